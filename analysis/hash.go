@@ -26,10 +26,10 @@ func (h Hash) String() string {
 	return hex.EncodeToString(b[:])
 }
 
-// ErrBadHash is returned for text that is not 32 hex digits.
+// ErrBadHash is the error of [ParseHash].
 var ErrBadHash = errors.New("want 32 hexadecimal digits")
 
-// ParseHash parses what [Hash.String] returns.
+// ParseHash parses 32 hex digits of either case. For other text it returns the zero Hash and [ErrBadHash].
 func ParseHash(s string) (Hash, error) {
 	var b [16]byte
 	if len(s) != 32 {

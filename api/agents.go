@@ -5,6 +5,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/internal/metric"
 )
 
 // ListAgents implements contract.StrictServerInterface.
@@ -14,15 +15,15 @@ func (a *API) ListAgents(_ context.Context, r contract.ListAgentsRequestObject) 
 	if a.options.Agents == nil {
 		return list, nil
 	}
-	all, order := a.options.Agents.Agents(), named()
+	all, order := a.options.Agents.Agents(), newNameList()
 	for i := range all {
 		order.entries = append(order.entries, entry[string]{0, all[i].Service + "\x00" + all[i].ID, int32(i)})
 	}
 	order.sort()
-	items, next, err := order.cut(pageOf(q.Limit, q.Cursor, "agents"), func(i int32) bool {
+	items, next, err := order.page(pageOf(q.Limit, q.Cursor, "agents"), func(i int32) bool {
 		x := &all[i]
 		return value(q.Service, x.Service) == x.Service && string(value(q.State, contract.AgentState(x.State))) == string(x.State) &&
-			(q.Q == nil || holds(x.Service+" "+x.ID+" "+x.Resource["host.name"]+" "+x.Resource["service.version"], q.Q))
+			(q.Q == nil || matches(x.Service+" "+x.ID+" "+x.Resource["host.name"]+" "+x.Resource["service.version"], q.Q))
 	})
 	list.NextCursor, list.Conflicts = next, a.options.Agents.Counts().Conflicts.Load()
 	for _, i := range items {
@@ -51,7 +52,7 @@ func agentOf(x *control.Agent) contract.Agent {
 	return d
 }
 
-// agentCounts returns how many agents there are, by state.
+// agentCounts returns the number of agents in each state.
 func (a *API) agentCounts() contract.AgentCounts {
 	if a.options.Agents == nil {
 		return contract.AgentCounts{}
@@ -60,8 +61,8 @@ func (a *API) agentCounts() contract.AgentCounts {
 	return contract.AgentCounts{Current: s.Current, Behind: s.Behind, Lost: s.Lost}
 }
 
-// agents tells who is connected.
-func (m *metrics) agents(e emitter) {
+// agents emits the metrics of agents.
+func (m *metrics) agents(e metric.Emitter) {
 	if m.api.options.Agents == nil {
 		return
 	}
@@ -70,15 +71,15 @@ func (m *metrics) agents(e emitter) {
 		state control.State
 		n     int
 	}{{control.Current, s.Current}, {control.Behind, s.Behind}, {control.Lost, s.Lost}} {
-		e.gauge("agents", "Agents, by whether they applied the plan that holds.", float64(x.n), "state", string(x.state))
+		e.Gauge("agents", "Agents, by whether they applied the current plan.", float64(x.n), "state", string(x.state))
 	}
-	e.gauge("agent_polls", "Agents that wait for a plan.", float64(s.Polls))
-	e.gauge("agent_catalogues", "Different catalogues of agents.", float64(s.Catalogues))
-	e.gauge("agent_tracepoints", "Tracepoints of different catalogues.", float64(s.Tracepoints))
-	e.counter("agent_registrations_total", "Registrations of agents taken.", n.Registered.Load())
-	e.counter("agent_plans_total", "Plans sent to agents.", n.Plans.Load())
-	e.counter("agent_statuses_total", "Statuses of agents taken.", n.Statuses.Load())
-	e.counter("agent_refused_total", "Requests of agents that were refused.", n.Refused.Load())
-	e.counter("agent_conflicts_total", "Messages of agents that used the ID of another.", n.Conflicts.Load())
-	e.counter("agent_expired_total", "Agents that were forgotten because they were not heard of.", n.Expired.Load())
+	e.Gauge("agent_polls", "Agents waiting for a plan.", float64(s.Polls))
+	e.Gauge("agent_catalogues", "Different catalogues of agents.", float64(s.Catalogues))
+	e.Gauge("agent_tracepoints", "Tracepoints of different catalogues.", float64(s.Tracepoints))
+	e.Counter("agent_registrations_total", "Accepted registrations of agents.", n.Registered.Load())
+	e.Counter("agent_plans_total", "Plans sent to agents.", n.Plans.Load())
+	e.Counter("agent_statuses_total", "Accepted statuses of agents.", n.Statuses.Load())
+	e.Counter("agent_refused_total", "Refused requests of agents.", n.Refused.Load())
+	e.Counter("agent_conflicts_total", "Messages of agents that used the ID of another agent.", n.Conflicts.Load())
+	e.Counter("agent_expired_total", "Agents removed after a long silence.", n.Expired.Load())
 }

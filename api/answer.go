@@ -11,10 +11,10 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// minCompressed is the size in bytes from which answers are compressed: smaller ones fit into one packet.
+// minCompressed is the smallest size in bytes of answers that are compressed. Smaller answers fit into one packet.
 const minCompressed = 1400
 
-// gzipSuffix ends the tags of compressed answers, whose bytes differ from the plain ones.
+// gzipSuffix ends the ETags of compressed answers, whose bytes differ from the plain ones.
 const gzipSuffix = "-gzip"
 
 // compressed compresses the answers of a handler for clients that accept gzip.
@@ -26,7 +26,7 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// bufferedResponse is an answer before it is sent.
+// bufferedResponse is an [http.ResponseWriter] that keeps the response in memory.
 type bufferedResponse struct {
 	header http.Header
 	status int
@@ -49,11 +49,11 @@ func (b *bufferedResponse) Write(p []byte) (int, error) {
 	return b.body.Write(p)
 }
 
-// immutable are the operations whose answers never change.
+// immutable holds the operations whose answers never change.
 var immutable = map[string]bool{"getDecision": true}
 
-// answer compresses the answers of next. It adds a tag to those that can be read again, so that clients can ask whether
-// they changed. It buffers answers and does not suit streams.
+// answer compresses the answers of next, and adds an ETag to the successful answers of GET requests. It buffers
+// answers, so it does not suit streams.
 func (a *API) answer(next http.Handler) http.Handler {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := &bufferedResponse{header: w.Header()}
@@ -77,7 +77,8 @@ func (a *API) answer(next http.Handler) http.Handler {
 	}))
 }
 
-// tagOf returns the ETag of a plain body, or that of its compressed form if it is in the If-None-Match header known.
+// tagOf returns the ETag of a plain body, or the ETag of its compressed form if the If-None-Match header known has
+// that.
 func tagOf(body []byte, known string) string {
 	hash := strconv.FormatUint(xxhash.Sum64(body), 36)
 	if tag := `"` + hash + gzipSuffix + `"`; strings.Contains(known, tag) {

@@ -1,12 +1,12 @@
-// Package api serves the HTTP API: what is wrong, what requests do, what is switched on and why, and what people decide
-// about it.
+// Package api serves the HTTP API: problems, groups, calling-context trees, decisions, traces and agents. Clients can
+// also override tracepoints, acknowledge and mute problems, and resend dead letters.
 //
-// openapi.yaml is the contract; package contract is generated from it, requests are held against it, and so are answers
-// in tests. The engine is read by asking it ([Engine]); lists are served from a snapshot that is made once in an epoch,
-// if somebody reads. What was decided, and the traces that were kept, come from the store ([Past]).
+// openapi.yaml is the contract. Package contract is generated from it; requests are validated against it, and in tests
+// also answers. Handlers read the engine through [Engine.Ask]. Lists come from a snapshot, which is built at most once
+// per epoch, and only if a client reads one. Decisions and traces come from the store ([History]).
 //
-// Nothing here reads a clock or starts a goroutine: time is an option, and whoever serves the handler owns the
-// goroutines. Errors that callers see say what to do, and nothing of what is inside.
+// The package reads no clock and starts no goroutine: time is an option, and the HTTP server owns the goroutines.
+// Errors sent to clients carry a hint and no internal detail.
 package api
 
 import (
@@ -20,7 +20,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
+
 	"github.com/prometheus/client_golang/prometheus"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
@@ -37,66 +37,65 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Engine is the engine while it runs.
+// Engine is the running engine. [live.Service] implements it.
 type Engine interface {
-	// Ask calls read with the core while nothing else uses it. Read is quick and keeps nothing.
+	// Ask calls read with the core while nothing else uses it. Read must be quick and must not keep parts of the core.
 	Ask(ctx context.Context, read func(*engine.Core)) error
-	// Change has something changed that decisions depend on, durably, and reports whether there was anything to change,
-	// and room.
+	// Change applies x durably. It reports false if x changed nothing, or if a limit left no room for it.
 	Change(ctx context.Context, x engine.Change) (bool, error)
 	Ready() bool
 	Counts() *live.Counts
 }
 
-// Agents knows the agents: a [control.Plane].
+// Agents lists the agents. [control.Plane] implements it.
 type Agents interface {
 	Agents() []control.Agent
 	Summary() control.Summary
 	Counts() *control.Counts
 }
 
-// Past is what is kept of what was: a [store.Store].
-type Past interface {
-	// Decisions returns what was decided in [from, to), oldest first, in whole epochs: those of the newest that make up
-	// limit decisions.
+// History reads stored decisions, exemplars and traces. [store.Store] implements it.
+type History interface {
+	// Decisions returns at least limit decisions of [from, to), if there are as many, oldest first. It returns whole
+	// epochs: the oldest ones or, if newest is true, the newest.
 	Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error)
-	// Exemplars returns the requests kept of a group, or request type; none if it is not known.
+	// Exemplars returns the exemplars of a group or request type; none if it is unknown.
 	Exemplars(group analysis.Hash) (*store.Exemplars, error)
-	// Trace returns a trace that is kept, as an OTLP request in protobuf; nil if it is not.
+	// Trace returns a stored trace as an OTLP request in protobuf; nil if it is not stored.
 	Trace(id trace.ID) ([]byte, error)
 }
 
-// Size is how much of something there is, and how much there may be.
+// Size is the size of a queue or of a part of the service, and its limit.
 type Size struct {
 	Name         string // a word for a label, like "arrivals"
-	Length, Most int64  // Most 0: no bound
+	Length, Most int64  // Most 0: no limit
 }
 
-// Options say how the API is served.
+// Options configure an API.
 type Options struct {
-	Base     string                  // that all paths begin with, like "/sibyl"; empty: none
-	Hosts    []string                // names, without ports, that callers may use besides those of the loopback where no token exists
-	Links    []notify.Link           // to traces
-	Version  string                  // of this build
-	Go       string                  // that it was built with
-	Queues   func() []Size           // of the parts of the service; nil: none
-	Bytes    func() []Size           // on disk or in memory; nil: none
-	Agents   Agents                  // nil: none are controlled
-	Registry *prometheus.Registry    // what /metrics shows besides; nil: nothing
-	Webhooks func() []notify.Webhook // that are configured
-	Letters  *store.Outbox           // whose dead letters are shown
-	Resend   func(uint64) error      // has the dead letter with a number sent again
-	Tracer   oteltrace.Tracer        // gets a span of each request; nil: none
-	// Pages answers requests for pages, outside of the API, and reports whether there was one. Nil: there are none.
+	Base        string                  // prefix of all paths, like "/sibyl"; empty: none
+	Hosts       []string                // host names without ports, besides those of the loopback, that callers may use while no token exists
+	Links       []notify.Link           // to traces
+	Version     string                  // of this build
+	Go          string                  // version of the compiler
+	Queues      func() []Size           // of the parts of the service; nil: none
+	Bytes       func() []Size           // on disk or in memory; nil: none
+	Agents      Agents                  // nil: the service controls no agents
+	Registry    *prometheus.Registry    // additional metrics; nil: none
+	Webhooks    func() []notify.Webhook // configured webhooks
+	DeadLetters *store.Outbox           // holds the dead letters
+	Resend      func(uint64) error      // resends the dead letter with a number
+	Tracer      oteltrace.Tracer        // records a span of each request; nil: none
+	// Pages serves a page outside of the API, and reports whether the page exists. Nil: there are no pages.
 	Pages func(http.ResponseWriter, *http.Request) bool
 	Clock func() time.Time
 	Log   *slog.Logger
 }
 
-// API is the handler of everything under /api, and of /healthz, /readyz and /metrics. It is safe for concurrent use.
+// API serves all paths under /api, and /healthz, /readyz and /metrics. It is safe for concurrent use.
 type API struct {
 	engine  Engine
-	past    Past
+	history History
 	tokens  *access.Tokens
 	notes   *Notes
 	options Options
@@ -107,33 +106,33 @@ type API struct {
 	hub     hub
 
 	links    atomic.Pointer[[]notify.Link]
-	answers  atomic.Uint64 // that were errors; names them
-	serving  atomic.Int64  // requests
+	failures atomic.Uint64 // number of error answers; identifies them
+	serving  atomic.Int64  // number of requests in progress, without streams
 	snapshot snapshots
 }
 
-// Bounds on what callers may ask at a time.
+// Limits of requests.
 const (
-	maxServing = 128              // requests, without streams
-	maxBody    = 64 << 10         // bytes
-	patience   = 10 * time.Second // until an answer is given up
+	maxServing     = 128              // concurrent requests, without streams
+	maxBody        = 64 << 10         // bytes
+	requestTimeout = 10 * time.Second // for the arrival of the body, and for the answer
 )
 
-// prefix is where the API begins, after the base.
+// prefix begins the paths of the API, after the base.
 const prefix = "/api/v1"
 
-// New returns the handler.
-func New(engine Engine, past Past, tokens *access.Tokens, notes *Notes, options Options) (*API, error) {
+// New returns an API. It returns an error if the embedded contract is invalid.
+func New(engine Engine, history History, tokens *access.Tokens, notes *Notes, options Options) (*API, error) {
 	doc, err := loadContract()
 	if err != nil {
 		return nil, err
 	}
-	a := &API{engine: engine, past: past, tokens: tokens, notes: notes, options: options, doc: doc}
+	a := &API{engine: engine, history: history, tokens: tokens, notes: notes, options: options, doc: doc}
 	a.SetLinks(options.Links)
 	a.metrics = newMetrics(a)
-	a.hub.begin(options.Clock())
+	a.hub.start(options.Clock())
 	root := chi.NewRouter()
-	root.Use(a.harden, a.requireLocal, middleware.GetHead)
+	root.Use(a.harden, a.requireLocal, headAsGet)
 	root.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		if options.Pages != nil && !strings.HasPrefix(r.URL.Path, options.Base+"/api/") && options.Pages(w, r) {
 			return
@@ -149,7 +148,7 @@ func New(engine Engine, past Past, tokens *access.Tokens, notes *Notes, options 
 	return a, nil
 }
 
-// SetLinks replaces the links to traces that answers have.
+// SetLinks replaces the links to traces in answers.
 func (a *API) SetLinks(links []notify.Link) { a.links.Store(&links) }
 
 // routes adds the operations of the contract.
@@ -180,16 +179,16 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// readyz reports whether traces are taken.
+// readyz reports whether the service accepts traces.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.engine.Ready() {
-		a.fail(w, r, refusal.New(refusal.Overloaded, "the journal is being read: traces are not taken yet", "").Later(time.Second))
+		a.fail(w, r, refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "").Later(time.Second))
 		return
 	}
 	healthy(w, r)
 }
 
-// change changes something that decisions depend on.
+// change calls [Engine.Change]. It returns errBusy if ctx ends first.
 func (a *API) change(ctx context.Context, x engine.Change) (changed bool, err error) {
 	changed, err = a.engine.Change(ctx, x)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, refusal.Overloaded) {
@@ -198,7 +197,7 @@ func (a *API) change(ctx context.Context, x engine.Change) (changed bool, err er
 	return changed, err
 }
 
-// ask asks the engine.
+// ask calls [Engine.Ask]. It returns errBusy if ctx ends first, and another refusal if the engine has stopped.
 func (a *API) ask(ctx context.Context, read func(*engine.Core)) error {
 	if err := a.engine.Ask(ctx, read); err != nil {
 		if ctx.Err() != nil {

@@ -24,33 +24,32 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
-// golden are the operations whose answers are compared with files.
+// golden lists the operations whose answers are compared with golden files.
 var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "listDeploys", "getPlan", "getBudget", "listAgents", "getStatus", "listWebhooks", "listDeadLetters", "getDeadLetter"}
 
-// places fills in the path of an operation.
-func (w *world) places() *strings.Replacer {
+// pathParams replaces the parameters in the path of an operation by IDs of the harness.
+func (w *harness) pathParams() *strings.Replacer {
 	problem := w.core.Problems()[0]
 	return strings.NewReplacer(
-		"{problem}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.past.exemplar.ID.String(),
-		"{request_type}", problem.RequestType.String(), "{decision}", place{w.past.decisions[0].At, 0}.String(), "{tracepoint}", hex16(w.core.Plan().Leases[0].Tracepoint),
+		"{problem}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.history.exemplar.ID.String(),
+		"{request_type}", problem.RequestType.String(), "{decision}", decisionID{w.history.decisions[0].At, 0}.String(), "{tracepoint}", hex16(w.core.Plan().Leases[0].Tracepoint),
 	)
 }
 
-// bodies are what operations are sent.
+// bodies holds the bodies of requests, by operation.
 var bodies = map[string]any{
-	"acknowledgeProblem": map[string]string{"text": "on it"}, "muteProblem": map[string]string{}, "wishTracepoint": map[string]string{"kind": "pin"},
+	"acknowledgeProblem": map[string]string{"text": "on it"}, "muteProblem": map[string]string{}, "overrideTracepoint": map[string]string{"kind": "pin"},
 }
 
-// TestEveryOperation calls every operation of the contract before a real core; answers are held against the contract, and some against
-// files.
+// Every operation of the contract succeeds, and its answer conforms to the contract.
 func TestEveryOperation(t *testing.T) {
-	w := troubled(t)
-	places := w.places()
+	w := newTroubled(t)
+	params := w.pathParams()
 	called := 0
-	letter := w.die(t)
+	letter := w.addDeadLetter(t)
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodPost} {
 		if method == http.MethodPost {
-			letter = w.die(t)
+			letter = w.addDeadLetter(t)
 		}
 		for pattern, item := range w.doc.Paths.Map() {
 			op := item.GetOperation(method)
@@ -60,9 +59,9 @@ func TestEveryOperation(t *testing.T) {
 			called++
 			query := ""
 			if op.OperationID == "listExemplars" {
-				query = places.Replace("?group={group}")
+				query = params.Replace("?group={group}")
 			}
-			path := strings.ReplaceAll(places.Replace(pattern), "{letter}", letter)
+			path := strings.ReplaceAll(params.Replace(pattern), "{letter}", letter)
 			out := w.call(t, method, prefix+path+query, bodies[op.OperationID])
 			if out.Code >= 300 {
 				t.Errorf("%s: %d: %s", op.OperationID, out.Code, out.Body)
@@ -73,11 +72,11 @@ func TestEveryOperation(t *testing.T) {
 		}
 	}
 	if called < 31 {
-		t.Errorf("%d operations were called", called)
+		t.Errorf("called %d operations, want at least 31", called)
 	}
 }
 
-// compareGolden compares an answer with a file.
+// compareGolden compares an answer with a golden file.
 func compareGolden(t *testing.T, name string, body []byte) {
 	t.Helper()
 	var x any
@@ -104,10 +103,10 @@ func compareGolden(t *testing.T, name string, body []byte) {
 	}
 }
 
-// TestRoles calls every operation with every role, and without any.
+// Every operation requires the role that the contract names.
 func TestRoles(t *testing.T) {
-	w := troubled(t)
-	places := w.places()
+	w := newTroubled(t)
+	params := w.pathParams()
 	secrets := map[access.Role]string{"": "sibyl_nobody"}
 	for _, role := range access.Roles() {
 		secret, _, err := w.tokens.Create(role, string(role), time.Unix(0, int64(w.now)), time.Time{})
@@ -124,15 +123,15 @@ func TestRoles(t *testing.T) {
 				}
 				needed, ok := op.Extensions["x-role"].(string)
 				if !ok || !slices.Contains(access.Roles(), access.Role(needed)) {
-					t.Fatalf("%s needs the role %v", op.OperationID, op.Extensions["x-role"])
+					t.Fatalf("%s: x-role is %v, want a role", op.OperationID, op.Extensions["x-role"])
 				}
 				query := ""
 				if op.OperationID == "listExemplars" {
-					query = places.Replace("?group={group}")
+					query = params.Replace("?group={group}")
 				}
-				path := places.Replace(pattern)
+				path := params.Replace(pattern)
 				if strings.Contains(path, "{letter}") {
-					path = strings.ReplaceAll(path, "{letter}", w.die(t))
+					path = strings.ReplaceAll(path, "{letter}", w.addDeadLetter(t))
 				}
 				out := w.call(t, method, prefix+path+query, bodies[op.OperationID], "Authorization", "Bearer "+secret)
 				switch {
@@ -141,14 +140,14 @@ func TestRoles(t *testing.T) {
 				case role != "" && role.Allows(access.Role(needed)) != (out.Code < 300):
 					t.Errorf("%s as %s: %d: %s", op.OperationID, role, out.Code, out.Body)
 				case out.Code == http.StatusForbidden && !strings.Contains(out.Body.String(), "role "+needed):
-					t.Errorf("%s as %s: does not say which role is needed: %s", op.OperationID, role, out.Body)
+					t.Errorf("%s as %s: the answer does not name the required role: %s", op.OperationID, role, out.Body)
 				}
 			}
 		}
 	}
 	force := map[string]any{"kind": "enable", "force": true}
 	for role, want := range map[access.Role]int{access.Operator: http.StatusForbidden, access.Admin: http.StatusOK} {
-		if out := w.call(t, http.MethodPut, prefix+places.Replace("/tracepoints/{tracepoint}"), force, "Authorization", "Bearer "+secrets[role]); out.Code != want {
+		if out := w.call(t, http.MethodPut, prefix+params.Replace("/tracepoints/{tracepoint}"), force, "Authorization", "Bearer "+secrets[role]); out.Code != want {
 			t.Errorf("forcing as %s: %d", role, out.Code)
 		}
 	}
@@ -157,11 +156,11 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestRefusals sends what is refused.
+// Invalid requests are refused with a status and a detail that names the error.
 func TestRefusals(t *testing.T) {
-	w := troubled(t)
-	w.past.exemplar.Spans = w.past.exemplar.Spans[:1]
-	places := w.places()
+	w := newTroubled(t)
+	w.history.exemplar.Spans = w.history.exemplar.Spans[:1]
+	params := w.pathParams()
 	long := map[string]string{"text": strings.Repeat("x", maxBody)}
 	for _, c := range []struct {
 		method, path string
@@ -188,7 +187,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/api/v1/webhooks/dead?cursor=abc", nil, "", 400, "begin without one"},
 		{"GET", "/api/v1/profile?request_type=nothing", nil, "", 404, "no such request type"},
 		{"POST", "/api/v1/problems", nil, "", 405, "GET"},
-		{"PATCH", places.Replace("/api/v1/tracepoints/{tracepoint}"), nil, "", 405, "GET, HEAD, PUT, DELETE"},
+		{"PATCH", params.Replace("/api/v1/tracepoints/{tracepoint}"), nil, "", 405, "GET, HEAD, PUT, DELETE"},
 		{"GET", "/api/v1/problems?limit=0", nil, "", 400, "limit: number must be at least 1"},
 		{"GET", "/api/v1/problems?limit=1001", nil, "", 400, "limit"},
 		{"GET", "/api/v1/problems?limit=many", nil, "", 400, "limit"},
@@ -201,21 +200,21 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/api/v1/problems?q=%zz", nil, "", 400, "escape"},
 		{"GET", "/api/v1/decisions?from=yesterday", nil, "", 400, "from"},
 		{"GET", "/api/v1/decisions?from=2026-13-45T00:00:00Z", nil, "", 400, "want a time"},
-		{"GET", "/api/v1/exemplars", nil, "", 400, "group: it must be given"},
-		{"GET", places.Replace("/api/v1/groups/{group}/compare?slowest=0.2&from=1"), nil, "", 400, "either"},
-		{"GET", places.Replace("/api/v1/groups/{group}/compare?longer_ns=5&base_to=1"), nil, "", 400, "either"},
-		{"GET", places.Replace("/api/v1/groups/{group}/compare?longer_ns=5&slowest=0.2"), nil, "", 400, "either"},
+		{"GET", "/api/v1/exemplars", nil, "", 400, "group: is required"},
+		{"GET", params.Replace("/api/v1/groups/{group}/compare?slowest=0.2&from=1"), nil, "", 400, "either"},
+		{"GET", params.Replace("/api/v1/groups/{group}/compare?longer_ns=5&base_to=1"), nil, "", 400, "either"},
+		{"GET", params.Replace("/api/v1/groups/{group}/compare?longer_ns=5&slowest=0.2"), nil, "", 400, "either"},
 		{"GET", "/api/v1/problems", nil, "Accept: text/html", 406, "application/json"},
-		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), nil, "", 415, "application/json"},
-		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), "text", "", 422, "object"},
-		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"expires": "2001-01-01T00:00:00Z"}, "", 422, "30 days"},
-		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"reason": "x"}, "", 422, "reason"},
-		{"PUT", places.Replace("/api/v1/problems/{problem}/mute"), long, "", 413, "at most"},
+		{"PUT", params.Replace("/api/v1/problems/{problem}/mute"), nil, "", 415, "application/json"},
+		{"PUT", params.Replace("/api/v1/problems/{problem}/mute"), "text", "", 422, "object"},
+		{"PUT", params.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"expires": "2001-01-01T00:00:00Z"}, "", 422, "30 days"},
+		{"PUT", params.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"reason": "x"}, "", 422, "reason"},
+		{"PUT", params.Replace("/api/v1/problems/{problem}/mute"), long, "", 413, "at most"},
 		{"PUT", "/api/v1/problems/" + strings.Repeat("0", 32) + "/mute", map[string]string{}, "", 404, "no such problem"},
-		{"PUT", places.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]string{"kind": "smash"}, "", 422, "kind"},
-		{"PUT", places.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]any{"kind": "forbid", "force": true}, "", 422, "force"},
-		{"PUT", places.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]string{"kind": "pin"}, "Sec-Fetch-Site: cross-site", 403, "other sites"},
-		{"PUT", places.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]string{"kind": "pin"}, "Origin: http://evil.example", 403, "other sites"},
+		{"PUT", params.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]string{"kind": "smash"}, "", 422, "kind"},
+		{"PUT", params.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]any{"kind": "forbid", "force": true}, "", 422, "force"},
+		{"PUT", params.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]string{"kind": "pin"}, "Sec-Fetch-Site: cross-site", 403, "other sites"},
+		{"PUT", params.Replace("/api/v1/tracepoints/{tracepoint}"), map[string]string{"kind": "pin"}, "Origin: http://evil.example", 403, "other sites"},
 	} {
 		headers := strings.SplitN(c.headers, ": ", 2)
 		if c.headers == "" {
@@ -231,10 +230,10 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestBusy makes more calls at a time than are served: those beyond the limit are refused, and do not count towards it.
+// Calls beyond the limit of concurrent calls are refused, and do not count towards the limit.
 func TestBusy(t *testing.T) {
-	w := newWorld(t)
-	const path = prefix + "/deploys" // which asks the core
+	w := newHarness(t)
+	const path = prefix + "/deploys" // waits for the core
 	w.mu.Lock()
 	answers := make(chan int, maxServing)
 	for range maxServing {
@@ -243,29 +242,29 @@ func TestBusy(t *testing.T) {
 	for w.serving.Load() < maxServing {
 		select {
 		case code := <-answers:
-			t.Fatalf("answered before there were too many: %d", code)
+			t.Fatalf("a call got %d before the limit was reached", code)
 		case <-time.After(time.Millisecond):
 		}
 	}
 	for range maxServing {
 		if out := w.call(t, http.MethodGet, path, nil); out.Code != http.StatusServiceUnavailable || out.Header().Get("Retry-After") != "1" {
-			t.Errorf("a call beyond the limit: %d: %s", out.Code, out.Body)
+			t.Errorf("a call beyond the limit: got %d: %s", out.Code, out.Body)
 		}
 	}
 	w.mu.Unlock()
 	for range maxServing {
 		if code := <-answers; code != http.StatusOK {
-			t.Errorf("a call within the limit: %d", code)
+			t.Errorf("a call within the limit: got %d", code)
 		}
 	}
 	if out := w.call(t, http.MethodGet, path, nil); out.Code != http.StatusOK {
-		t.Errorf("when all were answered: %d: %s", out.Code, out.Body)
+		t.Errorf("a call after the others: got %d: %s", out.Code, out.Body)
 	}
 }
 
-// TestWithoutTokens: as long as there is none, callers from elsewhere, and pages with another site's name, are refused.
+// While no token exists, callers from other machines and requests for other host names are refused.
 func TestWithoutTokens(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	for _, c := range []struct {
 		remote, host string
 		code         int
@@ -298,13 +297,13 @@ func TestWithoutTokens(t *testing.T) {
 	r.Header.Set("Authorization", "bearer "+secret)
 	out := httptest.NewRecorder()
 	if w.ServeHTTP(out, r); out.Code != http.StatusOK {
-		t.Errorf("from elsewhere with a token: %d", out.Code)
+		t.Errorf("from another machine with a token: got %d", out.Code)
 	}
 }
 
-// TestAnswers looks at the headers: tags, compression, what browsers may do.
-func TestAnswers(t *testing.T) {
-	w := troubled(t)
+// Answers carry ETags and security headers, and are compressed if the client accepts that.
+func TestAnswerHeaders(t *testing.T) {
+	w := newTroubled(t)
 	out := w.call(t, http.MethodGet, "/api/v1/groups", nil)
 	tag := out.Header().Get("ETag")
 	for key, want := range map[string]string{
@@ -315,50 +314,50 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	if again := w.call(t, http.MethodGet, "/api/v1/groups", nil, "If-None-Match", `"x", W/`+tag); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
-		t.Errorf("unchanged: %d with %d bytes", again.Code, again.Body.Len())
+		t.Errorf("If-None-Match: got %d with %d bytes, want 304 without a body", again.Code, again.Body.Len())
 	}
 	if head := w.call(t, http.MethodHead, "/api/v1/groups", nil); head.Code != http.StatusOK || head.Header().Get("ETag") != tag {
 		t.Errorf("HEAD: %d, %s", head.Code, head.Header().Get("ETag"))
 	}
-	packed := w.call(t, http.MethodGet, "/api/v1/groups", nil, "Accept-Encoding", "br, gzip;q=0.5")
-	z, err := gzip.NewReader(packed.Body)
+	zipped := w.call(t, http.MethodGet, "/api/v1/groups", nil, "Accept-Encoding", "br, gzip;q=0.5")
+	z, err := gzip.NewReader(zipped.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if plain, err := io.ReadAll(z); err != nil || string(plain) != out.Body.String() {
-		t.Errorf("packed: %d bytes, want %d: %v", len(plain), out.Body.Len(), err)
+		t.Errorf("gzip: %d bytes, want %d: %v", len(plain), out.Body.Len(), err)
 	}
 	if got := w.call(t, http.MethodGet, "/api/v1/groups", nil, "Accept-Encoding", "gzip;q=0").Header().Get("Content-Encoding"); got != "" {
-		t.Errorf("packed against the caller's will: %s", got)
+		t.Errorf("Accept-Encoding: gzip;q=0: got Content-Encoding %s", got)
 	}
-	packedTag := packed.Header().Get("ETag")
-	again := w.call(t, http.MethodGet, "/api/v1/groups", nil, "Accept-Encoding", "gzip", "If-None-Match", packedTag)
-	if again.Code != http.StatusNotModified || again.Header().Get("ETag") != packedTag || packedTag == tag {
-		t.Errorf("unchanged gzip of %s, plain %s: %d, %s", packedTag, tag, again.Code, again.Header().Get("ETag"))
+	zippedTag := zipped.Header().Get("ETag")
+	again := w.call(t, http.MethodGet, "/api/v1/groups", nil, "Accept-Encoding", "gzip", "If-None-Match", zippedTag)
+	if again.Code != http.StatusNotModified || again.Header().Get("ETag") != zippedTag || zippedTag == tag {
+		t.Errorf("If-None-Match of gzip %s, plain %s: got %d with ETag %s", zippedTag, tag, again.Code, again.Header().Get("ETag"))
 	}
 	const first = "bytes=0-9"
 	part := w.callUnchecked(http.MethodGet, "/api/v1/groups", "Range", first, "If-Range", tag)
 	if part.Code != http.StatusPartialContent || part.Body.String() != out.Body.String()[:10] {
-		t.Errorf("a range: %d, %s", part.Code, part.Body)
+		t.Errorf("range: got %d, %s", part.Code, part.Body)
 	}
-	whole := w.callUnchecked(http.MethodGet, "/api/v1/groups", "Range", first, "If-Range", packedTag)
+	whole := w.callUnchecked(http.MethodGet, "/api/v1/groups", "Range", first, "If-Range", zippedTag)
 	if whole.Code != http.StatusOK || whole.Body.String() != out.Body.String() {
-		t.Errorf("a range of the gzip from the plain answer: %d, %d bytes", whole.Code, whole.Body.Len())
+		t.Errorf("range with the ETag of the gzip: got %d, %d bytes, want the whole answer", whole.Code, whole.Body.Len())
 	}
-	if got := w.call(t, http.MethodGet, w.places().Replace("/api/v1/decisions/{decision}"), nil).Header().Get("Cache-Control"); !strings.Contains(got, "immutable") {
-		t.Errorf("a decision: Cache-Control: %s", got)
+	if got := w.call(t, http.MethodGet, w.pathParams().Replace("/api/v1/decisions/{decision}"), nil).Header().Get("Cache-Control"); !strings.Contains(got, "immutable") {
+		t.Errorf("a decision: got Cache-Control: %s, want immutable", got)
 	}
 	w.epoch(t)
 	if got := w.call(t, http.MethodGet, "/api/v1/groups", nil).Header().Get("ETag"); got == tag {
-		t.Error("the tag is the same after another epoch")
+		t.Error("the ETag is the same after another epoch")
 	}
 }
 
-// TestPages reads lists page by page while items come and go: whatever is there all the time is read exactly once.
+// Lists read page by page equal lists read at once.
 func TestPages(t *testing.T) {
-	w := troubled(t)
+	w := newTroubled(t)
 	for range 3 {
-		w.die(t)
+		w.addDeadLetter(t)
 	}
 	for _, path := range []string{"/api/v1/webhooks/dead", "/api/v1/groups?sort=mean", "/api/v1/groups?sort=id&level=group", "/api/v1/tracepoints?sort=bytes", "/api/v1/tracepoints", "/api/v1/decisions", "/api/v1/deploys"} {
 		join := "&"
@@ -387,38 +386,38 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestCut checks that pages go on where the last one ended, whatever came or went in between.
-func TestCut(t *testing.T) {
-	l := named()
+// A page begins after the last item of the previous page, even if items appeared or vanished in between.
+func TestPageAfterChange(t *testing.T) {
+	l := newNameList()
 	for i, name := range []string{"a", "c", "e", "g"} {
 		l.entries = append(l.entries, entry[string]{float64(i / 2), name, int32(i)})
 	}
 	l.sort()
 	every := func(int32) bool { return true }
-	items, next, err := l.cut(page{2, nil, "name"}, every)
+	items, next, err := l.page(page{2, nil, "name"}, every)
 	if err != nil || len(items) != 2 || next == nil {
 		t.Fatalf("%v, %v, %v", items, next, err)
 	}
-	changed := named() // c went, b and d came
+	changed := newNameList() // without c, with b and d
 	changed.entries = []entry[string]{{0, "a", 0}, {0, "b", 1}, {0, "d", 2}, {1, "e", 3}, {1, "g", 4}}
-	if items, next, err = changed.cut(page{2, next, "name"}, every); err != nil || !slices.Equal(items, []int32{2, 3}) || next == nil {
+	if items, next, err = changed.page(page{2, next, "name"}, every); err != nil || !slices.Equal(items, []int32{2, 3}) || next == nil {
 		t.Errorf("after the change: %v, %v, %v", items, next, err)
 	}
-	if _, _, err := l.cut(page{2, next, "size"}, every); err == nil {
-		t.Error("a cursor of another order was taken")
+	if _, _, err := l.page(page{2, next, "size"}, every); err == nil {
+		t.Error("a cursor of another order was accepted")
 	}
 }
 
-// TestDecisionsOfPeople mutes a problem, pins a tracepoint, and finds both.
-func TestDecisionsOfPeople(t *testing.T) {
-	w := troubled(t)
-	places := w.places()
-	w.call(t, http.MethodPut, places.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"text": "known"})
+// Muted problems are omitted, and overridden tracepoints change at the end of the epoch.
+func TestMuteAndOverride(t *testing.T) {
+	w := newTroubled(t)
+	params := w.pathParams()
+	w.call(t, http.MethodPut, params.Replace("/api/v1/problems/{problem}/mute"), map[string]string{"text": "known"})
 	if n := len(decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)).Items); n != len(w.core.Problems())-1 {
-		t.Errorf("%d problems are listed while one of %d is muted", n, len(w.core.Problems()))
+		t.Errorf("got %d problems while one of %d is muted", n, len(w.core.Problems()))
 	}
 	if n := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?limit=1&muted=all", nil)).Total; n != len(w.core.Problems()) {
-		t.Errorf("%d problems are counted on all pages, want %d", n, len(w.core.Problems()))
+		t.Errorf("total of all pages: got %d problems, want %d", n, len(w.core.Problems()))
 	}
 	muted := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?muted=true&explain=true", nil))
 	if len(muted.Items) != 1 || muted.Items[0].Notes.Muted == nil || muted.Items[0].Notes.Muted.By != "local" || muted.Items[0].Why == nil {
@@ -428,18 +427,18 @@ func TestDecisionsOfPeople(t *testing.T) {
 	if err != nil || len(reopened.All(time.Unix(0, int64(w.now)))) != 1 {
 		t.Errorf("after a restart: %v, %v", reopened, err)
 	}
-	if left := w.notes.All(time.Unix(0, int64(w.now)).Add(noteFor)); len(left) != 0 {
+	if left := w.notes.All(time.Unix(0, int64(w.now)).Add(defaultNoteAge)); len(left) != 0 {
 		t.Errorf("after a day: %v", left)
 	}
 	off := decode[contract.TracepointList](t, w.call(t, http.MethodGet, "/api/v1/tracepoints?state=off&limit=1", nil)).Items[0]
 	path := "/api/v1/tracepoints/" + off.ID
-	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodPut, path, map[string]string{"kind": "pin"})); x.State != contract.TracepointStateWanted {
-		t.Errorf("pinned: %s before the epoch ended", x.State)
+	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodPut, path, map[string]string{"kind": "pin"})); x.State != contract.TracepointStatePending {
+		t.Errorf("pinned: got state %s before the end of the epoch", x.State)
 	}
 	w.end(w.now.Add(10 * time.Second))
 	x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil))
-	if x.State != contract.TracepointStateOn || len(x.Leases) == 0 || x.Wish == nil || !x.Leases[0].Pinned {
-		t.Errorf("pinned, after the epoch: %+v", x)
+	if x.State != contract.TracepointStateOn || len(x.Leases) == 0 || x.Override == nil || !x.Leases[0].Pinned {
+		t.Errorf("pinned: got %+v after the end of the epoch", x)
 	}
 	decisions := decode[contract.DecisionList](t, w.call(t, http.MethodGet, "/api/v1/decisions?limit=20", nil)).Items
 	if !slices.ContainsFunc(decisions, func(d contract.Decision) bool { return strings.Contains(d.Text, " on: "+x.Name+";") }) {
@@ -451,14 +450,14 @@ func TestDecisionsOfPeople(t *testing.T) {
 		t.Errorf("forbidden: %+v", x)
 	}
 	w.call(t, http.MethodDelete, path, nil)
-	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateOff || x.Wish != nil {
+	if x := decode[contract.Tracepoint](t, w.call(t, http.MethodGet, path, nil)); x.State != contract.TracepointStateOff || x.Override != nil {
 		t.Errorf("withdrawn: %+v", x)
 	}
 }
 
-// TestDeploys finds deploys by service and time, the latest first, and is told of each once.
+// Deploys are listed by service and time, latest first, and each is published once as an event.
 func TestDeploys(t *testing.T) {
-	w := troubled(t)
+	w := newTroubled(t)
 	second := w.core.Deploys()[1].At
 	for query, want := range map[string]string{
 		"": "cart 1.5 1.4, bank 8 7", "?service=cart": "cart 1.5 1.4", "?service=car": "", "?limit=1": "cart 1.5 1.4",
@@ -473,23 +472,23 @@ func TestDeploys(t *testing.T) {
 			t.Errorf("%s: %s and %v more, want %s", query, got, list.NextCursor, want)
 		}
 	}
-	w.run("cart", "1.6", w.now)
+	w.observeVersion("cart", "1.6", w.now)
 	for _, want := range []string{"cart 1.6 1.5", ""} {
 		got := ""
-		for _, e := range w.happened(w.core, w.now, nil) {
+		for _, e := range w.epochEvents(w.core, w.now, nil) {
 			if e.Type == "deploy" {
 				got += *e.Service + " " + *e.Version + " " + *e.Before
 			}
 		}
 		if got != want {
-			t.Errorf("the event says %q, want %q", got, want)
+			t.Errorf("deploy event: got %q, want %q", got, want)
 		}
 	}
 }
 
-// TestAgents finds agents by what is known of them.
+// Agents are listed by service, state and search text.
 func TestAgents(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	for query, want := range map[string]string{"": "b2 c1", "?service=cart": "c1", "?state=lost": "b2", "?q=web-3": "c1", "?q=1.5": "", "?limit=1": "b2"} {
 		list := decode[contract.AgentList](t, w.call(t, http.MethodGet, "/api/v1/agents"+query, nil))
 		var ids []string
@@ -502,10 +501,10 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-// TestDeadLetters sees one, has it sent again, and drops another.
+// Dead letters can be read, resent and dropped.
 func TestDeadLetters(t *testing.T) {
-	w := troubled(t)
-	first, second := w.die(t), w.die(t)
+	w := newTroubled(t)
+	first, second := w.addDeadLetter(t), w.addDeadLetter(t)
 	d := decode[contract.DeadLetterDetail](t, w.call(t, http.MethodGet, "/api/v1/webhooks/dead/"+first, nil))
 	if d.Body != `{"a":1}` || d.Letter.Error != "404 Not Found" || d.Letter.Attempts != 1 || d.Letter.Endpoint != "oncall" {
 		t.Errorf("%+v", d)
@@ -524,9 +523,9 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// TestProvisional: groups are there from the first epoch on, with every request counted, and problems only after learning.
+// Groups are listed from the first epoch on, with all requests; problems only after learning.
 func TestProvisional(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	sent := 0
 	for range w.app.Fork().Requests(w.now, w.now.Add(10*time.Second), nil) {
 		sent++
@@ -541,7 +540,7 @@ func TestProvisional(t *testing.T) {
 		}
 	}
 	if counted < sent || counted == 0 { // a trace may hold several requests
-		t.Errorf("%d requests counted of %d traces", counted, sent)
+		t.Errorf("got %d requests from %d traces", counted, sent)
 	}
 	if list := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)); !list.Learning || len(list.Items) > 0 {
 		t.Errorf("problems while learning: %+v", list)
@@ -553,13 +552,13 @@ func TestProvisional(t *testing.T) {
 		later += int(g.Count)
 	}
 	if later <= counted || after.Items[0].Provisional {
-		t.Errorf("%d requests counted after learning, %d before", later, counted)
+		t.Errorf("got %d requests after learning, %d before", later, counted)
 	}
 }
 
-// TestProfile opens the critical path as profilers do.
+// The profile is valid as pprof and as folded stacks.
 func TestProfile(t *testing.T) {
-	w := troubled(t)
+	w := newTroubled(t)
 	out := w.call(t, http.MethodGet, "/api/v1/profile", nil)
 	p, err := profile.Parse(out.Body)
 	if err != nil || len(p.Sample) == 0 {
@@ -568,14 +567,14 @@ func TestProfile(t *testing.T) {
 	folded := w.call(t, http.MethodGet, "/api/v1/profile?format=folded", nil)
 	for line := range strings.Lines(folded.Body.String()) {
 		if at := strings.LastIndexByte(line, ' '); at < 1 || strings.TrimLeft(strings.TrimSpace(line[at:]), "0123456789") != "" {
-			t.Errorf("not folded: %q", line)
+			t.Errorf("not a folded stack: %q", line)
 		}
 	}
 }
 
-// TestMetrics finds what operators look for.
+// /metrics includes the metrics of the service, of queues and of the API.
 func TestMetrics(t *testing.T) {
-	w := troubled(t)
+	w := newTroubled(t)
 	w.call(t, http.MethodGet, "/api/v1/problems", nil)
 	text := w.call(t, http.MethodGet, "/metrics", nil).Body.String()
 	for _, want := range []string{
@@ -583,7 +582,7 @@ func TestMetrics(t *testing.T) {
 		`sibyl_api_request_seconds_count{operation="listProblems"} 1`, `sibyl_ingest_refused_requests_total{reason="disk_full"} 0`, `sibyl_ready 1`, "go_goroutines",
 	} {
 		if !strings.Contains(text, "\n"+want) {
-			t.Errorf("no %s", want)
+			t.Errorf("/metrics lacks %s", want)
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
@@ -593,16 +592,16 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// FuzzQueries: whatever is asked for, the answer keeps the contract, and nothing fails inside.
+// The answer to every query conforms to the contract and is no internal error.
 func FuzzQueries(f *testing.F) {
-	w := troubled(f)
+	w := newTroubled(f)
 	paths := []string{"problems", "groups", "tracepoints", "trees", "decisions", "investigations", "exemplars", "profile", "groups/{group}/compare", "trees/{request_type}"}
 	for i, query := range []string{"limit=3", "cursor=e30", "sort=id&q=%00", "state=on", "q=x&limit=1000", "from=1&to=2", "state=gone", "group=0", "format=folded", "slowest=0.5", "from=2026-01-01T00:00:00.5%2B01:00"} {
 		f.Add(i, query)
 	}
-	places := w.places()
+	params := w.pathParams()
 	f.Fuzz(func(t *testing.T, n int, query string) {
-		path := places.Replace(paths[uint(n)%uint(len(paths))])
+		path := params.Replace(paths[uint(n)%uint(len(paths))])
 		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/"+path, nil)
 		r.URL.RawQuery = query
 		r.RemoteAddr = "127.0.0.1:1"
@@ -615,10 +614,10 @@ func FuzzQueries(f *testing.F) {
 	})
 }
 
-// TestCompareDurations splits the requests of a group by how long they took: those within are as long as asked for, and none is lost.
+// A comparison by duration puts every sampled request on one side, according to its duration.
 func TestCompareDurations(t *testing.T) {
-	w := troubled(t)
-	path := w.places().Replace("/api/v1/groups/{group}/compare")
+	w := newTroubled(t)
+	path := w.pathParams().Replace("/api/v1/groups/{group}/compare")
 	all := decode[contract.Comparison](t, w.call(t, http.MethodGet, path+"?longer_ns=0", nil)).A
 	if all.Requests == 0 || all.MeanNs == nil {
 		t.Fatalf("%+v", all)

@@ -29,8 +29,8 @@ func (b *box) side(o *observation.Observation) side {
 	return second
 }
 
-// slowestSide returns a function that puts the slowest part of the requests on the first side, the others on the second. Of requests
-// with the same duration all or none are among the slowest.
+// slowestSide returns a function that puts the slowest part of the requests, a fraction in [0, 1], on the first side
+// and the others on the second. Requests of the same duration are on the same side.
 func slowestSide(requests []*observation.Observation, part float64) func(*observation.Observation) side {
 	durations := make([]int64, len(requests))
 	for i, o := range requests {
@@ -49,7 +49,8 @@ func slowestSide(requests []*observation.Observation, part float64) func(*observ
 	}
 }
 
-// timesSide returns the side of a request by its time: the first is [from, to), the second [baseFrom, baseTo); a bound to of 0 is none.
+// timesSide returns the side of a request by its start: the first is [from, to), the second [baseFrom, baseTo). An
+// upper bound of 0 is none.
 func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nanos) side {
 	switch {
 	case o.Start >= from && o.Start < cmp.Or(to, trace.MaxNanos):
@@ -60,7 +61,7 @@ func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nano
 	return neither
 }
 
-// shownAttributes bounds the values of attributes in a comparison.
+// shownAttributes limits the number of attribute values in a comparison.
 const shownAttributes = 20
 
 // attributes compares the attributes of the sampled requests of a group on both sides.

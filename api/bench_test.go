@@ -15,10 +15,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// crowded returns a world in whose core there are so many groups, and a snapshot with so many problems.
-func crowded(b *testing.B, groups, problems int) *world {
+// crowded returns a harness whose core has the given number of groups, and whose snapshot has the given number of
+// problems.
+func crowded(b *testing.B, groups, problems int) *harness {
 	b.Helper()
-	w := newWorld(b)
+	w := newHarness(b)
 	table := w.core.Table()
 	kinds := int(math.Sqrt(float64(groups)))
 	for i := range groups - kinds {
@@ -34,12 +35,12 @@ func crowded(b *testing.B, groups, problems int) *world {
 	w.ask(b.Context(), func(c *engine.Core) {
 		s := w.refresh(c)
 		if len(s.groups) < groups*9/10 {
-			b.Fatalf("%d groups", len(s.groups))
+			b.Fatalf("got %d groups, want about %d", len(s.groups), groups)
 		}
 		for i := range problems {
 			id := analysis.HashOf(uint64(i), 7)
 			s.byID[id.String()] = i
-			s.decided = append(s.decided, id)
+			s.ids = append(s.ids, id)
 			s.problems = append(s.problems, contract.Problem{
 				ID: id.String(), Rank: i + 1, Kind: contract.KindSlow, Onset: contract.OnsetChanged, Level: contract.LevelGroup, State: contract.StateNone,
 				Diagnosis:      "service GET /1 takes 75.8 ms on average, 1.1× the expected 66.3 ms; 99 % of the slowdown is in service GET /1.",
@@ -51,8 +52,8 @@ func crowded(b *testing.B, groups, problems int) *world {
 	return w
 }
 
-// BenchmarkLists answers lists over 5 000 problems and 100 000 groups, and makes the snapshot of these groups. It reports the 99th
-// percentile of the answers, too.
+// BenchmarkLists measures lists over 5 000 problems and 100 000 groups, and building the snapshot of these groups. It
+// also reports the 99th percentile of the answers.
 func BenchmarkLists(b *testing.B) {
 	w := crowded(b, 100_000, 5000)
 	for _, path := range []string{"/api/v1/problems", "/api/v1/problems?sort=impact&q=75.8&limit=1000", "/api/v1/groups?limit=1000", "/api/v1/groups?sort=mean&q=nothing"} {

@@ -32,7 +32,7 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 	byTime := based || q.From != nil || q.To != nil
 	byDuration := q.LongerNs != nil || q.ShorterNs != nil
 	if q.Slowest != nil && (byTime || byDuration) || byDuration && based {
-		return nil, refusal.New(refusal.Malformed, "the parameters do not go together", "give either slowest, or durations and from and to, or times alone, which only have base_from and base_to")
+		return nil, refusal.New(refusal.Malformed, "the parameters cannot be combined", "give either slowest, or longer_ns and shorter_ns with from and to, or from and to with base_from and base_to")
 	}
 	var d contract.CompareGroup200JSONResponse
 	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *group.Group, names renderer) error {
@@ -65,7 +65,7 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 	})
 }
 
-// defaultSlowest is the part of the requests that counts as slow by default.
+// defaultSlowest is the default of the parameter slowest: a fraction of the requests.
 const defaultSlowest = 0.1
 
 // population is a part of the requests of a group.
@@ -74,7 +74,7 @@ type population struct {
 	n        uint64
 	mean     float64 // ns; NaN if there are no requests
 	from, to trace.Nanos
-	edges    map[trace.Edge]float64 // mean ns per request; 0 if missing
+	edges    map[trace.Edge]float64 // mean ns per request; a missing edge has mean 0
 }
 
 func (p *population) contract() contract.Population {
@@ -84,7 +84,7 @@ func (p *population) contract() contract.Population {
 // slowest splits the sampled requests of a group into the slowest part and the rest.
 func slowest(g *group.Group, part float64) (slow, rest population) {
 	s := sampleOf(g)
-	order := make([]int, len(s.came))
+	order := make([]int, len(s.arrived))
 	for i := range order {
 		order[i] = i
 	}
@@ -102,38 +102,39 @@ type box struct {
 // timed reports whether the box is bounded in time.
 func (b *box) timed() bool { return b.from > 0 || b.to > 0 }
 
-// has reports whether a request lies in the box: it took total ns and came in the tick [from, to). Since only the tick is known, it
-// counts if most of it lies in the times of the box, or if the middle of these lies in the tick.
-func (b *box) has(total float64, came [2]int64) bool {
+// contains reports whether a request of total ns, which arrived in the tick [from, to) of arrived, lies in the box. The
+// time within the tick is unknown: the request counts if the middle of its tick lies in the box, or the middle of the
+// box in its tick.
+func (b *box) contains(total float64, arrived [2]int64) bool {
 	if ns := int64(total); ns < b.longer || ns >= b.shorter {
 		return false
 	}
 	from, to := int64(b.from), int64(cmp.Or(b.to, trace.MaxNanos))
-	middle, middleOfBox := came[0]+(came[1]-came[0])/2, from+(to-from)/2
-	return !b.timed() || from <= middle && middle < to || from < to && came[0] <= middleOfBox && middleOfBox < came[1]
+	middle, middleOfBox := arrived[0]+(arrived[1]-arrived[0])/2, from+(to-from)/2
+	return !b.timed() || from <= middle && middle < to || from < to && arrived[0] <= middleOfBox && middleOfBox < arrived[1]
 }
 
-// split splits the sampled requests of a group into those in the box and the rest. The note, if any, says why the result means little
-// and what to do. If the box is bounded in time, requests of unknown time are in neither part.
+// split splits the sampled requests of a group into those in the box and the rest. A nonempty note explains why the
+// result is unreliable, with a remedy. If the box is bounded in time, requests of unknown time are in neither part.
 func (b *box) split(g *group.Group) (within, rest population, note string) {
 	s := sampleOf(g)
 	var in, out []int
-	silent := 0
-	for row, came := range s.came {
+	untimed := 0
+	for row, arrived := range s.arrived {
 		switch {
-		case b.timed() && came[1] == 0:
-			silent++
-		case b.has(s.Total[row], came):
+		case b.timed() && arrived[1] == 0:
+			untimed++
+		case b.contains(s.Total[row], arrived):
 			in = append(in, row)
 		default:
 			out = append(out, row)
 		}
 	}
-	return s.population(b.label(), in), s.population("the rest of them", out), b.note(s.since(), len(in), len(out), silent)
+	return s.population(b.label(), in), s.population("the rest of them", out), b.note(s.since(), len(in), len(out), untimed)
 }
 
 func (b *box) label() string {
-	label := "the requests sampled that "
+	label := "the requests sampled that " // the UI recognizes "the requests sampled"
 	switch {
 	case b.from > 0 && b.to > 0:
 		label += "came from " + instantText(b.from) + " to " + instantText(b.to) + " and "
@@ -148,23 +149,23 @@ func (b *box) label() string {
 	return label + "took " + units.Duration(time.Duration(b.longer)) + " or longer"
 }
 
-// fewCompared is the number of requests below which a mean means little.
+// fewCompared is the smallest number of requests with a reliable mean.
 const fewCompared = 8
 
-// note explains why a comparison means little and what to do, if few or no requests are in the box or outside of it, or if sampling
-// began after the box; else it is empty. Requests are sampled since the given time: in of them lie in the box, out outside of it, and
-// silent are of unknown time.
-func (b *box) note(since trace.Nanos, in, out, silent int) string {
+// note explains why a comparison is unreliable, with a remedy, if few or no requests are in the box or outside of it,
+// or if sampling began after the box; otherwise it is empty. Sampling began at since: in requests lie in the box, out
+// requests outside of it, and the times of untimed requests are unknown.
+func (b *box) note(since trace.Nanos, in, out, untimed int) string {
 	all := in + out
-	begin := "requests are sampled since " + instantText(since) + " only, when they began to be judged"
+	begin := "sampling began only at " + instantText(since) + ", with the window that Sibyl judges"
 	early := b.from > 0 && b.from < since
 	switch {
-	case all == 0 && silent == 0:
-		return "no request is sampled: none came since all was last well; compare times alone"
+	case all == 0 && untimed == 0:
+		return "there are no sampled requests: none arrived since the group was last healthy; compare times alone"
 	case all == 0:
-		return "the requests sampled came while an older version of Sibyl ran, and do not say when: choose durations alone, or look again later"
+		return "an older version of Sibyl sampled the requests, without their times: choose durations alone, or try again later"
 	case b.to > 0 && b.to <= since:
-		return "no request sampled lies in the box: " + begin + "; choose a later box, or compare times alone"
+		return "no sampled request lies in the box: " + begin + "; choose a later box, or compare times alone"
 	case in < fewCompared && early:
 		return few(in, all) + " in the box: " + begin + "; choose a later or larger box, or compare times alone"
 	case in < fewCompared:
@@ -172,20 +173,20 @@ func (b *box) note(since trace.Nanos, in, out, silent int) string {
 	case out < fewCompared:
 		return few(out, all) + " outside of the box: choose a smaller one"
 	case early:
-		return begin + ": what of the box is before that is not compared"
+		return begin + ": earlier requests in the box are not compared"
 	}
 	return ""
 }
 
-// few begins a sentence: only n of all sampled requests lie somewhere.
+// few returns the beginning of a sentence: only n of all sampled requests lie.
 func few(n, all int) string {
 	switch n {
 	case 0:
-		return fmt.Sprintf("none of %s sampled lies", units.Plural(all, "request"))
+		return fmt.Sprintf("none of %s lies", units.Plural(all, "sampled request"))
 	case 1:
-		return fmt.Sprintf("only 1 of %s sampled lies", units.Plural(all, "request"))
+		return fmt.Sprintf("only 1 of %s lies", units.Plural(all, "sampled request"))
 	}
-	return fmt.Sprintf("only %d of %s sampled lie", n, units.Plural(all, "request"))
+	return fmt.Sprintf("only %d of %s lie", n, units.Plural(all, "sampled request"))
 }
 
 // instantText formats a time as in the contract, to the second.
@@ -194,8 +195,8 @@ func instantText(t trace.Nanos) string { return at(t).Format(time.RFC3339) }
 // sample holds the sampled requests of a group: a row per request, a column per edge of the group.
 type sample struct {
 	stats.Table
-	group *group.Group
-	came  [][2]int64 // the tick [from, to) in which each row came, ns since 1970; 0, 0: unknown
+	group   *group.Group
+	arrived [][2]int64 // tick [from, to) in which the request of each row arrived, ns since 1970; 0, 0: unknown
 }
 
 func sampleOf(g *group.Group) sample {
@@ -205,13 +206,13 @@ func sampleOf(g *group.Group) sample {
 	}
 	s := sample{Table: stats.NewTable(g.Current.Sample.All(), columns), group: g}
 	for _, row := range g.Current.Sample.All() {
-		from, to := row.Came()
-		s.came = append(s.came, [2]int64{from, to})
+		from, to := row.Arrival()
+		s.arrived = append(s.arrived, [2]int64{from, to})
 	}
 	return s
 }
 
-// since returns the tick in which sampling began.
+// since returns the start of the tick in which sampling began.
 func (s *sample) since() trace.Nanos {
 	return s.group.Current.First - s.group.Current.First%trace.Nanos(stats.Tick)
 }
@@ -233,14 +234,15 @@ func (s *sample) population(label string, rows []int) population {
 	return p
 }
 
-// extent returns when the first and the last of some rows came or, if one is of unknown time, the extent of all judged requests.
+// extent returns the arrival of the first and the last of some rows or, if the time of one is unknown, of all judged
+// requests.
 func (s *sample) extent(rows []int) (from, to trace.Nanos) {
 	from = trace.MaxNanos
 	for _, row := range rows {
-		if s.came[row][1] == 0 {
+		if s.arrived[row][1] == 0 {
 			return s.group.Current.First, s.group.Current.Last
 		}
-		from, to = min(from, trace.Nanos(s.came[row][0])), max(to, trace.Nanos(s.came[row][1]))
+		from, to = min(from, trace.Nanos(s.arrived[row][0])), max(to, trace.Nanos(s.arrived[row][1]))
 	}
 	return from, to
 }
@@ -251,7 +253,7 @@ func between(g *group.Group, from, to trace.Nanos) population {
 		to = trace.MaxNanos
 	}
 	var all group.Past
-	p := population{label: "requests of these times"}
+	p := population{label: "the requests in this range of time"}
 	for _, w := range g.Windows() {
 		if middle := w.From + (w.To-w.From)/2; middle < from || middle >= to {
 			continue
@@ -275,7 +277,7 @@ func between(g *group.Group, from, to trace.Nanos) population {
 // reference returns the reference requests of a group: those from before its problem.
 func reference(g *group.Group) population {
 	w := &g.Reference
-	p := population{label: "requests from when all was well", n: w.Total.N, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
+	p := population{label: "the requests from before the problem", n: w.Total.N, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
 	if p.n > 0 {
 		p.mean, p.from, p.to = w.Total.Mean(), w.First, w.Last
 		for i := range w.Tally.Edges {

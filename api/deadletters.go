@@ -10,12 +10,12 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// lettersOrder is the only order of dead letters, for cursors.
-const lettersOrder = "number"
+// deadLettersOrder is the only order of dead letters, for cursors.
+const deadLettersOrder = "number"
 
 // ListDeadLetters implements contract.StrictServerInterface.
 func (a *API) ListDeadLetters(_ context.Context, r contract.ListDeadLettersRequestObject) (contract.ListDeadLettersResponseObject, error) {
-	p := pageOf(r.Params.Limit, r.Params.Cursor, lettersOrder)
+	p := pageOf(r.Params.Limit, r.Params.Cursor, deadLettersOrder)
 	after := uint64(0)
 	if p.cursor != nil && *p.cursor != "" {
 		c, err := parseCursor(*p.cursor, p.sort)
@@ -26,21 +26,21 @@ func (a *API) ListDeadLetters(_ context.Context, r contract.ListDeadLettersReque
 			return nil, errCursor
 		}
 	}
-	letters := a.options.Letters.List(true, after, p.limit+1)
+	messages := a.options.DeadLetters.List(true, after, p.limit+1)
 	list := contract.ListDeadLetters200JSONResponse{Items: []contract.DeadLetter{}}
-	if len(letters) > p.limit {
-		letters = letters[:p.limit]
-		list.NextCursor = new(cursor{Sort: p.sort, ID: decimal(letters[p.limit-1].Number)}.String())
+	if len(messages) > p.limit {
+		messages = messages[:p.limit]
+		list.NextCursor = new(cursor{Sort: p.sort, ID: decimal(messages[p.limit-1].Number)}.String())
 	}
-	for i := range letters {
-		list.Items = append(list.Items, letter(&letters[i]))
+	for i := range messages {
+		list.Items = append(list.Items, deadLetter(&messages[i]))
 	}
 	return list, nil
 }
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
-func letter(m *store.Message) contract.DeadLetter {
+func deadLetter(m *store.Message) contract.DeadLetter {
 	return contract.DeadLetter{
 		Number: decimal(m.Number), Event: m.ID, Type: m.Event, Endpoint: m.Endpoint, Format: m.Format, Problem: problemID(m.Problem),
 		At: at(m.At), Put: at(m.Put), Attempts: m.Attempts, Error: m.Error, Bytes: m.Size,
@@ -66,8 +66,9 @@ func (a *API) ListWebhooks(context.Context, contract.ListWebhooksRequestObject) 
 	return list, nil
 }
 
-// letterNumber reads what the contract has checked the form of.
-func letterNumber(text string) (uint64, error) {
+// deadLetterNumber parses a number whose form the contract has checked. A number beyond 64 bits belongs to no dead
+// letter.
+func deadLetterNumber(text string) (uint64, error) {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return 0, notFound("dead letter")
@@ -75,8 +76,8 @@ func letterNumber(text string) (uint64, error) {
 	return n, nil
 }
 
-// lost makes of the outbox's error that there is no such message what callers are told.
-func lost(err error) error {
+// outboxError replaces [store.ErrNoMessage] by a refusal.
+func outboxError(err error) error {
 	if errors.Is(err, store.ErrNoMessage) {
 		return notFound("dead letter")
 	}
@@ -85,48 +86,48 @@ func lost(err error) error {
 
 // GetDeadLetter implements contract.StrictServerInterface.
 func (a *API) GetDeadLetter(_ context.Context, r contract.GetDeadLetterRequestObject) (contract.GetDeadLetterResponseObject, error) {
-	n, err := letterNumber(r.Letter)
+	n, err := deadLetterNumber(r.Letter)
 	if err != nil {
 		return nil, err
 	}
-	m, err := a.options.Letters.Dead(n)
+	m, err := a.options.DeadLetters.Dead(n)
 	if err != nil {
-		return nil, lost(err)
+		return nil, outboxError(err)
 	}
-	return contract.GetDeadLetter200JSONResponse{Letter: letter(&m), Body: string(m.Body)}, nil
+	return contract.GetDeadLetter200JSONResponse{Letter: deadLetter(&m), Body: string(m.Body)}, nil
 }
 
 // ResendDeadLetter implements contract.StrictServerInterface.
 func (a *API) ResendDeadLetter(ctx context.Context, r contract.ResendDeadLetterRequestObject) (contract.ResendDeadLetterResponseObject, error) {
-	m, err := a.onLetter(r.Letter, a.options.Resend)
+	m, err := a.withDeadLetter(r.Letter, a.options.Resend)
 	if err != nil {
 		return nil, err
 	}
-	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "somebody had a dead letter sent again", slog.String("endpoint", m.Endpoint),
+	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "dead letter resent", slog.String("endpoint", m.Endpoint),
 		slog.String("event", m.ID), slog.String("by", caller(ctx).name))
 	return contract.ResendDeadLetter204Response{}, nil
 }
 
 // DropDeadLetter implements contract.StrictServerInterface.
 func (a *API) DropDeadLetter(ctx context.Context, r contract.DropDeadLetterRequestObject) (contract.DropDeadLetterResponseObject, error) {
-	m, err := a.onLetter(r.Letter, a.options.Letters.Drop)
+	m, err := a.withDeadLetter(r.Letter, a.options.DeadLetters.Drop)
 	if err != nil {
 		return nil, err
 	}
-	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "somebody dropped a dead letter", slog.String("endpoint", m.Endpoint),
+	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "dead letter dropped", slog.String("endpoint", m.Endpoint),
 		slog.String("event", m.ID), slog.String("by", caller(ctx).name))
 	return contract.DropDeadLetter204Response{}, nil
 }
 
-// onLetter does something to a dead letter, and returns what that was.
-func (a *API) onLetter(text string, do func(uint64) error) (*store.Message, error) {
-	n, err := letterNumber(text)
+// withDeadLetter calls do with the number of a dead letter, and returns the dead letter as it was before.
+func (a *API) withDeadLetter(text string, do func(uint64) error) (*store.Message, error) {
+	n, err := deadLetterNumber(text)
 	if err != nil {
 		return nil, err
 	}
-	m, err := a.options.Letters.Dead(n)
+	m, err := a.options.DeadLetters.Dead(n)
 	if err == nil {
 		err = do(n)
 	}
-	return &m, lost(err)
+	return &m, outboxError(err)
 }

@@ -14,58 +14,64 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// place is where a decision stands in the log: when its epoch ended, and which of that epoch it is. It identifies the decision.
-type place struct {
+// decisionID identifies a decision by the end of its epoch and its index within the epoch.
+type decisionID struct {
 	at    trace.Nanos
 	index int
 }
 
-// String returns p as identities of decisions are written.
-func (p place) String() string { return fmt.Sprintf("%d-%d", p.at, p.index) }
+// String returns the ID as in the contract.
+func (id decisionID) String() string { return fmt.Sprintf("%d-%d", id.at, id.index) }
 
-// parsePlace reads what String wrote.
-func parsePlace(text string) (p place, ok bool) {
+// less reports whether id is earlier in the log than other.
+func (id decisionID) less(other decisionID) bool {
+	return id.at < other.at || id.at == other.at && id.index < other.index
+}
+
+// parseDecisionID parses the text that String returns.
+func parseDecisionID(text string) (id decisionID, ok bool) {
 	at, index, found := strings.Cut(text, "-")
 	n, err := strconv.ParseInt(at, 10, 64)
-	i, bad := strconv.Atoi(index)
-	return place{trace.Nanos(n), i}, found && err == nil && bad == nil && n > 0 && n < int64(trace.MaxNanos) && i >= 0
+	i, indexErr := strconv.Atoi(index)
+	return decisionID{trace.Nanos(n), i}, found && err == nil && indexErr == nil && n > 0 && n < int64(trace.MaxNanos) && i >= 0
 }
 
-// recorded is a decision with its place.
-type recorded struct {
-	place
-	*search.Decision
+// loggedDecision is a decision with its ID.
+type loggedDecision struct {
+	id       decisionID
+	decision *search.Decision
 }
 
-// located gives decisions, in the order in which they were made and of whole epochs, their places.
-func located(decisions []search.Decision) []recorded {
-	all := make([]recorded, len(decisions))
+// withIDs returns decisions with their IDs. The decisions are in the order of the log, and of whole epochs.
+func withIDs(decisions []search.Decision) []loggedDecision {
+	all := make([]loggedDecision, len(decisions))
 	for i := range decisions {
 		d := &decisions[i]
-		all[i] = recorded{place{d.At, 0}, d}
-		if i > 0 && all[i-1].at == d.At {
-			all[i].index = all[i-1].index + 1
+		all[i] = loggedDecision{decisionID{d.At, 0}, d}
+		if i > 0 && all[i-1].id.at == d.At {
+			all[i].id.index = all[i-1].id.index + 1
 		}
 	}
 	return all
 }
 
-// decisionQuery says which decisions are wanted.
+// decisionQuery selects decisions.
 type decisionQuery struct {
-	from, to trace.Nanos   // made in [from, to); to 0: no bound
-	problem  analysis.Hash // those of its investigation; zero: all
-	before   place         // only earlier ones; zero: all
-	limit    int           // most of them
+	from, to trace.Nanos   // end of the epoch in [from, to); to 0: no bound
+	problem  analysis.Hash // only of its investigation; zero: all
+	before   decisionID    // only earlier ones; zero: all
+	limit    int           // maximum number
 }
 
-// Bounds of a search through the log: what lies further back is left to the next page.
+// Limits of a search through the log. The next page continues with older decisions.
 const (
-	readDecisions = 1000 // at a time
-	readTimes     = 20
+	readDecisions = 1000 // per read of the store
+	maxReads      = 20
 )
 
-// find returns decisions, the latest first, and where to go on; nil where there are no more.
-func (a *API) find(ctx context.Context, q decisionQuery) (found []recorded, next *place, err error) {
+// find returns the selected decisions, latest first, and the ID before which the next page begins; nil if this is the
+// last one.
+func (a *API) find(ctx context.Context, q decisionQuery) (found []loggedDecision, next *decisionID, err error) {
 	to := q.to
 	if to == 0 {
 		to = trace.MaxNanos
@@ -73,17 +79,17 @@ func (a *API) find(ctx context.Context, q decisionQuery) (found []recorded, next
 	if q.before.at > 0 {
 		to = min(to, q.before.at+1)
 	}
-	for range readTimes {
-		decisions, err := a.past.Decisions(q.from, to, readDecisions, true)
+	for range maxReads {
+		decisions, err := a.history.Decisions(q.from, to, readDecisions, true)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, d := range slices.Backward(located(decisions)) {
-			if q.before.at > 0 && (d.at > q.before.at || d.at == q.before.at && d.index >= q.before.index) || !q.problem.IsZero() && d.Investigation != q.problem {
+		for _, d := range slices.Backward(withIDs(decisions)) {
+			if q.before.at > 0 && !d.id.less(q.before) || !q.problem.IsZero() && d.decision.Investigation != q.problem {
 				continue
 			}
 			if len(found) == q.limit {
-				return found, &found[q.limit-1].place, nil
+				return found, &found[q.limit-1].id, nil
 			}
 			found = append(found, d)
 		}
@@ -95,7 +101,7 @@ func (a *API) find(ctx context.Context, q decisionQuery) (found []recorded, next
 			return nil, nil, err
 		}
 	}
-	return found, &place{to, 0}, nil
+	return found, &decisionID{to, 0}, nil
 }
 
 // ListDecisions implements contract.StrictServerInterface.
@@ -121,7 +127,7 @@ func (a *API) ListDecisions(ctx context.Context, r contract.ListDecisionsRequest
 			return nil, err
 		}
 		var ok bool
-		if query.before, ok = parsePlace(c.ID); !ok {
+		if query.before, ok = parseDecisionID(c.ID); !ok {
 			return nil, errCursor
 		}
 	}
@@ -137,16 +143,16 @@ func (a *API) ListDecisions(ctx context.Context, r contract.ListDecisionsRequest
 	return list, err
 }
 
-// decisions puts decisions into words.
-func (a *API) decisions(ctx context.Context, decisions []recorded) ([]contract.Decision, error) {
+// decisions converts decisions to the types of the contract.
+func (a *API) decisions(ctx context.Context, decisions []loggedDecision) ([]contract.Decision, error) {
 	all := make([]contract.Decision, 0, len(decisions))
 	if len(decisions) == 0 {
 		return all, nil
 	}
 	err := a.ask(ctx, func(c *engine.Core) {
-		names := a.reader(c)
+		names := a.renderer(c)
 		for _, d := range decisions {
-			all = append(all, names.decision(d))
+			all = append(all, names.decision(&d))
 		}
 	})
 	return all, err
@@ -154,18 +160,18 @@ func (a *API) decisions(ctx context.Context, decisions []recorded) ([]contract.D
 
 // GetDecision implements contract.StrictServerInterface.
 func (a *API) GetDecision(ctx context.Context, r contract.GetDecisionRequestObject) (contract.GetDecisionResponseObject, error) {
-	p, ok := parsePlace(r.Decision)
+	id, ok := parseDecisionID(r.Decision)
 	if !ok {
 		return nil, notFound("decision")
 	}
-	decisions, err := a.past.Decisions(p.at, p.at+1, readDecisions, false)
+	decisions, err := a.history.Decisions(id.at, id.at+1, readDecisions, false)
 	if err != nil {
 		return nil, err
 	}
-	if p.index >= len(decisions) {
+	if id.index >= len(decisions) {
 		return nil, notFound("decision")
 	}
-	all, err := a.decisions(ctx, located(decisions)[p.index:p.index+1])
+	all, err := a.decisions(ctx, withIDs(decisions)[id.index:id.index+1])
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (a *API) ListDeploys(ctx context.Context, r contract.ListDeploysRequestObje
 		return nil, err
 	}
 	var all []contract.Deploy
-	order := named()
+	order := newNameList()
 	err = a.ask(ctx, func(c *engine.Core) {
 		for _, d := range c.Deploys() {
 			x := deployOf(c.Table(), d)
@@ -35,7 +35,7 @@ func (a *API) ListDeploys(ctx context.Context, r contract.ListDeploysRequestObje
 		return nil, err
 	}
 	order.sort()
-	items, next, err := order.cut(pageOf(q.Limit, q.Cursor, "deploys"), func(int32) bool { return true })
+	items, next, err := order.page(pageOf(q.Limit, q.Cursor, "deploys"), func(int32) bool { return true })
 	list := contract.ListDeploys200JSONResponse{Items: []contract.Deploy{}, NextCursor: next}
 	for _, i := range items {
 		list.Items = append(list.Items, all[i])

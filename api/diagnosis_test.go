@@ -10,10 +10,9 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// TestDiagnosisParts checks on all problems of a world that the parts of a diagnosis concatenate to it, and that each refers to
-// evidence in the problem's own answer.
+// The parts of a diagnosis concatenate to it, and each refers to evidence in the answer of its problem.
 func TestDiagnosisParts(t *testing.T) {
-	w := troubled(t)
+	w := newTroubled(t)
 	w.play(t, 60, func() bool { // until a diagnosis names a cause or a location
 		return slices.ContainsFunc(w.core.Problems(), func(p detect.Problem) bool {
 			return len(p.Explanations) > 0 && p.Explanations[0].Effect > 0.1 || w.core.State().Investigation(p.ID).Answer() != 0
@@ -35,16 +34,16 @@ func TestDiagnosisParts(t *testing.T) {
 		}
 	}
 	if !seen[contract.EvidenceKindLatency] || !seen[contract.EvidenceKindEdge] || len(seen) < 3 {
-		t.Errorf("the world shows too little: %v", seen)
+		t.Errorf("the diagnoses have only evidence of kinds %v", seen)
 	}
 }
 
 func checkDiagnosisEvidence(t *testing.T, d *contract.ProblemDetail, part contract.DiagnosisPart) {
 	t.Helper()
 	e := part.Evidence
-	fail := func(why string) { t.Errorf("%q rests on %+v, but %s", part.Text, *e, why) }
+	fail := func(why string) { t.Errorf("%q with evidence %+v: %s", part.Text, *e, why) }
 	if (e.Edge != nil) != (e.Kind == contract.EvidenceKindEdge) || (e.Operation != nil) != (e.Kind == contract.EvidenceKindLocation) {
-		fail("lacks its reference, or has another")
+		fail("the reference is missing or of another kind")
 	}
 	switch e.Kind {
 	case contract.EvidenceKindEdge:
@@ -65,11 +64,11 @@ func checkDiagnosisEvidence(t *testing.T, d *contract.ProblemDetail, part contra
 		}
 	case contract.EvidenceKindLatency, contract.EvidenceKindSize, contract.EvidenceKindCallFlow:
 	default:
-		fail("is of no known kind")
+		fail("unknown kind")
 	}
 }
 
-// TestWhy explains the rank of each kind of problem.
+// The explanation of a rank depends on onset and kind.
 func TestWhy(t *testing.T) {
 	cov := 1.5
 	for want, p := range map[string]*contract.Problem{
@@ -83,10 +82,10 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestNext tells people what to do in each state of an investigation.
+// Each state of an investigation has its next step.
 func TestNext(t *testing.T) {
-	w := newWorld(t)
-	names := w.reader(w.core)
+	w := newHarness(t)
+	names := w.renderer(w.core)
 	for want, c := range map[string]struct {
 		v       *search.Investigation
 		missing []string

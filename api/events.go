@@ -20,34 +20,34 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Bounds of streams of events.
+// Limits of event streams.
 const (
-	keptEvents  = 1024             // that a reader who comes again, or is slow, can still get
-	maxStreams  = 256              // readers at a time
-	heartbeat   = 15 * time.Second // after which a silent stream says that it lives
-	writeWithin = 10 * time.Second // or the reader is cut off
+	bufferedEvents    = 1024             // for readers that are slow or reconnect
+	maxStreams        = 256              // concurrent readers
+	heartbeatInterval = 15 * time.Second // between comments on an idle stream
+	writeTimeout      = 10 * time.Second // of a write to a client
 )
 
-// hub holds the latest events and wakes those who wait for more.
+// hub buffers the latest events and wakes the streams that wait for more.
 type hub struct {
-	mu      sync.Mutex // guards all below
-	began   string     // names this run: numbers of another one mean nothing
+	mu      sync.Mutex // guards the fields up to slow
+	run     string     // identifies this run of the service; event numbers of other runs are invalid
 	next    uint64     // number of the next event
-	ring    [keptEvents]string
+	ring    [bufferedEvents]string
 	changed chan struct{} // closed at the next event
 	streams int
-	cut     uint64 // readers that were too slow
+	slow    uint64 // number of readers that were too slow
 
-	ended chan struct{} // closed when nobody is told anything any more
+	closed chan struct{} // closed when the streams must end
 
 	// As of the last epoch, for the core's owner only.
-	known    map[analysis.Hash]search.Status // problems; nil: none ended
+	known    map[analysis.Hash]search.Status // problems; nil before the end of the first epoch
 	deployed engine.Deploy                   // the latest; zero: none
 }
 
-// begin starts a run.
-func (h *hub) begin(now time.Time) {
-	h.began, h.changed, h.ended = strconv.FormatInt(now.UnixNano(), 36), make(chan struct{}), make(chan struct{})
+// start starts a run.
+func (h *hub) start(now time.Time) {
+	h.run, h.changed, h.closed = strconv.FormatInt(now.UnixNano(), 36), make(chan struct{}), make(chan struct{})
 }
 
 // publish adds events.
@@ -59,29 +59,31 @@ func (h *hub) publish(events []contract.Event) {
 		if err != nil {
 			panic(err) // it holds text, numbers and times
 		}
-		h.ring[h.next%keptEvents] = fmt.Sprintf("id: %s-%d\nevent: %s\ndata: %s\n\n", h.began, h.next, events[i].Type, data)
+		h.ring[h.next%bufferedEvents] = fmt.Sprintf("id: %s-%d\nevent: %s\ndata: %s\n\n", h.run, h.next, events[i].Type, data)
 		h.next++
 	}
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
 
-// since returns the events from a number on, the number after them, and what is closed at the next one. Lost says that the first of them
-// are gone.
+// since returns the events from a number on, the number of the next event, and a channel that is closed at the next
+// event. Lost reports that the buffer no longer holds all of them; then it returns none.
 func (h *hub) since(number uint64) (events string, next uint64, changed <-chan struct{}, lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if oldest := h.next - min(h.next, keptEvents); number < oldest {
+	if oldest := h.next - min(h.next, bufferedEvents); number < oldest {
 		return "", h.next, h.changed, true
 	}
 	var b strings.Builder
 	for n := number; n < h.next; n++ {
-		b.WriteString(h.ring[n%keptEvents])
+		b.WriteString(h.ring[n%bufferedEvents])
 	}
 	return b.String(), h.next, h.changed, false
 }
 
-// resume returns the number of the event after the one with the given ID, and whether events may be missing between.
+// resume returns the number of the event after the one with the given ID. If the ID belongs to another run, or the
+// buffer no longer holds the following event, it returns the number of the next event, and missed is true. Without an
+// ID it returns the number of the next event.
 func (h *hub) resume(id string) (number uint64, missed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,13 +92,13 @@ func (h *hub) resume(id string) (number uint64, missed bool) {
 	}
 	run, text, _ := strings.Cut(id, "-")
 	last, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || run != h.began || last >= h.next || h.next-last > keptEvents {
+	if err != nil || run != h.run || last >= h.next || h.next-last > bufferedEvents {
 		return h.next, true
 	}
 	return last + 1, false
 }
 
-// enter counts a reader; it returns false where there are too many.
+// enter counts a reader. It returns false if there are too many.
 func (h *hub) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,27 +109,28 @@ func (h *hub) enter() bool {
 	return true
 }
 
-// leave uncounts a reader that was, or was not, too slow.
+// leave uncounts a reader, which was disconnected because it was too slow or left.
 func (h *hub) leave(slow bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.streams--
 	if slow {
-		h.cut++
+		h.slow++
 	}
 }
 
-// readers returns how many there are, and how many were too slow.
-func (h *hub) readers() (streams int, cut uint64) {
+// readers returns the number of readers, and of readers disconnected so far because they were too slow.
+func (h *hub) readers() (streams int, slow uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.streams, h.cut
+	return h.streams, h.slow
 }
 
-// Close ends all streams of events, which would last as long as their readers want; these come again. It is called once.
-func (a *API) Close() { close(a.hub.ended) }
+// Close ends all event streams, so that a shutdown does not wait for their readers. It must be called only once.
+func (a *API) Close() { close(a.hub.closed) }
 
-// Epoch is called by the owner of the core when an epoch has ended, with what was decided. It is quick, and keeps nothing of the core.
+// Epoch publishes the events of an epoch. The owner of the core calls it when the epoch has ended, with its decisions.
+// It is quick and does not keep parts of the core.
 func (a *API) Epoch(c *engine.Core, decisions []search.Decision) {
 	ended := c.Ended()
 	streams, _ := a.hub.readers()
@@ -135,11 +138,11 @@ func (a *API) Epoch(c *engine.Core, decisions []search.Decision) {
 		a.refresh(c)
 	}
 	a.snapshot.before.Store(a.snapshot.ended.Swap(int64(ended)))
-	a.hub.publish(a.happened(c, ended, decisions))
+	a.hub.publish(a.epochEvents(c, ended, decisions))
 }
 
-// happened returns the events of an epoch.
-func (a *API) happened(c *engine.Core, ended trace.Nanos, decisions []search.Decision) []contract.Event {
+// epochEvents returns the events of an epoch: changes of problems, decisions and deploys.
+func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.Decision) []contract.Event {
 	problems := c.Problems()
 	events := []contract.Event{{Type: "epoch", At: at(ended), Problems: new(len(problems))}}
 	s := a.snapshot.last.Load()
@@ -163,7 +166,7 @@ func (a *API) happened(c *engine.Core, ended trace.Nanos, decisions []search.Dec
 	open := make(map[analysis.Hash]search.Status, len(problems))
 	for i := range problems {
 		p := &problems[i]
-		now := status[p.ID] // opened where it is not investigated
+		now := status[p.ID] // Opened if there is no investigation
 		before, known := a.hub.known[p.ID]
 		open[p.ID] = now
 		if !known && !first {
@@ -179,10 +182,10 @@ func (a *API) happened(c *engine.Core, ended trace.Nanos, decisions []search.Dec
 		}
 	}
 	a.hub.known = open
-	for _, d := range located(decisions) {
-		e := contract.Event{Type: "decision", At: at(d.At), Decision: new(d.place.String())}
-		if !d.Investigation.IsZero() {
-			e.Problem = new(d.Investigation.String())
+	for _, d := range withIDs(decisions) {
+		e := contract.Event{Type: "decision", At: at(d.id.at), Decision: new(d.id.String())}
+		if of := d.decision.Investigation; !of.IsZero() {
+			e.Problem = new(of.String())
 		}
 		events = append(events, e)
 	}
@@ -193,7 +196,7 @@ func (a *API) happened(c *engine.Core, ended trace.Nanos, decisions []search.Dec
 	return events
 }
 
-// newDeploys returns those of the deploys, the oldest first, that were not there when the last epoch ended; none when the first did.
+// newDeploys returns the deploys, oldest first, since its last call; none if this is the first epoch of the run.
 func (h *hub) newDeploys(deploys []engine.Deploy, first bool) []engine.Deploy {
 	n := len(deploys)
 	for n > 0 && deploys[n-1] != h.deployed {
@@ -208,10 +211,10 @@ func (h *hub) newDeploys(deploys []engine.Deploy, first bool) []engine.Deploy {
 	return deploys[n:]
 }
 
-// streamEvents serves events until the reader leaves, is too slow, or may not read any more, or the service stops.
+// streamEvents serves events until the reader leaves, is too slow or loses its access, or the service stops.
 func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	if !a.hub.enter() {
-		a.fail(w, r, refusal.New(refusal.Overloaded, "too many readers of events at a time", "").Later(10*time.Second))
+		a.fail(w, r, refusal.New(refusal.Overloaded, "too many concurrent event streams", "").Later(10*time.Second))
 		return
 	}
 	slow := false
@@ -219,13 +222,13 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies must not wait for more
+	h.Set("X-Accel-Buffering", "no") // proxies must forward every event at once
 	if r.Method == http.MethodHead {
-		return // no event would come, and whoever asked believes that this is over
+		return
 	}
 	out := http.NewResponseController(w)
 	write := func(text string) bool {
-		_ = out.SetWriteDeadline(a.options.Clock().Add(writeWithin)) // what has none is no network
+		_ = out.SetWriteDeadline(a.options.Clock().Add(writeTimeout)) // fails only for recorders in tests
 		_, err := bytes.NewBufferString(text).WriteTo(w)
 		if err == nil {
 			err = out.Flush()
@@ -245,31 +248,32 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		case events != "":
 			number = next
-			alive = a.mayStay(r) && write(events)
+			alive = a.mayRead(r) && write(events)
 		default:
-			alive = a.await(r, changed) || r.Context().Err() == nil && a.mayStay(r) && write(": still here\n\n")
+			alive = a.await(r, changed) || r.Context().Err() == nil && a.mayRead(r) && write(": still here\n\n")
 		}
 	}
 }
 
-// await waits for the next event; it returns false where none comes for long, the reader leaves, or the service stops.
+// await waits for the next event. It returns false after heartbeatInterval, or if the reader leaves or the service
+// stops.
 func (a *API) await(r *http.Request, changed <-chan struct{}) bool {
-	ctx, cancel := context.WithTimeout(r.Context(), heartbeat)
+	ctx, cancel := context.WithTimeout(r.Context(), heartbeatInterval)
 	defer cancel()
 	select {
 	case <-changed:
 		return true
-	case <-a.hub.ended:
+	case <-a.hub.closed:
 		return false
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// mayStay reports whether the reader's token is still good and the service goes on.
-func (a *API) mayStay(r *http.Request) bool {
+// mayRead reports whether the reader's token is still valid and the service is not stopping.
+func (a *API) mayRead(r *http.Request) bool {
 	select {
-	case <-a.hub.ended:
+	case <-a.hub.closed:
 		return false
 	default:
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// events reads events of a stream until enough says so.
+// events reads the kinds of events of a stream until enough returns true.
 func events(t *testing.T, server *httptest.Server, lastID string, enough func(kind, id string) bool) (kinds []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -38,7 +38,7 @@ func events(t *testing.T, server *httptest.Server, lastID string, enough func(ki
 	}
 	defer out.Body.Close()
 	if got := out.Header.Get("Content-Type"); got != "text/event-stream" || out.StatusCode != http.StatusOK {
-		t.Errorf("%d as %s", out.StatusCode, got)
+		t.Errorf("got %d with Content-Type %s", out.StatusCode, got)
 	}
 	id := ""
 	for lines := bufio.NewScanner(out.Body); lines.Scan(); {
@@ -56,9 +56,10 @@ func events(t *testing.T, server *httptest.Server, lastID string, enough func(ki
 	return kinds
 }
 
-// TestEvents streams what happens to several readers at a time, from the first epoch to a problem with a decision, and lets one come again.
+// Concurrent readers get all events, from the first epoch to a decision; a reader that reconnects gets the events
+// since.
 func TestEvents(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.clock = time.Now // deadlines of connections are real
 	server := httptest.NewServer(w)
 	defer server.Close()
@@ -79,24 +80,24 @@ func TestEvents(t *testing.T) {
 	}
 	w.play(t, 8, w.core.Learned)
 	w.app.Inject(w.now)
-	w.play(t, 40, func() bool { return len(w.past.decisions) > 0 })
+	w.play(t, 40, func() bool { return len(w.history.decisions) > 0 })
 	readers.Wait()
 	w.epoch(t)
 	if kinds := events(t, server, last[0], func(kind, _ string) bool { return kind == "epoch" }); kinds[0] == "reset" || slices.Contains(kinds, "problem.opened") {
-		t.Errorf("after coming again: %v", kinds)
+		t.Errorf("after reconnecting: %v", kinds)
 	}
 	if kinds := events(t, server, "elsewhere-7", func(string, string) bool { return true }); kinds[0] != "reset" {
-		t.Errorf("after another run: %v", kinds)
+		t.Errorf("with an ID of another run: %v", kinds)
 	}
 }
 
-// TestHeadOfEvents asks only what events would be sent as: nobody reads them then.
+// A HEAD request for events ends at once.
 func TestHeadOfEvents(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.clock = time.Now // deadlines of connections are real
 	server := httptest.NewServer(w)
 	defer server.Close()
-	defer server.CloseClientConnections() // or it waits for those who read
+	defer server.CloseClientConnections() // otherwise Close waits for open streams
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for range 2 { // on one connection
@@ -110,56 +111,56 @@ func TestHeadOfEvents(t *testing.T) {
 		}
 		out.Body.Close()
 		if got := out.Header.Get("Content-Type"); got != "text/event-stream" {
-			t.Errorf("as %s", got)
+			t.Errorf("got Content-Type %s", got)
 		}
 	}
 	if n, _ := w.hub.readers(); n != 0 {
-		t.Errorf("%d still read", n)
+		t.Errorf("%d streams are open, want 0", n)
 	}
 }
 
-// TestClosed tells that a problem closed.
+// A problem that is no longer open causes an event.
 func TestClosed(t *testing.T) {
-	w := troubled(t)
+	w := newTroubled(t)
 	id := w.core.Problems()[0].ID
-	w.hub.known[w.past.group] = search.Located // another one that is gone
-	got := w.happened(w.core, w.now, nil)
+	w.hub.known[w.history.group] = search.Located // a problem that is no longer open
+	got := w.epochEvents(w.core, w.now, nil)
 	kinds := make([]string, len(got))
 	for i := range got {
 		kinds[i] = got[i].Type
 	}
-	if !slices.Equal(kinds, []string{"epoch", "problem.closed"}) || *got[1].Problem != w.past.group.String() || *got[0].Problems != 1 {
+	if !slices.Equal(kinds, []string{"epoch", "problem.closed"}) || *got[1].Problem != w.history.group.String() || *got[0].Problems != 1 {
 		t.Errorf("%v of %s", kinds, id)
 	}
 }
 
-// TestSlowReader: who falls behind is told to begin again, and never gets events twice or out of order.
+// A reader that falls behind the buffer is reset.
 func TestSlowReader(t *testing.T) {
 	var h hub
-	h.begin(time.Unix(1, 0))
+	h.start(time.Unix(1, 0))
 	epoch := []contract.Event{{Type: "epoch"}}
-	for range keptEvents {
+	for range bufferedEvents {
 		h.publish(epoch)
 	}
-	if text, next, _, lost := h.since(0); lost || next != keptEvents || strings.Count(text, "event: epoch") != keptEvents {
-		t.Errorf("all that is kept: lost %v, next %d", lost, next)
+	if text, next, _, lost := h.since(0); lost || next != bufferedEvents || strings.Count(text, "event: epoch") != bufferedEvents {
+		t.Errorf("a full buffer: lost %v, next %d", lost, next)
 	}
 	h.publish(epoch)
 	if _, _, _, lost := h.since(0); !lost {
-		t.Error("events were lost and it is not said")
+		t.Error("lost is false after the buffer overflowed")
 	}
 	for id, want := range map[string]struct {
 		number uint64
 		missed bool
 	}{
-		"": {keptEvents + 1, false},
-		fmt.Sprintf("%s-%d", h.began, keptEvents):   {keptEvents + 1, false},
-		fmt.Sprintf("%s-%d", h.began, 1):            {2, false},
-		fmt.Sprintf("%s-%d", h.began, 0):            {keptEvents + 1, true},
-		fmt.Sprintf("%s-%d", h.began, keptEvents+1): {keptEvents + 1, true},
-		"x-1":                             {keptEvents + 1, true},
-		h.began + "-18446744073709551615": {keptEvents + 1, true},
-		h.began:                           {keptEvents + 1, true},
+		"": {bufferedEvents + 1, false},
+		fmt.Sprintf("%s-%d", h.run, bufferedEvents):   {bufferedEvents + 1, false},
+		fmt.Sprintf("%s-%d", h.run, 1):                {2, false},
+		fmt.Sprintf("%s-%d", h.run, 0):                {bufferedEvents + 1, true},
+		fmt.Sprintf("%s-%d", h.run, bufferedEvents+1): {bufferedEvents + 1, true},
+		"x-1":                           {bufferedEvents + 1, true},
+		h.run + "-18446744073709551615": {bufferedEvents + 1, true},
+		h.run:                           {bufferedEvents + 1, true},
 	} {
 		if number, missed := h.resume(id); number != want.number || missed != want.missed {
 			t.Errorf("after %q: %d, %v", id, number, missed)
@@ -167,22 +168,22 @@ func TestSlowReader(t *testing.T) {
 	}
 	for range maxStreams {
 		if !h.enter() {
-			t.Fatal("too few readers are let in")
+			t.Fatalf("refused a reader below the limit of %d", maxStreams)
 		}
 	}
 	if h.enter() {
-		t.Error("too many readers are let in")
+		t.Errorf("accepted a reader beyond the limit of %d", maxStreams)
 	}
 	h.leave(true)
-	if streams, cut := h.readers(); streams != maxStreams-1 || cut != 1 {
-		t.Errorf("%d readers, %d cut", streams, cut)
+	if streams, slow := h.readers(); streams != maxStreams-1 || slow != 1 {
+		t.Errorf("got %d readers, %d too slow; want %d, 1", streams, slow, maxStreams-1)
 	}
 }
 
-// TestSlowBody: a body that does not come is not waited for.
+// A request whose body does not arrive in time is refused.
 func TestSlowBody(t *testing.T) {
-	w := newWorld(t)
-	w.clock = func() time.Time { return time.Now().Add(time.Second/2 - patience) }
+	w := newHarness(t)
+	w.clock = func() time.Time { return time.Now().Add(time.Second/2 - requestTimeout) }
 	server := httptest.NewServer(w)
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -190,7 +191,7 @@ func TestSlowBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience / 2))
+	_ = conn.SetDeadline(time.Now().Add(requestTimeout / 2))
 	fmt.Fprintf(conn, "PUT /api/v1/tracepoints/0000000000000001 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{")
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || !strings.Contains(line, " 408 ") {
@@ -198,14 +199,14 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// Readers are told nothing more once their token is revoked, however often something happens, or when the service stops.
+// A stream ends when its token is revoked or the service stops.
 func TestStreamsEnd(t *testing.T) {
-	for what, end := range map[string]func(w *world, id string) error{
-		"revoked": func(w *world, id string) error { return w.tokens.Revoke(id) },
-		"stopped": func(w *world, _ string) error { w.Close(); return nil },
+	for name, end := range map[string]func(w *harness, id string) error{
+		"revoked": func(w *harness, id string) error { return w.tokens.Revoke(id) },
+		"stopped": func(w *harness, _ string) error { w.Close(); return nil },
 	} {
-		t.Run(what, func(t *testing.T) {
-			w := newWorld(t)
+		t.Run(name, func(t *testing.T) {
+			w := newHarness(t)
 			w.clock = time.Now // deadlines of connections are real
 			server := httptest.NewServer(w)
 			defer server.Close()
@@ -213,10 +214,10 @@ func TestStreamsEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := w.tokens.Create(access.Admin, "", time.Now(), time.Time{}); err != nil { // without any everybody may read
+			if _, _, err := w.tokens.Create(access.Admin, "", time.Now(), time.Time{}); err != nil { // without tokens all local callers may read
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), heartbeat/2)
+			ctx, cancel := context.WithTimeout(t.Context(), heartbeatInterval/2)
 			defer cancel()
 			lines := bufio.NewScanner(stream(ctx, t, server.URL, secret))
 			until(lines, ": events follow")
@@ -227,7 +228,7 @@ func TestStreamsEnd(t *testing.T) {
 			}
 			w.epoch(t)
 			if until(lines, "event: epoch") {
-				t.Error("told of an epoch afterwards")
+				t.Error("got an event afterwards")
 			}
 			if ctx.Err() != nil {
 				t.Error("the stream did not end")
@@ -236,7 +237,7 @@ func TestStreamsEnd(t *testing.T) {
 	}
 }
 
-// stream begins to read events with a token.
+// stream opens a stream of events with a token.
 func stream(ctx context.Context, t *testing.T, url, secret string) io.Reader {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/api/v1/events", nil)
@@ -252,7 +253,7 @@ func stream(ctx context.Context, t *testing.T, url, secret string) io.Reader {
 	return out.Body
 }
 
-// until reads up to a line, and reports whether it came.
+// until reads up to the line want, and reports whether it arrived.
 func until(lines *bufio.Scanner, want string) bool {
 	for lines.Scan() {
 		if lines.Text() == want {

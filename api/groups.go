@@ -23,16 +23,16 @@ func (a *API) ListGroups(ctx context.Context, r contract.ListGroupsRequestObject
 		return nil, err
 	}
 	q := &r.Params
-	requestType, none := s.wantedType(q.RequestType)
+	requestType, unknown := s.typeParameter(q.RequestType)
 	keep := func(i int32) bool {
 		g := &s.groups[i]
-		return !none && (requestType.IsZero() || g.requestType == requestType) &&
+		return !unknown && (requestType.IsZero() || g.requestType == requestType) &&
 			(q.Level == nil || string(*q.Level) == g.level.String()) &&
-			(q.Q == nil || holds(s.types[g.requestType]+" "+g.id.String(), q.Q))
+			(q.Q == nil || matches(s.types[g.requestType]+" "+g.id.String(), q.Q))
 	}
 	sort := string(value(q.Sort, contract.ListGroupsParamsSortCount))
 	order := s.in("groups by "+sort, func() []entry[analysis.Hash] { return s.groupEntries(sort) })
-	items, next, err := order.cut(pageOf(q.Limit, q.Cursor, sort), keep)
+	items, next, err := order.page(pageOf(q.Limit, q.Cursor, sort), keep)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *snapshot) row(id analysis.Hash) *groupRow {
 	return nil
 }
 
-// askGroup calls read with a group, and says so where there is none.
+// askGroup calls read with the group of the given ID. It returns a refusal if there is none.
 func (a *API) askGroup(ctx context.Context, text string, read func(*engine.Core, *snapshot, *group.Group, renderer) error) error {
 	id, err := analysis.ParseHash(text)
 	if err != nil {
@@ -135,8 +135,8 @@ func (r renderer) bins(s *group.Summary) []string {
 	all := make([]string, 0, len(s.Bins))
 	for i := range s.Bins {
 		b := &s.Bins[i]
-		what, where := r.Variable(&detect.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
-		all = append(all, what+where)
+		variable, where := r.Variable(&detect.Explanation{Variable: b.Variable, Value: b.Value, Where: b.Where})
+		all = append(all, variable+where)
 	}
 	return all
 }
@@ -172,7 +172,7 @@ func (a *API) ExplainGroup(ctx context.Context, r contract.ExplainGroupRequestOb
 	})
 }
 
-// parseInstant reads a time as the contract has it; nil is 0.
+// parseInstant parses a time parameter: RFC 3339, or nanoseconds since 1970; nil and "" are 0.
 func parseInstant(text *string) (trace.Nanos, error) {
 	if text == nil || *text == "" {
 		return 0, nil
@@ -187,5 +187,5 @@ func parseInstant(text *string) (trace.Nanos, error) {
 	return trace.Nanos(t.UnixNano()), nil
 }
 
-// lastYear is the last one that fits into nanoseconds as a whole.
+// lastYear is the last year that fits into [trace.Nanos] as a whole.
 const lastYear = 2254

@@ -16,18 +16,18 @@ func (a *API) ListInvestigations(ctx context.Context, r contract.ListInvestigati
 	err := a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
 		names := renderer{s.names(c), c}
-		requestType, none := s.wantedType(q.RequestType)
+		requestType, unknown := s.typeParameter(q.RequestType)
 		all := c.State().Investigations
-		order := hashes()
+		order := newHashList()
 		for i := range all {
 			order.entries = append(order.entries, entry[analysis.Hash]{-float64(all[i].Changed), all[i].Problem, int32(i)})
 		}
 		order.sort()
 		keep := func(i int32) bool {
 			v := &all[i]
-			return !none && (requestType.IsZero() || v.RequestType == requestType) && (q.State == nil || string(*q.State) == v.Status.String())
+			return !unknown && (requestType.IsZero() || v.RequestType == requestType) && (q.State == nil || string(*q.State) == v.Status.String())
 		}
-		items, next, cutErr := order.cut(pageOf(q.Limit, q.Cursor, "investigations"), keep)
+		items, next, cutErr := order.page(pageOf(q.Limit, q.Cursor, "investigations"), keep)
 		refused = cutErr
 		list = contract.ListInvestigations200JSONResponse{Items: make([]contract.Investigation, 0, len(items)), NextCursor: next, Epoch: s.epoch()}
 		for _, i := range items {
@@ -49,7 +49,7 @@ func (a *API) GetInvestigation(ctx context.Context, r contract.GetInvestigationR
 	var d *contract.InvestigationDetail
 	err = a.ask(ctx, func(c *engine.Core) {
 		if v := c.State().Investigation(id); v != nil {
-			d = a.reader(c).investigationDetail(v)
+			d = a.renderer(c).investigationDetail(v)
 		}
 	})
 	switch {

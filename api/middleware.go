@@ -20,7 +20,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
+
 	otelattr "go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -39,13 +39,24 @@ var contractText []byte
 func loadContract() (*openapi3.T, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(contractText)
 	if err != nil {
-		return nil, fmt.Errorf("openapi.yaml: %w", err) // a bug, which every test finds
+		return nil, fmt.Errorf("openapi.yaml: %w", err)
 	}
 	return doc, nil
 }
 
-// policy is the Content-Security-Policy of answers: a browser that shows one as a page lets it do nothing.
+// policy is the Content-Security-Policy of answers. It forbids everything to an answer that a browser shows as a page.
 const policy = "default-src 'none'; frame-ancestors 'none'"
+
+// headAsGet routes HEAD requests to the handlers of GET. chi's middleware package has the same, but also links
+// net/http/pprof.
+func headAsGet(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			chi.RouteContext(r.Context()).RouteMethod = http.MethodGet
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 // harden sets the security headers of every answer, bounds the body, and answers after a panic.
 func (a *API) harden(next http.Handler) http.Handler {
@@ -96,8 +107,8 @@ func Loopback(address string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// OwnHost reports whether the Host of a request names this machine: a loopback address, or localhost. The requests of a
-// page whose name was resolved to this machine (DNS rebinding) have the name of the page.
+// OwnHost reports whether the Host header of a request names this machine: a loopback address, or localhost. It
+// detects DNS rebinding: the requests of such a page carry the host name of the page.
 func OwnHost(host string) bool {
 	name := hostname(host)
 	if at, err := netip.ParseAddr(name); err == nil {
@@ -204,7 +215,7 @@ func sameSite(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}
-	err := refusal.New(refusal.Forbidden, "changes are taken from this site's own pages and from programs, not from other sites", "")
+	err := refusal.New(refusal.Forbidden, "changes are accepted from pages of this site and from programs, not from pages of other sites", "")
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 		return err
 	}
@@ -271,7 +282,7 @@ func (a *API) valid(r *http.Request, op *openapi3.Operation, item *openapi3.Path
 	}
 	if op.RequestBody != nil {
 		if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-			return refusal.New(refusal.UnknownType, "the body is not announced as JSON", "send Content-Type: application/json")
+			return refusal.New(refusal.UnknownType, "the Content-Type of the body is not JSON", "send Content-Type: application/json")
 		}
 	}
 	params := make(map[string]string)
@@ -320,7 +331,7 @@ func invalid(err error) error {
 		return refusal.New(refusal.TooLarge, fmt.Sprintf("a body has at most %d bytes", maxBody), "")
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return refusal.New(refusal.TimedOut, "the body did not come in time", "")
+		return refusal.New(refusal.TimedOut, "the body did not arrive in time", "")
 	}
 	field, why := "", "want another value"
 	if schema, ok := errors.AsType[*openapi3.SchemaError](err); ok {
@@ -332,10 +343,10 @@ func invalid(err error) error {
 	case ok && request.Parameter != nil:
 		reason := refusal.Malformed
 		if request.Parameter.In == openapi3.ParameterInPath {
-			reason = refusal.NotFound // nothing can have such a name
+			reason = refusal.NotFound // no resource can have such a name
 		}
 		if errors.Is(err, openapi3filter.ErrInvalidRequired) {
-			why = "it must be given"
+			why = "is required"
 		}
 		return refusal.New(reason, request.Parameter.Name+": "+why, "")
 	case field != "" || ok && request.RequestBody != nil && why != "want another value":
@@ -346,21 +357,21 @@ func invalid(err error) error {
 	return refusal.New(refusal.Malformed, "the body is not valid JSON", "")
 }
 
-// limit bounds the requests that are served at a time, and the time of each: to arrive, to be answered, and to be read
-// by the client.
+// limit limits the number of concurrent requests and the duration of each: the arrival of its body, the answer, and the
+// reading of the answer by the client.
 func (a *API) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer a.serving.Add(-1)
 		if a.serving.Add(1) > maxServing {
-			a.fail(w, r, refusal.New(refusal.Overloaded, "too many requests at a time", "").Later(time.Second))
+			a.fail(w, r, refusal.New(refusal.Overloaded, "too many concurrent requests", "").Later(time.Second))
 			return
 		}
 		now, conn := a.options.Clock(), http.NewResponseController(w)
 		if r.ContentLength != 0 {
-			_ = conn.SetReadDeadline(now.Add(patience)) // fails only for recorders in tests
+			_ = conn.SetReadDeadline(now.Add(requestTimeout)) // fails only for recorders in tests
 		}
-		_ = conn.SetWriteDeadline(now.Add(patience + writeWithin))
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		_ = conn.SetWriteDeadline(now.Add(requestTimeout + writeTimeout))
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
@@ -406,13 +417,28 @@ func (a *API) trace(operation string, next http.Handler, w http.ResponseWriter, 
 	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	ctx, span := a.options.Tracer.Start(ctx, operation, oteltrace.WithSpanKind(oteltrace.SpanKindServer))
 	defer span.End()
-	answer := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+	answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 	next.ServeHTTP(answer, r.WithContext(ctx))
-	span.SetAttributes(otelattr.String("http.request.method", r.Method), otelattr.Int("http.response.status_code", answer.Status()))
-	if answer.Status() >= http.StatusInternalServerError {
+	span.SetAttributes(otelattr.String("http.request.method", r.Method), otelattr.Int("http.response.status_code", answer.status))
+	if answer.status >= http.StatusInternalServerError {
 		span.SetStatus(codes.Error, "")
 	}
 }
+
+// statusRecorder is a response that records its final status.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (s *statusRecorder) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap gives [http.ResponseController] access to the response.
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // getContract serves the contract.
 func (a *API) getContract(w http.ResponseWriter, _ *http.Request) {

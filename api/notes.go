@@ -19,33 +19,34 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// NoteKind is what somebody noted about a problem.
+// NoteKind is the kind of a note about a problem.
 type NoteKind string
 
 // The kinds of note.
 const (
-	Acknowledged NoteKind = "acknowledged" // somebody looks after it
-	Muted        NoteKind = "muted"        // lists leave it out
+	Acknowledged NoteKind = "acknowledged" // the author takes care of the problem
+	Muted        NoteKind = "muted"        // lists omit the problem
 )
 
-// Notes are what people noted about problems, in a file of the data directory. They end by themselves. It is safe for concurrent use.
+// Notes stores people's notes about problems in a file of the data directory. Notes expire. It is safe for concurrent
+// use.
 type Notes struct {
 	path string
 	mu   sync.Mutex                       // guards all
-	all  map[analysis.Hash]contract.Notes // never changed, but replaced: readers keep it
+	all  map[analysis.Hash]contract.Notes // immutable; changes replace it
 }
 
 // notesFile is the name of the file.
 const notesFile = "notes.json"
 
-// Bounds of notes.
+// Limits of notes.
 const (
-	maxNotes    = 10_000 // problems with notes
-	noteFor     = 24 * time.Hour
-	longestNote = 30 * 24 * time.Hour
+	maxNotes       = 10_000 // problems with notes
+	defaultNoteAge = 24 * time.Hour
+	maxNoteAge     = 30 * 24 * time.Hour
 )
 
-// OpenNotes returns the notes kept in a data directory.
+// OpenNotes reads the notes in a data directory.
 func OpenNotes(dir string) (*Notes, error) {
 	n := &Notes{path: filepath.Join(dir, notesFile), all: make(map[analysis.Hash]contract.Notes)}
 	data, err := os.ReadFile(n.path)
@@ -57,48 +58,47 @@ func OpenNotes(dir string) (*Notes, error) {
 		err = json.Unmarshal(data, &byID)
 	}
 	for id, x := range byID {
-		h, bad := analysis.ParseHash(id)
+		h, parseErr := analysis.ParseHash(id)
 		n.all[h] = x
-		err = errors.Join(err, bad)
+		err = errors.Join(err, parseErr)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("notes about problems: %s: %w", n.path, err)
+		return nil, fmt.Errorf("read notes about problems: %s: %w", n.path, err)
 	}
 	return n, nil
 }
 
-// All returns the notes that hold at a time, by problem. The map is nobody's to change.
+// All returns the notes that have not expired, by problem. The map is immutable.
 func (n *Notes) All(now time.Time) map[analysis.Hash]contract.Notes {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if left := alive(n.all, now); len(left) < len(n.all) || ends(n.all, now) {
-		n.all = left
+	if anyExpired(n.all, now) {
+		n.all = unexpired(n.all, now)
 	}
 	return n.all
 }
 
-// ends reports whether a note is over.
-func ends(all map[analysis.Hash]contract.Notes, now time.Time) bool {
+func anyExpired(all map[analysis.Hash]contract.Notes, now time.Time) bool {
 	for _, x := range all {
-		if over(x.Acknowledged, now) || over(x.Muted, now) {
+		if expired(x.Acknowledged, now) || expired(x.Muted, now) {
 			return true
 		}
 	}
 	return false
 }
 
-func over(x *contract.Note, now time.Time) bool {
+func expired(x *contract.Note, now time.Time) bool {
 	return x != nil && x.Expires != nil && !now.Before(*x.Expires)
 }
 
-// alive returns the notes that are not over.
-func alive(all map[analysis.Hash]contract.Notes, now time.Time) map[analysis.Hash]contract.Notes {
+// unexpired returns a copy of all without the notes that have expired.
+func unexpired(all map[analysis.Hash]contract.Notes, now time.Time) map[analysis.Hash]contract.Notes {
 	left := make(map[analysis.Hash]contract.Notes, len(all))
 	for id, x := range all {
-		if over(x.Acknowledged, now) {
+		if expired(x.Acknowledged, now) {
 			x.Acknowledged = nil
 		}
-		if over(x.Muted, now) {
+		if expired(x.Muted, now) {
 			x.Muted = nil
 		}
 		if x != (contract.Notes{}) {
@@ -108,11 +108,12 @@ func alive(all map[analysis.Hash]contract.Notes, now time.Time) map[analysis.Has
 	return left
 }
 
-// Set makes, or removes where note is nil, a note of a kind about a problem, and returns all about it.
+// Set sets the note of a kind about a problem, or removes it if note is nil. It returns all notes about the problem.
+// The change is on disk when Set returns; after an error nothing has changed.
 func (n *Notes) Set(problem analysis.Hash, kind NoteKind, note *contract.Note, now time.Time) (contract.Notes, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	next := alive(n.all, now)
+	next := unexpired(n.all, now)
 	x := next[problem]
 	if kind == Muted {
 		x.Muted = note
@@ -135,13 +136,13 @@ func (n *Notes) Set(problem analysis.Hash, kind NoteKind, note *contract.Note, n
 		err = renameio.WriteFile(n.path, data, 0o600, renameio.WithTempDir(filepath.Dir(n.path)))
 	}
 	if err != nil {
-		return contract.Notes{}, fmt.Errorf("keep notes about problems: %w", err)
+		return contract.Notes{}, fmt.Errorf("store notes about problems: %w", err)
 	}
 	n.all = next
 	return x, nil
 }
 
-// note takes a note about an open problem.
+// note sets a note about an open problem.
 func (a *API) note(ctx context.Context, problem string, kind NoteKind, body *contract.NoteRequest) (contract.Notes, error) {
 	s, err := a.current(ctx)
 	if err != nil {
@@ -152,21 +153,21 @@ func (a *API) note(ctx context.Context, problem string, kind NoteKind, body *con
 		return contract.Notes{}, notFound("problem")
 	}
 	now := a.options.Clock().UTC()
-	expires := value(body.Expires, now.Add(noteFor)).UTC()
-	if !expires.After(now) || expires.After(now.Add(longestNote)) {
+	expires := value(body.Expires, now.Add(defaultNoteAge)).UTC()
+	if !expires.After(now) || expires.After(now.Add(maxNoteAge)) {
 		return contract.Notes{}, refusal.New(refusal.Invalid, "expires: want a time within the next 30 days", "")
 	}
 	by := caller(ctx).name
 	notes, err := a.notes.Set(id, kind, &contract.Note{By: by, At: now, Expires: &expires, Text: value(body.Text, "")}, now)
 	if err == nil {
-		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "somebody noted something about a problem", slog.String("problem", problem),
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "note about a problem set", slog.String("problem", problem),
 			slog.String("kind", string(kind)), slog.String("by", by))
 	}
 	return notes, err
 }
 
-// erase removes a note.
-func (a *API) erase(problem string, kind NoteKind) error {
+// removeNote removes a note.
+func (a *API) removeNote(problem string, kind NoteKind) error {
 	id, err := analysis.ParseHash(problem)
 	if err != nil {
 		return notFound("problem")

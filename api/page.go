@@ -12,14 +12,15 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// entry is a place in a sorted list: ascending by key, NaN last, then by ID.
+// entry is an entry of a sorted list: ascending by key, NaN last, then by ID.
 type entry[ID any] struct {
 	key float64
 	id  ID
-	at  int32 // of the item
+	at  int32 // index of the item
 }
 
-// list is a sorted list whose pages are read by what the last item was, so that items that come and go meanwhile move no others.
+// list is a sorted list whose cursors hold the key and the ID of the last item of a page, so that items that appear or
+// vanish between two pages do not shift the others.
 type list[ID any] struct {
 	entries []entry[ID]
 	compare func(a, b ID) int
@@ -45,21 +46,21 @@ func compareKeys(a, b float64) int {
 
 func (l *list[ID]) sort() { slices.SortFunc(l.entries, l.order) }
 
-// hashes returns an empty list of items with hashes.
-func hashes() *list[analysis.Hash] {
+// newHashList returns an empty list of items identified by hashes.
+func newHashList() *list[analysis.Hash] {
 	return &list[analysis.Hash]{compare: analysis.Hash.Compare, text: analysis.Hash.String, parse: analysis.ParseHash}
 }
 
-// named returns an empty list of items with names.
-func named() *list[string] {
+// newNameList returns an empty list of items identified by names.
+func newNameList() *list[string] {
 	verbatim := func(s string) string { return s }
 	return &list[string]{compare: strings.Compare, text: verbatim, parse: func(s string) (string, error) { return s, nil }}
 }
 
-// cursor is where a page ended.
+// cursor is the end of a page. Clients treat it as opaque.
 type cursor struct {
-	Sort string `json:"s"`
-	Key  uint64 `json:"k"` // bits of the float: infinities, too
+	Sort string `json:"s"` // order of the list
+	Key  uint64 `json:"k"` // bits of the float, which may be infinite
 	ID   string `json:"i"`
 }
 
@@ -73,7 +74,7 @@ func (c cursor) String() string {
 
 var errCursor = refusal.New(refusal.Malformed, "the cursor does not belong to this list and order", "begin without one")
 
-// parseCursor reads what String wrote for a list in the same order.
+// parseCursor parses the text that String returns. It returns errCursor if the cursor belongs to another order.
 func parseCursor(text, sort string) (cursor, error) {
 	var c cursor
 	data, err := base64.RawURLEncoding.DecodeString(text)
@@ -83,14 +84,14 @@ func parseCursor(text, sort string) (cursor, error) {
 	return c, nil
 }
 
-// page is which part of a list is asked for.
+// page selects a part of a list.
 type page struct {
 	limit  int
 	cursor *string // nil: from the beginning
 	sort   string
 }
 
-// defaultLimit is the length of pages that nobody chose.
+// defaultLimit is the default length of pages.
 const defaultLimit = 100
 
 func pageOf(limit *int, cursor *string, sort string) page {
@@ -101,8 +102,9 @@ func pageOf(limit *int, cursor *string, sort string) page {
 	return p
 }
 
-// cut returns the items of the page, of those that keep says yes to, and the cursor of the next one; nil where there is none.
-func (l *list[ID]) cut(p page, keep func(at int32) bool) (items []int32, next *string, err error) {
+// page returns the items of a page, among those that keep returns true for, and the cursor of the next page; nil if
+// this is the last one.
+func (l *list[ID]) page(p page, keep func(at int32) bool) (items []int32, next *string, err error) {
 	from := 0
 	if p.cursor != nil && *p.cursor != "" {
 		c, err := parseCursor(*p.cursor, p.sort)
@@ -133,7 +135,7 @@ func (l *list[ID]) cut(p page, keep func(at int32) bool) (items []int32, next *s
 	return items, nil, nil
 }
 
-// count returns how many items keep says yes to.
+// count returns the number of items that keep returns true for.
 func (l *list[ID]) count(keep func(at int32) bool) (n int) {
 	for i := range l.entries {
 		if keep(l.entries[i].at) {
@@ -143,15 +145,15 @@ func (l *list[ID]) count(keep func(at int32) bool) (n int) {
 	return n
 }
 
-// holds reports whether text, in either case, holds what is looked for; everything holds nothing.
-func holds(text string, q *string) bool {
+// matches reports whether text contains the query q, ignoring case. Every text matches nil and "".
+func matches(text string, q *string) bool {
 	return q == nil || *q == "" || strings.Contains(strings.ToLower(text), strings.ToLower(*q))
 }
 
-// value returns what p points at, or otherwise.
-func value[T any](p *T, otherwise T) T {
+// value returns *p, or fallback if p is nil.
+func value[T any](p *T, fallback T) T {
 	if p == nil {
-		return otherwise
+		return fallback
 	}
 	return *p
 }

@@ -23,19 +23,19 @@ func (a *API) ListProblems(ctx context.Context, r contract.ListProblemsRequestOb
 	}
 	q := &r.Params
 	notes := a.notes.All(a.options.Clock())
-	requestType, none := s.wantedType(q.RequestType)
+	requestType, unknown := s.typeParameter(q.RequestType)
 	muted := value(q.Muted, contract.ListProblemsParamsMutedFalse)
 	keep := func(i int32) bool {
 		p := &s.problems[i]
-		n := notes[s.decided[i]]
-		return !none && (requestType.IsZero() || p.RequestType == requestType.String()) &&
+		n := notes[s.ids[i]]
+		return !unknown && (requestType.IsZero() || p.RequestType == requestType.String()) &&
 			value(q.Level, p.Level) == p.Level && value(q.Kind, p.Kind) == p.Kind && value(q.Onset, p.Onset) == p.Onset &&
 			value(q.State, p.State) == p.State && (muted == contract.ListProblemsParamsMutedAll || (n.Muted != nil) == (muted == contract.ListProblemsParamsMutedTrue)) &&
-			(q.Q == nil || holds(p.Diagnosis+" "+p.RequestTypeName+" "+p.ID, q.Q))
+			(q.Q == nil || matches(p.Diagnosis+" "+p.RequestTypeName+" "+p.ID, q.Q))
 	}
 	sort := string(value(q.Sort, contract.ListProblemsParamsSortRank))
 	order := s.in("problems by "+sort, func() []entry[analysis.Hash] { return s.problemEntries(sort) })
-	items, next, err := order.cut(pageOf(q.Limit, q.Cursor, sort), keep)
+	items, next, err := order.page(pageOf(q.Limit, q.Cursor, sort), keep)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (a *API) ListProblems(ctx context.Context, r contract.ListProblemsRequestOb
 	}
 	for _, i := range items {
 		p := s.problems[i]
-		p.Notes = notes[s.decided[i]]
+		p.Notes = notes[s.ids[i]]
 		if value(q.Explain, false) {
 			p.Why = new(why(&p))
 		}
@@ -75,12 +75,12 @@ func (s *snapshot) problemEntries(sort string) []entry[analysis.Hash] {
 		case contract.ListProblemsParamsSortRate:
 			key = -value(p.Rate, math.NaN())
 		}
-		entries[i] = entry[analysis.Hash]{key, s.decided[i], int32(i)}
+		entries[i] = entry[analysis.Hash]{key, s.ids[i], int32(i)}
 	}
 	return entries
 }
 
-// shownDecisions bounds the decisions shown with a problem.
+// shownDecisions limits the decisions shown with a problem.
 const shownDecisions = 100
 
 // GetProblem implements contract.StrictServerInterface.
@@ -109,9 +109,9 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 			Explanations: names.explanations(p.Explanations), Decisions: make([]contract.Decision, 0, len(decisions)), Missing: []string{},
 		}
 		for k := range decisions {
-			d.Decisions = append(d.Decisions, names.decision(decisions[k]))
+			d.Decisions = append(d.Decisions, names.decision(&decisions[k]))
 			if len(d.Missing) == 0 {
-				d.Missing = names.operations(decisions[k].Missing)
+				d.Missing = names.operations(decisions[k].decision.Missing)
 			}
 		}
 		v := c.State().Investigation(id)
@@ -130,7 +130,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 	return d, nil
 }
 
-// next describes what Sibyl does about a problem, or what people can do.
+// next describes the next step for a problem: Sibyl's, or a remedy for people.
 func (r renderer) next(v *search.Investigation, missing []string) string {
 	if v == nil {
 		return "Queued: too many other problems are being investigated."
@@ -172,7 +172,7 @@ func (a *API) AcknowledgeProblem(ctx context.Context, r contract.AcknowledgeProb
 
 // UnacknowledgeProblem implements contract.StrictServerInterface.
 func (a *API) UnacknowledgeProblem(_ context.Context, r contract.UnacknowledgeProblemRequestObject) (contract.UnacknowledgeProblemResponseObject, error) {
-	return contract.UnacknowledgeProblem204Response{}, a.erase(r.Problem, Acknowledged)
+	return contract.UnacknowledgeProblem204Response{}, a.removeNote(r.Problem, Acknowledged)
 }
 
 // MuteProblem implements contract.StrictServerInterface.
@@ -183,5 +183,5 @@ func (a *API) MuteProblem(ctx context.Context, r contract.MuteProblemRequestObje
 
 // UnmuteProblem implements contract.StrictServerInterface.
 func (a *API) UnmuteProblem(_ context.Context, r contract.UnmuteProblemRequestObject) (contract.UnmuteProblemResponseObject, error) {
-	return contract.UnmuteProblem204Response{}, a.erase(r.Problem, Muted)
+	return contract.UnmuteProblem204Response{}, a.removeNote(r.Problem, Muted)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 )
 
-// profiledTypes bounds the request types of a profile.
+// profiledTypes limits the request types of a profile.
 const profiledTypes = 1000
 
-// getProfile serves critical paths for profilers.
+// getProfile serves critical paths as pprof or folded stacks.
 func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 	s, err := a.current(r.Context())
 	if err != nil {
@@ -25,8 +25,8 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	text := query.Get("request_type")
-	requestType, none := s.wantedType(&text)
-	if none {
+	requestType, unknown := s.typeParameter(&text)
+	if unknown {
 		a.fail(w, r, notFound("request type"))
 		return
 	}
@@ -60,7 +60,7 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 	_, _ = body.WriteTo(w)
 }
 
-// busiest returns the request types with most requests, or the one that is wanted.
+// busiest returns up to profiledTypes request types, most requests first; or only the wanted one, unless it is zero.
 func (s *snapshot) busiest(wanted analysis.Hash) []analysis.Hash {
 	if !wanted.IsZero() {
 		return []analysis.Hash{wanted}
@@ -79,7 +79,7 @@ func (s *snapshot) busiest(wanted analysis.Hash) []analysis.Hash {
 	return ids
 }
 
-// oneLine makes text fit for formats that have lines.
+// oneLine replaces control characters by spaces, for formats made of lines.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -11,17 +11,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// notFound returns the refusal of a request for a thing that does not exist, or no longer.
-func notFound(what string) *refusal.Error {
-	return refusal.New(refusal.NotFound, "there is no such "+what+", or no longer", "")
+// notFound returns the refusal of a request for a resource that does not exist, or no longer.
+func notFound(resource string) *refusal.Error {
+	return refusal.New(refusal.NotFound, "there is no such "+resource+", or no longer", "")
 }
 
 // errBusy refuses a request that the engine did not answer in time.
 var errBusy = refusal.New(refusal.Overloaded, "the engine did not answer in time", "try again").Later(time.Second)
 
-// fail answers with err if it is a refusal. Any other error is logged, and the client is not told its text.
+// fail answers with err if it is a refusal. It logs any other error and keeps its text from the client.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
-	instance := "urn:sibyl:request:" + strconv.FormatUint(a.answers.Add(1), 10)
+	instance := "urn:sibyl:request:" + strconv.FormatUint(a.failures.Add(1), 10)
 	refused, ok := errors.AsType[*refusal.Error](err)
 	switch {
 	case ok:

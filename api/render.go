@@ -57,17 +57,18 @@ func problemID(h analysis.Hash) string {
 	return h.String()
 }
 
-// renderer presents the state of a core while that may be read.
+// renderer converts the state of a core to the types of the contract. It must not be used when [Engine.Ask] has
+// returned.
 type renderer struct {
 	*describe.Names
 	core *engine.Core
 }
 
-// reader returns a renderer of c. The caller must be allowed to read c now.
-func (a *API) reader(c *engine.Core) renderer { return renderer{a.refresh(c).names(c), c} }
+// renderer returns a renderer of c, within a call of [Engine.Ask].
+func (a *API) renderer(c *engine.Core) renderer { return renderer{a.refresh(c).names(c), c} }
 
-// path returns the operations down to a calling context of a request type. Contexts that the dictionary lacks, since they lead over
-// tracepoints that were never on together, are looked up in the tree.
+// path returns the operations down to a calling context of a request type. A context is missing in the dictionary if it
+// leads over tracepoints that were never on together; its path comes from the tree.
 func (r renderer) path(requestType analysis.Hash, ctx trace.Context) []string {
 	path := r.Context(ctx)
 	if len(path) > 0 || ctx == 0 {
@@ -177,7 +178,7 @@ func (r renderer) operations(ops []trace.Op) []string {
 	return all
 }
 
-// shownSuspects bounds the suspects of an investigation in lists.
+// shownSuspects limits the suspects of an investigation in lists.
 const shownSuspects = 3
 
 func (r renderer) investigation(v *search.Investigation, suspects int) contract.Investigation {
@@ -189,17 +190,19 @@ func (r renderer) investigation(v *search.Investigation, suspects int) contract.
 	}
 }
 
-// shownEvidence bounds the evidence shown of an investigation.
+// shownEvidence limits the evidence of an investigation in its detail.
 const shownEvidence = 200
 
 func (r renderer) investigationDetail(v *search.Investigation) *contract.InvestigationDetail {
 	d := &contract.InvestigationDetail{
 		Investigation: r.investigation(v, len(v.Suspects)), EvidenceTotal: len(v.Evidence),
-		Wants: make([]contract.Want, 0, len(v.Requested)), Evidence: []contract.Evidence{},
+		Requested: make([]contract.RequestedTracepoint, 0, len(v.Requested)), Evidence: []contract.Evidence{},
 	}
 	for i := range v.Requested {
-		w := &v.Requested[i]
-		d.Wants = append(d.Wants, contract.Want{Tracepoint: r.tracepoint(w.Tracepoint), Since: at(w.Since), Value: number(w.Value), Cause: w.Cause})
+		q := &v.Requested[i]
+		d.Requested = append(d.Requested, contract.RequestedTracepoint{
+			Tracepoint: r.tracepoint(q.Tracepoint), Since: at(q.Since), Value: number(q.Value), Cause: q.Cause,
+		})
 	}
 	evidence := slices.Clone(v.Evidence)
 	slices.SortStableFunc(evidence, func(a, b search.Evidence) int { return compareKeys(-a.Share, -b.Share) })
@@ -232,10 +235,11 @@ func armNames(mask uint32) []string {
 	return names
 }
 
-func (r renderer) decision(d recorded) contract.Decision {
+func (r renderer) decision(logged *loggedDecision) contract.Decision {
+	d := logged.decision
 	x := contract.Decision{
-		ID: d.place.String(), At: at(d.At), Plan: d.Plan, Problem: problemID(d.Investigation), Strategy: d.Strategy,
-		From: contract.State(d.From.String()), To: contract.State(d.To.String()), Reason: d.Reason, Text: r.decided(d.Decision),
+		ID: logged.id.String(), At: at(d.At), Plan: d.Plan, Problem: problemID(d.Investigation), Strategy: d.Strategy,
+		From: contract.State(d.From.String()), To: contract.State(d.To.String()), Reason: d.Reason, Text: r.decisionText(d),
 		Requests: int64(d.Group.Requests), Rate: number(d.Group.Rate), Cov: number(d.Group.CoV),
 		Tree:    contract.SearchedTree{Version: fmt.Sprintf("%016x", d.Tree.Version), Nodes: d.Tree.Nodes, Tracepoints: d.Tree.Tracepoints},
 		Matches: make([]contract.DecisionMatch, 0, len(d.Matches)), Suspects: r.suspects(d.Group.RequestType, d.Suspects), Picks: r.picks(d.Group.RequestType, d.Picks),
@@ -283,8 +287,8 @@ func (r renderer) picks(requestType analysis.Hash, picks []search.Pick) []contra
 	return all
 }
 
-// decided describes a decision in one sentence.
-func (r renderer) decided(d *search.Decision) string {
+// decisionText describes a decision in one sentence.
+func (r renderer) decisionText(d *search.Decision) string {
 	text := ""
 	if d.From != d.To {
 		text = d.From.String() + " → " + d.To.String()
@@ -296,7 +300,7 @@ func (r renderer) decided(d *search.Decision) string {
 		text += s
 	}
 	if n := len(d.Picks); n > 0 {
-		add(units.Plural(n, "tracepoint") + " on: " + r.picked(&d.Picks[0]) + andMore(n))
+		add(units.Plural(n, "tracepoint") + " on: " + r.pickName(&d.Picks[0]) + andMore(n))
 	}
 	if n := len(d.Off); n > 0 {
 		add(units.Plural(n, "tracepoint") + " off")
@@ -307,8 +311,9 @@ func (r renderer) decided(d *search.Decision) string {
 	return text
 }
 
-// picked returns the operation of a pick or, if the search does not know it, as for tracepoints that people enable, the tracepoint.
-func (r renderer) picked(p *search.Pick) string {
+// pickName returns the operation of a pick or, if the search does not know it, as for tracepoints with an override, the
+// name of the tracepoint.
+func (r renderer) pickName(p *search.Pick) string {
 	if p.Op != 0 {
 		return r.Op(p.Op)
 	}

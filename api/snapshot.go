@@ -19,9 +19,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// snapshot is the state at the end of an epoch, from which lists are served. It is immutable except for its cache of sorted lists.
+// snapshot is the state at the end of an epoch, from which lists are served. It is immutable except for its cache of
+// sorted lists.
 type snapshot struct {
-	ended    trace.Nanos // end of the epoch; 0: none ended yet
+	ended    trace.Nanos // end of the epoch; 0: no epoch has ended yet
 	learned  bool
 	progress float64
 	length   time.Duration // of an epoch
@@ -30,7 +31,7 @@ type snapshot struct {
 	byID     map[string]int     // indices of problems
 	groups   []groupRow
 	tally    tally
-	decided  []analysis.Hash // of problems, in their order
+	ids      []analysis.Hash // of problems, in their order
 
 	mu     sync.Mutex // guards sorted
 	sorted map[string]*list[analysis.Hash]
@@ -155,7 +156,7 @@ func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
 			s.tally.uninvestigated++
 		}
 		s.byID[p.ID.String()] = i
-		s.decided = append(s.decided, p.ID)
+		s.ids = append(s.ids, p.ID)
 		s.problems = append(s.problems, problemOf(c, names, p, v, i+1))
 	}
 }
@@ -273,7 +274,7 @@ func (s *snapshot) in(order string, entries func() []entry[analysis.Hash]) *list
 	defer s.mu.Unlock()
 	l := s.sorted[order]
 	if l == nil {
-		l = hashes()
+		l = newHashList()
 		l.entries = entries()
 		l.sort()
 		s.sorted[order] = l
@@ -302,8 +303,9 @@ func (s *snapshot) requestType(text string) (analysis.Hash, bool) {
 	return analysis.Hash{}, false
 }
 
-// wantedType returns the request type that a parameter names; zero if the parameter is empty. None is true if there is no such type.
-func (s *snapshot) wantedType(text *string) (id analysis.Hash, none bool) {
+// typeParameter returns the request type that a parameter names; zero if the parameter is empty. It reports unknown if
+// there is no such request type.
+func (s *snapshot) typeParameter(text *string) (id analysis.Hash, unknown bool) {
 	if text == nil || *text == "" {
 		return analysis.Hash{}, false
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// spanReader reads the spans of a trace as they were sent, with all attributes. What is nested is not followed, so that depth costs
-// nothing. Whatever the decoder has read can be read again: what is malformed in attributes is left out.
+// spanReader reads the spans of a stored trace as they were sent, with all attributes. It does not follow nested
+// values, so their depth costs nothing. It skips malformed fields: the decoder has accepted the trace, but may not have
+// looked at all attributes.
 type spanReader struct {
 	trace []byte
 	start trace.Nanos
@@ -22,7 +23,8 @@ type spanReader struct {
 	spans   []contract.Span
 }
 
-// fields calls f with the fields of a message; bytes are set for those that have a length.
+// fields calls f for each field of a protobuf message, with bytes for length-delimited fields and word for varints and
+// 64-bit fields. It stops at a malformed field.
 func fields(b []byte, f func(number int32, bytes []byte, word uint64)) {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
@@ -75,7 +77,7 @@ func (v *spanReader) request(data []byte) {
 			return
 		}
 		v.service = ""
-		fields(resource, func(number int32, b []byte, _ uint64) { // it may come after its spans
+		fields(resource, func(number int32, b []byte, _ uint64) { // first: the resource may follow its spans
 			if number == resourceResource {
 				fields(b, func(number int32, b []byte, _ uint64) {
 					if x := attribute(b); number == resourceAttrs && x.Key == "service.name" {

@@ -31,7 +31,7 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 		Closed: make(map[string]int64), Unusable: make(map[string]int64), Queues: []contract.Queue{},
 		Open: contract.OpenTraces{Traces: open.Traces, Spans: open.Spans, Bytes: open.Bytes},
 	}
-	for reason := range assemble.Closings {
+	for reason := range assemble.CloseReasons {
 		d.Closed[reason.String()] = n.Closed[reason].Load()
 	}
 	for reason, count := range n.Unusable() {

@@ -18,7 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// point is a tracepoint with what is known about it.
+// point is a tracepoint with its state and cost.
 type point struct {
 	id           trace.Symbol
 	op           trace.Op
@@ -31,8 +31,8 @@ type point struct {
 	requestTypes int
 }
 
-// pointsOf returns all tracepoints: what agents announced, what requests emitted, what is on, and what somebody decided about. What they
-// cost, or would cost on in all requests, is estimated from the trees that are built.
+// pointsOf returns all tracepoints: those in catalogues of agents, in trees, in the plan, and with an override. Their
+// cost is an estimate from the trees built so far, for a tracepoint that is on in all requests.
 func pointsOf(c *engine.Core) map[trace.Symbol]*point {
 	points := make(map[trace.Symbol]*point)
 	of := func(id trace.Symbol) *point {
@@ -88,7 +88,7 @@ func pointsOf(c *engine.Core) map[trace.Symbol]*point {
 
 // stateOrder is the order in which states are listed.
 var stateOrder = []contract.TracepointState{
-	contract.TracepointStateOn, contract.TracepointStateWanted, contract.TracepointStateForbidden, contract.TracepointStateOff, contract.TracepointStateBaseline,
+	contract.TracepointStateOn, contract.TracepointStatePending, contract.TracepointStateForbidden, contract.TracepointStateOff, contract.TracepointStateBaseline,
 }
 
 // ListTracepoints implements contract.StrictServerInterface.
@@ -100,7 +100,7 @@ func (a *API) ListTracepoints(ctx context.Context, r contract.ListTracepointsReq
 	err := a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
 		names := renderer{s.names(c), c}
-		order := named()
+		order := newNameList()
 		var all []*point
 		for _, p := range pointsOf(c) {
 			order.entries = append(order.entries, entry[string]{sortKey(p, sort), p.name + "\x00" + hex16(p.id), int32(len(all))})
@@ -109,11 +109,11 @@ func (a *API) ListTracepoints(ctx context.Context, r contract.ListTracepointsReq
 		order.sort()
 		keep := func(i int32) bool {
 			p := all[i]
-			return value(q.State, p.state) == p.state && (q.Q == nil || holds(p.name+" "+names.Op(p.op)+" "+hex16(p.id), q.Q))
+			return value(q.State, p.state) == p.state && (q.Q == nil || matches(p.name+" "+names.Op(p.op)+" "+hex16(p.id), q.Q))
 		}
 		var items []int32
 		var next *string
-		items, next, refused = order.cut(pageOf(q.Limit, q.Cursor, string(sort)), keep)
+		items, next, refused = order.page(pageOf(q.Limit, q.Cursor, string(sort)), keep)
 		list = contract.ListTracepoints200JSONResponse{Items: make([]contract.Tracepoint, 0, len(items)), NextCursor: next, Epoch: s.epoch()}
 		for _, i := range items {
 			list.Items = append(list.Items, names.point(c, all[i]))
@@ -151,7 +151,7 @@ func (r renderer) point(c *engine.Core, p *point) contract.Tracepoint {
 	x.Share = number(share)
 	for _, w := range c.State().Overrides {
 		if w.Tracepoint == p.id {
-			x.Wish = &contract.Wish{Kind: contract.WishKind(w.Kind.String()), Forced: w.Forced, By: w.By, Until: instant(w.Until)}
+			x.Override = &contract.Override{Kind: contract.OverrideKind(w.Kind.String()), Forced: w.Forced, By: w.By, Until: instant(w.Until)}
 		}
 	}
 	return x
@@ -169,7 +169,8 @@ func (a *API) GetTracepoint(ctx context.Context, r contract.GetTracepointRequest
 	return contract.GetTracepoint200JSONResponse(x), err
 }
 
-// tracepoint returns a tracepoint that can be switched.
+// tracepoint returns the tracepoint with an ID in hexadecimal. It returns a refusal if there is none, or if it belongs
+// to the baseline, which is always on.
 func (a *API) tracepoint(ctx context.Context, text string) (x contract.Tracepoint, id trace.Symbol, err error) {
 	n, err := strconv.ParseUint(text, 16, 64)
 	if err != nil {
@@ -180,7 +181,7 @@ func (a *API) tracepoint(ctx context.Context, text string) (x contract.Tracepoin
 	err = a.ask(ctx, func(c *engine.Core) {
 		if p := pointsOf(c)[id]; p != nil && !p.baseline {
 			found = true
-			x = a.reader(c).point(c, p)
+			x = a.renderer(c).point(c, p)
 		}
 	})
 	if err == nil && !found {
@@ -189,31 +190,31 @@ func (a *API) tracepoint(ctx context.Context, text string) (x contract.Tracepoin
 	return x, id, err
 }
 
-// enabledFor is how long a tracepoint is enabled that nobody said a time for.
+// enabledFor is the default duration for which people enable a tracepoint.
 const enabledFor = time.Hour
 
-// WishTracepoint implements contract.StrictServerInterface.
-func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointRequestObject) (contract.WishTracepointResponseObject, error) {
+// OverrideTracepoint implements contract.StrictServerInterface.
+func (a *API) OverrideTracepoint(ctx context.Context, r contract.OverrideTracepointRequestObject) (contract.OverrideTracepointResponseObject, error) {
 	now := a.options.Clock()
 	who := caller(ctx)
 	w := search.Override{Forced: value(r.Body.Force, false), By: who.name}
 	switch r.Body.Kind {
-	case contract.WishRequestKindEnable:
+	case contract.OverrideRequestKindEnable:
 		w.Kind, w.Until = search.Enable, trace.Nanos(now.Add(enabledFor).UnixNano())
-	case contract.WishRequestKindPin:
+	case contract.OverrideRequestKindPin:
 		w.Kind = search.Pin
-	case contract.WishRequestKindForbid:
+	case contract.OverrideRequestKindForbid:
 		w.Kind = search.Forbid
 	}
 	if until := r.Body.Until; until != nil {
 		if !until.After(now) || until.Year() > lastYear {
-			return nil, refusal.New(refusal.Invalid, "until: want a time to come", "")
+			return nil, refusal.New(refusal.Invalid, "until: want a time in the future", "")
 		}
 		w.Until = trace.Nanos(until.UnixNano())
 	}
 	switch {
 	case w.Forced && !who.role.Allows(access.Admin):
-		return nil, refusal.New(refusal.Forbidden, "to force a tracepoint on beyond the budget needs a token with the role admin; yours is "+string(who.role), "")
+		return nil, refusal.New(refusal.Forbidden, "forcing a tracepoint on beyond the budget needs a token with the role admin; yours is "+string(who.role), "")
 	case w.Forced && w.Kind == search.Forbid:
 		return nil, refusal.New(refusal.Invalid, "force: a forbidden tracepoint is off anyway", "")
 	}
@@ -232,13 +233,13 @@ func (a *API) WishTracepoint(ctx context.Context, r contract.WishTracepointReque
 	if err != nil {
 		return nil, err
 	}
-	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "somebody decided about a tracepoint", slog.String("tracepoint", x.Name),
+	a.options.Log.LogAttrs(ctx, slog.LevelInfo, "tracepoint overridden", slog.String("tracepoint", x.Name),
 		slog.String("kind", w.Kind.String()), slog.Bool("forced", w.Forced), slog.String("by", who.name))
-	return contract.WishTracepoint200JSONResponse(x), nil
+	return contract.OverrideTracepoint200JSONResponse(x), nil
 }
 
-// WithdrawWish implements contract.StrictServerInterface.
-func (a *API) WithdrawWish(ctx context.Context, r contract.WithdrawWishRequestObject) (contract.WithdrawWishResponseObject, error) {
+// WithdrawOverride implements contract.StrictServerInterface.
+func (a *API) WithdrawOverride(ctx context.Context, r contract.WithdrawOverrideRequestObject) (contract.WithdrawOverrideResponseObject, error) {
 	x, id, err := a.tracepoint(ctx, r.Tracepoint)
 	if err != nil {
 		return nil, err
@@ -248,17 +249,17 @@ func (a *API) WithdrawWish(ctx context.Context, r contract.WithdrawWishRequestOb
 		return nil, err
 	}
 	if withdrawn {
-		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "somebody withdrew what was decided about a tracepoint", slog.String("tracepoint", x.Name),
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "override of a tracepoint withdrawn", slog.String("tracepoint", x.Name),
 			slog.String("by", caller(ctx).name))
 	}
-	return contract.WithdrawWish204Response{}, nil
+	return contract.WithdrawOverride204Response{}, nil
 }
 
 // GetPlan implements contract.StrictServerInterface.
 func (a *API) GetPlan(ctx context.Context, _ contract.GetPlanRequestObject) (contract.GetPlanResponseObject, error) {
 	var d contract.GetPlan200JSONResponse
 	return &d, a.ask(ctx, func(c *engine.Core) {
-		names := a.reader(c)
+		names := a.renderer(c)
 		plan := c.Plan()
 		d = contract.GetPlan200JSONResponse{Version: plan.Version, Epoch: instant(c.Ended()), Agents: a.agentCounts(), Arms: make([]contract.Arm, len(plan.Arms))}
 		for i := range plan.Arms {
@@ -291,7 +292,7 @@ func (a *API) GetBudget(ctx context.Context, _ contract.GetBudgetRequestObject) 
 	})
 }
 
-// estimate returns what the plan costs by estimate.
+// estimate returns the estimated cost of the plan.
 func estimate(c *engine.Core) search.Usage {
 	points := pointsOf(c)
 	plan := c.Plan()
@@ -307,7 +308,7 @@ func estimate(c *engine.Core) search.Usage {
 	return all
 }
 
-// pointsOn returns the tracepoints that a plan has on.
+// pointsOn returns the tracepoints that are on in a plan.
 func pointsOn(plan *search.Plan) map[trace.Symbol]bool {
 	on := make(map[trace.Symbol]bool)
 	for i := range plan.Leases {

@@ -25,7 +25,7 @@ func (a *API) ListExemplars(_ context.Context, r contract.ListExemplarsRequestOb
 	if err != nil {
 		return nil, notFound("group")
 	}
-	exemplars, err := a.past.Exemplars(group)
+	exemplars, err := a.history.Exemplars(group)
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +55,12 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	if err != nil {
 		return nil, notFound("trace")
 	}
-	data, err := a.past.Trace(id)
+	data, err := a.history.Trace(id)
 	switch {
 	case err != nil:
 		return nil, err
 	case data == nil:
-		return nil, refusal.New(refusal.NotFound, "this trace is not kept, or no longer", "exemplars are: see /exemplars")
+		return nil, refusal.New(refusal.NotFound, "this trace is not stored, or no longer", "only exemplars are stored: see /exemplars")
 	}
 	var options critpath.Options
 	if err := a.ask(ctx, func(c *engine.Core) { options = c.Options().Path }); err != nil {
@@ -68,21 +68,21 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	}
 	d, ops, err := readTrace(id, data, options)
 	if err != nil {
-		return nil, fmt.Errorf("kept trace %s: %w", id, err)
+		return nil, fmt.Errorf("read stored trace %s: %w", id, err)
 	}
 	if err := a.rank(ctx, d, ops); err != nil {
 		return nil, err
 	}
-	for _, u := range notify.LinksTo(*a.links.Load(), linked(id, d)) {
+	for _, u := range notify.LinksTo(*a.links.Load(), linkTarget(id, d)) {
 		d.Links = append(d.Links, contract.Link{Name: u.Name, URL: u.URL})
 	}
 	return contract.GetTrace200JSONResponse(*d), nil
 }
 
-// leastRanked is how many spans of an operation must have been seen for a percentile to mean anything.
-const leastRanked = 20
+// minRanked is the number of spans of an operation from which percentiles are shown.
+const minRanked = 20
 
-// rank says of each span what part of the spans of its operation was shorter.
+// rank sets the percentile of each span of d among the spans of its operation. Ops holds the operations by span ID.
 func (a *API) rank(ctx context.Context, d *contract.Trace, ops map[string]trace.Op) error {
 	ranks := make(map[trace.Op]*stats.Ranks)
 	for i := range d.Spans {
@@ -102,15 +102,15 @@ func (a *API) rank(ctx context.Context, d *contract.Trace, ops map[string]trace.
 	for i := range d.Spans {
 		s := &d.Spans[i]
 		r := ranks[ops[s.ID]]
-		if s.Among = int64(r.Count()); s.Among >= leastRanked {
+		if s.Among = int64(r.Count()); s.Among >= minRanked {
 			s.Percentile = new(100 * r.Below(min(max(0, s.DurationNs), stats.MaxNanos-1)))
 		}
 	}
 	return nil
 }
 
-// linked returns what links to a trace lead to: it, and its first root.
-func linked(id trace.ID, d *contract.Trace) *notify.Request {
+// linkTarget returns the trace with its first root, for links.
+func linkTarget(id trace.ID, d *contract.Trace) *notify.Request {
 	start := trace.Nanos(d.Start.UnixNano())
 	r := &notify.Request{Trace: id, Start: start, End: start.Add(time.Duration(d.DurationNs))}
 	if len(d.Roots) == 0 {
@@ -122,10 +122,11 @@ func linked(id trace.ID, d *contract.Trace) *notify.Request {
 	return r
 }
 
-// shownSpans bounds the spans of a trace that are shown.
+// shownSpans limits the spans of a trace in an answer.
 const shownSpans = 100_000
 
-// readTrace returns a trace of an OTLP request with its critical path, and the operations of its spans by their ID.
+// readTrace decodes a trace of an OTLP request. It returns the trace with its critical path, without percentiles, and
+// the operations of its spans by their ID.
 func readTrace(id trace.ID, data []byte, options critpath.Options) (*contract.Trace, map[string]trace.Op, error) {
 	t, err := otlp.DecodeTrace(id, data)
 	if err != nil {
@@ -156,7 +157,7 @@ func readTrace(id trace.ID, data []byte, options critpath.Options) (*contract.Tr
 	}
 	v := &spanReader{trace: id[:], start: start}
 	v.request(data)
-	spans, ops := prepared(path, t, v.spans)
+	spans, ops := matchSpans(path, t, v.spans)
 	for i := range spans {
 		spans[i].ExclusiveNs = own[spans[i].ID]
 		d.DurationNs = max(d.DurationNs, spans[i].StartNs+spans[i].DurationNs)
@@ -170,13 +171,16 @@ func readTrace(id trace.ID, data []byte, options critpath.Options) (*contract.Tr
 	return d, ops, nil
 }
 
-// prepared returns, of the spans that were sent, those that the path is made of, and their operations by their ID. Of several with one ID that is
-// one; but of a client and a server that share theirs both, the server with an ID of its own, below the client and above what was below the ID,
-// as the path has it. A span that the path knows nothing of stays as it was sent, if no other has its ID.
-func prepared(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]contract.Span, map[string]trace.Op) {
-	type key struct{ id, kind string } // of a span as it was sent: tells the halves of a shared ID apart
+// matchSpans matches the spans as sent with the nodes of the path, and returns the spans with the IDs and parents of
+// the nodes, and their operations by ID.
+//   - Of spans with the same ID it returns the one that the path keeps.
+//   - If a client and a server share an ID it returns both: the path gives the server an ID of its own, between the
+//     client and the children of the shared ID.
+//   - A span without a node is returned as sent if no other span has its ID.
+func matchSpans(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]contract.Span, map[string]trace.Op) {
+	type key struct{ id, kind string } // of a span as sent; the kind distinguishes the two spans of a shared ID
 	nodes := make(map[key]*critpath.Node, len(path.Nodes))
-	taken := make(map[string]bool, len(path.Nodes)) // IDs as they were sent
+	taken := make(map[string]bool, len(path.Nodes)) // IDs as sent
 	for i := range path.Nodes {
 		n := &path.Nodes[i]
 		s := &t.Spans[n.Span]
@@ -208,7 +212,8 @@ func prepared(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]cont
 	return spans, ops
 }
 
-// parentOf returns the ID of the parent of a node that has one, which it was sent with unless that or its own ID is shared.
+// parentOf returns the ID of the parent of a node that is not a root: the parent ID as sent, unless that ID or the
+// node's own ID is shared.
 func parentOf(path *critpath.Path, t *trace.Trace, n *critpath.Node, sent string) string {
 	up := &path.Nodes[n.Parent]
 	if shared := up.ID != t.Spans[up.Span].ID || t.Spans[up.Span].ID == t.Spans[n.Span].ID; shared {

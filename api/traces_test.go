@@ -17,8 +17,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// kept returns a request with a trace of two spans and one of another trace, with attributes of all kinds.
-func kept(t testing.TB) (trace.ID, []byte) {
+// exampleRequest returns a request with a trace of two spans, which have attributes of all kinds, and a span of another
+// trace.
+func exampleRequest(t testing.TB) (trace.ID, []byte) {
 	t.Helper()
 	id := trace.ID{15: 7}
 	traces := ptrace.NewTraces()
@@ -57,9 +58,9 @@ func kept(t testing.TB) (trace.ID, []byte) {
 	return id, data
 }
 
-// TestReadTrace reads spans with everything that was sent, and their critical path.
+// A trace is read with all attributes and its critical path.
 func TestReadTrace(t *testing.T) {
-	id, data := kept(t)
+	id, data := exampleRequest(t)
 	d, ops, err := readTrace(id, data, critpath.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
@@ -91,11 +92,11 @@ func TestReadTrace(t *testing.T) {
 		t.Errorf("operations %v", ops)
 	}
 	if _, _, err := readTrace(id, []byte(strings.Repeat("\xff", 20)), critpath.DefaultOptions()); err == nil {
-		t.Error("what is no request was read")
+		t.Error("bytes that are no request were accepted")
 	}
 }
 
-// TestReadTraceWithCopies: what was sent twice is there once, a client and a server that share an ID are two, one below the other.
+// Duplicates of a span are dropped. A client and a server that share an ID are separated, the server below the client.
 func TestReadTraceWithCopies(t *testing.T) {
 	id := trace.ID{15: 7}
 	traces := ptrace.NewTraces()
@@ -109,7 +110,7 @@ func TestReadTraceWithCopies(t *testing.T) {
 		{2, 1, ptrace.SpanKindClient, 1100, 1900},
 		{2, 1, ptrace.SpanKindServer, 1200, 1800},
 		{3, 2, ptrace.SpanKindInternal, 1300, 1700},
-		{3, 2, ptrace.SpanKindInternal, 1300, 1600}, // says something else: only one of them is taken
+		{3, 2, ptrace.SpanKindInternal, 1300, 1600}, // conflicts with the previous one: only one is kept
 		{2, 1, ptrace.SpanKindServer, 1200, 1800},
 		{1, 0, ptrace.SpanKindServer, 1000, 2000},
 		{1, 0, ptrace.SpanKindInternal, 1000, 1500},
@@ -150,9 +151,9 @@ func TestReadTraceWithCopies(t *testing.T) {
 	}
 }
 
-// FuzzReadTrace: whatever is kept, it is read or refused.
+// Every request is either read or refused with an error.
 func FuzzReadTrace(f *testing.F) {
-	id, data := kept(f)
+	id, data := exampleRequest(f)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, _, err := readTrace(id, data, critpath.DefaultOptions())
@@ -162,11 +163,11 @@ func FuzzReadTrace(f *testing.F) {
 	})
 }
 
-// A span is ranked among those of its operation, once there are enough of them.
+// A span has a percentile among the spans of its operation once there are enough of them.
 func TestSpansAreRanked(t *testing.T) {
-	w := newWorld(t)
-	id, data := kept(t)
-	w.past.exemplar, w.past.request = &trace.Trace{ID: id}, data
+	w := newHarness(t)
+	id, data := exampleRequest(t)
+	w.history.exemplar, w.history.request = &trace.Trace{ID: id}, data
 	get := func() contract.Trace {
 		return decode[contract.Trace](t, w.call(t, http.MethodGet, "/api/v1/traces/"+id.String(), nil))
 	}
@@ -176,30 +177,30 @@ func TestSpansAreRanked(t *testing.T) {
 			w.core.Ingest(&trace.Trace{ID: trace.ID{0: 9, 15: byte(i)}, Spans: []trace.Span{{ID: 1, Op: pay, Start: begin, End: begin.Add(time.Duration(100+10*i) * time.Nanosecond)}}})
 		}
 	}
-	seen(0, leastRanked-1)
-	if d := get(); d.Spans[1].Percentile != nil || d.Spans[1].Among != leastRanked-1 || d.RankedSince != nil {
-		t.Errorf("%+v, since %v: ranked before an epoch has ended, among too few", d.Spans[1], d.RankedSince)
+	seen(0, minRanked-1)
+	if d := get(); d.Spans[1].Percentile != nil || d.Spans[1].Among != minRanked-1 || d.RankedSince != nil {
+		t.Errorf("%+v, since %v: ranked before the end of an epoch, among too few spans", d.Spans[1], d.RankedSince)
 	}
-	seen(leastRanked-1, 40) // of 100 ns to 490 ns; half of those that are as long are taken for shorter
+	seen(minRanked-1, 40) // of 100 ns to 490 ns; half of the spans of the same duration count as shorter
 	w.core.Epoch(begin)
 	d := get()
 	if p := d.Spans[1].Percentile; p == nil || *p < 48 || *p > 53 || d.Spans[1].Among != 40 || d.RankedSince == nil {
 		t.Errorf("%+v, since %v: want about half of 40 to be shorter", d.Spans[1], d.RankedSince)
 	}
 	if d.Spans[0].Percentile != nil || d.Spans[0].Among != 0 {
-		t.Errorf("%+v is ranked, and no span of its operation was seen", d.Spans[0])
+		t.Errorf("%+v is ranked without other spans of its operation", d.Spans[0])
 	}
 }
 
-// Links to other backends know the request that they lead to.
-func TestLinkedIsTheFirstRoot(t *testing.T) {
+// Links to a trace carry its first root.
+func TestLinkTargetIsTheFirstRoot(t *testing.T) {
 	id := trace.ID{15: 1}
 	d := &contract.Trace{
 		Start: time.Unix(5, 0), DurationNs: int64(2 * time.Second), Roots: []contract.Root{{Span: "b"}, {Span: "a"}},
 		Spans: []contract.Span{{ID: "a", Service: "no", Name: "no"}, {ID: "b", Service: "shop", Name: "GET /"}},
 	}
 	want := notify.Request{Trace: id, Service: "shop", Operation: "GET /", Start: 5e9, End: 7e9}
-	if got := *linked(id, d); got != want {
-		t.Errorf("linked to %+v, want %+v", got, want)
+	if got := *linkTarget(id, d); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

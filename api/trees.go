@@ -20,7 +20,7 @@ import (
 func (a *API) ListTrees(ctx context.Context, r contract.ListTreesRequestObject) (contract.ListTreesResponseObject, error) {
 	var s *snapshot
 	var trees []contract.TreeSummary
-	order := hashes()
+	order := newHashList()
 	err := a.ask(ctx, func(c *engine.Core) {
 		s = a.refresh(c)
 		for i := range s.groups {
@@ -33,7 +33,7 @@ func (a *API) ListTrees(ctx context.Context, r contract.ListTreesRequestObject) 
 				continue
 			}
 			x := contract.TreeSummary{RequestType: id.String(), RequestTypeName: s.types[id]}
-			if t != nil { // those that nobody needed yet are not built for this
+			if t != nil { // nil: not built yet; a list does not build trees
 				x.Version, x.Nodes, x.Tracepoints = fmt.Sprintf("%016x", t.Version), len(t.Nodes), t.Tracepoints
 				x.Requests, x.Dropped = int64(t.Requests), int64(t.Dropped)
 			}
@@ -45,8 +45,8 @@ func (a *API) ListTrees(ctx context.Context, r contract.ListTreesRequestObject) 
 		return nil, err
 	}
 	order.sort()
-	keep := func(i int32) bool { return holds(trees[i].RequestTypeName, r.Params.Q) }
-	items, next, err := order.cut(pageOf(r.Params.Limit, r.Params.Cursor, "trees"), keep)
+	keep := func(i int32) bool { return matches(trees[i].RequestTypeName, r.Params.Q) }
+	items, next, err := order.page(pageOf(r.Params.Limit, r.Params.Cursor, "trees"), keep)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (a *API) GetTree(ctx context.Context, r contract.GetTreeRequestObject) (con
 		for i := from; i < len(t.Nodes); i++ {
 			n := &t.Nodes[i]
 			state := states.of(n.Tracepoint)
-			if q.State != nil && *q.State != state || q.Q != nil && !holds(names.nodeText(n), q.Q) {
+			if q.State != nil && *q.State != state || q.Q != nil && !matches(names.nodeText(n), q.Q) {
 				continue
 			}
 			if len(d.Items) == p.limit {
@@ -101,7 +101,7 @@ func (a *API) GetTree(ctx context.Context, r contract.GetTreeRequestObject) (con
 	return d, err
 }
 
-// index returns the index that a list in a fixed order goes on from.
+// index returns the index at which the page begins, for lists in a fixed order.
 func (p page) index() (int, error) {
 	if p.cursor == nil || *p.cursor == "" {
 		return 0, nil
@@ -124,7 +124,7 @@ func (r renderer) nodeText(n *cct.Node) string {
 	return r.nodeName(n) + " " + r.Table.Text(n.Service) + " " + r.tracepoint(n.Tracepoint)
 }
 
-// nodeName returns what a node is called: its operation, or for a variable its tracepoint.
+// nodeName returns the operation of a node or, for a variable, the name of its tracepoint.
 func (r renderer) nodeName(n *cct.Node) string {
 	if n.Kind == cct.VariablePoint {
 		return r.tracepoint(n.Tracepoint)
@@ -143,13 +143,14 @@ func (r renderer) node(t *cct.Tree, i int, state contract.TracepointState) contr
 	}
 }
 
-// matchedEdges bounds the edges of a problem that are looked up in a tree, and matchedNodes the nodes shown of each.
+// matchedEdges limits the edges of a problem that are looked up in a tree, and matchedNodes the nodes shown of each.
 const (
 	matchedEdges = 5
 	matchedNodes = 100
 )
 
-// matches returns where in a tree the leading edges of a problem are: the one that is asked for, or the first of the request type.
+// matches returns the nodes of a tree that match the leading edges of a problem: the given one or, if problem is nil,
+// the first of the request type.
 func (r renderer) matches(c *engine.Core, t *cct.Tree, requestType analysis.Hash, problem *string) []contract.Match {
 	all := []contract.Match{}
 	problems := c.Problems()
@@ -188,7 +189,7 @@ func (r renderer) matches(c *engine.Core, t *cct.Tree, requestType analysis.Hash
 	return all
 }
 
-// states tells what state tracepoints are in.
+// states returns the states of tracepoints.
 type states struct {
 	on        map[trace.Symbol]bool
 	overrides map[trace.Symbol]*search.Override
@@ -216,7 +217,7 @@ func (s *states) of(tp trace.Symbol) contract.TracepointState {
 	case s.on[tp]:
 		return contract.TracepointStateOn
 	case w != nil:
-		return contract.TracepointStateWanted
+		return contract.TracepointStatePending
 	}
 	return contract.TracepointStateOff
 }

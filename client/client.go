@@ -1,5 +1,5 @@
-// Package client asks a running service by its HTTP API, and shows the answers in a terminal. Errors say what to do. Text that came from
-// traces is made fit for a terminal by whoever shows it.
+// Package client queries a running service over its HTTP API, and prints the answers for a terminal. Errors carry a
+// hint. The methods of [Client] return text from traces as it is; the Show functions escape it.
 package client
 
 import (
@@ -18,20 +18,20 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// DefaultServer is where a service listens that nobody configured.
+// DefaultServer is the URL of a service with the default configuration.
 const DefaultServer = "http://127.0.0.1:8321"
 
-// Client asks one service.
+// Client queries one service. It is safe for concurrent use.
 type Client struct {
-	api    *contract.ClientWithResponses
-	server string
-	token  bool // one is sent
+	api      *contract.ClientWithResponses
+	server   string
+	hasToken bool
 }
 
-// timeout ends a question that nobody answers.
+// timeout limits the duration of a request.
 const timeout = 30 * time.Second
 
-// New returns a client of the service at a URL, which may have a path that the service is served under. Token may be empty.
+// New returns a client of the service at a URL, whose path is the base path of the service. An empty token sends none.
 func New(server, token string) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -48,36 +48,36 @@ func New(server, token string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{api, base, token != ""}, nil
+	return &Client{api: api, server: base, hasToken: token != ""}, nil
 }
 
-// answer is what the generated client returns of any answer.
-type answer interface {
+// response is a response of the generated client.
+type response interface {
 	StatusCode() int
 	GetBody() []byte
 }
 
-// answerWith is an answer that holds something.
-type answerWith[T any] interface {
-	answer
+// responseWith is a response whose body is a T.
+type responseWith[T any] interface {
+	response
 	GetJSON200() *T
 }
 
-// told returns the error that an answer tells; nil for one that tells none.
-func (c *Client) told(r answer, err error) error {
+// check returns the error in a response, or err with a hint.
+func (c *Client) check(r response, err error) error {
 	switch {
 	case err != nil:
-		return c.unanswered(err)
+		return c.withHint(err)
 	case r.StatusCode() < http.StatusMultipleChoices:
 		return nil
 	}
 	var e contract.Error
 	if json.Unmarshal(r.GetBody(), &e) != nil || e.Detail == "" {
-		return fmt.Errorf("%s answers %d and is no Sibyl: name it with --server", c.server, r.StatusCode())
+		return fmt.Errorf("%s answers %d and is not Sibyl: name the service with --server", c.server, r.StatusCode())
 	}
 	if e.Status == http.StatusUnauthorized {
 		e.Hint = new("give a token with --token or SIBYL_TOKEN")
-		if c.token {
+		if c.hasToken {
 			e.Hint = new("give another one with --token or SIBYL_TOKEN")
 		}
 	}
@@ -87,26 +87,26 @@ func (c *Client) told(r answer, err error) error {
 	return fmt.Errorf("%s: %s; %s", c.server, e.Detail, *e.Hint)
 }
 
-// held returns what an answer holds, or the error that it tells.
-func held[T any](c *Client, r answerWith[T], err error) (*T, error) {
-	if err := c.told(r, err); err != nil {
+// body returns the body of a successful response, or the error of [Client.check].
+func body[T any](c *Client, r responseWith[T], err error) (*T, error) {
+	if err := c.check(r, err); err != nil {
 		return nil, err
 	}
 	if x := r.GetJSON200(); x != nil {
 		return x, nil
 	}
-	return nil, c.strange()
+	return nil, c.unexpected()
 }
 
-// strange says that an answer is not what it should be.
-func (c *Client) strange() error {
-	return fmt.Errorf("%s answers something else than this version expects: use the same version for both, or name another service with --server", c.server)
+// unexpected returns the error for a response that does not conform to the contract.
+func (c *Client) unexpected() error {
+	return fmt.Errorf("unexpected response from %s: use the same version for client and service, or name another service with --server", c.server)
 }
 
-// unanswered says what to do where there was no answer.
-func (c *Client) unanswered(err error) error {
+// withHint adds a hint to the error of a request without a valid response.
+func (c *Client) withHint(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return fmt.Errorf("nobody answers at %s: start it with sibyl serve, or name another with --server", c.server)
+		return fmt.Errorf("no service at %s: start one with sibyl serve, or name another with --server", c.server)
 	}
 	if netErr, ok := errors.AsType[net.Error](err); ok && netErr.Timeout() {
 		return fmt.Errorf("%s did not answer within %s", c.server, timeout)
@@ -114,16 +114,16 @@ func (c *Client) unanswered(err error) error {
 	_, syntax := errors.AsType[*json.SyntaxError](err)
 	_, kind := errors.AsType[*json.UnmarshalTypeError](err)
 	if syntax || kind {
-		return c.strange()
+		return c.unexpected()
 	}
-	return fmt.Errorf("ask %s: %w", c.server, err)
+	return fmt.Errorf("query %s: %w", c.server, err)
 }
 
-// pageSize is how many items are asked for at a time.
+// pageSize is the largest page requested.
 const pageSize = 1000
 
-// pages calls read for page after page, with how many items to ask for and where to go on, until there are so many items (0: all) or no
-// more. Read returns how many it got, and where to go on.
+// pages calls read for each page, with its size and cursor, until it has read most items (0: all) or the last page.
+// Read returns the number of items and the cursor of the next page; nil if there is none.
 func pages(most int, read func(limit *int, cursor *string) (int, *string, error)) error {
 	var cursor *string
 	for n := 0; ; {
@@ -142,13 +142,13 @@ func pages(most int, read func(limit *int, cursor *string) (int, *string, error)
 	}
 }
 
-// Problems returns the open problems that the parameters ask for, ranked, at most so many; 0: all.
+// Problems returns up to most open problems that match q, in its order; 0: all.
 func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, most int) (*contract.ProblemList, error) {
 	all := &contract.ProblemList{Items: []contract.Problem{}}
 	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
 		q.Limit, q.Cursor = limit, cursor
 		r, err := c.api.ListProblemsWithResponse(ctx, &q)
-		page, err := held(c, r, err)
+		page, err := body(c, r, err)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -162,58 +162,58 @@ func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, mo
 	return all, nil
 }
 
-// identity is what problems are called in full.
-var identity = regexp.MustCompile(`^[0-9a-f]{32}$`)
+// problemID matches the ID of a problem.
+var problemID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// leastPrefix is how many digits of an identity are needed at least.
-const leastPrefix = 4
+// minPrefix is the smallest number of digits that identify a problem. Shorter numbers are ranks.
+const minPrefix = 4
 
-// Problem returns a problem, which may be named by its rank, its identity, or how that begins.
+// Problem returns a problem, named by its rank, its ID, or a prefix of the ID.
 func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDetail, error) {
 	id := strings.ToLower(name)
-	if !identity.MatchString(id) {
+	if !problemID.MatchString(id) {
 		var err error
 		if id, err = c.find(ctx, id); err != nil {
 			return nil, err
 		}
 	}
 	r, err := c.api.GetProblemWithResponse(ctx, id)
-	return held(c, r, err)
+	return body(c, r, err)
 }
 
-// find returns the identity of the problem with a rank, or whose identity begins so.
+// find returns the ID of the problem with a rank or a prefix of the ID.
 func (c *Client) find(ctx context.Context, name string) (string, error) {
 	list, err := c.Problems(ctx, contract.ListProblemsParams{Muted: new(contract.ListProblemsParamsMutedAll)}, 0)
 	if err != nil {
 		return "", err
 	}
-	rank, notRank := strconv.Atoi(name)
+	rank, rankErr := strconv.Atoi(name)
 	var found []string
 	for i := range list.Items {
 		p := &list.Items[i]
 		switch {
-		case notRank == nil && len(name) < leastPrefix && p.Rank == rank:
+		case rankErr == nil && len(name) < minPrefix && p.Rank == rank:
 			return p.ID, nil
-		case len(name) >= leastPrefix && strings.HasPrefix(p.ID, name):
+		case len(name) >= minPrefix && strings.HasPrefix(p.ID, name):
 			found = append(found, p.ID)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("no open problem is called %q: sibyl problems lists them, name one by its rank or the beginning of its identity", name)
+		return "", fmt.Errorf("there is no open problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("%d open problems begin with %s: give more digits", len(found), name)
+	return "", fmt.Errorf("the IDs of %d open problems begin with %s: give more digits", len(found), name)
 }
 
-// Tracepoints returns the tracepoints that the parameters ask for, at most so many; 0: all.
+// Tracepoints returns up to most tracepoints that match q, in its order; 0: all.
 func (c *Client) Tracepoints(ctx context.Context, q contract.ListTracepointsParams, most int) (*contract.TracepointList, error) {
 	all := &contract.TracepointList{Items: []contract.Tracepoint{}}
 	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
 		q.Limit, q.Cursor = limit, cursor
 		r, err := c.api.ListTracepointsWithResponse(ctx, &q)
-		page, err := held(c, r, err)
+		page, err := body(c, r, err)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -227,13 +227,13 @@ func (c *Client) Tracepoints(ctx context.Context, q contract.ListTracepointsPara
 	return all, nil
 }
 
-// Agents returns the agents that the parameters ask for, at most so many; 0: all.
+// Agents returns up to most agents that match q; 0: all.
 func (c *Client) Agents(ctx context.Context, q contract.ListAgentsParams, most int) (*contract.AgentList, error) {
 	all := &contract.AgentList{Items: []contract.Agent{}}
 	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
 		q.Limit, q.Cursor = limit, cursor
 		r, err := c.api.ListAgentsWithResponse(ctx, &q)
-		page, err := held(c, r, err)
+		page, err := body(c, r, err)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -247,10 +247,10 @@ func (c *Client) Agents(ctx context.Context, q contract.ListAgentsParams, most i
 	return all, nil
 }
 
-// tracepointID is how tracepoints are identified.
+// tracepointID matches the ID of a tracepoint.
 var tracepointID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// tracepoint returns the identity of the tracepoint with a name.
+// tracepoint returns the ID of the tracepoint with a name or ID.
 func (c *Client) tracepoint(ctx context.Context, name string) (string, error) {
 	if tracepointID.MatchString(name) {
 		return name, nil
@@ -267,37 +267,37 @@ func (c *Client) tracepoint(ctx context.Context, name string) (string, error) {
 		near = append(near, list.Items[i].Name)
 	}
 	if len(near) == 1 {
-		return "", fmt.Errorf("no tracepoint is called %q; do you mean %s?", name, near[0])
+		return "", fmt.Errorf("there is no tracepoint %q; did you mean %s?", name, near[0])
 	}
-	return "", fmt.Errorf("no tracepoint is called %q: sibyl tracepoints list shows them", name)
+	return "", fmt.Errorf("there is no tracepoint %q: sibyl tracepoints list shows them", name)
 }
 
-// Wish says what somebody decides about a tracepoint, by name or identity, and returns what it is now.
-func (c *Client) Wish(ctx context.Context, name string, wish contract.WishRequest) (*contract.Tracepoint, error) {
+// Override enables, pins or forbids a tracepoint, given by name or ID, and returns its new state.
+func (c *Client) Override(ctx context.Context, name string, override contract.OverrideRequest) (*contract.Tracepoint, error) {
 	id, err := c.tracepoint(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.api.WishTracepointWithResponse(ctx, id, wish)
-	return held(c, r, err)
+	r, err := c.api.OverrideTracepointWithResponse(ctx, id, override)
+	return body(c, r, err)
 }
 
-// Withdraw takes back what somebody decided about a tracepoint, by name or identity.
+// Withdraw removes the override of a tracepoint, given by name or ID.
 func (c *Client) Withdraw(ctx context.Context, name string) error {
 	id, err := c.tracepoint(ctx, name)
 	if err != nil {
 		return err
 	}
-	r, err := c.api.WithdrawWishWithResponse(ctx, id)
-	return c.told(r, err)
+	r, err := c.api.WithdrawOverrideWithResponse(ctx, id)
+	return c.check(r, err)
 }
 
-// DeadLetters returns the events that webhooks did not take in time, oldest first, at most so many; 0: all.
+// DeadLetters returns up to most dead letters, oldest first; 0: all.
 func (c *Client) DeadLetters(ctx context.Context, most int) (*contract.DeadLetterList, error) {
 	all := &contract.DeadLetterList{Items: []contract.DeadLetter{}}
 	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
 		r, err := c.api.ListDeadLettersWithResponse(ctx, &contract.ListDeadLettersParams{Limit: limit, Cursor: cursor})
-		page, err := held(c, r, err)
+		page, err := body(c, r, err)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -313,17 +313,17 @@ func (c *Client) DeadLetters(ctx context.Context, most int) (*contract.DeadLette
 // DeadLetter returns the dead letter with a number.
 func (c *Client) DeadLetter(ctx context.Context, number string) (*contract.DeadLetterDetail, error) {
 	r, err := c.api.GetDeadLetterWithResponse(ctx, number)
-	return held(c, r, err)
+	return body(c, r, err)
 }
 
-// Resend has the dead letter with a number sent again.
+// Resend queues the dead letter with a number again.
 func (c *Client) Resend(ctx context.Context, number string) error {
 	r, err := c.api.ResendDeadLetterWithResponse(ctx, number)
-	return c.told(r, err)
+	return c.check(r, err)
 }
 
-// Drop forgets the dead letter with a number.
+// Drop deletes the dead letter with a number.
 func (c *Client) Drop(ctx context.Context, number string) error {
 	r, err := c.api.DropDeadLetterWithResponse(ctx, number)
-	return c.told(r, err)
+	return c.check(r, err)
 }

@@ -23,17 +23,17 @@ import (
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC // what is shown is local
+	time.Local = time.UTC // times are shown in local time
 	m.Run()
 }
 
-// answers are what the API's own tests hold its answers equal to.
+// answers is the directory of the golden files of the API.
 const answers = "../api/testdata"
 
-// problem is the one of these answers.
+// problem is the ID of the problem in these files.
 const problem = "426b7f823856f6b85d5746302521384e"
 
-// serve serves these answers, and notes what it is asked.
+// serve serves the golden files of the API, and records the requests.
 func serve(t *testing.T) (c *Client, asked *[]string) {
 	t.Helper()
 	asked = new([]string)
@@ -79,10 +79,10 @@ func serve(t *testing.T) (c *Client, asked *[]string) {
 	return c, asked
 }
 
-// now is a while after what the answers tell.
+// now is a time shortly after the times in the golden files.
 var now = time.Date(2023, 11, 14, 22, 27, 0, 0, time.UTC)
 
-// TestShow compares what is shown with files.
+// The output equals the golden files.
 func TestShow(t *testing.T) {
 	c, _ := serve(t)
 	style := terminal.Style{Width: 100}
@@ -106,11 +106,11 @@ func TestShow(t *testing.T) {
 			}
 			return errors.Join(err, ShowAgents(w, list, style, now))
 		},
-		"dead.txt": func(w io.Writer) error {
+		"deadletters.txt": func(w io.Writer) error {
 			list, err := c.DeadLetters(t.Context(), 0)
 			return errors.Join(err, ShowDeadLetters(w, list, style, now))
 		},
-		"letter.txt": func(w io.Writer) error {
+		"deadletter.txt": func(w io.Writer) error {
 			d, err := c.DeadLetter(t.Context(), "1")
 			return errors.Join(err, ShowDeadLetter(w, d, style, now))
 		},
@@ -136,7 +136,7 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// TestNames finds problems and tracepoints by what people call them.
+// Problems and tracepoints are found by rank, name, ID or prefix.
 func TestNames(t *testing.T) {
 	c, asked := serve(t)
 	for _, name := range []string{"1", problem[:4], strings.ToUpper(problem[:8]), problem} {
@@ -155,7 +155,7 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	*asked = nil
-	if _, err := c.Wish(t.Context(), x.Name, contract.WishRequest{Kind: contract.WishRequestKindPin}); err != nil {
+	if _, err := c.Override(t.Context(), x.Name, contract.OverrideRequest{Kind: contract.OverrideRequestKindPin}); err != nil {
 		t.Error(err)
 	}
 	if err := c.Withdraw(t.Context(), x.ID); err != nil {
@@ -169,14 +169,14 @@ func TestNames(t *testing.T) {
 		"POST /under/api/v1/webhooks/dead/1/resend", "DELETE /under/api/v1/webhooks/dead/1",
 	}
 	if diff := cmp.Diff(want, *asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	if err := c.Withdraw(t.Context(), "nothing"); err == nil || !strings.Contains(err.Error(), x.Name) {
-		t.Errorf("a name with a slip: %v", err)
+		t.Errorf("an unknown name: got error %v, want it to suggest %s", err, x.Name)
 	}
 }
 
-// TestErrors: every error says what to do.
+// Every error carries a hint.
 func TestErrors(t *testing.T) {
 	var status int
 	var body string
@@ -203,20 +203,20 @@ func TestErrors(t *testing.T) {
 		{401, refusal, "", "SIBYL_TOKEN"},
 		{401, refusal, "x", "another one"},
 		{403, strings.Replace(refusal, "401", "403", 1), "x", "this needs a token"},
-		{502, "<html>", "", "another service with --server"},
-		{502, "{}", "", "is no Sibyl"},
+		{502, "<html>", "", "name another service with --server"},
+		{502, "{}", "", "is not Sibyl"},
 		{200, "[]", "", "use the same version"},
 	} {
 		status, body = c.status, c.body
 		if got := ask(server.URL, c.token); !strings.Contains(got, c.want) {
-			t.Errorf("%d: %s, want %s", c.status, got, c.want)
+			t.Errorf("%d: got %s, want %s", c.status, got, c.want)
 		}
 	}
 	server.Close()
 	if got := ask(server.URL, ""); !strings.Contains(got, "sibyl serve") {
-		t.Errorf("nobody there: %s", got)
+		t.Errorf("nothing listens: %s", got)
 	}
 	if got := ask("localhost:8321", ""); !strings.Contains(got, "want a URL like") {
-		t.Errorf("no URL: %s", got)
+		t.Errorf("an invalid URL: %s", got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// page builds output for people.
+// page collects output.
 type page struct {
 	out   strings.Builder
 	style terminal.Style
@@ -30,10 +30,10 @@ func (p *page) flush(w io.Writer) error {
 func (p *page) bold(text string) string { return p.style.Paint(terminal.Bold, text) }
 func (p *page) dim(text string) string  { return p.style.Paint(terminal.Dim, text) }
 
-// clean makes text from traces safe to print on a terminal.
+// clean escapes text from traces for a terminal.
 func clean(text string) string { return terminal.Printable(text) }
 
-// of returns *x; NaN if x is nil: unknown.
+// of returns *x; NaN if x is nil, which means unknown.
 func of(x *float64) float64 {
 	if x == nil {
 		return math.NaN()
@@ -48,7 +48,7 @@ func nanos(x *int64) string {
 	return units.Duration(time.Duration(*x))
 }
 
-// perSecond formats time lost per second, in ns.
+// perSecond formats ns of lost time per second.
 func perSecond(x *float64) string {
 	if ns := of(x); ns > 0 {
 		return units.Nanos(ns) + "/s"
@@ -56,7 +56,7 @@ func perSecond(x *float64) string {
 	return units.Unknown
 }
 
-// span formats a duration roughly.
+// span formats a duration in its largest unit.
 func span(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -88,7 +88,7 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 	p := &page{style: style, now: now}
 	switch {
 	case list.Learning:
-		p.printf("Sibyl is still learning what is normal: no problems yet. See GET /api/v1/status.\n")
+		p.printf("Sibyl is still learning: it reports no problems yet. GET /api/v1/status shows the progress.\n")
 	case len(list.Items) == 0:
 		p.printf("No open problem matches.\n")
 	}
@@ -101,7 +101,7 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 	return p.flush(w)
 }
 
-// problem writes three lines: rank, kind and state; the diagnosis; the numbers.
+// problem writes a problem in three lines: rank, kind and state; the diagnosis; the figures.
 func (p *page) problem(x *contract.Problem) {
 	attribute := terminal.Yellow
 	if x.Onset == contract.OnsetChanged {
@@ -112,12 +112,12 @@ func (p *page) problem(x *contract.Problem) {
 		p.printf(": queued")
 	}
 	p.printf("  %s", p.since(x.Since))
-	for _, note := range []struct {
-		what string
+	for _, n := range []struct {
+		kind string
 		note *contract.Note
 	}{{"acknowledged", x.Notes.Acknowledged}, {"muted", x.Notes.Muted}} {
-		if note.note != nil {
-			p.printf("  %s by %s", note.what, clean(note.note.By))
+		if n.note != nil {
+			p.printf("  %s by %s", n.kind, clean(n.note.By))
 		}
 	}
 	p.printf("\n%s", p.style.Wrap(clean(x.Diagnosis), 4))
@@ -128,7 +128,7 @@ func (p *page) problem(x *contract.Problem) {
 	}
 }
 
-// Bounds of the evidence shown; JSON holds all of it.
+// Limits of the evidence shown; JSON output holds all of it.
 const (
 	shownEdges        = 6
 	shownExplanations = 5
@@ -193,8 +193,8 @@ func (p *page) investigation(d *contract.InvestigationDetail) {
 		x := &v.Suspects[i]
 		p.printf("  %s %s\n", terminal.PadLeft(units.Percent(of(x.Share.Value)), 6), clean(x.Operation))
 	}
-	for i := range d.Wants {
-		p.printf("  on: %s %s\n", clean(d.Wants[i].Tracepoint), p.dim(clean(d.Wants[i].Cause)))
+	for i := range d.Requested {
+		p.printf("  on: %s %s\n", clean(d.Requested[i].Tracepoint), p.dim(clean(d.Requested[i].Cause)))
 	}
 }
 
@@ -214,7 +214,7 @@ func (p *page) timeline(decisions []contract.Decision) {
 func ShowTracepoints(w io.Writer, list *contract.TracepointList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
-		p.printf("No tracepoint matches. They become known when agents announce them, or by spans with sibyl.tracepoint.id.\n")
+		p.printf("No tracepoint matches. Sibyl learns tracepoints from agents and from spans with sibyl.tracepoint.id.\n")
 		return p.flush(w)
 	}
 	width := len("TRACEPOINT")
@@ -236,23 +236,23 @@ func ShowTracepoints(w io.Writer, list *contract.TracepointList, style terminal.
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
-	p.printf("%s\n", p.dim("BYTES/S and CPU are estimates for all requests; SHARE is the part of them that has it on."))
+	p.printf("%s\n", p.dim("BYTES/S and CPU are estimates for all requests; SHARE is the fraction of requests with the tracepoint on."))
 	return p.flush(w)
 }
 
-// agentColumn is how wide names of services and agents are shown at most.
+// agentColumn is the width of the columns of services and agents.
 const agentColumn = 28
 
-// ShowAgents writes how many agents there are, and each in a line.
+// ShowAgents writes the number of agents in each state, and a line per agent.
 func ShowAgents(w io.Writer, list *contract.AgentList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	t := list.Total
-	p.printf("%s applied the plan that holds, %d did not yet, %d are lost.\n", units.Plural(t.Current, "agent"), t.Behind, t.Lost)
+	p.printf("Agents: %d with the current plan, %d behind, %d lost.\n", t.Current, t.Behind, t.Lost)
 	if list.Conflicts > 0 {
-		p.printf("%s\n", style.Paint(terminal.Yellow, fmt.Sprintf("%d times an agent used the ID of another: give each its own.", list.Conflicts)))
+		p.printf("%s\n", style.Paint(terminal.Yellow, fmt.Sprintf("Agents used the ID of another agent in %s: give each its own ID.", units.Plural(int(list.Conflicts), "message"))))
 	}
 	if len(list.Items) == 0 {
-		p.printf("No agent matches. docs/agents.md says how agents connect.\n")
+		p.printf("No agent matches. docs/agents.md describes how agents connect.\n")
 		return p.flush(w)
 	}
 	row := func(state, service, id, on, failed, catalogue, seen, why string) {
@@ -269,9 +269,9 @@ func ShowAgents(w io.Writer, list *contract.AgentList, style terminal.Style, now
 		case x.Problem != nil:
 			why = clean(*x.Problem)
 		case !x.CatalogueComplete:
-			why = "its catalogue is not complete"
+			why = "its catalogue is incomplete"
 		case x.Conflicts > 0:
-			why = fmt.Sprintf("another agent used its ID %d times", x.Conflicts)
+			why = "another agent used its ID in " + units.Plural(int(x.Conflicts), "message")
 		}
 		row(string(x.State), clean(x.Service), clean(x.ID), strconv.Itoa(x.Applied), strconv.Itoa(x.Failed), strconv.Itoa(x.Catalogue), span(now.Sub(x.Seen)), why)
 	}
@@ -288,7 +288,7 @@ func amount(x *float64) string {
 	return units.Unknown
 }
 
-// cpu writes CPU seconds per second.
+// cpu formats CPU seconds per second.
 func cpu(x *float64) string {
 	if s := of(x); s > 0 {
 		return units.Nanos(s*float64(time.Second)) + "/s"
@@ -296,13 +296,13 @@ func cpu(x *float64) string {
 	return units.Unknown
 }
 
-// reason says until when a tracepoint is as it is, and why.
+// reason returns the time until the state of a tracepoint ends, and the reason for the state.
 func (p *page) reason(x *contract.Tracepoint) (until, why string) {
-	if w := x.Wish; w != nil {
-		if w.Until != nil {
-			until = "+" + span(w.Until.Sub(p.now))
+	if o := x.Override; o != nil {
+		if o.Until != nil {
+			until = "+" + span(o.Until.Sub(p.now))
 		}
-		return until, fmt.Sprintf("%s by %s", wishText[w.Kind], w.By)
+		return until, fmt.Sprintf("%s by %s", overrideVerbs[o.Kind], o.By)
 	}
 	for i := range x.Leases {
 		if l := &x.Leases[i]; i == 0 || l.Cause != "" {
@@ -315,19 +315,19 @@ func (p *page) reason(x *contract.Tracepoint) (until, why string) {
 	return until, why
 }
 
-// wishText is what somebody did.
-var wishText = map[contract.WishKind]string{
-	contract.WishKindEnable: "enabled", contract.WishKindPin: "pinned", contract.WishKindForbid: "forbidden",
+// overrideVerbs has the participles of the kinds of override.
+var overrideVerbs = map[contract.OverrideKind]string{
+	contract.OverrideKindEnable: "enabled", contract.OverrideKindPin: "pinned", contract.OverrideKindForbid: "forbidden",
 }
 
-// ShowDeadLetters writes events that webhooks did not take, a line and its last error each.
+// ShowDeadLetters writes dead letters, each with its last error.
 func ShowDeadLetters(w io.Writer, list *contract.DeadLetterList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	if len(list.Items) == 0 {
 		p.printf("There are no dead letters.\n")
 	}
 	for i := range list.Items {
-		p.letter(&list.Items[i])
+		p.deadLetter(&list.Items[i])
 	}
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
@@ -335,15 +335,15 @@ func ShowDeadLetters(w io.Writer, list *contract.DeadLetterList, style terminal.
 	return p.flush(w)
 }
 
-func (p *page) letter(x *contract.DeadLetter) {
+func (p *page) deadLetter(x *contract.DeadLetter) {
 	p.printf("%s %s to %s as %s, %s ago\n", p.bold(terminal.PadLeft(x.Number, 5)), clean(x.Type), clean(x.Endpoint), x.Format, span(p.now.Sub(x.At)))
 	p.printf("%s", p.style.Wrap(clean(units.Plural(x.Attempts, "attempt")+": "+x.Error), 6))
 }
 
-// ShowDeadLetter writes one of them with what was sent.
+// ShowDeadLetter writes a dead letter with its body.
 func ShowDeadLetter(w io.Writer, d *contract.DeadLetterDetail, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
-	p.letter(&d.Letter)
+	p.deadLetter(&d.Letter)
 	p.printf("\n%s\n", clean(d.Body))
 	return p.flush(w)
 }

@@ -13,7 +13,7 @@ import (
 // checker finds values that contradict each other.
 type checker struct {
 	e      *Effective
-	failed map[string]bool // keys whose own value is invalid: they are not checked
+	failed map[string]bool // keys whose own value is invalid; they are not checked
 	errors Errors
 }
 
@@ -55,7 +55,7 @@ func (c *checker) require(ok bool, message string, keys ...string) {
 		key = keys[i]
 	}
 	where := c.e.origins[key]
-	c.errors = append(c.errors, &Error{Where: where, Key: key, What: message, Usage: where == "--"+dashed(key)})
+	c.errors = append(c.errors, &Error{Where: where, Key: key, Text: message, Usage: where == "--"+dashed(key)})
 }
 
 // tls checks the keys of a listener's encryption.
@@ -168,7 +168,7 @@ func (c *checker) endpoints() {
 	c.require(!loops(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
 }
 
-// sizes checks that bounds fit into those that include them.
+// sizes checks that limits fit into the limits that include them.
 func (c *checker) sizes() {
 	cfg := &c.e.Config
 	if need := receiver.InFlight(cfg.OTLP.MaxRequest); cfg.OTLP.MaxInFlight < need {

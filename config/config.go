@@ -6,7 +6,7 @@
 // override the environment, which overrides the file, which overrides the defaults. Load reports all errors at once,
 // each with its position and remedy, and returns no configuration if there is any.
 //
-// The file is untrusted as far as its size goes: it is bounded, and aliases, anchors and tags are rejected.
+// The size of the file is limited, and aliases, anchors and tags are rejected, because they could expand without limit.
 package config
 
 import (
@@ -39,7 +39,7 @@ type Config struct {
 	OTLP         OTLP
 	Jaeger       Jaeger
 
-	Keys     []string // attributes whose values are kept; see AttributeKeys
+	Keys     []string // attributes whose values are stored; see AttributeKeys
 	Memory   int64    // for open traces, queues and statistics together
 	Shards   int      // 0: one per core
 	Assembly Assembly
@@ -147,7 +147,7 @@ type Thresholds struct {
 	Silence        int
 }
 
-// Budget bounds the cost of a plan. A zero field is no bound.
+// Budget limits the cost of a plan. A zero field is no limit.
 type Budget struct {
 	Tracepoints    int
 	BytesPerSecond int64
@@ -156,14 +156,14 @@ type Budget struct {
 	PerService     Limit
 }
 
-// Limit bounds a part of the cost of a plan. A zero field is no bound.
+// Limit limits a part of the cost of a plan. A zero field is no limit.
 type Limit struct {
 	Tracepoints    int
 	BytesPerSecond int64
 	CPU            float64
 }
 
-// Retention bounds the stored history.
+// Retention limits the stored history.
 type Retention struct {
 	Age       time.Duration
 	Bytes     int64
@@ -219,7 +219,7 @@ func (e *Endpoint) Fields() (map[string]string, error) {
 	return fields, nil
 }
 
-// Online returns a as options of package assemble. memory bounds open traces.
+// Online returns a as options of package assemble. Memory limits open traces.
 func (a *Assembly) Online(memory int64) assemble.OnlineOptions {
 	return assemble.OnlineOptions{
 		Settle: a.Settle, Idle: a.Idle, MaxAge: a.MaxAge, MaxSpans: a.MaxSpans, MaxBytes: a.MaxBytes, Memory: memory, Remember: a.Remember,

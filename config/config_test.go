@@ -29,8 +29,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// sources returns those with a file of the given text, named sibyl.yaml, below dir, variables like SIBYL_EPOCH=1s and
-// flags.
+// sources returns sources with a file dir/sibyl.yaml of the given text, variables like SIBYL_EPOCH=1s, and flags.
 func sources(t testing.TB, dir, text string, env, args []string) Sources {
 	t.Helper()
 	name := filepath.Join(dir, "sibyl.yaml")
@@ -52,8 +51,8 @@ func sources(t testing.TB, dir, text string, env, args []string) Sources {
 	}}
 }
 
-// TestScripts loads files, variables and flags. Input lines that begin with $ are variables, those with -- flags; the
-// others are the file, with their line numbers.
+// TestScripts loads files, variables and flags. Input lines that begin with $ are variables, lines that begin with --
+// are flags; the others are the file, with their line numbers.
 //
 //	load       prints the keys that a source gives, each with its origin, or the errors
 //	print      prints the whole configuration
@@ -135,8 +134,7 @@ func nonDefaults(e *Effective) string {
 	return b.String()
 }
 
-// TestDefaults holds what the service does without any argument against the design, and against what packages do by
-// themselves.
+// The defaults of the configuration equal the defaults of the packages, and the documented ones.
 func TestDefaults(t *testing.T) {
 	e, err := Load(Sources{})
 	if err != nil {
@@ -147,7 +145,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("listens on %v, want %v", got, want)
 	}
 	if err := e.RequireTokens(); err != nil {
-		t.Errorf("wants tokens: %v", err)
+		t.Errorf("requires tokens: %v", err)
 	}
 	watch := detect.DefaultWatchOptions()
 	watch.Chronic = detect.DefaultThresholds()
@@ -159,7 +157,7 @@ func TestDefaults(t *testing.T) {
 	}
 	online := assemble.DefaultOnlineOptions()
 	if got := c.Assembly.Online(online.Memory); got != online {
-		t.Errorf("assembles by %+v, want %+v", got, online)
+		t.Errorf("assembly: got %+v, want %+v", got, online)
 	}
 	core := engine.DefaultOptions()
 	core.Watch = watch
@@ -245,7 +243,7 @@ func samples(t testing.TB, d *description) (a, b string) {
 	return pair[0], pair[1]
 }
 
-// TestPrecedence gives each key in any of the sources and asks which of them counts.
+// For each key and each combination of sources, the source of the highest precedence applies.
 func TestPrecedence(t *testing.T) {
 	all := definitions()
 	dir := t.TempDir()
@@ -259,22 +257,22 @@ func TestPrecedence(t *testing.T) {
 			}
 			return definition.value(&l.config).Interface()
 		}
-		byDefault := definition.value(&merge().Config).Interface()
-		if reflect.DeepEqual(value(a), value(b)) || reflect.DeepEqual(value(a), byDefault) {
+		initial := definition.value(&merge().Config).Interface()
+		if reflect.DeepEqual(value(a), value(b)) || reflect.DeepEqual(value(a), initial) {
 			t.Errorf("%s: %s, %s and the default are not three values", d.key, a, b)
 		}
-		for sources3 := range 8 {
+		for given := range 8 { // bits: file, environment, flag
 			var file string
 			var env, args []string
-			want, origin := byDefault, ""
+			want, origin := initial, ""
 			pick := func(n int) string { return []string{a, b}[n] }
-			if sources3&1 != 0 {
+			if given&1 != 0 {
 				file, want, origin = d.key+": "+pick(0), value(a), "sibyl.yaml:1"
 			}
-			if sources3&2 != 0 {
+			if given&2 != 0 {
 				env, want, origin = []string{variable(d.key) + "=" + pick(1)}, value(b), variable(d.key)
 			}
-			if sources3&4 != 0 {
+			if given&4 != 0 {
 				args, want, origin = []string{"--" + dashed(d.key) + "=" + pick(0)}, value(a), "--"+dashed(d.key)
 			}
 			s := sources(t, dir, file, env, args)
@@ -291,7 +289,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestEveryKeyReachesItsField changes one key after the other and looks for it in Config.
+// Each key changes a field of its own in Config.
 func TestEveryKeyReachesItsField(t *testing.T) {
 	all := definitions()
 	plain := merge(newLayer())
@@ -323,10 +321,10 @@ func TestDefinitions(t *testing.T) {
 		}
 		flags[dashed(d.key)] = d.key
 		if !strings.HasSuffix(d.help, ".") {
-			t.Errorf("%s: help is no sentence: %q", d.key, d.help)
+			t.Errorf("%s: help is not a sentence: %q", d.key, d.help)
 		}
 		if strings.ContainsAny(d.help+d.want, "`|") {
-			t.Errorf("%s: help has what tables and flags give a meaning", d.key)
+			t.Errorf("%s: help contains ` or |, which have a meaning in flags and tables", d.key)
 		}
 		for _, x := range all[:i] {
 			other := x.about()
@@ -335,7 +333,7 @@ func TestDefinitions(t *testing.T) {
 			}
 		}
 		if v := variable(d.key); strings.HasPrefix(v, "SIBYL_PORT") || strings.HasPrefix(v, "SIBYL_SERVICE") {
-			t.Errorf("%s: Kubernetes sets %s where a service is called sibyl", d.key, v)
+			t.Errorf("%s: Kubernetes sets %s if a service is called sibyl", d.key, v)
 		}
 	}
 	for _, name := range []string{"data-dir", "otlp-grpc", "otlp-http", "http", "epoch", "opamp", "sampling-http", "sampling-grpc"} {
@@ -345,7 +343,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// TestPrintIsRead loads what was printed.
+// A printed configuration can be loaded again, with the same values.
 func TestPrintIsRead(t *testing.T) {
 	all := definitions()
 	dir := t.TempDir()
@@ -376,7 +374,7 @@ func TestSecretsAreHidden(t *testing.T) {
 	const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5"
 	e := mustLoad(t, t.TempDir(), "webhooks: [{name: a, url: \"https://u:pass@hooks.example/T0/geheim?k=geheim\", secret: "+secret+"}]\nself-tracing.otlp: http://u:pass@otlp.example/x\n")
 	if h := e.Config.Webhooks[0]; h.Secret != secret || !strings.Contains(h.URL, "geheim") {
-		t.Errorf("read as %+v", h)
+		t.Errorf("got %+v", h)
 	}
 	var b bytes.Buffer
 	if err := errors.Join(e.Print(&b), e.JSON(&b)); err != nil {
@@ -384,12 +382,12 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 	_, err := Load(sources(t, t.TempDir(), "webhooks:\n- {name: a, url: hooks.example/geheim, secret: geheim}\n- {name: b, url: 'ftp://geheim', secret: [geheim]}\nexport.otlp: \"ftp://u:geheim@x\"", nil, nil))
 	if err == nil {
-		t.Fatal("no secret, but taken")
+		t.Fatal("no error for invalid secrets")
 	}
 	for _, text := range []string{b.String(), err.Error()} {
 		for _, word := range []string{secret, "geheim", "pass"} {
 			if strings.Contains(text, word) {
-				t.Errorf("%q can be read in\n%s", word, text)
+				t.Errorf("%q is visible in\n%s", word, text)
 			}
 		}
 	}
@@ -398,8 +396,8 @@ func TestSecretsAreHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Load(sources(t, t.TempDir(), text.String(), nil, nil))
-	if mistakes, _ := errors.AsType[Errors](err); len(mistakes) != 3 {
-		t.Errorf("three secrets are hidden, but read back are all but these: %v", err)
+	if all, _ := errors.AsType[Errors](err); len(all) != 3 {
+		t.Errorf("reading the printed configuration: got %v, want an error for each of the 3 hidden secrets", err)
 	}
 	for _, public := range []string{"https://hooks.example/(hidden)", "http://(hidden)@otlp.example/x"} {
 		if !strings.Contains(b.String(), public) {
@@ -413,7 +411,7 @@ func TestWebhookKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	for _, c := range []struct {
 		webhook Webhook
-		file    string // what it holds
+		file    string // contents of the secret file
 		want    string
 		err     string
 	}{
@@ -489,13 +487,14 @@ func TestUsage(t *testing.T) {
 		{"epoch: x", []string{"--epoch=x"}, false},
 	} {
 		_, err := Load(sources(t, t.TempDir(), c.file, nil, c.args))
-		if mistakes, ok := errors.AsType[Errors](err); !ok || mistakes.Usage() != c.want {
+		if all, ok := errors.AsType[Errors](err); !ok || all.Usage() != c.want {
 			t.Errorf("%v, usage: %v", err, !c.want)
 		}
 	}
 }
 
-// TestReference writes docs/configuration.md with -rewrite, as go generate does.
+// docs/configuration.md equals the reference, and its example is valid. With -rewrite, as in go generate, the test
+// writes the document.
 func TestReference(t *testing.T) {
 	name := filepath.Join("..", "docs", "configuration.md")
 	if f := flag.Lookup("rewrite"); f.Value.String() == "true" {
@@ -508,16 +507,16 @@ func TestReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Reference(), string(text)); diff != "" {
-		t.Errorf("make generate was forgotten:\n%s", diff)
+		t.Errorf("docs/configuration.md is outdated, run make generate:\n%s", diff)
 	}
 	_, example, _ := strings.Cut(Reference(), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 	if e := mustLoad(t, t.TempDir(), example); e.Config.Rules[0].Objective != 250*time.Millisecond {
-		t.Errorf("the example says %+v", e.Config)
+		t.Errorf("the example loads as %+v", e.Config)
 	}
 }
 
-// TestWebhookWords holds what the configuration takes and what is understood equal.
+// Package notify accepts every format and event that the configuration accepts.
 func TestWebhookWords(t *testing.T) {
 	events := []notify.Type{notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided}
 	for _, format := range WebhookFormats {
@@ -534,7 +533,7 @@ func TestWebhookWords(t *testing.T) {
 		}
 	}
 	if e, err := (&Webhook{Name: "a", SecretFile: "none"}).Endpoint(); e != nil || err == nil {
-		t.Errorf("without its secret: %+v", e)
+		t.Errorf("without its secret file: got %+v, want an error", e)
 	}
 }
 
@@ -546,7 +545,7 @@ func TestLinks(t *testing.T) {
 	}
 	for _, wrong := range []string{"http://jaeger/{traceid}/{trace_id}", "http://jaeger/", "http://{service}/{trace_id}"} {
 		if _, err := Load(sources(t, t.TempDir(), "trace-url: [{name: Jaeger, url: '"+wrong+"'}]", nil, nil)); err == nil {
-			t.Errorf("%s is taken", wrong)
+			t.Errorf("%s is accepted", wrong)
 		}
 	}
 }

@@ -13,13 +13,13 @@ import (
 type Error struct {
 	Where string // "sibyl.yaml:3", "--epoch", "SIBYL_EPOCH"; empty: a default
 	Key   string // empty: the error belongs to no key
-	What  string // the error and its remedy
-	Usage bool   // it is on the command line
+	Text  string // the error and its remedy
+	Usage bool   // the error is on the command line
 }
 
 // Error implements error.
 func (e *Error) Error() string {
-	s := e.What
+	s := e.Text
 	if e.Key != "" && e.Where != "--"+dashed(e.Key) && !strings.HasPrefix(s, e.Key+" ") {
 		s = e.Key + ": " + s
 	}
@@ -51,13 +51,13 @@ func (es Errors) Usage() bool {
 	return true
 }
 
-// Bounds of error messages.
+// Limits of error messages.
 const (
 	maxErrors = 100
 	maxQuoted = 60 // characters
 )
 
-// quote returns input as error messages repeat it.
+// quote returns input shortened, escaped and quoted, for error messages.
 func quote(s string) string { return `"` + terminal.Shorten(terminal.Printable(s), maxQuoted) + `"` }
 
 // reader reads values from one source and collects the errors in it.
@@ -82,7 +82,7 @@ func (r *reader) where(n *yaml.Node) string {
 // fail records an error in the value n of a key.
 func (r *reader) fail(n *yaml.Node, key, format string, args ...any) {
 	if !r.full() {
-		r.errors = append(r.errors, &Error{Where: r.where(n), Key: key, What: fmt.Sprintf(format, args...), Usage: r.usage})
+		r.errors = append(r.errors, &Error{Where: r.where(n), Key: key, Text: fmt.Sprintf(format, args...), Usage: r.usage})
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of a file.
+// Limits of a file.
 const (
 	maxFile  = 1 << 20 // bytes
 	maxNodes = 50_000  // keys, values, lists and sections
@@ -112,7 +112,7 @@ type walker[T any] struct {
 	above       string            // prefix of keys in error messages
 	to          *T                // takes the values
 	given       map[string]bool   // keys that occurred, valid or not
-	origins     map[string]string // positions of the valid ones; nil: not wanted
+	origins     map[string]string // takes the positions of the valid ones; nil: they are not needed
 }
 
 // section reads the mapping n, whose keys begin with prefix.
@@ -206,5 +206,5 @@ func (w *walker[T]) nearest(written string) string {
 // above returns the section of a key or section; "" at the top level.
 func above(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }
 
-// maxCompared bounds the keys that are compared with definitions, which are all shorter.
+// maxCompared is the longest key that is compared with definitions, which are all shorter.
 const maxCompared = 64

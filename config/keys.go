@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Bounds of values that have no natural ones.
+// Limits of values without a natural limit.
 const (
 	kib = 1 << 10
 	mib = 1 << 20
@@ -196,14 +196,14 @@ func partKeys(prefix, where string, of func(*Config) *Limit) []definition[Config
 		func(c *Config) *float64 { return &of(c).CPU }, Limit{})
 }
 
-func limitKeys(prefix, where string, tracepoints func(*Config) *int, bytes func(*Config) *int64, cpu func(*Config) *float64, byDefault Limit) []definition[Config] {
+func limitKeys(prefix, where string, tracepoints func(*Config) *int, bytes func(*Config) *int64, cpu func(*Config) *float64, defaults Limit) []definition[Config] {
 	return []definition[Config]{
 		newField(prefix+"tracepoints", integer(0, maxCount), tracepoints,
-			"Maximum number of enabled tracepoints "+where+"; 0: unlimited.").withDefault(byDefault.Tracepoints).reloadable(),
+			"Maximum number of enabled tracepoints "+where+"; 0: unlimited.").withDefault(defaults.Tracepoints).reloadable(),
 		newField(prefix+"bytes-per-second", size(0, tib), bytes,
-			"Maximum additional trace data per second "+where+"; 0: unlimited.").withDefault(byDefault.BytesPerSecond).reloadable(),
+			"Maximum additional trace data per second "+where+"; 0: unlimited.").withDefault(defaults.BytesPerSecond).reloadable(),
 		newField(prefix+"cpu", number(0, maxCores), cpu,
-			"Maximum CPU use of enabled tracepoints "+where+", in cores; 0: unlimited.").withDefault(byDefault.CPU).reloadable(),
+			"Maximum CPU use of enabled tracepoints "+where+", in cores; 0: unlimited.").withDefault(defaults.CPU).reloadable(),
 	}
 }
 
@@ -384,5 +384,5 @@ func webhookKey(secret string) ([]byte, bool) {
 	return bytes, ok && err == nil && len(bytes) >= 24 && len(bytes) <= 64
 }
 
-// maxKeys bounds the attributes whose values are kept.
+// maxKeys limits the attributes whose values are stored.
 const maxKeys = ingest.MaxKeys

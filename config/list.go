@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of lists, in elements.
+// Limits of lists, in elements.
 const (
 	maxWords    = 1000
 	maxSections = 1000
@@ -61,7 +61,7 @@ type sections[T any] struct {
 	noun  string // for one element
 	keys  []definition[T]
 	check func(*T) string // describes an error in an element; "": there is none
-	name  func(*T) string // must differ between elements; nil: elements have no name
+	name  func(*T) string // unique among the elements; nil: elements have no name
 }
 
 func (l *sections[T]) want() string     { return "a list of sections, one for each " + l.noun }

@@ -243,15 +243,15 @@ func (v *flagValue) Set(text string) error {
 	return nil
 }
 
-// Reload returns the configuration to use after next was loaded while held was in force: next, but for keys that need a
-// restart. Their changes are refused; it returns these keys in the order of the table. If the combination is invalid,
-// it returns held and refuses all changes. It modifies neither argument.
-func Reload(held, next *Effective) (applied *Effective, refused []string) {
+// Reload returns the configuration to use when next was loaded while current is in effect: next, except for keys that
+// need a restart, whose changes are refused. It returns these keys in the order of the table. If the combination is
+// invalid, it returns current and refuses all changes. It modifies neither argument.
+func Reload(current, next *Effective) (applied *Effective, refused []string) {
 	mixed := newLayer()
 	for _, d := range definitions() {
 		key, from := d.about().key, next
-		if !d.about().live && !equal(d, &held.Config, &next.Config) {
-			from = held
+		if !d.about().live && !equal(d, &current.Config, &next.Config) {
+			from = current
 			refused = append(refused, key)
 		}
 		if origin := from.origins[key]; origin != "" {
@@ -264,7 +264,7 @@ func Reload(held, next *Effective) (applied *Effective, refused []string) {
 	if len(e.check(nil)) == 0 {
 		return e, refused
 	}
-	return held, Changes(held, next)
+	return current, Changes(current, next)
 }
 
 // Changes returns the keys whose values differ between two configurations.

@@ -53,19 +53,19 @@ func Reference() string {
 	all := definitions()
 	for _, d := range all {
 		about := d.about()
-		byDefault, below := about.defaultText()
+		defaults, below := about.defaultText()
 		reload := "restart"
 		if about.live {
 			reload = "yes"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s%s |\n", about.key, about.want, byDefault, reload, about.help, below)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s%s |\n", about.key, about.want, defaults, reload, about.help, below)
 	}
 	for _, d := range all {
 		if elements := d.about().elements; elements != nil {
 			fmt.Fprintf(&b, "\n## Each element of `%s`\n| key | value | default | description |\n|---|---|---|---|\n", d.about().key)
 			for _, e := range elements {
-				byDefault, _ := e.defaultText()
-				fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", e.key, e.want, byDefault, e.help)
+				defaults, _ := e.defaultText()
+				fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", e.key, e.want, defaults, e.help)
 			}
 		}
 	}

@@ -36,13 +36,13 @@ type kind[V any] interface {
 type scalar[V any] struct {
 	name  string
 	wants string
-	parse func(text string) (V, error) // the error is errUnlike unless it says more than wants
+	parse func(text string) (V, error) // returns errInvalid, or an error with a more specific text than wants
 	text  func(v V) string
 	plain bool // values need no quotes
 }
 
-// errUnlike means that a text is not what wants describes.
-var errUnlike = errors.New("not a valid value")
+// errInvalid reports a text that does not match the description in wants.
+var errInvalid = errors.New("not a valid value")
 
 func (s *scalar[V]) want() string     { return s.wants }
 func (s *scalar[V]) typeName() string { return s.name }
@@ -60,7 +60,7 @@ func (s *scalar[V]) read(r *reader, key string, n *yaml.Node) (v V, ok bool) {
 	switch {
 	case err == nil:
 		return v, true
-	case errors.Is(err, errUnlike):
+	case errors.Is(err, errInvalid):
 		r.fail(n, key, "%s: want %s", quote(n.Value), s.wants)
 	default:
 		r.fail(n, key, "%v", err)
@@ -98,7 +98,7 @@ func duration(low, high time.Duration) *scalar[time.Duration] {
 			if d, ok := parseDuration(text); ok && d >= low && d <= high {
 				return d, nil
 			}
-			return 0, errUnlike
+			return 0, errInvalid
 		},
 		text: durationText,
 	}
@@ -144,7 +144,7 @@ func size(low, high int64) *scalar[int64] {
 			if n, ok := units.ParseBytes(text); ok && n >= low && n <= high {
 				return n, nil
 			}
-			return 0, errUnlike
+			return 0, errInvalid
 		},
 		text: units.Bytes,
 	}
@@ -157,7 +157,7 @@ func integer[T int | uint64](low, high T) *scalar[T] {
 		parse: func(text string) (T, error) {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || n < int64(low) || n > int64(high) {
-				return 0, errUnlike
+				return 0, errInvalid
 			}
 			return T(n), nil
 		},
@@ -172,7 +172,7 @@ func number(low, high float64) *scalar[float64] {
 		parse: func(text string) (float64, error) {
 			x, err := strconv.ParseFloat(text, 64)
 			if err != nil || !(x >= low && x <= high) || math.Signbit(x) {
-				return 0, errUnlike
+				return 0, errInvalid
 			}
 			return x, nil
 		},
@@ -186,7 +186,7 @@ func boolean() *scalar[bool] {
 		name: "bool", plain: true, wants: "true or false",
 		parse: func(text string) (bool, error) {
 			if text != "true" && text != "false" {
-				return false, errUnlike
+				return false, errInvalid
 			}
 			return text == "true", nil
 		},
@@ -200,7 +200,7 @@ func words(name, wants string, accept func(text string) bool) *scalar[string] {
 		name: name, wants: wants,
 		parse: func(text string) (string, error) {
 			if !accept(text) {
-				return "", errUnlike
+				return "", errInvalid
 			}
 			return text, nil
 		},
@@ -217,10 +217,10 @@ func choice(among ...string) *scalar[string] {
 	return words(name, "one of "+strings.Join(among, ", "), func(text string) bool { return slices.Contains(among, text) })
 }
 
-// maxTypeName bounds the type beside a flag in help.
+// maxTypeName limits the length of the type of a flag in help.
 const maxTypeName = 40
 
-// maxText bounds texts, in bytes.
+// maxText limits the length of texts, in bytes.
 const maxText = 4096
 
 // text returns the kind of texts that are not empty.

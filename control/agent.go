@@ -12,54 +12,54 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// agent is what is known of one agent.
+// agent is the state of one agent.
 type agent struct {
-	id, session, principal string // who it is; who vouches for it
+	id, session, principal string // see Caller
 	transport              string
 	resource               map[string]string
 	capabilities           []protocol.Capability
 	catalogue              *catalogue
-	moved                  chan struct{} // closed when it gets another catalogue
+	catalogueChanged       chan struct{} // closed when the agent gets another catalogue
 	since, seen            time.Time
-	polls                  int                // that wait for an answer now
-	yield                  context.CancelFunc // ends the poll that waits; nil: none does
-	nth                    int                // number of the poll that yield is of
+	polls                  int                // requests for plans that wait for an answer
+	cancelPoll             context.CancelFunc // ends the latest poll; nil: it has ended
+	pollNumber             int                // of the latest poll
 	released               bool               // its connection ended
-	conflicts              int                // others that came with its id
+	conflicts              int                // messages of other sessions with its ID
 
 	version  int64 // of the plan that it applied last
 	hash     string
-	problem  string // why it did not apply the last one, or not all of it
-	on       int    // tracepoints of that plan
-	failed   int    // that it could not switch on
+	problem  string // why it did not apply the last plan, or not all of it; empty: none
+	on       int    // applied tracepoints of that plan
+	failed   int    // tracepoints of that plan that it could not enable
 	reported time.Time
 	outcomes []protocol.Outcome // ascending by ID
-	usage    search.Usage       // since the status before, if both are of one plan
+	usage    search.Usage       // since the previous status, if both are about one plan
 }
 
-// Refusals of agents. Except for ErrPages, an agent should try again later: over HTTP it is told when.
+// Refusals of agents. Except after ErrPages, an agent should try again later; over HTTP the answer says when.
 var (
-	ErrConflict = refusal.New(refusal.Conflict, "another agent has this id", "take a new one, or wait until that one is gone")
-	ErrUnknown  = refusal.New(refusal.NotFound, "this agent is not known (any more)", "register")
-	ErrFull     = refusal.New(refusal.Overloaded, "too many agents, or tracepoints", "")
+	ErrConflict = refusal.New(refusal.Conflict, "another agent has this id", "choose another one, or wait until that agent is gone")
+	ErrUnknown  = refusal.New(refusal.NotFound, "this agent is unknown, or no longer known", "register")
+	ErrFull     = refusal.New(refusal.Overloaded, "too many agents or tracepoints", "")
 	ErrStarting = refusal.New(refusal.Overloaded, "the service is starting", "")
-	ErrPages    = refusal.New(refusal.Invalid, "the pages do not make the catalogue that was announced", "")
+	ErrPages    = refusal.New(refusal.Invalid, "the pages do not add up to the announced catalogue", "")
 )
 
-// quiet is how long an agent that neither waits for a plan nor asks for one keeps its id from others: one that was
-// killed and started again must not wait long for it.
-const quiet = 5 * time.Second
+// idTimeout is the time after which a silent agent that does not poll loses its ID to another session. It is short, so
+// that an agent that was killed and restarted soon gets its ID back.
+const idTimeout = 5 * time.Second
 
-// Caller says who sends a message.
+// Caller identifies the sender of a message.
 type Caller struct {
-	ID        string // that the agent chose
-	Session   string // that it made up when it started; empty: it does not say
-	Principal string // who vouches for it: the name of a token
-	Transport string // how it comes: a word
+	ID        string // chosen by the agent
+	Session   string // chosen by the agent when it starts; empty: unknown
+	Principal string // name of its token
+	Transport string // http or opamp
 }
 
-// find returns the agent that c is. The caller of find holds mu.
-func (p *Plane) find(c Caller) (*agent, error) {
+// lookup returns the agent that c identifies, and updates the time of its last message. The caller of lookup holds mu.
+func (p *Plane) lookup(c Caller) (*agent, error) {
 	if err := p.ready(); err != nil {
 		return nil, err
 	}
@@ -76,12 +76,12 @@ func (p *Plane) find(c Caller) (*agent, error) {
 	return a, nil
 }
 
-// Register takes a registration, whose page r.Page may be nil though one was sent if the catalogue is known. It returns
-// which pages are missing. An error is one of those above.
+// Register processes a registration and returns the numbers of the pages that the agent should send. r.Page may be nil
+// if the catalogue is known. The error is one of those above.
 //
-// An id belongs to the session that registered it, for as long as that asks for plans. Whoever comes meanwhile with the
-// same id is told so and has to take another; who comes later gets it, and the former one, should it come back, is told
-// so. Neither can make the other forget its plan every few seconds.
+// An ID belongs to the session that registered it for as long as that session polls. Another session that uses it
+// meanwhile is refused with ErrConflict. A session that uses it later gets it, and the former session is then refused
+// if it returns. Two agents with the same ID therefore do not replace each other's plans every few seconds.
 func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	now := p.options.Clock()
 	a := p.agents[c.ID]
 	if a != nil && (a.session != r.Session || a.principal != c.Principal) {
-		if !a.released && (a.polls > 0 || now.Sub(a.seen) < quiet) {
+		if !a.released && (a.polls > 0 || now.Sub(a.seen) < idTimeout) {
 			a.conflicts++
 			p.counts.Conflicts.Add(1)
 			return nil, ErrConflict
@@ -113,15 +113,15 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 		}
 	}
 	if a == nil {
-		a = &agent{id: c.ID, session: r.Session, principal: c.Principal, since: now, moved: make(chan struct{})}
+		a = &agent{id: c.ID, session: r.Session, principal: c.Principal, since: now, catalogueChanged: make(chan struct{})}
 		p.agents[c.ID] = a
 	}
-	a.transport, a.resource, a.capabilities, a.seen = c.Transport, kept(r.Resource), r.Capabilities, now
+	a.transport, a.resource, a.capabilities, a.seen = c.Transport, shownAttributes(r.Resource), r.Capabilities, now
 	if a.catalogue != list {
-		p.leave(a)
-		close(a.moved)
-		a.moved = make(chan struct{})
-		p.keep(a, nil) // it is another program now
+		p.detachCatalogue(a)
+		close(a.catalogueChanged)
+		a.catalogueChanged = make(chan struct{})
+		p.setOutcomes(a, nil) // the old ones are those of another program
 		a.catalogue, a.usage, a.on, a.failed = list, search.Usage{}, 0, 0
 		list.agents++
 	}
@@ -129,27 +129,27 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	return list.missing(now), nil
 }
 
-// keptResource are the prefixes of the attributes of resources that are shown.
-var keptResource = []string{
+// shownPrefixes are the prefixes of resource attributes that are kept and shown.
+var shownPrefixes = []string{
 	"service.", "host.name", "process.pid", "process.executable.name", "telemetry.sdk.", "telemetry.distro.", "deployment.environment",
 	"k8s.pod.name", "k8s.namespace.name", "container.id", "os.type",
 }
 
-// mostResource is how many attributes are kept of an agent.
-const mostResource = 24
+// maxAttributes bounds the attributes kept of an agent.
+const maxAttributes = 24
 
-// kept returns the attributes of a resource that are shown.
-func kept(resource map[string]string) map[string]string {
-	few := make(map[string]string)
+// shownAttributes returns the attributes of a resource that are kept.
+func shownAttributes(resource map[string]string) map[string]string {
+	shown := make(map[string]string)
 	for k, v := range resource {
-		if len(few) < mostResource && slices.ContainsFunc(keptResource, func(prefix string) bool { return strings.HasPrefix(k, prefix) }) {
-			few[k] = v
+		if len(shown) < maxAttributes && slices.ContainsFunc(shownPrefixes, func(prefix string) bool { return strings.HasPrefix(k, prefix) }) {
+			shown[k] = v
 		}
 	}
-	return few
+	return shown
 }
 
-// expire forgets agents whose leases ended long ago.
+// expire removes agents whose leases ended long ago.
 func (p *Plane) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,16 +162,16 @@ func (p *Plane) expire() {
 	}
 }
 
-// Leave forgets an agent that said good-bye.
+// Leave removes an agent that disconnected in order.
 func (p *Plane) Leave(c Caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a, err := p.find(c); err == nil {
+	if a, err := p.lookup(c); err == nil {
 		p.remove(a)
 	}
 }
 
-// Release notes that the connection of an agent ended: its lease goes on, and whoever comes with its id next gets it.
+// Release records that the connection of an agent ended. Its lease continues, but any session may take its ID.
 func (p *Plane) Release(c Caller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,18 +180,18 @@ func (p *Plane) Release(c Caller) {
 	}
 }
 
-// remove forgets an agent. The caller holds mu.
+// remove removes an agent. The caller holds mu.
 func (p *Plane) remove(a *agent) {
-	if a.yield != nil {
-		a.yield()
+	if a.cancelPoll != nil {
+		a.cancelPoll()
 	}
-	p.leave(a)
-	p.keep(a, nil)
+	p.detachCatalogue(a)
+	p.setOutcomes(a, nil)
 	delete(p.agents, a.id)
 }
 
-// leave takes an agent's catalogue from it. The caller holds mu.
-func (p *Plane) leave(a *agent) {
+// detachCatalogue removes a from the agents of its catalogue. The caller holds mu.
+func (p *Plane) detachCatalogue(a *agent) {
 	if a.catalogue == nil {
 		return
 	}
@@ -201,9 +201,9 @@ func (p *Plane) leave(a *agent) {
 	a.catalogue = nil
 }
 
-// spread returns a fraction in [0, 1) that is an agent's own: what all would do at the same time they do one after the
-// other.
-func spread(id string) float64 {
+// jitter returns a fraction in [0, 1) that depends on the ID of an agent only. It spreads the requests of many agents
+// over time.
+func jitter(id string) float64 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // it never fails
 	return float64(h.Sum32()) / (1 << 32)

@@ -9,26 +9,27 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// catalogue is what all agents with the same one can switch on.
+// catalogue is a list of tracepoints, shared by all agents that announced the same one.
 type catalogue struct {
 	protocol.Catalogue
-	pages  [][]protocol.Tracepoint // that have come; nil: complete
-	asked  []time.Time             // when an agent was told to send the page
-	agents int
-	idle   time.Time     // since when there are none
-	done   chan struct{} // closed when it is complete
+	pages     [][]protocol.Tracepoint // received pages by number; nil: all were received
+	requested []time.Time             // when an agent was last asked for the page
+	agents    int
+	idle      time.Time     // since when it has no agents
+	done      chan struct{} // closed when all pages were received
 
-	services map[string]bool // of its tracepoints; none while pages are missing
+	services map[string]bool // of its tracepoints; nil while pages are missing
 
-	making sync.Mutex            // guards all below; taken after that of the plane
-	all    []protocol.Tracepoint // ascending by ID; none while pages are missing
-	body   *body
+	mu   sync.Mutex            // guards the fields below; locked after Plane.mu
+	all  []protocol.Tracepoint // ascending by ID; nil while pages are missing
+	plan *encodedPlan          // latest part of a plan; nil: none yet
 }
 
-// pageTime is how long an agent has to send a page before another is told to: of many agents with the same catalogue few send it.
-const pageTime = 5 * time.Second
+// pageTimeout is the time that an agent has to send a page before another one is asked for it. Of many agents with the
+// same catalogue few send it.
+const pageTimeout = 5 * time.Second
 
-// catalogue returns the catalogue that c names, made if there is none. The caller holds mu.
+// catalogue returns the catalogue with the hash of c, a new one if there is none. The caller holds mu.
 func (p *Plane) catalogue(c protocol.Catalogue) (*catalogue, error) {
 	list := p.catalogues[c.Hash]
 	switch {
@@ -39,7 +40,9 @@ func (p *Plane) catalogue(c protocol.Catalogue) (*catalogue, error) {
 	case p.tracepoints+c.Size > maxTracepoints:
 		return nil, ErrFull
 	}
-	list = &catalogue{Catalogue: c, pages: make([][]protocol.Tracepoint, c.Pages()), asked: make([]time.Time, c.Pages()), idle: p.options.Clock(), done: make(chan struct{})}
+	list = &catalogue{
+		Catalogue: c, pages: make([][]protocol.Tracepoint, c.Pages()), requested: make([]time.Time, c.Pages()), idle: p.options.Clock(), done: make(chan struct{}),
+	}
 	if c.Size == 0 {
 		list.pages = nil
 		close(list.done)
@@ -49,21 +52,23 @@ func (p *Plane) catalogue(c protocol.Catalogue) (*catalogue, error) {
 	return list, nil
 }
 
-// dropUnused forgets a catalogue that no agent has and that is not complete. The caller holds mu.
+// dropUnused removes an incomplete catalogue without agents. The caller holds mu.
 func (p *Plane) dropUnused(c *catalogue) {
 	if c.agents == 0 && !c.complete() {
 		p.drop(c)
 	}
 }
 
+// drop removes a catalogue. The caller holds mu.
 func (p *Plane) drop(c *catalogue) {
 	delete(p.catalogues, c.Hash)
 	p.tracepoints -= c.Size
 }
 
+// complete reports whether all pages were received.
 func (c *catalogue) complete() bool { return c.pages == nil }
 
-// add takes a page. An error wraps ErrPages: the pages are not what they were said to be, and all are forgotten.
+// add adds a page. It returns ErrPages, and discards all pages, if they do not have the announced hash.
 func (c *catalogue) add(page *protocol.Page) error {
 	c.pages[page.Number] = page.Tracepoints
 	if slices.ContainsFunc(c.pages, func(p []protocol.Tracepoint) bool { return p == nil }) {
@@ -72,22 +77,22 @@ func (c *catalogue) add(page *protocol.Page) error {
 	all := slices.Concat(c.pages...)
 	if !ascending(all) || protocol.HashCatalogue(all) != c.Hash {
 		clear(c.pages)
-		clear(c.asked)
+		clear(c.requested)
 		return ErrPages
 	}
-	share(all)
-	c.pages, c.asked, c.services = nil, nil, make(map[string]bool)
+	intern(all)
+	c.pages, c.requested, c.services = nil, nil, make(map[string]bool)
 	for i := range all {
 		c.services[all[i].Service] = true
 	}
-	c.making.Lock()
-	defer c.making.Unlock()
-	c.all, c.body = all, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all, c.plan = all, nil
 	close(c.done)
 	return nil
 }
 
-// ascending reports whether every tracepoint is there once, in order.
+// ascending reports whether the IDs of tracepoints are strictly ascending.
 func ascending(all []protocol.Tracepoint) bool {
 	for i := 1; i < len(all); i++ {
 		if all[i-1].ID >= all[i].ID {
@@ -97,8 +102,8 @@ func ascending(all []protocol.Tracepoint) bool {
 	return true
 }
 
-// share makes equal texts of tracepoints the same memory: there are few services, scopes and owners.
-func share(all []protocol.Tracepoint) {
+// intern makes equal strings of tracepoints share memory: there are few services, scopes and owners.
+func intern(all []protocol.Tracepoint) {
 	known := make(map[string]string)
 	one := func(s *string) {
 		if same, found := known[*s]; found {
@@ -116,36 +121,36 @@ func share(all []protocol.Tracepoint) {
 	}
 }
 
-// missing returns the pages that the agent that asks is to send.
+// missing returns the numbers of the pages that the calling agent should send, and records that it was asked for them.
 func (c *catalogue) missing(now time.Time) []int {
 	var list []int
 	for i, page := range c.pages {
-		if page == nil && now.Sub(c.asked[i]) > pageTime {
-			c.asked[i] = now
+		if page == nil && now.Sub(c.requested[i]) > pageTimeout {
+			c.requested[i] = now
 			list = append(list, i)
 		}
 	}
 	return list
 }
 
-// stalled reports whether pages are missing that nobody is expected to send.
+// stalled reports whether a page is missing and no agent is about to send it.
 func (c *catalogue) stalled(now time.Time) bool {
 	for i, page := range c.pages {
-		if page == nil && now.Sub(c.asked[i]) > pageTime {
+		if page == nil && now.Sub(c.requested[i]) > pageTimeout {
 			return true
 		}
 	}
 	return false
 }
 
-// content returns the tracepoints, ascending by ID, which nobody changes.
+// content returns the tracepoints, ascending by ID; nil while pages are missing. The slice is immutable.
 func (c *catalogue) content() []protocol.Tracepoint {
-	c.making.Lock()
-	defer c.making.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.all
 }
 
-// find returns the tracepoint with an ID, nil if there is none.
+// find returns the tracepoint with an ID; nil if there is none. The list is ascending by ID.
 func find(all []protocol.Tracepoint, id string) *protocol.Tracepoint {
 	i := sort.Search(len(all), func(i int) bool { return all[i].ID >= id })
 	if i < len(all) && all[i].ID == id {

@@ -1,12 +1,13 @@
-// Package control is between decisions and agents. It knows which agents there are and what each can switch on, tells each its part of the
-// plan, and reduces what they report to what decisions depend on ([search.Feedback]). Agents come over HTTP ([Plane.ServeHTTP]) or OpAMP
-// (package control/opamp).
+// Package control distributes plans to agents. It knows the connected agents and their catalogues of tracepoints, sends
+// each agent its part of the plan, and reduces the reports of agents to the input of decisions ([search.Feedback]).
+// Agents connect over HTTP ([Plane.Handler]) or OpAMP (package control/opamp).
 //
-// What it knows is not kept over a restart: agents register again. What decisions depend on goes to the engine, which keeps it. Agents that
-// hear nothing go back to their baseline when their lease ends, so that nothing stays on because this package, or the way to it, fails.
+// The state is lost at a restart, after which agents register again. The engine stores the input of decisions. An agent
+// that receives no answer returns to its baseline when its lease ends, so that no tracepoint stays on if this package
+// or the network fails.
 //
-// Everything is bounded: agents, catalogues, bodies that are read at a time. Ten thousand agents of twenty services share twenty
-// catalogues, and twenty bodies of a plan.
+// Agents, catalogues and the memory for messages are bounded. Agents with equal catalogues share one catalogue and one
+// encoded plan: ten thousand agents of twenty services need twenty of each.
 package control
 
 import (
@@ -24,84 +25,87 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Engine is told what agents say.
+// Engine receives the reports of agents.
 type Engine interface {
-	// Tell returns when feedback is durable. On an error it is told again later.
-	Tell(ctx context.Context, f *search.Feedback) error
+	// Record returns once f is durable. After an error, a later call repeats the report.
+	Record(ctx context.Context, f *search.Feedback) error
 }
 
-// Options choose how a [Plane] works. Zero fields have the values of the constants below.
+// Options configure a [Plane]. Zero fields have the default values below.
 type Options struct {
-	Lease     time.Duration // how long a plan applies after the last answer
-	Forget    time.Duration // how long a service keeps its catalogue that no agent answers for
-	Reading   int64         // bytes of bodies that are read at a time
-	MaxAgents int
-	Clock     func() time.Time // nil: time.Now
-	Log       *slog.Logger
+	Lease        time.Duration // time for which a plan applies after the last answer
+	CatalogueTTL time.Duration // time for which a catalogue without agents is kept, unless another one replaces it
+	MaxBuffered  int64         // bytes of messages in memory
+	MaxAgents    int
+	Clock        func() time.Time // nil: time.Now
+	Log          *slog.Logger
 }
 
-// What holds if options say nothing, and bounds that they do not change.
+// Default options and fixed limits.
 const (
-	defaultLease     = 90 * time.Second
-	defaultForget    = 10 * time.Minute
-	defaultReading   = 256 << 20
-	defaultMaxAgents = 20_000
-	maxTracepoints   = 1_000_000 // of all catalogues together, each counted once
-	maxOutcomes      = 4_000_000 // of tracepoints, of all agents together
-	tick             = time.Second
-	measureTicks     = 5 // ticks between two looks at what agents measured
-	tellWithin       = 10 * time.Second
+	defaultLease        = 90 * time.Second
+	defaultCatalogueTTL = 10 * time.Minute
+	defaultMaxBuffered  = 256 << 20
+	defaultMaxAgents    = 20_000
+	maxTracepoints      = 1_000_000 // of all catalogues, each counted once
+	maxOutcomes         = 4_000_000 // of all agents
+	tick                = time.Second
+	measureTicks        = 5 // ticks between reports of measurements
+	recordTimeout       = 10 * time.Second
 )
 
-// Plane is the control plane. Its life is New, Begin, Run and Close; it is safe for concurrent use.
+// Plane is the control plane: call New, Begin, Run and Close, in this order. It is safe for concurrent use.
 type Plane struct {
 	options   Options
 	engine    Engine
 	published atomic.Pointer[published]
-	reading   atomic.Int64  // bytes of bodies that are being read or worked on
-	bodies    chan struct{} // one element for each body that is being worked on: half of the cores are left for plans
-	begun     chan struct{} // closed when agents are answered
-	closing   chan struct{} // closed when nobody waits any more
+	buffered  atomic.Int64  // bytes of messages being read or processed
+	decoders  chan struct{} // semaphore: half of the cores decode messages, the others send plans
+	begun     chan struct{} // closed by Begin
+	closing   chan struct{} // closed by Close
 	counts    Counts
 
-	mu          sync.Mutex // guards all below, and what agents and catalogues hold
-	agents      map[string]*agent
-	catalogues  map[string]*catalogue // by hash
-	tracepoints int                   // of all catalogues
-	held        int                   // outcomes of all agents
-	told        told
+	mu           sync.Mutex // guards the fields below, agents, and the fields of catalogues that have no mutex of their own
+	agents       map[string]*agent
+	catalogues   map[string]*catalogue // by hash
+	tracepoints  int                   // of all catalogues
+	numOutcomes  int                   // of all agents
+	lastReported lastReported
 }
 
-// Counts says what happened since the start.
+// Counts holds counters since the start.
 type Counts struct {
-	Registered, Plans, Unchanged, Statuses atomic.Int64 // answers
-	Refused, Conflicts, Expired            atomic.Int64 // requests; agents that took another's id; agents that were not heard of any more
+	Registered, Plans, Unchanged, Statuses atomic.Int64 // answers by kind
+	Refused                                atomic.Int64 // requests
+	Conflicts                              atomic.Int64 // messages that use the ID of another agent
+	Expired                                atomic.Int64 // agents removed after a time without messages
 }
 
-// New returns a Plane that takes plans and refuses agents until it begins.
+// New returns a Plane. It accepts plans, and refuses agents with [ErrStarting] until Begin is called.
 func New(engine Engine, o Options) *Plane {
-	o.Lease, o.Forget, o.MaxAgents = cmp.Or(o.Lease, defaultLease), cmp.Or(o.Forget, defaultForget), cmp.Or(o.MaxAgents, defaultMaxAgents)
-	o.Reading = cmp.Or(o.Reading, defaultReading)
+	o.Lease, o.CatalogueTTL = cmp.Or(o.Lease, defaultLease), cmp.Or(o.CatalogueTTL, defaultCatalogueTTL)
+	o.MaxBuffered, o.MaxAgents = cmp.Or(o.MaxBuffered, defaultMaxBuffered), cmp.Or(o.MaxAgents, defaultMaxAgents)
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
 	p := &Plane{
-		options: o, engine: engine, bodies: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), begun: make(chan struct{}), closing: make(chan struct{}),
+		options: o, engine: engine, decoders: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), begun: make(chan struct{}), closing: make(chan struct{}),
 		agents: make(map[string]*agent), catalogues: make(map[string]*catalogue),
 	}
 	p.published.Store(newPublished(p.newPlan(0), nil))
 	return p
 }
 
-// Begin has agents answered, once the plan that holds was published. Known holds the services whose catalogues the engine has.
+// Begin admits agents. The caller publishes the current plan first, and passes the services whose catalogues the engine
+// has.
 func (p *Plane) Begin(known []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = newTold(known, p.options.Clock())
+	p.lastReported = newLastReported(known, p.options.Clock())
 	close(p.begun)
 }
 
-// ready returns an error unless agents are answered.
+// ready returns ErrStarting until Begin was called.
 func (p *Plane) ready() error {
 	select {
 	case <-p.begun:
@@ -111,49 +115,50 @@ func (p *Plane) ready() error {
 	}
 }
 
-// Close answers whoever waits. It is called once.
+// Close answers all waiting agents. It may be called once.
 func (p *Plane) Close() { close(p.closing) }
 
-// Counts returns what is counted.
+// Counts returns the counters of p.
 func (p *Plane) Counts() *Counts { return &p.counts }
 
-// published is a plan for all agents. It is immutable.
+// published is a plan for all agents. All but the fields that track waiting agents is immutable.
 type published struct {
-	plan *protocol.Plan  // all tracepoints
-	on   map[string]bool // these, in any arm; nil: whatever there is, because an arm has everything on
-	next chan struct{}   // closed when another plan is published
-	told <-chan struct{} // closed when all that waited for this one have it; nil: nobody did
+	plan    *protocol.Plan
+	enabled map[string]bool // IDs of the tracepoints in any arm; nil: all, because an arm has everything on
+	next    chan struct{}   // closed when the next plan is published
+	// delivered is closed when all agents that waited for this plan have received it; nil: none waited.
+	delivered <-chan struct{}
 
-	waiting atomic.Int64 // agents that have this one and wait for the next
-	once    sync.Once
-	gone    chan struct{} // closed, once, when the next one is published and nobody waits any more
+	waiting atomic.Int64  // agents that have this plan and wait for the next one
+	drained chan struct{} // closed when the next plan is published and no agent waits any more
+	once    sync.Once     // closes drained
 }
 
-func newPublished(plan *protocol.Plan, told <-chan struct{}) *published {
-	b := &published{plan: plan, on: make(map[string]bool), next: make(chan struct{}), told: told, gone: make(chan struct{})}
+func newPublished(plan *protocol.Plan, delivered <-chan struct{}) *published {
+	b := &published{plan: plan, enabled: make(map[string]bool), next: make(chan struct{}), delivered: delivered, drained: make(chan struct{})}
 	for i := range plan.Arms {
 		if plan.Arms[i].Everything {
-			b.on = nil
+			b.enabled = nil
 			break
 		}
 		for k := range plan.Arms[i].Tracepoints {
-			b.on[plan.Arms[i].Tracepoints[k].ID] = true
+			b.enabled[plan.Arms[i].Tracepoints[k].ID] = true
 		}
 	}
 	return b
 }
 
-// wants reports whether the plan has a tracepoint on for any request.
-func (b *published) wants(id string) bool { return b.on == nil || b.on[id] }
+// enables reports whether the plan has a tracepoint on for any request.
+func (b *published) enables(id string) bool { return b.enabled == nil || b.enabled[id] }
 
-// leave is called when an agent does not wait for the next plan any more.
-func (b *published) leave(agents int64) {
+// removeWaiting subtracts agents that stopped waiting, and closes drained if the plan was replaced and none is left.
+func (b *published) removeWaiting(agents int64) {
 	if b.waiting.Add(-agents) > 0 {
 		return
 	}
 	select {
 	case <-b.next:
-		b.once.Do(func() { close(b.gone) })
+		b.once.Do(func() { close(b.drained) })
 	default:
 	}
 }
@@ -163,7 +168,7 @@ func (p *Plane) newPlan(version int64) *protocol.Plan {
 	return &protocol.Plan{Protocol: protocol.Version, Version: version, LeaseSeconds: int(p.options.Lease.Seconds()), Arms: []protocol.Arm{}}
 }
 
-// Publish makes plan, which names things by table, the one that agents are told. It does nothing if it is that already.
+// Publish sends plan, whose symbols are names in table, to all agents. A plan of the present version is ignored.
 func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	before := p.published.Load()
 	if before.plan.Version == plan.Version {
@@ -182,12 +187,12 @@ func (p *Plane) Publish(plan *search.Plan, table *trace.Table) {
 	for i := range next.Arms {
 		slices.SortFunc(next.Arms[i].Tracepoints, func(a, b protocol.Enabled) int { return cmp.Compare(a.ID, b.ID) })
 	}
-	p.published.Store(newPublished(next, before.gone))
+	p.published.Store(newPublished(next, before.drained))
 	close(before.next)
-	before.leave(0)
+	before.removeWaiting(0)
 }
 
-// Run looks after agents and tells the engine what they say, from Begin on until ctx is done.
+// Run removes agents that are gone and reports changes to the engine until ctx is done. Call Begin first.
 func (p *Plane) Run(ctx context.Context) error {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
@@ -202,13 +207,13 @@ func (p *Plane) Run(ctx context.Context) error {
 		if f == nil {
 			continue
 		}
-		within, cancel := context.WithTimeout(ctx, tellWithin)
-		err := p.engine.Tell(within, f)
+		limited, cancel := context.WithTimeout(ctx, recordTimeout)
+		err := p.engine.Record(limited, f)
 		cancel()
 		if err == nil {
 			accepted()
 		} else if ctx.Err() == nil {
-			p.options.Log.WarnContext(ctx, "what agents say is not taken for now", slog.Any("error", err))
+			p.options.Log.WarnContext(ctx, "reports of agents could not be recorded and will be repeated", slog.Any("error", err))
 		}
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Ten thousand agents send their statuses at the same time, when a plan changes, and their registrations, when the service was restarted. So
-// both are decoded without reflection, and in one pass.
+// All agents send statuses at the same time when the plan changes, and registrations when the service restarts. Both
+// are therefore decoded in one pass and mostly without reflection.
 
-// errTrailing says that something follows what should be all.
-var errTrailing = errors.New("something follows the object")
+var errTrailing = errors.New("data follows the object")
 
-// object calls field with each key of the one object that body is. Values that are null are as if they were not there.
+// object calls field for each key of the JSON object in body whose value is not null. It returns a refusal if body is
+// anything else.
 func object(body []byte, field func(d *jx.Decoder, key string) error) error {
 	d := jx.DecodeBytes(body)
 	if err := d.ObjBytes(present(field)); err != nil {
@@ -28,7 +28,7 @@ func object(body []byte, field func(d *jx.Decoder, key string) error) error {
 	return nil
 }
 
-// present leaves out values that are null.
+// present returns a function that skips null values and passes others to field.
 func present(field func(d *jx.Decoder, key string) error) func(*jx.Decoder, []byte) error {
 	return func(d *jx.Decoder, key []byte) error {
 		if d.Next() == jx.Null {
@@ -38,8 +38,8 @@ func present(field func(d *jx.Decoder, key string) error) func(*jx.Decoder, []by
 	}
 }
 
-// decodeRegistration reads a registration. A page of a catalogue that is known is left out: of many agents with the same catalogue only that
-// of the first is looked at.
+// decodeRegistration decodes a registration. It skips the page if the catalogue is complete: of many agents with the
+// same catalogue only the first one's is decoded.
 func (p *Plane) decodeRegistration(body []byte) (*protocol.Registration, error) {
 	var r protocol.Registration
 	var page []byte
@@ -67,7 +67,7 @@ func (p *Plane) decodeRegistration(body []byte) (*protocol.Registration, error) 
 	if err != nil {
 		return nil, err
 	}
-	if page != nil && !p.Knows(r.Catalogue) {
+	if page != nil && !p.HasCatalogue(r.Catalogue) {
 		if err := json.Unmarshal(page, &r.Page); err != nil {
 			return nil, BadJSON(err)
 		}
@@ -78,7 +78,7 @@ func (p *Plane) decodeRegistration(body []byte) (*protocol.Registration, error) 
 	return &r, nil
 }
 
-// decodeStatus reads a status.
+// decodeStatus decodes a status.
 func decodeStatus(body []byte) (*protocol.Status, error) {
 	var s protocol.Status
 	err := object(body, func(d *jx.Decoder, key string) (err error) {

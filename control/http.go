@@ -17,28 +17,29 @@ import (
 )
 
 const (
-	writeWithin = 20 * time.Second // an answer
-	retryAfter  = 10               // seconds, at most, that agents are told to wait; each another time
+	writeTimeout  = 20 * time.Second // of an answer
+	maxRetryAfter = 10               // seconds; each agent gets its own share of it
 )
 
-// Handler returns the handler of everything below [protocol.Path]. Identify returns the token that vouches for the
-// sender of a request, or a [*refusal.Error].
+// Handler returns the handler of all paths below [protocol.Path]. identify returns the name of the token that a request
+// carries, or a [*refusal.Error].
 func (p *Plane) Handler(identify func(*http.Request) (principal string, err error)) http.Handler {
-	h := &handler{p, identify}
+	h := &handler{plane: p, identify: identify}
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT "+protocol.Path+"{id}", h.serve(h.register))
 	mux.HandleFunc("GET "+protocol.Path+"{id}"+protocol.PlanPath, h.serve(h.plan))
 	mux.HandleFunc("POST "+protocol.Path+"{id}"+protocol.StatusPath, h.serve(h.status))
-	mux.HandleFunc("/", h.serve(nothing))
+	mux.HandleFunc("/", h.serve(notFound))
 	return mux
 }
 
+// handler serves agents over HTTP.
 type handler struct {
-	*Plane
+	plane    *Plane
 	identify func(*http.Request) (string, error)
 }
 
-// serve answers requests with f, and with a refusal if f returns an error.
+// serve returns a handler that calls f and writes its error as a refusal.
 func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -58,23 +59,23 @@ func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error
 	}
 }
 
-// problem is the body of a refusal, which is also a [protocol.Problem].
+// problem is the body of a refusal. It is also a [protocol.Problem].
 type problem struct {
 	refusal.Problem
 	Error string `json:"error"`
 }
 
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	h.counts.Refused.Add(1)
+	h.plane.counts.Refused.Add(1)
 	refused := refusalOf(err, r.PathValue("id"))
 	if refused.Reason == refusal.Failed {
-		h.options.Log.LogAttrs(r.Context(), slog.LevelError, "a request of an agent failed", slog.String("path", r.URL.Path), slog.Any("error", err))
+		h.plane.options.Log.LogAttrs(r.Context(), slog.LevelError, "a request of an agent failed", slog.String("path", r.URL.Path), slog.Any("error", err))
 	}
 	refused.Write(w, problem{refused.Problem(), refused.Error()})
 }
 
-// refusalOf returns the refusal that tells an agent about err. Agents are told to come back at different times, by
-// their id.
+// refusalOf converts err to the refusal of a request of the agent with the given ID. The time to retry after depends on
+// the ID, so that many agents do not return at once.
 func refusalOf(err error, id string) *refusal.Error {
 	refused, ok := errors.AsType[*refusal.Error](err)
 	invalid, isInvalid := errors.AsType[*protocol.InvalidError](err)
@@ -90,31 +91,31 @@ func refusalOf(err error, id string) *refusal.Error {
 		refused = refusal.Failure()
 	}
 	if errors.Is(refused, refusal.Overloaded) || errors.Is(refused, ErrUnknown) || errors.Is(refused, ErrConflict) {
-		refused = refused.Later(time.Duration(1+int(spread(id)*retryAfter)) * time.Second)
+		refused = refused.Later(time.Duration(1+int(jitter(id)*maxRetryAfter)) * time.Second)
 	}
 	return refused
 }
 
-func nothing(http.ResponseWriter, *http.Request, Caller) error {
+func notFound(http.ResponseWriter, *http.Request, Caller) error {
 	return refusal.New(refusal.NotFound, "nothing is here", "agents PUT "+protocol.Path+"{id}, GET "+protocol.Path+"{id}"+protocol.PlanPath+
 		" and POST "+protocol.Path+"{id}"+protocol.StatusPath)
 }
 
-// read decodes the body of a request, with decode, when it is its turn.
+// read reads the body of a request and passes it to decode. Few bodies are decoded at a time.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byte) error) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return refusal.New(refusal.UnknownType, "the body is not announced as JSON", "send Content-Type: application/json")
 	}
-	body, done, err := h.Body(w, r, protocol.MaxBody)
+	body, done, err := h.plane.Body(w, r, protocol.MaxBody)
 	if err != nil {
 		return err
 	}
 	defer done()
-	next, err := h.turn(r)
+	release, err := h.plane.acquireDecoder(r)
 	if err != nil {
 		return err
 	}
-	defer next()
+	defer release()
 	return decode(body)
 }
 
@@ -122,21 +123,21 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byt
 func (h *handler) register(w http.ResponseWriter, r *http.Request, c Caller) error {
 	var missing []int
 	err := h.read(w, r, func(body []byte) error {
-		registration, err := h.decodeRegistration(body)
+		registration, err := h.plane.decodeRegistration(body)
 		if err != nil {
 			return err
 		}
-		missing, err = h.Register(c, registration)
+		missing, err = h.plane.Register(c, registration)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return answer(w, protocol.Registered{Protocol: protocol.Version, Missing: missing})
+	return writeJSON(w, protocol.Registered{Protocol: protocol.Version, Missing: missing})
 }
 
-// BadJSON returns the refusal of a body that cannot be decoded because of err, without the types of Go that package
-// json names.
+// BadJSON returns the refusal of a body that failed to decode with err. The refusal does not mention Go types, as
+// errors of encoding/json do.
 func BadJSON(err error) error {
 	why := err.Error()
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -145,8 +146,8 @@ func BadJSON(err error) error {
 	return refusal.New(refusal.Malformed, "no JSON of the protocol: "+why, "")
 }
 
-// Knows reports whether all pages of a catalogue have come.
-func (p *Plane) Knows(c protocol.Catalogue) bool {
+// HasCatalogue reports whether all pages of a catalogue were received.
+func (p *Plane) HasCatalogue(c protocol.Catalogue) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := p.catalogues[c.Hash]
@@ -163,42 +164,43 @@ func (h *handler) plan(w http.ResponseWriter, r *http.Request, c Caller) error {
 		}
 	}
 	has := strings.Trim(strings.TrimPrefix(r.Header.Get("If-None-Match"), "W/"), `"`)
-	t, err := h.Wait(r.Context(), c, has, wait)
+	answer, err := h.plane.Wait(r.Context(), c, has, wait)
 	if err != nil {
 		return err
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWithin)) // what has no deadlines is no network
-	w.Header().Set("ETag", `"`+t.Hash+`"`)
-	if t.Unchanged {
-		h.counts.Unchanged.Add(1)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests without a network
+	w.Header().Set("ETag", `"`+answer.Hash+`"`)
+	if answer.Unchanged {
+		h.plane.counts.Unchanged.Add(1)
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	h.counts.Plans.Add(1)
+	h.plane.counts.Plans.Add(1)
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(t.JSON)))
-	_, _ = w.Write(t.JSON) // whoever left asks again
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer.JSON)))
+	_, _ = w.Write(answer.JSON) // after an error the agent asks again
 	return nil
 }
 
-// plansFirst is how long statuses wait while agents wait for a plan that is there.
-const plansFirst = time.Second
+// statusDelay is the maximum delay of statuses while a new plan is being delivered.
+const statusDelay = time.Second
 
-// afterPlans waits until all agents that waited for the present plan have it: what they say about it is not as urgent.
-func (h *handler) afterPlans(ctx context.Context) {
-	told := h.published.Load().told
+// afterDelivery waits until all agents that waited for the current plan have received it. Statuses are less urgent than
+// plans.
+func (h *handler) afterDelivery(ctx context.Context) {
+	delivered := h.plane.published.Load().delivered
 	select {
-	case <-told:
+	case <-delivered:
 		return
 	default:
-		if told == nil {
+		if delivered == nil {
 			return
 		}
 	}
-	timer := time.NewTimer(plansFirst)
+	timer := time.NewTimer(statusDelay)
 	defer timer.Stop()
 	select {
-	case <-told:
+	case <-delivered:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -206,13 +208,13 @@ func (h *handler) afterPlans(ctx context.Context) {
 
 // status answers POST status.
 func (h *handler) status(w http.ResponseWriter, r *http.Request, c Caller) error {
-	h.afterPlans(r.Context())
+	h.afterDelivery(r.Context())
 	err := h.read(w, r, func(body []byte) error {
 		s, err := decodeStatus(body)
 		if err != nil {
 			return err
 		}
-		return h.Report(c, s)
+		return h.plane.Report(c, s)
 	})
 	if err != nil {
 		return err
@@ -221,12 +223,12 @@ func (h *handler) status(w http.ResponseWriter, r *http.Request, c Caller) error
 	return nil
 }
 
-func answer(w http.ResponseWriter, body any) error {
+func writeJSON(w http.ResponseWriter, body any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(data) // whoever left asks again
+	_, _ = w.Write(data) // after an error the agent asks again
 	return nil
 }

@@ -9,20 +9,20 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// body is a plan as agents with one catalogue are told it. It is immutable.
-type body struct {
+// encodedPlan is the part of a plan for agents with one catalogue. It is immutable.
+type encodedPlan struct {
 	of   *published
 	plan *protocol.Plan
 	hash string
 	json []byte
 }
 
-// bodyOf returns the part of a plan that agents with the catalogue are told: its own tracepoints, and the arms of all.
-func (c *catalogue) bodyOf(from *published) *body {
-	c.making.Lock()
-	defer c.making.Unlock()
-	if c.body != nil && c.body.of == from {
-		return c.body
+// planOf returns the part of a plan for agents with the catalogue: all arms, with the tracepoints of the catalogue.
+func (c *catalogue) planOf(from *published) *encodedPlan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.plan != nil && c.plan.of == from {
+		return c.plan
 	}
 	own := *from.plan
 	own.Arms = make([]protocol.Arm, len(own.Arms))
@@ -38,120 +38,123 @@ func (c *catalogue) bodyOf(from *published) *body {
 	own.Hash = protocol.HashPlan(&own)
 	data, err := json.Marshal(&own)
 	if err != nil {
-		panic(fmt.Sprintf("control: a plan that is no plain value: %v", err))
+		panic(fmt.Sprintf("control: encode a plan: %v", err))
 	}
-	made := &body{of: from, plan: &own, hash: own.Hash, json: data}
-	if from.plan.Version >= c.body.version() { // a poll that was slow does not replace what is newer
-		c.body = made
+	encoded := &encodedPlan{of: from, plan: &own, hash: own.Hash, json: data}
+	if from.plan.Version >= c.plan.version() { // a slow poll does not replace a newer plan
+		c.plan = encoded
 	}
-	return made
+	return encoded
 }
 
-func (b *body) version() int64 {
-	if b == nil {
+// version returns the version of the plan; 0 if e is nil.
+func (e *encodedPlan) version() int64 {
+	if e == nil {
 		return 0
 	}
-	return b.plan.Version
+	return e.plan.Version
 }
 
-// distinct returns how many tracepoints are on in any arm.
-func (b *body) distinct() int {
+// distinct returns the number of tracepoints in any arm.
+func (e *encodedPlan) distinct() int {
 	ids := make(map[string]bool)
-	for i := range b.plan.Arms {
-		for _, t := range b.plan.Arms[i].Tracepoints {
+	for i := range e.plan.Arms {
+		for _, t := range e.plan.Arms[i].Tracepoints {
 			ids[t.ID] = true
 		}
 	}
 	return len(ids)
 }
 
-// Told is what an agent is told.
-type Told struct {
+// PlanAnswer is the answer to an agent that asks for its plan.
+type PlanAnswer struct {
 	Hash      string
 	JSON      []byte // a protocol.Plan
-	Unchanged bool   // it has that plan
+	Unchanged bool   // the agent has this plan
 
-	from        *published      // closes next when there is another plan
-	done, moved <-chan struct{} // closed when the catalogue is complete, or it is another
+	from             *published
+	complete         <-chan struct{} // closed when the catalogue is complete; nil: it is
+	catalogueChanged <-chan struct{} // closed when the agent gets another catalogue
 }
 
-// Plan returns what an agent is told now, which renews its lease. Has is the hash of the plan that it has.
-func (p *Plane) Plan(c Caller, has string) (Told, error) {
+// Plan returns the current plan of an agent and renews its lease. has is the hash of the plan that the agent has;
+// empty: none.
+func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	from := p.published.Load()
 	p.mu.Lock()
-	a, err := p.find(c)
+	a, err := p.lookup(c)
 	var list *catalogue
 	if err == nil {
 		if list = a.catalogue; list.stalled(a.seen) {
-			err = ErrUnknown // so that it registers again, and is told which pages to send
+			err = ErrUnknown // it registers again, and the answer lists the pages to send
 		}
 	}
 	if err != nil {
 		p.mu.Unlock()
-		return Told{}, err
+		return PlanAnswer{}, err
 	}
-	var done <-chan struct{} // nil: it is complete
+	var complete <-chan struct{}
 	if !list.complete() {
-		done = list.done
+		complete = list.done
 	}
-	moved := a.moved
+	changed := a.catalogueChanged
 	p.mu.Unlock()
-	b := list.bodyOf(from)
-	return Told{b.hash, b.json, b.hash == has, from, done, moved}, nil
+	e := list.planOf(from)
+	return PlanAnswer{e.hash, e.json, e.hash == has, from, complete, changed}, nil
 }
 
-// Wait returns what an agent is told as soon as that is not what it has, at the latest when so much time passed or ctx is done. Of several
-// callers for one agent all but the last are answered at once.
-func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Duration) (Told, error) {
+// Wait returns the plan of an agent as soon as its hash differs from has, or unchanged after the given time, at most a
+// third of a lease, or when ctx is done. A later call for the same agent ends earlier ones.
+func (p *Plane) Wait(ctx context.Context, c Caller, has string, wait time.Duration) (PlanAnswer, error) {
 	wait = min(wait, p.options.Lease/3)
-	t, err := p.Plan(c, has)
-	if err != nil || !t.Unchanged || wait <= 0 {
-		return t, err
+	answer, err := p.Plan(c, has)
+	if err != nil || !answer.Unchanged || wait <= 0 {
+		return answer, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, wait-time.Duration(float64(wait)*spread(c.ID)/10))
+	ctx, cancel := context.WithTimeout(ctx, wait-time.Duration(float64(wait)*jitter(c.ID)/10))
 	defer cancel()
-	left, err := p.poll(c, cancel)
+	ended, err := p.beginPoll(c, cancel)
 	if err != nil {
-		return Told{}, err
+		return PlanAnswer{}, err
 	}
-	defer left()
-	from := t.from
+	defer ended()
+	from := answer.from
 	from.waiting.Add(1)
-	defer from.leave(1)
-	for t.Unchanged && err == nil && ctx.Err() == nil {
+	defer from.removeWaiting(1)
+	for answer.Unchanged && err == nil && ctx.Err() == nil {
 		select {
-		case <-t.from.next:
-		case <-t.done:
-		case <-t.moved:
+		case <-answer.from.next:
+		case <-answer.complete:
+		case <-answer.catalogueChanged:
 		case <-p.closing:
-			return t, nil
+			return answer, nil
 		case <-ctx.Done():
 		}
-		t, err = p.Plan(c, has)
+		answer, err = p.Plan(c, has)
 	}
-	return t, err
+	return answer, err
 }
 
-// poll notes that an agent waits. The caller calls left when it does not any more.
-func (p *Plane) poll(c Caller, cancel context.CancelFunc) (left func(), err error) {
+// beginPoll records that an agent waits, and ends its earlier poll. The caller calls ended after the poll.
+func (p *Plane) beginPoll(c Caller, cancel context.CancelFunc) (ended func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a, err := p.find(c)
+	a, err := p.lookup(c)
 	if err != nil {
 		return nil, err
 	}
-	if a.yield != nil {
-		a.yield()
+	if a.cancelPoll != nil {
+		a.cancelPoll()
 	}
 	a.polls++
-	a.nth++
-	a.yield = cancel
-	n := a.nth
+	a.pollNumber++
+	a.cancelPoll = cancel
+	number := a.pollNumber
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if a.polls--; a.nth == n {
-			a.yield = nil
+		if a.polls--; a.pollNumber == number {
+			a.cancelPoll = nil
 		}
 	}, nil
 }

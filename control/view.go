@@ -10,17 +10,17 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// State is how an agent is doing.
+// State is the state of an agent.
 type State string
 
 // The states of an agent.
 const (
-	Current State = "current" // it applied the plan that is published
-	Behind  State = "behind"  // it did not apply it yet, or says that it cannot
-	Lost    State = "lost"    // its lease ended: it is back at its baseline
+	Current State = "current" // it applied the current plan
+	Behind  State = "behind"  // it has not applied the current plan yet, or cannot
+	Lost    State = "lost"    // its lease ended, so that it returned to its baseline
 )
 
-// Agent is what is known of one agent. It is the caller's.
+// Agent describes an agent. The caller owns it.
 type Agent struct {
 	ID, Service, Transport string
 	State                  State
@@ -28,16 +28,16 @@ type Agent struct {
 	Capabilities           []protocol.Capability
 	Since, Seen            time.Time
 	Tracepoints            int    // of its catalogue
-	Incomplete             bool   // pages of it are missing
+	Incomplete             bool   // pages of the catalogue are missing
 	Version                int64  // of the plan that it applied last; 0: none, it is at its baseline
-	Problem                string // why it did not apply the last one, or not all of it
-	Applied, Failed        int    // tracepoints of its plan that are on, and that it could not switch on
-	Conflicts              int    // messages of others that use its id
-	Hits, Drops            uint64 // of all tracepoints, since it started
+	Problem                string // why it did not apply the last plan, or not all of it; empty: none
+	Applied, Failed        int    // tracepoints of its plan: applied, and impossible to enable
+	Conflicts              int    // messages of other sessions with its ID
+	Hits, Drops            uint64 // of all tracepoints, since its start
 	Usage                  search.Usage
 }
 
-// Agents returns all agents, ascending by service and id.
+// Agents returns all agents, ascending by service and ID.
 func (p *Plane) Agents() []Agent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,19 +71,19 @@ func (a *agent) state(version int64, now time.Time, lease time.Duration) State {
 	return Behind
 }
 
-// Summary says what there is, all together.
+// Summary holds totals.
 type Summary struct {
 	Agents, Lost, Behind, Current int
-	Catalogues, Tracepoints       int // different ones
-	Polls                         int // agents that wait for a plan now
+	Catalogues, Tracepoints       int // distinct
+	Polls                         int // requests that wait for a plan
 	Measured                      search.Measured
 }
 
-// Summary returns how many agents and catalogues there are, and what was measured last.
+// Summary returns the current totals and the last reported measurement.
 func (p *Plane) Summary() Summary {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Summary{Agents: len(p.agents), Catalogues: len(p.catalogues), Tracepoints: p.tracepoints, Measured: p.told.measured}
+	s := Summary{Agents: len(p.agents), Catalogues: len(p.catalogues), Tracepoints: p.tracepoints, Measured: p.lastReported.measured}
 	now, version := p.options.Clock(), p.published.Load().plan.Version
 	for _, a := range p.agents {
 		s.Polls += a.polls

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Diagnosis describes p in one sentence: how slow the requests are, where the time goes, and when it does. Located is the operation
-// that the investigation located as the cause; 0 if it located none.
+// Diagnosis describes p in one sentence: the duration of the requests, the place of the delay, and its cause if known.
+// Located is the operation that the investigation located; 0 if it located none.
 func (n *Names) Diagnosis(p *detect.Problem, located trace.Op) Sentence {
 	var s Sentence
 	latency := Evidence{Kind: LatencyEvidence}
@@ -33,7 +33,7 @@ func (n *Names) Diagnosis(p *detect.Problem, located trace.Op) Sentence {
 		s.Plain(" on average")
 		versus(&s, p)
 	}
-	n.culprit(&s, p)
+	n.leading(&s, p)
 	if e := Leading(p); located != 0 && (e == nil || n.Last(e.Context) != located) {
 		s.Plain("; located in ")
 		s.cite(n.Op(located), Evidence{Kind: LocationEvidence, Operation: located})
@@ -57,7 +57,7 @@ func (n *Names) spread(s *Sentence, p *detect.Problem, name string) {
 		s.Plain(")")
 		return
 	}
-	if sum != nil && sum.P50 > 0 && p.CoV > float64(sum.P99)/float64(sum.P50) { // the slow requests are too few for the p99 to show them
+	if sum != nil && sum.P50 > 0 && p.CoV > float64(sum.P99)/float64(sum.P50) { // too few slow requests to raise the p99
 		s.Plain("a few requests of ")
 		s.Strong(name)
 		s.Plain(" take far longer than its p99 of ")
@@ -99,9 +99,9 @@ func versus(s *Sentence, p *detect.Problem) {
 	s.mention(units.Duration(p.Expected), baseline)
 }
 
-// culprit names the leading edge and its share of the problem. It adds nothing if no edge has a share above 0: the requests got
-// faster, or are as they were.
-func (n *Names) culprit(s *Sentence, p *detect.Problem) {
+// leading names the leading edge and its share of the problem. It adds nothing if no edge has a share above 0, as when
+// the requests are no slower than before.
+func (n *Names) leading(s *Sentence, p *detect.Problem) {
 	e := Leading(p)
 	if e == nil {
 		return
@@ -132,7 +132,7 @@ func (n *Names) culprit(s *Sentence, p *detect.Problem) {
 	s.cite(n.Edge(e), edge)
 }
 
-// plusMinus returns half the width of the interval of e's share of the variance, like " ± 4"; "" if it is not known.
+// plusMinus returns half the width of the interval of e's share of the variance, like " ± 4"; "" if it is unknown.
 func plusMinus(e *group.EdgeShare) string {
 	half := (e.ShareHigh - e.ShareLow) / 2
 	if half != half {
@@ -141,12 +141,12 @@ func plusMinus(e *group.EdgeShare) string {
 	return " ± " + units.PercentNumber(half)
 }
 
-// leastCause is the part of the variance below which a variable is not mentioned as a cause.
-const leastCause = 0.1
+// minCause is the smallest fraction of the variance for which a variable is named as a cause.
+const minCause = 0.1
 
 // cause names the best explanation, if it accounts for enough of the variance.
 func (n *Names) cause(s *Sentence, p *detect.Problem) {
-	if len(p.Explanations) == 0 || !(p.Explanations[0].Effect >= leastCause) {
+	if len(p.Explanations) == 0 || !(p.Explanations[0].Effect >= minCause) {
 		return
 	}
 	x := &p.Explanations[0]
@@ -154,7 +154,7 @@ func (n *Names) cause(s *Sentence, p *detect.Problem) {
 	if x.Variable == variableSkeleton {
 		e.Kind = CallFlowEvidence
 	}
-	if x.Value == "" || x.Variable == variableSkeleton { // a hash, which means nothing to people
+	if x.Value == "" || x.Variable == variableSkeleton { // the value of a skeleton is a hash
 		s.Plain("; correlated with ")
 	} else {
 		s.Plain("; mostly when ")

@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// marked returns a sentence with the text of each part that rests on evidence as [text](kind).
+// marked returns the text of a sentence, with each part that has evidence written as [text](kind).
 func marked(s Sentence) string {
 	var b strings.Builder
 	for _, p := range s.Parts() {
@@ -28,7 +28,7 @@ func marked(s Sentence) string {
 	return b.String()
 }
 
-// TestDiagnosis describes variations of two problems. Parts with evidence are written as [text](kind).
+// The diagnoses of variations of two problems, as in marked.
 func TestDiagnosis(t *testing.T) {
 	const (
 		inBank   = "; [83 % ± 4](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge)"
@@ -113,7 +113,7 @@ func TestDiagnosis(t *testing.T) {
 	}
 }
 
-// TestDiagnosisLocated names the located operation unless the leading edge does.
+// A diagnosis names the located operation, unless the leading edge does.
 func TestDiagnosisLocated(t *testing.T) {
 	const plain = "shop GET / takes 35 ms on average, 2.3× the expected 15 ms; 95 % of the slowdown is in shop render page"
 	s := newShop()
@@ -155,9 +155,9 @@ func anyProblem(t *rapid.T, s *shop) *detect.Problem {
 	return p
 }
 
-// TestPartsAreTheSentence checks that the parts of any diagnosis concatenate to its text, that no two neighbours rest on the same
-// evidence, and that each reference leads to evidence that exists.
-func TestPartsAreTheSentence(t *testing.T) {
+// The parts of any diagnosis concatenate to its text, neighbouring parts have different evidence, and the evidence
+// exists.
+func TestParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newShop()
 		p := anyProblem(t, s)
@@ -182,7 +182,7 @@ func checkEvidence(t *rapid.T, p *detect.Problem, e Evidence, located trace.Op) 
 	case "", LatencyEvidence, SizeEvidence:
 	case BaselineEvidence:
 		if p.Expected <= 0 {
-			t.Fatal("no baseline is known")
+			t.Fatal("the baseline is unknown")
 		}
 	case EdgeEvidence:
 		if e.Edge != p.Edges[0].Edge {
@@ -193,8 +193,8 @@ func checkEvidence(t *rapid.T, p *detect.Problem, e Evidence, located trace.Op) 
 			t.Fatalf("operation %x was not located", e.Operation)
 		}
 	case VariableEvidence, CallFlowEvidence:
-		if e.Explained && !(p.Explanations[e.Explanation].Effect >= leastCause) {
-			t.Fatalf("%+v explains too little to be mentioned", p.Explanations[e.Explanation])
+		if e.Explained && !(p.Explanations[e.Explanation].Effect >= minCause) {
+			t.Fatalf("the effect of %+v is below %v", p.Explanations[e.Explanation], minCause)
 		}
 	default:
 		t.Fatalf("unknown evidence %q", e.Kind)

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Folded writes profiles as folded stacks, the input of flame-graph tools: one calling context per line, with its exclusive nanoseconds
-// summed over all requests. The first frame is the request type. Names must not contain line breaks.
+// Folded writes profiles as folded stacks, the input of flame-graph tools: one calling context per line, with its
+// exclusive nanoseconds summed over all requests. The first frame is the request type. Names must not contain line
+// breaks.
 func Folded(w io.Writer, profiles []Profile) error {
 	out := bufio.NewWriter(w)
 	for i := range profiles {
@@ -22,7 +23,7 @@ func Folded(w io.Writer, profiles []Profile) error {
 	return out.Flush()
 }
 
-// foldedStack joins frames with semicolons. It replaces those within a frame by colons.
+// foldedStack joins frames with semicolons. It replaces semicolons within a frame by colons.
 func foldedStack(frames []string) string {
 	for i, f := range frames {
 		frames[i] = strings.ReplaceAll(f, ";", ":")

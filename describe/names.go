@@ -1,9 +1,10 @@
-// Package describe presents requests and problems to people and programs. It names operations, places on the critical path and
-// request types ([Names]), describes a problem in one sentence whose phrases refer to their evidence ([Names.Diagnosis]), presents
-// problems for the API, reports and webhooks ([Problem], [Findings]), and exports critical paths as profiles
-// for other tools ([Pprof], [Folded]).
+// Package describe presents requests and problems to people and programs. It names operations, places on the critical
+// path and request types ([Names]), describes a problem in one sentence whose phrases refer to their evidence
+// ([Names.Diagnosis]), presents problems for the API, reports and webhooks ([Problem], [Findings]), and exports
+// critical paths as profiles for other tools ([Pprof], [Folded]).
 //
-// It computes no statistics: every number comes from its input. It is safe for concurrent use while its input does not change.
+// It computes no statistics: every number comes from its input. It is safe for concurrent use while its input does not
+// change.
 package describe
 
 import (
@@ -15,14 +16,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// OtherPlaces names the remainder: all edges beyond the bound, counted together.
+// OtherPlaces names the remainder: all edges beyond the limit, counted together.
 const OtherPlaces = "other"
 
-// Names translates identities into names. Of the state that changes it reads the table only.
+// Names translates identities into names. It reads the table at each call, and keeps the names and summaries added to
+// it.
 type Names struct {
 	Table     *trace.Table
 	Clean     func(string) string      // applied to all text that came from traces
-	Types     map[analysis.Hash]string // names of request types, see Add and SetName
+	Types     map[analysis.Hash]string // names of request types; see Add and SetName
 	taken     map[string]bool          // the names in Types
 	summaries map[summaryKey]*group.Summary
 }
@@ -35,7 +37,8 @@ type summaryKey struct {
 // Verbatim returns s unchanged. It is for formats that escape text themselves.
 func Verbatim(s string) string { return s }
 
-// New returns names without request types and summaries. Clean is applied to all text from traces; [Verbatim] leaves it unchanged.
+// New returns names without request types and summaries. Clean is applied to all text from traces; [Verbatim] leaves it
+// unchanged.
 func New(table *trace.Table, clean func(string) string) *Names {
 	return &Names{
 		Table: table, Clean: clean,
@@ -43,8 +46,8 @@ func New(table *trace.Table, clean func(string) string) *Names {
 	}
 }
 
-// Add adds the summary of a group or request type, as [Names.AddSummary] does, and gives a request type a name that is unique among
-// those added.
+// Add adds the summary of a group or request type, as [Names.AddSummary] does, and gives a request type a name that is
+// unique among those added.
 func (n *Names) Add(s *group.Summary) {
 	n.AddSummary(s)
 	if s.Level != group.LevelRequestType {
@@ -57,7 +60,7 @@ func (n *Names) Add(s *group.Summary) {
 	n.SetName(s.ID, name)
 }
 
-// AddSummary adds statistics that sentences about the requests of s quote.
+// AddSummary adds the statistics that sentences about the requests of s quote.
 func (n *Names) AddSummary(s *group.Summary) { n.summaries[summaryKey{s.Level, s.ID}] = s }
 
 // SetName names a request type.
@@ -66,8 +69,8 @@ func (n *Names) SetName(requestType analysis.Hash, name string) {
 	n.Types[requestType] = name
 }
 
-// typeName returns the name of a request type: its own, or that of its entry operation followed by the operations that distinguish it
-// from other request types with the same entry.
+// typeName returns the name of a request type: its own, or that of its entry operation followed by the operations that
+// distinguish it from other request types with the same entry.
 func (n *Names) typeName(s *group.Summary) string {
 	if s.Name != "" {
 		return n.Clean(s.Name)
@@ -153,7 +156,7 @@ func (n *Names) wire(e *group.EdgeShare) string {
 	return name + " (wire or queue)"
 }
 
-// Leading returns the first edge of p, which leads it; nil if p has no edges.
+// Leading returns the leading edge of p, which is its first; nil if p has no edges.
 func Leading(p *detect.Problem) *group.EdgeShare {
 	if len(p.Edges) == 0 {
 		return nil
@@ -169,7 +172,8 @@ const (
 	variableSkeleton = "skeleton"
 )
 
-// Bins returns the attribute values that all requests of a group share, for people; "" if groups are told apart by path alone.
+// Bins returns the attribute values that all requests of a group share, as text; "" if only its path distinguishes the
+// group.
 func (n *Names) Bins(s *group.Summary) string {
 	var parts []string
 	for i := range s.Bins {
@@ -180,7 +184,8 @@ func (n *Names) Bins(s *group.Summary) string {
 	return strings.Join(parts, ", ")
 }
 
-// Variable returns the variable of an explanation for people, with its value if it has one, and the place if text does not name it.
+// Variable returns the variable of an explanation as text, with its value if it has one, and the place unless text
+// names it.
 func (n *Names) Variable(x *detect.Explanation) (text, where string) {
 	at := n.Op(n.Last(x.Where))
 	value := ""

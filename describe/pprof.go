@@ -6,8 +6,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Pprof writes the critical paths of request types as a gzipped pprof profile: one sample per calling context with
-// time of its own, with its exclusive nanoseconds over all requests and the label request_type. The sample type requests
+// Pprof writes the critical paths of request types as a gzipped pprof profile: one sample per calling context with time
+// of its own, with its exclusive nanoseconds over all requests and the label request_type. The sample type requests
 // counts requests at their entry.
 func Pprof(w io.Writer, profiles []Profile) error {
 	b := pprofBuilder{functions: make(map[string]*profile.Location), out: &profile.Profile{

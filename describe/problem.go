@@ -9,7 +9,7 @@ import (
 
 // Problem presents a problem. Fractions are 0–1, durations nanoseconds; nil and unknown numbers are null in JSON.
 //
-// It is the one model from which the API, reports and webhooks take their views. Its JSON is that of reports and webhooks.
+// The API, reports and webhooks derive their views of a problem from it. Reports and webhooks use its JSON form.
 type Problem struct {
 	ID            string   `json:"id"`
 	Kind          string   `json:"kind,omitempty"` // empty, like the numbers, if only the identity is known
@@ -34,7 +34,7 @@ type Problem struct {
 	Sentence      Sentence `json:"-"`      // Diagnosis with its evidence
 }
 
-// Findings present what analysis found out about a problem.
+// Findings present the edges and explanations of a problem.
 type Findings struct {
 	Edge         *ProblemEdge  `json:"edge"`  // the leading one; nil: none
 	Edges        []ProblemEdge `json:"edges"` // the leading one first
@@ -44,7 +44,7 @@ type Findings struct {
 // Place presents an edge of a critical path without its statistics.
 type Place struct {
 	Edge      trace.Edge `json:"-"`
-	Name      string     `json:"name"`    // short, for people
+	Name      string     `json:"name"`    // a short text
 	Context   []string   `json:"context"` // root first, the edge's own operation last; empty for the remainder
 	Service   string     `json:"service"`
 	Operation string     `json:"operation"` // [OtherPlaces] for the remainder
@@ -54,7 +54,8 @@ type Place struct {
 	Callee    string     `json:"callee,omitempty"` // the edge is time on the wire to this operation, or in its queue
 }
 
-// Edge presents an edge of the critical path of a group or request type. Means are per request; requests without the edge count 0.
+// Edge presents an edge of the critical path of a group or request type. Means are per request; requests without the
+// edge count 0.
 type Edge struct {
 	Place
 
@@ -79,7 +80,7 @@ type ProblemEdge struct {
 
 // Explanation presents a variable that accounts for part of a problem.
 type Explanation struct {
-	Name       string     `json:"name"` // the variable with value and place, for people
+	Name       string     `json:"name"` // the variable with value and place, as text
 	Variable   string     `json:"variable"`
 	Value      string     `json:"value"`  // empty: the variable is a number
 	Where      []string   `json:"where"`  // context; empty: the whole request
@@ -92,7 +93,7 @@ type Explanation struct {
 	Remains    Number     `json:"remains"` // part of the CoV that remains within equal values
 }
 
-// Identify returns a problem of which only the identity is known.
+// Identify returns a problem with only its identity.
 func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.Op) Problem {
 	return Problem{
 		ID: problem.String(), Group: group.String(), RequestType: n.RequestType(requestType, entry), RequestTypeID: requestType.String(),
@@ -101,8 +102,8 @@ func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.
 	}
 }
 
-// Problem presents p. Located is the operation that the investigation located; 0: none. Quantiles are those of the summary of p's
-// requests, if that was added.
+// Problem presents p. Located is the operation that the investigation located; 0: none. Quantiles are those of the
+// summary of p's requests, if that was added.
 func (n *Names) Problem(p *detect.Problem, located trace.Op) Problem {
 	x := n.Identify(p.ID, p.RequestType, p.Group, p.Entry)
 	x.Kind, x.Onset, x.Level = p.Kind.String(), p.Onset.String(), p.Level.String()
@@ -137,7 +138,7 @@ func (n *Names) Place(e *group.EdgeShare) Place {
 	return p
 }
 
-// PlaceOf presents the one of edges with the given identity; nil if there is none.
+// PlaceOf presents the edge with the given identity; nil if it is not among edges.
 func (n *Names) PlaceOf(edges []group.EdgeShare, edge trace.Edge) *Place {
 	for i := range edges {
 		if e := &edges[i]; edge != 0 && e.Edge == edge {

@@ -29,7 +29,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestProblem compares the JSON of a problem without explanations and quantiles, which is the smallest one.
+// The JSON form of a problem without explanations and quantiles.
 func TestProblem(t *testing.T) {
 	s := newShop()
 	p := s.slow()
@@ -134,7 +134,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestIdentify presents a problem of which nothing but its identity is known.
+// A problem with only its identity has unknown numbers.
 func TestIdentify(t *testing.T) {
 	s := newShop()
 	p := s.names().Identify(analysis.Hash{Hi: 9}, analysis.Hash{Lo: 1}, analysis.Hash{Lo: 4}, s.checkout)
@@ -163,7 +163,7 @@ func TestNames(t *testing.T) {
 	loud := New(s.table, func(s string) string { return "<" + s + ">" })
 	loud.Add(&group.Summary{Level: group.LevelRequestType, Entry: s.checkout, Name: "Buy"})
 	if got := loud.RequestType(analysis.Hash{}, 0); got != "<Buy>" {
-		t.Errorf("a name that is not cleaned: %q", got)
+		t.Errorf("got %q, want the cleaned name <Buy>", got)
 	}
 }
 

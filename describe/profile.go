@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Profile is the critical path of a request type, aggregated by calling context: a tree in pre-order; the subtree of frame
-// i is Frames[i:Frames[i].End]. Frame 0 is the entry.
+// Profile is the critical path of a request type, aggregated by calling context: a tree in pre-order; the subtree of
+// frame i is Frames[i:Frames[i].End]. Frame 0 is the entry.
 type Profile struct {
 	Name   string // of the request type
 	Count  uint64 // requests
@@ -75,8 +75,8 @@ func (b *builder) edge(e *group.EdgeShare) {
 	f.Own, f.Variance, f.Low, f.High = e.Mean, e.ShareVariance, e.ShareLow, e.ShareHigh
 }
 
-// context returns the frame of c, and creates it with its ancestors on first use. A context missing from the dictionary becomes a child
-// of the entry.
+// context returns the frame of c, and creates it with its ancestors on first use. A context missing from the dictionary
+// becomes a child of the entry.
 func (b *builder) context(c trace.Context) int {
 	var missing []trace.Context
 	at, known := b.index[c]
@@ -94,7 +94,7 @@ func (b *builder) context(c trace.Context) int {
 	return at
 }
 
-// maxDepth bounds the depth of a profile.
+// maxDepth limits the depth of a profile.
 const maxDepth = 1 << 12
 
 // preorder returns the frames depth first, siblings by falling total time, then name.

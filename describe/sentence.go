@@ -6,17 +6,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Sentence is text made of phrases: names and numbers stand out, and each phrase refers to the evidence behind it.
+// Sentence is text made of phrases. Each phrase can be emphasized and refer to its evidence.
 type Sentence []Phrase
 
 // Phrase is a part of a sentence.
 type Phrase struct {
 	Text     string
-	Strong   bool     // a name or a number to look at
+	Strong   bool     // emphasized: a name or a number
 	Evidence Evidence // zero: none
 }
 
-// Evidence refers to the data that a phrase rests on. The zero value refers to none.
+// Evidence refers to the data behind a phrase. The zero value refers to none.
 type Evidence struct {
 	Kind        EvidenceKind
 	Edge        trace.Edge // of kind [EdgeEvidence]: one of the problem's edges; 0 is the remainder
@@ -25,7 +25,7 @@ type Evidence struct {
 	Explained   bool       // Explanation is set
 }
 
-// EvidenceKind names a kind of evidence, as programs see it.
+// EvidenceKind is a kind of evidence, as named in the API.
 type EvidenceKind string
 
 // The kinds of evidence.
@@ -47,10 +47,10 @@ func EvidenceKinds() []EvidenceKind {
 // Plain appends text.
 func (s *Sentence) Plain(text string) { *s = append(*s, Phrase{Text: text}) }
 
-// Strong appends text that stands out.
+// Strong appends emphasized text.
 func (s *Sentence) Strong(text string) { *s = append(*s, Phrase{Text: text, Strong: true}) }
 
-// cite appends text that stands out, with its evidence.
+// cite appends emphasized text with its evidence.
 func (s *Sentence) cite(text string, e Evidence) {
 	*s = append(*s, Phrase{Text: text, Strong: true, Evidence: e})
 }
@@ -67,8 +67,8 @@ func (s Sentence) String() string {
 	return b.String()
 }
 
-// Parts returns s divided by evidence alone: adjacent phrases with the same evidence are one. The texts of the parts, in order,
-// are those of s. No part is empty.
+// Parts returns s without emphasis, with adjacent phrases of the same evidence joined. The parts concatenate to the
+// text of s. No part is empty.
 func (s Sentence) Parts() Sentence {
 	var parts Sentence
 	for _, p := range s {

@@ -40,7 +40,7 @@ func (s *shop) context(path ...trace.Op) trace.Context {
 	return c
 }
 
-// names returns names that know the summary of the checkout.
+// names returns names with the summary of the checkout.
 func (s *shop) names() *Names {
 	n := New(s.table, Verbatim)
 	id := analysis.Hash{Lo: 1}
@@ -68,7 +68,7 @@ func (s *shop) variable() *detect.Problem {
 	}
 }
 
-// slow returns the problem of the index page: it takes longer than it did.
+// slow returns the problem of the index page: it takes longer than expected.
 func (s *shop) slow() *detect.Problem {
 	id := analysis.Hash{Lo: 2}
 	return &detect.Problem{

@@ -73,7 +73,7 @@ func (c *causes) observe(group analysis.Hash, o *observation.Observation, on []t
 		return
 	}
 	s.seen++
-	if key := o.Key(); s.requests.Wants(key) {
+	if key := o.Key(); s.requests.Accepts(key) {
 		s.requests.Add(key, planned{o.Clone(), on})
 	}
 }

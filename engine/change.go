@@ -112,7 +112,7 @@ func (c *Core) Apply(x *Change) bool {
 	switch {
 	case x.Settings != nil:
 		s := x.Settings
-		strategy, err := strategyNamed(s.Strategy, c.options.Strategies)
+		strategy, err := StrategyNamed(s.Strategy, c.options.Strategies)
 		if err != nil {
 			return false
 		}
@@ -128,7 +128,7 @@ func (c *Core) Apply(x *Change) bool {
 	}
 	withdrawn := c.withdraw(x.Withdraw)
 	if withdrawn {
-		c.said(x.By, "withdraws what was decided about", x.Withdraw)
+		c.said(x.By, "withdraws the override of", x.Withdraw)
 	}
 	return withdrawn
 }

@@ -28,7 +28,7 @@ func changes() map[string]engine.Change {
 		"withdraw": {Withdraw: 7, By: "someone"},
 		"feedback": {Feedback: &search.Feedback{
 			Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: []search.Announced{tracepoint}}},
-			Costs:      []search.Cost{{ID: "a", CPU: time.Microsecond, Bytes: 7}}, Broken: []search.Broken{{ID: "a", For: time.Minute}},
+			Costs:      []search.Cost{{ID: "a", CPU: time.Microsecond, Bytes: 7}}, Unavailable: []search.Unavailable{{ID: "a", For: time.Minute}},
 			Measured: &search.Measured{Plan: 3, Hits: 0.5, Bytes: 1e300},
 		}},
 	}

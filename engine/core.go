@@ -13,10 +13,12 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -77,7 +79,7 @@ type Core struct {
 	began   trace.Nanos // when the first epoch with a request began; 0: none yet
 	learned bool
 	aged    trace.Nanos      // when trees last forgot
-	early   *log             // observations until learning ends
+	early   *spool.Spool     // observations until learning ends
 	preview *detect.Detector // of these, as far as they tell already
 	epochs  []mark           // of these, one for each epoch that ended
 	seen    uint64           // observations in early
@@ -103,7 +105,7 @@ type tree struct {
 // NewCore returns a Core that names things by table, which it adds contexts and edges to. It panics if no strategy has the name
 // in options; see [Options.CheckStrategy].
 func NewCore(table *trace.Table, options Options) *Core {
-	strategy, err := strategyNamed(options.Strategy, options.Strategies)
+	strategy, err := StrategyNamed(options.Strategy, options.Strategies)
 	if err != nil {
 		panic("engine: " + err.Error())
 	}
@@ -118,12 +120,12 @@ func NewCore(table *trace.Table, options Options) *Core {
 		versions:    newVersions(),
 		strategy:    strategy,
 		plans:       []plan{{}},
-		early:       newLog("", math.MaxInt), // never to disk
+		early:       spool.New("", math.MaxInt), // never to disk
 		preview:     detect.New(group.NewGrouper(types, table, options.Groups)),
 	}
 	if options.Split {
-		c.splitter = newSplitter()
-		c.detector.Groups.Keys.Splits = c.splitter.splits
+		c.splitter = &splitter{SplitLearner: explain.NewSplitLearner()}
+		c.detector.Groups.Keys.Splits = c.splitter.Splits
 	}
 	return c
 }
@@ -168,7 +170,7 @@ func (c *Core) Observe(o *observation.Observation) (requestType, group *group.Gr
 	if group != nil {
 		c.refine(group.ID, o, false)
 		if c.splitter != nil {
-			c.splitter.observe(group.Whole, o)
+			c.splitter.Observe(group.Whole, o)
 		}
 	}
 	return requestType, group
@@ -177,9 +179,9 @@ func (c *Core) Observe(o *observation.Observation) (requestType, group *group.Gr
 // observeEarly keeps a request until learning ends.
 func (c *Core) observeEarly(o *observation.Observation) (requestType, group *group.Group) {
 	c.types.Learn(o)
-	if c.early.kept < earlyBytes {
+	if c.early.Bytes() < earlyBytes {
 		c.seen++
-		if err := c.early.add(o); err != nil {
+		if err := c.early.Add(o); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
 		}
 	} else {
@@ -200,7 +202,7 @@ func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation
 	}
 	t.grown = true
 	a := c.arm(o)
-	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: contextCounts(o)}
+	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: ContextCounts(o)}
 	if a.everything {
 		x.Unhealthy = c.unwell(requestType)
 		onPath(o, x.Contexts)
@@ -208,8 +210,8 @@ func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation
 	t.builder.Observe(x)
 }
 
-// contextCounts returns the contexts of a request as package cct takes them.
-func contextCounts(o *observation.Observation) []cct.ContextCount {
+// ContextCounts returns the contexts of a request as package cct takes them.
+func ContextCounts(o *observation.Observation) []cct.ContextCount {
 	s := make([]cct.ContextCount, len(o.Contexts))
 	for i := range o.Contexts {
 		x := &o.Contexts[i]
@@ -286,13 +288,13 @@ func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
 	c.learned = true
 	if c.splitter != nil {
-		if err := c.splitter.learnFrom(c.early.all(), c.detector.Groups, splitCoV); err != nil {
+		if err := c.splitter.LearnFrom(c.early.All(), c.detector.Groups, splitCoV); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
 		}
 	}
 	var n uint64
 	epochs := c.epochs
-	for o, err := range c.early.all() {
+	for o, err := range c.early.All() {
 		if err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
 		}

@@ -186,7 +186,7 @@ func TestObjectivesOverTime(t *testing.T) {
 }
 
 // What people decide counts, and is in the log, while Sibyl learns, too, be it because nobody sends anything.
-func TestWishesWhileLearning(t *testing.T) {
+func TestOverridesWhileLearning(t *testing.T) {
 	table := &trace.Table{}
 	core := engine.NewCore(table, engine.DefaultOptions())
 	price := table.Symbol("shop/price")

@@ -6,7 +6,7 @@ import (
 )
 
 // Splits returns the variables by which groups are split.
-func (c *Core) Splits() []*explain.Split { return c.splitter.splits.All() }
+func (c *Core) Splits() []*explain.Split { return c.splitter.Splits.All() }
 
 // Versions returns how many versions of services are known.
 func (c *Core) Versions() int { return len(c.versions.known) }

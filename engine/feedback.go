@@ -49,7 +49,7 @@ func (c *Core) hear(f *search.Feedback) {
 	if len(f.Costs) > 0 {
 		c.hearCosts(f.At, f.Costs)
 	}
-	for _, b := range f.Broken {
+	for _, b := range f.Unavailable {
 		if id := c.table.Symbol(b.ID); b.For > 0 {
 			c.heard.broken[id] = f.At.Add(b.For)
 		} else {

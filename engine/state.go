@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/codec/plain"
 	"github.com/sibyl-trace/sibyl/search"
@@ -142,11 +143,7 @@ func (c *Core) appendEarly(b []byte) []byte {
 		return b
 	}
 	b = codec.AppendSection(b, c.preview.AppendBinary)
-	b = codec.AppendSection(b, c.early.packer.AppendBinary)
-	for _, chunk := range c.early.chunks {
-		b = codec.AppendSection(b, func(b []byte) []byte { return append(b, chunk...) })
-	}
-	return b
+	return c.early.AppendBinary(b)
 }
 
 func (c *Core) saved() *savedCore {
@@ -182,9 +179,9 @@ func (c *Core) saved() *savedCore {
 		s.Trees = append(s.Trees, savedPart{id, c.trees[id].builder.AppendBinary(nil)})
 	}
 	if c.splitter != nil {
-		s.Splits, s.SplitEpochs = c.splitter.splits.AppendBinary(nil), c.splitter.epochs
-		for _, id := range hashes(c.splitter.samples) {
-			s.SplitSamples = append(s.SplitSamples, savedPart{id, c.splitter.samples[id].AppendBinary(nil, observation.AppendObservation)})
+		s.Splits, s.SplitEpochs = c.splitter.Splits.AppendBinary(nil), c.splitter.epochs
+		for id, data := range c.splitter.EncodedSamples() {
+			s.SplitSamples = append(s.SplitSamples, savedPart{id, data})
 		}
 	}
 	return s
@@ -319,13 +316,24 @@ func decodeSaved(b []byte, version byte) (*savedCore, error) {
 		if err := plain.Decode(b, s); err != nil {
 			return nil, err
 		}
-	} else if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
-		return nil, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	} else if err := decodeGob(b, s); err != nil {
+		return nil, err
 	}
 	if !s.valid() {
 		return nil, fmt.Errorf("%w: core with a value out of range", codec.ErrCorrupt)
 	}
 	return s, nil
+}
+
+// decodeGob decodes the gob of an old version into s.
+func decodeGob(b []byte, s *savedCore) error {
+	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
+		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	}
+	if s.Settings != nil { // gob has no tags for the former name of this constant
+		s.Settings.Watch.Tests.Alpha = detect.DefaultWatchOptions().Tests.Alpha
+	}
+	return nil
 }
 
 // valid reports whether counts and enumerations are in range.
@@ -356,7 +364,7 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 		return nil
 	}
 	r := codec.NewReader(b)
-	preview, packed := r.Section(), r.Section()
+	preview := r.Section()
 	if err := r.Err(); err != nil {
 		return fmt.Errorf("%w: observations of the learning period", err)
 	}
@@ -364,30 +372,8 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 	if c.preview, _, err = detect.Decode(preview, c.types, c.table, c.options.Groups); err != nil {
 		return err
 	}
-	packer, _, err := observation.DecodePacker(packed)
-	if err != nil {
-		return err
-	}
-	c.early.packer = *packer
-	for r.Len() > 0 {
-		part := r.Section()
-		c.early.chunks = append(c.early.chunks, append(make([]byte, 0, chunkBytes+chunkBytes/8), part...))
-		c.early.kept += len(part)
-	}
-	if err := r.Err(); err != nil {
-		return fmt.Errorf("%w: observations of the learning period", err)
-	}
-	return c.early.check()
-}
-
-// check returns the error of the first observation that cannot be read; nil if all can.
-func (l *log) check() error {
-	for _, err := range l.all() {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	c.early, err = spool.Decode(r.Rest())
+	return err
 }
 
 func (c *Core) restore(s *savedCore) error {
@@ -475,14 +461,12 @@ func (c *Core) restoreSplitter(s *savedCore) error {
 	if err != nil {
 		return err
 	}
-	c.splitter.splits, c.detector.Groups.Keys.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
-	c.splitter.samples = make(map[analysis.Hash]*stats.Sample[*observation.Observation])
+	c.splitter.Splits, c.detector.Groups.Keys.Splits, c.splitter.epochs = splits, splits, s.SplitEpochs
+	c.splitter.Watch(nil)
 	for _, x := range s.SplitSamples {
-		sample, _, err := stats.DecodeSample(x.Data, observation.DecodeObservation)
-		if err != nil {
+		if err := c.splitter.DecodeSample(x.ID, x.Data); err != nil {
 			return err
 		}
-		c.splitter.samples[x.ID] = &sample
 	}
 	return nil
 }

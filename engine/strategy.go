@@ -24,9 +24,9 @@ func (e *UnknownStrategyError) Error() string {
 	return text + ": choose one of " + strings.Join(search.StrategyNames(), ", ")
 }
 
-// strategyNamed returns the strategy with the given name, the default one for the empty name. Those in more come
-// beside the published ones. The error is an [UnknownStrategyError].
-func strategyNamed(name string, more []search.Strategy) (search.Strategy, error) {
+// StrategyNamed returns the published strategy, or the one in more, with the given name, and the default one for the empty name. The
+// error is an [UnknownStrategyError].
+func StrategyNamed(name string, more []search.Strategy) (search.Strategy, error) {
 	name = cmp.Or(name, search.DefaultStrategy)
 	for _, s := range append(search.Strategies(), more...) {
 		if s.Name == name {
@@ -38,6 +38,6 @@ func strategyNamed(name string, more []search.Strategy) (search.Strategy, error)
 
 // CheckStrategy returns an [UnknownStrategyError] if a [Core] with options o has no strategy of that name.
 func (o *Options) CheckStrategy(name string) error {
-	_, err := strategyNamed(name, o.Strategies)
+	_, err := StrategyNamed(name, o.Strategies)
 	return err
 }

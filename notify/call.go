@@ -14,26 +14,26 @@ import (
 	"time"
 )
 
-// Times and sizes that a call keeps within, whatever the endpoint does.
+// Limits of a call, whatever the endpoint does.
 const (
-	callTimeout    = 15 * time.Second // all of it
+	callTimeout    = 15 * time.Second // of the whole call
 	connectTimeout = 5 * time.Second
-	mostAnswer     = 64 << 10 // bytes of an answer that are read
-	shownAnswer    = 200      // bytes of an answer that are kept in errors
-	mostHeaders    = 64 << 10
-	mostRetryAfter = 6 * time.Hour // that an endpoint can ask for
+	maxAnswer      = 64 << 10 // bytes read of an answer
+	shownAnswer    = 200      // bytes of an answer in errors
+	maxHeaders     = 64 << 10
+	maxRetryAfter  = 6 * time.Hour // requested by an endpoint
 )
 
-// Answer is what an endpoint said.
+// Answer is the answer of an endpoint.
 type Answer struct {
 	Status int
-	Text   string // the beginning of the body, printable
-	After  time.Duration
-	Took   time.Duration
+	Text   string        // beginning of the body, printable
+	After  time.Duration // Retry-After; 0: none
+	Took   time.Duration // of the call
 }
 
-// err returns what is wrong with the answer, nil if the message was accepted.
-func (a *Answer) err() error {
+// Err returns the reason why the endpoint rejected the event; nil if it accepted it.
+func (a *Answer) Err() error {
 	if a.Status >= 200 && a.Status < 300 {
 		return nil
 	}
@@ -66,7 +66,7 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 	}
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("webhook %s: its URL is none of http:// or https://", e.Name) // it may be a secret: it is not repeated
+		return nil, fmt.Errorf("webhook %s: its URL does not begin with http:// or https://", e.Name) // without the URL, which may be a secret
 	}
 	if path := strings.TrimSuffix(u.Path, "/"); f.path != "" && !strings.HasSuffix(path, f.path) {
 		u.Path, u.RawPath = path+f.path, ""
@@ -76,14 +76,14 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 		dialer.Control = denyPrivate
 	}
 	transport := &http.Transport{
-		Proxy:                  nil, // the address of a proxy would be checked in place of the endpoint's
+		Proxy:                  nil, // denyPrivate would check the address of the proxy
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    connectTimeout,
 		ResponseHeaderTimeout:  callTimeout,
-		MaxResponseHeaderBytes: mostHeaders,
+		MaxResponseHeaderBytes: maxHeaders,
 		MaxConnsPerHost:        callsAtOnce,
 		IdleConnTimeout:        time.Minute,
-		DisableCompression:     true, // nothing unpacks to more than is read
+		DisableCompression:     true, // so that maxAnswer bounds the answer
 		ForceAttemptHTTP2:      true,
 	}
 	client := &http.Client{
@@ -94,10 +94,11 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 	return &caller{*e, f, u.String(), client, clock}, nil
 }
 
-// close gives idle connections back.
+// close closes idle connections.
 func (c *caller) close() { c.client.CloseIdleConnections() }
 
-// call sends a body. The error says that there was no answer; it does not hold the URL, whose path may be a secret.
+// call sends a body. It returns an error if there is no answer. The error does not contain the URL, whose path may be a
+// secret.
 func (c *caller) call(ctx context.Context, id string, body []byte) (*Answer, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
@@ -111,11 +112,11 @@ func (c *caller) call(ctx context.Context, id string, body []byte) (*Answer, err
 	if err != nil {
 		return nil, withoutURL(err)
 	}
-	text, err := io.ReadAll(io.LimitReader(w.Body, mostAnswer))
+	text, err := io.ReadAll(io.LimitReader(w.Body, maxAnswer))
 	if err != nil {
-		text = nil // the status says it all
+		text = nil // the status suffices
 	}
-	_ = w.Body.Close() // it was read; what was not is of no use
+	_ = w.Body.Close() // the rest of the body is not needed
 	now := c.clock()
 	return &Answer{
 		Status: w.StatusCode, Text: clean(string(text[:min(len(text), shownAnswer)])),
@@ -123,6 +124,7 @@ func (c *caller) call(ctx context.Context, id string, body []byte) (*Answer, err
 	}, nil
 }
 
+// withoutURL returns the cause of an error of the client, without the URL.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -130,13 +132,13 @@ func withoutURL(err error) error {
 	return err
 }
 
-// retryAfter returns how long a header asks to wait; 0 if it does not.
+// retryAfter returns the duration in a Retry-After header; 0 if it has none.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, mostRetryAfter)
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 	}
 	if at, err := http.ParseTime(header); err == nil {
-		return max(0, min(at.Sub(now), mostRetryAfter))
+		return max(0, min(at.Sub(now), maxRetryAfter))
 	}
 	return 0
 }

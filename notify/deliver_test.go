@@ -29,7 +29,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// openOutbox opens the outbox in a directory, and returns what closes it.
+// openOutbox opens the outbox in a directory and returns a function that closes it.
 func openOutbox(t *testing.T, dir string) (*store.Outbox, func()) {
 	t.Helper()
 	disk, err := pebbledb.NewDisk(dir)
@@ -59,7 +59,7 @@ func eventOf(problem uint64, at trace.Nanos, typ Type) *Event {
 	})
 }
 
-// running is a notifier that runs until the test ends.
+// running returns a notifier that runs until the test ends.
 func running(t *testing.T, endpoints ...Endpoint) *Notifier {
 	t.Helper()
 	outbox, closeStore := openOutbox(t, t.TempDir())
@@ -78,19 +78,19 @@ func running(t *testing.T, endpoints ...Endpoint) *Notifier {
 	return n
 }
 
-// receiver is a server that keeps what it is told.
+// receiver is a server that stores the requests to it.
 type receiver struct {
 	*httptest.Server
-	told chan *http.Request // with its body read into a header, Body
+	requests chan *http.Request // the header Body contains the body
 }
 
 func newReceiver(t *testing.T, answer http.HandlerFunc) *receiver {
-	r := &receiver{told: make(chan *http.Request, 100)}
+	r := &receiver{requests: make(chan *http.Request, 100)}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body)
 		q.Header.Set("Body", string(body))
 		answer(w, q)
-		r.told <- q
+		r.requests <- q
 	}))
 	t.Cleanup(r.Close)
 	return r
@@ -104,17 +104,17 @@ func (r *receiver) endpoint(name string) Endpoint {
 func (r *receiver) next(t *testing.T) *http.Request {
 	t.Helper()
 	select {
-	case q := <-r.told:
+	case q := <-r.requests:
 		return q
 	case <-time.After(20 * time.Second):
-		t.Fatal("nobody called")
+		t.Fatal("no call within 20 s")
 		return nil
 	}
 }
 
 func fine(http.ResponseWriter, *http.Request) {}
 
-// settled waits until what is counted of an endpoint is as wanted.
+// settled waits until the count of an endpoint satisfies want.
 func settled(t *testing.T, n *Notifier, endpoint string, want func(Count) bool) Count {
 	t.Helper()
 	for range 2000 {
@@ -135,7 +135,7 @@ func enqueue(t *testing.T, n *Notifier, e *Event) {
 }
 
 func TestSignature(t *testing.T) {
-	// The vector of the specification's reference implementations; the key is the secret
+	// The test vector of the reference implementations; the key is that of the secret
 	// whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw.
 	key := []byte("\x31\xf2\x90\xf6\xbf\x06\x29\x8a\xab\x4f\x08\xd4\x3c\x3f\x08\x2c\xf6\x48\xa3\x62\xda\x2d\xa4\xb0")
 	h := make(http.Header)
@@ -156,7 +156,7 @@ func TestDelivers(t *testing.T) {
 	am := manager.endpoint("b")
 	am.Format, am.URL, am.Events = "alertmanager", manager.URL+"/prefix/", []Type{ProblemOpened, ProblemClosed}
 	n := running(t, e, am)
-	enqueue(t, n, NewEvent(sample(Decided, "shop", "GET"))) // nobody wants it
+	enqueue(t, n, NewEvent(sample(Decided, "shop", "GET"))) // no endpoint subscribes to it
 	event := NewEvent(sample(ProblemOpened, "shop", "GET"))
 	enqueue(t, n, event)
 	n.sweep()
@@ -177,7 +177,7 @@ func TestDelivers(t *testing.T) {
 		t.Errorf("%s %v", q.Method, q.Header)
 	}
 	if path := manager.next(t).URL.Path; path != "/prefix/api/v2/alerts" {
-		t.Errorf("Alertmanager was called at %s", path)
+		t.Errorf("Alertmanager was called at %s, want /prefix/api/v2/alerts", path)
 	}
 	if c := settled(t, n, "a", func(c Count) bool { return c.Delivered > 0 }); c != (Count{Delivered: 1, Last: c.Last}) || c.Last == 0 {
 		t.Errorf("%+v", c)
@@ -194,8 +194,8 @@ func TestDelivers(t *testing.T) {
 	}
 }
 
-// TestHangingEndpointDelaysNobody holds that an endpoint that never answers costs no more than its own messages.
-func TestHangingEndpointDelaysNobody(t *testing.T) {
+// An endpoint that never answers does not delay messages to others.
+func TestHangingEndpoint(t *testing.T) {
 	release := make(chan struct{})
 	slow := newReceiver(t, func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)
@@ -227,7 +227,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// endless writes an answer that does not end, until nobody reads it.
+// endless writes an answer that ends when the client stops reading.
 func endless(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusInternalServerError)
 	for {
@@ -252,8 +252,8 @@ func TestBadAnswers(t *testing.T) {
 		"redirect": {func(w http.ResponseWriter, q *http.Request) {
 			http.Redirect(w, q, secret.URL+"/latest/meta-data", http.StatusTemporaryRedirect)
 		}, 307, "redirects are not followed"},
-		"404": {http.NotFound, 404, "404 Not Found"},
-		"odd": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(799) }, 799, "799"},
+		"404":     {http.NotFound, 404, "404 Not Found"},
+		"unknown": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(799) }, 799, "799"},
 	} {
 		r := httptest.NewServer(c.answer)
 		answer, err := Try(t.Context(), &Endpoint{Name: "a", URL: r.URL + "/geheim", Format: "slack", AllowPrivate: true}, "", time.Now)
@@ -269,19 +269,19 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-func TestPrivateAddressesAreRefused(t *testing.T) {
+func TestPrivateAddresses(t *testing.T) {
 	r := newReceiver(t, fine)
 	_, port, _ := strings.Cut(strings.TrimPrefix(r.URL, "http://"), ":")
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254", "[fd00:ec2::254]", "[fe80::1]", "10.0.0.1", "2130706433"} {
 		_, err := Try(t.Context(), &Endpoint{Name: "a", URL: "http://" + host + ":" + port + "/geheim", Format: "sibyl"}, "", time.Now)
-		if !errors.Is(err, ErrForbiddenAddress) && host != "2130706433" { // some resolvers know no such name
+		if !errors.Is(err, ErrForbiddenAddress) && host != "2130706433" { // some resolvers fail to resolve this one
 			t.Errorf("%s: %v", host, err)
 		}
 		if err == nil || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
-	if len(r.told) != 0 {
+	if len(r.requests) != 0 {
 		t.Error("the server was reached")
 	}
 }
@@ -302,7 +302,7 @@ func TestPublic(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).UTC()
 	for header, want := range map[string]time.Duration{
-		"": 0, "120": 2 * time.Minute, "-1": 0, "x": 0, "99999999999999999999": 0, "4000000000": mostRetryAfter,
+		"": 0, "120": 2 * time.Minute, "-1": 0, "x": 0, "99999999999999999999": 0, "4000000000": maxRetryAfter,
 		now.Add(time.Hour).Format(http.TimeFormat): time.Hour, now.Add(-time.Hour).Format(http.TimeFormat): 0,
 	} {
 		if got := retryAfter(header, now); got != want {
@@ -311,9 +311,9 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// script answers calls as it is told to, without a network, and writes down when which event came.
+// script answers calls without a network and records them.
 type script struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	answer func(name, id string, nth int) (status int, retryAfter string)
 	nth    map[string]int
 	calls  []string
@@ -341,7 +341,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// scripted runs do with a notifier whose endpoints a and b answer as told, on fake time.
+// scripted calls do, in a bubble, with a running notifier whose endpoints a and b answer by answer.
 func scripted(t *testing.T, answer func(name, id string, nth int) (int, string), do func(n *Notifier, s *script)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -352,7 +352,7 @@ func scripted(t *testing.T, answer func(name, id string, nth int) (int, string),
 	})
 }
 
-// startScripted runs such a notifier on a directory, within a bubble, until stop is called.
+// startScripted starts such a notifier, with its outbox in dir, that runs until stop is called.
 func startScripted(t *testing.T, dir string, answer func(name, id string, nth int) (int, string)) (n *Notifier, s *script, stop func()) {
 	t.Helper()
 	outbox, closeStore := openOutbox(t, dir)
@@ -374,7 +374,7 @@ func startScripted(t *testing.T, dir string, answer func(name, id string, nth in
 
 var scriptedEndpoints = []Endpoint{{Name: "a", URL: "http://a", Format: "sibyl"}, {Name: "b", URL: "http://b", Format: "sibyl"}}
 
-// attach has the callers of n answer by the script.
+// attach makes the script answer the calls of n.
 func (s *script) attach(n *Notifier) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -383,8 +383,8 @@ func (s *script) attach(n *Notifier) {
 	}
 }
 
-// answers changes how calls are answered.
-func (s *script) answers(f func(name, id string, nth int) (int, string)) {
+// setAnswer replaces the function that answers calls.
+func (s *script) setAnswer(f func(name, id string, nth int) (int, string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = f
@@ -392,7 +392,7 @@ func (s *script) answers(f func(name, id string, nth int) (int, string)) {
 
 func fine200(string, string, int) (int, string) { return 200, "" }
 
-// after waits, and returns the calls so far and forgets them.
+// after waits for d and returns the calls since the last call of after.
 func (s *script) after(d time.Duration) []string {
 	time.Sleep(d)
 	synctest.Wait()
@@ -426,7 +426,7 @@ func TestRetriesForADay(t *testing.T) {
 				t.Errorf("call %s", c)
 			}
 		}
-		if b != 2 || a < 24 || a > 300 { // the last waits are half an hour in the mean
+		if b != 2 || a < 24 || a > 300 { // the mean of the last waits is half an hour
 			t.Errorf("%d calls of a, %d of b", a, b)
 		}
 		if s.after(time.Hour); n.options.Outbox.Stats().Dead != 2 {
@@ -439,7 +439,7 @@ func TestRetriesForADay(t *testing.T) {
 		if dead[0].ID != first.ID || dead[0].Error != "500 Internal Server Error" {
 			t.Errorf("%+v", dead[0])
 		}
-		s.answers(fine200)
+		s.setAnswer(fine200)
 		if err := n.Resend(dead[0].Number); err != nil {
 			t.Fatal(err)
 		}
@@ -447,15 +447,14 @@ func TestRetriesForADay(t *testing.T) {
 			t.Error(diff)
 		}
 		if err := n.Resend(dead[0].Number); !errors.Is(err, store.ErrNoMessage) {
-			t.Errorf("sent again twice: %v", err)
+			t.Errorf("second Resend: error %v, want %v", err, store.ErrNoMessage)
 		}
 	})
 }
 
-// TestSurvivesKill kills a process before, during and after a call: another process delivers the events that Enqueue
-// accepted.
+// After a kill before, during or after a call, the next process delivers the events that Enqueue accepted.
 func TestSurvivesKill(t *testing.T) {
-	dir, left := t.TempDir(), t.TempDir()
+	dir, copied := t.TempDir(), t.TempDir()
 	var first, second []string
 	one, two := eventOf(1, opened, ProblemOpened), eventOf(1, opened+1, ProblemClosed)
 	other := eventOf(2, opened, ProblemOpened)
@@ -471,14 +470,14 @@ func TestSurvivesKill(t *testing.T) {
 			enqueue(t, n, e)
 		}
 		first = s.after(time.Second)
-		if err := os.CopyFS(filepath.Join(left, "store"), os.DirFS(filepath.Join(dir, "store"))); err != nil {
+		if err := os.CopyFS(filepath.Join(copied, "store"), os.DirFS(filepath.Join(dir, "store"))); err != nil {
 			t.Error(err)
 		}
 		stop()
 	})
 	synctest.Test(t, func(t *testing.T) {
-		n, s, stop := startScripted(t, left, fine200)
-		enqueue(t, n, two) // made again from the journal
+		n, s, stop := startScripted(t, copied, fine200)
+		enqueue(t, n, two) // repeated after reading the journal
 		second = s.after(time.Minute)
 		stop()
 	})
@@ -493,7 +492,7 @@ func TestSurvivesKill(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsRespected(t *testing.T) {
+func TestHonoursRetryAfter(t *testing.T) {
 	busy := func(_, _ string, nth int) (int, string) {
 		if nth == 1 {
 			return 429, "7200"
@@ -524,7 +523,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-func TestOrderIsKeptPerProblem(t *testing.T) {
+func TestOrderOfProblem(t *testing.T) {
 	flaky := func(name, id string, nth int) (int, string) {
 		if nth <= int(id[5])%4+int(id[9]+name[0])%3 { // any number of failures
 			return 503, ""
@@ -566,7 +565,7 @@ func TestOrderIsKeptPerProblem(t *testing.T) {
 	})
 }
 
-func TestGoneEndpointIsLeftAloneUntilReload(t *testing.T) {
+func TestGoneEndpoint(t *testing.T) {
 	gone := func(name, _ string, _ int) (int, string) {
 		if name == "a" {
 			return 410, ""
@@ -585,7 +584,7 @@ func TestGoneEndpointIsLeftAloneUntilReload(t *testing.T) {
 		if calls := s.after(3 * time.Hour); len(calls) != 1 || !strings.HasPrefix(calls[0], "b ") {
 			t.Errorf("%q", calls)
 		}
-		s.answers(fine200)
+		s.setAnswer(fine200)
 		if err := n.Configure(scriptedEndpoints); err != nil {
 			t.Fatal(err)
 		}
@@ -622,7 +621,7 @@ func TestReload(t *testing.T) {
 		}
 	})
 	if _, err := New(Options{}, []Endpoint{scriptedEndpoints[0], scriptedEndpoints[0]}); err == nil {
-		t.Error("two webhooks of one name")
+		t.Error("New accepted two webhooks with one name")
 	}
 	for _, e := range []Endpoint{{Name: "x", URL: "http://a", Format: "sms"}, {Name: "x", URL: "geheim://a", Format: "sibyl"}, {Name: "x", URL: "http://", Format: "slack"}} {
 		if _, err := New(Options{}, []Endpoint{e}); err == nil || strings.Contains(err.Error(), "geheim") {
@@ -631,7 +630,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestWebhooks: what is shown of an endpoint has nothing of its address that may be secret.
+// Webhooks returns no part of an address that may be secret.
 func TestWebhooks(t *testing.T) {
 	outbox, closed := openOutbox(t, t.TempDir())
 	defer closed()
@@ -647,5 +646,42 @@ func TestWebhooks(t *testing.T) {
 	want := []Webhook{{Name: "chat", Format: "slack", Origin: "https://hooks.example", Events: []Type{Test}, Signed: true, Waiting: 1}}
 	if diff := cmp.Diff(want, n.Webhooks()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	for status, want := range map[int]bool{199: false, 200: true, 204: true, 299: true, 300: false, 404: false} {
+		a := &Answer{Status: status}
+		if err := a.Err(); (err == nil) != want {
+			t.Errorf("status %d: error %v, want accepted: %t", status, err, want)
+		}
+	}
+}
+
+// The URL of an endpoint may already end with the path of its format.
+func TestPathOfFormat(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://a.example":                  "http://a.example/api/v2/alerts",
+		"http://a.example/":                 "http://a.example/api/v2/alerts",
+		"http://a.example/am":               "http://a.example/am/api/v2/alerts",
+		"http://a.example/am/api/v2/alerts": "http://a.example/am/api/v2/alerts",
+	} {
+		c, err := newCaller(&Endpoint{Name: "a", Format: "alertmanager", URL: address}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.url != want {
+			t.Errorf("%s: got %s, want %s", address, c.url, want)
+		}
+	}
+}
+
+func TestOrigin(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://a.example:8443/secret?key=1": "https://a.example:8443", "mailto:somebody": "", "http://%zz/": "",
+	} {
+		if got := origin(address); got != want {
+			t.Errorf("%s: got %q, want %q", address, got, want)
+		}
 	}
 }

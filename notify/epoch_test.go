@@ -41,7 +41,7 @@ func TestEvents(t *testing.T) {
 	}
 	for i, x := range Events(e) {
 		if x.ID != list[i].ID {
-			t.Errorf("%s has another ID when it is made again", x.Type)
+			t.Errorf("%s: ID %s in the second call, %s in the first", x.Type, x.ID, list[i].ID)
 		}
 	}
 	e.Traces, e.URL = nil, nil

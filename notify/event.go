@@ -40,8 +40,8 @@ type Event struct {
 	resolved bool // the problem is closed
 }
 
-// Data is the subject of an event. Fractions are 0–1, durations nanoseconds, contexts lists of "service operation" from the root down;
-// null is unknown.
+// Data is the subject of an event. Fractions are 0–1, durations nanoseconds, contexts lists of "service operation" from
+// the root down; null is unknown.
 type Data struct {
 	Problem  *Problem  `json:"problem"`  // null: none
 	Decision *Decision `json:"decision"` // null: none
@@ -73,7 +73,7 @@ type URL struct {
 
 // Decision is a decision with its evidence.
 type Decision struct {
-	Plan     int64       `json:"plan"` // version of the plan that carries it out
+	Plan     int64       `json:"plan"` // version of the resulting plan
 	Strategy string      `json:"strategy,omitempty"`
 	From     string      `json:"from,omitempty"` // state of the investigation; empty: the decision is about none
 	To       string      `json:"to,omitempty"`
@@ -112,7 +112,7 @@ type RunnerUp struct {
 	Distance int      `json:"distance"`
 }
 
-// Suspect is a place that may be the cause.
+// Suspect is a location that may be the cause.
 type Suspect struct {
 	Tracepoint string          `json:"tracepoint,omitempty"` // empty: baseline
 	Context    []string        `json:"context"`
@@ -120,7 +120,7 @@ type Suspect struct {
 	Low        describe.Number `json:"low"`
 	High       describe.Number `json:"high"`
 	Requests   uint64          `json:"requests"`
-	Open       int             `json:"open"` // tracepoints below it, not tried yet
+	Open       int             `json:"open"` // untried tracepoints below it
 }
 
 // Pick is a tracepoint that was enabled.
@@ -169,16 +169,16 @@ type Facts struct {
 
 // Bounds of an event: enough to understand a decision, and small enough for any receiver.
 const (
-	mostEdges        = 20
-	mostExplanations = 10
-	mostMatches      = 5
-	mostNodes        = 5 // of one match
-	mostTraces       = 9
-	mostPicks        = 200
-	mostMissing      = 20
-	mostContext      = 64   // operations of a context: the last ones
-	longestText      = 300  // runes of a name or a text
-	longestSentence  = 1500 // runes of a sentence, which contains several names
+	maxEdges        = 20
+	maxExplanations = 10
+	maxMatches      = 5
+	maxNodes        = 5 // of one match
+	maxTraces       = 9
+	maxPicks        = 200
+	maxMissing      = 20
+	maxContext      = 64   // operations of a context: the last ones
+	maxText         = 300  // runes of a name or a text
+	maxSentenceText = 1500 // runes of a sentence, which contains several names
 )
 
 // NewEvent returns an event. Its ID depends only on type, time, problem and plan.
@@ -229,19 +229,19 @@ func (n namer) problem(f *Facts) *Problem {
 		p.Problem, p.Findings = n.names.Problem(f.Problem, v.Answer()), n.names.Findings(f.Problem)
 	}
 	p.bound()
-	p.Traces = append(p.Traces, f.Traces[:min(len(f.Traces), mostTraces)]...)
+	p.Traces = append(p.Traces, f.Traces[:min(len(f.Traces), maxTraces)]...)
 	return p
 }
 
 // bound shortens the lists and texts of p, and makes the texts printable.
 func (p *Problem) bound() {
 	cleanAll(&p.RequestType, &p.Service, &p.Operation)
-	p.Diagnosis = shorten(p.Diagnosis, longestSentence)
-	p.Edges = p.Edges[:min(len(p.Edges), mostEdges)]
+	p.Diagnosis = shorten(p.Diagnosis, maxSentenceText)
+	p.Edges = p.Edges[:min(len(p.Edges), maxEdges)]
 	for i := range p.Edges {
 		boundPlace(&p.Edges[i].Place)
 	}
-	p.Explanations = p.Explanations[:min(len(p.Explanations), mostExplanations)]
+	p.Explanations = p.Explanations[:min(len(p.Explanations), maxExplanations)]
 	for i := range p.Explanations {
 		x := &p.Explanations[i]
 		cleanAll(&x.Name, &x.Variable, &x.Value)
@@ -259,7 +259,7 @@ func boundPlace(p *describe.Place) {
 
 // boundContext returns the last operations of a context. It changes path.
 func boundContext(path []string) []string {
-	path = path[max(0, len(path)-mostContext):]
+	path = path[max(0, len(path)-maxContext):]
 	for i := range path {
 		cleanAll(&path[i])
 	}
@@ -282,7 +282,7 @@ func (n namer) decision(d *search.Decision) *Decision {
 	if !d.Investigation.IsZero() {
 		out.From, out.To = d.From.String(), d.To.String()
 	}
-	for i := range d.Matches[:min(len(d.Matches), mostMatches)] {
+	for i := range d.Matches[:min(len(d.Matches), maxMatches)] {
 		out.Matches = append(out.Matches, n.match(&d.Matches[i]))
 	}
 	for i := range d.Suspects {
@@ -291,17 +291,17 @@ func (n namer) decision(d *search.Decision) *Decision {
 			n.tracepoint(s.Tracepoint), n.context(s.Context), describe.Number(s.Share), describe.Number(s.Low), describe.Number(s.High), s.Requests, s.Open,
 		})
 	}
-	for i := range d.Picks[:min(len(d.Picks), mostPicks)] {
+	for i := range d.Picks[:min(len(d.Picks), maxPicks)] {
 		k := &d.Picks[i]
 		out.On = append(out.On, Pick{n.tracepoint(k.Tracepoint), n.context(k.Context), describe.Number(k.Score), clean(k.Reason), usage(k.Cost)})
 	}
-	for _, x := range d.Off[:min(len(d.Off), mostPicks)] {
+	for _, x := range d.Off[:min(len(d.Off), maxPicks)] {
 		out.Off = append(out.Off, Excluded{n.tracepoint(x.Tracepoint), x.Reason})
 	}
 	for _, x := range d.Rejected {
 		out.Rejected = append(out.Rejected, Excluded{n.tracepoint(x.Tracepoint), x.Reason})
 	}
-	for _, op := range d.Missing[:min(len(d.Missing), mostMissing)] {
+	for _, op := range d.Missing[:min(len(d.Missing), maxMissing)] {
 		out.Missing = append(out.Missing, n.op(op))
 	}
 	if o := d.Overhead; o.Requests > 0 {
@@ -312,10 +312,10 @@ func (n namer) decision(d *search.Decision) *Decision {
 
 func (n namer) match(m *search.Matched) Match {
 	out := Match{Context: n.context(m.Context), Score: describe.Number(m.Score), Distance: m.Distance, Nodes: [][]string{}, RunnersUp: []RunnerUp{}}
-	for _, c := range m.Nodes[:min(len(m.Nodes), mostNodes)] {
+	for _, c := range m.Nodes[:min(len(m.Nodes), maxNodes)] {
 		out.Nodes = append(out.Nodes, n.context(c))
 	}
-	for _, r := range m.RunnersUp[:min(len(m.RunnersUp), mostNodes)] {
+	for _, r := range m.RunnersUp[:min(len(m.RunnersUp), maxNodes)] {
 		out.RunnersUp = append(out.RunnersUp, RunnerUp{n.context(r.Context), r.Distance})
 	}
 	return out
@@ -326,7 +326,7 @@ func usage(u search.Usage) Usage {
 }
 
 // clean returns s, which may come from a trace, printable and bounded.
-func clean(s string) string { return shorten(s, longestText) }
+func clean(s string) string { return shorten(s, maxText) }
 
 // shorten is clean with another bound, in runes.
 func shorten(s string, most int) string {

@@ -39,7 +39,7 @@ func (f *format) render(e *Event) []byte {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic(err) // cannot happen: texts and numbers, NaN encoded as null
+		panic(err) // strings and numbers can be encoded, NaN as null
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
@@ -71,10 +71,10 @@ func escapeSource(s string) string {
 }
 
 const (
-	// alertLife is the lifetime of an alert without further events: as long as a problem may stay open without news. Without it
-	// Alertmanager would resolve the alert after minutes.
+	// alertLife is the lifetime of an alert without further events: a problem may stay open for long without events,
+	// and Alertmanager resolves an alert without an end after minutes.
 	alertLife = 7 * 24 * time.Hour
-	// testLife is the same for a test.
+	// testLife is the lifetime of the alert of a test event.
 	testLife = time.Minute
 )
 
@@ -87,9 +87,9 @@ type alert struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// alerts returns the alert of a problem that changed, and of any that closed; chronic problems raise no alert. A decision about the
-// problem keeps the alert alive, and raises it if the problem was chronic until then. The labels, which identify the alert, stay the
-// same for the life of the problem.
+// alerts returns the alert of a problem that changed, and of any that closed; chronic problems raise no alert. A
+// decision about the problem keeps the alert alive, and raises it if the problem was chronic until then. The labels,
+// which identify the alert, stay the same for the life of the problem.
 func alerts(e *Event) any {
 	p := e.Data.Problem
 	if p == nil || !e.resolved && e.Type != Test && p.Onset != "changed" {
@@ -173,13 +173,13 @@ type slackBlock struct {
 
 // Slack accepts sections of 3000 characters, fields and links of 2000. Escaped, a rune takes up to five.
 const (
-	mostSentence = 500  // runes before they are escaped
-	mostLink     = 2000 // bytes
+	maxSentence = 500  // runes before escaping
+	maxLink     = 2000 // bytes
 )
 
 // slackMessage returns e for an incoming webhook of Slack.
 func slackMessage(e *Event) any {
-	sentence := shorten(e.sentence(), mostSentence)
+	sentence := shorten(e.sentence(), maxSentence)
 	message := struct {
 		Text   string       `json:"text"` // for notifications
 		Blocks []slackBlock `json:"blocks"`
@@ -199,7 +199,7 @@ func slackMessage(e *Event) any {
 	}
 	links := slackBlock{Type: "context"}
 	for _, l := range p.links() {
-		if link := slackLink(l); len(link) <= mostLink {
+		if link := slackLink(l); len(link) <= maxLink {
 			links.Elements = append(links.Elements, *markdown(link))
 		}
 	}
@@ -247,22 +247,22 @@ func (e *Event) sentence() string {
 	return string(e.Type)
 }
 
-// mostNamed bounds the tracepoints that a sentence names.
-const mostNamed = 3
+// maxNamed is the maximum number of tracepoints that a sentence names.
+const maxNamed = 3
 
 // sentence describes d in one sentence.
 func (d *Decision) sentence() string {
 	var parts []string
 	if len(d.On) > 0 {
 		var names []string
-		for _, k := range d.On[:min(len(d.On), mostNamed)] {
+		for _, k := range d.On[:min(len(d.On), maxNamed)] {
 			names = append(names, k.Tracepoint)
 		}
 		parts = append(parts, fmt.Sprintf("%d switched on: %s", len(d.On), listed(names, len(d.On))))
 	}
 	if len(d.Off) > 0 {
 		var names []string
-		for _, x := range d.Off[:min(len(d.Off), mostNamed)] {
+		for _, x := range d.Off[:min(len(d.Off), maxNamed)] {
 			names = append(names, x.Tracepoint)
 		}
 		parts = append(parts, fmt.Sprintf("%d switched off: %s", len(d.Off), listed(names, len(d.Off))))
@@ -273,6 +273,7 @@ func (d *Decision) sentence() string {
 	return strings.Join(parts, "; ")
 }
 
+// listed joins names, with an ellipsis unless they are all.
 func listed(names []string, all int) string {
 	if s := strings.Join(names, ", "); all <= len(names) {
 		return s
@@ -318,7 +319,7 @@ func (e *Event) figures() []figure {
 	return list
 }
 
-// place returns the place that the investigation located; empty if the event is not about that.
+// place returns the located place; empty if the event is not about a located problem.
 func (e *Event) place() string {
 	d := e.Data.Decision
 	if e.Type != ProblemLocated && e.Type != ProblemExplained || d == nil || len(d.Suspects) == 0 {
@@ -331,8 +332,8 @@ func (e *Event) place() string {
 	return s.Context[len(s.Context)-1]
 }
 
-// mostLinks keeps messages short.
-const mostLinks = 5
+// maxLinks is the maximum number of links in a message.
+const maxLinks = 5
 
 // links returns links for people, the page of the problem first.
 func (p *Problem) links() []URL {
@@ -342,7 +343,7 @@ func (p *Problem) links() []URL {
 	}
 	for _, t := range p.Traces {
 		for _, l := range t.Links {
-			if len(list) < mostLinks {
+			if len(list) < maxLinks {
 				list = append(list, URL{l.Name + " (" + units.Nanos(float64(t.DurationNS)) + ")", l.URL})
 			}
 		}

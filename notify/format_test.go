@@ -26,7 +26,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// opened is when the problem of the sample opened.
+// opened is the time at which the sample problem opened.
 const opened = trace.Nanos(1_790_000_000_000_000_000)
 
 // sample returns the facts of an event of a problem whose requests enter at service and operation.
@@ -58,10 +58,10 @@ func sample(t Type, service, operation string) *Facts {
 	}
 	d := &search.Decision{
 		At: opened, Plan: 12, Investigation: v.Problem, Strategy: "adaptive", From: search.Opened, To: search.Investigating,
-		Reason: "searching what carries most", Tree: search.TreeEvidence{Version: 5, Nodes: 40, Tracepoints: 30},
+		Reason: "searching the largest unexplained part", Tree: search.TreeEvidence{Version: 5, Nodes: 40, Tracepoints: 30},
 		Matches:  []search.Matched{{Context: at, Score: 0.83, Nodes: []trace.Context{at}, RunnersUp: []search.RunnerUp{{Context: root, Distance: 1}}}},
 		Suspects: []search.Suspect{{Op: pay, Context: at, Share: 0.83, Low: 0.79, High: 0.87, Requests: 500, Open: 4}},
-		Picks:    []search.Pick{{Tracepoint: tracepoint, Context: at, Score: 0.4, Reason: "most of what is wrong", Cost: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}}},
+		Picks:    []search.Pick{{Tracepoint: tracepoint, Context: at, Score: 0.4, Reason: "largest share of the problem", Cost: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}}},
 		Off:      []search.Off{{Tracepoint: tracepoint, Reason: search.WhyRefuted}}, Rejected: []search.Rejected{{Tracepoint: tracepoint, Reason: search.WhyBudget}},
 		Missing: []trace.Op{bank}, Estimate: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}, Budget: search.Budget{Tracepoints: 100},
 		Overhead: search.Overhead{Requests: 100, Nanos: 900, Low: -100, High: 1900},
@@ -75,7 +75,7 @@ func sample(t Type, service, operation string) *Facts {
 	switch t {
 	case Decided:
 		f.Decision = d
-	case ProblemClosed: // nobody judges its requests any more
+	case ProblemClosed: // its requests are not judged any more
 		v.Status, f.Problem, f.Traces = search.Gone, nil, nil
 		f.Decision = &search.Decision{At: opened, Investigation: v.Problem, From: search.Located, To: search.Gone, Reason: "the problem closed"}
 	case ProblemLocated, ProblemExplained:
@@ -99,7 +99,7 @@ func events() []*Event {
 	return append(list, NewEvent(budget), NewTest(opened, "https://sibyl.example"))
 }
 
-// TestFormats holds the bodies equal to the files of testdata, one for each format.
+// TestFormats compares bodies with golden files, one for each format.
 func TestFormats(t *testing.T) {
 	for name := range formats {
 		var b strings.Builder
@@ -108,7 +108,7 @@ func TestFormats(t *testing.T) {
 			fmt.Fprintf(&b, "# %s, %s\n", e.Type, f.contentType)
 			body := f.render(e)
 			if body == nil {
-				b.WriteString("nothing\n")
+				b.WriteString("not sent\n")
 				continue
 			}
 			var indented bytes.Buffer
@@ -137,13 +137,13 @@ func TestEventIDs(t *testing.T) {
 	seen := make(map[string]Type)
 	for _, e := range events() {
 		if other, twice := seen[e.ID]; twice {
-			t.Errorf("%s and %s have one ID", e.Type, other)
+			t.Errorf("%s and %s have the same ID", e.Type, other)
 		}
 		seen[e.ID] = e.Type
 	}
 	a, b := NewEvent(sample(ProblemOpened, "shop", "x")), NewEvent(sample(ProblemOpened, "shop", "y"))
 	if a.ID != b.ID {
-		t.Error("the ID depends on what is known of the problem")
+		t.Error("the ID depends on more than type, time, problem and plan")
 	}
 }
 
@@ -178,8 +178,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestAlertsKeepTheirIdentity holds what Alertmanager knows an alert by equal over the life of a problem.
-func TestAlertsKeepTheirIdentity(t *testing.T) {
+// The labels of an alert, which identify it, are the same for the life of a problem.
+func TestAlertLabels(t *testing.T) {
 	labels := func(typ Type) map[string]string {
 		list, ok := alerts(NewEvent(sample(typ, "shop", "POST /checkout"))).([]alert)
 		if !ok || len(list) != 1 {
@@ -195,17 +195,17 @@ func TestAlertsKeepTheirIdentity(t *testing.T) {
 	chronic := sample(ProblemOpened, "shop", "GET")
 	chronic.Problem.Onset = detect.Chronic
 	if a := alerts(NewEvent(chronic)); a != nil {
-		t.Errorf("a chronic problem raises an alarm: %v", a)
+		t.Errorf("a chronic problem raises an alert: %v", a)
 	}
 }
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// FuzzFormats holds what receivers ask of bodies, whatever traces say.
+// FuzzFormats checks the requirements of receivers on bodies with arbitrary texts.
 func FuzzFormats(f *testing.F) {
 	f.Add("shop", "POST /checkout", "says <!channel> & more")
 	f.Add("", "\x00\xff\u202e", strings.Repeat("<", 5000))
-	f.Add(strings.Repeat("é", 250), "\xff", strings.Repeat("<", 400)) // escaped, a link of more than Slack takes
+	f.Add(strings.Repeat("é", 250), "\xff", strings.Repeat("<", 400)) // a link that exceeds the limit of Slack when escaped
 	f.Add("a|b>", "</a><script>", "\"}]")
 	f.Fuzz(func(t *testing.T, service, operation, text string) {
 		facts := sample(Decided, service, operation)
@@ -221,7 +221,7 @@ func FuzzFormats(f *testing.F) {
 			for name, format := range formats {
 				body := format.render(e)
 				if body != nil && (!json.Valid(body) || !utf8.Valid(body) || len(body) > 1<<20) {
-					t.Fatalf("%s: %d bytes of no JSON: %.200s", name, len(body), body)
+					t.Fatalf("%s: invalid JSON, or more than 1 MiB: %d bytes: %.200s", name, len(body), body)
 				}
 			}
 			checkSlack(t, e)
@@ -262,10 +262,10 @@ func checkSlack(t *testing.T, e *Event) {
 			if n := utf8.RuneCountInString(x.Text); n == 0 || n > limit {
 				t.Fatalf("%s: %d characters", b.Type, n)
 			}
-			for rest := x.Text; strings.Contains(rest, "<"); { // only links to traces and to Sibyl
+			for rest := x.Text; strings.Contains(rest, "<"); { // only links to traces and to Sibyl are allowed
 				_, rest, _ = strings.Cut(rest, "<")
 				if !strings.HasPrefix(rest, "https://jaeger.example/") && !strings.HasPrefix(rest, "https://sibyl.example/") {
-					t.Fatalf("what is no link begins as one: %q", x.Text)
+					t.Fatalf("unexpected link: %q", x.Text)
 				}
 			}
 		}
@@ -287,6 +287,18 @@ func checkAlerts(t *testing.T, e *Event) {
 		}
 		if a.StartsAt > a.EndsAt {
 			t.Fatal("the alert ends before it starts")
+		}
+	}
+}
+
+// The sentence of a decision mentions only changes that it made.
+func TestSentenceOfDecision(t *testing.T) {
+	on, off := []Pick{{Tracepoint: "a"}}, []Excluded{{Tracepoint: "b"}}
+	for want, d := range map[string]*Decision{
+		"1 switched on: a": {On: on}, "1 switched off: b": {Off: off}, "1 switched on: a; 1 switched off: b; the budget shrank": {On: on, Off: off, Reason: "the budget shrank"},
+	} {
+		if got := d.sentence(); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -20,14 +20,14 @@ type Link struct {
 	name, template string
 }
 
-// Request is what a link leads to. All but Trace may be empty.
+// Request is the target of a link. All fields but Trace may be empty.
 type Request struct {
 	Trace              trace.ID
 	Service, Operation string // of the entry span
 	Start, End         trace.Nanos
 }
 
-// placeholders are what templates can hold, in braces.
+// placeholders are the placeholders of templates, written in braces, with their values.
 var placeholders = map[string]func(r *Request) string{
 	"trace_id":  func(r *Request) string { return r.Trace.String() },
 	"service":   func(r *Request) string { return escape(r.Service) },
@@ -42,19 +42,19 @@ var placeholders = map[string]func(r *Request) string{
 	"end_ns":    func(r *Request) string { return count(r.End, time.Nanosecond) },
 }
 
-// placeholder finds what looks like a placeholder: other braces stand for themselves, as in the queries of Grafana.
+// placeholder matches placeholders. Other braces are literal, as in queries of Grafana.
 var placeholder = regexp.MustCompile(`\{[A-Za-z][A-Za-z0-9_-]*\}`)
 
-// NewLink returns a template, or says what is wrong with it: it must be a URL of http or https, with {trace_id} in it,
-// and have no placeholder in its host.
+// NewLink returns a Link. It returns an error unless template is a URL of http or https that contains {trace_id} and
+// has no placeholder in its host.
 func NewLink(name, template string) (Link, error) {
 	for _, p := range placeholder.FindAllString(template, -1) {
 		if _, ok := placeholders[p[1:len(p)-1]]; !ok {
-			return Link{}, fmt.Errorf("link %s: %s is no placeholder; did you mean {%s}?", name, p, nearest(p[1:len(p)-1]))
+			return Link{}, fmt.Errorf("link %s: there is no placeholder %s; did you mean {%s}?", name, p, nearest(p[1:len(p)-1]))
 		}
 	}
 	if !strings.Contains(template, "{trace_id}") {
-		return Link{}, fmt.Errorf("link %s: want {trace_id} in it", name)
+		return Link{}, fmt.Errorf("link %s: want {trace_id} in the URL", name)
 	}
 	u, err := url.Parse(placeholder.ReplaceAllLiteralString(template, "0"))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
@@ -72,7 +72,7 @@ func nearest(name string) string {
 	})
 }
 
-// URL returns the link to a request. What comes from traces is escaped for every part of a URL.
+// URL returns the link to a request. Names from traces are escaped for every part of a URL.
 func (l Link) URL(r *Request) URL {
 	return URL{l.name, placeholder.ReplaceAllStringFunc(l.template, func(p string) string { return placeholders[p[1:len(p)-1]](r) })}
 }
@@ -90,5 +90,5 @@ func count(t trace.Nanos, unit time.Duration) string {
 	return strconv.FormatInt(int64(t)/unit.Nanoseconds(), 10)
 }
 
-// escape escapes all that may mean something in a path, a query or a fragment.
+// escape escapes all characters with a meaning in a path, a query or a fragment.
 func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(clean(s)), "+", "%20") }

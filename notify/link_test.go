@@ -36,7 +36,7 @@ func TestWrongLinks(t *testing.T) {
 	for template, want := range map[string]string{
 		"https://a.example/{traceid}":             "did you mean {trace_id}?",
 		"https://a.example/{trace_id}/{servcie}":  "did you mean {service}?",
-		"https://a.example/":                      "want {trace_id} in it",
+		"https://a.example/":                      "want {trace_id} in the URL",
 		"ftp://a.example/{trace_id}":              "starts with http",
 		"https:///{trace_id}":                     "starts with http",
 		"https://{service}.example/{trace_id}":    "the host cannot depend",
@@ -49,7 +49,7 @@ func TestWrongLinks(t *testing.T) {
 	}
 }
 
-// FuzzLinks holds that no trace changes where a link leads, whatever the template.
+// FuzzLinks checks that names from traces add no delimiters to a URL.
 func FuzzLinks(f *testing.F) {
 	f.Add("https://a.example/{trace_id}/{service}", "x", "y")
 	f.Add("https://a.example?{operation}#{trace_id}", "/../", "@evil.example")
@@ -69,4 +69,16 @@ func FuzzLinks(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A request that ends on a full unit is not rounded up.
+func TestExactEnd(t *testing.T) {
+	l, err := NewLink("backend", "https://b.example/{trace_id}?{end_s}&{end_ms}&{end_us}&{end_ns}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "https://b.example/00000000000000000000000000000001?7&7000&7000000&7000000000"
+	if got := LinksTo([]Link{l}, &Request{Trace: trace.ID{15: 1}, End: 7_000_000_000})[0].URL; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 }

@@ -36,8 +36,8 @@ type Endpoint struct {
 	AllowPrivate bool   // permits addresses that are not public
 }
 
-// wants reports whether e subscribes to a type.
-func (e *Endpoint) wants(t Type) bool {
+// subscribes reports whether e subscribes to a type.
+func (e *Endpoint) subscribes(t Type) bool {
 	return t == Test || len(e.Events) == 0 || slices.Contains(e.Events, t)
 }
 
@@ -58,15 +58,15 @@ const (
 	maxDelay   = time.Hour
 	// sweepEvery is the interval at which old messages are given up.
 	sweepEvery = time.Minute
-	// afterTrouble is the wait of a worker after an error of the outbox.
-	afterTrouble = 10 * time.Second
+	// outboxDelay is the wait of a worker after an error of the outbox.
+	outboxDelay = 10 * time.Second
 )
 
 // Notifier delivers events to endpoints while Run runs. Enqueue may be called at any time; the next Run delivers the
 // events. It is safe for concurrent use.
 type Notifier struct {
 	options Options
-	changed chan struct{} // the endpoints changed; holds one
+	changed chan struct{} // signals a change of the endpoints; holds one
 
 	mu      sync.Mutex // guards the fields below
 	callers []*caller
@@ -118,7 +118,7 @@ func (n *Notifier) Configure(endpoints []Endpoint) error {
 			return err
 		}
 		if counts[c.endpoint.Name] != nil {
-			return fmt.Errorf("there are two webhooks %s", c.endpoint.Name)
+			return fmt.Errorf("webhook %s: the name is used twice", c.endpoint.Name)
 		}
 		counts[c.endpoint.Name] = &Count{}
 		callers = append(callers, c)
@@ -150,7 +150,7 @@ func (n *Notifier) Enqueue(e *Event) error {
 	n.mu.Unlock()
 	var messages []store.Message
 	for _, c := range callers {
-		if !c.endpoint.wants(e.Type) {
+		if !c.endpoint.subscribes(e.Type) {
 			continue
 		}
 		if body := c.format.render(e); body != nil {
@@ -281,7 +281,7 @@ func (n *Notifier) start(ctx context.Context) (stop func()) {
 	var all sync.WaitGroup
 	stopped := make(chan struct{})
 	for _, c := range n.callers {
-		w := &worker{Notifier: n, caller: c, woken: make(chan struct{}, 1), finished: make(chan struct{}, callsAtOnce), stopped: stopped}
+		w := &worker{notifier: n, caller: c, woken: make(chan struct{}, 1), finished: make(chan struct{}, callsAtOnce), stopped: stopped}
 		n.workers[c.endpoint.Name] = w
 		all.Go(func() { w.run(ctx) })
 	}
@@ -303,12 +303,12 @@ func (n *Notifier) sweep() {
 	}
 	n.mu.Unlock()
 	now := n.now()
-	died, err := n.options.Outbox.Expire(now, now.Add(-giveUpAfter), func(endpoint string) bool { return known[endpoint] })
+	expired, err := n.options.Outbox.Expire(now, now.Add(-giveUpAfter), func(endpoint string) bool { return known[endpoint] })
 	if err != nil {
 		n.options.Log.Error("webhooks: the outbox could not be cleaned up", slog.Any("error", err))
 	}
-	if died > 0 {
-		n.options.Log.Warn("webhooks: messages were given up; they can be sent again", slog.Int("messages", died))
+	if expired > 0 {
+		n.options.Log.Warn("webhooks: messages were given up; they can be sent again", slog.Int("messages", expired))
 	}
 }
 
@@ -317,7 +317,7 @@ func (n *Notifier) sweep() {
 func delay(failures int) time.Duration {
 	b := backoff.ExponentialBackOff{InitialInterval: firstDelay / 2, RandomizationFactor: 1, Multiplier: 2, MaxInterval: maxDelay / 2}
 	var wait time.Duration
-	for range min(failures, 20) { // the bound has long been reached
+	for range min(failures, 20) { // enough to reach maxDelay
 		wait = b.NextBackOff()
 	}
 	return wait
@@ -337,6 +337,3 @@ func Try(ctx context.Context, e *Endpoint, source string, clock func() time.Time
 	}
 	return answer, nil
 }
-
-// Err returns the reason why the endpoint rejected the event; nil if it accepted it.
-func (a *Answer) Err() error { return a.err() }

@@ -9,15 +9,15 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// ErrForbiddenAddress is wrapped by errors about endpoints whose name resolves to an address that must not be called.
-var ErrForbiddenAddress = errors.New("the address is not public: allow-private lets it be called")
+// ErrForbiddenAddress means that the name of an endpoint resolves to an address that must not be called.
+var ErrForbiddenAddress = errors.New("the address is not public: allow-private permits it")
 
 // special denies the special-purpose networks in the registries of IANA: loopback, private, link-local, shared,
 // reserved and others.
 var special = ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())
 
-// isPublic reports whether an address is on the public Internet. An IPv6 address that stands for an IPv4 address is
-// judged as the latter.
+// isPublic reports whether an address is on the public Internet. An IPv6 address that represents an IPv4 address is
+// checked as the latter.
 func isPublic(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	if ssrf.IPv6NAT64Prefix.Contains(a) {

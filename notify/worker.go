@@ -9,14 +9,14 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// worker delivers the messages of one endpoint. Its goroutine starts one more for each call.
+// worker delivers the messages of one endpoint. Its goroutine starts another one for each call.
 type worker struct {
-	*Notifier
+	notifier *Notifier
 	caller   *caller
-	woken    chan struct{} // there may be a new message; holds one
-	finished chan struct{} // a call ended; holds all calls
-	stopped  chan struct{} // closed: start no more calls
-	busy     int           // calls under way
+	woken    chan struct{} // signals that there may be a new message; holds one
+	finished chan struct{} // signals the end of a call; holds all calls
+	stopped  chan struct{} // closed to stop starting calls
+	busy     int           // calls in progress
 }
 
 // run delivers messages until ctx is done or the worker is stopped. It returns when all calls have ended.
@@ -43,21 +43,21 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// wait waits for the calls under way.
+// wait waits for the calls in progress.
 func (w *worker) wait() {
 	for ; w.busy > 0; w.busy-- {
 		<-w.finished
 	}
 }
 
-// begin starts calls for due messages. It returns the time after which to look again; 0: at the next signal.
+// begin starts calls for due messages. It returns the time after which to call it again; 0: at the next signal.
 func (w *worker) begin(ctx context.Context) time.Duration {
 	name := w.caller.endpoint.Name
-	if w.disabled(name) || w.busy >= callsAtOnce {
+	if w.notifier.disabled(name) || w.busy >= callsAtOnce {
 		return 0
 	}
-	now := w.now()
-	due, again, err := w.options.Outbox.Take(name, now, callsAtOnce-w.busy)
+	now := w.notifier.now()
+	due, again, err := w.notifier.options.Outbox.Take(name, now, callsAtOnce-w.busy)
 	for i := range due {
 		w.busy++
 		go func() {
@@ -67,8 +67,8 @@ func (w *worker) begin(ctx context.Context) time.Duration {
 	}
 	switch {
 	case err != nil:
-		w.options.Log.ErrorContext(ctx, "webhooks: the outbox cannot be read", slog.String("endpoint", name), slog.Any("error", err))
-		return afterTrouble
+		w.notifier.options.Log.ErrorContext(ctx, "webhooks: the outbox cannot be read", slog.String("endpoint", name), slog.Any("error", err))
+		return outboxDelay
 	case again == 0:
 		return 0
 	}
@@ -83,15 +83,15 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 	}
 	answer, err := w.caller.call(ctx, m.ID, m.Body)
 	if ctx.Err() != nil && err != nil {
-		w.options.Outbox.Release(m) // the shutdown interrupted the call
+		w.notifier.options.Outbox.Release(m) // the shutdown interrupted the call
 		return
 	}
 	if err == nil {
-		err = answer.err()
+		err = answer.Err()
 	}
 	if err == nil {
-		w.count(m.Endpoint, func(c *Count) { c.Delivered++; c.Last, c.LastError = w.now(), "" })
-		w.logError(w.options.Outbox.Done(m))
+		w.notifier.count(m.Endpoint, func(c *Count) { c.Delivered++; c.Last, c.LastError = w.notifier.now(), "" })
+		w.logError(w.notifier.options.Outbox.Done(m))
 		return
 	}
 	w.failed(m, answer, err)
@@ -100,19 +100,19 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 // failed schedules the next attempt or gives the message up.
 func (w *worker) failed(m *store.Message, answer *Answer, err error) {
 	gone := answer != nil && answer.Status == http.StatusGone
-	w.count(m.Endpoint, func(c *Count) { c.Failed++; c.LastError = err.Error(); c.Disabled = c.Disabled || gone })
-	log := w.options.Log.With(slog.String("endpoint", m.Endpoint), slog.String("event", m.ID), slog.Any("error", err))
+	w.notifier.count(m.Endpoint, func(c *Count) { c.Failed++; c.LastError = err.Error(); c.Disabled = c.Disabled || gone })
+	log := w.notifier.options.Log.With(slog.String("endpoint", m.Endpoint), slog.String("event", m.ID), slog.Any("error", err))
 	if gone {
 		log.Warn("webhooks: the endpoint is gone; it is not called until a restart or reload")
 	}
-	now, deadline := w.now(), m.Put.Add(giveUpAfter)
+	now, deadline := w.notifier.now(), m.Put.Add(giveUpAfter)
 	next := min(now.Add(delay(m.Attempts+1)), deadline)
 	if answer != nil && (answer.Status == http.StatusTooManyRequests || answer.Status == http.StatusServiceUnavailable) {
 		next = max(next, now.Add(answer.After))
 	}
 	if now < deadline && next <= deadline {
 		log.Debug("webhooks: a call failed and will be repeated", slog.Duration("wait", next.Sub(now)))
-		w.logError(w.options.Outbox.Retry(m, next, err.Error()))
+		w.logError(w.notifier.options.Outbox.Retry(m, next, err.Error()))
 		return
 	}
 	log.Warn("webhooks: a message was given up; it can be sent again")
@@ -121,13 +121,13 @@ func (w *worker) failed(m *store.Message, answer *Answer, err error) {
 
 // giveUp makes m a dead letter.
 func (w *worker) giveUp(m *store.Message, why string) {
-	w.count(m.Endpoint, func(c *Count) { c.Dead++ })
-	w.logError(w.options.Outbox.MoveToDeadLetters(m, why))
+	w.notifier.count(m.Endpoint, func(c *Count) { c.Dead++ })
+	w.logError(w.notifier.options.Outbox.MoveToDeadLetters(m, why))
 }
 
 // logError logs that the outbox could not be written. The message is sent again after the next start.
 func (w *worker) logError(err error) {
 	if err != nil {
-		w.options.Log.Error("webhooks: the outbox cannot be written", slog.Any("error", err))
+		w.notifier.options.Log.Error("webhooks: the outbox cannot be written", slog.Any("error", err))
 	}
 }

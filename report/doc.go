@@ -1,6 +1,6 @@
-// Package report writes what an analysis found: for people as a table or a page, for programs as JSON, for profilers as pprof
-// or folded stacks.
+// Package report writes the report of an analysis: as a table for a terminal, as an HTML page, as JSON, as pprof, or as
+// folded stacks.
 //
-// Every writer is a function of the report alone; the same report gives the same bytes. Nothing here computes statistics:
-// what is said in words is said from the numbers in the report. Text that came from traces is escaped by whoever writes it.
+// The output is a function of the report alone: equal reports give equal bytes. The package computes no statistics;
+// every number comes from the report. Each writer escapes text from traces for its format.
 package report

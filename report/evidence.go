@@ -9,14 +9,13 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/describe"
-
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// contrast says which hosts or versions are slower than the others, and where.
-func (n *names) contrast(p *detect.Problem, c *engine.NamedContrast) describe.Sentence {
+// contrast describes a host or version whose requests are slower than the others, and the edge where they are.
+func (n *names) contrast(p *detect.Problem, c *offline.NamedContrast) describe.Sentence {
 	var s describe.Sentence
 	s.Strong(n.Clean(c.Key) + " = " + n.Clean(c.Value))
 	s.Plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) +
@@ -29,23 +28,22 @@ func (n *names) contrast(p *detect.Problem, c *engine.NamedContrast) describe.Se
 	return s
 }
 
-// leastRecovery is the part of the mean or of the p99 from which a recovery is worth a line.
-const leastRecovery = 0.05
+// minRecovery is the smallest fraction of the mean or of the p99 for which a recovery is shown.
+const minRecovery = 0.05
 
-// recoveries says what would come back if edges were at their reference levels.
-func (n *names) recoveries(r *engine.ProblemReport) []describe.Sentence {
+// recoveries describes the time that requests would gain with single edges at their reference levels.
+func (n *names) recoveries(r *offline.Problem) []describe.Sentence {
 	var all []describe.Sentence
 	for i := range r.Recoveries {
 		x := &r.Recoveries[i]
-		if x.MeanPart < leastRecovery && x.P99Part < leastRecovery {
+		if x.MeanPart < minRecovery && x.P99Part < minRecovery {
 			continue
 		}
 		for k := range r.Edges {
 			if e := &r.Edges[k]; e.Edge == x.Edge {
 				var s describe.Sentence
-				s.Plain("with " + n.Edge(e) + " at " + units.Duration(x.Level) + ", ")
+				s.Plain("with " + n.Edge(e) + " at " + units.Duration(x.Level) + ", requests would save ")
 				s.Strong(units.Percent(x.MeanPart) + " of the mean and " + units.Percent(x.P99Part) + " of the p99")
-				s.Plain(" would come back")
 				all = append(all, s)
 			}
 		}
@@ -53,8 +51,8 @@ func (n *names) recoveries(r *engine.ProblemReport) []describe.Sentence {
 	return all
 }
 
-// common says which places of different request types rise and fall together.
-func (n *names) common(c *engine.CommonEdges) describe.Sentence {
+// common describes places of different request types whose times rise and fall together.
+func (n *names) common(c *offline.CommonEdges) describe.Sentence {
 	var s describe.Sentence
 	for i, e := range c.Edges {
 		if i > 0 {
@@ -68,12 +66,12 @@ func (n *names) common(c *engine.CommonEdges) describe.Sentence {
 	return s
 }
 
-// exemplars says which traces to look at; empty if none are known.
-func (n *names) exemplars(r *engine.ProblemReport) describe.Sentence {
+// exemplars names a slow and a typical trace; empty if there are none.
+func (n *names) exemplars(r *offline.Problem) describe.Sentence {
 	var s describe.Sentence
 	for _, stratum := range []struct {
 		name string
-		all  []engine.Exemplar
+		all  []offline.Exemplar
 	}{{"slow", r.Exemplars.Slow}, {"typical", r.Exemplars.Typical}} {
 		if len(stratum.all) == 0 {
 			continue
@@ -89,8 +87,8 @@ func (n *names) exemplars(r *engine.ProblemReport) describe.Sentence {
 	return s
 }
 
-// show returns the command that shows the first trace of [names.exemplars]; "" if none is known.
-func (n *names) show(r *engine.ProblemReport) string {
+// show returns the command that shows the first trace of [names.exemplars]; "" if there is none.
+func (n *names) show(r *offline.Problem) string {
 	all := slices.Concat(r.Exemplars.Slow, r.Exemplars.Typical)
 	if len(all) == 0 {
 		return ""
@@ -102,7 +100,7 @@ func (n *names) show(r *engine.ProblemReport) string {
 	return strings.Join(words, " ")
 }
 
-// shellWord returns s as a shell takes it for one word, FILE for what cannot be named: standard input, and unprintable names.
+// shellWord quotes s as one word of a shell. It returns FILE for standard input and for unprintable names.
 func shellWord(s string) string {
 	special := func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_./-+,:@%=", r)

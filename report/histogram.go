@@ -22,7 +22,7 @@ type histogram struct {
 	Ticks []tick
 	Marks []tick // p50 and p99
 	Most  string // requests in the highest bar
-	Label string // the whole in words
+	Label string // description of the histogram
 }
 
 type bin struct {
@@ -66,7 +66,7 @@ func (h *histogram) bars(a axis, counts []uint64) {
 		if n == 0 {
 			continue
 		}
-		height := max(float64(n)/float64(most)*plotHeight, 1.5) // a single slow request must be seen
+		height := max(float64(n)/float64(most)*plotHeight, 1.5) // a single slow request must be visible
 		x := float64(i) * width
 		h.Bars = append(h.Bars, bin{
 			X: round(x), Y: round(plotHeight - height), Width: width - 1, Height: round(height),
@@ -83,7 +83,7 @@ func (h *histogram) mark(a axis, name string, d time.Duration) {
 	if t.X > plotWidth*3/4 {
 		t.Anchor = "end"
 	}
-	if len(h.Marks) > 0 && t.X-h.Marks[0].X < 90 && h.Marks[0].Anchor == t.Anchor { // they would run into each other
+	if len(h.Marks) > 0 && t.X-h.Marks[0].X < 90 && h.Marks[0].Anchor == t.Anchor { // they would overlap
 		h.Marks[0].Anchor, t.Anchor = "end", "start"
 	}
 	h.Marks = append(h.Marks, t)
@@ -94,13 +94,13 @@ type axis struct{ low, high float64 } // logarithms
 
 func newAxis(low, high time.Duration) axis {
 	a := axis{math.Log(float64(max(low, 1))), math.Log(float64(max(high, 1)))}
-	if a.high-a.low < 0.1 { // all alike: show them in the middle of something
+	if a.high-a.low < 0.1 { // nearly equal durations: show them in the middle
 		a.low, a.high = a.low-0.5, a.high+0.5
 	}
 	return a
 }
 
-// at returns where ns lies on the axis, within it.
+// at returns the position of ns, limited to the axis.
 func (a axis) at(ns float64) float64 {
 	x := (math.Log(max(ns, 1)) - a.low) / (a.high - a.low)
 	return min(max(x, 0), 1) * plotWidth
@@ -109,7 +109,7 @@ func (a axis) at(ns float64) float64 {
 // value returns the duration at x.
 func (a axis) value(x float64) float64 { return math.Exp(a.low + x/plotWidth*(a.high-a.low)) }
 
-// ticks returns round durations, at most about eight.
+// ticks returns ticks at round durations, about eight at most.
 func (a axis) ticks() []tick {
 	steps := []float64{1, 2, 5}
 	if a.high-a.low > math.Log(500) {

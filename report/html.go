@@ -1,8 +1,6 @@
 package report
 
 import (
-	_ "embed"
-	"html/template"
 	"io"
 	"math"
 
@@ -11,12 +9,12 @@ import (
 	"github.com/sibyl-trace/sibyl/describe"
 
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Limits of what a page shows, so that a browser opens it at once; JSON holds everything.
+// Limits of the page, so that a browser opens it at once; JSON holds everything.
 const (
 	pageProblems = 100
 	pageTypes    = 100
@@ -24,23 +22,18 @@ const (
 	pageEdges    = 15
 	problemEdges = 6
 	pageBecause  = 5
-	pageOpen     = 3       // request types unfolded besides those with problems
-	thinnest     = 0.00025 // part of the width below which a frame is left out
+	pageOpen     = 3       // unfolded request types, besides those with problems
+	minFrame     = 0.00025 // smallest width of a frame, as a fraction
 )
 
-//go:embed report.html.tmpl
-var pageSource string
-
-// HTML writes r, which was made from files, as one page that needs nothing but a browser: no other file, no network.
-func HTML(w io.Writer, r *engine.Report, files []string) error {
-	t, err := template.New("report").Parse(pageSource)
-	if err != nil {
-		return err // a bug, which the golden test finds
-	}
-	return t.Execute(w, newPage(r, files))
+// HTML writes r as one self-contained page, without other files or network access. Files holds the names of the input,
+// for commands.
+func HTML(w io.Writer, r *offline.Report, files []string) error {
+	p := newPage(r, files)
+	return p.render(w)
 }
 
-// page is what the template shows: words and numbers, no decisions left.
+// page is the content of the page: formatted text and numbers.
 type page struct {
 	Traces, Spans, Complete, Rejected string
 	Problems                          []pageProblem
@@ -58,14 +51,14 @@ type pageProblem struct {
 	CoV                 string
 	Diagnosis           describe.Sentence
 	Path                []string
-	TailName            string // what the last column of Edges is
+	TailName            string // title of the last column of Edges
 	Edges               []pageEdge
-	MoreEdges           string            // how many there are besides, and what they carry
-	Size                describe.Sentence // empty: not judged by size
+	MoreEdges           string            // number and share of the edges that are not shown
+	Size                describe.Sentence // empty: no size model
 	Because, Next       []describe.Sentence
 	OnlyOn, WhatIf      []describe.Sentence
 	Traces              describe.Sentence
-	Show                string // command that shows one of them
+	Show                string // command that shows one of Traces
 	Anchor, RequestType string // of the request type
 }
 
@@ -81,8 +74,8 @@ type pageType struct {
 	Anchor, Name        string
 	Count               string
 	P50, P99, Mean, CoV string
-	Between             string            // part of the variance between groups; "" if it is little
-	Size                describe.Sentence // empty: not judged by size
+	Between             string            // share of the variance between groups; "" if it is small
+	Size                describe.Sentence // empty: no size model
 	Open                bool
 	Histogram           histogram
 	Frames              []pageFrame
@@ -104,12 +97,12 @@ type pageFrame struct {
 	Name, Path        string
 	Left, Width       float64 // percent
 	Row               int
-	Heat, Cold        float64 // 0–100: how far the colour goes towards hot (varies) or cold (steadies the rest)
+	Heat, Cold        float64 // 0–100: share of the variance if positive, and if negative
 	Own, Total, Share string
 	Part              string // of the whole path
 }
 
-func newPage(r *engine.Report, files []string) page {
+func newPage(r *offline.Report, files []string) page {
 	n := newNames(r, terminal.Printable)
 	n.files = files
 	types, groups := levels(r.Groups)
@@ -147,7 +140,7 @@ func groupsOf(all []group.Summary, i int) []group.Summary {
 
 func anchor(id analysis.Hash) string { return "type-" + id.String() }
 
-func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
+func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	p := &r.Problem
 	v := pageProblem{
 		Rank: rank, Kind: p.Kind.String(), Onset: p.Onset.String(), Who: "all requests of the type",
@@ -182,7 +175,7 @@ func (n *names) pageProblem(rank int, r *engine.ProblemReport) pageProblem {
 	return v
 }
 
-// moreEdges says what the edges that are not shown carry; "" if all are shown.
+// moreEdges returns the number and the share of the edges that are not shown; "" if all are shown.
 func moreEdges(p *detect.Problem) string {
 	if len(p.Edges) <= problemEdges {
 		return ""
@@ -202,7 +195,7 @@ func (n *names) pageEdge(e *group.EdgeShare) pageEdge {
 	}
 }
 
-// percent returns the fraction f in percent, rounded to a tenth and cut to 0–100; 0 where it is not known.
+// percent returns the fraction f in percent, rounded to a tenth and limited to 0–100; 0 if it is unknown.
 func percent(f float64) float64 {
 	if f != f {
 		return 0
@@ -216,7 +209,7 @@ func (n *names) pageType(s *group.Summary, groups []group.Summary) pageType {
 		P50: units.Duration(s.P50), P99: units.Duration(s.P99), Mean: units.Duration(s.Mean), CoV: units.Ratio(s.CoV) + covInterval(s),
 		Histogram: newHistogram(s), MoreEdges: max(0, len(s.Edges)-pageEdges), MoreGroups: max(0, len(groups)-pageGroups),
 	}
-	if s.Between >= leastBetween {
+	if s.Between >= minBetween {
 		t.Between = units.Percent(s.Between)
 	}
 	t.Size = sizeSentence(s.Size)
@@ -244,8 +237,8 @@ func (n *names) pageGroup(s *group.Summary) pageGroup {
 	return g
 }
 
-// pageFrames lays the frames of p out: a child below its parent, children from the left, the parent's own time to their
-// right. It returns the boxes wide enough to be seen and the number of rows.
+// pageFrames lays out the frames of p: a child below its parent, children from the left, the parent's own time to their
+// right. It returns the boxes of at least minFrame, and the number of rows.
 func pageFrames(p *describe.Profile) (boxes []pageFrame, rows int) {
 	left := make([]float64, len(p.Frames)) // where the next child of a frame begins, 0–1
 	for i := range p.Frames {
@@ -257,7 +250,7 @@ func pageFrames(p *describe.Profile) (boxes []pageFrame, rows int) {
 			left[f.Parent] += width
 		}
 		left[i] = at
-		if !(width >= thinnest) {
+		if !(width >= minFrame) {
 			continue
 		}
 		rows = max(rows, f.Depth+1)
@@ -270,5 +263,5 @@ func pageFrames(p *describe.Profile) (boxes []pageFrame, rows int) {
 	return boxes, rows
 }
 
-// round keeps the page small and its bytes the same on every machine.
+// round rounds x to three digits, so that the page is small and its bytes are the same on every machine.
 func round(x float64) float64 { return math.Round(x*1000) / 1000 }

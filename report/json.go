@@ -7,14 +7,14 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// JSON writes r as one JSON object, piece by piece, since it may be large. Fractions are 0–1, durations nanoseconds, identities hex
-// digits, contexts lists of "service operation" from the root down; null is unknown.
-func JSON(w io.Writer, r *engine.Report) error {
+// JSON writes r as one JSON object, piece by piece, since it may be large. Fractions are 0–1, durations nanoseconds,
+// identities hex digits, contexts lists of "service operation" from the root down; null is unknown.
+func JSON(w io.Writer, r *offline.Report) error {
 	n := newNames(r, describe.Verbatim)
 	rejected := r.Rejected
 	if rejected == nil {
@@ -101,8 +101,8 @@ type jsonGroup struct {
 	CoVLow        describe.Number `json:"cov_low"`
 	CoVHigh       describe.Number `json:"cov_high"`
 	Failed        uint64          `json:"failed"`
-	Between       describe.Number `json:"between"`    // part of the variance of a request type that lies between its groups
-	SizeModel     *jsonSizeModel  `json:"size_model"` // null: sizes are not modelled
+	Between       describe.Number `json:"between"`    // share of the variance of a request type between its groups
+	SizeModel     *jsonSizeModel  `json:"size_model"` // null: none
 	Bins          []jsonBin       `json:"bins"`
 	Edges         []describe.Edge `json:"edges"`
 }
@@ -114,7 +114,7 @@ type jsonBin struct {
 	Where    []string `json:"where"`
 }
 
-// jsonProblem is a problem with the evidence that reports alone have.
+// jsonProblem is a problem with the evidence that only reports have.
 type jsonProblem struct {
 	Rank int `json:"rank"`
 	describe.Problem
@@ -129,7 +129,7 @@ type jsonProblem struct {
 	Exemplars jsonExemplars   `json:"exemplars"`
 }
 
-// jsonUnrelated is an attribute that certainly explains nothing about the problem.
+// jsonUnrelated is an attribute that is certainly unrelated to the problem.
 type jsonUnrelated struct {
 	Variable string   `json:"variable"`
 	Where    []string `json:"where"`
@@ -160,7 +160,7 @@ func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 	return g
 }
 
-func (n *names) jsonProblem(rank int, r *engine.ProblemReport) jsonProblem {
+func (n *names) jsonProblem(rank int, r *offline.Problem) jsonProblem {
 	p := &r.Problem
 	j := jsonProblem{
 		Rank: rank, Problem: n.Problem(p, 0), Findings: n.Findings(p), Joint: describe.Number(r.Joint), Unrelated: []jsonUnrelated{},

@@ -4,7 +4,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/describe"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 )
 
 // jsonContrast is a host or version whose requests are slower than the others.
@@ -53,7 +53,7 @@ type jsonTypedEdge struct {
 	Context       []string `json:"context"`
 }
 
-func (n *names) jsonContrast(p *detect.Problem, c *engine.NamedContrast) jsonContrast {
+func (n *names) jsonContrast(p *detect.Problem, c *offline.NamedContrast) jsonContrast {
 	j := jsonContrast{
 		Key: c.Key, Value: n.Clean(c.Value), Requests: c.Requests, Rest: c.Rest,
 		Duration: n.jsonDifference(p, &c.Duration), Edges: []jsonDifference{},
@@ -79,7 +79,7 @@ func (n *names) jsonRecovery(p *detect.Problem, x *explain.Recovery) jsonRecover
 	}
 }
 
-func (n *names) jsonCommon(c *engine.CommonEdges) jsonCommon {
+func (n *names) jsonCommon(c *offline.CommonEdges) jsonCommon {
 	j := jsonCommon{Edges: []jsonTypedEdge{}, Correlation: describe.Number(c.Correlation), PValue: describe.Number(c.PValue)}
 	for _, e := range c.Edges {
 		j.Edges = append(j.Edges, jsonTypedEdge{
@@ -89,7 +89,7 @@ func (n *names) jsonCommon(c *engine.CommonEdges) jsonCommon {
 	return j
 }
 
-// jsonExemplars are requests to look at.
+// jsonExemplars holds the exemplars of a problem.
 type jsonExemplars struct {
 	Slow    []jsonExemplar `json:"slow"`
 	Typical []jsonExemplar `json:"typical"`
@@ -101,8 +101,8 @@ type jsonExemplar struct {
 	DurationNS int64  `json:"duration_ns"`
 }
 
-func jsonExemplarsOf(e *engine.Exemplars) jsonExemplars {
-	list := func(exemplars []engine.Exemplar) []jsonExemplar {
+func jsonExemplarsOf(e *offline.Exemplars) jsonExemplars {
+	list := func(exemplars []offline.Exemplar) []jsonExemplar {
 		all := make([]jsonExemplar, len(exemplars))
 		for i, x := range exemplars {
 			all[i] = jsonExemplar{x.Trace.String(), int64(x.Duration)}

@@ -5,17 +5,17 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 )
 
-// names writes what a report holds with the names that it gives.
+// names describes the parts of a report in sentences.
 type names struct {
 	*describe.Names
 
-	files []string // that were read, for commands
+	files []string // names of the input, for commands
 }
 
-func newNames(r *engine.Report, clean func(string) string) *names {
+func newNames(r *offline.Report, clean func(string) string) *names {
 	n := describe.New(r.Table, clean)
 	for i := range r.Groups {
 		n.Add(&r.Groups[i])
@@ -23,8 +23,8 @@ func newNames(r *engine.Report, clean func(string) string) *names {
 	return &names{Names: n}
 }
 
-// profiles returns the profile of every request type that the report holds, in its order.
-func profiles(r *engine.Report, clean func(string) string) []describe.Profile {
+// profiles returns the profile of every request type in the report, in its order.
+func profiles(r *offline.Report, clean func(string) string) []describe.Profile {
 	n := newNames(r, clean)
 	var all []describe.Profile
 	for i := range r.Groups {
@@ -35,7 +35,7 @@ func profiles(r *engine.Report, clean func(string) string) []describe.Profile {
 	return all
 }
 
-// byVariance returns the indices of edges by falling share of the variance, unknown ones last, the rest as they are.
+// byVariance returns the indices of edges by falling share of the variance, unknown shares last. The order is stable.
 func byVariance(edges []group.EdgeShare) []int {
 	order := make([]int, len(edges))
 	for i := range order {

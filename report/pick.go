@@ -3,14 +3,14 @@ package report
 import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// pick says which tracepoint to switch on, where, and why.
+// pick proposes to enable a tracepoint, with its place and the reason.
 func (n *names) pick(k *search.Pick) describe.Sentence {
 	var s describe.Sentence
-	s.Plain("switch on ")
+	s.Plain("enable ")
 	s.Strong(n.tracepoint(k))
 	if k.Context != 0 {
 		s.Plain(" at " + n.Op(n.Last(k.Context)))
@@ -21,8 +21,8 @@ func (n *names) pick(k *search.Pick) describe.Sentence {
 	return s
 }
 
-// next says what to do about a problem, first things first.
-func (n *names) next(r *engine.ProblemReport) []describe.Sentence {
+// next returns the next steps for a problem, most important first.
+func (n *names) next(r *offline.Problem) []describe.Sentence {
 	var all []describe.Sentence
 	for i := range r.Proposed {
 		all = append(all, n.pick(&r.Proposed[i]))
@@ -36,20 +36,20 @@ func (n *names) next(r *engine.ProblemReport) []describe.Sentence {
 			}
 			s.Strong(n.Op(op))
 		}
-		s.Plain(": nothing below carries what is wrong, as far as is known")
+		s.Plain(": the known tracepoints do not explain their part of the problem")
 		all = append(all, s)
 	}
 	if e := describe.Leading(&r.Problem); len(all) == 0 && e != nil && e.Edge != 0 {
-		all = append(all, n.uncharted(e))
+		all = append(all, n.unexplained(e))
 	}
 	return all
 }
 
-// uncharted says where to add instrumentation when the search knows no tracepoint: an edge is time that no span explains.
-func (n *names) uncharted(e *group.EdgeShare) describe.Sentence {
+// unexplained proposes instrumentation for an edge below which the search knows no tracepoint.
+func (n *names) unexplained(e *group.EdgeShare) describe.Sentence {
 	var s describe.Sentence
 	if e.Callee != 0 {
-		s.Plain("look at the connections and the queue of ")
+		s.Plain("check the connections and the queue of ")
 		s.Strong(n.Op(e.Callee))
 	} else {
 		s.Plain("add tracepoints inside ")
@@ -59,7 +59,7 @@ func (n *names) uncharted(e *group.EdgeShare) describe.Sentence {
 	return s
 }
 
-// tracepoint returns the name of what k switches on.
+// tracepoint returns the name of the tracepoint of k, or of its operation if it has none.
 func (n *names) tracepoint(k *search.Pick) string {
 	if name := n.Table.Text(k.Tracepoint); name != "" {
 		return n.Clean(name)

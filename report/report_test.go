@@ -14,14 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/pprof/profile"
 
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// golden compares got with a file of testdata.
+// golden compares got with a golden file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -39,8 +39,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// written returns what a writer makes of a report.
-func written(t *testing.T, r *engine.Report, write func(io.Writer, *engine.Report) error) string {
+// written returns the output of a writer.
+func written(t *testing.T, r *offline.Report, write func(io.Writer, *offline.Report) error) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := write(&b, r); err != nil {
@@ -49,16 +49,16 @@ func written(t *testing.T, r *engine.Report, write func(io.Writer, *engine.Repor
 	return b.String()
 }
 
-func asTable(style terminal.Style, top int) func(io.Writer, *engine.Report) error {
-	return func(w io.Writer, r *engine.Report) error { return Table(w, r, []string{"-"}, style, top) }
+func asTable(style terminal.Style, top int) func(io.Writer, *offline.Report) error {
+	return func(w io.Writer, r *offline.Report) error { return Table(w, r, []string{"-"}, style, top) }
 }
 
-func asPage(w io.Writer, r *engine.Report) error {
+func asPage(w io.Writer, r *offline.Report) error {
 	return HTML(w, r, []string{"a.jsonl", "b c.json"})
 }
 
 func TestGolden(t *testing.T) {
-	for name, write := range map[string]func(io.Writer, *engine.Report) error{
+	for name, write := range map[string]func(io.Writer, *offline.Report) error{
 		"report.json":   JSON,
 		"report.folded": Folded,
 		"report.html":   asPage,
@@ -67,7 +67,7 @@ func TestGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, written(t, newSample(), write)) })
 	}
-	for name, r := range map[string]*engine.Report{
+	for name, r := range map[string]*offline.Report{
 		"empty.txt":      {Table: &trace.Table{}},
 		"incomplete.txt": {Table: &trace.Table{}, Traces: 2, Spans: 9, Rejected: map[trace.Reason]int{trace.Incomplete: 2}},
 	} {
@@ -89,7 +89,7 @@ func TestColourOnlyAdds(t *testing.T) {
 func TestTableFits(t *testing.T) {
 	for _, width := range []int{60, 80, 100, 140} {
 		for line := range strings.Lines(written(t, newSample(), asTable(terminal.Style{Width: width}, 10))) {
-			if strings.Contains(line, "sibyl trace --trace-id") { // not broken, so that it can be pasted
+			if strings.Contains(line, "sibyl trace --trace-id") { // not wrapped, so that it can be copied
 				continue
 			}
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > width {
@@ -117,7 +117,7 @@ func TestJSONSharesAddUp(t *testing.T) {
 		other = other || e.Operation == "other"
 	}
 	if math.Abs(sum-1) > 1e-9 || !other {
-		t.Errorf("shares add up to %v, other among them: %v", sum, other)
+		t.Errorf("shares add up to %v, want 1; other among them: %v, want true", sum, other)
 	}
 	if doc.Groups[3].Edges[0].ShareVariance != nil {
 		t.Error("NaN is not null")
@@ -140,7 +140,7 @@ func TestPprof(t *testing.T) {
 		}
 	}
 	if requests != 1204+3490+1 {
-		t.Errorf("%d requests", requests)
+		t.Errorf("got %d requests, want %d", requests, 1204+3490+1)
 	}
 	if want := int64(212*ms)*1204 + int64(35*ms)*3490 + int64(5*ms); nanos != want {
 		t.Errorf("%d ns, want the mean times the count of each type: %d", nanos, want)
@@ -159,15 +159,15 @@ func TestFoldedLinesAreWhole(t *testing.T) {
 	}
 }
 
-// TestPageIsSelfContained looks for what would make a browser ask the network, or run what traces contain.
+// The page neither loads anything from the network nor runs code from traces.
 func TestPageIsSelfContained(t *testing.T) {
 	page := written(t, newSample(), asPage)
 	for _, bad := range []string{"http:", "https:", "url(", "@import", "<img", "<link", "src=\"", "</script><"} {
 		if strings.Contains(page, bad) {
-			t.Errorf("the page holds %q", bad)
+			t.Errorf("the page contains %q", bad)
 		}
 	}
 	if n := strings.Count(page, "<script>"); n != 1 {
-		t.Errorf("%d scripts, want the page's own", n)
+		t.Errorf("got %d scripts, want 1", n)
 	}
 }

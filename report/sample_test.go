@@ -9,23 +9,23 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 const ms = time.Millisecond
 
-// sample is a report made by hand: a shop whose bank is slow on one route, an index page that got slower, and a third
-// request type with names that try to break out of every format.
+// sample is a hand-written report: a shop whose bank is slow on one route, an index page that got slower, and a third
+// request type whose names contain the special characters of every format.
 type sample struct {
-	*engine.Report
+	*offline.Report
 
 	checkout, pay, charge, stock, index, render trace.Op
 }
 
-func newSample() *engine.Report {
-	s := sample{Report: &engine.Report{
+func newSample() *offline.Report {
+	s := sample{Report: &offline.Report{
 		Refused: 76,
 		Table:   &trace.Table{}, Traces: 4777, Spans: 98211, Complete: 4700,
 		Rejected: map[trace.Reason]int{trace.Incomplete: 74, trace.Malformed: 3},
@@ -99,7 +99,7 @@ func (s *sample) checkoutGroups() {
 	}
 	fine.Edges[1].Before, fine.Edges[1].After = s.stock, s.pay
 	s.Groups = append(s.Groups, sum, fine)
-	s.Problems = append(s.Problems, engine.ProblemReport{
+	s.Problems = append(s.Problems, offline.Problem{
 		Problem: detect.Problem{
 			ID: analysis.Hash{Hi: 9, Lo: 9}, Kind: detect.KindVariable, Onset: detect.Chronic, Level: group.LevelGroup,
 			Group: grp, RequestType: id, Entry: s.checkout, Requests: 1130, Rate: 12, Mean: 212 * ms, CoV: 0.82, CoVLow: 0.71,
@@ -115,10 +115,10 @@ func (s *sample) checkoutGroups() {
 		},
 		Missing: []trace.Op{s.charge},
 		Joint:   0.71, Unrelated: []explain.UnrelatedVariable{{Context: s.context(s.checkout), Name: "user.locale"}},
-		Exemplars: engine.Exemplars{
-			Slow:    []engine.Exemplar{{Trace: trace.ID{1, 0xab}, Duration: 1900 * ms}, {Trace: trace.ID{2}, Duration: 1422 * ms}},
-			Typical: []engine.Exemplar{{Trace: trace.ID{15: 3}, Duration: 101 * ms}},
-			Fast:    []engine.Exemplar{{Trace: trace.ID{4}, Duration: 61 * ms}},
+		Exemplars: offline.Exemplars{
+			Slow:    []offline.Exemplar{{Trace: trace.ID{1, 0xab}, Duration: 1900 * ms}, {Trace: trace.ID{2}, Duration: 1422 * ms}},
+			Typical: []offline.Exemplar{{Trace: trace.ID{15: 3}, Duration: 101 * ms}},
+			Fast:    []offline.Exemplar{{Trace: trace.ID{4}, Duration: 61 * ms}},
 		},
 	})
 }
@@ -139,13 +139,13 @@ func (s *sample) indexGroups() {
 		Count: 3490, Mean: 35 * ms, P50: 34 * ms, P99: 44 * ms, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Size: size, Edges: edges,
 		Latency: []group.Bin{{Low: 28 * ms, High: 33 * ms, Count: 1500}, {Low: 33 * ms, High: 38 * ms, Count: 1700}, {Low: 38 * ms, High: 44 * ms, Count: 290}},
 	})
-	s.Problems = append([]engine.ProblemReport{{Problem: detect.Problem{
+	s.Problems = append([]offline.Problem{{Problem: detect.Problem{
 		ID: analysis.Hash{Hi: 8, Lo: 8}, Kind: detect.KindSlow, Onset: detect.Changed, Group: id, RequestType: id, Entry: s.index,
 		Requests: 3490, Mean: 35 * ms, Expected: 15 * ms, Size: size, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Impact: float64(740 * ms), Edges: edges,
 	}, Joint: math.NaN()}}, s.Problems...)
 }
 
-// hostile adds a request type whose names hold what formats and terminals give a meaning to.
+// hostile adds a request type whose names contain special characters of formats and terminals.
 func (s *sample) hostile() {
 	id := analysis.Hash{Hi: 3, Lo: 3}
 	op := s.op("a\x1b[31m;b", "</script><img src=x onerror=alert(1)> \n{{.}} \u202egnp", trace.Server)

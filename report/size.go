@@ -15,14 +15,14 @@ type jsonSizeModel struct {
 	NSPerPacket describe.Number `json:"ns_per_packet"` // beyond the first
 	PacketBytes int             `json:"packet_bytes"`
 	Requests    uint64          `json:"requests"` // sampled
-	Delayed     describe.Number `json:"delayed"`  // part of them
+	Delayed     describe.Number `json:"delayed"`  // fraction of Requests
 	TimedOut    describe.Number `json:"timed_out"`
-	BadLow      describe.Number `json:"bad_low"` // interval of both together
+	BadLow      describe.Number `json:"bad_low"` // 95 % interval of Delayed + TimedOut
 	BadHigh     describe.Number `json:"bad_high"`
-	CoVTotal    describe.Number `json:"cov_total"` // of the durations, sizes aside
+	CoVTotal    describe.Number `json:"cov_total"` // of the durations, regardless of size
 }
 
-// jsonSizeModelOf returns m as JSON has it; nil for nil: sizes are not modelled.
+// jsonSizeModelOf returns the JSON form of m; nil for nil.
 func jsonSizeModelOf(m *group.SizeModel) *jsonSizeModel {
 	if m == nil {
 		return nil
@@ -39,9 +39,9 @@ func sizeSentence(m *group.SizeModel) (s describe.Sentence) {
 	if m == nil {
 		return nil
 	}
-	s.Plain("a request takes " + units.Nanos(m.Base) + " and " + units.Nanos(1000*m.PerByte) + " a kB")
+	s.Plain("a request takes " + units.Nanos(m.Base) + " plus " + units.Nanos(1000*m.PerByte) + " per kB")
 	if m.PerSegment > 0 {
-		s.Plain(" and " + units.Nanos(m.PerSegment) + " for each " + strconv.Itoa(m.Segment) + " B full")
+		s.Plain(" plus " + units.Nanos(m.PerSegment) + " per full packet of " + strconv.Itoa(m.Segment) + " B")
 	}
 	s.Plain("; ")
 	s.Strong(units.Percent(m.Delayed) + " are delayed")

@@ -12,14 +12,13 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
-
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Limits of what a table shows; the other formats hold everything.
+// Limits of the table; JSON holds everything.
 const (
 	shownEdges        = 4
 	shownExplanations = 3
@@ -30,9 +29,9 @@ const (
 	shownGroups       = 5 // of a request type
 )
 
-// Table writes r to be read in a terminal: first what is wrong, then all request types and their groups. It shows the first
-// top problems and request types; 0 means all. files are what r was made from, for commands.
-func Table(w io.Writer, r *engine.Report, files []string, style terminal.Style, top int) error {
+// Table writes r for a terminal: first the problems, then the request types and their groups. It shows the first top
+// problems and request types; 0: all. Files holds the names of the input, for commands.
+func Table(w io.Writer, r *offline.Report, files []string, style terminal.Style, top int) error {
 	t := table{names: newNames(r, terminal.Printable), style: style, top: top}
 	t.names.files = files
 	t.heading(r)
@@ -52,7 +51,7 @@ type table struct {
 
 func (t *table) printf(format string, args ...any) { fmt.Fprintf(&t.out, format, args...) }
 
-// shown returns how many of n entries are shown.
+// shown returns the number of n entries to show.
 func (t *table) shown(n int) int {
 	if t.top > 0 {
 		return min(n, t.top)
@@ -60,14 +59,14 @@ func (t *table) shown(n int) int {
 	return n
 }
 
-// more says that entries were left out.
+// more writes the number of entries that are not shown, if there are any.
 func (t *table) more(left int, noun, indent string) {
 	if left > 0 {
 		t.printf("%s%s\n", indent, t.style.Paint(terminal.Dim, "… and "+units.Plural(left, "more "+noun)+" (--top 0 shows all)"))
 	}
 }
 
-func (t *table) heading(r *engine.Report) {
+func (t *table) heading(r *offline.Report) {
 	var s describe.Sentence
 	s.Plain(units.Plural(r.Traces, "trace") + ", " + units.Plural(r.Spans, "span") + "; " +
 		units.Plural(r.Complete, "complete trace") + " in the statistics")
@@ -85,13 +84,13 @@ func (t *table) heading(r *engine.Report) {
 	case r.Traces == 0:
 		t.printf("\nThe input holds no trace. Sibyl reads OTLP (JSON, JSON lines, protobuf) and Jaeger JSON.\n")
 	case r.Complete == 0:
-		t.printf("\nNo trace is complete, so nothing can be judged. `sibyl trace` shows what each of them lacks.\n")
+		t.printf("\nNo trace is complete, so there is nothing to judge. `sibyl trace` flags the missing parts of each trace.\n")
 	case len(r.Problems) == 0:
 		t.printf("\nNothing stands out among the groups with enough requests (--min-samples, --cov-threshold).\n")
 	}
 }
 
-// rejections lists what was left out, most first.
+// rejections lists the reasons of rejection with their counts, most frequent first.
 func rejections(rejected map[trace.Reason]int) string {
 	reasons := slices.SortedFunc(maps.Keys(rejected), func(a, b trace.Reason) int {
 		return cmp.Or(cmp.Compare(rejected[b], rejected[a]), cmp.Compare(a, b))
@@ -114,15 +113,15 @@ func levels(summaries []group.Summary) (types, groups int) {
 	return types, len(summaries) - types
 }
 
-func (t *table) problems(all []engine.ProblemReport) {
+func (t *table) problems(all []offline.Problem) {
 	for i := range all[:t.shown(len(all))] {
 		t.problem(i+1, &all[i])
 	}
 	t.more(len(all)-t.shown(len(all)), "problem", "\n")
 }
 
-// problem writes one problem: title, diagnosis, edges, causes, what to do next.
-func (t *table) problem(rank int, r *engine.ProblemReport) {
+// problem writes one problem: title, diagnosis, edges, causes, exemplars, next steps.
+func (t *table) problem(rank int, r *offline.Problem) {
 	p := &r.Problem
 	t.title(rank, p)
 	t.printf("%s", wrap(t.style, t.names.Diagnosis(p, 0), 4))
@@ -138,13 +137,13 @@ func (t *table) problem(rank int, r *engine.ProblemReport) {
 	for i := range r.Contrasts[:min(shownContrasts, len(r.Contrasts))] {
 		t.labelled("only on", i, t.names.contrast(p, &r.Contrasts[i]))
 	}
-	what := t.names.recoveries(r)
-	for i, s := range what[:min(shownRecoveries, len(what))] {
+	recoveries := t.names.recoveries(r)
+	for i, s := range recoveries[:min(shownRecoveries, len(recoveries))] {
 		t.labelled("what if", i, s)
 	}
 	if s := t.names.exemplars(r); len(s) > 0 {
 		t.labelled("traces", 0, s)
-		t.printf("%s%s\n", strings.Repeat(" ", margin), t.style.Paint(terminal.Dim, t.names.show(r))) // whole, to be pasted
+		t.printf("%s%s\n", strings.Repeat(" ", margin), t.style.Paint(terminal.Dim, t.names.show(r))) // not wrapped, so that it can be copied
 	}
 	next := t.names.next(r)
 	for i, s := range next[:min(shownPicks, len(next))] {
@@ -166,7 +165,7 @@ func onsetColour(o detect.Onset) string {
 	return terminal.Yellow
 }
 
-// who says which requests p is about, if not all of a type.
+// who names the requests of p: all of a type, or a group.
 func who(p *detect.Problem) string {
 	if p.Level == group.LevelRequestType {
 		return " · all of the type"
@@ -174,7 +173,7 @@ func who(p *detect.Problem) string {
 	return " · group " + p.Group.String()[:8]
 }
 
-// edges writes the edges that matter most, with their shares.
+// edges writes the first edges with their shares.
 func (t *table) edges(p *detect.Problem) {
 	if len(p.Edges) == 0 {
 		return
@@ -195,7 +194,7 @@ func (t *table) edges(p *detect.Problem) {
 	}
 }
 
-// barWidth returns the columns for bars: none where names need them.
+// barWidth returns the width of bars; 0 if names need the columns.
 func (t *table) barWidth() int {
 	if t.style.Roomy() {
 		return 10
@@ -203,7 +202,7 @@ func (t *table) barWidth() int {
 	return 0
 }
 
-// interval returns the interval of e's share like "(79–87)"; "" if it is not known.
+// interval returns the interval of e's share like "(79–87)"; "" if it is unknown.
 func interval(e *group.EdgeShare) string {
 	if r := units.Range(e.ShareLow, e.ShareHigh); r != units.Unknown {
 		return "(" + r + ")"
@@ -211,25 +210,26 @@ func interval(e *group.EdgeShare) string {
 	return ""
 }
 
-// place writes the calling context of the leading edge, which its name alone does not tell.
+// place writes the calling context of the leading edge, which its name does not include.
 func (t *table) place(p *detect.Problem) {
 	if e := describe.Leading(p); e != nil && e.Edge != 0 {
 		t.labelled("path", 0, describe.Sentence{{Text: strings.Join(t.names.Context(e.Context), " › ")}})
 	}
 }
 
-// common writes what different request types seem to share.
-func (t *table) common(all []engine.CommonEdges) {
+// common writes the places whose times correlate across request types.
+func (t *table) common(all []offline.CommonEdges) {
 	for i := range all[:min(shownCommon, len(all))] {
 		t.printf("\n")
 		t.labelled("together", 0, t.names.common(&all[i]))
 	}
 }
 
-// margin is what labels stand in.
+// margin is the width of the column of labels.
 const margin = 13
 
-// labelled writes text beside a label in the margin; the label only for the first of several.
+// labelled writes text beside a label in the margin. If i, the index among several texts, is above 0, it omits the
+// label.
 func (t *table) labelled(label string, i int, text describe.Sentence) {
 	if i > 0 {
 		label = ""
@@ -238,29 +238,30 @@ func (t *table) labelled(label string, i int, text describe.Sentence) {
 	t.printf("    %s%s", t.style.Paint(terminal.Dim, terminal.PadRight(label, margin-4)), body)
 }
 
-// because returns the explanations of p, each variable once at each place: what explains the duration explains edges too.
+// because returns the explanations of p, each variable only once per place: a variable that explains the duration may
+// also explain edges.
 func (n *names) because(p *detect.Problem) []describe.Sentence {
 	type variable struct {
 		name  string
 		where trace.Context
 	}
-	said := make(map[variable]bool)
+	seen := make(map[variable]bool)
 	var all []describe.Sentence
 	for i := range p.Explanations {
 		x := &p.Explanations[i]
-		if v := (variable{x.Variable, x.Where}); !said[v] {
-			said[v] = true
+		if v := (variable{x.Variable, x.Where}); !seen[v] {
+			seen[v] = true
 			all = append(all, n.explanation(p, x))
 		}
 	}
 	return all
 }
 
-// explanation says how much a variable accounts for.
+// explanation describes a variable and its share of the variance.
 func (n *names) explanation(p *detect.Problem, x *detect.Explanation) describe.Sentence {
 	var s describe.Sentence
-	what, where := n.Variable(x)
-	s.Strong(what)
+	variable, where := n.Variable(x)
+	s.Strong(variable)
 	s.Plain(where + ": " + units.Percent(x.Effect))
 	if r := units.Range(x.Low, x.High); r != units.Unknown {
 		s.Plain(" (" + r + ")")
@@ -275,7 +276,7 @@ func (n *names) explanation(p *detect.Problem, x *detect.Explanation) describe.S
 	return s
 }
 
-// target names what x explains, if it is not the duration.
+// target names the edge that x explains; "" if x explains the duration.
 func (n *names) target(p *detect.Problem, x *detect.Explanation) string {
 	for i := range p.Edges {
 		if e := &p.Edges[i]; x.Target != 0 && e.Edge == x.Target {
@@ -323,7 +324,7 @@ func (t *table) groups(all []group.Summary) {
 	t.more(total-t.shown(total), "request type", "")
 }
 
-// groupColumn returns where the names of request types begin.
+// groupColumn returns the column at which the names of request types begin.
 func (t *table) groupColumn() int {
 	if t.style.Roomy() {
 		return 3*10 + 6 + 13 + 9 + 2
@@ -344,7 +345,7 @@ func (t *table) summary(s *group.Summary) {
 	t.printf("  %s\n", name)
 }
 
-// covInterval returns the interval of the CoV like " (0.71–0.93)"; "" if it is not known.
+// covInterval returns the interval of the CoV like " (0.71–0.93)"; "" if it is unknown.
 func covInterval(s *group.Summary) string {
 	if s.CoVLow != s.CoVLow || s.CoVHigh != s.CoVHigh {
 		return ""
@@ -352,19 +353,19 @@ func covInterval(s *group.Summary) string {
 	return " (" + units.Ratio(s.CoVLow) + "–" + units.Ratio(s.CoVHigh) + ")"
 }
 
-// leastBetween is the part of a request type's variance that must lie between its groups to be told.
-const leastBetween = 0.1
+// minBetween is the smallest share of a request type's variance between its groups that is shown.
+const minBetween = 0.1
 
-// betweenGroups says how much of the variance of a request type lies between its groups; "" if it is little.
+// betweenGroups returns the share of the variance of a request type between its groups; "" if it is small.
 func betweenGroups(s *group.Summary) string {
-	if !(s.Between >= leastBetween) {
+	if !(s.Between >= minBetween) {
 		return ""
 	}
 	return ", " + units.Percent(s.Between) + " of the variance between groups"
 }
 
-// summaryName returns the name of a request type and how much of its variance lies between its groups, or which group it is and where
-// it varies most: each as far as there is room.
+// summaryName returns the name of a request type with its variance between groups, or the ID of a group with the place
+// where it varies most, shortened to room columns.
 func (t *table) summaryName(s *group.Summary, room int) string {
 	if s.Level == group.LevelRequestType {
 		return fitting(room, t.names.RequestType(s.ID, s.Entry), betweenGroups(s))
@@ -384,10 +385,10 @@ func (t *table) summaryName(s *group.Summary, room int) string {
 	return fitting(room, name, where)
 }
 
-// fitting returns name with what is said besides, or, where that does not fit, by itself.
-func fitting(room int, name, besides string) string {
-	if terminal.Width(name+besides) <= room {
-		return name + besides
+// fitting returns name followed by details, or only name if both do not fit into room columns.
+func fitting(room int, name, details string) string {
+	if terminal.Width(name+details) <= room {
+		return name + details
 	}
 	return terminal.Shorten(name, room)
 }

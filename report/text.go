@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/describe"
-
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
@@ -36,7 +35,7 @@ func wrap(s terminal.Style, text describe.Sentence, n int) string {
 	return b.String()
 }
 
-// word is a part of a sentence between spaces, or up to where emphasis changes.
+// word is a part of a sentence, delimited by spaces and changes of emphasis.
 type word struct {
 	describe.Phrase
 

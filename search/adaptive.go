@@ -23,7 +23,7 @@ const (
 //     does not starve the others.
 //  2. The drawn region is divided: each pick takes the part with the largest prior weight (from smoothed history, or
 //     else the number of locations) and divides it best for its cost. Shares are inclusive: one that shows below a
-//     pick and not below another tells the parts apart, even if tracepoints in between are off.
+//     pick and not below another distinguishes the parts, even if tracepoints in between are off.
 //  3. Unanchored candidates, such as probes of the process, are tried beside the others, a few at a time, because one
 //     of them may turn out to carry most. Below a leaf many are tried at once.
 //
@@ -63,15 +63,15 @@ func (q *Question) divide(r int) []Pick {
 			outside = append(outside, i)
 		}
 	}
-	picks := q.split(r, inside, q.splitCount(len(inside)), "divides what carries most")
+	picks := q.split(r, inside, q.splitCount(len(inside)), "divides the largest unexplained part")
 	if len(inside) == 0 {
-		picks = q.split(r, outside, q.splitCount(len(outside)), "may reach into what carries most")
+		picks = q.split(r, outside, q.splitCount(len(outside)), "may reach into the largest unexplained part")
 	}
 	most := maxUnanchored
 	if len(picks) > 0 {
 		most = min(int(fewUnanchored*q.wait()), maxUnanchored)
 	}
-	return append(picks, q.split(r, anywhere, min(len(anywhere), most), "may be anywhere in what carries most")...)
+	return append(picks, q.split(r, anywhere, min(len(anywhere), most), "may run anywhere in the largest unexplained part")...)
 }
 
 // split picks the n candidates of list that divide region r best, best first.

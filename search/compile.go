@@ -21,7 +21,8 @@ const allArms = 1<<len(armSizes) - 1
 // ArmNames are the names of a plan's arms, by index.
 var ArmNames = [len(armSizes)]string{"a", "b", "c", "d", "e"}
 
-// ArmName returns the text of the name of an arm, even before any request has added it to a table; "" if no plan has such an arm.
+// ArmName returns the text of the name of an arm, even before any request has added it to a table; "" if no plan has
+// such an arm.
 func ArmName(name trace.Symbol) string {
 	for _, text := range append(ArmNames[:], ExploreArm) {
 		if trace.SymbolOf([]byte(text)) == name {
@@ -179,7 +180,7 @@ func (s *epochStep) planEntries() []planEntry {
 
 func (o *Override) planEntry() planEntry {
 	e := planEntry{
-		tp: o.Tracepoint, arms: allArms, cause: "wished by " + cmp.Or(o.By, "a person"), rank: rankEnabled, renew: true, pinned: o.Kind == Pin,
+		tp: o.Tracepoint, arms: allArms, cause: "requested by " + cmp.Or(o.By, "a person"), rank: rankEnabled, renew: true, pinned: o.Kind == Pin,
 	}
 	switch {
 	case o.Forced:
@@ -273,7 +274,7 @@ func (s *epochStep) explainRest() {
 			explained[o.Tracepoint] = true
 		}
 	}
-	d := Decision{At: s.in.Now, Strategy: s.strategy.Name, Reason: "what people or agents decided"}
+	d := Decision{At: s.in.Now, Strategy: s.strategy.Name, Reason: "an override, an expired lease or a report of an agent"}
 	for _, l := range old.Leases {
 		if !plan.has(l.Tracepoint) && !explained[l.Tracepoint] {
 			explained[l.Tracepoint] = true

@@ -23,12 +23,12 @@ func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {
 	case located && top.Share < leastShare:
-		reason = fmt.Sprintf("what is wrong is spread over many places; the first carries %.1f %%", 100*top.Share)
+		reason = fmt.Sprintf("the problem is spread over many locations; the largest share is %.1f %%", 100*top.Share)
 	case located && !s.ranking().undivided():
 		s.settle(Located, describe(top))
 		return
 	case located:
-		reason = "no tracepoint divides the operation that carries most"
+		reason = "no tracepoint divides the leading operation"
 	}
 	s.decision.Missing = s.ranking().missing()
 	s.settle(Exhausted, reason)
@@ -37,9 +37,9 @@ func (s *investigationStep) conclude(located bool, reason string) {
 // describe returns the reason why s is located.
 func describe(s *Suspect) string {
 	if s.Open > 0 {
-		return "one place carries " + part(s.Share) + " of what is wrong, and nothing below it fits the budget"
+		return "one location carries " + part(s.Share) + " of the problem, and no candidate below it fits the budget"
 	}
-	return "one place carries " + part(s.Share) + " of what is wrong, and nothing below it is left to try"
+	return "one location carries " + part(s.Share) + " of the problem, and no candidate below it is left"
 }
 
 // part formats a share. Noise may estimate more than all.
@@ -65,9 +65,9 @@ func (s *investigationStep) exhaust() {
 	case top.Low > next && top.Share >= s.searched[0].score/2 && top.Open == 0:
 		s.conclude(true, "")
 	case over:
-		s.conclude(top.Share > 1.5*next && top.Open == 0, "no candidates are left, and no place stands out")
+		s.conclude(top.Share > 1.5*next && top.Open == 0, "no candidates are left, and no location stands out")
 	default:
-		s.setStatus(Investigating, "no candidates are left; watching the best")
+		s.setStatus(Investigating, "no candidates are left; watching the top suspects")
 		s.watch()
 	}
 }
@@ -83,7 +83,7 @@ func (s *investigationStep) watch() {
 		if at < 0 {
 			s.decision.Picks = append(s.decision.Picks, Pick{
 				Tracepoint: x.Tracepoint, Op: x.Op, Context: x.Context, Score: x.Share, Whole: true, Arms: allArms,
-				Reason: "to tell the best places apart",
+				Reason: "compares the top suspects",
 			})
 		} else {
 			s.v.Requested[at].Arms = allArms
@@ -121,13 +121,13 @@ func (s *investigationStep) explain() {
 	for _, tp := range s.variables() {
 		s.decision.Picks = append(s.decision.Picks, Pick{
 			Tracepoint: tp, Context: v.Suspects[0].Context, Score: v.Suspects[0].Share, Arms: allArms, Whole: true,
-			Reason: "its values may explain the place",
+			Reason: "its values may explain the location",
 		})
 	}
 	s.requestPicks()
 }
 
-// explanation returns the sentence for what accounts for at least half of the leading operation: the located wait, or
+// explanation describes the cause that accounts for at least half of the leading operation: the located wait, or
 // a variable that explains the durations or an edge of the operation. It is empty if nothing does.
 func (s *investigationStep) explanation() string {
 	if len(s.searched) == 0 {
@@ -137,7 +137,7 @@ func (s *investigationStep) explanation() string {
 	if top.Share >= explainedShare*lead.score && slices.ContainsFunc(lead.locations, func(l location) bool {
 		return l.tp != 0 && l.tp == top.Tracepoint && l.layer == cct.Kernel
 	}) {
-		return fmt.Sprintf("a kind of waiting accounts for %.0f %%", 100*top.Share)
+		return fmt.Sprintf("waiting in the kernel accounts for %.0f %%", 100*top.Share)
 	}
 	for _, e := range s.problem.Explanations {
 		within := e.Target == 0 || slices.ContainsFunc(lead.edges, func(x *group.EdgeShare) bool { return x.Edge == e.Target })

@@ -121,14 +121,14 @@ const (
 	WhyLater       = "not needed yet"
 	WhyBudget      = "over budget"
 	WhyForbidden   = "forbidden by a person"
-	WhyCooldown    = "silent after it explained nothing"
+	WhyCooldown    = "cooling down after it explained nothing"
 	WhyUnavailable = "the agent cannot enable it, or reported harm"
 	WhyRefuted     = "explains nothing"
 	WhyNever       = "never executed"
 	WhyRefined     = "known well enough"
 	WhyExpired     = "lease ended"
 	WhyClosed      = "the investigation ended"
-	WhyOverrideEnd = "the wish ended"
+	WhyOverrideEnd = "the override ended"
 )
 
 // Bounds of the lists in a decision.

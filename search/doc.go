@@ -27,8 +27,8 @@
 //  4. A strategy picks tracepoints in the regions that may carry the problem. Known locations are switched off again;
 //     those that explain nothing cool down.
 //  5. The cause is located once one location, or up to three together, keep most of the operations' share, stand out
-//     from the next, and have no candidates below them. Shares judged by few requests are verified first: rare
-//     slowness may be missing from them, and the first of several locations must be told from the others. Nothing is
+//     from the next, and have no candidates below them. Shares judged by few requests are verified first: rare slowness
+//     may be missing from them, and the first of several locations must be distinguished from the others. Nothing is
 //     searched below a wait in the kernel, and unanchored tracepoints are tried below functions only: once a wait, a
 //     lock or another part of the runtime carries most, other probes of its process are not needed. A function's own
 //     time may be any wait without a probe so far. An operation without any known location inside is not located: the

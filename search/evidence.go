@@ -103,7 +103,7 @@ func (v *Investigation) implied(p *detect.Problem) []Evidence {
 	return list
 }
 
-// weigh sets what evidence shows about the locations of the scope:
+// weigh sets the shares of the locations of the scope from evidence:
 //
 //  1. Evidence is mapped to locations by projection: those of its tracepoint whose path includes everything that
 //     appeared above it.

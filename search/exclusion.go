@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// CooldownPeriod is how long a tracepoint that explained nothing stays off for the same problem.
+// CooldownPeriod is the time for which a tracepoint that explained nothing stays off for the same problem.
 const CooldownPeriod = 30 * time.Minute
 
 // exclusions are the tracepoints that may not be switched on.
@@ -16,7 +16,7 @@ type exclusions struct {
 	forbidden   map[trace.Symbol]bool // by a person
 	unavailable map[trace.Symbol]bool // in agents
 	cooldowns   []Cooldown
-	cooling     map[coolingKey]bool // those of cooldowns
+	cooling     map[coolingKey]bool // keys of cooldowns
 }
 
 type coolingKey struct {
@@ -45,10 +45,10 @@ func newExclusions(in *Input) exclusions {
 	return x
 }
 
-// always reports whether tp may not be on for anything.
+// always reports whether tp may not be on for any problem.
 func (x *exclusions) always(tp trace.Symbol) bool { return x.forbidden[tp] || x.unavailable[tp] }
 
-// reason returns why tp may not be switched on for a problem; empty if it may.
+// reason returns the reason why tp may not be switched on for a problem; empty if it may.
 func (x *exclusions) reason(problem analysis.Hash, tp trace.Symbol) string {
 	switch {
 	case x.forbidden[tp]:

@@ -9,11 +9,11 @@ import (
 
 // Feedback is a report from agents, reduced to the parts that decisions depend on. An empty field changes nothing.
 type Feedback struct {
-	At         trace.Nanos `json:"-"` // time of its record
-	Catalogues []Catalogue `json:",omitempty"`
-	Costs      []Cost      `json:",omitempty"`
-	Broken     []Broken    `json:",omitempty"`
-	Measured   *Measured   `json:",omitempty"`
+	At          trace.Nanos   `json:"-"` // time of its record
+	Catalogues  []Catalogue   `json:",omitempty"`
+	Costs       []Cost        `json:",omitempty"`
+	Unavailable []Unavailable `json:"Broken,omitempty"` // under its name in journals
+	Measured    *Measured     `json:",omitempty"`
 }
 
 // Catalogue lists all tracepoints that the agents of a service can switch on now. It replaces the earlier list, also
@@ -45,8 +45,8 @@ type Cost struct {
 	Bytes int32
 }
 
-// Broken marks a tracepoint that cannot be switched on for a while. With For 0 it can be again.
-type Broken struct {
+// Unavailable marks a tracepoint that cannot be switched on for a while. With For 0 it can be again.
+type Unavailable struct {
 	ID  string
 	For time.Duration
 }

@@ -17,10 +17,10 @@ const (
 	graceEpochs       = 2    // consecutive calls without the problem before an investigation is gone
 )
 
-// Next decides what is on until the next call. It returns the state to pass to that call, and a decision for every
-// change of the plan or of an investigation, in the order of the problems. Next reads nothing but its arguments, does
-// not modify them, and returns equal results for equal arguments. The order of edges and of evidence within a problem
-// is irrelevant.
+// Next decides which tracepoints are on until the next call. It returns the state to pass to that call, and a decision
+// for every change of the plan or of an investigation, in the order of the problems. Next reads nothing but its
+// arguments, does not modify them, and returns equal results for equal arguments. The order of edges and of evidence
+// within a problem is irrelevant.
 func Next(in Input) (State, []Decision) {
 	s := newEpochStep(&in)
 	for i := range in.Problems {

@@ -48,8 +48,8 @@ type Lease struct {
 type Arm struct {
 	Name  trace.Symbol
 	Share float64 // of all requests; shares add up to at most 1, and other requests run the baseline only
-	// Everything has all tracepoints on, whatever the leases: the arm explores. Its requests are slower than others, and
-	// no statistics of durations include them.
+	// Everything has all tracepoints on, whatever the leases: the arm explores. Its requests are slower than others,
+	// and no statistics of durations include them.
 	Everything bool
 }
 
@@ -98,7 +98,7 @@ type Input struct {
 	Strategy    Strategy       // the zero value: the default strategy
 	Seed        uint64
 	Epoch       time.Duration // until the next call
-	// Explore is the share of the requests that have everything on, so that trees learn locations and their durations in
-	// healthy times; at most a tenth, 0: none. Overrides and investigations come first in the budget.
+	// Explore is the share of the requests that have everything on, so that trees learn locations and their durations
+	// in healthy times; at most a tenth, 0: none. Overrides and investigations come first in the budget.
 	Explore float64
 }

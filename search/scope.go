@@ -31,7 +31,7 @@ type operationScope struct {
 }
 
 // location stands for all nodes of the tree with the same path of tracepoints below the scope's operation. No plan
-// tells them apart.
+// distinguishes them.
 type location struct {
 	parent      int32
 	children    []int32

@@ -236,7 +236,7 @@ func (s *script) leases() string {
 func (s *script) print(b *strings.Builder, d *Decision) {
 	for _, m := range d.Matches {
 		if m.Distance > 0 || len(m.Nodes) != 1 {
-			fmt.Fprintf(b, "matched %d places at distance %d\n", len(m.Nodes), m.Distance)
+			fmt.Fprintf(b, "matched %d locations at distance %d\n", len(m.Nodes), m.Distance)
 		}
 	}
 	for _, p := range d.Picks {

@@ -67,7 +67,7 @@ type Investigation struct {
 	Suspects                    []Suspect           // best first
 }
 
-// Answer returns the operation of the located place; 0 if v is nil or has located none.
+// Answer returns the operation of the located suspect; 0 if v is nil or has located none.
 func (v *Investigation) Answer() trace.Op {
 	if v == nil || v.Status != Located && v.Status != Explained || len(v.Suspects) == 0 {
 		return 0

@@ -25,7 +25,7 @@ type investigationStep struct {
 	decision Decision
 }
 
-// run merges the evidence, judges it, and decides what to switch off and on.
+// run merges the evidence, judges it, and switches tracepoints off and on.
 func (s *investigationStep) run() {
 	v := s.v
 	v.Missed = 0
@@ -58,7 +58,7 @@ func (s *investigationStep) rank() {
 // ranking returns the suspects with their scopes.
 func (s *investigationStep) ranking() ranking { return ranking{s.searched, s.v.Suspects} }
 
-// excluded returns why tp may not be switched on for the problem; empty if it may.
+// excluded returns the reason why tp may not be switched on for the problem; empty if it may.
 func (s *investigationStep) excluded(tp trace.Symbol) string {
 	return s.epoch.excluded.reason(s.v.Problem, tp)
 }
@@ -143,27 +143,27 @@ func (s *investigationStep) search() {
 	}
 	if !slices.ContainsFunc(s.searched, func(o *operationScope) bool { return len(o.roots) > 0 }) {
 		s.decision.Missing = s.ranking().missing()
-		s.settle(Exhausted, "no context in the tree is near the one that carries most: explore that operation")
+		s.settle(Exhausted, "no context in the tree resembles the leading edge: explore its operation")
 		return
 	}
 	waiting := s.prepare()
 	closed := s.ranking().outstanding(true) > 0
 	switch {
 	case s.v.BudgetStarved > idleEpochs:
-		s.conclude(s.ranking().outstanding(false) > 0, "nothing that is left to try fits the budget")
+		s.conclude(s.ranking().outstanding(false) > 0, "no remaining candidate fits the budget")
 	case len(waiting) > 0:
 		s.setStatus(Investigating, "waiting for requests")
 	case closed && s.doubtful():
-		s.setStatus(Investigating, "waiting until it is certain that what carries most is slower than it was")
+		s.setStatus(Investigating, "waiting for certainty that the leading operation became slower")
 	case closed && s.verify():
-		s.setStatus(Investigating, "making sure of the place")
+		s.setStatus(Investigating, "verifying the location")
 	case closed:
 		s.conclude(true, "")
 	case s.follows():
-		s.setStatus(Investigating, "a greater problem is searched in the same operation")
+		s.setStatus(Investigating, "a greater problem in the same operation is searched first")
 	case s.pick():
 		s.v.Idle = 0
-		s.setStatus(Investigating, "searching what carries most")
+		s.setStatus(Investigating, "searching the largest unexplained part")
 	default:
 		s.exhaust()
 	}
@@ -172,8 +172,8 @@ func (s *investigationStep) search() {
 	}
 }
 
-// prepare makes the question for the strategy and switches off what need not stay on. It returns the tracepoints that
-// wait for requests.
+// prepare makes the question for the strategy and switches off tracepoints that need not stay on. It returns the
+// tracepoints that wait for requests.
 func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 	in := s.epoch.in
 	regions, at := regionsOf(s.searched)

@@ -22,7 +22,7 @@ type Strategy struct {
 	// share is a tenth of the leading operation's.
 	Frugal bool
 
-	// UsesPairs says that Pick reads Question.Pairs, so that the caller must collect Input.Pairs.
+	// UsesPairs means that Pick reads Question.Pairs, so that the caller must collect Input.Pairs.
 	UsesPairs bool
 }
 
@@ -64,7 +64,7 @@ func Hierarchical(q *Question) []Pick {
 		}
 		for _, i := range q.Within(r) {
 			if c := &q.Candidates[i]; c.Depth == 1 {
-				picks = append(picks, q.Pick(i, q.Regions[r].Share, "child of the place that carries most"))
+				picks = append(picks, q.Pick(i, q.Regions[r].Share, "child of the location with the largest share"))
 			}
 		}
 		if len(picks) > 0 {
@@ -85,7 +85,7 @@ func binary(q *Question) []Pick {
 		var picks []Pick
 		for range 3 {
 			if i := s.next(); i >= 0 {
-				picks = append(picks, q.Pick(i, q.Regions[r].Share, "halves what is left"))
+				picks = append(picks, q.Pick(i, q.Regions[r].Share, "halves the remaining candidates"))
 			}
 		}
 		return picks

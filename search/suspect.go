@@ -78,7 +78,7 @@ func (s *Suspect) merge(t Suspect) {
 }
 
 // outstanding returns the number of first suspects, at most [maxLocated], that together keep most of the share of the
-// leading operations and are told apart from the next one; 0 if there are none. If closed, they must also have no
+// leading operations and differ from the next one; 0 if there are none. If closed, they must also have no
 // candidates below them.
 func (r ranking) outstanding(closed bool) int {
 	total := 0.0
@@ -105,7 +105,7 @@ func (r ranking) outstanding(closed bool) int {
 }
 
 // rivals returns the tracepoints of the suspects that keep most of the operations' share only together, nil if one
-// does alone. To tell the first of them takes more requests than to tell them from the others.
+// does alone. Ranking them takes more requests than distinguishing them from the others.
 func (r ranking) rivals() []trace.Symbol {
 	n := r.outstanding(false)
 	if n < 2 {

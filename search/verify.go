@@ -13,7 +13,7 @@ import (
 const (
 	certain        = 3  // −ln of the probability that none of the requests that judged a location was affected
 	verifyRequests = 60 // at most, to judge the locations below an inner one before it is located
-	whyVerify      = "to be sure of the place"
+	whyVerify      = "verifies the location"
 )
 
 // doubtfulExcess reports whether the excess of the edges of a changed problem is less than one standard error.

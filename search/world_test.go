@@ -99,7 +99,7 @@ func newWorld(seed uint64, tracepoints int, rate float64) *world {
 		}
 	}
 	w.announce(w.catalogue())
-	w.place()
+	w.chooseCulprit()
 	return w
 }
 
@@ -166,8 +166,8 @@ func (w *world) catalogue() []cct.Tracepoint {
 	return list
 }
 
-// place chooses a culprit that many requests run.
-func (w *world) place() {
+// chooseCulprit chooses a culprit that many requests run.
+func (w *world) chooseCulprit() {
 	mean := 0.0
 	reach := make([]float64, len(w.nodes))
 	for i, s := range w.nodes {

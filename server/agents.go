@@ -19,11 +19,11 @@ import (
 )
 
 // feedback passes reports of agents to the engine.
-type feedback struct{ *live.Service }
+type feedback struct{ service *live.Service }
 
-// Tell implements [control.Engine].
-func (f feedback) Tell(ctx context.Context, said *search.Feedback) error {
-	_, err := f.Change(ctx, engine.Change{Feedback: said})
+// Record implements [control.Engine].
+func (f feedback) Record(ctx context.Context, report *search.Feedback) error {
+	_, err := f.service.Change(ctx, engine.Change{Feedback: report})
 	return err
 }
 

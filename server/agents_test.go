@@ -12,9 +12,9 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// As long as there is no token, agents are served that are on the same machine and ask for it by a name of its own: a page in a browser whose name was
-// resolved to this machine asks for that name, and sends no Origin with what it only reads.
-func TestWhoIsAnAgent(t *testing.T) {
+// While no token exists, only agents on the same machine are served, and only requests for a host name of this machine:
+// a browser page after DNS rebinding asks for its own host name, and sends no Origin with GET requests.
+func TestIdentify(t *testing.T) {
 	tokens := access.Open(t.TempDir())
 	secret := ""
 	status := func(remote, host string, header ...string) int {
@@ -59,10 +59,10 @@ func TestWhoIsAnAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := status(far, "sibyl.example:8321"); got != http.StatusOK {
-		t.Errorf("with a token: %d", got)
+		t.Errorf("with a token: got %d", got)
 	}
 	secret = ""
 	if got := status(near, "localhost:8321"); got != http.StatusUnauthorized {
-		t.Errorf("without it, once there is one: %d", got)
+		t.Errorf("without a token while one exists: got %d", got)
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestAPI sends traces to a whole service and reads them from its API.
+// The API of a whole service counts the traces sent to it.
 func TestAPI(t *testing.T) {
 	env := map[string]string{
 		"SIBYL_DATA_DIR": t.TempDir(), "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
@@ -63,7 +63,7 @@ func TestAPI(t *testing.T) {
 	for get("/readyz", nil) != http.StatusOK {
 		time.Sleep(10 * time.Millisecond)
 	}
-	for _, path := range []string{"/readyz", "/api/v1/status", "/"} { // as proxies send them that take the base away
+	for _, path := range []string{"/readyz", "/api/v1/status", "/"} { // as from a proxy that removes the base path
 		r, err := http.Get("http://" + at.API.String() + path)
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestAPI(t *testing.T) {
 		}
 	}
 	if counted < int64(sent) || sent == 0 {
-		t.Errorf("%d requests counted of %d traces", counted, sent)
+		t.Errorf("got %d requests from %d traces", counted, sent)
 	}
 	var status contract.Status
 	if code := get("/api/v1/status", &status); code != http.StatusOK || status.Version != "v1" || status.Ingest.Spans == 0 || status.Closed["complete"] != int64(sent) {
@@ -117,9 +117,9 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// A reader of events, such as a page in somebody's browser, holds up no restart.
-func TestReadersHoldUpNothing(t *testing.T) {
-	v := newVictim(t, t.TempDir())
+// An open event stream does not delay a shutdown.
+func TestShutdownWithEventStream(t *testing.T) {
+	v := newProcess(t, t.TempDir())
 	v.start()
 	v.ready()
 	r, err := http.Get("http://" + v.api + "/api/v1/events")
@@ -133,12 +133,12 @@ func TestReadersHoldUpNothing(t *testing.T) {
 	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.cmd.Wait(); err != nil { // what is not drained is an error
+	if err := v.cmd.Wait(); err != nil { // a connection that is not drained is an error
 		t.Errorf("%v\n%s", err, v.logged())
 	}
 }
 
-// Where http is off nobody listens for it, and the rest works.
+// With http off, nothing listens for the API, and the receivers work.
 func TestWithoutAPI(t *testing.T) {
 	env := volatile(t.TempDir())
 	env["SIBYL_HTTP"] = "off"
@@ -149,7 +149,7 @@ func TestWithoutAPI(t *testing.T) {
 	s := started(t, e, new(slog.LevelVar), io.Discard)
 	at := s.Addresses()
 	if at.API != nil || s.http != nil {
-		t.Errorf("listens on %v", at.API)
+		t.Errorf("the API listens on %v", at.API)
 	}
 	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader("{}"))
 	if err != nil {
@@ -161,17 +161,17 @@ func TestWithoutAPI(t *testing.T) {
 	}
 }
 
-// However many connections somebody opens, there are files left for the databases. Those that he opens where agents wait keep nobody from sending
-// traces, and those in which he says nothing keep nobody from asking.
+// A client that opens many connections starves neither the databases of files nor senders of traces, and idle
+// connections do not block requests to the API.
 func TestTooManyConnections(t *testing.T) {
-	v := newVictim(t, t.TempDir())
+	v := newProcess(t, t.TempDir())
 	sampling := freeAddress(t)
 	v.http, v.more, v.files = freeAddress(t), []string{"--sampling-http", sampling}, 400
 	v.start()
 	v.ready()
 	defer v.end(os.Kill)
 	for _, address := range []string{v.api, sampling, v.http, v.grpc} {
-		if address == v.grpc { // of its connections none makes room
+		if address == v.grpc { // last: it closes no idle connections
 			e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure())
 			if err != nil {
 				t.Fatal(err)

@@ -26,18 +26,18 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 )
 
-// target is a server that is attacked, with a token of each role.
+// target is a server under attack, with a token of each role.
 type target struct {
-	*victim
+	*process
 
 	sampling string
 	tokens   map[access.Role]string
 }
 
-// newTarget starts a server that wants tokens of everybody.
+// newTarget starts a server that requires tokens on all addresses.
 func newTarget(t *testing.T) *target {
 	t.Helper()
-	a := &target{newVictim(t, t.TempDir()), freeAddress(t), make(map[access.Role]string)}
+	a := &target{newProcess(t, t.TempDir()), freeAddress(t), make(map[access.Role]string)}
 	a.http, a.more = freeAddress(t), []string{"--otlp-require-token", "--sampling-http", a.sampling}
 	for _, role := range access.Roles() {
 		secret, _, err := access.Open(a.dir).Create(role, string(role), time.Now(), time.Time{})
@@ -52,22 +52,22 @@ func newTarget(t *testing.T) *target {
 	return a
 }
 
-// listeners are the addresses that speak HTTP/1.
+// listeners returns the addresses that speak HTTP/1.
 func (a *target) listeners() map[string]string {
 	return map[string]string{"API": a.api, "OTLP": a.http, "sampling": a.sampling}
 }
 
-// inner is what no answer may tell.
-var inner = regexp.MustCompile(`goroutine|\.go:\d|panic|runtime error|pebble|/tmp/|root:|0x[0-9a-f]{6}`)
+// internals matches internal details, which answers must not reveal.
+var internals = regexp.MustCompile(`goroutine|\.go:\d|panic|runtime error|pebble|/tmp/|root:|0x[0-9a-f]{6}`)
 
-// reply is an answer that was read.
+// reply is an answer.
 type reply struct {
 	code      int
 	body      string
-	grpc, why string // status and message of a call
+	grpc, why string // status and message of a gRPC call
 }
 
-// read reads an answer.
+// read reads and closes an answer.
 func read(t *testing.T, r *http.Response) *reply {
 	t.Helper()
 	defer r.Body.Close()
@@ -81,20 +81,21 @@ func read(t *testing.T, r *http.Response) *reply {
 	}
 }
 
-// refused checks that an answer refuses, with one of these codes if there are any, says why, and tells nothing of what is inside.
-func (a *target) refused(t *testing.T, what string, r *reply, want ...int) {
+// refused checks that an answer is a refusal with one of the codes want, if any, with a reason and without internal
+// details.
+func (a *target) refused(t *testing.T, name string, r *reply, want ...int) {
 	t.Helper()
 	switch {
 	case r == nil:
-		t.Errorf("%s: no answer", what)
+		t.Errorf("%s: no answer", name)
 	case r.code < 400, r.code >= 500, r.body == "", len(want) > 0 && !slices.Contains(want, r.code):
-		t.Errorf("%s: %d: %s", what, r.code, r.body)
-	case inner.MatchString(r.body):
-		t.Errorf("%s: the answer tells what is inside: %s", what, r.body)
+		t.Errorf("%s: got %d: %s", name, r.code, r.body)
+	case internals.MatchString(r.body):
+		t.Errorf("%s: the answer reveals internal details: %s", name, r.body)
 	}
 }
 
-// do sends a request with a token; empty: none.
+// do sends a request with a token; empty: without one.
 func (a *target) do(t *testing.T, method, url, token string, body io.Reader, headers ...string) *reply {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, url, body)
@@ -115,7 +116,8 @@ func (a *target) do(t *testing.T, method, url, token string, body io.Reader, hea
 	return read(t, r)
 }
 
-// raw sends text on a connection of its own, and more again and again, and returns the answer; nil: the connection was closed without one.
+// raw sends text on a new connection, then more at every interval, and returns the answer; nil if the connection was
+// closed without an answer.
 func raw(t *testing.T, address, text, more string, every time.Duration) *reply {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
@@ -138,7 +140,7 @@ func raw(t *testing.T, address, text, more string, every time.Duration) *reply {
 	}
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%s: the connection is open after a minute", address)
+		t.Errorf("%s: the connection is still open after a minute", address)
 	}
 	if err != nil {
 		return nil
@@ -146,13 +148,13 @@ func raw(t *testing.T, address, text, more string, every time.Duration) *reply {
 	return read(t, r)
 }
 
-// The whole server, attacked from all sides: everything is refused with a clear error, nothing of what is inside is told, memory stays
-// bounded, and it serves afterwards.
+// A server under attack refuses every malicious request with a clear error, reveals no internal details, keeps its
+// memory bounded, and serves afterwards.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	a := newTarget(t)
 	for name, attack := range map[string]func(*testing.T){
-		"slow": a.slow, "bombs": a.bombs, "headers": a.manyHeaders, "deep": a.deep, "paths": a.paths, "strangers": a.strangers,
+		"slow": a.slow, "bombs": a.bombs, "headers": a.manyHeaders, "deep": a.deep, "paths": a.paths, "unauthorized": a.unauthorized,
 	} {
 		t.Run(name, attack)
 	}
@@ -161,22 +163,22 @@ func TestAttacks(t *testing.T) {
 	if status.code != http.StatusOK || sent.code != http.StatusOK {
 		t.Errorf("afterwards: %+v, %+v", status, sent)
 	}
-	peak := memoryAtPeak(t, a.cmd.Process.Pid)
-	t.Logf("%d MiB at the peak", peak>>20)
+	peak := peakMemory(t, a.cmd.Process.Pid)
+	t.Logf("peak memory %d MiB", peak>>20)
 	if peak > 600<<20 {
-		t.Errorf("%d MiB at the peak, want 600 at most", peak>>20)
+		t.Errorf("peak memory %d MiB, want at most 600", peak>>20)
 	}
 	if text := a.logged(); strings.Contains(text, "panic") || strings.Contains(text, "level=ERROR") {
 		t.Errorf("the log:\n%s", text)
 	}
 }
 
-// memoryAtPeak returns the most memory that a process had, in bytes.
-func memoryAtPeak(t *testing.T, pid int) (bytes int64) {
+// peakMemory returns the peak resident memory of a process in bytes.
+func peakMemory(t *testing.T, pid int) (bytes int64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		t.Skipf("the system does not say how much memory a process takes: %v", err)
+		t.Skipf("the system does not report the memory of a process: %v", err)
 	}
 	_, after, _ := strings.Cut(string(text), "VmHWM:")
 	if _, err := fmt.Sscan(after, &bytes); err != nil {
@@ -185,12 +187,13 @@ func memoryAtPeak(t *testing.T, pid int) (bytes int64) {
 	return bytes << 10
 }
 
-// slow sends headers and bodies byte by byte. OTLP waits half a minute for a body: package receiver tests that with less patience.
+// slow sends headers and bodies byte by byte. OTLP waits half a minute for a body; package receiver tests that with a
+// shorter timeout.
 func (a *target) slow(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for name, address := range a.listeners() {
-		all.Go(func() { // whoever never ends the header is not answered, or that it took too long
+		all.Go(func() { // closing the connection without an answer is correct, too
 			if r := raw(t, address, "GET / HTTP/1.1\r\nHost: localhost\r\n", "X: y\r\n", 500*time.Millisecond); r != nil {
 				a.refused(t, name+": half a header", r)
 			}
@@ -198,7 +201,7 @@ func (a *target) slow(t *testing.T) {
 	}
 	all.Go(func() {
 		if r := raw(t, a.grpc, "PRI * HTTP/2.0", "", 0); r != nil {
-			t.Errorf("half a preface of gRPC is answered: %+v", r)
+			t.Errorf("gRPC: got an answer to half a preface: %+v", r)
 		}
 	})
 	all.Go(func() {
@@ -222,7 +225,7 @@ func (a *target) slow(t *testing.T) {
 	})
 }
 
-// rpc sends what follows the header of a call of OTLP's only method.
+// rpc calls OTLP's only method over gRPC with a body: framed messages.
 func (a *target) rpc(t *testing.T, token, encoding string, body io.Reader, headers ...string) *reply {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -250,23 +253,23 @@ func (a *target) rpc(t *testing.T, token, encoding string, body io.Reader, heade
 	return read(t, r)
 }
 
-// refusedRPC checks that a call was refused with one of these codes, and says why.
-func (a *target) refusedRPC(t *testing.T, what string, r *reply, want ...string) {
+// refusedRPC checks that a call was refused with one of the codes want, with a reason and without internal details.
+func (a *target) refusedRPC(t *testing.T, name string, r *reply, want ...string) {
 	t.Helper()
-	if r == nil || !slices.Contains(want, r.grpc) || r.why == "" || inner.MatchString(r.why) {
-		t.Errorf("gRPC, %s: %+v", what, r)
+	if r == nil || !slices.Contains(want, r.grpc) || r.why == "" || internals.MatchString(r.why) {
+		t.Errorf("gRPC, %s: got %+v, want a refusal with a code of %v", name, r, want)
 	}
 }
 
-// framed returns a message that is packed as the header says, as gRPC sends it.
+// framed returns a compressed message with the header of a gRPC frame.
 func framed(message []byte) io.Reader {
 	return bytes.NewReader(append(binary.BigEndian.AppendUint32([]byte{1}, uint32(len(message))), message...))
 }
 
-// bombs sends 200 MiB, packed to next to nothing, several at a time, with a token that is allowed to send.
+// bombs sends decompression bombs of 200 MiB concurrently, with a token that may send traces.
 func (a *target) bombs(t *testing.T) {
 	const size = 200 << 20
-	pack := func(w io.WriteCloser, out *bytes.Buffer) []byte {
+	compress := func(w io.WriteCloser, out *bytes.Buffer) []byte {
 		zeros := make([]byte, 1<<20)
 		for range size / len(zeros) {
 			if _, err := w.Write(zeros); err != nil {
@@ -283,9 +286,9 @@ func (a *target) bombs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packed := map[string][]byte{"gzip": pack(gzip.NewWriter(&zipped), &zipped), "zstd": pack(z, &squeezed)}
+	compressed := map[string][]byte{"gzip": compress(gzip.NewWriter(&zipped), &zipped), "zstd": compress(z, &squeezed)}
 	var all sync.WaitGroup
-	for encoding, bomb := range packed {
+	for encoding, bomb := range compressed {
 		for range 4 {
 			all.Go(func() {
 				r := a.do(t, http.MethodPost, "http://"+a.http+"/v1/traces", a.tokens[access.Agent], bytes.NewReader(bomb), "Content-Encoding", encoding)
@@ -297,14 +300,14 @@ func (a *target) bombs(t *testing.T) {
 		}
 	}
 	all.Wait()
-	// The API takes no packed bodies, and no large ones.
-	r := a.do(t, http.MethodPut, "http://"+a.api+"/api/v1/problems/"+strings.Repeat("0", 32)+"/mute", a.tokens[access.Operator], bytes.NewReader(packed["gzip"]), "Content-Encoding", "gzip")
+	// The API accepts neither compressed nor large bodies.
+	r := a.do(t, http.MethodPut, "http://"+a.api+"/api/v1/problems/"+strings.Repeat("0", 32)+"/mute", a.tokens[access.Operator], bytes.NewReader(compressed["gzip"]), "Content-Encoding", "gzip")
 	a.refused(t, "API", r)
-	r = a.do(t, http.MethodPut, "http://"+a.api+protocol.Path+"x", a.tokens[access.Agent], bytes.NewReader(packed["gzip"]), "Content-Encoding", "gzip")
+	r = a.do(t, http.MethodPut, "http://"+a.api+protocol.Path+"x", a.tokens[access.Agent], bytes.NewReader(compressed["gzip"]), "Content-Encoding", "gzip")
 	a.refused(t, "agents", r)
 }
 
-// manyHeaders sends a hundred thousand of them.
+// manyHeaders sends 100 000 headers.
 func (a *target) manyHeaders(t *testing.T) {
 	var headers strings.Builder
 	list := make([]string, 0, 200_000)
@@ -317,14 +320,14 @@ func (a *target) manyHeaders(t *testing.T) {
 			a.refused(t, name, r, http.StatusRequestHeaderFieldsTooLarge)
 		}
 	}
-	if r := a.rpc(t, a.tokens[access.Agent], "", strings.NewReader(""), list...); r != nil { // else the connection was closed
+	if r := a.rpc(t, a.tokens[access.Agent], "", strings.NewReader(""), list...); r != nil { // nil: the connection was closed
 		if r.grpc == "0" || r.code == http.StatusOK && r.grpc == "" {
-			t.Errorf("gRPC: %+v", r)
+			t.Errorf("gRPC: got %+v, want a refusal", r)
 		}
 	}
 }
 
-// deep sends JSON that is nested deeply, where it is read and where it is skipped.
+// deep sends deeply nested JSON, in fields that are decoded and in fields that are skipped.
 func (a *target) deep(t *testing.T) {
 	nested := func(depth int, before, after string) io.Reader {
 		return strings.NewReader(before + strings.Repeat("[", depth) + strings.Repeat("]", depth) + after)
@@ -344,7 +347,7 @@ func (a *target) deep(t *testing.T) {
 	a.refused(t, "agents", a.do(t, http.MethodPut, "http://"+a.api+protocol.Path+"x", agent, nested(1_000_000, `{"service":`, "}")))
 }
 
-// paths asks for files that are not below what is served.
+// paths requests files outside of the served directories.
 func (a *target) paths(t *testing.T) {
 	for name, address := range a.listeners() {
 		for _, path := range []string{
@@ -353,7 +356,7 @@ func (a *target) paths(t *testing.T) {
 		} {
 			text := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + a.tokens[access.Admin] + "\r\nConnection: close\r\n\r\n"
 			r := raw(t, address, text, "", 0)
-			if r != nil && r.code >= 300 && r.code < 400 { // to what is meant without the dots
+			if r != nil && r.code >= 300 && r.code < 400 { // to the cleaned path
 				continue
 			}
 			a.refused(t, name+": "+path, r)
@@ -361,8 +364,8 @@ func (a *target) paths(t *testing.T) {
 	}
 }
 
-// strangers call everything without a token, with one that is none, and with one of a role that is not allowed.
-func (a *target) strangers(t *testing.T) {
+// unauthorized calls every operation without a token, with an unknown token, and with a token of an insufficient role.
+func (a *target) unauthorized(t *testing.T) {
 	doc, err := openapi3.NewLoader().LoadFromFile(filepath.Join("..", "api", "openapi.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -373,18 +376,18 @@ func (a *target) strangers(t *testing.T) {
 		a.refused(t, method+" "+url, a.do(t, method, url, "sibyl_guessed", strings.NewReader("{}")), http.StatusUnauthorized)
 		a.refused(t, method+" "+url, a.do(t, method, url, a.tokens[wrong[needed]], strings.NewReader("{}")), http.StatusForbidden)
 	}
-	place := regexp.MustCompile(`\{[a-z_]+\}`)
+	param := regexp.MustCompile(`\{[a-z_]+\}`)
 	tried := 0
 	for pattern, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			role, _ := op.Extensions["x-role"].(string)
-			try(method, "http://"+a.api+"/api/v1"+place.ReplaceAllString(pattern, strings.Repeat("1", 16)), access.Role(role))
+			try(method, "http://"+a.api+"/api/v1"+param.ReplaceAllString(pattern, strings.Repeat("1", 16)), access.Role(role))
 			tried++
 		}
 	}
 	try(http.MethodGet, "http://"+a.api+"/metrics", access.Viewer)
 	if tried < 30 {
-		t.Errorf("%d operations were tried", tried)
+		t.Errorf("tried %d operations, want at least 30", tried)
 	}
 	for path, method := range map[string]string{"": http.MethodPut, protocol.PlanPath: http.MethodGet, protocol.StatusPath: http.MethodPost} {
 		url := "http://" + a.api + protocol.Path + "x" + path

@@ -31,10 +31,10 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 )
 
-// scratch is a directory that lasts as long as all tests.
+// scratch is a directory for all tests.
 var scratch string
 
-// TestMain makes and removes it.
+// TestMain makes and removes scratch.
 func TestMain(m *testing.M) {
 	var err error
 	if scratch, err = os.MkdirTemp("", "sibyl-test-*"); err != nil {
@@ -42,11 +42,11 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	_ = os.RemoveAll(scratch) // what is left is in the place for what may be left
+	_ = os.RemoveAll(scratch) // the system cleans up its directory of temporary files
 	os.Exit(code)
 }
 
-// built builds sibyl, once for all tests, and returns the name of the file.
+// built builds the sibyl program, once for all tests, and returns the name of its file.
 var built = sync.OnceValues(func() (string, error) {
 	name := filepath.Join(scratch, "sibyl")
 	out, err := exec.Command("go", "build", "-o", name, "github.com/sibyl-trace/sibyl/cmd/sibyl").CombinedOutput()
@@ -56,7 +56,7 @@ var built = sync.OnceValues(func() (string, error) {
 	return name, nil
 })
 
-// program returns the name of the file.
+// program returns the name of the file of the sibyl program.
 func program(t *testing.T) string {
 	t.Helper()
 	name, err := built()
@@ -66,7 +66,7 @@ func program(t *testing.T) string {
 	return name
 }
 
-// freeAddress returns an address of loopback that nobody listens on at the moment.
+// freeAddress returns an unused loopback address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -77,31 +77,31 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// victim is a server in a process of its own, to which bad things are done.
-type victim struct {
+// process is a server in a process of its own.
+type process struct {
 	t         *testing.T
 	program   string
 	dir       string
 	grpc, api string
 	http      string // empty: off
 	log       *os.File
-	more      []string // arguments
-	files     int      // that it may have open; 0: as many as this process
+	more      []string // more arguments
+	files     int      // limit of open files; 0: the limit of this process
 	cmd       *exec.Cmd
 }
 
-// newVictim returns a server that keeps its data in dir, and has not started.
-func newVictim(t *testing.T, dir string) *victim {
+// newProcess returns a server with its data in dir. It is not started.
+func newProcess(t *testing.T, dir string) *process {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.Close() })
-	return &victim{t: t, program: program(t), dir: dir, grpc: freeAddress(t), api: freeAddress(t), log: log}
+	return &process{t: t, program: program(t), dir: dir, grpc: freeAddress(t), api: freeAddress(t), log: log}
 }
 
-func (v *victim) start() {
+func (v *process) start() {
 	v.t.Helper()
 	v.cmd = exec.Command(v.program, append([]string{
 		"serve", "--data-dir", v.dir, "--otlp-grpc", v.grpc, "--otlp-http", cmp.Or(v.http, "off"), "--http", v.api, "--epoch", "1s", "--learning", "5s",
@@ -116,8 +116,8 @@ func (v *victim) start() {
 	}
 }
 
-// ready waits until the server takes requests, and returns how long that took.
-func (v *victim) ready() time.Duration {
+// ready waits until the server accepts requests, and returns the time that took.
+func (v *process) ready() time.Duration {
 	v.t.Helper()
 	began := time.Now()
 	for time.Since(began) < 20*time.Second {
@@ -129,12 +129,12 @@ func (v *victim) ready() time.Duration {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	v.t.Fatal("not ready 20 s after a restart")
+	v.t.Fatal("not ready 20 s after the start")
 	return 0
 }
 
 // logged returns the end of the server's log.
-func (v *victim) logged() string {
+func (v *process) logged() string {
 	v.t.Helper()
 	text, err := os.ReadFile(v.log.Name())
 	if err != nil {
@@ -143,15 +143,16 @@ func (v *victim) logged() string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-func (v *victim) end(signal os.Signal) {
+func (v *process) end(signal os.Signal) {
 	v.t.Helper()
 	if err := v.cmd.Process.Signal(signal); err != nil {
 		v.t.Fatal(err)
 	}
-	_ = v.cmd.Wait() // it was killed, or says in its log what is wrong
+	_ = v.cmd.Wait() // an error is in its log, unless it was killed
 }
 
-// exportTrace exports trace number n in two requests, first what lacks its parent, and returns when both are acknowledged.
+// exportTrace exports trace number n in two requests, the children before the root, and returns when both are
+// acknowledged.
 func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
 	var id oteltrace.TraceID
 	binary.BigEndian.PutUint64(id[8:], n+1)
@@ -178,7 +179,7 @@ func exportTrace(ctx context.Context, e *otlptrace.Exporter, n uint64) error {
 	return e.ExportSpans(ctx, root.Snapshots())
 }
 
-// Every trace that was acknowledged counts exactly once, however often the server is killed.
+// Every acknowledged trace counts exactly once, even if the server is killed many times.
 func TestKilled(t *testing.T) {
 	kills := 50
 	switch {
@@ -187,7 +188,7 @@ func TestKilled(t *testing.T) {
 	case testing.Short():
 		kills = 5
 	}
-	v := newVictim(t, t.TempDir())
+	v := newProcess(t, t.TempDir())
 	v.start()
 	v.ready()
 
@@ -217,7 +218,7 @@ func TestKilled(t *testing.T) {
 		time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
 		v.end(os.Kill)
 		v.start()
-		if r.IntN(3) > 0 { // sometimes it is killed while it starts
+		if r.IntN(3) > 0 { // otherwise it is killed while it starts
 			slowest = max(slowest, v.ready())
 		}
 	}
@@ -227,9 +228,9 @@ func TestKilled(t *testing.T) {
 	time.Sleep(12 * time.Second) // traces close when they have settled
 	v.end(os.Interrupt)
 
-	// A trace that was not acknowledged as a whole may have come all the same.
-	if n, acked := counted(t, v.dir), sent.Load()-failed.Load(); n < acked || n > sent.Load() {
-		t.Errorf("%d traces counted, %d of %d acknowledged; the server's log:\n%s", n, acked, sent.Load(), v.logged())
+	// A trace that was not acknowledged may be counted all the same.
+	if n, acked := requestsIn(t, v.dir), sent.Load()-failed.Load(); n < acked || n > sent.Load() {
+		t.Errorf("got %d traces, %d of %d acknowledged; the server's log:\n%s", n, acked, sent.Load(), v.logged())
 	}
 	if n := failed.Load(); n > sent.Load()/100 {
 		t.Errorf("%d of %d traces were not acknowledged", n, sent.Load())
@@ -237,8 +238,8 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d traces, %d kills, slowest restart %v", sent.Load(), kills, slowest)
 }
 
-// counted returns how many requests the statistics in a data directory hold.
-func counted(t *testing.T, dir string) (n uint64) {
+// requestsIn returns the number of requests in the statistics in a data directory.
+func requestsIn(t *testing.T, dir string) (n uint64) {
 	t.Helper()
 	e, err := config.Load(config.Sources{})
 	if err != nil {
@@ -262,7 +263,7 @@ func counted(t *testing.T, dir string) (n uint64) {
 	return n
 }
 
-// requests returns how many requests the statistics hold.
+// requests returns the number of requests in the statistics.
 func (s *Server) requests(t *testing.T) (n uint64) {
 	t.Helper()
 	err := s.live.Ask(t.Context(), func(core *engine.Core) {

@@ -27,12 +27,12 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// smallDisk mounts a disk of 64 MiB, until the test ends.
+// smallDisk mounts a disk of 64 MiB until the test ends.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
-		t.Skipf("needs to mount a small disk, as root: %v", err)
+		t.Skipf("mounting a small disk needs root: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, 0); err != nil {
@@ -42,7 +42,7 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// largeTraces is the body of an export request with traces of one span each, 2 KiB of it text that does not compress.
+// largeTraces returns the body of an export request with traces of one span each, with 2 KiB of incompressible text.
 func largeTraces(t *testing.T, traces int) string {
 	t.Helper()
 	random := func(n int) string {
@@ -61,7 +61,7 @@ func largeTraces(t *testing.T, traces int) string {
 }
 
 // post sends an export request over HTTP.
-func (v *victim) post(body string) (status int, retry, answer string) {
+func (v *process) post(body string) (status int, retry, answer string) {
 	v.t.Helper()
 	r, err := http.Post("http://"+v.http+"/v1/traces", "application/json", strings.NewReader(body))
 	if err != nil {
@@ -75,8 +75,8 @@ func (v *victim) post(body string) (status int, retry, answer string) {
 	return r.StatusCode, r.Header.Get("Retry-After"), string(text)
 }
 
-// groups returns how many requests the API counts.
-func (v *victim) groups() (n uint64) {
+// groups returns the number of requests that the API counts.
+func (v *process) groups() (n uint64) {
 	v.t.Helper()
 	r, err := http.Get("http://" + v.api + "/api/v1/groups?level=request_type")
 	if err != nil {
@@ -93,7 +93,7 @@ func (v *victim) groups() (n uint64) {
 	return n
 }
 
-// fill writes a file until nothing fits.
+// fill writes a file until the disk is full.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)
@@ -109,12 +109,13 @@ func fill(t *testing.T, name string) {
 	}
 }
 
-// A disk that is full refuses what is sent, in a way that senders repeat it, and nothing else stops: neither where the service leaves itself
-// a reserve, nor where somebody else takes that, too. When there is room again it goes on, and what was acknowledged is there, once.
+// On a full disk, requests are refused with a time to retry and everything else works, even if another program takes
+// the reserve of the service. Once there is space, requests are accepted again, and every acknowledged trace counts
+// exactly once.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := smallDisk(t)
-	v := newVictim(t, filepath.Join(disk, "data"))
+	v := newProcess(t, filepath.Join(disk, "data"))
 	v.http, v.more = freeAddress(t), []string{"--assembly-settle", "100ms", "--memory", "512MiB"}
 	other := filepath.Join(disk, "other")
 	if err := os.WriteFile(other, make([]byte, 30<<20), 0o600); err != nil {
@@ -138,11 +139,11 @@ func TestFullDisk(t *testing.T) {
 	}
 	for send() {
 		if acked > 1_000_000 {
-			t.Fatal("the disk is never full")
+			t.Fatal("the disk does not fill")
 		}
 	}
 	if acked == 0 {
-		t.Fatal("nothing was taken although there is room")
+		t.Fatal("a request was refused before the disk was full")
 	}
 	v.refusesGRPC()
 	v.groups()
@@ -150,7 +151,7 @@ func TestFullDisk(t *testing.T) {
 	fill(t, filepath.Join(disk, "more"))
 	for range 20 { // two epochs at least
 		if send() {
-			t.Fatal("taken without any room")
+			t.Fatal("a request was accepted on a full disk")
 		}
 		v.groups()
 		time.Sleep(100 * time.Millisecond)
@@ -162,24 +163,24 @@ func TestFullDisk(t *testing.T) {
 	}
 	for deadline := time.Now().Add(20 * time.Second); !send(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("nothing is taken 20 s after there is room again; the server's log:\n%s", v.logged())
+			t.Fatalf("requests are refused 20 s after the disk has space again; the server's log:\n%s", v.logged())
 		}
 	}
 	for deadline := time.Now().Add(20 * time.Second); v.groups() < acked && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 	}
 	if n := v.groups(); n != acked {
-		t.Errorf("%d traces counted, %d acknowledged; the server's log:\n%s", n, acked, v.logged())
+		t.Errorf("got %d traces, want the %d acknowledged; the server's log:\n%s", n, acked, v.logged())
 	}
 	v.end(os.Kill)
 	v.start()
 	v.ready()
 	if n := v.groups(); n != acked {
-		t.Errorf("after a crash %d traces counted, %d acknowledged", n, acked)
+		t.Errorf("after a crash: got %d traces, want the %d acknowledged", n, acked)
 	}
 }
 
-// refusesGRPC checks that senders that speak gRPC are refused and told when to come again.
-func (v *victim) refusesGRPC() {
+// refusesGRPC checks that a gRPC request is refused with a time to retry.
+func (v *process) refusesGRPC() {
 	v.t.Helper()
 	conn, err := grpc.NewClient(v.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

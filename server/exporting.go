@@ -18,17 +18,17 @@ import (
 // exporting sends the critical paths of exemplars of open problems to a tracing backend. It reads the exemplars from
 // the store in the background.
 type exporting struct {
-	*export.Exporter
-	store *store.Store
-	path  critpath.Options
-	log   *slog.Logger
-	open  chan []exportable // as of the last epoch; holds one
+	exporter *export.Exporter
+	store    *store.Store
+	path     critpath.Options
+	log      *slog.Logger
+	open     chan []exportable // as of the last epoch; holds one
 }
 
 // exportable identifies a problem and the group of its exemplars.
 type exportable struct{ problem, group analysis.Hash }
 
-// exportedProblems bounds the problems whose exemplars are exported in an epoch, by rank.
+// exportedProblems limits the problems whose exemplars are exported in an epoch, by rank.
 const exportedProblems = 50
 
 // epoch queues the open problems, best first. It replaces problems of an earlier epoch that are still queued.
@@ -47,7 +47,7 @@ func (x *exporting) epoch(problems []detect.Problem) {
 // run exports the problems that epoch queues until ctx is done.
 func (x *exporting) run(ctx context.Context) {
 	var sending sync.WaitGroup
-	sending.Go(func() { x.Run(ctx) })
+	sending.Go(func() { x.exporter.Run(ctx) })
 	defer sending.Wait()
 	for {
 		select {
@@ -63,14 +63,14 @@ func (x *exporting) run(ctx context.Context) {
 	}
 }
 
-// add exports the exemplars of a problem that were not exported lately.
+// add queues the exemplars of a problem that the exporter does not know yet.
 func (x *exporting) add(of *exportable) error {
 	exemplars, err := x.store.Exemplars(of.group)
 	if err != nil {
 		return err
 	}
 	for e := range exemplars.All() {
-		if x.Known(e.Trace) {
+		if x.exporter.Known(e.Trace) {
 			continue
 		}
 		request, err := x.store.Trace(e.Trace)
@@ -86,14 +86,14 @@ func (x *exporting) add(of *exportable) error {
 		}
 		path := critpath.NewExtractor(x.path).Extract(t)
 		if i := slices.IndexFunc(path.Roots, func(r critpath.Root) bool { return path.Nodes[r.Node].ID == e.Root }); i >= 0 {
-			x.Add(export.Of(path, i, of.problem.String()))
+			x.exporter.Add(export.Of(path, i, of.problem.String()))
 		}
 	}
 	return nil
 }
 
 // newExporting returns nil if the configuration names no backend.
-func (o *outbound) newExporting(kept *store.Store, path critpath.Options) (*exporting, error) {
+func (o *outbound) newExporting(s *store.Store, path critpath.Options) (*exporting, error) {
 	c := &o.config.Export
 	if c.OTLP == "" {
 		return nil, nil
@@ -106,5 +106,5 @@ func (o *outbound) newExporting(kept *store.Store, path critpath.Options) (*expo
 	if err != nil {
 		return nil, err
 	}
-	return &exporting{e, kept, path, o.log, make(chan []exportable, 1)}, nil
+	return &exporting{exporter: e, store: s, path: path, log: o.log, open: make(chan []exportable, 1)}, nil
 }

@@ -28,17 +28,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// backend is a tracing backend that remembers spans.
+// backend is a tracing backend that records spans.
 type backend struct {
-	*httptest.Server
-	mu    sync.Mutex // guards spans
+	url   string
+	mu    sync.Mutex // guards spans and keys
 	spans []ptrace.Span
-	keys  []string // headers with a key
+	keys  []string // values of the header X-Key
 }
 
 func newBackend(t *testing.T) *backend {
 	b := &backend{}
-	b.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		body, err := io.ReadAll(q.Body)
 		request := ptraceotlp.NewExportRequest()
 		if err != nil || q.URL.Path != "/v1/traces" || request.UnmarshalProto(body) != nil {
@@ -55,11 +55,12 @@ func newBackend(t *testing.T) *backend {
 			}
 		}
 	}))
-	t.Cleanup(b.Close)
+	t.Cleanup(server.Close)
+	b.url = server.URL
 	return b
 }
 
-// names returns what the spans are called that came.
+// names returns the names of the received spans.
 func (b *backend) names() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,7 +71,7 @@ func (b *backend) names() []string {
 	return names
 }
 
-// Exemplars of open problems, and no others, are told to a tracing backend, each once.
+// Exemplars of open problems, and no others, are exported, each once.
 func TestExemplarsAreExported(t *testing.T) {
 	to, dir := newBackend(t), t.TempDir()
 	disk, err := pebbledb.NewDisk(dir)
@@ -106,7 +107,7 @@ func TestExemplarsAreExported(t *testing.T) {
 	if err := os.WriteFile(key, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := &config.Config{Export: config.Endpoint{OTLP: to.URL, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}}}
+	c := &config.Config{Export: config.Endpoint{OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}}}
 	o, err := newOutbound(c, kept, intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +117,7 @@ func TestExemplarsAreExported(t *testing.T) {
 	running.Go(func() { o.exporting.run(ctx) })
 	for range 3 {
 		o.exporting.epoch([]detect.Problem{{ID: analysis.Hash{Lo: 7}, Group: analysis.Hash{Lo: 1}}})
-		eventually(t, "the exemplar is told", func() bool { return len(to.names()) >= 2 && len(o.exporting.open) == 0 })
+		eventually(t, "the exemplar is exported", func() bool { return len(to.names()) >= 2 && len(o.exporting.open) == 0 })
 	}
 	stop()
 	running.Wait()
@@ -128,24 +129,24 @@ func TestExemplarsAreExported(t *testing.T) {
 			t.Errorf("trace %s, problem %q", s.TraceID(), problem.Str())
 		}
 	}
-	if n := o.exporting.Counts(); n.Sent != 1 || n.Failed+n.Dropped != 0 {
+	if n := o.exporting.exporter.Counts(); n.Sent != 1 || n.Failed+n.Dropped != 0 {
 		t.Errorf("%+v", n)
 	}
 }
 
-// A key that is replaced counts for the next request, and nothing is sent without one.
-func TestKeysAreReadAgain(t *testing.T) {
+// A replaced key takes effect with the next request, and without a key nothing is sent.
+func TestHeaderFilesAreReread(t *testing.T) {
 	to, key := newBackend(t), filepath.Join(t.TempDir(), "key")
-	transport, err := newHeaderTransport(&config.Endpoint{OTLP: to.URL, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}})
+	transport, err := newHeaderTransport(&config.Endpoint{OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}})
 	if err == nil {
-		t.Error("a key that is not there is no mistake")
+		t.Error("no error for a missing file")
 	}
 	client := &http.Client{Transport: transport}
 	for _, value := range []string{"old", "new"} {
 		if err := os.WriteFile(key, []byte(value+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := client.Post(to.URL+"/v1/traces", "application/x-protobuf", strings.NewReader(""))
+		r, err := client.Post(to.url+"/v1/traces", "application/x-protobuf", strings.NewReader(""))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,20 +155,20 @@ func TestKeysAreReadAgain(t *testing.T) {
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := client.Post(to.URL+"/v1/traces", "application/x-protobuf", strings.NewReader("")); err == nil {
+	if r, err := client.Post(to.url+"/v1/traces", "application/x-protobuf", strings.NewReader("")); err == nil {
 		r.Body.Close()
-		t.Error("something was sent without the key")
+		t.Error("a request was sent without the key")
 	}
 	if !slices.Equal(to.keys, []string{"old", "new"}) {
 		t.Errorf("keys %q", to.keys)
 	}
 }
 
-// Requests of the API and epochs are traced, what comes in is not.
+// API requests and epochs are traced; received traces are not.
 func TestSelfTracing(t *testing.T) {
 	to := newBackend(t)
 	env := volatile(t.TempDir())
-	env["SIBYL_SELF_TRACING_OTLP"] = to.URL
+	env["SIBYL_SELF_TRACING_OTLP"] = to.url
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {
@@ -184,7 +185,7 @@ func TestSelfTracing(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	r.Body.Close()
-	eventually(t, "spans come", func() bool {
+	eventually(t, "spans are received", func() bool {
 		names := to.names()
 		return slices.Contains(names, "epoch") && slices.Contains(names, "getStatus")
 	})
@@ -193,8 +194,8 @@ func TestSelfTracing(t *testing.T) {
 	}
 }
 
-// Every metric that an alert looks at is served.
-func TestAlertsLookAtWhatThereIs(t *testing.T) {
+// Every metric in an alert rule is served.
+func TestAlertMetrics(t *testing.T) {
 	jaeger := httptest.NewServer(http.NotFoundHandler())
 	defer jaeger.Close()
 	env := volatile(t.TempDir())
@@ -236,16 +237,16 @@ func TestAlertsLookAtWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	looked := 0
+	found := 0
 	for in := bufio.NewScanner(file); in.Scan(); {
 		for _, name := range regexp.MustCompile(`\bsibyl_\w+`).FindAllString(in.Text(), -1) {
-			if looked++; !served[name] {
-				t.Errorf("nothing is served as %s", name)
+			if found++; !served[name] {
+				t.Errorf("/metrics lacks %s", name)
 			}
 		}
 	}
-	if looked < 10 {
-		t.Errorf("%d metrics in the alerts", looked)
+	if found < 10 {
+		t.Errorf("found %d metrics in the alerts, want at least 10", found)
 	}
 	for _, want := range []string{
 		`sibyl_queue_length{queue="arrivals"}`, `sibyl_queue_length{queue="shards"}`, `sibyl_queue_length{queue="outbox"}`, `sibyl_queue_length{queue="export"}`,
@@ -254,7 +255,7 @@ func TestAlertsLookAtWhatThereIs(t *testing.T) {
 		`sibyl_jaeger_queries_total{server="` + jaeger.URL + `"}`,
 	} {
 		if !strings.Contains(text, want+" ") {
-			t.Errorf("nothing is served as %s", want)
+			t.Errorf("/metrics lacks %s", want)
 		}
 	}
 }

@@ -16,61 +16,61 @@ import (
 
 // fetching fetches traces from the configured Jaeger servers, which may change.
 type fetching struct {
-	taken   intake
+	intake  intake
 	store   *store.Store
 	log     *slog.Logger
 	changed chan struct{} // signals a change of wanted; holds one
 
 	mu     sync.Mutex // guards wanted
-	wanted []*puller
+	wanted []*fetcher
 }
 
-// puller fetches from one server.
-type puller struct {
-	*query.Puller
-	from config.JaegerQuery
+// fetcher fetches from one server.
+type fetcher struct {
+	fetcher  *query.Fetcher
+	settings config.JaegerQuery
 }
 
-// prepare returns pullers for servers. For an unchanged server it returns the present one.
-func (f *fetching) prepare(servers []config.JaegerQuery) ([]*puller, error) {
-	var all []*puller
+// prepare returns fetchers for servers. For an unchanged server it returns the present one.
+func (f *fetching) prepare(servers []config.JaegerQuery) ([]*fetcher, error) {
+	var all []*fetcher
 	for _, q := range servers {
 		p := f.find(q)
 		if p == nil {
-			made, err := query.New(f.taken, position{f.store, q.URL}, query.Options{
+			made, err := query.New(f.intake, position{f.store, q.URL}, query.Options{
 				URL: q.URL, Protocol: q.Protocol, Services: q.Services, Interval: q.Interval, Lookback: q.Lookback, Log: f.log,
 			})
 			if err != nil {
 				return nil, err
 			}
-			p = &puller{made, q}
+			p = &fetcher{made, q}
 		}
 		all = append(all, p)
 	}
 	return all, nil
 }
 
-// find returns the present puller with the settings q; nil if there is none.
-func (f *fetching) find(q config.JaegerQuery) *puller {
+// find returns the present fetcher with the settings q; nil if there is none.
+func (f *fetching) find(q config.JaegerQuery) *fetcher {
 	for _, p := range f.all() {
-		if reflect.DeepEqual(p.from, q) {
+		if reflect.DeepEqual(p.settings, q) {
 			return p
 		}
 	}
 	return nil
 }
 
-// all returns the present pullers. The slice is immutable.
-func (f *fetching) all() []*puller {
+// all returns the present fetchers. The slice is immutable.
+func (f *fetching) all() []*fetcher {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wanted
 }
 
-// replace replaces the present pullers.
-func (f *fetching) replace(pullers []*puller) {
+// replace replaces the present fetchers.
+func (f *fetching) replace(fetchers []*fetcher) {
 	f.mu.Lock()
-	f.wanted = pullers
+	f.wanted = fetchers
 	f.mu.Unlock()
 	select {
 	case f.changed <- struct{}{}:
@@ -78,35 +78,35 @@ func (f *fetching) replace(pullers []*puller) {
 	}
 }
 
-// run runs the present pullers until ctx is done or one of them fails. A puller that is replaced ends before its
+// run runs the present fetchers until ctx is done or one of them fails. A fetcher that is replaced ends before its
 // successor begins.
 func (f *fetching) run(ctx context.Context) error {
-	type fetcher struct {
+	type task struct {
 		stop  context.CancelFunc
 		ended chan struct{}
 	}
-	fetchers := make(map[*puller]fetcher)
+	tasks := make(map[*fetcher]task)
 	running, ctx := errgroup.WithContext(ctx)
 	for ctx.Err() == nil {
 		wanted := f.all()
-		for p, x := range fetchers {
+		for p, x := range tasks {
 			if !slices.Contains(wanted, p) {
 				x.stop()
 				<-x.ended
-				delete(fetchers, p)
+				delete(tasks, p)
 			}
 		}
 		for _, p := range wanted {
-			if _, runs := fetchers[p]; runs {
+			if _, runs := tasks[p]; runs {
 				continue
 			}
 			fetch, stop := context.WithCancel(ctx)
-			x := fetcher{stop, make(chan struct{})}
-			fetchers[p] = x
+			x := task{stop, make(chan struct{})}
+			tasks[p] = x
 			running.Go(func() error {
 				defer close(x.ended)
 				defer stop()
-				return p.Run(fetch)
+				return p.fetcher.Run(fetch)
 			})
 		}
 		select {

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 )
 
-// However many names a sender thinks of, there are only as many groups as the memory holds.
+// The configured memory limits the number of groups, even if every request has a new name.
 func TestGroupsFitIntoMemory(t *testing.T) {
 	env := volatile(t.TempDir())
 	for key, value := range map[string]string{
@@ -30,7 +30,7 @@ func TestGroupsFitIntoMemory(t *testing.T) {
 	otlp := s.Addresses().HTTP
 	now := time.Now().UnixNano()
 	var spans []string
-	for i := range most { // each is of a request type and of a group
+	for i := range most { // each trace makes a request type and a group
 		spans = append(spans, fmt.Sprintf(`{"traceId":"%032x","spanId":"%016x","name":"GET /x%sy","startTimeUnixNano":%d,"endTimeUnixNano":%d}`,
 			i+1, i+1, word(i), now, now+1e6))
 	}
@@ -47,13 +47,13 @@ func TestGroupsFitIntoMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		if groups > most {
-			t.Fatalf("%d groups, want at most %d", groups, most)
+			t.Fatalf("got %d groups, want at most %d", groups, most)
 		}
 		return refused > 0
 	})
 }
 
-// word returns a name that holds no number, which names are normalised by.
+// word returns a name without digits, since numbers in names are replaced.
 func word(n int) string {
 	var b strings.Builder
 	for ; n > 0; n /= 26 {

@@ -20,8 +20,9 @@ import (
 	"github.com/sibyl-trace/sibyl/config"
 )
 
-// Everything at once, for the race detector: traces through both receivers, readers of everything that the API has, epochs, checkpoints,
-// a configuration that changes, and an end in the midst of it. What was acknowledged until then counts after the next start, once.
+// Under concurrent load, for the race detector: traces through both receivers, readers of the whole API, epochs,
+// checkpoints, reloads, and a shutdown in the midst of it. After a restart, every acknowledged trace counts exactly
+// once.
 func TestEverythingAtOnce(t *testing.T) {
 	length := 4 * time.Second
 	if *soak {
@@ -80,7 +81,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			"/api/v1/problems?explain=true", "/api/v1/groups?limit=2", "/api/v1/tracepoints", "/api/v1/status", "/api/v1/trees", "/api/v1/decisions", "/api/v1/plan",
 			"/api/v1/budget", "/api/v1/profile", "/api/v1/investigations", "/api/v1/webhooks/dead", "/api/v1/events", "/metrics", "/readyz",
 		} {
-			all.Go(func() { readAgainAndAgain(ctx, t, "http://"+at.API.String()+path) })
+			all.Go(func() { poll(ctx, t, "http://"+at.API.String()+path) })
 		}
 		for i := 0; ctx.Err() == nil; i++ {
 			write([]string{"learning: 1s\nmin-samples: 60\n", "learning: 1s\nbudget: {tracepoints: 7}\nlog.level: debug\n"}[i%2])
@@ -92,17 +93,17 @@ func TestEverythingAtOnce(t *testing.T) {
 		}
 	})
 	if n := acked.Load(); n == 0 || t.Failed() {
-		t.Fatalf("%d traces were acknowledged", n)
+		t.Fatalf("%d traces acknowledged", n)
 	}
 	again := started(t, e, &slog.LevelVar{}, io.Discard)
 	eventually(t, "every trace is counted", func() bool { return again.requests(t) >= acked.Load() })
 	if n := again.requests(t); n != acked.Load() {
-		t.Errorf("%d traces counted, %d acknowledged", n, acked.Load())
+		t.Errorf("got %d traces, want the %d acknowledged", n, acked.Load())
 	}
 }
 
-// readAgainAndAgain gets what is there until ctx is done. Nothing may fail but what is too much at a time.
-func readAgainAndAgain(ctx context.Context, t *testing.T, url string) {
+// poll requests url until ctx is done. The only error allowed is 503, for too many concurrent requests.
+func poll(ctx context.Context, t *testing.T, url string) {
 	for ctx.Err() == nil {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {

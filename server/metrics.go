@@ -8,78 +8,84 @@ import (
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 	"github.com/sibyl-trace/sibyl/internal/connlimit"
+	"github.com/sibyl-trace/sibyl/internal/metric"
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// counters collects metrics of the parts that the API does not know: listeners, webhooks, exports and Jaeger servers.
+// collector collects metrics of the parts that the API does not know: listeners, webhooks, exports and Jaeger servers.
 // Their label values are names and addresses from the configuration.
-type counters struct{ *Server }
+type collector struct{ server *Server }
 
 // Describe implements prometheus.Collector. The metrics depend on the configuration.
-func (counters) Describe(chan<- *prometheus.Desc) {}
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (c counters) Collect(out chan<- prometheus.Metric) {
-	emit := func(kind prometheus.ValueType, name, help string, value float64, labels ...string) {
-		var keys, values []string
-		for i := 0; i < len(labels); i += 2 {
-			keys, values = append(keys, labels[i]), append(values, labels[i+1])
-		}
-		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("sibyl_"+name, help, keys, nil), kind, value, values...)
-	}
-	o := c.outbound
-	otlp := c.receiver.Load()
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	e := metric.Emitter(out)
+	c.connections(e)
+	c.webhooks(e)
+	c.exports(e)
+	c.fetches(e)
+}
+
+// connections emits the metrics of listeners.
+func (c collector) connections(e metric.Emitter) {
+	s, o := c.server, c.server.outbound
+	otlp := s.receiver.Load()
 	for name, all := range map[string][]connlimit.Load{
-		"otlp": {otlp.GRPC, otlp.HTTP}, "http": {c.http.Load()}, "opamp": {c.agents.Load()}, "sampling": {o.samplingHTTP.Load(), o.samplingGRPC.Load()},
+		"otlp": {otlp.GRPC, otlp.HTTP}, "http": {s.http.Load()}, "opamp": {s.agents.Load()}, "sampling": {o.samplingHTTP.Load(), o.samplingGRPC.Load()},
 	} {
 		var sum connlimit.Load
 		for _, l := range all {
 			sum.Open, sum.Most, sum.Refused, sum.Gone = sum.Open+l.Open, sum.Most+l.Most, sum.Refused+l.Refused, sum.Gone+l.Gone
 		}
-		emit(prometheus.GaugeValue, "connections", "Open connections to the addresses of the OTLP receivers, of the API, of OpAMP and of remote sampling.", float64(sum.Open), "listener", name)
-		emit(prometheus.GaugeValue, "connections_limit", "Connection limit; the API and OpAMP share one.", float64(sum.Most), "listener", name)
-		emit(prometheus.CounterValue, "connections_refused_total", "New connections closed at the connection limit.", float64(sum.Refused), "listener", name)
-		emit(prometheus.CounterValue, "connections_displaced_total", "Idle connections closed to make room at the connection limit.", float64(sum.Gone), "listener", name)
+		e.Gauge("connections", "Open connections to the addresses of the OTLP receivers, of the API, of OpAMP and of remote sampling.", float64(sum.Open), "listener", name)
+		e.Gauge("connections_limit", "Connection limit; the API and OpAMP share one.", float64(sum.Most), "listener", name)
+		e.Counter("connections_refused_total", "New connections closed at the connection limit.", int64(sum.Refused), "listener", name)
+		e.Counter("connections_displaced_total", "Idle connections closed to make room at the connection limit.", int64(sum.Gone), "listener", name)
 	}
-	for name, n := range o.notifier.Counts() {
+}
+
+// webhooks emits the metrics of webhooks and of the outbox.
+func (c collector) webhooks(e metric.Emitter) {
+	for name, n := range c.server.outbound.notifier.Counts() {
 		const calls = "Webhook calls, by result; failed calls are retried."
-		emit(prometheus.CounterValue, "webhook_calls_total", calls, float64(n.Delivered), "webhook", name, "result", "delivered")
-		emit(prometheus.CounterValue, "webhook_calls_total", calls, float64(n.Failed), "webhook", name, "result", "failed")
-		emit(prometheus.CounterValue, "webhook_messages_given_up_total", "Messages that became dead letters.", float64(n.Dead), "webhook", name)
-		gone := 0.
-		if n.Disabled {
-			gone = 1
-		}
-		emit(prometheus.GaugeValue, "webhook_disabled", "1 while a webhook is disabled because it answered 410.", gone, "webhook", name)
+		e.Counter("webhook_calls_total", calls, int64(n.Delivered), "webhook", name, "result", "delivered")
+		e.Counter("webhook_calls_total", calls, int64(n.Failed), "webhook", name, "result", "failed")
+		e.Counter("webhook_messages_given_up_total", "Messages that became dead letters.", int64(n.Dead), "webhook", name)
+		e.Flag("webhook_disabled", "1 while a webhook is disabled because it answered 410.", n.Disabled, "webhook", name)
 	}
-	outbox := o.outbox.Stats()
-	emit(prometheus.GaugeValue, "outbox_dead_letters", "Dead letters.", float64(outbox.Dead))
-	emit(prometheus.GaugeValue, "outbox_bytes", "Bytes of queued messages and dead letters.", float64(outbox.Bytes))
-	emit(prometheus.CounterValue, "outbox_dropped_messages_total", "Messages dropped at the limits of the outbox.", float64(outbox.Dropped))
-	if x := o.exporting; x != nil {
-		n := x.Counts()
-		const traces = "Traces whose critical path was exported to a tracing backend, by result."
-		emit(prometheus.CounterValue, "export_traces_total", traces, float64(n.Sent), "result", "sent")
-		emit(prometheus.CounterValue, "export_traces_total", traces, float64(n.Dropped), "result", "dropped")
-		emit(prometheus.CounterValue, "export_traces_total", traces, float64(n.Failed), "result", "failed")
+	outbox := c.server.outbound.outbox.Stats()
+	e.Gauge("outbox_dead_letters", "Dead letters.", float64(outbox.Dead))
+	e.Gauge("outbox_bytes", "Bytes of queued messages and dead letters.", float64(outbox.Bytes))
+	e.Counter("outbox_dropped_messages_total", "Messages dropped at the limits of the outbox.", int64(outbox.Dropped))
+}
+
+// exports emits the metrics of the export of critical paths.
+func (c collector) exports(e metric.Emitter) {
+	x := c.server.outbound.exporting
+	if x == nil {
+		return
 	}
-	for _, p := range o.fetching.all() {
-		n := p.Counts()
-		for _, x := range []struct {
-			name, help string
-			n          int64
-		}{
-			{"jaeger_traces_total", "Traces fetched from a server of Jaeger.", n.Traces.Load()},
-			{"jaeger_spans_total", "Their spans.", n.Spans.Load()},
-			{"jaeger_rejected_spans_total", "Those of them that were left out.", n.Rejected.Load()},
-			{"jaeger_queries_total", "Queries to a server of Jaeger.", n.Queries.Load()},
-			{"jaeger_failed_queries_total", "Those of them that failed.", n.Failed.Load()},
-			{"jaeger_cut_windows_total", "Time windows with more traces than one query returns.", n.Cut.Load()},
-		} {
-			emit(prometheus.CounterValue, x.name, x.help, float64(x.n), "server", p.Name())
-		}
+	n := x.exporter.Counts()
+	const traces = "Traces whose critical path was exported to a tracing backend, by result."
+	e.Counter("export_traces_total", traces, int64(n.Sent), "result", "sent")
+	e.Counter("export_traces_total", traces, int64(n.Dropped), "result", "dropped")
+	e.Counter("export_traces_total", traces, int64(n.Failed), "result", "failed")
+}
+
+// fetches emits the metrics of fetching from Jaeger servers.
+func (c collector) fetches(e metric.Emitter) {
+	for _, p := range c.server.outbound.fetching.all() {
+		n, name := p.fetcher.Counts(), p.fetcher.Name()
+		e.Counter("jaeger_traces_total", "Traces fetched from a Jaeger server.", n.Traces.Load(), "server", name)
+		e.Counter("jaeger_spans_total", "Spans fetched from a Jaeger server.", n.Spans.Load(), "server", name)
+		e.Counter("jaeger_rejected_spans_total", "Fetched spans that were rejected.", n.Rejected.Load(), "server", name)
+		e.Counter("jaeger_queries_total", "Queries to a Jaeger server.", n.Queries.Load(), "server", name)
+		e.Counter("jaeger_failed_queries_total", "Failed queries to a Jaeger server.", n.Failed.Load(), "server", name)
+		e.Counter("jaeger_cut_windows_total", "Time windows with more traces than one query returns.", n.Incomplete.Load(), "server", name)
 		if through := n.Through.Load(); through > 0 {
-			emit(prometheus.GaugeValue, "jaeger_through_seconds", "Until when everything was fetched, since 1970.", float64(through)/float64(time.Second), "server", p.Name())
+			e.Gauge("jaeger_through_seconds", "Time up to which all traces were fetched, in seconds since 1970.", float64(through)/float64(time.Second), "server", name)
 		}
 	}
 }
@@ -92,7 +98,7 @@ func (s *Server) queues() []api.Size {
 	}
 	all = append(all, api.Size{Name: "outbox", Length: int64(s.outbound.outbox.Stats().Waiting), Most: int64(store.DefaultOutboxLimits().Messages)})
 	if x := s.outbound.exporting; x != nil {
-		length, most := x.Queue()
+		length, most := x.exporter.Queue()
 		all = append(all, api.Size{Name: "export", Length: int64(length), Most: int64(most)})
 	}
 	return all

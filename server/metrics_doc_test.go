@@ -18,9 +18,9 @@ import (
 	"github.com/sibyl-trace/sibyl/config"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite what is compared")
+var rewrite = flag.Bool("rewrite", false, "rewrite the table of metrics in docs/operations.md")
 
-// TestMetricsDocument holds the table of metrics in docs/operations.md equal to what a service shows that does all that it can. After a change:
+// The table of metrics in docs/operations.md equals the metrics of a service with all features. To rewrite it, run
 // go test ./server -run Document -rewrite.
 func TestMetricsDocument(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"services":[]}`) }))
@@ -37,7 +37,7 @@ func TestMetricsDocument(t *testing.T) {
 	}
 	s := started(t, e, &slog.LevelVar{}, io.Discard)
 	at := s.Addresses()
-	now := time.Now().UnixNano() // of a request that took no time, which is unusable
+	now := time.Now().UnixNano() // start and end of the request; a duration of 0 is unusable
 	r, err := http.Post("http://"+at.HTTP.String()+"/v1/traces", "application/json", strings.NewReader(fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[
 		{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708","name":"x","kind":2,"startTimeUnixNano":%d,"endTimeUnixNano":%[1]d}]}]}]}`, now)))
 	if err != nil || r.StatusCode != http.StatusOK {
@@ -57,7 +57,7 @@ func TestMetricsDocument(t *testing.T) {
 		}
 		return string(body)
 	}
-	eventually(t, "everything happened once", func() bool {
+	eventually(t, "all metrics are served", func() bool {
 		get("/api/v1/status")
 		text = get("/metrics")
 		return strings.Contains(text, "sibyl_traces_unusable_total{") && strings.Contains(text, "sibyl_jaeger_through_seconds{") &&
@@ -85,7 +85,7 @@ func TestMetricsDocument(t *testing.T) {
 	before, rest, found := strings.Cut(string(doc), begin)
 	there, after, complete := strings.Cut(rest, end)
 	if !found || !complete {
-		t.Fatal("docs/operations.md has no place for the metrics")
+		t.Fatal("docs/operations.md lacks the marks around the metrics")
 	}
 	switch {
 	case there == table.String():
@@ -94,6 +94,6 @@ func TestMetricsDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("docs/operations.md has another table of metrics; want\n%s", table.String())
+		t.Errorf("the table of metrics in docs/operations.md differs; want\n%s", table.String())
 	}
 }

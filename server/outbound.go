@@ -40,20 +40,20 @@ type outbound struct {
 	samplingGRPC *listener.Listener
 }
 
-// newOutbound sets up the integrations that c configures. Fetched requests go to taken.
-func newOutbound(c *config.Config, kept *store.Store, taken intake, log *slog.Logger) (*outbound, error) {
+// newOutbound sets up the integrations that c configures. Fetched requests go to into.
+func newOutbound(c *config.Config, s *store.Store, into intake, log *slog.Logger) (*outbound, error) {
 	o := &outbound{
 		config: c, log: log, strategies: sampling.NewStrategies(&sampling.Rates{Default: c.Sampling.Default}),
-		fetching: &fetching{taken: taken, store: kept, log: log, changed: make(chan struct{}, 1)},
+		fetching: &fetching{intake: into, store: s, log: log, changed: make(chan struct{}, 1)},
 	}
 	var err error
-	if o.outbox, err = kept.OpenOutbox(store.DefaultOutboxLimits()); err != nil {
+	if o.outbox, err = s.OpenOutbox(store.DefaultOutboxLimits()); err != nil {
 		return nil, err
 	}
 	if o.notifier, err = notify.New(notify.Options{Outbox: o.outbox, Log: log}, nil); err != nil {
 		return nil, err
 	}
-	if o.exporting, err = o.newExporting(kept, c.Engine().Path); err != nil {
+	if o.exporting, err = o.newExporting(s, c.Engine().Path); err != nil {
 		return nil, err
 	}
 	apply, err := o.prepare(c)
@@ -70,7 +70,7 @@ func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pullers, err := o.fetching.prepare(c.Jaeger.Query)
+	fetchers, err := o.fetching.prepare(c.Jaeger.Query)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 		rates := c.Sampling.Rates()
 		o.rates.Store(&rates)
 		o.hooks.Store(int64(len(endpoints)))
-		o.fetching.replace(pullers)
+		o.fetching.replace(fetchers)
 		return o.notifier.Configure(endpoints)
 	}, nil
 }
@@ -113,7 +113,7 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 		Names: namesOf(core, e.Decisions),
 	}) {
 		if err := o.notifier.Enqueue(event); err != nil {
-			o.log.Error("an event is not told", slog.Any("error", err))
+			o.log.Error("an event cannot be queued for webhooks", slog.Any("error", err))
 		}
 	}
 }
@@ -143,7 +143,7 @@ func namesOf(core *engine.Core, decisions []search.Decision) *describe.Names {
 	return names
 }
 
-// samplingReadTimeout bounds a request for sampling rates, which has no body.
+// samplingReadTimeout limits the time to read a request for sampling rates, which has no body.
 const samplingReadTimeout = 10 * time.Second
 
 // listen opens the configured addresses of remote sampling, each for at most the given number of connections.

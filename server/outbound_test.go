@@ -30,14 +30,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A fault in a running application is told to a webhook, and more of the requests that it is in are sampled.
-func TestAFaultIsTold(t *testing.T) {
+// A fault in a running application causes a webhook event and a higher sampling rate of the affected requests.
+func TestFaultCausesEventAndSampling(t *testing.T) {
 	events := make(chan string, 1000)
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		body, err := io.ReadAll(q.Body)
 		var e struct{ Type string }
 		if err != nil || json.Unmarshal(body, &e) != nil {
-			t.Errorf("an event that cannot be read: %s", body)
+			t.Errorf("an event cannot be decoded: %s", body)
 		}
 		events <- e.Type
 	}))
@@ -63,7 +63,7 @@ func TestAFaultIsTold(t *testing.T) {
 
 	options := engine.DefaultOptions()
 	options.Learning = time.Minute
-	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 10}) // too few requests of a type a second to leave it at that
+	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 10}) // below the wanted rate of traces per type
 	core := engine.NewCore(app.Table(), options)
 	core.Announce(trace.Nanos(1), app.Catalogue())
 	now, services := trace.Nanos(1_700_000_000_000_000_000), map[string]bool{}
@@ -87,11 +87,11 @@ func TestAFaultIsTold(t *testing.T) {
 		case e := <-events:
 			opened = e == "problem.opened"
 		case <-time.After(10 * time.Second):
-			t.Fatal("no problem was told within 10 s")
+			t.Fatal("no event about a problem within 10 s")
 		}
 	}
 	if len(services) == 0 {
-		t.Error("no more of any request was sampled")
+		t.Error("no sampling rate was raised")
 	}
 	for service := range services {
 		answer := httptest.NewRecorder()
@@ -106,7 +106,7 @@ func TestAFaultIsTold(t *testing.T) {
 	}
 }
 
-// How far fetching has come survives.
+// The position of a fetch survives a restart.
 func TestPositions(t *testing.T) {
 	dir := t.TempDir()
 	disk, err := pebbledb.NewDisk(dir)
@@ -138,7 +138,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// Both listeners for remote sampling encrypt as configured.
+// Both listeners of remote sampling use the configured certificate.
 func TestSamplingEncrypts(t *testing.T) {
 	known := httptest.NewTLSServer(http.NotFoundHandler())
 	defer known.Close()

@@ -46,33 +46,33 @@ type Reloader struct {
 	Log    *slog.Logger
 }
 
-// lookEvery is the interval between checks of the file, which has a few kilobytes.
-const lookEvery = 2 * time.Second
+// checkInterval is the interval between checks of the file, which has a few kilobytes.
+const checkInterval = 2 * time.Second
 
 // Run reloads the configuration on every signal from asked, and when its file has changed and two checks in a row see
-// the same contents, because an editor may write it piece by piece. It starts from held, the configuration of the
+// the same contents, because an editor may write it piece by piece. It starts from current, the configuration of the
 // server, and ends when ctx is done.
-func (r *Reloader) Run(ctx context.Context, held *config.Effective, asked <-chan os.Signal) {
+func (r *Reloader) Run(ctx context.Context, current *config.Effective, asked <-chan os.Signal) {
 	if r.Every == 0 {
-		r.Every = lookEvery
+		r.Every = checkInterval
 	}
-	looks := time.NewTicker(r.Every)
-	defer looks.Stop()
-	known, last := held.Read, held.Read // of the last reload; of the last look
+	checks := time.NewTicker(r.Every)
+	defer checks.Stop()
+	loaded, last := current.Read, current.Read // fingerprints at the last reload and at the last check
 	for {
 		now := false
 		select {
 		case <-asked:
 			now = true
-		case <-looks.C:
+		case <-checks.C:
 		case <-ctx.Done():
 			return
 		}
-		seen := config.Fingerprint(held.File)
-		if now || seen == last && seen != known {
-			next, again := r.reload(ctx, held)
-			if held, known = next, seen; again {
-				known = "to be tried again"
+		seen := config.Fingerprint(current.File)
+		if now || seen == last && seen != loaded {
+			next, retry := r.reload(ctx, current)
+			if current, loaded = next, seen; retry {
+				loaded = "none" // differs from every fingerprint
 			}
 		}
 		last = seen
@@ -80,36 +80,36 @@ func (r *Reloader) Run(ctx context.Context, held *config.Effective, asked <-chan
 }
 
 // reload reads and applies the configuration. It returns the configuration in effect, and whether to try again.
-func (r *Reloader) reload(ctx context.Context, held *config.Effective) (next *config.Effective, again bool) {
+func (r *Reloader) reload(ctx context.Context, current *config.Effective) (next *config.Effective, retry bool) {
 	read, err := r.Load()
 	if err != nil {
-		for _, m := range mistakes(err) {
-			r.Log.ErrorContext(ctx, "the configuration has a mistake, the one before still holds", slog.Any("error", m))
+		for _, e := range configErrors(err) {
+			r.Log.ErrorContext(ctx, "invalid configuration; the previous one stays in effect", slog.Any("error", e))
 		}
-		return held, false
+		return current, false
 	}
-	next, refused := config.Reload(held, read)
+	next, refused := config.Reload(current, read)
 	if err := r.Server.Apply(ctx, &next.Config); err != nil {
-		r.Log.ErrorContext(ctx, "the configuration cannot be applied, the one before still holds", slog.Any("error", err))
-		return held, errors.Is(err, refusal.Overloaded)
+		r.Log.ErrorContext(ctx, "the configuration cannot be applied; the previous one stays in effect", slog.Any("error", err))
+		return current, errors.Is(err, refusal.Overloaded)
 	}
 	_ = r.Level.UnmarshalText([]byte(next.Config.Log.Level)) // the configuration holds only levels
 	if len(refused) > 0 {
 		r.Log.WarnContext(ctx, "changes of the configuration need a restart", slog.Any("keys", refused))
 	}
-	r.Log.InfoContext(ctx, "the configuration was reloaded", slog.Any("changed", config.Changes(held, next)))
+	r.Log.InfoContext(ctx, "configuration reloaded", slog.Any("changed", config.Changes(current, next)))
 	return next, false
 }
 
-// mistakes returns the single errors of a configuration.
-func mistakes(err error) []error {
+// configErrors returns the individual errors of a configuration.
+func configErrors(err error) []error {
 	all, ok := errors.AsType[config.Errors](err)
 	if !ok {
 		return []error{err}
 	}
 	errs := make([]error, len(all))
-	for i, m := range all {
-		errs[i] = m
+	for i, e := range all {
+		errs[i] = e
 	}
 	return errs
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 )
 
-// lines is a log that tests read.
+// lines is a log in memory.
 type lines struct {
 	mu  sync.Mutex // guards all
 	all bytes.Buffer
@@ -41,17 +41,17 @@ func (l *lines) String() string {
 	return l.all.String()
 }
 
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, so func() bool) {
+// eventually waits until condition returns true. It fails the test after 15 s.
+func eventually(t *testing.T, name string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(15 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 15 s: %s", what)
+			t.Fatalf("not within 15 s: %s", name)
 		}
 	}
 }
 
-// started runs a whole service in this process until the test ends. Log is where it logs to.
+// started runs a whole service in this process until the test ends. It logs to log.
 func started(t *testing.T, e *config.Effective, level *slog.LevelVar, log io.Writer) *Server {
 	t.Helper()
 	s, err := New(&e.Config, Build{Version: "v1"}, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})), func(err error) { t.Error(err) })
@@ -74,7 +74,7 @@ func started(t *testing.T, e *config.Effective, level *slog.LevelVar, log io.Wri
 	return s
 }
 
-// volatile returns the part of a configuration that tests share.
+// volatile returns the configuration that tests share, as environment variables.
 func volatile(dir string) map[string]string {
 	return map[string]string{
 		"SIBYL_DATA_DIR": dir, "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
@@ -82,8 +82,8 @@ func volatile(dir string) map[string]string {
 	}
 }
 
-// A changed file is applied as far as that goes, at once; one with a mistake changes nothing. The file is reached as Kubernetes mounts it: through
-// a link to a directory, which is replaced.
+// A changed file is applied, except keys that need a restart; an invalid one changes nothing. The file is mounted as in
+// Kubernetes: through a symlink to a directory, which is replaced.
 func TestReload(t *testing.T) {
 	called := make(chan struct{}, 100)
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called <- struct{}{} }))
@@ -150,7 +150,7 @@ trace-url: [{name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}]
 webhooks: [{name: hook, url: "` + hook.URL + `", allow-private: true}]
 jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 `)
-	eventually(t, "the file is applied", func() bool { return strings.Contains(log.String(), "the configuration was reloaded") })
+	eventually(t, "the file is applied", func() bool { return strings.Contains(log.String(), "configuration reloaded") })
 	if x := settings(); x.Watch.MinSamples != 60 || x.Watch.Chronic.CoV != 3 || x.Budget.Tracepoints != 12 || x.Strategy != "hierarchical" || x.Explore != 0.01 {
 		t.Errorf("settings: %+v", x)
 	}
@@ -158,31 +158,31 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 		t.Errorf("level %v, rates %+v, retention %+v", level.Level(), *s.outbound.rates.Load(), s.applied.Load().Retention)
 	}
 	if text := log.String(); !strings.Contains(text, "need a restart") || !strings.Contains(text, "keys=[shards]") {
-		t.Errorf("nothing is said about shards:\n%s", text)
+		t.Errorf("the log does not say that shards need a restart:\n%s", text)
 	}
 	if _, there := s.outbound.notifier.Counts()["hook"]; !there {
-		t.Error("the webhook is not known")
+		t.Error("the webhook is unknown")
 	}
-	<-called // Jaeger is asked
+	<-called // by the fetch from Jaeger
 
 	put("min-samples: 60\nepoch: never\n")
-	eventually(t, "the mistake is told", func() bool { return strings.Contains(log.String(), "has a mistake") })
+	eventually(t, "the error is logged", func() bool { return strings.Contains(log.String(), "invalid configuration") })
 	if text := log.String(); !strings.Contains(text, "sibyl.yaml:2") || settings().Budget.Tracepoints != 12 {
-		t.Errorf("a file with a mistake:\n%s", text)
+		t.Errorf("after an invalid file:\n%s", text)
 	}
 
-	before := strings.Count(log.String(), "was reloaded")
+	before := strings.Count(log.String(), "configuration reloaded")
 	put("min-samples: 70\n")
-	eventually(t, "another file is applied", func() bool { return strings.Count(log.String(), "was reloaded") > before })
+	eventually(t, "another file is applied", func() bool { return strings.Count(log.String(), "configuration reloaded") > before })
 	if x := settings(); x.Watch.MinSamples != 70 || x.Budget.Tracepoints != 1000 || level.Level() != slog.LevelInfo || len(s.outbound.fetching.all()) != 0 {
-		t.Errorf("what is not said any more: %+v, level %v, %d servers", x, level.Level(), len(s.outbound.fetching.all()))
+		t.Errorf("removed keys do not have their defaults: %+v, level %v, %d servers", x, level.Level(), len(s.outbound.fetching.all()))
 	}
 	asked <- syscall.SIGHUP
-	eventually(t, "it is reloaded when asked for", func() bool { return strings.Count(log.String(), "was reloaded") > before+1 })
+	eventually(t, "the file is reloaded on SIGHUP", func() bool { return strings.Count(log.String(), "configuration reloaded") > before+1 })
 }
 
-// What a person decided about a tracepoint is there after a kill at once, and a configuration that was reloaded too.
-func TestDecidedAndKilled(t *testing.T) {
+// An override of a tracepoint survives a kill right after it, and the server still reloads its configuration.
+func TestOverrideSurvivesKill(t *testing.T) {
 	dir := t.TempDir()
 	file, log := filepath.Join(dir, "sibyl.yaml"), filepath.Join(dir, "log")
 	write := func(text string) {
@@ -197,7 +197,7 @@ func TestDecidedAndKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	v := &victim{t: t, program: program(t), dir: t.TempDir(), grpc: freeAddress(t), api: freeAddress(t), log: out, more: []string{"--config", file, "--learning", "1s", "--otlp-http", freeAddress(t)}}
+	v := &process{t: t, program: program(t), dir: t.TempDir(), grpc: freeAddress(t), api: freeAddress(t), log: out, more: []string{"--config", file, "--learning", "1s", "--otlp-http", freeAddress(t)}}
 	v.start()
 	v.ready()
 	call := func(method, path, body string, into any) int {
@@ -237,14 +237,14 @@ func TestDecidedAndKilled(t *testing.T) {
 		return len(list.Items) > 0
 	})
 	var x contract.Tracepoint
-	if code := call(http.MethodPut, "/tracepoints/"+list.Items[0].ID, `{"kind":"pin"}`, &x); code != http.StatusOK || x.Wish == nil {
+	if code := call(http.MethodPut, "/tracepoints/"+list.Items[0].ID, `{"kind":"pin"}`, &x); code != http.StatusOK || x.Override == nil {
 		t.Fatalf("%d: %+v", code, x)
 	}
 	v.end(os.Kill)
 	v.start()
 	v.ready()
 	x = contract.Tracepoint{}
-	if code := call(http.MethodGet, "/tracepoints/"+list.Items[0].ID, "", &x); code != http.StatusOK || x.Wish == nil || x.Wish.Kind != contract.WishKindPin {
+	if code := call(http.MethodGet, "/tracepoints/"+list.Items[0].ID, "", &x); code != http.StatusOK || x.Override == nil || x.Override.Kind != contract.OverrideKindPin {
 		t.Errorf("after a kill: %d, %+v", code, x)
 	}
 	write("assembly: {settle: 100ms}\nbudget: {tracepoints: 5}\n")
@@ -252,7 +252,7 @@ func TestDecidedAndKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var budget contract.BudgetUse
-	eventually(t, "the budget is another", func() bool {
+	eventually(t, "the budget has changed", func() bool {
 		call(http.MethodGet, "/budget", "", &budget)
 		return budget.Total.Tracepoints == 5
 	})

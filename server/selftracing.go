@@ -50,14 +50,14 @@ func newSelfTracing(c *config.Endpoint, version string, log *slog.Logger) (*self
 	if err != nil {
 		return nil, fmt.Errorf("self-tracing: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("own traces are lost", slog.Any("error", err)) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("self-tracing: traces are lost", slog.Any("error", err)) }))
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(resource.NewSchemaless(
 		attribute.String("service.name", "sibyl"), attribute.String("service.version", version),
 	)))
 	return &selfTracing{provider, provider.Tracer("github.com/sibyl-trace/sibyl/server")}, nil
 }
 
-// sendTimeout bounds a request with own traces.
+// sendTimeout limits the duration of a request with own traces.
 const sendTimeout = 10 * time.Second
 
 // epoch records the end of an epoch as a span of the given duration.
@@ -70,14 +70,14 @@ func (t *selfTracing) epoch(core *engine.Core, e live.Ended, took time.Duration)
 	span.End(oteltrace.WithTimestamp(now))
 }
 
-// flushTimeout bounds the sending of the last spans.
+// flushTimeout limits the duration of sending the last spans.
 const flushTimeout = 2 * time.Second
 
 // close sends the queued spans.
 func (t *selfTracing) close(log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout) //nolint:forbidigo // what the service ran in is over
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout) //nolint:forbidigo // the context of the service has ended
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		log.WarnContext(ctx, "the last own traces are lost", slog.Any("error", err))
+		log.WarnContext(ctx, "self-tracing: the last traces are lost", slog.Any("error", err))
 	}
 }

@@ -62,10 +62,12 @@ const (
 	bodiesShare   = 8 // bodies from agents while they are read
 )
 
-// groupBytes is the memory of a large group with its contexts. The configured memory bounds the number of groups by it.
+// groupBytes is the memory of a large group with its contexts. It determines the limit of groups from the configured
+// memory.
 const groupBytes = 20 << 10
 
-// New opens the data directory and locks it against other processes.
+// New opens the data directory, locks it against other processes, and connects the parts of the service. A database
+// calls giveUp if it cannot go on.
 func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s *Server, err error) {
 	debug.SetMemoryLimit(c.Memory)
 	s = &Server{config: c, log: log, registry: prometheus.NewRegistry(), files: ownFileLimits()}
@@ -101,21 +103,14 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Spent, o.Log = s.journal, s.store, s.disk.Full, s.disk.Spent, log
-	o.Epoch = func(core *engine.Core, e live.Ended) {
-		s.plane.Publish(core.Plan(), core.Table())
-		s.api.Epoch(core, e.Decisions)
-		if s.traced != nil {
-			s.traced.epoch(core, e, time.Duration(s.live.Counts().Decided.Load()))
-		}
-		s.outbound.epoch(core, e)
-	}
+	o.Epoch = s.epoch
 	if s.traced, err = newSelfTracing(&c.SelfTracing, build.Version, log); err != nil {
 		return s, err
 	}
 	if s.live, err = live.Open(o); err != nil {
 		return s, err
 	}
-	s.plane = control.New(feedback{s.live}, control.Options{Reading: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
+	s.plane = control.New(feedback{s.live}, control.Options{MaxBuffered: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
 	if s.outbound, err = newOutbound(c, s.store, intake{s.live}, log); err != nil {
 		return s, err
 	}
@@ -123,7 +118,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if s.api, err = s.newAPI(build, s.tokens); err != nil {
 		return s, err
 	}
-	s.registry.MustRegister(counters{s})
+	s.registry.MustRegister(collector{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
 		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: tlsFiles(c.OTLP.TLS, log), Authorized: s.sender(s.tokens),
 		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: s.files.others,
@@ -133,6 +128,17 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	return s, nil
+}
+
+// epoch passes the results of an epoch to the agents, the API and the integrations. The owner of the core calls it when
+// the epoch has ended.
+func (s *Server) epoch(core *engine.Core, e live.Ended) {
+	s.plane.Publish(core.Plan(), core.Table())
+	s.api.Epoch(core, e.Decisions)
+	if s.traced != nil {
+		s.traced.epoch(core, e, time.Duration(s.live.Counts().Decided.Load()))
+	}
+	s.outbound.epoch(core, e)
 }
 
 // retention returns the limits of history in c.
@@ -161,7 +167,7 @@ func (s *Server) explain(err error) error {
 
 const drainTimeout = 20 * time.Second
 
-// errEnded is the error of a part that ended although nothing stopped it.
+// errEnded is the error of a part that ended without an error before the service was stopped.
 var errEnded = errors.New("a part of the service ended by itself")
 
 // Serve runs the service until ctx is done or one of its parts ends. Then it takes no more requests, finishes those
@@ -194,7 +200,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.log.InfoContext(ctx, "stopping")
 	drained := s.drain(context.WithoutCancel(ctx))
 	stopWork()
-	_ = running.Wait() // errs has its error, and those after it
+	_ = running.Wait() // errs holds its error and the others
 	if s.traced != nil {
 		s.traced.close(s.log)
 	}
@@ -256,7 +262,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
 	}
 	o := api.Options{
 		Base: s.config.API.BasePath, Pages: ui.Serve, Links: s.config.Links(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
-		Agents: s.plane, Webhooks: s.outbound.notifier.Webhooks, Letters: s.outbound.outbox, Resend: s.outbound.notifier.Resend, Clock: time.Now, Log: s.log,
+		Agents: s.plane, Webhooks: s.outbound.notifier.Webhooks, DeadLetters: s.outbound.outbox, Resend: s.outbound.notifier.Resend, Clock: time.Now, Log: s.log,
 	}
 	if s.traced != nil {
 		o.Tracer = s.traced.tracer
@@ -273,7 +279,7 @@ func (s *Server) sizes() []api.Size {
 }
 
 // intake passes requests from the receivers to the engine.
-type intake struct{ *live.Service }
+type intake struct{ service *live.Service }
 
 // Take implements [receiver.Intake].
 func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (receiver.Rejected, error) {
@@ -281,6 +287,6 @@ func (i intake) Take(ctx context.Context, body []byte, format receiver.Format) (
 	if format == receiver.JSON {
 		kind = journal.JSON
 	}
-	n, why, err := i.Service.Take(ctx, body, kind)
+	n, why, err := i.service.Take(ctx, body, kind)
 	return receiver.Rejected{Spans: n, Why: why}, err
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// The same signal twice in a row is one: who ends a group of processes sends it to the first of them once more. Another one later ends what takes
-// too long.
+// Two equal signals in a row count as one: a shell that ends a process group may send a second one to its leader. A
+// later signal ends a shutdown that takes too long.
 func TestSignals(t *testing.T) {
-	v := newVictim(t, t.TempDir())
+	v := newProcess(t, t.TempDir())
 	v.start()
 	v.ready()
 	c, err := net.Dial("tcp", v.api)
@@ -20,28 +20,28 @@ func TestSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\n"); err != nil { // it waits for the rest
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\n"); err != nil { // the server waits for the rest
 		t.Fatal(err)
 	}
-	v.ready() // addresses take connections in order
+	v.ready() // connections are accepted in order, so the server has the first one
 	ended := make(chan struct{})
 	for range 2 {
 		if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond) // else the system makes one of them
+		time.Sleep(10 * time.Millisecond) // otherwise the kernel merges them
 	}
 	go func() {
-		_ = v.cmd.Wait() // what it returns is looked at below
+		_ = v.cmd.Wait() // sets ProcessState, checked below
 		close(ended)
 	}()
 	select {
 	case <-ended:
-		t.Fatalf("it ended: %v\n%s", v.cmd.ProcessState, v.logged())
+		t.Fatalf("the server ended: %v\n%s", v.cmd.ProcessState, v.logged())
 	case <-time.After(2 * time.Second):
 	}
 	if !strings.Contains(v.logged(), "stopping") {
-		t.Errorf("it does not stop\n%s", v.logged())
+		t.Errorf("the server does not stop\n%s", v.logged())
 	}
 	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -2,5 +2,5 @@ package server
 
 import "flag"
 
-// soak makes tests run as long as somebody who doubts would let them: see make soak.
+// soak makes long tests run at full length: see make soak.
 var soak = flag.Bool("soak", false, "run long tests at full length")

@@ -144,12 +144,12 @@ func statisticsDecoders() []decoder {
 		newDecoder("reference", true, stats.DecodeReference, appendBinary, func(r *stats.Reference) {
 			var n stats.Counts
 			n.Add(r, 1e6)
-			r.Holds(n)
+			r.Allows(n)
 		}, reference),
 		newDecoder("mix", true, stats.DecodeMix, appendBinary, func(m *stats.Mix) { m.Leading() }, stats.Mix{}, mix),
 		newDecoder("reference of mixes", true, stats.DecodeMixReference, appendBinary, func(r *stats.MixReference) {
 			n := make([]uint64, r.Groups())
-			if r.Holds(n) {
+			if r.Allows(n) {
 				new(stats.Mix).Step(r, n)
 			}
 		}, mixes),
@@ -173,13 +173,13 @@ func walkPairMoments(p *stats.PairMoments) {
 func walkSketch(s *stats.Sketch) {
 	s.CoV()
 	s.Quantile(0.5)
-	s.Exceed(0.1)
+	s.UpperLimit(0.1)
 	for range s.Bins() {
 	}
 }
 
 func walkRow(r *stats.Row) {
-	r.Came()
+	r.Arrival()
 	r.Total()
 	for range r.Edges() {
 	}
@@ -381,8 +381,8 @@ func coreDecoders(t testing.TB) []decoder {
 			engine.NewCore(&trace.Table{}, options).Apply(x)
 		}, engine.Change{Settings: &settings}, engine.Change{Withdraw: 7, By: "someone"}, engine.Change{Override: &search.Override{Tracepoint: 7, Kind: search.Pin}},
 			engine.Change{Feedback: &search.Feedback{
-				Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: []search.Announced{{ID: "a", Layer: cct.Kernel}}}},
-				Broken:     []search.Broken{{ID: "a", For: time.Minute}}, Costs: []search.Cost{{ID: "a"}}, Measured: &search.Measured{CPU: 1},
+				Catalogues:  []search.Catalogue{{Service: "shop", Tracepoints: []search.Announced{{ID: "a", Layer: cct.Kernel}}}},
+				Unavailable: []search.Unavailable{{ID: "a", For: time.Minute}}, Costs: []search.Cost{{ID: "a"}}, Measured: &search.Measured{CPU: 1},
 			}}),
 	}
 }

@@ -75,8 +75,8 @@ func Open(o Options) (*Store, error) {
 	if err := s.migrate(Version, migrations); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", o.Dir, err), s.Close())
 	}
-	if db.Cut > 0 {
-		o.Log.Warn("the end of the store's log could not be read and was cut off", slog.Int64("bytes", db.Cut))
+	if db.Truncated > 0 {
+		o.Log.Warn("the end of the store's log could not be read and was cut off", slog.Int64("bytes", db.Truncated))
 	}
 	return s, nil
 }

@@ -1,7 +1,7 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
-// Paths in what is built count from the page's <base>, which the service sets: see web.go.
+// Built paths are relative to the page's <base>, which the service sets: see web.go.
 export default defineConfig({
   base: "./",
   plugins: [react()],

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// get asks the UI for a path, and returns nil where nothing is there.
+// get requests a path of the UI. It returns nil if the UI does not serve it.
 func get(t *testing.T, u *UI, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -49,15 +49,15 @@ func newUI(t *testing.T, base string) *UI {
 
 var links = regexp.MustCompile(`(?:src|href)="\./([^"]+)"`)
 
-// The page, and all that it links to, come below a base path, to clients that read gzip and to others.
-func TestBelowBase(t *testing.T) {
+// TestBasePath reads the page and its links below a base path, with and without gzip.
+func TestBasePath(t *testing.T) {
 	for _, base := range []string{"", "/sibyl"} {
 		u := newUI(t, base)
 		for _, coding := range []string{"gzip, br", "", "gzip;q=0"} {
 			r := get(t, u, base+"/", "Accept-Encoding", coding)
 			text := body(t, r)
 			if !bytes.Contains(text, []byte(`<base href="`+base+`/" />`)) {
-				t.Errorf("below %q: the page has another base: %s", base, text)
+				t.Errorf("page below %q lacks its base: %s", base, text)
 			}
 			if (r.Header().Get("Content-Encoding") == "gzip") != (coding == "gzip, br") {
 				t.Errorf("Accept-Encoding %q: sent as %q", coding, r.Header().Get("Content-Encoding"))
@@ -69,19 +69,19 @@ func TestBelowBase(t *testing.T) {
 			for _, link := range found {
 				file := get(t, u, base+"/"+string(link[1]), "Accept-Encoding", coding)
 				if file == nil || len(body(t, file)) == 0 || !strings.Contains(file.Header().Get("Cache-Control"), "immutable") {
-					t.Errorf("%s: not there, or not for ever: %+v", link[1], file)
+					t.Errorf("%s: missing, empty or not immutable: %+v", link[1], file)
 				}
 			}
 		}
 	}
 }
 
-func TestWhatIsServed(t *testing.T) {
+func TestServe(t *testing.T) {
 	u := newUI(t, "/sibyl")
 	const html = "text/html,application/xhtml+xml"
 	for _, c := range []struct {
 		path, accept string
-		status       int // 0: nothing is there
+		status       int // 0: not served
 	}{
 		{"/sibyl", "", http.StatusFound},
 		{"/sibyl/", "", http.StatusOK},
@@ -101,11 +101,11 @@ func TestWhatIsServed(t *testing.T) {
 		}
 	}
 	if u.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/sibyl/", nil)) {
-		t.Error("a page takes POST")
+		t.Error("POST of a page is served")
 	}
 }
 
-// The page may run its own scripts only, and is asked for again each time; unchanged it costs nothing.
+// TestHeaders checks that the page may run only scripts of its origin and that clients revalidate it.
 func TestHeaders(t *testing.T) {
 	u := newUI(t, "")
 	r := get(t, u, "/")
@@ -114,23 +114,23 @@ func TestHeaders(t *testing.T) {
 		t.Errorf("Content-Security-Policy: %s", csp)
 	}
 	if bytes.Contains(body(t, r), []byte("<script>")) {
-		t.Error("the page has a script of its own, which its policy forbids")
+		t.Error("the page has an inline script, which its policy forbids")
 	}
 	if got := r.Header().Get("Cache-Control"); got != "no-cache" {
-		t.Errorf("the page is cached: %s", got)
+		t.Errorf("Cache-Control of the page: %q, want no-cache", got)
 	}
 	if again := get(t, u, "/", "If-None-Match", r.Header().Get("ETag")); again.Code != http.StatusNotModified {
-		t.Errorf("unchanged: %d", again.Code)
+		t.Errorf("same tag: %d, want 304", again.Code)
 	}
 	if any := get(t, u, "/", "If-None-Match", "*"); any.Code != http.StatusNotModified {
-		t.Errorf("whatever there is: %d", any.Code)
+		t.Errorf("any tag: %d, want 304", any.Code)
 	}
 	if other := get(t, u, "/", "If-None-Match", r.Header().Get("ETag"), "Accept-Encoding", "gzip"); other.Code != http.StatusOK {
-		t.Errorf("the tag of the page as it is stands for its gzip: %d", other.Code)
+		t.Errorf("tag of another encoding: %d, want 200", other.Code)
 	}
 }
 
-// A real server sends the embedded gzip as it is, with its length, and parts of it.
+// TestOverHTTP checks that a server sends the embedded gzip unchanged, with its length, and ranges of it.
 func TestOverHTTP(t *testing.T) {
 	u := newUI(t, "")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { u.Serve(w, r) }))
@@ -181,19 +181,19 @@ func mustUnpack(t *testing.T, packed []byte) []byte {
 
 var hashed = regexp.MustCompile(`^assets/[a-z-]+\.[\w-]{8}\.(js|css|svg)$`)
 
-// What is kept for ever has a name that holds a hash of its content.
-func TestNamesHoldHashes(t *testing.T) {
+// TestNamesContainHashes checks the names of files that clients cache for ever.
+func TestNamesContainHashes(t *testing.T) {
 	for name := range newUI(t, "").files {
 		if name != page && !hashed.MatchString(name) {
-			t.Errorf("%s would be kept for ever", name)
+			t.Errorf("%s has no hash, but is cached for ever", name)
 		}
 	}
 }
 
-// mostFirst is how many bytes may come, packed, until the first view works.
-const mostFirst = 200 << 10
+// maxFirstLoad bounds the compressed bytes that the first view needs.
+const maxFirstLoad = 200 << 10
 
-// lazy are the views that are loaded when they are gone to.
+// lazy are the views that load on demand.
 var lazy = []string{"compare", "problem", "service", "trace", "tracepoints", "tree", "trees"}
 
 func TestFirstLoad(t *testing.T) {
@@ -207,10 +207,10 @@ func TestFirstLoad(t *testing.T) {
 	for _, view := range lazy {
 		own := slices.DeleteFunc(slices.Collect(maps.Keys(u.files)), func(name string) bool { return !strings.HasPrefix(name, "assets/"+view+".") })
 		if len(own) != 1 || first[own[0]] {
-			t.Errorf("%s has %v, and they may not be loaded first", view, own)
+			t.Errorf("view %s has the files %v, want one that the page does not load first", view, own)
 		}
 	}
-	if t.Logf("%d bytes until the first view works", sum); sum > mostFirst {
-		t.Errorf("%d bytes until the first view works, want at most %d", sum, mostFirst)
+	if t.Logf("the first view needs %d bytes", sum); sum > maxFirstLoad {
+		t.Errorf("the first view needs %d bytes, want at most %d", sum, maxFirstLoad)
 	}
 }

@@ -1,6 +1,6 @@
-// Package baselinediff ranks the services of an application by what they cost more in a window of time than they used to: recorded traces →
-// [Recording] → [Normal], its history → [Suspect]s. It is told nothing but when. It is pure, like package analysis, and draws on critical
-// paths alone.
+// Package baselinediff ranks the services of an application by their additional cost in a window of time, compared with
+// their history: traces → [Recording] → [Normal], the history → [Suspect]s. The time of the window is its only hint. It
+// is pure, like package analysis, and uses critical paths only.
 package baselinediff
 
 import (
@@ -11,53 +11,57 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Suspect is a service with what it costs more in a window than it used to.
+// Suspect is a service with its additional cost in a window.
 type Suspect struct {
 	Service trace.Symbol
-	// Score is the equivalent of requests lost per request: critical-path time beyond what pieces of the history show, in mean
-	// durations of normal requests, plus the fraction of requests whose shape broke there, beyond what pieces of the history
-	// show. 0: nothing but noise.
+	// Score is the equivalent of requests lost per request: critical-path time above the variation of the history, in
+	// mean durations of normal requests, plus the fraction of requests with a changed shape above the variation of the
+	// history. 0 means noise only.
 	Score float64
-	// Soft orders what has no score: how far times are above their medians, in distances of median and fence.
+	// Soft orders suspects without a score. It is the largest distance, over the sites charged to it, of the mean in
+	// the window above the median of the history, in units of the distance between median and fence.
 	Soft float64
-	// The parts of Score. Own: time spent in the service. In, Out: time by which it is late to all of its callers, with all of its
-	// callees. Shape: requests. Rest: time on the wire to it that nothing explains; for a service that emits no spans, time that
-	// is its callers' own as well: another explanation of the same, not one more loss.
+	// The parts of Score. Own: time spent in the service. In, Out: time by which it is late for all of its callers, or
+	// with all of its callees. Shape: requests with a changed shape. Rest: unexplained time on the wire to the service.
+	// If the service emits no spans, Rest is also counted as Own of its callers: an alternative explanation, not an
+	// additional loss.
 	Own, In, Out, Shape, Rest float64
-	// Operations of the service that carry evidence, most first.
+	// Operations are those with evidence, in descending order of Score.
 	Operations []SuspectOperation
 }
 
-// SuspectOperation is what one operation contributes.
+// SuspectOperation is the contribution of one operation.
 type SuspectOperation struct {
 	Op    trace.Op
-	Score float64 // as Suspect.Score; may exceed it, as it counts wire times that others explain
+	Score float64 // like Suspect.Score; may exceed it, because it includes wire times that other services explain
 }
 
-// Compare ranks all services by what they cost more in the window than in h: Score, then Soft, then name. It is empty if no
-// trace begins in the window. It is told nothing but when; the window should not overlap with h.
+// Compare ranks all services by their additional cost in the window relative to h: by Score, then Soft, then name. The
+// result is empty if no trace begins in the window. The window should not overlap with h.
 //
-// Traces are compared site by site (what is called by whom), as follows.
+// Traces are compared site by site; a site is an operation together with its caller.
 //
-//  1. Slow. The mean own time in the window is compared with the means of pieces of the history that hold as many
-//     occurrences, see [pieces]. What is above their fence is the excess: less than the whole change, but no noise. Own time is
-//     the service's own. But that of a CLIENT span is on the wire to its callee; and so is, where a call has no CLIENT span, the
-//     caller's time right before and after it, see [Recording.share].
-//  2. Shifted. The share of each shape (which operations a span called and about how often, whether it failed) is compared in
-//     the same way; all shapes that the history does not hold are one. Only what becomes more frequent counts: where something
-//     vanishes, another shape appears. Of the spans of a trace with such a shape the deepest is charged, as a failure below is
-//     reason enough for those above. A CLIENT span without an answer is charged to who should have given it.
-//  3. Wire times are explained by services, see [wires].
+//  1. Slow. The mean own time in the window is compared with the means over pieces of the history with as many
+//     occurrences, see [pieces]. The excess is the time above their fence: less than the whole change, but free of
+//     noise. Own time is charged to the service itself, except on the wire. The own time of a CLIENT span is on the
+//     wire to its callee. If a call has no CLIENT span, so is the caller's time immediately before and after it, see
+//     [Recording.share].
+//  2. Shifted. The shape of a span is the set of operations it called, about how often, and whether it failed. The
+//     share of each shape is compared in the same way; all shapes absent from the history count as one. Only shapes
+//     that become more frequent count: if one vanishes, another appears. In a trace the deepest span with such a shape
+//     is charged, because a failure below is a sufficient cause for its callers. A CLIENT span without an answer is
+//     charged to the callee.
+//  3. Wire times are attributed to services, see [wires].
 //
-// It takes time linear in the number of spans of the window, and of the history at the sites where they are.
+// It takes time linear in the number of spans of the window, and of the history at the same sites.
 func (h *Normal) Compare(window Interval) []Suspect {
 	traces := h.rec.within(window)
 	if len(traces) == 0 {
 		return nil
 	}
 	c := comparison{
-		h: h, traces: traces, evidence: make([]evidence, len(h.rec.names)), ops: make(map[callee]float64), late: make(map[callee]float64),
-		wire: make(wires), bad: make(map[badKey]float64), seen: make([]int32, len(h.rec.shapes)+2),
+		h: h, traces: traces, evidence: make([]evidence, len(h.rec.names)), ops: make(map[callee]float64), outExcess: make(map[callee]float64),
+		wire: make(wires), surplus: make(map[siteShape]float64), seen: make([]int32, len(h.rec.shapeNumbers)+2),
 	}
 	for _, g := range c.groups() {
 		c.slow(&g)
@@ -67,51 +71,51 @@ func (h *Normal) Compare(window Interval) []Suspect {
 	return c.rank()
 }
 
-// comparison is one run of Compare.
+// comparison is the state of one call of Compare.
 type comparison struct {
-	h        *Normal
-	traces   []recorded
-	evidence []evidence         // by number of the service
-	ops      map[callee]float64 // what speaks against each operation
-	late     map[callee]float64 // excess of the calls that it makes, by which it may be what is late
-	wire     wires
-	bad      map[badKey]float64
+	h         *Normal
+	traces    []recordedTrace
+	evidence  []evidence         // by number of the service
+	ops       map[callee]float64 // evidence against each operation
+	outExcess map[callee]float64 // wire excess of the calls that each operation makes
+	wire      wires
+	surplus   map[siteShape]float64 // probability that a span of this site and shape is in excess of the history; above 0
 
 	values []float64
 	seen   []int32 // by number of the shape: scratch
 	order  []int32
 }
 
-// evidence is what speaks against a service.
+// evidence is the evidence against a service.
 type evidence struct{ own, shape, soft float64 }
 
-// badKey is a shape at a site.
-type badKey struct{ site, shape int32 }
+// siteShape is a shape at a site.
+type siteShape struct{ site, shape int32 }
 
-// visits is what the window holds at a site.
-type visits struct {
+// siteCalls holds the calls of the window at a site, in the order of time.
+type siteCalls struct {
 	site   int32
 	shapes []int32
 	nanos  []int64
 }
 
-// groups sorts the calls of the window by site, those of each in the order of time. Places are in the order of their keys.
-func (c *comparison) groups() []visits {
+// groups groups the calls of the window by site, each group in the order of time. Sites are in the order of their keys.
+func (c *comparison) groups() []siteCalls {
 	count := make(map[int32]int)
 	for _, t := range c.traces {
 		for i := range c.h.rec.calls[t.first:t.last] {
 			count[c.h.rec.calls[t.first+i].site]++
 		}
 	}
-	delete(count, nowhere)
-	of := c.h.rec.of
-	sites := slices.SortedFunc(maps.Keys(count), func(a, b int32) int {
-		return of[a].siteKey.compare(of[b].siteKey)
+	delete(count, overflow)
+	sites := c.h.rec.sites
+	order := slices.SortedFunc(maps.Keys(count), func(a, b int32) int {
+		return sites[a].siteKey.compare(sites[b].siteKey)
 	})
-	groups := make([]visits, len(sites))
-	at := make(map[int32]*visits, len(sites))
-	for i, p := range sites {
-		groups[i] = visits{p, make([]int32, 0, count[p]), make([]int64, 0, count[p])}
+	groups := make([]siteCalls, len(order))
+	at := make(map[int32]*siteCalls, len(order))
+	for i, p := range order {
+		groups[i] = siteCalls{p, make([]int32, 0, count[p]), make([]int64, 0, count[p])}
 		at[p] = &groups[i]
 	}
 	for _, t := range c.traces {
@@ -129,33 +133,33 @@ func (c *comparison) groups() []visits {
 func (c *comparison) requests() float64 { return float64(len(c.traces)) }
 
 // slow charges the excess of own time at a site.
-func (c *comparison) slow(g *visits) {
-	span := c.h.span[g.site]
-	if span.len() < leastHistory {
+func (c *comparison) slow(g *siteCalls) {
+	history := c.h.series[g.site]
+	if history.len() < minHistory {
 		return
 	}
 	n := float64(len(g.nanos))
 	mean := meanOf(g.nanos)
-	median, far := fence(c.pieceMeans(span, len(g.nanos)))
-	excess := max(0, mean-far) * n / c.requests() / c.h.duration
-	p := &c.h.rec.of[g.site]
+	median, limit := fence(c.pieceMeans(history, len(g.nanos)))
+	excess := max(0, mean-limit) * n / c.requests() / c.h.duration
+	p := &c.h.rec.sites[g.site]
 	suspect := callee{p.service, p.op}
 	if called := c.h.callee[g.site]; called.service != 0 {
 		suspect = called
 	}
 	if e := &c.evidence[suspect.service]; mean > median {
-		e.soft = max(e.soft, (mean-median)/max(far-median, 1))
+		e.soft = max(e.soft, (mean-median)/max(limit-median, 1))
 	}
 	c.ops[suspect] += excess
 	if suspect.service != p.service {
 		c.wire.add(wire{p.service, suspect.service, p.border}, n/c.requests(), excess)
-		c.late[callee{p.service, cmp.Or(p.parent, p.op)}] += excess
+		c.outExcess[callee{p.service, cmp.Or(p.parent, p.op)}] += excess
 	} else {
 		c.evidence[suspect.service].own += excess
 	}
 }
 
-// pieceMeans returns the means of the own times in the pieces of a series. They are valid until the next call.
+// pieceMeans returns the mean own time in each piece of a series. The slice is valid until the next call.
 func (c *comparison) pieceMeans(s series, window int) []float64 {
 	b := piecesOf(s.len(), window)
 	c.values = c.values[:0]
@@ -166,7 +170,7 @@ func (c *comparison) pieceMeans(s series, window int) []float64 {
 	return c.values
 }
 
-// meanOf returns the mean. The sum is exact: at most 2^16 times of nearly 2^47 ns, or more shorter ones.
+// meanOf returns the mean. Its sum is exact for up to 2^16 times of nearly 2^47 ns, or more of shorter ones.
 func meanOf(nanos []int64) float64 {
 	sum := int64(0)
 	for _, x := range nanos {
@@ -175,16 +179,15 @@ func meanOf(nanos []int64) float64 {
 	return float64(sum) / float64(len(nanos))
 }
 
-// shifted finds the shapes of a site that are more frequent in the window than in the history. It sets c.bad of each to the
-// probability that a span with that shape in the window is one of those too many.
-func (c *comparison) shifted(g *visits) {
-	span := c.h.span[g.site]
-	if span.len() < leastHistory {
+// shifted finds the shapes of a site that are more frequent in the window than in the history, and sets their surplus.
+func (c *comparison) shifted(g *siteCalls) {
+	history := c.h.series[g.site]
+	if history.len() < minHistory {
 		return
 	}
-	known, total := c.number(g, span)
-	b := piecesOf(span.len(), len(g.shapes))
-	shares, alone := c.shares(span, b, known, total)
+	known, total := c.number(g, history)
+	b := piecesOf(history.len(), len(g.shapes))
+	shares, unique := c.shares(history, b, known, total)
 	n := float64(len(g.shapes))
 	novel := 0.0
 	inWindow := make([]float64, known)
@@ -195,19 +198,19 @@ func (c *comparison) shifted(g *visits) {
 			novel++
 		}
 	}
-	badNovel := 0.0
+	novelSurplus := 0.0
 	if novel > 0 {
-		_, far := fence(alone)
-		badNovel = max(0, novel/n-far) * n / novel
+		_, limit := fence(unique)
+		novelSurplus = max(0, novel/n-limit) * n / novel
 	}
 	for i, s := range c.order[:known] {
-		bad := badNovel
+		surplus := novelSurplus
 		if total[i] > 0 {
-			_, far := fence(shares[i*b.number : (i+1)*b.number])
-			bad = max(0, inWindow[i]/n-far) * n / inWindow[i]
+			_, limit := fence(shares[i*b.number : (i+1)*b.number])
+			surplus = max(0, inWindow[i]/n-limit) * n / inWindow[i]
 		}
-		if bad > 0 && s != nowhere {
-			c.bad[badKey{g.site, s}] = bad
+		if surplus > 0 && s != overflow {
+			c.surplus[siteShape{g.site, s}] = surplus
 		}
 	}
 	for _, s := range c.order {
@@ -215,9 +218,9 @@ func (c *comparison) shifted(g *visits) {
 	}
 }
 
-// number numbers the shapes at a site from 1, in c.seen, and lists them in c.order, first those that the window holds, known
-// of them. It returns how often the history holds each.
-func (c *comparison) number(g *visits, span series) (known int, total []int) {
+// number numbers the shapes at a site from 1, in c.seen, and lists them in c.order: first the known shapes of the
+// window, then the others of the history. total holds the number of occurrences in the history by number − 1.
+func (c *comparison) number(g *siteCalls, history series) (known int, total []int) {
 	c.order = c.order[:0]
 	add := func(s int32) {
 		if c.seen[s] == 0 {
@@ -229,25 +232,25 @@ func (c *comparison) number(g *visits, span series) (known int, total []int) {
 		add(s)
 	}
 	known = len(c.order)
-	for _, s := range c.h.shape[span.first:span.last] {
+	for _, s := range c.h.shape[history.first:history.last] {
 		add(s)
 	}
 	total = make([]int, len(c.order))
-	for _, s := range c.h.shape[span.first:span.last] {
+	for _, s := range c.h.shape[history.first:history.last] {
 		total[c.seen[s]-1]++
 	}
 	return known, total
 }
 
-// shares returns, for each of the known shapes, its share in each piece; and for each piece the share of shapes that are in no
-// other: what was novel then.
-func (c *comparison) shares(span series, b pieces, known int, total []int) (shares, alone []float64) {
+// shares returns the share of each of the known shapes in each piece, at shape·pieces + piece, and the share of shapes
+// in each piece that occur in no other: the novelty of the piece.
+func (c *comparison) shares(history series, b pieces, known int, total []int) (shares, unique []float64) {
 	shares = make([]float64, known*b.number)
-	alone = make([]float64, b.number)
+	unique = make([]float64, b.number)
 	count := make([]int, len(total))
 	for i := range b.number {
 		from, to := b.bounds(i)
-		shapes := c.h.shape[span.first+from : span.first+to]
+		shapes := c.h.shape[history.first+from : history.first+to]
 		for _, s := range shapes {
 			count[c.seen[s]-1]++
 		}
@@ -255,23 +258,24 @@ func (c *comparison) shares(span series, b pieces, known int, total []int) (shar
 		for _, s := range shapes {
 			k := c.seen[s] - 1
 			if count[k] == 0 {
-				continue // counted before
+				continue // a repeated shape
 			}
 			if int(k) < known {
 				shares[int(k)*b.number+i] = float64(count[k]) / n
 			}
 			if count[k] == total[k] {
-				alone[i] += float64(count[k]) / n
+				unique[i] += float64(count[k]) / n
 			}
 			count[k] = 0
 		}
 	}
-	return shares, alone
+	return shares, unique
 }
 
-// chargeShapes charges the shapes that are too frequent, the deepest first.
+// chargeShapes charges the shapes in surplus, the deepest first. A caller is charged only beyond the surplus of its
+// callees.
 func (c *comparison) chargeShapes() {
-	if len(c.bad) == 0 {
+	if len(c.surplus) == 0 {
 		return
 	}
 	var explained []float64
@@ -279,9 +283,9 @@ func (c *comparison) chargeShapes() {
 		calls := c.h.rec.calls[t.first:t.last]
 		explained = filled(explained, len(calls), 0)
 		for i, x := range slices.Backward(calls) {
-			if bad := c.bad[badKey{x.site, x.shape}]; bad > explained[i] {
-				c.chargeShape(&x, (bad-explained[i])/c.requests())
-				explained[i] = bad
+			if surplus := c.surplus[siteShape{x.site, x.shape}]; surplus > explained[i] {
+				c.chargeShape(&x, (surplus-explained[i])/c.requests())
+				explained[i] = surplus
 			}
 			if x.parent >= 0 {
 				explained[x.parent] = max(explained[x.parent], explained[i])
@@ -290,11 +294,11 @@ func (c *comparison) chargeShapes() {
 	}
 }
 
-// chargeShape charges a part of a request. A CLIENT span without an answer is charged to the callee.
+// chargeShape charges part of a request to a call. A CLIENT span without an answer is charged to the callee.
 func (c *comparison) chargeShape(x *call, part float64) {
-	p := &c.h.rec.of[x.site]
+	p := &c.h.rec.sites[x.site]
 	suspect := callee{p.service, p.op}
-	unanswered := x.callee == 0 || c.h.rec.called[x.callee].op == 0
+	unanswered := x.callee == 0 || c.h.rec.callees[x.callee].op == 0
 	if called := c.h.callee[x.site]; unanswered && called.service != 0 && !c.h.opaque[called.service] {
 		suspect = called
 	}
@@ -302,7 +306,7 @@ func (c *comparison) chargeShape(x *call, part float64) {
 	c.ops[suspect] += part
 }
 
-// rank explains the wire times and orders the services.
+// rank attributes the wire times and orders the services.
 func (c *comparison) rank() []Suspect {
 	numbers := c.h.rec.byName()
 	services := make([]service, len(numbers))
@@ -315,7 +319,7 @@ func (c *comparison) rank() []Suspect {
 		}
 		index[number] = i
 	}
-	c.wire.settle(services, index)
+	c.wire.attribute(services, index)
 	c.operations(services, index)
 	slices.SortStableFunc(services, func(a, b service) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), trace.CompareBools(a.opaque, b.opaque), cmp.Compare(b.Soft, a.Soft))
@@ -341,14 +345,14 @@ func (r *Recording) byName() []int32 {
 	return numbers
 }
 
-// operations fills in the operations of services that carry evidence. Of what a service explains by being late with its calls,
-// each of its operations gets as much as it has of their excess.
+// operations fills in the operations of services with evidence. The Out of a service is divided over its operations in
+// proportion to the excess of their calls.
 func (c *comparison) operations(services []service, index map[int32]int) {
 	total := make(map[int32]float64)
-	for _, k := range slices.SortedFunc(maps.Keys(c.late), callee.compare) {
-		total[k.service] += c.late[k]
+	for _, k := range slices.SortedFunc(maps.Keys(c.outExcess), callee.compare) {
+		total[k.service] += c.outExcess[k]
 	}
-	for k, excess := range c.late {
+	for k, excess := range c.outExcess {
 		if out := services[index[k.service]].Out; out > 0 && excess > 0 {
 			c.ops[k] += out * excess / total[k.service]
 		}

@@ -19,11 +19,12 @@ import (
 
 // TestCompare runs the scripts of testdata. Their commands are
 //
-//	history [times=n]   adds a trace to the history, again and again
-//	window [times=n]    adds a trace to the window, which is later than all of the history
-//	compare             ranks the services, and forgets all traces
+//	history [times=n]   adds n copies of a trace to the history
+//	window [times=n]    adds n copies of a trace to the window, which is later than all of the history
+//	compare             ranks the services, then discards all traces
 //
-// A line of the ranking is: service score, parts, soft evidence, operations. Parts that are 0 are left out.
+// A line of the ranking holds the service, its score, parts, soft evidence and operations. Parts that are 0 are
+// omitted.
 func TestCompare(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := newScript()
@@ -59,7 +60,7 @@ func newScript() *script {
 	return &script{table: table, rec: NewRecording(table), x: critpath.NewExtractor(critpath.DefaultOptions())}
 }
 
-// windowStart is when the window begins.
+// windowStart is the start of the window.
 const windowStart trace.Nanos = 1e15
 
 func (s *script) add(text string, times int, window bool) error {
@@ -121,46 +122,46 @@ func TestPieces(t *testing.T) {
 		for i := range p.number {
 			from, to := p.bounds(i)
 			if from != end || to <= from {
-				t.Errorf("%+v: piece %d is [%d, %d), after %d", p, i, from, to, end)
+				t.Errorf("%+v: piece %d is [%d, %d), want it to be non-empty and start at %d", p, i, from, to, end)
 			}
 			end = to
 		}
 		if end != c.history {
-			t.Errorf("%+v ends at %d", p, end)
+			t.Errorf("%+v ends at %d, want %d", p, end, c.history)
 		}
 	}
 }
 
 func TestFence(t *testing.T) {
-	median, far := fence([]float64{4, 1, 3, 2, 5})
-	if median != 3 || far != 4+1.5*2 {
-		t.Errorf("median %v, fence %v", median, far)
+	median, limit := fence([]float64{4, 1, 3, 2, 5})
+	if median != 3 || limit != 4+1.5*2 {
+		t.Errorf("median %v, fence %v, want 3, 7", median, limit)
 	}
 }
 
-// TestCompareEmpty compares what is empty.
+// TestCompareEmpty compares an empty window, an empty history, or both.
 func TestCompareEmpty(t *testing.T) {
 	s := newScript()
 	if got := s.compare(); got != "nothing\n" {
-		t.Errorf("no traces at all: %s", got)
+		t.Errorf("no traces: got %q, want no suspects", got)
 	}
 	const one = "a shop get server 0..100"
 	if err := s.add(one, 3, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.compare(); got != "nothing\n" {
-		t.Errorf("empty window: %s", got)
+		t.Errorf("empty window: got %q, want no suspects", got)
 	}
 	s = newScript()
 	if err := s.add(one, 3, true); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.compare(); got != "shop 0\n" {
-		t.Errorf("no history: %s", got)
+		t.Errorf("no history: got %q, want shop without a score", got)
 	}
 }
 
-// TestCompareOrder adds the same traces in another order, and with their spans in another order.
+// TestCompareOrder permutes the traces, and the spans within them.
 func TestCompareOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -187,7 +188,7 @@ func compareAll(table *trace.Table, traces []*trace.Trace, window Interval) []Su
 	return rec.Without([]Interval{window}).Compare(window)
 }
 
-// TestCompareUnusual compares traces in which everything that may be unusual is.
+// TestCompareUnusual compares malformed and unusual traces: scores are finite and the parts add up.
 func TestCompareUnusual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := &trace.Table{}
@@ -201,31 +202,31 @@ func TestCompareUnusual(t *testing.T) {
 		for _, s := range rec.Without([]Interval{window}).Compare(window) {
 			for _, v := range []float64{s.Score, s.Soft, s.Own, s.In, s.Out, s.Shape, s.Rest} {
 				if !(v >= -1e-12 && v < 1e12) {
-					t.Fatalf("%+v", s)
+					t.Fatalf("score or part %v is negative or huge: %+v", v, s)
 				}
 			}
 			if sum := s.Own + s.In + s.Out + s.Shape + s.Rest; sum < s.Score*(1-1e-9) || sum > s.Score*(1+1e-9) {
-				t.Fatalf("parts add up to %v: %+v", sum, s)
+				t.Fatalf("parts add up to %v, want the score: %+v", sum, s)
 			}
 		}
 	})
 }
 
-// steady is an application without noise: random calls, each service with its own time.
-type steady struct {
+// noiselessApp is an application without noise: random calls, with a constant own time each.
+type noiselessApp struct {
 	table *trace.Table
-	tree  []steadyCall // the parent before its children
+	tree  []noiselessCall // the parent before its children
 }
 
-type steadyCall struct {
+type noiselessCall struct {
 	parent, service int
-	own             trace.Nanos // before, between and after the calls
+	own             trace.Nanos // before, between and after its calls
 }
 
-func drawSteady(t *rapid.T) steady {
-	s := steady{table: &trace.Table{}, tree: []steadyCall{{parent: -1, own: 100}}}
+func drawNoiseless(t *rapid.T) noiselessApp {
+	s := noiselessApp{table: &trace.Table{}, tree: []noiselessCall{{parent: -1, own: 100}}}
 	for i := range rapid.IntRange(2, 8).Draw(t, "calls") {
-		s.tree = append(s.tree, steadyCall{
+		s.tree = append(s.tree, noiselessCall{
 			parent: rapid.IntRange(0, i).Draw(t, "parent"), service: rapid.IntRange(1, 4).Draw(t, "service"),
 			own: trace.Nanos(rapid.IntRange(10, 100).Draw(t, "own")),
 		})
@@ -233,8 +234,8 @@ func drawSteady(t *rapid.T) steady {
 	return s
 }
 
-// request returns a request in which every span of a service takes longer by delay.
-func (s *steady) request(n int, start trace.Nanos, slow int, delay trace.Nanos) *trace.Trace {
+// request returns the trace of a request in which every span of service slow takes longer by delay.
+func (s *noiselessApp) request(n int, start trace.Nanos, slow int, delay trace.Nanos) *trace.Trace {
 	t := &trace.Trace{ID: trace.ID{0: byte(n >> 8), 1: byte(n), 15: 1}}
 	var visit func(i int, parent trace.SpanID, at trace.Nanos) trace.Nanos
 	open := func(service int, name string, kind trace.Kind, parent trace.SpanID, at trace.Nanos) int {
@@ -266,10 +267,10 @@ func (s *steady) request(n int, start trace.Nanos, slow int, delay trace.Nanos) 
 	return t
 }
 
-// TestCompareSteady compares an application without noise with itself, and with one in which a service takes longer.
-func TestCompareSteady(t *testing.T) {
+// TestCompareNoiseless compares an application without noise with itself, and with a copy in which a service is slower.
+func TestCompareNoiseless(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawSteady(t)
+		s := drawNoiseless(t)
 		n := rapid.IntRange(4, 40).Draw(t, "history")
 		delay := trace.Nanos(rapid.IntRange(1, 1000).Draw(t, "delay"))
 		slow := s.tree[rapid.IntRange(0, len(s.tree)-1).Draw(t, "slow")].service
@@ -289,7 +290,7 @@ func TestCompareSteady(t *testing.T) {
 		h := rec.Without([]Interval{same, slower})
 		for _, suspect := range h.Compare(same) {
 			if suspect.Score != 0 || suspect.Soft != 0 {
-				t.Errorf("nothing changed, but %+v", suspect)
+				t.Errorf("unchanged, but got %+v", suspect)
 			}
 		}
 		spans := 0
@@ -302,14 +303,14 @@ func TestCompareSteady(t *testing.T) {
 		want := float64(delay) * float64(spans) / float64(root.Duration(&root.Roots[0]))
 		first := h.Compare(slower)[0]
 		if got := s.table.Text(first.Service); got != fmt.Sprintf("s%d", slow) || first.Own < want*0.999 || first.Own > want*1.001 || first.Score != first.Own {
-			t.Errorf("first %s %+v, want s%d with %v", got, first, slow, want)
+			t.Errorf("first suspect is %s %+v, want s%d with Own and Score %v", got, first, slow, want)
 		}
 	})
 }
 
-// TestCompareFinds asks which service is at fault in simulated estates. What it demands is what was found when it was written, less
-// two to three standard errors.
-func TestCompareFinds(t *testing.T) {
+// TestCompareAccuracy counts how often the faulty service of simulated applications is ranked first, or among the first
+// three. The required counts are those measured at the time of writing, less two to three standard errors.
+func TestCompareAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays simulations")
 	}

@@ -10,35 +10,35 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Normal is what is normal in a [Recording]: the times and shapes of all spans outside some intervals, by site and in the
+// Normal is the history in a [Recording]: own times and shapes of all spans outside some intervals, by site and in the
 // order of time.
 type Normal struct {
 	rec      *Recording
 	traces   int
-	duration float64 // mean of the requests, ns; at least 1
-	span     []series
-	nanos    []int64 // of all sites, one after another
-	shape    []int32
-	service  []int32  // of each number the service that it stands for: itself, or the one that an address names
-	opaque   []bool   // of each service whether it emits no spans
-	callee   []callee // of each site what is called from there; service 0: not known
+	duration float64  // mean duration of a request in ns, at least 1
+	series   []series // by number of the site
+	nanos    []int64  // own times, site after site
+	shape    []int32  // shapes, parallel to nanos
+	service  []int32  // by number of a name: the service it denotes, itself or the one that an address refers to
+	opaque   []bool   // by number of the service: whether it emits no spans
+	callee   []callee // by number of the site: the usual callee of a CLIENT span; service 0: unknown
 }
 
-// series says what belongs to a site: nanos[first:last] and shape[first:last].
+// series is the history of a site: nanos[first:last] and shape[first:last].
 type series struct{ first, last int }
 
 func (s series) len() int { return s.last - s.first }
 
-// Without returns the history of r that lies outside all of the given intervals, before and after them. It must not be used any
-// more once a trace was added to r. It takes time linear in the number of spans, and 12 bytes for each.
+// Without returns the history of r outside all of the given intervals, before and after them. The history becomes
+// invalid if a trace is added to r. Without takes time linear in the number of spans, and 12 bytes of memory for each.
 func (r *Recording) Without(intervals []Interval) *Normal {
 	r.sort()
 	h := &Normal{rec: r}
 	intervals = slices.Clone(intervals)
 	slices.SortFunc(intervals, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
-	var normal []recorded
+	var normal []recordedTrace
 	total := 0.0
-	until := trace.Nanos(math.MinInt64) // the latest end of an interval that began
+	until := trace.Nanos(math.MinInt64) // the latest end of an interval that has begun
 	for _, t := range r.traces {
 		for len(intervals) > 0 && intervals[0].From <= t.start {
 			until = max(until, intervals[0].To)
@@ -51,22 +51,22 @@ func (r *Recording) Without(intervals []Interval) *Normal {
 	}
 	h.traces = len(normal)
 	h.duration = max(1, total/float64(max(1, h.traces)))
-	h.resolve()
+	h.resolveServices()
 	h.group(normal)
-	h.callees(normal)
+	h.resolveCallees(normal)
 	return h
 }
 
-// resolve finds out which of the names that attributes give to callees are services that emit spans: by the same name, or one
-// that is the first label of an address, like cart in cart.default.svc:7070.
-func (h *Normal) resolve() {
+// resolveServices maps names from attributes of CLIENT spans to services that emit spans: a service of the same name,
+// or of the first label of an address, like cart in cart.default.svc:7070.
+func (h *Normal) resolveServices() {
 	r := h.rec
 	h.service, h.opaque = make([]int32, len(r.names)), make([]bool, len(r.names))
 	for i := range r.names {
 		h.service[i], h.opaque[i] = int32(i), true
 	}
-	for i := 1; i < len(r.of); i++ {
-		h.opaque[r.of[i].service] = false
+	for i := 1; i < len(r.sites); i++ {
+		h.opaque[r.sites[i].service] = false
 	}
 	for i, name := range r.names {
 		if !h.opaque[i] {
@@ -74,16 +74,17 @@ func (h *Normal) resolve() {
 		}
 		text := r.table.Text(name)
 		if end := strings.IndexAny(text, ".:"); end > 0 {
-			if k, ok := r.services[trace.SymbolOf([]byte(text[:end]))]; ok && !h.opaque[k] {
+			if k, ok := r.serviceNumbers[trace.SymbolOf([]byte(text[:end]))]; ok && !h.opaque[k] {
 				h.service[i] = k
 			}
 		}
 	}
 }
 
-// callees finds out what the CLIENT spans of each site call: the service that most of them do, and of that the operation; of
-// equals the ones with the smallest symbols. Sites without history get what others call by the same operation.
-func (h *Normal) callees(traces []recorded) {
+// resolveCallees determines the usual callee of the CLIENT spans of each site: the service most often called, and of
+// that service the operation most often called. Ties are resolved in favour of the smallest symbols. A site without
+// history gets the callee of the same operation under other callers.
+func (h *Normal) resolveCallees(traces []recordedTrace) {
 	type pair struct {
 		site   siteKey
 		callee callee
@@ -94,11 +95,11 @@ func (h *Normal) callees(traces []recorded) {
 			count[[2]int32{c.site, c.callee}]++
 		}
 	}
-	services, ops := make(map[pair]int), make(map[pair]int) // calls of a service, with op 0, and of an operation
+	services, ops := make(map[pair]int), make(map[pair]int) // numbers of calls by service, with op 0, and by operation
 	for k, n := range count {
-		c := h.rec.called[k[1]]
+		c := h.rec.callees[k[1]]
 		c.service = h.service[c.service]
-		for _, key := range []siteKey{h.rec.of[k[0]].siteKey, h.rec.of[k[0]].anyCaller()} {
+		for _, key := range []siteKey{h.rec.sites[k[0]].siteKey, h.rec.sites[k[0]].anyCaller()} {
 			services[pair{key, callee{service: c.service}}] += n
 			ops[pair{key, c}] += n
 		}
@@ -115,30 +116,30 @@ func (h *Normal) callees(traces []recorded) {
 			best[p.site] = p.callee
 		}
 	}
-	h.callee = make([]callee, len(h.rec.of))
+	h.callee = make([]callee, len(h.rec.sites))
 	for i := 1; i < len(h.callee); i++ {
-		b, ok := best[h.rec.of[i].siteKey]
+		b, ok := best[h.rec.sites[i].siteKey]
 		if !ok {
-			b = best[h.rec.of[i].anyCaller()]
+			b = best[h.rec.sites[i].anyCaller()]
 		}
-		if s := &h.rec.of[i]; s.client {
+		if s := &h.rec.sites[i]; s.client {
 			h.callee[i] = callee{b.service, cmp.Or(b.op, s.op)}
 		}
 	}
 }
 
-// group sorts the calls of traces by site, those of each in the order of time. A site with too little history, because the
-// caller is new or rare, gets what the history holds of its operation, whoever calls that.
-func (h *Normal) group(traces []recorded) {
-	sites := h.rec.of
-	h.span = make([]series, len(sites))
+// group groups the calls of traces by site, each group in the order of time. A site with too little history, because
+// its caller is new or rare, gets the history of its operation under all callers.
+func (h *Normal) group(traces []recordedTrace) {
+	sites := h.rec.sites
+	h.series = make([]series, len(sites))
 	for c := range h.rec.all(traces) {
-		h.span[c.site].last++
+		h.series[c.site].last++
 	}
-	of := make(map[siteKey]int) // which of wide belongs to an operation
-	wide := make([]series, 1)   // the first is nobody's
+	of := make(map[siteKey]int) // operation to index in wide
+	wide := make([]series, 1)   // the first is unused
 	for i := 1; i < len(sites); i++ {
-		if key := sites[i].anyCaller(); h.span[i].len() < leastHistory && of[key] == 0 {
+		if key := sites[i].anyCaller(); h.series[i].len() < minHistory && of[key] == 0 {
 			of[key] = len(wide)
 			wide = append(wide, series{})
 		}
@@ -146,26 +147,27 @@ func (h *Normal) group(traces []recorded) {
 	wideOf := make([]int, len(sites))
 	for i := 1; i < len(sites); i++ {
 		wideOf[i] = of[sites[i].anyCaller()]
-		wide[wideOf[i]].last += h.span[i].len()
+		wide[wideOf[i]].last += h.series[i].len()
 	}
 	wide[0] = series{}
-	n := layOut(wide, layOut(h.span, 0))
+	n := allocate(wide, allocate(h.series, 0))
 	h.nanos, h.shape = make([]int64, n), make([]int32, n)
 	for c := range h.rec.all(traces) {
-		h.put(&h.span[c.site], c)
+		h.put(&h.series[c.site], c)
 		if w := wideOf[c.site]; w > 0 {
 			h.put(&wide[w], c)
 		}
 	}
 	for i := 1; i < len(sites); i++ {
-		if h.span[i].len() < leastHistory {
-			h.span[i] = wide[wideOf[i]]
+		if h.series[i].len() < minHistory {
+			h.series[i] = wide[wideOf[i]]
 		}
 	}
 }
 
-// layOut gives each series its room, one after another from a place on, empties it, and returns where the last ends.
-func layOut(all []series, from int) int {
+// allocate places empty series one after another, from index from, each with room for its previous length. It returns
+// the end of the last.
+func allocate(all []series, from int) int {
 	for i := range all {
 		n := all[i].len()
 		all[i] = series{from, from}
@@ -182,35 +184,35 @@ func (h *Normal) put(s *series, c *call) {
 // Traces returns the number of traces in h.
 func (h *Normal) Traces() int { return h.traces }
 
-// The constants of comparing. None depends on what is compared: there are no times, no names.
+// The constants of a comparison. None depends on the application: there are no times and no names.
 const (
-	// leastPieces is into how many pieces history is cut at least. The third quartile of 16 stands as long as fewer than 4 of
-	// them are bad: history may hold trouble of its own in a quarter of its time, as it does where labels begin late.
-	leastPieces = 16
-	// whisker is Tukey's: what lies further above the third quartile than 1.5 times the distance of the quartiles is far out. Of
-	// normal data 0.35 % is.
+	// minPieces is the smallest number of pieces of a history with enough occurrences. The third quartile of 16 is
+	// robust against up to 3 faulty pieces. History contains faults of its own if labels begin late.
+	minPieces = 16
+	// whisker is Tukey's: values more than 1.5 interquartile ranges above the third quartile are outliers. For normal
+	// data these are 0.35 %.
 	whisker = 1.5
-	// leastHistory is the least number of occurrences that has quartiles.
-	leastHistory = 4
+	// minHistory is the smallest number of occurrences that has quartiles.
+	minHistory = 4
 )
 
-// pieces cuts the history of a site into contiguous pieces, each about as large as the number of occurrences in the window, but
-// into at least leastPieces as far as there are as many. What changes from piece to piece is what may change from history to
-// window without a cause: noise, correlation between neighbours, drift. If the window has one occurrence, it is compared with
-// single ones.
+// pieces divides the history of a site into contiguous pieces, each with about as many occurrences as the window, but
+// into at least minPieces if there are as many occurrences. The pieces differ by everything that may also differ
+// between history and window without a fault: noise, correlation between neighbours, drift. A window of a single
+// occurrence is compared with single occurrences.
 type pieces struct{ occurrences, number int }
 
 func piecesOf(history, window int) pieces {
-	return pieces{history, max(1, history/window, min(leastPieces, history))}
+	return pieces{history, max(1, history/window, min(minPieces, history))}
 }
 
-// bounds returns where piece i begins and ends.
+// bounds returns the range [from, to) of piece i.
 func (b pieces) bounds(i int) (from, to int) {
 	return i * b.occurrences / b.number, (i + 1) * b.occurrences / b.number
 }
 
-// fence returns the median of values and what is far above them. It reorders values.
-func fence(values []float64) (median, far float64) {
+// fence returns the median of values and Tukey's upper fence. It reorders values.
+func fence(values []float64) (median, limit float64) {
 	q1, q3 := stats.Quantile(values, 0.25), stats.Quantile(values, 0.75)
 	return stats.Median(values), q3 + whisker*(q3-q1)
 }

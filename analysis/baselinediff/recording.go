@@ -11,73 +11,74 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Recording keeps of many traces what [Normal.Compare] needs: 24 bytes a span, names apart. It belongs to one goroutine.
+// Recording keeps the data of many traces that [Normal.Compare] needs: 24 bytes per span, besides names. It is not safe
+// for concurrent use.
 //
-// What is computed from it does not depend on the order in which traces were added, unless a bound was reached (see
-// [Recording.Refused]).
+// Results do not depend on the order in which traces were added unless a bound was reached (see [Recording.Refused]).
 type Recording struct {
 	table  *trace.Table
-	traces []recorded
-	calls  []call // of all traces, those of one together
-	sorted bool   // whether traces are in the order of their beginning
+	traces []recordedTrace
+	calls  []call // of all traces; the calls of a trace are contiguous
+	sorted bool   // whether traces are sorted by start
 
-	sites    map[siteKey]int32
-	of       []site                 // by number
-	services map[trace.Symbol]int32 // with what attributes name
-	names    []trace.Symbol         // by number of the service
-	callees  map[calleeKey]int32
-	called   []callee // by number of the callee
-	shapes   map[uint64]int32
-	refused  int
+	siteNumbers    map[siteKey]int32
+	sites          []site                 // by number
+	serviceNumbers map[trace.Symbol]int32 // including names from attributes
+	names          []trace.Symbol         // by number of the service
+	calleeNumbers  map[calleeKey]int32
+	callees        []callee // by number of the callee
+	shapeNumbers   map[uint64]int32
+	refused        int
 
-	nanos   []int64 // of each node of the path that is being added
-	borders []int64 // of each of its nodes that crosses
-	at      []int32 // its index among the calls of its trace
-	ops     []trace.Op
+	// Scratch of Add, by node of the path.
+	nanos     []int64 // own time
+	borders   []int64 // time on the wire, for nodes that cross
+	callIndex []int32 // index among the calls of the trace; -1: none
+	ops       []trace.Op
 }
 
-// NewRecording returns an empty recording of traces whose names are, or will be, in table.
+// NewRecording returns an empty recording of traces whose names are in table, now or later.
 func NewRecording(table *trace.Table) *Recording {
 	return &Recording{
-		table: table, sites: make(map[siteKey]int32), of: make([]site, 1),
-		services: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1), shapes: make(map[uint64]int32),
-		callees: make(map[calleeKey]int32), called: make([]callee, 1),
+		table: table, siteNumbers: make(map[siteKey]int32), sites: make([]site, 1),
+		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1), shapeNumbers: make(map[uint64]int32),
+		calleeNumbers: make(map[calleeKey]int32), callees: make([]callee, 1),
 	}
 }
 
-// Bounds on what a recording tells apart: far more than there is where names are normalised, and at about 100 bytes each less
-// than 1 GiB.
+// Bounds of the distinct sites, callees and shapes of a recording: far more than occur with normalised names, and at
+// about 100 bytes each less than 1 GiB.
 const (
 	maxSites   = 1 << 20
 	maxCallees = 1 << 20
 	maxShapes  = 1 << 22
 )
 
-// recorded is one trace.
-type recorded struct {
+// recordedTrace is one trace.
+type recordedTrace struct {
 	id          trace.ID
 	start       trace.Nanos // of its primary root
 	duration    int64       // of its primary root
 	first, last int         // its calls are Recording.calls[first:last]
 }
 
-// call is one span.
+// call is one span, or a border, which stands for a missing CLIENT span.
 type call struct {
 	nanos  int64 // own time on the critical path of its root
 	site   int32 // number of its site
 	shape  int32 // number of its shape
 	parent int32 // index within its trace, less than its own; -1: none
-	callee int32 // number of the service of its SERVER child, if the span is a CLIENT; 0: none
+	callee int32 // number of its callee, if the span is a CLIENT or a border; 0: unknown
 }
 
-// siteKey says where a span is: by whom what is called. It tells callers apart, because the same operation may do different
-// work for them, but not whole calling contexts, of which there may be so many that each has too little history.
+// siteKey identifies a site: an operation and its caller. Callers are distinguished because the same operation may do
+// different work for them. Whole calling contexts are not: there may be too many for each to have enough history.
 type siteKey struct {
 	parent, op trace.Op // parent is 0 for a root
-	border     bool     // of what op cost its caller, see [Recording.border]
+	border     bool     // the site of the borders of op, see [Recording.border]
 }
 
-// anyCaller returns the key that sites of the same operation share.
+// anyCaller returns the key that all sites of the same operation share.
 func (k siteKey) anyCaller() siteKey {
 	return siteKey{op: k.op, border: k.border, parent: ^trace.Op(0)}
 }
@@ -92,11 +93,11 @@ func (k siteKey) compare(l siteKey) int {
 	return 1
 }
 
-// site is where spans are.
+// site is a place of spans in the call graph.
 type site struct {
 	siteKey
-	service int32 // its number
-	client  bool  // calls of other services
+	service int32 // number of the service
+	client  bool  // whether its spans are CLIENT spans or borders
 }
 
 type calleeKey struct {
@@ -104,18 +105,18 @@ type calleeKey struct {
 	op      trace.Op
 }
 
-// callee is what a CLIENT span calls.
+// callee is the target of a CLIENT span.
 type callee struct {
-	service int32    // its number
-	op      trace.Op // 0: only the service's name is known, by an attribute of the CLIENT span
+	service int32    // number of the service
+	op      trace.Op // 0: only the name of the service is known, from an attribute of the CLIENT span
 }
 
 func (c callee) compare(d callee) int {
 	return cmp.Or(cmp.Compare(c.op, d.op), cmp.Compare(c.service, d.service))
 }
 
-// Add adds the trace of p, all of its roots. A trace without a root, and one of [trace.MaxDuration] or more, is left out. Incomplete
-// traces count with what is there.
+// Add adds the trace of p with all of its roots. It ignores traces without a root and those whose primary root takes
+// [trace.MaxDuration] or more. Incomplete traces count with the spans that they have.
 func (r *Recording) Add(p *critpath.Path) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
 		return
@@ -126,7 +127,7 @@ func (r *Recording) Add(p *critpath.Path) {
 	for i := range p.Roots {
 		for k := p.Roots[i].First; k < p.Roots[i].Last; k++ {
 			if n := &p.Nodes[k]; n.Root >= 0 && n.Anchor == k {
-				r.at[k] = int32(len(r.calls) - first)
+				r.callIndex[k] = int32(len(r.calls) - first)
 				r.calls = append(r.calls, r.call(p, k))
 				if r.crosses(p, k) {
 					r.calls = append(r.calls, r.border(p, k))
@@ -135,17 +136,17 @@ func (r *Recording) Add(p *critpath.Path) {
 		}
 	}
 	r.sorted = false
-	r.traces = append(r.traces, recorded{
+	r.traces = append(r.traces, recordedTrace{
 		id: p.Trace.ID, start: p.Nodes[primary.Node].Start, duration: int64(max(0, p.Duration(primary))),
 		first: first, last: len(r.calls),
 	})
 }
 
-// measure fills r.nanos.
+// measure fills r.nanos and r.borders, and resets r.callIndex.
 func (r *Recording) measure(p *critpath.Path) {
 	r.nanos = filled(r.nanos, len(p.Nodes), 0)
 	r.borders = filled(r.borders, len(p.Nodes), 0)
-	r.at = filled(r.at, len(p.Nodes), -1)
+	r.callIndex = filled(r.callIndex, len(p.Nodes), -1)
 	for i := range p.Roots {
 		for _, s := range p.Roots[i].Sections {
 			r.share(p, &s)
@@ -156,8 +157,9 @@ func (r *Recording) measure(p *critpath.Path) {
 	}
 }
 
-// share adds the time of a section to its span, or to its borders: what lies beside a call of another service that has no CLIENT
-// span of its own is, as far as can be seen, the time of that call; between two calls half of it.
+// share adds the time of a section to its span or to borders. Time next to a call of another service without a CLIENT
+// span cannot be distinguished from the time of that call, so it belongs to the border. Between two such calls each
+// gets half.
 func (r *Recording) share(p *critpath.Path, s *critpath.Section) {
 	d := int64(s.End - s.Start)
 	before, after := s.Before >= 0 && r.crosses(p, s.Before), s.After >= 0 && r.crosses(p, s.After)
@@ -174,7 +176,7 @@ func (r *Recording) share(p *critpath.Path, s *critpath.Section) {
 	}
 }
 
-// crosses reports whether node i is called by a span of another service that is no CLIENT.
+// crosses reports whether node i is called by a span of another service that is not a CLIENT span.
 func (r *Recording) crosses(p *critpath.Path, i int32) bool {
 	up := p.Caller(i)
 	if up < 0 {
@@ -184,7 +186,7 @@ func (r *Recording) crosses(p *critpath.Path, i int32) bool {
 	return caller.Kind != trace.Client && caller.Service != p.Span(i).Service
 }
 
-// border returns what stands for the CLIENT span that node i should have.
+// border returns the call that stands for the missing CLIENT span of node i.
 func (r *Recording) border(p *critpath.Path, i int32) call {
 	s, caller := p.Span(i), p.Span(p.Caller(i))
 	key := siteKey{parent: caller.Op, op: s.Op, border: true}
@@ -199,7 +201,7 @@ func (r *Recording) call(p *critpath.Path, i int32) call {
 	key := siteKey{op: s.Op}
 	c := call{nanos: r.nanos[i], parent: -1}
 	if up := p.Caller(i); up >= 0 {
-		c.parent = r.at[up]
+		c.parent = r.callIndex[up]
 		key.parent = p.Span(up).Op
 	}
 	if s.Kind == trace.Client {
@@ -210,19 +212,20 @@ func (r *Recording) call(p *critpath.Path, i int32) call {
 	return c
 }
 
-// peerKeys are the attributes of CLIENT spans that name what is called, best first: a service, an address, a sort of database.
+// peerKeys are the attributes of CLIENT spans that name the callee, best first: a service, an address, a kind of
+// database.
 var peerKeys = [...]trace.Symbol{
 	trace.SymbolOf([]byte("peer.service")), trace.SymbolOf([]byte("server.address")), trace.SymbolOf([]byte("net.peer.name")),
 	trace.SymbolOf([]byte("db.system.name")), trace.SymbolOf([]byte("db.system")),
 }
 
-// PeerKeys returns the attributes that a recording makes use of: names of what CLIENT spans call, where that emits no spans.
+// PeerKeys returns the attributes that a recording reads: those of CLIENT spans that name a callee that emits no spans.
 func PeerKeys() []string {
 	return []string{"peer.service", "server.address", "net.peer.name", "db.system.name", "db.system"}
 }
 
-// calledBy returns the number of the callee of node i, a CLIENT: its SERVER child, else any child of another service, else what an
-// attribute says; 0 if nothing does.
+// calledBy returns the number of the callee of node i, a CLIENT: its SERVER child, otherwise any child of another
+// service, otherwise the name in an attribute; 0 if there is none.
 func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 	child := p.Nodes[i].Callee
 	first, last := p.Children(i)
@@ -249,51 +252,53 @@ func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 	return r.calleeOf(peer, 0)
 }
 
-// nowhere is the number of the site, and of the shape, of what a full recording could not tell apart. It is not judged.
-const nowhere = 0
+// overflow is the number of all sites and shapes beyond the bounds of a recording. They are not compared.
+const overflow = 0
 
 func (r *Recording) site(key siteKey, service trace.Symbol, client bool) int32 {
-	if i, ok := r.sites[key]; ok {
+	if i, ok := r.siteNumbers[key]; ok {
 		return i
 	}
-	if len(r.of) >= maxSites {
+	if len(r.sites) >= maxSites {
 		r.refused++
-		return nowhere
+		return overflow
 	}
-	i := int32(len(r.of))
-	r.sites[key] = i
-	r.of = append(r.of, site{siteKey: key, service: r.numberOf(service), client: client})
+	i := int32(len(r.sites))
+	r.siteNumbers[key] = i
+	r.sites = append(r.sites, site{siteKey: key, service: r.numberOf(service), client: client})
 	return i
 }
 
-// calleeOf returns the number of a callee, from 1; 0 if there are too many. Op is 0 where an attribute names the service.
+// calleeOf returns the number of a callee, from 1, or 0 if there are too many. op is 0 if the service is named by an
+// attribute.
 func (r *Recording) calleeOf(service trace.Symbol, op trace.Op) int32 {
 	key := calleeKey{service, op}
-	if i, ok := r.callees[key]; ok {
+	if i, ok := r.calleeNumbers[key]; ok {
 		return i
 	}
-	if len(r.called) >= maxCallees {
+	if len(r.callees) >= maxCallees {
 		r.refused++
 		return 0
 	}
-	i := int32(len(r.called))
-	r.callees[key] = i
-	r.called = append(r.called, callee{r.numberOf(service), op})
+	i := int32(len(r.callees))
+	r.calleeNumbers[key] = i
+	r.callees = append(r.callees, callee{r.numberOf(service), op})
 	return i
 }
 
-// numberOf returns the number of a service, from 1. There are no more than sites and callees.
+// numberOf returns the number of a service, from 1. The bounds of sites and callees bound the services as well.
 func (r *Recording) numberOf(service trace.Symbol) int32 {
-	if i, ok := r.services[service]; ok {
+	if i, ok := r.serviceNumbers[service]; ok {
 		return i
 	}
 	i := int32(len(r.names))
-	r.services[service] = i
+	r.serviceNumbers[service] = i
 	r.names = append(r.names, service)
 	return i
 }
 
-// shape returns the number of the set of operations that node i calls, with whether it failed.
+// shape returns the number of the shape of node i: the operations it calls, the order of magnitude of their counts, and
+// whether it failed.
 func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
 	first, last := p.Children(i)
 	r.ops = r.ops[:0]
@@ -314,32 +319,32 @@ func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
 		}
 		h = trace.Mix(trace.Mix(h, uint64(r.ops[first])), uint64(bits.Len(uint(i-first))))
 	}
-	if number, ok := r.shapes[h]; ok {
+	if number, ok := r.shapeNumbers[h]; ok {
 		return number
 	}
-	number := int32(len(r.shapes) + 1)
+	number := int32(len(r.shapeNumbers) + 1)
 	if number >= maxShapes {
 		r.refused++
-		return nowhere
+		return overflow
 	}
-	r.shapes[h] = number
+	r.shapeNumbers[h] = number
 	return number
 }
 
 // Traces returns the number of traces.
 func (r *Recording) Traces() int { return len(r.traces) }
 
-// Spans returns the number of spans in them.
+// Spans returns the number of recorded spans, including one for each missing CLIENT span.
 func (r *Recording) Spans() int { return len(r.calls) }
 
-// Refused returns how many spans were not told apart because there were too many different ones. Which ones depends on the
-// order in which traces were added.
+// Refused returns the number of times that a site, callee or shape was not distinguished because a bound was reached.
+// It depends on the order in which traces were added.
 func (r *Recording) Refused() int { return r.refused }
 
-// sort puts the traces into the order of their beginning.
+// sort sorts the traces by start.
 func (r *Recording) sort() {
 	if !r.sorted {
-		slices.SortFunc(r.traces, func(a, b recorded) int {
+		slices.SortFunc(r.traces, func(a, b recordedTrace) int {
 			return cmp.Or(cmp.Compare(a.start, b.start), a.id.Compare(b.id), cmp.Compare(a.duration, b.duration))
 		})
 		r.sorted = true
@@ -356,10 +361,10 @@ func (i Interval) Contains(t trace.Nanos) bool { return i.From <= t && t < i.To 
 func (i Interval) Duration() time.Duration { return i.To.Sub(i.From) }
 
 // within returns the traces that begin within i.
-func (r *Recording) within(i Interval) []recorded {
+func (r *Recording) within(i Interval) []recordedTrace {
 	r.sort()
 	find := func(t trace.Nanos) int {
-		k, _ := slices.BinarySearchFunc(r.traces, t, func(x recorded, t trace.Nanos) int { return cmp.Compare(x.start, t) })
+		k, _ := slices.BinarySearchFunc(r.traces, t, func(x recordedTrace, t trace.Nanos) int { return cmp.Compare(x.start, t) })
 		return k
 	}
 	from, to := find(i.From), find(i.To)
@@ -367,7 +372,7 @@ func (r *Recording) within(i Interval) []recorded {
 }
 
 // all returns the calls of traces in order.
-func (r *Recording) all(traces []recorded) iter.Seq[*call] {
+func (r *Recording) all(traces []recordedTrace) iter.Seq[*call] {
 	return func(yield func(*call) bool) {
 		for _, t := range traces {
 			for i := t.first; i < t.last; i++ {
@@ -379,7 +384,7 @@ func (r *Recording) all(traces []recorded) iter.Seq[*call] {
 	}
 }
 
-// filled returns a slice of n elements v, in s's memory if it suffices.
+// filled returns a slice of n elements v, in the memory of s if that suffices.
 func filled[T any](s []T, n int, v T) []T {
 	s = slices.Grow(s[:0], n)[:n]
 	for i := range s {

@@ -9,20 +9,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// estate is a random application of services in layers, with a fault in one of them for as long as faulty is set. It judges
-// comparisons: it is not shaped to suit them.
-type estate struct {
+// simApp is a random application of services in layers, with a fault in one of them while faulty is set. It serves to
+// judge comparisons, so it is not designed to suit them.
+type simApp struct {
 	rng      *rand.Rand
 	table    *trace.Table
 	clients  bool   // remote calls have CLIENT spans
 	peer     string // the attribute that names databases, if they are shared
 	shared   bool   // databases are shared by services and named by attributes; else each service has its own, unnamed
-	services []estateService
+	services []simService
 	entries  []int // operations of the gateway
-	ops      []estateOp
+	ops      []simOp
 	faulty   bool
-	renamed  bool // most requests enter by a new operation as long as the fault lasts
-	fault    estateFault
+	renamed  bool // most requests enter by a new operation while the fault lasts
+	fault    simFault
 	drift    []float64
 	mix      []float64
 
@@ -30,30 +30,30 @@ type estate struct {
 	next uint64
 }
 
-type estateService struct {
+type simService struct {
 	name  string
 	layer int
 	db    int
 	ops   []int
 }
 
-type estateOp struct {
+type simOp struct {
 	service  int
 	name     string
 	mu, sd   float64
 	tail     float64
 	parallel bool
 	db       bool
-	calls    []estateCall
-	weights  []float64 // of the own time before, between and after the calls
+	calls    []simCall
+	weights  []float64 // shares of the own time before, between and after the calls
 }
 
-type estateCall struct {
+type simCall struct {
 	op    int
 	share float64
 }
 
-type estateFault struct {
+type simFault struct {
 	kind     string
 	service  int // or, of kind "db", the database
 	factor   float64
@@ -63,11 +63,11 @@ type estateFault struct {
 
 func choose[T any](r *rand.Rand, among ...T) T { return among[r.IntN(len(among))] }
 
-func newEstate(seed uint64, clients, shared bool) *estate {
+func newSimApp(seed uint64, clients, shared bool) *simApp {
 	r := rand.New(rand.NewPCG(seed, 77))
-	e := &estate{rng: r, table: &trace.Table{}, clients: clients, shared: shared, peer: "server.address"}
+	e := &simApp{rng: r, table: &trace.Table{}, clients: clients, shared: shared, peer: "server.address"}
 	for i := range 6 + r.IntN(20) {
-		s := estateService{name: fmt.Sprintf("s%d", i), db: i}
+		s := simService{name: fmt.Sprintf("s%d", i), db: i}
 		if i > 0 {
 			s.layer = 1 + r.IntN(4)
 		}
@@ -76,7 +76,7 @@ func newEstate(seed uint64, clients, shared bool) *estate {
 		}
 		for range choose(r, 1, 2, 3) {
 			s.ops = append(s.ops, len(e.ops))
-			e.ops = append(e.ops, estateOp{
+			e.ops = append(e.ops, simOp{
 				service: i, name: fmt.Sprintf("op%d", len(s.ops)), mu: math.Log(choose(r, .3, 1, 3, 10, 30) * 1e6), sd: choose(r, .2, .5, 1),
 				tail: choose(r, 0, .005, .02), parallel: r.Float64() < .25, db: r.Float64() < .4,
 			})
@@ -98,7 +98,7 @@ func newEstate(seed uint64, clients, shared bool) *estate {
 		}
 		for range n {
 			if len(below) > 0 {
-				o.calls = append(o.calls, estateCall{choose(r, e.services[choose(r, below...)].ops...), choose(r, 1, 1, 1, 1, .5)})
+				o.calls = append(o.calls, simCall{choose(r, e.services[choose(r, below...)].ops...), choose(r, 1, 1, 1, 1, .5)})
 			}
 		}
 		sum := 0.0
@@ -114,11 +114,11 @@ func newEstate(seed uint64, clients, shared bool) *estate {
 	return e
 }
 
-func (e *estate) exp(mean float64) float64 { return e.rng.ExpFloat64() * mean }
+func (e *simApp) exp(mean float64) float64 { return e.rng.ExpFloat64() * mean }
 
-func (e *estate) lognormal(mu, sd float64) float64 { return math.Exp(mu + sd*e.rng.NormFloat64()) }
+func (e *simApp) lognormal(mu, sd float64) float64 { return math.Exp(mu + sd*e.rng.NormFloat64()) }
 
-func (e *estate) at(service int, kinds ...string) bool {
+func (e *simApp) at(service int, kinds ...string) bool {
 	if !e.faulty || e.fault.service != service {
 		return false
 	}
@@ -126,7 +126,7 @@ func (e *estate) at(service int, kinds ...string) bool {
 }
 
 // request returns the trace of a request that begins at start.
-func (e *estate) request(id uint64, start trace.Nanos, entry int) *trace.Trace {
+func (e *simApp) request(id uint64, start trace.Nanos, entry int) *trace.Trace {
 	e.t = &trace.Trace{}
 	for i := range 8 {
 		e.t.ID[i] = byte(id >> (8 * i))
@@ -137,7 +137,7 @@ func (e *estate) request(id uint64, start trace.Nanos, entry int) *trace.Trace {
 	return e.t
 }
 
-func (e *estate) open(service int, name string, kind trace.Kind, parent trace.SpanID, start float64) int {
+func (e *simApp) open(service int, name string, kind trace.Kind, parent trace.SpanID, start float64) int {
 	e.next++
 	s := trace.Span{ID: trace.SpanID(e.next), Parent: parent, Kind: kind, Start: trace.Nanos(start)}
 	s.Service = e.table.Symbol(e.services[service].name)
@@ -146,14 +146,14 @@ func (e *estate) open(service int, name string, kind trace.Kind, parent trace.Sp
 	return len(e.t.Spans) - 1
 }
 
-func (e *estate) close(span int, end float64, failed bool) {
+func (e *simApp) close(span int, end float64, failed bool) {
 	e.t.Spans[span].End = trace.Nanos(end)
 	if failed {
 		e.t.Spans[span].Flags |= trace.Error
 	}
 }
 
-func (e *estate) serve(op int, start float64, parent trace.SpanID) (end float64, failed bool) {
+func (e *simApp) serve(op int, start float64, parent trace.SpanID) (end float64, failed bool) {
 	o := &e.ops[op]
 	name := o.name
 	if parent == 0 && e.faulty && e.renamed && e.rng.Float64() < .8 {
@@ -187,8 +187,8 @@ func (e *estate) serve(op int, start float64, parent trace.SpanID) (end float64,
 	return t, failed
 }
 
-// queries returns how many queries an operation makes.
-func (e *estate) queries(o *estateOp) int {
+// queries returns the number of queries that an operation makes.
+func (e *simApp) queries(o *simOp) int {
 	switch {
 	case !o.db:
 		return 0
@@ -198,14 +198,14 @@ func (e *estate) queries(o *estateOp) int {
 	return 1
 }
 
-func (e *estate) calls(o *estateOp, id trace.SpanID, t, work float64) (float64, bool) {
+func (e *simApp) calls(o *simOp, id trace.SpanID, t, work float64) (float64, bool) {
 	last := t
 	for i, c := range o.calls {
 		if e.rng.Float64() >= c.share {
 			continue
 		}
 		end, failed := e.call(o.service, c.op, t, id)
-		if failed && e.fault.kind == "retry" && e.faulty { // everybody retries once
+		if failed && e.fault.kind == "retry" && e.faulty { // every caller retries once
 			end, failed = e.call(o.service, c.op, end, id)
 		}
 		last = max(last, end)
@@ -223,7 +223,7 @@ func (e *estate) calls(o *estateOp, id trace.SpanID, t, work float64) (float64, 
 	return t, false
 }
 
-func (e *estate) query(o *estateOp, id trace.SpanID, t float64) float64 {
+func (e *simApp) query(o *simOp, id trace.SpanID, t float64) float64 {
 	span := e.open(o.service, "query", trace.Client, id, t)
 	db := e.services[o.service].db
 	d := e.lognormal(math.Log(1e6), .5)
@@ -242,7 +242,7 @@ func (e *estate) query(o *estateOp, id trace.SpanID, t float64) float64 {
 	return t + d
 }
 
-func (e *estate) call(from, op int, t float64, parent trace.SpanID) (float64, bool) {
+func (e *simApp) call(from, op int, t float64, parent trace.SpanID) (float64, bool) {
 	to := e.ops[op].service
 	w := e.lognormal(math.Log(.5e6), .4)
 	if e.rng.Float64() < .003 {
@@ -267,9 +267,9 @@ func (e *estate) call(from, op int, t float64, parent trace.SpanID) (float64, bo
 	return end + .4*w, failed
 }
 
-// traces plays a number of requests, one a second in the mean, with the fault in the middle, and returns them with the window of
-// the fault.
-func (e *estate) traces(window, history int) ([]*trace.Trace, Interval) {
+// traces simulates requests at a mean rate of one per second, with the fault in the middle. It returns their traces and
+// the window of the fault.
+func (e *simApp) traces(window, history int) ([]*trace.Trace, Interval) {
 	var traces []*trace.Trace
 	now := trace.Nanos(1_600_000_000_000_000_000)
 	e.drift, e.mix = make([]float64, len(e.services)), make([]float64, len(e.entries))
@@ -296,15 +296,15 @@ func (e *estate) traces(window, history int) ([]*trace.Trace, Interval) {
 	return traces, w
 }
 
-// target returns the name of what is at fault.
-func (e *estate) target() string {
+// target returns the name of the faulty service or database.
+func (e *simApp) target() string {
 	if e.fault.kind == "db" {
 		return fmt.Sprintf("db%d", e.fault.service)
 	}
 	return e.services[e.fault.service].name
 }
 
-func (e *estate) entry() int {
+func (e *simApp) entry() int {
 	sum := 0.0
 	for _, m := range e.mix {
 		sum += m
@@ -318,8 +318,8 @@ func (e *estate) entry() int {
 	return 0
 }
 
-// executed returns how often operations, and queries of databases, were executed in some requests.
-func (e *estate) executed() (services, dbs []int) {
+// executed returns the number of spans of each service, and of queries of each database, over 60 requests.
+func (e *simApp) executed() (services, dbs []int) {
 	services, dbs = make([]int, len(e.services)), make([]int, len(e.services))
 	e.drift = make([]float64, len(e.services))
 	for i := range e.drift {
@@ -341,12 +341,12 @@ func (e *estate) executed() (services, dbs []int) {
 	return services, dbs
 }
 
-// newCase returns an estate with a fault of one of the kinds, in a service that is executed.
-func newCase(seed uint64, clients, shared bool, kinds ...string) *estate {
+// newCase returns an application with a fault of one of the kinds, in a service that is executed.
+func newCase(seed uint64, clients, shared bool, kinds ...string) *simApp {
 	for ; ; seed += 100_003 {
-		e := newEstate(seed, clients, shared)
+		e := newSimApp(seed, clients, shared)
 		services, dbs := e.executed()
-		e.fault = estateFault{
+		e.fault = simFault{
 			kind: choose(e.rng, kinds...), factor: choose(e.rng, 1.5, 3), delay: choose(e.rng, 5e6, 30e6, 100e6),
 			fraction: choose(e.rng, .1, .5, 1),
 		}
@@ -355,9 +355,9 @@ func newCase(seed uint64, clients, shared bool, kinds ...string) *estate {
 			ok := services[i] >= 3
 			switch e.fault.kind {
 			case "disk", "more":
-				ok = ok && e.has(i, func(o *estateOp) bool { return o.db })
+				ok = ok && e.has(i, func(o *simOp) bool { return o.db })
 			case "code":
-				ok = ok && e.has(i, func(o *estateOp) bool { return o.db || len(o.calls) > 0 })
+				ok = ok && e.has(i, func(o *simOp) bool { return o.db || len(o.calls) > 0 })
 			case "retry":
 				ok = ok && i > 0
 			case "db":
@@ -374,9 +374,9 @@ func newCase(seed uint64, clients, shared bool, kinds ...string) *estate {
 	}
 }
 
-func (e *estate) has(service int, what func(*estateOp) bool) bool {
+func (e *simApp) has(service int, match func(*simOp) bool) bool {
 	for _, op := range e.services[service].ops {
-		if what(&e.ops[op]) {
+		if match(&e.ops[op]) {
 			return true
 		}
 	}

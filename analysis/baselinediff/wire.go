@@ -7,93 +7,94 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// wires holds the excess of time between services: how much later than the history allows, per request, callers got answers from
-// callees than these worked on them.
+// wires holds the excess of wire time between services, per request: the time between the call and the answer, without
+// the work of the callee, above its fence in the history.
 //
-// Where such time was lost is not in it: in the caller, which is late to send or to receive, on the way, or in the callee, which
-// is late to accept. But what a service does to one it does to all. So they are explained by services, greedily: the service
-// that explains most, together with what else speaks against it, takes its part of the excess, then the next.
+// The time may have been lost in the caller, which sends or receives late; on the way; or in the callee, which accepts
+// late. But a service affects all of its partners alike. So excess is attributed to services, greedily: the service
+// that explains most, together with the other evidence against it, takes its part of the excess, then the next.
 //
-//   - In: to all of its callers a service is late by the same time per call: the lower median of theirs.
-//   - Out: a service is late by the same time per call with all of its callees. Of a single one that cannot be said; a callee
-//     without excess is imagined beside the real ones, unless all of the caller's wires are borders: then its own time is in
-//     them, and it may be slow without being late.
-//   - A callee that emits no spans (a database that is named by its callers) is explained like any other, but what it does not
-//     explain is its callers' own.
+//   - In: a service is late by the same time per call for all of its callers: the lower median over them.
+//   - Out: a service is late by the same time per call with all of its callees. A single callee cannot show this, so a
+//     virtual callee without excess is added to the real ones, unless all of the caller's wires are borders: they
+//     contain its own time, and it may be slow without being late.
+//   - A callee that emits no spans (a database named by its callers) is treated like any other, but the excess that it
+//     does not explain is charged to its callers as own time.
 //
-// What is explained is the excess that this takes away, minus what it predicts where there is none.
-type wires map[wire]*lost
+// The gain of an explanation is the excess that it removes, minus the excess that it predicts but that did not occur.
+type wires map[wire]*excessTime
 
 type wire struct {
 	from, to int32 // numbers of services
-	border   bool  // the caller has no CLIENT spans: its own time is in it
+	border   bool  // the caller has no CLIENT spans: the wire contains its own time
 }
 
-// lost is the excess of time of all calls together, and their number, per request.
-type lost struct{ excess, calls float64 }
+// excessTime is the excess of time of all calls of a wire, and the number of calls, per request.
+type excessTime struct{ excess, calls float64 }
 
 func (w wires) add(x wire, calls, excess float64) {
 	l := w[x]
 	if l == nil {
-		l = &lost{}
+		l = &excessTime{}
 		w[x] = l
 	}
 	l.excess += excess
 	l.calls += calls
 }
 
-// explanation is what a service explains: the gain, by taking perCall from each call of some wires.
+// explanation attributes perCall of the excess of each call of some wires to a service; gain is the excess it explains.
 type explanation struct{ gain, perCall float64 }
 
-// explain returns the explanation of the wires, beside imagined ones without an excess.
-func explain(wires []*wireTo, imagined int) explanation {
+// explain returns the explanation of the wires, together with the given number of virtual wires without excess.
+func explain(wires []*wireTo, virtual int) explanation {
 	if len(wires) == 0 {
 		return explanation{}
 	}
-	perCall := make([]float64, imagined, imagined+len(wires))
+	perCall := make([]float64, virtual, virtual+len(wires))
 	for _, l := range wires {
 		perCall = append(perCall, l.excess/l.calls)
 	}
 	slices.Sort(perCall)
 	x := explanation{perCall: perCall[(len(perCall)-1)/2]}
 	for _, l := range wires {
-		want := x.perCall * l.calls
-		x.gain += min(l.excess, want) - max(0, want-l.excess)
+		predicted := x.perCall * l.calls
+		x.gain += min(l.excess, predicted) - max(0, predicted-l.excess)
 	}
 	x.gain = max(0, x.gain)
 	return x
 }
 
-func (x explanation) take(wires []*wireTo) {
+// subtract removes the explained excess from the wires.
+func (x explanation) subtract(wires []*wireTo) {
 	for _, l := range wires {
 		l.excess -= min(l.excess, x.perCall*l.calls)
 	}
 }
 
-// service is one that may explain wire times.
+// service is a candidate for explaining wire times.
 type service struct {
 	Suspect
 	in, out     []*wireTo // from its callers, to its callees
 	toOpaque    []*wireTo // to callees that emit no spans
 	byIn, byOut explanation
 	opaque      bool // emits no spans
-	done        bool
+	processed   bool
 }
 
-// wireTo is a wire with the services at its ends, as indices among all.
+// wireTo is a wire with the indices of the services at its ends.
 type wireTo struct {
-	*lost
+	*excessTime
 	from, to int
 	border   bool
 }
 
-// weigh computes what s explains, and its score.
-func (s *service) weigh() {
-	imagined := 0
+// evaluate computes the explanations and the score of s.
+func (s *service) evaluate() {
+	virtual := 0
 	if slices.ContainsFunc(s.out, func(x *wireTo) bool { return !x.border }) {
-		imagined = 1
+		virtual = 1
 	}
-	s.byIn, s.byOut = explain(s.in, 0), explain(s.out, imagined)
+	s.byIn, s.byOut = explain(s.in, 0), explain(s.out, virtual)
 	s.In, s.Out = s.byIn.gain, s.byOut.gain
 	s.Score = s.Own + s.Shape + s.In + s.Out
 	for _, x := range s.toOpaque {
@@ -101,9 +102,10 @@ func (s *service) weigh() {
 	}
 }
 
-// settle explains the wire times and returns the services with their scores, in the order given.
-func (w wires) settle(services []service, number map[int32]int) {
-	all := w.sorted(number)
+// attribute attributes the excess of the wires to services and sets their scores. index maps numbers of services to
+// indices in services.
+func (w wires) attribute(services []service, index map[int32]int) {
+	all := w.sorted(index)
 	for _, x := range all {
 		if services[x.to].opaque {
 			services[x.from].toOpaque = append(services[x.from].toOpaque, x)
@@ -113,31 +115,31 @@ func (w wires) settle(services []service, number map[int32]int) {
 		services[x.to].in = append(services[x.to].in, x)
 	}
 	for i := range services {
-		services[i].weigh()
+		services[i].evaluate()
 	}
 	for range services {
 		best := -1
 		for i := range services {
-			if s := &services[i]; !s.done && (best < 0 || s.before(&services[best])) {
+			if s := &services[i]; !s.processed && (best < 0 || s.precedes(&services[best])) {
 				best = i
 			}
 		}
 		s := &services[best]
-		s.done = true
+		s.processed = true
 		in, out := s.byIn, s.byOut
-		in.take(s.in)
-		out.take(s.out)
+		in.subtract(s.in)
+		out.subtract(s.out)
 		for _, x := range s.toOpaque {
 			s.Own += x.excess
 			services[x.to].Rest += x.excess
 			x.excess = 0
-			services[x.to].reweigh()
+			services[x.to].reevaluate()
 		}
 		for _, x := range s.in {
-			services[x.from].reweigh()
+			services[x.from].reevaluate()
 		}
 		for _, x := range s.out {
-			services[x.to].reweigh()
+			services[x.to].reevaluate()
 		}
 	}
 	for _, x := range all {
@@ -148,18 +150,18 @@ func (w wires) settle(services []service, number map[int32]int) {
 	}
 }
 
-// reweigh weighs s again after some of its wires were explained, unless it had its turn.
-func (s *service) reweigh() {
-	if !s.done {
-		s.weigh()
+// reevaluate evaluates s again after some of its wires were explained, unless s is processed.
+func (s *service) reevaluate() {
+	if !s.processed {
+		s.evaluate()
 	}
 }
 
-// sorted returns the wires in the order of their services.
-func (w wires) sorted(number map[int32]int) []*wireTo {
+// sorted returns the wires in the order of the indices of their services.
+func (w wires) sorted(index map[int32]int) []*wireTo {
 	all := make([]*wireTo, 0, len(w))
 	for k, l := range w {
-		all = append(all, &wireTo{l, number[k.from], number[k.to], k.border})
+		all = append(all, &wireTo{l, index[k.from], index[k.to], k.border})
 	}
 	slices.SortFunc(all, func(a, b *wireTo) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), trace.CompareBools(a.border, b.border))
@@ -167,19 +169,20 @@ func (w wires) sorted(number map[int32]int) []*wireTo {
 	return all
 }
 
-// alike is the relative difference up to which two scores may differ by rounding alone.
-const alike = 1e-9
+// scoreTolerance is the relative difference between two scores that rounding alone may cause.
+const scoreTolerance = 1e-9
 
-// before reports whether s explains more than t. Where one caller and one callee explain the same time, the caller, which is
-// known to have spent it, does.
-func (s *service) before(t *service) bool {
+// precedes reports whether s explains more than t. At equal scores a service that emits spans precedes one that does
+// not, then a larger Out precedes: if a caller and a callee explain the same time, the caller, which is known to have
+// spent it.
+func (s *service) precedes(t *service) bool {
 	switch {
-	case s.Score > t.Score*(1+alike):
+	case s.Score > t.Score*(1+scoreTolerance):
 		return true
-	case s.Score < t.Score*(1-alike):
+	case s.Score < t.Score*(1-scoreTolerance):
 		return false
 	case s.opaque != t.opaque:
 		return t.opaque
 	}
-	return s.Out > t.Out*(1+alike)
+	return s.Out > t.Out*(1+scoreTolerance)
 }

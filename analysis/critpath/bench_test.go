@@ -3,16 +3,16 @@ package critpath_test
 import (
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// benchTraces returns count traces of n spans like those of a request that crosses services: about half of the spans are calls
-// (CLIENT and SERVER), ended before their parents, in the order in which they ended.
-func benchTraces(count, n int, switched bool) []trace.Trace {
+// benchTraces returns count traces of n spans that resemble requests across services. About half of the spans are calls
+// (CLIENT and SERVER) that end before their parents. About half of the INTERNAL spans are tracepoint spans if
+// tracepoints is set.
+func benchTraces(count, n int, tracepoints bool) []trace.Trace {
 	r := rand.New(rand.NewPCG(1, 2))
 	traces := make([]trace.Trace, count)
 	ops := make([]trace.Symbol, 400)
@@ -20,12 +20,12 @@ func benchTraces(count, n int, switched bool) []trace.Trace {
 		ops[i] = trace.Symbol(r.Uint64())
 	}
 	for i := range traces {
-		traces[i] = benchTrace(r, n, ops, switched)
+		traces[i] = benchTrace(r, n, ops, tracepoints)
 	}
 	return traces
 }
 
-func benchTrace(r *rand.Rand, n int, names []trace.Symbol, switched bool) trace.Trace {
+func benchTrace(r *rand.Rand, n int, names []trace.Symbol, tracepoints bool) trace.Trace {
 	t := trace.Trace{Spans: make([]trace.Span, 0, n)}
 	begin := trace.Nanos(1_700_000_000_000_000_000 + r.Int64N(1e15))
 	add := func(parent int, kind trace.Kind, start, end trace.Nanos) {
@@ -37,7 +37,7 @@ func benchTrace(r *rand.Rand, n int, names []trace.Symbol, switched bool) trace.
 				s.Service, s.Host = names[1+r.IntN(9)], names[11+r.IntN(9)]
 			}
 		}
-		if switched && kind == trace.Internal && r.IntN(2) == 0 {
+		if tracepoints && kind == trace.Internal && r.IntN(2) == 0 {
 			s.Tracepoint = 1
 		}
 		s.Op = trace.OpOf(s.Service, names[20+r.IntN(20)], kind)
@@ -63,21 +63,18 @@ func benchTrace(r *rand.Rand, n int, names []trace.Symbol, switched bool) trace.
 	return t
 }
 
-// perSpan reports spans per second.
-func perSpan(b *testing.B, spans int) {
+// reportSpans reports spans per second.
+func reportSpans(b *testing.B, spans int) {
 	b.ReportMetric(float64(b.N)*float64(spans)/b.Elapsed().Seconds(), "spans/s")
 }
 
-// manyTraces is so many traces of 50 spans that they fill far more than 64 MiB.
+// manyTraces is a number of traces of 50 spans that exceeds the caches: they take 96 MiB.
 const manyTraces = (96 << 20) / (50 * 72)
 
 func BenchmarkExtract50(b *testing.B) {
-	for _, c := range []struct {
-		name     string
-		switched bool
-	}{{"baseline", false}, {"switched", true}} {
-		b.Run(c.name, func(b *testing.B) {
-			traces := benchTraces(manyTraces, 50, c.switched)
+	for name, tracepoints := range map[string]bool{"baseline": false, "tracepoints": true} {
+		b.Run(name, func(b *testing.B) {
+			traces := benchTraces(manyTraces, 50, tracepoints)
 			x := critpath.NewExtractor(critpath.DefaultOptions())
 			b.ReportAllocs()
 			i := 0
@@ -87,18 +84,15 @@ func BenchmarkExtract50(b *testing.B) {
 					i = 0
 				}
 			}
-			perSpan(b, 50)
+			reportSpans(b, 50)
 		})
 	}
 }
 
 func BenchmarkObserve50(b *testing.B) {
-	for _, c := range []struct {
-		name     string
-		switched bool
-	}{{"baseline", false}, {"switched", true}} {
-		b.Run(c.name, func(b *testing.B) {
-			traces := benchTraces(manyTraces, 50, c.switched)
+	for name, tracepoints := range map[string]bool{"baseline": false, "tracepoints": true} {
+		b.Run(name, func(b *testing.B) {
+			traces := benchTraces(manyTraces, 50, tracepoints)
 			x := critpath.NewExtractor(critpath.DefaultOptions())
 			var o observation.Observer
 			var into observation.Observation
@@ -110,140 +104,170 @@ func BenchmarkObserve50(b *testing.B) {
 					i = 0
 				}
 			}
-			perSpan(b, 50)
+			reportSpans(b, 50)
 		})
 	}
 }
 
-// largeTraces are traces of n spans that are hard in one way each.
-func largeTraces(n int) map[string]*trace.Trace {
-	child := func(i, parent int, start, end trace.Nanos) trace.Span {
-		return trace.Span{ID: trace.SpanID(i + 1), Parent: trace.SpanID(parent + 1), Start: start, End: end, Op: trace.Op(1 + i%50), Kind: trace.Internal, Service: 1}
-	}
-	build := func(span func(i int) trace.Span) *trace.Trace {
-		t := &trace.Trace{Spans: make([]trace.Span, n)}
-		for i := range t.Spans {
-			t.Spans[i] = span(i)
-		}
-		rand.New(rand.NewPCG(3, 4)).Shuffle(n, func(i, j int) { t.Spans[i], t.Spans[j] = t.Spans[j], t.Spans[i] })
-		return t
-	}
-	end := trace.Nanos(10 * n)
-	at := func(i int) trace.Nanos { return trace.Nanos(i) }
-	r := rand.New(rand.NewPCG(5, 6))
-	m := map[string]*trace.Trace{
-		"sequential": build(func(i int) trace.Span {
-			if i == 0 {
-				return child(0, -1, 0, end)
-			}
-			return child(i, 0, at(10*i-8), at(10*i))
-		}),
-		"overlapping": build(func(i int) trace.Span { // all children overlap
-			if i == 0 {
-				return child(0, -1, 0, end)
-			}
-			return child(i, 0, at(i), end-at(n-i))
-		}),
-		"nested": build(func(i int) trace.Span { // children of one span, each within the next
-			if i == 0 {
-				return child(0, -1, 0, end)
-			}
-			return child(i, 0, at(i), end-at(i))
-		}),
-		"same": build(func(i int) trace.Span { // all equal
-			return child(i, min(i, 1)-1, 0, end)
-		}),
-		"deep": build(func(i int) trace.Span { return child(i, i-1, at(i), end-at(i)) }),
-		"random": build(func(i int) trace.Span {
-			if i == 0 {
-				return child(0, -1, 0, end)
-			}
-			s := at(r.IntN(10 * n))
-			return child(i, r.IntN(i), s, s+at(r.IntN(n)))
-		}),
-		"roots":   build(func(i int) trace.Span { return child(i, -1, at(i), end) }),
-		"cycle":   build(func(i int) trace.Span { return child(i, (i+1)%n, 0, end) }),
-		"orphans": build(func(i int) trace.Span { return child(i, 2*n+i, at(i), end) }),
-		"copies":  build(func(i int) trace.Span { return child(i/2, i/2-1, at(i%3), end) }),
-		"colliding": build(func(i int) trace.Span { // IDs that hash alike
-			s := child(i, i/2-1, at(i), end)
+// largeTraces build traces of n spans. Each is hard in one way.
+var largeTraces = map[string]func(n int) *trace.Trace{
+	"sequential": func(n int) *trace.Trace {
+		return rootedTrace(n, func(i int, end trace.Nanos) trace.Span {
+			return largeSpan(i, 0, nanos(10*i-8), nanos(10*i))
+		})
+	},
+	"overlapping": func(n int) *trace.Trace { // all children overlap
+		return rootedTrace(n, func(i int, end trace.Nanos) trace.Span {
+			return largeSpan(i, 0, nanos(i), end-nanos(n-i))
+		})
+	},
+	"nested": func(n int) *trace.Trace { // each child lies within the previous one
+		return rootedTrace(n, func(i int, end trace.Nanos) trace.Span {
+			return largeSpan(i, 0, nanos(i), end-nanos(i))
+		})
+	},
+	"same": func(n int) *trace.Trace { // all children have the same interval
+		return rootedTrace(n, func(i int, end trace.Nanos) trace.Span { return largeSpan(i, 0, 0, end) })
+	},
+	"deep": func(n int) *trace.Trace {
+		return largeTrace(n, func(i int, end trace.Nanos) trace.Span { return largeSpan(i, i-1, nanos(i), end-nanos(i)) })
+	},
+	"random": func(n int) *trace.Trace {
+		r := rand.New(rand.NewPCG(5, 6))
+		return rootedTrace(n, func(i int, _ trace.Nanos) trace.Span {
+			start := nanos(r.IntN(10 * n))
+			return largeSpan(i, r.IntN(i), start, start+nanos(r.IntN(n)))
+		})
+	},
+	"roots": func(n int) *trace.Trace {
+		return largeTrace(n, func(i int, end trace.Nanos) trace.Span { return largeSpan(i, -1, nanos(i), end) })
+	},
+	"cycle": func(n int) *trace.Trace {
+		return largeTrace(n, func(i int, end trace.Nanos) trace.Span { return largeSpan(i, (i+1)%n, 0, end) })
+	},
+	"orphans": func(n int) *trace.Trace {
+		return largeTrace(n, func(i int, end trace.Nanos) trace.Span { return largeSpan(i, 2*n+i, nanos(i), end) })
+	},
+	"copies": func(n int) *trace.Trace { // two spans of each ID
+		return largeTrace(n, func(i int, end trace.Nanos) trace.Span { return largeSpan(i/2, i/2-1, nanos(i%3), end) })
+	},
+	"colliding": func(n int) *trace.Trace { // IDs with the same hash
+		return largeTrace(n, func(i int, end trace.Nanos) trace.Span {
 			const inverse = 0xf1de83e19937733d
+			s := largeSpan(i, i/2-1, nanos(i), end)
 			s.ID *= inverse
 			s.Parent *= inverse
 			return s
-		}),
-		"consumers": build(func(i int) trace.Span {
-			s := child(i, i-1, at(i), end)
+		})
+	},
+	"consumers": func(n int) *trace.Trace {
+		return largeTrace(n, func(i int, end trace.Nanos) trace.Span {
+			s := largeSpan(i, i-1, nanos(i), end)
 			s.Kind, s.Service = trace.Consumer, trace.Symbol(i%2)
 			return s
-		}),
-		"skewed": build(func(i int) trace.Span {
-			s := child(i, i-1, end-at(i/2*10), end-at(i/2*10)+at(n-i))
+		})
+	},
+	"skewed": func(n int) *trace.Trace {
+		return largeTrace(n, func(i int, end trace.Nanos) trace.Span {
+			s := largeSpan(i, i-1, end-nanos(i/2*10), end-nanos(i/2*10)+nanos(n-i))
 			s.Kind, s.Host = []trace.Kind{trace.Server, trace.Client}[i%2], trace.Symbol(1+(i+1)/2)
 			return s
-		}),
-		"switched": build(func(i int) trace.Span { // alternately baseline
-			s := child(i, i-1, at(i), end-at(i))
+		})
+	},
+	"alternating": func(n int) *trace.Trace { // a chain of alternately baseline and tracepoint spans
+		return largeTrace(n, func(i int, end trace.Nanos) trace.Span {
+			s := largeSpan(i, i-1, nanos(i), end-nanos(i))
 			s.Tracepoint = trace.Symbol(i % 2)
 			return s
-		}),
-		"refined": build(func(i int) trace.Span { // half a chain of switched-on spans, and baseline children of the last of them
-			switch s := child(i, i-1, 0, at(1)); {
-			case i == 0:
-				return child(0, -1, 0, end)
-			case i < n/2:
-				s.Tracepoint = 1
-				return s
-			default:
-				return child(i, n/2-1, at(10*i-5), at(10*i))
+		})
+	},
+	"refined": func(n int) *trace.Trace { // a chain of n/2 tracepoint spans with baseline children of the last one
+		return rootedTrace(n, func(i int, _ trace.Nanos) trace.Span {
+			if i >= n/2 {
+				return largeSpan(i, n/2-1, nanos(10*i-5), nanos(10*i))
 			}
-		}),
-		"wrapped": build(func(i int) trace.Span { // the same, but the chain is open all the time
-			switch s := child(i, i-1, at(i), end-at(i)); {
-			case i == 0:
-				return child(0, -1, 0, end)
-			case i < n/2:
-				s.Tracepoint = 1
-				return s
-			default:
-				return child(i, 1+r.IntN(n/2-1), at(10*i-5), at(10*i))
+			s := largeSpan(i, i-1, 0, 1)
+			s.Tracepoint = 1
+			return s
+		})
+	},
+	"wrapped": func(n int) *trace.Trace { // a chain of n/2 long tracepoint spans with baseline children of all
+		r := rand.New(rand.NewPCG(5, 6))
+		return rootedTrace(n, func(i int, end trace.Nanos) trace.Span {
+			if i >= n/2 {
+				return largeSpan(i, 1+r.IntN(n/2-1), nanos(10*i-5), nanos(10*i))
 			}
-		}),
-		"many refined": build(func(i int) trace.Span { // half baseline, half switched-on children of one span
-			if i == 0 {
-				return child(0, -1, 0, end)
-			}
-			s := child(i, 0, at(10*i-8), at(10*i))
+			s := largeSpan(i, i-1, nanos(i), end-nanos(i))
+			s.Tracepoint = 1
+			return s
+		})
+	},
+	"siblings": func(n int) *trace.Trace { // children of one span, half of them tracepoint spans
+		return rootedTrace(n, func(i int, _ trace.Nanos) trace.Span {
+			s := largeSpan(i, 0, nanos(10*i-8), nanos(10*i))
 			if i%2 == 1 {
 				s.Tracepoint = 1
-				s.Start -= at(i)
+				s.Start -= nanos(i)
 			}
 			return s
-		}),
-	}
-	joined := build(func(i int) trace.Span { // every span joins the first of a chain, and those of a chain join each other
-		if i < n/2 {
-			return child(i, i-1, 0, end)
+		})
+	},
+	"joined": func(n int) *trace.Trace { // every span joins the first of a chain and a random span
+		r := rand.New(rand.NewPCG(5, 6))
+		t := largeTrace(n, func(i int, end trace.Nanos) trace.Span {
+			if i < n/2 {
+				return largeSpan(i, i-1, 0, end)
+			}
+			return largeSpan(i, -1, 0, end)
+		})
+		for i := range t.Spans {
+			t.Joins = append(t.Joins, trace.Join{Span: int32(i), Linked: 1}, trace.Join{Span: int32(i), Linked: trace.SpanID(1 + r.IntN(n))})
 		}
-		return child(i, -1, 0, end)
-	})
-	for i := range joined.Spans {
-		joined.Joins = append(joined.Joins, trace.Join{Span: int32(i), Linked: 1}, trace.Join{Span: int32(i), Linked: trace.SpanID(1 + r.IntN(n))})
-	}
-	m["joined"] = joined
-	return m
+		return t
+	},
 }
 
+// rootedTrace is largeTrace with a root as span 0.
+func rootedTrace(n int, span func(i int, end trace.Nanos) trace.Span) *trace.Trace {
+	return largeTrace(n, func(i int, end trace.Nanos) trace.Span {
+		if i == 0 {
+			return largeSpan(0, -1, 0, end)
+		}
+		return span(i, end)
+	})
+}
+
+// largeTrace returns a trace of the spans 0 to n−1, shuffled. end leaves 10 ns for each.
+func largeTrace(n int, span func(i int, end trace.Nanos) trace.Span) *trace.Trace {
+	t := &trace.Trace{Spans: make([]trace.Span, n)}
+	for i := range t.Spans {
+		t.Spans[i] = span(i, nanos(10*n))
+	}
+	rand.New(rand.NewPCG(3, 4)).Shuffle(n, func(i, j int) { t.Spans[i], t.Spans[j] = t.Spans[j], t.Spans[i] })
+	return t
+}
+
+// largeSpan returns span number i below span number parent; -1 for none.
+func largeSpan(i, parent int, start, end trace.Nanos) trace.Span {
+	return trace.Span{
+		ID: trace.SpanID(i + 1), Parent: trace.SpanID(parent + 1), Start: start, End: end,
+		Op: trace.Op(1 + i%50), Kind: trace.Internal, Service: 1,
+	}
+}
+
+func nanos(n int) trace.Nanos { return trace.Nanos(n) }
+
 func BenchmarkExtractLarge(b *testing.B) {
-	for _, n := range []int{100_000, 1_000_000} {
-		for name, t := range largeTraces(n) {
-			b.Run(name+map[int]string{100_000: "/100k", 1_000_000: "/1M"}[n], func(b *testing.B) {
+	for size, n := range map[string]int{"100k": 100_000, "1M": 1_000_000} {
+		for name, build := range largeTraces {
+			b.Run(name+"/"+size, func(b *testing.B) {
+				t := build(n)
 				x := critpath.NewExtractor(critpath.DefaultOptions())
 				b.ReportAllocs()
 				for b.Loop() {
 					x.Extract(t)
 				}
-				perSpan(b, n)
+				reportSpans(b, n)
 			})
 		}
 	}
@@ -251,10 +275,10 @@ func BenchmarkExtractLarge(b *testing.B) {
 
 func BenchmarkObserveLarge(b *testing.B) {
 	const n = 100_000
-	for name, t := range largeTraces(n) {
+	for name, build := range largeTraces {
 		b.Run(name, func(b *testing.B) {
-			x := critpath.NewExtractor(critpath.Options{MaxSkew: time.Second})
-			p := x.Extract(t)
+			x := critpath.NewExtractor(critpath.DefaultOptions())
+			p := x.Extract(build(n))
 			var o observation.Observer
 			var into observation.Observation
 			b.ReportAllocs()
@@ -263,7 +287,7 @@ func BenchmarkObserveLarge(b *testing.B) {
 					o.Observe(p, i, &into)
 				}
 			}
-			perSpan(b, n)
+			reportSpans(b, n)
 		})
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestContextsAreBounded: in a chain of spans far deeper than MaxDepth every place keeps its time, and contexts do not grow.
-func TestContextsAreBounded(t *testing.T) {
+// A chain of spans deeper than MaxDepth has MaxDepth contexts, and its edges add up to the duration.
+func TestContextDepth(t *testing.T) {
 	const deep = 4 * critpath.MaxDepth
 	in := &trace.Trace{ID: trace.ID{1}}
 	for i := range trace.SpanID(deep) {
@@ -28,6 +28,6 @@ func TestContextsAreBounded(t *testing.T) {
 		sum += e.Nanos
 	}
 	if sum != o.Duration.Nanoseconds() {
-		t.Errorf("edges add up to %d, duration %d", sum, o.Duration)
+		t.Errorf("edges add up to %d, want %d", sum, o.Duration)
 	}
 }

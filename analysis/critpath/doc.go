@@ -1,3 +1,7 @@
-// Package critpath extracts critical paths: for every root of a closed trace the spans that its duration was spent in, without gaps.
-// [Extractor.Extract] lists the steps from spans to paths. [WhatIf] replays a path with other times.
+// Package critpath extracts the critical path of every root of a closed trace: the sequence of intervals, each owned by
+// one span, that adds up to the duration of the root. [Extractor.Extract] lists the steps. [WhatIf] replays a path with
+// other times.
+//
+// A tracepoint span is a span with a tracepoint ID. The others are baseline spans. Tracepoint spans refine a critical
+// path and change nothing else of it.
 package critpath

@@ -15,14 +15,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// someOptions generates options under which paths are partitions.
-func someOptions(t *rapid.T) critpath.Options {
+// partitionOptions generates options under which sections do not overlap.
+func partitionOptions(t *rapid.T) critpath.Options {
 	o := optionsFrom(rapid.IntRange(0, 31).Draw(t, "options"))
 	o.OverlapTolerance = 0
 	return o
 }
 
-// observations returns the observations of all usable roots by root.
+// observations returns the observation of each root with a duration, by the root's span ID.
 func observations(p *critpath.Path) map[trace.SpanID]*observation.Observation {
 	all := map[trace.SpanID]*observation.Observation{}
 	var observer observation.Observer
@@ -36,19 +36,18 @@ func observations(p *critpath.Path) map[trace.SpanID]*observation.Observation {
 	return all
 }
 
-// TestPartition: the sections of a root leave no gap, do not overlap and add up to its duration; refined ones partition each
-// section; none is empty.
+// Sections partition the interval of their root, and refined sections partition each section. No section is empty.
 func TestPartition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := tracetest.Traces(tracetest.Everything).Draw(t, "trace")
-		p := critpath.NewExtractor(someOptions(t)).Extract(tr)
+		p := critpath.NewExtractor(partitionOptions(t)).Extract(tr)
 		for i := range p.Roots {
 			r := &p.Roots[i]
 			n := &p.Nodes[r.Node]
 			if n.Start < n.End {
 				checkPartition(t, r.Sections, n.Start, n.End)
 			} else if len(r.Sections) > 0 {
-				t.Fatalf("sections of an empty root: %v", r.Sections)
+				t.Fatalf("an empty root has sections %v", r.Sections)
 			}
 			if len(r.Refined) == 0 {
 				continue
@@ -58,7 +57,7 @@ func TestPartition(t *testing.T) {
 				checkPartition(t, parts, s.Start, s.End)
 				for _, part := range parts {
 					if p.Nodes[part.Node].Anchor != s.Node {
-						t.Fatalf("part %v does not belong to section %v", part, s)
+						t.Fatalf("part %v of section %v has anchor %d", part, s, p.Nodes[part.Node].Anchor)
 					}
 				}
 			}
@@ -70,7 +69,7 @@ func checkPartition(t *rapid.T, sections []critpath.Section, start, end trace.Na
 	at := start
 	for _, s := range sections {
 		if s.Start != at || s.End <= s.Start {
-			t.Fatalf("section %v does not begin at %d, or is empty", s, at)
+			t.Fatalf("section %v, want a start of %d and a later end", s, at)
 		}
 		at = s.End
 	}
@@ -79,15 +78,15 @@ func checkPartition(t *rapid.T, sections []critpath.Section, start, end trace.Na
 	}
 }
 
-// TestSums: what an observation holds adds up.
+// The edges, their parts and the exclusive times of an observation add up.
 func TestSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := tracetest.Traces(tracetest.Everything).Draw(t, "trace")
-		for _, o := range observations(critpath.NewExtractor(someOptions(t)).Extract(tr)) {
+		for _, o := range observations(critpath.NewExtractor(partitionOptions(t)).Extract(tr)) {
 			sum := func(edges []observation.EdgeTime, within trace.Edge) (n int64) {
 				for _, e := range edges {
 					if e.Nanos <= 0 {
-						t.Fatalf("edge without time: %+v", e)
+						t.Fatalf("edge %+v, want a positive time", e)
 					}
 					if e.Within == within {
 						n += e.Nanos
@@ -104,7 +103,7 @@ func TestSums(t *testing.T) {
 					exclusive += c.Exclusive
 				}
 				if c.Self < 0 || c.Self > c.Total || c.Errors > c.Count {
-					t.Fatalf("impossible: %+v", c)
+					t.Fatalf("context %+v, want 0 <= self <= total and errors <= count", c)
 				}
 			}
 			if exclusive != int64(o.Duration) {
@@ -113,7 +112,7 @@ func TestSums(t *testing.T) {
 			for _, e := range o.Refined {
 				i := slices.IndexFunc(o.Edges, func(f observation.EdgeTime) bool { return f.Edge == e.Within })
 				if i < 0 || sum(o.Refined, e.Within) != o.Edges[i].Nanos {
-					t.Fatalf("parts of %x do not add up to it: %+v", e.Within, o)
+					t.Fatalf("the parts of edge %x do not add up to it: %+v", e.Within, o)
 				}
 			}
 			checkParents(t, o, len(tr.Joins) > 0)
@@ -121,26 +120,27 @@ func TestSums(t *testing.T) {
 	})
 }
 
-// checkParents makes sure that an observation defines the contexts that it names.
+// checkParents checks that contexts ascend, and that the parent of each is in the observation, too, unless there are
+// joins.
 func checkParents(t *rapid.T, o *observation.Observation, joins bool) {
 	known := map[trace.Context]bool{0: true}
 	for i, c := range o.Contexts {
 		if i > 0 && c.Context <= o.Contexts[i-1].Context {
-			t.Fatalf("contexts are not ascending")
+			t.Fatalf("context %x after %x, want ascending contexts", c.Context, o.Contexts[i-1].Context)
 		}
 		if c.Parent.Child(c.Op) != c.Context {
-			t.Fatalf("context %+v is not what it says", c)
+			t.Fatalf("context %+v, want ID %x", c, c.Parent.Child(c.Op))
 		}
 		known[c.Context] = true
 	}
 	for _, c := range o.Contexts {
 		if !known[c.Parent] && !joins {
-			t.Fatalf("parent of %+v is not known", c)
+			t.Fatalf("the parent of context %+v is missing", c)
 		}
 	}
 }
 
-// TestPermutation: the order of spans, attributes and joins does not matter, nor into which batches they are split.
+// The order of spans, attributes and joins does not matter, nor does their division into batches.
 func TestPermutation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := tracetest.Traces(tracetest.Everything).Draw(t, "trace")
@@ -152,22 +152,19 @@ func TestPermutation(t *testing.T) {
 		permuted.Attrs = rapid.Permutation(permuted.Attrs).Draw(t, "attrs")
 		o := optionsFrom(rapid.IntRange(0, 63).Draw(t, "options"))
 		same(t, critpath.NewExtractor(o).Extract(tr), critpath.NewExtractor(o).Extract(permuted))
-		cut := rapid.IntRange(0, len(tr.Spans)).Draw(t, "cut")
+		split := rapid.IntRange(0, len(tr.Spans)).Draw(t, "split")
 		batches := [2]trace.Trace{}
 		for i := range tr.Spans {
-			tracetest.Move(&batches[btoi(i < cut)], tr, int32(i))
+			batch := &batches[0]
+			if i < split {
+				batch = &batches[1]
+			}
+			tracetest.Move(batch, tr, int32(i))
 		}
 		batches[0].ID = tr.ID
 		batches[0].Append(&batches[1])
 		same(t, critpath.NewExtractor(o).Extract(tr), critpath.NewExtractor(o).Extract(&batches[0]))
 	})
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func same(t *rapid.T, p, q *critpath.Path) {
@@ -179,7 +176,7 @@ func same(t *rapid.T, p, q *critpath.Path) {
 	}
 }
 
-// TestTimeShift: shifting all times shifts the sections.
+// Shifting the times of spans shifts the sections.
 func TestTimeShift(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := tracetest.Traces(tracetest.Everything).Draw(t, "trace")
@@ -212,11 +209,11 @@ func TestTimeShift(t *testing.T) {
 	})
 }
 
-// TestOutsideChild: a child wholly outside its parent is dropped and changes nothing on the path.
+// A child outside its parent is dropped and does not change the path.
 func TestOutsideChild(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := tracetest.Traces(tracetest.Shape{Joins: true}).Draw(t, "trace")
-		o := someOptions(t)
+		o := partitionOptions(t)
 		p := critpath.NewExtractor(o).Extract(tr)
 		want := oracle.Describe(p)
 		parent := tr.Spans[rapid.IntRange(0, len(tr.Spans)-1).Draw(t, "parent")]
@@ -229,7 +226,7 @@ func TestOutsideChild(t *testing.T) {
 		more.Spans = append(slices.Clone(tr.Spans), child)
 		q := critpath.NewExtractor(o).Extract(&more)
 		if i := slices.IndexFunc(q.Nodes, func(n critpath.Node) bool { return n.ID == child.ID }); q.Nodes[i].Root >= 0 {
-			t.Fatalf("%sthe child is not dropped", dump(&more))
+			t.Fatalf("%schild not dropped", dump(&more))
 		}
 		for i := range q.Roots {
 			q.Roots[i].AsyncTail = p.Roots[i].AsyncTail
@@ -240,8 +237,8 @@ func TestOutsideChild(t *testing.T) {
 	})
 }
 
-// TestToggle: switching off any of the switched-on spans changes neither the duration, nor the skeleton, nor any edge's time.
-func TestToggle(t *testing.T) {
+// Removing tracepoint spans changes neither the duration, nor the skeleton, nor the time of any edge.
+func TestRemoveTracepointSpans(t *testing.T) {
 	for name, shape := range map[string]tracetest.Shape{
 		"plain": {Spans: 20}, "skewed": {Spans: 20, Skewed: true, Joins: true},
 		"broken": {Spans: 20, Broken: true, Distinct: true, Skewed: true, Joins: true},
@@ -266,7 +263,7 @@ func TestToggle(t *testing.T) {
 	}
 }
 
-// TestAllocations: once buffers have grown, nothing is allocated.
+// Extract and Observe allocate nothing once their buffers have grown.
 func TestAllocations(t *testing.T) {
 	var traces []*trace.Trace
 	for i := range 200 {
@@ -291,12 +288,12 @@ func TestAllocations(t *testing.T) {
 	}
 	run()
 	if n := testing.AllocsPerRun(5, run); n > 0 {
-		t.Errorf("%v allocations in the steady state, want none", n)
+		t.Errorf("%v allocations, want 0", n)
 	}
 }
 
-// TestFarApart: times at the ends of the valid range do not overflow.
-func TestFarApart(t *testing.T) {
+// Times at the ends of the valid range do not overflow.
+func TestExtremeTimes(t *testing.T) {
 	tr := &trace.Trace{Spans: []trace.Span{
 		{ID: 1, End: trace.MaxNanos, Kind: trace.Client, Host: 1, Op: 1},
 		{ID: 2, Parent: 1, Start: trace.MaxNanos, End: trace.MaxNanos, Kind: trace.Server, Host: 2, Op: 2},
@@ -308,10 +305,10 @@ func TestFarApart(t *testing.T) {
 	p := critpath.NewExtractor(o).Extract(tr)
 	for i := range p.Nodes {
 		if n := &p.Nodes[i]; n.Root >= 0 && (n.Start > n.End || n.Start < 0 || n.End > trace.MaxNanos) {
-			t.Errorf("node %d: %d..%d", i, n.Start, n.End)
+			t.Errorf("node %d is %d..%d, want times in [0, MaxNanos]", i, n.Start, n.End)
 		}
 	}
 	if p.Flags&critpath.FlagTooLong == 0 || p.Unusable(0) != trace.TooLong {
-		t.Errorf("flags %v, unusable %q; want too_long", p.Flags.Names(), p.Unusable(0))
+		t.Errorf("flags %v, unusable %q, want too_long", p.Flags.Names(), p.Unusable(0))
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// optionsFrom returns some options for every number.
+// optionsFrom derives options from the bits of n.
 func optionsFrom(n int) critpath.Options {
 	o := critpath.Options{
 		IgnoreAsync: n&1 != 0, LatestStart: n&2 != 0, StrictTouching: n&4 != 0, MaxSkew: []time.Duration{time.Second, 0, 7}[n>>3&3%3],
@@ -28,8 +28,9 @@ func optionsFrom(n int) critpath.Options {
 	return o
 }
 
-// tested keeps its buffers from trace to trace, as in production, so that what one trace leaves behind may show in the next.
-type tested struct {
+// tester compares the extractor with the oracle. It reuses extractors, so that state left by one trace can show in the
+// next.
+type tester struct {
 	extractors map[critpath.Options]*critpath.Extractor
 	observer   observation.Observer
 	into       observation.Observation
@@ -37,11 +38,11 @@ type tested struct {
 
 var ignoreEmpty = cmp.Options{cmpopts.EquateEmpty(), ignoreShape}
 
-// ignoreShape leaves out what only says that the rest of an observation is like that of another.
+// ignoreShape ignores a field that only identifies observations whose other fields are alike.
 var ignoreShape = cmpopts.IgnoreFields(observation.Observation{}, "Shape")
 
-// check compares fast and slow.
-func (x *tested) check(t interface{ Fatalf(string, ...any) }, o critpath.Options, tr *trace.Trace) {
+// check compares the paths and observations of tr with those of the oracle.
+func (x *tester) check(t interface{ Fatalf(string, ...any) }, o critpath.Options, tr *trace.Trace) {
 	e := x.extractors[o]
 	if e == nil {
 		if x.extractors == nil {
@@ -75,11 +76,11 @@ func dump(t *trace.Trace) string {
 	return b.String()
 }
 
-// FuzzExtract compares with the oracle.
+// FuzzExtract compares the extractor with the oracle on fuzzed traces.
 func FuzzExtract(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x00\x05 some spans below each other, some of them switched on, one joined by another"))
-	var x tested
+	var x tester
 	f.Fuzz(func(t *testing.T, data []byte) {
 		options := 0
 		if len(data) > 0 {
@@ -89,13 +90,13 @@ func FuzzExtract(f *testing.F) {
 	})
 }
 
-// TestOracle compares with the oracle on many random traces of each shape.
+// TestOracle compares the extractor with the oracle on random traces of each shape.
 func TestOracle(t *testing.T) {
 	for name, shape := range map[string]tracetest.Shape{
 		"everything": tracetest.Everything, "plain": {}, "skewed": {Skewed: true}, "joins": {Joins: true, Spans: 6}, "large": {Spans: 60, Joins: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var x tested
+			var x tester
 			rapid.Check(t, func(t *rapid.T) {
 				x.check(t, optionsFrom(rapid.IntRange(0, 63).Draw(t, "options")), tracetest.Traces(shape).Draw(t, "trace"))
 			})

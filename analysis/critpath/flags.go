@@ -1,26 +1,26 @@
 package critpath
 
-// Flags say what was unusual about a trace.
+// Flags is a set of irregularities of a trace.
 type Flags uint32
 
-// What may be unusual about a trace. [Flags.Names] gives their names.
+// The irregularities of a trace. [Flags.Names] returns their names.
 const (
-	FlagIncomplete    Flags = 1 << iota // a span's parent is missing
-	FlagRemoteParent                    // the only component's caller was not collected; complete all the same
-	FlagNoRoot                          // no span without a parent: components, if any, stand in for roots
-	FlagSeveralRoots                    // more than one root
+	FlagIncomplete    Flags = 1 << iota // the parent of a span is missing
+	FlagRemoteParent                    // the caller of the only component was not collected; the trace counts as complete
+	FlagNoRoot                          // every span has a parent; the top spans of components, if any, are taken as roots
+	FlagSeveralRoots                    // there is more than one root
 	FlagCycle                           // a cycle of parents was broken
-	FlagDuplicates                      // identical copies were dropped
-	FlagConflicts                       // spans with the same ID but different content: the first was kept
+	FlagDuplicates                      // identical copies of spans were dropped
+	FlagConflicts                       // spans had the same ID and different content; the first was kept
 	FlagSharedID                        // a CLIENT and a SERVER span shared an ID and were split
 	FlagSkewCorrected                   // clock skew was corrected
-	FlagSkewExcessive                   // a shift above MaxSkew was found and not applied
-	FlagClamped                         // a child was cut to its parent's interval
-	FlagOutside                         // a child lay wholly outside its parent and was dropped with its subtree
+	FlagSkewExcessive                   // a shift above Options.MaxSkew was found and not applied
+	FlagClamped                         // a child was clamped to its parent's interval
+	FlagOutside                         // a child lay outside its parent and was dropped with its subtree
 	FlagNegative                        // a span ends before it starts
-	FlagAsyncTail                       // work went on after the root had ended
-	FlagDetached                        // a messaging subtree was cut off
-	FlagTooLong                         // a root's duration is trace.MaxDuration or more
+	FlagAsyncTail                       // work continued after the root had ended
+	FlagDetached                        // a messaging consumer became a root of its own
+	FlagTooLong                         // the duration of a root is trace.MaxDuration or more
 )
 
 // flagNames are in the order of the constants.
@@ -29,7 +29,7 @@ var flagNames = [...]string{
 	"skew_corrected", "skew_excessive", "clamped", "outside", "negative", "async_tail", "detached", "too_long",
 }
 
-// Names returns the snake_case names of the flags that are set, in the order of the constants; nil if none is.
+// Names returns the snake_case names of the flags in f, in the order of the constants; nil if there are none.
 func (f Flags) Names() []string {
 	var names []string
 	for i, name := range flagNames {
@@ -38,4 +38,11 @@ func (f Flags) Names() []string {
 		}
 	}
 	return names
+}
+
+// set adds flag to f if on.
+func (f *Flags) set(flag Flags, on bool) {
+	if on {
+		*f |= flag
+	}
 }

@@ -1,18 +1,19 @@
 package critpath
 
 import (
+	"math/bits"
 	"slices"
 	"testing"
 )
 
-// TestFlagNames: every flag has a name, and no two the same.
+// Every flag has a name of its own.
 func TestFlagNames(t *testing.T) {
 	names := (FlagTooLong<<1 - 1).Names()
 	if len(names) != len(flagNames) || FlagTooLong != 1<<(len(flagNames)-1) {
-		t.Errorf("%d names for the flags up to %b", len(flagNames), FlagTooLong)
+		t.Errorf("%d names for %d flags", len(flagNames), bits.Len(uint(FlagTooLong)))
 	}
 	slices.Sort(names)
 	if len(slices.Compact(names)) != len(flagNames) {
-		t.Errorf("names are not distinct: %v", names)
+		t.Errorf("duplicate names: %v", names)
 	}
 }

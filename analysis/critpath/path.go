@@ -1,133 +1,130 @@
 package critpath
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options choose how critical paths are extracted. Use [DefaultOptions] and change what you need: the zero value differs
-// from it only in correcting no clock skew.
+// Options configure the extraction of critical paths. Start from [DefaultOptions]; the zero value also corrects no
+// clock skew.
 type Options struct {
-	// MaxSkew is the largest clock shift between two hosts that is corrected; larger ones are only flagged. 0 switches the
-	// correction off.
+	// MaxSkew is the largest clock shift between two hosts that is corrected; larger ones are only flagged. 0 disables
+	// the correction.
 	MaxSkew time.Duration
-	// IgnoreAsync leaves a child that outlives its parent off the path, instead of clamping it to its parent.
+	// IgnoreAsync excludes children that outlive their parent from the path, instead of clamping them to their parent.
 	IgnoreAsync bool
-	// OverlapTolerance is the fraction (0–1) of the parent's duration by which two children may overlap and both be on the
-	// path. Above 0 sections of different spans may overlap and the partition invariants do not hold (see [Root.Overlaps]).
+	// OverlapTolerance is the fraction (0–1) of the parent's duration by which two critical children may overlap. Above
+	// 0, sections of different spans may overlap, so they do not add up to the duration of the root (see
+	// [Root.Overlaps]).
 	OverlapTolerance float64
-	// LatestStart breaks ties between children that end together by the latest start, instead of the earliest.
+	// LatestStart selects, of children that end together, the one with the latest start, instead of the earliest.
 	LatestStart bool
-	// StrictTouching takes a child, but for the last one of its parent, only if it ends strictly before the cursor, so that
-	// of two children that touch only the later is on the path.
+	// StrictTouching requires a child to end before the cursor, unless it is the last one of its parent: of two
+	// children that touch, only the later is on the path.
 	StrictTouching bool
 }
 
-// DefaultOptions returns the options of design: skew up to one second corrected, everything else off.
+// DefaultOptions returns options that correct skew of up to one second. All other options are off.
 func DefaultOptions() Options { return Options{MaxSkew: time.Second} }
 
-// MaxDepth bounds calling contexts: what lies deeper counts for the place at this depth. Real call trees are far shallower; without a bound
-// the contexts of one long chain of spans would take quadratic room wherever they are written out.
+// MaxDepth is the maximum depth of calling contexts. Deeper spans have the context of their ancestor at this depth.
+// Real call trees are far shallower. Without a limit, the contexts of a long chain of spans would take quadratic space.
 const MaxDepth = 512
 
-// Node is one prepared span: duplicates removed, parents resolved, skew corrected, clamped.
+// Node is a prepared span: its parent is resolved, its times are corrected for clock skew and clamped.
 type Node struct {
-	ID     trace.SpanID // as sent, except the server half of a shared ID, which gets one derived from it
-	Span   int32        // index in the trace's Spans
-	Parent int32        // index of the parent's node, baseline or switched on; -1 for a root and where there is none
-	// Anchor is the nearest baseline node at or above this one: the node itself if it is baseline; -1 for a switched-on span
-	// without a baseline ancestor.
+	ID     trace.SpanID // as sent; for the server half of a shared ID, an ID derived from it
+	Span   int32        // index in Path.Trace.Spans
+	Parent int32        // node of the parent, which may be a tracepoint span; -1 if there is none
+	// Anchor is the nearest baseline node at or above this one: the node itself for a baseline span; -1 for a
+	// tracepoint span without a baseline ancestor.
 	Anchor int32
-	// Root is the index in Path.Roots of the root that the node belongs to; -1 if it was dropped (outside its parent, or
-	// switched on and below no root).
+	// Root is the index in Path.Roots of the root at or above the node. It is -1 if the node was dropped: if it is
+	// outside its parent, or a tracepoint span below no root.
 	Root       int32
 	Start, End trace.Nanos // Start <= End
-	// Context is the calling context over baseline ancestors only, so that it is the same whatever is switched on; for a
-	// switched-on span that of its Anchor.
+	// Context is the calling context over baseline ancestors, so it does not depend on enabled tracepoints. A
+	// tracepoint span has the Context of its anchor.
 	Context trace.Context
-	// Full is, for a switched-on span, the calling context from its anchor's Context down over the switched-on spans between.
-	// It does not depend on what is switched on above the anchor. For a baseline span it equals Context.
+	// Full extends Context, for a tracepoint span, by the tracepoint spans from its anchor down to the span. It does
+	// not depend on tracepoints above the anchor. For a baseline span it equals Context.
 	Full trace.Context
-	// Callee is, for a baseline CLIENT span, the node of its SERVER child (the earliest, then smallest ID, of several, in
-	// baseline); -1 where none is known.
+	// Callee is, for a baseline CLIENT span, the node of its baseline SERVER child: of several the earliest, then the
+	// one with the smallest ID. It is -1 if there is none.
 	Callee int32
-	depth  int32 // calling contexts above Full
-	up     int32 // whose child the node is in the walks: for baseline the nearest baseline ancestor, else Parent
+	depth  int32 // length of Full − 1
+	caller int32 // see [Path.Caller]
 }
 
-// Section is a half-open interval [Start, End) of a critical path that belongs to one span, between two of its critical
-// children. It is never empty.
+// preference returns the preference of a baseline node that can be critical.
+func (n *Node) preference() preference { return preference{candidate, n.End, n.Start, n.ID} }
+
+// Section is a half-open interval [Start, End) of a critical path. It is own time of one span, between two of its
+// critical children. It is never empty.
 type Section struct {
-	Node          int32 // the span whose own time this is
-	Before, After int32 // nodes of the critical children before and after; -1 at the span's start or end
-	Within        int32 // for a refined section the index of the baseline section it lies in; else -1
+	Node          int32 // the span
+	Before, After int32 // nodes of the critical children before and after; -1 at the start and the end of the span
+	Within        int32 // index in Root.Sections of the section that a refined section is part of; -1 if it is not refined
 	Start, End    trace.Nanos
 }
 
-// Overlap says that a critical child of Node ended By after the section that follows it began, which
-// [Options.OverlapTolerance] allows. The exclusive time of Node is the sum of its sections minus its overlaps.
+// Overlap is a time by which a critical child of Node ended after the start of the next section, as
+// [Options.OverlapTolerance] permits. The exclusive time of Node is the sum of its sections minus its overlaps.
 type Overlap struct {
 	Node int32
 	By   time.Duration
 }
 
-// Root is one critical path: that of a root span.
+// Root is a root span with its critical path.
 type Root struct {
 	Node int32
-	// The nodes below the root (itself included, dropped ones too) are Path.Nodes[First:Last].
+	// Path.Nodes[First:Last] are the root and all nodes below it, including dropped ones.
 	First, Last int32
-	// Sections is the critical path over baseline spans in time order. They leave no gap and add up to the root's
-	// duration.
+	// Sections is the critical path over baseline spans, by time. They have no gaps and add up to the root's duration.
 	Sections []Section
-	// Critical holds the baseline nodes on the critical path, those too that only wait: the root first, every other one
-	// after the one that waited for it, latest first.
+	// Critical holds the baseline nodes on the critical path, including those that only wait. The root comes first, the
+	// others come after the node that waited for them, the latest first.
 	Critical []int32
-	// Refined is the same path with switched-on spans: its sections partition those of Sections. At the ends of a section
-	// of Sections, Before and After are that section's. It is empty where the root has no switched-on span.
+	// Refined holds the parts into which tracepoint spans divide Sections. The first part of a section has its Before,
+	// the last has its After. Refined is empty if the root has no tracepoint spans.
 	Refined []Section
 	// Overlaps is empty unless Options.OverlapTolerance is set.
 	Overlaps []Overlap
-	// AsyncTail is how long baseline work below the root went on after the root's end.
+	// AsyncTail is the time for which baseline spans below the root continued after the end of the root.
 	AsyncTail time.Duration
 }
 
-// Counts says how often what happened while a trace was prepared.
+// Counts counts the irregularities that were found while a trace was prepared.
 type Counts struct {
 	Duplicates int // identical copies dropped
-	Conflicts  int // spans dropped because another one with their ID was kept
+	Conflicts  int // spans dropped in favour of a different span with the same ID
 	Orphans    int // spans whose parent is missing
-	Cycles     int // cycles of parents broken, self-parents included
-	Clamped    int // spans cut to their parent's interval
-	Outside    int // spans dropped: wholly outside their parent, and all below them
-	Negative   int // spans that end before they start, taken as of no length
+	Cycles     int // cycles of parents broken, including spans that are their own parent
+	Clamped    int // spans clamped to their parent's interval
+	Outside    int // spans dropped because they are, or an ancestor is, outside its parent
+	Negative   int // spans that end before they start; they are treated as empty
 	ZeroLength int // spans that end when they start
 }
 
-// Path is what [Extractor.Extract] finds in one trace: a critical path for each root, the primary root first.
+// Path is the result of [Extractor.Extract] for one trace: the critical path of each root.
 type Path struct {
 	Trace  *trace.Trace
 	Flags  Flags
 	Counts Counts
-	// Nodes holds the prepared spans, those of each root together and every one after its nearest baseline ancestor. Their
-	// order depends on the order of the trace's spans; nothing else does.
+	// Nodes holds the prepared spans. The nodes of a root are adjacent, and a node comes after its nearest baseline
+	// ancestor. The order depends on the order of the spans in the trace; nothing else does.
 	Nodes []Node
-	Roots []Root // by start, longest, ID
+	Roots []Root // by start, then the longest, then the smallest ID; the first is the primary root
 
-	switched bool     // whether there are switched-on spans
-	families []family // of each node
-	attrAt   []int32  // attributes of span i of the trace: attrs[attrAt[i]:attrAt[i+1]]; empty if the trace has none
-	attrs    []int32
+	tracepoints bool
+	children    []children // by node
+	attrs       spanAttrs
 }
 
-// family says where the children of a node are in Path.Nodes: first those that Options.IgnoreAsync leaves off the path, then
-// baseline ones that may be critical, then switched-on ones, then, up to the next family, those that lie outside. In each part
-// they are in the order in which a walk prefers them: by descending end, then as the options say. Baseline spans count as
-// children of their nearest baseline ancestor.
-type family struct{ first, candidates, switched, outside int32 }
-
-// Complete reports whether every span's parent arrived, or is known not to be collected. Only complete traces enter the
-// statistics.
+// Complete reports whether the trace is complete: every parent arrived, or is known not to be collected. Statistics
+// only use complete traces.
 func (p *Path) Complete() bool { return p.Flags&FlagIncomplete == 0 }
 
 // Duration returns the duration of root r.
@@ -136,8 +133,8 @@ func (p *Path) Duration(r *Root) time.Duration {
 	return n.End.Sub(n.Start)
 }
 
-// Unusable returns why root number root yields no observation: the trace is incomplete, or the root's duration is not in
-// (0, trace.MaxDuration). It returns "" if it yields one.
+// Unusable returns the reason why root number root yields no observation: the trace is incomplete, or the root's
+// duration is not in (0, trace.MaxDuration). It returns "" if the root yields one.
 func (p *Path) Unusable(root int) trace.Reason {
 	switch d := p.Duration(&p.Roots[root]); {
 	case !p.Complete():
@@ -153,23 +150,48 @@ func (p *Path) Unusable(root int) trace.Reason {
 // Span returns the span of node i.
 func (p *Path) Span(i int32) *trace.Span { return &p.Trace.Spans[p.Nodes[i].Span] }
 
-// Caller returns the node whose child node i is in the walks: for a baseline node its nearest baseline ancestor, else its parent; -1 if
-// there is none.
-func (p *Path) Caller(i int32) int32 { return p.Nodes[i].up }
+// Caller returns the caller of node i: the nearest baseline ancestor of a baseline node, the parent of a tracepoint
+// node; -1 if there is none.
+func (p *Path) Caller(i int32) int32 { return p.Nodes[i].caller }
 
-// Children returns where the nodes are whose Caller is node i, but for those that were dropped: p.Nodes[first:last].
+// Children returns the range of the nodes whose caller is node i, without dropped ones: p.Nodes[first:last].
 func (p *Path) Children(i int32) (first, last int32) {
-	return p.families[i].first, p.families[i].outside
+	return p.children[i].first, p.children[i].outside
 }
 
-// HasSwitchedOn reports whether the trace has switched-on spans.
-func (p *Path) HasSwitchedOn() bool { return p.switched }
+// HasTracepointSpans reports whether the trace has tracepoint spans.
+func (p *Path) HasTracepointSpans() bool { return p.tracepoints }
 
-// Attrs returns the indices, in the trace's Attrs, of the attributes of node i's span. The slice belongs to p.
-func (p *Path) Attrs(i int32) []int32 {
-	if len(p.attrAt) == 0 {
+// Attrs returns the indices in p.Trace.Attrs of the attributes of node i. The slice belongs to p.
+func (p *Path) Attrs(i int32) []int32 { return p.attrs.of(p.Nodes[i].Span) }
+
+// spanAttrs groups the attributes of a trace by span.
+type spanAttrs struct {
+	at    []int32 // attributes of span i: attrs[at[i]:at[i+1]]; empty if there are none
+	attrs []int32 // indices in trace.Trace.Attrs, ascending for each span
+}
+
+func (a *spanAttrs) fill(t *trace.Trace) {
+	a.at, a.attrs = a.at[:0], a.attrs[:0]
+	if len(t.Attrs) == 0 {
+		return
+	}
+	a.at = filled(a.at, len(t.Spans)+1, 0)
+	for i := range t.Attrs {
+		a.at[t.Attrs[i].Span]++
+	}
+	addUp(a.at)
+	a.attrs = sized(a.attrs, len(t.Attrs))
+	for i := range slices.Backward(t.Attrs) { // at[s] moves from the end of the part of span s to its start
+		s := t.Attrs[i].Span
+		a.at[s]--
+		a.attrs[a.at[s]] = int32(i)
+	}
+}
+
+func (a *spanAttrs) of(span int32) []int32 {
+	if len(a.at) == 0 {
 		return nil
 	}
-	span := p.Nodes[i].Span
-	return p.attrs[p.attrAt[span]:p.attrAt[span+1]]
+	return a.attrs[a.at[span]:a.at[span+1]]
 }

@@ -19,13 +19,13 @@ import (
 // TestPath runs the scripts of testdata/path. Their commands are
 //
 //	path [max_skew=ns] [async=ignore] [overlap=x] [tie=latest_start] [touching=strict] [nodes]
-//	observe [the same] [root=number]
+//	observe [options of path] [root=number]
 //
-// with a trace as input. Both print what is unusual about the trace; path then prints the sections of each root, as
+// with a trace as input. Both print the flags and counts of the trace. path then prints the sections of each root as
 //
 //	start..end span  before→after
 //
-// refined ones indented; observe the observation of one root.
+// with refined sections indented. observe prints the observation of one root.
 func TestPath(t *testing.T) {
 	datadriven.Walk(t, "testdata/path", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -80,7 +80,7 @@ func spanNames(text string) map[trace.SpanID]string {
 	return names
 }
 
-// printer writes paths and observations the way scripts want them.
+// printer prints paths and observations as scripts expect them.
 type printer struct {
 	strings.Builder
 	path  *critpath.Path
@@ -230,7 +230,7 @@ func (w *printer) edge(names map[trace.Context]string, e *observation.EdgeTime) 
 	return s
 }
 
-// contexts names contexts by their paths.
+// contexts returns the names of contexts: their operations, joined by slashes.
 func (w *printer) contexts(o *observation.Observation) map[trace.Context]string {
 	names := make(map[trace.Context]string)
 	for range o.Contexts { // parents may come after children

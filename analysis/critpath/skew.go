@@ -8,34 +8,73 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
+// skew estimates how far the clocks of hosts differ, from pairs of a CLIENT span and its SERVER child.
+type skew struct {
+	limit time.Duration // Options.MaxSkew
+
+	shifts    []int64 // by span: ns to add to its times, relative to its caller; empty if no span is shifted
+	excessive bool    // whether a shift exceeded the limit and was not applied
+
+	pairs []pair // scratch
+}
+
 // pair is a CLIENT span and its SERVER child on another host, both baseline.
 type pair struct {
-	low, high trace.Symbol // hosts, in the order of symbols: calls in both directions tell about the same two clocks
-	shift     int64        // ns by which this pair alone would shift high against low
-	span      int32        // the server
-	back      bool         // the server is on low
+	low, high trace.Symbol // hosts in the order of symbols, so that calls in both directions compare the same two clocks
+	shift     int64        // ns to add to the times of high, estimated from this pair alone
+	server    int32        // the SERVER span
+	reversed  bool         // whether the server is on low
 }
 
-// maxOffset bounds the sum of shifts from a root down to a span, so that shifted times do not overflow.
+// maxOffset bounds the sum of the shifts from a root down to a span, so that shifted times do not overflow.
 const maxOffset = 1 << 57
 
-// pair notes server and its parent for skew correction if they are a pair that tells something about two clocks.
-func (x *Extractor) pair(client, server int32) {
-	c, s := &x.trace.Spans[client], &x.trace.Spans[server]
-	if x.options.MaxSkew <= 0 || c.Kind != trace.Client || c.Host == s.Host || c.Host == 0 || s.Host == 0 ||
-		c.Tracepoint != 0 || s.Tracepoint != 0 {
+// estimate fills k.shifts. All pairs of the same two hosts, whichever host calls the other, are shifted by the median
+// of their individual estimates.
+func (k *skew) estimate(spans []trace.Span, caller []int32) {
+	k.shifts, k.excessive = k.shifts[:0], false
+	if k.limit <= 0 || !k.findPairs(spans, caller) {
 		return
 	}
-	p := pair{low: c.Host, high: s.Host, shift: shiftOf(c, s), span: server}
-	if p.low > p.high {
-		p.low, p.high, p.shift, p.back = p.high, p.low, -p.shift, true
+	slices.SortFunc(k.pairs, func(a, b pair) int {
+		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.high, b.high), cmp.Compare(a.shift, b.shift))
+	})
+	for pairs := k.pairs; len(pairs) > 0; {
+		n := 1
+		for n < len(pairs) && pairs[n].low == pairs[0].low && pairs[n].high == pairs[0].high {
+			n++
+		}
+		k.shift(pairs[:n], median(pairs[(n-1)/2].shift, pairs[n/2].shift), len(spans))
+		pairs = pairs[n:]
 	}
-	x.pairs = append(x.pairs, p)
 }
 
-// shiftOf returns by how much s has to be shifted to lie as it must in c: a server that is longer than its client is pulled to
-// start no earlier; one that lies inside stays; else the slack is the same on both sides.
-func shiftOf(c, s *trace.Span) int64 {
+// findPairs fills k.pairs and reports whether any of them needs a shift.
+func (k *skew) findPairs(spans []trace.Span, caller []int32) (shifted bool) {
+	k.pairs = k.pairs[:0]
+	for i := range spans {
+		s := &spans[i]
+		if s.Kind != trace.Server || caller[i] < 0 {
+			continue
+		}
+		c := &spans[caller[i]]
+		if c.Kind != trace.Client || c.Host == s.Host || c.Host == 0 || s.Host == 0 || c.Tracepoint != 0 || s.Tracepoint != 0 {
+			continue
+		}
+		p := pair{low: c.Host, high: s.Host, shift: shiftInto(c, s), server: int32(i)}
+		if p.low > p.high {
+			p.low, p.high, p.shift, p.reversed = p.high, p.low, -p.shift, true
+		}
+		shifted = shifted || p.shift != 0
+		k.pairs = append(k.pairs, p)
+	}
+	return shifted
+}
+
+// shiftInto returns the shift in ns that moves the SERVER span s into its CLIENT span c. A server span longer than its
+// client is moved only if it starts too early, to the start of the client. A server span inside its client is not
+// moved. Any other is centred in its client.
+func shiftInto(c, s *trace.Span) int64 {
 	cEnd, sEnd := max(c.Start, c.End), max(s.Start, s.End)
 	slack := int64(cEnd-c.Start) - int64(sEnd-s.Start)
 	switch {
@@ -47,30 +86,9 @@ func shiftOf(c, s *trace.Span) int64 {
 	return int64(c.Start-s.Start) + slack/2
 }
 
-// findShifts decides how far each server is shifted against its client: all pairs between the same two hosts, whichever calls
-// the other, by the median of what each of them asks for. It fills x.shifts if any is shifted at all.
-func (x *Extractor) findShifts() {
-	x.shifting = false
-	x.path.Flags &^= FlagSkewCorrected | FlagSkewExcessive
-	if !slices.ContainsFunc(x.pairs, func(p pair) bool { return p.shift != 0 }) {
-		return
-	}
-	slices.SortFunc(x.pairs, func(a, b pair) int {
-		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.high, b.high), cmp.Compare(a.shift, b.shift))
-	})
-	for pairs := x.pairs; len(pairs) > 0; {
-		n := 1
-		for n < len(pairs) && pairs[n].low == pairs[0].low && pairs[n].high == pairs[0].high {
-			n++
-		}
-		x.shiftAll(pairs[:n], middle(pairs[(n-1)/2].shift, pairs[n/2].shift))
-		pairs = pairs[n:]
-	}
-}
-
-// middle returns the median of shifts of which a and b are in the middle: the one that changes less; 0 if they are opposite,
-// so that neither direction is preferred.
-func middle(a, b int64) int64 {
+// median returns the median of shifts whose middle two are a and b: the smaller one, or 0 if they are opposite, so that
+// no direction is preferred.
+func median(a, b int64) int64 {
 	switch {
 	case a == -b:
 		return 0
@@ -80,24 +98,21 @@ func middle(a, b int64) int64 {
 	return b
 }
 
-// shiftAll shifts the servers of pairs by shift, back where they are on the lower host, unless it is excessive.
-func (x *Extractor) shiftAll(pairs []pair, shift int64) {
-	if shift == 0 {
+// shift shifts the servers of pairs by ns, in the opposite direction for reversed pairs, unless ns exceeds the limit.
+func (k *skew) shift(pairs []pair, ns int64, spans int) {
+	switch {
+	case ns == 0:
 		return
-	}
-	if time.Duration(max(shift, -shift)) > x.options.MaxSkew {
-		x.path.Flags |= FlagSkewExcessive
+	case time.Duration(max(ns, -ns)) > k.limit:
+		k.excessive = true
 		return
-	}
-	x.path.Flags |= FlagSkewCorrected
-	if !x.shifting {
-		x.shifting = true
-		x.shifts = filled(x.shifts, len(x.trace.Spans), 0)
+	case len(k.shifts) == 0:
+		k.shifts = filled(k.shifts, spans, 0)
 	}
 	for _, p := range pairs {
-		x.shifts[p.span] = shift
-		if p.back {
-			x.shifts[p.span] = -shift
+		k.shifts[p.server] = ns
+		if p.reversed {
+			k.shifts[p.server] = -ns
 		}
 	}
 }

@@ -1,245 +1,178 @@
 package critpath
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// frame is a span that is being walked.
+// walk finds the critical path of each root over baseline spans.
+type walk struct {
+	overlapTolerance float64 // Options
+	latestStart      bool
+	strictTouching   bool
+
+	nodes    []Node
+	children []children
+	joins    *joins
+
+	root    int32   // number of the root that is being walked
+	stack   []frame // from the root down to the current span
+	visited []visit // by node; valid if there are joins
+
+	sections []Section // of all roots
+	critical []int32
+	overlaps []Overlap
+}
+
+// frame is a span on the stack of a walk.
 type frame struct {
 	node      int32
-	next, end int32       // children that were not considered yet: Nodes[next:end]
-	join      int32       // the first join that was not considered yet
-	after     int32       // the critical child that was taken last; -1: none yet
-	low       trace.Nanos // where the span's part of the path begins: its start, or later if it was joined
-	slack     trace.Nanos // by how much children may overlap
+	next, end int32       // children to consider: nodes[next:end]
+	join      int32       // first join to consider
+	after     int32       // the critical child found last; -1 if there is none
+	low       trace.Nanos // start of the span's part of the path: its own start or a later one if it was joined
+	slack     trace.Nanos // tolerated overlap of children
 }
 
-// bounds says which of x.sections and so on belong to a root.
-type bounds struct{ sections, refined, critical, overlaps int }
-
-// walkRoots fills in the sections of all roots.
-func (x *Extractor) walkRoots() {
-	x.sections, x.refined, x.critical, x.overlaps = x.sections[:0], x.refined[:0], x.critical[:0], x.overlaps[:0]
-	x.bounds = x.bounds[:0]
-	if x.switched {
-		x.passed = filled(x.passed, len(x.path.Nodes), passed{})
-	}
-	for i := range x.path.Roots {
-		b := bounds{len(x.sections), len(x.refined), len(x.critical), len(x.overlaps)}
-		x.bounds = append(x.bounds, b)
-		x.walk(int32(i))
-		slices.Reverse(x.sections[b.sections:])
-		if x.switched {
-			x.refine(int32(i), x.sections[b.sections:])
-			slices.Reverse(x.refined[b.refined:])
-		}
-	}
-	end := bounds{len(x.sections), len(x.refined), len(x.critical), len(x.overlaps)}
-	for i := len(x.bounds) - 1; i >= 0; i-- {
-		r, b := &x.path.Roots[i], x.bounds[i]
-		r.Sections = x.sections[b.sections:end.sections:end.sections]
-		r.Refined = x.refined[b.refined:end.refined:end.refined]
-		r.Critical = x.critical[b.critical:end.critical:end.critical]
-		r.Overlaps = x.overlaps[b.overlaps:end.overlaps:end.overlaps]
-		end = b
+// begin prepares for the roots of another trace. The paths found before stay valid until then.
+func (w *walk) begin(l *layout, j *joins) {
+	w.nodes, w.children, w.joins = l.nodes, l.children, j
+	w.sections, w.critical, w.overlaps = w.sections[:0], w.critical[:0], w.overlaps[:0]
+	if !j.none() {
+		w.visited = filled(w.visited, len(l.nodes), visit{})
 	}
 }
 
-// walk appends the critical path of a root over baseline spans to x.sections, latest first.
+// run sets the sections, critical nodes and overlaps of r, which is root number root.
+func (w *walk) run(root int32, r *Root) {
+	s, c, o := len(w.sections), len(w.critical), len(w.overlaps)
+	w.root = root
+	w.walk(r.Node)
+	slices.Reverse(w.sections[s:])
+	r.Sections, r.Critical, r.Overlaps = slices.Clip(w.sections[s:]), slices.Clip(w.critical[c:]), slices.Clip(w.overlaps[o:])
+}
+
+// walk appends the critical path of the root at node first, the latest section first.
 //
-// The cursor goes from the root's end to its start. All before it is still to be explained by the span on top of the stack:
+// The cursor moves from the end of the root to its start. The span on top of the stack must account for the time before
+// the cursor:
 //
-//  1. Of the span's children (and of what it joined), take the one that ends last, but not after the cursor, and starts
-//     before the cursor. What lies between its end and the cursor is the span's own.
-//  2. Descend into that child, with the cursor at its end.
-//  3. If there is no such child, what lies between the span's start and the cursor is its own. Return to the span that waited
-//     for it, with the cursor at its start.
+//  1. Select its child, or the span it joined, that ends last, but not after the cursor, and starts before the cursor.
+//     The time between the end of that child and the cursor is the span's own.
+//  2. Push the child; move the cursor to its end.
+//  3. If there is no such child, the time between the start of the span and the cursor is its own. Move the cursor to
+//     the start and pop the span.
 //
-// The cursor never goes back, so a child that was passed over once is never looked at again.
-func (x *Extractor) walk(root int32) {
-	nodes := x.path.Nodes
-	first := x.path.Roots[root].Node
-	cursor := nodes[first].End
-	x.stack = x.stack[:0]
-	x.enter(root, first, nodes[first].Start)
-	for len(x.stack) > 0 {
-		f := &x.stack[len(x.stack)-1]
-		c := x.pick(root, f, cursor)
+// The cursor only moves back in time, so a child rejected once is rejected for good.
+func (w *walk) walk(first int32) {
+	cursor := w.nodes[first].End
+	w.stack = w.stack[:0]
+	w.push(first, w.nodes[first].Start)
+	for len(w.stack) > 0 {
+		f := &w.stack[len(w.stack)-1]
+		c := w.pick(f, cursor)
 		if c < 0 {
 			if f.low < cursor {
-				x.sections = append(x.sections, Section{f.node, -1, f.after, -1, f.low, cursor})
+				w.sections = append(w.sections, Section{f.node, -1, f.after, -1, f.low, cursor})
 				cursor = f.low
 			}
-			x.stack = x.stack[:len(x.stack)-1]
+			w.stack = w.stack[:len(w.stack)-1]
 			continue
 		}
-		n := &nodes[c]
+		n := &w.nodes[c]
 		if n.End < cursor {
-			x.sections = append(x.sections, Section{f.node, c, f.after, -1, n.End, cursor})
+			w.sections = append(w.sections, Section{f.node, c, f.after, -1, n.End, cursor})
 		} else if n.End > cursor {
-			x.overlaps = append(x.overlaps, Overlap{f.node, n.End.Sub(cursor)})
+			w.overlaps = append(w.overlaps, Overlap{f.node, n.End.Sub(cursor)})
 		}
 		f.after = c
 		cursor = n.End
-		x.enter(root, c, max(n.Start, f.low))
+		w.push(c, max(n.Start, f.low))
 	}
 }
 
-// enter puts node i on the stack.
-func (x *Extractor) enter(root, i int32, low trace.Nanos) {
-	fam := &x.path.families[i]
-	f := frame{node: i, next: fam.candidates, end: fam.switched, after: -1, low: low}
-	if x.options.OverlapTolerance > 0 {
-		n := &x.path.Nodes[i]
-		f.slack = min(trace.Nanos(x.options.OverlapTolerance*float64(n.End-n.Start)), maxOffset)
+// push puts node i on the stack; low is the start of its part of the path.
+func (w *walk) push(i int32, low trace.Nanos) {
+	r := &w.children[i]
+	f := frame{node: i, next: r.candidates, end: r.tracepoints, after: -1, low: low}
+	if w.overlapTolerance > 0 {
+		n := &w.nodes[i]
+		f.slack = min(trace.Nanos(w.overlapTolerance*float64(n.End-n.Start)), maxOffset)
 	}
-	if len(x.joins) > 0 {
-		f.join = x.joinAt[i]
-		x.visited[i].by(root, x.path.Nodes[i].Root)
+	if !w.joins.none() {
+		f.join = w.joins.at[i]
+		w.visited[i].add(w.nodes[i].Root == w.root)
 	}
-	x.stack = append(x.stack, f)
-	x.critical = append(x.critical, i)
+	w.stack = append(w.stack, f)
+	w.critical = append(w.critical, i)
 }
 
-// pick returns the critical child of f before cursor, -1 if there is none.
-func (x *Extractor) pick(root int32, f *frame, cursor trace.Nanos) int32 {
+// pick returns the critical child of f that ends last before cursor; -1 if there is none.
+func (w *walk) pick(f *frame, cursor trace.Nanos) int32 {
 	latest := cursor + f.slack
-	if x.options.StrictTouching && f.after >= 0 {
+	if w.strictTouching && f.after >= 0 {
 		latest--
 	}
-	if len(x.joins) > 0 && x.joinAt[f.node] < x.joinAt[f.node+1] {
-		return x.pickJoining(root, f, latest, cursor)
+	if !w.joins.none() {
+		return w.pickJoining(f, latest, cursor)
 	}
-	nodes := x.path.Nodes
 	for f.next < f.end {
-		n := &nodes[f.next]
+		n := &w.nodes[f.next]
 		f.next++
-		if n.End <= latest && n.Start < cursor && n.Start < n.End && n.End > f.low && x.free(root, f.next-1) {
+		if n.End <= latest && n.Start < cursor && n.Start < n.End && n.End > f.low {
 			return f.next - 1
 		}
 	}
 	return -1
 }
 
-// join is a node that a node waits for without being its parent.
-type join struct {
-	from, to   int32
-	start, end trace.Nanos
-	id         trace.SpanID
-}
-
-// resolveJoins fills x.joins and x.joinAt. Only a baseline span joins, and only another that is not its child anyway.
-func (x *Extractor) resolveJoins() {
-	nodes := x.path.Nodes
-	found := x.found[:0]
-	for _, j := range x.trace.Joins {
-		from := x.nodeOf[j.Span]
-		linked := x.index.find(j.Linked)
-		if from < 0 || linked == nil {
-			continue
-		}
-		to := x.nodeOf[linked.span]
-		f, t := &nodes[from], &nodes[to]
-		if f.Anchor != from || t.Anchor != to || f.Root < 0 || t.Root < 0 || to == from || t.up == from {
-			continue
-		}
-		found = append(found, join{from, to, t.Start, t.End, t.ID})
-	}
-	x.found = found
-	if len(found) > 0 {
-		x.visited = filled(x.visited, len(nodes), visit{})
-		x.sortJoins()
-	}
-}
-
-// sortJoins puts what was found into x.joins, by the node that joins, then in the order in which a walk wants it.
-func (x *Extractor) sortJoins() {
-	at := filled(x.joinAt, len(x.path.Nodes)+1, 0)
-	for i := range x.found {
-		at[x.found[i].from]++
-	}
-	sum := int32(0)
-	for i := range at {
-		sum += at[i]
-		at[i] = sum
-	}
-	x.joins = sized(x.joins, len(x.found))
-	for i := range x.found { // at[i] goes from the end of its part to the start
-		j := &x.found[i]
-		at[j.from]--
-		x.joins[at[j.from]] = *j
-	}
-	latest := x.options.LatestStart
-	for i := range len(at) - 1 {
-		if part := x.joins[at[i]:at[i+1]]; len(part) > 1 {
-			slices.SortFunc(part, func(a, b join) int {
-				return cmp.Or(cmp.Compare(b.end, a.end), compareStarts(a.start, b.start, latest), cmp.Compare(a.id, b.id))
-			})
-		}
-	}
-	x.joinAt = at
-}
-
-func compareStarts(a, b trace.Nanos, latest bool) int {
-	if latest {
-		return cmp.Compare(b, a)
-	}
-	return cmp.Compare(a, b)
-}
-
-// pickJoining is pick for a span that joined others: it merges them with the children. What is joined counts as it lies within the
-// span; if it ended later, it was not waited for.
-func (x *Extractor) pickJoining(root int32, f *frame, latest, cursor trace.Nanos) int32 {
-	nodes := x.path.Nodes
+// pickJoining is pick for traces with joins. It merges the children of the span with the spans that it joined. Only the
+// part of a joined span after the start of the joining span counts. A span did not wait for a joined span that ended
+// later.
+func (w *walk) pickJoining(f *frame, latest, cursor trace.Nanos) int32 {
+	last := w.joins.at[f.node+1]
 	for {
 		var c int32
 		var start, end trace.Nanos
-		children := f.next < f.end
 		switch {
-		case f.join < x.joinAt[f.node+1] && (!children || x.prefers(&x.joins[f.join], &nodes[f.next])):
-			j := &x.joins[f.join]
-			c, start, end = j.to, j.start, j.end
+		case f.join < last && (f.next == f.end || w.prefersJoin(&w.joins.all[f.join], f.next)):
+			j := &w.joins.all[f.join]
 			f.join++
-		case children:
-			c, start, end = f.next, nodes[f.next].Start, nodes[f.next].End
+			c, start, end = j.to, j.start, j.end
+		case f.next < f.end:
+			c = f.next
 			f.next++
+			start, end = w.nodes[c].Start, w.nodes[c].End
 		default:
 			return -1
 		}
-		if end <= latest && start < cursor && start < end && end > f.low && x.free(root, c) {
+		if end <= latest && start < cursor && start < end && end > f.low && w.free(c) {
 			return c
 		}
 	}
 }
 
-// prefers reports whether a walk takes what was joined before child c.
-func (x *Extractor) prefers(j *join, c *Node) bool {
-	return cmp.Or(cmp.Compare(c.End, j.end), compareStarts(j.start, c.Start, x.options.LatestStart), cmp.Compare(j.id, c.ID)) < 0
+// prefersJoin reports whether the walk considers j before child c.
+func (w *walk) prefersJoin(j *join, c int32) bool {
+	child := w.nodes[c].preference()
+	return j.before(&child, w.latestStart)
 }
 
-// visit says whether a node was taken by the walk of its own root, and by that of another root. Each happens at most once:
-// otherwise joins could form cycles, and many roots could share, and multiply, the work of one.
+// visit records whether the walk of a node's own root and the walk of another root visited it. Each may happen once.
+// Otherwise joins could form cycles, and many roots could repeat the work of one.
 type visit struct{ own, other bool }
 
-func (v *visit) by(root, own int32) {
-	if root == own {
-		v.own = true
-	} else {
-		v.other = true
-	}
+func (v *visit) add(own bool) {
+	v.own = v.own || own
+	v.other = v.other || !own
 }
 
-// free reports whether the walk of root may take node i.
-func (x *Extractor) free(root, i int32) bool {
-	if len(x.joins) == 0 {
-		return true
-	}
-	v := x.visited[i]
+// free reports whether the current walk may visit node i.
+func (w *walk) free(i int32) bool {
+	v := w.visited[i]
 	if v.own == v.other {
 		return !v.own
 	}
-	return v.own != (x.path.Nodes[i].Root == root)
+	return v.own != (w.nodes[i].Root == w.root)
 }

@@ -21,7 +21,7 @@ import (
 //
 //	whatif op=OPERATION to=NS [level=request_type]
 //
-// with a trace as input: each edge of a span with that operation takes so many ns.
+// with a trace as input. Each edge of a span with that operation then takes NS nanoseconds.
 func TestWhatIf(t *testing.T) {
 	datadriven.Walk(t, "testdata/whatif", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -63,13 +63,13 @@ func TestWhatIf(t *testing.T) {
 	})
 }
 
-// replayed is a second implementation of WhatIf, recursive and quadratic, from the definition.
-type replayed struct {
+// oracleReplay is a second implementation of WhatIf, written from the definition: recursive and quadratic.
+type oracleReplay struct {
 	path  *critpath.Path
 	scale func(node, before, after int32, nanos int64) int64
 }
 
-func (r *replayed) children(i int32) (all []int32) {
+func (r *oracleReplay) children(i int32) (all []int32) {
 	for c := range r.path.Nodes {
 		n := &r.path.Nodes[c]
 		if n.Anchor == int32(c) && n.Root >= 0 && r.path.Caller(int32(c)) == i && n.Start < n.End {
@@ -79,8 +79,9 @@ func (r *replayed) children(i int32) (all []int32) {
 	return all
 }
 
-// last returns the child that ended last by cursor: of several the earliest, then smallest ID; -1: none.
-func (r *replayed) last(children []int32, cursor trace.Nanos) int32 {
+// last returns the child that ended last by cursor: of several the earliest, then the one with the smallest ID; -1 if
+// there is none.
+func (r *oracleReplay) last(children []int32, cursor trace.Nanos) int32 {
 	best := int32(-1)
 	for _, c := range children {
 		n := &r.path.Nodes[c]
@@ -99,8 +100,9 @@ func (r *replayed) last(children []int32, cursor trace.Nanos) int32 {
 	return best
 }
 
-// at returns when, after the start of span i, what begins at cursor and before child after (-1: the end) now begins.
-func (r *replayed) at(i int32, cursor trace.Nanos, after int32) int64 {
+// at returns the new time, after the start of node i, of the event at cursor: the start of child after, or the end of i
+// if after is -1.
+func (r *oracleReplay) at(i int32, cursor trace.Nanos, after int32) int64 {
 	children := r.children(i)
 	before := r.last(children, cursor)
 	was, latest := r.path.Nodes[i].Start, int64(0)
@@ -115,7 +117,7 @@ func (r *replayed) at(i int32, cursor trace.Nanos, after int32) int64 {
 	return latest + r.scale(i, before, after, int64(cursor-was))
 }
 
-func (r *replayed) duration(i int32) int64 { return r.at(i, r.path.Nodes[i].End, -1) }
+func (r *oracleReplay) duration(i int32) int64 { return r.at(i, r.path.Nodes[i].End, -1) }
 
 func drawPath(t *rapid.T, shape tracetest.Shape) (*critpath.Path, int) {
 	p := critpath.NewExtractor(critpath.DefaultOptions()).Extract(tracetest.Traces(shape).Draw(t, "trace"))
@@ -125,26 +127,26 @@ func drawPath(t *rapid.T, shape tracetest.Shape) (*critpath.Path, int) {
 	return p, rapid.IntRange(0, len(p.Roots)-1).Draw(t, "root")
 }
 
-// drawLevels returns fractions, in percent, for some edges of a root.
-func drawLevels(t *rapid.T, p *critpath.Path, root, most int) map[trace.Edge]int64 {
-	levels := make(map[trace.Edge]int64)
+// drawChanges returns new times for some edges of a root, up to percent of the current ones.
+func drawChanges(t *rapid.T, p *critpath.Path, root, percent int) map[trace.Edge]int64 {
+	changes := make(map[trace.Edge]int64)
 	critpath.WhatIf(p, root, false, func(e trace.Edge, had int64) int64 {
 		if rapid.Bool().Draw(t, "changed") {
-			levels[e] = had * int64(rapid.IntRange(0, most).Draw(t, "percent")) / 100
+			changes[e] = had * int64(rapid.IntRange(0, percent).Draw(t, "percent")) / 100
 		}
 		return had
 	})
-	return levels
+	return changes
 }
 
 func TestWhatIfOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, root := drawPath(t, tracetest.Shape{Skewed: true, Broken: true})
-		levels := drawLevels(t, p, root, 200)
+		changes := drawChanges(t, p, root, 200)
 		totals := make(map[trace.Edge]int64)
 		got := critpath.WhatIf(p, root, false, func(e trace.Edge, had int64) int64 {
 			totals[e] = had
-			if to, ok := levels[e]; ok {
+			if to, ok := changes[e]; ok {
 				return to
 			}
 			return had
@@ -155,29 +157,29 @@ func TestWhatIfOracle(t *testing.T) {
 			}
 			return p.Span(i).Op
 		}
-		oracle := replayed{path: p, scale: func(node, before, after int32, nanos int64) int64 {
+		oracle := oracleReplay{path: p, scale: func(node, before, after int32, nanos int64) int64 {
 			e := trace.EdgeOf(p.Nodes[node].Full, op(before), op(after))
-			to, ok := levels[e]
+			to, ok := changes[e]
 			if !ok {
 				return nanos
 			}
 			return (nanos*to + totals[e] - 1) / totals[e]
 		}}
 		if want := oracle.duration(p.Roots[root].Node); int64(got) != want {
-			t.Fatalf("got %d, want %d\n%s", got, want, dump(p.Trace))
+			t.Fatalf("WhatIf() = %d, want %d\n%s", got, want, dump(p.Trace))
 		}
 	})
 }
 
-// What is shortened never makes a request longer, and brings back no more than the edge's own time; what is not changed
-// changes nothing.
+// Shorter edges never lengthen a request, and save no more than the time by which they are shortened. Unchanged edges
+// change nothing.
 func TestWhatIfProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, root := drawPath(t, tracetest.Everything)
 		before := p.Duration(&p.Roots[root])
 		coarse := rapid.Bool().Draw(t, "coarse")
 		if same := critpath.WhatIf(p, root, coarse, func(_ trace.Edge, had int64) int64 { return had }); same != before {
-			t.Fatalf("nothing changed, %d→%d\n%s", before, same, dump(p.Trace))
+			t.Fatalf("%d→%d with unchanged edges\n%s", before, same, dump(p.Trace))
 		}
 		percent := int64(rapid.IntRange(0, 100).Draw(t, "percent"))
 		var saved int64
@@ -189,10 +191,10 @@ func TestWhatIfProperties(t *testing.T) {
 			return had * percent / 100
 		})
 		if after > before || before-after > time.Duration(saved) {
-			t.Fatalf("%d→%d, but edges were shortened by %d\n%s", before, after, saved, dump(p.Trace))
+			t.Fatalf("%d→%d with edges shortened by %d\n%s", before, after, saved, dump(p.Trace))
 		}
 		if nothing := critpath.WhatIf(p, root, coarse, func(trace.Edge, int64) int64 { return 0 }); nothing > after {
-			t.Fatalf("without any time %d, with some %d\n%s", nothing, after, dump(p.Trace))
+			t.Fatalf("%d with empty edges, %d with longer ones\n%s", nothing, after, dump(p.Trace))
 		}
 	})
 }
@@ -207,5 +209,5 @@ func BenchmarkWhatIf(b *testing.B) {
 		critpath.WhatIf(p, 0, false, func(e trace.Edge, had int64) int64 { return had / 2 })
 		i++
 	}
-	perSpan(b, 50)
+	reportSpans(b, 50)
 }

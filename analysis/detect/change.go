@@ -82,13 +82,13 @@ func (c *changeDetector) reset() {
 // withinExpectation reports whether the recent epochs together satisfy the expectation that the problem violated.
 func (c *changeDetector) withinExpectation(e *group.Expectation) bool {
 	if c.kind == KindShifted {
-		return e.Mix.Reference.Holds(c.recentMix(e.Mix))
+		return e.Mix.Reference.Allows(c.recentMix(e.Mix))
 	}
 	var sum stats.Counts
 	for _, counts := range c.recent {
 		sum.Merge(counts)
 	}
-	return e.Reference.Holds(sum)
+	return e.Reference.Allows(sum)
 }
 
 // recentMix returns the mix of the recent epochs together.

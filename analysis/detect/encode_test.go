@@ -131,7 +131,7 @@ func TestDetectorOfVersion2(t *testing.T) {
 		}
 		came := make(map[int64]int)
 		for _, row := range grp.Current.Sample.All() {
-			_, to := row.Came()
+			_, to := row.Arrival()
 			came[to]++
 		}
 		if want := map[int64]int{0: 8, int64(s.now): 1}; !maps.Equal(came, want) {

@@ -41,7 +41,7 @@ type WatchOptions struct {
 // limit that was learned too low still has the margin, and a false discovery must pass further conditions here.
 func DefaultWatchOptions() WatchOptions {
 	tests := stats.DefaultTestOptions()
-	tests.Margin, tests.Rho, tests.Doubt = 0.05, 0.005, 1e-2
+	tests.Margin, tests.Rho, tests.Alpha = 0.05, 0.005, 1e-2
 	return WatchOptions{Tests: tests, FalseDiscovery: 0.05, MinSamples: 50, Confirm: 2, Calm: 6, Renew: 360, Silence: 60}
 }
 

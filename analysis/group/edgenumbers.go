@@ -103,7 +103,7 @@ func (b *rowBuilder) renumbered(row stats.Row, numbers []int32) stats.Row {
 	b.columns, b.nanos = columns, nanos
 	sort2(columns, nanos)
 	other := stats.NewRow(row.Total(), columns, nanos)
-	if from, to := row.Came(); to > 0 {
+	if from, to := row.Arrival(); to > 0 {
 		other.Stamp(from)
 	}
 	return other

@@ -94,7 +94,7 @@ func (group *Group) add(o *observation.Observation, times []observation.EdgeNano
 	}
 	w.Last = max(w.Last, o.Start)
 	key := o.Key()
-	if w.Sample.Wants(key) {
+	if w.Sample.Accepts(key) {
 		w.Sample.Add(key, rows.row(&group.numbers, group.options.Edges, duration, times))
 	}
 	if size, ok := group.sizeRule.sizeOf(o); ok {

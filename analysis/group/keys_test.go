@@ -40,8 +40,8 @@ func (s *byHit) Keep(kept func(whole analysis.Hash) bool) {
 
 // hitsAndMisses returns requests with cache hits and misses, and a Grouper that observed the first ones and is about to
 // split their group.
-func hitsAndMisses(options Options) (w *requests.World, g *Grouper, requestType, whole *Group, splits *byHit) {
-	w = requests.NewWorld()
+func hitsAndMisses(options Options) (w *requests.Builder, g *Grouper, requestType, whole *Group, splits *byHit) {
+	w = requests.NewBuilder()
 	for i := range 256 {
 		db, hit := 20*w.Heavy(0.1), "false"
 		if i%3 > 0 {

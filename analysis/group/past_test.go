@@ -194,7 +194,7 @@ func TestSampledTimeStamps(t *testing.T) {
 			for _, w := range grp.Windows() {
 				n := 0
 				for _, row := range grp.Current.Sample.All() {
-					if from, to := row.Came(); from >= int64(w.From) && to <= int64(w.To) {
+					if from, to := row.Arrival(); from >= int64(w.From) && to <= int64(w.To) {
 						n++
 					}
 				}
@@ -216,7 +216,7 @@ func TestSampledWithoutEpochs(t *testing.T) {
 	g.Observe(requests.Plain(1, 1, 1e18, time.Millisecond))
 	g.Close(0)
 	for _, row := range g.Groups()[0].Current.Sample.All() {
-		if from, to := row.Came(); from != 0 || to != 0 {
+		if from, to := row.Arrival(); from != 0 || to != 0 {
 			t.Errorf("time stamp [%d, %d), want none", from, to)
 		}
 	}

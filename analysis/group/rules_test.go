@@ -10,7 +10,7 @@ import (
 )
 
 // ruledGroups returns the groups of requests under rules, as text with their number of requests.
-func ruledGroups(w *requests.World, rules Rules) map[string]int {
+func ruledGroups(w *requests.Builder, rules Rules) map[string]int {
 	types := &RequestTypes{Rules: NewRuleSet(rules, w.Table)}
 	types.Freeze()
 	g := NewGrouper(types, w.Table, Options{})

@@ -215,7 +215,7 @@ func (o *Observer) covered(i int32, n *critpath.Node) int64 {
 // linkBelow lists, for each switched-on node of the root, its baseline children by descending end.
 func (o *Observer) linkBelow() {
 	p := o.path
-	if !p.HasSwitchedOn() {
+	if !p.HasTracepointSpans() {
 		return
 	}
 	o.below = resized(o.below, len(p.Nodes))

@@ -12,12 +12,12 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// collinear is the part of a column's variance that must be left after the columns before it are accounted for.
+// collinear is the least fraction of a column's variance that earlier columns must leave unexplained.
 const collinear = 1e-8
 
-// basis returns orthonormal vectors that span the centred columns, and the indices of the columns that added one. Columns
-// that are constant, not finite, or a linear combination of those before them are left out (Gram–Schmidt, twice, which is
-// enough: Giraud, Langou, Rozložník 2005). n rows have room for at most limit columns.
+// basis returns at most limit orthonormal vectors that span the centred columns, and the indices of the columns that
+// contributed one. It skips columns that are constant, not finite, or a linear combination of earlier ones. It applies
+// Gram–Schmidt twice, which is sufficient (Giraud, Langou, Rozložník 2005).
 func basis(columns [][]float64, limit int) (vectors [][]float64, kept []int) {
 	for i, c := range columns {
 		if len(vectors) >= limit {
@@ -28,7 +28,7 @@ func basis(columns [][]float64, limit int) (vectors [][]float64, kept []int) {
 		project(v, vectors)
 		project(v, vectors)
 		after := floats.Norm(v, 2)
-		// Constant columns keep rounding errors of their mean.
+		// Centring a constant column leaves rounding errors.
 		if !(after*after > collinear*before*before) || !(before > 1e-9*floats.Norm(c, 2)) || math.IsInf(after, 0) {
 			continue
 		}
@@ -38,37 +38,39 @@ func basis(columns [][]float64, limit int) (vectors [][]float64, kept []int) {
 	return vectors, kept
 }
 
+// centred returns a copy of c with mean 0.
 func centred(c []float64) []float64 {
 	v := slices.Clone(c)
 	floats.AddConst(-stat.Mean(c, nil), v)
 	return v
 }
 
-// project removes from v what lies along the orthonormal vectors.
+// project subtracts from v its projections on the orthonormal vectors.
 func project(v []float64, vectors [][]float64) {
 	for _, u := range vectors {
 		floats.AddScaled(v, -floats.Dot(v, u), u)
 	}
 }
 
-// Canonical is what [CanonicalCorrelation] found.
+// Canonical is the result of [CanonicalCorrelation].
 type Canonical struct {
-	// Correlations are the canonical correlations, the largest first, each in [0, 1]; as many as the side with fewer kept
-	// columns has.
+	// Correlations are the canonical correlations in [0, 1], the largest first. Their number is that of the kept
+	// columns of the smaller side.
 	Correlations []float64
-	// KeptX and KeptY are the indices of the columns that were neither constant nor a linear combination of earlier ones.
+	// KeptX and KeptY are the indices of the columns that were neither constant nor a linear combination of earlier
+	// ones.
 	KeptX, KeptY []int
-	// Loadings are, for each kept x, its correlation with the first canonical variate, in [−1, 1]: how much it takes part
-	// in what x and y have in common.
+	// Loadings are the correlations, in [−1, 1], of each kept x with the first canonical variate.
 	Loadings []float64
 }
 
-// ErrNoVariation says that no column of one side varies, or that there are too few rows.
+// ErrNoVariation is the error of [CanonicalCorrelation] if no column of one side varies, or if there are too few rows.
 var ErrNoVariation = errors.New("stats: no variation to correlate")
 
-// CanonicalCorrelation correlates two sets of numeric variables, given by columns of equal length n: the largest
-// correlation between any linear combination of xs and any of ys, then of what is left. At most n/3 columns of each side
-// are considered, the first ones; beyond that everything correlates. It returns ErrNoVariation where nothing varies.
+// CanonicalCorrelation correlates two sets of numeric variables, given as columns of equal length n. The first
+// canonical correlation is the largest correlation between a linear combination of xs and one of ys; each further one
+// is the largest of the remaining variation. It keeps at most the first n/3 independent columns of each side, since
+// more columns correlate with anything. It returns ErrNoVariation if one side does not vary or n < 4.
 func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 	if len(xs) == 0 || len(ys) == 0 || len(xs[0]) < 4 {
 		return Canonical{}, ErrNoVariation
@@ -80,8 +82,8 @@ func CanonicalCorrelation(xs, ys [][]float64) (Canonical, error) {
 		return Canonical{}, ErrNoVariation
 	}
 	x, y := standardised(xs, keptX), standardised(ys, keptY)
-	// gonum's LeftTo panics where the right side has more columns than the left (v0.17). The correlations are the same
-	// either way.
+	// gonum's LeftTo panics if the right side has more columns than the left (v0.17). Exchanging the sides does not
+	// change the correlations.
 	wide, narrow := x, y
 	if len(keptY) > len(keptX) {
 		wide, narrow = y, x
@@ -118,8 +120,9 @@ func standardised(columns [][]float64, kept []int) *mat.Dense {
 	return m
 }
 
-// loadings returns the correlation of every column of x with the first canonical variate of x, which is the projection of
-// that of either side on what x spans (vectors, orthonormal). Its sign is chosen so that the largest is positive.
+// loadings returns the correlation of every column of x with the first canonical variate of x. That variate is the
+// projection of the variate of either side on the orthonormal vectors, which span x. Its sign makes the largest loading
+// positive.
 func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	n, k := x.Dims()
 	own := make([]float64, n)
@@ -138,14 +141,14 @@ func loadings(variate []float64, vectors [][]float64, x *mat.Dense) []float64 {
 	return out
 }
 
-// enoughExceedances is after how many permutations at least as extreme as the data a test gives up.
+// enoughExceedances is the number of permutations at least as extreme as the data after which a test stops.
 const enoughExceedances = 20
 
-// PermutationTest returns the p-value, in (0, 1], of observed under the claim that the n values are exchangeable:
-// statistic is given one random order of their indices after another, which it must not keep, and returns what observed
-// is compared with. Large values are extreme. It stops early once 20 permutations were at least as extreme, else after
-// limit of them; the p-value is valid either way (Besag and Clifford 1991, "Sequential Monte Carlo p-values") and at
-// least 1/(limit+1). The same seed gives the same value. NaN for a NaN.
+// PermutationTest returns the p-value, in (0, 1], of observed under the null hypothesis that the n values are
+// exchangeable; NaN if observed is NaN. It compares observed with the statistic of random permutations of the indices;
+// large values are extreme. statistic must not retain order. The test stops after limit permutations, or as soon as 20
+// were at least as extreme. The p-value is valid either way (Besag and Clifford 1991, "Sequential Monte Carlo
+// p-values") and at least 1/(limit+1). Equal seeds yield equal values.
 func PermutationTest(observed float64, n, limit int, seed uint64, statistic func(order []int) float64) float64 {
 	if math.IsNaN(observed) {
 		return math.NaN()
@@ -155,7 +158,7 @@ func PermutationTest(observed float64, n, limit int, seed uint64, statistic func
 	for i := range order {
 		order[i] = i
 	}
-	// A statistic of the same values in another order may differ in the last bits.
+	// The order of values can change the last bits of a statistic.
 	atLeast := observed - 1e-12*math.Abs(observed)
 	extreme := 0
 	for i := range limit {
@@ -170,10 +173,12 @@ func PermutationTest(observed float64, n, limit int, seed uint64, statistic func
 	return float64(extreme+1) / float64(limit+1)
 }
 
-// HeldOut reports whether the request with this key is set aside to confirm what was found on the others: one in two, the
-// same ones always. Keys may be those of a [Sample], small ones only: the decision is independent of the key's size.
+// HeldOut reports whether the request with this key is held out to confirm findings on the others. The decision depends
+// on the key only and holds for half of all keys. It is independent of the magnitude of the key, so it suits a
+// [Sample], which keeps the smallest keys.
 func HeldOut(key uint64) bool {
-	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014), after a constant so that other uses of it decide otherwise.
+	// The finalizer of SplitMix64 (Steele, Lea, Flood 2014). The constant makes the decision independent of other uses
+	// of it.
 	key ^= 0x6a09e667f3bcc909
 	key = (key ^ key>>30) * 0xbf58476d1ce4e5b9
 	key = (key ^ key>>27) * 0x94d049bb133111eb

@@ -28,10 +28,11 @@ func sumOf(a float64, x []float64, b float64, y []float64) []float64 {
 	return out
 }
 
-func near(t *testing.T, what string, got, want, tolerance float64) {
+// near fails the test unless got is within tolerance of want.
+func near(t *testing.T, name string, got, want, tolerance float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance) {
-		t.Errorf("%s: %v, want %v ± %v", what, got, want, tolerance)
+		t.Errorf("%s is %v, want %v ± %v", name, got, want, tolerance)
 	}
 }
 
@@ -55,26 +56,26 @@ func TestCanonicalCorrelation(t *testing.T) {
 	near(t, "loading of the cause", c.Loadings[0], 1, 0.03)
 	near(t, "loading of the other", c.Loadings[1], 0, 0.1)
 
-	// With one column on each side it is Pearson's, whatever the units.
+	// With one column on each side it is Pearson's correlation, in any units.
 	c, err = stats.CanonicalCorrelation([][]float64{sumOf(-1e-9, size, 0, size)}, [][]float64{sumOf(1e9, latency, 0, size)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "one each", c.Correlations[0], math.Abs(stat.Correlation(size, latency, nil)), 1e-9)
+	near(t, "correlation of one column each", c.Correlations[0], math.Abs(stat.Correlation(size, latency, nil)), 1e-9)
 
 	// More columns on the right than on the left.
 	c, err = stats.CanonicalCorrelation([][]float64{other, size}, [][]float64{latency, noise, sumOf(1, other, 5, noise)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "size is the difference of latency and noise", c.Correlations[0], 1, 1e-9)
-	near(t, "and so is other", c.Correlations[1], 1, 1e-9)
+	near(t, "correlation of size, a difference of latency and noise", c.Correlations[0], 1, 1e-9)
+	near(t, "correlation of other, a combination, too", c.Correlations[1], 1, 1e-9)
 
 	if _, err := stats.CanonicalCorrelation([][]float64{constant}, [][]float64{latency}); !errors.Is(err, stats.ErrNoVariation) {
-		t.Errorf("constant: %v", err)
+		t.Errorf("error %v for a constant, want ErrNoVariation", err)
 	}
 	if _, err := stats.CanonicalCorrelation(nil, nil); !errors.Is(err, stats.ErrNoVariation) {
-		t.Errorf("nothing: %v", err)
+		t.Errorf("error %v without columns, want ErrNoVariation", err)
 	}
 }
 
@@ -107,26 +108,26 @@ func TestPermutationTestIsValid(t *testing.T) {
 		}
 	}
 	if small/runs > 0.08 {
-		t.Errorf("p ≤ 0.05 in %v of the runs without effect", small/runs)
+		t.Errorf("p ≤ 0.05 in %v of the runs without effect, want about 0.05", small/runs)
 	}
 	y := normals(r, n)
 	for i := range y {
 		y[i] += 3 * float64(groups[i])
 	}
 	if p := test(y, 1); p != 0.001 {
-		t.Errorf("clear effect: p = %v, want 1/1000", p)
+		t.Errorf("p = %v for a clear effect, want 0.001", p)
 	}
 	if p := test(y, 1); p != test(y, 1) {
-		t.Error("not deterministic")
+		t.Error("p-values of the same data differ")
 	}
 }
 
-func TestHeldOutIsAHalf(t *testing.T) {
+func TestHeldOutHalf(t *testing.T) {
 	held := 0
 	for key := range uint64(10000) {
 		if stats.HeldOut(key) {
 			held++
 		}
 	}
-	near(t, "held out", float64(held), 5000, 200)
+	near(t, "number of keys held out", float64(held), 5000, 200)
 }

@@ -1,21 +1,22 @@
-// Package stats is the mathematics under groups, problems and explanations. Numbers in, numbers out: it knows
-// nothing of traces, has no clock, does no I/O, starts no goroutine and keeps no global state; randomness comes from seeds.
+// Package stats provides the statistics that groups, problems and explanations are built from. It processes numbers and
+// does not know about traces. It has no clock, no I/O, no goroutines and no global state. Randomness derives from
+// seeds.
 //
-//	exact sums       Moments, CoMoments, PairMoments   integers, so that merging is associative to the byte
+//	exact sums       Moments, CoMoments, PairMoments   integer sums: merging is exactly associative
 //	distributions    Sketch                            quantiles with 1 % relative accuracy
-//	                 Ranks                             what part is shorter, within 6 %, in little room
+//	                 Ranks                             percentiles of durations, within 6 %, in less memory
 //	samples          Sample, Stratified, Row           bottom-k by hash: mergeable and safe under replay
 //	time             Series                            at most ten buckets per series, finer towards the present
 //	intervals        Table.Estimates                   for shares, means, CoV and tail lift
-//	change           Reference, Change, Mix, EBH       e-values: valid whenever one looks
+//	change           Reference, Change, Mix, EBH       anytime-valid tests by e-values
 //	association      CanonicalCorrelation, PermutationTest, HeldOut
 //	size models      FitSize, FitFolded                latency as a function of a transfer's size
 //
-// Everything aggregated has Add, Merge and, where it must survive a restart, AppendBinary and a Decode function. Decoders
-// take untrusted bytes, accept nothing but what the encoders write, and return the zero value with every error, which
-// wraps [codec.ErrCorrupt]. No type is safe for concurrent use.
+// Every aggregate has methods Add and Merge. If it is part of the saved state, it also has AppendBinary and a Decode
+// function. Decoders accept exactly the encodings that the encoders produce, even from untrusted input. With an error,
+// which wraps [codec.ErrCorrupt], they return the zero value. No type is safe for concurrent use.
 package stats
 
-// MaxNanos bounds the durations that may be added: [0, MaxNanos), 39 hours. Adding anything else panics: it is a bug of the
-// caller, who must have rejected the trace.
+// MaxNanos is the exclusive upper limit of durations, in ns: 39 hours. Adding a duration outside [0, MaxNanos) panics;
+// callers reject such traces.
 const MaxNanos = 1 << 47

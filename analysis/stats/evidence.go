@@ -11,35 +11,35 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Horizon is how many epochs of evidence count: 360, an hour of epochs of 10 s.
+// Horizon is the number of epochs over which evidence decays: an hour of epochs of 10 s.
 const Horizon = 360
 
-// maxEpoch bounds what one epoch can multiply evidence by (e⁵), so that no single epoch convinces: it takes three, half a
-// minute. A bet whose winnings are capped is still no better than fair.
+// maxEpoch is the largest factor (e⁵) by which one epoch can multiply evidence, so that an alarm takes at least three
+// epochs, half a minute. A bet with capped winnings remains at most fair.
 const maxEpoch = 148.4
 
-// alternatives are the odds ratios against the bound that Evidence bets on, with equal weights: the first is that of latencies which
-// all rose by a tenth, which one above 2 would never notice.
+// alternatives are the odds ratios, relative to the bound, that Evidence bets on with equal weights. If all latencies
+// rise by a tenth, the odds ratio is about the first; bets above 2 would never detect such a change.
 var alternatives = [...]float64{1.4, 4, 8}
 
-// Evidence is an anytime-valid test of the claim that an event has at most a given probability: a gambler who bets
-// against the claim, epoch by epoch, and would on average win nothing if it held. One may look after every epoch and stop
-// when one likes. The zero value is the state before the first epoch.
+// Evidence is an anytime-valid test of the null hypothesis that an event has at most a given probability. It bets
+// against the hypothesis epoch by epoch; under the hypothesis the expected gain is at most 0. It may be inspected after
+// every epoch and stopped at any time. The zero value is the state before the first epoch.
 //
-// For every alternative it holds the sum, over all epochs at which the change may have begun, of the likelihood ratio
-// since then, each epoch's share of it forgotten at a rate of 1/Horizon (a Shiryaev–Roberts e-detector: Shin, Ramdas,
-// Rinaldo 2023, "E-detectors: a nonparametric framework for sequential change detection"). While the claim holds its
-// expectation never exceeds Horizon, so that Value is an e-value at every time, and a threshold c is crossed in an hour
-// with probability at most 2/c.
+// For every alternative, Evidence keeps the sum, over all epochs at which the change may have begun, of the likelihood
+// ratio since then. The sum decays at a rate of 1/Horizon per epoch. This is a Shiryaev–Roberts e-detector (Shin,
+// Ramdas, Rinaldo 2023, "E-detectors: a nonparametric framework for sequential change detection"). Under the hypothesis
+// its expectation never exceeds Horizon. So Value is an e-value at all times, and it crosses a threshold c within an
+// hour with probability at most 2/c.
 //
-// Requests of one epoch are not independent: a pause of the garbage collector hits many. Their likelihood ratio is raised
-// to the power 1/(1+(n−1)·ρ), what n requests with intra-class correlation ρ are worth per request; a power below 1 keeps
-// it a fair bet.
+// The requests of an epoch are not independent: a pause of the garbage collector affects many. Their likelihood ratio
+// is therefore raised to the power 1/(1+(n−1)·ρ), the effective fraction of n requests with intra-class correlation ρ.
+// A power below 1 keeps the bet fair.
 type Evidence struct{ sums [len(alternatives)]float64 }
 
-// Step takes in one epoch: events among n requests, under the claim that an event has at most probability bound, in (0,
-// 1); rho is the requests' intra-class correlation, in [0, 1]. An epoch without requests changes nothing. All shards'
-// requests of an epoch must be counted together before.
+// Step adds one epoch with events among n requests. The null hypothesis is that an event has at most probability bound,
+// in (0, 1); rho is the intra-class correlation of the requests, in [0, 1]. An epoch without requests changes nothing.
+// The caller adds up the counts of all shards first.
 func (e *Evidence) Step(bound float64, events, n uint64, rho float64) {
 	if n == 0 || !(bound > 0 && bound < 1) {
 		return
@@ -52,7 +52,8 @@ func (e *Evidence) Step(bound float64, events, n uint64, rho float64) {
 	}
 }
 
-// Value returns the e-value, at least 0: that it exceeds c has probability at most 1/c at any time while the claim holds.
+// Value returns the e-value, at least 0. Under the null hypothesis it exceeds c with probability at most 1/c at any
+// given time.
 func (e Evidence) Value() float64 {
 	var sum float64
 	for _, s := range e.sums {
@@ -79,9 +80,9 @@ func readEvidence(d *codec.Reader) (e Evidence) {
 	return e
 }
 
-// EBH returns the indices, ascending, of the hypotheses that e-Benjamini–Hochberg rejects: the false ones among them are
-// at most a fraction alpha on average, whatever the dependence between the e-values. NaN counts as 0. Source: Wang and
-// Ramdas 2022, "False discovery rate control with e-values".
+// EBH returns the indices, ascending, of the hypotheses that the e-Benjamini–Hochberg procedure rejects. The expected
+// fraction of false rejections is at most alpha for any dependence between the e-values. NaN counts as 0. Source: Wang
+// and Ramdas 2022, "False discovery rate control with e-values".
 func EBH(evalues []float64, alpha float64) []int {
 	order := make([]int, 0, len(evalues))
 	for i, e := range evalues {
@@ -101,76 +102,77 @@ func EBH(evalues []float64, alpha float64) []int {
 	return out
 }
 
-// TestOptions say what counts as a change. Use [DefaultTestOptions] and change what you need.
+// TestOptions configure the tests for changes. Start from [DefaultTestOptions].
 type TestOptions struct {
-	// Margin is the relative change of latency that is healthy, above 0. It must cover the whole swing of a
-	// day, from the learning period to any other time: 0.2 for a daily curve and other drift of ±5 % each.
+	// Margin is the relative change of latency that is healthy, above 0. It must cover the variation from the learning
+	// period to any other time of the day: 0.2 for a daily cycle and other drift of ±5 % each.
 	Margin float64
 	// MixMargin is the ratio by which the odds of a group may change within its request type, above 1.
 	MixMargin float64
-	// Rho is the least intra-class correlation of requests in the same epoch that is assumed, in [0, 1].
+	// Rho is the minimum intra-class correlation, in [0, 1], that is assumed for the requests of an epoch.
 	Rho float64
-	// Doubt is the probability that the reference's bounds are allowed to be wrong.
-	Doubt float64
+	// Alpha is the probability of error of each bound of a reference. Saved settings use its former name.
+	Alpha float64 `json:"Doubt"`
 }
 
-// DefaultTestOptions returns the options that the false-alarm rate was measured with.
+// DefaultTestOptions returns the options of the measured false-alarm rate.
 func DefaultTestOptions() TestOptions {
-	return TestOptions{Margin: 0.2, MixMargin: 1.5, Rho: 0.02, Doubt: 1e-3}
+	return TestOptions{Margin: 0.2, MixMargin: 1.5, Rho: 0.02, Alpha: 1e-3}
 }
 
-// upper returns the upper confidence limit (Clopper–Pearson) of the probability of an event seen k times in n requests of
-// a number of epochs. Correlated requests count for less.
+// upper returns the upper confidence limit (Clopper–Pearson) of the probability of an event observed k times in n
+// requests over the given number of epochs. Correlation reduces the effective number of requests.
 func (o TestOptions) upper(k, n uint64, epochs int) float64 {
 	if n == 0 || k >= n {
 		return 1
 	}
 	perEpoch := float64(n) / float64(max(1, epochs))
-	worth := min(1, 1/(1+(perEpoch-1)*o.Rho))
-	a, b := worth*float64(k)+1, worth*float64(n-k)
-	return distuv.Beta{Alpha: a, Beta: b}.Quantile(1 - o.Doubt)
+	effective := min(1, 1/(1+(perEpoch-1)*o.Rho)) // fraction of the requests
+	a, b := effective*float64(k)+1, effective*float64(n-k)
+	return distuv.Beta{Alpha: a, Beta: b}.Quantile(1 - o.Alpha)
 }
 
-// Events are the kinds of event that a Reference bounds: the first two say that requests are slower, the others that they
-// vary more.
+// Numbers of events that a Reference bounds. The first are evidence of slower requests, the others of more variable
+// ones.
 const (
 	slowerEvents   = 2
 	variableEvents = 3
 	events         = slowerEvents + variableEvents
 )
 
-// band is an event: a duration below low or above high. Its healthy probability is at most bound.
+// band defines an event: a duration below low or above high. Its probability is at most bound while the group is
+// healthy.
 type band struct {
 	low, high int64
 	bound     float64
 }
 
-// Reference is what is healthy for a group, for [Change] to test against: limits of latency and upper confidence limits
-// of the probability of exceeding them, both from the durations of the group's learning period. That it is an estimate is
-// thereby taken into account: a change must show against the worst reference that is compatible with what was learned. It
-// is immutable.
+// Reference describes the healthy latency of a group, as [Change] requires it: limits of latency, and upper confidence
+// limits of the probabilities of exceeding them. Both derive from the learning period of the group. The confidence
+// limits account for the error of that estimate. A Reference is immutable.
 type Reference struct {
 	n     uint64
 	rho   float64
 	bands [events]band
 }
 
-// NewReference learns from the durations in s; blocks are the moments of the same durations' logarithms epoch by epoch ([Sketch.Logs]),
-// which tell how much alike those of one epoch are. Of logarithms, because what is counted are durations beyond limits, however far: of
-// the durations themselves a few slow ones in one epoch, as when a service has just started, would decide everything.
+// NewReference learns a reference from the durations in s. blocks are the moments of the logarithms of the same
+// durations, one per epoch ([Sketch.Logs]); they yield the correlation within an epoch. Logarithms suit counts of
+// durations beyond limits: otherwise a few slow requests, as after the start of a service, would dominate the
+// correlation.
 //
-// Slower are durations above the reference's median and above its 90th percentile, both raised by the margin: if all of a
-// healthy group's durations grow by up to the margin, the probability of being beyond is still at most the learned one.
-// More variable are those outside the central 80 %, outside the central 98 %, and outside twice that range, both ends
-// moved by the margin. All of it works for any distribution, however heavy its tail.
+// Events of slower requests are durations above the median and above the 90th percentile, both raised by the margin. If
+// all durations of a healthy group grow by up to the margin, these events are no more probable than learned. Events of
+// more variable requests are durations outside the central 80 %, the central 98 %, and twice the range of the latter,
+// all extended by the margin. The events are valid for any distribution, even with heavy tails.
 func NewReference(s *Sketch, blocks []Moments, o TestOptions) Reference {
 	if rho := IntraClass(blocks); rho > o.Rho { // false for NaN
 		o.Rho = rho
 	}
 	r := Reference{n: s.Count(), rho: o.Rho}
 	inner := func(p, stretch float64) band {
-		high, _ := s.Exceed(p)
-		low, _ := s.Undercut(p)
+		high, _ := s.UpperLimit(p)
+		low, _ := s.LowerLimit(p)
 		return band{low: int64(float64(low) / stretch), high: int64(min(MaxNanos, float64(high)*stretch))}
 	}
 	r.bands = [events]band{inner(0.5, 1), inner(0.1, 1), inner(0.1, 1), inner(0.01, 1), inner(0.01, 2)}
@@ -179,7 +181,7 @@ func NewReference(s *Sketch, blocks []Moments, o TestOptions) Reference {
 		if i < slowerEvents {
 			b.low = 0
 		}
-		b.bound = o.upper(s.Beyond(b.low, b.high), r.n, len(blocks))
+		b.bound = o.upper(s.Outside(b.low, b.high), r.n, len(blocks))
 		*b = b.scaled(1/(1+o.Margin), 1+o.Margin)
 	}
 	return r
@@ -191,17 +193,16 @@ func (b band) scaled(low, high float64) band {
 	return b
 }
 
-// Samples returns the number of durations that the reference was learned from.
+// Samples returns the number of durations from which the reference was learned.
 func (r *Reference) Samples() uint64 { return r.n }
 
-// Counts are how often which event happened among the requests of one epoch. Counts of shards add up. The zero value is
-// no requests.
+// Counts counts the events among the requests of one epoch. Counts of shards add up. The zero value has no requests.
 type Counts struct {
 	N      uint64
 	Events [events]uint64
 }
 
-// Add counts a duration by the limits of r, in ns.
+// Add counts the events of r for a duration in ns.
 func (c *Counts) Add(r *Reference, ns int64) {
 	c.N++
 	for i := range r.bands {
@@ -211,7 +212,7 @@ func (c *Counts) Add(r *Reference, ns int64) {
 	}
 }
 
-// Merge adds the requests of o, counted by the same reference.
+// Merge adds the counts of o, which used the same reference.
 func (c *Counts) Merge(o Counts) {
 	c.N += o.N
 	for i, k := range o.Events {
@@ -223,21 +224,21 @@ func (c *Counts) Merge(o Counts) {
 // the first epoch. A reference may be replaced between epochs; the evidence stays valid.
 type Change struct{ evidence [events]Evidence }
 
-// Step takes in one epoch, counted by r.
+// Step adds the counts of one epoch, which used r.
 func (c *Change) Step(r *Reference, n Counts) {
 	for i := range c.evidence {
 		c.evidence[i].Step(r.bands[i].bound, n.Events[i], n.N, r.rho)
 	}
 }
 
-// Slower returns the e-value against "latency did not rise by more than the margin".
+// Slower returns the e-value against the hypothesis that latency rose by at most the margin.
 func (c Change) Slower() float64 { return average(c.evidence[:slowerEvents]) }
 
-// Variable returns the e-value against "no more requests than usual are far from the median, on either side". A group that is
-// uniformly slower raises it as well; compare it with Slower.
+// Variable returns the e-value against the hypothesis that no more requests than usual are far from the median, on
+// either side. Uniformly slower requests raise it, too; compare it with Slower.
 func (c Change) Variable() float64 { return average(c.evidence[slowerEvents:]) }
 
-// average returns the mean of e-values, which is an e-value however they depend on each other.
+// average returns the mean of e-values, which is an e-value for any dependence between them.
 func average(es []Evidence) float64 {
 	var sum float64
 	for _, e := range es {
@@ -261,7 +262,7 @@ func (c Change) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeChange reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeChange decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeChange(b []byte) (Change, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(changeVersion)
@@ -288,7 +289,8 @@ func (r Reference) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeReference reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeReference decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
+// [codec.ErrCorrupt].
 func DecodeReference(b []byte) (Reference, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(referenceVersion)
@@ -302,7 +304,7 @@ func DecodeReference(b []byte) (Reference, []byte, error) {
 	return r, d.Rest(), nil
 }
 
-// fraction reads a float64 in [0, 1].
+// readFraction reads a float64 in [0, 1].
 func readFraction(d *codec.Reader) float64 {
 	f := d.Float()
 	if !(f >= 0 && f <= 1) || math.Signbit(f) {

@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// group simulates the requests of a group: heavy-tailed, alike within an epoch, drifting.
+// group simulates the requests of a group: heavy-tailed, correlated within an epoch, drifting.
 type group struct {
 	r        *rand.Rand
 	rate     float64 // requests per epoch, on average
@@ -45,8 +45,8 @@ func newGroup(seed uint64) *group {
 	}
 }
 
-// epoch returns the durations of epoch i: with noise common to the epoch (3 %, lasting some epochs), a drift and a daily
-// curve (in fast motion) of 5 % each.
+// epoch returns the durations of epoch i: with noise common to the epoch (3 %, lasting some epochs), a drift and a
+// daily curve (in fast motion) of 5 % each.
 func (g *group) epoch(i int) []int64 {
 	g.block = 0.7*g.block + 0.02*g.r.NormFloat64()
 	f := g.slowness * math.Exp(g.block) * (1 + 0.05*math.Sin(g.phase+float64(i)/57)) * (1 + 0.05*math.Sin(2*g.phase+float64(i)/500))
@@ -90,10 +90,10 @@ func count(r *stats.Reference, xs []int64) (c stats.Counts) {
 	return c
 }
 
-// alarm is the e-value that a single group must reach: at most one false alarm in a thousand group-hours.
+// alarm is the e-value of an alarm for a single group: at most one false alarm in a thousand group-hours.
 const alarm = 2000
 
-// TestFalseAlarms prints how many healthy group-hours raise an alarm, alone and by e-BH over all groups.
+// TestFalseAlarms prints the number of healthy groups that raise an alarm, each alone and by e-BH over all groups.
 func TestFalseAlarms(t *testing.T) {
 	const groups, hours = 300, 5
 	slower, variable := make([]float64, groups), make([]float64, groups)
@@ -121,13 +121,13 @@ func TestFalseAlarms(t *testing.T) {
 	}
 	t.Logf("%d group-hours: %d alarms alone, %d at once by e-BH", groups*hours, alone, together)
 	if alone > 1 || together > 0 {
-		t.Errorf("%d and %d false alarms in %d group-hours", alone, together, groups*hours)
+		t.Errorf("%d false alarms alone, %d by e-BH in %d group-hours, want at most 1, 0", alone, together, groups*hours)
 	}
 }
 
-// What a service does in its first seconds, when a few of its requests take ten times as long, does not make Sibyl blind: that a third of
-// the requests takes five times as long later shows in ten epochs.
-func TestStart(t *testing.T) {
+// A few slow requests at the start of a service do not hide a later slowdown of a third of the requests, which is
+// detected within ten epochs.
+func TestSlowStart(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var all stats.Sketch
 	var blocks []stats.Moments
@@ -144,7 +144,7 @@ func TestStart(t *testing.T) {
 		blocks = append(blocks, block.Logs())
 	}
 	options := stats.DefaultTestOptions()
-	options.Margin, options.Rho, options.Doubt = 0.05, 0.005, 1e-2 // as services are watched
+	options.Margin, options.Rho, options.Alpha = 0.05, 0.005, 1e-2 // as in detect.DefaultWatchOptions
 	reference := stats.NewReference(&all, blocks, options)
 	var change stats.Change
 	for range 10 {
@@ -159,11 +159,11 @@ func TestStart(t *testing.T) {
 		change.Step(&reference, count(&reference, durations))
 	}
 	if change.Slower() < alarm {
-		t.Errorf("an e-value of %.3g", change.Slower())
+		t.Errorf("Slower() = %.3g, want at least %d", change.Slower(), alarm)
 	}
 }
 
-// TestDelay prints how many epochs of 50 requests it takes to notice a change.
+// TestDelay prints the number of epochs of 50 requests after which a change is detected.
 func TestDelay(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -199,9 +199,9 @@ func TestDelay(t *testing.T) {
 			delays = append(delays, delay)
 		}
 		median, p90 := stats.Median(slices.Clone(delays)), stats.Quantile(delays, 0.9)
-		t.Logf("%s: noticed after %v epochs of 50 requests (90 %%: %.0f)", c.name, median, p90)
+		t.Logf("%s: detected after %v epochs of 50 requests (90 %%: %.0f)", c.name, median, p90)
 		if median > c.within {
-			t.Errorf("%s: %v epochs, want at most %v", c.name, median, c.within)
+			t.Errorf("%s: detected after %v epochs, want at most %v", c.name, median, c.within)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func sometimes(r *rand.Rand, x float64) float64 {
 	return x
 }
 
-// A group whose spread grows but whose median stays is more variable, not slower.
+// A group with a larger spread and the same median is more variable, not slower.
 func TestVariableIsNotSlower(t *testing.T) {
 	g := newGroup(1)
 	g.rate, g.latency = 50, func(r *rand.Rand) float64 { return lognormal(r, 20e6, 0.2) }
@@ -226,7 +226,7 @@ func TestVariableIsNotSlower(t *testing.T) {
 		c.Step(&ref, count(&ref, g.epoch(begin+i)))
 	}
 	if c.Variable() < alarm || c.Slower() > c.Variable() {
-		t.Errorf("variable %v, slower %v", c.Variable(), c.Slower())
+		t.Errorf("Variable() = %v, Slower() = %v, want an alarm of the former only", c.Variable(), c.Slower())
 	}
 }
 
@@ -243,11 +243,11 @@ func mixEpoch(r *rand.Rand, proportions []float64, n int) []uint64 {
 	return counts
 }
 
-// TestMix prints false alarms over healthy hours with a mix that breathes, and the delay when a retry appears in 10 % of
-// requests.
+// TestMix prints the number of false alarms over healthy hours with an oscillating mix, and the delay until a new group
+// of 10 % of the requests is detected.
 func TestMix(t *testing.T) {
 	o := stats.DefaultTestOptions()
-	healthy, false1 := []float64{0.6, 0.3, 0.09, 0.01, 0}, 0
+	healthy, falseAlarms := []float64{0.6, 0.3, 0.09, 0.01, 0}, 0
 	var delays []float64
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -262,14 +262,14 @@ func TestMix(t *testing.T) {
 		var m stats.Mix
 		alarmed := false
 		for e := range stats.Horizon {
-			breathing := slices.Clone(healthy)
+			oscillating := slices.Clone(healthy)
 			shift := 0.05 * math.Sin(float64(e)/40)
-			breathing[0], breathing[1] = breathing[0]-shift, breathing[1]+shift
-			m.Step(&ref, mixEpoch(r, breathing, rate))
+			oscillating[0], oscillating[1] = oscillating[0]-shift, oscillating[1]+shift
+			m.Step(&ref, mixEpoch(r, oscillating, rate))
 			alarmed = alarmed || m.Shifted() >= alarm
 		}
 		if alarmed {
-			false1++
+			falseAlarms++
 		}
 		if rate == 2 {
 			continue
@@ -279,23 +279,23 @@ func TestMix(t *testing.T) {
 			m.Step(&ref, mixEpoch(r, []float64{0.54, 0.27, 0.08, 0.01, 0.1}, rate))
 		}
 		if group, _, more := m.Leading(); group != 4 || !more {
-			t.Errorf("seed %d: leading is %d, more %v", seed, group, more)
+			t.Errorf("seed %d: Leading() = %d, more %t, want 4, true", seed, group, more)
 		}
 		delays = append(delays, delay-1)
 	}
 	median := stats.Median(delays)
-	t.Logf("300 hours: %d false alarms; a new group of 10 %% noticed after %v epochs of 20 requests", false1, median)
-	if false1 > 0 || median > 15 {
-		t.Errorf("%d false alarms, delay %v", false1, median)
+	t.Logf("300 hours: %d false alarms; a new group of 10 %% detected after %v epochs of 20 requests", falseAlarms, median)
+	if falseAlarms > 0 || median > 15 {
+		t.Errorf("%d false alarms, delay of %v epochs, want 0, at most 15", falseAlarms, median)
 	}
 	var empty stats.Mix
 	if g, _, _ := empty.Leading(); g != -1 || empty.Shifted() != 0 {
-		t.Errorf("empty mix leads with %d", g)
+		t.Errorf("Leading() = %d, Shifted() = %v of an empty mix, want -1, 0", g, empty.Shifted())
 	}
 }
 
-// While the claim holds exactly, the evidence of t epochs is on average at most that of t bets that win nothing, t/Horizon, less what
-// was forgotten. The average is exact: over all outcomes of four epochs of three requests.
+// If the null hypothesis holds with equality, the expected evidence of t epochs is at most t/Horizon, less the decay.
+// The expectation is exact: over all outcomes of four epochs of three requests.
 func TestEvidenceIsFair(t *testing.T) {
 	const epochs = 4
 	var fair float64
@@ -332,16 +332,16 @@ func TestEBH(t *testing.T) {
 		{[]float64{19, 1}, []int{}},
 		{[]float64{1, 40, math.NaN()}, []int{}},
 		{[]float64{1, 60, math.NaN()}, []int{1}},
-		{[]float64{35, 1, 35}, []int{0, 2}}, // 35 >= 3/(0.05·2): together what neither is alone
+		{[]float64{35, 1, 35}, []int{0, 2}}, // 35 >= 3/(0.05·2), so both together; 35 < 3/0.05, so neither alone
 		{[]float64{math.Inf(1), 0}, []int{0}},
 	} {
 		if diff := cmp.Diff(c.want, stats.EBH(c.e, 0.05)); diff != "" {
-			t.Errorf("%v: %s", c.e, diff)
+			t.Errorf("EBH(%v): %s", c.e, diff)
 		}
 	}
 }
 
-func TestEvidenceIsDecodedAsEncoded(t *testing.T) {
+func TestEvidenceRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newGroup(rapid.Uint64().Draw(t, "seed"))
 		ref, begin := g.learn(10)
@@ -349,11 +349,11 @@ func TestEvidenceIsDecodedAsEncoded(t *testing.T) {
 		c.Step(&ref, count(&ref, g.epoch(begin)))
 		gotRef, _, err := stats.DecodeReference(ref.AppendBinary(nil))
 		if err != nil || gotRef != ref {
-			t.Fatalf("%+v, %v", gotRef, err)
+			t.Fatalf("decoded %+v, %v, want %+v", gotRef, err, ref)
 		}
 		got, _, err := stats.DecodeChange(c.AppendBinary(nil))
 		if err != nil || got != c {
-			t.Fatalf("%+v, %v", got, err)
+			t.Fatalf("decoded %+v, %v, want %+v", got, err, c)
 		}
 	})
 }
@@ -376,7 +376,7 @@ func FuzzDecodeEvidence(f *testing.F) {
 		checkDecoded(t, b, rest, err, c == stats.Change{}, c.AppendBinary)
 		c.Step(&r, count(&r, []int64{1, 1e6, 1e9}))
 		if v := c.Slower() + c.Variable(); !(v >= 0) {
-			t.Errorf("e-value %v", v)
+			t.Errorf("sum of e-values %v, want at least 0", v)
 		}
 		m, rest, err := stats.DecodeMix(b)
 		checkDecoded(t, b, rest, err, bytes.Equal(m.AppendBinary(nil), stats.Mix{}.AppendBinary(nil)), m.AppendBinary)

@@ -2,12 +2,13 @@ package stats
 
 import "math"
 
-// FisherExact returns the two-sided p-value of Fisher's exact test of whether a property is as frequent in one set as in another: a of n
-// have it in the one, b of m in the other. It is the probability, given how many have it in both together, of a division at most as
-// likely as this one. It is 1 if a set is empty. The test is exact for sets of any size, also if they were chosen by outcome.
+// FisherExact returns the two-sided p-value of Fisher's exact test that a property is equally frequent in two sets,
+// given that a of n and b of m members have it. The p-value is the probability, for fixed totals, of a table at most as
+// probable as the observed one. It is 1 if a set is empty. The test is exact for sets of any size, even if selected by
+// outcome.
 func FisherExact(a, n, b, m int) float64 {
 	k := a + b
-	// log of the number of ways to choose x of n and k−x of m
+	// ways returns the logarithm of the number of ways to choose x of n and k−x of m.
 	ways := func(x int) float64 { return logChoose(n, x) + logChoose(m, k-x) }
 	const rounding = 1e-7
 	observed, sum := ways(a)+rounding, 0.0

@@ -13,21 +13,21 @@ func TestFisherExact(t *testing.T) {
 		a, n, b, m int
 		want       float64
 	}{
-		{3, 4, 1, 4, 34. / 70},               // Fisher 1935, the lady tasting tea, two-sided
-		{1, 12, 9, 12, 0.002759456185220083}, // the example of R's and SciPy's documentation of such tables
+		{3, 4, 1, 4, 34. / 70},               // Fisher 1935, lady tasting tea, two-sided
+		{1, 12, 9, 12, 0.002759456185220083}, // example in the documentation of R and SciPy
 		{0, 0, 5, 9, 1},
 		{0, 7, 0, 9, 1},
 		{7, 7, 9, 9, 1},
-		{3, 3, 0, 6, 1. / 84}, // the least p-value of 3 slow and 6 other sample traces
+		{3, 3, 0, 6, 1. / 84}, // smallest p-value of 3 slow and 6 other sample traces
 	} {
 		if got := FisherExact(c.a, c.n, c.b, c.m); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("%d of %d against %d of %d: %v, want %v", c.a, c.n, c.b, c.m, got, c.want)
+			t.Errorf("FisherExact(%d, %d, %d, %d) = %v, want %v", c.a, c.n, c.b, c.m, got, c.want)
 		}
 	}
 }
 
-// TestFisherExactAgreesWithIntegers counts divisions in exact integers. The test is symmetric in the sets and in the property.
-func TestFisherExactAgreesWithIntegers(t *testing.T) {
+// The p-value agrees with exact integers, and is symmetric in the sets and in the property.
+func TestFisherExactIntegers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, m := rapid.IntRange(0, 60).Draw(t, "n"), rapid.IntRange(0, 60).Draw(t, "m")
 		a, b := rapid.IntRange(0, n).Draw(t, "a"), rapid.IntRange(0, m).Draw(t, "b")
@@ -43,11 +43,11 @@ func TestFisherExactAgreesWithIntegers(t *testing.T) {
 		want, _ := new(big.Rat).SetFrac(sum, new(big.Int).Binomial(int64(n+m), int64(a+b))).Float64()
 		got := FisherExact(a, n, b, m)
 		if math.Abs(got-want) > 1e-9 {
-			t.Fatalf("%v, want %v", got, want)
+			t.Fatalf("FisherExact(%d, %d, %d, %d) = %v, want %v", a, n, b, m, got, want)
 		}
 		for _, same := range []float64{FisherExact(b, m, a, n), FisherExact(n-a, n, m-b, m)} {
 			if math.Abs(got-same) > 1e-9 {
-				t.Fatalf("%v turned round is %v", got, same)
+				t.Fatalf("FisherExact(%d, %d, %d, %d) = %v, but %v with sets or property exchanged", a, n, b, m, got, same)
 			}
 		}
 	})

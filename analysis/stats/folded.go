@@ -8,9 +8,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// FoldedSizeModel is the size model of the literature, kept to compare with: sizes folded modulo the packet, transfers
-// sorted by 3-means on latency per folded byte into normal, delayed and timed out, and a line through the normal ones.
-// Its authors report 88.8 % overall accuracy, 32.7 % precision on delayed.
+// FoldedSizeModel is the published size model with which [SizeModel] is compared. It folds sizes modulo the packet,
+// clusters transfers by latency per folded byte into normal, delayed and timed-out ones, and fits a line to the normal
+// ones. Its authors report 88.8 % overall accuracy and 32.7 % precision for delayed transfers.
 type FoldedSizeModel struct {
 	Segment int        // bytes per packet
 	Centers [3]float64 // ns per folded byte, ascending: normal, delayed, timed out
@@ -18,11 +18,11 @@ type FoldedSizeModel struct {
 	PerByte float64    // ns per folded byte
 }
 
-// foldedSteps bounds the iterations of 3-means; it converges in far fewer.
+// foldedSteps limits the iterations of 3-means, which converges in far fewer.
 const foldedSteps = 200
 
-// FitFolded fits the folded model to transfers of sizes in bytes and latencies in ns. It returns ErrTooFew under 20
-// transfers.
+// FitFolded fits the folded model to transfers of sizes in bytes and latencies in ns. It returns ErrTooFew for
+// fewer than 20 transfers.
 func FitFolded(sizes, latencies []float64, segment int) (FoldedSizeModel, error) {
 	if len(sizes) < minTransfers {
 		return FoldedSizeModel{}, ErrTooFew
@@ -50,16 +50,15 @@ func (m FoldedSizeModel) fold(size float64) float64 {
 	return max(1, math.Mod(size, float64(m.Segment)))
 }
 
+// ratio returns the latency per folded byte.
 func (m FoldedSizeModel) ratio(size, latency float64) float64 { return latency / m.fold(size) }
-
-// Expected returns the latency in ns that is normal for a transfer of size bytes.
-func (m FoldedSizeModel) Expected(size float64) float64 { return m.Base + m.PerByte*m.fold(size) }
 
 // Class classifies a transfer of size bytes that took latency ns, by the nearest center.
 func (m FoldedSizeModel) Class(size, latency float64) SizeClass {
 	return SizeClass(nearestCenter(m.Centers, m.ratio(size, latency)))
 }
 
+// nearestCenter returns the index of the center nearest to x.
 func nearestCenter(centers [3]float64, x float64) (best int) {
 	for k, c := range centers {
 		if math.Abs(x-c) < math.Abs(x-centers[best]) {
@@ -84,8 +83,8 @@ func threeMeans(xs []float64) (centers [3]float64) {
 	return centers
 }
 
-// lloyd moves every center to the mean of what is nearest to it until nothing changes, and returns the sum of squared
-// distances.
+// lloyd moves every center to the mean of its nearest values until the centers converge. It also returns the sum of
+// squared distances.
 func lloyd(xs []float64, centers [3]float64) (_ [3]float64, loss float64) {
 	for range foldedSteps {
 		var sums, counts [3]float64

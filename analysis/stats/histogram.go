@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Bins yields the filled bins, ascending, as (limit, count): count durations lie above the limit of the bin before and at
-// or below limit, in ns. A bin is 2 % wide.
+// Bins yields the filled bins, ascending, as (limit, count): count durations are at most limit ns and above the limit
+// of the previous bin. Bins are 2 % wide.
 func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 	return func(yield func(int64, uint64) bool) {
 		if s.zeros > 0 && !yield(0, s.zeros) {
@@ -21,8 +21,8 @@ func (s *Sketch) Bins() iter.Seq2[int64, uint64] {
 	}
 }
 
-// Holds reports whether no event was more frequent among the requests of n than r allows: they may well be healthy.
-func (r *Reference) Holds(n Counts) bool {
+// Allows reports whether every event is at most as frequent in n as in healthy requests.
+func (r *Reference) Allows(n Counts) bool {
 	for i, b := range r.bands {
 		if float64(n.Events[i]) > b.bound*float64(n.N) {
 			return false
@@ -31,8 +31,8 @@ func (r *Reference) Holds(n Counts) bool {
 	return true
 }
 
-// Holds reports whether no group was more, or less, frequent among the requests, numbered as in r, than r allows.
-func (r *MixReference) Holds(requests []uint64) bool {
+// Allows reports whether the frequency of every group is within the limits of r, given the number of requests of each.
+func (r *MixReference) Allows(requests []uint64) bool {
 	var n uint64
 	for _, k := range requests {
 		n += k

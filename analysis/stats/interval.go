@@ -13,9 +13,9 @@ import (
 // Confidence is the nominal coverage of every interval of this package.
 const Confidence = 0.95
 
-// Interval is an estimate with its 95 % confidence interval. All three are NaN where the estimate does not exist, Low and
-// High where the data say nothing about its error (fewer than three requests; a single request that carries all the
-// variance).
+// Interval is an estimate with its 95 % confidence interval. All fields are NaN if the estimate does not exist. Low and
+// High are NaN if its error cannot be estimated: from fewer than three requests, or if one request has all the
+// variance.
 type Interval struct{ Value, Low, High float64 }
 
 // Valid reports whether the interval has bounds.
@@ -24,7 +24,7 @@ func (i Interval) Valid() bool { return i.Low <= i.High }
 // Normal95 is the two-sided 95 % quantile of the normal distribution.
 const Normal95 = 1.96
 
-// Excess returns by how much the mean of a lies above that of b, with Welch's interval; NaN if either has fewer than two values.
+// Excess returns the mean of a minus the mean of b, with Welch's interval; NaN if either has fewer than two values.
 func Excess(a, b Moments) Interval {
 	if a.N < 2 || b.N < 2 {
 		return Interval{math.NaN(), math.NaN(), math.NaN()}
@@ -34,7 +34,7 @@ func Excess(a, b Moments) Interval {
 	return Interval{value, value - half, value + half}
 }
 
-// Proportion returns the part, in [0, 1], that k of n are, with the interval of Clopper and Pearson; NaN for n = 0.
+// Proportion returns k/n with the interval of Clopper and Pearson; NaN for n = 0.
 func Proportion(k, n uint64) Interval {
 	i := Interval{float64(k) / float64(n), 0, 1}
 	if n == 0 {
@@ -50,9 +50,9 @@ func Proportion(k, n uint64) Interval {
 	return i
 }
 
-// Estimate is what a sample says about one column of a Table, beside the totals T of the same requests.
+// Estimate holds the estimates for one column x of a [Table] with the totals T.
 type Estimate struct {
-	Share     Interval // Cov(x,T)/Var(T); those of a partition of T add up to 1
+	Share     Interval // Cov(x,T)/Var(T); the shares of a partition of T add up to 1
 	MeanShare Interval // E(x)/E(T)
 	Mean      Interval // E(x), ns
 	CoV       Interval // σ(x)/E(x), with n−1; Low at least 0
@@ -61,15 +61,16 @@ type Estimate struct {
 
 // Estimates returns the estimate for every column and for the total itself.
 //
-// The errors come from the jackknife: the statistic is computed with each request left out in turn (in closed form, O(1)
-// each), and the spread of these gives a standard error, used with Student's t on n−1 degrees of freedom; for the CoV on
-// the logarithmic scale. On heavy-tailed latencies of 50 requests it holds the true share in 91–93 % of cases where the
-// bootstrap's percentile interval holds it in 88–93 % (TestIntervalCoverage prints it; BCa is no better); it costs a
-// hundredth and needs no seed. The CoV of very heavy tails (log-normal, σ = 1) is held in 67 % only, by the bootstrap in
-// 55 %: a rare slow request that is not in the sample leaves no trace in it. Source: Efron and Stein 1981, "The jackknife
-// estimate of variance".
+// The intervals use the jackknife: the statistic is computed with each request left out in turn, in closed form and
+// O(1) each. The spread of these values gives a standard error, which is used with Student's t on n−1 degrees of
+// freedom; for the CoV, on the logarithmic scale. Source: Efron and Stein 1981, "The jackknife estimate of variance".
 //
-// To compare two edges give their difference as a column: its share excludes 0 where theirs differ.
+// For 50 requests with heavy-tailed latencies, the intervals cover the true share in 91–93 % of cases, the percentile
+// bootstrap in 88–93 % (TestIntervalCoverage prints both; BCa is no better). The jackknife takes a hundredth of the
+// time and needs no seed. The CoV of very heavy tails (log-normal, σ = 1) is covered in only 67 %, by the bootstrap in
+// 55 %: rare slow requests may be missing from the sample.
+//
+// To compare two edges, pass their difference as a column: the interval of its share excludes 0 if they differ.
 func (t Table) Estimates() (edges []Estimate, total Estimate) {
 	j := newJackknife(t.Total)
 	column := make([]float64, len(t.Total))
@@ -84,12 +85,12 @@ func (t Table) Estimates() (edges []Estimate, total Estimate) {
 	return edges, j.estimate(column)
 }
 
-// jackknife holds what all columns share.
+// jackknife holds the values that do not depend on the column.
 type jackknife struct {
 	n        float64
 	quantile float64   // of Student's t on n−1 degrees of freedom
 	tail     int       // requests in the slowest tenth
-	inTail   float64   // quantile on tail−1 degrees of freedom: the error of the tail lift is that of the tail's mean
+	inTail   float64   // quantile on tail−1 degrees of freedom; the mean of the tail dominates the error of the tail lift
 	mean     float64   // of T
 	dt       []float64 // T − mean
 	stt      float64   // Σdt²
@@ -113,18 +114,19 @@ func newJackknife(total []float64) *jackknife {
 	for i := range j.order {
 		j.order[i] = int32(i)
 	}
-	// Equal totals are ordered by position, so that the result is at least deterministic.
+	// Equal totals are ordered by position, so that the result is deterministic.
 	slices.SortFunc(j.order, func(a, b int32) int { return cmp.Or(cmp.Compare(total[b], total[a]), cmp.Compare(a, b)) })
 	return j
 }
 
-// fewFreedom holds the quantile of Student's t for 1, 2, … degrees of freedom, where no expansion helps.
+// fewFreedom holds the 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom, where the expansion is
+// inaccurate.
 var fewFreedom = [...]float64{
 	12.706204736, 4.302652730, 3.182446305, 2.776445105, 2.570581836, 2.446911851, 2.364624252, 2.306004135, 2.262157163, 2.228138852,
 }
 
-// studentsT returns the 97.5 % quantile of Student's t, to five digits: with many groups to judge it is computed more often than
-// anything else. Source: Abramowitz and Stegun 26.7.5.
+// studentsT returns the 97.5 % quantile of Student's t to five digits. It avoids an exact computation because it is
+// called very often. Source: Abramowitz and Stegun 26.7.5.
 func studentsT(freedom int) float64 {
 	if freedom <= len(fewFreedom) {
 		return fewFreedom[freedom-1]
@@ -135,8 +137,8 @@ func studentsT(freedom int) float64 {
 		n*(79*z2*z2*z2*z2+776*z2*z2*z2+1482*z2*z2-1920*z2-945)/92160))))
 }
 
-// estimate returns the estimate for column x. With request i left out, sums of squares about the new mean are those about
-// the old one less n/(n−1) times what i contributed.
+// estimate returns the estimate for column x. Leaving out request i reduces a sum of squares about the mean by n/(n−1)
+// times the contribution of i.
 func (j *jackknife) estimate(x []float64) (e Estimate) {
 	mean := stat.Mean(x, nil)
 	copy(j.dx, x)
@@ -164,7 +166,7 @@ func (j *jackknife) estimate(x []float64) (e Estimate) {
 	return e
 }
 
-// positive returns a sum of squares, or NaN where it is nothing but rounding errors of what it was subtracted from.
+// positive returns the sum of squares s; NaN if s is a rounding error.
 func (j *jackknife) positive(s float64) float64 {
 	if !(s > 1e-12*j.stt) {
 		return math.NaN()
@@ -172,14 +174,14 @@ func (j *jackknife) positive(s float64) float64 {
 	return s
 }
 
-// interval returns value with its interval from the values with one request left out.
+// interval returns value with its interval, from the leave-one-out values in j.loo.
 func (j *jackknife) interval(value, quantile float64) Interval {
 	half := quantile * math.Sqrt(j.n-1) * stat.PopStdDev(j.loo, nil)
 	return Interval{value, value - half, value + half}
 }
 
-// positiveInterval is interval on the logarithmic scale, which suits statistics whose error grows with them. Where one of
-// the values is 0 it falls back on the linear scale.
+// positiveInterval is interval on the logarithmic scale, for statistics whose error is proportional to them. If a value
+// is 0 it uses the linear scale.
 func (j *jackknife) positiveInterval(value float64) Interval {
 	linear := j.interval(value, j.quantile)
 	linear.Low = max(0, linear.Low)
@@ -193,7 +195,7 @@ func (j *jackknife) positiveInterval(value float64) Interval {
 	return Interval{value, math.Exp(log.Low), math.Exp(log.High)}
 }
 
-// tailLift estimates E(x | slowest tenth) − E(x | rest).
+// tailLift returns the estimate of E(x | slowest tenth) − E(x | rest).
 func (j *jackknife) tailLift(x []float64) Interval {
 	n, m := len(x), j.tail
 	if n < 2 {

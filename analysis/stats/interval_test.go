@@ -11,17 +11,17 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// latencies draws one request: its edges.
+// latencies draws the times of the edges of one request.
 type latencies func(r *rand.Rand) []float64
 
 func lognormal(r *rand.Rand, median, sigma float64) float64 {
 	return median * math.Exp(sigma*r.NormFloat64())
 }
 
-// populations are healthy and sick groups with heavy tails.
+// populations are healthy and slow groups with heavy tails.
 var populations = []struct {
 	name    string
-	atLeast [2]float64 // coverage of share and CoV that must be reached at n = 50
+	atLeast [2]float64 // minimum coverage of share and CoV at n = 50
 	draw    latencies
 }{
 	{"log-normal σ=0.5", [2]float64{0.88, 0.88}, func(r *rand.Rand) []float64 {
@@ -57,9 +57,8 @@ func drawTable(r *rand.Rand, n int, draw latencies) (t stats.Table) {
 	return t
 }
 
-// bootstrap returns the percentile bootstrap interval of any statistic of n requests: statistic is given the indices, n
-// of them, of one resample after another, and returns a number; NaNs are left out. Its Value is that of the requests
-// themselves. The same seed gives the same interval. For what [stats.Table.Estimates] offers, that is better and faster.
+// bootstrap returns a statistic of n requests with its percentile bootstrap interval. statistic receives the indices of
+// a resample; NaNs are ignored.
 func bootstrap(n, replicates int, seed uint64, statistic func(requests []int) float64) stats.Interval {
 	r := rand.New(rand.NewPCG(seed, uint64(n)))
 	requests := make([]int, n)
@@ -91,7 +90,7 @@ func percentileShare(t stats.Table, seed uint64) stats.Interval {
 	})
 }
 
-// TestIntervalCoverage prints how often the intervals hold the truth, and what the bootstrap reaches.
+// TestIntervalCoverage prints the coverage of the intervals and of the bootstrap.
 func TestIntervalCoverage(t *testing.T) {
 	const n, trials = 50, 400
 	for _, p := range populations {
@@ -101,29 +100,30 @@ func TestIntervalCoverage(t *testing.T) {
 		for i := range trials {
 			table := drawTable(r, n, p.draw)
 			es, all := table.Estimates()
-			share += holds(es[0].Share, edges[0].Share.Value)
-			mean += holds(es[0].Mean, edges[0].Mean.Value)
-			cov += holds(all.CoV, total.CoV.Value)
-			lift += holds(es[0].TailLift, edges[0].TailLift.Value)
-			boot += holds(percentileShare(table, uint64(i)), edges[0].Share.Value)
+			share += covers(es[0].Share, edges[0].Share.Value)
+			mean += covers(es[0].Mean, edges[0].Mean.Value)
+			cov += covers(all.CoV, total.CoV.Value)
+			lift += covers(es[0].TailLift, edges[0].TailLift.Value)
+			boot += covers(percentileShare(table, uint64(i)), edges[0].Share.Value)
 		}
 		t.Logf("%-18s n=%d: share %.3f (percentile bootstrap %.3f), mean %.3f, CoV %.3f, tail lift %.3f",
 			p.name, n, share/trials, boot/trials, mean/trials, cov/trials, lift/trials)
 		if share/trials < p.atLeast[0] || cov/trials < p.atLeast[1] || mean/trials < 0.85 || lift/trials < 0.8 {
-			t.Errorf("%s: coverage is below what was measured", p.name)
+			t.Errorf("%s: coverage is below the minimum", p.name)
 		}
 	}
 }
 
-func holds(i stats.Interval, truth float64) float64 {
+// covers returns 1 if i contains truth, else 0.
+func covers(i stats.Interval, truth float64) float64 {
 	if i.Low <= truth && truth <= i.High {
 		return 1
 	}
 	return 0
 }
 
-// The closed forms agree with leaving each request out and computing everything anew.
-func TestEstimatesAgreeWithPlainJackknife(t *testing.T) {
+// The closed forms agree with a jackknife that recomputes every statistic.
+func TestEstimatesJackknife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		n := rapid.IntRange(4, 45).Draw(t, "n")
@@ -158,7 +158,7 @@ func TestEstimatesAgreeWithPlainJackknife(t *testing.T) {
 			se := math.Sqrt(ss * float64(n-1) / float64(n))
 			half := (got.High - got.Low) / 2
 			if ratio := half / se; !(ratio > 1.95 && ratio < 12.8) { // quantiles of t with 44 and 1 degrees of freedom
-				t.Fatalf("%s: half width %v, standard error %v", name, half, se)
+				t.Fatalf("%s: half width %v for a standard error of %v", name, half, se)
 			}
 		}
 	})
@@ -172,26 +172,26 @@ func TestEstimatesAddUp(t *testing.T) {
 		share, mean, lift = share+e.Share.Value, mean+e.MeanShare.Value, lift+e.TailLift.Value
 	}
 	if math.Abs(share-1) > 1e-9 || math.Abs(mean-1) > 1e-9 || math.Abs(lift/total.TailLift.Value-1) > 1e-9 {
-		t.Errorf("shares %v, mean shares %v, lift %v of %v", share, mean, lift, total.TailLift.Value)
+		t.Errorf("shares add up to %v, mean shares to %v, tail lifts to %v, want 1, 1, %v", share, mean, lift, total.TailLift.Value)
 	}
 	if s := total.Share; math.Abs(s.Value-1) > 1e-12 || s.High-s.Low > 1e-9 {
-		t.Errorf("share of the total %+v", s)
+		t.Errorf("share of the total is %+v, want 1 without error", s)
 	}
 }
 
-func TestEstimatesOfLittle(t *testing.T) {
+func TestEstimatesWithoutError(t *testing.T) {
 	for _, totals := range [][]float64{nil, {5}, {5, 7}, {5, 5, 5}, {0, 0, 9}} {
 		edges, _ := stats.Table{Total: totals, Cells: totals, Edges: 1}.Estimates()
 		if edges[0].Share.Valid() {
-			t.Errorf("%v: share %+v has bounds", totals, edges[0].Share)
+			t.Errorf("share of totals %v is %+v, want no bounds", totals, edges[0].Share)
 		}
 		if v := edges[0].Share.Value; len(totals) == 3 && totals[2] == 5 && !math.IsNaN(v) {
-			t.Errorf("%v: share %v without variance", totals, v)
+			t.Errorf("share of totals %v is %v, want NaN", totals, v)
 		}
 	}
 }
 
-func TestQuantileAgreesWithSorting(t *testing.T) {
+func TestQuantile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(rapid.Float64Range(-5, 5), 1, 100).Draw(t, "xs")
 		q := rapid.Float64Range(0, 1).Draw(t, "q")
@@ -204,11 +204,11 @@ func TestQuantileAgreesWithSorting(t *testing.T) {
 			want += (rank - float64(k)) * (sorted[k+1] - sorted[k])
 		}
 		if got := stats.Quantile(xs, q); math.Abs(got-want) > 1e-12 {
-			t.Fatalf("got %v, want %v", got, want)
+			t.Fatalf("Quantile() = %v, want %v", got, want)
 		}
 		slices.Sort(xs)
 		if !slices.Equal(xs, sorted) {
-			t.Fatal("values were lost")
+			t.Fatalf("values are %v, want %v", xs, sorted)
 		}
 	})
 }
@@ -239,6 +239,6 @@ func TestProportion(t *testing.T) {
 		near(t, "high", i.High, c.high, 1e-4)
 	}
 	if i := stats.Proportion(0, 0); !math.IsNaN(i.Value) || i.Valid() {
-		t.Errorf("of nothing: %+v", i)
+		t.Errorf("Proportion(0, 0) = %+v, want NaN", i)
 	}
 }

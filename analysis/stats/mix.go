@@ -6,16 +6,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// MixReference is the healthy mix of groups within a request type, for [Mix] to test against: for each group, numbered by
-// the caller, an upper confidence limit of its proportion and one of the proportion of all others. Keep a last number for
-// "any other group": new ones show there. It is immutable.
+// MixReference describes the healthy mix of groups within a request type, as [Mix] requires it. For each group it has
+// an upper confidence limit of the proportion of the group, and one of the proportion of all others. The caller numbers
+// the groups; the last number should stand for any other group, so that new groups are detected. A MixReference is
+// immutable.
 type MixReference struct {
 	rho        float64
 	more, less []float64 // limits of P(group) and of P(not group)
 }
 
-// NewMixReference learns from how many requests each group had over a number of epochs. A group without any has a limit
-// too: it may have been missed by chance.
+// NewMixReference learns a reference from the number of requests of each group over the given number of epochs. A group
+// without requests has a limit, too, since it may be absent by chance.
 func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference {
 	var n uint64
 	for _, k := range requests {
@@ -32,15 +33,15 @@ func NewMixReference(requests []uint64, epochs int, o TestOptions) MixReference 
 // raiseOdds returns the probability whose odds are ratio times those of p.
 func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) }
 
-// Mix is the evidence that the mix of groups within a request type has shifted: that some group became more, or less,
-// frequent. The zero value is the state before the first epoch; it takes the number of groups from the first reference.
+// Mix is the evidence that the mix of groups within a request type has shifted: that a group became more or less
+// frequent. The zero value is the state before the first epoch.
 type Mix struct{ more, less []Evidence }
 
-// Step takes in one epoch: how many requests each group had, numbered as in r. A reference with another number of groups
-// starts the evidence anew.
+// Step adds an epoch with the number of requests of each group of r. If the number of groups differs from the previous
+// epoch, the evidence starts anew.
 func (m *Mix) Step(r *MixReference, requests []uint64) {
 	if len(requests) != len(r.more) {
-		panic(fmt.Sprintf("stats: %d groups, reference of %d", len(requests), len(r.more)))
+		panic(fmt.Sprintf("stats: counts of %d groups for a reference of %d", len(requests), len(r.more)))
 	}
 	if len(m.more) != len(requests) {
 		m.more, m.less = make([]Evidence, len(requests)), make([]Evidence, len(requests))
@@ -55,8 +56,8 @@ func (m *Mix) Step(r *MixReference, requests []uint64) {
 	}
 }
 
-// Shifted returns the e-value against "the mix did not shift by more than the margin": the average over groups and
-// directions, so that it takes more to convince among many groups. It is 0 before the first epoch.
+// Shifted returns the e-value against the hypothesis that the mix shifted by at most the margin: the average over
+// groups and directions. With more groups it requires more evidence. It is 0 before the first epoch.
 func (m Mix) Shifted() float64 {
 	if len(m.more) == 0 {
 		return 0
@@ -64,8 +65,8 @@ func (m Mix) Shifted() float64 {
 	return (average(m.more) + average(m.less)) / 2
 }
 
-// Leading returns the group with the strongest evidence, its e-value, and whether it became more frequent; -1 before the
-// first epoch.
+// Leading returns the group with the strongest evidence, its e-value, and whether it became more frequent; -1 before
+// the first epoch.
 func (m Mix) Leading() (group int, evalue float64, more bool) {
 	group = -1
 	for i := range m.more {
@@ -79,7 +80,7 @@ func (m Mix) Leading() (group int, evalue float64, more bool) {
 	return group, evalue, more
 }
 
-// maxGroups bounds the groups of a Mix when decoding.
+// maxGroups limits the number of groups that is decoded.
 const maxGroups = 1 << 12
 
 // AppendBinary appends m to b: 48 bytes per group.
@@ -93,7 +94,7 @@ func (m Mix) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMix reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeMix decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeMix(b []byte) (Mix, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(mixVersion)
@@ -127,7 +128,8 @@ func (r MixReference) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeMixReference reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeMixReference decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
+// [codec.ErrCorrupt].
 func DecodeMixReference(b []byte) (MixReference, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(mixReferenceVersion)
@@ -139,7 +141,7 @@ func DecodeMixReference(b []byte) (MixReference, []byte, error) {
 		}
 	}
 	if d.Bad() {
-		return MixReference{}, nil, fmt.Errorf("%w: reference of a mix", codec.ErrCorrupt)
+		return MixReference{}, nil, fmt.Errorf("%w: mix reference", codec.ErrCorrupt)
 	}
 	return r, d.Rest(), nil
 }

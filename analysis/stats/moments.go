@@ -7,20 +7,20 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// MaxCount bounds the number of durations in one Moments: below it no sum overflows (2^34 · (2^47)² = 2^128). At 100 000
-// requests per second that is two days in one window of one group.
+// MaxCount is the exclusive upper limit of the number of durations in a Moments. Below it no sum overflows
+// (2^34 · (2^47)² = 2^128). A group with 100 000 requests per second reaches it after two days.
 const MaxCount = 1 << 34
 
-// Moments are the exact first moments of a set of durations in nanoseconds. The zero value is the empty set. Adding and
-// merging are associative and commutative to the byte; only the reported figures are floats, each rounded from an exact
-// numerator.
+// Moments are the exact first two moments of a set of durations in nanoseconds. The zero value is the empty set. Adding
+// and merging are exactly associative and commutative. Only the reported figures are floats, rounded from exact
+// numerators.
 type Moments struct {
 	N    uint64  // durations, below MaxCount
 	Sum  Uint128 // Σx, ns
 	Sum2 Uint128 // Σx², ns²
 }
 
-// Add adds a duration in [0, MaxNanos); anything else panics.
+// Add adds a duration in [0, MaxNanos), or it panics.
 func (m *Moments) Add(ns int64) {
 	x := checked(ns)
 	m.N++
@@ -28,7 +28,7 @@ func (m *Moments) Add(ns int64) {
 	m.Sum2 = m.Sum2.AddProduct(x, x)
 }
 
-// checked returns x as an unsigned number and panics outside [0, MaxNanos), where sums could overflow unseen.
+// checked returns ns as an unsigned number. It panics if ns is outside [0, MaxNanos), where sums could overflow.
 func checked(ns int64) uint64 {
 	if uint64(ns) >= MaxNanos {
 		panic(fmt.Sprintf("stats: duration %d outside [0, 2^47)", ns))
@@ -46,16 +46,16 @@ func (m *Moments) Merge(o Moments) {
 // Mean returns the mean in ns; NaN for the empty set.
 func (m Moments) Mean() float64 { return m.Sum.Float64() / float64(m.N) }
 
-// Variance returns the sample variance (n−1) in ns², at least 0; NaN while fewer than two durations were added.
+// Variance returns the sample variance (n−1) in ns², at least 0; NaN for fewer than two durations.
 func (m Moments) Variance() float64 {
 	return m.spread() / pairs(m.N)
 }
 
-// StdDev returns the sample standard deviation in ns; NaN while fewer than two durations were added.
+// StdDev returns the sample standard deviation in ns; NaN for fewer than two durations.
 func (m Moments) StdDev() float64 { return math.Sqrt(m.Variance()) }
 
-// CoV returns the coefficient of variation σ/μ, dimensionless and at least 0, with the sample standard deviation (n−1). It is
-// NaN while fewer than two durations were added or when the mean is 0.
+// CoV returns the coefficient of variation σ/μ, dimensionless and at least 0, with the sample standard deviation (n−1).
+// It is NaN for fewer than two durations and for a mean of 0.
 func (m Moments) CoV() float64 {
 	if m.Sum.IsZero() {
 		return math.NaN()
@@ -63,12 +63,12 @@ func (m Moments) CoV() float64 {
 	return m.StdDev() / m.Mean()
 }
 
-// spread returns n·Σx² − (Σx)², which is n(n−1) times the variance.
+// spread returns n·Σx² − (Σx)², which equals n(n−1) times the variance.
 func (m Moments) spread() float64 {
 	return mul128(m.Sum2, Uint128{Lo: m.N}).diff(mul128(m.Sum, m.Sum))
 }
 
-// valid reports whether some set of durations can have these moments.
+// valid reports whether a set of durations can have these moments.
 func (m Moments) valid() bool {
 	if m.N >= MaxCount || m.N == 0 && !m.Sum.Add(m.Sum2).IsZero() {
 		return false
@@ -76,7 +76,7 @@ func (m Moments) valid() bool {
 	return mul128(m.Sum2, Uint128{Lo: m.N}).cmp(mul128(m.Sum, m.Sum)) >= 0
 }
 
-// pairs returns n(n−1), or NaN where there is no sample variance.
+// pairs returns n(n−1); NaN for n < 2, where there is no sample variance.
 func pairs(n uint64) float64 {
 	if n < 2 {
 		return math.NaN()
@@ -84,14 +84,14 @@ func pairs(n uint64) float64 {
 	return float64(n) * float64(n-1)
 }
 
-// AppendBinary appends m to b: three variable-length integers, 3 to 43 bytes, the same for the same set.
+// AppendBinary appends m to b: three variable-length integers, 3 to 43 bytes. Equal sets have equal encodings.
 func (m Moments) AppendBinary(b []byte) []byte {
 	b = codec.AppendUvarints(b, m.N)
 	b = m.Sum.appendTo(b)
 	return m.Sum2.appendTo(b)
 }
 
-// DecodeMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeMoments decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeMoments(b []byte) (Moments, []byte, error) {
 	d := codec.NewReader(b)
 	m := readMoments(d)
@@ -110,8 +110,8 @@ func readMoments(d *codec.Reader) Moments {
 	return m
 }
 
-// BetweenShare returns the part, in [0, 1], of the variance of all durations together that lies between the groups' means
-// (η²); the rest lies within groups. NaN while the total has no variance.
+// BetweenShare returns the share, in [0, 1], of the total variance that lies between the means of the groups (η²). The
+// rest lies within groups. It is NaN if the total has no variance.
 func BetweenShare(groups []Moments) float64 {
 	var all Moments
 	var within float64
@@ -128,8 +128,8 @@ func BetweenShare(groups []Moments) float64 {
 	return min(1, max(0, 1-within/total))
 }
 
-// IntraClass returns the intra-class correlation of numbers within blocks (one-way analysis of variance), at least 0 and
-// at most 1: how much alike requests of the same epoch are. NaN with fewer than two filled blocks or without any variance.
+// IntraClass returns the intra-class correlation of values within blocks (one-way analysis of variance), clamped to
+// [0, 1]. It is NaN for fewer than two non-empty blocks and without variance.
 // Source: Donner 1986, "A review of inference procedures for the intraclass correlation coefficient".
 func IntraClass(blocks []Moments) float64 {
 	var all Moments
@@ -153,9 +153,8 @@ func IntraClass(blocks []Moments) float64 {
 	return min(1, max(0, (msb-msw)/(msb+(typical-1)*msw)))
 }
 
-// CoMoments are the exact sums that one edge x contributes beside the total T of the same requests. Requests that did not
-// execute the edge count as x = 0 and need not be added. What is reported takes the moments of T over all requests that
-// count.
+// CoMoments are the exact sums of the time x in one edge and the total time T of the same requests. Requests that did
+// not execute the edge have x = 0 and need not be added. The methods take the moments of T over all requests.
 type CoMoments struct {
 	Sum  Uint128 // Σx, ns
 	Sum2 Uint128 // Σx², ns²
@@ -177,14 +176,14 @@ func (c *CoMoments) Merge(o CoMoments) {
 	c.SumT = c.SumT.Add(o.SumT)
 }
 
-// Moments returns the moments of the edge alone over n requests.
+// Moments returns the moments of x over n requests.
 func (c CoMoments) Moments(n uint64) Moments { return Moments{N: n, Sum: c.Sum, Sum2: c.Sum2} }
 
-// Cov returns the sample covariance (n−1) of the edge with T, in ns²; NaN under two requests.
+// Cov returns the sample covariance (n−1) of x and T in ns²; NaN for fewer than two requests.
 func (c CoMoments) Cov(t Moments) float64 { return c.cross(t) / pairs(t.N) }
 
-// Share returns the edge's share of variance Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single share
-// may be negative or above 1. NaN while T has no variance.
+// Share returns the edge's share of variance Cov(x,T)/Var(T). The shares of a partition of T add up to 1; a single
+// share can be negative or above 1. It is NaN if T has no variance.
 func (c CoMoments) Share(t Moments) float64 {
 	total := t.spread()
 	if !(total > 0) {
@@ -193,10 +192,10 @@ func (c CoMoments) Share(t Moments) float64 {
 	return c.cross(t) / total
 }
 
-// MeanShare returns the edge's share of the mean, E(x)/E(T), in [0, 1] for a part of T; NaN while T is 0.
+// MeanShare returns the edge's share of the mean, E(x)/E(T), in [0, 1] if x is part of T; NaN if T is 0.
 func (c CoMoments) MeanShare(t Moments) float64 { return c.Sum.Float64() / t.Sum.Float64() }
 
-// Correlation returns Pearson's correlation of the edge with T, in [−1, 1]; NaN while either has no variance.
+// Correlation returns Pearson's correlation of x and T, in [−1, 1]; NaN if either has no variance.
 func (c CoMoments) Correlation(t Moments) float64 {
 	d := math.Sqrt(c.Moments(t.N).spread()) * math.Sqrt(t.spread())
 	if !(d > 0) {
@@ -217,7 +216,8 @@ func (c CoMoments) AppendBinary(b []byte) []byte {
 	return c.SumT.appendTo(b)
 }
 
-// DecodeCoMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeCoMoments decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
+// [codec.ErrCorrupt].
 func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 	d := codec.NewReader(b)
 	c := CoMoments{Sum: readUint128(d), Sum2: readUint128(d), SumT: readUint128(d)}
@@ -227,15 +227,15 @@ func DecodeCoMoments(b []byte) (CoMoments, []byte, error) {
 	return c, d.Rest(), nil
 }
 
-// PairMoments are the exact sums of a fixed list of k variables and of all their products, from which every covariance
-// follows. The zero value has k = 0 and takes its k from the first Add or Merge.
+// PairMoments are the exact sums of k variables and of all their products, from which every covariance follows. The
+// first Add or Merge determines k.
 type PairMoments struct {
 	N        uint64
 	Sums     []Uint128 // Σx_i, k of them
 	Products []Uint128 // Σx_i·x_j for j <= i, at i(i+1)/2+j
 }
 
-// Add adds one request; xs must have the same length every time and values in [0, MaxNanos), or it panics.
+// Add adds one request. It panics unless xs has length k and values in [0, MaxNanos).
 func (p *PairMoments) Add(xs []int64) {
 	p.size(len(xs))
 	p.N++
@@ -250,16 +250,17 @@ func (p *PairMoments) Add(xs []int64) {
 	}
 }
 
+// size allocates memory for k variables, and panics if p has another number.
 func (p *PairMoments) size(k int) {
 	if p.Sums == nil {
 		p.Sums, p.Products = make([]Uint128, k), make([]Uint128, k*(k+1)/2)
 	}
 	if len(p.Sums) != k {
-		panic(fmt.Sprintf("stats: %d variables added to pair moments of %d", k, len(p.Sums)))
+		panic(fmt.Sprintf("stats: %d variables for pair moments of %d", k, len(p.Sums)))
 	}
 }
 
-// Merge adds the requests of o, which must have the same variables.
+// Merge adds the requests of o. It panics if o has other variables.
 func (p *PairMoments) Merge(o PairMoments) {
 	if o.Sums == nil {
 		return
@@ -274,7 +275,7 @@ func (p *PairMoments) Merge(o PairMoments) {
 	}
 }
 
-// Cov returns the sample covariance (n−1) of variables i and j in ns²; for i = j the variance. NaN under two requests.
+// Cov returns the sample covariance (n−1) of variables i and j in ns²; NaN for fewer than two requests.
 func (p PairMoments) Cov(i, j int) float64 {
 	if j > i {
 		i, j = j, i
@@ -283,7 +284,7 @@ func (p PairMoments) Cov(i, j int) float64 {
 	return cross / pairs(p.N)
 }
 
-// maxPairs bounds k when decoding.
+// maxPairs limits the k that is decoded.
 const maxPairs = 1 << 10
 
 // AppendBinary appends p to b.
@@ -299,7 +300,8 @@ func (p PairMoments) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodePairMoments reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodePairMoments decodes an encoding by AppendBinary and returns the bytes after it. An error wraps
+// [codec.ErrCorrupt].
 func DecodePairMoments(b []byte) (PairMoments, []byte, error) {
 	d := codec.NewReader(b)
 	k := int(d.Below(maxPairs))

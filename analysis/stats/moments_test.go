@@ -25,7 +25,7 @@ func nearest(t *rapid.T, b *big.Int) float64 {
 	return f
 }
 
-// word draws a uint64 of any magnitude, edges included.
+// word draws a uint64 of any magnitude, including the limits.
 func word() *rapid.Generator[uint64] {
 	return rapid.Custom(func(t *rapid.T) uint64 {
 		u := rapid.Uint64().Draw(t, "u") >> rapid.IntRange(0, 64).Draw(t, "shift")
@@ -33,15 +33,15 @@ func word() *rapid.Generator[uint64] {
 	})
 }
 
-func TestUint128AgreesWithBig(t *testing.T) {
+func TestUint128(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := stats.Uint128{Hi: word().Draw(t, "hi"), Lo: word().Draw(t, "lo")}
 		b := stats.Uint128{Hi: word().Draw(t, "hi2"), Lo: word().Draw(t, "lo2")}
 		x, y := word().Draw(t, "x"), word().Draw(t, "y")
 		mod := new(big.Int).Lsh(big.NewInt(1), 128)
-		check := func(what string, got stats.Uint128, want *big.Int) {
+		check := func(name string, got stats.Uint128, want *big.Int) {
 			if bigOf(got).Cmp(want.Mod(want, mod)) != 0 {
-				t.Fatalf("%s: got %v, want %v", what, bigOf(got), want)
+				t.Fatalf("%s = %v, want %v", name, bigOf(got), want)
 			}
 		}
 		bx, by := new(big.Int).SetUint64(x), new(big.Int).SetUint64(y)
@@ -56,7 +56,7 @@ func TestUint128AgreesWithBig(t *testing.T) {
 	})
 }
 
-// nanos draws durations: usual ones, zeros, the largest, and nearly equal ones, where variances cancel.
+// nanos draws durations: ordinary ones, zeros, the largest, and nearly equal ones, where variances cancel.
 func nanos() *rapid.Generator[int64] {
 	return rapid.OneOf(
 		rapid.Int64Range(0, stats.MaxNanos-1),
@@ -91,18 +91,18 @@ func TestMomentsAreExact(t *testing.T) {
 		}
 		want := nearest(t, exactSpread(xs, xs)) / (n * (n - 1))
 		if got := m.Variance(); got != want {
-			t.Fatalf("variance %v, want %v", got, want)
+			t.Fatalf("Variance() = %v, want %v", got, want)
 		}
 		if got := m.Mean(); math.Abs(got-sum/n) > 1e-9*sum/n {
-			t.Fatalf("mean %v, want %v", got, sum/n)
+			t.Fatalf("Mean() = %v, want %v", got, sum/n)
 		}
 		if got := m.CoV(); sum > 0 && math.Abs(got-math.Sqrt(want)/(sum/n)) > 1e-9 {
-			t.Fatalf("CoV %v", got)
+			t.Fatalf("CoV() = %v, want %v", got, math.Sqrt(want)/(sum/n))
 		}
 	})
 }
 
-func TestMomentsMergeInAnyOrder(t *testing.T) {
+func TestMomentsMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOf(nanos()).Draw(t, "xs")
 		var whole stats.Moments
@@ -116,11 +116,11 @@ func TestMomentsMergeInAnyOrder(t *testing.T) {
 			merged.Merge(p)
 		}
 		if !bytes.Equal(whole.AppendBinary(nil), merged.AppendBinary(nil)) {
-			t.Fatalf("whole %+v, merged %+v", whole, merged)
+			t.Fatalf("merged %+v, want %+v", merged, whole)
 		}
 		got, rest, err := stats.DecodeMoments(append(whole.AppendBinary(nil), 7))
 		if err != nil || got != whole || !bytes.Equal(rest, []byte{7}) {
-			t.Fatalf("decoded %+v, rest %v, %v", got, rest, err)
+			t.Fatalf("decoded %+v, rest %v, %v, want %+v, [7]", got, rest, err, whole)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestMomentsWithoutVariance(t *testing.T) {
 	}
 }
 
-func TestMomentsRefuseWhatOverflows(t *testing.T) {
+func TestMomentsPanic(t *testing.T) {
 	for _, ns := range []int64{-1, stats.MaxNanos} {
 		func() {
 			defer func() {
@@ -160,7 +160,7 @@ func TestMomentsRefuseWhatOverflows(t *testing.T) {
 	}
 }
 
-func TestSharesOfAPartitionAddUp(t *testing.T) {
+func TestPartitionShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const edges = 4
 		var total stats.Moments
@@ -187,25 +187,25 @@ func TestSharesOfAPartitionAddUp(t *testing.T) {
 			sizes += math.Abs(p.Share(total))
 			means += p.MeanShare(total)
 		}
-		// Where parts that vary much make up for each other, shares are as large, and so is what is lost when they are rounded.
+		// The shares of parts that vary much and compensate each other are large, and so are their rounding errors.
 		if math.Abs(shares-1) > max(1e-9, 1e-15*sizes) || math.Abs(means-1) > 1e-9 {
-			t.Fatalf("shares of variance add up to %v, of the mean to %v", shares, means)
+			t.Fatalf("shares of variance add up to %v, of the mean to %v, want 1", shares, means)
 		}
 		n := float64(len(first))
 		if want := nearest(t, exactSpread(first, totals)) / (n * (n - 1)); parts[0].Cov(total) != want {
-			t.Fatalf("cov %v, want %v", parts[0].Cov(total), want)
+			t.Fatalf("Cov() = %v, want %v", parts[0].Cov(total), want)
 		}
 		if r := parts[0].Correlation(total); r < -1 || r > 1 {
-			t.Fatalf("correlation %v", r)
+			t.Fatalf("Correlation() = %v, want a number in [-1, 1]", r)
 		}
 		got, _, err := stats.DecodeCoMoments(parts[0].AppendBinary(nil))
 		if err != nil || got != parts[0] {
-			t.Fatalf("decoded %+v, %v", got, err)
+			t.Fatalf("decoded %+v, %v, want %+v", got, err, parts[0])
 		}
 	})
 }
 
-func TestPairMomentsAgreeWithCoMoments(t *testing.T) {
+func TestPairMoments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p, left, right stats.PairMoments
 		var c stats.CoMoments
@@ -222,15 +222,15 @@ func TestPairMomentsAgreeWithCoMoments(t *testing.T) {
 			m.Add(xs[2])
 		}
 		if p.Cov(0, 2) != c.Cov(m) || p.Cov(2, 0) != c.Cov(m) || p.Cov(2, 2) != m.Variance() {
-			t.Fatalf("pair %v %v, want %v %v", p.Cov(0, 2), p.Cov(2, 2), c.Cov(m), m.Variance())
+			t.Fatalf("Cov(0, 2) = %v, Cov(2, 2) = %v, want %v, %v", p.Cov(0, 2), p.Cov(2, 2), c.Cov(m), m.Variance())
 		}
 		left.Merge(right)
 		if !bytes.Equal(left.AppendBinary(nil), p.AppendBinary(nil)) {
-			t.Fatal("merged differs")
+			t.Fatalf("merged %+v, want %+v", left, p)
 		}
 		got, _, err := stats.DecodePairMoments(p.AppendBinary(nil))
 		if diff := cmp.Diff(p, got); err != nil || diff != "" {
-			t.Fatalf("%v %s", err, diff)
+			t.Fatalf("DecodePairMoments(): %v %s", err, diff)
 		}
 	})
 }
@@ -243,13 +243,13 @@ func TestBetweenShare(t *testing.T) {
 	}
 	// Sums of squares: within 2·8, total 16 + 6·50².
 	if got, want := stats.BetweenShare([]stats.Moments{a, b}), 15000.0/15016; math.Abs(got-want) > 1e-12 {
-		t.Errorf("apart: %v, want %v", got, want)
+		t.Errorf("BetweenShare() of distant groups = %v, want %v", got, want)
 	}
 	if got := stats.BetweenShare([]stats.Moments{a, a}); math.Abs(got) > 1e-12 {
-		t.Errorf("alike: %v, want 0", got)
+		t.Errorf("BetweenShare() of equal groups = %v, want 0", got)
 	}
 	if got := stats.BetweenShare([]stats.Moments{{}}); !math.IsNaN(got) {
-		t.Errorf("empty: %v, want NaN", got)
+		t.Errorf("BetweenShare() of an empty group = %v, want NaN", got)
 	}
 }
 
@@ -260,15 +260,15 @@ func TestIntraClass(t *testing.T) {
 		b.Add(200)
 	}
 	if got := stats.IntraClass([]stats.Moments{a, b}); got != 1 {
-		t.Errorf("blocks explain all: %v, want 1", got)
+		t.Errorf("IntraClass() of constant blocks = %v, want 1", got)
 	}
 	a.Add(200)
 	b.Add(100)
 	if got := stats.IntraClass([]stats.Moments{a, b}); !(got > 0.2 && got < 0.9) {
-		t.Errorf("mixed: %v", got)
+		t.Errorf("IntraClass() of mixed blocks = %v, want a number in (0.2, 0.9)", got)
 	}
 	if got := stats.IntraClass([]stats.Moments{a}); !math.IsNaN(got) {
-		t.Errorf("one block: %v, want NaN", got)
+		t.Errorf("IntraClass() of one block = %v, want NaN", got)
 	}
 }
 
@@ -286,7 +286,7 @@ func FuzzDecodeMoments(f *testing.F) {
 		checkDecoded(t, b, rest, err, m == stats.Moments{}, m.AppendBinary)
 		_ = m.CoV()
 		if v := m.Variance(); v < 0 {
-			t.Errorf("variance %v", v)
+			t.Errorf("Variance() = %v, want at least 0", v)
 		}
 		c, rest, err := stats.DecodeCoMoments(b)
 		checkDecoded(t, b, rest, err, c == stats.CoMoments{}, c.AppendBinary)
@@ -299,18 +299,18 @@ func FuzzDecodeMoments(f *testing.F) {
 	})
 }
 
-// checkDecoded checks what holds of every decoder: an error comes with the zero value and wraps ErrCorrupt; what was accepted
-// encodes to the same bytes.
+// checkDecoded checks the contract of decoders: an error wraps ErrCorrupt and comes with the zero value; a decoded
+// value encodes to the same bytes.
 func checkDecoded(t *testing.T, in, rest []byte, err error, zero bool, encode func([]byte) []byte) {
 	t.Helper()
 	if err != nil {
 		if !errors.Is(err, codec.ErrCorrupt) || !zero || rest != nil {
-			t.Fatalf("error %v with zero value %v, rest %v", err, zero, rest)
+			t.Fatalf("error %v, zero value %t, rest %v, want ErrCorrupt, true, nil", err, zero, rest)
 		}
 		return
 	}
 	if again := append(encode(nil), rest...); !bytes.Equal(again, in) {
-		t.Fatalf("in  %x\nout %x", in, again)
+		t.Fatalf("decoded and encoded\n%x, want\n%x", again, in)
 	}
 }
 

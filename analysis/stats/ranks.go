@@ -9,35 +9,35 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Ranks is the distribution of a set of durations, for saying what part of them is shorter than one: coarser than a [Sketch], and much
-// smaller. Its bins are at most a sixteenth wide, so that a duration is known within 3.2 %. The zero value is the empty set. It takes
-// four bytes for each bin between the least and the greatest duration, of which there are 704: half a kilobyte for most operations, at most
-// 3.5 KiB with the room to grow.
+// Ranks is a histogram of durations that returns the percentile of a duration. It is coarser than a [Sketch] and much
+// smaller. Its 704 bins are at most a sixteenth wide, so it knows a duration to within 3.2 %. It takes four bytes for
+// each bin between the shortest and the longest duration: half a kilobyte for most operations, at most 3.5 KiB
+// including spare capacity. The zero value is the empty set.
 type Ranks struct {
 	first  int      // bin of counts[0]
-	counts []uint32 // the first and the last are above 0; at the largest value they stay
+	counts []uint32 // the first and the last are above 0; they saturate at the largest value
 	total  uint64   // sum of counts
 }
 
-// rankBits is how many binary digits behind the first one tell bins apart.
+// rankBits is the number of bits after the leading one that distinguish bins.
 const rankBits = 4
 
 // rankBins is the number of bins of durations in [0, MaxNanos).
 const rankBins = 704
 
-// rankBin returns the bin of a duration: the number itself below 32, later sixteen for each power of two.
+// rankBin returns the bin of a duration. Durations below 32 ns have a bin each; above, each power of two has sixteen.
 func rankBin(ns int64) int {
 	shift := max(0, bits.Len64(checked(ns))-rankBits-1)
 	return shift<<rankBits + int(ns>>shift)
 }
 
-// Add adds a duration in [0, MaxNanos); anything else panics.
+// Add adds a duration in [0, MaxNanos), or it panics.
 func (r *Ranks) Add(ns int64) { r.add(rankBin(ns), 1) }
 
 func (r *Ranks) add(bin int, n uint32) {
 	i := bin - r.first
 	if i < 0 || i >= len(r.counts) {
-		r.reach(bin)
+		r.extend(bin)
 		i = bin - r.first
 	}
 	n = min(n, math.MaxUint32-r.counts[i])
@@ -45,8 +45,8 @@ func (r *Ranks) add(bin int, n uint32) {
 	r.total += uint64(n)
 }
 
-// reach makes room for a bin.
-func (r *Ranks) reach(bin int) {
+// extend extends r.counts to include bin.
+func (r *Ranks) extend(bin int) {
 	switch {
 	case len(r.counts) == 0:
 		r.first, r.counts = bin, append(r.counts, 0)
@@ -58,7 +58,7 @@ func (r *Ranks) reach(bin int) {
 	}
 }
 
-// Merge adds the durations of o, which stays as it is.
+// Merge adds the durations of o, which it does not change.
 func (r *Ranks) Merge(o *Ranks) {
 	for i, n := range o.counts {
 		if n > 0 {
@@ -70,8 +70,8 @@ func (r *Ranks) Merge(o *Ranks) {
 // Count returns the number of durations.
 func (r *Ranks) Count() uint64 { return r.total }
 
-// Below returns the part of the durations, 0–1, that are shorter than ns; of those in its bin, which are as long within 6.3 %, half are taken
-// to be. NaN for the empty set. Ns must be in [0, MaxNanos), or it panics.
+// Below returns the fraction, 0–1, of the durations that are shorter than ns. Half of the durations in the bin of ns,
+// which is 6.3 % wide, count as shorter. It is NaN for the empty set. It panics if ns is outside [0, MaxNanos).
 func (r *Ranks) Below(ns int64) float64 {
 	bin := rankBin(ns)
 	var halves uint64
@@ -88,7 +88,7 @@ func (r *Ranks) Below(ns int64) float64 {
 
 const ranksVersion = 1
 
-// AppendBinary appends r to b: one byte for the version, the number of bins, then the first one and the counts of all.
+// AppendBinary appends r to b: the version, the number of bins, the first bin, and the counts.
 func (r *Ranks) AppendBinary(b []byte) []byte {
 	b = append(b, ranksVersion)
 	b = codec.AppendUvarints(b, uint64(len(r.counts)))
@@ -101,7 +101,7 @@ func (r *Ranks) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeRanks reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeRanks decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeRanks(b []byte) (Ranks, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(ranksVersion)

@@ -10,8 +10,9 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// What is said of a duration lies between the parts of those that are shorter and longer by more than a bin.
-func TestRanksDependOnTheSetOnly(t *testing.T) {
+// Ranks depend on the set of durations only. Below lies between the fractions of durations that are shorter, and not
+// longer, by more than a bin.
+func TestRanks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(nanos(), 1, 300).Draw(t, "xs")
 		var whole stats.Ranks
@@ -26,11 +27,11 @@ func TestRanksDependOnTheSetOnly(t *testing.T) {
 		}
 		packed := whole.AppendBinary(nil)
 		if !bytes.Equal(packed, merged.AppendBinary(nil)) {
-			t.Fatal("encodings differ")
+			t.Fatal("encodings of the whole and of merged parts differ")
 		}
 		decoded, rest, err := stats.DecodeRanks(packed)
 		if err != nil || len(rest) > 0 || decoded.Count() != uint64(len(xs)) {
-			t.Fatalf("decoded %d, rest %v, %v", decoded.Count(), rest, err)
+			t.Fatalf("decoded %d durations, rest %v, %v, want %d", decoded.Count(), rest, err, len(xs))
 		}
 		x := nanos().Draw(t, "x")
 		var shorter, longer float64
@@ -44,22 +45,22 @@ func TestRanksDependOnTheSetOnly(t *testing.T) {
 		}
 		n := float64(len(xs))
 		if got := decoded.Below(x); got < shorter/n-1e-9 || got > 1-longer/n+1e-9 {
-			t.Fatalf("%v of the durations are below %d: %v are clearly shorter, %v longer", got, x, shorter/n, longer/n)
+			t.Fatalf("Below(%d) = %v, want a fraction in [%v, %v]", x, got, shorter/n, 1-longer/n)
 		}
 	})
 }
 
-// Durations as long as one's own are neither shorter nor longer.
+// Half of the durations equal to the argument count as shorter.
 func TestRanksOfEqualDurations(t *testing.T) {
 	var r stats.Ranks
 	if got := r.Below(5); !math.IsNaN(got) {
-		t.Errorf("%v of no durations are below", got)
+		t.Errorf("Below(5) of the empty set = %v, want NaN", got)
 	}
 	for range 10 {
 		r.Add(1000)
 	}
 	if got := []float64{r.Below(900), r.Below(1000), r.Below(1100)}; got[0] != 0 || got[1] != 0.5 || got[2] != 1 {
-		t.Errorf("below, at and above: %v, want 0, 0.5, 1", got)
+		t.Errorf("Below(900), Below(1000), Below(1100) = %v, want 0, 0.5, 1", got)
 	}
 }
 

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Median returns the median, between the two middle values where their number is even. It reorders xs and allocates
-// nothing. NaN for no values.
+// Median returns the median; NaN for no values. The median of an even number of values is the mean of the middle two.
+// It reorders xs and does not allocate.
 func Median(xs []float64) float64 { return Quantile(xs, 0.5) }
 
-// Quantile returns the q-quantile, q in [0, 1], interpolated between the neighbours of rank q·(n−1). It reorders xs,
-// allocates nothing and takes linear time on average. NaN for no values.
+// Quantile returns the q-quantile, q in [0, 1], interpolated between the neighbours of rank q·(n−1); NaN for no values.
+// It reorders xs, does not allocate, and takes linear time on average.
 func Quantile(xs []float64, q float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
@@ -25,8 +25,8 @@ func Quantile(xs []float64, q float64) float64 {
 	return lo + (rank-float64(k))*(slices.Min(xs[k+1:])-lo)
 }
 
-// selectRank reorders xs so that xs[k] is what it would be in ascending order, nothing larger before and nothing smaller
-// behind it (Hoare's quickselect; the pivot is the median of three).
+// selectRank reorders xs so that xs[k] is the value of rank k, with no larger value before it and no smaller one after
+// it (Hoare's quickselect; the pivot is the median of three).
 func selectRank(xs []float64, k int) {
 	lo, hi := 0, len(xs)-1
 	for hi-lo > 12 {
@@ -62,8 +62,9 @@ func median3(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c))
 // madScale makes the MAD estimate σ for normal data.
 const madScale = 1.4826022185056018
 
-// MAD returns the median absolute deviation from center, scaled to estimate the standard deviation of normal data.
-// scratch may be nil; if it is large enough nothing is allocated. xs stays as it is. NaN for no values.
+// MAD returns the median absolute deviation from center, scaled to estimate the standard deviation of normal data. It
+// is NaN for no values. It does not change xs. It does not allocate if scratch, which may be nil, has the capacity of
+// xs.
 func MAD(xs []float64, center float64, scratch []float64) float64 {
 	scratch = scratch[:0]
 	for _, x := range xs {

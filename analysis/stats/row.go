@@ -10,23 +10,23 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Row is one request in a [Sample], packed: when it came, and, as variable-length integers, its total and the times of the
-// edges it executed. A row of 20 edges takes some 110 bytes. Edges that it did not execute take nothing. A Row is immutable
-// but for [Row.Stamp], and comes from NewRow or DecodeRow: nil is none.
+// Row is the packed encoding of one request in a [Sample]: its arrival and, as variable-length integers, its total and
+// the times of the edges that it executed. A row of 20 edges takes about 110 bytes. Rows are created by NewRow and the
+// decoders. A Row is immutable except for [Row.Stamp]. A nil Row stands for no request.
 type Row []byte
 
-// stamp is the size of the first field of a row: one more than the tick of a [Series] in which it came, or 0. It is no varint,
-// so that it can be written when the others are.
+// stamp is the size of the first field of a row: the tick of a [Series] in which the request arrived, plus 1, or 0. Its
+// fixed size allows Stamp to set it later.
 const stamp = 4
 
-// NewRow packs a row that does not say when it came. Edges are numbered as the caller likes, ascending; times are in ns, at
-// least 0. It panics where edges do not ascend or times are out of range.
+// NewRow packs a row without an arrival. The caller numbers the edges. NewRow panics unless the edges are at least 0
+// and ascend, and total and times are in [0, MaxNanos) ns.
 func NewRow(total int64, edges []int32, times []int64) Row {
 	b := binary.AppendUvarint(make([]byte, stamp, 8+6*len(edges)), checked(total))
 	last := int32(-1)
 	for i, e := range edges {
 		if e <= last {
-			panic(fmt.Sprintf("stats: edge %d after %d in a row", e, last))
+			panic(fmt.Sprintf("stats: edge %d after edge %d", e, last))
 		}
 		b = codec.AppendUvarints(b, uint64(e-last-1))
 		b = codec.AppendUvarints(b, checked(times[i]))
@@ -35,11 +35,11 @@ func NewRow(total int64, edges []int32, times []int64) Row {
 	return Row(slices.Clip(b))
 }
 
-// Stamp makes r say that it came at time ns after 1970, to the [Tick]. Whoever packed r calls it before others have r.
+// Stamp sets the arrival of r to the [Tick] of ns since the Unix epoch. It must be called before r is shared.
 func (r Row) Stamp(ns int64) { binary.LittleEndian.PutUint32(r, uint32(tickOf(ns)+1)) }
 
-// Came returns the tick [from, to) in which the request came, in ns since the Unix epoch; 0, 0 where r does not say.
-func (r Row) Came() (from, to int64) {
+// Arrival returns the tick [from, to) in which the request arrived, in ns since the Unix epoch; 0, 0 if it is unknown.
+func (r Row) Arrival() (from, to int64) {
 	end := int64(binary.LittleEndian.Uint32(r)) * int64(Tick)
 	return max(0, end-int64(Tick)), end
 }
@@ -67,17 +67,17 @@ func (r Row) Edges() iter.Seq2[int32, int64] {
 	}
 }
 
-// maxRow bounds the bytes of a row when decoding.
+// maxRow is the exclusive upper limit of the size in bytes of a row that is decoded.
 const maxRow = 1 << 16
 
-// AppendBinary appends r to b, with its length.
+// AppendBinary appends the length of r and r to b.
 func (r Row) AppendBinary(b []byte) []byte {
 	b = codec.AppendUvarints(b, uint64(len(r)))
 	return append(b, r...)
 }
 
-// DecodeRow reads what AppendBinary wrote, into memory of its own, and returns the bytes behind it. An error wraps
-// codec.ErrCorrupt.
+// DecodeRow decodes an encoding by AppendBinary and returns the bytes after it. The row does not share memory with b.
+// An error wraps [codec.ErrCorrupt].
 func DecodeRow(b []byte) (Row, []byte, error) {
 	d := codec.NewReader(b)
 	n := d.Below(maxRow)
@@ -87,7 +87,7 @@ func DecodeRow(b []byte) (Row, []byte, error) {
 	return slices.Clone(Row(d.Rest()[:n])), d.Rest()[n:], nil
 }
 
-// DecodeUnstampedRow is DecodeRow for what AppendBinary wrote before rows said when they came.
+// DecodeUnstampedRow is DecodeRow for the former encoding, without an arrival.
 func DecodeUnstampedRow(b []byte) (Row, []byte, error) {
 	d := codec.NewReader(b)
 	n := d.Below(maxRow - stamp)
@@ -97,15 +97,15 @@ func DecodeUnstampedRow(b []byte) (Row, []byte, error) {
 	return append(make(Row, stamp, stamp+n), d.Rest()[:n]...), d.Rest()[n:], nil
 }
 
-// maxStamp bounds stamps: later ticks end beyond what a time can be.
+// maxStamp is the largest stamp: later ticks end after the largest time.
 const maxStamp = math.MaxInt64 / int64(Tick)
 
-// validRow reports whether NewRow could have packed b, and Stamp stamped it.
+// validRow reports whether b is the result of NewRow and possibly Stamp.
 func validRow(b []byte) bool {
 	return len(b) > stamp && int64(binary.LittleEndian.Uint32(b)) <= maxStamp && validTimes(b[stamp:])
 }
 
-// validTimes reports whether NewRow could have packed b behind the stamp.
+// validTimes reports whether b is the result of NewRow, without the stamp.
 func validTimes(b []byte) bool {
 	d := codec.NewReader(b)
 	d.Below(MaxNanos)
@@ -117,15 +117,15 @@ func validTimes(b []byte) bool {
 	return !d.Bad() && edge < 1<<31
 }
 
-// Table is a sample of requests as a matrix: one row per request, one column per edge, in ns. Parts and totals are set by the
-// caller or by [NewTable].
+// Table is a sample of requests as a matrix in ns: one row per request, one column per edge.
 type Table struct {
 	Total []float64 // per request
 	Cells []float64 // row-major: the times of request r are Cells[r*Edges : (r+1)*Edges]
 	Edges int
 }
 
-// NewTable unpacks rows. The columns are the given edges, ascending; what a row has in other edges is left out. Missing is 0.
+// NewTable unpacks rows. The columns are the given edges, which must ascend. Other edges of the rows are ignored; edges
+// that a row does not have are 0.
 func NewTable(rows iter.Seq2[uint64, Row], edges []int32) Table {
 	t := Table{Edges: len(edges)}
 	for _, row := range rows {
@@ -148,5 +148,5 @@ func NewTable(rows iter.Seq2[uint64, Row], edges []int32) Table {
 	return t
 }
 
-// Row returns the times of request r; it shares memory with the table.
+// Row returns the times of request r. The slice shares memory with the table.
 func (t Table) Row(r int) []float64 { return t.Cells[r*t.Edges : (r+1)*t.Edges] }

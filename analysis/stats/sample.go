@@ -10,22 +10,22 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Item is one member of a sample: a value under the hash that decided that it was taken.
+// Item is a value of a sample with its key.
 type Item[V any] struct {
 	Key   uint64
 	Value V
 }
 
 // Sample is a uniform random sample of bounded size: the values with the smallest keys (bottom-k; theta sketch). Keys
-// must be good hashes of what identifies a request, and a key always come with the same value; then the sample depends on
-// the set of what was added only, whatever the order, the merges and the repetitions.
+// must be good hashes of the identity of a request, and equal keys must have equal values. The sample then depends only
+// on the set of values added, not on order, merges and repetitions.
 //
-// Everything added with a key below the threshold is in the sample, nothing else is: that is what makes it uniform, after
-// merging samples of different sizes or rates too. The price is that [Sample.Resize] to a larger k takes effect on what
-// is added later: the threshold never rises.
+// A sample contains exactly the values added with a key below its threshold. So it is uniform even after merges of
+// samples of different sizes or rates. The threshold never rises: [Sample.Resize] to a larger k only affects values
+// added later.
 type Sample[V any] struct {
 	k         int
-	threshold uint64    // keys at or above it were not kept; 0 stands for 2^64, where everything is kept
+	threshold uint64    // keys below it are kept; 0 stands for 2^64
 	items     []Item[V] // at most k, ascending by key, all below the threshold
 }
 
@@ -37,9 +37,9 @@ func NewSample[V any](k int) Sample[V] {
 	return Sample[V]{k: k}
 }
 
-// Wants reports whether Add would keep a value under this key, so that the caller need not build it otherwise. The zero
-// Sample wants nothing.
-func (s *Sample[V]) Wants(key uint64) bool {
+// Accepts reports whether Add would keep a value with this key, so that the caller can avoid building it. The zero
+// Sample accepts nothing.
+func (s *Sample[V]) Accepts(key uint64) bool {
 	if !s.admits(key) || s.k == 0 {
 		return false
 	}
@@ -51,9 +51,9 @@ func (s *Sample[V]) Wants(key uint64) bool {
 	return !found
 }
 
-// Add adds a value and reports whether it was kept. A key that is there already changes nothing.
+// Add adds a value and reports whether it was kept. A value whose key is in the sample already is not kept.
 func (s *Sample[V]) Add(key uint64, v V) bool {
-	if !s.Wants(key) {
+	if !s.Accepts(key) {
 		return false
 	}
 	at, _ := s.search(key)
@@ -68,15 +68,15 @@ func (s *Sample[V]) search(key uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.items, key, func(i Item[V], k uint64) int { return cmp.Compare(i.Key, k) })
 }
 
-// lower lowers the threshold to a key that was not kept.
+// lower lowers the threshold to a key that is not kept.
 func (s *Sample[V]) lower(key uint64) {
 	if s.admits(key) {
-		// Key 0 cannot be a threshold, as 0 stands for none; only with 2^64 values below it would that matter.
+		// 0 stands for no threshold. With random keys, a threshold of 1 instead of 0 makes no difference.
 		s.threshold = max(1, key)
 	}
 }
 
-// trim drops what is beyond k or not below the threshold.
+// trim drops values beyond k or not below the threshold.
 func (s *Sample[V]) trim() {
 	if len(s.items) > s.k {
 		s.lower(s.items[s.k].Key)
@@ -89,8 +89,8 @@ func (s *Sample[V]) trim() {
 	s.items = s.items[:n]
 }
 
-// Merge adds the sample of o, which stays as it is; values are shared. The result is a uniform sample of both populations
-// together: of each, what is below the lower of both thresholds. Its size is the larger of the two.
+// Merge adds the sample o, which it does not change; values are shared. The result is a uniform sample of the union of
+// both populations. Its threshold is at most the lower of the two, its bound the larger.
 func (s *Sample[V]) Merge(o Sample[V]) {
 	s.k = max(s.k, o.k)
 	if o.threshold != 0 {
@@ -116,7 +116,8 @@ func (s *Sample[V]) Merge(o Sample[V]) {
 	s.trim()
 }
 
-// Resize changes the bound k. A smaller one drops values at once; a larger one takes effect on what is added later.
+// Resize changes the bound k. A smaller one drops values at once; a larger one only affects values added later. It
+// panics unless k is positive.
 func (s *Sample[V]) Resize(k int) {
 	if k <= 0 {
 		panic(fmt.Sprintf("stats: sample of %d", k))
@@ -125,9 +126,9 @@ func (s *Sample[V]) Resize(k int) {
 	s.trim()
 }
 
-// Replace puts f(v) in the place of every value v, under its key.
+// Replace replaces every value v by f(v).
 func (s *Sample[V]) Replace(f func(V) V) {
-	s.items = slices.Clone(s.items) // a merged sample may share them
+	s.items = slices.Clone(s.items) // merged samples may share them
 	for i := range s.items {
 		s.items[i].Value = f(s.items[i].Value)
 	}
@@ -139,7 +140,7 @@ func (s *Sample[V]) Len() int { return len(s.items) }
 // Cap returns the bound k.
 func (s *Sample[V]) Cap() int { return s.k }
 
-// Rate returns the probability, in (0, 1], with which a request was taken.
+// Rate returns the sampling probability of a request, in (0, 1].
 func (s *Sample[V]) Rate() float64 {
 	if s.threshold == 0 {
 		return 1
@@ -147,7 +148,7 @@ func (s *Sample[V]) Rate() float64 {
 	return math.Ldexp(float64(s.threshold), -64)
 }
 
-// All yields the values in ascending order of their keys, which is random with respect to everything else.
+// All yields keys and values by ascending key, which is a random order of the values.
 func (s *Sample[V]) All() iter.Seq2[uint64, V] {
 	return func(yield func(uint64, V) bool) {
 		for _, i := range s.items {
@@ -160,7 +161,7 @@ func (s *Sample[V]) All() iter.Seq2[uint64, V] {
 
 const (
 	sampleVersion = 1
-	maxSample     = 1 << 16 // largest k that is decoded
+	maxSample     = 1 << 16 // the largest k that is decoded
 )
 
 // AppendBinary appends s to b, each value by appendValue.
@@ -176,8 +177,8 @@ func (s *Sample[V]) AppendBinary(b []byte, appendValue func([]byte, V) []byte) [
 	return b
 }
 
-// DecodeSample reads what AppendBinary wrote, each value by decodeValue, which like it returns the bytes behind what it
-// read. It returns the bytes behind the sample. An error wraps [codec.ErrCorrupt].
+// DecodeSample decodes an encoding by AppendBinary and returns the bytes after it. decodeValue decodes a value and
+// returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) (Sample[V], []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(sampleVersion)
@@ -197,10 +198,10 @@ func DecodeSample[V any](b []byte, decodeValue func([]byte) (V, []byte, error)) 
 	return s, d.Rest(), nil
 }
 
-// Stratified is a sample for people to look at: the slowest requests, the fastest, and some around the median. It is not
-// uniform: nothing may be inferred from it. Slowest and fastest are exact; the median is that of a uniform sample of ten
-// times the size. It depends on the set of what was added only, as [Sample] does. The zero value keeps nothing; use
-// NewStratified.
+// Stratified is a sample of examples for people: the slowest requests, the fastest, and some around the median. It is
+// not uniform, so it does not support inference. The slowest and fastest are exact; the median is that of a uniform
+// sample of ten times the size. Like a [Sample], it depends only on the set of requests added. The zero value keeps
+// nothing; use [NewStratified].
 type Stratified[V any] struct {
 	m       int
 	slow    []ranked[V] // at most m, slowest first
@@ -208,8 +209,7 @@ type Stratified[V any] struct {
 	uniform Sample[ranked[V]]
 }
 
-// ranked is a value with what it is ranked by. Equal durations are ranked by key, so that ties are not decided by order
-// of arrival.
+// ranked is a value with its rank: the duration, then the key, so that the order of arrival does not matter.
 type ranked[V any] struct {
 	nanos int64
 	key   uint64
@@ -229,7 +229,7 @@ func NewStratified[V any](m int) Stratified[V] {
 	return Stratified[V]{m: m, uniform: NewSample[ranked[V]](10 * m)}
 }
 
-// Add adds a request of the given duration and reports whether it is kept, for now, in any stratum.
+// Add adds a request with a duration and reports whether any stratum keeps it for now.
 func (s *Stratified[V]) Add(key uint64, ns int64, v V) bool {
 	r := ranked[V]{ns, key, v}
 	slow := keep(&s.slow, s.m, r, bySlow[V])
@@ -237,7 +237,7 @@ func (s *Stratified[V]) Add(key uint64, ns int64, v V) bool {
 	return s.uniform.Add(key, r) || slow || fast
 }
 
-// keep inserts r into the first m of list and reports whether it is in them and was not before.
+// keep inserts r into list if it is among the first m. It reports whether it inserted r.
 func keep[V any](list *[]ranked[V], m int, r ranked[V], order func(a, b ranked[V]) int) bool {
 	at, found := slices.BinarySearchFunc(*list, r, order)
 	if found || at >= m {
@@ -251,7 +251,7 @@ func keep[V any](list *[]ranked[V], m int, r ranked[V], order func(a, b ranked[V
 	return true
 }
 
-// Merge adds the requests of o; values are shared.
+// Merge adds the requests of o, which it does not change; values are shared.
 func (s *Stratified[V]) Merge(o Stratified[V]) {
 	s.m = max(s.m, o.m)
 	for _, r := range o.slow {
@@ -278,13 +278,13 @@ func (s *Stratified[V]) Median() []Item[V] {
 	return items(all)
 }
 
-// Typical returns those of the given requests that lie next to the median in the uniform sample, fastest first.
-func (s *Stratified[V]) Typical(of func(key uint64, v V) bool) []Item[V] {
+// Typical returns the requests closest to the median of the uniform sample among those that match, fastest first.
+func (s *Stratified[V]) Typical(match func(key uint64, v V) bool) []Item[V] {
 	all := s.sorted()
 	var near []ranked[V]
 	for low, high := (len(all)-1)/2, (len(all)-1)/2+1; len(near) < s.m && (low >= 0 || high < len(all)); {
 		for _, i := range []int{low, high} {
-			if 0 <= i && i < len(all) && len(near) < s.m && of(all[i].key, all[i].value) {
+			if 0 <= i && i < len(all) && len(near) < s.m && match(all[i].key, all[i].value) {
 				near = append(near, all[i])
 			}
 		}
@@ -304,7 +304,7 @@ func (s *Stratified[V]) sorted() []ranked[V] {
 	return all
 }
 
-// Keys returns the keys of everything that is kept, ascending: what the caller may discard is everything else.
+// Keys returns the keys of all requests that are kept, ascending.
 func (s *Stratified[V]) Keys() []uint64 {
 	var keys []uint64
 	for _, list := range [][]ranked[V]{s.slow, s.fast} {

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
@@ -18,8 +17,6 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 func appendInt(b []byte, v int64) []byte { return binary.AppendVarint(b, v) }
 
@@ -31,12 +28,12 @@ func decodeInt(b []byte) (int64, []byte, error) {
 	return v, b[n:], nil
 }
 
-// valueOf is the value that always comes with a key.
+// valueOf returns the value of a key.
 func valueOf(key uint64) int64 { return int64(key%1000) + 1 }
 
 func encodedSample(s stats.Sample[int64]) string { return string(s.AppendBinary(nil, appendInt)) }
 
-func TestSampleDependsOnTheSetOnly(t *testing.T) {
+func TestSampleMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := rapid.SliceOf(rapid.Uint64Range(0, 200)).Draw(t, "keys")
 		k := rapid.IntRange(1, 20).Draw(t, "k")
@@ -54,7 +51,7 @@ func TestSampleDependsOnTheSetOnly(t *testing.T) {
 			parts[0].Merge(p)
 		}
 		if encodedSample(parts[0]) != encodedSample(whole) {
-			t.Fatalf("merged %+v\nwhole  %+v", parts[0], whole)
+			t.Fatalf("merged %+v\nwant   %+v", parts[0], whole)
 		}
 		slices.Sort(keys)
 		want := slices.Compact(keys)
@@ -63,21 +60,21 @@ func TestSampleDependsOnTheSetOnly(t *testing.T) {
 		for key, v := range whole.All() {
 			got = append(got, key)
 			if v != valueOf(key) {
-				t.Fatalf("key %d has value %d", key, v)
+				t.Fatalf("key %d has value %d, want %d", key, v, valueOf(key))
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("got %v, want %v", got, want)
+			t.Fatalf("keys %v, want %v", got, want)
 		}
 		decoded, rest, err := stats.DecodeSample(whole.AppendBinary(nil, appendInt), decodeInt)
 		if err != nil || len(rest) > 0 || encodedSample(decoded) != encodedSample(whole) {
-			t.Fatalf("decoded %+v, %v, %v", decoded, rest, err)
+			t.Fatalf("decoded %+v, rest %v, %v, want %+v", decoded, rest, err, whole)
 		}
 	})
 }
 
-// However samples of different sizes are merged, resized and added to, what is in them is everything below the threshold.
-func TestSampleStaysUniform(t *testing.T) {
+// Merges and resizes keep exactly the values below the threshold.
+func TestSampleUniform(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := map[uint64]bool{}
 		var s stats.Sample[int64]
@@ -91,7 +88,7 @@ func TestSampleStaysUniform(t *testing.T) {
 			s.Resize(rapid.IntRange(1, 30).Draw(t, "resize"))
 		}
 		if s.Len() > s.Cap() {
-			t.Fatalf("%d of at most %d", s.Len(), s.Cap())
+			t.Fatalf("%d values, want at most %d", s.Len(), s.Cap())
 		}
 		below := 0
 		for key := range all {
@@ -100,42 +97,42 @@ func TestSampleStaysUniform(t *testing.T) {
 			}
 		}
 		if below != s.Len() {
-			t.Fatalf("%d keys below the threshold, %d in the sample", below, s.Len())
+			t.Fatalf("%d values, want the %d below the threshold", s.Len(), below)
 		}
 	})
 }
 
-func TestSampleWantsWhatAddKeeps(t *testing.T) {
+func TestSampleAccepts(t *testing.T) {
 	s := stats.NewSample[int64](2)
 	for _, step := range []struct {
 		key  uint64
 		want bool
 	}{{50, true}, {30, true}, {50, false}, {70, false}, {40, true}, {50, false}, {10, true}} {
-		wants := s.Wants(step.key)
-		if added := s.Add(step.key, 1); wants != step.want || added != step.want {
-			t.Errorf("key %d: wants %v, added %v, want %v", step.key, wants, added, step.want)
+		accepts := s.Accepts(step.key)
+		if added := s.Add(step.key, 1); accepts != step.want || added != step.want {
+			t.Errorf("Accepts(%d) = %t, Add() = %t, want %t", step.key, accepts, added, step.want)
 		}
 	}
 	var zero stats.Sample[int64]
 	if zero.Add(1, 1) || zero.Rate() != 1 {
-		t.Error("the zero sample keeps nothing")
+		t.Error("the zero sample kept a value, or has a rate below 1")
 	}
 }
 
-func TestRowsAreUnpackedAsPacked(t *testing.T) {
+func TestRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		edges := rapid.SliceOfDistinct(rapid.Int32Range(0, math.MaxInt32), rapid.ID).Draw(t, "edges")
 		slices.Sort(edges)
 		times := rapid.SliceOfN(nanos(), len(edges), len(edges)).Draw(t, "times")
 		row := stats.NewRow(nanos().Draw(t, "total"), edges, times)
-		if from, to := row.Came(); from != 0 || to != 0 {
-			t.Fatalf("not stamped, it came in [%d, %d)", from, to)
+		if from, to := row.Arrival(); from != 0 || to != 0 {
+			t.Fatalf("arrival of a row without stamp is [%d, %d), want 0, 0", from, to)
 		}
 		if rapid.Bool().Draw(t, "stamped") {
-			ns := rapid.Int64Range(0, math.MaxInt64-int64(stats.Tick)).Draw(t, "came")
+			ns := rapid.Int64Range(0, math.MaxInt64-int64(stats.Tick)).Draw(t, "arrival")
 			row.Stamp(ns)
-			if from, to := row.Came(); from > ns || to <= ns || to-from != int64(stats.Tick) {
-				t.Fatalf("it came at %d, and says in [%d, %d)", ns, from, to)
+			if from, to := row.Arrival(); from > ns || to <= ns || to-from != int64(stats.Tick) {
+				t.Fatalf("arrival [%d, %d), want the tick of %d", from, to, ns)
 			}
 		}
 		var gotEdges []int32
@@ -144,29 +141,29 @@ func TestRowsAreUnpackedAsPacked(t *testing.T) {
 			gotEdges, gotTimes = append(gotEdges, e), append(gotTimes, x)
 		}
 		if !slices.Equal(gotEdges, edges) || !slices.Equal(gotTimes, times) {
-			t.Fatalf("got %v %v, want %v %v", gotEdges, gotTimes, edges, times)
+			t.Fatalf("edges %v, times %v, want %v, %v", gotEdges, gotTimes, edges, times)
 		}
 		decoded, rest, err := stats.DecodeRow(row.AppendBinary(nil))
 		if err != nil || len(rest) > 0 || !slices.Equal(decoded, row) {
-			t.Fatalf("decoded %v, %v", decoded, err)
+			t.Fatalf("decoded %v, rest %v, %v, want %v", decoded, rest, err, row)
 		}
 	})
 }
 
-// Rows that do not say when they came are read from where there was no place for it.
+// The former encoding of rows, without an arrival, is decoded.
 func TestUnstampedRows(t *testing.T) {
-	row, rest, err := stats.DecodeUnstampedRow([]byte{3, 100, 1, 70, 9}) // its length, its total, 70 ns in edge 1; what follows
+	row, rest, err := stats.DecodeUnstampedRow([]byte{3, 100, 1, 70, 9}) // length, total, 70 ns in edge 1; the byte after the row
 	if want := stats.NewRow(100, []int32{1}, []int64{70}); err != nil || !slices.Equal(row, want) || !slices.Equal(rest, []byte{9}) {
-		t.Errorf("got %v, %v, %v, want %v", row, rest, err, want)
+		t.Errorf("DecodeUnstampedRow() = %v, %v, %v, want %v, [9]", row, rest, err, want)
 	}
 	for _, bad := range [][]byte{{}, {0}, {1, 0x80}, {2, 100, 1}, {4, 100, 1, 70}} {
 		if row, rest, err := stats.DecodeUnstampedRow(bad); !errors.Is(err, codec.ErrCorrupt) || row != nil || rest != nil {
-			t.Errorf("%v: %v, %v, %v", bad, row, rest, err)
+			t.Errorf("DecodeUnstampedRow(%v) = %v, %v, %v, want ErrCorrupt", bad, row, rest, err)
 		}
 	}
 }
 
-func TestTableOfRows(t *testing.T) {
+func TestNewTable(t *testing.T) {
 	s := stats.NewSample[stats.Row](4)
 	s.Add(2, stats.NewRow(100, []int32{1, 5, 9}, []int64{10, 20, 70}))
 	s.Add(1, stats.NewRow(50, []int32{5}, []int64{50}))
@@ -194,14 +191,14 @@ func FuzzDecodeSample(f *testing.F) {
 		})
 		stats.NewTable(s.All(), []int32{0, 1, 2})
 		for _, r := range s.All() {
-			if from, to := r.Came(); r.Total() < 0 || from < 0 || to < from {
-				t.Fatalf("%d ns in [%d, %d)", r.Total(), from, to)
+			if from, to := r.Arrival(); r.Total() < 0 || from < 0 || to < from {
+				t.Fatalf("total %d, arrival [%d, %d), want valid times", r.Total(), from, to)
 			}
 		}
 	})
 }
 
-func TestStratifiedKeepsExtremesAndMedian(t *testing.T) {
+func TestStratified(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 400).Draw(t, "n")
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))

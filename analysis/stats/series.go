@@ -10,31 +10,30 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Merger is a statistic with an associative, commutative Merge that leaves its argument as it is and keeps no memory of
-// it that a later Merge would change. The zero value of S is the empty statistic.
+// Merger is a statistic with an associative and commutative Merge. Merge does not change its argument, nor keep memory
+// of it that a later Merge changes. The zero value of S is the empty statistic.
 type Merger[S any] interface {
 	*S
 	Merge(S)
 }
 
-// The shape of a Series, in ticks. A boundary between two buckets is kept for twice as long as the largest power of two
-// that divides its tick; so there is one for every power of two, buckets are about as wide as they are old, and which
-// boundaries exist follows from the present tick alone. Shards therefore agree on them without talking.
+// The shape of a Series, in ticks. The boundary between two buckets expires at twice the age of the largest power of
+// two that divides its tick. So there is one boundary for every power of two, and buckets are about as wide as they are
+// old. The boundaries depend on the present tick only, so all shards have the same ones.
 const (
-	// fineBits: below 2^fineBits ticks only the boundary before the present tick is kept. It saves a bucket for the past.
+	// Of the boundaries below 2^fineBits ticks only that of the present tick exists, which saves buckets.
 	fineBits = 2
-	// coarseBits: the widest buckets are 2^coarseBits ticks; of those boundaries the last two are kept. What is older is
-	// gone.
+	// The widest buckets are 2^coarseBits ticks. The last two of their boundaries exist; older data is dropped.
 	coarseBits = 9
 	// MaxBuckets is the largest number of buckets in a Series.
 	MaxBuckets = 1 + (coarseBits - fineBits) + 2
 	// Tick is the width of the finest bucket.
 	Tick = 10 * time.Second
-	// Retention is how far back a Series reaches at least; at most it is twice as much.
+	// Retention is the minimum age at which a Series drops data. The maximum is twice as much.
 	Retention = Tick << coarseBits
 )
 
-// boundary reports whether a boundary at tick t exists while end is the tick after the present one.
+// boundary reports whether tick t is a boundary; end is the tick after the present one.
 func boundary(t, end int64) bool {
 	age, level := end-t, bits.TrailingZeros64(uint64(t)) // 64 for t = 0
 	switch {
@@ -47,36 +46,36 @@ func boundary(t, end int64) bool {
 	}
 }
 
-// Bucket is a statistic over the time [From, To) in ns since the Unix epoch.
+// Bucket is a statistic over the time [From, To), in ns since the Unix epoch.
 type Bucket[S any] struct {
 	From, To int64
 	Value    S
 }
 
-// Series is a statistic over time in at most MaxBuckets buckets: the present tick of ten seconds, then ever wider ones
-// (40 s, 80 s, … 85 min), aligned to absolute time. Reports depend on what was added and the latest time seen only: not
-// on order, nor on how it was split over series that were merged. The zero value is empty.
+// Series is a statistic over time in at most MaxBuckets buckets: the present tick of ten seconds, then ever wider
+// buckets (40 s, 80 s, … 85 min), aligned to absolute time. Its buckets depend only on the set of values added and the
+// latest time: not on their order, nor on merges. The zero value is empty.
 type Series[S any, P Merger[S]] struct {
-	end     int64       // tick after the present one; 0: nothing was seen
-	buckets []stored[S] // the filled ones, ascending; each reaches to the next boundary
+	end     int64       // tick after the present one; 0 if the series is empty
+	buckets []stored[S] // ascending, without empty ones; each extends to the next boundary
 }
 
 type stored[S any] struct {
-	start int64 // tick, a boundary
+	start int64 // the tick of a boundary
 	value S
 }
 
-// tickOf returns the tick that a time after 1970 lies in.
+// tickOf returns the tick of ns, which is at least 0.
 func tickOf(ns int64) int64 { return ns / int64(Tick) }
 
-// Advance moves the present to time ns if it is later. What is then too old is dropped; older buckets are merged.
+// Advance moves the present to time ns if that is later. It merges older buckets and drops data that is too old.
 func (s *Series[S, P]) Advance(ns int64) {
 	if end := tickOf(ns) + 1; end > s.end {
 		s.advance(end)
 	}
 }
 
-// advance moves the end and merges every bucket whose start is no boundary any more into the one before it.
+// advance moves the end. It merges every bucket whose start is no longer a boundary into the previous one.
 func (s *Series[S, P]) advance(end int64) {
 	s.end = end
 	kept := s.buckets[:0]
@@ -101,14 +100,15 @@ func bucketStart(t, end int64) (int64, bool) {
 		if t <= 0 {
 			return 0, false
 		}
-		// Too old for its level, so those of lower levels before it are too: only a tick divisible by more can be one.
+		// Earlier ticks of lower levels are too old as well, so the next candidate is divisible by a larger power of
+		// two.
 		t &= t - 1
 	}
 	return t, true
 }
 
-// At returns the statistic of the bucket that time ns (after 1970) falls into, to be added to at once: the next call may
-// move it. It advances the series to ns if that is later than the present, and returns nil if ns is too old.
+// At returns the statistic of the bucket at time ns; nil if ns is too old or negative. The pointer is valid until the
+// next call. At advances the series to ns if that is later than the present.
 func (s *Series[S, P]) At(ns int64) *S {
 	if ns < 0 {
 		return nil
@@ -127,7 +127,7 @@ func (s *Series[S, P]) At(ns int64) *S {
 	return &s.buckets[i].value
 }
 
-// Merge adds the buckets of o, which stays as it is; the present is the later of both.
+// Merge adds the buckets of o, which it does not change. The present becomes the later of both.
 func (s *Series[S, P]) Merge(o Series[S, P]) {
 	if o.end == 0 {
 		return
@@ -142,7 +142,7 @@ func (s *Series[S, P]) Merge(o Series[S, P]) {
 	}
 }
 
-// Buckets yields the filled buckets, oldest first. The values belong to the series.
+// Buckets yields the non-empty buckets, oldest first. The values belong to the series.
 func (s *Series[S, P]) Buckets() iter.Seq[Bucket[S]] {
 	return func(yield func(Bucket[S]) bool) {
 		for _, b := range s.buckets {
@@ -162,7 +162,7 @@ func (s *Series[S, P]) next(t int64) int64 {
 		if u&(1<<fineBits-1) != 0 {
 			u++
 		} else {
-			u += u & -u // to the next tick of a higher level: where u is too old, so are the lower levels behind it
+			u += u & -u // the next tick of a higher level: lower levels in between are too old, like u
 		}
 	}
 	return s.end
@@ -182,8 +182,8 @@ func (s *Series[S, P]) AppendBinary(b []byte, appendValue func([]byte, *S) []byt
 	return b
 }
 
-// DecodeSeries reads what AppendBinary wrote, each statistic by decodeValue, which like it returns the bytes behind what
-// it read. It returns the bytes behind the series. An error wraps [codec.ErrCorrupt].
+// DecodeSeries decodes an encoding by AppendBinary and returns the bytes after it. decodeValue decodes a statistic and
+// returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeSeries[S any, P Merger[S]](b []byte, decodeValue func([]byte) (S, []byte, error)) (Series[S, P], []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(seriesVersion)

@@ -25,7 +25,7 @@ func add(s *series, ns, x int64) {
 	}
 }
 
-func TestSeriesDependsOnTheSetOnly(t *testing.T) {
+func TestSeriesMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		origin := rapid.Int64Range(0, 3000).Draw(t, "origin") * tick
 		ats := rapid.SliceOfN(rapid.Int64Range(0, 2200*tick), 1, 60).Draw(t, "at")
@@ -40,16 +40,16 @@ func TestSeriesDependsOnTheSetOnly(t *testing.T) {
 			merged.Merge(p)
 		}
 		if !bytes.Equal(encodedSeries(whole), encodedSeries(merged)) {
-			t.Fatalf("whole  %v\nmerged %v", whole, merged)
+			t.Fatalf("merged %v\nwant   %v", merged, whole)
 		}
 		decoded, rest, err := stats.DecodeSeries[stats.Moments, *stats.Moments](encodedSeries(whole), stats.DecodeMoments)
 		if err != nil || len(rest) > 0 || !bytes.Equal(encodedSeries(decoded), encodedSeries(whole)) {
-			t.Fatalf("decoded %v, %v", decoded, err)
+			t.Fatalf("decoded %v, rest %v, %v, want %v", decoded, rest, err, whole)
 		}
 	})
 }
 
-func TestSeriesBucketsAreFewDisjointAndFine(t *testing.T) {
+func TestSeriesBuckets(t *testing.T) {
 	var s series
 	origin := int64(1_790_000_000_000_000_000) / tick
 	for i := range int64(3000) {
@@ -60,37 +60,37 @@ func TestSeriesBucketsAreFewDisjointAndFine(t *testing.T) {
 		end := int64(0)
 		for b := range s.Buckets() {
 			if n > 0 && b.From != end {
-				t.Fatalf("tick %d: bucket from %d after one to %d", i, b.From, end)
+				t.Fatalf("tick %d: bucket from %d, want %d", i, b.From, end)
 			}
 			ticks := uint64(b.To-b.From) / uint64(tick)
 			if b.From >= origin*tick && b.Value.N != ticks {
-				t.Fatalf("tick %d: %d additions in a bucket of %d ticks", i, b.Value.N, ticks)
+				t.Fatalf("tick %d: bucket with %d values, want %d", i, b.Value.N, ticks)
 			}
 			if age := now - b.To; b.To-b.From > 2*age+4*tick {
-				t.Fatalf("tick %d: bucket of %v at age %v", i, time.Duration(b.To-b.From), time.Duration(age))
+				t.Fatalf("tick %d: bucket of width %v at age %v", i, time.Duration(b.To-b.From), time.Duration(age))
 			}
 			n++
 			total += b.Value.N
 			end = b.To
 		}
 		if n > stats.MaxBuckets || stats.MaxBuckets != 10 || end != now {
-			t.Fatalf("tick %d: %d buckets, the last to %d, now %d", i, n, end, now)
+			t.Fatalf("tick %d: %d buckets until %d, want at most 10 until %d", i, n, end, now)
 		}
 		if want := min(i+1, int64(stats.Retention)/tick); total < uint64(want) || total > 2*uint64(stats.Retention)/uint64(tick) {
-			t.Fatalf("tick %d: %d ticks retained, want at least %d", i, total, want)
+			t.Fatalf("tick %d: %d ticks kept, want %d, at most twice the retention", i, total, want)
 		}
 	}
 }
 
-func TestSeriesDropsWhatIsTooOld(t *testing.T) {
+func TestSeriesRetention(t *testing.T) {
 	var s series
 	add(&s, 5000*tick, 1)
 	if s.At(3000*tick) != nil || s.At(-1) != nil {
-		t.Error("accepted what is too old")
+		t.Error("At() returned a bucket for a time that is too old")
 	}
 	s.Advance(9000 * tick)
 	for b := range s.Buckets() {
-		t.Errorf("%d left", b.Value.N)
+		t.Errorf("bucket from %d with %d values, want none", b.From, b.Value.N)
 	}
 }
 
@@ -105,7 +105,7 @@ func FuzzDecodeSeries(f *testing.F) {
 		checkDecoded(t, b, rest, err, bytes.Equal(encodedSeries(s), encodedSeries(series{})), func([]byte) []byte { return encodedSeries(s) })
 		for b := range s.Buckets() {
 			if b.From >= b.To {
-				t.Errorf("bucket from %d to %d", b.From, b.To)
+				t.Errorf("bucket [%d, %d), want a positive width", b.From, b.To)
 			}
 		}
 		s.Advance(1 << 50)

@@ -10,17 +10,17 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// SizeClass says how a transfer compares with what its size lets expect.
+// SizeClass classifies a transfer by its latency relative to the size model.
 type SizeClass int
 
-// How a transfer may compare. Values are stable.
+// The classes. Their values are stable.
 const (
 	SizeNormal SizeClass = iota
 	SizeDelayed
 	SizeTimedOut
 )
 
-// String returns the class in words of the API.
+// String returns the name of the class in the API.
 func (c SizeClass) String() string {
 	switch c {
 	case SizeNormal:
@@ -33,46 +33,46 @@ func (c SizeClass) String() string {
 	return "unknown"
 }
 
-// SizeOptions configure a size model. Use [DefaultSizeOptions] and change what you need.
+// SizeOptions configure a size model. Start from [DefaultSizeOptions].
 type SizeOptions struct {
-	// Segments are the sizes of a packet's payload that come into question, in bytes; the one that fits best is taken.
+	// Segments are the candidate payload sizes of a packet, in bytes. The fit selects the best.
 	Segments []int
-	// Timeout is the latency at which transfers are given up, in ns; 0: none, nothing is classed as timed out.
+	// Timeout is the latency in ns at which transfers are abandoned; 0 if there is none.
 	Timeout float64
-	// Seed chooses the random starts of the fit.
+	// Seed is the seed of the random starts of the fit.
 	Seed uint64
 }
 
-// DefaultSizeOptions returns the payload sizes of Ethernet with and without TCP's header and options, and of jumbo
-// frames; no time-out.
+// DefaultSizeOptions returns options without a time-out, and with the payload sizes of jumbo frames and of Ethernet
+// with and without TCP's header and options.
 func DefaultSizeOptions() SizeOptions {
 	return SizeOptions{Segments: []int{1500, 1460, 1448, 8960}}
 }
 
-// SizeModel is the latency of a transfer as a function of its size: a line within a packet and a step from one packet to
-// the next, with a noise that grows with the latency.
+// SizeModel is the latency of a transfer as a function of its size: linear within a packet, with a step per packet. The
+// noise grows with the latency.
 type SizeModel struct {
 	Base       float64 // ns
 	PerByte    float64 // ns per byte, at least 0
 	PerSegment float64 // ns per packet beyond the first, at least 0
 	Segment    int     // bytes per packet
-	Noise      float64 // ns: standard deviation (by MAD) of the noise of a transfer that takes no time
-	Relative   float64 // what each ns of expected latency adds to it, at least 0
-	Timeout    float64 // ns; 0: none
+	Noise      float64 // ns: standard deviation (by MAD) at an expected latency of 0
+	Relative   float64 // increase of the standard deviation per ns of expected latency, at least 0
+	Timeout    float64 // ns; 0 if there is none
 }
 
 // Thresholds of the classes.
 const (
 	delayedAfter  = 4    // standard deviations, by MAD
-	timedOutAfter = 0.95 // of the time-out
+	timedOutAfter = 0.95 // fraction of the time-out
 )
 
-// Expected returns the latency in ns that is normal for a transfer of size bytes.
+// Expected returns the expected latency in ns of a transfer of size bytes.
 func (m SizeModel) Expected(size float64) float64 {
 	return m.Base + m.PerByte*size + m.PerSegment*math.Floor(size/float64(m.Segment))
 }
 
-// Spread returns the standard deviation in ns that is normal for a transfer of size bytes.
+// Spread returns the expected standard deviation in ns of a transfer of size bytes.
 func (m SizeModel) Spread(size float64) float64 {
 	return m.Noise + m.Relative*max(0, m.Expected(size))
 }
@@ -88,17 +88,16 @@ func (m SizeModel) Class(size, latency float64) SizeClass {
 	return SizeNormal
 }
 
-// SizeSummary is how transfers compare with a model.
+// SizeSummary compares transfers with a model.
 type SizeSummary struct {
 	N, Delayed, TimedOut int
-	// CoV is that of the residuals: the standard deviation of latency − expected over all transfers, relative to the mean
-	// latency.
+	// CoV is the standard deviation of the residuals of all transfers ÷ their mean latency.
 	CoV float64
-	// NormalCoV is the same over the normal transfers only: what varies besides delays. NaN under two.
+	// NormalCoV is the same for normal transfers only; NaN for fewer than two.
 	NormalCoV float64
 }
 
-// Summary compares transfers with the model.
+// Summary compares transfers of sizes in bytes and latencies in ns with the model.
 func (m SizeModel) Summary(sizes, latencies []float64) SizeSummary {
 	s := SizeSummary{N: len(sizes)}
 	var residuals, normal, times []float64
@@ -122,34 +121,34 @@ func (m SizeModel) Summary(sizes, latencies []float64) SizeSummary {
 	return s
 }
 
-// ErrTooFew says that there are too few transfers for a model.
+// ErrTooFew is the error for too few transfers.
 var ErrTooFew = errors.New("stats: too few transfers for a size model")
 
-// minTransfers is the least number of transfers that a size model is fitted to.
+// minTransfers is the minimum number of transfers for a fit.
 const minTransfers = 20
 
-// The search for the best trimmed fit.
+// Parameters of the search for the best trimmed fit.
 const (
-	trimmedTo  = 0.75 // part of the transfers that the fit is judged by: up to a quarter may be anything
-	fitStarts  = 24   // random starts; with a quarter outliers none of the triples is clean with probability 2e-6
-	fitKeep    = 3    // starts that are carried to the end
-	fitSubset  = 256  // transfers that the starts are tried on
-	fitMaxStep = 30   // concentration steps to the end; it converges in a few
+	trimmedTo  = 0.75 // fraction of the transfers that the fit uses; the others may be outliers
+	fitStarts  = 24   // random triples; with a quarter outliers, all of them contain one with probability 2e-6
+	fitKeep    = 3    // starts that are run to convergence
+	fitSubset  = 256  // number of transfers on which starts are tried
+	fitMaxStep = 30   // maximum number of concentration steps; a few suffice
 )
 
 // FitSize fits a size model to transfers of sizes in bytes and latencies in ns.
 //
-//  1. Transfers near the time-out are left out: their latency says nothing.
-//  2. Least trimmed squares: from random triples of transfers, fit, keep the three quarters with the smallest residuals, fit again
-//     (a concentration step never makes the trimmed sum larger), until nothing changes; the best start wins. PerByte and PerSegment
-//     are kept from becoming negative.
-//  3. The noise is measured as the MAD of the residuals, or of the positive ones if that is larger, in bins of expected latency, and
-//     a line is laid through them.
-//  4. Concentration and 3 once more with residuals relative to that noise, so that large transfers do not decide alone.
-//  5. All of it for every packet size that comes into question; the smallest noise over all wins.
+//  1. Exclude transfers near the time-out, whose latency is not informative.
+//  2. Least trimmed squares: fit random triples of transfers. From each, repeat concentration steps until convergence:
+//     select the three quarters of transfers with the smallest residuals and fit them. A step never increases the
+//     trimmed sum. Select the best start. PerByte and PerSegment are constrained to be at least 0.
+//  3. Noise: compute the MAD of the residuals, or of the positive ones if that is larger, in bins of expected latency.
+//     Fit a line to the MADs.
+//  4. Repeat concentration and step 3 with residuals relative to that noise, so that large transfers do not dominate.
+//  5. Do this for every candidate packet size, and select the one with the least noise.
 //
-// It returns ErrTooFew under 20 transfers. The same arguments give the same model. Source: Rousseeuw and Van Driessen
-// 2006, "Computing LTS regression for large data sets".
+// FitSize returns ErrTooFew for fewer than 20 transfers. Equal arguments yield equal models. Source: Rousseeuw and Van
+// Driessen 2006, "Computing LTS regression for large data sets".
 func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
 	var kept transfers
 	for i, size := range sizes {
@@ -177,8 +176,8 @@ func FitSize(sizes, latencies []float64, o SizeOptions) (SizeModel, error) {
 // transfers are the data of a fit.
 type transfers struct{ sizes, latencies []float64 }
 
-// part returns every k-th transfer such that at most n are left.
-func (t transfers) part(n int) (p transfers) {
+// subset returns every k-th transfer, at most n.
+func (t transfers) subset(n int) (p transfers) {
 	step := (len(t.sizes) + n - 1) / n
 	for i := 0; i < len(t.sizes); i += step {
 		p.sizes, p.latencies = append(p.sizes, t.sizes[i]), append(p.latencies, t.latencies[i])
@@ -192,7 +191,7 @@ func (t transfers) fit(m SizeModel, seed uint64) SizeModel {
 		model SizeModel
 		loss  float64
 	}
-	small := t.part(fitSubset)
+	small := t.subset(fitSubset)
 	r := rand.New(rand.NewPCG(seed, uint64(len(t.sizes))))
 	var starts []start
 	for range fitStarts {
@@ -211,14 +210,14 @@ func (t transfers) fit(m SizeModel, seed uint64) SizeModel {
 	return best
 }
 
-// concentrate takes concentration steps until nothing changes, and returns the model and its trimmed sum of squares.
+// concentrate takes concentration steps until convergence. It returns the model and its trimmed sum of squares.
 func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
 	order := make([]int, len(t.sizes))
 	squares, scratch := make([]float64, len(t.sizes)), make([]float64, len(t.sizes))
 	loss := math.Inf(1)
 	for range steps {
 		next := t.solve(m, t.closest(m, order, squares, scratch))
-		l := t.trimmedSum(next, scratch)
+		l := t.trimmedSquares(next, scratch)
 		if !(l < loss*(1-1e-9)) {
 			break
 		}
@@ -227,7 +226,8 @@ func (t transfers) concentrate(m SizeModel, steps int) (SizeModel, float64) {
 	return m, loss
 }
 
-// closest returns the transfers with the smallest residuals relative to the noise.
+// closest returns the transfers with the smallest residuals relative to the noise. It reuses the memory of its
+// arguments.
 func (t transfers) closest(m SizeModel, order []int, squares, scratch []float64) []int {
 	for i := range squares {
 		squares[i] = t.square(m, i)
@@ -243,47 +243,49 @@ func (t transfers) closest(m SizeModel, order []int, squares, scratch []float64)
 	return order
 }
 
+// square returns the squared residual of transfer i relative to the noise.
 func (t transfers) square(m SizeModel, i int) float64 {
 	r := (t.latencies[i] - m.Expected(t.sizes[i])) / m.Spread(t.sizes[i])
 	return r * r
 }
 
-func (t transfers) trimmedSum(m SizeModel, scratch []float64) (sum float64) {
+// trimmedSquares returns the trimmed sum of squares. scratch has an element per transfer.
+func (t transfers) trimmedSquares(m SizeModel, scratch []float64) float64 {
 	for i := range scratch {
 		scratch[i] = t.square(m, i)
 	}
-	h := int(trimmedTo * float64(len(scratch)))
-	selectRank(scratch, h)
-	for _, s := range scratch[:h] {
-		sum += s
-	}
-	return sum
+	return trimmedSum(scratch)
 }
 
-// trimmedLoss compares models with noises of their own: the likelihood of the trimmed transfers, up to constants.
+// trimmedLoss returns the negative log-likelihood of the trimmed transfers, up to constants. It compares models with
+// different noise.
 func (t transfers) trimmedLoss(m SizeModel) float64 {
 	losses := make([]float64, len(t.sizes))
 	for i := range losses {
 		losses[i] = t.square(m, i)/2 + math.Log(m.Spread(t.sizes[i]))
 	}
-	h := int(trimmedTo * float64(len(losses)))
-	selectRank(losses, h)
-	var sum float64
-	for _, l := range losses[:h] {
-		sum += l
+	return trimmedSum(losses)
+}
+
+// trimmedSum returns the sum of the smallest values, a fraction trimmedTo of all. It reorders them.
+func trimmedSum(values []float64) (sum float64) {
+	h := int(trimmedTo * float64(len(values)))
+	selectRank(values, h)
+	for _, v := range values[:h] {
+		sum += v
 	}
 	return sum
 }
 
-// solve returns the weighted least-squares fit to some transfers, with PerByte and PerSegment at least 0: the best of the
-// fits with both, either or none of them that is admissible. The weights are those of the noise of m, whose other fields
-// are kept.
+// solve returns the weighted least-squares fit to the transfers in rows with PerByte and PerSegment at least 0: the
+// best admissible fit with both, either or none of them. The weights derive from the noise of m. Other fields are those
+// of m.
 func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 	var gram [3][3]float64
 	var right [3]float64
 	for _, i := range rows {
 		w := 1 / m.Spread(t.sizes[i])
-		// In packets instead of bytes, so that the columns are of one size.
+		// Packets instead of bytes, so that the columns have similar magnitudes.
 		x := [3]float64{w, w * t.sizes[i] / float64(m.Segment), w * math.Floor(t.sizes[i]/float64(m.Segment))}
 		for a := range x {
 			right[a] += x[a] * w * t.latencies[i]
@@ -298,7 +300,7 @@ func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 		if !ok || c[1] < 0 || c[2] < 0 {
 			continue
 		}
-		// The sum of squares explained; the more the better the fit.
+		// The explained sum of squares.
 		if g := c[0]*right[0] + c[1]*right[1] + c[2]*right[2]; g > gain {
 			best.Base, best.PerByte, best.PerSegment, gain = c[0], c[1]/float64(m.Segment), c[2], g
 		}
@@ -306,8 +308,8 @@ func (t transfers) solve(m SizeModel, rows []int) SizeModel {
 	return best
 }
 
-// solveNormal solves the normal equations for the used columns by elimination; the coefficients of the others are 0. It
-// returns false where columns are collinear. A matrix of three rows in the innermost loop: no library, no allocation.
+// solveNormal solves the normal equations for the used columns by elimination. The coefficients of the others are 0. It
+// returns false if columns are collinear. It is in the innermost loop and does not allocate, unlike libraries.
 func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float64, ok bool) {
 	for i := range used {
 		if !used[i] {
@@ -341,11 +343,11 @@ func solveNormal(gram [3][3]float64, right [3]float64, used [3]bool) (c [3]float
 	return c, true
 }
 
-// noiseBins is into how many bins of equal numbers of transfers the noise is measured.
+// noiseBins is the number of bins, with equal numbers of transfers, in which noise is measured.
 const noiseBins = 8
 
-// withNoise returns m with the noise that the transfers have: a line through the MADs of the residuals in bins of
-// expected latency, neither falling nor below a thousandth of the median latency or 1 ns.
+// withNoise returns m with the noise of the transfers: a line through the MADs of the residuals in bins of expected
+// latency. The line does not fall, and starts at 1 ns or a thousandth of the median latency at least.
 func (t transfers) withNoise(m SizeModel) SizeModel {
 	order := make([]int, len(t.sizes))
 	for i := range order {
@@ -369,8 +371,8 @@ func (t transfers) withNoise(m SizeModel) SizeModel {
 	return m
 }
 
-// upperMAD is the MAD of what is above 0 or that of all, whichever is larger: the noise of latencies is often skewed, and what is too slow
-// must be told from the slow side's noise.
+// upperMAD returns the MAD of all residuals, or of the positive ones if that is larger. Noise of latencies is often
+// skewed, and delays must be distinguished from noise on the slow side.
 func upperMAD(residuals []float64) float64 {
 	both := MAD(residuals, 0, nil)
 	above := slices.DeleteFunc(residuals, func(r float64) bool { return r <= 0 })
@@ -380,7 +382,7 @@ func upperMAD(residuals []float64) float64 {
 	return max(both, madScale*Median(above))
 }
 
-// line returns intercept and slope of the line through the points by least squares relative to y, both at least 0.
+// line fits a line to the points by least squares relative to y, with intercept and slope at least 0.
 func line(x, y []float64) (intercept, slope float64) {
 	weights := make([]float64, len(y))
 	for i, v := range y {

@@ -16,7 +16,7 @@ func split(ts []transfergen.Transfer) (sizes, latencies []float64) {
 	return sizes, latencies
 }
 
-// confusion counts classes: [true][said].
+// confusion counts transfers by true and by predicted class.
 type confusion [3][3]float64
 
 func (c *confusion) add(ts []transfergen.Transfer, class func(size, latency float64) stats.SizeClass) {
@@ -44,16 +44,16 @@ func (c *confusion) accuracy() float64 {
 func (c *confusion) precision() float64 { return c[1][1] / (c[0][1] + c[1][1] + c[2][1]) }
 func (c *confusion) recall() float64    { return c[1][1] / (c[1][0] + c[1][1] + c[1][2]) }
 
-// TestSizeModels prints how ours and the folded model classify the transfers of 40 networks, fitted on one half and
-// judged on the other.
+// TestSizeModels prints the accuracy of the size model and of the folded model, each fitted to half of the transfers of
+// 40 networks and tested on the other half.
 func TestSizeModels(t *testing.T) {
 	for _, segments := range []float64{0.95, 20} {
 		var ours, folded confusion
 		worstAccuracy, worstPrecision := 1.0, 1.0
 		for seed := range uint64(40) {
 			o := transfergen.Draw(seed, segments)
-			learn, judge := transfergen.Generate(2*seed, 2000, o), transfergen.Generate(2*seed+1, 2000, o)
-			sizes, latencies := split(learn)
+			train, test := transfergen.Generate(2*seed, 2000, o), transfergen.Generate(2*seed+1, 2000, o)
+			sizes, latencies := split(train)
 			options := stats.DefaultSizeOptions()
 			options.Timeout = float64(o.Timeout)
 			m, err := stats.FitSize(sizes, latencies, options)
@@ -61,25 +61,26 @@ func TestSizeModels(t *testing.T) {
 				t.Fatal(err)
 			}
 			var c confusion
-			c.add(judge, m.Class)
+			c.add(test, m.Class)
 			ours.merge(c)
 			worstAccuracy, worstPrecision = min(worstAccuracy, c.accuracy()), min(worstPrecision, c.precision())
-			f, err := stats.FitFolded(sizes, latencies, o.Segment) // it is told what ours must find out
+			f, err := stats.FitFolded(sizes, latencies, o.Segment) // FitSize has to find the segment itself
 			if err != nil {
 				t.Fatal(err)
 			}
-			folded.add(judge, f.Class)
+			folded.add(test, f.Class)
 		}
 		t.Logf("up to %v packets: ours accuracy %.4f, precision %.4f, recall %.4f on delayed (worst network %.4f, %.4f); folded %.4f, %.4f, %.4f",
 			segments, ours.accuracy(), ours.precision(), ours.recall(), worstAccuracy, worstPrecision,
 			folded.accuracy(), folded.precision(), folded.recall())
 		if ours.accuracy() < 0.99 || ours.precision() < 0.95 || worstAccuracy < 0.99 || worstPrecision < 0.95 {
-			t.Errorf("up to %v packets: below the goal", segments)
+			t.Errorf("up to %v packets: accuracy %.4f, precision %.4f, worst %.4f, %.4f, want at least 0.99, 0.95", segments,
+				ours.accuracy(), ours.precision(), worstAccuracy, worstPrecision)
 		}
 	}
 }
 
-func TestFitSizeFindsTheNetwork(t *testing.T) {
+func TestFitSize(t *testing.T) {
 	o := transfergen.Options{
 		Segment: 1460, MaxSegments: 10, Base: 1e6, PerByte: 20, PerSegment: 300e3, Jitter: 0.01, Floor: 1e4,
 		Delayed: 0.1, TimedOut: 0.02, Timeout: 3e9, RTO: 2e8,
@@ -89,7 +90,7 @@ func TestFitSizeFindsTheNetwork(t *testing.T) {
 	options.Timeout = 3e9
 	m, err := stats.FitSize(sizes, latencies, options)
 	if err != nil || m.Segment != 1460 {
-		t.Fatalf("%+v, %v", m, err)
+		t.Fatalf("FitSize() = %+v, %v, want a segment of 1460", m, err)
 	}
 	near(t, "base", m.Base, 1e6, 2e4)
 	near(t, "per byte", m.PerByte, 20, 1)
@@ -97,32 +98,32 @@ func TestFitSizeFindsTheNetwork(t *testing.T) {
 	s := m.Summary(sizes, latencies)
 	near(t, "delayed", float64(s.Delayed)/float64(s.N), 0.1, 0.02)
 	near(t, "timed out", float64(s.TimedOut)/float64(s.N), 0.02, 0.01)
-	near(t, "CoV of the normal", s.NormalCoV, 0.013, 0.005)
+	near(t, "CoV of normal transfers", s.NormalCoV, 0.013, 0.005)
 	if s.CoV < 1 {
-		t.Errorf("CoV with delays and time-outs %v", s.CoV)
+		t.Errorf("CoV() of all transfers = %v, want at least 1", s.CoV)
 	}
 	if again, _ := stats.FitSize(sizes, latencies, options); again != m {
-		t.Error("not deterministic")
+		t.Errorf("fitted again, %+v, want %+v", again, m)
 	}
 }
 
-func TestFitSizeNeedsNoVariety(t *testing.T) {
+func TestFitSizeOfOneSize(t *testing.T) {
 	sizes, latencies := make([]float64, 50), make([]float64, 50)
 	for i := range sizes {
 		sizes[i], latencies[i] = 100, 5e6+float64(i%7)*1e4
 	}
 	m, err := stats.FitSize(sizes, latencies, stats.DefaultSizeOptions())
 	if err != nil || math.Abs(m.Expected(100)-5e6) > 1e5 || m.PerByte < 0 || m.PerSegment < 0 {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf("FitSize() = %+v, %v, want 5e6 ns for 100 bytes", m, err)
 	}
 	if m.Class(100, 5e6) != stats.SizeNormal || m.Class(100, 9e6) != stats.SizeDelayed {
-		t.Error("misclassified")
+		t.Errorf("Class() = %v, %v, want normal, delayed", m.Class(100, 5e6), m.Class(100, 9e6))
 	}
 	if _, err := stats.FitSize(sizes[:5], latencies[:5], stats.DefaultSizeOptions()); !errors.Is(err, stats.ErrTooFew) {
-		t.Errorf("five transfers: %v", err)
+		t.Errorf("FitSize() of five transfers: %v, want ErrTooFew", err)
 	}
 	if _, err := stats.FitFolded(sizes[:5], latencies[:5], 1460); !errors.Is(err, stats.ErrTooFew) {
-		t.Errorf("five transfers, folded: %v", err)
+		t.Errorf("FitFolded() of five transfers: %v, want ErrTooFew", err)
 	}
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/DataDog/sketches-go/ddsketch/store"
 )
 
-// sketchAccuracy is the relative error of quantiles.
+// sketchAccuracy is the maximum relative error of quantiles.
 const sketchAccuracy = 0.01
 
-// bins maps a duration to the number of its bin and back. It is immutable. Durations in [1, MaxNanos) fall into about 1 650
-// bins, which bounds the memory of a sketch without collapsing any.
+// bins maps durations to numbers of bins and back. It is immutable. Durations in [1, MaxNanos) have about 1 650 bins,
+// so the memory of a sketch is bounded without collapsing bins.
 var bins = must(mapping.NewCubicallyInterpolatedMapping(sketchAccuracy))
 
-// lastBin is the highest bin that a duration below MaxNanos falls into.
+// lastBin is the highest bin of a duration.
 var lastBin = bins.Index(MaxNanos)
 
 func must[T any](v T, err error) T {
@@ -28,17 +28,17 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Sketch is the distribution of a set of durations with 1 % relative accuracy: a DDSketch (Masson, Rim, Lee, VLDB 2019) of
-// integer counts. The zero value is the empty set. It takes some 200 bytes for a few durations, up to 15 KiB for durations
-// spread over the whole range. What it reports and how it is encoded depends on the set only, not on the order of adding and
-// merging. Reading may sort a buffer inside: even readers must not share a Sketch.
+// Sketch is the distribution of a set of durations with 1 % relative accuracy: a DDSketch (Masson, Rim, Lee, VLDB 2019)
+// with integer counts. The zero value is the empty set. It takes about 200 bytes for a few durations, up to 15 KiB for
+// durations over the whole range. Its results and its encoding depend on the set only, not on the order of adding and
+// merging. Reading may sort an internal buffer, so even concurrent reads are not safe.
 type Sketch struct {
 	zeros uint64
-	total uint64                        // durations, with those of 0
-	store *store.BufferedPaginatedStore // counts of durations above 0; nil: none
+	total uint64                        // number of durations, including zeros
+	store *store.BufferedPaginatedStore // counts of durations above 0; nil if there are none
 }
 
-// Add adds a duration in [0, MaxNanos); anything else panics.
+// Add adds a duration in [0, MaxNanos), or it panics.
 func (s *Sketch) Add(ns int64) {
 	x := checked(ns)
 	s.total++
@@ -46,30 +46,31 @@ func (s *Sketch) Add(ns int64) {
 		s.zeros++
 		return
 	}
-	s.filled().Add(bins.Index(float64(x)))
+	s.allocated().Add(bins.Index(float64(x)))
 }
 
-func (s *Sketch) filled() *store.BufferedPaginatedStore {
+// allocated returns the store, which it creates if necessary.
+func (s *Sketch) allocated() *store.BufferedPaginatedStore {
 	if s.store == nil {
 		s.store = store.NewBufferedPaginatedStore()
 	}
 	return s.store
 }
 
-// Merge adds the durations of o, which stays as it is.
+// Merge adds the durations of o, which it does not change.
 func (s *Sketch) Merge(o Sketch) {
 	s.total += o.total
 	s.zeros += o.zeros
 	if o.store != nil {
-		s.filled().MergeWith(o.store)
+		s.allocated().MergeWith(o.store)
 	}
 }
 
 // Count returns the number of durations.
 func (s *Sketch) Count() uint64 { return s.total }
 
-// Quantile returns the duration in ns, within 1 %, at quantile q: that of rank ⌊q·(n−1)⌋ in ascending order. NaN for an empty
-// sketch and for q outside [0, 1].
+// Quantile returns the q-quantile in ns, within 1 %: the duration of rank ⌊q·(n−1)⌋ in ascending order. It is NaN for
+// an empty sketch and for q outside [0, 1].
 func (s *Sketch) Quantile(q float64) float64 {
 	if s.total == 0 || !(q >= 0 && q <= 1) {
 		return math.NaN()
@@ -81,8 +82,9 @@ func (s *Sketch) Quantile(q float64) float64 {
 	return bins.Value(s.store.KeyAtRank(rank - float64(s.zeros)))
 }
 
-// CoV returns the coefficient of variation of the durations, each taken for the middle of its bin, with the interval that the bins give
-// for it (delta method). Its bounds are NaN under three durations, all of it while they do not vary.
+// CoV returns the coefficient of variation of the durations, with an interval by the delta method. Durations count as
+// the middle of their bin. The bounds are NaN for fewer than three durations. The whole result is NaN if they do not
+// vary.
 func (s *Sketch) CoV() Interval {
 	n := float64(s.total)
 	keys, counts := s.binsAscending()
@@ -102,15 +104,15 @@ func (s *Sketch) CoV() Interval {
 	if s.total < 3 {
 		return Interval{cov, math.NaN(), math.NaN()}
 	}
-	each(func(x, count float64) { // by how much one duration moves the logarithm of the CoV, times n
-		moves := (x-mean)*(x-mean)/(2*variance) - 0.5 - (x-mean)/mean
-		squares += moves * moves * count
+	each(func(x, count float64) {
+		influence := (x-mean)*(x-mean)/(2*variance) - 0.5 - (x-mean)/mean // on the logarithm of the CoV
+		squares += influence * influence * count
 	})
 	half := studentsT(int(min(s.total-1, math.MaxInt32))) * math.Sqrt(squares) / n
 	return Interval{cov, cov * math.Exp(-half), cov * math.Exp(half)}
 }
 
-// Logs returns the moments of the numbers of the durations' bins: of their logarithms, in units of 2 %.
+// Logs returns the moments of the bin numbers of the durations. A bin number is a logarithm in units of 2 %.
 func (s *Sketch) Logs() Moments {
 	m := Moments{N: s.total}
 	if s.store == nil {
@@ -125,9 +127,9 @@ func (s *Sketch) Logs() Moments {
 	return m
 }
 
-// Exceed returns the least limit, on the boundary of a bin, that at most a fraction p of the durations exceeds, and how
-// many do: exactly those that were above limit. For an empty sketch it returns 0, 0.
-func (s *Sketch) Exceed(p float64) (limit int64, above uint64) {
+// UpperLimit returns the smallest bin boundary that at most a fraction p of the durations exceeds, and the exact number
+// of durations above it. For an empty sketch it returns 0, 0.
+func (s *Sketch) UpperLimit(p float64) (limit int64, above uint64) {
 	budget := uint64(max(0, p*float64(s.total)))
 	keys, counts := s.binsAscending()
 	for i, k := range slices.Backward(keys) {
@@ -139,9 +141,9 @@ func (s *Sketch) Exceed(p float64) (limit int64, above uint64) {
 	return 0, above
 }
 
-// Undercut returns the greatest limit, on the boundary of a bin, that at most a fraction p of the durations undercuts,
-// and how many do: exactly those that were below limit. For an empty sketch it returns MaxNanos, 0.
-func (s *Sketch) Undercut(p float64) (limit int64, below uint64) {
+// LowerLimit returns the largest bin boundary with at most a fraction p of the durations below it, and the exact number
+// of durations below it. For an empty sketch it returns MaxNanos, 0.
+func (s *Sketch) LowerLimit(p float64) (limit int64, below uint64) {
 	budget := uint64(max(0, p*float64(s.total)))
 	if s.zeros > budget {
 		return 0, 0
@@ -157,9 +159,10 @@ func (s *Sketch) Undercut(p float64) (limit int64, below uint64) {
 	return MaxNanos, below
 }
 
-// Beyond returns how many durations may be below low or above high: those in bins that reach beyond. It is exact for
-// limits on the boundaries of bins, as those of Exceed and Undercut are.
-func (s *Sketch) Beyond(low, high int64) (n uint64) {
+// Outside returns the number of durations in bins that extend below low or above high. It is the exact number of
+// durations outside [low, high] for limits from [Sketch.LowerLimit] and [Sketch.UpperLimit], and an upper limit of it
+// for others.
+func (s *Sketch) Outside(low, high int64) (n uint64) {
 	if low > 0 {
 		n = s.zeros
 	}
@@ -172,8 +175,8 @@ func (s *Sketch) Beyond(low, high int64) (n uint64) {
 	return n
 }
 
-// least returns the least duration, at least 1, in bin key or above. The bins' boundaries are computed with rounding
-// errors, their numbers decide.
+// least returns the shortest duration, at least 1, in bin key or above. It corrects the rounding errors of
+// bins.LowerBound.
 func least(key int) int64 {
 	x := max(1, int64(bins.LowerBound(key)))
 	for x > 1 && bins.Index(float64(x-1)) >= key {
@@ -185,12 +188,12 @@ func least(key int) int64 {
 	return x
 }
 
-// binsAscending returns the filled bins and their counts, without the zeros.
+// binsAscending returns the non-empty bins and their counts, without the zeros.
 func (s *Sketch) binsAscending() (keys []int, counts []uint64) {
 	if s.store == nil {
 		return nil, nil
 	}
-	s.store.ForEach(func(key int, count float64) bool { // in ascending order, every bin once
+	s.store.ForEach(func(key int, count float64) bool { // ascending, each bin once
 		keys, counts = append(keys, key), append(counts, uint64(count))
 		return false
 	})
@@ -199,8 +202,8 @@ func (s *Sketch) binsAscending() (keys []int, counts []uint64) {
 
 const sketchVersion = 1
 
-// AppendBinary appends s to b: one byte for the version, the zeros, then the filled bins as pairs of distance and count.
-// About two bytes per filled bin.
+// AppendBinary appends s to b: the version, the zeros, then the distance and count of each non-empty bin, in about two
+// bytes.
 func (s *Sketch) AppendBinary(b []byte) []byte {
 	b = append(b, sketchVersion)
 	b = codec.AppendUvarints(b, s.zeros)
@@ -215,7 +218,7 @@ func (s *Sketch) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// DecodeSketch reads what AppendBinary wrote and returns the bytes behind it. An error wraps [codec.ErrCorrupt].
+// DecodeSketch decodes an encoding by AppendBinary and returns the bytes after it. An error wraps [codec.ErrCorrupt].
 func DecodeSketch(b []byte) (Sketch, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(sketchVersion)
@@ -229,7 +232,7 @@ func DecodeSketch(b []byte) (Sketch, []byte, error) {
 			d.Fail()
 			break
 		}
-		s.filled().AddWithCount(key, float64(count))
+		s.allocated().AddWithCount(key, float64(count))
 		s.total += count
 	}
 	if d.Bad() {

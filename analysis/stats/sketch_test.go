@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -13,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-func TestSketchDependsOnTheSetOnly(t *testing.T) {
+func TestSketchMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(nanos(), 1, 300).Draw(t, "xs")
 		var whole stats.Sketch
@@ -27,24 +28,24 @@ func TestSketchDependsOnTheSetOnly(t *testing.T) {
 			merged.Merge(p)
 		}
 		if !bytes.Equal(whole.AppendBinary(nil), merged.AppendBinary(nil)) {
-			t.Fatal("encodings differ")
+			t.Fatal("encodings of the whole and of merged parts differ")
 		}
 		decoded, rest, err := stats.DecodeSketch(whole.AppendBinary(nil))
 		if err != nil || len(rest) > 0 || decoded.Count() != uint64(len(xs)) {
-			t.Fatalf("decoded %d, rest %v, %v", decoded.Count(), rest, err)
+			t.Fatalf("decoded %d durations, rest %v, %v, want %d", decoded.Count(), rest, err, len(xs))
 		}
 		slices.Sort(xs)
 		for _, q := range []float64{0, 0.1, 0.5, 0.9, 0.99, 1} {
 			want := float64(xs[int(q*float64(len(xs)-1))])
 			got := merged.Quantile(q)
 			if math.Abs(got-want) > 0.0101*want || got != whole.Quantile(q) || got != decoded.Quantile(q) {
-				t.Fatalf("quantile %v: merged %v, whole %v, decoded %v, want %v", q, got, whole.Quantile(q), decoded.Quantile(q), want)
+				t.Fatalf("Quantile(%v) = %v merged, %v whole, %v decoded, want %v", q, got, whole.Quantile(q), decoded.Quantile(q), want)
 			}
 		}
 	})
 }
 
-func TestSketchCountsExactlyBeyondItsLimits(t *testing.T) {
+func TestSketchLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(nanos(), 1, 200).Draw(t, "xs")
 		p := rapid.Float64Range(0, 1).Draw(t, "p")
@@ -52,8 +53,8 @@ func TestSketchCountsExactlyBeyondItsLimits(t *testing.T) {
 		for _, x := range xs {
 			s.Add(x)
 		}
-		limit, above := s.Exceed(p)
-		floor, below := s.Undercut(p)
+		limit, above := s.UpperLimit(p)
+		floor, below := s.LowerLimit(p)
 		var wantAbove, wantBelow uint64
 		for _, x := range xs {
 			if x > limit {
@@ -64,17 +65,17 @@ func TestSketchCountsExactlyBeyondItsLimits(t *testing.T) {
 			}
 		}
 		if above != wantAbove || float64(above) > p*float64(len(xs)) {
-			t.Fatalf("%d above %d of %d, counted %d, p %v", above, limit, len(xs), wantAbove, p)
+			t.Fatalf("%d of %d durations above %d, want %d, at most a fraction %v", above, len(xs), limit, wantAbove, p)
 		}
 		if below != wantBelow || float64(below) > p*float64(len(xs)) {
-			t.Fatalf("%d below %d of %d, counted %d, p %v", below, floor, len(xs), wantBelow, p)
+			t.Fatalf("%d of %d durations below %d, want %d, at most a fraction %v", below, len(xs), floor, wantBelow, p)
 		}
 	})
 }
 
-// Beyond misses no duration beyond its limits, wherever in a bin they are, and counts none that is further inside the
-// limits than a bin is wide.
-func TestSketchMissesNothingBeyondLimits(t *testing.T) {
+// Outside counts every duration outside the limits, which may lie anywhere in a bin, and none that is inside them by
+// more than a bin.
+func TestSketchOutside(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(nanos(), 1, 100).Draw(t, "xs")
 		var s stats.Sketch
@@ -96,8 +97,8 @@ func TestSketchMissesNothingBeyondLimits(t *testing.T) {
 				most++
 			}
 		}
-		if n := s.Beyond(low, high); n < least || n > most {
-			t.Fatalf("%d of %v may be below %d or above %d, want at least %d, at most %d", n, xs, low, high, least, most)
+		if n := s.Outside(low, high); n < least || n > most {
+			t.Fatalf("Outside(%d, %d) of %v = %d, want %d to %d", low, high, xs, n, least, most)
 		}
 	})
 }
@@ -105,11 +106,11 @@ func TestSketchMissesNothingBeyondLimits(t *testing.T) {
 func TestEmptySketch(t *testing.T) {
 	var s stats.Sketch
 	if !math.IsNaN(s.Quantile(0.5)) || s.Count() != 0 {
-		t.Errorf("quantile %v, count %d", s.Quantile(0.5), s.Count())
+		t.Errorf("Quantile(0.5) = %v, Count() = %d, want NaN, 0", s.Quantile(0.5), s.Count())
 	}
 	s.Merge(stats.Sketch{})
-	if limit, above := s.Exceed(0.1); limit != 0 || above != 0 {
-		t.Errorf("exceed %d, %d", limit, above)
+	if limit, above := s.UpperLimit(0.1); limit != 0 || above != 0 {
+		t.Errorf("UpperLimit(0.1) = %d, %d, want 0, 0", limit, above)
 	}
 }
 
@@ -124,8 +125,8 @@ func FuzzDecodeSketch(f *testing.F) {
 		s, rest, err := stats.DecodeSketch(b)
 		checkDecoded(t, b, rest, err, s.Count() == 0, s.AppendBinary)
 		s.Quantile(0.5)
-		s.Exceed(0.1)
-		s.Undercut(0.1)
+		s.UpperLimit(0.1)
+		s.LowerLimit(0.1)
 	})
 }
 
@@ -157,7 +158,7 @@ func BenchmarkSketchMerge(b *testing.B) {
 // BenchmarkSketchMemory prints the bytes per sketch of log-normal durations, for a few sizes.
 func BenchmarkSketchMemory(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 100000} {
-		b.Run(itoa(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			r := rand.New(rand.NewPCG(1, 1))
 			sketches := make([]stats.Sketch, 100)
 			before := heap()
@@ -183,10 +184,11 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// The CoV of a sketch is that of its durations, within the width of its bins, and its interval holds the true one about as often as it says.
+// The CoV of a sketch is that of its durations within the width of its bins, and its interval has about its nominal
+// coverage.
 func TestSketchCoV(t *testing.T) {
 	truth := math.Sqrt(math.Expm1(0.25)) // of a log-normal distribution with σ = 0.5
-	held := 0
+	covered := 0
 	const runs = 200
 	for seed := range uint64(runs) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -200,16 +202,16 @@ func TestSketchCoV(t *testing.T) {
 		i := s.CoV()
 		near(t, "CoV", i.Value, m.CoV(), 0.01)
 		if i.Low < truth && truth < i.High {
-			held++
+			covered++
 		}
 	}
-	if held < runs*85/100 {
-		t.Errorf("%d of %d intervals hold the CoV", held, runs)
+	if covered < runs*85/100 {
+		t.Errorf("%d of %d intervals cover the CoV, want about 95 %%", covered, runs)
 	}
 	var s stats.Sketch
 	for _, n := range []int{0, 1, 2} {
 		if i := s.CoV(); i.Valid() {
-			t.Errorf("of %d durations: %+v", n, i)
+			t.Errorf("CoV() of %d durations = %+v, want no bounds", n, i)
 		}
 		s.Add(int64(1000 * (n + 1)))
 	}

@@ -11,7 +11,7 @@ func TestStudentsT(t *testing.T) {
 	for n := 1; n < 400; n++ {
 		want := distuv.StudentsT{Sigma: 1, Nu: float64(n)}.Quantile((1 + Confidence) / 2)
 		if got := studentsT(n); math.Abs(got-want) > 3e-6*want {
-			t.Errorf("%d degrees of freedom: %v, want %v", n, got, want)
+			t.Errorf("studentsT(%d) = %v, want %v", n, got, want)
 		}
 	}
 }

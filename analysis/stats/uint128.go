@@ -7,7 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-// Uint128 is an unsigned integer of 128 bits. Arithmetic wraps around; the types that use it say why it cannot.
+// Uint128 is an unsigned integer of 128 bits. Arithmetic is modulo 2^128.
 type Uint128 struct{ Hi, Lo uint64 }
 
 // Add returns a + b.
@@ -51,14 +51,14 @@ func (a Uint128) Float64() float64 { return wide{a.Lo, a.Hi}.float64() }
 // appendTo appends a as a varint of 1 to 19 bytes.
 func (a Uint128) appendTo(b []byte) []byte { return codec.AppendUvarint128(b, a.Hi, a.Lo) }
 
-// readUint128 reads what appendTo wrote.
+// readUint128 decodes an encoding by appendTo.
 func readUint128(r *codec.Reader) (a Uint128) {
 	a.Hi, a.Lo = r.Uvarint128()
 	return a
 }
 
-// wide is an unsigned integer of 256 bits, the lowest word first. It holds the exact intermediate results of variances, where
-// floats would subtract two huge and nearly equal numbers.
+// wide is an unsigned integer of 256 bits, the lowest word first. It holds exact intermediate results of variances,
+// which are differences of huge and nearly equal numbers.
 type wide [4]uint64
 
 // mul128 returns a·b.
@@ -77,6 +77,7 @@ func mul128(a, b Uint128) (w wide) {
 	return w
 }
 
+// cmp compares a and b.
 func (a wide) cmp(b wide) int {
 	for i := 3; i >= 0; i-- {
 		if a[i] != b[i] {
@@ -106,8 +107,8 @@ func (a wide) diff(b wide) float64 {
 	return a.sub(b).float64()
 }
 
-// float64 returns the float64 nearest to a: it takes the upper 64 significant bits, and notes in the last of them whether any
-// bit below is set, so that the conversion, which rounds to even, rounds as if it saw them all.
+// float64 returns the float64 nearest to a. It converts the upper 64 significant bits, of which the last also
+// represents the bits below (a sticky bit), so that the conversion rounds correctly.
 func (a wide) float64() float64 {
 	top := 3
 	for top > 0 && a[top] == 0 {

@@ -68,7 +68,7 @@ func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now
 // FileName is the name of the token file in the data directory.
 const FileName = "tokens.json"
 
-// Bounds of the file.
+// Limits of the file.
 const (
 	maxTokens = 1000
 	maxFile   = 1 << 20
@@ -90,16 +90,16 @@ var (
 // serialises changes of the file.
 type Tokens struct {
 	path string
-	mu   sync.Mutex // guards the fields below
-	seen fs.FileInfo
+	mu   sync.Mutex  // guards the fields below
+	seen fs.FileInfo // of the file that was read; nil: none
 	all  []Token
-	bad  error // the error in the file that was seen; nil: none
+	bad  error // the error in that file; nil: none
 }
 
 // Open returns the tokens of a data directory. The file need not exist.
 func Open(dir string) *Tokens { return &Tokens{path: filepath.Join(dir, FileName)} }
 
-// refresh reads the file if it differs from the one that was seen. The caller holds mu.
+// refresh reads the file if it has changed since it was read. The caller holds mu.
 func (t *Tokens) refresh() error {
 	info, err := os.Stat(t.path)
 	switch {
@@ -247,8 +247,8 @@ func (t *Tokens) write(all []Token) error {
 	return t.refresh()
 }
 
-// chown gives a file of root to the owner of its directory: a service that does not run as root must be able to read
-// the tokens that root creates.
+// chown gives a file of root to the owner of its directory, because a service that does not run as root must be able to
+// read the tokens that root creates.
 func chown(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil

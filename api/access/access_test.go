@@ -14,14 +14,14 @@ import (
 
 var now = time.Date(2026, 1, 31, 14, 0, 0, 0, time.UTC)
 
-// TestTokens makes, finds, outlives and revokes tokens; another process sees every change.
+// Tokens can be created, found and revoked, and expire; another process sees every change.
 func TestTokens(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	made, served := Open(dir), Open(dir)
+	admin, served := Open(dir), Open(dir)
 	if x, some, err := served.Find("anything", now); x != nil || some || err != nil {
 		t.Fatalf("without a file: %v, %v, %v", x, some, err)
 	}
-	secret, token, err := made.Create(Operator, "night shift", now, now.Add(time.Hour))
+	secret, token, err := admin.Create(Operator, "night shift", now, now.Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,20 +38,20 @@ func TestTokens(t *testing.T) {
 	}
 	text, err := os.ReadFile(filepath.Join(dir, FileName))
 	if err != nil || strings.Contains(string(text), secret) || strings.Contains(string(text), strings.TrimPrefix(secret, prefix)) {
-		t.Errorf("the file holds the secret, or: %v", err)
+		t.Errorf("the file contains the secret, or: %v", err)
 	}
 	info, err := os.Stat(filepath.Join(dir, FileName))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if err := made.Revoke("00000000"); !errors.Is(err, ErrUnknown) {
-		t.Errorf("revoking what is not there: %v", err)
+	if err := admin.Revoke("00000000"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("revoking an unknown token: %v", err)
 	}
-	if err := made.Revoke(token.ID); err != nil {
+	if err := admin.Revoke(token.ID); err != nil {
 		t.Fatal(err)
 	}
 	if x, some, err := served.Find(secret, now); x != nil || some || err != nil {
-		t.Errorf("after it was revoked: %v, %v, %v", x, some, err)
+		t.Errorf("a revoked token: found %v, %v, %v", x, some, err)
 	}
 }
 
@@ -91,23 +91,23 @@ func TestChangedInPlace(t *testing.T) {
 			}
 			after, err := os.Stat(file)
 			if err != nil || !os.SameFile(before, after) {
-				t.Fatalf("another file, or: %v", err)
+				t.Fatalf("the file was replaced, or: %v", err)
 			}
 			if x, _, err := tokens.Find(secret, now); x != nil || err != nil {
-				t.Errorf("after it was revoked: %v, %v", x, err)
+				t.Errorf("a revoked token: found %v, %v", x, err)
 			}
 		})
 	}
 }
 
-// A file that cannot be used lets nobody in, and does not pass for one without tokens.
+// A damaged file denies access and does not count as a file without tokens.
 func TestDamagedFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, FileName), []byte(`[{"role":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tokens := Open(dir)
-	for range 2 { // the second time it is known
+	for range 2 { // the second time from the cache
 		if x, some, err := tokens.Find("", now); err == nil || x != nil || !some {
 			t.Errorf("%v, %v, %v", x, some, err)
 		}
@@ -117,7 +117,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestInvalidTokens(t *testing.T) {
 	tokens := Open(t.TempDir())
 	for _, c := range []struct {
 		role Role
@@ -147,10 +147,10 @@ func TestAllows(t *testing.T) {
 	}
 }
 
-// The tokens that root makes are those of the service, which is not root: they belong to whoever owns the directory.
+// A token file created by root belongs to the owner of the directory, so that a service that is not root can read it.
 func TestOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away")
+		t.Skip("only root can change the owner of files")
 	}
 	const service = 54321
 	dir := t.TempDir()
@@ -169,13 +169,13 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// Whoever makes tokens at the same time undoes nobody's.
-func TestTogether(t *testing.T) {
+// Tokens created concurrently by several processes are all kept.
+func TestConcurrentCreate(t *testing.T) {
 	dir := t.TempDir()
 	var making sync.WaitGroup
 	for range 20 {
 		making.Go(func() {
-			if _, _, err := Open(dir).Create(Viewer, "", now, time.Time{}); err != nil { // with what another process would have
+			if _, _, err := Open(dir).Create(Viewer, "", now, time.Time{}); err != nil { // a Tokens of its own, as in another process
 				t.Error(err)
 			}
 		})

@@ -151,6 +151,48 @@ func (e Onset) Valid() bool {
 	}
 }
 
+// Defines values for OverrideKind.
+const (
+	OverrideKindEnable OverrideKind = "enable"
+	OverrideKindForbid OverrideKind = "forbid"
+	OverrideKindPin    OverrideKind = "pin"
+)
+
+// Valid indicates whether the value is a known member of the OverrideKind enum.
+func (e OverrideKind) Valid() bool {
+	switch e {
+	case OverrideKindEnable:
+		return true
+	case OverrideKindForbid:
+		return true
+	case OverrideKindPin:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OverrideRequestKind.
+const (
+	OverrideRequestKindEnable OverrideRequestKind = "enable"
+	OverrideRequestKindForbid OverrideRequestKind = "forbid"
+	OverrideRequestKindPin    OverrideRequestKind = "pin"
+)
+
+// Valid indicates whether the value is a known member of the OverrideRequestKind enum.
+func (e OverrideRequestKind) Valid() bool {
+	switch e {
+	case OverrideRequestKindEnable:
+		return true
+	case OverrideRequestKindForbid:
+		return true
+	case OverrideRequestKindPin:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for State.
 const (
 	StateExhausted     State = "exhausted"
@@ -232,7 +274,7 @@ const (
 	TracepointStateForbidden TracepointState = "forbidden"
 	TracepointStateOff       TracepointState = "off"
 	TracepointStateOn        TracepointState = "on"
-	TracepointStateWanted    TracepointState = "wanted"
+	TracepointStatePending   TracepointState = "pending"
 )
 
 // Valid indicates whether the value is a known member of the TracepointState enum.
@@ -246,7 +288,7 @@ func (e TracepointState) Valid() bool {
 		return true
 	case TracepointStateOn:
 		return true
-	case TracepointStateWanted:
+	case TracepointStatePending:
 		return true
 	default:
 		return false
@@ -289,48 +331,6 @@ func (e TreeNodeLayer) Valid() bool {
 	case TreeNodeLayerKernel:
 		return true
 	case TreeNodeLayerRuntime:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for WishKind.
-const (
-	WishKindEnable WishKind = "enable"
-	WishKindForbid WishKind = "forbid"
-	WishKindPin    WishKind = "pin"
-)
-
-// Valid indicates whether the value is a known member of the WishKind enum.
-func (e WishKind) Valid() bool {
-	switch e {
-	case WishKindEnable:
-		return true
-	case WishKindForbid:
-		return true
-	case WishKindPin:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for WishRequestKind.
-const (
-	WishRequestKindEnable WishRequestKind = "enable"
-	WishRequestKindForbid WishRequestKind = "forbid"
-	WishRequestKindPin    WishRequestKind = "pin"
-)
-
-// Valid indicates whether the value is a known member of the WishRequestKind enum.
-func (e WishRequestKind) Valid() bool {
-	switch e {
-	case WishRequestKindEnable:
-		return true
-	case WishRequestKindForbid:
-		return true
-	case WishRequestKindPin:
 		return true
 	default:
 		return false
@@ -524,7 +524,7 @@ type AgentState string
 
 // Arm defines model for Arm.
 type Arm struct {
-	// Everything All tracepoints are on
+	// Everything All tracepoints are on, for exploration.
 	Everything bool   `json:"everything"`
 	Name       string `json:"name"`
 
@@ -978,7 +978,7 @@ type GroupDetail struct {
 	// Between Fraction of the variance of a request type that lies between its groups.
 	Between *float64 `json:"between"`
 
-	// Bins Further properties that its requests share
+	// Bins Further properties that its requests share, besides their path.
 	Bins []string `json:"bins"`
 
 	// Cov A value with its 95 % interval.
@@ -1062,7 +1062,9 @@ type InvestigationDetail struct {
 	Evidence      []Evidence    `json:"evidence"`
 	EvidenceTotal int           `json:"evidence_total"`
 	Investigation Investigation `json:"investigation"`
-	Wants         []Want        `json:"wants"`
+
+	// Requested Tracepoints that the investigation asks for.
+	Requested []RequestedTracepoint `json:"requested"`
 }
 
 // InvestigationList defines model for InvestigationList.
@@ -1174,6 +1176,32 @@ type Overhead struct {
 	// MeanNs A value with its 95 % interval.
 	MeanNs Interval `json:"mean_ns"`
 }
+
+// Override A person's decision about a tracepoint; it takes precedence over investigations.
+type Override struct {
+	By     string       `json:"by"`
+	Forced bool         `json:"forced"`
+	Kind   OverrideKind `json:"kind"`
+	Until  *time.Time   `json:"until,omitempty"`
+}
+
+// OverrideKind defines model for Override.Kind.
+type OverrideKind string
+
+// OverrideRequest defines model for OverrideRequest.
+type OverrideRequest struct {
+	// Force Enable even beyond the budget.
+	Force *bool `json:"force,omitempty"`
+
+	// Kind `pin`: never evicted by the search.
+	Kind OverrideRequestKind `json:"kind"`
+
+	// Until Default: until withdrawn; for `enable`, one hour.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// OverrideRequestKind `pin`: never evicted by the search.
+type OverrideRequestKind string
 
 // Pick defines model for Pick.
 type Pick struct {
@@ -1365,6 +1393,16 @@ type Refined struct {
 	Within     string   `json:"within"`
 }
 
+// RequestedTracepoint defines model for RequestedTracepoint.
+type RequestedTracepoint struct {
+	Cause      string    `json:"cause"`
+	Since      time.Time `json:"since"`
+	Tracepoint string    `json:"tracepoint"`
+
+	// Value Expected share per cost, the reason for the pick.
+	Value *float64 `json:"value"`
+}
+
 // Root defines model for Root.
 type Root struct {
 	DurationNs int64 `json:"duration_ns"`
@@ -1519,15 +1557,17 @@ type Tracepoint struct {
 	Name      string          `json:"name"`
 	Operation string          `json:"operation"`
 
+	// Override A person's decision about a tracepoint; it takes precedence over investigations.
+	Override *Override `json:"override,omitempty"`
+
 	// RequestTypes Number of trees that contain it.
 	RequestTypes int `json:"request_types"`
 
 	// Share Fraction of the requests with the tracepoint on.
 	Share *float64 `json:"share"`
 
-	// State `on`: for all or some requests; `wanted`: requested by a person but not on yet, or beyond the budget; `forbidden`: by a person; `baseline`: always on.
+	// State `on`: for all or some requests; `pending`: enabled or pinned by a person, but not on yet or beyond the budget; `forbidden`: by a person; `baseline`: always on.
 	State TracepointState `json:"state"`
-	Wish  *Wish           `json:"wish,omitempty"`
 }
 
 // TracepointKind defines model for Tracepoint.Kind.
@@ -1544,7 +1584,7 @@ type TracepointList struct {
 	NextCursor *string      `json:"next_cursor"`
 }
 
-// TracepointState `on`: for all or some requests; `wanted`: requested by a person but not on yet, or beyond the budget; `forbidden`: by a person; `baseline`: always on.
+// TracepointState `on`: for all or some requests; `pending`: enabled or pinned by a person, but not on yet or beyond the budget; `forbidden`: by a person; `baseline`: always on.
 type TracepointState string
 
 // Tree defines model for Tree.
@@ -1599,7 +1639,7 @@ type TreeNode struct {
 	Seen     *time.Time `json:"seen"`
 	Service  string     `json:"service"`
 
-	// State `on`: for all or some requests; `wanted`: requested by a person but not on yet, or beyond the budget; `forbidden`: by a person; `baseline`: always on.
+	// State `on`: for all or some requests; `pending`: enabled or pinned by a person, but not on yet or beyond the budget; `forbidden`: by a person; `baseline`: always on.
 	State TracepointState `json:"state"`
 
 	// Tracepoint 16 hex digits; empty: baseline.
@@ -1638,19 +1678,9 @@ type Usage struct {
 	Tracepoints int      `json:"tracepoints"`
 }
 
-// Want defines model for Want.
-type Want struct {
-	Cause      string    `json:"cause"`
-	Since      time.Time `json:"since"`
-	Tracepoint string    `json:"tracepoint"`
-
-	// Value Expected share per cost
-	Value *float64 `json:"value"`
-}
-
 // Webhook defines model for Webhook.
 type Webhook struct {
-	// Dead Number of dead letters
+	// Dead Number of dead letters, listed at /webhooks/dead.
 	Dead int `json:"dead"`
 
 	// Delivered Events accepted since the start.
@@ -1707,32 +1737,6 @@ type WindowEdge struct {
 	Edge   string   `json:"edge"`
 	MeanNs *float64 `json:"mean_ns"`
 }
-
-// Wish defines model for Wish.
-type Wish struct {
-	By     string     `json:"by"`
-	Forced bool       `json:"forced"`
-	Kind   WishKind   `json:"kind"`
-	Until  *time.Time `json:"until,omitempty"`
-}
-
-// WishKind defines model for Wish.Kind.
-type WishKind string
-
-// WishRequest defines model for WishRequest.
-type WishRequest struct {
-	// Force Enable even beyond the budget.
-	Force *bool `json:"force,omitempty"`
-
-	// Kind `pin`: never evicted by the search.
-	Kind WishRequestKind `json:"kind"`
-
-	// Until Default: until withdrawn; for `enable`, one hour.
-	Until *time.Time `json:"until,omitempty"`
-}
-
-// WishRequestKind `pin`: never evicted by the search.
-type WishRequestKind string
 
 // CursorParameter defines model for cursorParameter.
 type CursorParameter = string
@@ -1973,8 +1977,8 @@ type AcknowledgeProblemJSONRequestBody = NoteRequest
 // MuteProblemJSONRequestBody defines body for MuteProblem for application/json ContentType.
 type MuteProblemJSONRequestBody = NoteRequest
 
-// WishTracepointJSONRequestBody defines body for WishTracepoint for application/json ContentType.
-type WishTracepointJSONRequestBody = WishRequest
+// OverrideTracepointJSONRequestBody defines body for OverrideTracepoint for application/json ContentType.
+type OverrideTracepointJSONRequestBody = OverrideRequest
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -2187,33 +2191,33 @@ type ClientInterface interface {
 	// Corresponds with GET /tracepoints (the `ListTracepoints` operationId).
 	ListTracepoints(ctx context.Context, params *ListTracepointsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WithdrawWish Withdraw an override
+	// WithdrawOverride Withdraw an override
 	//
-	// Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawWish` operationId).
-	WithdrawWish(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawOverride` operationId).
+	WithdrawOverride(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTracepoint Get a tracepoint
 	//
 	// Corresponds with GET /tracepoints/{tracepoint} (the `GetTracepoint` operationId).
 	GetTracepoint(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WishTracepointWithBody Enable, pin or forbid a tracepoint
+	// OverrideTracepointWithBody Enable, pin or forbid a tracepoint
 	//
 	// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 	//
 	// Takes any type of body and a specified content type.
 	//
-	// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
-	WishTracepointWithBody(ctx context.Context, tracepoint string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
+	OverrideTracepointWithBody(ctx context.Context, tracepoint string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WishTracepoint Enable, pin or forbid a tracepoint
+	// OverrideTracepoint Enable, pin or forbid a tracepoint
 	//
 	// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 	//
 	// Takes a body of the `application/json` content type.
 	//
-	// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
-	WishTracepoint(ctx context.Context, tracepoint string, body WishTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
+	OverrideTracepoint(ctx context.Context, tracepoint string, body OverrideTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTrace Get a kept trace with its critical path
 	//
@@ -2627,11 +2631,11 @@ func (c *Client) ListTracepoints(ctx context.Context, params *ListTracepointsPar
 	return c.Client.Do(req)
 }
 
-// WithdrawWish Withdraw an override
+// WithdrawOverride Withdraw an override
 //
-// Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawWish` operationId).
-func (c *Client) WithdrawWish(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewWithdrawWishRequest(c.Server, tracepoint)
+// Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawOverride` operationId).
+func (c *Client) WithdrawOverride(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWithdrawOverrideRequest(c.Server, tracepoint)
 	if err != nil {
 		return nil, err
 	}
@@ -2657,15 +2661,15 @@ func (c *Client) GetTracepoint(ctx context.Context, tracepoint string, reqEditor
 	return c.Client.Do(req)
 }
 
-// WishTracepointWithBody Enable, pin or forbid a tracepoint
+// OverrideTracepointWithBody Enable, pin or forbid a tracepoint
 //
 // Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 //
 // Takes any type of body and a specified content type.
 //
-// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
-func (c *Client) WishTracepointWithBody(ctx context.Context, tracepoint string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewWishTracepointRequestWithBody(c.Server, tracepoint, contentType, body)
+// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
+func (c *Client) OverrideTracepointWithBody(ctx context.Context, tracepoint string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOverrideTracepointRequestWithBody(c.Server, tracepoint, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2676,15 +2680,15 @@ func (c *Client) WishTracepointWithBody(ctx context.Context, tracepoint string, 
 	return c.Client.Do(req)
 }
 
-// WishTracepoint Enable, pin or forbid a tracepoint
+// OverrideTracepoint Enable, pin or forbid a tracepoint
 //
 // Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 //
 // Takes a body of the `application/json` content type.
 //
-// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
-func (c *Client) WishTracepoint(ctx context.Context, tracepoint string, body WishTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewWishTracepointRequest(c.Server, tracepoint, body)
+// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
+func (c *Client) OverrideTracepoint(ctx context.Context, tracepoint string, body OverrideTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOverrideTracepointRequest(c.Server, tracepoint, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4213,8 +4217,8 @@ func NewListTracepointsRequest(server string, params *ListTracepointsParams) (*h
 	return req, nil
 }
 
-// NewWithdrawWishRequest constructs an http.Request for the WithdrawWish method
-func NewWithdrawWishRequest(server string, tracepoint string) (*http.Request, error) {
+// NewWithdrawOverrideRequest constructs an http.Request for the WithdrawOverride method
+func NewWithdrawOverrideRequest(server string, tracepoint string) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -4281,19 +4285,19 @@ func NewGetTracepointRequest(server string, tracepoint string) (*http.Request, e
 	return req, nil
 }
 
-// NewWishTracepointRequest calls the generic WishTracepoint builder with application/json body
-func NewWishTracepointRequest(server string, tracepoint string, body WishTracepointJSONRequestBody) (*http.Request, error) {
+// NewOverrideTracepointRequest calls the generic OverrideTracepoint builder with application/json body
+func NewOverrideTracepointRequest(server string, tracepoint string, body OverrideTracepointJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewWishTracepointRequestWithBody(server, tracepoint, "application/json", bodyReader)
+	return NewOverrideTracepointRequestWithBody(server, tracepoint, "application/json", bodyReader)
 }
 
-// NewWishTracepointRequestWithBody constructs an http.Request for the WishTracepoint method, with any body, and a specified content type
-func NewWishTracepointRequestWithBody(server string, tracepoint string, contentType string, body io.Reader) (*http.Request, error) {
+// NewOverrideTracepointRequestWithBody constructs an http.Request for the OverrideTracepoint method, with any body, and a specified content type
+func NewOverrideTracepointRequestWithBody(server string, tracepoint string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -4963,12 +4967,12 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /tracepoints (the `ListTracepoints` operationId).
 	ListTracepointsWithResponse(ctx context.Context, params *ListTracepointsParams, reqEditors ...RequestEditorFn) (*ListTracepointsResponse, error)
 
-	// WithdrawWishWithResponse Withdraw an override
+	// WithdrawOverrideWithResponse Withdraw an override
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawWish` operationId).
-	WithdrawWishWithResponse(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*WithdrawWishResponse, error)
+	// Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawOverride` operationId).
+	WithdrawOverrideWithResponse(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*WithdrawOverrideResponse, error)
 
 	// GetTracepointWithResponse Get a tracepoint
 	//
@@ -4977,23 +4981,23 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /tracepoints/{tracepoint} (the `GetTracepoint` operationId).
 	GetTracepointWithResponse(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*GetTracepointResponse, error)
 
-	// WishTracepointWithBodyWithResponse Enable, pin or forbid a tracepoint
+	// OverrideTracepointWithBodyWithResponse Enable, pin or forbid a tracepoint
 	//
 	// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
-	WishTracepointWithBodyWithResponse(ctx context.Context, tracepoint string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WishTracepointResponse, error)
+	// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
+	OverrideTracepointWithBodyWithResponse(ctx context.Context, tracepoint string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*OverrideTracepointResponse, error)
 
-	// WishTracepointWithResponse Enable, pin or forbid a tracepoint
+	// OverrideTracepointWithResponse Enable, pin or forbid a tracepoint
 	//
 	// Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
-	WishTracepointWithResponse(ctx context.Context, tracepoint string, body WishTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*WishTracepointResponse, error)
+	// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
+	OverrideTracepointWithResponse(ctx context.Context, tracepoint string, body OverrideTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*OverrideTracepointResponse, error)
 
 	// GetTraceWithResponse Get a kept trace with its critical path
 	//
@@ -6050,7 +6054,7 @@ func (r ListTracepointsResponse) ContentType() string {
 	return ""
 }
 
-type WithdrawWishResponse struct {
+type WithdrawOverrideResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
@@ -6058,17 +6062,17 @@ type WithdrawWishResponse struct {
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r WithdrawWishResponse) GetApplicationProblemJSONDefault() *Failure {
+func (r WithdrawOverrideResponse) GetApplicationProblemJSONDefault() *Failure {
 	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
-func (r WithdrawWishResponse) GetBody() []byte {
+func (r WithdrawOverrideResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r WithdrawWishResponse) Status() string {
+func (r WithdrawOverrideResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -6076,7 +6080,7 @@ func (r WithdrawWishResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r WithdrawWishResponse) StatusCode() int {
+func (r WithdrawOverrideResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -6084,7 +6088,7 @@ func (r WithdrawWishResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r WithdrawWishResponse) ContentType() string {
+func (r WithdrawOverrideResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6139,7 +6143,7 @@ func (r GetTracepointResponse) ContentType() string {
 	return ""
 }
 
-type WishTracepointResponse struct {
+type OverrideTracepointResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
@@ -6149,22 +6153,22 @@ type WishTracepointResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r WishTracepointResponse) GetJSON200() *Tracepoint {
+func (r OverrideTracepointResponse) GetJSON200() *Tracepoint {
 	return r.JSON200
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r WishTracepointResponse) GetApplicationProblemJSONDefault() *Failure {
+func (r OverrideTracepointResponse) GetApplicationProblemJSONDefault() *Failure {
 	return r.ApplicationProblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
-func (r WishTracepointResponse) GetBody() []byte {
+func (r OverrideTracepointResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r WishTracepointResponse) Status() string {
+func (r OverrideTracepointResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -6172,7 +6176,7 @@ func (r WishTracepointResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r WishTracepointResponse) StatusCode() int {
+func (r OverrideTracepointResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -6180,7 +6184,7 @@ func (r WishTracepointResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r WishTracepointResponse) ContentType() string {
+func (r OverrideTracepointResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6870,17 +6874,17 @@ func (c *ClientWithResponses) ListTracepointsWithResponse(ctx context.Context, p
 	return ParseListTracepointsResponse(rsp)
 }
 
-// WithdrawWishWithResponse Withdraw an override
+// WithdrawOverrideWithResponse Withdraw an override
 //
 // Returns a wrapper object for the known response body format(s).
 //
-// Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawWish` operationId).
-func (c *ClientWithResponses) WithdrawWishWithResponse(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*WithdrawWishResponse, error) {
-	rsp, err := c.WithdrawWish(ctx, tracepoint, reqEditors...)
+// Corresponds with DELETE /tracepoints/{tracepoint} (the `WithdrawOverride` operationId).
+func (c *ClientWithResponses) WithdrawOverrideWithResponse(ctx context.Context, tracepoint string, reqEditors ...RequestEditorFn) (*WithdrawOverrideResponse, error) {
+	rsp, err := c.WithdrawOverride(ctx, tracepoint, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseWithdrawWishResponse(rsp)
+	return ParseWithdrawOverrideResponse(rsp)
 }
 
 // GetTracepointWithResponse Get a tracepoint
@@ -6896,34 +6900,34 @@ func (c *ClientWithResponses) GetTracepointWithResponse(ctx context.Context, tra
 	return ParseGetTracepointResponse(rsp)
 }
 
-// WishTracepointWithBodyWithResponse Enable, pin or forbid a tracepoint
+// OverrideTracepointWithBodyWithResponse Enable, pin or forbid a tracepoint
 //
 // Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
-func (c *ClientWithResponses) WishTracepointWithBodyWithResponse(ctx context.Context, tracepoint string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WishTracepointResponse, error) {
-	rsp, err := c.WishTracepointWithBody(ctx, tracepoint, contentType, body, reqEditors...)
+// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
+func (c *ClientWithResponses) OverrideTracepointWithBodyWithResponse(ctx context.Context, tracepoint string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*OverrideTracepointResponse, error) {
+	rsp, err := c.OverrideTracepointWithBody(ctx, tracepoint, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseWishTracepointResponse(rsp)
+	return ParseOverrideTracepointResponse(rsp)
 }
 
-// WishTracepointWithResponse Enable, pin or forbid a tracepoint
+// OverrideTracepointWithResponse Enable, pin or forbid a tracepoint
 //
 // Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with PUT /tracepoints/{tracepoint} (the `WishTracepoint` operationId).
-func (c *ClientWithResponses) WishTracepointWithResponse(ctx context.Context, tracepoint string, body WishTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*WishTracepointResponse, error) {
-	rsp, err := c.WishTracepoint(ctx, tracepoint, body, reqEditors...)
+// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
+func (c *ClientWithResponses) OverrideTracepointWithResponse(ctx context.Context, tracepoint string, body OverrideTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*OverrideTracepointResponse, error) {
+	rsp, err := c.OverrideTracepoint(ctx, tracepoint, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseWishTracepointResponse(rsp)
+	return ParseOverrideTracepointResponse(rsp)
 }
 
 // GetTraceWithResponse Get a kept trace with its critical path
@@ -7719,15 +7723,15 @@ func ParseListTracepointsResponse(rsp *http.Response) (*ListTracepointsResponse,
 	return response, nil
 }
 
-// ParseWithdrawWishResponse parses an HTTP response from a WithdrawWishWithResponse call
-func ParseWithdrawWishResponse(rsp *http.Response) (*WithdrawWishResponse, error) {
+// ParseWithdrawOverrideResponse parses an HTTP response from a WithdrawOverrideWithResponse call
+func ParseWithdrawOverrideResponse(rsp *http.Response) (*WithdrawOverrideResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &WithdrawWishResponse{
+	response := &WithdrawOverrideResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -7781,15 +7785,15 @@ func ParseGetTracepointResponse(rsp *http.Response) (*GetTracepointResponse, err
 	return response, nil
 }
 
-// ParseWishTracepointResponse parses an HTTP response from a WishTracepointWithResponse call
-func ParseWishTracepointResponse(rsp *http.Response) (*WishTracepointResponse, error) {
+// ParseOverrideTracepointResponse parses an HTTP response from a OverrideTracepointWithResponse call
+func ParseOverrideTracepointResponse(rsp *http.Response) (*OverrideTracepointResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &WishTracepointResponse{
+	response := &OverrideTracepointResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -8135,15 +8139,15 @@ type ServerInterface interface {
 	// ListTracepoints List tracepoints and their state
 	// (GET /tracepoints)
 	ListTracepoints(w http.ResponseWriter, r *http.Request, params ListTracepointsParams)
-	// WithdrawWish Withdraw an override
+	// WithdrawOverride Withdraw an override
 	// (DELETE /tracepoints/{tracepoint})
-	WithdrawWish(w http.ResponseWriter, r *http.Request, tracepoint string)
+	WithdrawOverride(w http.ResponseWriter, r *http.Request, tracepoint string)
 	// GetTracepoint Get a tracepoint
 	// (GET /tracepoints/{tracepoint})
 	GetTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string)
-	// WishTracepoint Enable, pin or forbid a tracepoint
+	// OverrideTracepoint Enable, pin or forbid a tracepoint
 	// (PUT /tracepoints/{tracepoint})
-	WishTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string)
+	OverrideTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string)
 	// GetTrace Get a kept trace with its critical path
 	// (GET /traces/{trace})
 	GetTrace(w http.ResponseWriter, r *http.Request, trace string)
@@ -8300,9 +8304,9 @@ func (_ Unimplemented) ListTracepoints(w http.ResponseWriter, r *http.Request, p
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// WithdrawWish Withdraw an override
+// WithdrawOverride Withdraw an override
 // (DELETE /tracepoints/{tracepoint})
-func (_ Unimplemented) WithdrawWish(w http.ResponseWriter, r *http.Request, tracepoint string) {
+func (_ Unimplemented) WithdrawOverride(w http.ResponseWriter, r *http.Request, tracepoint string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -8312,9 +8316,9 @@ func (_ Unimplemented) GetTracepoint(w http.ResponseWriter, r *http.Request, tra
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// WishTracepoint Enable, pin or forbid a tracepoint
+// OverrideTracepoint Enable, pin or forbid a tracepoint
 // (PUT /tracepoints/{tracepoint})
-func (_ Unimplemented) WishTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string) {
+func (_ Unimplemented) OverrideTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -9490,8 +9494,8 @@ func (siw *ServerInterfaceWrapper) ListTracepoints(w http.ResponseWriter, r *htt
 	handler.ServeHTTP(w, r)
 }
 
-// WithdrawWish operation middleware
-func (siw *ServerInterfaceWrapper) WithdrawWish(w http.ResponseWriter, r *http.Request) {
+// WithdrawOverride operation middleware
+func (siw *ServerInterfaceWrapper) WithdrawOverride(w http.ResponseWriter, r *http.Request) {
 
 	var err error
 	_ = err
@@ -9506,7 +9510,7 @@ func (siw *ServerInterfaceWrapper) WithdrawWish(w http.ResponseWriter, r *http.R
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.WithdrawWish(w, r, tracepoint)
+		siw.Handler.WithdrawOverride(w, r, tracepoint)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -9542,8 +9546,8 @@ func (siw *ServerInterfaceWrapper) GetTracepoint(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
-// WishTracepoint operation middleware
-func (siw *ServerInterfaceWrapper) WishTracepoint(w http.ResponseWriter, r *http.Request) {
+// OverrideTracepoint operation middleware
+func (siw *ServerInterfaceWrapper) OverrideTracepoint(w http.ResponseWriter, r *http.Request) {
 
 	var err error
 	_ = err
@@ -9558,7 +9562,7 @@ func (siw *ServerInterfaceWrapper) WishTracepoint(w http.ResponseWriter, r *http
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.WishTracepoint(w, r, tracepoint)
+		siw.Handler.OverrideTracepoint(w, r, tracepoint)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -10059,13 +10063,13 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/tracepoints", wrapper.ListTracepoints)
 	})
 	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/tracepoints/{tracepoint}", wrapper.WithdrawWish)
+		r.Delete(options.BaseURL+"/tracepoints/{tracepoint}", wrapper.WithdrawOverride)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/tracepoints/{tracepoint}", wrapper.GetTracepoint)
 	})
 	r.Group(func(r chi.Router) {
-		r.Put(options.BaseURL+"/tracepoints/{tracepoint}", wrapper.WishTracepoint)
+		r.Put(options.BaseURL+"/tracepoints/{tracepoint}", wrapper.OverrideTracepoint)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/agents", wrapper.ListAgents)
@@ -10907,28 +10911,28 @@ func (response ListTracepointsdefaultApplicationProblemPlusJSONResponse) VisitLi
 	return err
 }
 
-type WithdrawWishRequestObject struct {
+type WithdrawOverrideRequestObject struct {
 	Tracepoint string `json:"tracepoint"`
 }
 
-type WithdrawWishResponseObject interface {
-	VisitWithdrawWishResponse(w http.ResponseWriter) error
+type WithdrawOverrideResponseObject interface {
+	VisitWithdrawOverrideResponse(w http.ResponseWriter) error
 }
 
-type WithdrawWish204Response struct {
+type WithdrawOverride204Response struct {
 }
 
-func (response WithdrawWish204Response) VisitWithdrawWishResponse(w http.ResponseWriter) error {
+func (response WithdrawOverride204Response) VisitWithdrawOverrideResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type WithdrawWishdefaultApplicationProblemPlusJSONResponse struct {
+type WithdrawOverridedefaultApplicationProblemPlusJSONResponse struct {
 	Body       Error
 	StatusCode int
 }
 
-func (response WithdrawWishdefaultApplicationProblemPlusJSONResponse) VisitWithdrawWishResponse(w http.ResponseWriter) error {
+func (response WithdrawOverridedefaultApplicationProblemPlusJSONResponse) VisitWithdrawOverrideResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -10979,18 +10983,18 @@ func (response GetTracepointdefaultApplicationProblemPlusJSONResponse) VisitGetT
 	return err
 }
 
-type WishTracepointRequestObject struct {
+type OverrideTracepointRequestObject struct {
 	Tracepoint string `json:"tracepoint"`
-	Body       *WishTracepointJSONRequestBody
+	Body       *OverrideTracepointJSONRequestBody
 }
 
-type WishTracepointResponseObject interface {
-	VisitWishTracepointResponse(w http.ResponseWriter) error
+type OverrideTracepointResponseObject interface {
+	VisitOverrideTracepointResponse(w http.ResponseWriter) error
 }
 
-type WishTracepoint200JSONResponse Tracepoint
+type OverrideTracepoint200JSONResponse Tracepoint
 
-func (response WishTracepoint200JSONResponse) VisitWishTracepointResponse(w http.ResponseWriter) error {
+func (response OverrideTracepoint200JSONResponse) VisitOverrideTracepointResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -11002,12 +11006,12 @@ func (response WishTracepoint200JSONResponse) VisitWishTracepointResponse(w http
 	return err
 }
 
-type WishTracepointdefaultApplicationProblemPlusJSONResponse struct {
+type OverrideTracepointdefaultApplicationProblemPlusJSONResponse struct {
 	Body       Error
 	StatusCode int
 }
 
-func (response WishTracepointdefaultApplicationProblemPlusJSONResponse) VisitWishTracepointResponse(w http.ResponseWriter) error {
+func (response OverrideTracepointdefaultApplicationProblemPlusJSONResponse) VisitOverrideTracepointResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -11384,15 +11388,15 @@ type StrictServerInterface interface {
 	// ListTracepoints List tracepoints and their state
 	// (GET /tracepoints)
 	ListTracepoints(ctx context.Context, request ListTracepointsRequestObject) (ListTracepointsResponseObject, error)
-	// WithdrawWish Withdraw an override
+	// WithdrawOverride Withdraw an override
 	// (DELETE /tracepoints/{tracepoint})
-	WithdrawWish(ctx context.Context, request WithdrawWishRequestObject) (WithdrawWishResponseObject, error)
+	WithdrawOverride(ctx context.Context, request WithdrawOverrideRequestObject) (WithdrawOverrideResponseObject, error)
 	// GetTracepoint Get a tracepoint
 	// (GET /tracepoints/{tracepoint})
 	GetTracepoint(ctx context.Context, request GetTracepointRequestObject) (GetTracepointResponseObject, error)
-	// WishTracepoint Enable, pin or forbid a tracepoint
+	// OverrideTracepoint Enable, pin or forbid a tracepoint
 	// (PUT /tracepoints/{tracepoint})
-	WishTracepoint(ctx context.Context, request WishTracepointRequestObject) (WishTracepointResponseObject, error)
+	OverrideTracepoint(ctx context.Context, request OverrideTracepointRequestObject) (OverrideTracepointResponseObject, error)
 	// GetTrace Get a kept trace with its critical path
 	// (GET /traces/{trace})
 	GetTrace(ctx context.Context, request GetTraceRequestObject) (GetTraceResponseObject, error)
@@ -12013,25 +12017,25 @@ func (sh *strictHandler) ListTracepoints(w http.ResponseWriter, r *http.Request,
 	}
 }
 
-// WithdrawWish operation middleware
-func (sh *strictHandler) WithdrawWish(w http.ResponseWriter, r *http.Request, tracepoint string) {
-	var request WithdrawWishRequestObject
+// WithdrawOverride operation middleware
+func (sh *strictHandler) WithdrawOverride(w http.ResponseWriter, r *http.Request, tracepoint string) {
+	var request WithdrawOverrideRequestObject
 
 	request.Tracepoint = tracepoint
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.WithdrawWish(ctx, request.(WithdrawWishRequestObject))
+		return sh.ssi.WithdrawOverride(ctx, request.(WithdrawOverrideRequestObject))
 	}
 	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "WithdrawWish")
+		handler = middleware(handler, "WithdrawOverride")
 	}
 
 	response, err := handler(r.Context(), w, r, request)
 
 	if err != nil {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(WithdrawWishResponseObject); ok {
-		if err := validResponse.VisitWithdrawWishResponse(w); err != nil {
+	} else if validResponse, ok := response.(WithdrawOverrideResponseObject); ok {
+		if err := validResponse.VisitWithdrawOverrideResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -12065,13 +12069,13 @@ func (sh *strictHandler) GetTracepoint(w http.ResponseWriter, r *http.Request, t
 	}
 }
 
-// WishTracepoint operation middleware
-func (sh *strictHandler) WishTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string) {
-	var request WishTracepointRequestObject
+// OverrideTracepoint operation middleware
+func (sh *strictHandler) OverrideTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string) {
+	var request OverrideTracepointRequestObject
 
 	request.Tracepoint = tracepoint
 
-	var body WishTracepointJSONRequestBody
+	var body OverrideTracepointJSONRequestBody
 	if err := runtime.BindJSONBody(r, &body); err != nil {
 		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
 		return
@@ -12079,18 +12083,18 @@ func (sh *strictHandler) WishTracepoint(w http.ResponseWriter, r *http.Request, 
 	request.Body = &body
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.WishTracepoint(ctx, request.(WishTracepointRequestObject))
+		return sh.ssi.OverrideTracepoint(ctx, request.(OverrideTracepointRequestObject))
 	}
 	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "WishTracepoint")
+		handler = middleware(handler, "OverrideTracepoint")
 	}
 
 	response, err := handler(r.Context(), w, r, request)
 
 	if err != nil {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(WishTracepointResponseObject); ok {
-		if err := validResponse.VisitWishTracepointResponse(w); err != nil {
+	} else if validResponse, ok := response.(OverrideTracepointResponseObject); ok {
+		if err := validResponse.VisitOverrideTracepointResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

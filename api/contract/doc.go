@@ -1,4 +1,5 @@
-// Package contract is generated from openapi.yaml: the types of the HTTP API, the interface of its server, and a client.
+// Package contract holds the types of the HTTP API, the interface of its server, and a client. They are generated from
+// openapi.yaml.
 package contract
 
 //go:generate go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2 -config config.yaml ../openapi.yaml

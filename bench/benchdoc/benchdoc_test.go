@@ -42,8 +42,7 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestDocument: docs/benchmarks.md has one block for each part, in which something stands, and shows only plots that
-// there are.
+// TestDocument: docs/benchmarks.md has a block with a table for each part, and links only to existing plots.
 func TestDocument(t *testing.T) {
 	const docs = "../../docs"
 	doc := string(read(t, docs+"/benchmarks.md"))
@@ -59,7 +58,7 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(slices.Sorted(slices.Values(partNames())), slices.Sorted(slices.Values(names))); diff != "" {
-		t.Errorf("parts and blocks: %s", diff)
+		t.Errorf("blocks do not match parts:\n%s", diff)
 	}
 	for i := range parts {
 		if file := parts[i].plotFile(); strings.Contains(doc, file) {
@@ -68,7 +67,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestBlocks: what each benchmark once wrote becomes a block in which every figure is known.
+// TestBlocks: the recorded output of each benchmark becomes a block in which every figure with a goal is known.
 func TestBlocks(t *testing.T) {
 	for i := range parts {
 		p := &parts[i]
@@ -77,13 +76,13 @@ func TestBlocks(t *testing.T) {
 			t.Errorf("%s: %v", p.name, err)
 			continue
 		}
-		at := &circumstances{command: p.command(), begin: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), cpu: "A Processor", cores: 2, load: "0.25"}
+		at := &conditions{command: p.command(), begin: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), cpu: "A Processor", cores: 2, load: "0.25"}
 		golden(t, p.name+".md", []byte(p.block(at, b)))
 		if strings.Contains(b.text, "| "+units.Unknown+" | ≥") || strings.Contains(b.text, "| "+units.Unknown+" | ≤") {
-			t.Errorf("%s: a figure with a goal is not known:\n%s", p.name, b.text)
+			t.Errorf("%s: a figure with a goal is missing:\n%s", p.name, b.text)
 		}
 		if (p.plot != "") != (b.plot != nil) {
-			t.Errorf("%s: it has a plot or says what one shows, not both", p.name)
+			t.Errorf("%s: has plot %t, has alternative text %t; want both or neither", p.name, b.plot != nil, p.plot != "")
 		}
 		if b.plot != nil {
 			golden(t, p.name+".svg", b.plot)
@@ -103,12 +102,12 @@ func wellFormed(t *testing.T, svg []byte) {
 	}
 }
 
-// TestNoFigures: what is no result of the benchmark is an error, not a block of dashes.
+// TestNoFigures: output without any of the figures is an error, not a block of dashes.
 func TestNoFigures(t *testing.T) {
 	for i := range parts {
 		for _, out := range []string{"", "{}", `{"results": [{"name": "else", "x": 1}]}`, "nonsense"} {
 			if b, err := parts[i].render([]byte(out)); err == nil {
-				t.Errorf("%s of %q: %s", parts[i].name, out, b.text)
+				t.Errorf("%s: output %q gives block %s, want an error", parts[i].name, out, b.text)
 			}
 		}
 	}
@@ -121,7 +120,7 @@ func TestReplace(t *testing.T) {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 	if got, err = replace(got, "b", "x"); err != nil || !strings.Contains(got, "<!-- bench:b -->\nx\n<!-- end -->\nmore\n") {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("%q, %v, want block b replaced", got, err)
 	}
 	for _, bad := range []struct{ doc, want string }{
 		{"text\n", `no block "a"`},
@@ -137,7 +136,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestRun measures with a program that fails for one part: that one keeps its block, the other gets a new one.
+// TestRun: if the benchmark of one part fails, that part keeps its block and the others are updated.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	doc, program := filepath.Join(dir, "doc.md"), filepath.Join(dir, "sibyl")
@@ -152,37 +151,37 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(doc, []byte("by hand\n<!-- bench:group -->\nold group\n<!-- end -->\n<!-- bench:path -->\nold path\n<!-- end -->\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var told bytes.Buffer
-	err = run(t.Context(), []string{"-sibylbench", program, "-doc", doc, "group", "path"}, &told)
-	if err == nil || !strings.Contains(err.Error(), "path keeps its block") || strings.Contains(err.Error(), "group") {
-		t.Errorf("error %v", err)
+	var progress bytes.Buffer
+	err = run(t.Context(), []string{"-sibylbench", program, "-doc", doc, "group", "path"}, &progress)
+	if err == nil || !strings.Contains(err.Error(), "block path is unchanged") || strings.Contains(err.Error(), "group") {
+		t.Errorf("error %v, want one about path only", err)
 	}
 	got := string(read(t, doc))
-	for _, want := range []string{"by hand\n", "`sibylbench group`, ", "| 10 000 problems ranked | ", "\nold path\n"} {
+	for _, want := range []string{"by hand\n", "`sibylbench group`, ", "| ranking 10 000 problems | ", "\nold path\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the document lacks %q:\n%s", want, got)
 		}
 	}
 	if strings.Contains(got, "old group") {
-		t.Errorf("the block was not replaced:\n%s", got)
+		t.Errorf("block group was not replaced:\n%s", got)
 	}
-	if err := run(t.Context(), []string{"nonsense"}, &told); err == nil || !strings.Contains(err.Error(), "there are path, decode") {
-		t.Errorf("error %v", err)
+	if err := run(t.Context(), []string{"nonsense"}, &progress); err == nil || !strings.Contains(err.Error(), "the parts are path, decode") {
+		t.Errorf("error %v, want a list of the parts", err)
 	}
 }
 
-// TestAsked: the format is asked of the benchmark, not of the server that it starts.
-func TestAsked(t *testing.T) {
+// TestArguments: the output format is an argument of the benchmark, not of the server that it starts.
+func TestArguments(t *testing.T) {
 	for i := range parts {
-		asked := parts[i].asked()
-		server, format := slices.Index(asked, "--"), slices.Index(asked, "-o")
-		if format < 0 || asked[format+1] != "json" || server >= 0 && format > server {
-			t.Errorf("%s: %q", parts[i].name, asked)
+		args := parts[i].arguments()
+		server, format := slices.Index(args, "--"), slices.Index(args, "-o")
+		if format < 0 || args[format+1] != "json" || server >= 0 && format > server {
+			t.Errorf("%s: %q, want -o json before --", parts[i].name, args)
 		}
 	}
 }
 
-// TestMet: a goal that is missed shows.
+// TestMet covers met and missed goals, and no goal.
 func TestMet(t *testing.T) {
 	for _, c := range []struct {
 		g    goal

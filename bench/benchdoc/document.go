@@ -5,45 +5,45 @@ import (
 	"strings"
 )
 
-// Marks of a block, each on a line of its own.
+// A block begins with beginPrefix, its name and beginSuffix, and ends with endLine, each on a line of its own.
 const (
-	beginMark = "<!-- bench:"
-	markEnd   = " -->"
-	endMark   = "<!-- end -->"
+	beginPrefix = "<!-- bench:"
+	beginSuffix = " -->"
+	endLine     = "<!-- end -->"
 )
 
-// span is where the content of a block is in a document: from the line after its first mark up to its last mark.
-type span struct {
+// block is the content of a block in a document, without the lines that delimit it: doc[begin:end].
+type block struct {
 	name       string
 	begin, end int
 }
 
-// blocks returns the blocks of a document in their order. It is an error if one does not end before the next begins or
-// the document ends, if one ends that did not begin, or if two have the same name.
-func blocks(doc string) ([]span, error) {
-	var found []span
+// blocks returns the blocks of a document in their order. It returns an error if blocks are nested, unterminated or not
+// begun, or if two have the same name.
+func blocks(doc string) ([]block, error) {
+	var found []block
 	open, at, number := false, 0, 0
 	seen := make(map[string]bool)
-	for line := range strings.Lines(doc) {
+	for text := range strings.Lines(doc) {
 		number++
-		mark := strings.TrimRight(line, "\n")
-		name, isBegin := strings.CutPrefix(mark, beginMark)
+		line := strings.TrimRight(text, "\n")
+		name, begins := strings.CutPrefix(line, beginPrefix)
 		switch {
-		case isBegin && open:
+		case begins && open:
 			return nil, fmt.Errorf("line %d: a block begins inside of %q", number, found[len(found)-1].name)
-		case isBegin:
-			name, isBegin = strings.CutSuffix(name, markEnd)
-			if !isBegin || seen[name] {
-				return nil, fmt.Errorf("line %d: %q: want one block with a name of its own, like %sgroup%s", number, mark, beginMark, markEnd)
+		case begins:
+			name, begins = strings.CutSuffix(name, beginSuffix)
+			if !begins || seen[name] {
+				return nil, fmt.Errorf("line %d: %q: want a block with a unique name, like %sgroup%s", number, line, beginPrefix, beginSuffix)
 			}
 			seen[name], open = true, true
-			found = append(found, span{name: name, begin: at + len(line)})
-		case mark == endMark && !open:
+			found = append(found, block{name: name, begin: at + len(text)})
+		case line == endLine && !open:
 			return nil, fmt.Errorf("line %d: a block ends that did not begin", number)
-		case mark == endMark:
+		case line == endLine:
 			found[len(found)-1].end, open = at, false
 		}
-		at += len(line)
+		at += len(text)
 	}
 	if open {
 		return nil, fmt.Errorf("the block %q does not end", found[len(found)-1].name)
@@ -51,7 +51,7 @@ func blocks(doc string) ([]span, error) {
 	return found, nil
 }
 
-// replace returns the document with another content of the block with that name.
+// replace returns the document with new content in the named block.
 func replace(doc, name, content string) (string, error) {
 	found, err := blocks(doc)
 	if err != nil {
@@ -65,7 +65,7 @@ func replace(doc, name, content string) (string, error) {
 	return "", fmt.Errorf("the document has no block %q", name)
 }
 
-// table writes a table of Markdown.
+// table returns a Markdown table.
 func table(header []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }

@@ -12,34 +12,34 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// The strategies that goals are about.
+// Strategies with goals.
 const (
 	ours  = "adaptive"
 	plain = "hierarchical"
 )
 
-// localized renders what `sibylbench localize` writes: a line for each strategy, the goals, adaptive by fault, and a
-// plot.
-func localized(out []byte) (*page, error) {
-	r, err := readScores(out)
+// localized renders the output of `sibylbench localize`: a row for each strategy, the goals, the faults with ours, and
+// a plot.
+func localized(out []byte) (*content, error) {
+	r, err := readReport(out)
 	if err != nil {
 		return nil, err
 	}
 	names := strategies(r)
 	text := strategyTable(r, names) + "\n" + goalTable(r) + "\n`" + ours + "`, by fault:\n\n" + faultTable(r.Strategies[ours])
-	return &page{text: text, plot: strategyPlot(r, names)}, nil
+	return &content{text: text, plot: strategyPlot(r, names)}, nil
 }
 
-// localizedSmall renders the same for another number of tracepoints: strategies and goals only.
-func localizedSmall(out []byte) (*page, error) {
-	r, err := readScores(out)
+// localizedSmall renders the strategies and the goals only.
+func localizedSmall(out []byte) (*content, error) {
+	r, err := readReport(out)
 	if err != nil {
 		return nil, err
 	}
-	return &page{text: strategyTable(r, strategies(r)) + "\n" + goalTable(r)}, nil
+	return &content{text: strategyTable(r, strategies(r)) + "\n" + goalTable(r)}, nil
 }
 
-func readScores(out []byte) (*eval.Report, error) {
+func readReport(out []byte) (*eval.Report, error) {
 	r := &eval.Report{}
 	if err := json.Unmarshal(out, r); err != nil {
 		return nil, err
@@ -50,14 +50,14 @@ func readScores(out []byte) (*eval.Report, error) {
 	return r, nil
 }
 
-// strategies returns their names, ours first.
+// strategies returns the names of the strategies, ours first.
 func strategies(r *eval.Report) []string {
 	names := slices.Sorted(maps.Keys(r.Strategies))
 	i := slices.Index(names, ours)
 	return append([]string{ours}, slices.Delete(names, i, i+1)...)
 }
 
-var scoreHeader = []string{"locatable", "first (95 %)", "in three", "raised", "ever on", "at the peak", "extra spans", "epochs"}
+var scoreHeader = []string{"locatable", "first (95 %)", "in three", "raised", "ever enabled", "peak", "extra spans", "epochs"}
 
 func scoreCells(s *eval.Score) []string {
 	none := units.Unknown
@@ -91,25 +91,25 @@ func faultTable(s *eval.Score) string {
 func goalTable(r *eval.Report) string {
 	s := r.Strategies[ours]
 	rows := [][]string{
-		judged("first, of the locatable", float64(s.Top1), percent, atLeast(0.95)),
-		judged("in three", float64(s.Top3), percent, atLeast(0.99)),
-		judged("tracepoints ever on, median", float64(s.EnabledMedian), tenths, atMost(0.02)),
-		judged("epochs from alarm to answer, median", float64(s.EpochsMedian), number, atMost(5)),
-		judged("false alarms in 1 000 group-hours, of "+units.Count(int(math.Round(s.GroupHours))), float64(s.FalseAlarms), number, atMost(1)),
+		goalRow("first, of the locatable", float64(s.Top1), percent, atLeast(0.95)),
+		goalRow("in three", float64(s.Top3), percent, atLeast(0.99)),
+		goalRow("tracepoints ever enabled, median", float64(s.EnabledMedian), tenths, atMost(0.02)),
+		goalRow("epochs from alarm to answer, median", float64(s.EpochsMedian), number, atMost(5)),
+		goalRow("false alarms in 1 000 group-hours, of "+units.Count(int(math.Round(s.GroupHours))), float64(s.FalseAlarms), number, atMost(1)),
 	}
 	if p := r.Strategies[plain]; p != nil {
-		rows = append(rows, judged("extra spans, to `"+plain+"`", float64(s.SpanHitsMedian/p.SpanHitsMedian), times, atMost(1)))
+		rows = append(rows, goalRow("extra spans relative to `"+plain+"`", float64(s.SpanHitsMedian/p.SpanHitsMedian), times, atMost(1)))
 	}
-	rows = append(rows, judged("faults on which another strategy is better, beyond both intervals", float64(beaten(r)), number, atMost(0)))
+	rows = append(rows, goalRow("faults on which another strategy is significantly better", float64(beaten(r)), number, atMost(0)))
 	return table(append([]string{"`" + ours + "`"}, goalHeader[1:]...), rows)
 }
 
-// beaten counts the faults on which the interval of some strategy lies above that of ours.
+// beaten counts the faults on which the interval of another strategy lies above that of ours.
 func beaten(r *eval.Report) int {
 	n := 0
 	for fault, s := range r.Strategies[ours].ByFault {
 		for _, other := range r.Strategies {
-			if o := other.ByFault[fault]; o != nil && o.Top1Low > s.Top1High { // false where one is NaN
+			if o := other.ByFault[fault]; o != nil && o.Top1Low > s.Top1High { // false if either is NaN
 				n++
 				break
 			}
@@ -118,7 +118,7 @@ func beaten(r *eval.Report) int {
 	return n
 }
 
-// strategyPlot draws what strategies find and what they need for it.
+// strategyPlot plots the accuracy and the cost of the strategies.
 func strategyPlot(r *eval.Report, names []string) []byte {
 	found := panel{title: "ranked first, % (95 %)", top: 100}
 	spent := panel{title: "extra spans per 1 000 requests, median", bars: true}
@@ -129,6 +129,6 @@ func strategyPlot(r *eval.Report, names []string) []byte {
 		spent.values = append(spent.values, exactly(float64(s.SpanHitsMedian)))
 		epochs.values = append(epochs.values, exactly(float64(s.EpochsMedian)))
 	}
-	title := fmt.Sprintf("What strategies find of %d locatable simulated faults, and what they need", r.Strategies[ours].Locatable)
+	title := fmt.Sprintf("Accuracy and cost of the strategies on %d locatable simulated faults", r.Strategies[ours].Locatable)
 	return plot(title, names, found, spent, epochs)
 }

@@ -1,10 +1,10 @@
-// Command benchdoc measures and writes down what it measured: for each part that is asked for it runs `sibylbench … -o
-// json` and puts the figures, with their goals, in place of that part's block of docs/benchmarks.md. What stands around
-// the blocks is written by hand and stays. A part that fails or is interrupted leaves its block as it was.
+// Command benchdoc runs benchmarks and updates docs/benchmarks.md. For each part it runs `sibylbench … -o json` and
+// replaces the part's block of the document by the figures and their goals. The text around the blocks is written by
+// hand and not changed. A part that fails or is interrupted leaves its block unchanged.
 //
 //	go run ./bench/benchdoc -sibylbench bin/sibylbench [PART…]
 //
-// Without parts it does all of them, the quick ones first.
+// Without arguments it runs all parts, the quick ones first.
 package main
 
 import (
@@ -33,11 +33,12 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, told io.Writer) error {
+// run is the whole program. It writes progress to progress.
+func run(ctx context.Context, args []string, progress io.Writer) error {
 	flags := flag.NewFlagSet("benchdoc", flag.ContinueOnError)
-	flags.SetOutput(told)
-	program := flags.String("sibylbench", "bin/sibylbench", "the program to run")
-	doc := flags.String("doc", "docs/benchmarks.md", "document with the blocks")
+	flags.SetOutput(progress)
+	program := flags.String("sibylbench", "bin/sibylbench", "path of sibylbench")
+	doc := flags.String("doc", "docs/benchmarks.md", "document to update")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -47,9 +48,9 @@ func run(ctx context.Context, args []string, told io.Writer) error {
 	}
 	var failed []error
 	for _, p := range chosen {
-		fmt.Fprintf(told, "%s: sibylbench %s\n", p.name, strings.Join(p.command(), " "))
-		if err := p.measure(ctx, *program, *doc, told); err != nil {
-			failed = append(failed, fmt.Errorf("%s keeps its block: %w", p.name, err))
+		fmt.Fprintf(progress, "%s: sibylbench %s\n", p.name, strings.Join(p.command(), " "))
+		if err := p.update(ctx, *program, *doc, progress); err != nil {
+			failed = append(failed, fmt.Errorf("block %s is unchanged: %w", p.name, err))
 		}
 		if ctx.Err() != nil {
 			break
@@ -58,7 +59,7 @@ func run(ctx context.Context, args []string, told io.Writer) error {
 	return errors.Join(failed...)
 }
 
-// choose returns the parts with these names, in the order of the list; all if there are none.
+// choose returns the parts with the given names in the order of parts, or all parts if there are no names.
 func choose(names []string) ([]part, error) {
 	if len(names) == 0 {
 		return parts, nil
@@ -71,51 +72,51 @@ func choose(names []string) ([]part, error) {
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
-			return nil, fmt.Errorf("there is no part %q; there are %s", name, strings.Join(partNames(), ", "))
+			return nil, fmt.Errorf("no part is named %q; the parts are %s", name, strings.Join(partNames(), ", "))
 		}
 	}
 	return chosen, nil
 }
 
-// endWithin is how long a benchmark that is interrupted may take to end the processes that it started.
-const endWithin = 30 * time.Second
+// interruptTimeout bounds the time that an interrupted benchmark may take to stop its processes.
+const interruptTimeout = 30 * time.Second
 
-// measure runs a part's benchmark and writes its block, and its plot if it has one.
-func (p *part) measure(ctx context.Context, program, doc string, told io.Writer) error {
-	at := circumstances{command: p.command(), begin: time.Now()}
-	if err := at.look(); err != nil {
+// update runs the benchmark of a part and writes its block and its plot.
+func (p *part) update(ctx context.Context, program, doc string, progress io.Writer) error {
+	conditions, err := currentConditions(p.command())
+	if err != nil {
 		return err
 	}
 	var out bytes.Buffer
-	c := exec.CommandContext(ctx, program, p.asked()...)
-	c.Stdout, c.Stderr = &out, told
-	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(os.Interrupt) }, endWithin
+	c := exec.CommandContext(ctx, program, p.arguments()...)
+	c.Stdout, c.Stderr = &out, progress
+	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(os.Interrupt) }, interruptTimeout
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("run the benchmark: %w", err)
 	}
-	b, err := p.render(out.Bytes())
+	content, err := p.render(out.Bytes())
 	if err != nil {
-		return fmt.Errorf("read what it measured: %w", err)
+		return fmt.Errorf("read its output: %w", err)
 	}
-	if b.plot != nil {
-		if err := write(filepath.Join(filepath.Dir(doc), p.plotFile()), b.plot); err != nil {
+	if content.plot != nil {
+		if err := write(filepath.Join(filepath.Dir(doc), p.plotFile()), content.plot); err != nil {
 			return err
 		}
 	}
-	old, err := os.ReadFile(doc) // now, since somebody may have edited it meanwhile
+	old, err := os.ReadFile(doc) // not earlier: a person may have edited it during the benchmark
 	if err != nil {
 		return fmt.Errorf("read the document: %w", err)
 	}
-	text, err := replace(string(old), p.name, p.block(&at, b))
+	text, err := replace(string(old), p.name, p.block(conditions, content))
 	if err != nil {
 		return err
 	}
 	return write(doc, []byte(text))
 }
 
-// write replaces a file as a whole or not at all.
+// write replaces a file atomically.
 func write(path string, data []byte) error {
-	if err := os.WriteFile(path+".new", data, 0o644); err != nil { //nolint:gosec // a document, for everybody
+	if err := os.WriteFile(path+".new", data, 0o644); err != nil { //nolint:gosec // a public document
 		return err
 	}
 	return os.Rename(path+".new", path)

@@ -11,22 +11,22 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// part is a block of the document.
+// part is a benchmark with a block of the document.
 type part struct {
 	name   string
-	args   []string                        // of sibylbench; none: the name
-	render func(out []byte) (*page, error) // of what it writes as JSON
-	plot   string                          // what its plot shows, for those who do not see it; "": it has none
+	args   []string                           // of sibylbench; none: the name
+	render func(out []byte) (*content, error) // renders the JSON output of the benchmark
+	plot   string                             // alternative text of the plot; "": no plot
 }
 
-// page is what a part has to show.
-type page struct {
-	input string // what was worked on; "": nothing to say
+// content is the content of a block.
+type content struct {
+	input string // description of the input; "": none
 	text  string // tables
 	plot  []byte // SVG; nil: none
 }
 
-// parts holds all of them, quick ones first.
+// parts lists all parts, the quick ones first.
 var parts = []part{
 	{name: "path", render: figures(pathFigures)},
 	{name: "decode", render: figures(decodeFigures)},
@@ -57,7 +57,7 @@ func partNames() []string {
 	return names
 }
 
-// command returns the arguments of sibylbench, but for the format.
+// command returns the arguments of sibylbench without the output format.
 func (p *part) command() []string {
 	if p.args == nil {
 		return []string{p.name}
@@ -65,36 +65,38 @@ func (p *part) command() []string {
 	return p.args
 }
 
-// asked returns the arguments of sibylbench. The format stands in front: what follows -- is not for the benchmark
-// itself.
-func (p *part) asked() []string { return slices.Insert(slices.Clone(p.command()), 1, "-o", "json") }
+// arguments returns the arguments of sibylbench. The output format precedes a --, after which arguments are the
+// server's.
+func (p *part) arguments() []string {
+	return slices.Insert(slices.Clone(p.command()), 1, "-o", "json")
+}
 
-// plotFile is where the plot is, from the document.
+// plotFile returns the path of the plot relative to the document.
 func (p *part) plotFile() string { return "images/bench-" + p.name + ".svg" }
 
-// block returns the content of the block.
-func (p *part) block(at *circumstances, b *page) string {
+// block returns the text of the part's block.
+func (p *part) block(at *conditions, c *content) string {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s\n\n", at)
-	if b.input != "" {
-		fmt.Fprintf(&out, "Input: %s.\n\n", b.input)
+	if c.input != "" {
+		fmt.Fprintf(&out, "Input: %s.\n\n", c.input)
 	}
-	if b.plot != nil {
+	if c.plot != nil {
 		fmt.Fprintf(&out, "![%s](%s)\n\n", p.plot, p.plotFile())
 	}
-	out.WriteString(b.text)
+	out.WriteString(c.text)
 	return out.String()
 }
 
-// figure is a line of a table: something that was measured, and what it should be.
+// figure is a row of a table: a measured value and its goal.
 type figure struct {
-	what     string
-	row, key string // where the result has it
+	label    string
+	row, key string // in the output of the benchmark
 	unit     func(float64) string
 	goal     goal
 }
 
-// goal is what a figure should be at least or at most. The zero goal is none.
+// goal is a bound on a figure. The zero goal is no bound.
 type goal struct {
 	sign  string // "≥", "≤", or "" for none
 	bound float64
@@ -104,7 +106,7 @@ func atLeast(x float64) goal { return goal{"≥", x} }
 
 func atMost(x float64) goal { return goal{"≤", x} }
 
-// met says whether x, which is NaN if it was not measured, is as it should be.
+// met returns the table cell for whether x meets the goal. x is NaN if it was not measured.
 func (g goal) met(x float64) string {
 	switch {
 	case g.sign == "" || math.IsNaN(x):
@@ -115,7 +117,7 @@ func (g goal) met(x float64) string {
 	return "**no**"
 }
 
-// text returns the goal as the table has it.
+// text returns the table cell of the goal.
 func (g goal) text(unit func(float64) string) string {
 	if g.sign == "" {
 		return units.Unknown
@@ -123,7 +125,7 @@ func (g goal) text(unit func(float64) string) string {
 	return g.sign + " " + unit(g.bound)
 }
 
-// Units of figures.
+// The following functions format figures.
 
 func spans(x float64) string { return million(x) + " spans/s" }
 
@@ -148,8 +150,8 @@ func number(x float64) string {
 
 func percent(x float64) string { return units.Percent(x) }
 
-// fine returns a fraction with two decimals: of one that is nearly all, and of one that is small.
-func fine(x float64) string { return fmt.Sprintf("%.2f %%", 100*x) }
+// hundredths formats a fraction in percent with two decimals.
+func hundredths(x float64) string { return fmt.Sprintf("%.2f %%", 100*x) }
 
-// tenths returns a fraction with one decimal.
+// tenths formats a fraction in percent with one decimal.
 func tenths(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }

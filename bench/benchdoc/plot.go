@@ -10,15 +10,16 @@ import (
 
 // panel is a chart of one figure, with a row for each name.
 type panel struct {
-	title  string // with the unit
-	top    float64
-	bars   bool // from zero; otherwise a point
+	title  string  // with the unit
+	top    float64 // least upper end of the axis
+	bars   bool    // draw bars from zero instead of points
 	values []interval
 }
 
-// interval is a figure with its bounds, if it has any. NaN is not drawn.
+// interval is a figure with its bounds. A figure that is NaN is not drawn.
 type interval struct{ value, low, high float64 }
 
+// exactly returns an interval without width.
 func exactly(x float64) interval { return interval{x, x, x} }
 
 // Sizes in pixels.
@@ -31,7 +32,7 @@ const (
 	footHeight = 28
 )
 
-// style has colours for light and dark pages. The plot has a background of its own and is legible on any page.
+// style has colours for light and dark pages. The plot paints its own background, so that it is legible on any page.
 const style = `<style>
 svg { font: 12px sans-serif }
 .ground { fill: #ffffff } text { fill: #1f2328 } .head { font-weight: bold } .soft { fill: #59636e }
@@ -43,7 +44,7 @@ svg { font: 12px sans-serif }
 </style>
 `
 
-// plot returns panels side by side, with the names of the rows on the left, as SVG.
+// plot returns an SVG with panels side by side and the names of the rows on the left.
 func plot(title string, names []string, panels ...panel) []byte {
 	left := 0
 	for _, name := range names {
@@ -66,14 +67,14 @@ func plot(title string, names []string, panels ...panel) []byte {
 	return out.Bytes()
 }
 
-// rowAt is the middle of row i.
+// rowAt returns the middle of row i.
 func rowAt(i int) int { return headHeight + i*rowHeight + rowHeight/2 }
 
-// draw draws the panel from x on.
+// draw draws the panel with its left edge at x.
 func (p *panel) draw(out *bytes.Buffer, x, height int) {
 	top := p.top
 	for _, v := range p.values {
-		if x := max(v.value, v.high); x > top { // not for NaN
+		if x := max(v.value, v.high); x > top { // false for NaN
 			top = x
 		}
 	}
@@ -103,7 +104,7 @@ func (p *panel) draw(out *bytes.Buffer, x, height int) {
 	}
 }
 
-// stepOf returns a step of 1, 2 or 5 times a power of ten with which two to five steps reach up to top.
+// stepOf returns a step of 1, 2 or 5 times a power of ten that divides an axis from 0 to top into two to five parts.
 func stepOf(top float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(top/5)))
 	for _, factor := range []float64{1, 2, 5} {

@@ -15,8 +15,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// ChoiceTable writes, to follow a [RecordedTable], what was found by what the engine chose to see: a line for each
-// strategy, a line for each sort of fault, and, if only one strategy was played, a line for each case.
+// ChoiceTable writes a report for terminals, to follow a [RecordedTable]: a row for each strategy, a row for each kind
+// of fault and, if there is only one strategy besides "none", a row for each case.
 func ChoiceTable(w io.Writer, r *recorded.ChoiceReport) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "\nWith spans hidden until their tracepoint is enabled. Baseline: %s; tracepoints beside it: %d; history: %s.\n\n",
@@ -48,9 +48,10 @@ func ChoiceTable(w io.Writer, r *recorded.ChoiceReport) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(&out, "\nfirst, in three: what is labelled, by what was visible; visible: it was so at some time; raised: a problem; unrepeated: raised before\n"+
-		"the window's traces were repeated. Where raised, medians: of the executed tracepoints, ever enabled; slices of the window until the\n"+
-		"answer; extra spans per 1 000 requests. A CLIENT stands for the way to what it calls (→). False alarms: %d in %s.\n", r.FalseAlarms, units.Plural(r.ControlSlices, "normal slice"))
+	fmt.Fprintf(&out, "\nFractions of cases. first, in three: rank of the labelled place by the visible spans; visible: its span was ever visible; raised: with a\n"+
+		"problem; unrepeated: raised before the window's traces were repeated. Medians over raised cases. enabled: fraction of the executed\n"+
+		"tracepoints that were ever enabled; slices: of the window until the answer; spans: extra ones per 1 000 requests. A CLIENT span stands\n"+
+		"for the way to its callee (→). False alarms: %d in %s.\n", r.FalseAlarms, units.Plural(r.ControlSlices, "normal slice"))
 	_, err := io.WriteString(w, out.String())
 	return err
 }
@@ -64,7 +65,7 @@ func choiceColumns(s *recorded.ChoiceSum) string {
 		units.Percent(s.Raised), units.Percent(s.RaisedFirst), cost)
 }
 
-// choiceLine writes the line of a case.
+// choiceLine writes the row of a case.
 func choiceLine(w io.Writer, c *recorded.ChoiceResult) {
 	suspect, share := "(no problem raised)", units.Unknown
 	if len(c.Ranking) > 0 {
@@ -114,10 +115,10 @@ func ChoiceCSV(w io.Writer, r *recorded.ChoiceReport) error {
 	return csv.NewWriter(w).WriteAll(lines) // flushes
 }
 
-// ChoiceSVG plots how often what is labelled was found, by strategy, beside how often it was merely visible.
+// ChoiceSVG plots, for each strategy, how often the labelled place was found and how often it was visible.
 func ChoiceSVG(w io.Writer, r *recorded.ChoiceReport) error {
 	p := plot{
-		title: "Labelled place among the first suspects by what the engine chose to see; baseline: " + string(r.Baseline), series: []string{"first", "in three", "visible"},
+		title: "Labelled place among the first suspects, with chosen spans; baseline: " + string(r.Baseline), series: []string{"first", "in three", "visible"},
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Strategies)) {
 		s := &r.Strategies[name].ChoiceSum

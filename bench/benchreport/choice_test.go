@@ -16,7 +16,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// sample is a report about two cases: one in which a tracepoint was found, and one in which nothing was raised.
+// sample returns a report about two cases: one located, and one without a problem.
 func sample() *recorded.ChoiceReport {
 	cases := []recorded.ChoiceResult{
 		{

@@ -1,3 +1,3 @@
-// Package benchreport writes what `sibylbench localize` found, about recorded case sets and about simulated faults: as
-// tables for people, as JSON and CSV for programs, as a plot in SVG.
+// Package benchreport writes the results of `sibylbench localize`, for recorded case sets and for simulated faults, as
+// tables, JSON, CSV and SVG plots.
 package benchreport

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/svg"
 )
 
-// plot is a chart of horizontal bars: rows, each with a bar for every series.
+// plot is a chart of horizontal bars: each row has a bar for each series.
 type plot struct {
 	title  string
 	series []string
@@ -20,7 +20,7 @@ type row struct {
 	values []fraction
 }
 
-// fraction is a value from 0 to 1 with its interval, unless that is empty.
+// fraction is a value from 0 to 1 with its interval, which is not drawn if empty.
 type fraction struct{ value, low, high float64 }
 
 func fractions(values ...float64) []fraction {
@@ -41,7 +41,7 @@ const (
 	footHeight = 24
 )
 
-// colours of the series. Each is darker than the next, so that they differ without colour vision, too.
+// colours of the series, from dark to light, so that they differ without colour vision, too.
 var colours = [...]string{"#1b3a5b", "#3f7fb5", "#a9cce3"}
 
 // write writes the plot as SVG.
@@ -72,7 +72,7 @@ func (p *plot) write(w io.Writer) error {
 	return err
 }
 
-// scale draws lines at quarters.
+// scale draws a line at each quarter.
 func (p *plot) scale(out *bytes.Buffer, left, height int) {
 	for i := range 5 {
 		x := left + i*scaleWidth/4

@@ -24,7 +24,7 @@ func JSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// RecordedTable writes a report to be read in a terminal: first the fractions, then a line for each case.
+// RecordedTable writes a report for terminals: a row for each kind of fault, then a row for each case.
 func RecordedTable(w io.Writer, r *recorded.Report) error {
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -42,13 +42,13 @@ func RecordedTable(w io.Writer, r *recorded.Report) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	out.WriteString("\nScores are requests lost per request: extra time in mean durations of normal requests, and the fraction of requests whose shape\n" +
-		"broke. own: in the service itself; in: on the way into it; out: on its ways out; shape: errors, calls missing or new.\n")
+	out.WriteString("\nScores are per request: extra time in mean durations of normal requests, plus the fraction of requests with a changed shape. own: in\n" +
+		"the service itself; in: on the way into it; out: on the ways to its callees; shape: errors, missing or new calls.\n")
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// recordedLine writes the line of a case.
+// recordedLine writes the row of a case.
 func recordedLine(w io.Writer, c *recorded.Result) {
 	fmt.Fprintf(w, "%s\t%s\t%s\t", rank(c.RankService, units.Unknown), terminal.Printable(c.Name), terminal.Printable(c.Target.Service))
 	if len(c.Ranking) == 0 {
@@ -75,7 +75,7 @@ func rank(r *int, none string) string {
 	return strconv.Itoa(*r)
 }
 
-// RecordedCSV writes a line for each entry of each case's ranking, one without an entry where that is empty.
+// RecordedCSV writes a line for each entry of each case's ranking, and a line without an entry for each empty ranking.
 func RecordedCSV(w io.Writer, r *recorded.Report) error {
 	out := csv.NewWriter(w)
 	lines := [][]string{{
@@ -83,12 +83,12 @@ func RecordedCSV(w io.Writer, r *recorded.Report) error {
 	}}
 	for i := range r.Cases {
 		c := &r.Cases[i]
-		of := []string{c.Name, c.Fault, c.Target.Service, c.Target.Operation, rank(c.RankService, ""), rank(c.RankOperation, "")}
+		prefix := []string{c.Name, c.Fault, c.Target.Service, c.Target.Operation, rank(c.RankService, ""), rank(c.RankOperation, "")}
 		if len(c.Ranking) == 0 {
-			lines = append(lines, append(slices.Clone(of), "", "", "", ""))
+			lines = append(lines, append(slices.Clone(prefix), "", "", "", ""))
 		}
 		for k, e := range c.Ranking {
-			lines = append(lines, append(slices.Clone(of), strconv.Itoa(k+1), e.Service, e.Operation, number(e.Score)))
+			lines = append(lines, append(slices.Clone(prefix), strconv.Itoa(k+1), e.Service, e.Operation, number(e.Score)))
 		}
 	}
 	return out.WriteAll(lines) // flushes
@@ -96,7 +96,7 @@ func RecordedCSV(w io.Writer, r *recorded.Report) error {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// RecordedSVG plots the fractions of each sort of fault.
+// RecordedSVG plots the fractions of each kind of fault.
 func RecordedSVG(w io.Writer, r *recorded.Report) error {
 	p := plot{
 		title: "Labelled service among the first suspects, " + units.Plural(len(r.Cases), "recorded case"), series: []string{"first", "in three", "in five"},

@@ -15,8 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// SimulatedTable writes a report to be read in a terminal: a line for each strategy, then one for each strategy and
-// fault.
+// SimulatedTable writes a report for terminals: a row for each strategy, then a row for each strategy and fault.
 func SimulatedTable(w io.Writer, r *eval.Report) error {
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -35,8 +34,8 @@ func SimulatedTable(w io.Writer, r *eval.Report) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	out.WriteString("\nfirst, in three, raised: of locatable cases. enabled, peak: of the executed tracepoints, ever on and on at once; spans: extra ones\n" +
-		"per 1 000 requests; epochs: from alarm to answer; all medians. False alarms are per 1 000 group-hours.\n")
+	out.WriteString("\nfirst, in three, raised: fractions of the locatable cases. Medians: enabled, peak: fractions of the executed tracepoints that were\n" +
+		"enabled ever and at once; spans: extra ones per 1 000 requests; epochs: from alarm to answer. False alarms are per 1 000 group-hours.\n")
 	_, err := io.WriteString(w, out.String())
 	return err
 }
@@ -52,7 +51,7 @@ func simulatedColumns(s *eval.Score) string {
 		ratioOf(s.EpochsMedian), ratioOf(s.FalseAlarms))
 }
 
-// percent returns a fraction with one decimal: that of tracepoints is small.
+// percent formats a fraction in percent with one decimal, for the small fractions of tracepoints.
 func percent(f eval.Rate) string { return strconv.FormatFloat(100*float64(f), 'f', 1, 64) + " %" }
 
 func percentOf(f eval.Rate) string { return units.Percent(float64(f)) }
@@ -92,7 +91,7 @@ func simulatedLine(strategy, fault string, s *eval.Score) []string {
 	return line
 }
 
-// SimulatedSVG plots how often the cause was found, by strategy and fault.
+// SimulatedSVG plots, for each strategy and fault, how often the cause was found.
 func SimulatedSVG(w io.Writer, r *eval.Report) error {
 	p := plot{title: "Cause among the first suspects, of locatable simulated faults", series: []string{"first", "in three"}}
 	for _, name := range slices.Sorted(maps.Keys(r.Strategies)) {

@@ -1,6 +1,7 @@
-// Package demo runs an application with a fault and a Sibyl that watches it, and reports the course of the search. The application is
-// package shop; its processes run this program again, and the server runs the sibyl program. They listen on loopback at free ports, keep
-// their files in a temporary directory, and end when this process does.
+// Package demo runs an application with a fault together with Sibyl, and reports the progress of the search. The
+// application is package shop. Its processes run this program again; the server is the sibyl program. All processes
+// listen on free ports of the loopback interface, keep their files in a temporary directory, and exit when this process
+// exits.
 package demo
 
 import (
@@ -20,36 +21,37 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 )
 
-// Hidden commands of the program that the demo starts.
+// Hidden commands of this program, for the processes of a demo.
 const (
-	ShopCommand     = "demo-shop"     // runs [shop.Run]
-	AttendedCommand = "demo-attended" // runs the program that follows a directory under [Attend]
+	ShopCommand       = "demo-shop"       // runs [shop.Run]
+	SupervisedCommand = "demo-supervised" // runs [Supervise]; its arguments are the directory, the program and the program's arguments
 )
 
-// Options say what a demo does.
+// Options configures a demo.
 type Options struct {
-	Program       string     // file of this program, which has the commands above
-	Sibyl         string     // file of the sibyl program
+	Program       string     // path of this program, which must have the commands above
+	Sibyl         string     // path of the sibyl program
 	Environment   []string   // of this process
-	Fault         shop.Fault // empty: chosen by Seed
+	Fault         shop.Fault // empty: Seed selects it
 	Seed          uint64
-	DataDir       string        // of the server; empty: a temporary one
-	Learning      time.Duration // until the fault
-	Timeout       time.Duration
-	ExitWhenFound bool
-	Out           io.Writer // what happens, for people
-	Done          func(*Result) error
+	DataDir       string              // of the server; empty: a temporary one
+	Learning      time.Duration       // before the fault
+	Timeout       time.Duration       // of the search, from the injection of the fault
+	ExitWhenFound bool                // return after Done instead of when ctx ends
+	Out           io.Writer           // for progress
+	Done          func(*Result) error // called once
 }
 
-// ErrNotFound is returned by [Run] when there was no right answer in time: the fault was not located or, without one, a problem was raised.
+// ErrNotFound reports that the fault was not located in time or that, without a fault, a problem was raised.
 var ErrNotFound = errors.New("no answer in time")
 
 const (
-	offWithin  = 60 * time.Second // of the answer everything is off again
-	stopWithin = 5 * time.Second  // of being told a process ends
+	offTimeout  = 60 * time.Second // from the answer until all tracepoints are disabled
+	stopTimeout = 5 * time.Second  // from the request to stop until a process exits
 )
 
-// Run shows a demo until ctx is done or, if it is to exit then, the result is known.
+// Run runs a demo until ctx ends or, with ExitWhenFound, until the result is known. It returns [ErrNotFound] for a
+// wrong result with ExitWhenFound.
 func Run(ctx context.Context, o *Options) (err error) {
 	d, err := newDemo(o)
 	if err != nil {
@@ -68,9 +70,9 @@ func Run(ctx context.Context, o *Options) (err error) {
 	defer stop()
 	running.Go(func() { d.load.run(background, d.peers[shop.Gateway][0], o.Seed) })
 	running.Go(func() {
-		_ = d.server.events(background, func(e contract.Event) { d.watcher.hear(background, e) }) // its end is noticed by whoever waits for something
+		_ = d.server.events(background, func(e contract.Event) { d.watcher.handle(background, e) }) // d.exited reports the server's exit
 	})
-	result, err := d.show(ctx)
+	result, err := d.observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,12 +80,12 @@ func Run(ctx context.Context, o *Options) (err error) {
 		return err
 	}
 	if !o.ExitWhenFound {
-		d.watcher.tell("still running, to be looked at: %s (Ctrl-C ends it)", d.server.url())
+		d.watcher.report("the demo keeps running at %s until Ctrl-C", d.server.url())
 		select {
 		case <-ctx.Done():
 			return nil
-		case c := <-d.died:
-			return c.death()
+		case c := <-d.exited:
+			return c.exitError()
 		}
 	}
 	if !result.Correct && !result.Located || d.Fault == shop.None && !result.Correct {
@@ -92,26 +94,26 @@ func Run(ctx context.Context, o *Options) (err error) {
 	return nil
 }
 
-// newDemo returns a demo that keeps what it needs in a new directory. It must be closed.
+// newDemo returns a demo with a new directory for its files. Close it after use.
 func newDemo(o *Options) (*demo, error) {
 	dir, err := os.MkdirTemp("", "sibyl-demo-")
 	if err != nil {
-		return nil, fmt.Errorf("make a directory: %w", err)
+		return nil, fmt.Errorf("create a temporary directory: %w", err)
 	}
-	return &demo{Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), died: make(chan *child, 1+len(shop.Services()))}, nil
+	return &demo{Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), exited: make(chan *child, 1+len(shop.Services()))}, nil
 }
 
-// demo is one run.
+// demo is a run in progress.
 type demo struct {
 	*Options
 	dir, truth string
 	server     *server
 	shop       []*child
 	peers      map[string][]string // addresses of the replicas of each service
-	died       chan *child         // gets every process that ends
+	exited     chan *child         // receives each process when it exits
 	load       load
 	watcher    *watcher
-	unplanned  bool // the server does not say what is on in the shop
+	noAgents   bool // the shop gets no plans from the server
 }
 
 // start starts all processes.
@@ -128,21 +130,21 @@ func (d *demo) start(ctx context.Context) error {
 	if d.server, err = startServer(ctx, d.Options, d.dir, dataDir, environment); err != nil {
 		return err
 	}
-	d.attend(d.server.child)
+	d.watchExit(d.server.child)
 	d.watcher = newWatcher(d.server, d.Out)
-	d.watcher.tell("Sibyl is at %s", d.server.url())
+	d.watcher.report("Sibyl is at %s", d.server.url())
 	return d.startShop(environment)
 }
 
-// attend notices when a process ends.
-func (d *demo) attend(c *child) {
+// watchExit sends c to d.exited when it exits.
+func (d *demo) watchExit(c *child) {
 	go func() { // ends with the process
-		<-c.ended
-		d.died <- c
+		<-c.exited
+		d.exited <- c
 	}()
 }
 
-// startShop starts the processes of the shop, all at once, and makes them known to each other.
+// startShop starts the processes of the shop and sends each the addresses of the others.
 func (d *demo) startShop(environment []string) error {
 	d.peers = make(map[string][]string)
 	instances := make(map[string]int)
@@ -152,40 +154,40 @@ func (d *demo) startShop(environment []string) error {
 			return err
 		}
 		d.shop = append(d.shop, c)
-		d.attend(c)
+		d.watchExit(c)
 		setup := &shop.Setup{
 			Service: name, Instance: instances[name], Dir: d.dir, Truth: d.truth, OTLP: d.server.otlp, Control: d.server.url(),
 		}
-		if d.unplanned {
+		if d.noAgents {
 			setup.Control = ""
 		}
-		var answer shop.Answer
-		if err := c.tell(shop.Order{Setup: setup}, &answer); err != nil {
+		var reply shop.Reply
+		if err := c.send(shop.Command{Setup: setup}, &reply); err != nil {
 			return err
 		}
 		instances[name]++
-		d.peers[name] = append(d.peers[name], answer.Address)
+		d.peers[name] = append(d.peers[name], reply.Address)
 	}
 	for _, c := range d.shop {
-		if err := c.tell(shop.Order{Peers: d.peers}, new(shop.Answer)); err != nil {
+		if err := c.send(shop.Command{Peers: d.peers}, new(shop.Reply)); err != nil {
 			return err
 		}
 	}
-	d.watcher.tell("%d processes of the shop are running", len(d.shop))
+	d.watcher.report("%d processes of the shop are running", len(d.shop))
 	return nil
 }
 
-// show lets the server learn, makes the fault, and waits for the answer.
-func (d *demo) show(ctx context.Context) (*Result, error) {
-	d.watcher.tell("customers come; Sibyl learns for %s what is normal", d.Learning)
-	select { // also where the data directory holds what was learned before
+// observe waits for the end of the learning period, injects the fault, and waits for the answer.
+func (d *demo) observe(ctx context.Context) (*Result, error) {
+	d.watcher.report("customers arrive; Sibyl learns normal behaviour for %s", d.Learning)
+	select { // even if the data directory has a learned state
 	case <-time.After(d.Learning):
-	case c := <-d.died:
-		return nil, c.death()
+	case c := <-d.exited:
+		return nil, c.exitError()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if err := d.server.learned(ctx); err != nil {
+	if err := d.server.waitLearned(ctx); err != nil {
 		return nil, err
 	}
 	before, err := d.report()
@@ -195,15 +197,15 @@ func (d *demo) show(ctx context.Context) (*Result, error) {
 	if err := d.inject(); err != nil {
 		return nil, err
 	}
-	d.watcher.tell("something is wrong with the shop now, or maybe not: only the shop knows")
+	d.watcher.report("a fault may be active now; only the shop knows")
 	timeout := time.After(d.Timeout)
 	select {
 	case <-d.watcher.located:
 		d.waitOff(ctx)
 	case <-timeout:
-		d.watcher.end(ctx)
-	case c := <-d.died:
-		return nil, c.death()
+		d.watcher.timeOut(ctx)
+	case c := <-d.exited:
+		return nil, c.exitError()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -214,7 +216,7 @@ func (d *demo) show(ctx context.Context) (*Result, error) {
 	return d.result(before, after)
 }
 
-// inject has the shop make the fault.
+// inject injects the fault into the shop.
 func (d *demo) inject() error {
 	d.watcher.begin()
 	if d.Fault == shop.None {
@@ -222,25 +224,25 @@ func (d *demo) inject() error {
 	}
 	injected := false
 	for _, c := range d.shop {
-		var answer shop.Answer
-		if err := c.tell(shop.Order{Inject: &shop.Injection{Fault: d.Fault, Seed: d.Seed}}, &answer); err != nil {
+		var reply shop.Reply
+		if err := c.send(shop.Command{Inject: &shop.Injection{Fault: d.Fault, Seed: d.Seed}}, &reply); err != nil {
 			return err
 		}
-		if answer.Error != "" {
-			return fmt.Errorf("%s: %s", c.name, answer.Error)
+		if reply.Error != "" {
+			return fmt.Errorf("%s: %s", c.name, reply.Error)
 		}
-		injected = injected || answer.Injected
+		injected = injected || reply.Injected
 	}
 	if !injected {
-		return errors.New("no process of the shop has made the fault")
+		return errors.New("no process of the shop injected the fault")
 	}
 	return nil
 }
 
-// waitOff waits until everything is off again, or long enough.
+// waitOff waits until all tracepoints are disabled, at most offTimeout.
 func (d *demo) waitOff(ctx context.Context) {
-	deadline := time.After(offWithin)
-	for !d.watcher.settled() {
+	deadline := time.After(offTimeout)
+	for !d.watcher.allOff() {
 		select {
 		case <-time.After(time.Second):
 		case <-deadline:
@@ -251,18 +253,18 @@ func (d *demo) waitOff(ctx context.Context) {
 	}
 }
 
-// report adds up what the processes of the shop report.
+// report returns the sum of the reports of the shop's processes.
 func (d *demo) report() (*shop.Report, error) {
 	sum := &shop.Report{}
-	counted := make(map[string]int) // tracepoints of the replicas of a service are the same
+	counted := make(map[string]int) // replicas have the same tracepoints
 	for i, c := range d.shop {
-		var answer shop.Answer
-		if err := c.tell(shop.Order{Report: true}, &answer); err != nil {
+		var reply shop.Reply
+		if err := c.send(shop.Command{Report: true}, &reply); err != nil {
 			return nil, err
 		}
-		r := answer.Report
+		r := reply.Report
 		if r == nil {
-			return nil, fmt.Errorf("%s reports nothing", c.name)
+			return nil, fmt.Errorf("the reply of %s has no report", c.name)
 		}
 		sum.Spans += r.Spans
 		sum.Extra += r.Extra
@@ -276,14 +278,14 @@ func (d *demo) report() (*shop.Report, error) {
 	return sum, nil
 }
 
-// result judges what was found by what the shop wrote down.
+// result compares the answer with the location of the fault.
 func (d *demo) result(before, after *shop.Report) (*Result, error) {
 	w := d.watcher
-	w.lock.Lock()
-	defer w.lock.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	r := &Result{
 		Fault: d.Fault, Seconds: time.Since(w.since).Seconds(), Epochs: w.epochs, Tracepoints: after.Tracepoints, EnabledEver: len(w.ever),
-		EnabledPeak: w.peak, RemainingEnabled: w.on, Problems: w.problems, Requests: d.load.requests.Load(), Failed: d.load.failed.Load(), Seed: d.Seed,
+		EnabledPeak: w.peak, RemainingEnabled: w.enabled, Problems: w.problems, Requests: d.load.requests.Load(), Failed: d.load.failed.Load(), Seed: d.Seed,
 		largest: w.largest,
 	}
 	if spans := after.Spans - before.Spans; spans > 0 {
@@ -298,23 +300,23 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 	}
 	data, err := os.ReadFile(d.truth)
 	if err != nil {
-		return nil, fmt.Errorf("read what the fault was: %w", err)
+		return nil, fmt.Errorf("read the location of the fault: %w", err)
 	}
 	if err := json.Unmarshal(data, &r.Expected); err != nil {
-		return nil, fmt.Errorf("read what the fault was: %w", err)
+		return nil, fmt.Errorf("decode the location of the fault: %w", err)
 	}
 	r.Correct = r.Located && *r.Edge == *r.Expected
 	return r, nil
 }
 
-// close ends all processes and removes what they kept.
+// close stops all processes and removes their files.
 func (d *demo) close() error {
 	var errs []error
 	for _, c := range slices.Backward(d.shop) {
-		errs = append(errs, c.stop(stopWithin))
+		errs = append(errs, c.stop(stopTimeout))
 	}
 	if d.server != nil {
-		errs = append(errs, d.server.stop(stopWithin))
+		errs = append(errs, d.server.stop(stopTimeout))
 	}
 	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 )
 
-// events are what the server of TestWatcher sends, a stream for each time it is asked.
+// events are the events of the server of TestWatcher, in two streams of three.
 var events = []string{
 	`{"type": "problem.opened", "problem": "00000000000000000000000000000004", "diagnosis": "carts are slow"}`,
 	`{"type": "decision", "decision": "1-1"}`,
@@ -30,19 +30,20 @@ var events = []string{
 	`{"type": "of another version"}`,
 }
 
-// A watcher tells what the server tells, goes on where the stream broke off, and keeps the first answer and what was on.
+// TestWatcher: a watcher prints events, resumes a broken stream, takes the first answer, and counts enabled
+// tracepoints.
 func TestWatcher(t *testing.T) {
-	asked := 0
+	streams := 0
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, r *http.Request) {
-		if want := []string{"", "run-2"}[min(asked, 1)]; asked > 1 || r.Header.Get("Last-Event-ID") != want {
+		if want := []string{"", "run-2"}[min(streams, 1)]; streams > 1 || r.Header.Get("Last-Event-ID") != want {
 			<-r.Context().Done()
 			return
 		}
 		for i := range 3 {
-			fmt.Fprintf(w, "id: run-%d\nevent: x\ndata: %s\n\n", i, events[3*asked+i])
+			fmt.Fprintf(w, "id: run-%d\nevent: x\ndata: %s\n\n", i, events[3*streams+i])
 		}
-		asked++
+		streams++
 	})
 	answer := func(path, body string) {
 		api.HandleFunc("GET /api/v1"+path, func(w http.ResponseWriter, _ *http.Request) {
@@ -54,7 +55,7 @@ func TestWatcher(t *testing.T) {
 		{"name": "a", "tracepoints": [{"id": "1", "name": "cart/total"}, {"id": "2", "name": "cart/tax"}]}, {"name": "b", "tracepoints": [{"id": "1", "name": "cart/total"}]}]}`)
 	answer("/decisions/1-1", `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}], "off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
 		"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`)
-	state := "investigating" // of the problem that ranks first
+	state := "investigating" // of the highest-ranked problem
 	api.HandleFunc("GET /api/v1/problems", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, strings.Replace(`{"items": [{"id": "00000000000000000000000000000001", "state": "STATE"}, {"id": "00000000000000000000000000000002", "state": "located"},
@@ -65,47 +66,48 @@ func TestWatcher(t *testing.T) {
 	h := httptest.NewServer(api)
 	defer h.Close()
 
-	var told strings.Builder
+	var printed strings.Builder
 	client, err := contract.NewClientWithResponses(h.URL + "/api/v1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{child: &child{ended: make(chan struct{})}, api: strings.TrimPrefix(h.URL, "http://"), client: client, stream: h.Client()}
-	w := newWatcher(s, &told)
+	s := &server{child: &child{exited: make(chan struct{})}, api: strings.TrimPrefix(h.URL, "http://"), client: client, stream: h.Client()}
+	w := newWatcher(s, &printed)
 	w.begin()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- s.events(ctx, func(e contract.Event) { w.hear(ctx, e) }) }()
+	go func() { ended <- s.events(ctx, func(e contract.Event) { w.handle(ctx, e) }) }()
 	<-w.located
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	want := []string{
-		"problem: carts are slow", "2 tracepoints on", "  on: cart total", "  off: cart total, cart/read", "  it shows: cart total carries 50 % of what is wrong",
-		"gone: carts are slow", "located: cart POST /tax·",
+		"problem: carts are slow", "2 tracepoints on", "  on: cart total", "  off: cart total, cart/read", "  first suspect: cart total, with 50 % of the problem",
+		"closed: carts are slow", "located: cart POST /tax·",
 	}
 	var got []string
-	for line := range strings.Lines(told.String()) {
+	for line := range strings.Lines(printed.String()) {
 		got = append(got, strings.TrimSuffix(line[len("   0.0 s  "):], "\n"))
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if w.epochs != 2 || w.problems != 1 || len(w.ever) != 2 || w.peak != 2 || w.on != 2 || w.settled() {
-		t.Errorf("%+v", w)
+	if w.epochs != 2 || w.problems != 1 || len(w.ever) != 2 || w.peak != 2 || w.enabled != 2 || w.allOff() {
+		t.Errorf("%+v; want 2 epochs, 1 problem, 2 tracepoints enabled", w)
 	}
 
 	state = "investigating"
 	late := newWatcher(s, io.Discard)
 	late.begin()
-	if late.end(t.Context()); late.found == nil || late.found.edge != w.found.edge {
-		t.Errorf("at the end %+v was found", late.found)
+	if late.timeOut(t.Context()); late.found == nil || late.found.edge != w.found.edge {
+		t.Errorf("after the timeout: answer %+v, want %+v", late.found, w.found)
 	}
 }
 
-// An answer is right if it is what the shop wrote down; without a fault the right answer is none.
-func TestJudge(t *testing.T) {
+// TestResult: an answer is correct if it is the location that the shop wrote to the truth file. Without a fault, no
+// answer is correct.
+func TestResult(t *testing.T) {
 	truth := filepath.Join(t.TempDir(), "truth.json")
 	edge := shop.Edge{Service: "cart", Operation: "total"}
 	data, err := json.Marshal(edge)
@@ -120,10 +122,10 @@ func TestJudge(t *testing.T) {
 		found    *finding
 		problems int
 		correct  bool
-		says     string
+		text     string
 	}{
-		{shop.Disk, &finding{edge: edge}, 1, true, "The answer: cart total. It is right"},
-		{shop.Disk, &finding{edge: shop.Edge{Service: "cart", Operation: "tax"}}, 1, false, "It is wrong: the fault is disk, and shows in cart total"},
+		{shop.Disk, &finding{edge: edge}, 1, true, "Answer: cart total. This is correct"},
+		{shop.Disk, &finding{edge: shop.Edge{Service: "cart", Operation: "tax"}}, 1, false, "This is wrong: the fault is disk in cart total"},
 		{shop.Disk, nil, 1, false, "not located"},
 		{shop.None, nil, 0, true, "no problem was raised"},
 		{shop.None, nil, 2, false, "2 problems were raised"},
@@ -134,33 +136,34 @@ func TestJudge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Correct != c.correct || r.Located != (c.found != nil) || r.ExtraSpans != 0.25 || r.Tracepoints != 7 || !strings.Contains(r.String(), c.says) {
-			t.Errorf("%s %v: %+v %s", c.fault, c.found, r, r)
+		if r.Correct != c.correct || r.Located != (c.found != nil) || r.ExtraSpans != 0.25 || r.Tracepoints != 7 || !strings.Contains(r.String(), c.text) {
+			t.Errorf("%s %v: %+v, %q; want correct %t, %q", c.fault, c.found, r, r, c.correct, c.text)
 		}
 	}
 }
 
-// How a process ended is said once, with what it said last, or that it could not say anything.
-func TestDeath(t *testing.T) {
+// TestChildFails: the failure of a process is returned once, with the end of its log.
+func TestChildFails(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo no port >&2; exit 3": "shop: exit status 3: no port",
-		"exit 3":                   "shop: exit status 3: it left no word: is there room in ",
+		"exit 3":                   "shop: exit status 3: its log is empty; is the disk of ",
 	} {
 		c, err := start("shop", "/bin/sh", t.TempDir(), nil, "-c", script)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.tell(shop.Order{}, new(shop.Answer)); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+		if err := c.send(shop.Command{}, new(shop.Reply)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("send: %v, want %s", err, want)
 		}
-		if err := c.stop(stopWithin); err != nil {
-			t.Errorf("said again: %v", err)
+		if err := c.stop(stopTimeout); err != nil {
+			t.Errorf("stop: %v, want nil", err)
 		}
 	}
 }
 
-// An attended program ends with its input. The directory goes, too, even while a process that is about to end still creates files in it.
-func TestAttend(t *testing.T) {
+// TestSupervise: a supervised program is terminated at the end of the input. Its directory is removed, even while an
+// exiting process still creates files in it.
+func TestSupervise(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -177,20 +180,20 @@ func TestAttend(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	err := Attend(t.Context(), input, os.Stderr, dir, "/bin/sh", "-c", script, "sh", dir)
-	if _, gone := os.Stat(dir); err != nil || !os.IsNotExist(gone) {
-		t.Errorf("%v, %v", err, gone)
+	err := Supervise(t.Context(), input, os.Stderr, dir, "/bin/sh", "-c", script, "sh", dir)
+	if _, statErr := os.Stat(dir); err != nil || !os.IsNotExist(statErr) {
+		t.Errorf("error %v, stat %v; want no error and no directory", err, statErr)
 	}
 }
 
-// A program that fails reports how, and its directory stays for whoever started it.
-func TestAttendFails(t *testing.T) {
+// TestSuperviseFails: the failure of a supervised program is returned, and its directory is kept.
+func TestSuperviseFails(t *testing.T) {
 	dir := t.TempDir()
 	input, end := io.Pipe()
 	defer func() { _ = end.Close() }()
-	err := Attend(t.Context(), input, os.Stderr, dir, "/bin/sh", "-c", "exit 3")
-	if _, gone := os.Stat(dir); gone != nil || err == nil || !strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("%v, %v", err, gone)
+	err := Supervise(t.Context(), input, os.Stderr, dir, "/bin/sh", "-c", "exit 3")
+	if _, statErr := os.Stat(dir); statErr != nil || err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("error %v, stat %v; want exit status 3 and a directory", err, statErr)
 	}
 }
 
@@ -209,34 +212,34 @@ func TestTable(t *testing.T) {
 		{Fault: shop.Lock, Correct: true, Seconds: 40, Tracepoints: 200, EnabledEver: 10, EnabledPeak: 5, ExtraSpans: 0.05},
 		{Fault: shop.Lock, Seconds: 20, Tracepoints: 200, EnabledEver: 6, EnabledPeak: 4, ExtraSpans: 0.2},
 	})
-	want := `  fault   right  seconds  at most  ever on  at most  together  extra spans  left on
-   lock  2 of 3       20       40    3.0 %    5.0 %         5       10.0 %        0
-   disk  0 of 1      180      180   15.0 %   15.0 %         9       30.0 %        2
+	want := `  fault  correct  seconds  max  ever enabled     max  peak  extra spans  remaining
+   lock   2 of 3       20   40         3.0 %   5.0 %     5       10.0 %          0
+   disk   0 of 1      180  180        15.0 %  15.0 %     9       30.0 %          2
 `
 	if d := cmp.Diff(want, b.String()); err != nil || d != "" {
 		t.Error(err, d)
 	}
 }
 
-// What is on adaptively is the plan that the server told, for the shop's agents; figures are compared round by round.
+// TestOverhead: plans of the API convert to those of agents, and figures are compared round by round.
 func TestOverhead(t *testing.T) {
 	half := 0.5
-	p, on := planOf(&contract.Plan{Arms: []contract.Arm{
+	p, enabled := agentPlan(&contract.Plan{Arms: []contract.Arm{
 		{Name: "a", Share: &half, Tracepoints: []contract.PlannedTracepoint{{ID: "1", Name: "cart/total"}, {ID: "2", Name: "cart/tax"}}},
 		{Name: "b", Share: &half, Tracepoints: []contract.PlannedTracepoint{{ID: "2", Name: "cart/tax"}}},
 	}})
-	if err := p.Validate(); err != nil || on != 2 || p.Arms[0].Tracepoints[0].ID != "cart/tax" || p.Arms[1].Share != half {
-		t.Errorf("%d on: %+v, %v", on, p, err)
+	if err := p.Validate(); err != nil || enabled != 2 || p.Arms[0].Tracepoints[0].ID != "cart/tax" || p.Arms[1].Share != half {
+		t.Errorf("%d enabled, plan %+v, %v; want a valid plan with 2", enabled, p, err)
 	}
-	if err := everything().Validate(); err != nil {
+	if err := fullPlan().Validate(); err != nil {
 		t.Error(err)
 	}
-	for n, want := range map[int]int{1: 0, 5: 0, 6: 0, 8: 0, 9: 1, 20: 5, 25: 7} { // tables of the sign test
-		if got := signsOutside(n); got != want {
-			t.Errorf("%d of %d are outside, want %d", got, n, want)
+	for n, want := range map[int]int{1: 0, 5: 0, 6: 0, 8: 0, 9: 1, 20: 5, 25: 7} { // from tables of the sign test
+		if got := signTestTrim(n); got != want {
+			t.Errorf("signTestTrim(%d) = %d, want %d", n, got, want)
 		}
 	}
-	o := &Overhead{Fault: shop.Lock, Seed: 1, Rounds: 3, Seconds: 4, Customers: 16, Loads: []*Loaded{{On: Nothing}, {On: Everything, Tracepoints: 7}}}
+	o := &Overhead{Fault: shop.Lock, Seed: 1, Rounds: 3, Seconds: 4, Customers: 16, Loads: []*SelectionResult{{On: Nothing}, {On: Everything, Tracepoints: 7}}}
 	o.runs = [][]measure{
 		{{throughput: 100, p99: 10, cpu: 2}, {throughput: 50, p99: 20, cpu: 4}, {throughput: 200, p99: 5, cpu: 1}},
 		{{throughput: 80, p99: 12, cpu: 3, extra: 6}, {throughput: 45, p99: 30, cpu: 4, extra: 7}, {throughput: 100, p99: 5, cpu: 2, extra: 8}},
@@ -244,11 +247,11 @@ func TestOverhead(t *testing.T) {
 	o.compare()
 	var b strings.Builder
 	err := o.Table(&b)
-	want := `16 customers who do not think, 3 rounds of 4 s; adaptive is what a search for lock (seed 1) had on at most
+	want := `16 customers without think time, 3 rounds of 4 s; adaptive is the largest plan of a search for lock (seed 1)
 
-    on  tracepoints  extra spans a request  requests/s              to none  P99, ms              to none  CPU, ms a request              to none
-  none            0                    0.0       100.0  1.000 (1.000–1.000)     10.0  1.000 (1.000–1.000)               2.00  1.000 (1.000–1.000)
-   all            7                    7.0        80.0  0.800 (0.500–0.900)     12.0  1.200 (1.000–1.500)               3.00  1.500 (1.000–2.000)
+  enabled  tracepoints  extra spans/request  requests/s        ratio to none  P99, ms        ratio to none  CPU, ms/request        ratio to none
+     none            0                  0.0       100.0  1.000 (1.000–1.000)     10.0  1.000 (1.000–1.000)             2.00  1.000 (1.000–1.000)
+      all            7                  7.0        80.0  0.800 (0.500–0.900)     12.0  1.200 (1.000–1.500)             3.00  1.500 (1.000–2.000)
 `
 	if d := cmp.Diff(want, b.String()); err != nil || d != "" {
 		t.Error(err, d)

@@ -15,34 +15,32 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 )
 
-// The load is closed-loop: so many customers, each of whom asks, waits for the answer, thinks, and asks again.
+// The load is closed-loop: each customer sends a request, waits for the response, thinks, and repeats.
 const (
-	customers    = 16
-	meanThinking = 260 * time.Millisecond
-	mostThinking = 2 * time.Second
-	patience     = 30 * time.Second // of a customer with a request
+	customers      = 16
+	meanThinkTime  = 260 * time.Millisecond
+	maxThinkTime   = 2 * time.Second
+	requestTimeout = 30 * time.Second
 )
 
-// wish is a request that customers make, with how often.
-type wish struct {
+// endpoints lists the paths of requests with their relative frequencies.
+var endpoints = []struct {
 	path   string
 	weight int
-}
-
-var wishes = []wish{
+}{
 	{"/home", 5}, {"/search", 5}, {"/product", 5}, {"/cart", 4}, {"/checkout", 6}, {"/orders", 4}, {"/restock", 4},
 }
 
-// load is what customers did.
+// load counts the requests of customers.
 type load struct {
 	requests, failed atomic.Uint64
 }
 
-// run has customers until ctx is done.
+// run runs customers until ctx ends.
 func (l *load) run(ctx context.Context, gateway string, seed uint64) {
-	crowd(ctx, seed, func(_ uint64, client *http.Client, r *rand.Rand) {
-		l.ask(ctx, client, gateway, r)
-		pause := min(time.Duration(r.ExpFloat64()*float64(meanThinking)), mostThinking)
+	runCustomers(ctx, seed, func(_ uint64, client *http.Client, r *rand.Rand) {
+		l.send(ctx, client, gateway, r)
+		pause := min(time.Duration(r.ExpFloat64()*float64(meanThinkTime)), maxThinkTime)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -50,23 +48,24 @@ func (l *load) run(ctx context.Context, gateway string, seed uint64) {
 	})
 }
 
-// rush has customers who do not think, for a time. It returns how long the requests took that were answered within that, in no order.
-func (l *load) rush(ctx context.Context, gateway string, seed uint64, lasts time.Duration) []time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, lasts)
+// saturate runs customers without think time for d. It returns the latencies of successful requests in nanoseconds, in
+// no order.
+func (l *load) saturate(ctx context.Context, gateway string, seed uint64, d time.Duration) []float64 {
+	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	took := make([][]time.Duration, customers)
-	crowd(ctx, seed, func(customer uint64, client *http.Client, r *rand.Rand) {
+	latencies := make([][]float64, customers)
+	runCustomers(ctx, seed, func(customer uint64, client *http.Client, r *rand.Rand) {
 		began := time.Now()
-		if l.ask(ctx, client, gateway, r) {
-			took[customer] = append(took[customer], time.Since(began))
+		if l.send(ctx, client, gateway, r) {
+			latencies[customer] = append(latencies[customer], float64(time.Since(began)))
 		}
 	})
-	return slices.Concat(took...)
+	return slices.Concat(latencies...)
 }
 
-// crowd has every customer do something again and again until ctx is done, with randomness of his own.
-func crowd(ctx context.Context, seed uint64, do func(customer uint64, client *http.Client, r *rand.Rand)) {
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: customers}}
+// runCustomers calls do repeatedly for each customer until ctx ends. Each customer has a random generator of its own.
+func runCustomers(ctx context.Context, seed uint64, do func(customer uint64, client *http.Client, r *rand.Rand)) {
+	client := &http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: customers}}
 	defer client.CloseIdleConnections()
 	var all sync.WaitGroup
 	for i := range uint64(customers) {
@@ -80,16 +79,16 @@ func crowd(ctx context.Context, seed uint64, do func(customer uint64, client *ht
 	all.Wait()
 }
 
-// ask makes one request, and reports whether it was answered as it should be.
-func (l *load) ask(ctx context.Context, client *http.Client, gateway string, r *rand.Rand) bool {
+// send sends a random request and reports whether it succeeded.
+func (l *load) send(ctx context.Context, client *http.Client, gateway string, r *rand.Rand) bool {
 	q := shop.NewRequest(r)
 	body, err := json.Marshal(&q)
 	if err != nil {
-		panic(err) // it holds numbers and words
+		panic(err) // q consists of numbers and strings
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+gateway+next(r), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+gateway+randomPath(r), bytes.NewReader(body))
 	if err != nil {
-		panic(err) // the address was listened on
+		panic(err) // gateway is a listening address
 	}
 	l.requests.Add(1)
 	answer, err := client.Do(request)
@@ -101,24 +100,24 @@ func (l *load) ask(ctx context.Context, client *http.Client, gateway string, r *
 	}
 	defer func() { _ = answer.Body.Close() }() // it was only read
 	_, err = io.Copy(io.Discard, answer.Body)
-	fine := err == nil && answer.StatusCode == http.StatusOK
-	if ctx.Err() == nil && !fine {
+	ok := err == nil && answer.StatusCode == http.StatusOK
+	if ctx.Err() == nil && !ok {
 		l.failed.Add(1)
 	}
-	return fine
+	return ok
 }
 
-// next returns the path of the next request.
-func next(r *rand.Rand) string {
+// randomPath returns a random path, weighted by frequency.
+func randomPath(r *rand.Rand) string {
 	total := 0
-	for _, w := range wishes {
-		total += w.weight
+	for _, e := range endpoints {
+		total += e.weight
 	}
 	n := r.IntN(total)
-	for _, w := range wishes {
-		if n -= w.weight; n < 0 {
-			return w.path
+	for _, e := range endpoints {
+		if n -= e.weight; n < 0 {
+			return e.path
 		}
 	}
-	panic("the weights do not add up")
+	panic("unreachable: the weights add up to total")
 }

@@ -11,79 +11,83 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+	"github.com/sibyl-trace/sibyl/bench/eval"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// OverheadOptions say how it is measured what tracepoints cost the shop.
+// OverheadOptions configures [MeasureOverhead].
 type OverheadOptions struct {
-	Options               // of the demo whose search says what is on adaptively
-	Rounds  int           // in each of which the shop runs once with each selection
+	Options               // of the demo whose search yields the adaptive plan
+	Rounds  int           // each runs the shop once with each selection
 	Time    time.Duration // of a run
 }
 
-// Selection says what is on in the shop.
+// Selection is a set of enabled tracepoints.
 type Selection string
 
 // The selections.
 const (
-	Nothing    Selection = "none"     // but the baseline
-	Adaptive   Selection = "adaptive" // what a search had on when it had most on
+	Nothing    Selection = "none"     // only the baseline
+	Adaptive   Selection = "adaptive" // the largest plan of a search
 	Everything Selection = "all"
 )
 
-// Overhead is what tracepoints cost the shop.
+// Overhead is the cost of tracepoints for the shop.
 type Overhead struct {
-	Fault     shop.Fault  `json:"fault"` // that was searched
-	Seed      uint64      `json:"seed"`
-	Rounds    int         `json:"rounds"`
-	Seconds   float64     `json:"seconds"`   // of a run
-	Customers int         `json:"customers"` // at the same time, who do not think
-	Loads     []*Loaded   `json:"loads"`
-	runs      [][]measure // by index of Loads and round
+	Fault     shop.Fault         `json:"fault"` // of the search
+	Seed      uint64             `json:"seed"`
+	Rounds    int                `json:"rounds"`
+	Seconds   float64            `json:"seconds"`   // of a run
+	Customers int                `json:"customers"` // concurrent, without think time
+	Loads     []*SelectionResult `json:"loads"`
+	runs      [][]measure        // by index of Loads and round
 }
 
-// Loaded is how the shop does with a selection.
-type Loaded struct {
+// SelectionResult is the performance of the shop with a selection.
+type SelectionResult struct {
 	On          Selection `json:"on"`
-	Tracepoints int       `json:"tracepoints"`             // that are on, in all arms together
-	ExtraSpans  float64   `json:"extra_spans_per_request"` // beyond the baseline's
+	Tracepoints int       `json:"tracepoints"`             // enabled, in all arms together
+	ExtraSpans  float64   `json:"extra_spans_per_request"` // beyond the baseline
 	Throughput  Compared  `json:"requests_per_second"`
 	P99         Compared  `json:"p99_ms"`
 	CPU         Compared  `json:"cpu_ms_per_request"` // of all processes of the shop together
 }
 
-// Compared is a figure over all rounds.
+// Compared is a figure over all rounds, compared with [Nothing].
 type Compared struct {
 	Median float64 `json:"median"`
-	Ratio  float64 `json:"ratio"` // to that of the same round with nothing on; the median
-	// Low and High are the interval of the ratio: that of the signs of differences, which holds in 95 of 100 cases whatever the
-	// distribution. With less than six rounds it is the range of the ratios.
+	Ratio  float64 `json:"ratio"` // median of the ratios to the same round with Nothing
+	// Low and High are the 95 % interval of the ratio by the sign test, which assumes no distribution. With less than
+	// six rounds they are the range of the ratios.
 	Low  float64 `json:"ratio_low"`
 	High float64 `json:"ratio_high"`
 }
 
-// measure is what came out of one run.
+// measure is the result of a run.
 type measure struct{ throughput, p99, cpu, extra float64 }
 
-// warmUp is how long a selection is in force until it counts.
+// warmUp is the duration of the load before a run is measured.
 const warmUp = time.Second
 
-// MeasureOverhead has a search run to see what it switches on. Then another shop, without a fault, serves as many requests as it can:
-// in each round once with each selection, in an order by chance, the same requests each time.
+// MeasureOverhead runs a search and keeps its largest plan. Then another shop, without a fault, serves customers
+// without think time: in each round once with each selection, in random order, with the same requests each time.
 func MeasureOverhead(ctx context.Context, o *OverheadOptions) (result *Overhead, err error) {
-	searched := o.Options
+	search := o.Options
 	result = &Overhead{Rounds: o.Rounds, Seconds: o.Time.Seconds(), Customers: customers, Seed: o.Seed}
 	adaptive := &contract.Plan{}
-	searched.Done = func(r *Result) error {
+	search.Done = func(r *Result) error {
 		result.Fault = r.Fault
 		if r.largest != nil {
 			adaptive = r.largest
 		}
 		return nil
 	}
-	if err := Run(ctx, &searched); err != nil && !errors.Is(err, ErrNotFound) { // what it had on counts
+	if err := Run(ctx, &search); err != nil && !errors.Is(err, ErrNotFound) { // its plan is useful without an answer
 		return nil, err
 	}
 	d, err := newDemo(&o.Options)
@@ -91,13 +95,13 @@ func MeasureOverhead(ctx context.Context, o *OverheadOptions) (result *Overhead,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	d.unplanned = true
+	d.noAgents = true
 	if err := d.start(ctx); err != nil {
 		return nil, err
 	}
-	plan, on := planOf(adaptive)
-	result.Loads = []*Loaded{{On: Nothing}, {On: Adaptive, Tracepoints: on}, {On: Everything}}
-	plans := []*protocol.Plan{nil, plan, everything()}
+	plan, n := agentPlan(adaptive)
+	result.Loads = []*SelectionResult{{On: Nothing}, {On: Adaptive, Tracepoints: n}, {On: Everything}}
+	plans := []*protocol.Plan{nil, plan, fullPlan()}
 	result.runs = make([][]measure, len(plans))
 	r := rand.New(rand.NewPCG(o.Seed, 0))
 	for round := range o.Rounds {
@@ -107,20 +111,20 @@ func MeasureOverhead(ctx context.Context, o *OverheadOptions) (result *Overhead,
 				return nil, err
 			}
 			result.runs[i] = append(result.runs[i], m)
-			d.watcher.tell("round %d of %d, %s: %.0f requests/s", round+1, o.Rounds, result.Loads[i].On, m.throughput)
+			d.watcher.report("round %d of %d, %s: %.0f requests/s", round+1, o.Rounds, result.Loads[i].On, m.throughput)
 		}
 	}
-	executed, err := d.report()
+	report, err := d.report()
 	if err != nil {
 		return nil, err
 	}
-	result.Loads[2].Tracepoints = executed.Tracepoints
+	result.Loads[2].Tracepoints = report.Tracepoints
 	result.compare()
 	return result, nil
 }
 
-// planOf returns a plan of the server as agents get it, and how many tracepoints are on.
-func planOf(from *contract.Plan) (p *protocol.Plan, on int) {
+// agentPlan converts a plan of the API to that of an agent. It also returns the number of enabled tracepoints.
+func agentPlan(from *contract.Plan) (p *protocol.Plan, enabled int) {
 	p = &protocol.Plan{Protocol: protocol.Version, Version: 1, LeaseSeconds: protocol.MaxLease}
 	all := make(map[string]bool)
 	for i := range from.Arms {
@@ -138,84 +142,86 @@ func planOf(from *contract.Plan) (p *protocol.Plan, on int) {
 	return p, len(all)
 }
 
-// everything returns a plan with which all requests have everything on.
-func everything() *protocol.Plan {
+// fullPlan returns a plan that enables all tracepoints for all requests.
+func fullPlan() *protocol.Plan {
 	return &protocol.Plan{
 		Protocol: protocol.Version, Version: 2, LeaseSeconds: protocol.MaxLease,
 		Arms: []protocol.Arm{{Name: protocol.ExploreArm, Share: 1, Everything: true}},
 	}
 }
 
-// measure has the shop serve what it can while a plan is in force.
-func (d *demo) measure(ctx context.Context, p *protocol.Plan, seed uint64, lasts time.Duration) (measure, error) {
+// measure applies a plan and runs the shop at full load for the given duration.
+func (d *demo) measure(ctx context.Context, p *protocol.Plan, seed uint64, duration time.Duration) (measure, error) {
 	for _, c := range d.shop {
-		var answer shop.Answer
-		if err := c.tell(shop.Order{Apply: &shop.Applied{Plan: p}}, &answer); err != nil {
+		var reply shop.Reply
+		if err := c.send(shop.Command{Apply: &shop.FixedPlan{Plan: p}}, &reply); err != nil {
 			return measure{}, err
 		}
-		if answer.Error != "" {
-			return measure{}, fmt.Errorf("%s: %s", c.name, answer.Error)
+		if reply.Error != "" {
+			return measure{}, fmt.Errorf("%s: %s", c.name, reply.Error)
 		}
 	}
 	gateway := d.peers[shop.Gateway][0]
-	d.load.rush(ctx, gateway, seed, warmUp)
+	d.load.saturate(ctx, gateway, seed, warmUp)
 	before, err := d.report()
 	if err != nil {
 		return measure{}, err
 	}
-	took := d.load.rush(ctx, gateway, seed, lasts)
+	latencies := d.load.saturate(ctx, gateway, seed, duration)
 	after, err := d.report()
 	switch {
 	case err != nil:
 		return measure{}, err
 	case ctx.Err() != nil:
 		return measure{}, context.Cause(ctx)
-	case d.load.failed.Load() > 0 || len(took) == 0:
-		return measure{}, fmt.Errorf("%d requests failed, %d were answered", d.load.failed.Load(), len(took))
+	case d.load.failed.Load() > 0 || len(latencies) == 0:
+		return measure{}, fmt.Errorf("%d requests failed, %d succeeded", d.load.failed.Load(), len(latencies))
 	}
-	slices.Sort(took)
-	n := float64(len(took))
+	slices.Sort(latencies)
+	n := float64(len(latencies))
 	return measure{
-		throughput: n / lasts.Seconds(), p99: 1e3 * took[len(took)*99/100].Seconds(), cpu: 1e3 * (after.CPU - before.CPU).Seconds() / n,
-		extra: float64(after.Extra-before.Extra) / n,
+		throughput: n / duration.Seconds(), p99: stat.Quantile(0.99, stat.Empirical, latencies, nil) / 1e6,
+		cpu: 1e3 * (after.CPU - before.CPU).Seconds() / n, extra: float64(after.Extra-before.Extra) / n,
 	}, nil
 }
 
-// compare fills in the figures of all rounds.
+// compare sets the figures of all rounds.
 func (o *Overhead) compare() {
 	for i, l := range o.Loads {
 		extra := make([]float64, len(o.runs[i]))
 		for k, m := range o.runs[i] {
 			extra[k] = m.extra
 		}
-		l.ExtraSpans = lowerMedian(extra)
+		l.ExtraSpans = float64(eval.Median(extra))
 		l.Throughput = compared(o.runs[i], o.runs[0], func(m measure) float64 { return m.throughput })
 		l.P99 = compared(o.runs[i], o.runs[0], func(m measure) float64 { return m.p99 })
 		l.CPU = compared(o.runs[i], o.runs[0], func(m measure) float64 { return m.cpu })
 	}
 }
 
-// compared compares a figure of runs with that of others, round by round.
-func compared(runs, with []measure, figure func(measure) float64) Compared {
+// compared compares a figure of runs with that of a reference, round by round.
+func compared(runs, reference []measure, figure func(measure) float64) Compared {
 	values, ratios := make([]float64, len(runs)), make([]float64, len(runs))
 	for i := range runs {
 		values[i] = figure(runs[i])
-		ratios[i] = values[i] / figure(with[i])
+		ratios[i] = values[i] / figure(reference[i])
 	}
 	slices.Sort(ratios)
-	outside := signsOutside(len(ratios))
-	return Compared{Median: lowerMedian(values), Ratio: lowerMedian(ratios), Low: ratios[outside], High: ratios[len(ratios)-1-outside]}
+	trim := signTestTrim(len(ratios))
+	return Compared{
+		Median: float64(eval.Median(values)), Ratio: float64(eval.Median(ratios)), Low: ratios[trim], High: ratios[len(ratios)-1-trim],
+	}
 }
 
-// signsOutside returns how many of n ascending numbers lie, at each end, outside of an interval that holds the median of their
-// distribution with a probability of at least 0.95; 0 if there is none that does.
-func signsOutside(n int) int {
-	probability, below := 1.0, 0.0 // of so many heads of n coins, and of fewer or as many
+// signTestTrim returns the number of order statistics to remove at each end of n samples so that the rest spans the 95
+// % interval of the median by the sign test. It returns 0 if n is too small.
+func signTestTrim(n int) int {
+	probability, cumulative := 1.0, 0.0 // that k of n fair coins show heads; that at most k do
 	for range n {
 		probability /= 2
 	}
 	for k := range n {
-		if below += probability; below > 0.025 {
+		if cumulative += probability; cumulative > 0.025 {
 			return max(0, k-1)
 		}
 		probability *= float64(n-k) / float64(k+1)
@@ -223,11 +229,12 @@ func signsOutside(n int) int {
 	return 0
 }
 
-// Table writes it, a line for each selection.
+// Table writes a table with a row for each selection.
 func (o *Overhead) Table(w io.Writer) error {
-	fmt.Fprintf(w, "%d customers who do not think, %d rounds of %.0f s; adaptive is what a search for %s (seed %d) had on at most\n\n", o.Customers, o.Rounds, o.Seconds, o.Fault, o.Seed)
+	fmt.Fprintf(w, "%d customers without think time, %s of %.0f s; adaptive is the largest plan of a search for %s (seed %d)\n\n",
+		o.Customers, units.Plural(o.Rounds, "round"), o.Seconds, o.Fault, o.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "on\ttracepoints\textra spans a request\trequests/s\tto none\tP99, ms\tto none\tCPU, ms a request\tto none\t")
+	fmt.Fprintln(t, "enabled\ttracepoints\textra spans/request\trequests/s\tratio to none\tP99, ms\tratio to none\tCPU, ms/request\tratio to none\t")
 	for _, l := range o.Loads {
 		fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f\t%s\t%.1f\t%s\t%.2f\t%s\t\n", l.On, l.Tracepoints, l.ExtraSpans,
 			l.Throughput.Median, l.Throughput.ratio(), l.P99.Median, l.P99.ratio(), l.CPU.Median, l.CPU.ratio())

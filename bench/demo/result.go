@@ -6,46 +6,55 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Result is what came out.
+// Result is the result of a demo.
 type Result struct {
 	Fault            shop.Fault `json:"fault"`
 	Located          bool       `json:"located"`
 	Edge             *shop.Edge `json:"edge"`     // null: not located
-	Expected         *shop.Edge `json:"expected"` // null: there is no fault
+	Expected         *shop.Edge `json:"expected"` // null: no fault
 	Correct          bool       `json:"correct"`
 	Seconds          float64    `json:"seconds"` // from the fault to the answer, or to the end
 	Epochs           int        `json:"epochs"`
-	Tracepoints      int        `json:"tracepoints"` // that requests executed
+	Tracepoints      int        `json:"tracepoints"` // executed by requests
 	EnabledEver      int        `json:"enabled_ever"`
 	EnabledPeak      int        `json:"enabled_peak"`
 	ExtraSpans       float64    `json:"extra_spans_fraction"` // of all spans since the fault
 	RemainingEnabled int        `json:"remaining_enabled_after"`
-	Problems         int        `json:"problems"` // that were raised
+	Problems         int        `json:"problems"` // raised
 	Requests         uint64     `json:"requests"`
 	Failed           uint64     `json:"failed_requests"`
 	Seed             uint64     `json:"seed"`
 
-	largest *contract.Plan // with the most tracepoints; nil: there was none
+	largest *contract.Plan // with the most tracepoints; nil: no plan had any
 }
 
-// String says it for people, in lines.
+// String formats the result in sentences, one a line.
 func (r *Result) String() string {
 	var b strings.Builder
 	switch {
 	case r.Fault == shop.None && r.Correct:
-		b.WriteString("\nNothing was wrong, and no problem was raised.\n")
+		b.WriteString("\nThere was no fault, and no problem was raised.\n")
 	case r.Fault == shop.None:
-		fmt.Fprintf(&b, "\nNothing was wrong, and %d problems were raised.\n", r.Problems)
+		fmt.Fprintf(&b, "\nThere was no fault, but %s raised.\n", verb(r.Problems, "problem", "was", "were"))
 	case !r.Located:
-		fmt.Fprintf(&b, "\nThe fault was not located in %.0f s. It is %s, and shows in %s.\n", r.Seconds, r.Fault, r.Expected)
+		fmt.Fprintf(&b, "\nThe fault was not located in %.0f s. It is %s in %s.\n", r.Seconds, r.Fault, r.Expected)
 	case r.Correct:
-		fmt.Fprintf(&b, "\nThe answer: %s. It is right: the fault is %s. It took %.0f s and %d epochs.\n", r.Edge, r.Fault, r.Seconds, r.Epochs)
+		fmt.Fprintf(&b, "\nAnswer: %s. This is correct: the fault is %s. It took %.0f s and %s.\n", r.Edge, r.Fault, r.Seconds, units.Plural(r.Epochs, "epoch"))
 	default:
-		fmt.Fprintf(&b, "\nThe answer: %s. It is wrong: the fault is %s, and shows in %s. It took %.0f s and %d epochs.\n", r.Edge, r.Fault, r.Expected, r.Seconds, r.Epochs)
+		fmt.Fprintf(&b, "\nAnswer: %s. This is wrong: the fault is %s in %s. It took %.0f s and %s.\n", r.Edge, r.Fault, r.Expected, r.Seconds, units.Plural(r.Epochs, "epoch"))
 	}
-	fmt.Fprintf(&b, "Of %d tracepoints %d were on at some time, at most %d together; %.1f %% of the spans were extra. %d are on now.\n",
-		r.Tracepoints, r.EnabledEver, r.EnabledPeak, 100*r.ExtraSpans, r.RemainingEnabled)
+	fmt.Fprintf(&b, "Of %s, %d were enabled at some time, at most %d at once; %.1f %% of the spans were extra. %s enabled now.\n",
+		units.Plural(r.Tracepoints, "tracepoint"), r.EnabledEver, r.EnabledPeak, 100*r.ExtraSpans, verb(r.RemainingEnabled, "tracepoint", "is", "are"))
 	return b.String()
+}
+
+// verb returns n with a noun and a verb in the same number.
+func verb(n int, noun, singular, plural string) string {
+	if n == 1 {
+		return units.Plural(n, noun) + " " + singular
+	}
+	return units.Plural(n, noun) + " " + plural
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// serverArguments are those of the server, whatever the fault. A demo is shorter than a day at work: epochs are, too.
+// serverArguments returns the arguments of the server, the same for each fault. Epochs are short because a demo is.
 func serverArguments(dataDir string, learning time.Duration) []string {
 	return []string{
 		"serve", "--data-dir", dataDir, "--log-format", "json",
@@ -25,10 +25,10 @@ func serverArguments(dataDir string, learning time.Duration) []string {
 	}
 }
 
-// Epoch is the time between two decisions of the server.
+// Epoch is the epoch of the server.
 const Epoch = 3 * time.Second
 
-// server is the Sibyl that watches the shop.
+// server is the sibyl serve process of a demo.
 type server struct {
 	*child
 	api, otlp string // addresses
@@ -36,19 +36,19 @@ type server struct {
 	stream    *http.Client
 }
 
-// listening is the line of the log that says where the server listens.
+// listening is the log line with the addresses of the server.
 type listening struct {
 	Msg  string `json:"msg"`
 	API  string `json:"api"`
 	OTLP string `json:"otlp_grpc"`
 }
 
-// startTimeout is how long a process may take until it listens.
+// startTimeout bounds the time until the server listens, and each request to it.
 const startTimeout = 30 * time.Second
 
 // startServer starts the server and waits until it listens.
 func startServer(ctx context.Context, o *Options, dir, dataDir string, environment []string) (*server, error) {
-	c, err := start("server", o.Program, dir, environment, append([]string{AttendedCommand, dir, o.Sibyl}, serverArguments(dataDir, o.Learning)...)...)
+	c, err := start("server", o.Program, dir, environment, append([]string{SupervisedCommand, dir, o.Sibyl}, serverArguments(dataDir, o.Learning)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -58,12 +58,12 @@ func startServer(ctx context.Context, o *Options, dir, dataDir string, environme
 	for s.api == "" {
 		if err := s.pause(ctx, 50*time.Millisecond); err != nil {
 			if ctx.Err() != nil {
-				err = fmt.Errorf("%w: %s", err, c.lastWords())
+				err = fmt.Errorf("%w: %s", err, c.logTail())
 			}
-			_ = c.stop(0) // that it was killed says nothing
+			_ = c.stop(0) // err is the reason, not the kill
 			return nil, err
 		}
-		s.find()
+		s.readAddresses()
 	}
 	if s.client, err = contract.NewClientWithResponses(s.url()+"/api/v1", contract.WithHTTPClient(&http.Client{Timeout: startTimeout})); err != nil {
 		return nil, errors.Join(err, c.stop(0))
@@ -73,23 +73,23 @@ func startServer(ctx context.Context, o *Options, dir, dataDir string, environme
 
 func (s *server) url() string { return "http://" + s.api }
 
-// pause waits, unless the server ended or ctx is done.
+// pause waits for d. It returns an error when the server exits or ctx ends.
 func (s *server) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-s.ended:
-		return s.death()
+	case <-s.exited:
+		return s.exitError()
 	case <-time.After(d):
 		return nil
 	}
 }
 
-// find looks in the log for where the server listens.
-func (s *server) find() {
+// readAddresses sets the addresses if the log has them.
+func (s *server) readAddresses() {
 	data, err := os.ReadFile(s.log.Name())
 	if err != nil {
-		return // it is tried again
+		return // the caller retries
 	}
 	for line := range strings.Lines(string(data)) {
 		var l listening
@@ -99,8 +99,8 @@ func (s *server) find() {
 	}
 }
 
-// learned waits until the server has learned what is normal.
-func (s *server) learned(ctx context.Context) error {
+// waitLearned waits for the end of the learning period.
+func (s *server) waitLearned(ctx context.Context) error {
 	for {
 		r, err := s.client.GetStatusWithResponse(ctx)
 		if err == nil && r.JSON200 != nil && r.JSON200.Ready && !r.JSON200.Learning.Active {
@@ -112,11 +112,12 @@ func (s *server) learned(ctx context.Context) error {
 	}
 }
 
-// events calls hear with every event until ctx is done or the server ended. What was missed while there was no connection is sent again.
-func (s *server) events(ctx context.Context, hear func(contract.Event)) error {
+// events calls handle with each event until ctx ends or the server exits. After a broken connection it resumes with the
+// first event that it missed.
+func (s *server) events(ctx context.Context, handle func(contract.Event)) error {
 	last := ""
 	for {
-		_ = s.listen(ctx, &last, hear) // the server is asked again
+		_ = s.readEvents(ctx, &last, handle) // the next iteration retries
 		if err := s.pause(ctx, time.Second); ctx.Err() != nil {
 			return nil
 		} else if err != nil {
@@ -125,8 +126,8 @@ func (s *server) events(ctx context.Context, hear func(contract.Event)) error {
 	}
 }
 
-// listen reads one stream of events to its end.
-func (s *server) listen(ctx context.Context, last *string, hear func(contract.Event)) error {
+// readEvents reads a stream of events, after the event *last, to its end.
+func (s *server) readEvents(ctx context.Context, last *string, handle func(contract.Event)) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url()+"/api/v1/events", http.NoBody)
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func (s *server) listen(ctx context.Context, last *string, hear func(contract.Ev
 		case "data":
 			var e contract.Event
 			if json.Unmarshal([]byte(value), &e) == nil && e.Type != "" {
-				hear(e)
+				handle(e)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ func TestExplore(t *testing.T) {
 	}
 	for _, explore := range []float64{0, 0.05} {
 		s.Engine.Explore = explore
-		runs, err := Play(t.Context(), s, func() time.Time { return time.Time{} }, nil)
+		runs, err := Simulate(t.Context(), s, func() time.Time { return time.Time{} }, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,15 +24,15 @@ func small() Simulation {
 	}
 }
 
-// TestPlayRepeats: a run depends on its seed only, not on the number of workers.
-func TestPlayRepeats(t *testing.T) {
+// TestSimulateRepeats: a run depends on its seed only, not on the number of workers.
+func TestSimulateRepeats(t *testing.T) {
 	s := small()
-	one, err := Play(context.Background(), s, noClock, nil)
+	one, err := Simulate(context.Background(), s, noClock, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Workers = 2
-	two, err := Play(context.Background(), s, noClock, nil)
+	two, err := Simulate(context.Background(), s, noClock, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,26 +41,27 @@ func TestPlayRepeats(t *testing.T) {
 	}
 }
 
-// TestPlayFindsAThirdParty: a strong fault is raised, located and paid for. Without a fault there is no alarm.
-func TestPlayFindsAThirdParty(t *testing.T) {
-	runs, err := Play(context.Background(), small(), noClock, nil)
+// TestSimulateFindsAThirdParty: a strong fault is raised and located at a cost in spans. Without a fault there is no
+// alarm.
+func TestSimulateFindsAThirdParty(t *testing.T) {
+	runs, err := Simulate(context.Background(), small(), noClock, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	faulty, healthy := runs[0], runs[1]
 	if !faulty.Raised || faulty.Rank != 1 || faulty.Enabled == 0 || faulty.SpanHits == 0 || faulty.Enabled > faulty.Executed {
-		t.Errorf("third party: %+v; want it raised, located and paid for", faulty)
+		t.Errorf("third party: %+v; want it raised and located at a cost in spans", faulty)
 	}
 	if healthy.Raised || healthy.FalseAlarms > 0 || healthy.Rank != 0 || healthy.SpanHits > 0 || healthy.GroupHours == 0 {
-		t.Errorf("healthy: %+v; want no alarm, and nothing switched on", healthy)
+		t.Errorf("healthy: %+v; want no alarm, and nothing enabled", healthy)
 	}
 }
 
-// TestPlayStops: a cancelled simulation returns the cause.
-func TestPlayStops(t *testing.T) {
+// TestSimulateStops: a cancelled simulation returns the cause.
+func TestSimulateStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Play(ctx, small(), noClock, nil); !errors.Is(err, context.Canceled) {
+	if _, err := Simulate(ctx, small(), noClock, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want context.Canceled", err)
 	}
 }

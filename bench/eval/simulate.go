@@ -41,20 +41,20 @@ type Run struct {
 	Answer      string        `json:"answer"`       // the first suspect
 	Detected    int           `json:"detected"`     // epochs from the fault to the first problem, or to the end of the run
 	Epochs      int           `json:"epochs"`       // from the first problem to the answer, or to the end of the run
-	Executed    int           `json:"executed"`     // tracepoints that requests ran, on or off
-	Enabled     int           `json:"enabled"`      // of these, ever switched on
-	Peak        int           `json:"peak"`         // of these, on at the same time
-	SpanHits    int           `json:"span_hits"`    // spans of switched-on tracepoints
-	ExploreHits int           `json:"explore_hits"` // of these, of requests that had everything on
+	Executed    int           `json:"executed"`     // tracepoints that requests executed, enabled or not
+	Enabled     int           `json:"enabled"`      // of these, ever enabled
+	Peak        int           `json:"peak"`         // of these, enabled at the same time
+	SpanHits    int           `json:"span_hits"`    // spans of enabled tracepoints
+	ExploreHits int           `json:"explore_hits"` // of these, in exploring requests
 	Requests    int           `json:"requests"`     // since the fault began
 	FalseAlarms int           `json:"false_alarms"` // problems raised without a fault
 	GroupHours  float64       `json:"group_hours"`  // during which false alarms were counted
 	Decide      time.Duration `json:"decide_ns"`    // longest time to end an epoch
 }
 
-// Play plays every run and returns the results in the order of faults, seeds and strategies. It calls progress, if
-// not nil, after each run.
-func Play(ctx context.Context, s Simulation, clock func() time.Time, progress func(done, all int)) ([]Run, error) {
+// Simulate executes all runs and returns the results in the order of faults, seeds and strategies. It calls progress,
+// if not nil, after each run.
+func Simulate(ctx context.Context, s Simulation, clock func() time.Time, progress func(done, all int)) ([]Run, error) {
 	if s.Healthy == 0 {
 		s.Healthy = time.Minute
 	}
@@ -122,7 +122,7 @@ type simulatedRun struct {
 	ever     map[trace.Symbol]bool
 	raised   map[string]bool // problems, by identity
 
-	everything map[trace.Symbol]bool // all tracepoints that can be switched on
+	everything map[trace.Symbol]bool // all tracepoints outside the baseline
 }
 
 func (s *Simulation) run(seed uint64, fault sim.Fault, strategy string, clock func() time.Time) Run {
@@ -141,53 +141,53 @@ func (s *Simulation) run(seed uint64, fault sim.Fault, strategy string, clock fu
 	for _, tp := range app.Catalogue() {
 		r.everything[tp.ID] = !tp.Baseline
 	}
-	now := r.play(start, start.Add(options.Learning))
+	now := r.advance(start, start.Add(options.Learning))
 	r.Decide = 0 // the end of learning is no decision
 	healthy := now.Add(s.Healthy)
-	now = r.play(now, healthy)
+	now = r.advance(now, healthy)
 	r.inject(now, s.Epochs)
 	if r.injected && !r.Locatable && !r.Significant {
 		return r.Run // the fault cannot be found, and no rate counts it
 	}
 	for epoch := 1; epoch <= s.Epochs && !r.Raised; epoch++ {
-		now = r.play(now, now.Add(r.epoch))
+		now = r.advance(now, now.Add(r.epoch))
 		r.Detected = epoch
 	}
 	for r.Raised && r.Epochs < s.Epochs && !r.answered() {
-		now = r.play(now, now.Add(r.epoch))
+		now = r.advance(now, now.Add(r.epoch))
 		r.Epochs++
 	}
 	r.score()
 	return r.Run
 }
 
-// A fault is locatable if it lies on the critical path of some request type, adds at least the fraction matters to
-// its healthy mean duration, and adds more than three standard errors of the mean over the traffic of noticeable.
-// Smaller effects are lost in the usual fluctuation of latencies from minute to minute.
+// A fault is locatable if it lies on the critical path of some request type and adds at least minEffect, as a fraction,
+// to its healthy mean duration, and more than three standard errors of the mean over effectPeriod. Smaller effects are
+// lost in the usual fluctuation of latencies from minute to minute.
 const (
-	noticeable = 2 * time.Minute
-	matters    = 0.1
+	effectPeriod = 2 * time.Minute
+	minEffect    = 0.1
 )
 
 func locatable(e sim.Effect) bool {
 	return e.Locatable && slices.ContainsFunc(e.Types, func(t sim.TypeEffect) bool {
-		return t.OnPath > 0 && t.Mean > 3*t.Sigma && float64(t.Mean) >= matters*float64(t.Healthy)
+		return t.OnPath > 0 && t.Mean > 3*t.Sigma && float64(t.Mean) >= minEffect*float64(t.Healthy)
 	})
 }
 
-// inject determines whether the fault can be located, and begins it.
+// inject determines whether the fault can be located, and injects it.
 func (r *simulatedRun) inject(now trace.Nanos, epochs int) {
 	r.Target = r.app.Target().Text
 	r.Significant = r.app.Fork().Effect(now, now.Add(time.Duration(epochs)*r.epoch)).Locatable
-	r.Locatable = locatable(r.app.Fork().Effect(now, now.Add(noticeable)))
+	r.Locatable = locatable(r.app.Fork().Effect(now, now.Add(effectPeriod)))
 	r.injected = r.Fault != sim.None
 	if r.injected {
 		r.app.Inject(now)
 	}
 }
 
-// play plays whole epochs from one time to another and returns the latter.
-func (r *simulatedRun) play(from, to trace.Nanos) trace.Nanos {
+// advance executes the epochs from one time to another and returns the latter.
+func (r *simulatedRun) advance(from, to trace.Nanos) trace.Nanos {
 	for ; from < to; from = from.Add(r.epoch) {
 		plan := r.plan()
 		for t := range r.app.Requests(from, from.Add(r.epoch), plan) {
@@ -202,25 +202,32 @@ func (r *simulatedRun) play(from, to trace.Nanos) trace.Nanos {
 	return to
 }
 
-// plan translates the engine's plan for the simulated agents.
+// plan returns the engine's plan for the application.
 func (r *simulatedRun) plan() *sim.Plan {
 	p := r.core.Plan()
+	enabled := make(map[trace.Symbol]bool)
+	for _, l := range p.Leases {
+		enabled[l.Tracepoint], r.ever[l.Tracepoint] = true, true
+	}
+	r.Peak = max(r.Peak, len(enabled))
+	return SimulatedPlan(p, r.everything)
+}
+
+// SimulatedPlan converts a plan for a simulated application. Arms that explore enable everything.
+func SimulatedPlan(p *search.Plan, everything map[trace.Symbol]bool) *sim.Plan {
 	plan := &sim.Plan{Version: p.Version}
-	on := make(map[trace.Symbol]bool)
 	for i, a := range p.Arms {
 		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
 		if a.Everything {
-			arm.On = r.everything
+			arm.On = everything
 		}
 		for _, l := range p.Leases {
-			if int(l.Arm) == i {
+			if int(l.Arm) == i && !a.Everything {
 				arm.On[l.Tracepoint] = true
-				on[l.Tracepoint], r.ever[l.Tracepoint] = true, true
 			}
 		}
 		plan.Arms = append(plan.Arms, arm)
 	}
-	r.Peak = max(r.Peak, len(on))
 	return plan
 }
 

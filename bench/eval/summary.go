@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/sibyl-trace/sibyl/bench/sim"
 )
 
@@ -31,21 +33,21 @@ type Score struct {
 	Top3High Rate `json:"top3_high"`
 	// Raised is the fraction of locatable cases in which a problem was raised at all.
 	Raised Rate `json:"raised"`
-	// Medians over the locatable cases: the fractions of executed tracepoints that were ever on and on at the peak, and
-	// extra spans per 1 000 requests. Over those with a problem: epochs until it was raised, and from then to the
+	// Medians over the locatable cases: the fractions of executed tracepoints that were enabled ever and at the peak,
+	// and extra spans per 1 000 requests. Over those with a problem: epochs until it was raised, and from then to the
 	// answer.
 	EnabledMedian  Rate `json:"enabled_median"`
 	PeakMedian     Rate `json:"peak_median"`
 	SpanHitsMedian Rate `json:"span_hits_median"`
 	SpanHitsMean   Rate `json:"span_hits_mean"`
-	ExploreHits    Rate `json:"explore_hits_median"` // of these, of requests that had everything on
+	ExploreHits    Rate `json:"explore_hits_median"` // of these, in exploring requests
 	DetectedMedian Rate `json:"detected_median"`
 	EpochsMedian   Rate `json:"epochs_median"`
 	// FalseAlarms is per 1 000 group-hours without a fault, over all runs.
 	FalseAlarms    Rate              `json:"false_alarms_per_1000_group_hours"`
 	FalseAlarmsRaw int               `json:"false_alarms"`
 	GroupHours     float64           `json:"group_hours"`
-	Decide         time.Duration     `json:"decide_max_ns"` // slowest weighing and decision of an epoch
+	Decide         time.Duration     `json:"decide_max_ns"` // longest time to end an epoch
 	ByFault        map[string]*Score `json:"by_fault,omitempty"`
 }
 
@@ -99,7 +101,7 @@ func summarize(runs []Run) *Score {
 	s.Top3, s.Top3Low, s.Top3High = wilson(top3, s.Locatable)
 	s.Top1Significant, s.Raised = rate(significant, s.Significant), rate(raised, s.Locatable)
 	s.EnabledMedian, s.PeakMedian = Median(enabled), Median(peak)
-	s.SpanHitsMedian, s.SpanHitsMean, s.ExploreHits = Median(hits), mean(hits), Median(explored)
+	s.SpanHitsMedian, s.SpanHitsMean, s.ExploreHits = Median(hits), Rate(stat.Mean(hits, nil)), Median(explored)
 	s.DetectedMedian, s.EpochsMedian = Median(detected), Median(epochs)
 	if s.FalseAlarms = None(); s.GroupHours > 0 {
 		s.FalseAlarms = Rate(1000 * float64(s.FalseAlarmsRaw) / s.GroupHours)
@@ -128,17 +130,6 @@ func rate(k, n int) Rate {
 		return None()
 	}
 	return Rate(ratio(k, n))
-}
-
-func mean(xs []float64) Rate {
-	if len(xs) == 0 {
-		return None()
-	}
-	var sum float64
-	for _, x := range xs {
-		sum += x / float64(len(xs))
-	}
-	return Rate(sum)
 }
 
 // Median returns the median of xs, of an even number the mean of the middle two. It is [None] if xs is empty.

@@ -1,6 +1,6 @@
-// Package oracle is a second implementation of the critical path and of observations: slow, recursive, with maps and pointers, written
-// from the definition line by line. It shares with the first only the records, and the hash that orders conflicting copies. Tests
-// compare both.
+// Package oracle is an independent implementation of critical paths and observations, for tests that compare it with
+// packages critpath and observation. It follows the definition line by line, recursively, with maps and pointers, and
+// is slow. It shares with those packages only the records and the hash that orders conflicting copies.
 package oracle
 
 import (
@@ -18,75 +18,77 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// oracleSpan is a span that was kept.
-type oracleSpan struct {
+// span is a span of the trace without duplicates.
+type span struct {
 	depth int
 	*trace.Span
 	id      trace.SpanID
 	index   int32
-	parent  *oracleSpan   // in the trace
-	up      *oracleSpan   // in the walks
-	why     string        // why there is no up: "none", "missing", "cut", "broken"
-	kids    []*oracleSpan // whose up this is
-	joined  []*oracleSpan
+	parent  *span   // in the trace
+	up      *span   // parent in the walks
+	why     string  // reason for a nil up: "none", "missing", "detached", "broken"
+	kids    []*span // spans whose up is this one
+	joined  []*span
 	offset  int64
-	rawEnd  trace.Nanos // shifted
+	rawEnd  trace.Nanos // with the offset, not clamped
 	start   trace.Nanos
 	end     trace.Nanos
-	root    *oracleSpan
+	root    *span
 	dropped bool
 	async   bool
 	ctx     trace.Context
 	full    trace.Context
-	callee  *oracleSpan
+	callee  *span
 }
 
-func (s *oracleSpan) baseline() bool { return s.Tracepoint == 0 }
+func (s *span) baseline() bool { return s.Tracepoint == 0 }
 
-type oracleSection struct {
-	node, before, after *oracleSpan
+// section is a section of a critical path.
+type section struct {
+	node, before, after *span
 	start, end          trace.Nanos
 	within              int
 }
 
-type oracleRoot struct {
-	span     *oracleSpan
-	sections []oracleSection
-	refined  []oracleSection
-	critical []*oracleSpan
+// root is a root with its critical path.
+type root struct {
+	span     *span
+	sections []section
+	refined  []section
+	critical []*span
 	overlaps []critpath.Overlap
 	tail     time.Duration
 }
 
-// Result is all that the oracle says of a trace.
+// Result is the analysis of a trace.
 type Result struct {
 	options critpath.Options
 	trace   *trace.Trace
-	spans   []*oracleSpan
-	server  map[trace.SpanID]*oracleSpan // server halves of shared IDs
-	byID    map[trace.SpanID]*oracleSpan
+	spans   []*span
+	server  map[trace.SpanID]*span // server halves of shared IDs
+	byID    map[trace.SpanID]*span
 	flags   critpath.Flags
 	counts  critpath.Counts
-	roots   []*oracleRoot
-	own     map[*oracleSpan]bool // taken by the walk of its own root
-	other   map[*oracleSpan]bool // taken by that of another
+	roots   []*root
+	own     map[*span]bool // visited by the walk of its own root
+	other   map[*span]bool // visited by the walk of another root
 }
 
 // Extract returns the critical paths of t.
 func Extract(o critpath.Options, t *trace.Trace) *Result {
 	w := &Result{
-		options: o, trace: t, server: map[trace.SpanID]*oracleSpan{}, byID: map[trace.SpanID]*oracleSpan{},
-		own: map[*oracleSpan]bool{}, other: map[*oracleSpan]bool{},
+		options: o, trace: t, server: map[trace.SpanID]*span{}, byID: map[trace.SpanID]*span{},
+		own: map[*span]bool{}, other: map[*span]bool{},
 	}
-	w.copies()
-	w.parents()
+	w.deduplicate()
+	w.setParents()
 	w.project()
-	w.messaging()
-	w.cycles()
-	w.skew()
+	w.detachConsumers()
+	w.breakCycles()
+	w.correctSkew()
 	w.findRoots()
 	w.clamp()
-	w.judge()
+	w.setFlags()
 	w.join()
 	for _, r := range w.roots {
 		w.walkRoot(r)
@@ -94,8 +96,9 @@ func Extract(o critpath.Options, t *trace.Trace) *Result {
 	return w
 }
 
-// copies: identical copies are dropped; CLIENT and SERVER with one ID are split; of others the first is kept.
-func (w *Result) copies() {
+// deduplicate drops identical copies and splits a CLIENT and a SERVER with the same ID. Of other spans with the same ID
+// it keeps the first.
+func (w *Result) deduplicate() {
 	extra := make([]uint64, len(w.trace.Spans))
 	for _, a := range w.trace.Attrs {
 		extra[a.Span] += analysis.HashOf(uint64(a.Key), uint64(a.Text), math.Float64bits(a.Number), map[bool]uint64{true: 1}[a.Numeric]).Lo
@@ -103,23 +106,23 @@ func (w *Result) copies() {
 	for _, j := range w.trace.Joins {
 		extra[j.Span] += analysis.HashOf(uint64(j.Linked)).Lo
 	}
-	groups := map[trace.SpanID][]*oracleSpan{}
+	groups := map[trace.SpanID][]*span{}
 	for i := range w.trace.Spans {
 		s := &w.trace.Spans[i]
-		same := func(o *oracleSpan) bool { return *o.Span == *s && extra[o.index] == extra[i] }
+		same := func(o *span) bool { return *o.Span == *s && extra[o.index] == extra[i] }
 		if slices.ContainsFunc(groups[s.ID], same) {
 			w.counts.Duplicates++
 			continue
 		}
-		groups[s.ID] = append(groups[s.ID], &oracleSpan{Span: s, id: s.ID, index: int32(i)})
+		groups[s.ID] = append(groups[s.ID], &span{Span: s, id: s.ID, index: int32(i)})
 	}
 	for id, g := range groups {
-		slices.SortFunc(g, func(a, b *oracleSpan) int {
+		slices.SortFunc(g, func(a, b *span) int {
 			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End),
 				cmp.Compare(contentHash(a.Span, extra[a.index]), contentHash(b.Span, extra[b.index])))
 		})
-		c := slices.IndexFunc(g, func(s *oracleSpan) bool { return s.Kind == trace.Client })
-		s := slices.IndexFunc(g, func(s *oracleSpan) bool { return s.Kind == trace.Server })
+		c := slices.IndexFunc(g, func(s *span) bool { return s.Kind == trace.Client })
+		s := slices.IndexFunc(g, func(s *span) bool { return s.Kind == trace.Server })
 		if c < 0 || s < 0 {
 			w.keep(g[0])
 			w.counts.Conflicts += len(g) - 1
@@ -138,13 +141,13 @@ func (w *Result) copies() {
 	}
 }
 
-func (w *Result) keep(s *oracleSpan) {
+func (w *Result) keep(s *span) {
 	w.byID[s.ID] = s
 	w.spans = append(w.spans, s)
 }
 
-// parents finds every span's parent in the trace.
-func (w *Result) parents() {
+// setParents sets the parents of spans in the trace.
+func (w *Result) setParents() {
 	for _, s := range w.spans {
 		switch p, half := w.byID[s.Parent], w.server[s.Parent]; {
 		case s.parent != nil: // server half
@@ -163,7 +166,7 @@ func (w *Result) parents() {
 	}
 }
 
-// project gives baseline spans their nearest baseline ancestor.
+// project sets up. That of a baseline span is the nearest baseline ancestor.
 func (w *Result) project() {
 	for _, s := range w.spans {
 		s.up = s.parent
@@ -182,18 +185,18 @@ func (w *Result) project() {
 	}
 }
 
-// messaging cuts off consumers.
-func (w *Result) messaging() {
+// detachConsumers makes consumers of messages roots.
+func (w *Result) detachConsumers() {
 	for _, s := range w.spans {
 		if s.Kind == trace.Consumer && s.up != nil && (s.up.Kind == trace.Producer || s.up.Service != s.Service) {
-			s.up, s.why = nil, "cut"
+			s.up, s.why = nil, "detached"
 			w.flags |= critpath.FlagDetached
 		}
 	}
 }
 
-// cycles are broken at their smallest span.
-func (w *Result) cycles() {
+// breakCycles breaks each cycle at its smallest span.
+func (w *Result) breakCycles() {
 	for _, s := range w.spans {
 		smallest, p := s, s.up
 		for range w.spans {
@@ -206,35 +209,35 @@ func (w *Result) cycles() {
 			p = p.up
 		}
 		if p == s && smallest == s {
-			defer func() { s.up, s.why = nil, "broken" }() // once all are found
+			defer func() { s.up, s.why = nil, "broken" }() // after all cycles are found
 			w.counts.Cycles++
 		}
 	}
 }
 
-// skew gives every span the offset by which it is shifted.
-func (w *Result) skew() {
+// correctSkew sets the offsets of spans, which correct for the clocks of their hosts.
+func (w *Result) correctSkew() {
 	for _, s := range w.spans {
 		if s.up != nil {
 			s.up.kids = append(s.up.kids, s)
 		}
 	}
 	type hosts [2]trace.Symbol
-	between := func(s *oracleSpan) (h hosts, sign int64) { // the same for both directions but for the sign
+	between := func(s *span) (h hosts, sign int64) { // directions differ only in sign
 		if s.up.Host < s.Host {
 			return hosts{s.up.Host, s.Host}, 1
 		}
 		return hosts{s.Host, s.up.Host}, -1
 	}
 	shifts := map[hosts][]int64{}
-	related := func(s *oracleSpan) bool {
+	related := func(s *span) bool {
 		return w.options.MaxSkew > 0 && s.up != nil && s.baseline() && s.up.baseline() && s.Kind == trace.Server &&
 			s.up.Kind == trace.Client && s.Host != 0 && s.up.Host != 0 && s.Host != s.up.Host
 	}
 	for _, s := range w.spans {
 		if related(s) {
 			h, sign := between(s)
-			shifts[h] = append(shifts[h], sign*oracleShift(s.up.Span, s.Span))
+			shifts[h] = append(shifts[h], sign*clockShift(s.up.Span, s.Span))
 		}
 	}
 	median := map[hosts]int64{}
@@ -256,8 +259,8 @@ func (w *Result) skew() {
 			median[h] = m
 		}
 	}
-	var move func(s *oracleSpan, offset int64)
-	move = func(s *oracleSpan, offset int64) {
+	var move func(s *span, offset int64)
+	move = func(s *span, offset int64) {
 		if related(s) {
 			h, sign := between(s)
 			offset += sign * median[h]
@@ -274,9 +277,9 @@ func (w *Result) skew() {
 	}
 }
 
-func oracleShift(c, s *trace.Span) int64 {
+func clockShift(c, s *trace.Span) int64 {
 	client, server := max(0, int64(c.End-c.Start)), max(0, int64(s.End-s.Start))
-	early := int64(c.Start - s.Start) // by how much the server starts too early
+	early := int64(c.Start - s.Start) // positive if the server starts before the client
 	if server > client {
 		return max(early, 0)
 	}
@@ -289,16 +292,16 @@ func oracleShift(c, s *trace.Span) int64 {
 func (w *Result) findRoots() {
 	for _, s := range w.spans {
 		if s.up == nil && s.baseline() {
-			w.roots = append(w.roots, &oracleRoot{span: s})
+			w.roots = append(w.roots, &root{span: s})
 		}
 	}
-	slices.SortFunc(w.roots, func(a, b *oracleRoot) int {
+	slices.SortFunc(w.roots, func(a, b *root) int {
 		return cmp.Or(cmp.Compare(a.span.Start, b.span.Start), cmp.Compare(max(b.span.Start, b.span.End), max(a.span.Start, a.span.End)),
 			cmp.Compare(a.span.id, b.span.id))
 	})
 }
 
-// clamp gives all spans their intervals and contexts, top-down.
+// clamp sets the intervals and contexts of all spans, top-down.
 func (w *Result) clamp() {
 	for _, s := range w.spans {
 		switch {
@@ -313,7 +316,7 @@ func (w *Result) clamp() {
 	}
 	for _, s := range w.spans {
 		if s.up == nil {
-			s.dropped = !s.baseline() // below no root
+			s.dropped = !s.baseline() // not below a root
 			s.ctx, s.full = 0, trace.Context(0).Child(s.Op)
 			if s.baseline() {
 				s.root = s
@@ -323,8 +326,8 @@ func (w *Result) clamp() {
 		}
 	}
 	for _, r := range w.roots {
-		var tail func(s *oracleSpan)
-		tail = func(s *oracleSpan) {
+		var tail func(s *span)
+		tail = func(s *span) {
 			if s.baseline() {
 				r.tail = max(r.tail, s.rawEnd.Sub(r.span.end))
 			}
@@ -339,7 +342,7 @@ func (w *Result) clamp() {
 	}
 }
 
-func (w *Result) clampBelow(p *oracleSpan) {
+func (w *Result) clampBelow(p *span) {
 	for _, s := range p.kids {
 		s.root = p.root
 		s.ctx, s.full, s.depth = p.ctx, p.full, p.depth
@@ -371,15 +374,16 @@ func (w *Result) clampBelow(p *oracleSpan) {
 	}
 }
 
-// outside reports whether s has no instant in common with its parent.
-func (w *Result) outside(s, p *oracleSpan) bool {
+// outside reports whether the intervals of s and its parent p are disjoint.
+func (w *Result) outside(s, p *span) bool {
 	if s.start == s.end {
 		return s.start < p.start || s.start > p.end
 	}
 	return s.end <= p.start || s.start >= p.end
 }
 
-func (w *Result) judge() {
+// setFlags sets the flags of the trace.
+func (w *Result) setFlags() {
 	set := func(f critpath.Flags, on bool) {
 		if on {
 			w.flags |= f
@@ -393,13 +397,13 @@ func (w *Result) judge() {
 	set(critpath.FlagOutside, c.Outside > 0)
 	set(critpath.FlagNegative, c.Negative > 0)
 	set(critpath.FlagSeveralRoots, len(w.roots) > 1)
-	var tops, orphans []*oracleSpan
+	var tops, orphans []*span
 	none := 0
 	for _, s := range w.spans {
 		if s.parent == nil && s.Parent != 0 {
 			orphans = append(orphans, s)
 		}
-		if s.up == nil && s.baseline() && s.why != "cut" {
+		if s.up == nil && s.baseline() && s.why != "detached" {
 			tops = append(tops, s)
 			if s.why == "none" {
 				none++
@@ -418,7 +422,7 @@ func (w *Result) judge() {
 
 func (w *Result) join() {
 	for _, j := range w.trace.Joins {
-		i := slices.IndexFunc(w.spans, func(s *oracleSpan) bool { return s.index == j.Span })
+		i := slices.IndexFunc(w.spans, func(s *span) bool { return s.index == j.Span })
 		to := w.byID[j.Linked]
 		if i < 0 || to == nil {
 			continue
@@ -430,7 +434,7 @@ func (w *Result) join() {
 	}
 }
 
-func (w *Result) walkRoot(r *oracleRoot) {
+func (w *Result) walkRoot(r *root) {
 	w.walk(r, r.span, r.span.end, r.span.start)
 	slices.Reverse(r.sections)
 	taken := false
@@ -443,18 +447,18 @@ func (w *Result) walkRoot(r *oracleRoot) {
 	}
 }
 
-// walk explains what is from low to cursor, which s is responsible for.
-func (w *Result) walk(r *oracleRoot, s *oracleSpan, cursor, low trace.Nanos) {
+// walk assigns the time from low to cursor to s and its children.
+func (w *Result) walk(r *root, s *span, cursor, low trace.Nanos) {
 	r.critical = append(r.critical, s)
 	if s.root == r.span {
 		w.own[s] = true
 	} else {
 		w.other[s] = true
 	}
-	var after *oracleSpan
+	var after *span
 	for {
-		var best *oracleSpan
-		consider := func(k *oracleSpan) {
+		var best *span
+		consider := func(k *span) {
 			taken := w.own[k] && k.root == r.span || w.other[k] && k.root != r.span
 			if !taken && w.eligible(s, k, cursor, low, after != nil) && (best == nil || w.better(k, best)) {
 				best = k
@@ -472,7 +476,7 @@ func (w *Result) walk(r *oracleRoot, s *oracleSpan, cursor, low trace.Nanos) {
 			break
 		}
 		if best.end < cursor {
-			r.sections = append(r.sections, oracleSection{s, best, after, best.end, cursor, -1})
+			r.sections = append(r.sections, section{s, best, after, best.end, cursor, -1})
 		} else if best.end > cursor {
 			r.overlaps = append(r.overlaps, critpath.Overlap{Node: s.index, By: best.end.Sub(cursor)})
 		}
@@ -480,11 +484,11 @@ func (w *Result) walk(r *oracleRoot, s *oracleSpan, cursor, low trace.Nanos) {
 		after, cursor = best, max(low, best.start)
 	}
 	if low < cursor {
-		r.sections = append(r.sections, oracleSection{s, nil, after, low, cursor, -1})
+		r.sections = append(r.sections, section{s, nil, after, low, cursor, -1})
 	}
 }
 
-func (w *Result) eligible(s, k *oracleSpan, cursor, low trace.Nanos, later bool) bool {
+func (w *Result) eligible(s, k *span, cursor, low trace.Nanos, later bool) bool {
 	limit := cursor
 	if w.options.OverlapTolerance > 0 && s.baseline() && k.baseline() {
 		limit += trace.Nanos(w.options.OverlapTolerance * float64(s.end-s.start))
@@ -496,7 +500,7 @@ func (w *Result) eligible(s, k *oracleSpan, cursor, low trace.Nanos, later bool)
 	return inTime && k.start < cursor && k.start < k.end && k.end > low
 }
 
-func (w *Result) better(a, b *oracleSpan) bool {
+func (w *Result) better(a, b *span) bool {
 	if a.end != b.end {
 		return a.end > b.end
 	}
@@ -506,10 +510,10 @@ func (w *Result) better(a, b *oracleSpan) bool {
 	return a.id < b.id
 }
 
-// refine walks the switched-on spans within a section and reports whether there were any.
-func (w *Result) refine(r *oracleRoot, number int) bool {
+// refine walks the spans of tracepoints within a section and reports whether there are any.
+func (w *Result) refine(r *root, number int) bool {
 	sec := r.sections[number]
-	var open []*oracleSpan // going on when sec.after started, innermost first
+	var open []*span // active when sec.after started, innermost first
 	if sec.after != nil && sec.after.up == sec.node {
 		a := sec.after.parent
 		for a != sec.node && a.dropped && a.up != nil {
@@ -524,21 +528,21 @@ func (w *Result) refine(r *oracleRoot, number int) bool {
 		}
 	}
 	cursor := sec.end
-	// own appends what s does from its critical child, if any, up to the cursor.
-	own := func(s, before, after *oracleSpan, from trace.Nanos) {
+	// own appends the own time of s from its critical child, if any, to the cursor.
+	own := func(s, before, after *span, from trace.Nanos) {
 		if from <= sec.start && s.start < sec.start || s == sec.node && before == nil {
 			from, before = sec.start, sec.before
 		}
 		if from < cursor {
-			r.refined = append(r.refined, oracleSection{s, before, after, from, cursor, number})
+			r.refined = append(r.refined, section{s, before, after, from, cursor, number})
 			cursor = from
 		}
 	}
 	taken := len(open) > 0
-	var walk func(s, after *oracleSpan)
-	walk = func(s, after *oracleSpan) {
+	var walk func(s, after *span)
+	walk = func(s, after *span) {
 		for cursor > sec.start {
-			var best *oracleSpan
+			var best *span
 			for _, k := range s.kids {
 				if !k.baseline() && !k.async && !k.dropped && w.eligible(s, k, cursor, sec.start, after != nil) && (best == nil || w.better(k, best)) {
 					best = k
@@ -549,7 +553,7 @@ func (w *Result) refine(r *oracleRoot, number int) bool {
 				return
 			}
 			if best.end < cursor {
-				r.refined = append(r.refined, oracleSection{s, best, after, best.end, cursor, number})
+				r.refined = append(r.refined, section{s, best, after, best.end, cursor, number})
 				cursor = best.end
 			}
 			taken = true
@@ -565,8 +569,7 @@ func (w *Result) refine(r *oracleRoot, number int) bool {
 	return taken
 }
 
-// Observe builds the observation of a root from the oracle's spans.
-// Observe returns the observation of root number root.
+// Observe returns the observation of a root, by index.
 func (w *Result) Observe(number int) *observation.Observation {
 	r := w.roots[number]
 	root := r.span
@@ -605,8 +608,8 @@ func (w *Result) Observe(number int) *observation.Observation {
 	return o
 }
 
-func (w *Result) observeContexts(r *oracleRoot, o *observation.Observation) {
-	counted := map[*oracleSpan]bool{}
+func (w *Result) observeContexts(r *root, o *observation.Observation) {
+	counted := map[*span]bool{}
 	for _, s := range w.spans {
 		counted[s] = s.root == r.span && !s.dropped
 	}
@@ -615,7 +618,7 @@ func (w *Result) observeContexts(r *oracleRoot, o *observation.Observation) {
 		exclusive[s.node.full] += int64(s.end - s.start)
 	}
 	for _, v := range r.overlaps {
-		i := slices.IndexFunc(w.spans, func(s *oracleSpan) bool { return s.index == v.Node })
+		i := slices.IndexFunc(w.spans, func(s *span) bool { return s.index == v.Node })
 		exclusive[w.spans[i].full] -= int64(v.By)
 	}
 	refined := map[trace.Context]int64{}
@@ -657,8 +660,8 @@ func (w *Result) observeContexts(r *oracleRoot, o *observation.Observation) {
 	}
 }
 
-// self counts nanosecond by nanosecond.
-func (w *Result) self(r *oracleRoot, s *oracleSpan) int64 {
+// self returns the time of s that no child covers. It counts single nanoseconds.
+func (w *Result) self(r *root, s *span) int64 {
 	var n int64
 	for t := s.start; t < s.end; t++ {
 		covered := false
@@ -676,7 +679,7 @@ func (w *Result) self(r *oracleRoot, s *oracleSpan) int64 {
 	return n
 }
 
-func (w *Result) edge(s *oracleSection) observation.EdgeTime {
+func (w *Result) edge(s *section) observation.EdgeTime {
 	e := observation.EdgeTime{Context: s.node.full, Nanos: int64(s.end - s.start)}
 	if s.before != nil {
 		e.Before = s.before.Op
@@ -691,7 +694,7 @@ func (w *Result) edge(s *oracleSection) observation.EdgeTime {
 	return e
 }
 
-func (w *Result) observeEdges(r *oracleRoot, o *observation.Observation) {
+func (w *Result) observeEdges(r *root, o *observation.Observation) {
 	type place struct{ within, edge trace.Edge }
 	add := func(to map[place]observation.EdgeTime, e observation.EdgeTime) {
 		k := place{e.Within, e.Edge}
@@ -725,8 +728,8 @@ func (w *Result) observeEdges(r *oracleRoot, o *observation.Observation) {
 	o.Edges, o.Refined = sorted(edges), sorted(refined)
 }
 
-func (w *Result) observeVariables(r *oracleRoot, o *observation.Observation) {
-	on := map[*oracleSpan]bool{}
+func (w *Result) observeVariables(r *root, o *observation.Observation) {
+	on := map[*span]bool{}
 	for _, s := range r.critical {
 		on[s] = true
 	}
@@ -754,7 +757,7 @@ func (w *Result) observeVariables(r *oracleRoot, o *observation.Observation) {
 	}
 }
 
-// Description is a path in a form that does not depend on the order of nodes: spans are named by their IDs.
+// Description is a textual form of a path, independent of the order of nodes. Spans are identified by their IDs.
 type Description struct {
 	Flags  []string
 	Counts critpath.Counts
@@ -769,7 +772,7 @@ func id(p *critpath.Path, i int32) string {
 	return fmt.Sprint(uint64(p.Nodes[i].ID))
 }
 
-// Describe describes a path.
+// Describe describes a path of package critpath.
 func Describe(p *critpath.Path) Description {
 	d := Description{Flags: p.Flags.Names(), Counts: p.Counts}
 	for i := range p.Roots {
@@ -804,24 +807,24 @@ func Describe(p *critpath.Path) Description {
 	return d
 }
 
-func (s *oracleSpan) String() string {
+func (s *span) String() string {
 	if s == nil {
 		return "-"
 	}
 	return fmt.Sprint(uint64(s.id))
 }
 
-// Describe describes the paths.
+// Describe describes the paths of w.
 func (w *Result) Describe() Description {
 	d := Description{Flags: w.flags.Names(), Counts: w.counts}
-	byIndex := map[int32]*oracleSpan{}
+	byIndex := map[int32]*span{}
 	for _, s := range w.spans {
 		byIndex[s.index] = s
 	}
 	for _, r := range w.roots {
 		var b strings.Builder
 		fmt.Fprintf(&b, "root %s tail %d", r.span, r.tail)
-		for _, list := range [][]oracleSection{r.sections, r.refined} {
+		for _, list := range [][]section{r.sections, r.refined} {
 			b.WriteString("\n sections")
 			for _, s := range list {
 				fmt.Fprintf(&b, " %s[%s %s]%d..%d(%d)", s.node, s.before, s.after, s.start, s.end, s.within)
@@ -854,18 +857,18 @@ func (w *Result) Describe() Description {
 	return d
 }
 
-// oracleServerHalf and oracleSkeletonLow are the constants of the first implementation.
+// Constants of packages critpath and observation.
 const (
 	serverHalf  = 0x5e72766572
 	skeletonLow = 0xd6e8feb86659fd93
 )
 
-// oracleContentHash is the hash of the first implementation that orders conflicting copies.
+// contentHash is the hash of package critpath that orders conflicting copies.
 func contentHash(s *trace.Span, extra uint64) uint64 {
 	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint), uint64(s.Kind), uint64(s.Flags), extra).Lo
 }
 
-// The protocol's own attributes are not variables.
+// Attributes of the protocol, which are not variables.
 var (
 	keyTracepoint = trace.SymbolOf([]byte(trace.KeyTracepoint))
 	keyPlan       = trace.SymbolOf([]byte(trace.KeyPlan))
@@ -873,14 +876,14 @@ var (
 	keyJoin       = trace.SymbolOf([]byte(trace.KeyJoin))
 )
 
-// oracleLocated is a variable with the span that has it.
+// located is a variable and the span that carries it.
 type located struct {
 	observation.Variable
 	start trace.Nanos
 	id    trace.SpanID
 }
 
-// compare orders by place, then by preference: the earliest span, and if that has several values, any fixed one.
+// compare orders by context and key, then by preference: the earliest span first, with a fixed order of its values.
 func (v located) compare(w located) int {
 	return cmp.Or(cmp.Compare(v.Context, w.Context), cmp.Compare(v.Key, w.Key), cmp.Compare(v.start, w.start),
 		cmp.Compare(v.id, w.id), cmp.Compare(v.Text, w.Text), cmp.Compare(math.Float64bits(v.Number), math.Float64bits(w.Number)))

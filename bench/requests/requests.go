@@ -1,4 +1,4 @@
-// Package requests makes observations for tests and benchmarks.
+// Package requests generates observations for tests and benchmarks.
 package requests
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Plain returns a request of one type and group, with one edge.
+// Plain returns a request with one edge, of a type and a group given by number.
 func Plain(requestType, group int, start trace.Nanos, d time.Duration) *observation.Observation {
 	entry := trace.Op(requestType + 1)
 	ctx := trace.Context(0).Child(entry)
@@ -27,10 +27,11 @@ func Plain(requestType, group int, start trace.Nanos, d time.Duration) *observat
 	}
 }
 
-// benchEdges is how many edges design counts on in a group.
+// benchEdges is the number of edges of a typical group.
 const benchEdges = 20
 
-// Edged returns a request of group number group with benchEdges edges, of which its type has all.
+// Edged returns a request with benchEdges edges, of a type and a group given by number. Groups of a type share their
+// edges.
 func Edged(r *rand.Rand, requestType, group int) *observation.Observation {
 	o := &observation.Observation{
 		Trace: trace.ID{0: byte(group), 1: byte(group >> 8)}, Root: trace.SpanID(r.Uint64()),
@@ -51,13 +52,13 @@ func Edged(r *rand.Rand, requestType, group int) *observation.Observation {
 	return o
 }
 
-// Sort puts the contexts and edges of a request in order.
+// Sort sorts the contexts and edges of o, as [observation.Observer] does.
 func Sort(o *observation.Observation) {
 	slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return cmp.Compare(a.Context, b.Context) })
 	slices.SortFunc(o.Edges, func(a, b observation.EdgeTime) int { return cmp.Compare(a.Edge, b.Edge) })
 }
 
-// Random returns requests of two types and a few groups.
+// Random returns n requests of two types with three groups each.
 func Random(seed uint64, n int) (all []*observation.Observation) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for i := range n {
@@ -68,13 +69,13 @@ func Random(seed uint64, n int) (all []*observation.Observation) {
 	return all
 }
 
-// The attribute with the size of the requests that Sized returns, and their entry.
+// Attribute and entry of the requests that [Sized] returns.
 const (
 	BodySize   = "http.response.body.size"
-	SizedEntry = "shop GET" // of the requests that sized returns
+	SizedEntry = "shop GET"
 )
 
-// Sized returns a request of one type and group that transfers some bytes.
+// Sized returns request i, of a fixed type and group, with the size and latency of a transfer.
 func Sized(i int, start trace.Nanos, t transfergen.Transfer) *observation.Observation {
 	entry := trace.OpOf(trace.SymbolOf([]byte("shop")), trace.SymbolOf([]byte("GET")), trace.Server)
 	o := Plain(int(entry)-1, 1, start, t.Latency)
@@ -83,15 +84,15 @@ func Sized(i int, start trace.Nanos, t transfergen.Transfer) *observation.Observ
 	return o
 }
 
-// Network is one where all is well: durations vary because sizes do.
+// Network returns the options of a network without delays and timeouts. Durations vary because sizes do.
 func Network() transfergen.Options {
 	o := transfergen.Draw(1, 20)
 	o.Delayed, o.TimedOut = 0, 0
 	return o
 }
 
-// World makes observations of requests GET → db, cache.
-type World struct {
+// Builder generates observations of requests to a service shop that calls db and cache.
+type Builder struct {
 	*rand.Rand
 	Table    *trace.Table
 	Get      trace.Context
@@ -99,59 +100,58 @@ type World struct {
 	Requests []*observation.Observation
 }
 
-// NewWorld returns a world without requests.
-func NewWorld() *World {
-	w := &World{Rand: rand.New(rand.NewPCG(1, 1)), Table: &trace.Table{}}
+// NewBuilder returns a builder without requests.
+func NewBuilder() *Builder {
+	b := &Builder{Rand: rand.New(rand.NewPCG(1, 1)), Table: &trace.Table{}}
 	for i, service := range []string{"shop", "db", "cache"} {
-		w.ops[i] = w.Table.Op(w.Table.Symbol(service), w.Table.Symbol([]string{"GET", "select", "read"}[i]), trace.Server)
+		b.ops[i] = b.Table.Op(b.Table.Symbol(service), b.Table.Symbol([]string{"GET", "select", "read"}[i]), trace.Server)
 	}
-	w.Get = w.Table.Child(0, w.ops[0])
-	return w
+	b.Get = b.Table.Child(0, b.ops[0])
+	return b
 }
 
-// Request adds a request that spends the given times (ms) in GET, db and cache; 0: not executed.
-func (w *World) Request(ms ...float64) *observation.Observation {
-	o := &observation.Observation{Root: trace.SpanID(w.Uint64() | 1), Start: trace.Nanos(len(w.Requests)) * 1e8, Entry: w.ops[0]}
+// Request adds a request that spends the given milliseconds in GET, db and cache. It does not call a service with 0.
+func (b *Builder) Request(ms ...float64) *observation.Observation {
+	o := &observation.Observation{Root: trace.SpanID(b.Uint64() | 1), Start: trace.Nanos(len(b.Requests)) * 1e8, Entry: b.ops[0]}
 	for i, t := range ms {
 		if t == 0 {
 			continue
 		}
-		context, parent, nanos := w.Get, trace.Context(0), int64(t*1e6)
+		context, parent, nanos := b.Get, trace.Context(0), int64(t*1e6)
 		if i > 0 {
-			context, parent = w.Table.Child(w.Get, w.ops[i]), w.Get
+			context, parent = b.Table.Child(b.Get, b.ops[i]), b.Get
 		}
-		o.Contexts = append(o.Contexts, observation.ContextCount{Context: context, Parent: parent, Op: w.ops[i], Count: 1, Exclusive: nanos})
+		o.Contexts = append(o.Contexts, observation.ContextCount{Context: context, Parent: parent, Op: b.ops[i], Count: 1, Exclusive: nanos})
 		o.Edges = append(o.Edges, observation.EdgeTime{Edge: trace.EdgeOf(context, 0, 0), Context: context, Nanos: nanos})
 		o.Duration += time.Duration(nanos)
 	}
-	slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return cmp.Compare(a.Context, b.Context) })
-	slices.SortFunc(o.Edges, func(a, b observation.EdgeTime) int { return cmp.Compare(a.Edge, b.Edge) })
+	Sort(o)
 	o.Skeleton = analysis.HashOf(uint64(len(o.Contexts)))
-	w.Requests = append(w.Requests, o)
+	b.Requests = append(b.Requests, o)
 	return o
 }
 
-// Text gives a request an attribute at its entry.
-func (w *World) Text(o *observation.Observation, key, value string) {
-	o.Variables = append(o.Variables, observation.Variable{Context: w.Get, Key: w.Table.Symbol(key), Text: w.Table.Symbol(value)})
+// Text adds a text attribute to the entry of a request.
+func (b *Builder) Text(o *observation.Observation, key, value string) {
+	o.Variables = append(o.Variables, observation.Variable{Context: b.Get, Key: b.Table.Symbol(key), Text: b.Table.Symbol(value)})
 }
 
-// Heavy returns a heavy-tailed factor with median 1.
-func (w *World) Heavy(sigma float64) float64 { return math.Exp(sigma * w.NormFloat64()) }
+// Heavy returns a log-normal factor with median 1.
+func (b *Builder) Heavy(sigma float64) float64 { return math.Exp(sigma * b.NormFloat64()) }
 
-// Shop are requests of one entry operation, a third with a read of the cache, of two tiers.
-func Shop() *World {
-	w := NewWorld()
+// Shop returns a builder with requests of two tiers. A third of them call the cache.
+func Shop() *Builder {
+	b := NewBuilder()
 	for i := range 240 {
 		cache := 0.0
 		if i%3 == 0 {
-			cache = 30 * w.Heavy(0.1)
+			cache = 30 * b.Heavy(0.1)
 		}
-		o := w.Request(5*w.Heavy(0.1), 10*w.Heavy(0.1), cache)
+		o := b.Request(5*b.Heavy(0.1), 10*b.Heavy(0.1), cache)
 		o.Skeleton = analysis.Hash{Hi: 1, Lo: uint64(i % 3 / 2)}
-		w.Text(o, "tier", []string{"free", "team"}[i%2])
+		b.Text(o, "tier", []string{"free", "team"}[i%2])
 	}
-	return w
+	return b
 }
 
 // Observe returns the observations of all usable roots of t.

@@ -12,17 +12,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// App is a simulated application while it runs. It is not safe for concurrent use; apps that [App.Fork] returned are, beside
-// each other.
+// App is a running simulated application. It is not safe for concurrent use, but forks of it may be used concurrently.
 type App struct {
-	*player
-	byID map[trace.Symbol]int32 // index of a point; of a variable, from len(points) up
+	*executor
+	byID map[trace.Symbol]int32 // index of a point, or len(points) plus that of a variable
 }
 
-// New returns the application that c chooses, healthy.
+// New returns the application that c selects, without its fault.
 func New(c Config) *App {
 	p := build(c.withDefaults())
-	a := &App{player: newPlayer(p), byID: make(map[trace.Symbol]int32, len(p.points)+len(p.variables))}
+	a := &App{executor: newExecutor(p), byID: make(map[trace.Symbol]int32, len(p.points)+len(p.variables))}
 	for i := range p.points {
 		a.byID[p.points[i].id] = int32(i)
 	}
@@ -32,16 +31,16 @@ func New(c Config) *App {
 	return a
 }
 
-// Fork returns the same application as New would, sharing everything that does not change while it runs: the table too.
-func (a *App) Fork() *App { return &App{player: newPlayer(a.program), byID: a.byID} }
+// Fork returns an application like that of New. It shares the immutable parts of a and the table.
+func (a *App) Fork() *App { return &App{executor: newExecutor(a.program), byID: a.byID} }
 
-// Config returns the configuration with its defaults; [New] makes the same application of it.
+// Config returns the configuration with its defaults. [New] returns the same application for it.
 func (a *App) Config() Config { return a.given }
 
 // Table returns the names of all operations, symbols and attributes of the application. Callers may add to it.
 func (a *App) Table() *trace.Table { return a.table }
 
-// Entries returns the operations at which requests enter.
+// Entries returns the entry operations of requests.
 func (a *App) Entries() []trace.Op {
 	ops := make([]trace.Op, len(a.types))
 	for i, t := range a.types {
@@ -50,13 +49,13 @@ func (a *App) Entries() []trace.Op {
 	return ops
 }
 
-// Catalogue returns the tracepoints that the agents announce, the baseline included, in a fixed order that says nothing
-// about the fault. What agents know:
-//   - A function or runtime tracepoint with one caller names it as its Parent, but for a fraction Config.HintLoss of them,
-//     and the baseline operation it runs in as its Owner.
-//   - One with several callers names no Parent, and an Owner only if all callers run in the same baseline operation.
-//   - Kernel probes know their process, which is the service of Op, and nothing else.
-//   - Entries of services know no caller.
+// Catalogue returns the tracepoints that agents announce, including the baseline. Their order does not depend on the
+// fault. Agents have limited knowledge of callers:
+//   - A function or runtime tracepoint with one caller has it as its Parent, except for a fraction Config.HintLoss of
+//     them, and the enclosing baseline operation as its Owner.
+//   - One with several callers has no Parent, and an Owner only if all callers have the same.
+//   - Kernel probes have only their process, the service of Op.
+//   - Entries of services have no caller.
 func (a *App) Catalogue() []cct.Tracepoint {
 	list := make([]cct.Tracepoint, 0, len(a.points)+len(a.variables))
 	for i := range a.points {
@@ -68,7 +67,7 @@ func (a *App) Catalogue() []cct.Tracepoint {
 		if p.layer == cct.Kernel {
 			tp.Kind = cct.ProbePoint
 		} else if p.action != enter {
-			if p.owner >= 0 && !p.owners {
+			if p.owner >= 0 && !p.severalOwners {
 				tp.Owner = a.points[p.owner].op
 			}
 			known := unit(mix(mix(a.config.Seed, streamHints), uint64(i))) >= a.config.HintLoss
@@ -84,7 +83,7 @@ func (a *App) Catalogue() []cct.Tracepoint {
 		tp := cct.Tracepoint{ID: v.id, Op: p.op, Parent: p.id, Cost: time.Duration(v.cost), Bytes: 30, Layer: cct.App, Kind: cct.VariablePoint}
 		if p.baseline {
 			tp.Owner = p.op
-		} else if p.owner >= 0 && !p.owners {
+		} else if p.owner >= 0 && !p.severalOwners {
 			tp.Owner = a.points[p.owner].op
 		}
 		list = append(list, tp)
@@ -92,34 +91,34 @@ func (a *App) Catalogue() []cct.Tracepoint {
 	return list
 }
 
-// Plan says what is switched on for which requests.
+// Plan selects the enabled tracepoints of requests.
 type Plan struct {
 	Version int64
 	Arms    []Arm
 }
 
-// Arm is a random share of the requests that has a tracepoint set of its own. The shares of a plan's arms add up to at most
-// 1; the other requests, and those of an arm that its Rate leaves out, run the baseline only and name no arm.
+// Arm is a random fraction of the requests, with its own enabled tracepoints. The shares of a plan's arms must add up
+// to at most 1. The remaining requests, and those of an arm that its Rate excludes, have the baseline only and no arm.
 type Arm struct {
 	Name  trace.Symbol
 	Share float64               // of all requests
-	On    map[trace.Symbol]bool // by ID of the tracepoint or variable; unknown ones are ignored
+	On    map[trace.Symbol]bool // by ID of the tracepoint or variable; unknown IDs are ignored
 	Rate  float64               // fraction of the arm's requests that are instrumented; 0: all
 }
 
-// compiled is an arm in a form that can be asked quickly.
-type compiled struct {
+// compiledArm is an arm with On by index.
+type compiledArm struct {
 	Arm
 	points, variables []bool
 }
 
-func (a *App) compile(plan *Plan) []compiled {
+func (a *App) compile(plan *Plan) []compiledArm {
 	if plan == nil {
 		return nil
 	}
-	arms := make([]compiled, len(plan.Arms))
+	arms := make([]compiledArm, len(plan.Arms))
 	for i, arm := range plan.Arms {
-		arms[i] = compiled{arm, make([]bool, len(a.points)), make([]bool, len(a.variables))}
+		arms[i] = compiledArm{arm, make([]bool, len(a.points)), make([]bool, len(a.variables))}
 		for id, on := range arm.On {
 			k, ok := a.byID[id]
 			switch {
@@ -134,8 +133,8 @@ func (a *App) compile(plan *Plan) []compiled {
 	return arms
 }
 
-// choose decides by the trace's identity which arm the request that begins belongs to.
-func (a *App) choose(arms []compiled, version int64, seed uint64) {
+// selectArm selects the arm of the request with the given seed.
+func (a *App) selectArm(arms []compiledArm, version int64, seed uint64) {
 	a.on, a.captured, a.arm, a.version = a.none, a.none, 0, version
 	u := unit(mix(seed, saltArm))
 	for i := range arms {
@@ -151,16 +150,17 @@ func (a *App) choose(arms []compiled, version int64, seed uint64) {
 	}
 }
 
-// Inject makes the fault present from at on.
+// Inject activates the fault from at on.
 func (a *App) Inject(at trace.Nanos) { a.inject = int64(at) }
 
-// Requests executes the requests that arrive in [from, to) under plan and yields their traces in the order of arrival. nil
-// is plan 0, the baseline. A trace is valid until the next. Time must not run backwards from call to call.
+// Requests executes the requests that arrive in [from, to) under plan, and yields their traces in the order of arrival.
+// A nil plan is plan 0, the baseline. A trace is valid until the next iteration. from must not decrease from call to
+// call.
 //
-// The spans of the baseline and of switched-on tracepoints are emitted, as children of the nearest emitted span above them.
-// Spans of switched-on tracepoints carry Tracepoint; the first span of each service in the trace carries sibyl.plan (a
-// number) and sibyl.arm (text, if there is one). SERVER and CONSUMER spans carry host.name, service.version and
-// http.response.status_code; other attributes are there if their variable is on.
+// A trace has the spans of the baseline and of enabled tracepoints, as children of the nearest emitted span above them.
+// Spans of tracepoints have Tracepoint set. The first span of each service has the attributes sibyl.plan (a number)
+// and, in an arm, sibyl.arm. SERVER and CONSUMER spans have host.name, service.version and http.response.status_code.
+// Other attributes exist if their variable is enabled.
 func (a *App) Requests(from, to trace.Nanos, plan *Plan) iter.Seq[*trace.Trace] {
 	return func(yield func(*trace.Trace) bool) {
 		arms, version := a.compile(plan), int64(0)
@@ -168,7 +168,7 @@ func (a *App) Requests(from, to trace.Nanos, plan *Plan) iter.Seq[*trace.Trace] 
 			version = plan.Version
 		}
 		a.arrivals(int64(from), int64(to), func(t int64, seed uint64) bool {
-			a.choose(arms, version, seed)
+			a.selectArm(arms, version, seed)
 			a.request(seed, t, a.types[a.typeOf(seed)].entry)
 			return yield(&a.trace)
 		})
@@ -181,8 +181,8 @@ func (p *program) typeOf(seed uint64) int {
 	return min(sort.Search(len(p.types), func(i int) bool { return u < p.types[i].cumulative }), len(p.types)-1)
 }
 
-// arrivals calls yield for every request that arrives in [from, to), until it returns false. Arrivals are a Poisson process
-// whose rate follows the time of day. They depend on the seed only, not on how time is cut into calls.
+// arrivals calls yield for each request that arrives in [from, to), until it returns false. Arrivals are a Poisson
+// process with a daily cycle. They depend on the seed only, not on the division of time into calls.
 func (p *program) arrivals(from, to int64, yield func(t int64, seed uint64) bool) {
 	src := &source{}
 	rng := rand.New(src)
@@ -211,8 +211,8 @@ func (p *program) rateAt(t int64) float64 {
 	return p.config.Rate * (1 + p.config.Diurnal*math.Sin(2*math.Pi*day+p.phase))
 }
 
-// Executed returns the tracepoints and variables, those of the baseline left out, that at least one request has executed
-// so far, switched on or not: the denominator of every share of tracepoints.
+// Executed returns the tracepoints and variables, without the baseline, that requests have executed so far, enabled or
+// not. Their number is the denominator of fractions of tracepoints.
 func (a *App) Executed() map[trace.Symbol]bool {
 	set := make(map[trace.Symbol]bool)
 	for i, done := range a.executed {
@@ -228,10 +228,10 @@ func (a *App) Executed() map[trace.Symbol]bool {
 	return set
 }
 
-// Executions returns how many executions of points there have been so far, switched on or not.
+// Executions returns the number of executions of points so far, enabled or not.
 func (a *App) Executions() int64 { return a.nodes }
 
-// traceID returns the identity of the trace of the request with the given seed.
+// traceID returns the trace ID of the request with the given seed.
 func traceID(seed uint64) (id trace.ID) {
 	binary.BigEndian.PutUint64(id[:8], mix(seed, saltTrace))
 	binary.BigEndian.PutUint64(id[8:], max(mix(seed, saltTrace+1), 1))

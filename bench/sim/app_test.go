@@ -20,11 +20,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 const testRun = trace.Nanos(10 * time.Second)
 
-// everything returns a plan with all that the catalogue names, but for the baseline.
+// everything returns a plan that enables all tracepoints.
 func everything(a *App) *Plan {
 	on := make(map[trace.Symbol]bool)
 	for _, tp := range a.Catalogue() {
@@ -50,7 +50,7 @@ func byID(t *trace.Trace) map[trace.SpanID]*trace.Span {
 	return spans
 }
 
-// eachFault runs f for an application of every fault.
+// eachFault runs f for an application with each fault.
 func eachFault(t *testing.T, c Config, f func(t *testing.T, a *App)) {
 	for _, fault := range Faults() {
 		t.Run(string(fault), func(t *testing.T) {
@@ -60,7 +60,8 @@ func eachFault(t *testing.T, c Config, f func(t *testing.T, a *App)) {
 	}
 }
 
-// Every span's parent exists and is older; who is waited for ends within its parent.
+// TestTracesAreWellFormed: parents exist and begin earlier than their children. Synchronous children end within their
+// parents.
 func TestTracesAreWellFormed(t *testing.T) {
 	eachFault(t, Config{Seed: 3, Tracepoints: 700, Async: -1}, func(t *testing.T, a *App) {
 		a.Inject(0)
@@ -77,25 +78,26 @@ func TestTracesAreWellFormed(t *testing.T) {
 				}
 				if i == 0 {
 					if s.Parent != 0 || s.Start < last || s.Kind != trace.Server {
-						t.Fatalf("bad root %+v after %d", s, last)
+						t.Fatalf("root %+v after %d, want a SERVER without parent in order of time", s, last)
 					}
 					last = s.Start
 					continue
 				}
 				p := spans[s.Parent]
 				if p == nil || p.Start > s.Start {
-					t.Fatalf("%s: parent missing or younger:\n%s", a.Table().OpName(s.Op), tracetext.Format(tr, a.Table()))
+					t.Fatalf("%s: parent missing or later:\n%s", a.Table().OpName(s.Op), tracetext.Format(tr, a.Table()))
 				}
 				gaveUp := p.Kind == trace.Client && p.Flags&trace.Error != 0
 				if s.End > p.End && s.Kind != trace.Consumer && !gaveUp {
-					t.Fatalf("%s outlives its parent:\n%s", a.Table().OpName(s.Op), tracetext.Format(tr, a.Table()))
+					t.Fatalf("%s ends after its parent:\n%s", a.Table().OpName(s.Op), tracetext.Format(tr, a.Table()))
 				}
 			}
 		}
 	})
 }
 
-func TestAsyncCallsOutliveTheirParents(t *testing.T) {
+// TestAsyncCalls: some spans end after their parents.
+func TestAsyncCalls(t *testing.T) {
 	a := New(Config{Seed: 4, Tracepoints: 1000})
 	outlive, spans := 0, 0
 	for tr := range a.Requests(0, testRun, everything(a)) {
@@ -110,11 +112,12 @@ func TestAsyncCallsOutliveTheirParents(t *testing.T) {
 		}
 	}
 	if share := float64(outlive) / float64(spans); share == 0 || share > 0.02 {
-		t.Errorf("%.2g of the spans outlive their parents, want some, but at most 0.02", share)
+		t.Errorf("%.2g of the spans end after their parents, want more than 0 and at most 0.02", share)
 	}
 }
 
-// Spans of one service carry the attributes that the agents' protocol promises.
+// TestFirstSpansCarryPlanAndArm: one span of each service in a trace has the plan and the arm, as the agents' protocol
+// specifies.
 func TestFirstSpansCarryPlanAndArm(t *testing.T) {
 	a := New(Config{Seed: 1, Tracepoints: 500})
 	plan := everything(a)
@@ -136,14 +139,14 @@ func TestFirstSpansCarryPlanAndArm(t *testing.T) {
 		}
 		for i := range tr.Spans {
 			if s := &tr.Spans[i]; carries[s.Service] != 1 {
-				t.Fatalf("%s says its plan %d times, want once", a.Table().Text(s.Service), carries[s.Service])
+				t.Fatalf("%d spans of %s have the plan, want 1", carries[s.Service], a.Table().Text(s.Service))
 			}
 		}
 	}
 }
 
-// With free tracepoints, a trace under a plan is the fully instrumented trace without what is off: same spans, same times,
-// parents the nearest ancestors that are left.
+// TestTogglingChangesNothingElse: with free tracepoints, a trace under a plan is the fully instrumented trace without
+// the spans of disabled tracepoints. Times are equal, and parents are the nearest remaining ancestors.
 func TestTogglingChangesNothingElse(t *testing.T) {
 	eachFault(t, Config{Seed: 5, Tracepoints: 500, Overhead: -1}, func(t *testing.T, a *App) {
 		full := a.Fork()
@@ -164,7 +167,7 @@ func TestTogglingChangesNothingElse(t *testing.T) {
 	})
 }
 
-// project returns the spans of t that the baseline and the tracepoints that are on emit.
+// project returns the spans of t of the baseline and of enabled tracepoints.
 func project(t *trace.Trace, on map[trace.Symbol]bool) []trace.Span {
 	index := byID(t)
 	emitted := func(s *trace.Span) bool { return s.Tracepoint == 0 || on[s.Tracepoint] }
@@ -184,7 +187,8 @@ func project(t *trace.Trace, on map[trace.Symbol]bool) []trace.Span {
 	return spans
 }
 
-func TestSwitchedOnTracepointsCostTime(t *testing.T) {
+// TestTracepointsCostTime: enabled tracepoints lengthen requests, each by at most 10 µs.
+func TestTracepointsCostTime(t *testing.T) {
 	a := New(Config{Seed: 6, Tracepoints: 500, Async: -1})
 	b := a.Fork()
 	off, on := collect(a, 0, testRun, nil), collect(b, 0, testRun, everything(a))
@@ -197,9 +201,9 @@ func TestSwitchedOnTracepointsCostTime(t *testing.T) {
 	}
 }
 
-// Before the injection nothing is wrong; after it only spans around the target take another time. (Faults at resources that
-// requests share, and at calls that are repeated, move others too.)
-func TestFaultChangesOnlyWhatItShould(t *testing.T) {
+// TestFaultChangesOnlyItsTarget: only spans that contain the target change their duration, and only after the
+// injection. The test omits faults of shared resources and of repeated calls, which affect other spans.
+func TestFaultChangesOnlyItsTarget(t *testing.T) {
 	for _, f := range []Fault{SlowPath, ThirdParty, Attribute, Host, Payload, Disk, Steady, None} {
 		t.Run(string(f), func(t *testing.T) {
 			changed := 0
@@ -207,13 +211,14 @@ func TestFaultChangesOnlyWhatItShould(t *testing.T) {
 				changed += changedSpans(t, New(Config{Seed: seed, Tracepoints: 500, Fault: f}))
 			}
 			if (changed > 0) != (f != None) {
-				t.Errorf("%d spans changed", changed)
+				t.Errorf("%d spans changed, want none without a fault and some with one", changed)
 			}
 		})
 	}
 }
 
-// changedSpans returns how many spans take another time with the fault of a, and fails where the fault cannot be why.
+// changedSpans returns the number of spans whose duration changes with the fault of a. It fails if a span cannot be
+// affected.
 func changedSpans(t *testing.T, a *App) (changed int) {
 	t.Helper()
 	healthy := a.Fork()
@@ -240,7 +245,7 @@ func changedSpans(t *testing.T, a *App) (changed int) {
 	return changed
 }
 
-// aroundTarget returns the spans that the target's time is part of.
+// aroundTarget returns the spans that contain the target.
 func aroundTarget(t *trace.Trace, target Target) map[trace.SpanID]bool {
 	around := make(map[trace.SpanID]bool)
 	index := byID(t)
@@ -254,7 +259,7 @@ func aroundTarget(t *trace.Trace, target Target) map[trace.SpanID]bool {
 	return around
 }
 
-// The target's spans occur in its contexts, and nowhere else.
+// TestTargetContexts: the target's spans occur only in its contexts.
 func TestTargetContexts(t *testing.T) {
 	eachFault(t, Config{Seed: 8, Tracepoints: 600}, func(t *testing.T, a *App) {
 		target := a.Target()
@@ -291,7 +296,8 @@ func TestTargetContexts(t *testing.T) {
 	})
 }
 
-// A fault that can be located makes requests slower, whatever it is; no fault does nothing.
+// TestEffect: each fault is locatable for some seeds, and then makes requests slower. Without a fault there is no
+// effect.
 func TestEffect(t *testing.T) {
 	for _, f := range Faults() {
 		located := 0
@@ -303,7 +309,7 @@ func TestEffect(t *testing.T) {
 			}
 			located++
 			if best := e.Types[0]; best.Mean <= 0 || best.OnPath == 0 || e.OnPath <= 0 {
-				t.Errorf("%s, seed %d: locatable, but %+v", f, seed, best)
+				t.Errorf("%s, seed %d: locatable with %+v, want an effect on the path", f, seed, best)
 			}
 		}
 		if (located > 0) != (f != None) {
@@ -312,7 +318,7 @@ func TestEffect(t *testing.T) {
 	}
 }
 
-// Effect is measured on the requests that Requests would yield.
+// TestEffectAgreesWithTraces: Effect equals the difference of the traces with and without the fault.
 func TestEffectAgreesWithTraces(t *testing.T) {
 	eachFault(t, Config{Seed: 2, Tracepoints: 500}, func(t *testing.T, a *App) {
 		e := a.Effect(0, testRun)
@@ -324,7 +330,7 @@ func TestEffectAgreesWithTraces(t *testing.T) {
 		}
 		for _, ty := range e.Types {
 			if got, want := ty.Mean, f[ty.Entry]-h[ty.Entry]; (got - want).Abs() > time.Microsecond {
-				t.Errorf("%s: effect %v, traces say %v", a.Table().OpName(ty.Entry), got, want)
+				t.Errorf("%s: effect %v, want %v as in the traces", a.Table().OpName(ty.Entry), got, want)
 			}
 		}
 	})
@@ -347,7 +353,7 @@ func meanByEntry(a *App) map[trace.Op]time.Duration {
 	return sum
 }
 
-// Callers of a contended lock wait in turn: whatever the plan, no two hold it at once, and waits make up what the fault costs.
+// TestLockWaitsEmerge: callers wait for a contended lock.
 func TestLockWaitsEmerge(t *testing.T) {
 	a := New(Config{Seed: 3, Tracepoints: 500, Fault: Lock})
 	id := a.Target().Tracepoints[0]
@@ -366,11 +372,11 @@ func TestLockWaitsEmerge(t *testing.T) {
 		return mean / float64(n)
 	}
 	if healthy, faulty := wait(6*testRun), wait(0); faulty < 20*healthy {
-		t.Errorf("waits of %v healthy and %v contended", time.Duration(healthy), time.Duration(faulty))
+		t.Errorf("mean wait %v healthy and %v contended, want a factor of 20", time.Duration(healthy), time.Duration(faulty))
 	}
 }
 
-// Reservations do not overlap, and waits at one server with exponential times are those of M/M/1.
+// TestCalendarQueues: reservations are disjoint, and waits at a server with exponential times are those of M/M/1.
 func TestCalendarQueues(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var c calendar
@@ -385,7 +391,7 @@ func TestCalendarQueues(t *testing.T) {
 		wait += float64(start) - at
 		for i := 1; i < len(c.taken); i++ {
 			if c.taken[i-1].end >= c.taken[i].start {
-				t.Fatalf("intervals %v and %v", c.taken[i-1], c.taken[i])
+				t.Fatalf("intervals %v and %v overlap", c.taken[i-1], c.taken[i])
 			}
 		}
 	}
@@ -408,6 +414,7 @@ func TestCalendarTakesTheFirstGap(t *testing.T) {
 	}
 }
 
+// TestSameConfigSameTraces: equal configurations give equal traces, however time is divided into calls.
 func TestSameConfigSameTraces(t *testing.T) {
 	eachFault(t, Config{Seed: 9, Tracepoints: 400}, func(t *testing.T, a *App) {
 		b := New(a.Config())
@@ -415,15 +422,15 @@ func TestSameConfigSameTraces(t *testing.T) {
 		b.Inject(testRun / 3)
 		plan := everything(a)
 		want := collect(a, 0, testRun, plan)
-		got := append(collect(b, 0, testRun/4, plan), collect(b, testRun/4, testRun, plan)...) // cut otherwise
+		got := append(collect(b, 0, testRun/4, plan), collect(b, testRun/4, testRun, plan)...)
 		if !reflect.DeepEqual(want, got) {
 			t.Error("traces differ")
 		}
 	})
 }
 
-// What the agents announce must not tell the fault.
-func TestCatalogueSaysNothingAboutTheFault(t *testing.T) {
+// TestCatalogueIsIndependentOfTheFault: the catalogue must not reveal the fault.
+func TestCatalogueIsIndependentOfTheFault(t *testing.T) {
 	want := New(Config{Seed: 10, Tracepoints: 500}).Catalogue()
 	eachFault(t, Config{Seed: 10, Tracepoints: 500}, func(t *testing.T, a *App) {
 		if diff := cmp.Diff(want, a.Catalogue()); diff != "" {
@@ -459,14 +466,15 @@ func TestCatalogue(t *testing.T) {
 	}
 	for layer, n := range layers {
 		if n < 200 {
-			t.Errorf("%d tracepoints in layer %v, want 200", n, cct.Layer(layer))
+			t.Errorf("%d tracepoints in layer %v, want at least 200", n, cct.Layer(layer))
 		}
 	}
 	if h, o := float64(hinted)/float64(functions), float64(owned)/float64(functions); h < 0.75 || h > 0.95 || o < 0.9 {
-		t.Errorf("%.2f of the functions name their caller, %.2f their owner", h, o)
+		t.Errorf("%.2f of the functions have a parent, %.2f an owner; want 0.75 to 0.95 and at least 0.9", h, o)
 	}
 }
 
+// TestExecuted: Executed does not depend on the plan, and equals the tracepoints in fully instrumented traces.
 func TestExecuted(t *testing.T) {
 	a := New(Config{Seed: 12, Tracepoints: 2000})
 	b := a.Fork()
@@ -480,18 +488,19 @@ func TestExecuted(t *testing.T) {
 	}
 	executed := a.Executed()
 	if !reflect.DeepEqual(executed, b.Executed()) {
-		t.Error("what is executed depends on what is switched on")
+		t.Error("Executed depends on the plan")
 	}
 	for _, tp := range a.Catalogue() {
 		if tp.Kind != cct.VariablePoint && !tp.Baseline && shown[tp.ID] != executed[tp.ID] {
-			t.Errorf("%s: shown %t, executed %t", a.Table().Text(tp.ID), shown[tp.ID], executed[tp.ID])
+			t.Errorf("%s: in traces %t, executed %t", a.Table().Text(tp.ID), shown[tp.ID], executed[tp.ID])
 		}
 	}
 	if n := len(executed); n < 1600 {
-		t.Errorf("%d of 2000 tracepoints are executed", n)
+		t.Errorf("%d of 2000 tracepoints are executed, want at least 1600", n)
 	}
 }
 
+// TestArmsShareTheRequests: arms receive their shares of the requests.
 func TestArmsShareTheRequests(t *testing.T) {
 	a := New(Config{Seed: 13, Rate: 500})
 	x, y := a.Table().Symbol("x"), a.Table().Symbol("y")
@@ -514,6 +523,7 @@ func TestArmsShareTheRequests(t *testing.T) {
 	}
 }
 
+// TestDistributions: rate, payload sizes and durations have their nominal distributions.
 func TestDistributions(t *testing.T) {
 	a := New(Config{Seed: 14, Tracepoints: 1000, Diurnal: -1})
 	var requests float64
@@ -530,7 +540,7 @@ func TestDistributions(t *testing.T) {
 	if cov := math.Sqrt(square/requests-mean*mean) / mean; math.Abs(mean-1) > 0.05 || cov < 0.8 || cov > 1.3 {
 		t.Errorf("payloads with mean %.2f and CoV %.2f, want 1 and 1", mean, cov)
 	}
-	// Structure: what was computed beforehand is what happens.
+	// The precomputed mean duration of each request type is about right.
 	for _, ty := range a.types {
 		f := a.Fork()
 		var took float64
@@ -540,11 +550,12 @@ func TestDistributions(t *testing.T) {
 			took += float64(f.roots[len(f.roots)-1].ns)
 		}
 		if ratio := took / n / a.points[ty.entry].time; ratio < 0.6 || ratio > 1.7 {
-			t.Errorf("%s takes %.2f of what was computed", a.Table().OpName(a.points[ty.entry].op), ratio)
+			t.Errorf("%s: mean duration is %.2f of the precomputed one, want about 1", a.Table().OpName(a.points[ty.entry].op), ratio)
 		}
 	}
 }
 
+// TestSizes: applications have the requested number of tracepoints, and requests have a bounded size.
 func TestSizes(t *testing.T) {
 	for _, n := range []int{50, 51, 200, 999, 2000, 20_000, 100_000} {
 		for _, services := range []int{0, 1, 2, 5, 500} {
@@ -559,26 +570,28 @@ func TestSizes(t *testing.T) {
 				t.Errorf("%d tracepoints in %d services, want %d", got, services, n)
 			}
 			for _, ty := range a.types {
-				if nodes := a.points[ty.entry].nodes; nodes < 3 || nodes > 5*mostNodes {
-					t.Errorf("%d tracepoints in %d services: a request executes %.0f", n, services, nodes)
+				if nodes := a.points[ty.entry].nodes; nodes < 3 || nodes > 5*maxNodes {
+					t.Errorf("%d tracepoints in %d services: a request executes %.0f points, want 3 to %d", n, services, nodes, 5*maxNodes)
 				}
 			}
 		}
 	}
 }
 
-func TestConfigReadsBack(t *testing.T) {
+// TestConfigRoundTrip: a decoded configuration equals the encoded one.
+func TestConfigRoundTrip(t *testing.T) {
 	c := Config{Seed: 5, Fault: Disk, Async: -1, Skew: time.Millisecond}
 	var back Config
 	if err := json.Unmarshal([]byte(c.String()), &back); err != nil {
 		t.Fatal(err)
 	}
 	if got := back.String(); !strings.Contains(got, `"tracepoints":500`) || got != c.String() {
-		t.Errorf("%s reads back as %s", c, got)
+		t.Errorf("%s decodes to %s", c, got)
 	}
 }
 
-func TestSkewMovesWholeHosts(t *testing.T) {
+// TestSkew: clock skew shifts all spans of a host by the same offset.
+func TestSkew(t *testing.T) {
 	straight := collect(New(Config{Seed: 15}), 0, testRun, nil)
 	const most = 5 * time.Millisecond
 	offsets := make(map[trace.Symbol]time.Duration)
@@ -586,14 +599,14 @@ func TestSkewMovesWholeHosts(t *testing.T) {
 		for k, s := range tr.Spans {
 			offset := s.Start.Sub(straight[i].Spans[k].Start)
 			if old, ok := offsets[s.Host]; ok && old != offset || offset.Abs() > most || s.Duration() != straight[i].Spans[k].Duration() {
-				t.Fatalf("clock off by %v, then %v", old, offset)
+				t.Fatalf("offset %v after %v, want equal ones of at most %v", offset, old, most)
 			}
 			offsets[s.Host] = offset
 		}
 	}
 }
 
-// A reader can see here what traces look like.
+// TestGolden shows a trace with and without tracepoints.
 func TestGolden(t *testing.T) {
 	a := New(Config{Seed: 17, Tracepoints: 120, Services: 4, Fault: Steady})
 	var out strings.Builder
@@ -610,7 +623,7 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	show("A request with the baseline only.", nil)
-	show("The same with everything switched on.", everything(a))
+	show("The same request with all tracepoints enabled.", everything(a))
 	path := filepath.Join("testdata", "small.txt")
 	if *rewrite {
 		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
@@ -622,7 +635,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), out.String()); diff != "" {
-		t.Errorf("(-want +got; -rewrite if this is meant)\n%s", diff)
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
@@ -636,7 +649,7 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 		from += testRun
 	})
 	if per > 50 {
-		t.Errorf("%v allocations in some 750 requests", per)
+		t.Errorf("%v allocations in some 750 requests, want at most 50", per)
 	}
 }
 

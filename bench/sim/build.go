@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Where the streams of random numbers of an application part.
+// Streams of random numbers of an application.
 const (
 	streamStructure = iota + 1
 	streamFault
@@ -20,21 +20,21 @@ const (
 	streamLoad
 )
 
-// stream returns one of the streams of random numbers that belong to seed.
+// stream returns a stream of random numbers of a seed.
 func stream(seed, number uint64) *rand.Rand { return rand.New(rand.NewPCG(mix(seed, number), number)) }
 
-// mostNodes is how many points a request may execute in the mean before the builder stops adding calls.
-const mostNodes = 700
+// maxNodes is the mean number of executed points of a request from which on the builder adds no calls.
+const maxNodes = 700
 
-// builder makes a program, services of the deepest tier first, so that callees exist before their callers.
+// builder builds a program, services of the deepest tier first, so that callees exist before their callers.
 type builder struct {
 	*program
 	rng     *rand.Rand
 	tiers   [][]int32 // services by tier, the gateways first
-	entries [][]int32 // entry points by tier, as far as built
+	entries [][]int32 // entry points of the tiers built so far
 }
 
-// build returns the application that c, with its defaults, stands for.
+// build returns the application of c, which must have its defaults.
 func build(c Config) *program {
 	p := &program{given: c, config: c.effective(), table: &trace.Table{}}
 	b := builder{program: p, rng: stream(c.Seed, streamStructure)}
@@ -43,12 +43,12 @@ func build(c Config) *program {
 	quotas := b.layOutServices()
 	b.entries = make([][]int32, len(b.tiers))
 	for tier := range slices.Backward(b.tiers) {
-		b.tier(tier, quotas)
+		b.buildTier(tier, quotas)
 	}
 	b.sortVariables()
-	b.requestTypes()
+	b.addRequestTypes()
 	b.propagate()
-	b.own()
+	b.setOwners()
 	b.placeFault()
 	return p
 }
@@ -65,7 +65,7 @@ func (b *builder) nameSymbols() {
 	}
 }
 
-// values returns n values whose shares fall off as 1/rank^exponent.
+// values returns n values with frequencies proportional to 1/rank^exponent.
 func (b *builder) values(prefix string, n int, exponent float64) []weighted {
 	values, sum := make([]weighted, n), 0.0
 	for i := range values {
@@ -78,7 +78,7 @@ func (b *builder) values(prefix string, n int, exponent float64) []weighted {
 	return values
 }
 
-// layOutServices makes the services with their hosts and tiers, and returns how many tracepoints each is to have.
+// layOutServices creates the services with their hosts and tiers. It returns the number of tracepoints of each.
 func (b *builder) layOutServices() []int {
 	c, n := b.config, b.config.Services
 	names := namer{b.rng, make(map[string]int)}
@@ -112,7 +112,7 @@ func (b *builder) layOutServices() []int {
 	return b.quotas()
 }
 
-// quotas splits the tracepoints over the services, skewed, at least ten each.
+// quotas divides the tracepoints among the services, unevenly, at least ten each.
 func (b *builder) quotas() []int {
 	n := len(b.services)
 	weights, sum := make([]float64, n), 0.0
@@ -133,7 +133,7 @@ func (b *builder) quotas() []int {
 	return quotas
 }
 
-// addHosts gives s two to five replicas; one of six services runs a newer version on one of them.
+// addHosts adds two to five hosts of s. One service in six runs a newer version on one of them.
 func (b *builder) addHosts(s *service) {
 	first := int32(len(b.hosts))
 	version := b.table.Symbol("1." + strconv.Itoa(b.rng.IntN(20)) + ".0")
@@ -151,8 +151,8 @@ func (b *builder) addHosts(s *service) {
 	}
 }
 
-// tier builds the services of one tier, whose operations share the operations of the next tier as callees.
-func (b *builder) tier(tier int, quotas []int) {
+// buildTier builds the services of a tier, whose operations call those of the next tier.
+func (b *builder) buildTier(tier int, quotas []int) {
 	var builders []*serviceBuilder
 	var operations []*operation
 	for _, s := range b.tiers[tier] {
@@ -162,15 +162,15 @@ func (b *builder) tier(tier int, quotas []int) {
 			operations = append(operations, &sb.operations[i])
 		}
 	}
-	b.dealCallees(tier, operations)
+	b.assignCallees(tier, operations)
 	for _, sb := range builders {
 		sb.build()
 		b.entries[tier] = append(b.entries[tier], sb.entries...)
 	}
 }
 
-// dealCallees gives every entry of the next tier a caller in this one, and popular ones several.
-func (b *builder) dealCallees(tier int, operations []*operation) {
+// assignCallees assigns each entry of the next tier to a caller in this one, and popular entries to several.
+func (b *builder) assignCallees(tier int, operations []*operation) {
 	if tier+1 == len(b.tiers) {
 		return
 	}
@@ -178,7 +178,7 @@ func (b *builder) dealCallees(tier int, operations []*operation) {
 	b.rng.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 	start := b.rng.IntN(len(operations))
 	for i, callee := range next {
-		// The least loaded of a few, so that no request grows without bound.
+		// The smallest of a few operations, so that the size of requests is bounded.
 		o := operations[(start+i)%len(operations)]
 		for range 3 {
 			if other := operations[b.rng.IntN(len(operations))]; other.nodes+b.points[callee].nodes < o.nodes {
@@ -194,16 +194,16 @@ func (b *builder) dealCallees(tier int, operations []*operation) {
 				from++
 			}
 			r := b.rng.Float64()
-			callee := b.entries[from][int(r*r*float64(len(b.entries[from])))] // skewed: some are popular
-			if n := b.points[callee].nodes; o.nodes+n < mostNodes/3 {
+			callee := b.entries[from][int(r*r*float64(len(b.entries[from])))] // squared, so that some are popular
+			if n := b.points[callee].nodes; o.nodes+n < maxNodes/3 {
 				o.add(callee, n)
 			}
 		}
 	}
 }
 
-// requestTypes makes every gateway operation an entry of requests, with rates that fall off as 1/rank^0.7.
-func (b *builder) requestTypes() {
+// addRequestTypes adds a request type for each gateway operation, with rates proportional to 1/rank^0.7.
+func (b *builder) addRequestTypes() {
 	entries := slices.Clone(b.entries[0])
 	b.rng.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
 	sum := 0.0
@@ -218,7 +218,7 @@ func (b *builder) requestTypes() {
 	}
 }
 
-// propagate computes how often every point is executed, and in how long requests, callers before callees.
+// propagate sets rate and blocked of all points, callers before callees.
 func (b *builder) propagate() {
 	for _, t := range b.types {
 		p := &b.points[t.entry]
@@ -247,16 +247,16 @@ func (b *builder) propagate() {
 	}
 }
 
-// times returns how often s is called per execution of its caller, in the mean.
+// times returns the mean number of calls of s per execution of its caller.
 func (s *site) times() float64 { return float64(s.chance) * (1 + float64(s.repeat)) }
 
-// overheads are what a hit of a tracepoint costs: time in ns and bytes, by layer.
+// overheads lists the mean cost of a hit of a tracepoint by layer, in ns and bytes.
 var overheads = [...]struct {
 	cost  float64
 	bytes int32
 }{cct.App: {1800, 260}, cct.Runtime: {1200, 200}, cct.Kernel: {900, 160}}
 
-// newPoint adds a point without callees and returns its index. The name is within the service.
+// newPoint adds a point without calls and returns its index. The name must be unique within the service and layer.
 func (b *builder) newPoint(s int32, name string, kind trace.Kind, layer cct.Layer, act action, mean, cov float64) int32 {
 	svc := &b.services[s]
 	mu, sigma := logNormal(mean, cov)
@@ -278,19 +278,19 @@ func (b *builder) newPoint(s int32, name string, kind trace.Kind, layer cct.Laye
 	return int32(len(b.points) - 1)
 }
 
-// logUniform returns a number between low and high whose logarithm is uniform.
+// logUniform returns a log-uniform number between low and high.
 func (b *builder) logUniform(low, high float64) float64 {
 	return low * math.Pow(high/low, b.rng.Float64())
 }
 
-// cov returns a healthy coefficient of variation.
+// cov returns a random coefficient of variation of a healthy point.
 func (b *builder) cov() float64 { return b.logUniform(0.1, 1) }
 
-// chance reports true with probability p.
+// chance returns true with probability p.
 func (b *builder) chance(p float64) bool { return b.rng.Float64() < p }
 
-// setSites makes sites what point i calls, and adds up what the point costs with them. The points are callers of their
-// callees from now on.
+// setSites sets the calls of point i, adds their nodes and times to those of the point, and updates the callers of the
+// callees.
 func (b *builder) setSites(i int32, sites []site) {
 	first := int32(len(b.sites))
 	b.sites = append(b.sites, sites...)
@@ -321,23 +321,23 @@ func (b *builder) setSites(i int32, sites []site) {
 	p.time += below + longest
 }
 
-// own finds the baseline point in which every point runs, callers before callees.
-func (b *builder) own() {
+// setOwners sets the enclosing baseline point of each point, callers before callees.
+func (b *builder) setOwners() {
 	for i := len(b.points) - 1; i >= 0; i-- {
 		caller := &b.points[i]
-		owner, several := caller.owner, caller.owners
+		owner, several := caller.owner, caller.severalOwners
 		if caller.baseline {
 			owner, several = int32(i), false
 		}
 		for _, s := range b.sites[caller.sites.first:caller.sites.end] {
 			p := &b.points[s.callee]
-			p.owners = p.owners || several || p.owner >= 0 && p.owner != owner
+			p.severalOwners = p.severalOwners || several || p.owner >= 0 && p.owner != owner
 			p.owner = owner
 		}
 	}
 }
 
-// sortVariables brings the variables of each point together and tells the points where they are.
+// sortVariables sorts the variables by point and sets the range of each point.
 func (b *builder) sortVariables() {
 	v := b.variables
 	slices.SortStableFunc(v, func(a, b variable) int { return cmp.Compare(a.point, b.point) })

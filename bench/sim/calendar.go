@@ -2,17 +2,16 @@ package sim
 
 import "sort"
 
-// calendar holds when something that one request at a time can have is taken: a lock, a core. Reservations are made in
-// the order in which the requests arrived; each takes the first gap that is long enough, so that nothing is taken twice
-// and nobody waits for a gap that he could have used.
+// calendar holds the reservations of an exclusive resource, such as a lock or a core. Requests reserve it in the order
+// of their arrival. Each gets the first gap that is long enough.
 type calendar struct {
-	taken []interval // ascending, without overlap; what touches is merged
+	taken []interval // ascending, disjoint; adjacent intervals are merged
 }
 
 type interval struct{ start, end int64 }
 
-// first returns the earliest time at or after t from which the calendar is free for d, and the index in taken of what
-// follows.
+// first returns the earliest time at or after t from which the calendar is free for d, and the index of the next
+// interval in taken.
 func (c *calendar) first(t, d int64) (start int64, before int) {
 	i := sort.Search(len(c.taken), func(i int) bool { return c.taken[i].end > t })
 	for ; i < len(c.taken) && c.taken[i].start < t+d; i++ {
@@ -41,7 +40,7 @@ func (c *calendar) take(start, d int64, before int) {
 	}
 }
 
-// forget drops what ended before now: no reservation will be made there any more.
+// forget drops intervals that ended before now. No later reservation may begin before now.
 func (c *calendar) forget(now int64) {
 	i := 0
 	for i < len(c.taken) && c.taken[i].end < now {
@@ -52,7 +51,7 @@ func (c *calendar) forget(now int64) {
 	}
 }
 
-// reserveAny reserves d on the calendar that is free first, and returns from when.
+// reserveAny reserves d, from t on, on the calendar that is free first. It returns the start of the reservation.
 func reserveAny(calendars []calendar, t, d int64) int64 {
 	best, bestStart, bestBefore := 0, int64(0), 0
 	for i := range calendars {

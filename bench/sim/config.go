@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Fault is a sort of performance fault.
+// Fault is a kind of performance fault.
 type Fault string
 
-// The faults. What each does is in the documentation of [Target].
+// The faults. [Target] documents their effects.
 const (
 	SlowPath   Fault = "slow-path"
 	Lock       Fault = "lock"
@@ -29,26 +29,26 @@ func Faults() []Fault {
 	return []Fault{SlowPath, Lock, ThirdParty, Attribute, Host, Payload, DNS, Disk, CPU, RetryStorm, Steady, None}
 }
 
-// Config chooses an application. A zero field stands for its default; of the fractions a negative one stands for 0.
+// Config selects an application. A zero field means its default. A negative fraction means 0.
 type Config struct {
 	Seed        uint64  `json:"seed"`
 	Fault       Fault   `json:"fault"`       // default None
-	Tracepoints int     `json:"tracepoints"` // that can be switched on, variables included; 50–100 000, default 500
-	Services    int     `json:"services"`    // default one per 60 tracepoints, 5–500; never more than one per 10
-	Rate        float64 `json:"rate"`        // requests per second, all request types together; default 75
+	Tracepoints int     `json:"tracepoints"` // including variables, without the baseline; 50–100 000, default 500
+	Services    int     `json:"services"`    // default one per 60 tracepoints, 5–500; at most one per 10
+	Rate        float64 `json:"rate"`        // requests per second of all request types together; default 75
 
-	Diurnal  float64       `json:"diurnal"`   // amplitude of the daily swing of the rate; default 0.3
-	HintLoss float64       `json:"hint_loss"` // fraction of tracepoints whose caller the catalogue does not name; default 0.1
-	Async    float64       `json:"async"`     // fraction of calls that nobody waits for; default 0.01
+	Diurnal  float64       `json:"diurnal"`   // amplitude of the daily cycle of the rate; default 0.3
+	HintLoss float64       `json:"hint_loss"` // fraction of tracepoints without their caller in the catalogue; default 0.1
+	Async    float64       `json:"async"`     // fraction of asynchronous calls; default 0.01
 	Parallel float64       `json:"parallel"`  // fraction of functions that call some of their children in parallel; default 0.15
 	Optional float64       `json:"optional"`  // fraction of calls that happen with a probability of 0.1–0.95; default 0.25
-	Loops    float64       `json:"loops"`     // fraction of calls that are repeated, 1–5 times in the mean; default 0.08
+	Loops    float64       `json:"loops"`     // fraction of calls that are repeated, 1–5 times on average; default 0.08
 	Caches   float64       `json:"caches"`    // fraction of functions behind a cache with a hit ratio of 0.5–0.95; default 0.06
 	Messages float64       `json:"messages"`  // fraction of operations that consume messages; default 0.05
 	Failures float64       `json:"failures"`  // fraction of remote calls that fail and are retried; default 0.002
-	Overhead float64       `json:"overhead"`  // factor on the time that a hit of a switched-on tracepoint costs; default 1
+	Overhead float64       `json:"overhead"`  // factor on the time of a hit of an enabled tracepoint; default 1
 	Strength float64       `json:"strength"`  // factor on the strength of the fault; default 1
-	Skew     time.Duration `json:"skew_ns"`   // clocks of hosts are off by up to this; default 0
+	Skew     time.Duration `json:"skew_ns"`   // largest offset of a host's clock; default 0
 }
 
 // fractions returns the fields that a negative number sets to 0.
@@ -59,10 +59,10 @@ func (c *Config) fractions() []*float64 {
 	}
 }
 
-// fallbacks are the defaults of [Config.fractions].
-var fallbacks = [...]float64{0.3, 0.1, 0.01, 0.15, 0.25, 0.08, 0.06, 0.05, 0.002, 1, 1}
+// defaultFractions lists the defaults of [Config.fractions].
+var defaultFractions = [...]float64{0.3, 0.1, 0.01, 0.15, 0.25, 0.08, 0.06, 0.05, 0.002, 1, 1}
 
-// withDefaults returns c with every default filled in and every bound kept. It is idempotent.
+// withDefaults returns c with defaults and within bounds. It is idempotent.
 func (c Config) withDefaults() Config {
 	if c.Fault == "" {
 		c.Fault = None
@@ -75,7 +75,7 @@ func (c Config) withDefaults() Config {
 	for i, value := range c.fractions() {
 		switch {
 		case *value == 0:
-			*value = fallbacks[i]
+			*value = defaultFractions[i]
 		case *value < 0:
 			*value = -1
 		}
@@ -83,7 +83,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// effective returns c, in which defaults are filled in, with 0 for what is to be 0.
+// effective returns c, which must have its defaults, with 0 for negative fractions.
 func (c Config) effective() Config {
 	for _, value := range c.fractions() {
 		*value = max(*value, 0)
@@ -91,7 +91,7 @@ func (c Config) effective() Config {
 	return c
 }
 
-// clampOr returns n within [low, high]; fallback, within the same bounds, where n is 0.
+// clampOr returns n, or fallback if n is 0, clamped to [low, high].
 func clampOr(n, fallback, low, high int) int {
 	if n == 0 {
 		n = fallback
@@ -99,7 +99,7 @@ func clampOr(n, fallback, low, high int) int {
 	return min(max(n, low), high)
 }
 
-// String returns c with all defaults as one line of JSON, which reads back to the same application.
+// String returns c with its defaults as one line of JSON. Decoding it gives the same application.
 func (c Config) String() string {
 	b, err := json.Marshal(c.withDefaults())
 	if err != nil {

@@ -9,30 +9,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Effect is what the fault does to the durations of requests in a run, found by executing the same requests twice, with and
-// without it and with only the baseline on.
+// Effect is the effect of the fault on the durations of requests. It results from executing the same requests twice
+// with the baseline only, with and without the fault.
 type Effect struct {
-	Types []TypeEffect // request types that can reach the target, the strongest effect in σ first
-	// OnPath is the share of all requests (handled messages included) whose response waited for an execution of the target.
+	Types []TypeEffect // request types that can reach the target, by falling effect in σ
+	// OnPath is the fraction of all requests, including handled messages, whose response waited for an execution of the
+	// target.
 	OnPath float64
-	// Locatable is whether some request type's response waits for the target and its mean duration is more than 3 σ above
-	// the healthy one. σ is that of the difference of the means of two independent samples of the run's length: what an
-	// observer without the counterfactual has to work with.
+	// Locatable is true if the responses of a request type wait for the target and its mean duration increases by more
+	// than 3 σ. σ is the standard error of the difference between the means of two independent samples, since an
+	// observer does not see the same requests without the fault.
 	Locatable bool
 }
 
-// TypeEffect is the effect on the requests that enter at one operation: a gateway's, or a consumer's of messages.
+// TypeEffect is the effect on the requests of an entry operation, of a gateway or of a consumer of messages.
 type TypeEffect struct {
 	Entry    trace.Op
 	Requests int
 	OnPath   int           // requests whose response waited for an execution of the target
 	Healthy  time.Duration // mean duration without the fault
-	Mean     time.Duration // how much longer the mean duration is with it
-	Sigma    time.Duration // standard error of that difference, had the samples been independent
+	Mean     time.Duration // increase of the mean duration with the fault
+	Sigma    time.Duration // standard error of Mean for independent samples
 }
 
-// Effect returns the effect of a fault that is present from the beginning on requests that arrive in [from, to). It does not
-// touch the state of a.
+// Effect returns the effect on the requests that arrive in [from, to), with the fault present from the beginning. It
+// does not change the state of a.
 func (a *App) Effect(from, to trace.Nanos) Effect {
 	if len(a.fault.points) == 0 {
 		return Effect{}
@@ -69,7 +70,7 @@ func (t *TypeEffect) z() float64 {
 	return float64(t.Mean) / float64(t.Sigma)
 }
 
-// moments are the durations of the requests of one type.
+// moments sums the durations of the requests of a type.
 type moments struct {
 	n, onPath   int
 	sum, square float64 // ns, ns²
@@ -84,10 +85,10 @@ func (m moments) variance() float64 {
 	return max(0, (m.square-m.sum*m.mean())/float64(m.n-1))
 }
 
-// measure executes, silently and in a state of their own, the requests of [from, to) that can reach the fault, and returns
-// their durations by entry point.
+// measure executes the requests of [from, to) that can reach the fault, without emitting spans and in a state of their
+// own. It returns their durations by entry point.
 func (a *App) measure(from, to trace.Nanos, inject int64) map[int32]moments {
-	r := newPlayer(a.program)
+	r := newExecutor(a.program)
 	r.silent, r.inject = true, inject
 	found := make(map[int32]moments)
 	a.arrivals(int64(from), int64(to), func(t int64, seed uint64) bool {

@@ -2,8 +2,8 @@ package sim
 
 import "github.com/sibyl-trace/sibyl/trace"
 
-// open emits a span of p that begins at t and returns its index; parent, if the player is silent.
-func (r *player) open(p *point, seed uint64, t int64, parent, host int32) int32 {
+// open emits a span of p that begins at t, and returns its index, or parent if r is silent.
+func (r *executor) open(p *point, seed uint64, t int64, parent, host int32) int32 {
 	if r.silent {
 		return parent
 	}
@@ -22,8 +22,8 @@ func (r *player) open(p *point, seed uint64, t int64, parent, host int32) int32 
 	return int32(len(r.trace.Spans) - 1)
 }
 
-// describe adds the attributes that entries always carry and returns the index of the status among them.
-func (r *player) describe(p *point, span, host int32) int {
+// describe adds the attributes of an entry span and returns the index of the status attribute.
+func (r *executor) describe(p *point, span, host int32) int {
 	h := &r.hosts[host]
 	y := &r.symbols
 	r.trace.Attrs = append(r.trace.Attrs,
@@ -41,8 +41,9 @@ func (r *player) describe(p *point, span, host int32) int {
 	return len(r.trace.Attrs) - 1
 }
 
-// capture captures the variables that are asked for on the nearest emitted span, and returns when that ended.
-func (r *player) capture(variables span32, t int64, span int32, hit bool) int64 {
+// capture adds the values of captured variables to a span, or to none if span is negative. It returns the time at the
+// end.
+func (r *executor) capture(variables span32, t int64, span int32, hit bool) int64 {
 	for i := variables.first; i < variables.end; i++ {
 		r.executedVariable[i] = true
 		if !r.captured[i] {
@@ -54,7 +55,7 @@ func (r *player) capture(variables span32, t int64, span int32, hit bool) int64 
 			continue
 		}
 		a := trace.Attr{Key: v.key, Span: span}
-		switch v.sort {
+		switch v.kind {
 		case tenantVariable:
 			a.Text = r.tenant
 		case regionVariable:
@@ -77,5 +78,5 @@ func (r *player) capture(variables span32, t int64, span int32, hit bool) int64 
 // meanPayload is the mean size of a payload in bytes.
 const meanPayload = 8192
 
-// cost returns how long a hit takes that costs ns.
-func (r *player) cost(ns int64) int64 { return int64(float64(ns) * r.config.Overhead) }
+// cost returns the time of a hit with a nominal cost of ns.
+func (r *executor) cost(ns int64) int64 { return int64(float64(ns) * r.config.Overhead) }

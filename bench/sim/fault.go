@@ -7,26 +7,26 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// fault is what goes wrong once it is injected.
-type fault struct {
-	points    []int32 // where it acts; empty: nowhere
-	before    int32   // the call in the body of the point before which the extra work is done
-	chance    float64 // fraction of executions that are affected
-	mu, sigma float64 // extra time, log-normal, ln ns; for a lock how long it is held, for a core a burst
+// placedFault is a fault with its location and strength.
+type placedFault struct {
+	points    []int32 // faulty points; empty: no fault
+	before    int32   // index of the call in the body of the point before which the extra time is spent
+	chance    float64 // affected fraction of the eligible executions
+	mu, sigma float64 // extra time, or time that a lock is held, or length of a burst of other work; log-normal, ln ns
 	tenant    trace.Symbol
-	hosts     span32  // the affected ones; empty: all
-	arrivals  float64 // bursts of others per second and host
-	reach     []bool  // points from which the fault can be reached
+	hosts     span32  // affected hosts; empty: all
+	arrivals  float64 // bursts of other work per second and host
+	reach     []bool  // points from which a faulty point can be reached
 }
 
-// coresPerHost is how many bursts run at once on a host whose cores are short.
+// coresPerHost is the number of concurrent bursts on a busy host.
 const coresPerHost = 2
 
-// burstRatio is how much shorter the bursts of requests are than those of others that keep a host busy.
+// burstRatio is the mean length of bursts of other work on a busy host relative to those of requests.
 const burstRatio = 8
 
-// candidates returns the points at which the fault can act: those that are executed at least once in ten minutes in the
-// mean, or, failing that, at all.
+// candidates returns the fitting points that are executed at least once in ten minutes on average, or else those that
+// are executed at all.
 func (b *builder) candidates(fits func(*point) bool) []int32 {
 	for _, least := range []float64{1.0 / 600, 0} {
 		var found []int32
@@ -42,38 +42,38 @@ func (b *builder) candidates(fits func(*point) bool) []int32 {
 	return nil
 }
 
-// fits returns which points a fault of the given sort can act at.
+// fits returns the condition for locations of a fault.
 func (b *builder) fits(f Fault) func(*point) bool {
 	function := func(p *point) bool { return p.layer == cct.App && p.action == work && !p.baseline }
-	does := func(a action) func(*point) bool { return func(p *point) bool { return p.action == a } }
+	hasAction := func(a action) func(*point) bool { return func(p *point) bool { return p.action == a } }
 	switch f {
 	case SlowPath, Steady, Attribute, Host:
 		return function
 	case Payload:
 		return func(p *point) bool { return function(p) || p.action == transfer }
 	case Lock:
-		return func(p *point) bool { return p.action == acquire && p.owners }
+		return func(p *point) bool { return p.action == acquire && p.severalOwners }
 	case ThirdParty:
-		return does(remote)
+		return hasAction(remote)
 	case DNS:
-		return does(resolve)
+		return hasAction(resolve)
 	case Disk:
-		return does(storage)
+		return hasAction(storage)
 	case CPU:
-		return does(schedule)
+		return hasAction(schedule)
 	case RetryStorm:
-		return does(call)
+		return hasAction(call)
 	case None:
 	}
 	return func(*point) bool { return false }
 }
 
-// placeFault decides where the fault acts and how strongly.
+// placeFault draws the location and the strength of the fault.
 func (b *builder) placeFault() {
 	f, rng := &b.fault, stream(b.config.Seed, streamFault^uint64(trace.SymbolOf([]byte(b.config.Fault))))
 	b.rng = rng
 	found := b.candidates(b.fits(b.config.Fault))
-	if len(found) == 0 && b.config.Fault == Lock { // none is shared by operations
+	if len(found) == 0 && b.config.Fault == Lock { // no lock is shared by operations
 		found = b.candidates(func(p *point) bool { return p.action == acquire })
 	}
 	if len(found) == 0 {
@@ -82,7 +82,7 @@ func (b *builder) placeFault() {
 	at := found[rng.IntN(len(found))]
 	p := &b.points[at]
 	f.points = []int32{at}
-	f.before = b.bodyPlace(p)
+	f.before = b.bodyIndex(p)
 	hosts := b.services[p.service].hosts
 	one := hosts.first + int32(rng.IntN(int(hosts.end-hosts.first)))
 	switch b.config.Fault {
@@ -106,8 +106,8 @@ func (b *builder) placeFault() {
 	b.drawStrength(p)
 }
 
-// bodyPlace returns a random place between the calls in the body of p.
-func (b *builder) bodyPlace(p *point) int32 {
+// bodyIndex returns the index of a random call in the body of p, or the number of calls for the end of the body.
+func (b *builder) bodyIndex(p *point) int32 {
 	n := p.sites.end - p.sites.first
 	k := int32(b.rng.IntN(int(n + 1)))
 	if k < n && b.sites[p.sites.first+k].parallel {
@@ -126,7 +126,7 @@ func (b *builder) sameService(points []int32, s int32) []int32 {
 	return same
 }
 
-// markReach finds the points from which the fault can be reached, callees before callers.
+// markReach sets the points from which the fault can be reached, callees before callers.
 func (b *builder) markReach() {
 	reach := make([]bool, len(b.points))
 	for i := range b.points {
@@ -140,9 +140,9 @@ func (b *builder) markReach() {
 	b.fault.reach = reach
 }
 
-// drawStrength draws how many executions of p are affected and by how much. The extra time is measured by the requests
-// that execute p: what such a request loses is log-normal with median 0.4 of its healthy mean duration and σ 0.7, if it is
-// affected, and twice that where only few are. It is drawn once for all requests.
+// drawStrength draws the affected fraction of the executions of p, and the extra time. The extra time of an affected
+// request is log-normal, with a median of 0.4 of the healthy mean duration of the requests that execute p, and σ 0.7.
+// It is twice that for faults that affect few requests. The mean is drawn once for all requests.
 func (b *builder) drawStrength(p *point) {
 	f, rng := &b.fault, b.rng
 	var requests float64
@@ -151,16 +151,16 @@ func (b *builder) drawStrength(p *point) {
 			requests += t.weight * b.config.Rate
 		}
 	}
-	visits := max(1, p.rate/requests) // in a request that gets there
-	loss := b.config.Strength * 0.4 * math.Exp(0.7*rng.NormFloat64()) * p.blocked / p.rate / visits
+	visits := max(1, p.rate/requests) // executions per request that reaches p
+	delay := b.config.Strength * 0.4 * math.Exp(0.7*rng.NormFloat64()) * p.blocked / p.rate / visits
 	between := func(low, high float64) float64 { return low + (high-low)*rng.Float64() }
 	f.chance = 1
 	cov := 0.3
 	switch b.config.Fault {
 	case SlowPath:
-		f.chance, loss = between(0.05, 0.5), 2*loss
+		f.chance, delay = between(0.05, 0.5), 2*delay
 	case Attribute, Host:
-		loss *= 2
+		delay *= 2
 	case ThirdParty:
 		f.chance, cov = between(0.3, 1), 0.5
 	case Payload, Steady:
@@ -174,23 +174,23 @@ func (b *builder) drawStrength(p *point) {
 	case Lock:
 		peak := p.rate * (1 + b.config.Diurnal)
 		held := between(0.4, 0.8) * min(1, b.config.Strength) / peak * 1e9
-		loss, cov = min(held, p.blocked/p.rate), 0.5
+		delay, cov = min(held, p.blocked/p.rate), 0.5
 	case CPU:
-		loss, cov = b.logUniform(2, 20)*millisecond, 1
+		delay, cov = b.logUniform(2, 20)*millisecond, 1
 		busy := min(0.97, between(0.7, 0.95)*b.config.Strength) * coresPerHost
-		own := b.ownLoad(loss / burstRatio)
-		if own > busy/4 { // busy hosts have shorter bursts, or they would never keep up
-			loss *= busy / 4 / own
+		own := b.ownLoad(delay / burstRatio)
+		if own > busy/4 { // shorten bursts, so that the host can keep up
+			delay *= busy / 4 / own
 			own = busy / 4
 		}
-		f.arrivals = (busy - own) / loss * 1e9
+		f.arrivals = (busy - own) / delay * 1e9
 	case None:
 	}
-	f.mu, f.sigma = logNormal(max(loss, 1), cov)
+	f.mu, f.sigma = logNormal(max(delay, 1), cov)
 }
 
-// ownLoad returns how many cores of a host the requests that the fault can hit keep busy at the daily peak, if each of their
-// bursts takes the given time.
+// ownLoad returns the number of a host's cores that requests with the fault keep busy at the daily peak, if each of
+// their bursts takes the given time.
 func (b *builder) ownLoad(burst float64) float64 {
 	var rate float64
 	for _, i := range b.fault.points {

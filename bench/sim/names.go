@@ -24,13 +24,13 @@ var (
 	remotes   = []string{"psp", "maps", "sms", "fraud", "rates", "identity", "carrier", "cdn"}
 )
 
-// namer hands out names that are unique within a service.
+// namer generates names that are unique within a service.
 type namer struct {
 	rng  *rand.Rand
 	used map[string]int
 }
 
-// unique returns base, with a number where it was handed out before.
+// unique returns base, with a number appended if it was returned before.
 func (n *namer) unique(base string) string {
 	n.used[base]++
 	if k := n.used[base]; k > 1 {
@@ -44,11 +44,11 @@ func (n *namer) pick(words []string) string { return words[n.rng.IntN(len(words)
 func (n *namer) function() string  { return n.unique(n.pick(verbs) + n.pick(nouns)) }
 func (n *namer) operation() string { return n.unique(n.pick(methods) + n.pick(nouns)) }
 
-// probe returns a name for a wait of the given sort: with what is waited for, where there are many.
-func (n *namer) probe(layer, sort string) string {
-	switch sort {
+// probe returns a name for a probe of the given kind, with a resource if there are many of the kind.
+func (n *namer) probe(layer, kind string) string {
+	switch kind {
 	case "disk", "lock", "pool", "serialize":
-		return n.unique(layer + sort + ":" + n.pick(resources))
+		return n.unique(layer + kind + ":" + n.pick(resources))
 	}
-	return n.unique(layer + sort)
+	return n.unique(layer + kind)
 }

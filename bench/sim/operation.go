@@ -15,13 +15,13 @@ func (sb *serviceBuilder) operation(o *operation) int32 {
 		k := sb.rng.IntN(o.functions)
 		calls[k] = append(calls[k], callee)
 	}
-	made := make([]int32, o.functions)
+	built := make([]int32, o.functions)
 	var top []int32
-	for j := o.functions - 1; j >= 0; j-- { // children come after their parents in shape
+	for j := o.functions - 1; j >= 0; j-- { // children follow their parents in shape
 		var sites []site
 		for k := o.functions - 1; k > j; k-- {
 			if shape[k] == j {
-				sites = append(sites, sb.site(made[k]))
+				sites = append(sites, sb.site(built[k]))
 			}
 		}
 		for _, callee := range calls[j] {
@@ -30,9 +30,9 @@ func (sb *serviceBuilder) operation(o *operation) int32 {
 		for _, leaf := range sb.attached[sb.next+j] {
 			sites = append(sites, sb.site(leaf))
 		}
-		made[j] = sb.function(sites)
+		built[j] = sb.function(sites)
 		if shape[j] < 0 {
-			top = append(top, made[j])
+			top = append(top, built[j])
 		}
 	}
 	sb.next += o.functions
@@ -40,8 +40,8 @@ func (sb *serviceBuilder) operation(o *operation) int32 {
 	return sb.entry(top)
 }
 
-// shape returns the tree of n functions: for each the index of its parent, which is smaller, or -1 below the entry. Its
-// depth is spread over 4–8 where n allows, its fan-out skewed.
+// shape returns a tree of n functions as the index of each function's parent, or -1 directly below the entry. Parents
+// precede their children. The depth is 4–8 if n is large enough; the fan-out is skewed.
 func (sb *serviceBuilder) shape(n int) []int {
 	depth := min(n, 4+sb.rng.IntN(5))
 	parent, level, fan := make([]int, n), make([]int, n), make([]int, n)
@@ -58,7 +58,7 @@ func (sb *serviceBuilder) shape(n int) []int {
 	return parent
 }
 
-// parentOf picks a parent for function j among those before it: rather one that has many children already.
+// parentOf picks a parent for function j among the functions before it. It prefers those with many children.
 func (sb *serviceBuilder) parentOf(j, depth int, level, fan []int) int {
 	if sb.rng.IntN(4*j) == 0 {
 		return -1
@@ -74,7 +74,7 @@ func (sb *serviceBuilder) parentOf(j, depth int, level, fan []int) int {
 	}
 }
 
-// site returns a call of callee as it happens in a body.
+// site returns a random call of callee.
 func (sb *serviceBuilder) site(callee int32) site {
 	s := site{callee: callee, chance: 1}
 	p := &sb.points[callee]
@@ -91,7 +91,7 @@ func (sb *serviceBuilder) site(callee int32) site {
 	return s
 }
 
-// function makes a function with the given calls, in random order.
+// function builds a function with the given calls in random order.
 func (sb *serviceBuilder) function(sites []site) int32 {
 	f := sb.newPoint(sb.service, sb.names.function(), trace.Internal, cct.App, work, sb.logUniform(20, 1500)*microsecond, sb.cov())
 	sb.rng.Shuffle(len(sites), func(i, j int) { sites[i], sites[j] = sites[j], sites[i] })
@@ -113,7 +113,7 @@ func (sb *serviceBuilder) function(sites []site) int32 {
 	return f
 }
 
-// remote returns the point that calls or sends to an entry of another service: one for the whole service.
+// remote returns the point that calls, or sends to, an entry of another service. A service has one for each entry.
 func (sb *serviceBuilder) remote(callee int32) int32 {
 	p, ok := sb.remotes[callee]
 	if !ok {
@@ -164,7 +164,7 @@ func (sb *serviceBuilder) adopt(p, callee int32, mean float64) {
 	}
 }
 
-// entry makes the entry of an operation, around the given functions.
+// entry builds the entry of an operation with the given functions.
 func (sb *serviceBuilder) entry(functions []int32) int32 {
 	kind := trace.Server
 	if sb.services[sb.service].tier > 0 && sb.chance(sb.config.Messages) {
@@ -187,13 +187,13 @@ func (sb *serviceBuilder) entry(functions []int32) int32 {
 	sb.points[e].baseline = true
 	sb.setSites(e, sites)
 	keys := []struct {
-		sort variableSort
+		kind variableKind
 		key  string
 	}{{tenantVariable, "tenant"}, {sizeVariable, "payload.size"}, {regionVariable, "region"}}
 	for _, k := range keys {
 		gateway := sb.services[sb.service].tier == 0
 		if sb.variables > 0 && (gateway || sb.chance(0.4)) {
-			sb.capture(e, k.sort, k.key)
+			sb.capture(e, k.kind, k.key)
 			sb.variables--
 		}
 	}
@@ -201,13 +201,13 @@ func (sb *serviceBuilder) entry(functions []int32) int32 {
 }
 
 // capture adds a variable to a point.
-func (sb *serviceBuilder) capture(p int32, sort variableSort, key string) {
+func (sb *serviceBuilder) capture(p int32, kind variableKind, key string) {
 	sb.program.variables = append(sb.program.variables, variable{
 		id:    sb.table.Symbol(sb.table.Text(sb.points[p].id) + "#" + key),
 		key:   sb.table.Symbol(key),
 		point: p,
 		cost:  int64(sb.logUniform(100, 500)),
-		sort:  sort,
+		kind:  kind,
 		noise: sb.rng.Uint64(),
 	})
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// program is the code of an application and where it runs. It is immutable once built and shared by all runs.
+// program is the code of an application and its hosts. It is immutable once built and shared by all runs.
 //
-// Code is a graph of points without cycles: every point comes after all points that it calls.
+// The code is an acyclic graph of points. Each point comes after the points that it calls.
 type program struct {
 	given     Config // with defaults
-	config    Config // the same with 0 for what is negative
+	config    Config // the same with 0 for negative fractions
 	table     *trace.Table
 	points    []point
 	sites     []site
@@ -22,21 +22,21 @@ type program struct {
 	hosts     []host
 	types     []requestType
 	phase     float64 // of the day at time 0, radians
-	fault     fault
+	fault     placedFault
 	symbols   symbols
 }
 
-// point is a place in the code where a span can begin: an operation, a function, a wait.
+// point is a potential span in the code: an operation, a function, or a wait.
 type point struct {
 	mu, sigma float64 // own time, log-normal, ln ns
 	op        trace.Op
 	id        trace.Symbol
-	cost      int64 // ns a hit while switched on
+	cost      int64 // ns per hit of the enabled tracepoint
 	bytes     int32
 	service   int32
-	sites     span32 // what it calls, in program.sites
-	variables span32 // what can be captured in it, in program.variables
-	rpc       int32  // for remote calls and messages, in program.rpcs
+	sites     span32 // its calls, in program.sites
+	variables span32 // in program.variables
+	rpc       int32  // of remote calls and messages, in program.rpcs; otherwise -1
 	cache     float32
 	action    action
 	layer     cct.Layer
@@ -44,24 +44,24 @@ type point struct {
 	baseline  bool
 	target    bool // the fault acts here
 
-	parent  int32   // the first caller; -1: none
-	owner   int32   // the nearest baseline point of the first caller; -1: none
-	callers int32   // call sites
-	owners  bool    // callers have several owners
-	nodes   float64 // points executed below and including this one, in the mean
-	time    float64 // ns from start to end, in the mean
-	rate    float64 // executions per second, in the mean
-	blocked float64 // executions per second × mean duration of the requests they happen in
+	parent        int32   // the first caller; -1: none
+	owner         int32   // the nearest baseline point of the first caller; -1: none
+	callers       int32   // number of call sites
+	severalOwners bool    // callers differ in their owner
+	nodes         float64 // mean number of executed points in the subtree, including this one
+	time          float64 // mean duration, ns
+	rate          float64 // mean executions per second
+	blocked       float64 // executions per second × mean duration of the requests that execute it
 }
 
 // span32 is a half-open range of indices.
 type span32 struct{ first, end int32 }
 
-// action is what executing a point means.
+// action is the behaviour of a point.
 type action uint8
 
 const (
-	work     action = iota // own time and what it calls
+	work     action = iota // own time and calls
 	enter                  // work at the entry of a service
 	call                   // a remote call
 	send                   // a message
@@ -77,12 +77,12 @@ const (
 type site struct {
 	callee   int32
 	chance   float32 // 1: always
-	repeat   float32 // further calls in the mean, geometric
-	parallel bool    // begins together with the site before it
-	async    bool    // nobody waits for it
+	repeat   float32 // mean number of further calls, geometric
+	parallel bool    // begins together with the previous site
+	async    bool    // the caller does not wait for it
 }
 
-// rpc is a remote call or a message: what both ends and the wire do.
+// rpc is a remote call or a message.
 type rpc struct {
 	callee       int32
 	mu, sigma    float64 // one way on the wire, or in the queue; log-normal, ln ns
@@ -91,20 +91,21 @@ type rpc struct {
 	failureRatio float32
 }
 
-// variable is something that can be captured at a point.
+// variable is a value that can be captured at a point.
 type variable struct {
 	id    trace.Symbol
 	key   trace.Symbol
 	point int32
-	cost  int64
-	sort  variableSort
-	noise uint64 // for what means nothing
+	cost  int64 // ns
+	kind  variableKind
+	noise uint64 // seed of a noiseVariable
 }
 
-type variableSort uint8
+// variableKind selects the source of a variable's values. Those of a noiseVariable are random.
+type variableKind uint8
 
 const (
-	tenantVariable variableSort = iota
+	tenantVariable variableKind = iota
 	regionVariable
 	sizeVariable
 	hitVariable
@@ -131,7 +132,7 @@ type requestType struct {
 	cumulative float64
 }
 
-// symbols are the names that every trace uses.
+// symbols holds the names that all traces use.
 type symbols struct {
 	plan, arm, hostName, version, status trace.Symbol
 	tenants, regions                     []weighted
@@ -144,7 +145,7 @@ type weighted struct {
 	cumulative float64
 }
 
-// draw returns the value that u, uniform in [0, 1), stands for.
+// draw returns the value at u, uniform in [0, 1), of the cumulative distribution.
 func draw(values []weighted, u float64) trace.Symbol {
 	for _, v := range values {
 		if u < v.cumulative {

@@ -5,17 +5,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// microsecond and millisecond are in ns, the unit of all means.
+// Units of means, in ns.
 const (
 	microsecond = 1e3
 	millisecond = 1e6
 )
 
-// operation is an entry of a service while it is built.
+// operation is an operation of a service under construction.
 type operation struct {
-	functions int     // tracepoints of its own
+	functions int     // number of its own tracepoints
 	callees   []int32 // entries of other services
-	nodes     float64 // executed by the callees, in the mean
+	nodes     float64 // mean number of points executed by the callees
 }
 
 func (o *operation) add(callee int32, nodes float64) {
@@ -23,30 +23,31 @@ func (o *operation) add(callee int32, nodes float64) {
 	o.nodes += nodes
 }
 
-// serviceBuilder builds one service: first what its whole process shares (kernel, runtime, helpers), then its operations.
+// serviceBuilder builds a service: first the points that its operations share (kernel, runtime, helpers), then the
+// operations.
 type serviceBuilder struct {
 	*builder
 	names      namer
 	service    int32
 	operations []operation
 	entries    []int32
-	variables  int             // left of the quota
-	attached   [][]int32       // what the k-th function of the service calls besides its own functions
+	variables  int             // remaining quota
+	attached   [][]int32       // shared points that each function of the service calls
 	scheduler  []int32         // run queues
 	collector  []int32         // garbage collections
 	codecs     []int32         // serializers
 	resolver   []int32         // name resolution
-	remotes    map[int32]int32 // the calling point by remote entry
-	next       int             // function
+	remotes    map[int32]int32 // calling point by remote entry
+	next       int             // index of the next function
 }
 
-// newService splits a quota of tracepoints into layers and operations and builds what the process shares.
+// newService divides a quota of tracepoints among layers and operations, and builds the shared points.
 func (b *builder) newService(s int32, quota int) *serviceBuilder {
 	sb := &serviceBuilder{builder: b, names: namer{b.rng, make(map[string]int)}, service: s, remotes: make(map[int32]int32)}
 	kernel, runtime := max(4, quota*12/100), max(2, quota*14/100)
 	helpers := quota * 6 / 100
 	size := 18 + b.rng.IntN(20)
-	if b.services[s].tier == 0 { // gateways do little themselves, in many operations
+	if b.services[s].tier == 0 { // gateways have many small operations
 		size /= 2
 	}
 	ops := max(1, (quota-kernel-runtime-helpers)/size)
@@ -67,7 +68,7 @@ func (b *builder) newService(s int32, quota int) *serviceBuilder {
 	return sb
 }
 
-// splitFunctions gives each operation its number of functions, skewed, at least two.
+// splitFunctions divides the functions among the operations, unevenly, at least two each if there are enough.
 func (sb *serviceBuilder) splitFunctions(functions int) {
 	n := len(sb.operations)
 	weights, sum := make([]float64, n), 0.0
@@ -88,7 +89,7 @@ func (sb *serviceBuilder) splitFunctions(functions int) {
 	}
 }
 
-// attach makes point a callee of about the given fraction of the service's functions, but at least one.
+// attach makes point a callee of about the given fraction of the service's functions, at least one.
 func (sb *serviceBuilder) attach(point int32, fraction float64) {
 	n := len(sb.attached)
 	for range max(1, int(fraction*float64(n)+sb.rng.Float64())) {
@@ -97,12 +98,11 @@ func (sb *serviceBuilder) attach(point int32, fraction float64) {
 	}
 }
 
-// shareKernel makes the kernel's tracepoints: run queue, disks, name resolution, third parties, and waits of less
-// interest.
+// shareKernel builds kernel probes: run queue, disks, name resolution, third parties, and other waits.
 func (sb *serviceBuilder) shareKernel(n int) {
 	kinds := []string{"runq", "disk", "dns", "net", "disk", "futex", "disk", "net", "fault", "disk", "pipe", "net"}
 	for i := range n {
-		// Beyond the first dozen a probe is told apart by file or socket, and belongs to few functions.
+		// In a large service a probe belongs to one file or socket, and to few functions.
 		fraction := 0.1
 		if n > 12 {
 			fraction = 0.8 / float64(n)
@@ -125,11 +125,11 @@ func (sb *serviceBuilder) shareKernel(n int) {
 	}
 }
 
-func (sb *serviceBuilder) kernel(sort string, act action, mean float64) int32 {
-	return sb.newPoint(sb.service, sb.names.probe("kernel.", sort), trace.Internal, cct.Kernel, act, mean, 0.3+0.7*sb.rng.Float64())
+func (sb *serviceBuilder) kernel(kind string, act action, mean float64) int32 {
+	return sb.newPoint(sb.service, sb.names.probe("kernel.", kind), trace.Internal, cct.Kernel, act, mean, 0.3+0.7*sb.rng.Float64())
 }
 
-// thirdParty makes a CLIENT point without a server that is observed, and the socket wait in it.
+// thirdParty builds a CLIENT point for a service without spans, and the socket wait in it.
 func (sb *serviceBuilder) thirdParty() int32 {
 	name := sb.names.unique(sb.names.pick(remotes))
 	wait := sb.newPoint(sb.service, "kernel.net:"+name, trace.Internal, cct.Kernel, remote, sb.logUniform(4, 60)*millisecond, sb.cov())
@@ -144,7 +144,7 @@ func (sb *serviceBuilder) thirdParty() int32 {
 	return client
 }
 
-// shareRuntime makes the runtime's tracepoints: locks, serializers, pools and garbage collection.
+// shareRuntime builds tracepoints of the runtime: locks, serializers, pools and garbage collection.
 func (sb *serviceBuilder) shareRuntime(n int) {
 	kinds := []string{"lock", "serialize", "pool", "gc", "lock", "serialize", "pool", "lock"}
 	for i := range n {
@@ -163,7 +163,7 @@ func (sb *serviceBuilder) shareRuntime(n int) {
 		case "pool":
 			sb.attach(sb.runtime(kind, work, sb.logUniform(5, 300)*microsecond), fraction)
 		case "gc":
-			if i > len(kinds) { // one collector is enough; others are lesser pauses of the runtime
+			if i > len(kinds) { // a process has one collector; the others are shorter pauses
 				sb.attach(sb.runtime("safepoint", work, sb.logUniform(5, 50)*microsecond), fraction)
 				continue
 			}
@@ -172,11 +172,11 @@ func (sb *serviceBuilder) shareRuntime(n int) {
 	}
 }
 
-func (sb *serviceBuilder) runtime(sort string, act action, mean float64) int32 {
-	return sb.newPoint(sb.service, sb.names.probe("runtime.", sort), trace.Internal, cct.Runtime, act, mean, 0.3+0.7*sb.rng.Float64())
+func (sb *serviceBuilder) runtime(kind string, act action, mean float64) int32 {
+	return sb.newPoint(sb.service, sb.names.probe("runtime.", kind), trace.Internal, cct.Runtime, act, mean, 0.3+0.7*sb.rng.Float64())
 }
 
-// shareHelpers makes functions that are called from several places.
+// shareHelpers builds functions with several callers.
 func (sb *serviceBuilder) shareHelpers(n int) {
 	for range n {
 		h := sb.newPoint(sb.service, "util."+sb.names.function(), trace.Internal, cct.App, work, sb.logUniform(10, 300)*microsecond, sb.cov())
@@ -184,12 +184,12 @@ func (sb *serviceBuilder) shareHelpers(n int) {
 	}
 }
 
-// build makes the operations of the service.
+// build builds the operations of the service.
 func (sb *serviceBuilder) build() {
 	for i := range sb.operations {
 		sb.entries = append(sb.entries, sb.operation(&sb.operations[i]))
 	}
-	for i := sb.variables; i > 0; i-- { // what is left of the quota means nothing
+	for i := sb.variables; i > 0; i-- { // the rest of the quota is noise
 		p := sb.entries[sb.rng.IntN(len(sb.entries))]
 		sb.capture(p, noiseVariable, sb.names.unique("flag."+sb.names.pick(resources)))
 	}

@@ -9,46 +9,46 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Target is the ground truth about the fault: what a search should find. A search that ranks any one of Tracepoints or
-// Operations first, in any of Contexts, is right. (Contexts of a partly instrumented trace are shorter: compare what is left
-// of them, or just the operation and the baseline context.)
+// Target is the ground truth about the fault. A search is correct if it ranks one of Tracepoints or Operations first,
+// in any of Contexts. Contexts of partly instrumented traces are shorter: compare their remaining part, or the
+// operation and the baseline context.
 //
-// What the target is, and what the extra time is, by fault ("loss" is drawn as documented for the package):
+// Location and extra time of each fault (the package documentation defines the distribution of the "delay"):
 //
-//	slow-path    a function: 5–50 % of its executions take the loss longer
-//	steady       a function: every execution takes the loss longer
-//	attribute    a function: requests of one tenant (Key, Value), drawn by its share of them, take the loss longer
-//	host         a function: executions on one host of its service (Key, Value) take the loss longer
-//	payload      a function or serializer: the loss times the payload's size relative to the mean (Key)
-//	third-party  the wait for a third party: 30–100 % of the calls take the loss longer; the CLIENT operation is right too
-//	dns          a resolver: caches fail, so that 30–100 % of the calls look names up, and that takes the loss longer
-//	disk         a disk probe: 20–100 % of the accesses take the loss longer
-//	lock         a lock, if possible shared by operations: it is held so long that it is taken 40–80 % of the time at the
-//	             daily peak, but no longer than a healthy request takes in the mean; callers wait in turn
-//	cpu          the run queues of a service, on one host (Key, Value) or all: bursts of others keep two cores 70–95 % busy
-//	retry-storm  a remote call: 20–60 % of the attempts, three at most in a row, fail and take the loss each; the functions
-//	             that repeat the call are right too
-//	none         nothing
+//	slow-path    a function: the delay, in 5–50 % of its executions
+//	steady       a function: the delay, in each execution
+//	attribute    a function: the delay, in requests of one tenant (Key, Value), drawn by frequency
+//	host         a function: the delay, on one host of its service (Key, Value)
+//	payload      a function or serializer: the delay times the payload's size (Key) relative to the mean
+//	third-party  the wait for a third party: the delay, in 30–100 % of the calls; the CLIENT operation is correct, too
+//	dns          a resolver: caches fail, so that 30–100 % of the calls resolve names, with the delay
+//	disk         a disk probe: the delay, in 20–100 % of the accesses
+//	lock         a lock, if possible shared by operations: it is held longer, so that it is taken 40–80 % of the time
+//	             at the daily peak, but at most for the mean duration of a healthy request; callers queue
+//	cpu          the run queues of a service, on one host (Key, Value) or all: bursts of other work keep two cores
+//	             70–95 % busy
+//	retry-storm  a remote call: 20–60 % of the attempts, at most three in a row, fail after the delay; the functions
+//	             that repeat the call are correct, too
+//	none         none
 //
-// All are locatable only if [App.Effect] says so: a fault may hit a function that few requests execute, that runs beside a
-// longer branch, or that nobody waits for.
+// A fault can be located only if [App.Effect] reports so. It may lie in a function that few requests execute, that runs
+// in parallel to a longer branch, or for which no caller waits.
 type Target struct {
 	Fault       Fault
-	Tracepoints []trace.Symbol  // that can be switched on and show it
-	Operations  []trace.Op      // those of Tracepoints, and of the baseline where that shows it too
-	Contexts    []trace.Context // full calling contexts of Operations with everything switched on, ascending, at most mostContexts
-	// Baseline holds the calling contexts over the baseline only in which Contexts lie, ascending: an edge of one of them
-	// carries the fault.
+	Tracepoints []trace.Symbol  // tracepoints that show the fault
+	Operations  []trace.Op      // operations of Tracepoints, and baseline operations that show the fault
+	Contexts    []trace.Context // calling contexts of Operations with all tracepoints enabled, ascending, at most maxContexts
+	// Baseline lists the baseline contexts of Contexts, ascending. An edge of one of them carries the fault.
 	Baseline []trace.Context
-	Key      trace.Symbol // the variable that explains it; 0: none
+	Key      trace.Symbol // the variable that explains the fault; 0: none
 	Value    trace.Symbol // its value; 0: the variable is numeric
-	Text     string       // where it is and how strong, for people
+	Text     string       // location and strength, for people
 }
 
-// mostContexts bounds how many contexts of one point a target lists.
-const mostContexts = 4096
+// maxContexts bounds the number of contexts of a point.
+const maxContexts = 4096
 
-// Target returns what there is to be found; without Tracepoints and Operations if the fault is None.
+// Target returns the ground truth. It has no Tracepoints and Operations if the fault is None.
 func (a *App) Target() Target {
 	f := &a.fault
 	t := Target{Fault: a.config.Fault}
@@ -86,7 +86,7 @@ func (a *App) Target() Target {
 	return t
 }
 
-// faultText says where the fault is and how strong.
+// faultText returns the location and the strength of the fault, for people.
 func (a *App) faultText() string {
 	f := &a.fault
 	if len(f.points) == 0 {
@@ -102,16 +102,16 @@ func (a *App) faultText() string {
 		return fmt.Sprintf("%s: bursts of %v, %.1f/s on %d hosts", where, mean, f.arrivals, f.hosts.end-f.hosts.first)
 	case SlowPath, ThirdParty, Attribute, Host, Payload, DNS, Disk, RetryStorm, Steady, None:
 	}
-	return fmt.Sprintf("%s: %v longer in %.0f %% of the executions concerned", where, mean, 100*f.chance)
+	return fmt.Sprintf("%s: %v longer in %.0f %% of the eligible executions", where, mean, 100*f.chance)
 }
 
-// contextsOf returns the calling contexts of point i, with everything switched on and over the baseline only.
+// contextsOf returns the calling contexts of point i, with all tracepoints enabled and with the baseline only.
 func (a *App) contextsOf(i int32) (full, baseline []trace.Context) {
 	callers := a.callersOf(i)
 	path := []int32{i} // from i upwards
 	var climb func()
 	climb = func() {
-		if len(full) >= mostContexts {
+		if len(full) >= maxContexts {
 			return
 		}
 		top := path[len(path)-1]
@@ -136,7 +136,7 @@ func (a *App) isRoot(i int32) bool {
 	return a.points[i].kind == trace.Consumer || slices.ContainsFunc(a.types, func(t requestType) bool { return t.entry == i })
 }
 
-// contextOf returns the calling contexts of path, which leads upwards to a root.
+// contextOf returns the calling contexts of a path that leads upwards to a root.
 func (a *App) contextOf(path []int32) (full, baseline trace.Context) {
 	for _, i := range slices.Backward(path) {
 		p := &a.points[i]
@@ -148,7 +148,7 @@ func (a *App) contextOf(path []int32) (full, baseline trace.Context) {
 	return full, baseline
 }
 
-// callersOf returns the callers of i and of all of its callers, each once.
+// callersOf returns the callers of i, and those of its direct and indirect callers, without duplicates.
 func (a *App) callersOf(i int32) map[int32][]int32 {
 	above := make([]bool, len(a.points))
 	above[i] = true

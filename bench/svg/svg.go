@@ -1,4 +1,4 @@
-// Package svg writes the parts of charts that need no fonts, scripts or styles from elsewhere.
+// Package svg writes elements of self-contained SVG charts.
 package svg
 
 import (
@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// charWidth is about the width of a character of the font, in pixels.
+// charWidth is the approximate width of a character in pixels.
 const charWidth = 7
 
-// TextWidth returns about the width of a text in pixels.
+// TextWidth returns the approximate width of a text in pixels.
 func TextWidth(s string) int { return utf8.RuneCountInString(s) * charWidth }
 
 // Start writes the start of an image with a size in pixels. attributes are added to its root element.
@@ -23,7 +23,7 @@ func Start(out *bytes.Buffer, width, height int, attributes, title string) {
 // End writes the end of an image.
 func End(out *bytes.Buffer) { out.WriteString("</svg>\n") }
 
-// Text writes a text whose start, middle or end, as anchor says, is at x. class may be empty.
+// Text writes a text at x, y. anchor (start, middle or end) is the part of the text at x. class may be empty.
 func Text(out *bytes.Buffer, class, anchor string, x, y int, s string) {
 	if class != "" {
 		class = fmt.Sprintf(`class="%s" `, class)
@@ -34,6 +34,6 @@ func Text(out *bytes.Buffer, class, anchor string, x, y int, s string) {
 // Escape returns s as character data.
 func Escape(s string) string {
 	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(s)) // a buffer does not fail
+	_ = xml.EscapeText(&b, []byte(s)) // writing to a buffer never fails
 	return b.String()
 }

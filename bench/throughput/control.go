@@ -11,48 +11,44 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ControlOptions say how to measure [Control].
+// ControlOptions configures [Control].
 type ControlOptions struct {
-	Program     string // that serves
+	Program     string // path of sibyl
 	Agents      int
 	Services    int
-	Tracepoints int // on in each service
-	Rounds      int // changes of the plan that are measured
-	OpAMP       bool
+	Tracepoints int  // enabled in each service
+	Rounds      int  // measured changes of the plan
+	OpAMP       bool // connect agents over OpAMP instead of long polls
 
 	opamp string // address
 }
 
-// inCatalogue is how many tracepoints a service has for each that is on.
-const inCatalogue = 3
+// catalogueFactor is the size of a service's catalogue relative to its enabled tracepoints.
+const catalogueFactor = 3
 
-// Control measures the control plane of a server in a process of its own: how long it takes until all agents, which are in this process, have
-// a plan that changed, what memory the server takes, and how they come back when it was killed. Agents wait for plans, report what became of
-// each, and wait longer after every failure, as the Go library does.
+// Control measures the control plane of a server, a process of its own, with agents in this process: the time until a
+// changed plan reaches all of them, the server's memory, and their reconnection after the server was killed. Agents
+// wait for plans, report the result of each, and back off after failures, as the Go library does.
 func Control(ctx context.Context, o ControlOptions) (*Result, error) {
-	dir, err := os.MkdirTemp("", "sibyl-bench-*")
+	dir, remove, err := dataDir()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the place for what may be left
+	defer remove()
 	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
@@ -61,9 +57,9 @@ func Control(ctx context.Context, o ControlOptions) (*Result, error) {
 		return nil, err
 	}
 	args := []string{"--http", address, "--opamp", o.opamp, "--epoch", "1s", "--learning", "0s"}
-	way := "wait for plans over HTTP"
+	transport := "long polls over HTTP"
 	if o.OpAMP {
-		way = "are connected by WebSockets, with OpAMP"
+		transport = "OpAMP over WebSockets"
 	}
 	server, err := startServer(ctx, o.Program, dir, []string{}, args)
 	if err != nil {
@@ -73,32 +69,32 @@ func Control(ctx context.Context, o ControlOptions) (*Result, error) {
 	working, stop := context.WithCancel(ctx)
 	defer f.wait()
 	defer stop()
-	r := &Result{Benchmark: "control", Input: fmt.Sprintf("%d agents of %d services that %s, up to %d tracepoints of %d on in each; server and agents in separate processes on one machine",
-		o.Agents, o.Services, way, o.Tracepoints, inCatalogue*o.Tracepoints)}
+	r := &Result{Benchmark: "control", Input: fmt.Sprintf("%d agents of %d services, %s, up to %d of %d tracepoints enabled in each; server and agents in separate processes on one machine",
+		o.Agents, o.Services, transport, o.Tracepoints, catalogueFactor*o.Tracepoints)}
 	began := time.Now()
 	f.run(working)
-	if err := f.until(ctx, func() bool { return int(f.registered.Load()) >= o.Agents }); err != nil {
+	if err := f.waitUntil(ctx, f.allRegistered); err != nil {
 		return nil, errors.Join(err, server.kill())
 	}
 	connected := time.Since(began).Seconds()
 	r.add("all agents connect", Value{"connect_seconds", connected, units.Ratio(connected) + " s"})
-	times, cpu, err := f.change(ctx, server, o)
+	times, cpu, err := f.changePlan(ctx, server)
 	if err != nil {
 		return nil, errors.Join(err, server.kill())
 	}
-	slices.Sort(times)
-	middle, longest := times[len(times)/2].Seconds(), times[len(times)-1].Seconds()
-	r.add("a change of the plan reaches all", Value{"median_seconds", middle, units.Ratio(middle) + " s in the median"},
-		Value{"longest_seconds", longest, units.Ratio(longest) + " s at most"}, Value{"server_cpu_seconds", cpu.Seconds(), units.Ratio(cpu.Seconds()) + " s of the server's CPU each"}, Value{"changes", float64(len(times)), units.Count(len(times)) + " changes"})
-	peak := memoryOf(server.cmd.Process.Pid, "VmHWM:")
-	r.add("server's memory at the peak", Value{"peak_bytes", float64(peak), mebibytes(int(peak))})
-	if err := f.comeBack(ctx, r, server, dir, args); err != nil {
+	median, longest := float64(eval.Median(times)), slices.Max(times)
+	r.add("a changed plan reaches all agents", Value{"median_seconds", median, units.Ratio(median) + " s median"},
+		Value{"longest_seconds", longest, units.Ratio(longest) + " s max"},
+		Value{"server_cpu_seconds", cpu.Seconds(), units.Ratio(cpu.Seconds()) + " s of server CPU per change"},
+		Value{"changes", float64(len(times)), units.Count(len(times)) + " changes"})
+	r.addPeak(server.memory(peakMemory))
+	if err := f.restart(ctx, r, server, dir, args); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// freeAddress returns an address that nobody listens on.
+// freeAddress returns an address that no process listens on.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -107,39 +103,32 @@ func freeAddress(ctx context.Context) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// kill ends the server at once.
-func (p *served) kill() error {
-	err := p.cmd.Process.Kill()
-	for range p.lines { // until the log ends
-	}
-	_ = p.cmd.Wait() // it was killed
-	return err
-}
-
-// fleet is the agents.
+// fleet is a set of agents.
 type fleet struct {
 	o      ControlOptions
 	base   string
 	client *http.Client
-	bodies [][]byte // registration, by service
 	agents sync.WaitGroup
 
-	catalogues [][]byte // by service, as OpAMP has them
+	registrations [][]byte // by service
+	catalogues    [][]byte // the same for OpAMP
 
-	registered, requests, failed atomic.Int64
-	mu                           sync.Mutex         // guards all below
-	arrivals                     map[int64]*came    // by version of the plan
-	plans                        map[string]applied // by hash
+	registered, requests atomic.Int64
+
+	mu       sync.Mutex             // guards the fields below
+	arrivals map[int64]*arrivals    // by version of the plan
+	plans    map[string]decodedPlan // by hash
 }
 
-// applied is a plan that was read. The same one is read once, because what agents do with it they do on their own machines.
-type applied struct {
+// decodedPlan is a plan and the report that it was applied. The fleet decodes each plan once: real agents decode theirs
+// on machines of their own.
+type decodedPlan struct {
 	version int64
 	status  []byte
 }
 
-// came says when a plan reached agents.
-type came struct {
+// arrivals counts the agents that have received a plan.
+type arrivals struct {
 	n    int
 	last time.Time
 }
@@ -149,27 +138,28 @@ func newFleet(o ControlOptions, address string) *fleet {
 		MaxIdleConns: 2 * o.Agents, MaxIdleConnsPerHost: 2 * o.Agents, ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 	}
-	f := &fleet{o: o, base: "http://" + address, client: &http.Client{Transport: transport}, arrivals: make(map[int64]*came), plans: make(map[string]applied)}
+	f := &fleet{
+		o: o, base: "http://" + address, client: &http.Client{Transport: transport},
+		arrivals: make(map[int64]*arrivals), plans: make(map[string]decodedPlan),
+	}
 	for i := range o.Services {
-		r := registration(i, inCatalogue*o.Tracepoints)
-		f.bodies = append(f.bodies, encoded(r))
-		f.catalogues = append(f.catalogues, encoded(opamp.Catalogue{Catalogue: r.Catalogue, Tracepoints: r.Page.Tracepoints}))
+		r := registration(i, catalogueFactor*o.Tracepoints)
+		f.registrations = append(f.registrations, encode(r))
+		f.catalogues = append(f.catalogues, encode(opamp.Catalogue{Catalogue: r.Catalogue, Tracepoints: r.Page.Tracepoints}))
 	}
 	return f
 }
 
 func serviceName(i int) string { return fmt.Sprintf("service-%02d", i) }
 
-func pointID(service, point int) string {
-	return fmt.Sprintf("%s/step.%04d", serviceName(service), point)
-}
+func tracepointID(service, i int) string { return fmt.Sprintf("%s/step.%04d", serviceName(service), i) }
 
 // registration returns a registration of a service with n tracepoints.
 func registration(service, n int) *protocol.Registration {
 	var all []protocol.Tracepoint
 	for i := range min(n, protocol.PageSize) {
 		all = append(all, protocol.Tracepoint{
-			ID: pointID(service, i), Layer: protocol.App, Kind: protocol.SpanPoint, Service: serviceName(service), Scope: "example.com/" + serviceName(service),
+			ID: tracepointID(service, i), Layer: protocol.App, Kind: protocol.SpanPoint, Service: serviceName(service), Scope: "example.com/" + serviceName(service),
 			Operation: fmt.Sprintf("step %d", i), Owner: "GET /", OwnerKind: protocol.Server, CostNanos: 900, Bytes: 220,
 		})
 	}
@@ -180,17 +170,17 @@ func registration(service, n int) *protocol.Registration {
 	}
 }
 
-func encoded(x any) []byte {
+func encode(x any) []byte {
 	data, err := json.Marshal(x)
-	must(err) // texts and numbers
+	must(err) // x consists of strings and numbers
 	return data
 }
 
-// run starts the agents; they end with ctx.
+// run starts the agents, which stop when ctx ends.
 func (f *fleet) run(ctx context.Context) {
 	for i := range f.o.Agents {
 		f.agents.Go(func() {
-			pause(ctx, rand.N(firstBackOff)) // programs do not start at the same instant
+			sleep(ctx, rand.N(firstBackoff)) // real programs do not start at the same instant either
 			if f.o.OpAMP {
 				f.opampAgent(ctx, i)
 			} else {
@@ -200,59 +190,52 @@ func (f *fleet) run(ctx context.Context) {
 	}
 }
 
+// wait waits until all agents have stopped.
 func (f *fleet) wait() { f.agents.Wait() }
 
-// How agents wait after failures, as the Go library does.
+func (f *fleet) allRegistered() bool { return int(f.registered.Load()) >= f.o.Agents }
+
+// Bounds of the backoff after failures, as in the Go library.
 const (
-	firstBackOff = 500 * time.Millisecond
-	lastBackOff  = 30 * time.Second
+	firstBackoff = 500 * time.Millisecond
+	maxBackoff   = 30 * time.Second
 )
 
-// agent is one agent, until ctx is done.
+// agent runs an agent until ctx ends.
 func (f *fleet) agent(ctx context.Context, i int) {
 	path := protocol.Path + fmt.Sprintf("agent-%05d", i)
-	has, known, delay := "", false, firstBackOff
+	hash, registered, delay := "", false, firstBackoff
 	for ctx.Err() == nil {
-		if !known {
-			if code, _, _ := f.call(ctx, http.MethodPut, path, f.bodies[i%f.o.Services], ""); code == http.StatusOK {
-				known = true
+		if !registered {
+			if code, _, _ := f.call(ctx, http.MethodPut, path, f.registrations[i%f.o.Services], ""); code == http.StatusOK {
+				registered = true
 				f.registered.Add(1)
 			}
 		}
 		code, answer, tag := 0, []byte(nil), ""
-		if known {
-			code, answer, tag = f.call(ctx, http.MethodGet, path+protocol.PlanPath+"?wait=30s&session=session", nil, has)
+		if registered {
+			code, answer, tag = f.call(ctx, http.MethodGet, path+protocol.PlanPath+"?wait=30s&session=session", nil, hash)
 		}
 		switch code {
 		case http.StatusOK:
-			has = strings.Trim(tag, `"`)
-			plan := f.arrived(has, answer)
-			_, _, _ = f.call(ctx, http.MethodPost, path+protocol.StatusPath, plan.status, "") // the next one makes up for it
+			hash = strings.Trim(tag, `"`)
+			plan := f.received(hash, answer)
+			_, _, _ = f.call(ctx, http.MethodPost, path+protocol.StatusPath, plan.status, "") // if it is lost, the next report repeats it
 			fallthrough
 		case http.StatusNotModified:
-			delay = firstBackOff
+			delay = firstBackoff
 		case http.StatusNotFound:
-			known, delay = false, firstBackOff // the server is there
+			registered, delay = false, firstBackoff // the server works, but does not know the agent
 			fallthrough
 		default:
-			f.failed.Add(1)
-			pause(ctx, delay/2+rand.N(delay))
-			delay = min(2*delay, lastBackOff)
+			sleep(ctx, delay/2+rand.N(delay))
+			delay = min(2*delay, maxBackoff)
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// statusOf returns the report that a plan was applied.
-func statusOf(plan *protocol.Plan) []byte {
+// appliedStatus returns the report that a plan was applied.
+func appliedStatus(plan *protocol.Plan) []byte {
 	s := protocol.Status{Protocol: protocol.Version, Session: "session", Version: plan.Version, Hash: plan.Hash}
 	seen := make(map[string]bool)
 	for _, a := range plan.Arms {
@@ -263,17 +246,18 @@ func statusOf(plan *protocol.Plan) []byte {
 			}
 		}
 	}
-	return encoded(s)
+	return encode(s)
 }
 
-// call sends a request; code 0 stands for no answer. Tag is the answer's.
-func (f *fleet) call(ctx context.Context, method, path string, body []byte, has string) (code int, answer []byte, tag string) {
+// call sends a request, conditional on the plan's hash unless that is "". It returns the status code, 0 without an
+// answer, and the answer's body and ETag.
+func (f *fleet) call(ctx context.Context, method, path string, body []byte, hash string) (code int, answer []byte, tag string) {
 	f.requests.Add(1)
 	r, err := http.NewRequestWithContext(ctx, method, f.base+path, bytes.NewReader(body))
-	must(err) // there is nothing wrong with it
+	must(err) // method and path are valid
 	r.Header.Set("Content-Type", "application/json")
-	if has != "" {
-		r.Header.Set("If-None-Match", `"`+has+`"`)
+	if hash != "" {
+		r.Header.Set("If-None-Match", `"`+hash+`"`)
 	}
 	a, err := f.client.Do(r)
 	if err != nil {
@@ -286,51 +270,52 @@ func (f *fleet) call(ctx context.Context, method, path string, body []byte, has 
 	return a.StatusCode, answer, a.Header.Get("ETag")
 }
 
-// arrived notes that an agent has a plan.
-func (f *fleet) arrived(hash string, body []byte) applied {
+// received records that an agent received a plan.
+func (f *fleet) received(hash string, body []byte) decodedPlan {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x, known := f.plans[hash]
+	p, known := f.plans[hash]
 	if !known {
 		plan, err := protocol.DecodePlan(body)
 		if err != nil || plan.Hash != hash {
-			panic(fmt.Sprintf("plan %s: %v", hash, err)) // the server is wrong
+			panic(fmt.Sprintf("invalid plan %s: %v", hash, err)) // a bug of the server
 		}
-		x = applied{plan.Version, statusOf(plan)}
-		f.plans[hash] = x
+		p = decodedPlan{plan.Version, appliedStatus(plan)}
+		f.plans[hash] = p
 	}
-	c := f.arrivals[x.version]
-	if c == nil {
-		c = &came{}
-		f.arrivals[x.version] = c
+	a := f.arrivals[p.version]
+	if a == nil {
+		a = &arrivals{}
+		f.arrivals[p.version] = a
 	}
-	c.n++
-	c.last = now
-	return x
+	a.n++
+	a.last = now
+	return p
 }
 
-// newest returns the newest version that reached anybody, how many have it, and when the last of them got it.
+// newest returns the newest version that an agent received, the number of agents that have it, and the time at which
+// the last of them received it.
 func (f *fleet) newest() (version int64, n int, last time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for v, c := range f.arrivals {
+	for v, a := range f.arrivals {
 		if v >= version {
-			version, n, last = v, c.n, c.last
+			version, n, last = v, a.n, a.last
 		}
 	}
 	return version, n, last
 }
 
-// patience is how long anything may take.
-const patience = 3 * time.Minute
+// timeout is the longest time that a step of the benchmark may take.
+const timeout = 3 * time.Minute
 
-// until waits for something.
-func (f *fleet) until(ctx context.Context, done func() bool) error {
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
+// waitUntil waits until done returns true. It returns an error after timeout or when ctx ends.
+func (f *fleet) waitUntil(ctx context.Context, done func() bool) error {
+	for deadline := time.Now().Add(timeout); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			version, n, _ := f.newest()
-			return fmt.Errorf("%d agents registered and %d have plan %d after %v", f.registered.Load(), n, version, patience)
+			return fmt.Errorf("%d agents registered and %d have plan %d after %v", f.registered.Load(), n, version, timeout)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -339,64 +324,70 @@ func (f *fleet) until(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// change has people change the plan, and returns how long it took from the end of the epoch, when it is decided, to the last agent, and what CPU time
-// the server took for each.
-func (f *fleet) change(ctx context.Context, server *served, o ControlOptions) (times []time.Duration, cpu time.Duration, err error) {
+// Overrides of a tracepoint, as requests of the API.
+const (
+	forcedPin = `{"kind":"pin","force":true}`
+	forbid    = `{"kind":"forbid"}`
+)
+
+// changePlan changes the plan by overrides, Rounds times. It returns for each change the seconds from the end of the
+// epoch, when the engine decides on it, until the last agent received it, and the server's mean CPU time per change.
+func (f *fleet) changePlan(ctx context.Context, server *server) (times []float64, cpu time.Duration, err error) {
 	if err := sendTrace(ctx, server.grpc); err != nil {
 		return nil, 0, err
 	}
-	for service := range o.Services {
-		for point := range o.Tracepoints - 1 {
-			if err := f.wish(ctx, service, point, `{"kind":"pin","force":true}`); err != nil {
+	for service := range f.o.Services {
+		for i := range f.o.Tracepoints - 1 {
+			if err := f.override(ctx, service, i, forcedPin); err != nil {
 				return nil, 0, err
 			}
 		}
 	}
-	everybody := func(after int64) func() bool {
+	allHaveNewer := func(than int64) func() bool {
 		return func() bool {
 			version, n, _ := f.newest()
-			return version > after && n >= o.Agents
+			return version > than && n >= f.o.Agents
 		}
 	}
-	if err := f.until(ctx, everybody(0)); err != nil {
+	if err := f.waitUntil(ctx, allHaveNewer(0)); err != nil {
 		return nil, 0, err
 	}
-	began := cpuTime(server.cmd.Process.Pid)
-	for round := range o.Rounds {
-		pause(ctx, 3*time.Second) // until everybody waits again
+	began := server.cpuTime()
+	for round := range f.o.Rounds {
+		sleep(ctx, 3*time.Second) // until all agents wait for the next plan
 		before, _, _ := f.newest()
-		kind := `{"kind":"pin","force":true}`
+		kind := forcedPin
 		if round%2 == 1 {
-			kind = `{"kind":"forbid"}`
+			kind = forbid
 		}
-		if err := f.wish(ctx, 0, o.Tracepoints, kind); err != nil {
+		if err := f.override(ctx, 0, f.o.Tracepoints, kind); err != nil {
 			return nil, 0, err
 		}
-		decided := time.Now().Truncate(time.Second).Add(time.Second) // when the epoch ends
-		if err := f.until(ctx, everybody(before)); err != nil {
+		decided := time.Now().Truncate(time.Second).Add(time.Second) // the end of the epoch
+		if err := f.waitUntil(ctx, allHaveNewer(before)); err != nil {
 			return nil, 0, err
 		}
 		_, _, last := f.newest()
-		times = append(times, last.Sub(decided))
+		times = append(times, last.Sub(decided).Seconds())
 	}
-	return times, (cpuTime(server.cmd.Process.Pid) - began) / time.Duration(o.Rounds), nil
+	return times, (server.cpuTime() - began) / time.Duration(f.o.Rounds), nil
 }
 
-// wish has a person decide about a tracepoint.
-func (f *fleet) wish(ctx context.Context, service, point int, what string) error {
-	path := fmt.Sprintf("/api/v1/tracepoints/%016x", uint64(trace.SymbolOf([]byte(pointID(service, point)))))
-	for deadline := time.Now().Add(patience); ; pause(ctx, 100*time.Millisecond) {
-		code, answer, _ := f.call(ctx, http.MethodPut, path, []byte(what), "")
+// override sets the override of tracepoint i of a service.
+func (f *fleet) override(ctx context.Context, service, i int, body string) error {
+	path := fmt.Sprintf("/api/v1/tracepoints/%016x", uint64(trace.SymbolOf([]byte(tracepointID(service, i)))))
+	for deadline := time.Now().Add(timeout); ; sleep(ctx, 100*time.Millisecond) {
+		code, answer, _ := f.call(ctx, http.MethodPut, path, []byte(body), "")
 		switch {
 		case code == http.StatusOK:
 			return nil
-		case code != http.StatusNotFound || time.Now().After(deadline): // the engine may not know it yet
-			return fmt.Errorf("decide about %s: %d %s", pointID(service, point), code, answer)
+		case code != http.StatusNotFound || time.Now().After(deadline): // the catalogue may not have reached the engine yet
+			return fmt.Errorf("override %s: %d %s", tracepointID(service, i), code, answer)
 		}
 	}
 }
 
-// sendTrace sends a trace, without which nothing is decided.
+// sendTrace sends one trace: the engine decides nothing before it has received traces.
 func sendTrace(ctx context.Context, address string) error {
 	var table trace.Table
 	now := trace.Nanos(time.Now().UnixNano())
@@ -406,7 +397,7 @@ func sendTrace(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
+	conn, err := dial(address)
 	if err != nil {
 		return err
 	}
@@ -414,13 +405,13 @@ func sendTrace(ctx context.Context, address string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// comeBack kills the server, starts another on the same data, and measures until all agents have their plan again, and how many requests
-// that took.
-func (f *fleet) comeBack(ctx context.Context, r *Result, server *served, dir string, args []string) error {
+// restart kills the server, starts another ten seconds later with the same data, and measures the time and the requests
+// until all agents are registered again.
+func (f *fleet) restart(ctx context.Context, r *Result, server *server, dir string, args []string) error {
 	if err := server.kill(); err != nil {
 		return err
 	}
-	pause(ctx, 10*time.Second)
+	sleep(ctx, 10*time.Second)
 	f.registered.Store(0)
 	f.requests.Store(0)
 	began := time.Now()
@@ -431,42 +422,24 @@ func (f *fleet) comeBack(ctx context.Context, r *Result, server *served, dir str
 	started := time.Since(began).Seconds()
 	busiest, before := int64(0), f.requests.Load()
 	next := time.Now().Add(time.Second)
-	err = f.until(ctx, func() bool {
+	err = f.waitUntil(ctx, func() bool {
 		if now := time.Now(); now.After(next) {
 			n := f.requests.Load()
 			busiest, before, next = max(busiest, n-before), n, now.Add(time.Second)
 		}
-		return int(f.registered.Load()) >= f.o.Agents
+		return f.allRegistered()
 	})
-	took := time.Since(began).Seconds()
+	converged := time.Since(began).Seconds()
 	requests := f.requests.Load()
-	peak := memoryOf(again.cmd.Process.Pid, "VmHWM:")
+	peak := again.memory(peakMemory)
 	if err = cmp.Or(err, again.kill()); err != nil {
 		return err
 	}
-	r.add("the server was killed and is back", Value{"start_seconds", started, units.Ratio(started) + " s to start"},
-		Value{"converged_seconds", took, units.Ratio(took) + " s until all agents are, from the start"},
-		Value{"requests_per_agent", float64(requests) / float64(f.o.Agents), units.Ratio(float64(requests)/float64(f.o.Agents)) + " requests an agent"},
+	perAgent := float64(requests) / float64(f.o.Agents)
+	r.add("restart after a kill", Value{"start_seconds", started, units.Ratio(started) + " s to start"},
+		Value{"converged_seconds", converged, units.Ratio(converged) + " s until all agents are back"},
+		Value{"requests_per_agent", perAgent, units.Ratio(perAgent) + " requests per agent"},
 		Value{"busiest_second_requests", float64(busiest), units.Count(int(busiest)) + " requests in the busiest second"},
 		Value{"peak_bytes", float64(peak), mebibytes(int(peak))})
 	return nil
-}
-
-// clockTick is the unit of times in /proc, the same on all architectures that Go runs on.
-const clockTick = 10 * time.Millisecond
-
-// cpuTime returns the CPU time that a process used so far; 0 where the system does not say.
-func cpuTime(pid int) time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(data), ") ") // behind the name, which may hold blanks
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseInt(fields[11], 10, 64) // 0 if it is none
-	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * clockTick
 }

@@ -13,20 +13,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Sizes of the requests that are decoded.
+// Shape of the decoded requests.
 const (
-	attributesOfSpan = 10
-	tracesOfRequest  = 20
-	wireBytesOfSpan  = 400 // about: to guess how many traces are needed
+	attributesPerSpan = 10
+	tracesPerRequest  = 20
 )
 
-// wantedKeys is the compiled list of keys: some that spans have, some that they have not.
+// wantedKeys lists the attributes that decoders keep. Spans have only some of them.
 var wantedKeys = []string{
 	"http.response.status_code", "url.path", "server.address", "http.response.body.size", "db.system", "messaging.system",
 	"error.type", "tenant",
 }
 
-// Decode measures decoders of OTLP: ours, and the collector's pdata, on the same bytes.
+// Decode measures Sibyl's decoder of OTLP and the Collector's, pdata, with the same input.
 func Decode(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
 	result := &Result{Benchmark: "decode"}
@@ -35,15 +34,15 @@ func Decode(ctx context.Context, o Options) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		result.Input = units.Plural(attributesOfSpan, "attribute") + " a span; protobuf and JSON of at least " + mebibytes(o.Bytes) + " each"
-		if err := o.decoders(ctx, result, format, in); err != nil {
+		result.Input = units.Plural(attributesPerSpan, "attribute") + " per span; at least " + mebibytes(o.Bytes) + " each of protobuf and JSON"
+		if err := o.measureDecoders(ctx, result, format, in); err != nil {
 			return nil, err
 		}
 	}
 	return result, nil
 }
 
-// requests are encoded traces.
+// requests is a list of encoded requests.
 type requests struct {
 	data         [][]byte
 	bytes, spans int
@@ -53,17 +52,17 @@ type requests struct {
 func (o Options) requests(format string) (*requests, error) {
 	var table trace.Table
 	r := rand.New(rand.NewPCG(o.Seed, 2))
-	kinds := shapes(r, &table, 50, spansOfTrace)
+	kinds := shapes(r, &table, 50, spansPerTrace)
 	encode := tracegen.Protobuf
 	if format == "JSON" {
 		encode = tracegen.JSON
 	}
 	in := &requests{}
 	for begin := trace.Nanos(1_700_000_000_000_000_000); in.bytes < o.Bytes; begin += 1_000_000_000 {
-		traces := make([]*trace.Trace, tracesOfRequest)
+		traces := make([]*trace.Trace, tracesPerRequest)
 		for i := range traces {
 			traces[i] = kinds[r.IntN(len(kinds))].newTrace(r, begin)
-			withAttributes(r, &table, traces[i], attributesOfSpan)
+			addAttributes(r, &table, traces[i], attributesPerSpan)
 		}
 		data, err := encode(traces, &table)
 		if err != nil {
@@ -71,13 +70,13 @@ func (o Options) requests(format string) (*requests, error) {
 		}
 		in.data = append(in.data, data)
 		in.bytes += len(data)
-		in.spans += tracesOfRequest * spansOfTrace
+		in.spans += tracesPerRequest * spansPerTrace
 	}
 	return in, nil
 }
 
-// decoders measures all decoders of a format.
-func (o Options) decoders(ctx context.Context, result *Result, format string, in *requests) error {
+// measureDecoders measures the decoders of a format.
+func (o Options) measureDecoders(ctx context.Context, result *Result, format string, in *requests) error {
 	none, err := ingest.NewKeys()
 	if err != nil {
 		return err
@@ -92,11 +91,11 @@ func (o Options) decoders(ctx context.Context, result *Result, format string, in
 		if i == 1 {
 			name = format + ", " + units.Plural(len(wantedKeys), "key") + " wanted"
 		}
-		if ours[i], err = o.decoder(ctx, result, name, in, lean(format, keys)); err != nil {
+		if ours[i], err = o.measureDecoder(ctx, result, name, in, sibylDecoder(format, keys)); err != nil {
 			return err
 		}
 	}
-	theirs, err := o.decoder(ctx, result, format+", pdata", in, collector(format))
+	theirs, err := o.measureDecoder(ctx, result, format+", pdata", in, pdataDecoder(format))
 	if err != nil {
 		return err
 	}
@@ -105,8 +104,8 @@ func (o Options) decoders(ctx context.Context, result *Result, format string, in
 	return nil
 }
 
-// lean returns our decoder.
-func lean(format string, keys *ingest.Keys) func([]byte) error {
+// sibylDecoder returns Sibyl's decoder.
+func sibylDecoder(format string, keys *ingest.Keys) func([]byte) error {
 	var batch ingest.Batch
 	d := otlp.NewDecoder(&trace.Table{}, keys)
 	decode := d.Protobuf
@@ -119,8 +118,8 @@ func lean(format string, keys *ingest.Keys) func([]byte) error {
 	}
 }
 
-// collector returns pdata's decoder.
-func collector(format string) func([]byte) error {
+// pdataDecoder returns the Collector's decoder.
+func pdataDecoder(format string) func([]byte) error {
 	if format == "JSON" {
 		return func(data []byte) error {
 			_, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
@@ -133,8 +132,8 @@ func collector(format string) func([]byte) error {
 	}
 }
 
-// decoder measures one decoder and returns its rate.
-func (o Options) decoder(ctx context.Context, result *Result, name string, in *requests, decode func([]byte) error) (float64, error) {
+// measureDecoder measures a decoder and returns its rate in spans per second.
+func (o Options) measureDecoder(ctx context.Context, result *Result, name string, in *requests, decode func([]byte) error) (float64, error) {
 	c, err := o.measure(ctx, func() error {
 		for _, data := range in.data {
 			if err := decode(data); err != nil {

@@ -1,6 +1,7 @@
 package throughput
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -20,23 +21,23 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Sizes of what grouping is measured on.
+// Size of the input.
 const (
-	observationBytes = 6 << 10 // about, of a request of 50 spans
-	manyGroups       = 100_000
-	edgesOfGroup     = 20
-	groupsOfType     = 100
-	requestsOfWindow = 32 // as many as a window samples
-	epochsOfGroup    = 10 // as many windows as are kept of the past
-	manyProblems     = 10_000
+	observationBytes  = 6 << 10 // of a request of 50 spans, about
+	manyGroups        = 100_000
+	edgesPerGroup     = 20
+	groupsPerType     = 100
+	requestsPerWindow = 32 // the size of a window's sample
+	epochsPerGroup    = 10 // the number of windows in a group's history
+	manyProblems      = 10_000
 )
 
-// Group measures grouping: from paths to observations, from observations to statistics, the whole way from bytes to
-// statistics, and how much memory many groups take and how long it takes to judge them.
+// Group measures grouping: from traces to observations, from observations to statistics, and from encoded requests to
+// statistics. It also measures the memory of many groups, and the times to judge them and to rank many problems.
 func Group(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
-	result := &Result{Benchmark: "group", Input: "at least " + mebibytes(o.Bytes) + " of distinct traces of " + units.Plural(spansOfTrace, "span")}
-	for _, step := range []func(context.Context, *Result) error{o.observing, o.grouping, o.pipeline, o.state} {
+	result := &Result{Benchmark: "group", Input: "at least " + mebibytes(o.Bytes) + " of distinct traces of " + units.Plural(spansPerTrace, "span")}
+	for _, step := range []func(context.Context, *Result) error{o.measureObserver, o.measureGrouper, o.measurePipeline, o.measureManyGroups} {
 		if err := step(ctx, result); err != nil {
 			return nil, err
 		}
@@ -44,10 +45,10 @@ func Group(ctx context.Context, o Options) (*Result, error) {
 	return result, nil
 }
 
-// observing measures extraction and observation.
-func (o Options) observing(ctx context.Context, result *Result) error {
+// measureObserver measures the extraction of critical paths together with their reduction to observations.
+func (o Options) measureObserver(ctx context.Context, result *Result) error {
 	var table trace.Table
-	traces := requestTraces(o.Seed, &table, 200, spansOfTrace, o.Bytes)
+	traces := requestTraces(o.Seed, &table, 200, spansPerTrace, o.Bytes)
 	x := critpath.NewExtractor(critpath.DefaultOptions())
 	var observer observation.Observer
 	var into observation.Observation
@@ -60,16 +61,16 @@ func (o Options) observing(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	result.add("trace to observation", c.rate(len(traces)*spansOfTrace, "spans_per_second", "spans"),
+	result.add("trace to observation", c.rate(len(traces)*spansPerTrace, "spans_per_second", "spans"),
 		c.each(len(traces), "ns_per_observation", "observation"), c.allocated(len(traces), "allocations_per_observation", "observation"))
 	return nil
 }
 
-// grouping measures what an observation costs the groups.
-func (o Options) grouping(ctx context.Context, result *Result) error {
+// measureGrouper measures the addition of observations to the statistics of groups.
+func (o Options) measureGrouper(ctx context.Context, result *Result) error {
 	var table trace.Table
 	n := o.Bytes/observationBytes + 1
-	traces := requestTraces(o.Seed, &table, 200, spansOfTrace, n*spansOfTrace*spanBytes)[:n]
+	traces := requestTraces(o.Seed, &table, 200, spansPerTrace, n*spansPerTrace*spanBytes)[:n]
 	x := critpath.NewExtractor(critpath.DefaultOptions())
 	types := &group.RequestTypes{}
 	var observer observation.Observer
@@ -91,13 +92,13 @@ func (o Options) grouping(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	result.add("observation to statistics", c.rate(n*spansOfTrace, "spans_per_second", "spans"), c.each(n, "ns_per_observation", "observation"),
+	result.add("observation to statistics", c.rate(n*spansPerTrace, "spans_per_second", "spans"), c.each(n, "ns_per_observation", "observation"),
 		c.allocated(n, "allocations_per_observation", "observation"))
 	return nil
 }
 
-// pipeline measures the whole way from the bytes of requests to the statistics of groups.
-func (o Options) pipeline(ctx context.Context, result *Result) error {
+// measurePipeline measures the pipeline from encoded requests to the statistics of groups.
+func (o Options) measurePipeline(ctx context.Context, result *Result) error {
 	in, err := o.requests("protobuf")
 	if err != nil {
 		return err
@@ -121,7 +122,7 @@ func (o Options) pipeline(ctx context.Context, result *Result) error {
 	return nil
 }
 
-// pipeline is all that lies between bytes and statistics.
+// pipeline turns encoded requests into statistics.
 type pipeline struct {
 	table     *trace.Table
 	decoder   *otlp.Decoder
@@ -158,20 +159,20 @@ func (p *pipeline) run(in *requests) (err error) {
 	return open.Close()
 }
 
-// state measures the memory that many groups take, and how long it takes to judge them all.
-func (o Options) state(ctx context.Context, result *Result) error {
+// measureManyGroups measures the memory of many groups, and the times to judge them and to rank many problems.
+func (o Options) measureManyGroups(ctx context.Context, result *Result) error {
 	groups, problems := manyGroups, manyProblems
 	if o.Small {
-		groups, problems = 10*groupsOfType, 100
+		groups, problems = 10*groupsPerType, 100
 	}
 	before := heap()
-	g, err := fill(ctx, groups)
+	g, err := newFullGrouper(ctx, groups)
 	if err != nil {
 		return err
 	}
 	bytes := heap() - before
 	begin := time.Now()
-	found := detect.New(g).Chronic(detect.Thresholds{CoV: 0.15, MinSamples: requestsOfWindow})
+	found := detect.New(g).Chronic(detect.Thresholds{CoV: 0.15, MinSamples: requestsPerWindow})
 	judged := time.Since(begin)
 	if len(found) < problems {
 		return fmt.Errorf("%d problems in %d groups, want %d", len(found), groups, problems)
@@ -184,14 +185,14 @@ func (o Options) state(ctx context.Context, result *Result) error {
 	if err != nil {
 		return err
 	}
-	result.add(units.Plural(groups, "group")+" of "+units.Plural(edgesOfGroup, "edge"),
+	result.add(units.Plural(groups, "group")+" of "+units.Plural(edgesPerGroup, "edge"),
 		Value{"bytes", float64(bytes), mebibytes(bytes)}, Value{"bytes_per_group", float64(bytes / groups), units.Count(bytes/groups) + " bytes/group"})
-	result.add("all of them judged", Value{"ns", float64(judged), units.Duration(judged)})
-	result.add(units.Plural(problems, "problem")+" ranked", c.each(1, "ns", "ranking"))
+	result.add("judging all groups", Value{"ns", float64(judged), units.Duration(judged)})
+	result.add("ranking "+units.Plural(problems, "problem"), c.each(1, "ns", "ranking"))
 	return nil
 }
 
-// heap returns the bytes that are in use.
+// heap returns the size of the live heap in bytes.
 func heap() int {
 	runtime.GC()
 	var m runtime.MemStats
@@ -199,57 +200,48 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// fill returns a grouper with n groups, each with all that is kept of its past and two full windows, one in five of them variable.
-func fill(ctx context.Context, n int) (*group.Grouper, error) {
+// newFullGrouper returns a grouper with n groups, each with a full history. One group in five varies enough to be a
+// problem.
+func newFullGrouper(ctx context.Context, n int) (*group.Grouper, error) {
 	types := &group.RequestTypes{}
 	types.Freeze()
-	g := group.NewGrouper(types, &trace.Table{}, group.Options{Groups: n + n/groupsOfType + 1})
-	for epoch := range epochsOfGroup {
+	g := group.NewGrouper(types, &trace.Table{}, group.Options{Groups: n + n/groupsPerType + 1})
+	for epoch := range epochsPerGroup {
 		for i := range n {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
 			one := groupObservation(i)
-			for k := range requestsOfWindow / 4 {
-				vary(one, i, epoch*requestsOfWindow+k)
+			for k := range requestsPerWindow / 4 {
+				setTimes(one, i, epoch*requestsPerWindow+k)
 				g.Observe(one)
 			}
 		}
-		age := 1000 >> epoch // in ticks: so that every window of the past has some
+		age := 1000 >> epoch // in ticks; leaves no window of the history empty
 		g.Close(trace.Nanos(1e15).Add(-time.Duration(age) * stats.Tick))
 	}
 	return g, nil
 }
 
-// groupObservation returns a request of group i: 20 edges at places of their own.
+// groupObservation returns a request of group i, whose edges have contexts of their own.
 func groupObservation(i int) *observation.Observation {
 	o := &observation.Observation{
-		Entry: trace.OpOf(1, trace.Symbol(1+i/groupsOfType), trace.Server), Skeleton: analysis.Hash{Hi: 1, Lo: uint64(i)},
-		Edges: make([]observation.EdgeTime, edgesOfGroup),
+		Entry: trace.OpOf(1, trace.Symbol(1+i/groupsPerType), trace.Server), Skeleton: analysis.Hash{Hi: 1, Lo: uint64(i)},
+		Edges: make([]observation.EdgeTime, edgesPerGroup),
 	}
 	root := trace.Context(0).Child(o.Entry)
 	for k := range o.Edges {
-		ctx := root.Child(trace.OpOf(2, trace.Symbol(1+k+(i%groupsOfType)/10*edgesOfGroup), trace.Internal))
+		ctx := root.Child(trace.OpOf(2, trace.Symbol(1+k+(i%groupsPerType)/10*edgesPerGroup), trace.Internal))
 		o.Edges[k] = observation.EdgeTime{Context: ctx, Edge: trace.EdgeOf(ctx, 0, 0)}
 		o.Contexts = append(o.Contexts, observation.ContextCount{Context: ctx, Parent: root, Count: 1})
 	}
-	slices.SortFunc(o.Edges, func(a, b observation.EdgeTime) int { return compare(a.Edge, b.Edge) })
-	slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return compare(a.Context, b.Context) })
+	slices.SortFunc(o.Edges, func(a, b observation.EdgeTime) int { return cmp.Compare(a.Edge, b.Edge) })
+	slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return cmp.Compare(a.Context, b.Context) })
 	return o
 }
 
-func compare[T ~uint64](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
-// vary gives the k-th request of group i its identity and times.
-func vary(o *observation.Observation, i, k int) {
+// setTimes sets the identity and the times of request k of group i.
+func setTimes(o *observation.Observation, i, k int) {
 	h := trace.Mix(uint64(i)+1, uint64(k)+1)
 	o.Trace = trace.ID{0: byte(h), 1: byte(h >> 8), 2: byte(h >> 16), 3: byte(h >> 24), 4: byte(h >> 32), 5: byte(h >> 40), 15: 1}
 	o.Root, o.Start, o.Duration = trace.SpanID(h), trace.Nanos(int64(i)*1000+int64(k)), 0

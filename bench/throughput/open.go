@@ -16,24 +16,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// openLengths are the lengths of the traces that are held open, in spans.
-var openLengths = []int{1, 8, spansOfIngested}
+// openLengths lists the lengths of the open traces, in spans.
+var openLengths = []int{1, 8, spansPerLoadedTrace}
 
-// Open measures how much memory spans take while their traces are open, beside what they take on the wire.
+// Open measures the memory of spans in open traces, compared with their encoded size.
 func Open(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
-	result := &Result{Benchmark: "open", Input: "requests of " + units.Plural(spansOfRequest, "span") + " with " +
-		units.Plural(attributesOfSpan, "attribute") + ", " + units.Plural(len(wantedKeys), "key") + " wanted, " + mebibytes(o.Bytes) + " for each length"}
+	result := &Result{Benchmark: "open", Input: "requests of " + units.Plural(spansPerRequest, "span") + " with " +
+		units.Plural(attributesPerSpan, "attribute") + ", " + units.Plural(len(wantedKeys), "key") + " wanted, " + mebibytes(o.Bytes) + " for each length"}
 	for _, length := range openLengths {
-		if err := o.open(ctx, result, length); err != nil {
+		if err := o.measureOpen(ctx, result, length); err != nil {
 			return nil, err
 		}
 	}
 	return result, nil
 }
 
-// open opens traces of so many spans, which come in up to eight requests each, and adds a row.
-func (o Options) open(ctx context.Context, result *Result, length int) error {
+// measureOpen opens traces of the given length and adds a row.
+func (o Options) measureOpen(ctx context.Context, result *Result, length int) error {
 	keys, err := ingest.NewKeys(wantedKeys...)
 	if err != nil {
 		return err
@@ -46,8 +46,8 @@ func (o Options) open(ctx context.Context, result *Result, length int) error {
 	online, decoder := assemble.NewOnline(options), otlp.NewDecoder(&names, keys)
 	var batch ingest.Batch
 	runs := make([][]assemble.Run, 1)
-	record, onWire := uint64(0), 0
-	take := func(traces []*trace.Trace) error {
+	record, encoded := uint64(0), 0
+	receive := func(traces []*trace.Trace) error {
 		data, err := tracegen.Protobuf(traces, &table)
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func (o Options) open(ctx context.Context, result *Result, length int) error {
 			return err
 		}
 		record++
-		onWire += len(data)
+		encoded += len(data)
 		runs[0] = runs[0][:0]
 		assemble.Runs(&batch, runs)
 		for _, run := range runs[0] {
@@ -65,28 +65,20 @@ func (o Options) open(ctx context.Context, result *Result, length int) error {
 		}
 		return nil
 	}
-	request := func() error { // one of every eight, or fewer, that the spans of a trace are spread over
-		parts := make([][]*trace.Trace, min(requestsOfTrace, length))
-		for range spansOfRequest * len(parts) / length {
-			t := kinds[r.IntN(len(kinds))].newTrace(r, 1_700_000_000_000_000_000)
-			withAttributes(r, &table, t, attributesOfSpan)
-			for i, part := range spread(t, len(parts)) {
-				parts[i] = append(parts[i], part)
-			}
-		}
-		for _, traces := range parts {
-			if err := take(traces); err != nil {
+	receiveSome := func() error {
+		for _, traces := range splitTraces(r, &table, kinds, length, 1_700_000_000_000_000_000) {
+			if err := receive(traces); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := request(); err != nil { // what is there whatever is open
+	if err := receiveSome(); err != nil { // allocates the memory that does not depend on open traces
 		return err
 	}
 	opened, before := online.Stats(), heap()
-	for onWire = 0; onWire < o.Bytes; {
-		if err := errors.Join(ctx.Err(), request()); err != nil {
+	for encoded = 0; encoded < o.Bytes; {
+		if err := errors.Join(ctx.Err(), receiveSome()); err != nil {
 			return err
 		}
 	}
@@ -95,9 +87,9 @@ func (o Options) open(ctx context.Context, result *Result, length int) error {
 		runtime.KeepAlive(alive)
 	}
 	spans := float64(s.Spans - opened.Spans)
-	inMemory, wired := float64(bytes)/spans, float64(onWire)/spans
-	result.add("traces of "+units.Plural(length, "span"), Value{"bytes_per_span", inMemory, fmt.Sprintf("%.0f bytes a span", inMemory)},
-		Value{"wire_bytes_per_span", wired, fmt.Sprintf("%.0f on the wire", wired)},
-		Value{"bytes_beyond_wire", inMemory - wired, fmt.Sprintf("%+.0f beyond", inMemory-wired)})
+	inMemory, onWire := float64(bytes)/spans, float64(encoded)/spans
+	result.add("traces of "+units.Plural(length, "span"), Value{"bytes_per_span", inMemory, fmt.Sprintf("%.0f bytes per span", inMemory)},
+		Value{"wire_bytes_per_span", onWire, fmt.Sprintf("%.0f bytes encoded", onWire)},
+		Value{"bytes_beyond_wire", inMemory - onWire, fmt.Sprintf("%+.0f beyond the encoded size", inMemory-onWire)})
 	return nil
 }

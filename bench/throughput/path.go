@@ -8,13 +8,13 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Path measures the extraction of critical paths, after decoding: from many small traces, and from single large ones.
+// Path measures the extraction of critical paths from decoded traces: many small ones, and single large ones.
 func Path(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
 	var table trace.Table
-	traces := requestTraces(o.Seed, &table, 200, spansOfTrace, o.Bytes)
-	result := &Result{Benchmark: "path", Input: mebibytes(len(traces)*spansOfTrace*spanBytes) + " of distinct traces"}
-	if err := o.paths(ctx, result, units.Plural(spansOfTrace, "span")+" a trace", traces...); err != nil {
+	traces := requestTraces(o.Seed, &table, 200, spansPerTrace, o.Bytes)
+	result := &Result{Benchmark: "path", Input: mebibytes(len(traces)*spansPerTrace*spanBytes) + " of distinct traces"}
+	if err := o.measurePaths(ctx, result, units.Plural(spansPerTrace, "span")+" per trace", traces...); err != nil {
 		return nil, err
 	}
 	sizes := []int{100_000, 1_000_000}
@@ -26,7 +26,7 @@ func Path(ctx context.Context, o Options) (*Result, error) {
 			name  string
 			trace *trace.Trace
 		}{{"wide", wide(n)}, {"deep", deep(n)}, {"mixed", requestTraces(o.Seed, &table, 1, n, 1)[0]}} {
-			if err := o.paths(ctx, result, "one trace of "+units.Plural(n, "span")+", "+l.name, l.trace); err != nil {
+			if err := o.measurePaths(ctx, result, "one trace of "+units.Plural(n, "span")+", "+l.name, l.trace); err != nil {
 				return nil, err
 			}
 		}
@@ -34,10 +34,10 @@ func Path(ctx context.Context, o Options) (*Result, error) {
 	return result, nil
 }
 
-// spansOfTrace is the size of a small trace.
-const spansOfTrace = 50
+// spansPerTrace is the size of a small trace.
+const spansPerTrace = 50
 
-func (o Options) paths(ctx context.Context, result *Result, name string, traces ...*trace.Trace) error {
+func (o Options) measurePaths(ctx context.Context, result *Result, name string, traces ...*trace.Trace) error {
 	x := critpath.NewExtractor(critpath.DefaultOptions())
 	spans := 0
 	for _, t := range traces {
@@ -52,15 +52,12 @@ func (o Options) paths(ctx context.Context, result *Result, name string, traces 
 	if err != nil {
 		return err
 	}
-	values := []Value{
-		c.rate(spans, "spans_per_second", "spans"), c.each(len(traces), "ns_per_trace", "trace"),
-		c.allocated(len(traces), "allocations_per_trace", "trace"),
-	}
-	result.add(name, values...)
+	result.add(name, c.rate(spans, "spans_per_second", "spans"), c.each(len(traces), "ns_per_trace", "trace"),
+		c.allocated(len(traces), "allocations_per_trace", "trace"))
 	return nil
 }
 
-// wide returns a trace in which one span calls all others one after the other.
+// wide returns a trace of n spans in which the root calls all others, one after the other.
 func wide(n int) *trace.Trace {
 	t := &trace.Trace{Spans: make([]trace.Span, n)}
 	for i := range t.Spans {
@@ -70,7 +67,7 @@ func wide(n int) *trace.Trace {
 	return t
 }
 
-// deep returns a trace in which every span calls one other.
+// deep returns a trace of n spans in which each calls the next.
 func deep(n int) *trace.Trace {
 	t := &trace.Trace{Spans: make([]trace.Span, n)}
 	for i := range t.Spans {

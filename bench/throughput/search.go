@@ -16,47 +16,47 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Sizes of the searched tree.
+// Size of the searched tree.
 const (
-	nodesOfTree    = 100_000
-	baselineOfTree = 200
-	deepest        = 24
+	treeNodes    = 100_000
+	treeBaseline = 200
+	treeDepth    = 24 // of the deepest node
 )
 
-// Search measures a decision over a large calling-context tree, for each strategy.
+// Search measures decisions over a large calling-context tree, for each strategy.
 func Search(ctx context.Context, o Options) (*Result, error) {
 	o = o.withDefaults()
-	nodes := nodesOfTree
+	nodes := treeNodes
 	if o.Small {
 		nodes = 2000
 	}
-	f := newForest(o.Seed, nodes, baselineOfTree)
-	result := &Result{Benchmark: "search", Input: "a tree of " + units.Plural(len(f.tree.Nodes), "node") + ", of these " +
-		units.Count(baselineOfTree) + " of the baseline"}
+	c := newSearchCase(o.Seed, nodes, treeBaseline)
+	result := &Result{Benchmark: "search", Input: "a tree of " + units.Plural(len(c.tree.Nodes), "node") + ", " +
+		units.Count(treeBaseline) + " of them baseline"}
 	for _, strategy := range eval.Strategies() {
-		if err := o.deciding(ctx, result, strategy.Name, f, strategy); err != nil {
+		if err := o.measureDecisions(ctx, result, strategy.Name, c, strategy); err != nil {
 			return nil, err
 		}
 	}
-	if err := o.deciding(ctx, result, "adaptive, all nodes below one edge", newForest(o.Seed, nodes, 1), search.Strategy{}); err != nil {
+	if err := o.measureDecisions(ctx, result, "adaptive, all nodes below one edge", newSearchCase(o.Seed, nodes, 1), search.Strategy{}); err != nil {
 		return nil, err
 	}
-	c, err := o.measure(ctx, func() error {
-		f.builder.Build(nil, &f.table)
+	build, err := o.measure(ctx, func() error {
+		c.builder.Build(nil, &c.table)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	result.add("building the tree", c.each(1, "ns_per_build", "build"))
+	result.add("building the tree", build.each(1, "ns_per_build", "build"))
 	return result, nil
 }
 
-// deciding measures the first and the second decision about a problem.
-func (o Options) deciding(ctx context.Context, result *Result, name string, f *forest, strategy search.Strategy) error {
+// measureDecisions measures the first and the second decision about a problem.
+func (o Options) measureDecisions(ctx context.Context, result *Result, name string, c *searchCase, strategy search.Strategy) error {
 	in := search.Input{
-		Now: 1, Problems: []detect.Problem{f.problem}, Trees: map[analysis.Hash]*cct.Tree{f.problem.RequestType: f.tree},
-		Rates: map[analysis.Hash]float64{f.problem.RequestType: f.problem.Rate}, Table: &f.table,
+		Now: 1, Problems: []detect.Problem{c.problem}, Trees: map[analysis.Hash]*cct.Tree{c.problem.RequestType: c.tree},
+		Rates: map[analysis.Hash]float64{c.problem.RequestType: c.problem.Rate}, Table: &c.table,
 		Budget: search.Budget{Tracepoints: 500}, Strategy: strategy, Seed: o.Seed, Epoch: 10 * time.Second,
 	}
 	var state search.State
@@ -89,80 +89,79 @@ func (o Options) deciding(ctx context.Context, result *Result, name string, f *f
 	return nil
 }
 
-// forest is a tree to search, with a problem.
-type forest struct {
+// searchCase is a calling-context tree with a problem.
+type searchCase struct {
 	table   trace.Table
 	builder cct.Builder
 	tree    *cct.Tree
 	problem detect.Problem
 }
 
-// treeNode is a node of the tree to build.
+// treeNode is a node of a tree under construction.
 type treeNode struct {
-	full, baseline trace.Context
-	service        trace.Symbol
-	id             trace.Symbol
-	depth          int
-	on             bool // baseline
+	full     trace.Context
+	baseline trace.Context // of the nearest baseline operation
+	service  trace.Symbol
+	depth    int
 }
 
-// newForest returns a random tree: baseline operations above, tracepoints below them; and a problem whose first edge
-// carries half of the variance.
-func newForest(seed uint64, nodes, baseline int) *forest {
+// newSearchCase returns a random tree in which tracepoints lie below baseline operations, and a problem with half of
+// the variance in its first edge.
+func newSearchCase(seed uint64, nodes, baseline int) *searchCase {
 	r := rand.New(rand.NewPCG(seed, 3))
-	f := &forest{problem: detect.Problem{
+	c := &searchCase{problem: detect.Problem{
 		ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Group: analysis.Hash{Hi: 2}, Requests: 5000, Rate: 50,
 		Mean: 100 * time.Millisecond, CoV: 0.8, CoVLow: 0.7, CoVHigh: 0.9, Impact: 1e9,
 	}}
 	full := cct.Observation{Seen: 1, Explore: true}
-	var nodesSoFar []treeNode
-	for len(nodesSoFar) < nodes {
-		var above treeNode
-		if len(nodesSoFar) > 0 {
-			above = nodesSoFar[r.IntN(len(nodesSoFar))]
+	var all []treeNode
+	for len(all) < nodes {
+		var parent treeNode
+		if len(all) > 0 {
+			parent = all[r.IntN(len(all))]
 		}
-		if above.depth >= deepest {
+		if parent.depth >= treeDepth {
 			continue
 		}
-		p, sighting := f.node(len(nodesSoFar), above, baseline)
-		nodesSoFar = append(nodesSoFar, p)
+		n, sighting := c.child(parent, len(all), len(all) < baseline)
+		all = append(all, n)
 		full.Contexts = append(full.Contexts, sighting)
 	}
-	f.builder.Observe(full)
-	f.tree = f.builder.Build(nil, &f.table)
-	f.edges(nodesSoFar[:min(baseline, len(nodesSoFar))])
-	return f
+	c.builder.Observe(full)
+	c.tree = c.builder.Build(nil, &c.table)
+	c.addEdges(all[:min(baseline, len(all))])
+	return c
 }
 
-// node makes node i below another: baseline operations first, then tracepoints.
-func (f *forest) node(i int, above treeNode, baseline int) (treeNode, cct.ContextCount) {
-	name := f.table.Symbol(fmt.Sprintf("op-%d", i))
-	p := treeNode{depth: above.depth + 1, on: i < baseline, service: above.service, id: name, baseline: above.baseline}
+// child returns node i, a baseline operation or a tracepoint, below parent.
+func (c *searchCase) child(parent treeNode, i int, baseline bool) (treeNode, cct.ContextCount) {
+	name := c.table.Symbol(fmt.Sprintf("op-%d", i))
+	n := treeNode{depth: parent.depth + 1, service: parent.service, baseline: parent.baseline}
 	kind := trace.Internal
-	if p.on {
-		p.service, kind = f.table.Symbol(fmt.Sprintf("service-%d", i%40)), trace.Server
+	if baseline {
+		n.service, kind = c.table.Symbol(fmt.Sprintf("service-%d", i%40)), trace.Server
 	}
-	op := f.table.Op(p.service, name, kind)
-	p.full = f.table.Child(above.full, op)
-	s := cct.ContextCount{Context: p.full, Parent: above.full, Op: op, Count: 1, Nanos: 1000}
-	if p.on {
-		p.baseline = f.table.Child(above.baseline, op)
+	op := c.table.Op(n.service, name, kind)
+	n.full = c.table.Child(parent.full, op)
+	s := cct.ContextCount{Context: n.full, Parent: parent.full, Op: op, Count: 1, Nanos: 1000}
+	if baseline {
+		n.baseline = c.table.Child(parent.baseline, op)
 	} else {
 		s.Tracepoint = name
 	}
-	return p, s
+	return n, s
 }
 
-// edges gives the problem an edge for each baseline operation. That of the root leads.
-func (f *forest) edges(nodesSoFar []treeNode) {
-	f.problem.Entry = f.table.Context(nodesSoFar[0].baseline).Op
-	for i, p := range nodesSoFar {
+// addEdges adds an edge of the problem for each baseline operation, the root's first.
+func (c *searchCase) addEdges(baseline []treeNode) {
+	c.problem.Entry = c.table.Context(baseline[0].baseline).Op
+	for i, n := range baseline {
 		share := 0.5
 		if i > 0 {
-			share /= float64(len(nodesSoFar) - 1)
+			share /= float64(len(baseline) - 1)
 		}
-		f.problem.Edges = append(f.problem.Edges, group.EdgeShare{
-			Edge: trace.ContextEdge(p.baseline), Context: p.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,
+		c.problem.Edges = append(c.problem.Edges, group.EdgeShare{
+			Edge: trace.ContextEdge(n.baseline), Context: n.baseline, Mean: 1e8 * share, ShareMean: share, ShareVariance: share,
 			ShareLow: share * 0.9, ShareHigh: share * 1.1, Score: share,
 		})
 	}

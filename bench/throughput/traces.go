@@ -8,8 +8,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// shape is a kind of request: which operations call which, and how their times lie within those of their callers. Traces of
-// one shape differ in their times.
+// shape is the call tree of a kind of request. Parents precede their children. Traces of the same shape
+// differ in their times.
 type shape []call
 
 type call struct {
@@ -17,11 +17,11 @@ type call struct {
 	op             trace.Op
 	service, host  trace.Symbol
 	kind           trace.Kind
-	offset, length float64 // as parts of the parent's duration
+	offset, length float64 // as fractions of the parent's duration
 }
 
-// shapes returns count shapes of n spans like those of requests that cross services: about half of the spans are calls
-// (CLIENT and SERVER).
+// shapes returns count shapes of n spans each. About half of the spans belong to calls between services (CLIENT and
+// SERVER).
 func shapes(r *rand.Rand, table *trace.Table, count, n int) []shape {
 	all := make([]shape, count)
 	for i := range all {
@@ -59,7 +59,7 @@ func (s *shape) add(table *trace.Table, parent int32, service, op int, kind trac
 	})
 }
 
-// newTrace returns a request of shape s that begins at about the given time. Its spans are in no order.
+// newTrace returns a trace of shape s that begins at the given time. Its spans are shuffled.
 func (s shape) newTrace(r *rand.Rand, begin trace.Nanos) *trace.Trace {
 	t := &trace.Trace{Spans: make([]trace.Span, len(s))}
 	for i := range t.ID {
@@ -80,7 +80,7 @@ func (s shape) newTrace(r *rand.Rand, begin trace.Nanos) *trace.Trace {
 	return t
 }
 
-// within returns an interval for c in that of its parent, a little different each time.
+// within returns a random interval for c within its parent p.
 func (c *call) within(r *rand.Rand, p *trace.Span) (start, end trace.Nanos) {
 	length := float64(p.End - p.Start)
 	start = p.Start + trace.Nanos(length*c.offset*(0.95+0.05*r.Float64()))
@@ -91,7 +91,8 @@ func (c *call) within(r *rand.Rand, p *trace.Span) (start, end trace.Nanos) {
 // spanBytes is the size of a span in memory.
 const spanBytes = int(unsafe.Sizeof(trace.Span{}))
 
-// requestTraces returns so many traces of n spans that they fill the given number of bytes, of the given number of shapes.
+// requestTraces returns traces of n spans each that together fill the given number of bytes, of the given number of
+// shapes.
 func requestTraces(seed uint64, table *trace.Table, kinds, n, bytes int) []*trace.Trace {
 	r := rand.New(rand.NewPCG(seed, 1))
 	all := shapes(r, table, kinds, n)
@@ -102,8 +103,8 @@ func requestTraces(seed uint64, table *trace.Table, kinds, n, bytes int) []*trac
 	return traces
 }
 
-// withAttributes gives every span of t the given number of attributes, as instrumentation of HTTP servers sets them.
-func withAttributes(r *rand.Rand, table *trace.Table, t *trace.Trace, n int) {
+// addAttributes adds n attributes to each span of t, like the instrumentation of an HTTP server.
+func addAttributes(r *rand.Rand, table *trace.Table, t *trace.Trace, n int) {
 	for i := range t.Spans {
 		for k := range n {
 			a := trace.Attr{Span: int32(i), Key: table.Symbol(attributeKeys[k%len(attributeKeys)])}

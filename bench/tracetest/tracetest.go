@@ -1,6 +1,6 @@
-// Package tracetest generates traces for the tests of other packages: small ones in which everything that may be unusual about
-// a trace happens often (equal times, equal IDs, cycles, skew), from random numbers or from the bytes of a fuzzer; and
-// changes of traces that must, or must not, change what is computed from them.
+// Package tracetest generates small traces for tests, from random numbers or from the bytes of a fuzzer. Unusual
+// properties (equal times, equal IDs, cycles, skew) are frequent in them. The package also has transformations of
+// traces for metamorphic tests.
 package tracetest
 
 import (
@@ -9,21 +9,21 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Shape says what may be unusual about generated traces. The zero Shape gives one complete request with switched-on spans and no
-// broken span.
+// Shape selects the unusual properties of generated traces. The zero Shape is a complete request with spans of
+// tracepoints.
 type Shape struct {
-	Spans    int  // at most so many, before copies are added; 0: 12
+	Spans    int  // most spans, not counting copies; 0: 12
 	Broken   bool // copies, shared IDs, cycles, missing parents, several roots
-	Distinct bool // no copies after all
-	Skewed   bool // children anywhere in time, hosts that differ
+	Distinct bool // no copies, even if Broken
+	Skewed   bool // children at any time, different hosts
 	Joins    bool
 	Attrs    bool
 }
 
-// Everything is the shape in which all that is unusual happens.
+// Everything is the shape with all unusual properties.
 var Everything = Shape{Broken: true, Skewed: true, Joins: true, Attrs: true}
 
-// Draw returns a number in [0, n), where 0 is the simplest. Label says what for.
+// Draw returns a number in [0, n) for the named choice. 0 is the simplest.
 type Draw func(label string, n int) int
 
 // Traces generates traces of the given shape.
@@ -33,7 +33,7 @@ func Traces(shape Shape) *rapid.Generator[*trace.Trace] {
 	})
 }
 
-// FromBytes returns the trace that data describes. Every data describes one; missing bytes count as 0.
+// FromBytes returns a trace of the given shape that depends on data. Any data is valid; missing bytes count as 0.
 func FromBytes(shape Shape, data []byte) *trace.Trace {
 	return Build(shape, func(_ string, n int) int {
 		if len(data) == 0 {
@@ -79,13 +79,13 @@ type builder struct {
 	t     *trace.Trace
 }
 
-// index returns the index of some span.
+// index returns the index of a random span.
 func (b *builder) index() int32 { return int32(b.draw("span", len(b.t.Spans))) }
 
-// rarely reports true about once in n times.
+// rarely returns true with a probability of 1/n.
 func (b *builder) rarely(label string, n int) bool { return b.draw(label, n) == n-1 }
 
-// The range of times; small, so that many are equal.
+// Range of times, small enough that many are equal.
 const (
 	span0 = 1000 // start of the first span
 	width = 60
@@ -103,7 +103,7 @@ func (b *builder) span() {
 		p := &b.t.Spans[b.draw("parent", n)]
 		s.Parent = p.ID
 		b.interval(&s, p)
-		if b.rarely("switched on", 3) {
+		if b.rarely("has tracepoint", 3) {
 			s.Tracepoint = trace.Symbol(1 + b.draw("tracepoint", 2))
 		}
 	}
@@ -120,7 +120,7 @@ func (b *builder) span() {
 	b.t.Spans = append(b.t.Spans, s)
 }
 
-// interval places s within p, or, in skewed shapes, anywhere.
+// interval sets the interval of s within that of p or, in skewed shapes, sometimes anywhere.
 func (b *builder) interval(s, p *trace.Span) {
 	if b.shape.Skewed && b.rarely("anywhere", 3) {
 		s.Start = span0 - 20 + trace.Nanos(b.draw("start", width+40))
@@ -132,7 +132,7 @@ func (b *builder) interval(s, p *trace.Span) {
 	s.End = s.Start + trace.Nanos(b.draw("duration", int(max(p.End, s.Start)-s.Start)+1))
 }
 
-// breakParent makes s a root, an orphan, its own parent, or a child of a span that is yet to come.
+// breakParent sometimes makes s a root, an orphan, its own parent, or a child of a later span.
 func (b *builder) breakParent(s *trace.Span) {
 	switch b.draw("broken", 24) {
 	case 23:
@@ -150,7 +150,7 @@ func (b *builder) breakParent(s *trace.Span) {
 	}
 }
 
-// copy adds a span with the ID of another: identical, or different somewhere.
+// copy adds a span with the ID of another, identical or with one difference.
 func (b *builder) copy() {
 	s := b.t.Spans[b.index()]
 	switch b.draw("difference", 8) {
@@ -188,7 +188,7 @@ func (b *builder) attr() {
 	b.t.Attrs = append(b.t.Attrs, a)
 }
 
-// Permute returns t with span i at place order[i], which must be a permutation.
+// Permute returns t with span i at index order[i]. order must be a permutation.
 func Permute(t *trace.Trace, order []int) *trace.Trace {
 	u := &trace.Trace{ID: t.ID, Spans: make([]trace.Span, len(t.Spans))}
 	for i, to := range order {
@@ -223,7 +223,7 @@ func Move(t, from *trace.Trace, i int32) {
 	}
 }
 
-// Shift returns t with all times later by d.
+// Shift returns t with d added to all times.
 func Shift(t *trace.Trace, d trace.Nanos) *trace.Trace {
 	u := &trace.Trace{ID: t.ID, Spans: append([]trace.Span(nil), t.Spans...), Attrs: t.Attrs, Joins: t.Joins}
 	for i := range u.Spans {
@@ -233,23 +233,23 @@ func Shift(t *trace.Trace, d trace.Nanos) *trace.Trace {
 	return u
 }
 
-// Without returns t as it would be had the tracepoints of the spans for which off holds not been switched on: these spans are
-// missing, and what they called was called by their parents. Baseline spans stay. The IDs of t must be distinct.
+// Without returns t without the spans of tracepoints for which off returns true, as if those tracepoints were disabled.
+// The children of a removed span become children of its parent. Baseline spans stay. The IDs of t must be distinct.
 func Without(t *trace.Trace, off func(i int) bool) *trace.Trace {
-	gone := func(i int) bool { return t.Spans[i].Tracepoint != 0 && off(i) }
-	parent := make(map[trace.SpanID]trace.SpanID) // of spans that are gone
+	removed := func(i int) bool { return t.Spans[i].Tracepoint != 0 && off(i) }
+	parent := make(map[trace.SpanID]trace.SpanID) // of removed spans
 	for i := range t.Spans {
-		if gone(i) {
+		if removed(i) {
 			parent[t.Spans[i].ID] = t.Spans[i].Parent
 		}
 	}
 	u := &trace.Trace{ID: t.ID}
-	place := make(map[int32]int32)
+	index := make(map[int32]int32) // in u, by index in t
 	for i, s := range t.Spans {
-		if gone(i) {
+		if removed(i) {
 			continue
 		}
-		for range len(t.Spans) + 1 { // a cycle of spans that are gone ends it
+		for range len(t.Spans) + 1 { // bounded because removed spans may form a cycle
 			p, ok := parent[s.Parent]
 			if !ok {
 				break
@@ -259,17 +259,17 @@ func Without(t *trace.Trace, off func(i int) bool) *trace.Trace {
 		if _, ok := parent[s.Parent]; ok {
 			s.Parent = 0
 		}
-		place[int32(i)] = int32(len(u.Spans))
+		index[int32(i)] = int32(len(u.Spans))
 		u.Spans = append(u.Spans, s)
 	}
 	for _, a := range t.Attrs {
-		if to, ok := place[a.Span]; ok {
+		if to, ok := index[a.Span]; ok {
 			a.Span = to
 			u.Attrs = append(u.Attrs, a)
 		}
 	}
 	for _, j := range t.Joins {
-		if to, ok := place[j.Span]; ok {
+		if to, ok := index[j.Span]; ok {
 			j.Span = to
 			u.Joins = append(u.Joins, j)
 		}

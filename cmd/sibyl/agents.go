@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
 func (p *process) agentsCommand() *cobra.Command {
@@ -24,7 +23,7 @@ func (p *process) agentsCommand() *cobra.Command {
 	c.Flags().StringVar(&service, "service", "", "show only agents of this service")
 	c.Flags().StringVar(&query, "query", "", "show only agents whose service, ID, host or version contains this text")
 	f := addListFlags(c, "agents", 100)
-	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.AgentList, error) {
+	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.AgentList, error) {
 		q := contract.ListAgentsParams{Q: &query}
 		if state.Value != "any" {
 			q.State = new(contract.AgentState(state.Value))

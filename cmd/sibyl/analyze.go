@@ -10,14 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/detect"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/report"
@@ -94,15 +93,15 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 		return cli.UsageError{Err: errors.New("pprof output is binary: redirect it to a file")}
 	}
 	n := cli.NewNotices("sibyl", p.err)
-	held, err := f.configured(c.Flags())
+	configured, err := f.configured(c.Flags())
 	if err != nil {
-		return p.mistaken(err)
+		return p.printConfigErrors(err)
 	}
-	options, err := f.options(p, n, held)
+	options, err := f.options(p, n, configured)
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	r, err := engine.Analyze(c.Context(), files, options)
+	r, err := offline.Analyze(c.Context(), files, options)
 	n.Close()
 	if err != nil {
 		return err
@@ -111,7 +110,7 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 		return err
 	}
 	if r.Traces == 0 {
-		return p.nothing(f)
+		return p.reportNoTrace(f)
 	}
 	if f.fail && len(r.Problems) > 0 {
 		return exitProblems
@@ -119,8 +118,9 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	return nil
 }
 
-// nothing reports that the input held no trace. With --fail-on-problem that is an error: it must not pass for health.
-func (p *process) nothing(f *analyzeFlags) error {
+// reportNoTrace reports that the input held no trace. With --fail-on-problem that is an error: a script must not take
+// it for health.
+func (p *process) reportNoTrace(f *analyzeFlags) error {
 	err := fmt.Errorf("%w; there is nothing to report", cli.ErrNoTrace)
 	if f.fail {
 		return err
@@ -129,9 +129,9 @@ func (p *process) nothing(f *analyzeFlags) error {
 	return nil
 }
 
-// write writes the report unless ctx is cancelled. A cancelled write leaves empty output or invalid JSON: part of another
-// format could pass for the whole.
-func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
+// write writes the report unless ctx is cancelled. A cancelled write leaves either no output or invalid JSON, because a
+// part of a report in another format could pass for the whole.
+func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *offline.Report, files []string, style terminal.Style) error {
 	stopped := func() error { return context.Cause(ctx) }
 	if f.output.Value == "json" { // may be too large to buffer
 		out := bufio.NewWriter(stopping{stopped, w})
@@ -148,7 +148,7 @@ func (f *analyzeFlags) write(ctx context.Context, w io.Writer, r *engine.Report,
 	return err
 }
 
-// stopping is a writer that fails once stopped returns an error.
+// stopping is a writer that fails as soon as stopped returns an error.
 type stopping struct {
 	stopped func() error
 	to      io.Writer
@@ -161,7 +161,7 @@ func (w stopping) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-func (f *analyzeFlags) render(w io.Writer, r *engine.Report, files []string, style terminal.Style) error {
+func (f *analyzeFlags) render(w io.Writer, r *offline.Report, files []string, style terminal.Style) error {
 	switch f.output.Value {
 	case "pprof":
 		return report.Pprof(w, r)
@@ -183,7 +183,7 @@ func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) 
 		return nil, err
 	}
 	c := e.Config
-	for name, take := range map[string]func(){
+	for name, override := range map[string]func(){
 		"group-by":          func() { c.GroupBy = f.groupBy },
 		"size":              func() { c.Size = f.size },
 		"size-timeout":      func() { c.SizeTimeout = f.timeout },
@@ -193,54 +193,54 @@ func (f *analyzeFlags) configured(flags *pflag.FlagSet) (*config.Config, error) 
 		"delayed-threshold": func() { c.Thresholds.Delayed = f.delayed },
 	} {
 		if flags.Changed(name) {
-			take()
+			override()
 		}
 	}
 	return &c, nil
 }
 
-// options returns the options of the analysis. A held configuration, nil without --config, already contains the flags that it
-// has a key for.
-func (f *analyzeFlags) options(p *process, n *cli.Notices, held *config.Config) (engine.AnalyzeOptions, error) {
-	o := engine.DefaultAnalyzeOptions()
+// options returns the options of the analysis. The configuration is the result of configured.
+func (f *analyzeFlags) options(p *process, n *cli.Notices, configured *config.Config) (offline.Options, error) {
+	o := offline.DefaultOptions()
 	if !(f.cov >= 0) || f.top < 0 {
 		return o, errors.New("--cov-threshold and --top must not be negative")
 	}
 	if !(f.delayed >= 0 && f.delayed <= 1) {
 		return o, errors.New("--delayed-threshold must be in 0–1")
 	}
-	if f.timeout < 0 || f.timeout > 0 && f.size == "" && held == nil {
+	if f.timeout < 0 || f.timeout > 0 && f.size == "" && configured == nil {
 		return o, errors.New("--size-timeout must not be negative, and requires --size")
 	}
-	if held == nil {
-		held = &config.Config{GroupBy: f.groupBy, Size: f.size, SizeTimeout: f.timeout, Split: f.split, MinSamples: f.minSamples}
-		held.Thresholds.CoV, held.Thresholds.Delayed = f.cov, f.delayed
+	c := configured
+	if c == nil {
+		c = &config.Config{GroupBy: f.groupBy, Size: f.size, SizeTimeout: f.timeout, Split: f.split, MinSamples: f.minSamples}
+		c.Thresholds.CoV, c.Thresholds.Delayed = f.cov, f.delayed
 	} else {
-		o.Budget, o.Strategy = held.Budget.Search(), held.Strategy
+		o.Budget, o.Strategy = c.Budget.Search(), c.Strategy
 	}
 	o.Input = f.input.Options(p.in, n)
 	o.Path = f.path.Options()
-	o.Split, o.Rules = held.Split, held.AnalysisRules()
-	o.Thresholds.CoV, o.Thresholds.Delayed, o.Thresholds.MinSamples = held.Thresholds.CoV, held.Thresholds.Delayed, held.MinSamples
+	o.Split, o.Rules = c.Split, c.AnalysisRules()
+	o.Thresholds.CoV, o.Thresholds.Delayed, o.Thresholds.MinSamples = c.Thresholds.CoV, c.Thresholds.Delayed, c.MinSamples
 	var err error
-	if o.Input.Keys, err = f.keys(held); err != nil {
+	if o.Input.Keys, err = f.keys(c); err != nil {
 		return o, fmt.Errorf("--attributes: %w", err)
 	}
 	o.Objectives, err = parseObjectives(f.objectives)
 	return o, err
 }
 
-// keys returns the attributes to search for causes, and those that held needs.
-func (f *analyzeFlags) keys(held *config.Config) (*ingest.Keys, error) {
+// keys returns the keys of attributes to search for causes, and the keys that c needs.
+func (f *analyzeFlags) keys(c *config.Config) (*ingest.Keys, error) {
 	if len(f.attributes) == 1 && f.attributes[0] == allAttributes {
 		return ingest.AllKeys(), nil
 	}
-	needed := *held
-	needed.Keys = f.attributes
-	return ingest.NewKeys(needed.AttributeKeys()...)
+	with := *c
+	with.Keys = f.attributes
+	return ingest.NewKeys(with.AttributeKeys()...)
 }
 
-// parseObjectives reads arguments like "shop GET /cart=250ms".
+// parseObjectives parses arguments like "shop GET /cart=250ms".
 func parseObjectives(args []string) (map[string]time.Duration, error) {
 	objectives := make(map[string]time.Duration)
 	for _, arg := range args {

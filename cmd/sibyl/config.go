@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -28,11 +27,11 @@ func (p *process) configCommand() *cobra.Command {
 func (p *process) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
-		Short: "Report every mistake in a configuration file",
-		Long: `Check reports every mistake in a configuration file, with line and remedy. It prints nothing if the file is valid. It reads
-neither the environment nor the files that the configuration names.
+		Short: "Report every error in a configuration file",
+		Long: `Check reports every error in a configuration file, with its line and a remedy. It prints nothing if the file is valid. It
+reads neither the environment nor the files that the configuration names.
 
-Exit codes: 0 valid, 1 mistakes found, 2 wrong usage.`,
+Exit codes: 0 valid, 1 errors found, 2 wrong usage.`,
 		Example: "  sibyl config check /etc/sibyl/sibyl.yaml",
 		Args: func(_ *cobra.Command, files []string) error {
 			if len(files) != 1 || files[0] == "" {
@@ -43,7 +42,7 @@ Exit codes: 0 valid, 1 mistakes found, 2 wrong usage.`,
 		RunE: func(_ *cobra.Command, files []string) error {
 			e, err := config.Load(config.Sources{File: files[0]})
 			if err != nil {
-				return p.mistaken(err)
+				return p.printConfigErrors(err)
 			}
 			for _, l := range e.Config.Exposed() {
 				fmt.Fprintf(p.err, "sibyl: note: %s: %s: reachable from other machines, so sibyl serve requires a token to exist\n", e.Origin(l.Key), l.Key)
@@ -69,7 +68,7 @@ explain each key and name the source of its value, or as JSON. Secrets are hidde
 	c.RunE = func(*cobra.Command, []string) error {
 		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
 		if err != nil {
-			return p.mistaken(err)
+			return p.printConfigErrors(err)
 		}
 		out := bufio.NewWriter(p.out)
 		write := e.Print
@@ -81,17 +80,18 @@ explain each key and name the source of its value, or as JSON. Secrets are hidde
 	return c
 }
 
-// mistaken prints the mistakes in a configuration, one per line, and returns an error with their number.
-func (p *process) mistaken(err error) error {
-	mistakes, ok := errors.AsType[config.Errors](err)
+// printConfigErrors prints the errors in a configuration, one per line, and returns an error with their number. It
+// returns other errors as they are.
+func (p *process) printConfigErrors(err error) error {
+	all, ok := errors.AsType[config.Errors](err)
 	if !ok {
 		return err
 	}
-	for _, m := range mistakes {
-		fmt.Fprintln(p.err, terminal.Printable(m.Error()))
+	for _, e := range all {
+		fmt.Fprintln(p.err, terminal.Printable(e.Error()))
 	}
-	err = fmt.Errorf("%s in the configuration", units.Plural(len(mistakes), "mistake"))
-	if mistakes.Usage() {
+	err = fmt.Errorf("%s in the configuration", units.Plural(len(all), "error"))
+	if all.Usage() {
 		return cli.UsageError{Err: err}
 	}
 	return err

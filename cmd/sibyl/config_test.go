@@ -17,7 +17,7 @@ func TestConfigCheck(t *testing.T) {
 	}{
 		{"epoch: 20s\n", 0, nil},
 		{"http: 0.0.0.0:80\n", 0, []string{"sibyl.yaml:1: http: reachable from other machines"}},
-		{"epoch: 20\nepoc: 20s\n", 1, []string{"sibyl.yaml:1: epoch: ", `sibyl.yaml:2: unknown key "epoc"`, "sibyl: 2 mistakes in the configuration"}},
+		{"epoch: 20\nepoc: 20s\n", 1, []string{"sibyl.yaml:1: epoch: ", `sibyl.yaml:2: unknown key "epoc"`, "sibyl: 2 errors in the configuration"}},
 	} {
 		name := filepath.Join(t.TempDir(), "sibyl.yaml")
 		if err := os.WriteFile(name, []byte(c.file), 0o600); err != nil {

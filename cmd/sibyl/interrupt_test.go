@@ -8,12 +8,11 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
-	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// cancelling ends its context when it is first written to, as somebody does who has seen enough.
+// cancelling is a writer that cancels a context at the first write.
 type cancelling struct {
 	cancel context.CancelFunc
 	seen   *bytes.Buffer
@@ -34,7 +33,7 @@ func TestTraceStopsWhenInterruptedWhileWriting(t *testing.T) {
 	}
 }
 
-// A report that is interrupted while it is written is no whole JSON; in the other formats there is nothing, or all.
+// An interrupt while a report is written leaves invalid JSON; other formats are written as a whole or not at all.
 func TestAnalyzeStopsWhenInterruptedWhileWriting(t *testing.T) {
 	for _, format := range []string{"json", "html", "folded", "table"} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -53,7 +52,7 @@ func TestAnalyzeStopsWhenInterruptedWhileWriting(t *testing.T) {
 
 // An interrupt before the first write leaves the output empty.
 func TestAnalyzeInterruptedBeforeWriting(t *testing.T) {
-	r, err := engine.Analyze(t.Context(), []string{"../../testdata/shop.otlp.jsonl.gz"}, engine.DefaultAnalyzeOptions())
+	r, err := offline.Analyze(t.Context(), []string{"../../testdata/shop.otlp.jsonl.gz"}, offline.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

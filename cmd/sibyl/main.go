@@ -1,4 +1,8 @@
-// Command sibyl reports which requests are slow, where on their critical path, why, and which tracepoints to enable next.
+// Command sibyl finds slow and erratic requests, locates the delay on their critical path, and decides which
+// tracepoints to enable next.
+//
+// The command tree is in root.go, each command in a file of its own; docs/ARCHITECTURE.md leads from here to the
+// decision.
 package main
 
 import (

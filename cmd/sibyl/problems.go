@@ -8,12 +8,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
@@ -36,7 +35,7 @@ func (f *serverFlags) client(p *process) (*client.Client, error) {
 	return c, nil
 }
 
-// writeJSON writes an answer for programs.
+// writeJSON writes x as indented JSON.
 func writeJSON(w io.Writer, x any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -44,34 +43,34 @@ func writeJSON(w io.Writer, x any) error {
 	return enc.Encode(x)
 }
 
-// listFlags hold the length and the format of a list.
+// listFlags hold the service, the length and the format of a list.
 type listFlags struct {
-	*serverFlags
+	server *serverFlags
 	output *cli.Choice
 	limit  int
 }
 
-// addListFlags adds the flags of a command that lists things; limit is the default of --limit.
-func addListFlags(c *cobra.Command, things string, limit int) *listFlags {
-	f := &listFlags{serverFlags: addServerFlags(c), output: cli.NewChoice("table", "json")}
+// addListFlags adds the flags of a command that lists items of a kind; limit is the default of --limit.
+func addListFlags(c *cobra.Command, items string, limit int) *listFlags {
+	f := &listFlags{server: addServerFlags(c), output: cli.NewChoice("table", "json")}
 	f.output.Flag(c, "output", "o", "format")
-	c.Flags().IntVar(&f.limit, "limit", limit, "largest number of "+things+" to show; 0: all")
+	c.Flags().IntVar(&f.limit, "limit", limit, "largest number of "+items+" to show; 0: all")
 	return f
 }
 
-// answer returns the RunE of a command that queries the service and shows its response.
-func answer[T any](
-	p *process, f *listFlags, ask func(context.Context, *client.Client) (T, error), show func(io.Writer, T, terminal.Style, time.Time) error,
+// showQuery returns the RunE of a command that queries the service and shows the result.
+func showQuery[T any](
+	p *process, f *listFlags, query func(context.Context, *client.Client) (T, error), show func(io.Writer, T, terminal.Style, time.Time) error,
 ) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, _ []string) error {
 		if f.limit < 0 {
 			return cli.UsageError{Err: errors.New("--limit must not be negative")}
 		}
-		api, err := f.client(p)
+		api, err := f.server.client(p)
 		if err != nil {
 			return err
 		}
-		x, err := ask(c.Context(), api)
+		x, err := query(c.Context(), api)
 		switch {
 		case err != nil:
 			return err
@@ -100,7 +99,7 @@ Changed problems are red, chronic ones yellow.`,
 	c.Flags().BoolVar(&muted, "muted", false, "include muted problems")
 	c.Flags().StringVar(&query, "query", "", "show only problems whose diagnosis, request type or ID contains this text")
 	f := addListFlags(c, "problems", 20)
-	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
+	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
 		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.Value)), Q: &query}
 		if muted {
 			q.Muted = new(contract.ListProblemsParamsMutedAll)

@@ -7,11 +7,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -76,10 +75,16 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 		Input: file.Options{Strict: f.strict, Stdin: p.in, Report: n.Broken, Progress: n.Progress()},
 	}
 	var bar *progressbar.ProgressBar
+	announced := false
 	options.Started = func(traces int64, length time.Duration) {
-		if bar == nil {
+		if !announced {
+			announced = true
 			n.Close()
-			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length))
+			repeat := ""
+			if f.loop {
+				repeat = ", repeatedly until interrupted"
+			}
+			fmt.Fprintf(p.err, "sibyl: sending %s to %s in %s%s\n", units.Plural(int(traces), "trace"), terminal.Printable(f.to), units.Duration(length), repeat)
 		}
 		if terminal.Is(p.err) {
 			bar = progressbar.NewOptions64(traces, progressbar.OptionSetWriter(p.err), progressbar.OptionSetDescription("sending"),
@@ -88,7 +93,7 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	}
 	options.Sent = func(traces int64) {
 		if bar != nil {
-			_ = bar.Set64(traces) // a bar that cannot be drawn is no reason to stop
+			_ = bar.Set64(traces) // the replay goes on without a bar
 		}
 	}
 	s, err := replay.Replay(c.Context(), to, options)
@@ -98,11 +103,11 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	if err != nil && s.Requests == 0 {
 		return err
 	}
-	return errors.Join(err, p.replayed(&s, f))
+	return errors.Join(err, p.printSummary(&s, f))
 }
 
-// replayed writes the summary.
-func (p *process) replayed(s *replay.Summary, f *replayFlags) error {
+// printSummary writes the summary of a replay.
+func (p *process) printSummary(s *replay.Summary, f *replayFlags) error {
 	if s.Requests == 0 {
 		fmt.Fprintf(p.err, "sibyl: %v\n", cli.ErrNoTrace)
 	}

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
@@ -24,15 +24,15 @@ import (
 	"github.com/sibyl-trace/sibyl/store"
 )
 
-// takes hands requests to the engine, as the service does.
-type takes struct{ *live.Service }
+// intake passes requests to the engine, as the service does.
+type intake struct{ service *live.Service }
 
-func (s takes) Take(ctx context.Context, body []byte, _ receiver.Format) (receiver.Rejected, error) {
-	n, why, err := s.Service.Take(ctx, body, journal.Protobuf)
+func (i intake) Take(ctx context.Context, body []byte, _ receiver.Format) (receiver.Rejected, error) {
+	n, why, err := i.service.Take(ctx, body, journal.Protobuf)
 	return receiver.Rejected{Spans: n, Why: why}, err
 }
 
-// serve runs the engine behind an OTLP receiver until the test ends. It returns the engine and where gRPC is listened for.
+// serve runs the engine behind an OTLP receiver until the test ends. It returns the engine and the address of gRPC.
 func serve(t *testing.T) (*live.Service, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func serve(t *testing.T) (*live.Service, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := receiver.New(takes{s}, receiver.Options{GRPC: "127.0.0.1:0"})
+	r, err := receiver.New(intake{s}, receiver.Options{GRPC: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,11 +109,11 @@ func inService(t *testing.T, s *live.Service) (all map[analysis.Hash]counted, tr
 	return all, traces
 }
 
-// A recording that is replayed shows the same groups in the service as in the report on the file.
+// A replayed recording leads to the same groups in the service as in the report on the file.
 func TestReplayShowsTheSameGroups(t *testing.T) {
 	for _, file := range []string{"../../testdata/small.jaeger.json.gz", "../../testdata/shop.otlp.jsonl.gz"} {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			report, err := engine.Analyze(t.Context(), []string{file}, engine.DefaultAnalyzeOptions())
+			report, err := offline.Analyze(t.Context(), []string{file}, offline.DefaultOptions())
 			if err != nil {
 				t.Fatal(err)
 			}

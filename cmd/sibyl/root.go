@@ -2,17 +2,18 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
 // exitProblems is the exit code of analyze --fail-on-problem if the report contains a problem.
 const exitProblems cli.ExitCode = 4
 
-// process is the environment of a run.
+// process is the environment of a run. Its methods make the commands, one file each.
 type process struct {
 	getenv func(string) string
 	in     io.Reader
@@ -20,14 +21,10 @@ type process struct {
 	err    io.Writer
 }
 
-// run is the whole program. It returns the exit code.
+// run executes the command in args and returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, in io.Reader, out, errOut io.Writer) int {
 	p := &process{getenv: getenv, in: in, out: out, err: errOut}
-	root := p.root()
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
-	return cli.Run(ctx, root, args)
+	return cli.Run(ctx, p.root(), args, in, out, errOut)
 }
 
 func (p *process) root() *cobra.Command {
@@ -43,13 +40,19 @@ Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
   sibyl analyze traces.jsonl.gz                 problems in a file, as a table
   sibyl analyze -o html traces/ > report.html   the same as an HTML page
   sibyl trace traces.jsonl.gz | less            each trace with its critical path`,
-		Version:       buildVersion().String(),
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.SetVersionTemplate("{{.Version}}\n")
+	// Not cobra's Version: its template would keep the linker from removing unused methods.
+	printVersion := c.Flags().BoolP("version", "v", false, "print the version")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if !*printVersion {
+			return c.Help()
+		}
+		_, err := fmt.Fprintln(p.out, buildVersion())
+		return err
+	}
 	c.AddCommand(
 		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
 		p.problemsCommand(), p.explainCommand(), p.tracepointsCommand(), p.agentsCommand(), p.tokenCommand(),

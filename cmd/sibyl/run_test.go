@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
 // result holds the output of a run.
@@ -142,7 +141,7 @@ func TestVersionJSON(t *testing.T) {
 	}
 }
 
-// TestFormats reads the same traces in every format.
+// The critical paths of the same traces are equal in every format.
 func TestFormats(t *testing.T) {
 	small := filepath.Join("..", "..", "testdata", "small.")
 	want := sibyl(t, "", "trace", "-o", "json", small+"otlp.jsonl")
@@ -155,8 +154,8 @@ func TestFormats(t *testing.T) {
 		}
 	}
 	got := sibyl(t, "", "trace", "-o", "json", small+"jaeger.json.gz")
-	if onPath(t, got.out) != onPath(t, want.out) { // times are whole microseconds there
-		t.Errorf("Jaeger: other spans on the paths:\n%s\nwant\n%s", onPath(t, got.out), onPath(t, want.out))
+	if onPath(t, got.out) != onPath(t, want.out) { // Jaeger's times are in microseconds
+		t.Errorf("Jaeger: spans on the paths:\n%s\nwant\n%s", onPath(t, got.out), onPath(t, want.out))
 	}
 }
 
@@ -187,7 +186,7 @@ func onPath(t *testing.T, lines string) string {
 
 const shopTraces = "../../testdata/shop.otlp.jsonl.gz"
 
-// TestAnalyzeFindsTheFault looks for the fault that the corpus was made with; see testdata/README.md.
+// The report finds the fault in the corpus; see testdata/README.md.
 func TestAnalyzeFindsTheFault(t *testing.T) {
 	r := sibyl(t, "", "analyze", "-o", "json", "--fail-on-problem", shopTraces)
 	if r.code != 4 || r.err != "" {
@@ -222,8 +221,8 @@ func TestAnalyzeFormats(t *testing.T) {
 	}
 }
 
-// TestNothing checks that unreadable input is reported, and that --fail-on-problem then fails.
-func TestNothing(t *testing.T) {
+// Input without a readable trace is reported, and --fail-on-problem then fails.
+func TestNoTrace(t *testing.T) {
 	if r := sibyl(t, "", "trace", "-"); r.code != 0 || r.err != "sibyl: the input holds no trace that could be read\n" {
 		t.Errorf("trace: exit code %d, %q", r.code, r.err)
 	}
@@ -263,7 +262,7 @@ func TestAnalyzeOptions(t *testing.T) {
 	}
 }
 
-// TestAnalyzeConfig checks that the configuration of the service applies unless a flag overrides it.
+// The configuration of the service applies unless a flag overrides it.
 func TestAnalyzeConfig(t *testing.T) {
 	file := func(text string) string {
 		t.Helper()
@@ -294,14 +293,14 @@ func TestAnalyzeConfig(t *testing.T) {
 	}
 }
 
-// TestAnalyzeIgnoresOrder analyses the corpus backwards, and split between goroutines in another way.
+// The report does not depend on the order of the input or the number of workers.
 func TestAnalyzeIgnoresOrder(t *testing.T) {
-	packed, err := os.Open(shopTraces)
+	zipped, err := os.Open(shopTraces)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer packed.Close()
-	plain, err := gzip.NewReader(packed)
+	defer zipped.Close()
+	plain, err := gzip.NewReader(zipped)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,6 +313,6 @@ func TestAnalyzeIgnoresOrder(t *testing.T) {
 	backwards := sibyl(t, strings.Join(lines, "\n"), "analyze", "-o", "json", "--workers=3", "--memory=1MiB", "-")
 	forwards := sibyl(t, "", "analyze", "-o", "json", "--workers=1", shopTraces)
 	if backwards != forwards {
-		t.Errorf("other reports: %s", cmp.Diff(forwards, backwards, cmp.AllowUnexported(result{})))
+		t.Errorf("the reports differ (-forwards +backwards):\n%s", cmp.Diff(forwards, backwards, cmp.AllowUnexported(result{})))
 	}
 }

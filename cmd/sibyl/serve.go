@@ -10,11 +10,10 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/server"
 )
@@ -46,11 +45,11 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	defer signal.Stop(reload)
 	e, err := config.Load(sources)
 	if err != nil {
-		return p.mistaken(err)
+		return p.printConfigErrors(err)
 	}
 	if all, err := access.Open(e.Config.DataDir).List(); err != nil || len(all) == 0 {
 		if err := errors.Join(err, e.RequireTokens()); err != nil {
-			return p.mistaken(err)
+			return p.printConfigErrors(err)
 		}
 	}
 	level := &slog.LevelVar{}
@@ -58,7 +57,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	v := buildVersion()
 	s, err := server.New(&e.Config, server.Build{Version: v.Version, Go: v.Go}, log, func(err error) {
 		log.ErrorContext(ctx, "cannot write to the database log: exiting; a restart resumes from here", slog.Any("error", err))
-		os.Exit(cli.ExitError) //nolint:forbidigo // the database calls it where nothing can be returned to
+		os.Exit(cli.ExitError) //nolint:forbidigo // the database calls it from its own goroutine and cannot return an error
 	})
 	if err != nil {
 		return err
@@ -68,16 +67,16 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 		return err
 	}
 	at := s.Addresses()
-	where := []slog.Attr{slog.String("api", shown(at.API)), slog.String("otlp_grpc", shown(at.GRPC)), slog.String("otlp_http", shown(at.HTTP))}
-	for _, more := range []struct {
-		name string
-		net.Addr
+	addresses := []slog.Attr{slog.String("api", addressText(at.API)), slog.String("otlp_grpc", addressText(at.GRPC)), slog.String("otlp_http", addressText(at.HTTP))}
+	for _, optional := range []struct {
+		name    string
+		address net.Addr
 	}{{"opamp", at.OpAMP}, {"sampling_http", at.SamplingHTTP}, {"sampling_grpc", at.SamplingGRPC}} {
-		if more.Addr != nil {
-			where = append(where, slog.String(more.name, more.String()))
+		if optional.address != nil {
+			addresses = append(addresses, slog.String(optional.name, optional.address.String()))
 		}
 	}
-	log.LogAttrs(ctx, slog.LevelInfo, "listening", where...)
+	log.LogAttrs(ctx, slog.LevelInfo, "listening", addresses...)
 	for _, l := range e.Config.Unguarded() {
 		log.WarnContext(ctx, "address is open to every client that reaches it: require tokens with otlp.require-token, or certificates with tls.client-ca",
 			slog.String("key", l.Key), slog.String("address", l.Address))
@@ -91,8 +90,8 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	return s.Serve(ctx)
 }
 
-// shown returns the text of a listening address, or "off", as in the configuration.
-func shown(a net.Addr) string {
+// addressText returns the text of a listening address, or "off", as in the configuration.
+func addressText(a net.Addr) string {
 	if a == nil {
 		return "off"
 	}

@@ -1,16 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
@@ -35,11 +35,8 @@ once the first token exists, API and UI reject clients without one.`,
 
 // dataDirFlag adds the flag for the directory that holds the tokens.
 func dataDirFlag(c *cobra.Command, p *process) *string {
-	preset := p.getenv("SIBYL_DATA_DIR")
-	if preset == "" {
-		preset = "./sibyl-data"
-	}
-	return c.Flags().String("data-dir", preset, "data directory of the service; also SIBYL_DATA_DIR")
+	dir := cmp.Or(p.getenv("SIBYL_DATA_DIR"), "./sibyl-data")
+	return c.Flags().String("data-dir", dir, "data directory of the service; also SIBYL_DATA_DIR")
 }
 
 func (p *process) tokenCreateCommand() *cobra.Command {

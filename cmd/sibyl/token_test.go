@@ -7,13 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
 )
 
-// TestToken makes, lists and revokes a token.
+// Tokens can be created, listed and revoked, and wrong usage is reported.
 func TestToken(t *testing.T) {
 	dir := t.TempDir()
 	if r := sibyl(t, "", "token", "list", "--data-dir", dir); r.code != 0 || !strings.Contains(r.out, "No token in ") {
@@ -52,7 +51,7 @@ func TestToken(t *testing.T) {
 		{"explain 1 --server http://127.0.0.1:1", 1, "sibyl serve"},
 		{"tracepoints pin", 2, "which TRACEPOINT?"},
 		{"tracepoints withdraw x --server http://127.0.0.1:1", 1, "sibyl serve"},
-		{"tracepoints list --state gone", 2, "any, on, wanted"},
+		{"tracepoints list --state gone", 2, "any, on, pending"},
 	} {
 		if r := sibyl(t, "", strings.Fields(c.args)...); r.code != c.code || !strings.Contains(r.err, c.err) {
 			t.Errorf("%s: %+v, want %d with %s", c.args, r, c.code, c.err)
@@ -60,7 +59,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// The container does not start before somebody made a token, as its file says, and then opens the ports that it exposes.
+// The container refuses to start without a token, as its file says, and listens on the ports that it exposes.
 func TestContainer(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/Containerfile")
 	if err != nil {
@@ -88,7 +87,7 @@ func TestContainer(t *testing.T) {
 		ports += " " + port
 	}
 	if !strings.Contains(string(text), "\n"+ports+"\n") {
-		t.Errorf("lacks %s", ports)
+		t.Errorf("the Containerfile lacks %s", ports)
 	}
 	env["SIBYL_DATA_DIR"] = t.TempDir()
 	getenv := func(key string) string { return env[key] }

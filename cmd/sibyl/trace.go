@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sibyl-trace/sibyl/analysis/critpath"
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/report/waterfall"

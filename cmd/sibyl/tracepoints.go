@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
@@ -24,16 +23,16 @@ func (p *process) tracepointsCommand() *cobra.Command {
 	}
 	c.AddCommand(
 		p.tracepointsListCommand(),
-		p.wishCommand(contract.WishRequestKindEnable, "Enable a tracepoint temporarily", "for an hour or for --for, within the budget"),
-		p.wishCommand(contract.WishRequestKindPin, "Keep a tracepoint on", "until withdrawn or for --for; the search cannot disable it"),
-		p.wishCommand(contract.WishRequestKindForbid, "Keep a tracepoint off", "until withdrawn or for --for"),
+		p.overrideCommand(contract.OverrideRequestKindEnable, "Enable a tracepoint temporarily", "for an hour or for --for, within the budget"),
+		p.overrideCommand(contract.OverrideRequestKindPin, "Keep a tracepoint on", "until withdrawn or for --for; the search cannot disable it"),
+		p.overrideCommand(contract.OverrideRequestKindForbid, "Keep a tracepoint off", "until withdrawn or for --for"),
 		p.withdrawCommand(),
 	)
 	return c
 }
 
 func (p *process) tracepointsListCommand() *cobra.Command {
-	state := cli.NewChoice("any", "on", "wanted", "forbidden", "off", "baseline")
+	state := cli.NewChoice("any", "on", "pending", "forbidden", "off", "baseline")
 	var query string
 	c := &cobra.Command{
 		Use:     "list",
@@ -44,7 +43,7 @@ func (p *process) tracepointsListCommand() *cobra.Command {
 	state.Flag(c, "state", "", "show only tracepoints in this state")
 	c.Flags().StringVar(&query, "query", "", "show only tracepoints whose name or operation contains this text")
 	f := addListFlags(c, "tracepoints", 100)
-	c.RunE = answer(p, f, func(ctx context.Context, api *client.Client) (*contract.TracepointList, error) {
+	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.TracepointList, error) {
 		q := contract.ListTracepointsParams{Q: &query}
 		if state.Value != "any" {
 			q.State = new(contract.TracepointState(state.Value))
@@ -62,7 +61,7 @@ func oneTracepoint(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func (p *process) wishCommand(kind contract.WishRequestKind, short, how string) *cobra.Command {
+func (p *process) overrideCommand(kind contract.OverrideRequestKind, short, how string) *cobra.Command {
 	output := cli.NewChoice("table", "json")
 	var last cli.NonNegative
 	var force bool
@@ -75,7 +74,7 @@ func (p *process) wishCommand(kind contract.WishRequestKind, short, how string) 
 	}
 	output.Flag(c, "output", "o", "format")
 	c.Flags().Var(&last, "for", "duration; 0: as above")
-	if kind != contract.WishRequestKindForbid {
+	if kind != contract.OverrideRequestKindForbid {
 		c.Flags().BoolVar(&force, "force", false, "exceed the budget; requires the role admin")
 	}
 	f := addServerFlags(c)
@@ -84,11 +83,11 @@ func (p *process) wishCommand(kind contract.WishRequestKind, short, how string) 
 		if err != nil {
 			return err
 		}
-		wish := contract.WishRequest{Kind: kind, Force: &force}
+		override := contract.OverrideRequest{Kind: kind, Force: &force}
 		if last > 0 {
-			wish.Until = new(time.Now().Add(time.Duration(last)))
+			override.Until = new(time.Now().Add(time.Duration(last)))
 		}
-		x, err := api.Wish(c.Context(), args[0], wish)
+		x, err := api.Override(c.Context(), args[0], override)
 		switch {
 		case err != nil:
 			return err

@@ -6,9 +6,9 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
 // version identifies a build.

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -49,14 +48,14 @@ Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
 	c.RunE = func(c *cobra.Command, names []string) error {
 		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
 		if err != nil {
-			return p.mistaken(err)
+			return p.printConfigErrors(err)
 		}
 		return p.tryWebhook(c.Context(), e.Config.Webhooks, names[0])
 	}
 	return c
 }
 
-// tryWebhook calls the webhook called name.
+// tryWebhook calls the webhook with the given name, and prints its response.
 func (p *process) tryWebhook(ctx context.Context, webhooks []config.Webhook, name string) error {
 	var known []string
 	for i := range webhooks {
@@ -99,11 +98,11 @@ event and the body sent.`,
 	f := addListFlags(c, "dead letters", 100)
 	c.RunE = func(c *cobra.Command, numbers []string) error {
 		if len(numbers) == 1 {
-			return answer(p, f, func(ctx context.Context, api *client.Client) (*contract.DeadLetterDetail, error) {
+			return showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.DeadLetterDetail, error) {
 				return api.DeadLetter(ctx, numbers[0])
 			}, client.ShowDeadLetter)(c, nil)
 		}
-		return answer(p, f, func(ctx context.Context, api *client.Client) (*contract.DeadLetterList, error) {
+		return showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.DeadLetterList, error) {
 			return api.DeadLetters(ctx, f.limit)
 		}, client.ShowDeadLetters)(c, nil)
 	}
@@ -111,17 +110,17 @@ event and the body sent.`,
 }
 
 func (p *process) webhookResendCommand() *cobra.Command {
-	c := p.lettersCommand("resend", "Send dead letters again", (*client.Client).Resend, "sent again")
+	c := p.deadLettersCommand("resend", "Send dead letters again", (*client.Client).Resend, "sent again")
 	c.Long = "Queue dead letters again, in the given order, behind the events waiting for the same webhook. Each is retried for another day."
 	return c
 }
 
 func (p *process) webhookDropCommand() *cobra.Command {
-	return p.lettersCommand("drop", "Delete dead letters", (*client.Client).Drop, "dropped")
+	return p.deadLettersCommand("drop", "Delete dead letters", (*client.Client).Drop, "dropped")
 }
 
-// lettersCommand returns a command that applies do to dead letters.
-func (p *process) lettersCommand(name, short string, do func(*client.Client, context.Context, string) error, done string) *cobra.Command {
+// deadLettersCommand returns a command that applies do to dead letters.
+func (p *process) deadLettersCommand(name, short string, do func(*client.Client, context.Context, string) error, done string) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:     name + " NUMBER…",

@@ -40,7 +40,7 @@ func TestWebhookTest(t *testing.T) {
 	}{
 		{"webhook test good --config " + file, 0, "200 after ", ""},
 		{"webhook test bad --config " + file, 1, "502 after ", "did not accept the event: 502 Bad Gateway: thank you"},
-		{"webhook test guarded --config " + file, 1, "", "allow-private lets it be called"},
+		{"webhook test guarded --config " + file, 1, "", "allow-private permits it"},
 		{"webhook test other --config " + file, 2, "", `no webhook "other", but good, bad, guarded`},
 		{"webhook test other", 2, "", "has no webhooks"},
 		{"webhook test", 2, "", "which NAME?"},
@@ -57,7 +57,7 @@ func TestWebhookTest(t *testing.T) {
 	}
 }
 
-// TestDeadLetterCommands checks the requests of the commands to a running service, and their output.
+// The commands for dead letters send the right requests and print the results.
 func TestDeadLetterCommands(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -97,6 +97,6 @@ func TestDeadLetterCommands(t *testing.T) {
 	}
 	resend, drop := "POST /api/v1/webhooks/dead/17/resend", "DELETE /api/v1/webhooks/dead/17"
 	if want := []string{resend, resend, drop, drop}; !slices.Equal(asked, want) {
-		t.Errorf("asked %q, want %q", asked, want)
+		t.Errorf("requests %q, want %q", asked, want)
 	}
 }

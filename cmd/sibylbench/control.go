@@ -15,9 +15,9 @@ func (p *process) controlCommand() *cobra.Command {
 	o := throughput.ControlOptions{}
 	c := &cobra.Command{
 		Use:   "control",
-		Short: "Agents: how fast plans reach them, and what they take of the server",
-		Long: `Starts sibyl serve as a process of its own, with its data in a temporary directory, and connects agents to it from this process. Both
-share the machine. Each agent takes a file descriptor in either process.`,
+		Short: "Time until plans reach many agents, and their cost to the server",
+		Long: `Starts sibyl serve with a temporary data directory, and connects agents to it from this process. Both share the machine. Each agent
+uses a file descriptor in either process.`,
 		Example: "  sibylbench control\n  sibylbench control --agents 1000 -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -33,14 +33,14 @@ share the machine. Each agent takes a file descriptor in either process.`,
 			if err != nil {
 				return err
 			}
-			return p.measured(r, output)
+			return p.write(r, output)
 		},
 	}
 	output.Flag(c, "output", "o", "format")
-	c.Flags().IntVar(&o.Agents, "agents", 10_000, "agents that are connected at the same time")
-	c.Flags().IntVar(&o.Services, "services", 20, "services that they belong to")
-	c.Flags().IntVar(&o.Tracepoints, "tracepoints", 50, "tracepoints of each service that are on")
-	c.Flags().BoolVar(&o.OpAMP, "opamp", false, "agents are connected by WebSockets, with OpAMP's own client")
-	c.Flags().IntVar(&o.Rounds, "rounds", 10, "changes of the plan")
+	c.Flags().IntVar(&o.Agents, "agents", 10_000, "number of connected agents")
+	c.Flags().IntVar(&o.Services, "services", 20, "number of their services")
+	c.Flags().IntVar(&o.Tracepoints, "tracepoints", 50, "enabled tracepoints of each service")
+	c.Flags().BoolVar(&o.OpAMP, "opamp", false, "connect agents over WebSockets, with OpAMP's own client")
+	c.Flags().IntVar(&o.Rounds, "rounds", 10, "number of changes of the plan")
 	return c
 }

@@ -20,11 +20,11 @@ import (
 
 // Default durations of a demo.
 const (
-	learnFor     = 30 * time.Second
-	answerWithin = 3 * time.Minute
+	defaultLearning = 30 * time.Second
+	defaultTimeout  = 3 * time.Minute
 )
 
-// demoFlags are the flags of the demo command.
+// demoFlags holds the flags of the demo command.
 type demoFlags struct {
 	demo     demo.Options
 	fault    *cli.Choice
@@ -45,31 +45,31 @@ func (p *process) demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch Sibyl find a fault in a running application",
-		Long: `Starts, on this machine and on loopback only, a shop of eight services in processes of their own, customers who use it, and a Sibyl that
-watches it. Half a minute later it injects a fault into the shop, and prints how Sibyl finds it: which requests are slow, which tracepoints
-it enables, what they show, and where the fault is. Then the shop keeps running, to be looked at, until Ctrl-C.
+		Long: `Starts a shop of eight services, customers who use it, and Sibyl, each in a process of its own, on the loopback interface. After half a
+minute it injects a fault into the shop and prints the progress of the search: slow requests, enabled tracepoints with their evidence,
+and the location of the fault. Then everything keeps running until Ctrl-C.
 
 Data is deleted at the end, unless --data-dir names a directory.
 
-With --seeds it runs a series of demos, one after the other and about a minute each: every fault with each seed. The table has medians, the
-worst, and how many tracepoints were on; as JSON it prints the result of each run on a line, as soon as the run has ended.`,
+With --seeds it runs a series of demos in sequence, about a minute each: every fault with each seed. The table has medians and worst
+values. As JSON, each result is printed on a line of its own at the end of its run.`,
 		Example: `  sibylbench demo                                  one fault, chosen at random
   sibylbench demo --fault lock --seed 3
   sibylbench demo --headless --exit-when-located --fault disk --seed 1 -o json
   sibylbench demo --seeds 5                        every fault with five seeds, as a table`,
 		Args: cobra.NoArgs,
 	}
-	f.fault.Flag(c, "fault", "", "the fault to inject")
+	f.fault.Flag(c, "fault", "", "fault to inject")
 	f.output.Flag(c, "output", "o", "format of the result")
-	c.Flags().Uint64Var(&f.demo.Seed, "seed", 0, "of customers, fault and place; 0: by the clock")
-	c.Flags().BoolVar(&f.headless, "headless", false, "print progress on standard error, and only the result on standard output")
-	c.Flags().BoolVar(&f.demo.ExitWhenFound, "exit-when-located", false, "end with the answer, with exit code 1 if there is none in time")
-	c.Flags().DurationVar(&f.demo.Learning, "learning", learnFor, "how long Sibyl learns normal behaviour before the fault is injected")
-	c.Flags().DurationVar(&f.demo.Timeout, "timeout", answerWithin, "how long to wait for the answer, from the injection of the fault")
+	c.Flags().Uint64Var(&f.demo.Seed, "seed", 0, "seed of the customers, the fault and its location; 0: from the clock")
+	c.Flags().BoolVar(&f.headless, "headless", false, "print progress to standard error, and only the result to standard output")
+	c.Flags().BoolVar(&f.demo.ExitWhenFound, "exit-when-located", false, "exit with the answer, or with exit code 1 after the timeout")
+	c.Flags().DurationVar(&f.demo.Learning, "learning", defaultLearning, "learning period before the fault")
+	c.Flags().DurationVar(&f.demo.Timeout, "timeout", defaultTimeout, "longest time from the fault to the answer")
 	c.Flags().StringVar(&f.demo.DataDir, "data-dir", "", "directory of Sibyl's data; empty: a temporary one")
-	c.Flags().Uint64Var(&f.seeds, "seeds", 0, "run a series: each fault with this many seeds; 0: a single demo")
-	c.Flags().Uint64Var(&f.firstSeed, "first-seed", 1, "of a series: the first seed; the others count on from there")
-	c.Flags().StringSliceVar(&f.faults, "faults", nil, "of a series: only these faults; none: all")
+	c.Flags().Uint64Var(&f.seeds, "seeds", 0, "run a series with this many seeds of each fault; 0: a single demo")
+	c.Flags().Uint64Var(&f.firstSeed, "first-seed", 1, "first seed of a series, followed by consecutive ones")
+	c.Flags().StringSliceVar(&f.faults, "faults", nil, "faults of a series; empty: all")
 	c.RunE = func(c *cobra.Command, _ []string) error { return p.demo(c, f) }
 	return c
 }
@@ -161,7 +161,7 @@ func (f *demoFlags) seriesFaults() ([]shop.Fault, error) {
 	var list []shop.Fault
 	for _, name := range f.faults {
 		if !slices.Contains(append(shop.Faults(), shop.None), shop.Fault(name)) {
-			return nil, cli.UsageError{Err: fmt.Errorf("--faults: there is no fault %q", name)}
+			return nil, cli.UsageError{Err: fmt.Errorf("--faults: no fault is named %q", name)}
 		}
 		list = append(list, shop.Fault(name))
 	}
@@ -174,32 +174,32 @@ func checkDemo(o *demo.Options) error {
 	case o.Timeout <= 0:
 		return cli.UsageError{Err: errors.New("--timeout must be above 0")}
 	case o.Learning < demo.Epoch:
-		return cli.UsageError{Err: fmt.Errorf("--learning must be at least %s, the time between two decisions", demo.Epoch)}
+		return cli.UsageError{Err: fmt.Errorf("--learning must be at least an epoch, %s", demo.Epoch)}
 	}
 	return nil
 }
 
-// programs sets the programs that a demo starts, and their environment.
+// programs sets the programs of a demo and their environment.
 func (p *process) programs(o *demo.Options) (err error) {
 	if o.Program, err = os.Executable(); err != nil {
-		return fmt.Errorf("find this program's file: %w", err)
+		return fmt.Errorf("find the path of this program: %w", err)
 	}
 	o.Environment = os.Environ()
 	o.Sibyl, err = p.findSibyl()
 	return err
 }
 
-// demoProcesses returns the hidden commands that run in the processes of a demo.
+// demoProcesses returns the hidden commands for the processes of a demo.
 func (p *process) demoProcesses() []*cobra.Command {
 	return []*cobra.Command{
 		{
-			Use: demo.ShopCommand, Hidden: true, Args: cobra.NoArgs, Short: "A process of the demo's shop",
+			Use: demo.ShopCommand, Hidden: true, Args: cobra.NoArgs, Short: "Run a process of the demo's shop",
 			RunE: func(c *cobra.Command, _ []string) error { return shop.Run(c.Context(), p.in, p.out) },
 		},
 		{
-			Use: demo.AttendedCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(2), Short: "A program that ends with its standard input",
+			Use: demo.SupervisedCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(2), Short: "Run a program until the end of standard input",
 			RunE: func(c *cobra.Command, args []string) error {
-				return demo.Attend(c.Context(), p.in, p.err, args[0], args[1], args[2:]...)
+				return demo.Supervise(c.Context(), p.in, p.err, args[0], args[1], args[2:]...)
 			},
 		},
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 )
 
-// program is the file of the sibyl program that the tests start.
+// program is the path of the sibyl program.
 var program string
 
-// TestMain builds the sibyl program, and makes the test's own program sibylbench where a demo starts it as that.
+// TestMain builds the sibyl program. If a demo started this program, TestMain runs main instead of the tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "demo") {
 		main()
@@ -34,7 +34,7 @@ func buildAndRun(m *testing.M) int {
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // left to the system, at worst
+	defer func() { _ = os.RemoveAll(dir) }() // the system cleans temporary directories, too
 	program = filepath.Join(dir, "sibyl")
 	build := exec.Command("go", "build", "-o", program, "../sibyl")
 	build.Stderr = os.Stderr
@@ -45,13 +45,13 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// result is the outcome of a run of the program.
+// result is the result of a run of sibylbench.
 type result struct {
 	code     int
 	out, err string
 }
 
-// sibylbench runs the program.
+// sibylbench runs the program in this process.
 func sibylbench(t *testing.T, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -59,7 +59,8 @@ func sibylbench(t *testing.T, args ...string) result {
 	return result{code, out.String(), err.String()}
 }
 
-// A demo that has no time to find anything starts everything, makes the fault, judges by what the shop wrote down, and ends everything.
+// TestDemo: a demo without time for a search starts all processes, injects the fault, reads its location, and leaves
+// nothing behind.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -70,19 +71,20 @@ func TestDemo(t *testing.T) {
 	}
 	want := shop.Edge{Service: "reviews", Operation: "cache.touch"}
 	if got.Fault != shop.Lock || got.Located || got.Correct || got.Expected == nil || *got.Expected != want || got.Seconds < 1 || got.Seed != 1 {
-		t.Errorf("%s", r.out)
+		t.Errorf("%s; want seed 1 of lock, at %v, not located", r.out, want)
 	}
 	if got.Tracepoints < 150 || got.Requests == 0 || got.Failed > 0 || got.EnabledEver+got.EnabledPeak+got.RemainingEnabled > 0 {
-		t.Errorf("%s", r.out)
+		t.Errorf("%s; want successful requests, at least 150 tracepoints, none enabled", r.out)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 
-func TestBenchDemo(t *testing.T) {
+// TestDemoSeries: a series without a fault raises no problem, and invalid options are usage errors.
+func TestDemoSeries(t *testing.T) {
 	r := sibylbench(t, "demo", "--faults=none", "--seeds=1", "--learning=3s", "--timeout=1s")
-	if r.code != cli.ExitOK || !strings.Contains(r.out, "none  1 of 1") {
+	if r.code != cli.ExitOK || !strings.Contains(r.out, "none   1 of 1") {
 		t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
 	}
 	for _, args := range [][]string{{"--seeds=1", "--faults=flood"}, {"--seeds=1", "--first-seed=0"}, {"--learning=1s"}} {
@@ -92,8 +94,8 @@ func TestBenchDemo(t *testing.T) {
 	}
 }
 
-// One short round with each selection says how many spans each of them makes, and leaves nothing behind.
-func TestBenchOverhead(t *testing.T) {
+// TestOverhead: a short round measures each selection and leaves nothing behind.
+func TestOverhead(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	r := sibylbench(t, "overhead", "--rounds=1", "--time=1s", "--learning=3s", "--timeout=1s", "-o=json")
@@ -103,10 +105,10 @@ func TestBenchOverhead(t *testing.T) {
 	}
 	none, all := got.Loads[0], got.Loads[2]
 	if none.On != demo.Nothing || none.Tracepoints > 0 || none.ExtraSpans > 0 || none.Throughput.Ratio != 1 || none.P99.Median <= 0 {
-		t.Errorf("nothing on: %s", r.out)
+		t.Errorf("no tracepoints enabled: %s", r.out)
 	}
 	if all.On != demo.Everything || all.Tracepoints < 150 || all.ExtraSpans < 5 || all.Throughput.Median <= 0 || all.CPU.Ratio <= 0 {
-		t.Errorf("everything on: %s", r.out)
+		t.Errorf("all tracepoints enabled: %s", r.out)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -118,6 +120,7 @@ func TestBenchOverhead(t *testing.T) {
 	}
 }
 
+// TestDemoOptions: invalid options are usage errors.
 func TestDemoOptions(t *testing.T) {
 	for _, args := range [][]string{{"--fault=flood"}, {"--timeout=0s"}, {"--learning=-1s"}, {"-o=yaml"}, {"now"}} {
 		if r := sibylbench(t, append([]string{"demo"}, args...)...); r.code != cli.ExitUsage {
@@ -126,7 +129,7 @@ func TestDemoOptions(t *testing.T) {
 	}
 }
 
-// Whatever way a demo ends, its processes do, and nothing is left on disk.
+// TestDemoKilled: the processes of a killed demo exit, and its files are removed.
 func TestDemoKilled(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable()
@@ -135,32 +138,32 @@ func TestDemoKilled(t *testing.T) {
 	}
 	c := exec.CommandContext(t.Context(), self, "demo", "--headless", "--fault=none", "--sibyl="+program)
 	c.Env = append(os.Environ(), "TMPDIR="+dir)
-	told, err := c.StderrPipe()
+	progress, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(told)
+	lines := bufio.NewScanner(progress)
 	for lines.Scan() && !strings.Contains(lines.Text(), "processes of the shop are running") {
 	}
 	children := childrenOf(t, c.Process.Pid)
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = c.Wait() // it was killed
+	_ = c.Wait() // reports the signal
 	switch {
 	case children == nil:
-		t.Skip("this system does not tell the children of a process")
+		t.Skip("this system does not list the children of a process")
 	case len(children) < 7:
-		t.Errorf("only %d processes were there", len(children))
+		t.Errorf("%d child processes, want at least 7", len(children))
 	}
 	deadline := time.Now().Add(time.Minute)
 	for _, pid := range children {
 		for alive(pid) {
 			if time.Now().After(deadline) {
-				t.Fatalf("process %s is still there", pid)
+				t.Fatalf("process %s is still running", pid)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -170,7 +173,7 @@ func TestDemoKilled(t *testing.T) {
 	}
 }
 
-// childrenOf returns the identities of the children of a process; nil if the system does not tell.
+// childrenOf returns the IDs of the children of a process. It returns nil if the system does not list them.
 func childrenOf(t *testing.T, pid int) []string {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -181,14 +184,14 @@ func childrenOf(t *testing.T, pid int) []string {
 	for _, name := range lists {
 		list, err := os.ReadFile(name)
 		if err != nil {
-			continue // a thread that ended
+			continue // the thread has exited
 		}
 		all = append(all, strings.Fields(string(list))...)
 	}
 	return all
 }
 
-// alive reports whether a process runs: one that ended and that nobody waits for does not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// localizeFlags are the flags of the localize command.
+// localizeFlags holds the flags of the localize command.
 type localizeFlags struct {
 	output   *cli.Choice
 	recorded string
@@ -40,7 +40,7 @@ type localizeFlags struct {
 	tracepoints int
 	faults      []string
 	strategies  []string
-	players     int
+	workers     int
 	explore     float64
 }
 
@@ -48,19 +48,19 @@ func (p *process) localizeCommand() *cobra.Command {
 	f := &localizeFlags{output: cli.NewChoice("table", "json", "csv", "svg"), baseline: cli.NewChoice(recorded.Baselines()...)}
 	c := &cobra.Command{
 		Use:   "localize",
-		Short: "How well causes are found, in simulated applications or in recorded traces",
-		Long: `Measures how well causes are found.
+		Short: "Accuracy on simulated or recorded faults",
+		Long: `Measures how accurately Sibyl locates the causes of faults.
 
---sim, the default, plays seeded simulated applications with one fault each against the engine, epoch by epoch: only spans of
-enabled tracepoints are emitted, and the engine's plan takes effect for the next epoch's requests.
+--sim, the default, runs seeded simulated applications with one fault each against the engine, epoch by epoch. The applications emit
+only spans of enabled tracepoints, and the engine's plan applies to the requests of the next epoch.
 
 --recorded DIR reads traces with labelled faults: DIR/` + recorded.TracesName + ` (also .gz, .zst) and DIR/` + recorded.CasesName + `, one fault
-a line: {"name", "fault", "start_unix_nano", "end_unix_nano", "target": {"service", "operation"?, "detail"?}}. For each, all
-services are ranked by what changed between that window and the traces outside of all windows; then the labels are looked up.
+a line: {"name", "fault", "start_unix_nano", "end_unix_nano", "target": {"service", "operation"?, "detail"?}}. For each fault it ranks
+all services by the difference between the traces of that window and those outside of all windows, and looks up the label.
 
---recorded DIR --choose also makes instrumentation a choice: it hides all spans but the baseline, lets the engine learn from the
-traces outside of all windows, and plays each window against it, epoch by epoch, showing only spans of enabled tracepoints. A case
-counts when what is labelled is ranked first by what is visible then. The strategy "none" tells what the baseline alone shows.`,
+--recorded DIR --choose also hides all spans except the baseline. The engine learns from the traces outside of all windows. Then each
+window runs against it, epoch by epoch, with only the spans of enabled tracepoints. A case counts if the labelled place is ranked first
+by the visible spans. The strategy "none" has only the baseline.`,
 		Example: `  sibylbench localize --seeds 10 --faults lock,disk
   sibylbench localize --recorded cases/ -o json
   sibylbench localize --recorded cases/ --choose --strategies adaptive,random`,
@@ -68,7 +68,7 @@ counts when what is labelled is ranked first by what is visible then. The strate
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case f.recorded == "" && f.choose:
-				return cli.UsageError{Err: errors.New("--choose hides spans of recorded traces: it needs --recorded DIR")}
+				return cli.UsageError{Err: errors.New("--choose needs --recorded DIR")}
 			case f.recorded == "":
 			case c.Flags().Changed("sim") && f.sim:
 				return cli.UsageError{Err: errors.New("either --sim or --recorded DIR")}
@@ -81,17 +81,17 @@ counts when what is labelled is ranked first by what is visible then. The strate
 	f.output.Flag(c, "output", "o", "format")
 	flags := c.Flags()
 	flags.StringVar(&f.recorded, "recorded", "", "directory with recorded traces and labelled faults")
-	flags.BoolVar(&f.choose, "choose", false, "with --recorded: spans are hidden until the engine enables their tracepoint")
+	flags.BoolVar(&f.choose, "choose", false, "with --recorded: hide spans until the engine enables their tracepoint")
 	f.baseline.Flag(c, "baseline", "", "with --choose: spans that are always visible")
-	flags.IntVar(&f.slices, "slices", 72, "with --choose: most epochs of a case until there must be an answer")
-	flags.BoolVar(&f.sim, "sim", true, "simulated applications")
+	flags.IntVar(&f.slices, "slices", 72, "with --choose: most epochs of a case")
+	flags.BoolVar(&f.sim, "sim", true, "run simulated applications")
 	flags.Uint64Var(&f.seeds, "seeds", 3, "simulated applications for each fault")
-	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "seed of the first; those below 1 000 are for tuning; with --choose, of what is drawn")
-	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "of each simulated application")
-	flags.StringSliceVar(&f.faults, "faults", faultNames(), "what is simulated")
-	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies}, "of the search, or "+allStrategies+": "+strings.Join(eval.StrategyNames(), ", "))
-	flags.Float64Var(&f.explore, "explore", 0, "share of the requests that have everything switched on, at most 0.1")
-	flags.IntVar(&f.players, "players", runtime.GOMAXPROCS(0), "simulations at the same time")
+	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "first seed; seeds below 1 000 are for tuning; with --choose, the seed of random strategies")
+	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "tracepoints of each simulated application")
+	flags.StringSliceVar(&f.faults, "faults", faultNames(), "simulated faults")
+	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies}, "search strategies, or "+allStrategies+": "+strings.Join(eval.StrategyNames(), ", "))
+	flags.Float64Var(&f.explore, "explore", 0, "fraction of the requests with all tracepoints enabled, at most 0.1")
+	flags.IntVar(&f.workers, "players", runtime.GOMAXPROCS(0), "concurrent simulations")
 	f.input = cli.AddInputFlags(c)
 	f.path = cli.AddPathFlags(c)
 	return c
@@ -106,7 +106,7 @@ func faultNames() []string {
 }
 
 func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
-	how, err := f.choice()
+	choice, err := f.choice()
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
@@ -124,7 +124,7 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 	}
 	report := set.Localize()
 	if f.choose {
-		if report.Choice, err = set.Choose(c.Context(), how, p.played()); err != nil {
+		if report.Choice, err = set.Choose(c.Context(), choice, p.progress()); err != nil {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func (p *process) localizeSimulated(c *cobra.Command, f *localizeFlags) error {
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	runs, err := eval.Play(c.Context(), s, time.Now, p.played())
+	runs, err := eval.Simulate(c.Context(), s, time.Now, p.progress())
 	if err != nil {
 		return err
 	}
@@ -166,10 +166,10 @@ func (p *process) localizeSimulated(c *cobra.Command, f *localizeFlags) error {
 	return benchreport.SimulatedTable(p.out, &report)
 }
 
-// simulation returns what is to be played.
+// simulation returns the simulation that the flags select.
 func (f *localizeFlags) simulation() (eval.Simulation, error) {
 	s := eval.Simulation{
-		App: sim.Config{Tracepoints: f.tracepoints}, Engine: engine.DefaultOptions(), Workers: f.players,
+		App: sim.Config{Tracepoints: f.tracepoints}, Engine: engine.DefaultOptions(), Workers: f.workers,
 	}
 	s.Engine.Explore = f.explore
 	if !f.sim {
@@ -181,7 +181,7 @@ func (f *localizeFlags) simulation() (eval.Simulation, error) {
 	known := sim.Faults()
 	for _, name := range f.faults {
 		if !slices.Contains(known, sim.Fault(name)) {
-			return s, fmt.Errorf("--faults: no fault is called %q; there are %s", name, strings.Join(faultNames(), ", "))
+			return s, fmt.Errorf("--faults: no fault is named %q; the faults are %s", name, strings.Join(faultNames(), ", "))
 		}
 		s.Faults = append(s.Faults, sim.Fault(name))
 	}
@@ -190,26 +190,26 @@ func (f *localizeFlags) simulation() (eval.Simulation, error) {
 	return s, err
 }
 
-// allStrategies stands for every strategy in --strategies.
+// allStrategies selects all strategies in --strategies.
 const allStrategies = "all"
 
-// chosenStrategies returns the strategies that are asked for.
+// chosenStrategies returns the strategies of --strategies.
 func (f *localizeFlags) chosenStrategies() ([]string, error) {
 	if slices.Equal(f.strategies, []string{allStrategies}) {
 		return eval.StrategyNames(), nil
 	}
 	for _, name := range f.strategies {
 		if !slices.Contains(eval.StrategyNames(), name) {
-			return nil, fmt.Errorf("--strategies: no strategy is called %q; there are %s", name, strings.Join(eval.StrategyNames(), ", "))
+			return nil, fmt.Errorf("--strategies: no strategy is named %q; the strategies are %s", name, strings.Join(eval.StrategyNames(), ", "))
 		}
 	}
 	return f.strategies, nil
 }
 
-// recordedSamples is how many requests a group is learned and judged from where recorded windows are short.
+// recordedSamples is the least number of requests of a group in recorded traces, whose windows are short.
 const recordedSamples = 10
 
-// choice returns how recorded traces are to be played as a choice of instrumentation.
+// choice returns the configuration of --choose.
 func (f *localizeFlags) choice() (recorded.Choice, error) {
 	options := engine.DefaultOptions()
 	options.Path = f.path.Options()
@@ -220,17 +220,17 @@ func (f *localizeFlags) choice() (recorded.Choice, error) {
 	}, err
 }
 
-// played returns what shows on a terminal how many runs were played; nil if standard error is none.
-func (p *process) played() func(done, all int) {
+// progress returns a function that shows a progress bar. It returns nil if standard error is not a terminal.
+func (p *process) progress() func(done, all int) {
 	if !terminal.Is(p.err) {
 		return nil
 	}
 	var bar *progressbar.ProgressBar
 	return func(done, all int) {
 		if bar == nil {
-			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(p.err), progressbar.OptionSetDescription("playing"),
+			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(p.err), progressbar.OptionSetDescription("running"),
 				progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
 		}
-		_ = bar.Set(done) // a bar that cannot be drawn is no reason to stop
+		_ = bar.Set(done) // a failure to draw is harmless
 	}
 }

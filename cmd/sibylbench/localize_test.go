@@ -18,7 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 )
 
-// caseSet writes a set of one case, in which a service takes half as long again, and returns its directory.
+// caseSet writes a case set with one case, in which requests of a service take 50 % longer, and returns its directory.
 func caseSet(t *testing.T) string {
 	t.Helper()
 	var texts []string
@@ -45,12 +45,12 @@ func caseSet(t *testing.T) string {
 	return dir
 }
 
-func TestBenchLocalizeRecorded(t *testing.T) {
+func TestLocalizeRecorded(t *testing.T) {
 	dir := caseSet(t)
 	for output, check := range map[string]func(string) error{
 		"table": func(s string) error {
 			if !strings.Contains(s, "100 %") || !strings.Contains(s, "shop GET /cart") {
-				return errors.New("no result")
+				return errors.New("want the labelled service first")
 			}
 			return nil
 		},
@@ -58,7 +58,7 @@ func TestBenchLocalizeRecorded(t *testing.T) {
 			var r recorded.Report
 			err := json.Unmarshal([]byte(s), &r)
 			if err == nil && (r.Top1 != 1 || r.Cases[0].RankService == nil || *r.Cases[0].RankService != 1) {
-				err = errors.New("not found")
+				err = errors.New("want the labelled service first")
 			}
 			return err
 		},
@@ -78,13 +78,13 @@ func TestBenchLocalizeRecorded(t *testing.T) {
 	}
 }
 
-func TestBenchLocalizeChoose(t *testing.T) {
+func TestLocalizeChoose(t *testing.T) {
 	dir := caseSet(t)
 	for output, check := range map[string]func(string) error{
 		"table": func(s string) error {
 			for _, want := range []string{"with spans hidden", "random", "3 of 1 ", "false alarms: 0"} {
 				if !strings.Contains(strings.ToLower(s), want) {
-					return errors.New("no " + want)
+					return fmt.Errorf("want %q", want)
 				}
 			}
 			return nil
@@ -93,14 +93,14 @@ func TestBenchLocalizeChoose(t *testing.T) {
 			var r recorded.Report
 			err := json.Unmarshal([]byte(s), &r)
 			if err == nil && (r.Top1 != 1 || r.Choice == nil || len(r.Choice.Strategies) != 2 || r.Choice.Baseline != recorded.Entries) {
-				err = errors.New("not both ways")
+				err = errors.New("want results with and without --choose")
 			}
 			return err
 		},
 		"csv": func(s string) error {
 			lines, err := csv.NewReader(strings.NewReader(s)).ReadAll()
 			if err == nil && len(lines) != 3 {
-				err = errors.New("want a line for each strategy")
+				err = errors.New("want a header and a line for each strategy")
 			}
 			return err
 		},
@@ -116,7 +116,7 @@ func TestBenchLocalizeChoose(t *testing.T) {
 	}
 }
 
-// wellFormed reports whether s is XML.
+// wellFormed returns an error if s is not well-formed XML.
 func wellFormed(s string) error {
 	d := xml.NewDecoder(strings.NewReader(s))
 	for {
@@ -128,9 +128,9 @@ func wellFormed(s string) error {
 	}
 }
 
-func TestBenchLocalizeSimulated(t *testing.T) {
+func TestLocalizeSimulated(t *testing.T) {
 	if testing.Short() {
-		t.Skip("plays a simulation")
+		t.Skip("runs a simulation")
 	}
 	for _, output := range []string{"table", "json", "csv", "svg"} {
 		got := sibylbench(t, "localize", "--seeds", "1", "--faults", "disk", "--tracepoints", "60", "--strategies", "adaptive,flat", "-o", output)
@@ -145,13 +145,13 @@ func TestBenchLocalizeSimulated(t *testing.T) {
 	}
 }
 
-func TestBenchLocalizeUsage(t *testing.T) {
+func TestLocalizeUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"--sim --recorded x":  "either --sim or",
 		"--sim=false":         "nothing to do",
 		"--choose":            "needs --recorded",
-		"--faults nonsense":   "no fault is called",
-		"--strategies none":   "no strategy is called",
+		"--faults nonsense":   "no fault is named",
+		"--strategies none":   "no strategy is named",
 		"-o page":             "table, json, csv, svg",
 		"more":                "unknown command",
 		"--recorded nowhere1": recorded.CasesName,
@@ -162,7 +162,7 @@ func TestBenchLocalizeUsage(t *testing.T) {
 			code = cli.ExitError
 		}
 		if got.code != code || !strings.Contains(got.err, want) {
-			t.Errorf("%s: exit code %d, %q", args, got.code, got.err)
+			t.Errorf("%s: exit code %d, %q; want %d, %q", args, got.code, got.err, code, want)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Command sibylbench measures Sibyl: its speed, and how well it finds faults that are simulated, recorded, or injected into a demo application.
+// Command sibylbench measures Sibyl's speed and its accuracy on simulated faults, recorded faults, and faults injected
+// into a demo application.
 package main
 
 import (

@@ -23,10 +23,10 @@ func (p *process) overheadCommand() *cobra.Command {
 	o := &demo.OverheadOptions{Options: demo.Options{ExitWhenFound: true}}
 	c := &cobra.Command{
 		Use:   "overhead",
-		Short: "What tracepoints cost the demo's shop",
-		Long: `Runs sibylbench demo with a fault to see what the search switches on. Then has another shop, without a fault, serve as many requests as it can, in
-short runs that take turns: with nothing on but the baseline, with what the search had on when it had most on, and with everything on.
-Prints throughput, P99 and CPU time of the shop: medians, and ratios to nothing on with their intervals.`,
+		Short: "Cost of tracepoints in the demo's shop",
+		Long: `Runs sibylbench demo with a fault and keeps the largest plan of the search. Then another shop, without a fault, runs at full load in short
+alternating runs: with the baseline only, with the kept plan, and with all tracepoints. Prints throughput, P99 and CPU time of the
+shop: medians, and ratios to the baseline with their intervals.`,
 		Example: "  sibylbench overhead --rounds 20\n  sibylbench overhead --fault disk -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -51,11 +51,11 @@ Prints throughput, P99 and CPU time of the shop: medians, and ratios to nothing 
 		},
 	}
 	output.Flag(c, "output", "o", "format")
-	fault.Flag(c, "fault", "", "what the search looks for")
-	c.Flags().IntVar(&o.Rounds, "rounds", 20, "how often the shop runs with each selection")
-	c.Flags().DurationVar(&o.Time, "time", 4*time.Second, "of a run")
-	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of customers, and of the place of the fault")
-	c.Flags().DurationVar(&o.Learning, "learning", learnFor, "how long the search learns what is normal before something goes wrong")
-	c.Flags().DurationVar(&o.Timeout, "timeout", answerWithin, "how long the search may take")
+	fault.Flag(c, "fault", "", "fault of the search")
+	c.Flags().IntVar(&o.Rounds, "rounds", 20, "runs with each selection of tracepoints")
+	c.Flags().DurationVar(&o.Time, "time", 4*time.Second, "duration of a run")
+	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of the customers and of the location of the fault")
+	c.Flags().DurationVar(&o.Learning, "learning", defaultLearning, "learning period before the fault")
+	c.Flags().DurationVar(&o.Timeout, "timeout", defaultTimeout, "longest time of the search")
 	return c
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
-var soak = flag.Bool("soak", false, "offer too much for minutes instead of a second")
+var soak = flag.Bool("soak", false, "overload the server for minutes instead of a second")
 
-// A service under several times the load that it can take refuses with a time to wait, answers every query, stays within its memory, and
-// takes requests afterwards. The rates are printed by sibylbench overload, and not tested.
+// TestOverload: a service under several times its capacity refuses requests with a retry delay, answers all queries,
+// stays within its memory limit, and accepts requests afterwards. The test does not check rates.
 func TestOverload(t *testing.T) {
 	t.Parallel()
-	length, factor, inFlight, request := "1s", "20", "6MiB", "1MiB" // so that a second fills the limit in flight, however slow the machine
+	length, factor, inFlight, request := "1s", "20", "6MiB", "1MiB" // a second reaches the limit of bytes in flight on any machine
 	if *soak {
 		length, factor, inFlight, request = "5m", "3", "32MiB", "8MiB"
 	}
@@ -39,18 +39,18 @@ func TestOverload(t *testing.T) {
 	}
 	const problems = "GET /api/v1/problems"
 	if figure("refused", "refused") == 0 {
-		t.Errorf("nothing was refused: %s", out)
+		t.Errorf("no request was refused: %s", out)
 	}
 	if n := figure("refused", "without_hint"); n != 0 {
-		t.Errorf("%v refusals do not say when to come again", n)
+		t.Errorf("%v refusals without a retry delay, want 0", n)
 	}
 	if n := figure(problems, "failed"); n != 0 || figure(problems, "answers") == 0 {
-		t.Errorf("%v questions were not answered, %v were", n, figure(problems, "answers"))
+		t.Errorf("%v queries failed and %v succeeded, want only successes", n, figure(problems, "answers"))
 	}
-	if x := figure("server's memory at the peak", "peak_bytes"); x > 1<<30 {
-		t.Errorf("it took %.0f MiB, a GiB was allowed", x/(1<<20))
+	if x := figure("peak server memory", "peak_bytes"); x > 1<<30 {
+		t.Errorf("peak memory %.0f MiB, want at most 1024", x/(1<<20))
 	}
 	if figure("last refusal after the overload", "taken_spans_per_second") == 0 {
-		t.Error("nothing is taken afterwards")
+		t.Error("no request was accepted afterwards")
 	}
 }

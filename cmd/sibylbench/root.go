@@ -26,25 +26,21 @@ type process struct {
 // run is the whole program. It returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	p := &process{in: in, out: out, err: errOut}
-	root := p.root()
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
-	return cli.Run(ctx, root, args)
+	return cli.Run(ctx, p.root(), args, in, out, errOut)
 }
 
 func (p *process) root() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sibylbench",
-		Short: "Measure Sibyl: its speed, and how well it finds faults",
-		Long: `Measures how fast the parts of Sibyl and the whole service are, and how well it finds faults: simulated ones, recorded ones, and those of
-a demo application that runs on this machine.
+		Short: "Measure Sibyl's speed and accuracy",
+		Long: `Measures the speed of Sibyl's parts and of the whole service, and its accuracy on simulated faults, recorded faults, and faults of a demo
+application on this machine.
 
-Benchmarks of single parts run on one core, on at least 64 MiB of distinct traces that are generated in memory beforehand; times are
-those of the fastest of several passes. Benchmarks of the service and the demo start sibyl serve as a process: the sibyl beside this
-program, else the one on the PATH; --sibyl names another.
+Benchmarks of parts run on one core, with at least 64 MiB of distinct traces that are generated in memory beforehand, and report the
+fastest of several passes. Benchmarks of the service and the demo start sibyl serve: the sibyl in the directory of this program or, if
+there is none, on the PATH; --sibyl names another.
 
-Exit codes: 0 fine, 1 error, 2 wrong usage.`,
+Exit codes: 0 success, 1 error, 2 wrong usage.`,
 		Example: `  sibylbench demo                             watch Sibyl find a fault in a running application
   sibylbench ingest --time 30s                throughput of the whole service
   sibylbench localize --seeds 10              simulated faults`,
@@ -53,7 +49,7 @@ Exit codes: 0 fine, 1 error, 2 wrong usage.`,
 		SilenceUsage:  true,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.PersistentFlags().StringVar(&p.sibyl, "sibyl", "", "the sibyl program to start; empty: the one beside this program, else the one on the PATH")
+	c.PersistentFlags().StringVar(&p.sibyl, "sibyl", "", "path of the sibyl program; empty: the one in the directory of this program or, if there is none, on the PATH")
 	for _, b := range benchmarks {
 		c.AddCommand(p.partCommand(b))
 	}
@@ -62,7 +58,7 @@ Exit codes: 0 fine, 1 error, 2 wrong usage.`,
 	return c
 }
 
-// findSibyl returns the path of the sibyl program that benchmarks of the service start.
+// findSibyl returns the path of the sibyl program.
 func (p *process) findSibyl() (string, error) {
 	if p.sibyl != "" {
 		path, err := exec.LookPath(p.sibyl)
@@ -78,7 +74,7 @@ func (p *process) findSibyl() (string, error) {
 	}
 	path, err := exec.LookPath("sibyl")
 	if err != nil {
-		return "", errors.New("no program sibyl beside this one or on the PATH: run make build, or name it with --sibyl")
+		return "", errors.New("no program sibyl in the directory of this program or on the PATH: run make build, or name it with --sibyl")
 	}
 	return filepath.Abs(path)
 }

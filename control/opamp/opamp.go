@@ -1,13 +1,16 @@
-// Package opamp lets agents that speak OpAMP (Open Agent Management Protocol) take plans, over WebSocket or plain HTTP, with its core
-// messages only:
+// Package opamp serves agents that speak OpAMP (Open Agent Management Protocol), over WebSocket or plain HTTP. It uses
+// core messages only:
 //
-//   - The catalogue is the file [protocol.ConfigCatalogue] of the agent's effective configuration: a [Catalogue] as JSON.
-//   - The plan is the file [protocol.ConfigPlan] of the remote configuration: a [protocol.Plan] as JSON. Its hash is the config_hash.
-//   - What became of it is the RemoteConfigStatus; what became of single tracepoints, the ComponentHealth of components called like them.
-//   - The resource is the agent description.
-//   - Every message of the server renews the lease. Over WebSocket one is sent at least every third of it; over HTTP the agent asks as often.
+//   - The file [protocol.ConfigCatalogue] of the effective configuration contains the catalogue: a [Catalogue] as JSON.
+//   - The file [protocol.ConfigPlan] of the remote configuration contains the plan: a [protocol.Plan] as JSON. Its hash
+//     is the config_hash.
+//   - RemoteConfigStatus reports whether the agent applied the plan; the health of components, named by IDs of
+//     tracepoints, reports outcomes.
+//   - The agent description contains the resource.
+//   - Every message of the server renews the lease. Over WebSocket the server sends one at least every third of a
+//     lease; over HTTP the agent must poll as often.
 //
-// What hits cost cannot be told in this way; estimates stand for it.
+// Core messages cannot report the cost of hits, so that estimates count for these agents.
 package opamp
 
 import (
@@ -35,36 +38,36 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Catalogue is what an agent can switch on, all of it.
+// Catalogue is the whole catalogue of an agent.
 type Catalogue struct {
 	protocol.Catalogue
 	Tracepoints []protocol.Tracepoint `json:"tracepoints"` // ascending by ID
 }
 
-// Path is where agents connect.
+// Path is the path that agents connect to.
 const Path = "/v1/opamp"
 
-// Server answers agents. It is safe for concurrent use.
+// Server serves agents. It is safe for concurrent use.
 type Server struct {
 	plane    *control.Plane
 	identify func(*http.Request) (string, error)
 	log      *slog.Logger
 	handle   server.HTTPHandlerFunc
 	context  server.ConnContext
-	closing  context.Context //nolint:containedctx // its end is that of all connections
+	closing  context.Context //nolint:containedctx // done when Close is called; parent of all connections
 	close    context.CancelFunc
 
-	mu   sync.Mutex     // orders Add before Wait: a connection may open while the server closes
-	open sync.WaitGroup // sockets that follow plans; Add is guarded by mu
+	mu      sync.Mutex     // orders Add before Wait: a connection may open while the server closes
+	sending sync.WaitGroup // goroutines that send plans to sockets; mu guards Add
 }
 
-// New returns a Server of a plane. Identify returns the token that vouches for the sender of a request, or a [*refusal.Error].
+// New returns a Server of plane. identify returns the name of the token that a request carries, or a [*refusal.Error].
 func New(plane *control.Plane, identify func(*http.Request) (string, error), log *slog.Logger) (*Server, error) {
 	s := &Server{plane: plane, identify: identify, log: log}
 	s.closing, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
 	var err error
-	s.handle, s.context, err = server.New(quiet{log}).Attach(server.Settings{
-		Callbacks: types.Callbacks{OnConnecting: s.connecting}, // without compression: nothing bounds what a compressed message of a socket becomes
+	s.handle, s.context, err = server.New(debugLog{log}).Attach(server.Settings{
+		Callbacks: types.Callbacks{OnConnecting: s.connecting}, // no compression: the library does not bound decompressed messages
 	})
 	if err != nil {
 		return nil, fmt.Errorf("attach OpAMP: %w", err)
@@ -72,18 +75,20 @@ func New(plane *control.Plane, identify func(*http.Request) (string, error), log
 	return s, nil
 }
 
-// quiet logs what the library says, for whoever looks for it: mostly that agents went away.
-type quiet struct{ log *slog.Logger }
+// debugLog logs all messages of the library at debug level: most of them report closed connections.
+type debugLog struct{ log *slog.Logger }
 
 // Debugf implements the logger of the library.
-func (q quiet) Debugf(ctx context.Context, format string, v ...any) {
-	q.log.LogAttrs(ctx, slog.LevelDebug, "opamp", slog.String("what", fmt.Sprintf(format, v...)))
+func (l debugLog) Debugf(ctx context.Context, format string, v ...any) {
+	l.log.LogAttrs(ctx, slog.LevelDebug, "opamp", slog.String("message", fmt.Sprintf(format, v...)))
 }
 
 // Errorf implements the logger of the library.
-func (q quiet) Errorf(ctx context.Context, format string, v ...any) { q.Debugf(ctx, format, v...) }
+func (l debugLog) Errorf(ctx context.Context, format string, v ...any) {
+	l.Debugf(ctx, format, v...)
+}
 
-// ConnContext is that of the http.Server which serves s.
+// ConnContext returns the ConnContext that the http.Server of s must use.
 func (s *Server) ConnContext() server.ConnContext { return s.context }
 
 // ServeHTTP implements http.Handler.
@@ -96,7 +101,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Content-Type") == "application/x-protobuf" {
 		body, done, err := s.plane.Body(w, r, MaxMessage)
 		if err != nil {
-			s.unreadable(w, r, err)
+			s.refuse(w, r, err)
 			return
 		}
 		defer done()
@@ -106,19 +111,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handle(hijacker{w, s.plane}, r)
 }
 
-// later is when an agent that cannot be served now is to try again.
-const later = 5 * time.Second
+// retryAfter is the time after which an agent should retry when the server is overloaded.
+const retryAfter = 5 * time.Second
 
-// unreadable refuses a request whose body was not read because of err.
-func (s *Server) unreadable(w http.ResponseWriter, r *http.Request, err error) {
+// refuse refuses a request because of err.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := s.refusalOf(r.Context(), err)
 	if errors.Is(refused, refusal.Overloaded) {
-		refused = refused.Later(later)
+		refused = refused.Later(retryAfter)
 	}
 	refused.Write(w, refused.Problem())
 }
 
-// refusalOf returns the refusal that err holds. Any other error goes to the log only.
+// refusalOf returns the refusal in err. It logs any other error and hides it from the client.
 func (s *Server) refusalOf(ctx context.Context, err error) *refusal.Error {
 	if refused, ok := errors.AsType[*refusal.Error](err); ok {
 		return refused
@@ -127,109 +132,111 @@ func (s *Server) refusalOf(ctx context.Context, err error) *refusal.Error {
 	return refusal.Failure()
 }
 
-// Close ends all connections.
+// Close ends all connections and waits for their goroutines.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.close()
 	s.mu.Unlock()
-	s.open.Wait()
+	s.sending.Wait()
 }
 
-// admit counts a socket as open, until s.open.Done, unless the server closes.
+// admit adds a goroutine to s.sending. It returns false if the server is closing.
 func (s *Server) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing.Err() != nil {
 		return false
 	}
-	s.open.Add(1)
+	s.sending.Add(1)
 	return true
 }
 
+// connecting is called when an agent connects, over HTTP for each message.
 func (s *Server) connecting(r *http.Request) types.ConnectionResponse {
 	principal, err := s.identify(r)
 	if err != nil {
 		return types.ConnectionResponse{HTTPStatusCode: s.refusalOf(r.Context(), err).Code()}
 	}
-	a := &agent{Server: s, caller: control.Caller{Principal: principal, Transport: "opamp", Session: "http"}}
+	c := &connection{server: s, plane: s.plane, caller: control.Caller{Principal: principal, Transport: "opamp", Session: "http"}}
 	if r.Header.Get("Upgrade") != "" {
-		a.caller.Session = rand.Text() // a connection is a session
-		a.socket = true
+		c.caller.Session = rand.Text() // a connection is a session
+		c.isSocket = true
 	}
 	return types.ConnectionResponse{Accept: true, ConnectionCallbacks: types.ConnectionCallbacks{
-		OnMessage: a.message, OnReadMessageError: a.unread, OnConnectionClose: a.closed,
+		OnMessage: c.message, OnReadMessageError: c.malformed, OnConnectionClose: c.closed,
 	}}
 }
 
-// agent is one connection of an agent. Its methods are called one after the other.
-type agent struct {
-	*Server
-	caller control.Caller
-	socket bool
-	stop   context.CancelFunc // ends what writes to the socket; nil: nothing does
+// connection is a connection of an agent. The library calls its methods one after the other.
+type connection struct {
+	server   *Server
+	plane    *control.Plane // of the server
+	caller   control.Caller
+	isSocket bool
+	stop     context.CancelFunc // ends the goroutine that sends plans; nil: there is none
 }
 
-// name notes which agent the other end says that it is. On a connection there is one at a time: an agent that calls itself otherwise from now
-// on is followed anew, and the one that it was is gone.
-func (a *agent) name(id string) {
-	if a.stop != nil && id != a.caller.ID {
-		a.stop()
-		a.stop = nil
-		a.plane.Leave(a.caller)
+// setID sets the ID of the agent. A connection has one agent at a time: if the ID changes, the former agent leaves and
+// plans are sent to the new one.
+func (c *connection) setID(id string) {
+	if c.stop != nil && id != c.caller.ID {
+		c.stop()
+		c.stop = nil
+		c.plane.Leave(c.caller)
 	}
-	a.caller.ID = id
+	c.caller.ID = id
 }
 
 const capabilities = uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus | protobufs.ServerCapabilities_ServerCapabilities_OffersRemoteConfig |
 	protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig)
 
-// message takes a message and returns the answer.
-func (a *agent) message(_ context.Context, conn types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
-	defer taken(conn)
+// message processes a message and returns the answer.
+func (c *connection) message(_ context.Context, conn types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
+	defer endMessage(conn)
 	answer := &protobufs.ServerToAgent{InstanceUid: m.InstanceUid, Capabilities: capabilities}
-	a.name(hex.EncodeToString(m.InstanceUid))
+	c.setID(hex.EncodeToString(m.InstanceUid))
 	if len(m.InstanceUid) != 16 {
 		return refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, "instance_uid: want 16 bytes")
 	}
 	if m.AgentDisconnect != nil {
-		a.plane.Leave(a.caller)
+		c.plane.Leave(c.caller)
 		return answer
 	}
-	err := a.register(m)
+	err := c.register(m)
 	if status := m.RemoteConfigStatus; err == nil && status != nil {
 		switch status.Status {
 		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED:
-			err = a.plane.Applied(a.caller, string(status.LastRemoteConfigHash), "")
+			err = c.plane.ReportApplied(c.caller, string(status.LastRemoteConfigHash), "")
 		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED:
-			err = a.plane.Applied(a.caller, string(status.LastRemoteConfigHash), "it says: "+protocol.Printable(status.ErrorMessage, protocol.MaxReason))
+			err = c.plane.ReportApplied(c.caller, string(status.LastRemoteConfigHash), "the agent reports: "+protocol.Printable(status.ErrorMessage, protocol.MaxReason))
 		case protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING, protobufs.RemoteConfigStatuses_RemoteConfigStatuses_UNSET:
 		}
 	}
 	if err == nil && m.Health != nil {
-		err = a.became(m.Health)
+		err = c.health(m.Health)
 	}
-	var told control.Told
+	var plan control.PlanAnswer
 	if err == nil {
-		told, err = a.plane.Plan(a.caller, a.plane.Has(a.caller))
+		plan, err = c.plane.Plan(c.caller, c.plane.AppliedHash(c.caller))
 	}
 	if err != nil {
-		return a.explain(answer, err)
+		return c.refuse(answer, err)
 	}
-	if a.socket {
-		if a.stop == nil {
-			a.follow(conn, m.InstanceUid, told)
+	if c.isSocket {
+		if c.stop == nil {
+			c.follow(conn, m.InstanceUid, plan)
 		}
-		return answer // plans are sent by what follows them
+		return answer // follow sends plans
 	}
-	if !told.Unchanged {
-		answer.RemoteConfig = remote(told)
+	if !plan.Unchanged {
+		answer.RemoteConfig = remoteConfig(plan)
 	}
 	return answer
 }
 
-// became takes the health of an agent, whose components are tracepoints.
-func (a *agent) became(health *protobufs.ComponentHealth) error {
-	s := protocol.Status{Protocol: protocol.Version, Session: a.caller.Session}
+// health reports the health of tracepoints, which are the components of an agent.
+func (c *connection) health(health *protobufs.ComponentHealth) error {
+	s := protocol.Status{Protocol: protocol.Version, Session: c.caller.Session}
 	for id, h := range health.ComponentHealthMap {
 		o := protocol.Outcome{ID: id, State: protocol.Applied, Reason: protocol.Printable(h.GetLastError(), protocol.MaxReason)}
 		switch {
@@ -244,11 +251,11 @@ func (a *agent) became(health *protobufs.ComponentHealth) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	return a.plane.ReportOutcomes(a.caller, s.Tracepoints)
+	return c.plane.ReportOutcomes(c.caller, s.Tracepoints)
 }
 
-// explain says what is wrong, and how the agent gets over it.
-func (a *agent) explain(answer *protobufs.ServerToAgent, err error) *protobufs.ServerToAgent {
+// refuse adds err to an answer, with instructions to the agent if it can recover.
+func (c *connection) refuse(answer *protobufs.ServerToAgent, err error) *protobufs.ServerToAgent {
 	switch {
 	case errors.Is(err, control.ErrUnknown):
 		answer.Flags = uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState)
@@ -261,7 +268,7 @@ func (a *agent) explain(answer *protobufs.ServerToAgent, err error) *protobufs.S
 		return answer
 	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrStarting):
 		answer = refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable, err.Error())
-		answer.ErrorResponse.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(later)}}
+		answer.ErrorResponse.Details = &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: uint64(retryAfter)}}
 		return answer
 	}
 	return refused(answer, protobufs.ServerErrorResponseType_ServerErrorResponseType_BadRequest, err.Error())
@@ -272,62 +279,62 @@ func refused(answer *protobufs.ServerToAgent, kind protobufs.ServerErrorResponse
 	return answer
 }
 
-// register registers the agent if the message says who it is and what it can switch on.
-func (a *agent) register(m *protobufs.AgentToServer) error {
+// register registers the agent if the message contains its description and its catalogue.
+func (c *connection) register(m *protobufs.AgentToServer) error {
 	if m.AgentDescription == nil || m.EffectiveConfig == nil {
 		return nil
 	}
-	c, err := a.catalogue(m)
+	list, err := c.catalogue(m)
 	if err != nil {
 		return err
 	}
-	r := &protocol.Registration{Protocol: protocol.Version, Session: a.caller.Session, Resource: resource(m.AgentDescription), Catalogue: c.Catalogue}
-	for page := range max(1, (len(c.Tracepoints)+protocol.PageSize-1)/protocol.PageSize) {
-		if len(c.Tracepoints) > 0 {
-			from, to := c.Page(page)
-			r.Page = &protocol.Page{Number: page, Tracepoints: c.Tracepoints[from:to]}
+	r := &protocol.Registration{Protocol: protocol.Version, Session: c.caller.Session, Resource: resource(m.AgentDescription), Catalogue: list.Catalogue}
+	for page := range max(1, (len(list.Tracepoints)+protocol.PageSize-1)/protocol.PageSize) {
+		if len(list.Tracepoints) > 0 {
+			from, to := list.Page(page)
+			r.Page = &protocol.Page{Number: page, Tracepoints: list.Tracepoints[from:to]}
 		}
 		if err := r.Validate(); err != nil {
 			return err
 		}
-		if _, err := a.plane.Register(a.caller, r); err != nil {
+		if _, err := c.plane.Register(c.caller, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// catalogue returns the catalogue of a message: without its tracepoints if it is known, because of many agents with the same one only that of the first
-// is looked at.
-func (a *agent) catalogue(m *protobufs.AgentToServer) (c Catalogue, err error) {
+// catalogue returns the catalogue in a message. It omits the tracepoints if the plane has them: of many agents with the
+// same catalogue only the first one's is decoded.
+func (c *connection) catalogue(m *protobufs.AgentToServer) (list Catalogue, err error) {
 	file := m.EffectiveConfig.GetConfigMap().GetConfigMap()[protocol.ConfigCatalogue]
 	if file == nil {
-		c.Hash = protocol.HashCatalogue(nil)
-		return c, nil
+		list.Hash = protocol.HashCatalogue(nil)
+		return list, nil
 	}
 	var announced struct {
 		protocol.Catalogue
 		Tracepoints json.RawMessage `json:"tracepoints"`
 	}
 	if err := json.Unmarshal(file.Body, &announced); err != nil {
-		return c, fmt.Errorf("%s: %w", protocol.ConfigCatalogue, control.BadJSON(err))
+		return list, fmt.Errorf("%s: %w", protocol.ConfigCatalogue, control.BadJSON(err))
 	}
-	c.Catalogue = announced.Catalogue
-	if a.plane.Knows(c.Catalogue) {
-		return c, nil
+	list.Catalogue = announced.Catalogue
+	if c.plane.HasCatalogue(list.Catalogue) {
+		return list, nil
 	}
 	if len(announced.Tracepoints) > 0 {
-		if err := json.Unmarshal(announced.Tracepoints, &c.Tracepoints); err != nil {
-			return c, fmt.Errorf("%s: %w", protocol.ConfigCatalogue, control.BadJSON(err))
+		if err := json.Unmarshal(announced.Tracepoints, &list.Tracepoints); err != nil {
+			return list, fmt.Errorf("%s: %w", protocol.ConfigCatalogue, control.BadJSON(err))
 		}
 	}
-	if len(c.Tracepoints) != c.Size {
-		return c, fmt.Errorf("%s: %d tracepoints, of %d", protocol.ConfigCatalogue, len(c.Tracepoints), c.Size)
+	if len(list.Tracepoints) != list.Size {
+		return list, fmt.Errorf("%s: %d tracepoints, want %d", protocol.ConfigCatalogue, len(list.Tracepoints), list.Size)
 	}
-	return c, nil
+	return list, nil
 }
 
-// resource returns the attributes of a description as texts.
+// resource returns the attributes of a description as printable texts.
 func resource(d *protobufs.AgentDescription) map[string]string {
 	attributes := make(map[string]string)
 	for _, list := range [][]*protobufs.KeyValue{d.IdentifyingAttributes, d.NonIdentifyingAttributes} {
@@ -340,7 +347,7 @@ func resource(d *protobufs.AgentDescription) map[string]string {
 	return attributes
 }
 
-// textOf returns a value as text; empty for those that are none.
+// textOf returns a string, an integer or a boolean as text; empty for other values.
 func textOf(v *protobufs.AnyValue) string {
 	switch x := v.GetValue().(type) {
 	case *protobufs.AnyValue_StringValue:
@@ -353,59 +360,59 @@ func textOf(v *protobufs.AnyValue) string {
 	return ""
 }
 
-// remote returns a plan as a remote configuration.
-func remote(t control.Told) *protobufs.AgentRemoteConfig {
-	return &protobufs.AgentRemoteConfig{ConfigHash: []byte(t.Hash), Config: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
-		protocol.ConfigPlan: {Body: t.JSON, ContentType: "application/json"},
+// remoteConfig converts a plan to a remote configuration.
+func remoteConfig(plan control.PlanAnswer) *protobufs.AgentRemoteConfig {
+	return &protobufs.AgentRemoteConfig{ConfigHash: []byte(plan.Hash), Config: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
+		protocol.ConfigPlan: {Body: plan.JSON, ContentType: "application/json"},
 	}}}
 }
 
-// follow sends the agent at the other end of a socket its plans until the connection ends, beginning with told.
-func (a *agent) follow(conn types.Connection, id []byte, told control.Told) {
-	if !a.admit() {
-		_ = conn.Disconnect() // it may be gone
+// follow starts a goroutine that sends plans to the agent until the connection ends, beginning with plan.
+func (c *connection) follow(conn types.Connection, id []byte, plan control.PlanAnswer) {
+	if !c.server.admit() {
+		_ = conn.Disconnect() // fails if the agent has disconnected
 		return
 	}
-	ctx, stop := context.WithCancel(a.closing)
-	a.stop = stop
-	caller := a.caller
+	ctx, stop := context.WithCancel(c.server.closing)
+	c.stop = stop
+	caller := c.caller
 	go func() {
-		defer a.open.Done()
+		defer c.server.sending.Done()
 		defer func() {
-			if ctx.Err() == nil || a.closing.Err() != nil { // or else somebody else knows why
-				_ = conn.Disconnect() // the agent connects again, or is gone
+			if ctx.Err() == nil || c.server.closing.Err() != nil { // not stopped by setID or closed
+				_ = conn.Disconnect() // the agent connects again; fails if it has disconnected
 			}
 		}()
 		for ctx.Err() == nil {
 			m := &protobufs.ServerToAgent{InstanceUid: id, Capabilities: capabilities}
-			if !told.Unchanged {
-				m.RemoteConfig = remote(told)
+			if !plan.Unchanged {
+				m.RemoteConfig = remoteConfig(plan)
 			}
-			_ = conn.Connection().SetWriteDeadline(time.Now().Add(writeWithin)) // a connection that is gone fails below
+			_ = conn.Connection().SetWriteDeadline(time.Now().Add(writeTimeout)) // if it fails, so does Send
 			if conn.Send(ctx, m) != nil {
 				return
 			}
 			var err error
-			if told, err = a.plane.Wait(ctx, caller, told.Hash, math.MaxInt64); err != nil {
+			if plan, err = c.plane.Wait(ctx, caller, plan.Hash, math.MaxInt64); err != nil {
 				return
 			}
 		}
 	}()
 }
 
-// writeWithin is how long an agent has to take a message.
-const writeWithin = 20 * time.Second
+// writeTimeout is the time that an agent has to receive a message.
+const writeTimeout = 20 * time.Second
 
-// unread notes that a message was none.
-func (a *agent) unread(conn types.Connection, _ int, _ []byte, _ error) { taken(conn) }
+// malformed is called for a message that cannot be decoded.
+func (c *connection) malformed(conn types.Connection, _ int, _ []byte, _ error) { endMessage(conn) }
 
-// closed notes that the connection ended.
-func (a *agent) closed(conn types.Connection) {
-	taken(conn)
-	if a.stop != nil {
-		a.stop()
+// closed is called when the connection has ended.
+func (c *connection) closed(conn types.Connection) {
+	endMessage(conn)
+	if c.stop != nil {
+		c.stop()
 	}
-	if a.socket && a.caller.ID != "" {
-		a.plane.Release(a.caller)
+	if c.isSocket && c.caller.ID != "" {
+		c.plane.Release(c.caller)
 	}
 }

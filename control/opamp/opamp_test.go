@@ -24,29 +24,29 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// told is an engine that takes what it is told.
-type told struct{}
+// ignore is an engine that ignores feedback.
+type ignore struct{}
 
-func (told) Tell(context.Context, *search.Feedback) error { return nil }
+func (ignore) Record(context.Context, *search.Feedback) error { return nil }
 
-// silent is a logger of the client.
+// silent is a logger for the client.
 type silent struct{}
 
 func (silent) Debugf(context.Context, string, ...any) {}
 func (silent) Errorf(context.Context, string, ...any) {}
 
-// world is a control plane that is served.
-type world struct {
-	*control.Plane
+// harness is a control plane with an OpAMP server.
+type harness struct {
+	plane *control.Plane
 	opamp *opamp.Server
 	url   string // host and path
 	table trace.Table
 }
 
-func newWorld(t *testing.T, lease time.Duration) *world {
+func newHarness(t *testing.T, lease time.Duration) *harness {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	w := &world{Plane: control.New(told{}, control.Options{Lease: lease, Log: log})}
+	w := &harness{plane: control.New(ignore{}, control.Options{Lease: lease, Log: log})}
 	var err error
 	identify := func(r *http.Request) (string, error) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
@@ -54,7 +54,7 @@ func newWorld(t *testing.T, lease time.Duration) *world {
 		}
 		return "token", nil
 	}
-	if w.opamp, err = opamp.New(w.Plane, identify, log); err != nil {
+	if w.opamp, err = opamp.New(w.plane, identify, log); err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(w.opamp)
@@ -62,11 +62,11 @@ func newWorld(t *testing.T, lease time.Duration) *world {
 	s.Start()
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	w.Begin(nil)
-	running.Go(func() { _ = w.Run(ctx) })
+	w.plane.Begin(nil)
+	running.Go(func() { _ = w.plane.Run(ctx) })
 	t.Cleanup(func() {
 		w.opamp.Close()
-		w.Close()
+		w.plane.Close()
 		s.CloseClientConnections()
 		s.Close()
 		stop()
@@ -77,36 +77,36 @@ func newWorld(t *testing.T, lease time.Duration) *world {
 }
 
 // on publishes a plan with a tracepoint on.
-func (w *world) on(version int64, id string) {
-	w.Publish(&search.Plan{
+func (w *harness) on(version int64, id string) {
+	w.plane.Publish(&search.Plan{
 		Version: version, Arms: []search.Arm{{Name: trace.SymbolOf([]byte("a")), Share: 1}}, Leases: []search.Lease{{Tracepoint: w.table.Symbol(id)}},
 	}, &w.table)
 }
 
-// agent is an agent of OpAMP's own client.
+// agent is an agent that uses the OpAMP client library.
 type agent struct {
-	client.OpAMPClient
-	plans chan *protocol.Plan
-	id    types.InstanceUid
-	now   chan types.InstanceUid // other ids that it is given
+	client client.OpAMPClient
+	plans  chan *protocol.Plan
+	id     types.InstanceUid
+	newIDs chan types.InstanceUid // IDs assigned by the server
 }
 
 func attribute(key, value string) *protobufs.KeyValue {
 	return &protobufs.KeyValue{Key: key, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: value}}}
 }
 
-// connect starts an agent with n tracepoints of a service.
-func connect(t *testing.T, w *world, scheme string, id byte, n int) *agent {
+// connect starts an agent of the service shop with n tracepoints.
+func connect(t *testing.T, w *harness, scheme string, id byte, n int) *agent {
 	t.Helper()
-	a := &agent{plans: make(chan *protocol.Plan, 100), now: make(chan types.InstanceUid, 100)}
+	a := &agent{plans: make(chan *protocol.Plan, 100), newIDs: make(chan types.InstanceUid, 100)}
 	a.id[0] = id
 	url := scheme + "://" + w.url
 	if scheme == "ws" {
-		a.OpAMPClient = client.NewWebSocket(silent{})
+		a.client = client.NewWebSocket(silent{})
 	} else {
 		h := client.NewHTTP(silent{})
 		h.SetPollingInterval(100 * time.Millisecond)
-		a.OpAMPClient = h
+		a.client = h
 	}
 	c := opamp.Catalogue{}
 	for i := range n {
@@ -117,19 +117,19 @@ func connect(t *testing.T, w *world, scheme string, id byte, n int) *agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.SetAgentDescription(&protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{attribute("service.name", "shop")}}); err != nil {
+	if err := a.client.SetAgentDescription(&protobufs.AgentDescription{IdentifyingAttributes: []*protobufs.KeyValue{attribute("service.name", "shop")}}); err != nil {
 		t.Fatal(err)
 	}
 	capabilities := protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus | protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
 		protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig | protobufs.AgentCapabilities_AgentCapabilities_ReportsRemoteConfig |
 		protobufs.AgentCapabilities_AgentCapabilities_ReportsHealth
-	if err := a.SetHealth(&protobufs.ComponentHealth{Healthy: true}); err != nil {
+	if err := a.client.SetHealth(&protobufs.ComponentHealth{Healthy: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.SetCapabilities(&capabilities); err != nil {
+	if err := a.client.SetCapabilities(&capabilities); err != nil {
 		t.Fatal(err)
 	}
-	err = a.Start(t.Context(), types.StartSettings{
+	err = a.client.Start(t.Context(), types.StartSettings{
 		OpAMPServerURL: url, Header: http.Header{"Authorization": {"Bearer secret"}}, InstanceUid: a.id,
 		Callbacks: types.Callbacks{
 			GetEffectiveConfig: func(context.Context) (*protobufs.EffectiveConfig, error) {
@@ -139,7 +139,7 @@ func connect(t *testing.T, w *world, scheme string, id byte, n int) *agent {
 			},
 			OnMessage: func(_ context.Context, m *types.MessageData) {
 				if m.AgentIdentification != nil {
-					a.now <- types.InstanceUid(m.AgentIdentification.NewInstanceUid)
+					a.newIDs <- types.InstanceUid(m.AgentIdentification.NewInstanceUid)
 				}
 				if m.RemoteConfig == nil {
 					return
@@ -149,7 +149,7 @@ func connect(t *testing.T, w *world, scheme string, id byte, n int) *agent {
 					t.Error(err, plan)
 					return
 				}
-				if err := a.SetRemoteConfigStatus(&protobufs.RemoteConfigStatus{
+				if err := a.client.SetRemoteConfigStatus(&protobufs.RemoteConfigStatus{
 					LastRemoteConfigHash: m.RemoteConfig.ConfigHash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED,
 				}); err != nil {
 					t.Error(err)
@@ -164,7 +164,7 @@ func connect(t *testing.T, w *world, scheme string, id byte, n int) *agent {
 	return a
 }
 
-// plan waits for a plan of a version.
+// plan waits for the plan with the given version.
 func (a *agent) plan(t *testing.T, version int64) *protocol.Plan {
 	t.Helper()
 	for deadline := time.After(10 * time.Second); ; {
@@ -174,109 +174,109 @@ func (a *agent) plan(t *testing.T, version int64) *protocol.Plan {
 				return p
 			}
 		case <-deadline:
-			t.Fatalf("plan %d did not come", version)
+			t.Fatalf("plan %d did not arrive", version)
 		}
 	}
 }
 
-// until waits for something.
-func until(t *testing.T, what string, done func() bool) {
+// until waits until done returns true.
+func until(t *testing.T, failure string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal(what)
+			t.Fatal(failure)
 		}
 	}
 }
 
-// Agents that speak OpAMP, over either transport, announce what they can switch on, get plans and say that they applied them, and stay as
-// long as they are connected.
+// Over both transports, agents announce their catalogues, receive plans, report whether they applied them, and stay
+// known while they are connected.
 func TestAgents(t *testing.T) {
 	for _, scheme := range []string{"ws", "http"} {
 		t.Run(scheme, func(t *testing.T) {
-			w := newWorld(t, 3*time.Second)
+			w := newHarness(t, 3*time.Second)
 			a := connect(t, w, scheme, 1, protocol.PageSize+1)
 			if p := a.plan(t, 0); len(p.Arms) != 0 {
-				t.Errorf("the first plan: %+v", p)
+				t.Errorf("first plan: %+v, want no arms", p)
 			}
 			w.on(1, "shop/000001")
 			if p := a.plan(t, 1); len(p.Arms) != 1 || len(p.Arms[0].Tracepoints) != 1 || p.Arms[0].Tracepoints[0].ID != "shop/000001" {
-				t.Errorf("the second plan: %+v", p)
+				t.Errorf("second plan: %+v", p)
 			}
 			current := func() bool {
-				all := w.Agents()
+				all := w.plane.Agents()
 				return len(all) == 1 && all[0].State == control.Current && all[0].Version == 1 && all[0].Applied == 1 && all[0].Service == "shop" && all[0].Tracepoints == protocol.PageSize+1 && !all[0].Incomplete
 			}
-			until(t, "it is not known to have applied the plan", current)
+			until(t, "the plan is not reported as applied", current)
 			time.Sleep(4 * time.Second) // longer than a lease
 			if !current() {
-				t.Errorf("after a lease: %+v", w.Agents())
+				t.Errorf("after a lease: %+v", w.plane.Agents())
 			}
-			health := &protobufs.ComponentHealth{Healthy: true, ComponentHealthMap: map[string]*protobufs.ComponentHealth{"shop/000001": {LastError: "no room"}}}
-			if err := a.SetHealth(health); err != nil {
+			health := &protobufs.ComponentHealth{Healthy: true, ComponentHealthMap: map[string]*protobufs.ComponentHealth{"shop/000001": {LastError: "no memory"}}}
+			if err := a.client.SetHealth(health); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "it is not known that a tracepoint failed", func() bool {
-				all := w.Agents()
-				return len(all) == 1 && all[0].Applied == 0 && all[0].Failed == 1 && all[0].Problem == "shop/000001: no room"
+			until(t, "the failure of the tracepoint is not reported", func() bool {
+				all := w.plane.Agents()
+				return len(all) == 1 && all[0].Applied == 0 && all[0].Failed == 1 && all[0].Problem == "shop/000001: no memory"
 			})
 			if len(a.plans) > 0 {
-				t.Error("a plan is sent again that the agent has")
+				t.Error("the server repeated a plan that the agent has")
 			}
-			if err := a.Stop(t.Context()); err != nil {
+			if err := a.client.Stop(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// An agent with the id of another that is connected gets another id; the first keeps its own.
+// An agent with the ID of another connected agent receives a new ID; the first keeps its own.
 func TestSameID(t *testing.T) {
-	w := newWorld(t, 30*time.Second)
+	w := newHarness(t, 30*time.Second)
 	first := connect(t, w, "ws", 1, 2)
 	first.plan(t, 0)
 	second := connect(t, w, "ws", 1, 2)
 	select {
-	case id := <-second.now:
+	case id := <-second.newIDs:
 		if id == first.id {
-			t.Error("it is told the same")
+			t.Error("the server assigned the same ID")
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("it is not told")
+		t.Fatal("the server assigned no ID")
 	}
-	until(t, "the second is not known by its other id", func() bool { return len(w.Agents()) == 2 })
+	until(t, "the second agent did not register with its new ID", func() bool { return len(w.plane.Agents()) == 2 })
 	w.on(1, "shop/000001")
 	first.plan(t, 1)
 	second.plan(t, 1)
 	for _, a := range []*agent{first, second} {
-		if err := a.Stop(t.Context()); err != nil {
+		if err := a.client.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// An agent whose connection broke gets its plan when it is back, at once and without another id.
+// An agent that reconnects keeps its ID and receives its plan at once.
 func TestReconnect(t *testing.T) {
-	w := newWorld(t, 30*time.Second)
+	w := newHarness(t, 30*time.Second)
 	a := connect(t, w, "ws", 1, 2)
 	a.plan(t, 0)
-	if err := a.Stop(t.Context()); err != nil {
+	if err := a.client.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.on(1, "shop/000001")
 	b := connect(t, w, "ws", 1, 2)
 	b.plan(t, 1)
-	if len(b.now) > 0 {
-		t.Error("it got another id")
+	if len(b.newIDs) > 0 {
+		t.Error("the server assigned another ID")
 	}
-	if err := b.Stop(t.Context()); err != nil {
+	if err := b.client.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// Who shows no token is not served, and what is no message is refused.
+// Requests without a token and invalid messages are refused.
 func TestRefused(t *testing.T) {
-	w := newWorld(t, 30*time.Second)
+	w := newHarness(t, 30*time.Second)
 	for _, c := range []struct {
 		path, token, body, encoding string
 		want                        int
@@ -295,7 +295,7 @@ func TestRefused(t *testing.T) {
 		a := httptest.NewRecorder()
 		w.opamp.ServeHTTP(a, r)
 		if a.Code != c.want {
-			t.Errorf("%.100q: %d", fmt.Sprint(c), a.Code)
+			t.Errorf("%.100q: status %d, want %d", fmt.Sprint(c), a.Code, c.want)
 		}
 	}
 }

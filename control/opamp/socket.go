@@ -12,17 +12,17 @@ import (
 	"github.com/sibyl-trace/sibyl/control"
 )
 
-// MaxMessage bounds a message, in bytes: catalogues come in one piece.
+// MaxMessage is the maximum size of a message in bytes. A catalogue is one message.
 const MaxMessage = 64 << 20
 
 const (
-	longMessage   = 64 << 10    // bytes: a message that is longer must come within messageWithin
-	messageWithin = time.Minute // from there on; the first must come within that, too
+	longMessage    = 64 << 10    // bytes after which messageTimeout begins
+	messageTimeout = time.Minute // for the rest of a long message, and for the whole first message
 )
 
 var errMessage = errors.New("a message is too large")
 
-// hijacker gives whoever upgrades a connection to a socket one that bounds messages: the library has no bound.
+// hijacker replaces hijacked connections by sockets, which limit the size of messages. The library does not.
 type hijacker struct {
 	http.ResponseWriter
 	plane *control.Plane
@@ -34,22 +34,22 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &socket{Conn: c, meter: h.plane.Meter()}, rw, nil // whoever upgrades has rw read from the socket
+	return &socket{Conn: c, meter: h.plane.Meter()}, rw, nil // the library makes rw read from the socket
 }
 
-// socket is a connection of which no more is read than one message may have, until somebody says that the message was taken. It is read by
-// the goroutine that takes messages.
+// socket is a connection that limits the bytes, and the time, read until the end of a message. Its methods are called
+// by the goroutine that reads messages.
 type socket struct {
 	net.Conn
 	meter *control.Meter
-	begun bool // it was read from
+	begun bool // Read was called
 }
 
 // Read implements net.Conn.
 func (s *socket) Read(b []byte) (int, error) {
 	if !s.begun {
 		s.begun = true
-		s.hurry()
+		s.startTimeout()
 	}
 	n, err := s.Conn.Read(b)
 	before := s.meter.Bytes()
@@ -57,7 +57,7 @@ func (s *socket) Read(b []byte) (int, error) {
 		return 0, full
 	}
 	if before <= longMessage && s.meter.Bytes() > longMessage {
-		s.hurry()
+		s.startTimeout()
 	}
 	if s.meter.Bytes() > MaxMessage {
 		return 0, errMessage
@@ -65,19 +65,19 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hurry has what is read next come within messageWithin, until a message was taken.
-func (s *socket) hurry() {
-	_ = s.SetReadDeadline(time.Now().Add(messageWithin)) // a connection that is gone fails when it is read
+// startTimeout sets the deadline of the message that is being read.
+func (s *socket) startTimeout() {
+	_ = s.SetReadDeadline(time.Now().Add(messageTimeout)) // if it fails, so does Read
 }
 
-// taken notes that the message which came last was worked on.
-func taken(conn types.Connection) {
-	if s, ok := conn.Connection().(*socket); ok { // over HTTP bodies are bounded
-		s.taken()
+// endMessage records that the last message was processed.
+func endMessage(conn types.Connection) {
+	if s, ok := conn.Connection().(*socket); ok { // over HTTP, Body limits messages
+		s.endMessage()
 	}
 }
 
-func (s *socket) taken() {
-	_ = s.SetReadDeadline(time.Time{}) // as above
+func (s *socket) endMessage() {
+	_ = s.SetReadDeadline(time.Time{}) // if it fails, so does Read
 	s.meter.Done()
 }

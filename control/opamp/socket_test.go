@@ -18,8 +18,8 @@ import (
 	"github.com/sibyl-trace/sibyl/control/opamp"
 )
 
-// dial opens a socket by hand, and offers to compress.
-func dial(t *testing.T, w *world) net.Conn {
+// dial opens a WebSocket without the library and offers compression.
+func dial(t *testing.T, w *harness) net.Conn {
 	t.Helper()
 	address, _, _ := strings.Cut(w.url, "/")
 	c, err := net.Dial("tcp", address)
@@ -33,14 +33,14 @@ func dial(t *testing.T, w *world) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = answer.Body.Close() // it is empty
+	_ = answer.Body.Close() // the body is empty
 	if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Sec-WebSocket-Extensions") != "" {
 		t.Fatal(answer.Status, answer.Header)
 	}
 	return c
 }
 
-// begin sends the head of a binary message of so many bytes, whose mask changes nothing.
+// begin sends the header of a binary message with the given length and a mask of zeros.
 func begin(t *testing.T, c net.Conn, bytes uint64) {
 	t.Helper()
 	if _, err := c.Write(append(binary.BigEndian.AppendUint64([]byte{0x82, 0xff}, bytes), 0, 0, 0, 0)); err != nil {
@@ -48,8 +48,8 @@ func begin(t *testing.T, c net.Conn, bytes uint64) {
 	}
 }
 
-// say sends a message.
-func say(t *testing.T, c net.Conn, m *protobufs.AgentToServer) {
+// send sends a message.
+func send(t *testing.T, c net.Conn, m *protobufs.AgentToServer) {
 	t.Helper()
 	body, err := proto.Marshal(m)
 	if err != nil {
@@ -68,9 +68,9 @@ func hello(id byte) *protobufs.AgentToServer {
 	}
 }
 
-// A message that is larger than any may be is not read to its end, whatever others are.
+// The server stops reading a message that exceeds MaxMessage, and continues to serve other connections.
 func TestTooLarge(t *testing.T) {
-	w := newWorld(t, 30*time.Second)
+	w := newHarness(t, 30*time.Second)
 	c := dial(t, w)
 	begin(t, c, 1<<40)
 	chunk, sent := make([]byte, 1<<20), 0
@@ -80,15 +80,15 @@ func TestTooLarge(t *testing.T) {
 		}
 	}
 	if sent == 256 {
-		t.Error("256 MiB of one message are read")
+		t.Error("the server read 256 MiB of one message")
 	}
-	say(t, dial(t, w), hello(1))
-	until(t, "who sends little is not read", func() bool { return len(w.Agents()) == 1 })
+	send(t, dial(t, w), hello(1))
+	until(t, "a small message on another connection is not processed", func() bool { return len(w.plane.Agents()) == 1 })
 }
 
-// Messages that come one after the other are bounded each, not together.
+// The limit applies to each message, not to a connection.
 func TestManyMessages(t *testing.T) {
-	w := newWorld(t, 30*time.Second)
+	w := newHarness(t, 30*time.Second)
 	c := dial(t, w)
 	go func() { _, _ = io.Copy(io.Discard, c) }() // ends with the connection
 	garbage := make([]byte, 40<<20)
@@ -98,36 +98,36 @@ func TestManyMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	say(t, c, hello(1))
-	until(t, "it is not read any more", func() bool { return len(w.Agents()) == 1 })
+	send(t, c, hello(1))
+	until(t, "a message after large ones is not processed", func() bool { return len(w.plane.Agents()) == 1 })
 }
 
-// An agent that calls itself otherwise is one agent, and follows the plan.
-func TestOtherID(t *testing.T) {
-	w := newWorld(t, 30*time.Second)
+// An agent that changes its ID remains one agent, and receives plans.
+func TestChangedID(t *testing.T) {
+	w := newHarness(t, 30*time.Second)
 	c := dial(t, w)
 	go func() { _, _ = io.Copy(io.Discard, c) }() // ends with the connection
 	for id := range byte(20) {
-		say(t, c, hello(id))
+		send(t, c, hello(id))
 	}
-	until(t, "it is not one agent that waits for plans", func() bool {
-		all := w.Agents()
-		return len(all) == 1 && all[0].ID == fmt.Sprintf("%032x", 19) && w.Summary().Polls == 1
+	until(t, "there is not exactly one agent that waits for plans", func() bool {
+		all := w.plane.Agents()
+		return len(all) == 1 && all[0].ID == fmt.Sprintf("%032x", 19) && w.plane.Summary().Polls == 1
 	})
 }
 
-// What an agent says is shown to people: it is short and can be printed.
-func TestShown(t *testing.T) {
-	w := newWorld(t, 30*time.Second)
+// Texts of agents that are shown to people are printable and bounded.
+func TestPrintable(t *testing.T) {
+	w := newHarness(t, 30*time.Second)
 	c := dial(t, w)
 	m := hello(1)
 	m.RemoteConfigStatus = &protobufs.RemoteConfigStatus{
 		Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED, ErrorMessage: "\x1b[31mred\n" + strings.Repeat("x", 10_000),
 	}
-	say(t, c, m)
+	send(t, c, m)
 	var all []control.Agent
-	until(t, "it is not known", func() bool { all = w.Agents(); return len(all) == 1 && all[0].Problem != "" })
-	if p := all[0].Problem; !strings.HasPrefix(p, "it says: ?[31mred?x") || len(p) > 2000 {
+	until(t, "the agent is not known", func() bool { all = w.plane.Agents(); return len(all) == 1 && all[0].Problem != "" })
+	if p := all[0].Problem; !strings.HasPrefix(p, "the agent reports: ?[31mred?x") || len(p) > 2000 {
 		t.Errorf("%.40q…, %d bytes", p, len(p))
 	}
 	if h := all[0].Resource["host.name"]; h != "a?[31m?" {

@@ -16,12 +16,12 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/gogocodec"
 )
 
-// Strategies answers SDKs that ask how much to sample, from the rates published last. It is safe for concurrent use.
+// Strategies serves the latest published rates to SDKs, over HTTP and gRPC. It is safe for concurrent use.
 type Strategies struct {
 	rates atomic.Pointer[Rates]
 }
 
-// NewStrategies returns Strategies that answer from r until others are published.
+// NewStrategies returns Strategies that serve r.
 func NewStrategies(r *Rates) *Strategies {
 	s := &Strategies{}
 	s.Publish(r)
@@ -31,28 +31,29 @@ func NewStrategies(r *Rates) *Strategies {
 // Publish replaces the rates.
 func (s *Strategies) Publish(r *Rates) { s.rates.Store(r) }
 
-// Rates returns the rates published last.
+// Rates returns the latest published rates.
 func (s *Strategies) Rates() *Rates { return s.rates.Load() }
 
 const (
-	// lowerBound is how many traces a second of each operation are sampled whatever its share: those of rare requests.
+	// lowerBound is the minimum number of traces per second of each operation, so that rare requests are sampled.
 	lowerBound = 1.0 / 60
-	// anyOperation stands in a list that would be empty, which the SDK for Java ignores with all that stands beside it. No span is
-	// called so.
-	anyOperation = "sibyl.no.operation"
-	// longestService bounds the name of a service.
-	longestService = 1024
+	// placeholder is the only operation in lists that would otherwise be empty: the SDK for Java ignores strategies
+	// with an empty list. No span has this name.
+	placeholder = "sibyl.no.operation"
+	// maxService is the maximum length of the name of a service.
+	maxService = 1024
 )
 
-// operations returns what a service is told; never nothing.
+// operations returns the operations of a service, at least one.
 func (r *Rates) operations(service string) []Operation {
 	if list := r.Services[service]; len(list) > 0 {
 		return list
 	}
-	return []Operation{{anyOperation, r.Default}}
+	return []Operation{{placeholder, r.Default}}
 }
 
-// The answer over HTTP, as SDKs of all languages read it: the JSON of api_v2 with names for enumerations and without nulls.
+// The answer over HTTP is the JSON of api_v2 with names for enumerations and without nulls. SDKs in all languages
+// decode it.
 type (
 	answer struct {
 		Type       string        `json:"strategyType"`
@@ -77,12 +78,12 @@ type (
 func (s *Strategies) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.Method != http.MethodGet && q.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "only GET is answered here", http.StatusMethodNotAllowed)
+		http.Error(w, "only GET is supported", http.StatusMethodNotAllowed)
 		return
 	}
 	services := q.URL.Query()["service"]
-	if len(services) != 1 || services[0] == "" || len(services[0]) > longestService {
-		http.Error(w, "exactly one parameter service is needed, like /sampling?service=shop", http.StatusBadRequest)
+	if len(services) != 1 || services[0] == "" || len(services[0]) > maxService {
+		http.Error(w, "want exactly one parameter service, as in /sampling?service=shop", http.StatusBadRequest)
 		return
 	}
 	r := s.Rates()
@@ -92,16 +93,16 @@ func (s *Strategies) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	body, err := json.Marshal(a)
 	if err != nil {
-		panic(err) // texts and numbers
+		panic(err) // strings and finite numbers can be encoded
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // whoever went away asks again
+	_, _ = w.Write(body) // after an error the client asks again
 }
 
 // GetSamplingStrategy implements api_v2.SamplingManagerServer.
 func (s *Strategies) GetSamplingStrategy(_ context.Context, q *api_v2.SamplingStrategyParameters) (*api_v2.SamplingStrategyResponse, error) {
-	if q.ServiceName == "" || len(q.ServiceName) > longestService {
-		return nil, status.Error(codes.InvalidArgument, "the name of a service is needed")
+	if q.ServiceName == "" || len(q.ServiceName) > maxService {
+		return nil, status.Error(codes.InvalidArgument, "want the name of a service")
 	}
 	r := s.Rates()
 	operations := &api_v2.PerOperationSamplingStrategies{
@@ -119,18 +120,18 @@ func (s *Strategies) GetSamplingStrategy(_ context.Context, q *api_v2.SamplingSt
 	}, nil
 }
 
-// Bounds of what clients of gRPC can ask for: questions are names.
+// Limits of clients over gRPC. Requests contain only a name.
 const (
-	mostQuestion = 64 << 10 // bytes
-	mostStreams  = 64       // of one connection
-	mostIdle     = 10 * time.Minute
+	maxRequest = 64 << 10 // bytes
+	maxStreams = 64       // per connection
+	maxIdle    = 10 * time.Minute
 )
 
-// NewGRPC returns a server that answers over gRPC. The caller has it listen, and stops it.
+// NewGRPC returns a gRPC server of s. The caller serves and stops it.
 func (s *Strategies) NewGRPC(options ...grpc.ServerOption) *grpc.Server {
 	server := grpc.NewServer(append([]grpc.ServerOption{
-		grpc.ForceServerCodec(gogocodec.New()), grpc.MaxRecvMsgSize(mostQuestion), grpc.MaxConcurrentStreams(mostStreams),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: mostIdle}),
+		grpc.ForceServerCodec(gogocodec.New()), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: maxIdle}),
 	}, options...)...)
 	api_v2.RegisterSamplingManagerServer(server, s)
 	return server

@@ -1,8 +1,8 @@
-// Package sampling tells the OpenTelemetry SDKs of others how many requests to trace, by Jaeger's remote sampling: more of those under
-// investigation, within a budget. It chooses traces, not tracepoints.
+// Package sampling sets the sampling rates of OpenTelemetry SDKs by the protocol of Jaeger's remote sampling. Entry
+// operations under investigation get higher rates, within a budget; all others get the default. The package chooses
+// traces, not tracepoints.
 //
-// [RatesOf] makes rates of the state of the search; a [Strategies] that they are published to answers SDKs over HTTP and gRPC. Who is
-// not under investigation gets the default, and so does everybody once nothing is.
+// [RatesOf] derives rates from the state of the search; [Strategies] serves them.
 package sampling
 
 import (
@@ -13,9 +13,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Rates say which share of their requests services trace. They are immutable once published. The zero Rates trace nothing.
+// Rates are the shares of requests that services trace. They are immutable once published. The zero Rates trace
+// nothing.
 type Rates struct {
-	Default  float64                // share of the requests, 0–1, where nothing else is said
+	Default  float64                // share of requests, 0–1, of operations without a rate of their own
 	Services map[string][]Operation // by name of the service; each ascending by name
 }
 
@@ -25,19 +26,20 @@ type Operation struct {
 	Share float64 // of its requests, 0–1
 }
 
-// Options say how rates are made.
+// Options configure [RatesOf].
 type Options struct {
-	Default float64 // share of the requests that are traced in any case, in (0, 1]
+	Default float64 // minimum share of requests, in (0, 1]
 	Wanted  float64 // traces per second of each entry operation under investigation
-	Budget  float64 // traces per second beyond the default, all together
+	Budget  float64 // traces per second above the default, in total
 }
 
-// DefaultOptions returns the default of Jaeger, and enough traces of what is under investigation for a decision an epoch.
+// DefaultOptions returns Jaeger's default share, and targets that give an investigation enough traces for a decision
+// each epoch.
 func DefaultOptions() Options { return Options{Default: 0.001, Wanted: 10, Budget: 100} }
 
-// RatesOf returns the rates that state of the search asks for. Seen holds the traces per second that came in by entry operation, under
-// the rates before, which may be nil: how many requests there are follows from both. Investigations that were opened first go first
-// when the budget does not do for all. It reads nothing but its arguments.
+// RatesOf returns rates for the investigations in s. seen contains the received traces per second by entry operation,
+// sampled at the rates before, which may be nil; together they give the number of requests. If the budget is too small,
+// older investigations come first. RatesOf depends on its arguments only.
 func RatesOf(s *search.State, table *trace.Table, seen map[trace.Op]float64, before *Rates, o Options) *Rates {
 	r := &Rates{Default: o.Default, Services: make(map[string][]Operation)}
 	left := o.Budget
@@ -51,7 +53,7 @@ func RatesOf(s *search.State, table *trace.Table, seen map[trace.Op]float64, bef
 		service, name := table.ServiceName(v.Entry), table.OpName(v.Entry)
 		requests := seen[v.Entry] / before.share(service, name, o.Default)
 		if !(requests > 0) {
-			continue // nobody knows what more of them would cost
+			continue // the cost of a higher rate is unknown
 		}
 		more := max(0, min(min(1, o.Wanted/requests)*requests-o.Default*requests, left))
 		if more == 0 {
@@ -62,12 +64,12 @@ func RatesOf(s *search.State, table *trace.Table, seen map[trace.Op]float64, bef
 	}
 	for name, list := range r.Services {
 		slices.SortFunc(list, func(a, b Operation) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Share, a.Share)) })
-		r.Services[name] = slices.CompactFunc(list, func(a, b Operation) bool { return a.Name == b.Name }) // of different kinds
+		r.Services[name] = slices.CompactFunc(list, func(a, b Operation) bool { return a.Name == b.Name }) // operations that differ in their kind only
 	}
 	return r
 }
 
-// share returns which share of an operation's requests was traced; of nil rates otherwise.
+// share returns the share of an operation's requests that is traced. It returns otherwise if r is nil.
 func (r *Rates) share(service, operation string, otherwise float64) float64 {
 	if r == nil {
 		return otherwise

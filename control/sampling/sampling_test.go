@@ -39,10 +39,10 @@ func TestHTTP(t *testing.T) {
 			`"defaultSamplingProbability":0.25,"defaultLowerBoundTracesPerSecond":0.016666666666666666,"perOperationStrategies":[` +
 			`{"operation":"GET /cart","probabilisticSampling":{"samplingRate":1}},{"operation":"GET /never","probabilisticSampling":{"samplingRate":0}}]}}`},
 		{"GET", "/sampling?service=other&x=1", 200, `"perOperationStrategies":[{"operation":"sibyl.no.operation","probabilisticSampling":{"samplingRate":0.25}}]`},
-		{"GET", "/sampling", 400, "exactly one"},
-		{"GET", "/sampling?service=", 400, "exactly one"},
-		{"GET", "/sampling?service=a&service=b", 400, "exactly one"},
-		{"GET", "/sampling?service=" + strings.Repeat("a", 2000), 400, "exactly one"},
+		{"GET", "/sampling", 400, "want exactly one"},
+		{"GET", "/sampling?service=", 400, "want exactly one"},
+		{"GET", "/sampling?service=a&service=b", 400, "want exactly one"},
+		{"GET", "/sampling?service=" + strings.Repeat("a", 2000), 400, "want exactly one"},
 		{"POST", "/sampling?service=shop", 405, "only GET"},
 	} {
 		w := httptest.NewRecorder()
@@ -53,7 +53,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestSDK holds that the remote sampler of OpenTelemetry for Go does what it is told.
+// The remote sampler of OpenTelemetry for Go follows the published rates.
 func TestSDK(t *testing.T) {
 	s := NewStrategies(sampleRates)
 	server := httptest.NewServer(s)
@@ -63,22 +63,22 @@ func TestSDK(t *testing.T) {
 	defer sampler.Close()
 	sampler.UpdateSampler()
 	if n := sampled(sampler, "GET /cart", 1000); n != 1000 {
-		t.Errorf("%d of 1000 requests under investigation are traced", n)
+		t.Errorf("traced %d of 1000 requests under investigation, want all", n)
 	}
 	if n := sampled(sampler, "GET /never", 1000); n > 1 { // the lower bound lets one through
-		t.Errorf("%d of 1000 requests are traced that should not be", n)
+		t.Errorf("traced %d of 1000 requests with rate 0, want at most 1", n)
 	}
 	if n := sampled(sampler, "GET /other", 1000); n < 180 || n > 320 {
-		t.Errorf("%d of 1000 other requests are traced, want 250", n)
+		t.Errorf("traced %d of 1000 other requests, want about 250", n)
 	}
 	s.Publish(&Rates{Default: 0.25})
 	sampler.UpdateSampler()
 	if n := sampled(sampler, "GET /cart", 1000); n < 180 || n > 320 {
-		t.Errorf("%d of 1000 requests are traced after the investigation, want 250", n)
+		t.Errorf("traced %d of 1000 requests after the investigation, want about 250", n)
 	}
 }
 
-// sampled returns how many of n requests are traced.
+// sampled returns the number of n requests that s samples.
 func sampled(s sdk.Sampler, operation string, n int) int {
 	count := 0
 	for i := range n {
@@ -131,15 +131,15 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-func TestCodecRefusesOthers(t *testing.T) {
+func TestCodecRejects(t *testing.T) {
 	if _, err := gogocodec.New().Marshal(1); err == nil {
-		t.Error("a number was written")
+		t.Error("Marshal accepted a number")
 	}
 	if err := gogocodec.New().Unmarshal(nil, io.Discard); err == nil {
-		t.Error("something was read")
+		t.Error("Unmarshal accepted another type")
 	}
 	if err := gogocodec.New().Unmarshal([]byte{0xff}, &api_v2.SamplingStrategyParameters{}); err == nil {
-		t.Error("garbage was read")
+		t.Error("Unmarshal accepted garbage")
 	}
 }
 
@@ -168,7 +168,7 @@ func TestRatesOf(t *testing.T) {
 		"one":               {investigate(search.Investigating, cart, cart), nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}}}},
 		"few requests":      {investigate(search.Opened, pay), nil, map[string][]Operation{"shop": {{"POST /pay", 1}}}},
 		"unknown":           {investigate(search.Opened, idle), nil, map[string][]Operation{}},
-		"many requests":     {investigate(search.Located, list), nil, map[string][]Operation{}}, // enough come already
+		"many requests":     {investigate(search.Located, list), nil, map[string][]Operation{}}, // the default rate suffices
 		"all, by name":      {investigate(search.Opened, pay, cart), nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}, {"POST /pay", 1}}}},
 		"under other rates": {investigate(search.Opened, cart), &Rates{Default: 0.01, Services: map[string][]Operation{"shop": {{"GET /cart", 0.05}}}}, map[string][]Operation{"shop": {{"GET /cart", 0.5}}}},
 	} {
@@ -180,7 +180,7 @@ func TestRatesOf(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	o.Budget = 4.5 // half of what the first wants
+	o.Budget = 4.5 // half of the need of the first
 	got := RatesOf(investigate(search.Opened, cart, pay), table, seen, nil, o)
 	if diff := cmp.Diff(map[string][]Operation{"shop": {{"GET /cart", 0.055}}}, got.Services, cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
 		t.Errorf("budget: %s", diff)

@@ -20,9 +20,9 @@ type Counts struct {
 	Refused  struct {
 		Busy, Full atomic.Int64 // requests
 	}
-	Closed  [assemble.Closings]atomic.Int64 // traces, by reason
-	Commits atomic.Int64                    // to the journal
-	Waited  atomic.Int64                    // ns, for these
+	Closed  [assemble.CloseReasons]atomic.Int64 // traces, by reason
+	Commits atomic.Int64                        // to the journal
+	Waited  atomic.Int64                        // ns, for these
 
 	Epochs, Checkpoints, Unsaved atomic.Int64                                // ended; taken; could not be taken
 	Decided, ExemplarsLate       atomic.Int64                                // ns that the last epoch's end took; exemplars that could not be kept

@@ -91,13 +91,10 @@ func (s *shop) epoch() (investigations []search.Investigation) {
 	s.send(bodies)
 	s.clock.add(10 * time.Second)
 	s.settle()
-	for ended := trace.Nanos(0); ended < s.clock.at(); {
-		s.look(func(core *engine.Core) {
-			ended = core.Ended()
-			s.plan = *core.Plan()
-			investigations = slices.Clone(core.State().Investigations)
-		})
-	}
+	s.look(func(core *engine.Core) {
+		s.plan = *core.Plan()
+		investigations = slices.Clone(core.State().Investigations)
+	})
 	return investigations
 }
 

@@ -133,19 +133,10 @@ func listing(t testing.TB, dir string) string {
 	return b.String()
 }
 
-// settle waits until everything that was sent has reached the grouper and all that is due at the present time is done.
+// settle waits until everything that was sent, and everything that is due at the present time, has reached the core.
 func (r *running) settle() {
 	r.t.Helper()
-	for range 2 { // a tick after the last delivery, and one that follows it
-		n := r.counts.Ticks.Load()
-		for r.counts.Ticks.Load() < n+2 {
-			time.Sleep(time.Millisecond)
-		}
-	}
-	for r.intake.inFlight.Load() > 0 || len(r.observed.waiting) > 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if err := r.Ask(r.t.Context(), func(*engine.Core) {}); err != nil {
+	if err := r.Flush(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -290,7 +281,7 @@ func feedback() map[int]*search.Feedback {
 		5:  {Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: points}}},
 		9:  {Measured: &search.Measured{Plan: 1, Hits: 1e3, Bytes: 1e9, CPU: 7}},
 		10: {Costs: []search.Cost{{ID: "point 1", CPU: time.Millisecond, Bytes: 1 << 20}}},
-		17: {Broken: []search.Broken{{ID: "point 1", For: 20 * time.Second}}},
+		17: {Unavailable: []search.Unavailable{{ID: "point 1", For: 20 * time.Second}}},
 		23: {Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: points[2:]}}},
 	}
 }
@@ -364,7 +355,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	if len(deploys) < 2 {
 		t.Errorf("%d services were deployed", len(deploys))
 	}
-	for _, want := range []string{"ann pins ", "bob withdraws what was decided about ", search.WhyUnavailable, "From:opened To:exhausted"} {
+	for _, want := range []string{"ann pins ", "bob withdraws the override of ", search.WhyUnavailable, "From:opened To:exhausted"} {
 		if !strings.Contains(decisions, want) {
 			t.Errorf("no decision says %q", want)
 		}
@@ -426,7 +417,7 @@ func TestChangesSurviveKill(t *testing.T) {
 		t.Fatal(changed, err)
 	}
 	if changed, err := r.Change(t.Context(), engine.Change{Withdraw: 5}); err != nil || changed {
-		t.Errorf("what nobody wished is withdrawn: %v, %v", changed, err)
+		t.Errorf("Withdraw without an override: changed %v, %v", changed, err)
 	}
 	records := r.options.Journal.Next()
 	dir = r.crash(dir)
@@ -524,6 +515,35 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, dir, c, nil).end()
+}
+
+// Flush waits for a busy grouper, and fails when the service has stopped.
+func TestFlush(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, nil)
+	busy, proceed := make(chan struct{}), make(chan struct{})
+	asked := make(chan error, 1)
+	go func() {
+		asked <- r.Ask(context.Background(), func(*engine.Core) {
+			close(busy)
+			<-proceed
+		})
+	}()
+	<-busy
+	impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := r.Flush(impatient); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("flushed past a busy grouper: %v", err)
+	}
+	close(proceed)
+	if err := errors.Join(<-asked, r.Flush(t.Context())); err != nil {
+		t.Error(err)
+	}
+	r.end()
+	if err := r.Flush(t.Context()); !errors.Is(err, errStopped) {
+		t.Errorf("flushed a stopped service: %v", err)
+	}
 }
 
 // What is refused leaves nothing behind, and what was let in is taken.

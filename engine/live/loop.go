@@ -171,6 +171,27 @@ func (g *grouper) checkpoint(m *mark, oldest uint64) {
 	g.counts.Checkpoints.Add(1)
 }
 
+// Flush returns when everything that was taken before the call, and everything that is due at the present time, has reached the core. It is
+// safe for concurrent use.
+func (s *Service) Flush(ctx context.Context) error {
+	reached := make(chan struct{})
+	select {
+	case s.flushes <- reached:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.stopped:
+		return errStopped
+	}
+	select {
+	case <-reached:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.done:
+		return errStopped
+	}
+}
+
 // question is something that somebody wants to read of the core.
 type question struct {
 	read     func(*engine.Core)

@@ -29,10 +29,10 @@ type message struct {
 // mark is a place in the journal at which every shard tells the grouper that it has come there.
 type mark struct {
 	at      trace.Nanos
-	seq     uint64        // of the last record before it, or of that which it stands for
-	epoch   bool          // one ended
-	change  *changing     // to be made there; nil: none
-	reached chan struct{} // closed when the grouper has come there, and nothing else; nil: not that
+	seq     uint64          // of the last record before it, or of that which it stands for
+	epoch   bool            // one ended
+	change  *changing       // to be made there; nil: none
+	reached chan<- struct{} // closed when the grouper has come there, and nothing else; nil: not that
 	// versions are those of services that came since the mark before.
 	versions []engine.VersionSeen
 }
@@ -43,6 +43,7 @@ type sequencer struct {
 	intake   *intake
 	arrivals <-chan *delivery
 	changes  <-chan *changing
+	flushes  <-chan chan<- struct{}
 	shards   []chan<- message
 	names    chan<- *observed // to the grouper: names alone
 	overfull *atomic.Bool     // see Service
@@ -66,7 +67,9 @@ func (q *sequencer) sequence(ctx context.Context) error {
 	for {
 		group = group[:0]
 		var changed *changing
+		var flushed chan<- struct{}
 		select {
+		case flushed = <-q.flushes:
 		case changed = <-q.changes:
 		case d := <-q.arrivals:
 			group = append(group, d)
@@ -81,6 +84,9 @@ func (q *sequencer) sequence(ctx context.Context) error {
 		}
 		if err := q.commit(changed, q.more(group)); err != nil {
 			return err
+		}
+		if flushed != nil {
+			q.send(message{at: q.clock.now, mark: &mark{at: q.clock.now, reached: flushed}})
 		}
 	}
 }

@@ -88,14 +88,15 @@ func DefaultOptions() Options {
 type Service struct {
 	options   *Options
 	intake    *intake
-	arrivals  chan *delivery // to the sequencer
-	changes   chan *changing // to the sequencer
-	inboxes   []chan message // of the shards
-	observed  *observations  // to the grouper
-	asked     chan question  // to the grouper
-	sequencer *sequencer     // for Run
-	shards    []*shard       // for Run
-	grouper   *grouper       // for Run
+	arrivals  chan *delivery       // to the sequencer
+	changes   chan *changing       // to the sequencer
+	flushes   chan chan<- struct{} // to the sequencer
+	inboxes   []chan message       // of the shards
+	observed  *observations        // to the grouper
+	asked     chan question        // to the grouper
+	sequencer *sequencer           // for Run
+	shards    []*shard             // for Run
+	grouper   *grouper             // for Run
 
 	retained atomic.Pointer[Retention]
 	ready    atomic.Bool   // requests are taken
@@ -143,6 +144,7 @@ func Open(o Options) (*Service, error) {
 		options: &o, intake: newIntake(&o),
 		arrivals: make(chan *delivery, arrivalsWaiting),
 		changes:  make(chan *changing, changesWaiting),
+		flushes:  make(chan chan<- struct{}),
 		observed: &observations{waiting: make(chan *observed, observedWaiting)},
 		asked:    make(chan question, questionsWaiting),
 		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
@@ -168,7 +170,7 @@ func (s *Service) assemble() error {
 		counts: &s.counts, marked: make([]*observed, o.Shards), waiting: o.Shards,
 	}
 	s.sequencer = &sequencer{
-		options: o, intake: s.intake, arrivals: s.arrivals, changes: s.changes, names: s.observed.waiting, overfull: &s.overfull, counts: &s.counts,
+		options: o, intake: s.intake, arrivals: s.arrivals, changes: s.changes, flushes: s.flushes, names: s.observed.waiting, overfull: &s.overfull, counts: &s.counts,
 	}
 	for i := range o.Shards {
 		in := make(chan message, deliveriesPerSh)

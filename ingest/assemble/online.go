@@ -7,23 +7,23 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Closing is the reason for closing a trace.
-type Closing uint8
+// CloseReason is the reason for closing a trace.
+type CloseReason uint8
 
 // Reasons for closing a trace. Only complete traces may enter statistics.
 const (
-	Complete Closing = iota // no span is missing, and none arrived for a time
-	Idle                    // a span is missing, but none arrived for a time
-	Age                     // it was open too long
-	Size                    // it had too many spans or bytes
-	Evicted                 // it was the oldest when memory ran out
-	Closings                // number of reasons
+	Complete     CloseReason = iota // no span is missing, and none arrived for a time
+	Idle                            // a span is missing, but none arrived for a time
+	Age                             // it was open too long
+	Size                            // it had too many spans or bytes
+	Evicted                         // it was the oldest when memory ran out
+	CloseReasons                    // number of reasons
 )
 
-var closingNames = [...]string{"complete", "idle", "age", "size", "evicted"}
+var closeReasonNames = [...]string{"complete", "idle", "age", "size", "evicted"}
 
 // String returns the name of c in metrics and the API.
-func (c Closing) String() string { return closingNames[c] }
+func (c CloseReason) String() string { return closeReasonNames[c] }
 
 // OnlineOptions determines when traces close. Start from [DefaultOnlineOptions].
 type OnlineOptions struct {
@@ -91,7 +91,7 @@ type list struct{ first, last int32 }
 
 type ready struct {
 	trace  int32
-	reason Closing
+	reason CloseReason
 	at     trace.Nanos
 }
 
@@ -108,7 +108,7 @@ func NewOnline(options OnlineOptions) *Online {
 // Closed is a closed trace.
 type Closed struct {
 	trace.Trace
-	Reason  Closing
+	Reason  CloseReason
 	At      trace.Nanos // time of closing
 	Records []uint64    // numbers of the records with its spans, ascending
 }
@@ -311,7 +311,7 @@ func (o *Online) missing(n int32) (roots, orphans int, enter bool) {
 }
 
 // end closes a trace. It no longer accepts spans.
-func (o *Online) end(n int32, reason Closing, at trace.Nanos) {
+func (o *Online) end(n int32, reason CloseReason, at trace.Nanos) {
 	t := &o.open[n]
 	o.unlink(n, settling)
 	o.unlink(n, aging)

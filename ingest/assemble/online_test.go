@@ -104,11 +104,11 @@ func oracle(all []arrival, o OnlineOptions) []closing {
 			x.Records = append(x.Records, uint64(i))
 		}
 	}
-	sortClosings(out)
+	sortClosed(out)
 	return out
 }
 
-func sortClosings(c []closing) {
+func sortClosed(c []closing) {
 	slices.SortFunc(c, func(a, b closing) int { return cmp.Compare(a.Trace, b.Trace) })
 }
 
@@ -148,7 +148,7 @@ func play(all []arrival, options OnlineOptions, shards int, tick trace.Nanos) []
 		take(a.at)
 	}
 	take(1 << 40)
-	sortClosings(out)
+	sortClosed(out)
 	return out
 }
 

@@ -52,7 +52,7 @@ func TestEverythingBroken(t *testing.T) {
 	reported := 0
 	count := func(ptrace.Traces) error { return nil }
 	summary, err := file.ReadOTLP(t.Context(), []string{path}, file.Options{Report: func(file.InputError) { reported++ }}, count)
-	if err != nil || reported != 2 || summary.Broken[trace.Malformed].Records != 2 || summary.Spans != 12 {
+	if err != nil || reported != 2 || summary.Rejected[trace.Malformed].Records != 2 || summary.Spans != 12 {
 		t.Errorf("%d reports, %+v, %v", reported, summary, err)
 	}
 	if _, err = file.ReadOTLP(t.Context(), []string{path}, file.Options{Strict: true}, count); err == nil {

@@ -115,13 +115,13 @@ type Count struct {
 
 // Summary counts the input.
 type Summary struct {
-	Files   int // files read
-	Skipped int // files in directories that contain no traces
-	Bytes   int64
-	Records int64 // records used
-	Spans   int64
-	Spilled int64 // bytes of open traces written to disk
-	Broken  map[trace.Reason]Count
+	Files    int // files read
+	Skipped  int // files in directories that contain no traces
+	Bytes    int64
+	Records  int64 // records used
+	Spans    int64
+	Spilled  int64 // bytes of open traces written to disk
+	Rejected map[trace.Reason]Count
 }
 
 // Input holds the traces of a finished [Read].
@@ -162,7 +162,7 @@ func Read(ctx context.Context, paths []string, options Options) (*Input, error) 
 		done:    make(chan *chunk, options.Workers+2),
 		input: &Input{
 			Table:     &trace.Table{},
-			Summary:   Summary{Broken: make(map[trace.Reason]Count)},
+			Summary:   Summary{Rejected: make(map[trace.Reason]Count)},
 			assembler: assemble.NewOffline(assemble.Options{Memory: options.Memory, TempDir: options.TempDir}),
 		},
 	}
@@ -359,11 +359,11 @@ func (r *pipeline) count(b InputError) error {
 	if r.options.Strict {
 		return b
 	}
-	n := r.input.Summary.Broken[b.Reason]
+	n := r.input.Summary.Rejected[b.Reason]
 	if n.Spans += int64(b.Spans); b.Spans == 0 {
 		n.Records++
 	}
-	r.input.Summary.Broken[b.Reason] = n
+	r.input.Summary.Rejected[b.Reason] = n
 	if r.options.Report != nil {
 		r.options.Report(b)
 	}

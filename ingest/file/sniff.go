@@ -143,7 +143,7 @@ func holdsTraces(head []byte, how framing, named bool) bool {
 	return named || how != unframed
 }
 
-// formatOf returns the format of a JSON document, from the first field that tells.
+// formatOf returns the format of a JSON document, from the first field that determines it.
 func formatOf(data []byte) format {
 	if bytes.HasPrefix(data, []byte(`{"resourceSpans"`)) {
 		return otlpJSON

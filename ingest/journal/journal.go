@@ -77,8 +77,8 @@ func Open(o Options) (*Journal, error) {
 	if err := j.bounds(); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
-	if db.Cut > 0 {
-		o.Log.Warn("the end of the journal was unreadable and has been truncated", slog.Int64("bytes", db.Cut))
+	if db.Truncated > 0 {
+		o.Log.Warn("the end of the journal was unreadable and has been truncated", slog.Int64("bytes", db.Truncated))
 	}
 	return j, nil
 }
@@ -112,8 +112,8 @@ func (j *Journal) Next() uint64 { return j.next.Load() }
 // First returns a lower bound on the number of the oldest record.
 func (j *Journal) First() uint64 { return j.first.Load() }
 
-// Cut returns the number of unreadable bytes that were removed when the journal was opened.
-func (j *Journal) Cut() int64 { return j.db.Cut }
+// Truncated returns the number of unreadable bytes that were removed when the journal was opened.
+func (j *Journal) Truncated() int64 { return j.db.Truncated }
 
 // keySize is the size of a key: the number of the record, big-endian, so that keys are in order.
 const keySize = 8

@@ -60,7 +60,7 @@ func read(t testing.TB, j *Journal, from uint64) (seqs []uint64) {
 			t.Fatal(err)
 		}
 		if r.Kind != Protobuf || r.At != trace.Nanos(r.Seq*10) || !bytes.Equal(r.Data, record(r.Seq)) {
-			t.Fatalf("record %d is not what was appended", r.Seq)
+			t.Fatalf("record %d differs from the appended one", r.Seq)
 		}
 		seqs = append(seqs, r.Seq)
 	}
@@ -91,8 +91,8 @@ func TestReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	j = open(t, dir, false)
-	if j.First() != 200 || j.Next() != 301 || j.Cut() != 0 {
-		t.Fatalf("reopened: first %d, next %d, cut %d", j.First(), j.Next(), j.Cut())
+	if j.First() != 200 || j.Next() != 301 || j.Truncated() != 0 {
+		t.Fatalf("reopened: first %d, next %d, truncated %d", j.First(), j.Next(), j.Truncated())
 	}
 	fill(t, j, 400)
 	if err := j.Trim(t.Context(), j.Next()); err != nil {
@@ -109,7 +109,7 @@ func TestReadAgain(t *testing.T) {
 	defer j.Close()
 	j.Continue(last)
 	if j.Next() != last+1 {
-		t.Fatalf("an empty journal goes on with %d, want %d", j.Next(), last+1)
+		t.Fatalf("an empty journal continues with %d, want %d", j.Next(), last+1)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestDamagedTail(t *testing.T) {
 		if len(seqs) > 0 {
 			checkRange(t, seqs, 1, uint64(len(seqs)))
 		}
-		if again.Cut() > 0 {
+		if again.Truncated() > 0 {
 			cuts++
 		}
 		if again.Next() != uint64(len(seqs))+1 {
@@ -165,7 +165,7 @@ func TestDamagedTail(t *testing.T) {
 		}
 	}
 	if cuts < flips/2 {
-		t.Errorf("%d bits flipped, only %d cuts told", flips, cuts)
+		t.Errorf("%d bits flipped, but truncation reported %d times", flips, cuts)
 	}
 }
 

@@ -6,7 +6,8 @@
 // nothing in the steady state. Fuzz tests compare it with pdata, the collector's decoder. The two differ in that the
 // Decoder is
 //
-//   - finer: an identifier of the wrong length, an impossible time or a name too long rejects the span, not the request;
+//   - finer: an identifier of the wrong length, an impossible time or a name too long rejects the span, not the
+//     request;
 //   - stricter: bytes after the request, field numbers and varints out of range, unbalanced groups, and in JSON a
 //     duplicate resource or scope, are errors;
 //   - laxer: it does not notice errors inside skipped values (events, unwanted attributes), and accepts JSON null for

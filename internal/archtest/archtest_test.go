@@ -35,7 +35,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// violation returns why f, to which r applies, must not import importPath; "" if it may.
+// violation returns the reason why f, which has rule r, must not import importPath; "" if it may.
 func violation(f *file, r rule, importPath string) string {
 	if f.isTest() {
 		return ""
@@ -45,7 +45,7 @@ func violation(f *file, r rule, importPath string) string {
 	case ours && under(folder, "cmd") && !under(f.folder, "cmd"):
 		return "commands are not imported"
 	case ours && under(folder, "bench") && !under(f.folder, "bench") && !under(f.folder, "cmd/sibylbench"):
-		return "evaluation is no part of the product"
+		return "evaluation is not part of the product"
 	case ours && f.folder != folder && !r.allows(folder):
 		return f.folder + " may not depend on it"
 	case !ours && r.pure && !slices.Contains(pureStd, importPath) && !underAny(importPath, r.other):
@@ -75,7 +75,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestNoIdleRules checks that each import that a rule allows is used: a permission nobody needs is forgotten, not granted.
+// TestNoIdleRules checks that each import that a rule allows is used: an unused permission is an oversight.
 func TestNoIdleRules(t *testing.T) {
 	used := make(map[string]bool) // folder of the rule, space, imported folder
 	for _, f := range goFiles(t) {
@@ -97,7 +97,7 @@ func TestNoIdleRules(t *testing.T) {
 
 var rewrite = flag.Bool("rewrite", false, "write the table in docs/ARCHITECTURE.md")
 
-// TestTable checks that docs/ARCHITECTURE.md shows the rules; with -rewrite it writes them there.
+// TestTable checks that docs/ARCHITECTURE.md contains the rules. With -rewrite it writes them.
 func TestTable(t *testing.T) {
 	const name, begin, end = "docs/ARCHITECTURE.md", "<!-- rules: go test ./internal/archtest -rewrite -->\n", "<!-- end of rules -->\n"
 	doc, err := fs.ReadFile(repository, name)
@@ -116,7 +116,7 @@ func TestTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s does not show the rules: go test ./internal/archtest -rewrite", name)
+		t.Errorf("the table in %s is outdated: run go test ./internal/archtest -rewrite", name)
 	}
 }
 
@@ -143,7 +143,7 @@ func table() string {
 	return b.String()
 }
 
-// TestPure looks for what a pure package could do without an import that gives it away.
+// TestPure finds side effects of pure packages that need no import.
 func TestPure(t *testing.T) {
 	for _, f := range goFiles(t) {
 		if r, _ := ruleOf(f.folder); r.pure && !f.isTest() {
@@ -152,23 +152,23 @@ func TestPure(t *testing.T) {
 	}
 }
 
-// finding is something that must not be at a place.
+// finding is a violation of a rule.
 type finding struct {
-	pos  token.Pos
-	what string
+	pos     token.Pos
+	message string
 }
 
 func report(t *testing.T, f *file, found []finding) {
 	t.Helper()
 	for _, x := range found {
-		t.Errorf("%s: %s", f.at(x.pos), x.what)
+		t.Errorf("%s: %s", f.at(x.pos), x.message)
 	}
 }
 
-// impurities returns what in f is no computation on arguments.
+// impurities returns the places in f that do more than compute on arguments.
 func impurities(f *file) []finding {
 	var found []finding
-	add := func(n ast.Node, what string) { found = append(found, finding{n.Pos(), what}) }
+	add := func(n ast.Node, message string) { found = append(found, finding{n.Pos(), message}) }
 	random, globals := f.qualifier("math/rand/v2"), packageVariables(f)
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -198,7 +198,7 @@ func impurities(f *file) []finding {
 	return found
 }
 
-// clockUses returns where f looks at the clock or starts goroutines.
+// clockUses returns the places where f reads the clock or starts a goroutine.
 func clockUses(f *file) []finding {
 	var found []finding
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -215,7 +215,7 @@ func clockUses(f *file) []finding {
 	return found
 }
 
-// selected returns the name that e selects of the package called qualifier; "" if it does not.
+// selected returns the name that e selects from the package named qualifier; "" if it selects from anything else.
 func selected(e *ast.SelectorExpr, qualifier string) string {
 	if x, ok := e.X.(*ast.Ident); ok && qualifier != "" && x.Name == qualifier && x.Obj == nil {
 		return e.Sel.Name
@@ -223,7 +223,7 @@ func selected(e *ast.SelectorExpr, qualifier string) string {
 	return ""
 }
 
-// variable returns the variable that the assignable expression e is, or lies within; nil if there is none to name.
+// variable returns the variable that the assignable expression e changes; nil if it has no name.
 func variable(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {
@@ -262,7 +262,7 @@ func packageVariables(f *file) map[*ast.Object]bool {
 	return globals
 }
 
-// TestClock finds packages that look at the clock, or start goroutines, though time is to be handed to them.
+// TestClock finds packages that read the clock or start goroutines without being allowed to.
 func TestClock(t *testing.T) {
 	for _, f := range goFiles(t) {
 		if r, _ := ruleOf(f.folder); !r.clock && !f.isTest() {
@@ -278,7 +278,7 @@ func TestNames(t *testing.T) {
 		switch {
 		case name == "main" || stdNames[name] != "":
 		case slices.Contains(vagueNames, name):
-			t.Errorf("%s: package %s: the name says nothing about what it is for", f.at(f.syntax.Package), name)
+			t.Errorf("%s: package %s: the name does not describe its purpose", f.at(f.syntax.Package), name)
 		case std[name] != "":
 			t.Errorf("%s: package %s: the standard library has %s", f.at(f.syntax.Package), name, std[name])
 		}
@@ -289,13 +289,13 @@ func TestFolders(t *testing.T) {
 	walk(t, func(name string) {
 		for part := range strings.SplitSeq(path.Dir(name), "/") {
 			if slices.Contains(vagueNames, part) {
-				t.Errorf("%s: a folder called %s", name, part)
+				t.Errorf("%s: the folder name %s does not describe its purpose", name, part)
 			}
 		}
 	})
 }
 
-// standardNames returns the path of a package of the standard library by its last element.
+// standardNames returns paths of packages of the standard library by their last elements.
 func standardNames(t *testing.T) map[string]string {
 	t.Helper()
 	root := filepath.Join(build.Default.GOROOT, "src")
@@ -323,7 +323,7 @@ func TestText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.IndexByte(text, 0) >= 0 { // not a text
+		if bytes.IndexByte(text, 0) >= 0 { // not text
 			return
 		}
 		for _, word := range forbidden {
@@ -334,13 +334,13 @@ func TestText(t *testing.T) {
 	})
 }
 
-// TestDependenciesAreJustified looks for a line about every module of others in the architecture document.
+// TestDependenciesAreJustified checks that docs/ARCHITECTURE.md gives a reason for every imported module.
 func TestDependenciesAreJustified(t *testing.T) {
 	doc, err := fs.ReadFile(repository, "docs/ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var named []string // every odd part of what backquotes divide
+	var named []string // texts in backquotes: every second part
 	for i, part := range strings.Split(string(doc), "`") {
 		if i%2 == 1 {
 			named = append(named, part)
@@ -350,7 +350,7 @@ func TestDependenciesAreJustified(t *testing.T) {
 		for _, imp := range f.imports {
 			host, _, _ := strings.Cut(imp.path, "/")
 			if strings.Contains(host, ".") && !under(imp.path, module) && !underAny(imp.path, named) {
-				t.Errorf("%s: %s has no line in docs/ARCHITECTURE.md that says why", f.at(imp.pos), imp.path)
+				t.Errorf("%s: docs/ARCHITECTURE.md gives no reason for %s", f.at(imp.pos), imp.path)
 			}
 		}
 	}

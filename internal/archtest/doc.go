@@ -1,6 +1,6 @@
-// Package archtest holds the architecture as tests: which package may import which, what the pure core must not touch, how
-// packages are called, and what the text of the repository must not mention. It has nothing but tests.
+// Package archtest tests the architecture: the imports of packages, the restrictions of pure packages, names of
+// packages, dependencies, and the language of comments. It contains tests only.
 //
-// The files are parsed in this process. A test that asked the go command instead would pass from Go's test cache after a
-// violation, because the cache does not know what the command read.
+// The tests parse the files themselves. If they ran the go command instead, Go's test cache would hide violations,
+// because it does not track the files that a command reads.
 package archtest

@@ -11,24 +11,25 @@ import (
 	"unicode/utf8"
 )
 
-// These tests are a thermometer of the language, not its aim: docs/CONTRIBUTING.md says how to write.
+// These tests measure the language of comments. docs/CONTRIBUTING.md contains the rules for writing.
 
 const (
-	whatPerWord   = 2. / 1000 // most occurrences of "what" for each word, in the comments of a folder and in a document
-	fewWords      = 1000      // below, a share says little: two occurrences are fine
-	commentColumn = 120       // most columns of a comment line
+	whatPerWord   = 2. / 1000 // maximum occurrences of `what` per word, in the comments of a folder and in a document
+	fewWords      = 1000      // with fewer words, two occurrences are allowed
+	commentColumn = 120       // maximum width of a comment line
 )
 
 var (
 	what = regexp.MustCompile(`(?i)\bwhat\b`)
 
-	// riddle matches the first sentence of a doc comment that names no noun: "X is what …", "X says how …".
+	// riddle matches the first sentence of a doc comment without a noun as subject or object: "X is what …", "X says
+	// how …".
 	riddle = regexp.MustCompile(`^\w+(, \w+)* (is|are|was|were|has|have|does|do|says?|tells?|holds?|knows?) (what|whatever|how|who|whoever|whom|whose|which|where|when|why|whether|that which)\b`)
 
 	code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`|https?://\\S+")
 )
 
-// count is the number of words of a text, and of those that the thermometer counts.
+// count counts the words of a text, and the occurrences of `what`.
 type count struct{ words, what int }
 
 func (c *count) add(text string) {
@@ -37,26 +38,19 @@ func (c *count) add(text string) {
 	c.what += len(what.FindAllString(text, -1))
 }
 
-// hot reports whether there are too many.
+// hot reports whether `what` occurs too often.
 func (c *count) hot() bool { return float64(c.what) > max(fewWords, float64(c.words))*whatPerWord }
 
 func (c *count) String() string {
 	return fmt.Sprintf("%d times \"what\" in %d words, %.1f of 1 000", c.what, c.words, 1000*float64(c.what)/float64(max(c.words, 1)))
 }
 
-// unplain lists the folders whose comments still await their rewriting. A folder leaves the list once it is plain, and none is added.
+// unplain lists the folders whose comments are still to be rewritten. Remove a folder once it passes; add none.
 var unplain = []string{
-	"analysis", "analysis/baselinediff", "analysis/critpath", "analysis/explain", "analysis/stats", "api",
-	"api/contract", "bench/benchdoc", "bench/benchreport", "bench/demo", "bench/demo/shop",
-	"bench/fixtures/devdata", "bench/fixtures/gentestdata", "bench/fixtures/tracegen",
-	"bench/fixtures/transfergen", "bench/oracle", "bench/requests", "bench/sim", "bench/throughput",
-	"bench/tracetest", "client", "cmd/internal/cli", "cmd/sibyl", "cmd/sibylbench", "config", "control",
-	"control/opamp", "control/sampling", "describe", "engine", "engine/live", "ingest/otlp",
-	"ingest/otlp/receiver", "internal/archtest", "internal/connlimit", "internal/pebbledb", "notify",
-	"notify/export", "report", "report/waterfall", "search", "server", "web/pack",
+	"analysis/explain", "engine", "engine/live",
 }
 
-// The comments of each folder are plain: they use "what" rarely, no doc comment is a riddle, and no line is wider than an editor.
+// Comments use `what` rarely, no doc comment is a riddle, and no comment line is wider than commentColumn.
 func TestComments(t *testing.T) {
 	found, counts := make(map[string][]string), make(map[string]*count)
 	for _, f := range goFiles(t) {
@@ -92,7 +86,7 @@ func TestComments(t *testing.T) {
 	}
 }
 
-// wide returns the lines of f with comments that are wider than an editor.
+// wide returns the comment lines of f that are too wide.
 func wide(t *testing.T, f *file) (found []string) {
 	src, err := fs.ReadFile(repository, path.Join(f.folder, f.name))
 	if err != nil {
@@ -113,7 +107,7 @@ func wide(t *testing.T, f *file) (found []string) {
 	return found
 }
 
-// The documents are plain.
+// Documents use `what` rarely.
 func TestDocuments(t *testing.T) {
 	walk(t, func(name string) {
 		if path.Ext(name) != ".md" || strings.Contains(name, "testdata/") {
@@ -131,7 +125,7 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// The thermometer finds the constructions that it is there to find.
+// The patterns match the intended constructions only.
 func TestThermometer(t *testing.T) {
 	for text, want := range map[string]bool{
 		"Past is what is kept of what was.":               true,
@@ -152,7 +146,7 @@ func TestThermometer(t *testing.T) {
 	}
 }
 
-// isGenerated reports whether a program wrote the file.
+// isGenerated reports whether the file is generated.
 func isGenerated(f *file) bool {
 	return len(f.syntax.Comments) > 0 && strings.Contains(f.syntax.Comments[0].Text(), "DO NOT EDIT")
 }
@@ -162,7 +156,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// columns returns the width of a line, with tabs of four columns.
+// columns returns the width of a line, with a tab width of four.
 func columns(line string) int {
 	n := 0
 	for len(line) > 0 {

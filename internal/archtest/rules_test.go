@@ -1,15 +1,15 @@
 package archtest
 
-// module is the prefix of all import paths of ours.
+// module is the prefix of the import paths of this repository.
 const module = "github.com/sibyl-trace/sibyl"
 
-// rule restricts the packages in a folder and below it, down to folders with a rule of their own. Test files may import what they
-// like.
+// rule restricts the packages in and below a folder, except folders with their own rules. Test files may import any
+// package.
 type rule struct {
 	folder string
-	about  string   // one line of the table in docs/ARCHITECTURE.md
-	ours   []string // packages of this module that it may import; "x/..." also those below x
-	other  []string // modules of others that it may import; checked only if pure
+	about  string   // line in the table of docs/ARCHITECTURE.md
+	ours   []string // allowed packages of this repository; "x/..." includes those below x
+	other  []string // allowed modules; checked only if pure
 	pure   bool     // no clock, I/O, goroutine, lock, global state or unseeded randomness, and only the packages of pureStd
 	clock  bool     // may read the clock and start goroutines
 }
@@ -17,8 +17,8 @@ type rule struct {
 // everything stands for all packages listed above.
 const everything = "..."
 
-// rules lists the packages from the ground up: a package may import only packages above its own line, so that no import runs
-// upwards. TestOrder checks that, and TestTable that docs/ARCHITECTURE.md shows this table. A folder without a rule fails the tests.
+// rules lists the packages from the ground up: a package may import only packages in the lines above its own. TestOrder
+// checks that; TestTable checks that docs/ARCHITECTURE.md contains this table. A folder without a rule fails the tests.
 var rules = []rule{
 	{folder: "internal/codec", pure: true, about: "reads and writes the bytes of saved state"},
 	{folder: "internal/codec/plain", ours: []string{"internal/codec"}, about: "plain values in saved state, as CBOR"},
@@ -30,6 +30,7 @@ var rules = []rule{
 	{folder: "internal/listener", clock: true, ours: []string{"internal/connlimit"}, about: "opens, serves and drains addresses over HTTP and gRPC"},
 	{folder: "internal/gogocodec", about: "gRPC codec of Jaeger's messages"},
 	{folder: "internal/refusal", about: "errors that refuse a request, over HTTP and gRPC"},
+	{folder: "internal/metric", about: "samples of Prometheus metrics"},
 	{folder: "internal/archtest", about: "this table, as tests"},
 
 	{folder: "agents/tracepoint/protocol", about: "messages between agents and Sibyl; only the standard library, because other modules import it"},
@@ -38,7 +39,7 @@ var rules = []rule{
 	{folder: "analysis/stats", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}, ours: []string{"internal/codec"}, about: "exact, mergeable statistics and tests"},
 	{folder: "analysis", pure: true, ours: []string{"trace"}, about: "the identity of groups and problems"},
 	{folder: "analysis/internal/codec", pure: true, ours: []string{"internal/codec", "trace", "analysis"}, about: "writes and reads saved state"},
-	{folder: "analysis/critpath", pure: true, ours: []string{"trace", "analysis"}, about: "closed traces to critical paths"},
+	{folder: "analysis/critpath", pure: true, ours: []string{"internal/codec", "trace", "analysis"}, about: "closed traces to critical paths"},
 	{folder: "analysis/observation", pure: true, ours: []string{"internal/codec", "trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/critpath"}, about: "paths to observations: what a request contributes"},
 	{folder: "analysis/group", pure: true, other: []string{"gonum.org/v1/gonum"}, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/observation"}, about: "request types, groups and their statistics over time"},
 	{folder: "analysis/detect", pure: true, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/observation", "analysis/group"}, about: "groups to ranked problems"},
@@ -60,7 +61,9 @@ var rules = []rule{
 	{folder: "ingest/jaeger/query", clock: true, ours: []string{"internal/gogocodec", "internal/refusal", "ingest", "ingest/jaeger/translate", "ingest/otlp", "ingest/otlp/receiver"}, about: "fetches traces from a running Jaeger"},
 
 	{folder: "store", ours: []string{"internal/codec", "internal/codec/plain", "trace", "internal/pebbledb", "analysis", "search"}, about: "checkpoints, decisions, exemplars, outbox"},
-	{folder: "engine", clock: true, ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/explain", "cct", "search", "ingest", "ingest/assemble", "ingest/file"}, about: "epoch by epoch: observations to decisions; files to a report"},
+	{folder: "engine/spool", ours: []string{"internal/codec", "analysis/observation"}, about: "packed observations, in memory and in a temporary file"},
+	{folder: "engine", ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/explain", "cct", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
+	{folder: "engine/offline", ours: []string{"trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/explain", "cct", "search", "ingest/assemble", "ingest/file", "engine/spool", "engine"}, about: "files to a report"},
 	{folder: "engine/live", clock: true, ours: []string{"trace", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "search", "ingest", "ingest/otlp", "ingest/assemble", "ingest/journal", "store", "engine"}, about: "the running service: intake, shards, epochs"},
 
 	{folder: "control", clock: true, ours: []string{"trace", "internal/refusal", "agents/tracepoint/protocol", "cct", "search"}, about: "agents: plans to them, feedback from them"},
@@ -71,13 +74,13 @@ var rules = []rule{
 
 	{folder: "api/access", about: "tokens and roles"},
 	{folder: "api/contract", about: "types and client generated from openapi.yaml"},
-	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
+	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "internal/metric", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
 	{folder: "web", about: "the web UI: sources and built assets"},
 	{folder: "client", ours: []string{"internal/units", "internal/terminal", "api/contract"}, about: "the CLI's client of the API"},
 
 	{folder: "replay", clock: true, ours: []string{"trace", "ingest/otlp", "ingest/file"}, about: "sends recorded traces as if they happened now"},
 	{folder: "report/waterfall", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/critpath"}, about: "one trace with its critical path"},
-	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis", "analysis/group", "analysis/detect", "analysis/explain", "search", "describe", "engine"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
+	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis", "analysis/group", "analysis/detect", "analysis/explain", "search", "describe", "engine/offline"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
 	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
 	{folder: "server", clock: true, ours: []string{everything}, about: "the parts behind sibyl serve, joined"},
 
@@ -96,35 +99,35 @@ var rules = []rule{
 	{folder: "cmd", clock: true, ours: []string{everything}, about: "the programs sibyl and sibylbench: flags and wiring"},
 }
 
-// pureStd is what the pure packages may import of the standard library.
+// pureStd lists the packages of the standard library that pure packages may import.
 var pureStd = []string{
 	"bytes", "cmp", "container/heap", "encoding/binary", "encoding/hex", "errors", "fmt", "iter", "maps", "math", "math/bits",
 	"math/rand/v2", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8", "unique",
 }
 
-// clock holds the functions of package time that look at or wait for the clock.
+// clock lists the functions of package time that read the clock or wait.
 var clock = []string{
 	"Now", "Since", "Until", "Sleep", "After", "Tick", "NewTimer", "NewTicker", "AfterFunc",
 }
 
-// seeded holds what may be used of math/rand/v2: sources with a seed, and what is built on them. The functions of the
-// package itself draw from a source that nobody seeded.
+// seeded lists the allowed names of math/rand/v2: seeded sources and the types that use them. The top-level functions
+// use an unseeded source.
 var seeded = []string{
 	"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf",
 }
 
-// vagueNames say nothing about what a package is for.
+// vagueNames do not describe the purpose of a package.
 var vagueNames = []string{
 	"base", "common", "core", "helper", "helpers", "lib", "misc", "models", "pkg", "shared", "types", "util", "utils",
 }
 
-// stdNames holds the packages of ours that are called like one of the standard library's all the same.
+// stdNames lists the packages that may have a name of the standard library, with reasons.
 var stdNames = map[string]string{
-	"trace": "the word of the domain; runtime/trace is not used beside it",
+	"trace": "the term of the domain; no file uses runtime/trace as well",
 }
 
-// forbidden must not occur in any text file: places of the machines that the project was made on, and hosts of package
-// registries. In two halves, so that this file does not hold them.
+// forbidden lists strings that must not occur in any text file: paths of development machines and hosts of package
+// registries. They are split so that this file does not contain them.
 var forbidden = []string{
 	".." + "/shared", ".lib" + "rary", "/wo" + "rk/", "/ro" + "ot/",
 	"proxy.go" + "lang.org", "sum.go" + "lang.org", "registry.np" + "mjs.org", "py" + "pi.org", "python" + "hosted.org",

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// repository is where the module's root lies, as seen from this package's folder.
+// repository is the root of the repository.
 var repository = os.DirFS(filepath.Join("..", ".."))
 
 // file is one Go file of the repository.
@@ -28,19 +28,19 @@ type file struct {
 
 // imported is one import declaration.
 type imported struct {
-	path, name string // name is how the file calls the package
+	path, name string // name of the package in the file
 	pos        token.Pos
 }
 
-// at says where pos is, for messages.
+// at returns the file and line of pos.
 func (f *file) at(pos token.Pos) string {
 	return path.Join(f.folder, f.name) + ":" + strconv.Itoa(f.fset.Position(pos).Line)
 }
 
-// isTest reports whether the file belongs to tests only.
+// isTest reports whether the file is a test file.
 func (f *file) isTest() bool { return strings.HasSuffix(f.name, "_test.go") }
 
-// qualifier returns how the file calls the package with the given path; "" if it does not import it.
+// qualifier returns the name in the file of the package with the given path; "" if the file does not import it.
 func (f *file) qualifier(importPath string) string {
 	for _, imp := range f.imports {
 		if imp.path == importPath {
@@ -65,7 +65,7 @@ func goFiles(t *testing.T) []*file {
 	return files
 }
 
-// walk calls visit with every file of the repository, but for what git or builds keep there.
+// walk calls visit for every file of the repository except those of git and of builds.
 func walk(t *testing.T, visit func(name string)) {
 	t.Helper()
 	err := fs.WalkDir(repository, ".", func(name string, d fs.DirEntry, err error) error {
@@ -114,7 +114,7 @@ func parseSource(t *testing.T, name string, src []byte) *file {
 	return f
 }
 
-// packageName guesses a package's name from its path: the last element that is no version.
+// packageName guesses the name of a package from its path: the last element that is not a version.
 func packageName(importPath string) string {
 	base := path.Base(importPath)
 	if len(base) > 1 && base[0] == 'v' && strings.Trim(base[1:], "0123456789") == "" {

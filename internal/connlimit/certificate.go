@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// lookEvery is the least interval between checks of the files, so that frequent connections do not cause frequent
+// checkInterval is the minimum interval between checks of the files, so that frequent connections do not cause frequent
 // reads.
-const lookEvery = 2 * time.Second
+const checkInterval = 2 * time.Second
 
 // certificate is the certificate of a listener. It reloads the files when they change, as on renewal. While they do not
 // match, it keeps the previous certificate. It is safe for concurrent use.
 type certificate struct {
 	files TLS
 
-	mu         sync.Mutex // guards all below
-	shown      *tls.Certificate
-	looked     time.Time // last check of the files
+	mu         sync.Mutex // guards the fields below
+	current    *tls.Certificate
+	checked    time.Time // last check of the files
 	chain, key []byte    // contents of the files then
 	unreadable bool      // the last check failed
 }
 
 // newCertificate reads the files.
 func newCertificate(files TLS) (*certificate, error) {
-	c := &certificate{files: files, looked: time.Now()}
+	c := &certificate{files: files, checked: time.Now()}
 	if err := c.read(); err != nil {
 		return nil, err
 	}
@@ -53,28 +53,28 @@ func (c *certificate) read() error {
 	if err != nil {
 		return fmt.Errorf("load the certificate %s: %w", c.files.CertFile, err)
 	}
-	c.shown = &pair
+	c.current = &pair
 	return nil
 }
 
-// get returns the present certificate.
+// get returns the current certificate.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if now.Sub(c.looked) < lookEvery {
-		return c.shown, nil
+	if now.Sub(c.checked) < checkInterval {
+		return c.current, nil
 	}
-	c.looked = now
-	before := c.shown
+	c.checked = now
+	before := c.current
 	err := c.read()
 	switch {
 	case c.files.Log == nil:
 	case err != nil && !c.unreadable:
-		c.files.Log.Error("a certificate cannot be read again: the one before is still shown", slog.Any("error", err))
-	case c.shown != before:
-		c.files.Log.Info("a certificate was read again", slog.String("file", c.files.CertFile), slog.Time("until", c.shown.Leaf.NotAfter))
+		c.files.Log.Error("a certificate could not be reloaded: the previous one remains in use", slog.Any("error", err))
+	case c.current != before:
+		c.files.Log.Info("a certificate was reloaded", slog.String("file", c.files.CertFile), slog.Time("until", c.current.Leaf.NotAfter))
 	}
 	c.unreadable = err != nil
-	return c.shown, nil
+	return c.current, nil
 }

@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// A certificate that was renewed is shown without a restart; while its files do not fit together, or are not there, the one before is, and the log says so
-// once.
-func TestCertificateIsRenewed(t *testing.T) {
+// A renewed certificate takes effect without a restart. While its files do not match, or one is missing, the previous
+// certificate remains in use, and the error is logged once.
+func TestCertificateReload(t *testing.T) {
 	files, first := issued(t)
 	renewed, second := issued(t)
 	synctest.Test(t, func(t *testing.T) {
-		var told bytes.Buffer
-		files.Log = slog.New(slog.NewTextHandler(&told, nil))
+		var log bytes.Buffer
+		files.Log = slog.New(slog.NewTextHandler(&log, nil))
 		c, err := files.Config()
 		if err != nil {
 			t.Fatal(err)
@@ -39,32 +39,32 @@ func TestCertificateIsRenewed(t *testing.T) {
 			t.Helper()
 			got, err := c.Clone().GetCertificate(nil)
 			if err != nil || !bytes.Equal(got.Certificate[0], want) {
-				t.Errorf("%s: another certificate is shown (%v)", when, err)
+				t.Errorf("%s: another certificate is in use (%v)", when, err)
 			}
 		}
 		shows(first, "at first")
 		move(renewed.CertFile, files.CertFile)
-		shows(first, "before anybody looked")
+		shows(first, "before the next check")
 		for range 3 {
-			time.Sleep(lookEvery)
-			shows(first, "with another's key")
+			time.Sleep(checkInterval)
+			shows(first, "with a key that does not match")
 		}
-		if n := strings.Count(told.String(), "level=ERROR"); n != 1 {
-			t.Errorf("the log has %d errors, want one:\n%s", n, &told)
+		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+			t.Errorf("%d errors in the log, want 1:\n%s", n, &log)
 		}
 		move(renewed.KeyFile, files.KeyFile)
-		time.Sleep(lookEvery)
-		shows(second, "with its key")
-		if !strings.Contains(told.String(), "read again") {
-			t.Errorf("the log does not say that it was renewed:\n%s", &told)
+		time.Sleep(checkInterval)
+		shows(second, "with the matching key")
+		if !strings.Contains(log.String(), "was reloaded") {
+			t.Errorf("the reload is not logged:\n%s", &log)
 		}
 		move(files.KeyFile, files.KeyFile+".gone")
-		time.Sleep(lookEvery)
+		time.Sleep(checkInterval)
 		shows(second, "without a file")
 	})
 }
 
-// issued returns files with a certificate that signed itself, and that certificate.
+// issued returns the files of a self-signed certificate, and the certificate.
 func issued(t *testing.T) (files TLS, certificate []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

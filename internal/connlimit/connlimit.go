@@ -19,14 +19,14 @@ type Share struct {
 	most int
 	log  *slog.Logger
 
-	mu   sync.Mutex // guards the fields below, and conn.place and conn.left
-	open int
-	idle list.List // of *conn without a request, longest idle first
-	told time.Time // last log message about the limit
+	mu     sync.Mutex // guards the fields below, and conn.place and conn.left
+	open   int
+	idle   list.List // of *conn without a request, longest idle first
+	warned time.Time // last log message about the limit
 }
 
-// tellEvery is the interval between log messages about the limit.
-const tellEvery = time.Minute
+// warnInterval is the interval between log messages about the limit.
+const warnInterval = time.Minute
 
 // NewShare returns a share of most connections. It logs when the limit is reached.
 func NewShare(most int, log *slog.Logger) *Share { return &Share{most: most, log: log} }
@@ -34,8 +34,8 @@ func NewShare(most int, log *slog.Logger) *Share { return &Share{most: most, log
 // Most returns the limit.
 func (s *Share) Most() int { return s.most }
 
-// enter admits c, or reports false if it may not stay open. Gone is the idle connection that the caller must close for
-// it; nil: none.
+// enter admits c, or reports false if it may not stay open. gone is the idle connection that the caller must close
+// instead; nil: none.
 func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,8 @@ func (s *Share) enter(c *conn) (gone *conn, may bool) {
 		s.count(c, 1)
 		return nil, true
 	}
-	if now := time.Now(); now.Sub(s.told) >= tellEvery {
-		s.told = now
+	if now := time.Now(); now.Sub(s.warned) >= warnInterval {
+		s.warned = now
 		s.log.Warn("the connection limit is reached: idle connections make room, further ones are closed at once",
 			slog.String("address", c.of.Addr().String()), slog.Int("most", s.most))
 	}
@@ -52,7 +52,7 @@ func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	if longest == nil {
 		return nil, false
 	}
-	gone, _ = longest.Value.(*conn) // nothing else is in it
+	gone, _ = longest.Value.(*conn) // the list contains nothing else
 	s.remove(gone)
 	s.count(c, 1)
 	return gone, true
@@ -129,7 +129,7 @@ type Load struct {
 	Gone    uint64 // idle, closed to make room for others, since the start
 }
 
-// Load returns the present load; zero for a nil listener.
+// Load returns the current load; zero for a nil listener.
 func (l *Listener) Load() Load {
 	if l == nil {
 		return Load{}

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// served is an address that is served. A request is told to came, and answered when somebody reads from let.
+// served is an HTTP server. Each request is sent to came, and is answered once let was received from.
 type served struct {
 	*Listener
 	came, let chan struct{}
-	taken     chan net.Conn // those in which /taken was asked for
+	taken     chan net.Conn // hijacked connections, by requests for /taken
 	states    chan http.ConnState
 }
 
@@ -50,7 +50,7 @@ func serve(t *testing.T, share *Share) *served {
 	return s
 }
 
-// ask opens a connection and sends a request.
+// ask opens a connection and sends a request for path.
 func (s *served) ask(t *testing.T, path string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr().String())
@@ -65,7 +65,7 @@ func (s *served) ask(t *testing.T, path string) net.Conn {
 	return c
 }
 
-// closed checks that the other side closed a connection.
+// closed checks that the server closed a connection.
 func closed(t *testing.T, c net.Conn) {
 	t.Helper()
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
@@ -73,13 +73,13 @@ func closed(t *testing.T, c net.Conn) {
 	}
 }
 
-// until waits for a state of any connection.
+// until waits until any connection enters a state.
 func (s *served) until(state http.ConnState) {
 	for state != <-s.states {
 	}
 }
 
-// lines counts what is logged.
+// lines is a writer that counts lines.
 type lines struct {
 	mu sync.Mutex
 	n  int
@@ -92,7 +92,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Two addresses have a share of two connections. While requests are in both nobody else gets in; one that was answered makes room.
+// Two listeners share a limit of two connections. While both have a request, further connections are closed. An idle
+// one is closed for a new one.
 func TestShare(t *testing.T) {
 	var log lines
 	share := NewShare(2, slog.New(slog.NewTextHandler(&log, nil)))
@@ -111,7 +112,7 @@ func TestShare(t *testing.T) {
 	third := b.ask(t, "/")
 	<-b.came
 	if _, err := io.Copy(io.Discard, first); err != nil && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the first is open: %v", err)
+		t.Errorf("the idle connection was not closed: %v", err)
 	}
 	want := []Load{{Open: 0, Most: 2, Refused: 1, Gone: 1}, {Open: 2, Most: 2, Refused: 1}}
 	if got := []Load{a.Load(), b.Load()}; fmt.Sprint(got) != fmt.Sprint(want) {
@@ -119,7 +120,7 @@ func TestShare(t *testing.T) {
 	}
 	log.mu.Lock()
 	if log.n != 1 {
-		t.Errorf("%d lines in the log within a minute", log.n)
+		t.Errorf("%d log messages within a minute, want 1", log.n)
 	}
 	log.mu.Unlock()
 	for _, c := range []net.Conn{second, third} {
@@ -134,8 +135,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A connection that was taken over, as those with WebSockets are, makes no room.
-func TestTakenOver(t *testing.T) {
+// Hijacked connections, such as WebSockets, are not idle.
+func TestHijacked(t *testing.T) {
 	s := serve(t, NewShare(1, slog.New(slog.DiscardHandler)))
 	c := s.ask(t, "/taken")
 	s.until(http.StateHijacked)

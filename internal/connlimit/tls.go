@@ -33,11 +33,11 @@ func (t TLS) Config() (*tls.Config, error) {
 	}
 	authorities, err := os.ReadFile(t.ClientCAFile)
 	if err != nil {
-		return nil, fmt.Errorf("load who signs certificates of clients: %w", err)
+		return nil, fmt.Errorf("load the client CA: %w", err)
 	}
 	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("load who signs certificates of clients: %s: %w", t.ClientCAFile, errNoCertificate)
+		return nil, fmt.Errorf("load the client CA: %s: %w", t.ClientCAFile, errNoCertificate)
 	}
 	return c, nil
 }

@@ -1,5 +1,5 @@
-// Package listener opens, serves and drains the addresses of a service: HTTP or gRPC, optionally over TLS, with a share
-// of the connections that may be open.
+// Package listener opens, serves and drains the addresses of a service: HTTP or gRPC, optionally over TLS, within a
+// shared connection limit.
 package listener
 
 import (
@@ -20,22 +20,22 @@ import (
 
 // Config describes an address to open.
 type Config struct {
-	Name    string // of the service in errors, like "the API"
+	Name    string // of the service in errors, such as "the API"
 	Address string // host:port; "": off
 	Share   *connlimit.Share
 	TLS     *tls.Config  // nil: clear text
-	Log     *slog.Logger // gets errors of single connections, at level debug
+	Log     *slog.Logger // receives errors of single connections at debug level
 }
 
-// Limits of an HTTP server that sets none itself, and of every gRPC server unless its options say otherwise.
+// Default limits of servers.
 const (
-	headerTimeout = 10 * time.Second // for a header, or to set a connection up
+	headerTimeout = 10 * time.Second // for a header or a handshake
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 32 << 10
 )
 
-// Listener is an open address with its server. Its life is OpenHTTP or OpenGRPC, Serve, then Drain or Close. A nil
-// Listener is one that is off: it has no address and no load.
+// Listener is an open address with its server: call OpenHTTP or OpenGRPC, Serve, then Drain or Close. A nil Listener is
+// disabled: it has no address and no load.
 type Listener struct {
 	*connlimit.Listener
 
@@ -45,8 +45,8 @@ type Listener struct {
 	stop  func() error
 }
 
-// OpenHTTP opens an address for server, which it completes with limits, a log and the connection limit; nil if c has no
-// address. Server speaks HTTP/1 only.
+// OpenHTTP opens an address for server, and sets its missing limits, its log and its ConnState. It returns nil if c has
+// no address. The server supports HTTP/1 only.
 func OpenHTTP(ctx context.Context, c Config, server *http.Server) (*Listener, error) {
 	l, err := open(ctx, c)
 	if l == nil {
@@ -80,9 +80,9 @@ func OpenGRPC(ctx context.Context, c Config, newServer func(...grpc.ServerOption
 	server := newServer(options...)
 	l.serve = func() error { return server.Serve(l.Listener) }
 	l.drain = func(ctx context.Context) error {
-		defer context.AfterFunc(ctx, server.Stop)() // which ends GracefulStop
+		defer context.AfterFunc(ctx, server.Stop)() // ends GracefulStop
 		server.GracefulStop()
-		return context.Cause(ctx) // nil unless time was up
+		return context.Cause(ctx) // nil unless ctx is done
 	}
 	l.stop = func() error { server.Stop(); return nil }
 	return l, nil
@@ -114,7 +114,8 @@ func setIfZero[T comparable](field *T, value T) {
 	}
 }
 
-// Serve answers requests until Drain or Close, and returns nil then, also if that came first; or until accepting fails.
+// Serve serves requests and returns nil after Drain or Close, also if one of them was called before. It returns an
+// error if accepting connections fails.
 func (l *Listener) Serve() error {
 	err := l.serve()
 	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
@@ -123,7 +124,7 @@ func (l *Listener) Serve() error {
 	return fmt.Errorf("serve %s: %w", l.name, err)
 }
 
-// Drain takes no more requests and returns when the present ones are answered. If ctx is done first, it closes their
+// Drain accepts no more requests and returns when the current ones are answered. If ctx is done first, it closes their
 // connections, which cancels their contexts, and returns an error. Over gRPC it then still waits for handlers; over
 // HTTP it does not.
 func (l *Listener) Drain(ctx context.Context) error {
@@ -133,16 +134,16 @@ func (l *Listener) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the address and all connections at once. Nothing is wrong with closing twice, or before Serve.
+// Close closes the address and all connections at once. It may be called repeatedly, and before Serve.
 func (l *Listener) Close() error {
-	_ = l.stop() // closing again the listeners is all that can fail
+	_ = l.stop() // fails only if the listener is already closed
 	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
-// Addr returns the address that is really open; nil if l is off.
+// Addr returns the actual address, with its port; nil if l is nil.
 func (l *Listener) Addr() net.Addr {
 	if l == nil {
 		return nil
@@ -150,7 +151,7 @@ func (l *Listener) Addr() net.Addr {
 	return l.Listener.Addr()
 }
 
-// Load returns the number of connections; none if l is off.
+// Load returns the current load; zero if l is nil.
 func (l *Listener) Load() connlimit.Load {
 	if l == nil {
 		return connlimit.Load{}

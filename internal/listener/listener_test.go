@@ -17,7 +17,7 @@ import (
 
 func config(address string) Config {
 	log := slog.New(slog.DiscardHandler)
-	return Config{Name: "nobody", Address: address, Share: connlimit.NewShare(8, log), Log: log}
+	return Config{Name: "the test", Address: address, Share: connlimit.NewShare(8, log), Log: log}
 }
 
 // both returns a listener of each kind.
@@ -34,7 +34,7 @@ func both(t *testing.T, handler http.Handler) map[string]*Listener {
 	return map[string]*Listener{"gRPC": rpc, "HTTP": web}
 }
 
-// A listener that is drained or closed before it is served has nothing to serve, and its address is free again.
+// Drain and Close before Serve free the address, and Serve then returns nil.
 func TestEndBeforeServe(t *testing.T) {
 	for how, end := range map[string]func(*Listener) error{
 		"drain": func(l *Listener) error { return l.Drain(t.Context()) },
@@ -57,19 +57,19 @@ func TestEndBeforeServe(t *testing.T) {
 	}
 }
 
-// An address that is empty is off, and one that is taken is named in the error.
+// An empty address disables the listener. The error for an address in use contains the address.
 func TestOpen(t *testing.T) {
 	off, err := OpenHTTP(t.Context(), config(""), &http.Server{})
 	if off != nil || err != nil || off.Addr() != nil || off.Load() != (connlimit.Load{}) {
-		t.Errorf("off: %v, %v", off, err)
+		t.Errorf("empty address: %v, %v", off, err)
 	}
 	for kind, l := range both(t, nil) {
 		taken := config(l.Addr().String())
 		_, webErr := OpenHTTP(t.Context(), taken, &http.Server{})
 		_, rpcErr := OpenGRPC(t.Context(), taken, grpc.NewServer)
 		for _, err := range []error{webErr, rpcErr} {
-			if err == nil || !strings.Contains(err.Error(), "listen for nobody") || !strings.Contains(err.Error(), taken.Address) {
-				t.Errorf("the address of %s again: %v", kind, err)
+			if err == nil || !strings.Contains(err.Error(), "listen for the test") || !strings.Contains(err.Error(), taken.Address) {
+				t.Errorf("address of %s opened twice: %v", kind, err)
 			}
 		}
 		if err := l.Close(); err != nil {
@@ -78,18 +78,18 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A listener whose socket fails says so.
+// Serve returns an error if the socket fails.
 func TestServeFails(t *testing.T) {
 	for kind, l := range both(t, nil) {
 		_ = l.Listener.Close()
-		if err := l.Serve(); err == nil || !strings.Contains(err.Error(), "serve nobody") {
+		if err := l.Serve(); err == nil || !strings.Contains(err.Error(), "serve the test") {
 			t.Errorf("%s: %v", kind, err)
 		}
 		_ = l.Close()
 	}
 }
 
-// Drain waits for a request, and when time is up it cancels the request and says so.
+// Drain waits for requests. When its context is done, it cancels them and returns an error.
 func TestDrain(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		began, finish, canceled := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -103,13 +103,13 @@ func TestDrain(t *testing.T) {
 		}))["HTTP"]
 		served := make(chan error, 1)
 		go func() { served <- l.Serve() }()
-		asked := make(chan error, 1)
+		called := make(chan error, 1)
 		go func() {
 			r, err := http.Get("http://" + l.Addr().String()) //nolint:noctx // the listener ends it
 			if err == nil {
 				err = r.Body.Close()
 			}
-			asked <- err
+			called <- err
 		}()
 		<-began
 		ctx, cancel := context.WithCancel(t.Context())
@@ -122,16 +122,16 @@ func TestDrain(t *testing.T) {
 		}
 		if answered {
 			close(finish)
-			if err := errors.Join(<-asked, <-drained, <-served); err != nil {
+			if err := errors.Join(<-called, <-drained, <-served); err != nil {
 				t.Error(err)
 			}
 		} else {
 			cancel()
 			<-canceled
-			if err := <-drained; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "drain nobody") {
+			if err := <-drained; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "drain the test") {
 				t.Errorf("drained: %v", err)
 			}
-			if err := <-asked; err == nil {
+			if err := <-called; err == nil {
 				t.Error("the request was answered")
 			}
 			if err := <-served; err != nil {

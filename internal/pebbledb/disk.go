@@ -10,33 +10,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk watches the space that is left where a directory is. It keeps a file there, the ballast, and gives it up when a write finds no
-// space all the same, so that the write can be repeated.
+// Disk watches the free space of the disk that holds a directory. It keeps a ballast file there and removes it when a
+// write fails for lack of space, so that the write can be repeated. It is safe for concurrent use.
 type Disk struct {
 	dir     string
 	size    uint64
 	reserve uint64
-	looked  atomic.Int64 // when, in ns since the epoch
+	checked atomic.Int64 // time of the last check, in ns since the epoch
 	free    atomic.Uint64
-	short   atomic.Bool // a write found no space since the ballast was last laid
+	spent   atomic.Bool // the ballast was removed
 }
 
 const (
-	// maxReserve is left free: what databases hold in memory must find room, and compactions too.
+	// maxReserve is the space kept free for data that databases hold in memory, and for compactions.
 	maxReserve = 256 << 20
-	// reserveShare of a small disk is left free in place of that.
+	// reserveShare is the fraction 1/reserveShare of a small disk that is kept free instead.
 	reserveShare = 4
-	// spentShare of the reserve is what must be left for anything to be written.
+	// spentShare is the fraction of the reserve below which nothing is written.
 	spentShare = 4
-	// ballastShare of the reserve is the ballast.
+	// ballastShare is the fraction of the reserve that the ballast takes.
 	ballastShare = 8
-	// memTableShare of the disk is what a database collects in memory at most, as it takes as much in its log, and again in files.
+	// memTableShare is the fraction of the disk that a memtable may have: it takes the same space in the log, and again
+	// in files.
 	memTableShare = 32
-	// lookEvery bounds how often the system is asked.
-	lookEvery = 50 * time.Millisecond
+	// checkInterval is the minimum interval between checks.
+	checkInterval = 50 * time.Millisecond
 )
 
-// NewDisk watches the disk of dir, which must exist.
+// NewDisk returns a Disk of the directory dir, which must exist.
 func NewDisk(dir string) (*Disk, error) {
 	d := &Disk{dir: dir}
 	var s unix.Statfs_t
@@ -46,28 +47,28 @@ func NewDisk(dir string) (*Disk, error) {
 	d.size = s.Blocks * uint64(s.Bsize)
 	d.reserve = min(maxReserve, d.size/reserveShare)
 	d.free.Store(s.Bavail * uint64(s.Bsize))
-	d.lay()
+	d.createBallast()
 	return d, nil
 }
 
-// Full reports whether no requests should be taken, as less than the reserve is left at time now.
+// Full reports whether the free space at time now is below the reserve, so that no requests should be accepted.
 func (d *Disk) Full(now time.Time) bool {
 	free := d.Free(now)
 	if free < d.reserve {
 		return true
 	}
-	if d.short.CompareAndSwap(true, false) {
-		d.lay()
+	if d.spent.CompareAndSwap(true, false) {
+		d.createBallast()
 	}
 	return false
 }
 
-// Spent reports whether so little is left at time now that nothing at all should be written: somebody else took the reserve.
+// Spent reports whether most of the reserve is used at time now, by other programs, so that nothing should be written.
 func (d *Disk) Spent(now time.Time) bool { return d.Free(now) < d.reserve/spentShare }
 
-// Free returns the bytes that were free a moment before now.
+// Free returns the free bytes, at most checkInterval before now.
 func (d *Disk) Free(now time.Time) uint64 {
-	if last := d.looked.Load(); now.UnixNano()-last > lookEvery.Nanoseconds() && d.looked.CompareAndSwap(last, now.UnixNano()) {
+	if last := d.checked.Load(); now.UnixNano()-last > checkInterval.Nanoseconds() && d.checked.CompareAndSwap(last, now.UnixNano()) {
 		var s unix.Statfs_t
 		if err := unix.Statfs(d.dir, &s); err == nil {
 			d.free.Store(s.Bavail * uint64(s.Bsize))
@@ -78,22 +79,22 @@ func (d *Disk) Free(now time.Time) uint64 {
 
 func (d *Disk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
-// lay makes the ballast where there is room for it. Without it there is less warning, and no other harm.
-func (d *Disk) lay() {
+// createBallast creates the ballast if there is room. Without it, only the chance to repeat a write is missing.
+func (d *Disk) createBallast() {
 	f, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
 	}
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(d.reserve/ballastShare)); err != nil {
-		_ = os.Remove(f.Name()) // half a ballast helps nobody
+		_ = os.Remove(f.Name()) // a partial ballast is useless
 	}
-	_ = f.Close() // nothing was written through it
+	_ = f.Close() // nothing was written
 }
 
-// fs returns a file system that gives up the ballast when a write finds no space.
+// fs returns a file system that removes the ballast when a write fails for lack of space.
 func (d *Disk) fs() vfs.FS {
 	return vfs.OnDiskFull(vfs.Default, func() {
-		d.short.Store(true)
-		_ = os.Remove(d.ballast()) // if it is gone already, the write fails again, and is reported
+		d.spent.Store(true)
+		_ = os.Remove(d.ballast()) // if it does not exist, the repeated write reports the error
 	})
 }

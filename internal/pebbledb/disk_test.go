@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Whoever asks first gets a true answer, and so does everybody who asks at the same time.
-func TestDiskIsNotFullAtFirst(t *testing.T) {
+// The first calls of Full are correct, also if they are concurrent.
+func TestDiskInitiallyNotFull(t *testing.T) {
 	for range 20 {
 		d, err := NewDisk(t.TempDir())
 		if err != nil {
@@ -24,7 +24,7 @@ func TestDiskIsNotFullAtFirst(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				if d.Full(time.Now()) {
-					t.Error("full")
+					t.Error("Full returned true")
 				}
 			})
 		}

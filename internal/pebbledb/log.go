@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logFS counts how often write-ahead logs are made durable, and leaves it to the system if it is quick: what was written then survives
-// the process, not the machine. Pebble's own unsynced commits survive neither, because they are written later.
+// logFS counts the syncs of write-ahead logs. If quick is true, it omits them: written data then survives the process,
+// but not the machine. Pebble's own unsynced commits survive neither, because Pebble writes them later.
 //
-// Pebble cannot go on when its log cannot be written. So where a disk is full, making or writing a log waits until there is room.
+// Pebble cannot continue if its log cannot be written. On a full disk, creating or writing a log therefore waits until
+// there is room.
 type logFS struct {
 	vfs.FS
 	quick bool
@@ -22,26 +23,26 @@ type logFS struct {
 	log   *slog.Logger
 }
 
-// retryEvery is how long it takes until it is tried again to write a log on a full disk.
-const retryEvery = 100 * time.Millisecond
+// retryInterval is the interval between attempts to write a log to a full disk.
+const retryInterval = 100 * time.Millisecond
 
-// failedWait is how long it takes until a file that cannot be made counts as that: Pebble tries again at once, for as long as that may be, with
-// a line in the log each time.
-const failedWait = time.Second
+// createDelay is the delay before the error of a file that cannot be created. Pebble retries at once and without limit,
+// and logs each error.
+const createDelay = time.Second
 
-// insist calls write until it returns another error than that the disk is full, or none.
-func (fs logFS) insist(write func() error) {
+// waitForRoom repeats write until it fails for another reason than a full disk, or succeeds.
+func (fs logFS) waitForRoom(write func() error) {
 	for waiting := false; ; waiting = true {
 		if err := write(); !errors.Is(err, unix.ENOSPC) {
 			if waiting {
-				fs.log.Info("there is room on the disk again")
+				fs.log.Info("the disk has free space again")
 			}
 			return
 		}
 		if !waiting {
-			fs.log.Error("the disk is full: what is to be written waits until there is room")
+			fs.log.Error("the disk is full: writes wait until there is free space")
 		}
-		time.Sleep(retryEvery) // the writer must wait, and has no clock to hand in
+		time.Sleep(retryInterval) // the caller must wait, and cannot pass a clock
 	}
 }
 
@@ -50,13 +51,13 @@ func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 	if filepath.Ext(name) != ".log" {
 		f, err := fs.FS.Create(name, category)
 		if err != nil {
-			time.Sleep(failedWait)
+			time.Sleep(createDelay)
 		}
 		return f, err
 	}
 	var f vfs.File
 	var err error
-	fs.insist(func() error {
+	fs.waitForRoom(func() error {
 		f, err = fs.FS.Create(name, category)
 		return err
 	})
@@ -66,7 +67,8 @@ func (fs logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 	return logFile{f, fs}, nil
 }
 
-// ReuseForWrite implements [vfs.FS]. It makes a new file: what an old log leaves behind the end of a new one could not be told from damage.
+// ReuseForWrite implements [vfs.FS]. It creates a new file: the rest of an old log behind a new one would look like
+// corruption.
 func (fs logFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := fs.Remove(oldname); err != nil {
 		return nil, err
@@ -81,7 +83,7 @@ type logFile struct {
 
 // Write implements [vfs.File].
 func (f logFile) Write(b []byte) (written int, err error) {
-	f.fs.insist(func() error {
+	f.fs.waitForRoom(func() error {
 		var n int
 		n, err = f.File.Write(b[written:])
 		written += n

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fullFS has room for nothing a few times.
+// fullFS is a file system whose next writes fail for lack of space.
 type fullFS struct {
 	vfs.FS
-	times int
+	times int // number of writes that fail
 }
 
 func (fs *fullFS) full() error {
@@ -40,7 +40,7 @@ type fullFile struct {
 	fs *fullFS
 }
 
-// Write writes one byte where there is no room for more.
+// Write writes one byte before it fails.
 func (f *fullFile) Write(b []byte) (int, error) {
 	if err := f.fs.full(); err != nil {
 		n, _ := f.File.Write(b[:1])
@@ -49,7 +49,7 @@ func (f *fullFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-// A log waits for room on the disk, and holds everything then.
+// Writes to a log wait for free space and are then complete.
 func TestLogWaitsForRoom(t *testing.T) {
 	full := &fullFS{FS: vfs.Default}
 	var log strings.Builder
@@ -74,24 +74,24 @@ func TestLogWaitsForRoom(t *testing.T) {
 	defer got.Close()
 	text := make([]byte, 20)
 	if n, _ := got.Read(text); string(text[:n]) != "all of it" {
-		t.Errorf("the log holds %q", text[:n])
+		t.Errorf("the log contains %q", text[:n])
 	}
 	if n := strings.Count(log.String(), "the disk is full"); n != 2 {
-		t.Errorf("told %d times of two: %s", n, log.String())
+		t.Errorf("%d log messages about a full disk, want 2:\n%s", n, log.String())
 	}
 }
 
-// Other files say that there is no room, but not so fast that who tries again at once is kept busy by it.
-func TestFilesFailSlowly(t *testing.T) {
+// Creating other files fails after a delay, so that Pebble does not retry in a busy loop.
+func TestCreateFailsSlowly(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		fs := logFS{&fullFS{FS: vfs.Default, times: 1}, false, new(atomic.Int64), slog.New(slog.DiscardHandler)}
 		began := time.Now()
 		if _, err := fs.Create(filepath.Join(dir, "1.sst"), vfs.WriteCategoryUnspecified); err == nil {
-			t.Error("a file was made without room")
+			t.Error("Create succeeded on a full disk")
 		}
-		if took := time.Since(began); took != failedWait {
-			t.Errorf("it failed after %v", took)
+		if took := time.Since(began); took != createDelay {
+			t.Errorf("Create failed after %v, want %v", took, createDelay)
 		}
 	})
 }

@@ -1,6 +1,6 @@
-// Package pebbledb opens Pebble databases as the service needs them: one process a directory, torn tails of write-ahead logs cut and
-// counted, and a disk that fills up noticed before Pebble, which cannot go on without its log, has to give up. Where it fills up all the
-// same, because somebody else fills it, writing the log waits until there is room.
+// Package pebbledb opens Pebble databases for the service. One process uses a directory at a time. Torn ends of
+// write-ahead logs are truncated and counted. A [Disk] reports that space runs out before Pebble, which cannot continue
+// without its log, must stop. If another program fills the disk, writes to the log wait until there is room.
 package pebbledb
 
 import (
@@ -20,40 +20,40 @@ import (
 	"github.com/cockroachdb/pebble/v2/wal"
 )
 
-// Options choose how a database is opened.
+// Options configure a database.
 type Options struct {
-	Dir      string // made if it is missing
-	MemTable int    // bytes that are collected in memory before they become a file, fewer on a small disk; up to four of them wait to be written
-	Cache    int64  // bytes of blocks kept for reading
-	Files    int    // that are open at a time, about; 0: 1000
-	Ordered  bool   // keys ascend and are deleted in ranges: nothing is gained by compaction
+	Dir      string // created if it does not exist
+	MemTable int    // bytes of a memtable, fewer on a small disk; up to four wait to be written
+	Cache    int64  // bytes of the block cache
+	Files    int    // open at a time, approximately; 0: 1000
+	Ordered  bool   // keys ascend and are deleted in ranges, so that compaction is of no use
 	Quick    bool   // a commit survives the process, but not the machine
 	Disk     *Disk  // the disk that Dir is on
 	Log      *slog.Logger
-	// GiveUp is called when the log cannot be written for another reason than that the disk is full, and must not return. Nothing was
-	// acknowledged that was not written: a new process continues there. Nil: panic.
+	// GiveUp is called if the log cannot be written for another reason than a full disk. It must not return. All
+	// acknowledged data was written, so that a new process can continue. Nil: panic.
 	GiveUp func(error)
 }
 
 // DB is an open database.
 type DB struct {
 	*pebble.DB
-	Cut int64 // bytes of its log that could not be read when it was opened, and were cut off
+	Truncated int64 // unreadable bytes at the end of its log that were removed when it was opened
 
 	lock  *pebble.Lock
 	syncs atomic.Int64
 }
 
-// Syncs returns how often the log was made durable.
+// Syncs returns the number of syncs of the log.
 func (db *DB) Syncs() int64 { return db.syncs.Load() }
 
-// Close closes the database and lets others open it.
+// Close closes the database and releases its directory.
 func (db *DB) Close() error { return errors.Join(db.DB.Close(), db.lock.Close()) }
 
-// ErrLocked is wrapped by errors of [Open] when another process has the directory.
+// ErrLocked means that another process uses the directory of a database.
 var ErrLocked = errors.New("another process uses it")
 
-// Open opens or makes a database.
+// Open opens or creates a database. The error wraps [ErrLocked] if another process uses it.
 func Open(o Options) (*DB, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func Open(o Options) (*DB, error) {
 		return nil, fmt.Errorf("lock %s: %w", o.Dir, ErrLocked)
 	}
 	db := &DB{lock: lock}
-	if db.Cut, err = cutLogs(o.Dir); err == nil { // Pebble would cut some of it untold, and refuse to open at the rest
+	if db.Truncated, err = truncateLogs(o.Dir); err == nil { // Pebble would truncate some of it silently and reject the rest
 		db.DB, err = pebble.Open(o.Dir, o.pebble(db))
 	}
 	if err != nil {
@@ -86,7 +86,7 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 	if o.Ordered {
 		options.L0CompactionThreshold, options.L0CompactionFileThreshold, options.L0StopWritesThreshold = 1<<20, 1<<20, 1<<20
 		for i := range options.Levels {
-			options.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression } // they are compressed already
+			options.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression } // values are compressed
 			options.TargetFileSizes[i] = int64(o.memTable())
 		}
 	}
@@ -95,7 +95,7 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 
 func (o *Options) memTable() uint64 { return min(uint64(o.MemTable), o.Disk.size/memTableShare) }
 
-// logger passes on what an operator should know of Pebble.
+// logger logs errors of Pebble and omits its other messages.
 type logger struct {
 	log    *slog.Logger
 	giveUp func(error)
@@ -118,23 +118,24 @@ func (l logger) Fatalf(format string, args ...any) {
 	panic(err)
 }
 
-// cutLogs cuts every write-ahead log in dir at the first record that cannot be read, and returns how many bytes that were.
-func cutLogs(dir string) (cut int64, err error) {
+// truncateLogs truncates every write-ahead log in dir at the first unreadable record. It returns the number of bytes
+// removed.
+func truncateLogs(dir string) (removed int64, err error) {
 	logs, err := wal.Scan(wal.Dir{FS: vfs.Default, Dirname: dir})
 	if err != nil {
 		return 0, err
 	}
 	for _, l := range logs {
-		n, err := cutLog(dir, l)
+		n, err := truncateLog(dir, l)
 		if err != nil {
-			return cut, err
+			return removed, err
 		}
-		cut += n
+		removed += n
 	}
-	return cut, nil
+	return removed, nil
 }
 
-func cutLog(dir string, l wal.LogicalLog) (cut int64, err error) {
+func truncateLog(dir string, l wal.LogicalLog) (removed int64, err error) {
 	r := l.OpenForRead()
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for {
@@ -157,7 +158,7 @@ func cutLog(dir string, l wal.LogicalLog) (cut int64, err error) {
 	}
 }
 
-// Excise removes the keys [from, to) for good, and gives their files back at once.
+// Excise deletes the keys [from, to) and frees their files at once.
 func (db *DB) Excise(ctx context.Context, from, to []byte) error {
 	return db.DB.Excise(ctx, pebble.KeyRange{Start: from, End: to})
 }

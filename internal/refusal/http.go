@@ -35,7 +35,7 @@ func (e *Error) Problem() Problem {
 	return Problem{Type: "about:blank", Title: http.StatusText(code), Status: code, Detail: e.Detail, Hint: e.Hint}
 }
 
-// SetHeader adds to h the fields that e has beside its body.
+// SetHeader adds the header fields of e to h.
 func (e *Error) SetHeader(h http.Header) {
 	maps.Copy(h, e.Header)
 	if e.After > 0 {

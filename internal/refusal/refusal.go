@@ -74,8 +74,8 @@ func (r Reason) Error() string { return r.String() }
 // immutable once it is shared.
 type Error struct {
 	Reason Reason
-	Detail string        // what is wrong
-	Hint   string        // what the client can do about it; "": nothing in particular
+	Detail string        // the error, for people
+	Hint   string        // remedy; "": none
 	After  time.Duration // when to try again; 0: trying again does not help
 	Status int           // of HTTP; 0: the usual one of Reason
 	Header http.Header   // of the answer over HTTP, such as Allow; nil: none
@@ -86,7 +86,7 @@ func New(reason Reason, detail, hint string) *Error {
 	return &Error{Reason: reason, Detail: detail, Hint: hint}
 }
 
-// Failure returns the refusal that stands for an internal error, which the caller logs.
+// Failure returns the refusal for an internal error. The caller logs the error.
 func Failure() *Error { return New(Failed, "internal error", "Sibyl's log has the details") }
 
 // Error returns the detail and the hint.
@@ -110,10 +110,10 @@ func (e *Error) Later(d time.Duration) *Error {
 	return &later
 }
 
-// maxText bounds texts for clients, in bytes: gRPC sends them in headers.
+// maxText is the maximum length of texts for clients in bytes: gRPC sends them in headers.
 const maxText = 512
 
-// Text returns text cut to a bounded size and valid as UTF-8, as protobuf and headers need it.
+// Text returns text as valid UTF-8 of bounded length, as required by protobuf and headers.
 func Text(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 }

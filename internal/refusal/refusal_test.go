@@ -19,13 +19,13 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Every reason has a name of its own, a status of HTTP that is an error, and one of gRPC.
+// Every reason has a unique name, an HTTP status of 400 or more, and a gRPC code.
 func TestReasons(t *testing.T) {
 	seen := make(map[string]bool)
 	for r := refusal.Overloaded; r <= refusal.Failed; r++ {
 		e := refusal.New(r, "detail", "")
 		if r.String() == "" || seen[r.String()] {
-			t.Errorf("reason %d is called %q", r, r)
+			t.Errorf("reason %d has the name %q", r, r)
 		}
 		seen[r.String()] = true
 		if e.Code() < 400 || http.StatusText(e.Code()) == "" {
@@ -37,25 +37,25 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// An Error is found by its reason, also if it is wrapped.
+// errors.Is finds an Error by its reason, also if it is wrapped.
 func TestIs(t *testing.T) {
 	err := fmt.Errorf("take: %w", refusal.New(refusal.Overloaded, "the disk is full", ""))
 	if !errors.Is(err, refusal.Overloaded) || errors.Is(err, refusal.Malformed) || errors.Is(errors.New("overloaded"), refusal.Overloaded) {
-		t.Error("errors.Is compares something else than the reason")
+		t.Error("errors.Is does not compare reasons")
 	}
 	if later := refusal.New(refusal.Conflict, "", "").Later(time.Second); !errors.Is(later, refusal.Conflict) || later.After != time.Second {
 		t.Errorf("later: %+v", later)
 	}
 }
 
-// The body over HTTP has the hint as a member of its own, and the wait in whole seconds, rounded up.
+// Over HTTP the hint is a field of the body, and Retry-After is in whole seconds, rounded up.
 func TestWrite(t *testing.T) {
 	e := &refusal.Error{
 		Reason: refusal.Overloaded, Detail: "too many requests", Hint: "try again", After: 1100 * time.Millisecond, Status: http.StatusTooManyRequests,
 		Header: http.Header{"Allow": {"GET"}},
 	}
 	w := httptest.NewRecorder()
-	w.Header().Set("ETag", `"of what was not sent"`)
+	w.Header().Set("ETag", `"of another body"`)
 	e.Write(w, e.Problem())
 	var got map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
@@ -71,7 +71,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// Over gRPC the message is valid and bounded, whatever the detail holds, and the wait is exact.
+// Over gRPC the message is valid UTF-8 of bounded length, and the delay is exact.
 func TestGRPCStatus(t *testing.T) {
 	e := &refusal.Error{Reason: refusal.Overloaded, Detail: "\xff" + strings.Repeat("x", 1000), After: 1500 * time.Millisecond}
 	st, ok := status.FromError(e)

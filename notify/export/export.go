@@ -33,7 +33,7 @@ const (
 	maxBatch   = 32   // traces in one request
 	maxKnown   = 4096 // traces that are not sent again
 	attempts   = 5
-	firstDelay = time.Second // doubles with each attempt; as jitter any time up to it is added
+	firstDelay = time.Second // doubles with each attempt; jitter adds up to the same again
 	maxDelay   = 30 * time.Second
 	timeout    = 10 * time.Second // of a request
 	maxAnswer  = 64 << 10         // bytes of an answer that are read
@@ -44,7 +44,7 @@ type Exporter struct {
 	url    string
 	log    *slog.Logger
 	client *http.Client
-	queue  chan Critical
+	queue  chan Path
 
 	mu     sync.Mutex // guards the fields below
 	known  map[trace.ID]bool
@@ -74,13 +74,14 @@ func New(o Options) (*Exporter, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return &Exporter{
-		url: u.String(), log: o.Log, client: client, queue: make(chan Critical, maxWaiting),
+		url: u.String(), log: o.Log, client: client, queue: make(chan Path, maxWaiting),
 		known: make(map[trace.ID]bool),
 	}, nil
 }
 
-// Add enqueues a trace unless it was added lately. It never blocks: if the queue is full it drops and counts the trace.
-func (e *Exporter) Add(c Critical) {
+// Add enqueues a path unless its trace was added recently. It never blocks: if the queue is full it drops and counts
+// the path.
+func (e *Exporter) Add(c Path) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.known[c.Trace] || len(c.Spans) == 0 {
@@ -100,7 +101,7 @@ func (e *Exporter) Add(c Critical) {
 	e.order = append(e.order, c.Trace)
 }
 
-// Known reports whether a trace was added lately, so that adding it again has no effect.
+// Known reports whether a trace was added recently, so that adding it again has no effect.
 func (e *Exporter) Known(id trace.ID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -123,16 +124,16 @@ func (e *Exporter) Run(ctx context.Context) {
 	for {
 		select {
 		case c := <-e.queue:
-			e.send(ctx, e.together(c))
+			e.send(ctx, e.batch(c))
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// together returns c and waiting traces, up to the bound of a request.
-func (e *Exporter) together(c Critical) []Critical {
-	list := []Critical{c}
+// batch returns c and queued paths, at most maxBatch.
+func (e *Exporter) batch(c Path) []Path {
+	list := []Path{c}
 	for len(list) < maxBatch {
 		select {
 		case c := <-e.queue:
@@ -144,13 +145,13 @@ func (e *Exporter) together(c Critical) []Critical {
 	return list
 }
 
-// send sends traces with retries and counts the result.
-func (e *Exporter) send(ctx context.Context, list []Critical) {
+// send sends paths with retries and counts the result.
+func (e *Exporter) send(ctx context.Context, list []Path) {
 	body, err := ptraceotlp.NewExportRequestFromTraces(request(list)).MarshalProto()
 	if err != nil {
 		panic(err) // the request is valid
 	}
-	err = e.repeat(ctx, body)
+	err = e.retry(ctx, body)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil {
@@ -161,8 +162,8 @@ func (e *Exporter) send(ctx context.Context, list []Critical) {
 	e.counts.Sent += uint64(len(list))
 }
 
-// repeat posts a body until it is accepted, a retry cannot help, or there were too many attempts.
-func (e *Exporter) repeat(ctx context.Context, body []byte) error {
+// retry posts a body until it is accepted, a retry cannot help, or the attempts are used up.
+func (e *Exporter) retry(ctx context.Context, body []byte) error {
 	delays := backoff.ExponentialBackOff{InitialInterval: firstDelay * 3 / 2, RandomizationFactor: 1. / 3, Multiplier: 2, MaxInterval: maxDelay}
 	for attempt := 1; ; attempt++ {
 		after, again, err := e.post(ctx, body)

@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// checkout is a trace whose root takes 100 ns: 50 itself, 40 in db, of which 10 in a switched-on span.
+// checkout is a trace whose root takes 100 ns: 50 itself, 40 in db, of which 10 in a tracepoint.
 const checkout = `
 a shop "POST /checkout" server 0..100
   b shop db client 10..50
@@ -28,7 +28,7 @@ a shop "POST /checkout" server 0..100
   e shop bank client 60..70
 `
 
-func critical(t *testing.T) Critical {
+func critical(t *testing.T) Path {
 	t.Helper()
 	tr, err := tracetext.Parse(checkout, &trace.Table{})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestOf(t *testing.T) {
 
 func TestSpans(t *testing.T) {
 	c := critical(t)
-	traces := request([]Critical{c})
+	traces := request([]Path{c})
 	resource := traces.ResourceSpans().At(0)
 	if name, _ := resource.Resource().Attributes().Get("service.name"); name.Str() != "sibyl" {
 		t.Errorf("service %s", name.Str())
@@ -67,7 +67,7 @@ func TestSpans(t *testing.T) {
 	if got.ParentSpanID().String() != trace.SpanID(0xb).String() || got.TraceID().String() != c.Trace.String() || got.StartTimestamp() != got.EndTimestamp() || got.StartTimestamp() != 10 {
 		t.Errorf("parent %s, trace %s, %d to %d", got.ParentSpanID(), got.TraceID(), got.StartTimestamp(), got.EndTimestamp())
 	}
-	again := request([]Critical{c}).ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	again := request([]Path{c}).ResourceSpans().At(0).ScopeSpans().At(0).Spans()
 	for i := range spans.Len() {
 		if spans.At(i).SpanID() != again.At(i).SpanID() || spans.At(i).SpanID().IsEmpty() || i > 0 && spans.At(i).SpanID() == spans.At(i-1).SpanID() {
 			t.Errorf("span %d: IDs %s and %s", i, spans.At(i).SpanID(), again.At(i).SpanID())
@@ -79,15 +79,15 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// exporting runs do with an exporter on fake time, whose calls are answered by status, with the traces that are told so
-// far.
-func exporting(t *testing.T, status func(nth int) int, do func(e *Exporter, told *[]int)) {
+// exporting calls do, in a bubble, with a running exporter whose requests are answered with the status that status
+// returns; 0: not at all. sent contains the number of spans in each accepted request.
+func exporting(t *testing.T, status func(nth int) int, do func(e *Exporter, sent *[]int)) {
 	synctest.Test(t, func(t *testing.T) {
 		e, err := New(Options{URL: "http://tempo:4318/", Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []int
+		var sent []int
 		nth := 0
 		e.client.Transport = roundTripper(func(q *http.Request) (*http.Response, error) {
 			nth++
@@ -104,43 +104,43 @@ func exporting(t *testing.T, status func(nth int) int, do func(e *Exporter, told
 				t.Errorf("%s: %v", q.URL, err)
 			}
 			if code == 200 {
-				told = append(told, request.Traces().SpanCount())
+				sent = append(sent, request.Traces().SpanCount())
 			}
 			return &http.Response{StatusCode: code, Status: fmt.Sprint(code), Header: http.Header{"Retry-After": {"7"}}, Body: io.NopCloser(strings.NewReader("x"))}, nil
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { e.Run(ctx); close(done) }()
-		do(e, &told)
+		do(e, &sent)
 		stop()
 		<-done
 	})
 }
 
 // numbered returns a trace of one span.
-func numbered(i int) Critical {
-	return Critical{Trace: trace.ID{1, byte(i), byte(i >> 8)}, Duration: 10, Spans: []Span{{ID: 1, Exclusive: 10, Sections: 1}}}
+func numbered(i int) Path {
+	return Path{Trace: trace.ID{1, byte(i), byte(i >> 8)}, Duration: 10, Spans: []Span{{ID: 1, Exclusive: 10, Sections: 1}}}
 }
 
 func TestSends(t *testing.T) {
 	flaky := func(nth int) int { return []int{0, 503, 429, 200}[min(nth-1, 3)] }
-	exporting(t, flaky, func(e *Exporter, told *[]int) {
+	exporting(t, flaky, func(e *Exporter, sent *[]int) {
 		for i := range 40 {
 			e.Add(numbered(i))
 			e.Add(numbered(i)) // known
 		}
-		e.Add(Critical{Trace: trace.ID{9}}) // nothing to tell
+		e.Add(Path{Trace: trace.ID{9}}) // without spans
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		total := 0
-		for _, n := range *told {
+		for _, n := range *sent {
 			if n > maxBatch {
-				t.Errorf("%d traces together", n)
+				t.Errorf("%d traces in one request, want at most %d", n, maxBatch)
 			}
 			total += n
 		}
 		if total != 40 || e.Counts() != (Counts{Sent: 40}) {
-			t.Errorf("%v told, %+v", *told, e.Counts())
+			t.Errorf("sent %v, %+v", *sent, e.Counts())
 		}
 	})
 }
@@ -162,7 +162,7 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-func TestIsBounded(t *testing.T) {
+func TestBounds(t *testing.T) {
 	e, err := New(Options{URL: "https://tempo/v1/traces", Log: slog.New(slog.DiscardHandler)})
 	if err != nil || e.url != "https://tempo/v1/traces" {
 		t.Fatal(e, err)
@@ -181,11 +181,11 @@ func TestIsBounded(t *testing.T) {
 		e.Add(numbered(1000 + i))
 	}
 	if len(e.known) != maxKnown || len(e.order) != maxKnown {
-		t.Errorf("%d and %d known", len(e.known), len(e.order))
+		t.Errorf("%d and %d known traces, want %d", len(e.known), len(e.order), maxKnown)
 	}
 	for _, u := range []string{"", "tempo:4318", "ftp://tempo", "http://"} {
 		if _, err := New(Options{URL: u}); err == nil {
-			t.Errorf("%q is taken", u)
+			t.Errorf("New accepted %q", u)
 		}
 	}
 }

@@ -1,9 +1,9 @@
-// Package export tells a tracing backend what is on the critical path: it sends small spans of its own, because no
-// backend changes a span that it has.
+// Package export sends critical paths to tracing backends, as additional spans: backends do not modify spans that they
+// have received.
 //
-// Each is a child of a span on the path, in the same trace, and says in attributes how much of the trace's duration
-// that span accounts for. It has no length, so that nothing that is computed from the trace changes: durations,
-// critical paths, metrics. Its ID follows from the span's, so that what is sent twice is one span.
+// Each additional span is a child of a span on the critical path, in the same trace. Its attributes contain the share
+// of the trace's duration that the parent accounts for. Its duration is zero, so that durations, critical paths and
+// metrics of the trace do not change. Its ID is derived from the parent's, so that repeated sending creates one span.
 package export
 
 import (
@@ -19,29 +19,29 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Critical is what is told of one trace.
-type Critical struct {
+// Path is the critical path of one trace.
+type Path struct {
 	Trace    trace.ID
-	Problem  string        // whose exemplar it is; may be empty
+	Problem  string        // that the trace is an exemplar of; may be empty
 	Duration time.Duration // of the root
-	Spans    []Span        // by falling Exclusive
+	Spans    []Span        // descending by Exclusive
 }
 
 // Span is a span on the critical path.
 type Span struct {
-	ID        trace.SpanID // as sent
-	Start     trace.Nanos  // as sent
-	Exclusive time.Duration
-	Sections  int // into which that falls
+	ID        trace.SpanID  // as sent
+	Start     trace.Nanos   // as sent
+	Exclusive time.Duration // on the critical path
+	Sections  int           // of the critical path
 }
 
-// mostSpans bounds what is told of one trace: those left out account for next to nothing.
-const mostSpans = 100
+// maxSpans is the maximum number of spans of a path. The others account for a negligible share.
+const maxSpans = 100
 
-// Of returns what is to be told of root number root of a path; of a root without a duration, no spans.
-func Of(p *critpath.Path, root int, problem string) Critical {
+// Of returns the path of root number root of p. It has no spans if the root has no duration.
+func Of(p *critpath.Path, root int, problem string) Path {
 	r := &p.Roots[root]
-	c := Critical{Trace: p.Trace.ID, Problem: problem, Duration: p.Duration(r)}
+	c := Path{Trace: p.Trace.ID, Problem: problem, Duration: p.Duration(r)}
 	sections := r.Sections
 	if len(r.Refined) > 0 {
 		sections = r.Refined
@@ -61,11 +61,11 @@ func Of(p *critpath.Path, root int, problem string) Critical {
 	slices.SortStableFunc(c.Spans, func(a, b Span) int {
 		return cmp.Or(cmp.Compare(b.Exclusive, a.Exclusive), cmp.Compare(a.ID, b.ID))
 	})
-	c.Spans = c.Spans[:min(len(c.Spans), mostSpans)]
+	c.Spans = c.Spans[:min(len(c.Spans), maxSpans)]
 	return c
 }
 
-// Attributes of the spans that are sent.
+// Attributes of the additional spans.
 const (
 	attributeExclusive = "sibyl.critical_path.exclusive_ns"
 	attributeShare     = "sibyl.critical_path.share" // of the root's duration, 0–1
@@ -74,8 +74,8 @@ const (
 	attributeProblem   = "sibyl.problem"
 )
 
-// request returns the spans that tell of traces.
-func request(list []Critical) ptrace.Traces {
+// request returns the additional spans of paths.
+func request(list []Path) ptrace.Traces {
 	traces := ptrace.NewTraces()
 	resource := traces.ResourceSpans().AppendEmpty()
 	resource.Resource().Attributes().PutStr("service.name", "sibyl")
@@ -90,7 +90,7 @@ func request(list []Critical) ptrace.Traces {
 	return traces
 }
 
-func (c *Critical) write(out ptrace.Span, rank int) {
+func (c *Path) write(out ptrace.Span, rank int) {
 	s := &c.Spans[rank]
 	out.SetTraceID(pcommon.TraceID(c.Trace))
 	out.SetParentSpanID(spanID(s.ID))

@@ -1,4 +1,4 @@
-// Package waterfall shows single traces with their critical paths: for people as a waterfall, for programs as JSON.
+// Package waterfall writes a trace with its critical path: as a waterfall for a terminal, or as JSON.
 package waterfall
 
 import (
@@ -20,7 +20,7 @@ type jsonRoot struct {
 	DurationNS  int64            `json:"duration_ns"`
 	Sections    []jsonSection    `json:"sections"`
 	ExclusiveNS map[string]int64 `json:"exclusive_ns"`
-	// Refined holds the path with the spans that were switched on; it is left out where there are none.
+	// Refined holds the path including the spans of enabled tracepoints; empty if there are none.
 	Refined []jsonSection `json:"refined,omitempty"`
 }
 
@@ -30,8 +30,8 @@ type jsonSection struct {
 	EndNS   int64  `json:"end_ns"`
 }
 
-// JSON writes p as one JSON object on a line: for each root, the primary one first, the sections of its critical path in time
-// order and each span's exclusive time on it, as far as it is above 0. Times are nanoseconds since the root's start,
+// JSON writes p as one JSON object on a line: for each root, the primary one first, the sections of its critical path
+// in time order, and the exclusive times of spans that are above 0. Times are nanoseconds since the root's start,
 // identifiers hex digits.
 func JSON(w io.Writer, p *critpath.Path) error {
 	t := jsonTrace{TraceID: p.Trace.ID.String(), Flags: p.Flags.Names(), Roots: []jsonRoot{}}

@@ -14,18 +14,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options say how a waterfall is drawn.
+// Options configure a waterfall.
 type Options struct {
 	Style terminal.Style
-	// Most is how many spans of a root are shown; 0: all. Of a larger one only the spans on the critical path are, and of
-	// these the first.
+	// Most is the maximum number of spans of a root; 0: all. For a larger root only spans on the critical path are
+	// shown, the first ones.
 	Most int
 }
 
 // Legend explains the marks of [Text].
 const Legend = "● on the critical path   █ its own time there   ─ waiting or off the path"
 
-// Text writes p as a waterfall: a line for each span below its parent, with its own time on the critical path drawn solid.
+// Text writes p as a waterfall: a line for each span below its parent, with its own time on the critical path drawn
+// solid.
 func Text(w io.Writer, p *critpath.Path, table *trace.Table, options Options) error {
 	d := drawing{path: p, table: table, options: options}
 	d.title()
@@ -95,7 +96,7 @@ func (d *drawing) root(index int) {
 	}
 }
 
-// left says which spans of r are not shown.
+// left writes the number of spans of r that are not shown.
 func (d *drawing) left(r *critpath.Root, shown, rows int) {
 	all := int(r.Last - r.First)
 	if shown == all {
@@ -126,7 +127,7 @@ func (d *drawing) rows(root int, c *canvas) []row {
 		below := children[top.node]
 		slices.SortFunc(below, func(i, j int32) int {
 			a, b := &d.path.Nodes[i], &d.path.Nodes[j]
-			return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(b.ID, a.ID)) // the first comes off the stack first
+			return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(b.ID, a.ID)) // reversed, for the stack
 		})
 		for _, i := range below {
 			stack = append(stack, row{i, top.depth + 1})
@@ -142,17 +143,17 @@ func (d *drawing) crowded(r *critpath.Root) bool {
 
 // Widths of columns.
 const (
-	leastBar  = 12
-	leastName = 24
-	mostName  = 64
+	minBar    = 12
+	minName   = 24
+	maxName   = 64
 	timeWidth = 9
 )
 
-// canvas is where the spans of a root are drawn.
+// canvas holds the scale and the columns of the drawing of a root.
 type canvas struct {
 	start, length trace.Nanos
 	name, bar     int // columns
-	indent        int // most columns before a name
+	indent        int // maximum columns before a name
 	own           map[int32]int64
 	critical      map[int32]bool
 	sections      map[int32][]critpath.Section
@@ -169,23 +170,23 @@ func (d *drawing) newCanvas(r *critpath.Root, sections []critpath.Section) *canv
 	}
 	for _, s := range sections {
 		c.sections[s.Node] = append(c.sections[s.Node], s)
-		for i := s.Node; i >= 0 && !c.critical[i]; i = d.path.Nodes[i].Parent { // switched-on spans that only wait
+		for i := s.Node; i >= 0 && !c.critical[i]; i = d.path.Nodes[i].Parent { // spans of tracepoints that only wait
 			c.critical[i] = true
 		}
 	}
 	return c
 }
 
-// divide shares the line between names, as far as rows need it, and bars.
+// divide divides the line between the names of rows and the bars.
 func (d *drawing) divide(c *canvas, rows []row) {
 	line := d.options.Style.Line()
-	limit := min(max(line*2/5, leastName), mostName)
+	limit := min(max(line*2/5, minName), maxName)
 	for _, r := range rows {
 		name := indentation(r.depth, limit/2) + d.name(r)
 		c.name = min(max(c.name, terminal.Width(name)), limit)
 	}
 	c.indent = limit / 2
-	c.bar = max(line-2-c.name-2*timeWidth-2, leastBar)
+	c.bar = max(line-2-c.name-2*timeWidth-2, minBar)
 }
 
 // axis writes the scale of time above the bars.
@@ -220,7 +221,7 @@ func (d *drawing) row(c *canvas, r row) {
 		terminal.PadLeft(own, timeWidth), bar)
 }
 
-// indentation returns the space before the name of a span; deep ones show their depth as a number.
+// indentation returns the space before the name of a span. If it exceeds most columns, it shows the depth as a number.
 func indentation(depth, most int) string {
 	if 2*depth > most {
 		return strings.Repeat(" ", most-8) + fmt.Sprintf("[%d] ", depth)
@@ -228,8 +229,8 @@ func indentation(depth, most int) string {
 	return strings.Repeat("  ", depth)
 }
 
-// name returns what a span did, and what there is to know about it. The service is said where it is not that of the span
-// above.
+// name returns the operation of a span with its kind, error and tracepoint. It includes the service unless the parent
+// is of the same service.
 func (d *drawing) name(r row) string {
 	n := &d.path.Nodes[r.node]
 	s := &d.path.Trace.Spans[n.Span]
@@ -263,7 +264,7 @@ func (d *drawing) bar(c *canvas, node int32) string {
 	return d.paint(strings.TrimRight(string(cells), " "))
 }
 
-// fill puts mark in the columns from start to end, at least in one.
+// fill writes mark into the columns from start to end, at least into one.
 func (c *canvas) fill(cells []rune, start, end trace.Nanos, mark rune) {
 	from, to := c.column(start), c.column(end)
 	if from >= len(cells) {
@@ -274,13 +275,13 @@ func (c *canvas) fill(cells []rune, start, end trace.Nanos, mark rune) {
 	}
 }
 
-// column returns the column of time t, which may lie outside for spans that were dropped.
+// column returns the column of time t, which may lie outside of the canvas for spans outside of their parent.
 func (c *canvas) column(t trace.Nanos) int {
 	x := float64(t-c.start) / float64(c.length) * float64(c.bar)
 	return int(min(max(x, -1), float64(c.bar)+1) + 0.5)
 }
 
-// paint gives the solid parts of a bar their colour.
+// paint colours the solid parts of a bar.
 func (d *drawing) paint(bar string) string {
 	if !d.options.Style.Colour {
 		return bar

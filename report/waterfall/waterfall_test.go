@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestWaterfall draws traces given in their text form.
+// TestWaterfall draws traces in their text form.
 func TestWaterfall(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, file string) {
 		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
@@ -44,7 +44,7 @@ func TestWaterfall(t *testing.T) {
 	})
 }
 
-// TestLarge draws a trace that is deep and one that is wide.
+// The waterfalls of a deep and of a wide trace respect the limit of spans.
 func TestLarge(t *testing.T) {
 	var deep, wide strings.Builder
 	wide.WriteString("a s root server 0..1000000\n")
@@ -77,7 +77,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestColourOnlyAdds takes the colours out again.
+// Without its escape sequences, a coloured waterfall equals a plain one.
 func TestColourOnlyAdds(t *testing.T) {
 	var table trace.Table
 	tr, err := tracetext.Parse("a shop cart server 0..100\n  b shop get client 10..50\n  c shop put client 60..70 error\n", &table)
@@ -94,7 +94,7 @@ func TestColourOnlyAdds(t *testing.T) {
 	}
 	painted := drawn(true)
 	if !strings.Contains(painted, "\x1b["+terminal.Red+"m█") {
-		t.Errorf("nothing solid is red:\n%q", painted)
+		t.Errorf("no solid part of a bar is red:\n%q", painted)
 	}
 	for _, attribute := range []string{"0", terminal.Bold, terminal.Dim, terminal.Red, terminal.Yellow} {
 		painted = strings.ReplaceAll(painted, "\x1b["+attribute+"m", "")

@@ -1,14 +1,14 @@
-// What goes wrong around the page: names made to deceive, streams that fall silent, answers that take long, clocks that are wrong, browsers that
-// keep nothing, and others who do the same at the same time.
+// Adverse conditions: deceptive names, silent event streams, slow responses, wrong clocks, denied storage, concurrent
+// users.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, violations } from "./harness.mjs";
 
 let service, browser, paths;
 before(async () => {
   service = await serve();
   browser = await launch();
-  paths = await places(service);
+  paths = await viewPaths(service);
 });
 after(async () => {
   await browser?.close();
@@ -17,15 +17,15 @@ after(async () => {
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// events answers a request for events with some that are none, and returns what sends more.
-function events(answer) {
-  answer.writeHead(200, { "Content-Type": "text/event-stream" });
-  answer.write(": events follow\n\n");
+// events opens an event stream and returns a function that sends an event.
+function events(response) {
+  response.writeHead(200, { "Content-Type": "text/event-stream" });
+  response.write(": events follow\n\n");
   return (type) =>
-    answer.write(`id: x-1\nevent: ${type}\ndata: {"type":"${type}","at":"${new Date().toISOString()}"}\n\n`);
+    response.write(`id: x-1\nevent: ${type}\ndata: {"type":"${type}","at":"${new Date().toISOString()}"}\n\n`);
 }
 
-test("names do not turn the sentence round, nor hide in it", async () => {
+test("control characters in names are escaped", async () => {
   const { page, context } = await open(browser);
   const list = await service.api("/problems");
   list.items[0].diagnosis = "p99 of GET /\u202etxt.exe is 4× its median; all of it is pay\u200bment\u0000.";
@@ -35,10 +35,10 @@ test("names do not turn the sentence round, nor hide in it", async () => {
   await context.close();
 });
 
-test("a stream that falls silent is not live, and is made anew", async () => {
+test("a silent event stream is replaced", async () => {
   let streams = 0;
-  const proxy = await service.between(
-    (ask, answer) => ask.url.endsWith("/events") && ++streams === 1 && Boolean(events(answer)),
+  const proxy = await service.proxy(
+    (request, response) => request.url.endsWith("/events") && ++streams === 1 && Boolean(events(response)),
   );
   const { page, context } = await open(browser);
   await page.clock.install();
@@ -57,15 +57,15 @@ test("a stream that falls silent is not live, and is made anew", async () => {
   await context.close();
 });
 
-test("answers that take longer than it takes for something to happen are shown when they come", async () => {
+test("responses slower than the events that refresh them are shown", async () => {
   const timers = [];
-  const proxy = await service.between(async (ask, answer) => {
-    if (ask.url.endsWith("/events")) {
-      const send = events(answer);
+  const proxy = await service.proxy(async (request, response) => {
+    if (request.url.endsWith("/events")) {
+      const send = events(response);
       timers.push(setInterval(() => (send("epoch"), send("decision")), 300));
       return true;
     }
-    if (ask.url.includes("/trees")) await pause(1500);
+    if (request.url.includes("/trees")) await pause(1500);
     return false;
   });
   const { page, context } = await open(browser);
@@ -80,9 +80,11 @@ test("answers that take longer than it takes for something to happen are shown w
   timers.forEach(clearInterval);
 });
 
-test("who acknowledges a problem does not take back what somebody else noted meanwhile", async () => {
+test("acknowledging shows and replaces the note of a concurrent user", async () => {
   let send;
-  const proxy = await service.between((ask, answer) => ask.url.endsWith("/events") && Boolean((send = events(answer))));
+  const proxy = await service.proxy(
+    (request, response) => request.url.endsWith("/events") && Boolean((send = events(response))),
+  );
   const { page, context } = await open(browser);
   for (const path of ["/", paths.problem]) {
     await page.goto(proxy + path);
@@ -91,12 +93,12 @@ test("who acknowledges a problem does not take back what somebody else noted mea
     await page.keyboard.press("a");
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Reason (visible to others)").fill("mine");
-    const noted = await fetch(`${service.url}/api/v1${paths.problem}/acknowledge`, {
+    const put = await fetch(`${service.url}/api/v1${paths.problem}/acknowledge`, {
       method: "PUT",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ text: "theirs" }),
     });
-    assert.ok(noted.ok, await noted.text());
+    assert.ok(put.ok, await put.text());
     send("epoch");
     await dialog.getByText("In the meantime:").waitFor();
     await dialog.getByText("theirs").waitFor();
@@ -110,7 +112,7 @@ test("who acknowledges a problem does not take back what somebody else noted mea
   await context.close();
 });
 
-test("a browser whose clock is wrong asks for times of the service, and shows them", async () => {
+test("a browser with a wrong clock uses the time of the service", async () => {
   for (const off of [-2, 2]) {
     const { page, context } = await open(browser);
     await page.clock.install({ time: Date.now() + off * 3_600_000 });
@@ -129,7 +131,7 @@ test("a browser whose clock is wrong asks for times of the service, and shows th
   }
 });
 
-test("in a browser that keeps nothing the page is shown, and remembers until it is left", async () => {
+test("without browser storage, preferences and token last until the page is closed", async () => {
   const locked = await serve({ token: "viewer" });
   const { page, context } = await open(browser);
   await page.addInitScript(() => {
@@ -151,7 +153,7 @@ test("in a browser that keeps nothing the page is shown, and remembers until it 
   await locked.stop();
 });
 
-test("who logs out leaves nothing for the next one; what may not be done says so", async () => {
+test("log-out clears storage and cache; forbidden actions are explained", async () => {
   const locked = await serve({ token: "viewer" });
   const { page, context } = await open(browser);
   const logIn = async () => {
@@ -180,17 +182,19 @@ test("who logs out leaves nothing for the next one; what may not be done says so
   await locked.stop();
 });
 
-test("a page that is older than the service says so", async () => {
+test("a page older than the service offers a reload", async () => {
   const { page, context } = await open(browser);
   let send;
-  const proxy = await service.between((ask, answer) => ask.url.endsWith("/events") && Boolean((send = events(answer))));
-  const known = page.waitForResponse("**/api/v1/status"); // the version that the page is of
+  const proxy = await service.proxy(
+    (request, response) => request.url.endsWith("/events") && Boolean((send = events(response))),
+  );
+  const status = page.waitForResponse("**/api/v1/status"); // has the version of the page
   await page.goto(proxy);
-  await (await known).finished();
+  await (await status).finished();
   await settle(page);
   assert.equal(await page.getByText("Sibyl was updated").count(), 0);
-  const status = await service.api("/status");
-  await page.route("**/api/v1/status", (route) => route.fulfill({ json: { ...status, version: "v99" } }));
+  const current = await service.api("/status");
+  await page.route("**/api/v1/status", (route) => route.fulfill({ json: { ...current, version: "v99" } }));
   send("epoch");
   await page.getByText("Sibyl was updated to version v99.").waitFor();
   await page.unroute("**/api/v1/status");
@@ -199,7 +203,7 @@ test("a page that is older than the service says so", async () => {
   await context.close();
 });
 
-test("times of no calendar in a URL are taken for none", async () => {
+test("invalid times in a URL are ignored", async () => {
   const { page, context } = await open(browser);
   for (const at of ["9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z", "2026-02-30T10:00:00Z"]) {
     await page.goto(`${service.url}${paths.compare}&by=time&from=${at}&base_from=${at}`);
@@ -209,7 +213,7 @@ test("times of no calendar in a URL are taken for none", async () => {
   await context.close();
 });
 
-test("whoever closes a dialog is where it was opened", async () => {
+test("closing a dialog returns the focus to its opener", async () => {
   const { page, context } = await open(browser);
   const focused = () =>
     page.evaluate(
@@ -240,7 +244,7 @@ test("whoever closes a dialog is where it was opened", async () => {
   await context.close();
 });
 
-test("on the smallest of phones no view is wider than the page", async () => {
+test("no view is wider than the page on the smallest phone", async () => {
   const { page, context } = await open(browser, { width: 320, height: 480 });
   for (const [name, path] of Object.entries(paths)) {
     await page.goto(service.url + path);
@@ -250,20 +254,44 @@ test("on the smallest of phones no view is wider than the page", async () => {
   await context.close();
 });
 
-test("a trace that holds many requests of a group is read once, and compared with others only", async () => {
-  const { page, context, wrongs } = await open(browser);
-  const { problem } = await service.api(paths.problem);
-  const { items } = await service.api(`/exemplars?group=${problem.group}`);
-  const [slow] = items.filter((e) => e.stratum === "slow");
-  const [fast] = items.filter((e) => e.stratum === "fast");
-  const again = [slow, slow, { ...slow, stratum: "typical" }, fast, { ...slow, stratum: "fast" }];
-  await page.route("**/api/v1/exemplars?*", (route) => route.fulfill({ json: { items: again } }));
-  const read = [];
-  page.on("request", (r) => r.url().includes("/api/v1/traces/") && read.push(r.url().split("/").at(-1)));
-  await page.goto(service.url + paths.problem);
-  await page.getByText("From the 1 slowest requests above and 1 others").waitFor();
-  assert.deepEqual(read.sort(), [slow.trace, fast.trace].sort());
-  assert.equal(await page.locator(".exemplars li").count(), again.length);
-  assert.deepEqual(wrongs, []);
+test("the attributes of a comparison are listed, significant ones at once", async () => {
+  const { page, context } = await open(browser);
+  const difference = (key, value, p_value) => ({
+    key,
+    value,
+    where: ["shop GET /cart", "bank pay"],
+    service: "bank",
+    text: `${key} = ${value} at bank pay`,
+    a_share: 0.92,
+    b_share: 0.03,
+    p_value,
+    with_ns: 3e8,
+    without_ns: 1e8,
+    difference_ns: { value: 2e8, low: 1.5e8, high: 2.5e8 },
+  });
+  let items = [difference("host", "b7", 0.0001), difference("shard", "3", 0.4)];
+  await page.route("**/api/v1/groups/*/compare*", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), attributes: { a: 13, b: 115, items } } });
+  });
+  const figure = page.locator("#attributes");
+  for (const path of [paths.problem, paths.compare]) {
+    await page.goto(service.url + path);
+    await figure.getByText("From 13 and 115 sampled requests").waitFor();
+    assert.deepEqual(await figure.locator("tbody td").allInnerTexts(), [
+      "host = b7\nbank",
+      "92 %",
+      "3 %",
+      "+200 ms",
+      "< 0.001",
+    ]);
+    await figure.getByRole("button", { name: "1 more, not significant" }).click();
+    await figure.getByText("shard = 3").waitFor();
+    assert.equal(await figure.locator("tbody tr").count(), 2);
+  }
+  items = items.slice(1);
+  await page.goto(service.url + paths.compare);
+  await figure.getByText("No attribute differs significantly.").waitFor();
+  assert.deepEqual(await violations(page), []);
   await context.close();
 });

@@ -1,4 +1,4 @@
-// What the browser tests share: a service with a seeded state, a browser, and pages that notice whatever should not happen.
+// The harness of the browser tests: a service with a seeded state, a browser, and pages that record errors.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -9,17 +9,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 
-const need = (name) => process.env[name] || fail(`${name} is not set: run web/browser/run`);
+const requireEnv = (name) => process.env[name] || fail(`${name} is not set: run web/browser/run`);
 const fail = (text) => {
   throw new Error(text);
 };
 
-const sibyl = need("SIBYL");
-const seed = need("SEED"); // a data directory
-const seeder = need("SEEDER"); // the program that made it
+const sibyl = requireEnv("SIBYL");
+const seed = requireEnv("SEED"); // a data directory
+const seeder = requireEnv("SEEDER"); // the program that made it
 
-// free returns ports of the loopback that nobody listens on now.
-async function free(n) {
+// freePorts returns n free ports of the loopback interface.
+async function freePorts(n) {
   const servers = Array.from({ length: n }, () => net.createServer().listen(0, "127.0.0.1"));
   await Promise.all(servers.map((server) => once(server, "listening")));
   const ports = servers.map((server) => server.address().port);
@@ -27,13 +27,14 @@ async function free(n) {
   return ports;
 }
 
-// serve runs the real binary on a copy of the seeded data, or on none; token is the role of the one that it then wants.
+// serve runs the real binary on a copy of the seeded data. empty starts it without data, large with the large state;
+// token is the role of a token that it then requires.
 export async function serve({ base = "", token = "", empty = false, large = false, args = [] } = {}) {
   const dir = join(mkdtempSync(join(tmpdir(), "sibyl-ui-")), "data");
   if (large)
-    execFileSync(seeder, ["--dir", dir, "--large"]); // it ends now
+    execFileSync(seeder, ["--dir", dir, "--large"]); // its last epoch must be recent
   else if (!empty) cpSync(seed, dir, { recursive: true });
-  const [port, grpc, otlp] = await free(3);
+  const [port, grpc, otlp] = await freePorts(3);
   const address = `127.0.0.1:${port}`;
   const secret = token
     ? execFileSync(sibyl, ["token", "create", "--role", token, "--name", "night", "--data-dir", dir], {
@@ -71,7 +72,7 @@ export async function serve({ base = "", token = "", empty = false, large = fals
       )
     )
       break;
-    if (i > 200 || child.exitCode !== null) fail("the service did not begin");
+    if (i > 200 || child.exitCode !== null) fail("the service did not become ready");
     await new Promise((done) => setTimeout(done, 100));
   }
   const api = async (path) => {
@@ -80,49 +81,50 @@ export async function serve({ base = "", token = "", empty = false, large = fals
     });
     return response.ok ? response.json() : fail(`${path}: ${await response.text()}`);
   };
-  // Chronic problems are there when the first epoch has ended.
+  // Chronic problems appear when the first epoch ends.
   for (let i = 0; !empty && i < 150 && (await api("/problems")).items.length < 2; i++)
     await new Promise((done) => setTimeout(done, 100));
   const proxies = [];
-  // between returns the URL of a proxy in front of the service; meddle may change what is asked or answer it itself, and returns true then.
-  const between = async (meddle) => {
-    const proxy = http.createServer(async (ask, answer) => {
-      if (await meddle(ask, answer)) return;
-      const onward = http.request(
-        { host: "127.0.0.1", port, path: ask.url, method: ask.method, headers: ask.headers },
-        (got) => {
-          answer.writeHead(got.statusCode, got.headers);
-          got.pipe(answer);
+  // proxy starts a proxy in front of the service and returns its URL. intercept may change requests; it returns true
+  // for those that it answers itself.
+  const proxy = async (intercept) => {
+    const server = http.createServer(async (request, response) => {
+      if (await intercept(request, response)) return;
+      const upstream = http.request(
+        { host: "127.0.0.1", port, path: request.url, method: request.method, headers: request.headers },
+        (answer) => {
+          response.writeHead(answer.statusCode, answer.headers);
+          answer.pipe(response);
         },
       );
-      onward.on("error", () => answer.destroy());
-      ask.pipe(onward);
-      answer.on("close", () => onward.destroy());
+      upstream.on("error", () => response.destroy());
+      request.pipe(upstream);
+      response.on("close", () => upstream.destroy());
     });
-    proxies.push(proxy);
-    await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
-    return `http://127.0.0.1:${proxy.address().port}`;
+    proxies.push(server);
+    await new Promise((done) => server.listen(0, "127.0.0.1", done));
+    return `http://127.0.0.1:${server.address().port}`;
   };
   const stop = () => {
-    proxies.forEach((proxy) => (proxy.closeAllConnections(), proxy.close()));
+    proxies.forEach((server) => (server.closeAllConnections(), server.close()));
     return new Promise((done) => (child.once("exit", done), child.kill("SIGTERM")));
   };
-  // send hands over traces, as OTLP has them in JSON.
+  // send exports traces as OTLP/JSON.
   const send = async (request) => {
     const response = await fetch(`http://127.0.0.1:${otlp}/v1/traces`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(request),
     });
-    if (!response.ok) fail(`spans are not taken: ${await response.text()}`);
+    if (!response.ok) fail(`spans were not accepted: ${await response.text()}`);
   };
-  return { url, api, send, secret, between, stop, pid: child.pid };
+  return { url, api, send, secret, proxy, stop, pid: child.pid };
 }
 
-// places returns a path of every view, for what the service holds now.
-export async function places(service) {
+// viewPaths returns a path of every view.
+export async function viewPaths(service) {
   const { items } = await service.api("/problems");
-  const worst = items.find((p) => p.onset === "changed") ?? items[0] ?? fail("nothing is wrong in the seeded state");
+  const worst = items.find((p) => p.onset === "changed") ?? items[0] ?? fail("the seeded state has no problem");
   const { items: exemplars } = await service.api(`/exemplars?group=${worst.group}`);
   return {
     problems: "/",
@@ -147,7 +149,8 @@ export const launch = () =>
 
 const axe = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 
-// open returns a page that collects what it must not do: fail, complain, or ask another origin. To close its context fails if it did.
+// open returns a page that records its issues: exceptions, console errors, requests to other origins. Closing its
+// context fails if there are any.
 export async function open(browser, { theme = "light", width = 1280, height = 800, ...rest } = {}) {
   const context = await browser.newContext({
     viewport: { width, height },
@@ -156,14 +159,14 @@ export async function open(browser, { theme = "light", width = 1280, height = 80
     ...rest,
   });
   const page = await context.newPage();
-  const wrongs = [];
-  page.on("pageerror", (error) => wrongs.push(`error: ${error.message}`));
+  const issues = [];
+  page.on("pageerror", (error) => issues.push(`error: ${error.message}`));
   page.on(
     "console",
     (message) =>
       message.type() === "error" &&
       !/status of (401|403|404|5\d\d)|ERR_(INTERNET|CONNECTION|FAILED)/.test(message.text()) &&
-      wrongs.push(`console: ${message.text()}`),
+      issues.push(`console: ${message.text()}`),
   );
   page.on("request", (request) => {
     const at = new URL(request.url());
@@ -172,25 +175,25 @@ export async function open(browser, { theme = "light", width = 1280, height = 80
       !["data:", "blob:"].includes(at.protocol) &&
       at.origin !== new URL(page.url()).origin
     )
-      wrongs.push(`asks ${request.url()}`);
+      issues.push(`request to another origin: ${request.url()}`);
   });
   const close = context.close.bind(context);
   context.close = async () => {
-    await page.unrouteAll({ behavior: "ignoreErrors" }); // what is still being answered for a test that has ended
+    await page.unrouteAll({ behavior: "ignoreErrors" }); // requests may still be in flight
     await close();
-    assert.deepEqual(wrongs, []);
+    assert.deepEqual(issues, []);
   };
-  return { page, context, wrongs };
+  return { page, context, issues };
 }
 
-// settle waits until nothing is loading any more.
+// settle waits until the page has loaded everything.
 export async function settle(page) {
   await page.waitForSelector("main, form");
   await page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
   await page.waitForTimeout(100); // charts measure themselves
 }
 
-// visit opens a page at an address, and waits until it has settled.
+// visit opens a page at a URL and waits until it has settled.
 export async function visit(browser, url, options) {
   const all = await open(browser, options);
   await all.page.goto(url);
@@ -198,7 +201,7 @@ export async function visit(browser, url, options) {
   return all;
 }
 
-// violations returns what axe has against a page, as text.
+// violations returns the violations that axe finds in a page, as text.
 export async function violations(page) {
   const found = await page.evaluate(`${axe}; axe.run({ resultTypes: ["violations"] })`);
   return found.violations.map(

@@ -1,32 +1,32 @@
-// Ways through the UI that somebody takes at night.
+// Journeys of an on-call engineer through the UI.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle, violations, visit } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, violations, visit } from "./harness.mjs";
 
 let service, browser, paths;
 before(async () => {
   service = await serve();
   browser = await launch();
-  paths = await places(service);
+  paths = await viewPaths(service);
 });
 after(async () => {
   await browser?.close();
   await service?.stop();
 });
 
-test("from the sentence to a slow request in two clicks, and back by the URL", async () => {
+test("two clicks lead from the diagnosis to a slow request, and the URL restores it", async () => {
   const { page, context } = await open(browser);
   await page.goto(service.url);
   const first = page.locator("a[data-problem]").first();
-  const sentence = await first.textContent();
+  const diagnosis = await first.textContent();
   await first.click();
   await settle(page);
-  assert.equal(await page.textContent("h1"), sentence);
+  assert.equal(await page.textContent("h1"), diagnosis);
   await page.locator(".exemplars a").first().click();
   await settle(page);
   assert.match(page.url(), /\/traces\/[0-9a-f]{32}/);
   assert.ok((await page.locator(".span-critical").count()) > 3, "no critical path is drawn");
-  assert.ok((await page.textContent(".does")).endsWith(sentence), "of which problem it is is not said");
+  assert.ok((await page.textContent(".does")).endsWith(diagnosis), "the trace does not name its problem");
   assert.ok(await page.getByRole("link", { name: "Open in Jaeger" }).isVisible());
   await page.locator(".vrow").nth(2).click();
   const url = page.url();
@@ -38,7 +38,7 @@ test("from the sentence to a slow request in two clicks, and back by the URL", a
   await context.close();
 });
 
-test("of a problem a request is one click away: a slow one, and a typical one if all are slow", async () => {
+test("a problem links to a slow request, and to a typical one if all are slow", async () => {
   const { page, context } = await open(browser);
   const { items } = await service.api("/problems");
   for (const [kind, stratum] of [
@@ -47,16 +47,16 @@ test("of a problem a request is one click away: a slow one, and a typical one if
     ["slow", "slow"],
   ]) {
     const p = items.find((x) => x.kind === kind && x.onset === "changed");
-    const { items: kept } = await service.api(`/exemplars?group=${p.group}`);
+    const { items: samples } = await service.api(`/exemplars?group=${p.group}`);
     await page.goto(`${service.url}/problems/${p.id}`);
     await page.getByRole("link", { name: `A ${stratum} request` }).click();
     await settle(page);
-    assert.equal(kept.find((e) => e.trace === page.url().match(/traces\/(\w+)/)[1])?.stratum, stratum);
+    assert.equal(samples.find((e) => e.trace === page.url().match(/traces\/(\w+)/)[1])?.stratum, stratum);
   }
   await context.close();
 });
 
-test("the share in the sentence is that of the first edge, in the table and in the critical path; edges that carry next to nothing are folded", async () => {
+test("the share in the diagnosis is that of the first edge in table and critical path; small edges are collapsed", async () => {
   const { page, context } = await open(browser);
   const { items } = await service.api("/problems");
   for (const [kind, of] of [
@@ -66,17 +66,17 @@ test("the share in the sentence is that of the first edge, in the table and in t
     const p = items.find((x) => x.kind === kind && x.onset === "changed");
     await page.goto(`${service.url}/problems/${p.id}`);
     await settle(page);
-    const said = await page.locator('.diagnosis a[href$="#edges"]').first().textContent();
+    const stated = await page.locator('.diagnosis a[href$="#edges"]').first().textContent();
     await page.getByRole("group", { name: "Edges" }).getByRole("columnheader", { name: of }).waitFor();
     const share = await page.locator("#edges td.bars").first().textContent();
-    // All is what rounds to it, or is above.
+    // "all" stands for shares that round to 100 % or exceed it.
     assert.ok(
-      said === "all" ? share.startsWith("all") || parseFloat(share) >= 99 : share.startsWith(said.split(/\s/u)[0]),
-      `${said} in the sentence, ${share} in the table`,
+      stated === "all" ? share.startsWith("all") || parseFloat(share) >= 99 : share.startsWith(stated.split(/\s/u)[0]),
+      `${stated} in the diagnosis, ${share} in the table`,
     );
     const { edges } = await service.api(`/problems/${p.id}`);
     const rows = () => page.locator("#edges tbody tr").count();
-    assert.ok((await rows()) < edges.length, "nothing is folded");
+    assert.ok((await rows()) < edges.length, "no edge is collapsed");
     await page.getByRole("button", { name: /more, with less than/ }).click();
     assert.equal(await rows(), edges.length);
   }
@@ -85,27 +85,27 @@ test("the share in the sentence is that of the first edge, in the table and in t
   assert.equal(await hottest.count(), 1);
   assert.ok(
     (await hottest.locator("title").textContent()).startsWith(leading),
-    "the critical path is brightest somewhere else",
+    "another edge of the critical path is highlighted",
   );
   await context.close();
 });
 
-test("a deploy has its label on the heat map, also beside that of the problem", async () => {
+test("the labels of a deploy and of the problem do not overlap on the heat map", async () => {
   const { page, context } = await open(browser);
   await page.goto(service.url + paths.problem);
   await settle(page);
-  const place = (text) =>
+  const label = (text) =>
     page
       .locator("#latency svg.chart text.axis", { hasText: new RegExp(`^${text}$`) })
       .first()
       .boundingBox();
-  const [deploy, problem] = [await place("deploy"), await place("problem")];
-  const beside = deploy.x + deploy.width <= problem.x || problem.x + problem.width <= deploy.x; // windows may be wide enough
-  assert.ok(beside || deploy.y >= problem.y + 10, "one label hides the other");
+  const [deploy, problem] = [await label("deploy"), await label("problem")];
+  const beside = deploy.x + deploy.width <= problem.x || problem.x + problem.width <= deploy.x; // if windows are wide enough
+  assert.ok(beside || deploy.y >= problem.y + 10, "the labels overlap");
   await context.close();
 });
 
-test("a tree says what its shares are of, none of them above the whole, and none of places that do not matter", async () => {
+test("a tree defines its shares, caps them at 100 %, and omits small ones", async () => {
   const { page, context } = await open(browser);
   await page.route(`**/api/v1/trees/*`, async (route) => {
     const response = await route.fetch();
@@ -125,7 +125,7 @@ test("a tree says what its shares are of, none of them above the whole, and none
   await context.close();
 });
 
-test("what states and tags mean is said when one points at them, and by the key ?", async () => {
+test("states and tags are defined in tooltips and in the help", async () => {
   const { page, context } = await visit(browser, service.url);
   const titles = await page
     .locator(".queue .tag:not(.noted), .queue .badge")
@@ -137,17 +137,17 @@ test("what states and tags mean is said when one points at them, and by the key 
   await context.close();
 });
 
-test("numbers of the sentence lead to their evidence", async () => {
+test("the numbers of the diagnosis link to their evidence", async () => {
   const { page, context } = await visit(browser, service.url + paths.problem);
   const hrefs = await page.locator(".diagnosis a").evaluateAll((links) => links.map((a) => a.hash));
   assert.ok(hrefs.length >= 2, hrefs.join());
-  for (const hash of new Set(hrefs)) assert.equal(await page.locator(hash).count(), 1, `${hash} leads nowhere`);
+  for (const hash of new Set(hrefs)) assert.equal(await page.locator(hash).count(), 1, `${hash} does not exist`);
   await page.locator(".diagnosis a").first().click();
   assert.ok((await page.url()).includes("#"));
   await context.close();
 });
 
-test("by keys: j, k, Enter, /, ?", async () => {
+test("keyboard shortcuts: j, k, Enter, /, ?", async () => {
   const { page, context } = await visit(browser, service.url);
   await page.keyboard.press("j");
   await page.keyboard.press("j");
@@ -167,12 +167,12 @@ test("by keys: j, k, Enter, /, ?", async () => {
   await context.close();
 });
 
-test("sorting and filtering stand in the URL", async () => {
+test("sorting and filters are in the URL", async () => {
   const { page, context } = await visit(browser, service.url);
   await page.getByRole("button", { name: "Impact" }).click();
   await page.waitForURL(/sort=impact/);
   await page.waitForFunction(() => document.querySelector("th[aria-sort=descending]"));
-  await page.locator("th[aria-sort=descending] button:focus").waitFor(); // the table was made anew
+  await page.locator("th[aria-sort=descending] button:focus").waitFor(); // the table was replaced
   await page.getByRole("button", { name: "Rate" }).press("Enter");
   await page.waitForURL(/sort=rate/);
   await page.locator("th[aria-sort=descending] button:focus", { hasText: "Rate" }).waitFor();
@@ -182,7 +182,7 @@ test("sorting and filtering stand in the URL", async () => {
   await context.close();
 });
 
-test("acknowledge, take back, mute", async () => {
+test("acknowledge, withdraw, mute", async () => {
   const { page, context } = await visit(browser, service.url + paths.problem);
   await page.keyboard.press("a");
   await page.getByLabel("Reason (visible to others)").fill("ticket 42");
@@ -197,13 +197,13 @@ test("acknowledge, take back, mute", async () => {
   const id = paths.problem.split("/").at(-1);
   await page.goto(service.url);
   await settle(page);
-  assert.equal(await page.locator(`a[data-problem="${id}"]`).count(), 0, "what is muted is shown");
+  assert.equal(await page.locator(`a[data-problem="${id}"]`).count(), 0, "a muted problem is listed");
   await page.goto(`${service.url}/?muted=true`);
   await page.locator(`a[data-problem="${id}"]`).waitFor();
   await context.close();
 });
 
-test("a tracepoint is forbidden from the tree, with its cost said first", async () => {
+test("a tracepoint is forbidden from the tree; enabling shows its cost first", async () => {
   const { page, context } = await visit(browser, `${service.url}${paths.tree}&state=off`);
   assert.ok((await page.locator(".vrow").count()) > 3);
   await page.locator(".vrow", { hasText: "off" }).first().click();
@@ -221,7 +221,7 @@ test("a tracepoint is forbidden from the tree, with its cost said first", async 
   await context.close();
 });
 
-// brush drags over the heat map, from one place to another: parts of its width, and px below its top.
+// brush drags over the heat map between two points, given as a fraction of its width and px below its top.
 async function brush(page, [fromX, fromY], [toX, toY]) {
   const box = await page.locator("#latency svg.chart").first().boundingBox();
   await page.mouse.move(box.x + box.width * fromX, box.y + fromY);
@@ -230,7 +230,7 @@ async function brush(page, [fromX, fromY], [toX, toY]) {
   await page.mouse.up();
 }
 
-test("a time that is brushed is compared with what was before", async () => {
+test("a brushed time range is compared with the time before", async () => {
   const { page, context } = await visit(browser, service.url + paths.problem);
   await brush(page, [0.5, 60], [0.9, 60]);
   await page.waitForURL(/compare\?.*base_from=/);
@@ -239,9 +239,9 @@ test("a time that is brushed is compared with what was before", async () => {
   await context.close();
 });
 
-test("a box that is brushed compares the requests in it with the rest, and so do keys", async () => {
+test("a brushed box compares its requests with the rest; the keyboard can select it, too", async () => {
   const { page, context } = await visit(browser, service.url + paths.problem);
-  await brush(page, [0.5, 70], [0.9, 150]); // below the labels, however many lines they have
+  await brush(page, [0.5, 70], [0.9, 150]); // below all lines of labels
   await page.waitForURL(/compare\?.*from=.*by=duration.*longer=\d+&shorter=\d+/);
   await settle(page);
   const picked = new URL(page.url()).searchParams;
@@ -254,24 +254,24 @@ test("a box that is brushed compares the requests in it with the rest, and so do
     await compare({ ...times, longer_ns: 0 }),
     await compare({ longer_ns: picked.get("longer"), shorter_ns: picked.get("shorter") }),
   ];
-  const many = (c) => c.a.requests;
+  const size = (c) => c.a.requests;
   assert.ok(
-    many(brushed) > 0 && many(brushed) + brushed.b.requests === many(all),
-    `${many(brushed)} in the box, ${brushed.b.requests} of the rest, ${many(all)} in all`,
+    size(brushed) > 0 && size(brushed) + brushed.b.requests === size(all),
+    `${size(brushed)} in the box, ${brushed.b.requests} of the rest, ${size(all)} in all`,
   );
   assert.ok(
-    many(brushed) < many(sameTime) && many(sameTime) < many(all) && many(brushed) <= many(sameDuration),
-    `${many(brushed)} in the box, ${many(sameTime)} of its time, ${many(sameDuration)} of its durations, ${many(all)} in all`,
+    size(brushed) < size(sameTime) && size(sameTime) < size(all) && size(brushed) <= size(sameDuration),
+    `${size(brushed)} in the box, ${size(sameTime)} of its time, ${size(sameDuration)} of its durations, ${size(all)} in all`,
   );
   const count = (n) => n.toLocaleString("en-US");
-  const said = (await page.textContent(".diagnosis")).replace(/\s+/g, " ");
+  const summary = (await page.textContent(".diagnosis")).replace(/\s+/g, " ");
   assert.match(
-    said,
+    summary,
     new RegExp(
-      `for the requests sampled that came from \\S.* to .* and took .* \\(${count(many(brushed))}\\), .* for the rest of them \\(${count(brushed.b.requests)}\\)`,
+      `for the requests sampled that came from \\S.* to .* and took .* \\(${count(size(brushed))}\\), .* for the rest of them \\(${count(brushed.b.requests)}\\)`,
     ),
   );
-  assert.doesNotMatch(said, /\dT\d/, "times are written as elsewhere");
+  assert.doesNotMatch(summary, /\dT\d/, "a time is not formatted");
   await page.getByRole("button", { name: "Compare this time range with before" }).click();
   await page.waitForURL(/by=time/);
   await page.waitForURL(/base_to=/);
@@ -291,23 +291,23 @@ test("a box that is brushed compares the requests in it with the rest, and so do
   await context.close();
 });
 
-test("a box leads to the requests in it that are kept, and says what to do where none is sampled", async () => {
+test("a box links to its sample traces, and gives advice if it has no sampled requests", async () => {
   const { page, context } = await open(browser);
   const group = new URLSearchParams(paths.compare.split("?")[1]).get("group");
   const { items } = await service.api(`/exemplars?group=${group}`);
-  const kept = items[0];
+  const sample = items[0];
   const at = (ms) => new Date(ms).toISOString();
-  const begin = Date.parse(kept.start);
+  const start = Date.parse(sample.start);
   const go = (from, to, durations) =>
     page.goto(
       `${service.url}/compare?${new URLSearchParams({ group, by: "duration", from: at(from), to: at(to), ...durations })}`,
     );
-  await go(begin - 20_000, begin + 20_000, {
-    longer: String(kept.duration_ns - 1),
-    shorter: String(kept.duration_ns + 1),
+  await go(start - 20_000, start + 20_000, {
+    longer: String(sample.duration_ns - 1),
+    shorter: String(sample.duration_ns + 1),
   });
-  await page.locator(`.notice a[href="/traces/${kept.trace}"]`).waitFor();
-  await go(begin - 7_200_000, begin - 3_600_000, { longer: "1" });
+  await page.locator(`.notice a[href="/traces/${sample.trace}"]`).waitFor();
+  await go(start - 7_200_000, start - 3_600_000, { longer: "1" });
   await page
     .getByText(
       /No request sampled lies in the box: requests are sampled since [\d:]+( UTC)? only, .* choose a later box, or compare times alone/,
@@ -319,14 +319,14 @@ test("a box leads to the requests in it that are kept, and says what to do where
   await context.close();
 });
 
-test("what is looked for in a trace is counted, and Enter goes on to the next", async () => {
+test("search in a trace counts matches, and Enter selects the next one", async () => {
   const { page, context } = await visit(browser, service.url + paths.trace);
-  const service_ = await page.locator(".vrow:not(.gap-row) .vname .dim").first().textContent();
+  const name = await page.locator(".vrow:not(.gap-row) .vname .dim").first().textContent();
   await page.keyboard.press("/");
-  await page.keyboard.type(service_);
-  const said = page.locator(".found [role=status]");
+  await page.keyboard.type(name);
+  const status = page.locator(".found [role=status]");
   await page.waitForFunction(() => /^1 of/.test(document.querySelector(".found [role=status]")?.textContent ?? ""));
-  const [, total] = /^1 of (\d+)/.exec(await said.textContent());
+  const [, total] = /^1 of (\d+)/.exec(await status.textContent());
   assert.ok(Number(total) > 1, `${total} found`);
   const picked = () =>
     page
@@ -348,7 +348,7 @@ test("what is looked for in a trace is counted, and Enter goes on to the next", 
   await context.close();
 });
 
-test("requests to compare are found by their name", async () => {
+test("search finds requests to compare by name", async () => {
   const { page, context } = await open(browser);
   await page.goto(`${service.url}/compare`);
   const { items } = await service.api("/groups?limit=200");
@@ -367,7 +367,7 @@ test("requests to compare are found by their name", async () => {
   await context.close();
 });
 
-test("everything that can be pressed is reached by Tab, and shows that it is", async () => {
+test("Tab reaches every control and shows the focus", async () => {
   const { page, context } = await open(browser);
   for (const [name, path] of Object.entries(paths)) {
     await page.goto(service.url + path);
@@ -381,14 +381,14 @@ test("everything that can be pressed is reached by Tab, and shows that it is", a
       return some.length;
     });
     const reached = new Set();
-    const unseen = [];
+    const invisible = [];
     for (let i = 0; i < all + 20 && reached.size < all; i++) {
       await page.keyboard.press("Tab");
       const [n, seen, html] = await page.evaluate(() => {
         const e = document.activeElement;
         return [e.dataset.n, getComputedStyle(e).outlineStyle !== "none", e.outerHTML.slice(0, 80)];
       });
-      if (n !== undefined && !seen) unseen.push(html);
+      if (n !== undefined && !seen) invisible.push(html);
       if (n !== undefined) reached.add(n);
     }
     const missed = await page.evaluate(
@@ -399,15 +399,15 @@ test("everything that can be pressed is reached by Tab, and shows that it is", a
       [...reached],
     );
     assert.deepEqual(missed, [], `${name}: not reached`);
-    assert.deepEqual(unseen, [], `${name}: reached, and one does not see it`);
+    assert.deepEqual(invisible, [], `${name}: focus is invisible`);
   }
   await context.close();
 });
 
-test("what is folded stays folded when the tree grows", async () => {
+test("collapsed nodes stay collapsed when the tree grows", async () => {
   const { page, context } = await open(browser);
   const tree = paths.tree.split("?")[0];
-  // grown puts a node in front of all below the root.
+  // grown inserts a node before the other children of the root.
   const grown = (items) => {
     const [root, first] = items;
     const moved = items
@@ -415,7 +415,7 @@ test("what is folded stays folded when the tree grows", async () => {
       .map((n) => ({ ...n, index: n.index + 1, parent: n.parent === 0 ? 0 : n.parent + 1, end: n.end + 1 }));
     return [
       { ...root, end: root.end + 1 },
-      { ...first, index: 1, end: 2, context: "f".repeat(16), operation: "quite new" },
+      { ...first, index: 1, end: 2, context: "f".repeat(16), operation: "new operation" },
       ...moved,
     ];
   };
@@ -433,13 +433,13 @@ test("what is folded stays folded when the tree grows", async () => {
   const folded = await page.locator(".fold[aria-expanded=false]").count();
   later = true;
   await events[0].fulfill({ contentType: "text/event-stream", body: "event: reset\ndata: {}\n\n" });
-  await page.getByText("quite new").waitFor();
+  await page.getByText("new operation").waitFor();
   assert.equal(await page.locator(".fold[aria-expanded=false]").first().getAttribute("aria-label"), name);
   assert.equal(await page.locator(".fold[aria-expanded=false]").count(), folded);
   await context.close();
 });
 
-test("what is folded moves nothing else, and keys go on from what hides the context that is picked", async () => {
+test("collapsing does not scroll, and keys continue from the row that hides the selected context", async () => {
   const { page, context } = await open(browser, { height: 400 });
   const [path] = paths.tree.split("?");
   const { items } = await service.api(`${path}?limit=1000`);
@@ -463,7 +463,7 @@ test("what is folded moves nothing else, and keys go on from what hides the cont
   assert.equal(
     await page.locator(".vrow.selected").count(),
     0,
-    "what hides the context that is picked is not folded any more",
+    "the ancestor of the selected context is no longer collapsed",
   );
   await page.keyboard.press("k");
   await page.keyboard.press("j");
@@ -471,7 +471,7 @@ test("what is folded moves nothing else, and keys go on from what hides the cont
     await page.locator(".vrow.selected").textContent(),
     new RegExp(`^[▸▾].*${name.replaceAll(/[^\w ]/g, ".")}`),
   );
-  // A leaf has nothing to fold, and a filter folds nothing.
+  // Leaves cannot be collapsed, and nothing can be while a filter is active.
   const leaf = items.find((n) => n.end === n.index + 1);
   await page.goto(`${service.url}${path}?node=${leaf.context}`);
   await page.locator(".vrow.selected").waitFor();
@@ -485,10 +485,10 @@ test("what is folded moves nothing else, and keys go on from what hides the cont
   await context.close();
 });
 
-test("where the problem was matched is shown when it is picked, whatever hides it", async () => {
+test("selecting a match reveals it", async () => {
   const { page, context } = await open(browser);
   const { items } = await service.api(`${paths.tree.split("?")[0]}?limit=1000`);
-  for (const hidden of [`folded=${items[0].context}`, "q=nothing-is-called-so", "state=forbidden"]) {
+  for (const hidden of [`folded=${items[0].context}`, "q=no-such-operation", "state=forbidden"]) {
     await page.goto(`${service.url}${paths.tree}&${hidden}`);
     await page.locator(".match .link").first().click();
     await page.locator(".vrow.selected").waitFor();
@@ -496,7 +496,7 @@ test("where the problem was matched is shown when it is picked, whatever hides i
   await context.close();
 });
 
-test("links of the sentence leave the page as it is", async () => {
+test("links of the diagnosis keep the state of the page", async () => {
   const { page, context } = await visit(browser, service.url + paths.problem);
   await page.evaluate(() => (globalThis.same = true));
   await page.getByRole("button", { name: "Latency over time: table and export" }).click();
@@ -504,11 +504,11 @@ test("links of the sentence leave the page as it is", async () => {
   await page.waitForURL(/tables=latency-over-time/);
   await page.locator(".diagnosis a").first().click();
   await page.waitForURL(/tables=latency-over-time.*#/);
-  assert.ok(await page.evaluate(() => globalThis.same), "the page was loaded again");
+  assert.ok(await page.evaluate(() => globalThis.same), "the page was reloaded");
   await context.close();
 });
 
-test("tracepoints that no request ran are named as such", async () => {
+test("tracepoints that no request reached are listed", async () => {
   const { page, context } = await open(browser);
   const nothing = { value: null, low: null, high: null };
   await page.route("**/api/v1/problems/*", async (route) => {
@@ -553,7 +553,7 @@ test("tracepoints that no request ran are named as such", async () => {
   await context.close();
 });
 
-test("a span is revealed where it is hidden, and nothing else is unfolded", async () => {
+test("selecting a hidden span expands only its ancestors", async () => {
   const { page, context } = await visit(browser, service.url + paths.trace);
   const links = page.locator(".side .link, .side a[href='#'], .side button").filter({ hasText: /./ });
   await links.first().click();
@@ -572,7 +572,7 @@ test("a span is revealed where it is hidden, and nothing else is unfolded", asyn
   await context.close();
 });
 
-test("dead letters are shown, and sent again", async () => {
+test("dead letters can be shown and deleted", async () => {
   const { page, context } = await visit(browser, service.url + paths.service);
   await page.getByRole("button", { name: "Show" }).first().click();
   await page.locator("pre").waitFor();
@@ -584,7 +584,7 @@ test("dead letters are shown, and sent again", async () => {
   await context.close();
 });
 
-test("a tree shows what was located, also where it lies deep", async () => {
+test("a tree shows a located tracepoint below collapsed nodes", async () => {
   const { page, context } = await open(browser);
   const tree = paths.tree.split("?")[0].split("/").at(-1);
   const { items } = await service.api(`/trees/${tree}?limit=1000`);
@@ -608,7 +608,11 @@ test("a tree shows what was located, also where it lies deep", async () => {
     };
     await route.fulfill({
       response,
-      json: { ...detail, wants: [], investigation: { ...detail.investigation, state: "located", suspects: [suspect] } },
+      json: {
+        ...detail,
+        requested: [],
+        investigation: { ...detail.investigation, state: "located", suspects: [suspect] },
+      },
     });
   });
   await page.goto(service.url + paths.tree);

@@ -1,5 +1,5 @@
-// Speed with much to show: the real service with 5 000 problems of 3 600 operations, a tree of 20 000 nodes, and spans that keep coming in. Only
-// the trace of 50 000 spans is what the API would answer.
+// Performance with a large state: the real service with 5 000 problems of 3 600 operations, a tree of 20 000 nodes, and
+// a continuous input of spans. Only the response with the trace of 50 000 spans is synthetic.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync } from "node:fs";
@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { launch, open, serve } from "./harness.mjs";
 
-// How long an hour of updates takes depends on how short epochs may be: of so many updates, 360 are an hour.
+// Updates to wait for; an hour of epochs of ten seconds has 360.
 const updates = Number(process.env.UPDATES ?? 45);
 
 let service, browser;
@@ -21,22 +21,22 @@ after(async () => {
   await service?.stop();
 });
 
-// How long things take is printed, not asserted: that depends on the machine, and on what else it does.
+// Durations are printed, not asserted, since they depend on the machine and its load.
 
-// response returns how many ms it takes from an act until the next frame is drawn; 0: less than 16.
-const response = async (page, act) => {
+// response returns the ms from an action until the next frame is drawn; 0 if fewer than 16.
+const response = async (page, action) => {
   await page.evaluate(() => {
     globalThis.took = 0;
     new PerformanceObserver((list) =>
       list.getEntries().forEach((e) => (globalThis.took = Math.max(globalThis.took, e.duration))),
     ).observe({ type: "event", durationThreshold: 16, buffered: false });
   });
-  await act();
+  await action();
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100))));
   return page.evaluate(() => globalThis.took);
 };
 
-// scroll returns the slowest frame, ms, while a list is scrolled through.
+// scroll scrolls through a list and returns the slowest frame in ms.
 const scroll = (page) =>
   page.locator(".virtual").evaluate(async (box) => {
     let slowest = 0;
@@ -53,10 +53,10 @@ const scroll = (page) =>
 
 const toEnd = (page) => page.evaluate(() => scrollTo(0, document.body.scrollHeight));
 
-// until waits for what is true at last.
-async function until(what, is) {
-  for (let i = 0; !(await is()); i++) {
-    assert.ok(i < 300, `never ${what}`);
+// until waits until a condition holds.
+async function until(description, condition) {
+  for (let i = 0; !(await condition()); i++) {
+    assert.ok(i < 300, `timeout: ${description}`);
     await new Promise((done) => setTimeout(done, 100));
   }
 }
@@ -89,7 +89,7 @@ test("the API with 5 000 problems", async (t) => {
   }
 });
 
-test("5 000 problems", async (t) => {
+test("the list of 5 000 problems", async (t) => {
   const { page, context } = await open(browser);
   await page.goto(service.url);
   await page.waitForSelector(".queue a[data-problem]");
@@ -98,24 +98,24 @@ test("5 000 problems", async (t) => {
   t.diagnostic(`j took ${await response(page, () => page.keyboard.press("j"))} ms`);
   const last = () => page.locator(".queue tbody tr[aria-rowindex]").last().getAttribute("aria-rowindex").then(Number);
   const { total } = await service.api("/problems?limit=1");
-  await until("at the end of the list", async () => {
+  await until("the end of the list is reached", async () => {
     await toEnd(page);
     return (await last()) > total * 0.99;
   });
   const rows = await page.locator(".queue a[data-problem]").count();
-  assert.ok(rows < 200, `${rows} rows exist, though few are in sight`);
-  t.diagnostic(`at the end of ${total} problems ${rows} rows exist`);
+  assert.ok(rows < 200, `${rows} rows are rendered, though few are in view`);
+  t.diagnostic(`at the end of ${total} problems, ${rows} rows are rendered`);
   t.diagnostic(
-    `a menu above them took ${await response(page, () => page.getByRole("button", { name: "Theme, time, help" }).click())} ms`,
+    `a menu took ${await response(page, () => page.getByRole("button", { name: "Theme, time, help" }).click())} ms`,
   );
   await page.keyboard.press("Escape");
   await page.evaluate(() => scrollTo(0, 0));
   t.diagnostic(`sorting took ${await response(page, () => page.getByRole("button", { name: /^Impact/ }).click())} ms`);
   await page.waitForSelector("th[aria-sort=descending]");
   t.diagnostic(
-    `a letter of a search took ${await response(page, () => page.locator("[data-search]").pressSequentially("tariffs"))} ms`,
+    `the slowest letter of a search took ${await response(page, () => page.locator("[data-search]").pressSequentially("tariffs"))} ms`,
   );
-  await until("only what is looked for", async () =>
+  await until("only matches are listed", async () =>
     (await page.locator(".queue a[data-problem]").allTextContents()).every((text) => text.includes("tariffs")),
   );
   const found = await service.api("/problems?limit=1&q=tariffs");
@@ -123,7 +123,7 @@ test("5 000 problems", async (t) => {
   await context.close();
 });
 
-test("a problem of 5 000 is acknowledged", async (t) => {
+test("acknowledging one of 5 000 problems", async (t) => {
   const { page, context } = await open(browser);
   const { items } = await service.api("/problems?limit=1");
   await page.goto(`${service.url}/problems/${items[0].id}`);
@@ -141,8 +141,8 @@ test("a tree of 20 000 nodes", async (t) => {
   const began = Date.now();
   await page.goto(`${service.url}/trees/${items[0].request_type}`);
   await page.waitForSelector(".vrow");
-  t.diagnostic(`all of it was there after ${Date.now() - began} ms`);
-  assert.ok((await page.locator(".vrow").count()) < 100, "rows out of sight exist");
+  t.diagnostic(`loaded after ${Date.now() - began} ms`);
+  assert.ok((await page.locator(".vrow").count()) < 100, "rows out of view are rendered");
   t.diagnostic(`slowest frame while scrolling ${await scroll(page)} ms`);
   t.diagnostic(
     `search took ${await response(page, () => page.locator("[data-search]").fill("call 39 of threads"))} ms`,
@@ -151,7 +151,7 @@ test("a tree of 20 000 nodes", async (t) => {
   await context.close();
 });
 
-test("a trace of 50 000 spans scrolls", async (t) => {
+test("a trace of 50 000 spans", async (t) => {
   const id = "a".repeat(32);
   const spans = Array.from({ length: 50_000 }, (_, i) => ({
     id: String(i),
@@ -189,11 +189,11 @@ test("a trace of 50 000 spans scrolls", async (t) => {
   );
   await page.goto(`${service.url}/traces/${id}`);
   await page.waitForSelector(".vrow");
-  assert.ok((await page.locator(".vrow").count()) < 100, "rows out of sight exist");
+  assert.ok((await page.locator(".vrow").count()) < 100, "rows out of view are rendered");
   const frame = await scroll(page);
   t.diagnostic(`slowest frame while scrolling ${frame} ms`);
   const pick = await response(page, () => page.locator(".vrow").nth(10).click());
-  t.diagnostic(`picking a span took ${pick} ms`);
+  t.diagnostic(`selecting a span took ${pick} ms`);
   const box = await page.locator(".minimap").boundingBox();
   await page.mouse.move(box.x + box.width * 0.2, box.y + 20);
   await page.mouse.down();
@@ -211,11 +211,12 @@ test("a trace of 50 000 spans scrolls", async (t) => {
   t.diagnostic(`slowest frame while zooming ${await slowest} ms`);
   await page.mouse.up();
   await page.waitForURL(/zoom=/);
-  assert.ok((await page.locator(".vrow").count()) < 100, "rows out of sight exist");
+  assert.ok((await page.locator(".vrow").count()) < 100, "rows out of view are rendered");
   await context.close();
 });
 
-// traffic returns requests of a moment, of operations that problems are about, and what they call. From time to time they take longer.
+// traffic returns traces of current requests to the operations of problems, each with one call. From time to time they
+// are slower.
 function traffic(problems, round) {
   const hex = (n) =>
     [...crypto.getRandomValues(new Uint8Array(n))].map((x) => x.toString(16).padStart(2, "0")).join("");
@@ -246,9 +247,9 @@ function traffic(problems, round) {
   };
 }
 
-// unwatched opens a page in a browser of its own that nothing looks into: a debugger has the browser keep what a page was
-// answered (measured: 200 MiB).
-function unwatched(url) {
+// openWithoutDebugger opens a page in a browser of its own. A debugger makes the browser keep all responses (measured:
+// 200 MiB).
+function openWithoutDebugger(url) {
   const profile = mkdtempSync(join(tmpdir(), "sibyl-page-"));
   const child = spawn(
     process.env.CHROMIUM,
@@ -267,16 +268,16 @@ function unwatched(url) {
     try {
       return readFileSync(`/proc/${pid}/${name}`, "utf8");
     } catch {
-      return ""; // it has ended
+      return ""; // the process has ended
     }
   };
   return {
-    // memory returns MiB that the process which shows the page has to itself.
+    // memory returns the private memory in MiB of the renderer process of the page.
     memory: () => {
-      const shows = readdirSync("/proc").filter((pid) =>
+      const renderers = readdirSync("/proc").filter((pid) =>
         ["--type=renderer", profile].every((text) => read(pid, "cmdline").includes(text)),
       );
-      return Math.max(...shows.map((pid) => Number(/RssAnon:\s+(\d+)/.exec(read(pid, "status"))?.[1] ?? 0) / 1024));
+      return Math.max(...renderers.map((pid) => Number(/RssAnon:\s+(\d+)/.exec(read(pid, "status"))?.[1] ?? 0) / 1024));
     },
     stop: () => new Promise((done) => (child.once("exit", done), child.kill("SIGTERM"))),
   };
@@ -286,10 +287,10 @@ test("live updates", async (t) => {
   const { page, context } = await open(browser);
   await page.addInitScript(() => {
     const real = globalThis.fetch;
-    globalThis.heard = { epoch: 0, others: 0, reads: 0 };
+    globalThis.received = { epoch: 0, others: 0, reads: 0 };
     globalThis.fetch = async (input, init) => {
       const url = String(input.url ?? input);
-      if (url.includes("/problems?")) globalThis.heard.reads++;
+      if (url.includes("/problems?")) globalThis.received.reads++;
       const response = await real(input, init);
       if (!url.endsWith("/events")) return response;
       const [mine, its] = response.body.pipeThrough(new TextDecoderStream()).tee();
@@ -298,7 +299,7 @@ test("live updates", async (t) => {
           const { done, value } = await from.read();
           if (done) return;
           for (const [, type] of value.matchAll(/^event: (\w+)/gm))
-            globalThis.heard[type === "epoch" ? "epoch" : "others"]++;
+            globalThis.received[type === "epoch" ? "epoch" : "others"]++;
         }
       })();
       return new Response(its.pipeThrough(new TextEncoderStream()), response);
@@ -310,31 +311,31 @@ test("live updates", async (t) => {
     await toEnd(page);
     await page.waitForTimeout(500);
   }
-  const other = unwatched(service.url);
+  const other = openWithoutDebugger(service.url);
   t.after(other.stop);
   const { items } = await service.api("/problems?limit=100");
-  const heard = () => page.evaluate(() => globalThis.heard);
+  const received = () => page.evaluate(() => globalThis.received);
   let slowest = 0;
-  for (let round = 0; (await heard()).epoch < updates; round++) {
-    assert.ok(round < updates * 10, "epochs do not end");
+  for (let round = 0; (await received()).epoch < updates; round++) {
+    assert.ok(round < updates * 10, "too few epochs");
     await service.send(traffic(items, round));
     slowest = Math.max(slowest, await response(page, () => page.keyboard.press("j")));
     await page.waitForTimeout(350);
   }
-  const { epoch, others, reads } = await heard();
+  const { epoch, others, reads } = await received();
   const own = other.memory();
   const session = await context.newCDPSession(page);
   await session.send("HeapProfiler.collectGarbage");
   const heap = (await session.send("Runtime.getHeapUsage")).usedSize / (1 << 20);
   const status = await service.api("/status");
   t.diagnostic(
-    `${epoch} epochs and ${others} other events, ${status.ingest.spans} spans: the list was read ${reads} times`,
+    `${epoch} epochs and ${others} other events, ${status.ingest.spans} spans; the list was read ${reads} times`,
   );
   t.diagnostic(
-    `a page has ${Math.round(own)} MiB, this one ${Math.round(heap)} MiB of heap; the slowest key took ${slowest} ms`,
+    `a page uses ${Math.round(own)} MiB, the heap of this one ${Math.round(heap)} MiB; the slowest key took ${slowest} ms`,
   );
   assert.ok(reads >= updates / 2, `the list was read ${reads} times`);
-  assert.ok(own > 10, `an empty page of ${own} MiB was measured`);
+  assert.ok(own > 10, `${own} MiB: measured an empty page`);
   assert.ok(heap < 300 && own < 300, `${own} MiB, ${heap} MiB of heap`);
   await context.close();
 });

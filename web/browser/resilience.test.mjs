@@ -1,23 +1,23 @@
-// A rough world: proxies, views that do not load, links that somebody wrote by hand, names that somebody sent to do harm.
+// Resilience: proxies, views that fail to load, invalid links, extreme names.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle, visit } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, visit } from "./harness.mjs";
 
 const base = "/sibyl";
 let service, browser, paths;
 before(async () => {
   service = await serve({ base });
   browser = await launch();
-  paths = await places(service);
+  paths = await viewPaths(service);
 });
 after(async () => {
   await browser?.close();
   await service?.stop();
 });
 
-test("a proxy may take the base path away, and one can do without it", async () => {
-  const stripping = await service.between((ask) => {
-    if (ask.url.startsWith(base)) ask.url = ask.url.slice(base.length) || "/";
+test("the UI works behind a proxy that strips the base path, and redirects without a proxy", async () => {
+  const stripping = await service.proxy((request) => {
+    if (request.url.startsWith(base)) request.url = request.url.slice(base.length) || "/";
   });
   const proxy = stripping + base;
   const { page, context } = await open(browser);
@@ -36,8 +36,8 @@ test("a proxy may take the base path away, and one can do without it", async () 
   await context.close();
 });
 
-test("a view whose script does not come says so, and the others can be gone to", async () => {
-  const { page, context, wrongs } = await visit(browser, service.url);
+test("a view whose script fails to load shows an error; other views work", async () => {
+  const { page, context, issues } = await visit(browser, service.url);
   await page.route("**/assets/*", (route) => route.fulfill({ status: 404 }));
   await page.locator("a[data-problem]").first().click();
   await page.getByText("This page could not be displayed").waitFor();
@@ -47,11 +47,11 @@ test("a view whose script does not come says so, and the others can be gone to",
   await page.unroute("**/assets/*");
   await page.getByRole("button", { name: "Reload" }).click();
   await page.waitForSelector("#edges");
-  wrongs.length = 0; // React complains, too
+  issues.length = 0; // React logs the error, too
   await context.close();
 });
 
-test("what a URL says that nobody knows is taken for nothing", async () => {
+test("invalid parameters in a URL are ignored", async () => {
   const { page, context } = await open(browser);
   for (const [path, shows] of [
     ["/?sort=x&state=x&kind=x&onset=x&muted=x&limit=-5", ".queue"],
@@ -76,7 +76,7 @@ test("what a URL says that nobody knows is taken for nothing", async () => {
   await context.close();
 });
 
-test("where browsers keep the clipboard from scripts, copying works all the same, and says so", async () => {
+test("copying works without the clipboard API", async () => {
   const { page, context } = await open(browser);
   await page.addInitScript(() => {
     delete Navigator.prototype.clipboard;
@@ -87,11 +87,13 @@ test("where browsers keep the clipboard from scripts, copying works all the same
   await page.getByRole("button", { name: "Share this problem" }).click();
   await page.getByRole("menuitem", { name: "Copy as Markdown" }).click();
   await page.getByText("Copied.").waitFor();
+  const toast = await page.locator(".toast p").boundingBox();
+  assert.ok(toast.y > 0 && toast.y + toast.height <= page.viewportSize().height, "the toast is out of view");
   assert.ok((await page.evaluate(() => globalThis.copied)).startsWith("**"));
   await context.close();
 });
 
-test("what could not be taken back says so", async () => {
+test("a failure to withdraw an override shows a toast", async () => {
   const { page, context } = await open(browser);
   await page.route("**/api/v1/tracepoints/*", async (route) => {
     if (route.request().method() === "DELETE")
@@ -105,7 +107,7 @@ test("what could not be taken back says so", async () => {
       response,
       json: {
         ...(await response.json()),
-        wish: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false },
+        override: { kind: "forbid", by: "somebody", at: new Date().toISOString(), until: null, forced: false },
       },
     });
   });
@@ -118,11 +120,11 @@ test("what could not be taken back says so", async () => {
   await context.close();
 });
 
-test("a view begins at its top, a link at what it names, and going back leads to where one was", async () => {
+test("new views start at the top, links at their section, and going back restores the position", async () => {
   const { page, context } = await visit(browser, `${service.url}${paths.problem}#exemplars`, { height: 400 });
   const link = page.locator(".exemplars a").first();
   await page.waitForFunction(() => scrollY > 300);
-  await page.locator(".diagnosis a").first().click(); // a link within the view
+  await page.locator(".diagnosis a").first().click(); // within the view
   await page.waitForFunction(() => location.hash !== "#exemplars");
   await link.click();
   await page.waitForSelector(".vrow");
@@ -142,29 +144,48 @@ test("a view begins at its top, a link at what it names, and going back leads to
   await context.close();
 });
 
-test("long names and attributes stay within the page", async () => {
+test("long names and attributes do not widen the page", async () => {
   const { page, context } = await open(browser);
   await page.route("**/api/v1/traces/*", async (route) => {
     const response = await route.fetch();
     const trace = await response.json();
-    const slow = trace.duration_ns > 300e6;
     for (const span of trace.spans)
       Object.assign(span, {
         service: "s".repeat(5000),
-        attributes: [{ key: "k".repeat(5000), value: (slow ? "v" : "w").repeat(10_000) }],
+        attributes: [{ key: "k".repeat(5000), value: "v".repeat(10_000) }],
       });
     await route.fulfill({ response, json: trace });
+  });
+  await page.route("**/api/v1/groups/*/compare*", async (route) => {
+    const response = await route.fetch();
+    const long = {
+      key: "k".repeat(5000),
+      value: "v".repeat(10_000),
+      where: ["w".repeat(5000)],
+      service: "s".repeat(5000),
+      text: "t".repeat(20_000),
+      a_share: 1,
+      b_share: 0,
+      p_value: 0.001,
+      with_ns: 2e6,
+      without_ns: 1e6,
+      difference_ns: { value: 1e6, low: null, high: null },
+    };
+    await route.fulfill({
+      response,
+      json: { ...(await response.json()), attributes: { a: 9, b: 90, items: [long] } },
+    });
   });
   for (const path of [paths.problem, paths.trace]) {
     await page.goto(service.url + path);
     await page.waitForSelector(path === paths.problem ? "#attributes td" : ".vrow");
     if (path === paths.trace) {
-      const [name, room] = await page
+      const [name, overflow] = await page
         .locator(".vrow .vname > span[title]")
         .first()
         .evaluate((e) => [e.textContent, e.scrollWidth - e.clientWidth]);
-      assert.match(name, / s{10,}…s+$/, "the name of a span stands behind that of its service");
-      assert.ok(room < 200, `${room} px of it are cut off`);
+      assert.match(name, / s{10,}…s+$/, "a long service name hides the name of the span");
+      assert.ok(overflow < 200, `${overflow} px are cut off`);
       await page.locator(".vrow").first().click();
     }
     const { width, height } = await page.evaluate(() => ({

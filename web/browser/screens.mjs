@@ -1,12 +1,12 @@
-// Pictures of every view, for the documentation: web/browser/run screens, or make screens.
-import { launch, open, places, serve, settle } from "./harness.mjs";
+// Screenshots of every view for the documentation: make screens.
+import { launch, open, viewPaths, serve, settle } from "./harness.mjs";
 
 const folder = new URL("../../docs/images/", import.meta.url).pathname;
 const service = await serve();
 const browser = await launch();
-const paths = await places(service);
+const paths = await viewPaths(service);
 
-const tall = { height: 980 }; // down to the critical path
+const tall = { height: 980 }; // includes the critical path
 
 async function picture(name, path, options = {}) {
   const { page, context } = await open(browser, { timezoneId: "UTC", ...options });
@@ -16,7 +16,7 @@ async function picture(name, path, options = {}) {
   await context.close();
 }
 
-// What is chronic is there when an epoch has ended.
+// Chronic problems appear when an epoch ends.
 for (let i = 0; i < 60 && (await service.api("/problems")).items.length < 10; i++)
   await new Promise((done) => setTimeout(done, 500));
 for (const name of ["problems", "problem", "trace", "tree", "compare", "tracepoints", "service"])

@@ -1,7 +1,7 @@
-// What the UI shows when things are not as they should be: nothing there, learning, failing, gone, old, locked; and while things change.
+// Unusual states: no data, learning, failures, missing resources, stale data, missing permissions, and live changes.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle, violations } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, violations } from "./harness.mjs";
 
 let service, browser;
 before(async () => {
@@ -25,7 +25,7 @@ const problem = {
   }),
 };
 
-test("rows stay where they are while somebody points at one", async () => {
+test("rows keep their order while one is under the pointer or focused", async () => {
   const { page, context } = await open(browser);
   const list = await service.api("/problems");
   await page.route("**/api/v1/problems?*", (route) => route.fulfill({ json: list }));
@@ -46,9 +46,9 @@ test("rows stay where they are while somebody points at one", async () => {
   await context.close();
 });
 
-test("a service without anything says what to do", async () => {
+test("an empty service explains what to do", async () => {
   const empty = await serve({ empty: true });
-  const { page, context, wrongs } = await open(browser);
+  const { page, context, issues } = await open(browser);
   await page.goto(empty.url);
   await page.getByText("No requests yet. Learning begins").waitFor();
   await page.getByText("No problems yet").waitFor();
@@ -63,15 +63,15 @@ test("a service without anything says what to do", async () => {
     await page.getByText(text, { exact: true }).waitFor();
     assert.deepEqual(await violations(page), []);
   }
-  assert.deepEqual(wrongs, []);
+  assert.deepEqual(issues, []);
   await empty.stop();
   await page.getByText(/^○ Not live/).waitFor({ timeout: 15_000 });
-  await page.getByText("Sibyl is not responding").waitFor({ timeout: 25_000 }); // nothing is asked meanwhile
+  await page.getByText("Sibyl is not responding").waitFor({ timeout: 25_000 }); // the status is refetched only after events
   await page.goto(service.url);
   await context.close();
 });
 
-test("what fails says why and can be tried again; what is old says so", async () => {
+test("failures show their reason and a retry; stale data is labelled", async () => {
   const { page, context } = await open(browser);
   let broken = true;
   await page.route("**/api/v1/problems?*", (route) => (broken ? route.fulfill(problem) : route.continue()));
@@ -83,22 +83,22 @@ test("what fails says why and can be tried again; what is old says so", async ()
   await page.waitForSelector(".queue");
   broken = true;
   await page.getByText("Stale.").waitFor({ timeout: 25_000 });
-  assert.ok((await page.locator("a[data-problem]").count()) > 0, "what was known is gone");
+  assert.ok((await page.locator("a[data-problem]").count()) > 0, "the stale list is gone");
   await context.close();
 });
 
-test("a tree that could not be read for want of a service comes by itself when there is one", async () => {
+test("a tree loads by itself once the service responds", async () => {
   const { page, context } = await open(browser);
   let gone = true;
   await page.route("**/api/v1/trees/*", (route) => (gone ? route.abort() : route.continue()));
-  await page.goto(service.url + (await places(service)).tree);
+  await page.goto(service.url + (await viewPaths(service)).tree);
   await page.getByText("Sibyl is not responding").waitFor();
   gone = false;
   await page.locator(".vrow").first().waitFor({ timeout: 10_000 });
   await context.close();
 });
 
-test("a list that goes on behind what is shown says so", async () => {
+test("truncated lists say so", async () => {
   const { page, context } = await open(browser);
   const more = async (route) => {
     const response = await route.fetch();
@@ -113,7 +113,7 @@ test("a list that goes on behind what is shown says so", async () => {
   await context.close();
 });
 
-test("what is over, or not kept, says so", async () => {
+test("missing problems and traces are reported as not found", async () => {
   const { page, context } = await open(browser);
   await page.goto(`${service.url}/problems/${"0".repeat(32)}`);
   await page.getByText("Problem not found").waitFor();
@@ -123,7 +123,7 @@ test("what is over, or not kept, says so", async () => {
   await context.close();
 });
 
-test("text of traces is text", async () => {
+test("text from traces is escaped", async () => {
   const { page, context } = await open(browser);
   const bad = `<img src=x onerror="document.title='owned'"> javascript:alert(1)`;
   await page.route("**/api/v1/problems?*", async (route) => {
@@ -139,9 +139,9 @@ test("text of traces is text", async () => {
   await context.close();
 });
 
-test("below a base path, with tokens: log in, stay, log out", async () => {
+test("below a base path, with tokens: log in, stay logged in, log out", async () => {
   const locked = await serve({ base: "/sibyl", token: "operator" });
-  const paths = await places(locked);
+  const paths = await viewPaths(locked);
   const { page, context } = await open(browser);
   await page.goto(locked.url + paths.problem);
   await page.getByLabel("Token").fill("wrong");
@@ -167,21 +167,23 @@ test("below a base path, with tokens: log in, stay, log out", async () => {
   await locked.stop();
 });
 
-test("a token that is over while events come is asked for again", async () => {
+test("an expired token on the event stream requires a log-in", async () => {
   const { page, context } = await open(browser);
-  let over = false;
-  await page.route("**/api/v1/events", (route) => (over ? route.fulfill({ ...problem, status: 401 }) : route.abort()));
+  let expired = false;
+  await page.route("**/api/v1/events", (route) =>
+    expired ? route.fulfill({ ...problem, status: 401 }) : route.abort(),
+  );
   await page.goto(service.url);
   await settle(page);
   assert.equal(await page.getByLabel("Token").count(), 0);
-  over = true;
+  expired = true;
   await page.getByLabel("Token").waitFor();
   await context.close();
 });
 
-test("a viewer is told of every action what it takes, and loses nothing of what was typed", async () => {
+test("a viewer sees the role that each action requires, and keeps the typed text", async () => {
   const locked = await serve({ token: "viewer" });
-  const paths = await places(locked);
+  const paths = await viewPaths(locked);
   const { page, context } = await open(browser);
   await page.addInitScript((secret) => sessionStorage.setItem("sibyl.token", secret), locked.secret);
   const denied = async () => {
@@ -227,9 +229,9 @@ test("a viewer is told of every action what it takes, and loses nothing of what 
   await locked.stop();
 });
 
-test("where a proxy cuts events every second, the page stays as it is, live, and shows what is new; without any it is not live", async () => {
+test("a page stays live if a proxy cuts the event stream every second, and is not live without events", async () => {
   const { page, context } = await open(browser);
-  let made = 0;
+  let connections = 0;
   await page.addInitScript(() => {
     const real = globalThis.fetch;
     globalThis.fetch = (input, init) => {
@@ -239,7 +241,7 @@ test("where a proxy cuts events every second, the page stays as it is, live, and
       return real(input, { ...init, signal: AbortSignal.any([init.signal, cut.signal]) });
     };
   });
-  page.on("request", (ask) => (made += ask.url().endsWith("/events") ? 1 : 0));
+  page.on("request", (request) => (connections += request.url().endsWith("/events") ? 1 : 0));
   await page.goto(service.url);
   await settle(page);
   const { epoch } = await service.api("/problems?limit=1");
@@ -254,17 +256,17 @@ test("where a proxy cuts events every second, the page stays as it is, live, and
   assert.equal(await page.evaluate(() => document.activeElement.dataset.problem), focused);
   await page.evaluate(() => {
     const indicator = document.querySelector(".live");
-    globalThis.said = [indicator.textContent];
-    new MutationObserver(() => globalThis.said.push(indicator.textContent)).observe(indicator, {
+    globalThis.states = [indicator.textContent];
+    new MutationObserver(() => globalThis.states.push(indicator.textContent)).observe(indicator, {
       childList: true,
       characterData: true,
       subtree: true,
     });
   });
-  const before = made;
+  const before = connections;
   await page.waitForTimeout(8000);
-  assert.ok(made > before + 1, `${made - before} connections`);
-  assert.deepEqual(await page.evaluate(() => globalThis.said), ["● Live"]);
+  assert.ok(connections > before + 1, `${connections - before} connections`);
+  assert.deepEqual(await page.evaluate(() => globalThis.states), ["● Live"]);
   await page.route("**/api/v1/events", (route) => route.abort());
   await page.getByText(/^○ Not live/).waitFor({ timeout: 15_000 });
   await context.close();

@@ -1,13 +1,13 @@
-// What the view of a trace does: the strip above the waterfall, gaps, and how slow spans are for their operation.
+// The trace view: the overview above the waterfall, gaps, and percentiles of spans.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, places, serve, settle, violations, visit } from "./harness.mjs";
+import { launch, viewPaths, serve, settle, violations, visit } from "./harness.mjs";
 
 let service, browser, path;
 before(async () => {
   service = await serve();
   browser = await launch();
-  path = (await places(service)).trace;
+  path = (await viewPaths(service)).trace;
 });
 after(async () => {
   await browser?.close();
@@ -16,15 +16,15 @@ after(async () => {
 
 const scale = (page) => page.locator(".waterfall .scale").innerText();
 
-test("a part of the trace is dragged, stands in the URL, and is left again", async () => {
+test("dragging on the overview zooms, sets the URL, and can be reset", async () => {
   const { page, context } = await visit(browser, service.url + path);
   const whole = await scale(page);
   const box = await page.locator(".minimap").boundingBox();
   await page.mouse.move(box.x + box.width * 0.3, box.y + 20);
   await page.mouse.down();
   await page.mouse.move(box.x + box.width * 0.5, box.y + 20, { steps: 4 });
-  assert.notEqual(await scale(page), whole, "the waterfall does not follow");
-  assert.doesNotMatch(page.url(), /zoom=/, "the URL changes while the button is down");
+  assert.notEqual(await scale(page), whole, "the waterfall does not follow the drag");
+  assert.doesNotMatch(page.url(), /zoom=/, "the URL changes during the drag");
   await page.mouse.up();
   await page.waitForURL(/zoom=\d+-\d+/);
   const part = await scale(page);
@@ -32,20 +32,20 @@ test("a part of the trace is dragged, stands in the URL, and is left again", asy
   await other.goto(page.url());
   await settle(other);
   assert.equal(await scale(other), part);
-  // The box moves as a whole.
+  // Dragging the box moves it.
   await page.mouse.move(box.x + box.width * 0.4, box.y + 20);
   await page.mouse.down();
   await page.mouse.move(box.x + box.width * 0.9, box.y + 20, { steps: 4 });
   await page.mouse.up();
   await page.waitForFunction((part) => document.querySelector(".waterfall .scale").innerText !== part, part);
-  assert.equal((await scale(page)).split("\n").at(-1), whole.split("\n").at(-1), "it does not stop at the end");
+  assert.equal((await scale(page)).split("\n").at(-1), whole.split("\n").at(-1), "the box does not stop at the end");
   assert.deepEqual(await violations(page), []);
   await page.getByRole("button", { name: "Reset zoom" }).click();
   await page.waitForFunction((whole) => document.querySelector(".waterfall .scale").innerText === whole, whole);
   await context.close();
 });
 
-test("the part is chosen by keys, too", async () => {
+test("keys zoom and move the visible range", async () => {
   const { page, context } = await visit(browser, service.url + path);
   const zoom = () => new URL(page.url()).searchParams.get("zoom")?.split("-").map(Number);
   const slider = (name) => page.getByRole("slider", { name: new RegExp(`^${name}`) });
@@ -65,7 +65,7 @@ test("the part is chosen by keys, too", async () => {
   await context.close();
 });
 
-test("a gap has a name and a row, also where a part was shown that lacks it", async () => {
+test("a gap has a row, and selecting it resets a zoom that hides it", async () => {
   const { page, context } = await visit(browser, service.url + path);
   const gap = page.locator(".side button", { hasText: /^gap in/ }).first();
   await gap.click();
@@ -86,7 +86,7 @@ test("a gap has a name and a row, also where a part was shown that lacks it", as
   await context.close();
 });
 
-test("gaps and ranks are in the table, and the strip is a picture", async () => {
+test("the CSV contains gaps and percentiles, and the overview exports as PNG", async () => {
   const { page, context } = await visit(browser, service.url + path, { acceptDownloads: true });
   const saved = async (item) => {
     await page.getByRole("button", { name: "Waterfall: table and export" }).click();
@@ -101,13 +101,13 @@ test("gaps and ranks are in the table, and the strip is a picture", async () => 
   const table = (await saved("Save as CSV")).toString();
   assert.match(table, /^\ufeffservice,.*,percentile,spans compared,/);
   assert.match(table, /nothing instrumented ran in .*,gap,[\d.]+,[\d.]+,/);
-  assert.ok((await saved("Save as PNG")).length > 1000, "the picture is empty");
+  assert.ok((await saved("Save as PNG")).length > 1000, "the image is empty");
   await context.close();
 });
 
-test("with another theme the strip is drawn in its colours", async () => {
+test("the overview is redrawn when the theme changes", async () => {
   const { page, context } = await visit(browser, service.url + path);
-  // drawn reports whether some of the strip has the colour that the page has for the critical path.
+  // drawn reports whether the overview contains the page's colour of the critical path.
   const drawn = () =>
     page.evaluate(() => {
       const strip = document.querySelector(".minimap canvas");
@@ -118,16 +118,16 @@ test("with another theme the strip is drawn in its colours", async () => {
       for (let i = 0; i < dots.length; i += 4) if (want.every((part, k) => dots[i + k] === part)) return true;
       return false;
     });
-  assert.ok(await drawn(), "in light colours");
+  assert.ok(await drawn(), "light theme");
   await page.getByRole("button", { name: "Theme, time, help" }).click();
   await page.getByRole("menuitemcheckbox", { name: "Dark", exact: true }).click();
   await page.waitForFunction(() => document.documentElement.dataset.theme === "dark");
   await page.waitForTimeout(100);
-  assert.ok(await drawn(), "in dark ones");
+  assert.ok(await drawn(), "dark theme");
   await context.close();
 });
 
-test("a span says how slow it is for its operation", async () => {
+test("a span shows its percentile among the spans of its operation", async () => {
   const { page, context } = await visit(browser, service.url + path);
   await page.locator(".vrow").first().click();
   await page.locator(".side .rank").waitFor();

@@ -1,7 +1,8 @@
-// Every view, in both themes, magnified twice (a window half as wide), and on a phone: it shows, axe has nothing against it, nothing fails, and nothing sticks out.
+// Every view in both themes, at 200 % zoom (half the width) and on a phone: it renders without errors and axe
+// violations, and nothing overflows the page.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, open, places, serve, settle, violations, visit } from "./harness.mjs";
+import { launch, open, viewPaths, serve, settle, violations, visit } from "./harness.mjs";
 
 let service, browser, paths;
 before(async () => {
@@ -12,15 +13,15 @@ before(async () => {
     ],
   });
   browser = await launch();
-  paths = await places(service);
+  paths = await viewPaths(service);
 });
 after(async () => {
   await browser?.close();
   await service?.stop();
 });
 
-// sticksOut returns what makes a page wider than its window.
-const sticksOut = (page) =>
+// overflowing returns the elements that make a page wider than its window.
+const overflowing = (page) =>
   page.evaluate(() => {
     const width = document.documentElement.clientWidth;
     if (document.documentElement.scrollWidth <= width) return [];
@@ -43,13 +44,13 @@ for (const [theme, width, height] of [
       await settle(page);
       assert.ok((await page.textContent("main")).trim().length > 20, `${name} is blank`);
       assert.deepEqual(await violations(page), [], `axe: ${name}`);
-      assert.deepEqual(await sticksOut(page), [], `${name} is too wide`);
+      assert.deepEqual(await overflowing(page), [], `${name} is too wide`);
     }
     await context.close();
   });
 }
 
-test("webhooks are listed, with what they did not take, but not all of their address", async () => {
+test("webhooks are listed with their events and format, but only with the origin of their address", async () => {
   const { page, context } = await open(browser);
   await page.goto(service.url + paths.service);
   const list = page.getByRole("group", { name: "Webhooks" });
@@ -62,8 +63,8 @@ test("webhooks are listed, with what they did not take, but not all of their add
   await context.close();
 });
 
-// above are what lies above a page: where, the button that opens it, in which of its items a dialog follows, and what is to be there.
-const above = [
+// overlays are menus and dialogs: view, button, item of its menu that opens a dialog, and role.
+const overlays = [
   ["problem", "Theme, time, help", null, "menu"],
   ["problem", "Theme, time, help", "Keyboard shortcuts", "dialog"],
   ["problem", "Share this problem", null, "menu"],
@@ -79,10 +80,10 @@ const above = [
 ];
 
 for (const theme of ["light", "dark"]) {
-  test(`menus, dialogs and the log-in, ${theme}`, async () => {
+  test(`menus, dialogs and log-in, ${theme}`, async () => {
     const { page, context } = await open(browser, { theme });
     const at = { ...paths, off: "/tracepoints?state=off" };
-    for (const [place, button, item, role] of above) {
+    for (const [place, button, item, role] of overlays) {
       if (!page.url().endsWith(at[place])) await page.goto(service.url + at[place]);
       await settle(page);
       await page.getByRole("button", { name: button, exact: true }).first().click();
@@ -107,7 +108,7 @@ for (const theme of ["light", "dark"]) {
   });
 }
 
-test("what somebody prefers is done", async () => {
+test("preferences apply and survive a reload", async () => {
   const { page, context } = await visit(browser, service.url + paths.problem, { theme: "dark" });
   const pick = async (name) => {
     await page.getByRole("button", { name: "Theme, time, help" }).click();
@@ -125,7 +126,7 @@ test("what somebody prefers is done", async () => {
   await context.close();
 });
 
-test("with reduced motion nothing moves", async () => {
+test("reduced motion disables animations", async () => {
   for (const [reducedMotion, moves] of [
     ["reduce", false],
     ["no-preference", true],
@@ -147,7 +148,7 @@ test("with reduced motion nothing moves", async () => {
   }
 });
 
-// records splits a CSV file.
+// records parses a CSV file.
 function records(text) {
   const all = [[]];
   for (const [, field, end] of text.replace(/^\ufeff/, "").matchAll(/("(?:[^"]|"")*"|[^,\r\n]*)(,|\r\n)/g)) {
@@ -157,7 +158,7 @@ function records(text) {
   return all.slice(0, -1);
 }
 
-test("every chart of every view has its table, CSV and PNG, and every table its CSV", async () => {
+test("charts export a table, CSV and PNG; tables export CSV", async () => {
   const { page, context } = await open(browser, { acceptDownloads: true });
   const saved = async (menu, item) => {
     await menu.click();
@@ -173,12 +174,12 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
   for (const path of [...Object.values(paths), `${paths.problem}?latency=lines`]) {
     await page.goto(service.url + path);
     await settle(page);
-    const loose = await page.evaluate(() =>
+    const unexported = await page.evaluate(() =>
       [...document.querySelectorAll("main canvas, main svg.chart, main table")]
         .filter((e) => !e.closest(".figure, .queue"))
         .map((e) => e.outerHTML.slice(0, 150)),
     );
-    assert.deepEqual(loose, [], `${path}: charts and tables without files`);
+    assert.deepEqual(unexported, [], `${path}: charts and tables without export`);
     for (const button of await page.getByRole("button", { name: ": table and export" }).all()) {
       const title = (await button.getAttribute("aria-label")).replace(": table and export", "");
       const figure =
@@ -190,7 +191,7 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
       assert.ok(name.endsWith(".csv") && head.length > 1, `${title}: ${name}: ${head}`);
       assert.ok(
         rows.every((row) => row.length === head.length),
-        `${title}: rows are not as long as their head`,
+        `${title}: rows differ in length from their header`,
       );
       assert.ok(rows.length > 0 || !(drawn || table), `${title}: no rows`);
       if (!drawn) continue;
@@ -198,14 +199,14 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
       const [image, png] = await saved(button, "Save as PNG");
       assert.ok(
         image.endsWith(".png") && png.length > 2000 && png.subarray(1, 4).toString() === "PNG",
-        `${title}: no picture`,
+        `${title}: no image`,
       );
-      if (table && title === "Waterfall") continue; // it is its table
+      if (table && title === "Waterfall") continue; // the waterfall is a table itself
       await button.click();
       await page.getByRole("menuitem", { name: "Show the table" }).click();
-      assert.equal(await figure.locator("tbody tr").count(), rows.length, `${title}: its table is not its CSV`);
+      assert.equal(await figure.locator("tbody tr").count(), rows.length, `${title}: table and CSV differ`);
       if (title === "Latency over time")
-        assert.match(await figure.locator("table").textContent(), /2\.8\.0 \(2\.7\.0 before\)/); // what was deployed, where the heat map has its mark
+        assert.match(await figure.locator("table").textContent(), /2\.8\.0 \(2\.7\.0 before\)/); // deploys, which the heat map marks
       assert.deepEqual(await violations(page), [], `axe: ${title} as a table`);
     }
     if (path === paths.tree) {
@@ -213,7 +214,7 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
         page.getByRole("button", { name: "Calling contexts: table and export" }),
         "Save as PNG",
       );
-      assert.ok(image.endsWith(".png") && png.length > 2000, "no picture of the tree");
+      assert.ok(image.endsWith(".png") && png.length > 2000, "no image of the tree");
     }
   }
   assert.deepEqual([...charts].sort(), [
@@ -228,19 +229,20 @@ test("every chart of every view has its table, CSV and PNG, and every table its 
 
 test("the URL of every view restores it", async () => {
   const { page, context } = await open(browser);
-  // top has lists of rows show the first ones.
+  // top scrolls virtual lists to their first rows.
   const top = async (page) => {
     await page.evaluate(() => document.querySelectorAll(".virtual").forEach((list) => (list.scrollTop = 0)));
     await settle(page);
   };
-  // state returns what the controls of a page are set to, its headings, what is folded, and which figures are tables.
+  // state returns the headings of a page, the values of its controls, the collapsed rows and the figures shown as
+  // tables.
   const state = async (page) => {
     await top(page);
     return page.evaluate(() => ({
       headings: [...document.querySelectorAll("main h1, main h2")].map((e) => e.textContent),
       values: [...document.querySelectorAll("main select, main input[type=search]")].map((e) => e.value),
       pressed: [...document.querySelectorAll("main .choice button")].map((e) => e.ariaPressed),
-      // What passes a filter depends on what was decided meanwhile.
+      // Decisions change the rows that pass a filter.
       folds: /state=/.test(location.search)
         ? []
         : [...document.querySelectorAll("main [aria-expanded]:not([aria-haspopup])")].map(
@@ -303,7 +305,7 @@ test("the URL of every view restores it", async () => {
   const [path, params] = paths.tree.split("?");
   const { items } = await service.api(`${path}?limit=1000`);
   const deepest = items.reduce((x, y) => (y.depth > x.depth ? y : x));
-  await page.goto(`${service.url}${path}?${params}&node=${deepest.context}`); // which is folded away unless it is picked
+  await page.goto(`${service.url}${path}?${params}&node=${deepest.context}`); // collapsed unless selected
   await page.locator(".vrow.selected").waitFor();
   await context.close();
 });

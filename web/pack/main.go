@@ -1,5 +1,5 @@
-// Command pack packs every file of a directory with gzip, and removes it: `go run ./web/pack web/dist`. The same files give the same bytes,
-// on every machine, which what Node packs does not.
+// Command pack replaces every file of a directory by its gzip: `go run ./web/pack web/dist`. Equal files yield equal
+// bytes on every machine, unlike the gzip of Node, which depends on its zlib.
 package main
 
 import (

@@ -35,7 +35,7 @@ const views = [
 
 export function App() {
   const [locked, setLocked] = useState(false);
-  const [run, setRun] = useState(0); // a new one begins with each log-in
+  const [run, setRun] = useState(0); // incremented by each log-in
   const theme = useApplyTheme();
   const now = useClock(10_000);
   useEffect(() => {
@@ -63,13 +63,14 @@ export function App() {
   );
 }
 
-// useScrollReset scrolls a new view to its top and focuses it. Going back restores the scroll position, which the browser does.
+// useScrollReset scrolls a new view to its top and focuses it, unless the user went back: the browser then restores the
+// scroll position.
 function useScrollReset(at: string) {
   const was = useRef(at);
   const path = useRef(location.pathname);
   const back = useRef(false);
   useEffect(() => {
-    const popped = () => (back.current = location.pathname !== path.current); // links within a view pop, too
+    const popped = () => (back.current = location.pathname !== path.current); // links within a view also fire popstate
     addEventListener("popstate", popped, true);
     return () => removeEventListener("popstate", popped, true);
   }, []);
@@ -157,7 +158,7 @@ function Frame() {
 const isCurrent = (at: string, path: string) =>
   path === "/" ? at === "/" || at.startsWith("/problems") || at.startsWith("/traces") : at.startsWith(path);
 
-const lasting = 3000; // ms for which the connection must be otherwise before that is said: it may be cut now and then
+const interruption = 3000; // ms; shorter interruptions of the connection are not shown
 
 // useSteadyConnection is useConnection without short interruptions.
 function useSteadyConnection() {
@@ -166,13 +167,13 @@ function useSteadyConnection() {
   const [ever, setEver] = useState(connection.live);
   useEffect(() => {
     if (connection.live === lasted.live) return;
-    const timer = setTimeout(() => (setLasted(connection), setEver(true)), ever && !connection.live ? lasting : 0);
+    const timer = setTimeout(() => (setLasted(connection), setEver(true)), ever && !connection.live ? interruption : 0);
     return () => clearTimeout(timer);
   }, [connection, lasted, ever]);
   return { ...lasted, ever };
 }
 
-// useElapsed returns the time in ms since a time of this browser's clock, to the second.
+// useElapsed returns the ms since a time of the browser's clock, updated every second.
 function useElapsed(since: number) {
   const [now, setNow] = useState(() => Date.now());
   useEffect(() => {
@@ -223,7 +224,7 @@ function Preferences({ help }: { help: () => void }) {
   );
 }
 
-const outage = 10_000; // ms without events after which that is said above all that is shown
+const outage = 10_000; // ms without events until a banner says so
 
 // Banners show messages that concern all views.
 function Banners({ connection: { live, since, ever } }: { connection: SteadyConnection }) {
@@ -243,7 +244,7 @@ function Banners({ connection: { live, since, ever } }: { connection: SteadyConn
         retries automatically. This page may be out of date.
       </>,
     );
-  const [version, setVersion] = useState(status?.version); // that this page came from
+  const [version, setVersion] = useState(status?.version); // that served this page
   if (status && version === undefined) setVersion(status.version);
   if (status && version !== undefined && status.version !== version)
     notices.push(

@@ -16,7 +16,7 @@ function storedSetting<T extends string>(key: string, values: readonly T[]) {
   };
   const subscribe = (changed: () => void) => {
     changes.addEventListener("change", changed);
-    addEventListener("storage", changed); // another tab wrote it
+    addEventListener("storage", changed); // written by another tab
     return () => {
       changes.removeEventListener("change", changed);
       removeEventListener("storage", changed);
@@ -40,7 +40,7 @@ export function useApplyTheme(): "light" | "dark" {
   }, []);
   const system = systemDark ? "dark" : "light";
   const inEffect = theme === "system" ? system : theme;
-  // Before other effects: those of charts, which come first, draw with the colours that the page has then.
+  // A layout effect, since charts read the colours of the page in their effects, which run before this component's.
   useLayoutEffect(() => {
     document.documentElement.dataset.theme = inEffect;
   }, [inEffect]);

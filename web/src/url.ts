@@ -10,7 +10,7 @@ export function useQuery(name: string, fallback = ""): [string, (value: string) 
     (value: string) =>
       setParams(
         () => {
-          const after = new URLSearchParams(location.search); // not what was rendered: several may be set at once
+          const after = new URLSearchParams(location.search); // not the rendered ones: several may be set at once
           if (value === fallback) after.delete(name);
           else after.set(name, value);
           return after;
@@ -37,7 +37,7 @@ export function useEnum<T extends string>(name: string, values: readonly T[]): [
   return [values.find((v) => v === value) ?? values[0]!, set];
 }
 
-const maxMembers = 300; // of a set, that a URL may become no longer than proxies take
+const maxMembers = 300; // of a set, so that proxies accept the URL
 
 // useSet is useQuery for a set of words without commas; the last maxMembers are kept.
 export function useSet(name: string): [ReadonlySet<string>, (members: Iterable<string>) => void] {
@@ -69,11 +69,11 @@ export const useID = (name: string) => useValidated(name, isID);
 export const useTimestamp = (name: string) => useValidated(name, isRFC3339);
 export const useNanos = (name: string) => useValidated(name, isNanos);
 
-// useCount is useQuery for a number from 1 to most.
-export function useCount(name: string, fallback: number, most: number): [number, (value: number) => void] {
+// useCount is useQuery for a number from 1 to max.
+export function useCount(name: string, fallback: number, max: number): [number, (value: number) => void] {
   const [value, set] = useQuery(name, String(fallback));
   const n = Math.floor(Number(value));
-  return [n >= 1 ? Math.min(most, n) : fallback, (n) => set(String(Math.min(most, n)))];
+  return [n >= 1 ? Math.min(max, n) : fallback, (n) => set(String(Math.min(max, n)))];
 }
 
 // query formats the parameters that are not empty as a query string, with its question mark.

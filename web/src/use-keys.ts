@@ -1,6 +1,6 @@
 import { useEffect, useEffectEvent } from "react";
 
-// useKeys runs the action of a key that is pressed outside of text fields, dialogs and menus.
+// useKeys runs the action of a key pressed outside text fields, dialogs and menus.
 export function useKeys(actions: Record<string, () => void>) {
   const onKey = useEffectEvent((event: KeyboardEvent) => {
     const on = event.target as HTMLElement;
@@ -18,7 +18,7 @@ export function useKeys(actions: Record<string, () => void>) {
   }, []);
 }
 
-// moveFocus focuses the next or the previous element that matches, or the first or the last if none has the focus.
+// moveFocus focuses the next or the previous matching element; the first or the last if none is focused.
 export function moveFocus(selector: string, by: 1 | -1) {
   const all = [...document.querySelectorAll<HTMLElement>(selector)];
   const at = all.indexOf(document.activeElement as HTMLElement);

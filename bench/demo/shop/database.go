@@ -10,16 +10,16 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// connections is how many a pool has that is large enough.
+// connections is the size of a connection pool that is large enough.
 const connections = 16
 
-// How many rows tables have at first. Where an index can get lost there are enough to make that felt.
+// Initial rows of tables.
 const (
 	fewRows  = 5_000
-	manyRows = 150_000
+	manyRows = 150_000 // enough for a missing index to matter
 )
 
-// openDatabase opens a new database of the service with tables of the given names that have so many rows.
+// openDatabase creates and opens the database of the service, with the given tables of the given number of rows.
 func (s *service) openDatabase(ctx context.Context, rows int, tables ...string) error {
 	file := url.URL{Scheme: "file", Path: filepath.Join(s.dir, fmt.Sprintf("%s-%d.db", s.name, s.instance))}
 	file.RawQuery = "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)"
@@ -38,7 +38,7 @@ func (s *service) openDatabase(ctx context.Context, rows int, tables ...string) 
 	return nil
 }
 
-// fill makes a table with its index.
+// fill creates a table with its rows and its index.
 func (s *service) fill(ctx context.Context, rows int, table string) error {
 	for _, statement := range []string{
 		`CREATE TABLE ` + table + ` (id INTEGER PRIMARY KEY, item INTEGER NOT NULL, amount INTEGER NOT NULL, text TEXT NOT NULL)`,
@@ -53,7 +53,7 @@ func (s *service) fill(ctx context.Context, rows int, table string) error {
 	return nil
 }
 
-// dropIndex makes queries of a table read all of it.
+// dropIndex drops the index of a table, so that queries scan the table.
 func (s *service) dropIndex(ctx context.Context, table string) error {
 	if _, err := s.db.ExecContext(ctx, `DROP INDEX IF EXISTS `+table+`_item`); err != nil {
 		return fmt.Errorf("drop the index of %s: %w", table, err)
@@ -61,7 +61,7 @@ func (s *service) dropIndex(ctx context.Context, table string) error {
 	return nil
 }
 
-// connected returns steps during which the call holds a connection of the pool; waiting for it is a function of the given name.
+// connected returns a step that executes acquire and then, holding the acquired connection, steps.
 func (s *service) connected(acquire step, steps ...step) step {
 	body := all(steps)
 	return step{inside: append(acquire.inside, body.inside...), do: func(c *call) (err error) {
@@ -78,7 +78,7 @@ func (s *service) connected(acquire step, steps ...step) step {
 	}}
 }
 
-// acquires is a function that waits for a connection of the pool.
+// acquires returns a function that waits for a connection of the pool.
 func (s *service) acquires(name string) step {
 	return s.leaf(name, func(c *call) error {
 		held, err := s.db.Conn(c.ctx)
@@ -90,7 +90,7 @@ func (s *service) acquires(name string) step {
 	})
 }
 
-// selects is a function that reads the rows of the request's products.
+// selects returns a function that reads the rows of the request's products.
 func (s *service) selects(name, table string) step {
 	query := `SELECT sum(amount), max(text) FROM ` + table + ` WHERE item = ?`
 	return s.leaf(name, func(c *call) error {
@@ -105,11 +105,11 @@ func (s *service) selects(name, table string) step {
 	})
 }
 
-// inserts is a function that adds a row and has it on disk when it returns.
+// inserts returns a function that writes a row durably.
 func (s *service) inserts(name, table string) step {
 	statement := `INSERT OR REPLACE INTO ` + table + ` (id, item, amount, text) VALUES (?, ?, 1, 'ordered')`
 	return s.leaf(name, func(c *call) error {
-		id := fewRows + c.request.Seed%fewRows // the table does not grow without bound
+		id := fewRows + c.request.Seed%fewRows // replaces rows, so that the size of the table is bounded
 		if _, err := s.database(c).ExecContext(c.ctx, statement, id, c.request.Items[0]); err != nil {
 			return fmt.Errorf("insert into %s: %w", table, err)
 		}
@@ -117,13 +117,13 @@ func (s *service) inserts(name, table string) step {
 	})
 }
 
-// database is what statements run on.
+// database is a pool or a connection.
 type database interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// database returns the connection that a call holds or, if it holds none, the pool.
+// database returns the connection that a call holds, or the pool if it holds none.
 func (s *service) database(c *call) database {
 	if c.conn != nil {
 		return c.conn

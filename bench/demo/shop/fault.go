@@ -9,42 +9,42 @@ import (
 	"time"
 )
 
-// Fault is what is made wrong with the shop.
+// Fault is a kind of fault of the shop.
 type Fault string
 
 // The faults.
 const (
-	SlowPath   Fault = "slow-path"   // a slow branch for one value of an attribute
-	Lock       Fault = "lock"        // a lock that two types of requests take is held too long
-	ThirdParty Fault = "third-party" // somebody else's service is slow
-	Pool       Fault = "pool"        // too few connections to a database
-	GC         Fault = "gc"          // garbage collection pressure
-	Disk       Fault = "disk"        // more is written to disk, and synced
+	SlowPath   Fault = "slow-path"   // one value of an attribute takes a slow branch
+	Lock       Fault = "lock"        // a lock that two types of requests acquire is held too long
+	ThirdParty Fault = "third-party" // a third party responds late
+	Pool       Fault = "pool"        // the connection pool of a database is too small
+	GC         Fault = "gc"          // much garbage and a large heap
+	Disk       Fault = "disk"        // more writes and syncs
 	Payload    Fault = "payload"     // larger replies
-	Replica    Fault = "replica"     // an index is missing in the database of one replica
+	Replica    Fault = "replica"     // the database of one replica lacks an index
 	None       Fault = "none"
 )
 
-// Faults returns all faults but none.
+// Faults returns all faults except None.
 func Faults() []Fault {
 	return []Fault{SlowPath, Lock, ThirdParty, Pool, GC, Disk, Payload, Replica}
 }
 
-// How much is wrong.
+// Severity of the faults.
 const (
-	slowRounds     = 25_000  // of hashing, for requests that take the slow branch
-	lockedRounds   = 15_000  // while the lock is held
-	liveObjects    = 400_000 // that the garbage collector follows each time
-	garbageObjects = 20_000  // of each tree that is thrown away
-	garbageTrees   = 12      // for each request
-	normalText     = 8 << 10 // bytes of text in a reply
-	picturesText   = 5 << 18 // with pictures
-	picturedPart   = 0.5     // of the requests have pictures
-	thirdPartyFor  = 90 * time.Millisecond
-	diskFor        = 100 * time.Millisecond
+	slowRounds      = 25_000  // hashing rounds in the slow branch
+	lockedRounds    = 15_000  // hashing rounds under the lock
+	liveObjects     = 400_000 // objects of the retained heap
+	garbageObjects  = 20_000  // objects of a discarded tree
+	garbageTrees    = 12      // discarded trees per request
+	normalText      = 8 << 10 // bytes of text in a reply
+	picturesText    = 5 << 18 // bytes of text in a reply with pictures
+	pictureFraction = 0.5     // of the replies have pictures
+	thirdPartyDelay = 90 * time.Millisecond
+	diskDelay       = 100 * time.Millisecond
 )
 
-// Edge is a place in the shop.
+// Edge is an operation of a service.
 type Edge struct {
 	Service   string `json:"service"`
 	Operation string `json:"operation"`
@@ -53,13 +53,13 @@ type Edge struct {
 // String returns "service operation".
 func (e *Edge) String() string { return e.Service + " " + e.Operation }
 
-// site is where a fault can be.
+// site is a possible location of a fault.
 type site struct {
 	Edge
-	where string // name that the step has which is faulty, if not that of the operation
+	step string // name of the faulty step; "": the operation
 }
 
-// sites holds, for each fault, where it can be.
+// sites lists the possible locations of each fault.
 var sites = map[Fault][]site{
 	SlowPath:   {{Edge: Edge{"pricing", "tax.rates"}}, {Edge: Edge{"search", "query.spell"}}, {Edge: Edge{"catalog", "item.attributes"}}},
 	Lock:       {{Edge: Edge{"inventory", "stock.update"}}, {Edge: Edge{"reviews", "cache.touch"}}},
@@ -71,56 +71,57 @@ var sites = map[Fault][]site{
 	Replica:    {{Edge: Edge{"pricing", "base.select"}}, {Edge: Edge{"pricing", "rates.select"}}},
 }
 
-// fault is a fault at its place.
-type fault struct {
+// placedFault is a fault at a location.
+type placedFault struct {
 	kind Fault
 	site site
-	seed uint64
+	seed uint64 // of the remaining choices
 }
 
-// newFault returns the fault that a seed puts somewhere.
-func newFault(kind Fault, seed uint64) (*fault, error) {
+// newFault returns a fault at the location that the seed selects.
+func newFault(kind Fault, seed uint64) (*placedFault, error) {
 	list := sites[kind]
 	if len(list) == 0 {
-		return nil, fmt.Errorf("no fault is called %q", kind)
+		return nil, fmt.Errorf("no fault is named %q", kind)
 	}
 	s := list[seed%uint64(len(list))]
-	s.where = cmp.Or(s.where, s.Operation)
-	return &fault{kind: kind, site: s, seed: seed / uint64(len(list))}, nil
+	s.step = cmp.Or(s.step, s.Operation)
+	return &placedFault{kind: kind, site: s, seed: seed / uint64(len(list))}, nil
 }
 
-// at returns the present fault if it is of a kind and at a step of this service; nil if not.
-func (s *service) at(kind Fault, where string) *fault {
+// faultAt returns the injected fault if it has the given kind and step, nil otherwise.
+func (s *service) faultAt(kind Fault, step string) *placedFault {
 	f := s.fault.Load()
-	if f == nil || f.kind != kind || f.site.where != where {
+	if f == nil || f.kind != kind || f.site.step != step {
 		return nil
 	}
 	return f
 }
 
-// matches reports whether a request has the value of the attribute that takes the slow branch, which is not the rare one.
-func (f *fault) matches(q *Request) bool {
+// matches reports whether a request takes the slow branch. The value of its attribute is never the rare one.
+func (f *placedFault) matches(q *Request) bool {
 	if f.site.Service == "search" {
 		return q.Language == languages[f.seed%uint64(len(languages)-1)]
 	}
 	return q.Currency == currencies[f.seed%uint64(len(currencies)-1)]
 }
 
-// inject makes a fault, if it is one of this process. It tells nobody but the file of truths.
+// inject injects a fault if its location is in this process, and writes the location to the truth file. It reports
+// whether the fault was injected.
 func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 	f, err := newFault(i.Fault, i.Seed)
 	if err != nil {
 		return false, err
 	}
-	if !s.has(f) {
+	if !s.contains(f) {
 		return false, nil
 	}
 	truth, err := json.Marshal(f.site.Edge)
 	if err != nil {
-		return false, fmt.Errorf("write down the fault: %w", err)
+		return false, fmt.Errorf("encode the location of the fault: %w", err)
 	}
 	if err := os.WriteFile(s.truth, truth, 0o600); err != nil {
-		return false, fmt.Errorf("write down the fault: %w", err)
+		return false, fmt.Errorf("write the location of the fault: %w", err)
 	}
 	if f.kind == Pool {
 		s.db.SetMaxOpenConns(1)
@@ -134,11 +135,11 @@ func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 	return true, nil
 }
 
-// tableOf holds the tables that queries of replicas read.
+// tableOf contains the table of each query that [Replica] can slow down.
 var tableOf = map[string]string{"base.select": "prices", "rates.select": "rates"}
 
-// has reports whether this process is where a fault is made.
-func (s *service) has(f *fault) bool {
+// contains reports whether the location of f is in this process.
+func (s *service) contains(f *placedFault) bool {
 	if f.kind == ThirdParty {
 		return s.name == Outside
 	}
@@ -146,7 +147,7 @@ func (s *service) has(f *fault) bool {
 	return s.name == f.site.Service && replica
 }
 
-// pictures returns the text that replies are too large with.
+// pictures returns the text of replies with pictures.
 func (s *service) pictures() string {
 	if text := s.large.Load(); text != nil {
 		return *text
@@ -156,12 +157,12 @@ func (s *service) pictures() string {
 	return text
 }
 
-// answersAfter is a step of somebody else's service, whose work nobody sees.
-func (s *service) answersAfter(path string, usually time.Duration) step {
+// replyAfter returns a step of a third party, which sleeps for d times the request's effort.
+func (s *service) replyAfter(path string, d time.Duration) step {
 	return step{do: func(c *call) error {
-		wait := time.Duration(float64(usually) * c.request.Effort)
-		if s.at(ThirdParty, path) != nil {
-			wait += thirdPartyFor
+		wait := time.Duration(float64(d) * c.request.Effort)
+		if s.faultAt(ThirdParty, path) != nil {
+			wait += thirdPartyDelay
 		}
 		select {
 		case <-time.After(wait):

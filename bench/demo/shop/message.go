@@ -8,27 +8,27 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Request is what a customer asks for, and what services tell each other about it.
+// Request is a customer's request. Services pass it on to the services that they call.
 type Request struct {
-	Seed     uint64  // of everything that is random about it
-	Effort   float64 // how much work it is, compared with others; around 1
+	Seed     uint64  // of random choices
+	Effort   float64 // amount of work relative to other requests; around 1
 	Currency string
 	Language string
 	Tier     string
 	Items    []int // numbers of products, at least one
 }
 
-// Values that the attributes of requests have, the last of each rarely.
+// Values of the attributes of requests. The last of each is rare.
 var (
 	currencies = []string{"EUR", "USD", "JPY"}
 	languages  = []string{"en", "de", "fr"}
 	tiers      = []string{"guest", "member", "gold"}
 )
 
-// Products is how many products the shop sells.
+// Products is the number of products.
 const Products = 2000
 
-// NewRequest returns a customer's next request.
+// NewRequest returns a random request.
 func NewRequest(r *rand.Rand) Request {
 	q := Request{
 		Seed: r.Uint64(), Effort: math.Exp(0.2 * r.NormFloat64()),
@@ -40,7 +40,7 @@ func NewRequest(r *rand.Rand) Request {
 	return q
 }
 
-// mostly returns one of the values, the last one of them for a tenth of the requests.
+// mostly returns a random value, the last one with a probability of 0.1.
 func mostly(r *rand.Rand, values []string) string {
 	last := len(values) - 1
 	if r.IntN(10) == 0 {
@@ -49,12 +49,13 @@ func mostly(r *rand.Rand, values []string) string {
 	return values[r.IntN(last)]
 }
 
-// chance returns a number from 0 to 1 that depends on the request and on what it is drawn for only.
-func (q *Request) chance(what string) float64 {
+// chance returns a number in [0, 1) for a random choice. It depends only on the request's seed and the name of the
+// choice.
+func (q *Request) chance(name string) float64 {
 	var seed [8]byte
 	binary.LittleEndian.PutUint64(seed[:], q.Seed)
 	h := xxhash.New()
 	_, _ = h.Write(seed[:]) // never fails
-	_, _ = h.WriteString(what)
+	_, _ = h.WriteString(name)
 	return float64(h.Sum64()>>11) / (1 << 53)
 }

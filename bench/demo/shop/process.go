@@ -1,8 +1,9 @@
-// Package shop is an application to be observed: services that are processes of their own, speak HTTP and gRPC, use databases, locks, disks and
-// a third party, and have tracepoints in all their functions. One of several faults can be made in them. What it does is real work.
+// Package shop is an application for demos of Sibyl. Its services are processes of their own that communicate over HTTP
+// and gRPC, use databases, locks, disks and a third party, and have tracepoints in all their functions. One of several
+// faults can be injected. The services do real work.
 //
-// A process is told what to do by lines of JSON on its standard input, and answers each with one on its standard output. It ends when its
-// input does, whatever way the other end came to leave.
+// A process reads commands from its standard input and writes a reply to each to its standard output, both as lines of
+// JSON. It exits at the end of its input, and therefore also when its parent dies.
 package shop
 
 import (
@@ -28,51 +29,51 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Order is what a process is told. One of its fields is set.
-type Order struct {
-	Setup  *Setup              `json:"setup,omitempty"`  // the first one
-	Peers  map[string][]string `json:"peers,omitempty"`  // the second: addresses of the replicas of each service; begin to serve
-	Inject *Injection          `json:"inject,omitempty"` // make a fault
-	Report bool                `json:"report,omitempty"` // say what happened so far
-	Apply  *Applied            `json:"apply,omitempty"`  // have this on, in a process that has no server
+// Command is a command to a process. One of its fields is set.
+type Command struct {
+	Setup  *Setup              `json:"setup,omitempty"`  // the first command
+	Peers  map[string][]string `json:"peers,omitempty"`  // the second command: serve, with these addresses of the replicas of each service
+	Inject *Injection          `json:"inject,omitempty"` // inject a fault
+	Report bool                `json:"report,omitempty"` // report counters
+	Apply  *FixedPlan          `json:"apply,omitempty"`  // apply a plan, in a process without a server
 }
 
-// Setup says which part of the shop a process is.
+// Setup configures a process.
 type Setup struct {
 	Service  string `json:"service"`
 	Instance int    `json:"instance"` // among the replicas of the service, from 0
-	Dir      string `json:"dir"`      // for databases and logs
-	Truth    string `json:"truth"`    // file that is written by whoever makes a fault, with the [Edge] where it will show
-	OTLP     string `json:"otlp"`     // address that takes traces over gRPC
-	Control  string `json:"control"`  // URL of the server that plans what is on; empty: there is none
+	Dir      string `json:"dir"`      // of databases and logs
+	Truth    string `json:"truth"`    // file for the [Edge] of the fault, written by the process that injects it
+	OTLP     string `json:"otlp"`     // address for traces over gRPC
+	Control  string `json:"control"`  // URL of the server that sends plans; empty: none
 }
 
-// Injection is a fault and the seed that says where it is.
+// Injection selects a fault. The seed determines its location.
 type Injection struct {
 	Fault Fault  `json:"fault"`
 	Seed  uint64 `json:"seed"`
 }
 
-// Applied is what is on.
-type Applied struct {
-	Plan *protocol.Plan `json:"plan"` // nil: the baseline
+// FixedPlan is a plan that does not come from a server.
+type FixedPlan struct {
+	Plan *protocol.Plan `json:"plan"` // nil: the baseline only
 }
 
-// Answer is what a process answers to an order.
-type Answer struct {
-	Address  string  `json:"address,omitempty"` // to setup: that it listens on
-	Injected bool    `json:"injected,omitempty"`
+// Reply is the reply to a command.
+type Reply struct {
+	Address  string  `json:"address,omitempty"`  // to Setup: the listening address
+	Injected bool    `json:"injected,omitempty"` // to Inject: the fault is in this process
 	Report   *Report `json:"report,omitempty"`
-	Error    string  `json:"error,omitempty"`
+	Error    string  `json:"error,omitempty"` // "": success
 }
 
-// Report is what happened in a process.
+// Report lists the counters of a process.
 type Report struct {
-	Tracepoints int    `json:"tracepoints"` // functions and calls that were executed
-	Spans       uint64 `json:"spans"`       // that ended
+	Tracepoints int    `json:"tracepoints"` // executed functions and calls
+	Spans       uint64 `json:"spans"`       // ended spans
 	Extra       uint64 `json:"extra"`       // of these, not baseline
 
-	CPU time.Duration `json:"cpu_ns"` // that the process took
+	CPU time.Duration `json:"cpu_ns"` // used by the process
 }
 
 // service is one process of the shop.
@@ -83,7 +84,7 @@ type service struct {
 	truth     string
 	endpoints map[string]step // by name of the entry span: "POST /path" or a method of gRPC
 	functions []*function
-	calls     map[string]*atomic.Bool // of other services: whether they were made
+	calls     map[string]*atomic.Bool // whether endpoints of other services were called
 	files     []*os.File
 
 	db          *sql.DB
@@ -94,42 +95,42 @@ type service struct {
 	propagator  propagation.TextMapPropagator
 	telemetry   *telemetry
 
-	fault atomic.Pointer[fault]
-	large atomic.Pointer[string] // text with pictures
+	fault atomic.Pointer[placedFault]
+	large atomic.Pointer[string] // text of replies with pictures; nil until it is needed
 }
 
-// Run is a process of the shop, from its first order until the input ends or ctx is done.
+// Run runs a process of the shop until the end of in or of ctx.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	orders := make(chan Order)
+	commands := make(chan Command)
 	go func() { // ends with the input, or with the process
-		defer close(orders)
+		defer close(commands)
 		lines := json.NewDecoder(bufio.NewReader(in))
 		for {
-			var o Order
-			if lines.Decode(&o) != nil {
+			var c Command
+			if lines.Decode(&c) != nil {
 				cancel()
 				return
 			}
 			select {
-			case orders <- o:
+			case commands <- c:
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	first, ok := <-orders
+	first, ok := <-commands
 	if !ok || first.Setup == nil {
-		return errors.New("this command is for sibylbench demo, which tells it what to do")
+		return errors.New("this command is internal to sibylbench demo")
 	}
 	s := &service{name: first.Setup.Service, instance: first.Setup.Instance, dir: first.Setup.Dir, truth: first.Setup.Truth, calls: make(map[string]*atomic.Bool)}
-	err := s.run(ctx, first.Setup, orders, json.NewEncoder(out))
+	err := s.run(ctx, first.Setup, commands, json.NewEncoder(out))
 	return errors.Join(err, s.close(context.WithoutCancel(ctx)))
 }
 
-func (s *service) run(ctx context.Context, setup *Setup, orders <-chan Order, answers *json.Encoder) error {
-	if err := s.observe(ctx, setup); err != nil {
+func (s *service) run(ctx context.Context, setup *Setup, commands <-chan Command, replies *json.Encoder) error {
+	if err := s.startTracing(ctx, setup); err != nil {
 		return err
 	}
 	if err := s.define(ctx); err != nil {
@@ -150,10 +151,10 @@ func (s *service) run(ctx context.Context, setup *Setup, orders <-chan Order, an
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	if err := answers.Encode(Answer{Address: listener.Addr().String()}); err != nil {
-		return errors.Join(fmt.Errorf("answer: %w", err), listener.Close())
+	if err := replies.Encode(Reply{Address: listener.Addr().String()}); err != nil {
+		return errors.Join(fmt.Errorf("reply: %w", err), listener.Close())
 	}
-	second, ok := <-orders
+	second, ok := <-commands
 	if !ok {
 		return listener.Close()
 	}
@@ -163,13 +164,13 @@ func (s *service) run(ctx context.Context, setup *Setup, orders <-chan Order, an
 	}
 	stop := s.serve(listener)
 	defer stop()
-	if err := answers.Encode(Answer{}); err != nil {
-		return fmt.Errorf("answer: %w", err)
+	if err := replies.Encode(Reply{}); err != nil {
+		return fmt.Errorf("reply: %w", err)
 	}
-	return s.obey(ctx, orders, answers)
+	return s.execute(ctx, commands, replies)
 }
 
-// serve takes requests until stop is called.
+// serve serves requests until stop is called.
 func (s *service) serve(listener net.Listener) (stop func()) {
 	ended := make(chan struct{})
 	if speaksGRPC[s.name] {
@@ -182,40 +183,41 @@ func (s *service) serve(listener net.Listener) (stop func()) {
 	return func() { _ = server.Close(); <-ended }
 }
 
-// obey carries out orders until there are no more.
-func (s *service) obey(ctx context.Context, orders <-chan Order, answers *json.Encoder) error {
+// execute executes commands until their channel is closed or ctx ends.
+func (s *service) execute(ctx context.Context, commands <-chan Command, replies *json.Encoder) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case o, ok := <-orders:
+		case c, ok := <-commands:
 			if !ok {
 				return nil
 			}
-			if err := answers.Encode(s.answer(ctx, o)); err != nil {
-				return fmt.Errorf("answer: %w", err)
+			if err := replies.Encode(s.reply(ctx, c)); err != nil {
+				return fmt.Errorf("reply: %w", err)
 			}
 		}
 	}
 }
 
-func (s *service) answer(ctx context.Context, o Order) Answer {
+// reply executes a command.
+func (s *service) reply(ctx context.Context, c Command) Reply {
 	switch {
-	case o.Inject != nil:
-		injected, err := s.inject(ctx, o.Inject)
+	case c.Inject != nil:
+		injected, err := s.inject(ctx, c.Inject)
 		if err != nil {
-			return Answer{Error: err.Error()}
+			return Reply{Error: err.Error()}
 		}
-		return Answer{Injected: injected}
-	case o.Apply != nil:
-		if err := tracepoint.Default.Apply(o.Apply.Plan); err != nil {
-			return Answer{Error: err.Error()}
+		return Reply{Injected: injected}
+	case c.Apply != nil:
+		if err := tracepoint.Default.Apply(c.Apply.Plan); err != nil {
+			return Reply{Error: err.Error()}
 		}
-		return Answer{}
-	case o.Report:
-		return Answer{Report: s.report()}
+		return Reply{}
+	case c.Report:
+		return Reply{Report: s.report()}
 	}
-	return Answer{Error: "an order that is not understood"}
+	return Reply{Error: "unknown command"}
 }
 
 func (s *service) report() *Report {
@@ -229,15 +231,15 @@ func (s *service) report() *Report {
 			r.Tracepoints++
 		}
 	}
-	for _, made := range s.calls {
-		if made.Load() {
+	for _, called := range s.calls {
+		if called.Load() {
 			r.Tracepoints++
 		}
 	}
 	return r
 }
 
-// closeTimeout is how long a process that ends tries to send its last spans.
+// closeTimeout bounds the export of the last spans when a process exits.
 const closeTimeout = 2 * time.Second
 
 func (s *service) close(ctx context.Context) error {
@@ -254,7 +256,7 @@ func (s *service) close(ctx context.Context) error {
 	if s.telemetry != nil {
 		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
-		_ = s.telemetry.provider.Shutdown(ctx) // the server may be gone already
+		_ = s.telemetry.provider.Shutdown(ctx) // the server may have exited
 	}
 	return errors.Join(errs...)
 }

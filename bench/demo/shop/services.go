@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// speaksGRPC says which services speak gRPC; the others speak HTTP.
+// speaksGRPC contains the services that speak gRPC. The others speak HTTP.
 var speaksGRPC = map[string]bool{"pricing": true, "inventory": true, "payment": true, "reviews": true}
 
-// Services returns the names of the processes of the shop, a name as often as it has replicas. What a process calls comes before it.
+// Services returns the service of each process of the shop, once for each replica. Callees precede their callers.
 func Services() []string {
 	return []string{"outside", "payment", "pricing", "pricing", "inventory", "reviews", "search", "catalog", "orders", "gateway"}
 }
 
-// Outside is the service that is not the shop's: it is not instrumented.
+// Outside is the service of third parties, which is not instrumented.
 const Outside = "outside"
 
-// Gateway is the service that customers talk to.
+// Gateway is the service that receives customers' requests.
 const Gateway = "gateway"
 
-// define makes the functions of the service.
+// define creates the functions of the service.
 func (s *service) define(ctx context.Context) error {
 	build, ok := map[string]func(context.Context) error{
 		"gateway": s.gateway, "catalog": s.catalog, "search": s.search, "pricing": s.pricing, "inventory": s.inventory,
@@ -32,10 +32,10 @@ func (s *service) define(ctx context.Context) error {
 	return build(ctx)
 }
 
-// small is a function that computes for a moment.
+// small returns a function that computes for about 40 µs.
 func (s *service) small(name string) step { return s.fn(name, compute(40)) }
 
-// gateway is what customers talk to.
+// gateway serves the pages of the shop.
 func (s *service) gateway(context.Context) error {
 	session := s.fn("session.load", s.small("session.parse"), s.small("session.verify"), s.fn("limits.check", compute(20)))
 	s.endpoints = map[string]step{
@@ -82,7 +82,7 @@ func (s *service) gateway(context.Context) error {
 	return nil
 }
 
-// catalog knows the products.
+// catalog serves the products, from a database.
 func (s *service) catalog(ctx context.Context) error {
 	s.endpoints = map[string]step{
 		"POST /list": s.fn("list.handle",
@@ -112,7 +112,7 @@ func (s *service) search(context.Context) error {
 	return nil
 }
 
-// pricing says what things cost.
+// pricing computes prices.
 func (s *service) pricing(ctx context.Context) error {
 	s.endpoints = map[string]step{
 		"Quote": s.fn("quote.handle",
@@ -126,7 +126,7 @@ func (s *service) pricing(ctx context.Context) error {
 	return s.openDatabase(ctx, manyRows, "prices", "rates")
 }
 
-// inventory knows what is in stock, and how long it takes to deliver.
+// inventory keeps the stock and estimates deliveries.
 func (s *service) inventory(ctx context.Context) error {
 	movements, err := s.appends("movements.append")
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *service) inventory(ctx context.Context) error {
 	return s.openDatabase(ctx, fewRows, "stock")
 }
 
-// orders keeps what was ordered.
+// orders stores orders.
 func (s *service) orders(ctx context.Context) error {
 	audit, err := s.appends("audit.append")
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *service) orders(ctx context.Context) error {
 	return s.openDatabase(ctx, fewRows, "orders")
 }
 
-// payment charges customers, by a bank that is not ours.
+// payment charges customers through the bank.
 func (s *service) payment(ctx context.Context) error {
 	s.endpoints = map[string]step{
 		"Charge": s.fn("charge.handle",
@@ -188,7 +188,7 @@ func (s *service) payment(ctx context.Context) error {
 	return s.openDatabase(ctx, fewRows, "ledger")
 }
 
-// reviews knows what customers think of products.
+// reviews serves customers' reviews, from a cache.
 func (s *service) reviews(context.Context) error {
 	cache := s.locked("cache.touch", 20)
 	s.endpoints = map[string]step{
@@ -204,11 +204,11 @@ func (s *service) reviews(context.Context) error {
 	return nil
 }
 
-// outside is a bank and a carrier. What they compute is not seen; they take their time.
+// outside is a bank and a carrier. They only sleep.
 func (s *service) outside(context.Context) error {
 	s.endpoints = map[string]step{
-		"POST /authorize": s.answersAfter("/authorize", 100*time.Millisecond),
-		"POST /delivery":  s.answersAfter("/delivery", 20*time.Millisecond),
+		"POST /authorize": s.replyAfter("/authorize", 100*time.Millisecond),
+		"POST /delivery":  s.replyAfter("/delivery", 20*time.Millisecond),
 	}
 	return nil
 }

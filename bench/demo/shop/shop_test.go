@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every place of every fault is a function of the service, or a call that it makes, and the shop is as large as is promised.
+// TestSites: each location of each fault is a function of its service or a call that it makes. The shop has at least
+// 150 functions in at least four levels.
 func TestSites(t *testing.T) {
 	names, total, deepest := make(map[string][]string), 0, 0
 	for _, name := range slices.Compact(Services()) {
@@ -34,7 +35,7 @@ func TestSites(t *testing.T) {
 		}
 	}
 	if total < 150 || deepest < 4 {
-		t.Errorf("%d functions in %d levels", total, deepest)
+		t.Errorf("%d functions in %d levels, want at least 150 in 4", total, deepest)
 	}
 	for _, kind := range Faults() {
 		for seed := range uint64(len(sites[kind])) {
@@ -44,7 +45,7 @@ func TestSites(t *testing.T) {
 			}
 			place := f.site.Operation
 			if kind == ThirdParty {
-				place = Outside + f.site.where
+				place = Outside + f.site.step
 			}
 			if !slices.Contains(names[f.site.Service], place) {
 				t.Errorf("%s %d: %s has no %s", kind, seed, f.site.Service, place)
@@ -52,7 +53,7 @@ func TestSites(t *testing.T) {
 		}
 	}
 	if _, err := newFault(None, 1); err == nil {
-		t.Error("there is a fault that is none")
+		t.Error("newFault(None) succeeds")
 	}
 }
 
@@ -64,7 +65,7 @@ func depth(functions []*function) int {
 	return deepest
 }
 
-// Equal seeds make equal customers.
+// TestRequests: equal seeds give equal requests, and random choices of a request are independent of each other.
 func TestRequests(t *testing.T) {
 	a, b := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(1, 2))
 	first := NewRequest(a)
@@ -72,9 +73,9 @@ func TestRequests(t *testing.T) {
 		t.Error(d)
 	}
 	if cmp.Equal(first, NewRequest(a)) {
-		t.Error("all requests are equal")
+		t.Error("two requests are equal")
 	}
 	if x := first.chance("coupon"); x < 0 || x >= 1 || x != first.chance("coupon") || x == first.chance("related") {
-		t.Errorf("a chance of %v", x)
+		t.Errorf("chance %v, want a number in [0, 1) that depends on the name", x)
 	}
 }

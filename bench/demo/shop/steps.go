@@ -22,18 +22,18 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint"
 )
 
-// step is something that a service does for a request.
+// step is a part of the work of a service for a request.
 type step struct {
 	do     func(c *call) error
-	inside []*function // that it calls itself
+	inside []*function // called by it directly
 }
 
-// call is a request at work in one service.
+// call is the processing of a request by a service.
 type call struct {
-	ctx     context.Context //nolint:containedctx // a call is its context with what it is about
+	ctx     context.Context //nolint:containedctx // scoped to the call; steps replace it
 	request *Request
-	conn    *sql.Conn // of the database, while one is held
-	reply   []byte    // what the caller gets
+	conn    *sql.Conn // held connection to the database; nil: none
+	reply   []byte
 }
 
 // function is a function of a service, with a tracepoint around it.
@@ -41,11 +41,11 @@ type function struct {
 	name     string
 	inside   []*function
 	point    *tracepoint.Point
-	callers  int // places that call it
+	callers  int // number of call sites
 	executed atomic.Bool
 }
 
-// fn returns a function that does steps in order.
+// fn returns a function that executes steps in order.
 func (s *service) fn(name string, steps ...step) step {
 	body := all(steps)
 	f := &function{name: name, inside: body.inside}
@@ -61,10 +61,10 @@ func (s *service) fn(name string, steps ...step) step {
 	}}
 }
 
-// leaf returns a function that calls none.
+// leaf returns a function that calls no others.
 func (s *service) leaf(name string, do func(c *call) error) step { return s.fn(name, step{do: do}) }
 
-// register makes the tracepoints of all functions and says where they are called, as far as that is one place.
+// register registers the tracepoints of all functions, with the caller of each function that has only one.
 func (s *service) register() {
 	for _, f := range s.functions {
 		for _, inner := range f.inside {
@@ -83,7 +83,7 @@ func (s *service) register() {
 	}
 }
 
-// register makes the tracepoint of f, which is called where hint says, and those of the functions that it calls.
+// register registers the tracepoints of f, with hint as its caller, and of the functions that it calls.
 func (f *function) register(hint tracepoint.PointOption) {
 	if f.point != nil {
 		return
@@ -98,7 +98,7 @@ func (f *function) register(hint tracepoint.PointOption) {
 	}
 }
 
-// all does steps in order.
+// all returns a step that executes steps in order.
 func all(steps []step) step {
 	return step{inside: insideOf(steps), do: func(c *call) error {
 		for _, s := range steps {
@@ -118,7 +118,7 @@ func insideOf(steps []step) []*function {
 	return inside
 }
 
-// together does steps at the same time.
+// together returns a step that executes steps concurrently.
 func together(steps ...step) step {
 	return step{inside: insideOf(steps), do: func(c *call) error {
 		errs := make([]error, len(steps))
@@ -134,18 +134,19 @@ func together(steps ...step) step {
 	}}
 }
 
-// sometimes does steps for a part of the requests.
-func sometimes(part float64, what string, steps ...step) step {
+// sometimes returns a step that executes steps for a fraction of the requests. name identifies the random choice.
+func sometimes(fraction float64, name string, steps ...step) step {
 	body := all(steps)
 	return step{inside: body.inside, do: func(c *call) error {
-		if c.request.chance(what) >= part {
+		if c.request.chance(name) >= fraction {
 			return nil
 		}
 		return body.do(c)
 	}}
 }
 
-// compute hashes a KiB so many times, about a microsecond each; more for requests that are more work.
+// compute returns a step that hashes a KiB the given number of times, multiplied by the request's effort. A round takes
+// about a microsecond.
 func compute(rounds int) step {
 	return step{do: func(c *call) error {
 		burn(int(float64(rounds) * c.request.Effort))
@@ -161,36 +162,39 @@ func burn(rounds int) {
 	}
 }
 
-// branch is a function that has an inefficient branch, taken for one value of an attribute when that is the fault.
+// branch returns a function with an inefficient branch. With the fault [SlowPath], requests with one value of an
+// attribute take it.
 func (s *service) branch(name string, rounds int) step {
 	usual := compute(rounds)
 	return s.leaf(name, func(c *call) error {
-		if f := s.at(SlowPath, name); f != nil && f.matches(c.request) {
+		if f := s.faultAt(SlowPath, name); f != nil && f.matches(c.request) {
 			burn(slowRounds)
 		}
 		return usual.do(c)
 	})
 }
 
-// locked is a function that works under a lock that requests of several types take; too long when that is the fault.
+// locked returns a function that computes under a lock, for requests of several types. With the fault [Lock] it
+// computes longer.
 func (s *service) locked(name string, rounds int) step {
-	var lock sync.Mutex // guards nothing but the order of the work
+	var lock sync.Mutex // guards no data; only requests wait for it
 	usual := compute(rounds)
 	return s.leaf(name, func(c *call) error {
 		lock.Lock()
 		defer lock.Unlock()
-		if s.at(Lock, name) != nil {
+		if s.faultAt(Lock, name) != nil {
 			burn(lockedRounds)
 		}
 		return usual.do(c)
 	})
 }
 
-// builds is a function that makes a tree of small objects, and a lot of garbage when that is the fault.
+// builds returns a function that builds a tree of small objects. With the fault [GC] it also retains a large tree and
+// discards many.
 func (s *service) builds(name string, objects int) step {
-	var kept atomic.Pointer[object] // what makes collecting the garbage work
+	var kept atomic.Pointer[object] // makes each garbage collection expensive
 	return s.leaf(name, func(c *call) error {
-		if s.at(GC, name) != nil {
+		if s.faultAt(GC, name) != nil {
 			if kept.Load() == nil {
 				kept.Store(grow(liveObjects))
 			}
@@ -203,7 +207,7 @@ func (s *service) builds(name string, objects int) step {
 	})
 }
 
-// object is a small one that the garbage collector has to follow.
+// object is a small object with pointers for the garbage collector to follow.
 type object struct {
 	left, right *object
 	name        []byte
@@ -217,7 +221,8 @@ func grow(n int) *object {
 	return &object{left: grow((n - 1) / 2), right: grow(n - 1 - (n-1)/2), name: make([]byte, 24)}
 }
 
-// appends is a function that adds a record to a file and syncs it; again and again, for as long as a slow disk takes, when that is the fault.
+// appends returns a function that writes a record to a file and syncs it. With the fault [Disk] it repeats this for
+// diskDelay.
 func (s *service) appends(name string) (step, error) {
 	file, err := os.OpenFile(filepath.Join(s.dir, name+".log"), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -234,14 +239,14 @@ func (s *service) appends(name string) (step, error) {
 			if err := rewrite(file, record); err != nil {
 				return err
 			}
-			if s.at(Disk, name) == nil || time.Since(began) >= diskFor {
+			if s.faultAt(Disk, name) == nil || time.Since(began) >= diskDelay {
 				return nil
 			}
 		}
 	}), nil
 }
 
-// rewrite writes a record to the beginning of a file, which so does not grow, and waits for the disk.
+// rewrite writes a record to the beginning of a file, so that the file does not grow, and syncs it.
 func rewrite(file *os.File, record []byte) error {
 	if _, err := file.WriteAt(record, 0); err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(file.Name()), err)
@@ -252,32 +257,33 @@ func rewrite(file *os.File, record []byte) error {
 	return nil
 }
 
-// encodes is a function that makes the reply: products as JSON, packed; with far more text when that is the fault.
+// encodes returns a function that sets the reply: products as compressed JSON. With the fault [Payload], some replies
+// have far more text.
 func (s *service) encodes(name string) step {
 	text := description(normalText)
 	return s.leaf(name, func(c *call) error {
 		long := text
-		if s.at(Payload, name) != nil && c.request.chance("pictures") < picturedPart {
+		if s.faultAt(Payload, name) != nil && c.request.chance("pictures") < pictureFraction {
 			long = s.pictures()
 		}
 		data, err := json.Marshal(map[string]any{"items": c.request.Items, "text": long})
 		if err != nil {
 			return fmt.Errorf("encode %s: %w", name, err)
 		}
-		var packed bytes.Buffer
-		w := gzip.NewWriter(&packed)
+		var compressed bytes.Buffer
+		w := gzip.NewWriter(&compressed)
 		if _, err := w.Write(data); err != nil {
-			return fmt.Errorf("pack %s: %w", name, err)
+			return fmt.Errorf("compress %s: %w", name, err)
 		}
 		if err := w.Close(); err != nil {
-			return fmt.Errorf("pack %s: %w", name, err)
+			return fmt.Errorf("compress %s: %w", name, err)
 		}
-		c.reply = packed.Bytes()
+		c.reply = compressed.Bytes()
 		return nil
 	})
 }
 
-// description returns text of n bytes that can be packed, but not to nothing.
+// description returns a text of n bytes that compresses like prose.
 func description(n int) string {
 	r := rand.New(rand.NewPCG(1, 2))
 	words := []string{"blue", "sturdy", "elegant", "for", "the", "garden", "with", "handle", "of", "oak", "and", "brass", "light"}

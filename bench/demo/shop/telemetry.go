@@ -18,7 +18,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint"
 )
 
-// telemetry sends the spans of a process, and counts them. It implements [sdk.SpanProcessor].
+// telemetry exports and counts the spans of a process. It implements [sdk.SpanProcessor].
 type telemetry struct {
 	resource []attribute.KeyValue
 	provider *sdk.TracerProvider
@@ -26,11 +26,11 @@ type telemetry struct {
 	extra    atomic.Uint64
 }
 
-// exportEvery is how long spans wait at most until they are sent: a demo does not wait as long as others do.
-const exportEvery = 500 * time.Millisecond
+// exportInterval is the longest delay of spans before they are exported. It is short because a demo is.
+const exportInterval = 500 * time.Millisecond
 
-// observe sets up tracing as any service would.
-func (s *service) observe(ctx context.Context, setup *Setup) error {
+// startTracing sets up tracing, like an ordinary service.
+func (s *service) startTracing(ctx context.Context, setup *Setup) error {
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(setup.OTLP), otlptracegrpc.WithInsecure())
 	if err != nil {
 		return fmt.Errorf("send traces to %s: %w", setup.OTLP, err)
@@ -39,7 +39,7 @@ func (s *service) observe(ctx context.Context, setup *Setup) error {
 		attribute.String("service.name", s.name), attribute.String("service.instance.id", s.name+"-"+strconv.Itoa(s.instance)),
 	}}
 	s.telemetry.provider = sdk.NewTracerProvider(
-		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(exportEvery)), sdk.WithSpanProcessor(s.telemetry),
+		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(exportInterval)), sdk.WithSpanProcessor(s.telemetry),
 		sdk.WithResource(resource.NewSchemaless(s.telemetry.resource...)))
 	s.propagator = propagation.TraceContext{}
 	s.provider = tracepoint.Provider(s.telemetry.provider)

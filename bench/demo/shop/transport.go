@@ -21,11 +21,11 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// handle does what an endpoint of the service does for a request, and returns the reply.
+// handle processes a request with the steps of an endpoint and returns the reply.
 func (s *service) handle(ctx context.Context, do step, body []byte) ([]byte, error) {
 	var q Request
 	if err := json.Unmarshal(body, &q); err != nil || len(q.Items) == 0 {
-		return nil, fmt.Errorf("a request that %s does not understand", s.name)
+		return nil, fmt.Errorf("invalid request to %s", s.name)
 	}
 	trace.SpanFromContext(ctx).SetAttributes(
 		attribute.String("shop.currency", q.Currency), attribute.String("shop.language", q.Language),
@@ -35,7 +35,7 @@ func (s *service) handle(ctx context.Context, do step, body []byte) ([]byte, err
 	return c.reply, err
 }
 
-// maxRequest bounds what is read of a request, maxReply of a reply.
+// Limits of messages, in bytes.
 const (
 	maxRequest = 64 << 10
 	maxReply   = 64 << 20
@@ -48,7 +48,7 @@ func (s *service) httpServer() http.Handler {
 		mux.Handle(name, otelhttp.NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 			if err != nil {
-				http.Error(w, "cannot be read", http.StatusBadRequest)
+				http.Error(w, "read the request", http.StatusBadRequest)
 				return
 			}
 			reply, err := s.handle(r.Context(), do, body)
@@ -56,15 +56,15 @@ func (s *service) httpServer() http.Handler {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}
-			_, _ = w.Write(reply) // the caller left
+			_, _ = w.Write(reply) // fails if the caller has gone
 		}), name, otelhttp.WithTracerProvider(s.provider), otelhttp.WithPropagators(s.propagator),
 			otelhttp.WithSpanNameFormatter(func(string, *http.Request) string { return name })))
 	}
 	return mux
 }
 
-// grpcServer returns the server of the endpoints of a service that speaks gRPC. Requests are JSON in a message of bytes, so that there is
-// nothing to generate.
+// grpcServer returns the server of the endpoints of a service that speaks gRPC. Messages are JSON in a BytesValue,
+// which needs no generated code.
 func (s *service) grpcServer() *grpc.Server {
 	desc := grpc.ServiceDesc{ServiceName: s.grpcName(), HandlerType: (*any)(nil)}
 	for name, do := range s.endpoints {
@@ -90,59 +90,59 @@ func (s *service) grpcName() string { return grpcName(s.name) }
 
 func grpcName(service string) string { return "shop." + strings.ToUpper(service[:1]) + service[1:] }
 
-// httpClient returns what calls other services.
+// httpClient returns the client for other services.
 func (s *service) httpClient() *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: connections, DialContext: new(net.Dialer).DialContext, DisableCompression: true}
 	return &http.Client{Transport: otelhttp.NewTransport(transport, otelhttp.WithTracerProvider(s.provider), otelhttp.WithPropagators(s.propagator),
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method + " " + r.URL.Path }))}
 }
 
-// post is a step that calls a path of another service over HTTP and unpacks its reply.
+// post returns a step that calls a path of another service over HTTP and decompresses its reply.
 func (s *service) post(service, path string) step {
-	done := s.called(service + path)
+	called := s.callFlag(service + path)
 	return step{do: func(c *call) error {
-		done.Store(true)
+		called.Store(true)
 		body, err := json.Marshal(c.request)
 		if err != nil {
 			return fmt.Errorf("encode a request: %w", err)
 		}
 		r, err := http.NewRequestWithContext(c.ctx, http.MethodPost, "http://"+s.peer(service, c.request)+path, bytes.NewReader(body))
 		if err != nil {
-			return fmt.Errorf("ask %s: %w", service, err)
+			return fmt.Errorf("call %s: %w", service, err)
 		}
 		answer, err := s.client.Do(r)
 		if err != nil {
-			return fmt.Errorf("ask %s: %w", service, err)
+			return fmt.Errorf("call %s: %w", service, err)
 		}
 		defer func() { _ = answer.Body.Close() }() // it was only read
 		reply, err := io.ReadAll(io.LimitReader(answer.Body, maxReply))
 		if err != nil || answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("ask %s: status %d: %w", service, answer.StatusCode, err)
+			return fmt.Errorf("call %s: status %d: %w", service, answer.StatusCode, err)
 		}
-		return unpack(reply)
+		return decompress(reply)
 	}}
 }
 
-// unpack reads a packed reply to its end; others are left alone.
-func unpack(reply []byte) error {
+// decompress decompresses a reply and discards the result. It ignores uncompressed replies.
+func decompress(reply []byte) error {
 	if !bytes.HasPrefix(reply, []byte{0x1f, 0x8b}) {
 		return nil
 	}
 	r, err := gzip.NewReader(bytes.NewReader(reply))
 	if err != nil {
-		return fmt.Errorf("unpack a reply: %w", err)
+		return fmt.Errorf("decompress a reply: %w", err)
 	}
 	if _, err := io.Copy(io.Discard, io.LimitReader(r, maxReply)); err != nil {
-		return fmt.Errorf("unpack a reply: %w", err)
+		return fmt.Errorf("decompress a reply: %w", err)
 	}
 	return nil
 }
 
-// rpc is a step that calls a method of another service over gRPC, of one of its replicas.
+// rpc returns a step that calls a method of another service over gRPC, on one of its replicas.
 func (s *service) rpc(service, method string) step {
-	done := s.called(service + "/" + method)
+	called := s.callFlag(service + "/" + method)
 	return step{do: func(c *call) error {
-		done.Store(true)
+		called.Store(true)
 		body, err := json.Marshal(c.request)
 		if err != nil {
 			return fmt.Errorf("encode a request: %w", err)
@@ -150,21 +150,21 @@ func (s *service) rpc(service, method string) step {
 		var reply wrapperspb.BytesValue
 		connection := s.connections[s.peer(service, c.request)]
 		if err := connection.Invoke(c.ctx, "/"+grpcName(service)+"/"+method, wrapperspb.Bytes(body), &reply); err != nil {
-			return fmt.Errorf("ask %s: %w", service, err)
+			return fmt.Errorf("call %s: %w", service, err)
 		}
-		return unpack(reply.GetValue())
+		return decompress(reply.GetValue())
 	}}
 }
 
-// called returns what remembers whether an endpoint of another service was called: the call has a tracepoint.
-func (s *service) called(endpoint string) *atomic.Bool {
+// callFlag returns the flag for calls of an endpoint of another service. Executed calls count as tracepoints.
+func (s *service) callFlag(endpoint string) *atomic.Bool {
 	if s.calls[endpoint] == nil {
 		s.calls[endpoint] = new(atomic.Bool)
 	}
 	return s.calls[endpoint]
 }
 
-// peer returns the address of the replica of a service that a request goes to.
+// peer returns the address of the replica of a service that receives a request.
 func (s *service) peer(service string, q *Request) string {
 	replicas := s.peers[service]
 	return replicas[int(q.chance("replica of "+service)*float64(len(replicas)))]

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Baseline selects the operations of recorded traces that are always on. All others can be switched.
+// Baseline selects the operations of recorded traces that are always enabled. All others are tracepoints.
 type Baseline string
 
 // The baselines.
@@ -32,18 +32,18 @@ type catalogue struct {
 type point struct {
 	id       trace.Symbol
 	baseline bool
-	parent   one // operation it is called from
-	owner    one // operation of the baseline that it runs in
-	callee   one // of a CLIENT: the SERVER operation that it calls
+	parent   uniqueOp // calling operation
+	owner    uniqueOp // enclosing baseline operation
+	callee   uniqueOp // of a CLIENT: the SERVER operation that it calls
 }
 
-// one is an operation that is the same in all traces, or known to differ.
-type one struct {
+// uniqueOp is an operation that is the same in all traces, or known to differ.
+type uniqueOp struct {
 	op      trace.Op // 0: none, or several
 	several bool
 }
 
-func (o *one) see(op trace.Op) {
+func (o *uniqueOp) see(op trace.Op) {
 	if o.op != 0 && o.op != op {
 		o.op, o.several = 0, true
 	}

@@ -18,31 +18,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Choice configures how recorded traces are played against the engine, which chooses the instrumentation.
+// Choice configures a run of recorded traces against the engine, which chooses the instrumentation.
 type Choice struct {
 	Baseline   Baseline
 	Strategies []string
 	Engine     engine.Options // Learning and Strategy are set for each case
-	Slices     int            // maximum epochs of a window until there is an answer
+	Slices     int            // most epochs of a window without an answer
 }
 
-// Rules of a run, in which one case is played with one strategy:
+// Rules of a run of one case with one strategy:
 //
-//  1. The catalogue lists every operation of the recording. Operations outside the baseline are off, and their spans
-//     are hidden.
+//  1. The catalogue lists every operation of the recording. Operations outside the baseline are disabled, and their
+//     spans are hidden.
 //  2. Times without traces are left out: slices of an epoch follow each other without gaps.
-//  3. The history consists of all traces outside of all windows. The engine learns from all of it: first from the
-//     part after the window, then from the part before.
-//  4. Then the traces of the window are played, repeatedly if necessary, under new identities: as requests that
-//     happen to take the same time. A repetition adds requests for tracepoints to appear in, not evidence, but the
-//     engine cannot know that. Problems raised before any repetition are counted apart.
-//  5. The plan of an epoch determines the visible spans of the next. A request's arm is drawn from its identity and
-//     the engine's seed.
+//  3. The history consists of all traces outside of all windows. The engine learns from all of it: first from the part
+//     after the window, then from the part before.
+//  4. Then the traces of the window follow, repeatedly if necessary, with new trace IDs, as requests that happen to
+//     take the same time. A repetition adds requests for tracepoints to appear in, not evidence, but the engine cannot
+//     know that. Problems raised before any repetition are counted apart.
+//  5. The plan of an epoch determines the visible spans of the next. A request's arm is drawn from its identity and the
+//     engine's seed.
 //  6. The run ends with an answer, as in simulations: a suspect is located, or no candidate is left.
 //
-// A control for each case has no window: the last tenth of the history is played once as if it were a window, after
-// learning from the rest. A problem raised there is a false alarm.
-const controlled = 10
+// A control for each case has no window: the last tenth of the history, 1/controlFraction, runs once as if it were a
+// window, after learning from the rest. A problem raised there is a false alarm.
+const controlFraction = 10
 
 // NoStrategy is the name of a run with the baseline alone, without tracepoints to choose from.
 const NoStrategy = "none"
@@ -50,21 +50,21 @@ const NoStrategy = "none"
 // ErrNoHistory is returned if every trace lies in the window of some case.
 var ErrNoHistory = errors.New("no trace begins outside of all windows: nothing to learn from")
 
-// Choose plays every case against the engine, once for each strategy. The set must have been read with Keep.
+// Choose runs each case against the engine, once with each strategy. The set must have been read with Keep.
 // Progress, if not nil, is called after each run.
 func (s *Set) Choose(ctx context.Context, c Choice, progress func(done, all int)) (*ChoiceReport, error) {
 	slices.SortStableFunc(s.traces, byStart)
-	all := &player{Choice: c, table: s.Table, catalogue: newCatalogue(s.traces, c.Baseline, s.Table)}
+	r := &runner{Choice: c, table: s.Table, catalogue: newCatalogue(s.traces, c.Baseline, s.Table)}
 	normal := s.normal()
 	if len(normal) == 0 {
 		return nil, ErrNoHistory
 	}
 	report := &ChoiceReport{
-		Baseline: c.Baseline, Tracepoints: all.catalogue.switchable(), History: len(normal), Strategies: make(map[string]*ChoiceScore),
+		Baseline: c.Baseline, Tracepoints: r.catalogue.switchable(), History: len(normal), Strategies: make(map[string]*ChoiceScore),
 	}
 	for i := range s.Cases {
-		played, alarms := all.control(&s.Cases[i], normal)
-		report.ControlSlices += played
+		n, alarms := r.control(&s.Cases[i], normal)
+		report.ControlSlices += n
 		report.FalseAlarms += alarms
 	}
 	done := 0
@@ -74,12 +74,12 @@ func (s *Set) Choose(ctx context.Context, c Choice, progress func(done, all int)
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("stopped after %d runs: %w", done, context.Cause(ctx))
 			}
-			score.Cases = append(score.Cases, all.play(&s.Cases[i], strategy, normal, s.within(s.Cases[i].Window)))
+			score.Cases = append(score.Cases, r.run(&s.Cases[i], strategy, normal, s.within(s.Cases[i].Window)))
 			if done++; progress != nil {
 				progress(done, (1+len(c.Strategies))*len(s.Cases))
 			}
 		}
-		score.sumUp()
+		score.summarize()
 		report.Strategies[strategy] = score
 	}
 	return report, nil
@@ -108,41 +108,41 @@ func (s *Set) within(w baselinediff.Interval) []*recordedTrace {
 	return traces
 }
 
-// player plays cases. All its runs share the configuration, the names and the catalogue.
-type player struct {
+// runner runs cases. Its runs share the configuration, the names and the catalogue.
+type runner struct {
 	Choice
 	table     *trace.Table
 	catalogue *catalogue
 }
 
-// caseRun is a run in progress: one case played with one strategy.
+// caseRun is a run of one case with one strategy, in progress.
 type caseRun struct {
-	*player
+	*runner
 	ChoiceResult
 	core *engine.Core
 	now  trace.Nanos
-	ever map[trace.Symbol]bool // tracepoints that were on, other than to explore
+	ever map[trace.Symbol]bool // tracepoints that were enabled, except by exploring
 	out  trace.Trace           // scratch
 }
 
 // began is the time at which every run begins, fixed so that runs repeat.
 const began = trace.Nanos(1_700_000_000_000_000_000)
 
-// learned returns a run of c in which the engine has learned from history.
-func (g *player) learned(c *Case, strategy string, history []slice) *caseRun {
-	options := g.Engine
+// newRun returns a run of c after the engine has learned from history.
+func (r *runner) newRun(c *Case, strategy string, history []slice) *caseRun {
+	options := r.Engine
 	options.Strategy, options.Strategies = strategy, yardstick.Strategies()
 	options.Learning = time.Duration(len(history)) * options.Epoch
 	if strategy == NoStrategy {
-		options.Strategy, options.Explore = "", 0 // there is nothing to choose from
+		options.Strategy, options.Explore = "", 0 // it has nothing to choose from
 	}
-	table := &trace.Table{} // runs must not know names from one another
-	table.Merge(g.table)
+	table := &trace.Table{} // runs must not share names
+	table.Merge(r.table)
 	p := &caseRun{
-		player: g, ChoiceResult: ChoiceResult{Name: c.Name, Fault: c.Fault, Target: c.Target, Ranking: []ChoiceEntry{}},
+		runner: r, ChoiceResult: ChoiceResult{Name: c.Name, Fault: c.Fault, Target: c.Target, Ranking: []ChoiceEntry{}},
 		core: engine.NewCore(table, options), now: began, ever: make(map[trace.Symbol]bool),
 	}
-	announced := g.catalogue.announce()
+	announced := r.catalogue.announce()
 	if strategy == NoStrategy {
 		announced = slices.DeleteFunc(announced, func(tp cct.Tracepoint) bool { return !tp.Baseline })
 	}
@@ -154,11 +154,11 @@ func (g *player) learned(c *Case, strategy string, history []slice) *caseRun {
 	return p
 }
 
-func (g *player) play(c *Case, strategy string, normal, window []*recordedTrace) ChoiceResult {
-	p := g.learned(c, strategy, g.history(normal, c.Window))
-	feed := cut(window, c.Window.From, g.Engine.Epoch)
+func (r *runner) run(c *Case, strategy string, normal, window []*recordedTrace) ChoiceResult {
+	p := r.newRun(c, strategy, r.history(normal, c.Window))
+	feed := divide(window, c.Window.From, r.Engine.Epoch)
 	p.Recorded = len(feed)
-	for len(feed) > 0 && p.Slices < g.Slices && !p.answered() {
+	for len(feed) > 0 && p.Slices < r.Slices && !p.answered() {
 		p.epoch(feed[p.Slices%len(feed)], p.Slices/len(feed))
 		p.Slices++
 		if p.Raised == nil && len(p.core.Problems()) > 0 {
@@ -169,11 +169,11 @@ func (g *player) play(c *Case, strategy string, normal, window []*recordedTrace)
 	return p.ChoiceResult
 }
 
-// control plays the end of a case's history. It returns the number of slices played and of problems raised.
-func (g *player) control(c *Case, normal []*recordedTrace) (played, alarms int) {
-	history := g.history(normal, c.Window)
-	split := len(history) - len(history)/controlled
-	p := g.learned(c, NoStrategy, history[:split])
+// control runs the end of a case's history. It returns the numbers of slices and of raised problems.
+func (r *runner) control(c *Case, normal []*recordedTrace) (n, alarms int) {
+	history := r.history(normal, c.Window)
+	split := len(history) - len(history)/controlFraction
+	p := r.newRun(c, NoStrategy, history[:split])
 	raised := make(map[analysis.Hash]bool)
 	for _, s := range history[split:] {
 		p.epoch(s, 0)
@@ -184,19 +184,19 @@ func (g *player) control(c *Case, normal []*recordedTrace) (played, alarms int) 
 	return len(history) - split, len(raised)
 }
 
-// history returns the slices to play before the window: those recorded after it, then those recorded before it.
-func (g *player) history(normal []*recordedTrace, window baselinediff.Interval) []slice {
+// history returns the slices of the learning period: those recorded after the window, then those recorded before it.
+func (r *runner) history(normal []*recordedTrace, window baselinediff.Interval) []slice {
 	split, _ := slices.BinarySearchFunc(normal, window.From, func(t *recordedTrace, at trace.Nanos) int { return cmp.Compare(t.start, at) })
 	var history []slice
 	for _, part := range [][]*recordedTrace{normal[split:], normal[:split]} {
 		if len(part) > 0 {
-			history = append(history, cut(part, part[0].start, g.Engine.Epoch)...)
+			history = append(history, divide(part, part[0].start, r.Engine.Epoch)...)
 		}
 	}
 	return history
 }
 
-// epoch plays one slice, which was played again times before.
+// epoch executes a slice. again is the number of its previous executions.
 func (g *caseRun) epoch(s slice, again int) {
 	arms := g.arms()
 	for _, t := range s.traces {
@@ -204,7 +204,7 @@ func (g *caseRun) epoch(s slice, again int) {
 		if again > 0 {
 			id = another(id, uint64(again))
 		}
-		t.play(g.catalogue, arms.of(id, g.Engine.Seed), id, g.now.Sub(s.start), &g.out)
+		t.instrument(g.catalogue, arms.of(id, g.Engine.Seed), id, g.now.Sub(s.start), &g.out)
 		g.core.Ingest(&g.out)
 		g.count()
 	}
@@ -212,7 +212,7 @@ func (g *caseRun) epoch(s slice, again int) {
 	g.core.Epoch(g.now)
 }
 
-// another returns the identity for the given repetition of request id.
+// another returns the trace ID of a repetition of request id.
 func another(id trace.ID, again uint64) trace.ID {
 	for i, h := range [2]uint64{trace.Mix(id.Hash(), again), trace.Mix(again, id.Hash())} {
 		for k := range 8 {
@@ -238,19 +238,19 @@ func (g *caseRun) answered() bool {
 	return v != nil && v.Status >= search.Located
 }
 
-// plan is a plan in the form in which arms are drawn.
+// plan is a plan, prepared for selecting arms.
 type plan struct {
 	version int64
-	arms    []switched
+	arms    []enabled
 	shares  []float64
 }
 
-// arms returns the present plan.
+// arms returns the current plan.
 func (g *caseRun) arms() *plan {
 	now := g.core.Plan()
 	p := &plan{version: now.Version}
 	for i, a := range now.Arms {
-		arm := switched{plan: now.Version, arm: a.Name, all: a.Everything, on: make(map[trace.Symbol]bool)}
+		arm := enabled{plan: now.Version, arm: a.Name, all: a.Everything, on: make(map[trace.Symbol]bool)}
 		for _, l := range now.Leases {
 			if int(l.Arm) == i {
 				arm.on[l.Tracepoint], g.ever[l.Tracepoint] = true, true
@@ -261,18 +261,18 @@ func (g *caseRun) arms() *plan {
 	return p
 }
 
-// armSalt makes the draw of arms independent of other hashes of trace identities.
+// armSalt makes the selection of arms independent of other hashes of trace IDs.
 const armSalt = 0x61726d
 
-// of draws the arm of a request.
-func (p *plan) of(id trace.ID, seed uint64) switched {
+// of selects the arm of a request.
+func (p *plan) of(id trace.ID, seed uint64) enabled {
 	u := float64(trace.Mix(id.Hash(), trace.Mix(seed, armSalt))>>11) * 0x1p-53
 	for i, share := range p.shares {
 		if u -= share; u < 0 {
 			return p.arms[i]
 		}
 	}
-	return switched{plan: p.version}
+	return enabled{plan: p.version}
 }
 
 // score looks the label up in the answer.

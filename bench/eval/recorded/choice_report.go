@@ -7,7 +7,7 @@ import (
 // ChoiceReport is the result of [Set.Choose], by strategy.
 type ChoiceReport struct {
 	Baseline    Baseline `json:"baseline"`
-	Tracepoints int      `json:"tracepoints"` // that can be switched
+	Tracepoints int      `json:"tracepoints"` // outside the baseline
 	History     int      `json:"history"`     // traces outside of all windows
 	// FalseAlarms is the number of problems raised in ControlSlices slices of the history, over all cases. Their
 	// histories are mostly the same traces.
@@ -36,8 +36,8 @@ type ChoiceSum struct {
 	// cases.
 	RaisedFirst float64 `json:"raised_unrepeated"`
 	Top1First   float64 `json:"top1_unrepeated"`
-	// Medians over the cases in which a problem was raised: the fraction of executed tracepoints that were ever on,
-	// slices of the window until the answer, and extra spans per 1 000 requests.
+	// Medians over the cases in which a problem was raised: the fraction of executed tracepoints that were ever
+	// enabled, slices of the window until the answer, and extra spans per 1 000 requests.
 	EnabledMedian  eval.Rate `json:"enabled_median"`
 	SlicesMedian   eval.Rate `json:"slices_median"`
 	SpanHitsMedian eval.Rate `json:"span_hits_median"`
@@ -53,13 +53,13 @@ type ChoiceResult struct {
 	Repeated bool          `json:"repeated"`         // whether the window's traces had been repeated by then
 	Status   string        `json:"status,omitempty"` // of the investigation with the answer; empty: none
 	Rank     *int          `json:"rank"`             // of the first suspect with the label, from 1; nil: none
-	Visible  bool          `json:"visible"`          // whether the labelled operation was ever on, or belongs to the baseline
+	Visible  bool          `json:"visible"`          // whether the labelled operation was ever enabled or belongs to the baseline
 	Ranking  []ChoiceEntry `json:"ranking"`          // the first suspects; not nil
-	Slices   int           `json:"slices"`           // of the window that were played
-	Executed int           `json:"executed"`         // tracepoints that requests of the window ran, on or off
-	Enabled  int           `json:"enabled"`          // of these, ever switched on
-	Requests int           `json:"requests"`         // played in the window
-	SpanHits int           `json:"span_hits"`        // spans of switched-on tracepoints in these
+	Slices   int           `json:"slices"`           // executed slices of the window
+	Executed int           `json:"executed"`         // tracepoints that requests of the window executed, enabled or not
+	Enabled  int           `json:"enabled"`          // of these, ever enabled
+	Requests int           `json:"requests"`         // in the window
+	SpanHits int           `json:"span_hits"`        // spans of enabled tracepoints
 
 	Target Target `json:"-"`
 }
@@ -74,8 +74,8 @@ type ChoiceEntry struct {
 	Share     float64 `json:"share"` // of the problem
 }
 
-// sumUp sets the sums.
-func (s *ChoiceScore) sumUp() {
+// summarize sets the sums.
+func (s *ChoiceScore) summarize() {
 	s.ChoiceSum = sumOf(s.Cases, func(*ChoiceResult) bool { return true })
 	s.ByFault = make(map[string]ChoiceSum)
 	for i := range s.Cases {
@@ -88,7 +88,7 @@ func (s *ChoiceScore) sumUp() {
 
 func sumOf(results []ChoiceResult, of func(*ChoiceResult) bool) ChoiceSum {
 	var s ChoiceSum
-	var enabled, played, hits []float64
+	var enabled, slices, hits []float64
 	for i := range results {
 		r := &results[i]
 		if !of(r) {
@@ -104,13 +104,13 @@ func sumOf(results []ChoiceResult, of func(*ChoiceResult) bool) ChoiceSum {
 		if r.Raised != nil {
 			s.Raised++
 			enabled = append(enabled, float64(r.Enabled)/float64(max(1, r.Executed)))
-			played = append(played, float64(r.Slices))
+			slices = append(slices, float64(r.Slices))
 			hits = append(hits, 1000*float64(r.SpanHits)/float64(max(1, r.Requests)))
 		}
 	}
 	for _, f := range []*float64{&s.Top1, &s.Top3, &s.Visible, &s.Raised, &s.RaisedFirst, &s.Top1First} {
 		*f /= float64(max(1, s.Count))
 	}
-	s.EnabledMedian, s.SlicesMedian, s.SpanHitsMedian = eval.Median(enabled), eval.Median(played), eval.Median(hits)
+	s.EnabledMedian, s.SlicesMedian, s.SpanHitsMedian = eval.Median(enabled), eval.Median(slices), eval.Median(hits)
 	return s
 }

@@ -66,18 +66,19 @@ func TestHiding(t *testing.T) {
 		tp := recordedTraceOf(t, cartTrace, &table)
 		table.Symbol(trace.KeyPlan) // so that it is written
 		table.Symbol(trace.KeyArm)
-		s := switched{plan: 3, on: make(map[trace.Symbol]bool)}
+		s := enabled{plan: 3, on: make(map[trace.Symbol]bool)}
 		for _, name := range c.on {
 			s.arm, s.on[table.Symbol(name)] = table.Symbol("a"), true
 		}
 		var out trace.Trace
-		tp.play(newCatalogue([]*recordedTrace{tp}, c.baseline, &table), s, tp.whole.ID, 100, &out)
+		tp.instrument(newCatalogue([]*recordedTrace{tp}, c.baseline, &table), s, tp.whole.ID, 100, &out)
 		if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), tracetext.Format(&out, &table)); diff != "" {
 			t.Errorf("%s, on %q: %s", c.baseline, c.on, diff)
 		}
 	}
 }
 
+// TestCatalogue: the catalogue has parents and owners that are the same in all traces.
 func TestCatalogue(t *testing.T) {
 	var table trace.Table
 	traces := []*recordedTrace{recordedTraceOf(t, cartTrace, &table), recordedTraceOf(t, `
@@ -105,14 +106,15 @@ shop call client: parent "shop GET /cart server", owner "GET /cart", baseline fa
 	call := table.Op(table.Symbol("shop"), table.Symbol("call"), trace.Client)
 	always := func(*point) bool { return true }
 	if got := table.OpName(c.place(call, always)); got != "Get" {
-		t.Errorf("the way to %q, want Get", got)
+		t.Errorf("the CLIENT stands for %q, want Get", got)
 	}
 	if got := c.place(call, func(*point) bool { return false }); got != call {
-		t.Error("the way to what nobody saw")
+		t.Errorf("the CLIENT stands for %q, want itself: its callee is hidden", table.OpName(got))
 	}
 }
 
-func TestCut(t *testing.T) {
+// TestDivide: slices begin at multiples of the epoch, without empty ones.
+func TestDivide(t *testing.T) {
 	at := func(ns ...trace.Nanos) []*recordedTrace {
 		var traces []*recordedTrace
 		for _, n := range ns {
@@ -121,7 +123,7 @@ func TestCut(t *testing.T) {
 		return traces
 	}
 	var got []string
-	for _, s := range cut(at(5, 14, 15, 16, 99), 5, 10*time.Nanosecond) {
+	for _, s := range divide(at(5, 14, 15, 16, 99), 5, 10*time.Nanosecond) {
 		got = append(got, fmt.Sprintf("%d: %d", s.start, len(s.traces)))
 	}
 	if diff := cmp.Diff([]string{"5: 2", "15: 2", "95: 1"}, got); diff != "" {
@@ -178,11 +180,13 @@ func choose(t *testing.T, dir string, c Choice) (*ChoiceReport, error) {
 	return s.Choose(t.Context(), c, nil)
 }
 
+// TestChoose: with tracepoints, a slow operation below the baseline is located; without, it is only raised. Runs
+// repeat.
 func TestChoose(t *testing.T) {
 	dir := wholeShop(t)
 	for _, baseline := range []Baseline{Services, Entries} {
-		how := Choice{Baseline: baseline, Strategies: []string{"adaptive", "random"}}
-		r, err := choose(t, dir, how)
+		choice := Choice{Baseline: baseline, Strategies: []string{"adaptive", "random"}}
+		r, err := choose(t, dir, choice)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,28 +195,28 @@ func TestChoose(t *testing.T) {
 			searched := name != NoStrategy
 			if found := price.Rank != nil && *price.Rank == 1; price.Raised == nil || price.Repeated || found != searched || price.Visible != searched ||
 				price.Enabled > 0 != searched || price.SpanHits > 0 != searched {
-				t.Errorf("%s, %s, price: %+v", baseline, name, price)
+				t.Errorf("%s, %s, price: %+v; want it first and visible by enabled tracepoints only", baseline, name, price)
 			}
 			if nothing.Raised != nil || nothing.Slices != 12 || nothing.Recorded != 3 || nothing.SpanHits != 0 {
-				t.Errorf("%s, %s, nothing: %+v", baseline, name, nothing)
+				t.Errorf("%s, %s, nothing: %+v; want 12 slices of 3 and no problem", baseline, name, nothing)
 			}
 			if empty.Raised != nil || empty.Slices != 0 || empty.Ranking == nil {
-				t.Errorf("%s, %s, empty: %+v", baseline, name, empty)
+				t.Errorf("%s, %s, empty: %+v; want no slices, no problem and an empty ranking", baseline, name, empty)
 			}
 			if want := s.Top1 * 3; s.Count != 3 || s.Raised*3 != 1 || searched && want != 1 || s.ByFault["none"].Count != 2 {
-				t.Errorf("%s, %s: %+v", baseline, name, s.ChoiceSum)
+				t.Errorf("%s, %s: %+v; want one of three raised", baseline, name, s.ChoiceSum)
 			}
 		}
 		if r.FalseAlarms != 0 || r.ControlSlices == 0 || r.History != 5*(480-90) {
-			t.Errorf("%s: %+v", baseline, r)
+			t.Errorf("%s: %+v; want no false alarm and the whole history", baseline, r)
 		}
-		again, err := choose(t, dir, how)
+		again, err := choose(t, dir, choice)
 		if err != nil {
 			t.Fatal(err)
 		}
 		same := cmp.Comparer(func(a, b eval.Rate) bool { return a == b || math.IsNaN(float64(a)) && math.IsNaN(float64(b)) })
 		if diff := cmp.Diff(r, again, same); diff != "" {
-			t.Errorf("%s: it differs when it is repeated: %s", baseline, diff)
+			t.Errorf("%s: two runs differ: %s", baseline, diff)
 		}
 	}
 }
@@ -220,8 +224,8 @@ func TestChoose(t *testing.T) {
 // TestLabelsOnlyScoreChoices changes everything in the labels but the windows: the answers must stay.
 func TestLabelsOnlyScoreChoices(t *testing.T) {
 	dir := wholeShop(t)
-	how := Choice{Baseline: Services, Strategies: []string{"adaptive"}}
-	a, err := choose(t, dir, how)
+	choice := Choice{Baseline: Services, Strategies: []string{"adaptive"}}
+	a, err := choose(t, dir, choice)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,17 +238,17 @@ func TestLabelsOnlyScoreChoices(t *testing.T) {
 	if err := os.WriteFile(path, []byte(other), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b, err := choose(t, dir, how)
+	b, err := choose(t, dir, choice)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range a.Strategies["adaptive"].Cases {
 		d := b.Strategies["adaptive"].Cases[i]
 		if d.Rank != nil {
-			t.Errorf("nobody is at rank %d", *d.Rank)
+			t.Errorf("rank %d for a service without spans, want none", *d.Rank)
 		}
 		if diff := cmp.Diff(c.Ranking, d.Ranking); diff != "" || c.Requests != d.Requests || c.SpanHits != d.SpanHits {
-			t.Errorf("%s: %+v, else %+v", c.Name, d, c)
+			t.Errorf("%s: %+v with other labels, want %+v", c.Name, d, c)
 		}
 	}
 }

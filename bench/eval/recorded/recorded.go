@@ -1,12 +1,12 @@
 // Package recorded measures how well faults are located in recorded traces with labels.
 //
 // A case set is a directory with the traces, TracesName, also compressed (.gz, .zst), and the labels, CasesName. Each
-// case is a window of time in which a fault was at work. The history of all cases is every trace that begins outside
+// case is a window of time in which a fault was active. The history of all cases is every trace that begins outside
 // of all windows, before and after. Labels are used for scoring only: [baselinediff.Normal.Compare] receives the
 // window and nothing else.
 //
 // [Set.Localize] compares with all spans visible at all times. [Set.Choose] lets the engine choose the
-// instrumentation: it plays the traces against the engine, epoch by epoch, hides the spans of disabled tracepoints
+// instrumentation: it runs the traces against the engine, epoch by epoch, hides the spans of disabled tracepoints,
 // and attaches their children to the nearest visible span above.
 package recorded
 
@@ -47,25 +47,25 @@ type Case struct {
 // Target is the location of a fault.
 type Target struct {
 	Service   string `json:"service"`
-	Operation string `json:"operation"` // "" where none is labelled
+	Operation string `json:"operation"` // "": not labelled
 	Detail    string `json:"detail"`    // for people
 }
 
-// Set is a case set that was read.
+// Set is a case set.
 type Set struct {
 	Cases   []Case
 	Traces  *baselinediff.Recording
 	Table   *trace.Table // the names in Traces
-	Summary file.Summary // what was read
+	Summary file.Summary // of the input
 
 	traces []*recordedTrace // complete traces, if Options.Keep was set
 }
 
-// Options configure how a case set is read.
+// Options configures [Read].
 type Options struct {
 	Input file.Options
 	Path  critpath.Options
-	Keep  bool // whole traces, for [Set.Choose]: about 100 bytes a span
+	Keep  bool // keep complete traces, for [Set.Choose]: about 100 bytes per span
 }
 
 // Read reads the case set in dir. It returns an error if a file is missing or a case is malformed; broken records
@@ -98,7 +98,7 @@ func (s *Set) extract(ctx context.Context, in *file.Input, options *Options) err
 			return context.Cause(ctx)
 		}
 		for i := range t.Spans {
-			t.Spans[i].Tracepoint = 0 // nothing was switched on or off while this was recorded
+			t.Spans[i].Tracepoint = 0 // the recording has no tracepoints
 		}
 		p := extractor.Extract(t)
 		s.Traces.Add(p)
@@ -121,7 +121,7 @@ func tracesIn(dir string) (string, error) {
 			return "", fmt.Errorf("find traces: %w", err)
 		}
 	}
-	return "", fmt.Errorf("%s holds no %s, plain, .gz or .zst: %w", dir, TracesName, fs.ErrNotExist)
+	return "", fmt.Errorf("%s has no %s, plain, .gz or .zst: %w", dir, TracesName, fs.ErrNotExist)
 }
 
 func readCases(path string) ([]Case, error) {
@@ -133,12 +133,12 @@ func readCases(path string) ([]Case, error) {
 }
 
 // ErrNoCases is returned if a case set is empty.
-var ErrNoCases = errors.New("no cases, want one JSON object a line")
+var ErrNoCases = errors.New("no cases, want one JSON object per line")
 
 // maxCaseLine is the longest line of labels.
 const maxCaseLine = 1 << 20
 
-// parseCases parses labels, one a line. Path is for errors.
+// parseCases parses labels, one per line. path is used in errors.
 func parseCases(path string, data []byte) ([]Case, error) {
 	var cases []Case
 	lines := bufio.NewScanner(bytes.NewReader(data))
@@ -191,7 +191,7 @@ func parseCase(line []byte) (Case, error) {
 	return c, nil
 }
 
-// nanos is a time that is a number or, as numbers of this size lose digits in some languages, a string.
+// nanos is a time as a number, or as a string because some languages round numbers of this size.
 type nanos trace.Nanos
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -232,6 +232,6 @@ func (s *Set) Localize() Report {
 		}
 		report.Cases = append(report.Cases, result(c, suspects, reason, s.Table))
 	}
-	report.sumUp()
+	report.summarize()
 	return report
 }

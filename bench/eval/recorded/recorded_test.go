@@ -17,8 +17,8 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 )
 
-// requests writes n requests of a shop that calls a cart, one a second from second on, in which cart takes slow ns
-// longer.
+// requests writes n requests of a shop that calls a cart, one per second from the given second on. The cart takes slow
+// ns longer.
 func requests(out *strings.Builder, second, n int, slow int64) {
 	for i := range n {
 		id := second + i + 1
@@ -178,7 +178,7 @@ func TestLabelsOnlyScore(t *testing.T) {
 			t.Error(diff)
 		}
 		if r := b.Cases[i].RankService; r != nil {
-			t.Errorf("nobody is at rank %d", *r)
+			t.Errorf("no suspect at rank %d", *r)
 		}
 	}
 }

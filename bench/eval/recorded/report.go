@@ -99,8 +99,8 @@ func (r *Result) score(target Target) {
 	}
 }
 
-// sumUp sets the fractions.
-func (r *Report) sumUp() {
+// summarize sets the fractions.
+func (r *Report) summarize() {
 	r.ByFault = make(map[string]Score)
 	all := r.Cases
 	total := scoreOf(all, func(*Result) bool { return true })

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recordedTrace is a complete trace, to be played with some of its spans hidden.
+// recordedTrace is a complete trace, from which partly instrumented ones are derived.
 type recordedTrace struct {
 	start   trace.Nanos  // of its primary root
 	whole   *trace.Trace // every span, with its attributes and joins
@@ -34,9 +34,9 @@ func newRecordedTrace(p *critpath.Path) *recordedTrace {
 	return t
 }
 
-// above returns the nearest span above span i that ok accepts; -1 if there is none.
+// above returns the nearest span above span i that ok accepts; -1 if none.
 func (t *recordedTrace) above(i int32, ok func(int32) bool) int32 {
-	for range t.parents { // ends cycles
+	for range t.parents { // bounded because of cycles
 		if i = t.parents[i]; i < 0 || ok(i) {
 			return i
 		}
@@ -50,23 +50,23 @@ var (
 	keyArm  = trace.SymbolOf([]byte(trace.KeyArm))
 )
 
-// switched holds the tracepoints that agents would have had on for a request.
-type switched struct {
+// enabled holds the enabled tracepoints of a request.
+type enabled struct {
 	plan int64
 	arm  trace.Symbol // 0: none
 	on   map[trace.Symbol]bool
-	all  bool // everything is on: the request explores
+	all  bool // all tracepoints are enabled: the request explores
 }
 
-// play sets out to the trace that would have been recorded with s switched on, shift later and under another
-// identity: the spans of the baseline and of the tracepoints of s, each marked as such and a child of the nearest
-// visible span above. Each parentless span carries the plan and the arm.
-func (t *recordedTrace) play(c *catalogue, s switched, id trace.ID, shift time.Duration, out *trace.Trace) {
+// instrument sets out to the trace that would have been recorded with the tracepoints of e enabled, later by shift and
+// with another ID. It has the spans of the baseline and of the tracepoints of e, each a child of the nearest visible
+// span above. Spans of tracepoints have Tracepoint set; each parentless span carries the plan and the arm.
+func (t *recordedTrace) instrument(c *catalogue, e enabled, id trace.ID, shift time.Duration, out *trace.Trace) {
 	out.Reset()
 	out.ID = id
 	visible := func(i int32) bool {
 		p := c.points[t.whole.Spans[i].Op]
-		return p.baseline || s.all || s.on[p.id]
+		return p.baseline || e.all || e.on[p.id]
 	}
 	moved := make([]int32, len(t.whole.Spans)) // index of each span in out; -1: hidden
 	for i := range t.whole.Spans {
@@ -100,9 +100,9 @@ func (t *recordedTrace) play(c *catalogue, s switched, id trace.ID, shift time.D
 	}
 	for i := range out.Spans {
 		if out.Spans[i].Parent == 0 {
-			out.Attrs = append(out.Attrs, trace.Attr{Key: keyPlan, Number: float64(s.plan), Numeric: true, Span: int32(i)})
-			if s.arm != 0 {
-				out.Attrs = append(out.Attrs, trace.Attr{Key: keyArm, Text: s.arm, Span: int32(i)})
+			out.Attrs = append(out.Attrs, trace.Attr{Key: keyPlan, Number: float64(e.plan), Numeric: true, Span: int32(i)})
+			if e.arm != 0 {
+				out.Attrs = append(out.Attrs, trace.Attr{Key: keyArm, Text: e.arm, Span: int32(i)})
 			}
 		}
 	}
@@ -114,8 +114,8 @@ type slice struct {
 	traces []*recordedTrace
 }
 
-// cut divides the traces, ordered by start, into epochs counted from a time. Epochs without traces are left out.
-func cut(traces []*recordedTrace, from trace.Nanos, epoch time.Duration) []slice {
+// divide divides the traces, ordered by start, into epochs counted from a time. Epochs without traces are left out.
+func divide(traces []*recordedTrace, from trace.Nanos, epoch time.Duration) []slice {
 	var all []slice
 	for _, t := range traces {
 		start := t.start.Add(-(t.start.Sub(from) % epoch))

@@ -1,10 +1,11 @@
-// Package cli runs the command lines of the programs below cmd and holds the flags that they share.
+// Package cli runs the command lines of the programs below cmd, and provides the flags that they share.
 package cli
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -22,13 +23,13 @@ const (
 	ExitUsage = 2
 )
 
-// ExitCode is an error that ends a program with that code and prints nothing.
+// ExitCode is an error that ends a program with this code, without a message.
 type ExitCode int
 
 // Error implements error.
 func (c ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// UsageError reports arguments that are invalid only in combination, which a command finds out after cobra accepted them.
+// UsageError reports arguments that cobra accepted but that a command rejects.
 type UsageError struct{ Err error }
 
 // Error implements error.
@@ -37,9 +38,12 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// Run executes root with args and returns the exit code. It prints an error to root's error stream, with control characters
-// escaped. An error before the command's RunE is a usage error.
-func Run(ctx context.Context, root *cobra.Command, args []string) int {
+// Run executes root with args on the given streams, and returns the exit code. It prints an error to errOut, with
+// control characters escaped. An error before the command's RunE is a usage error.
+func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, out, errOut io.Writer) int {
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
 	parsed := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	root.SetArgs(append([]string{}, args...)) // not nil: cobra would read os.Args
@@ -50,16 +54,17 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	if code, ok := errors.AsType[ExitCode](err); ok {
 		return int(code)
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "%s: %s\n", root.Name(), terminal.Printable(err.Error()))
+	fmt.Fprintf(errOut, "%s: %s\n", root.Name(), terminal.Printable(err.Error()))
 	if _, ok := errors.AsType[UsageError](err); parsed && !ok {
 		return ExitError
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "See %s --help.\n", root.Name())
+	fmt.Fprintf(errOut, "See %s --help.\n", root.Name())
 	return ExitUsage
 }
 
-// Interruptible returns a context that SIGINT or SIGTERM cancels, and a function that releases its resources. A second signal
-// kills the process, but only after a second: a supervisor often sends the first one both to the process group and to its leader.
+// Interruptible returns a context that SIGINT or SIGTERM cancels, and a function that releases its resources. A second
+// signal kills the process, unless it follows the first within a second: a supervisor often sends one signal both to
+// the process group and to its leader.
 func Interruptible() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })

@@ -15,7 +15,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// Choice is a flag whose value is one of a few words; the first is the default.
+// Choice is a flag whose value is one of a few words.
 type Choice struct {
 	Value string // one of among
 	among []string

@@ -31,7 +31,7 @@ func AddInputFlags(c *cobra.Command) *InputFlags {
 	return f
 }
 
-// Options returns the options to read files with; n receives broken records and progress.
+// Options returns options for reading files; n receives broken records and progress.
 func (f *InputFlags) Options(stdin io.Reader, n *Notices) file.Options {
 	return file.Options{
 		Workers: int(f.workers), Memory: int64(f.memory), Strict: f.strict, Stdin: stdin,
@@ -41,8 +41,8 @@ func (f *InputFlags) Options(stdin io.Reader, n *Notices) file.Options {
 
 // Limits of the messages while reading.
 const (
-	MostBroken = 100      // broken records that are reported one by one
-	longInput  = 64 << 20 // bytes from which on progress is shown
+	MostBroken = 100      // broken records that are reported individually
+	longInput  = 64 << 20 // smallest input in bytes for which progress is shown
 )
 
 // ErrNoTrace reports input without a single readable trace.
@@ -93,20 +93,20 @@ func (n *Notices) Progress() func(file.Progress) {
 
 func newBar(w io.Writer, total int64) *progressbar.ProgressBar {
 	if total == 0 {
-		total = -1 // not known: show a spinner
+		total = -1 // unknown: show a spinner
 	}
 	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("reading"),
 		progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
 }
 
-// clear takes the bar off the terminal until it is drawn again.
+// clear removes the bar from the terminal until it is drawn again.
 func (n *Notices) clear() {
 	if n.bar != nil {
 		_ = n.bar.Clear() // see Progress
 	}
 }
 
-// Close removes the progress bar and prints how many further records were skipped.
+// Close removes the progress bar and prints the number of broken records beyond MostBroken.
 func (n *Notices) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -43,7 +43,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Options configures a [Puller]. Zero fields get their default, if they have one.
+// Options configures a [Fetcher]. Zero fields get their default, if they have one.
 type Options struct {
 	URL      string        // of the query service, with scheme
 	Protocol string        // http or grpc; for grpc the scheme http means plain text, https means TLS
@@ -67,13 +67,13 @@ type Positions interface {
 
 // Counts are counters since the start. All fields may be read at any time.
 type Counts struct {
-	Traces   atomic.Int64 // forwarded
-	Spans    atomic.Int64 // of forwarded traces
-	Rejected atomic.Int64 // spans rejected by the intake
-	Queries  atomic.Int64 // to Jaeger
-	Failed   atomic.Int64 // failed queries
-	Cut      atomic.Int64 // incomplete windows: unreadable, or with too many traces and too short to halve
-	Through  atomic.Int64 // end of the last finished window, in nanoseconds since the epoch; 0: none
+	Traces     atomic.Int64 // forwarded
+	Spans      atomic.Int64 // of forwarded traces
+	Rejected   atomic.Int64 // spans rejected by the intake
+	Queries    atomic.Int64 // to Jaeger
+	Failed     atomic.Int64 // failed queries
+	Incomplete atomic.Int64 // incomplete windows: unreadable, or with too many traces and too short to halve
+	Through    atomic.Int64 // end of the last finished window, in nanoseconds since the epoch; 0: none
 }
 
 // Defaults and fixed limits.
@@ -95,8 +95,8 @@ const (
 	maxIDs         = 1 << 20 // remembered per window; beyond that, the engine detects duplicates
 )
 
-// Puller fetches traces from one Jaeger: call New, then Run, once.
-type Puller struct {
+// Fetcher fetches traces from one Jaeger: call New, then Run, once.
+type Fetcher struct {
 	options   Options
 	name      string
 	intake    receiver.Intake
@@ -131,8 +131,8 @@ var (
 	errUnreadable = errors.New("the response cannot be read")
 )
 
-// New returns a Puller that forwards traces to intake. It does not connect yet.
-func New(intake receiver.Intake, positions Positions, o Options) (*Puller, error) {
+// New returns a Fetcher that forwards traces to intake. It does not connect yet.
+func New(intake receiver.Intake, positions Positions, o Options) (*Fetcher, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%q is not the URL of a query service, for example http://jaeger:16686", o.URL)
@@ -152,52 +152,52 @@ func New(intake receiver.Intake, positions Positions, o Options) (*Puller, error
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Puller{options: o, name: u.Redacted(), intake: intake, positions: positions, log: o.Log.With(slog.String("jaeger", u.Redacted()))}
+	f := &Fetcher{options: o, name: u.Redacted(), intake: intake, positions: positions, log: o.Log.With(slog.String("jaeger", u.Redacted()))}
 	switch o.Protocol {
 	case "http", "":
-		p.source = newHTTP(u, o.MaxResponse)
+		f.source = newHTTP(u, o.MaxResponse)
 	case "grpc":
-		p.source, err = newGRPC(u, o.MaxResponse)
+		f.source, err = newGRPC(u, o.MaxResponse)
 	default:
 		err = fmt.Errorf("protocol %q of %s: want http or grpc", o.Protocol, u.Redacted())
 	}
 	if err != nil {
 		return nil, err
 	}
-	return p, nil
+	return f, nil
 }
 
 // Name returns the URL of the server without the password, for logs and metrics.
-func (p *Puller) Name() string { return p.name }
+func (f *Fetcher) Name() string { return f.name }
 
-// Counts returns the counters of p.
-func (p *Puller) Counts() *Counts { return &p.counts }
+// Counts returns the counters of f.
+func (f *Fetcher) Counts() *Counts { return &f.counts }
 
 // Run fetches until ctx is done and then returns nil. It returns an error if the position cannot be loaded.
-func (p *Puller) Run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, p.source.close()) }()
-	from, err := p.positions.Load(ctx)
+func (f *Fetcher) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, f.source.close()) }()
+	from, err := f.positions.Load(ctx)
 	if err != nil {
 		return fmt.Errorf("load the position in Jaeger: %w", err)
 	}
 	if from.IsZero() {
-		from = time.Now().Add(-p.options.Lag - p.options.Lookback)
+		from = time.Now().Add(-f.options.Lag - f.options.Lookback)
 	}
 	from = from.Truncate(precision)
 	length, pause := maxWindow, firstPause
 	for ctx.Err() == nil {
 		to := from.Add(length)
-		if latest := time.Now().Add(-p.options.Lag).Truncate(precision); to.After(latest) {
+		if latest := time.Now().Add(-f.options.Lag).Truncate(precision); to.After(latest) {
 			to = latest
 		}
 		if to.After(from) {
-			if err := p.fetch(ctx, window{from, to}); err != nil {
+			if err := f.fetch(ctx, window{from, to}); err != nil {
 				if ctx.Err() != nil {
 					break
 				}
-				p.log.WarnContext(ctx, "fetching from Jaeger failed, retrying", slog.Any("error", err), slog.Duration("pause", pause))
+				f.log.WarnContext(ctx, "fetching from Jaeger failed, retrying", slog.Any("error", err), slog.Duration("pause", pause))
 				sleep(ctx, jittered(pause))
-				if errors.Is(err, errUnreadable) && to.Sub(from) <= minRetryWindow && p.skip(ctx, to) == nil {
+				if errors.Is(err, errUnreadable) && to.Sub(from) <= minRetryWindow && f.skip(ctx, to) == nil {
 					from = to
 				}
 				length, pause = max(length/2, minRetryWindow), min(2*pause, maxPause)
@@ -206,18 +206,18 @@ func (p *Puller) Run(ctx context.Context) (err error) {
 			from = to
 			length, pause = min(2*length, maxWindow), firstPause
 		}
-		if time.Since(from) < p.options.Lag+p.options.Interval { // caught up
-			sleep(ctx, jittered(p.options.Interval))
+		if time.Since(from) < f.options.Lag+f.options.Interval { // caught up
+			sleep(ctx, jittered(f.options.Interval))
 		}
 	}
 	return nil
 }
 
 // skip gives up the rest of an unreadable window.
-func (p *Puller) skip(ctx context.Context, to time.Time) error {
-	p.counts.Cut.Add(1)
-	p.log.ErrorContext(ctx, "cannot read Jaeger's responses: some traces are missing", slog.Time("until", to))
-	return p.save(ctx, to)
+func (f *Fetcher) skip(ctx context.Context, to time.Time) error {
+	f.counts.Incomplete.Add(1)
+	f.log.ErrorContext(ctx, "cannot read Jaeger's responses: some traces are missing", slog.Time("until", to))
+	return f.save(ctx, to)
 }
 
 // jittered returns a random duration between 75 % and 125 % of d, to spread the load of many clients.
@@ -234,64 +234,64 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // fetch forwards the traces of a window and saves its end.
-func (p *Puller) fetch(ctx context.Context, w window) error {
-	services := p.options.Services
+func (f *Fetcher) fetch(ctx context.Context, w window) error {
+	services := f.options.Services
 	if len(services) == 0 {
 		var err error
-		if services, err = p.allServices(ctx); err != nil {
+		if services, err = f.allServices(ctx); err != nil {
 			return err
 		}
 	}
-	p.window, p.taken, p.services = w, make(map[pcommon.TraceID]struct{}), make(map[string]bool, len(services))
+	f.window, f.taken, f.services = w, make(map[pcommon.TraceID]struct{}), make(map[string]bool, len(services))
 	for _, s := range services {
-		p.services[s] = true
+		f.services[s] = true
 	}
 	for _, s := range services {
-		if err := p.find(ctx, s, w); err != nil {
+		if err := f.find(ctx, s, w); err != nil {
 			return err
 		}
 	}
-	return p.save(ctx, w.to)
+	return f.save(ctx, w.to)
 }
 
-func (p *Puller) save(ctx context.Context, through time.Time) error {
-	if err := p.positions.Save(ctx, through); err != nil {
+func (f *Fetcher) save(ctx context.Context, through time.Time) error {
+	if err := f.positions.Save(ctx, through); err != nil {
 		return fmt.Errorf("save the position in Jaeger: %w", err)
 	}
-	p.counts.Through.Store(through.UnixNano())
+	f.counts.Through.Store(through.UnixNano())
 	return nil
 }
 
-func (p *Puller) allServices(ctx context.Context) ([]string, error) {
-	services, err := ask(ctx, p, p.source.services)
+func (f *Fetcher) allServices(ctx context.Context) ([]string, error) {
+	services, err := ask(ctx, f, f.source.services)
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(services)
 	services = slices.Compact(services)
 	if len(services) > maxServices {
-		p.log.WarnContext(ctx, "Jaeger has too many services to fetch all: configure the relevant ones", slog.Int("services", len(services)), slog.Int("fetched", maxServices))
+		f.log.WarnContext(ctx, "Jaeger has too many services to fetch all: configure the relevant ones", slog.Int("services", len(services)), slog.Int("fetched", maxServices))
 		services = services[:maxServices]
 	}
 	return services, nil
 }
 
 // ask sends a query with a timeout and counts it.
-func ask[T any](ctx context.Context, p *Puller, question func(context.Context) (T, error)) (T, error) {
+func ask[T any](ctx context.Context, f *Fetcher, question func(context.Context) (T, error)) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	p.counts.Queries.Add(1)
+	f.counts.Queries.Add(1)
 	answer, err := question(limited)
 	if err != nil && !errors.Is(err, errLarge) && ctx.Err() == nil {
-		p.counts.Failed.Add(1)
+		f.counts.Failed.Add(1)
 	}
 	return answer, err
 }
 
 // find forwards the traces with spans of service in w, a part of the current window.
-func (p *Puller) find(ctx context.Context, service string, w window) error {
-	found, err := ask(ctx, p, func(ctx context.Context) (ptrace.Traces, error) {
-		return p.source.find(ctx, service, w, p.options.MaxTraces)
+func (f *Fetcher) find(ctx context.Context, service string, w window) error {
+	found, err := ask(ctx, f, func(ctx context.Context) (ptrace.Traces, error) {
+		return f.source.find(ctx, service, w, f.options.MaxTraces)
 	})
 	if err != nil && !errors.Is(err, errLarge) {
 		return err
@@ -300,42 +300,42 @@ func (p *Puller) find(ctx context.Context, service string, w window) error {
 	if err == nil {
 		traces = otlp.SplitByTrace(found, 0)
 	}
-	if err == nil && len(traces) < p.options.MaxTraces {
-		return p.forward(ctx, traces)
+	if err == nil && len(traces) < f.options.MaxTraces {
+		return f.forward(ctx, traces)
 	}
 	if half := w.to.Sub(w.from).Truncate(2*precision) / 2; half >= minWindow {
 		middle := w.from.Add(half)
-		if err := p.find(ctx, service, window{w.from, middle}); err != nil {
+		if err := f.find(ctx, service, window{w.from, middle}); err != nil {
 			return err
 		}
-		return p.find(ctx, service, window{middle, w.to})
+		return f.find(ctx, service, window{middle, w.to})
 	}
-	p.counts.Cut.Add(1)
-	p.log.WarnContext(ctx, "more traces at one time than a query may return: some are missing", slog.String("service", service), slog.Time("time", w.from))
-	return p.forward(ctx, traces)
+	f.counts.Incomplete.Add(1)
+	f.log.WarnContext(ctx, "more traces at one time than a query may return: some are missing", slog.String("service", service), slog.Time("time", w.from))
+	return f.forward(ctx, traces)
 }
 
 // forward forwards the traces that belong to the window and were not forwarded before.
-func (p *Puller) forward(ctx context.Context, traces []otlp.TraceSpans) error {
+func (f *Fetcher) forward(ctx context.Context, traces []otlp.TraceSpans) error {
 	pending := ptrace.NewTraces()
 	n, spans := int64(0), 0
 	flush := func() error {
 		if n == 0 {
 			return nil
 		}
-		if err := p.take(ctx, pending, int64(spans)); err != nil {
+		if err := f.take(ctx, pending, int64(spans)); err != nil {
 			return err
 		}
-		p.counts.Traces.Add(n)
+		f.counts.Traces.Add(n)
 		pending, n, spans = ptrace.NewTraces(), 0, 0
 		return nil
 	}
 	for _, t := range traces {
-		if _, ok := p.taken[t.Trace]; ok || !p.window.has(p.begin(t.Traces)) {
+		if _, ok := f.taken[t.Trace]; ok || !f.window.has(f.begin(t.Traces)) {
 			continue
 		}
-		if len(p.taken) < maxIDs {
-			p.taken[t.Trace] = struct{}{}
+		if len(f.taken) < maxIDs {
+			f.taken[t.Trace] = struct{}{}
 		}
 		more := t.Traces.SpanCount()
 		if spans > 0 && spans+more > requestSpans {
@@ -350,11 +350,11 @@ func (p *Puller) forward(ctx context.Context, traces []otlp.TraceSpans) error {
 }
 
 // begin returns the start of the first span in t of a queried service, or the zero time if there is none.
-func (p *Puller) begin(t ptrace.Traces) time.Time {
+func (f *Fetcher) begin(t ptrace.Traces) time.Time {
 	var first pcommon.Timestamp
 	for _, rs := range t.ResourceSpans().All() {
 		name, ok := rs.Resource().Attributes().Get("service.name")
-		if !ok || !p.services[name.AsString()] {
+		if !ok || !f.services[name.AsString()] {
 			continue
 		}
 		for _, ss := range rs.ScopeSpans().All() {
@@ -372,13 +372,13 @@ func (p *Puller) begin(t ptrace.Traces) time.Time {
 }
 
 // take passes traces to the intake. While the intake is overloaded, it retries.
-func (p *Puller) take(ctx context.Context, traces ptrace.Traces, spans int64) error {
+func (f *Fetcher) take(ctx context.Context, traces ptrace.Traces, spans int64) error {
 	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
 	if err != nil {
 		return fmt.Errorf("encode traces from Jaeger: %w", err)
 	}
 	for {
-		rejected, err := p.intake.Take(ctx, body, receiver.Protobuf)
+		rejected, err := f.intake.Take(ctx, body, receiver.Protobuf)
 		if busy, ok := errors.AsType[*refusal.Error](err); ok && errors.Is(busy, refusal.Overloaded) {
 			sleep(ctx, jittered(max(busy.After, firstPause)))
 			if ctx.Err() != nil {
@@ -387,14 +387,14 @@ func (p *Puller) take(ctx context.Context, traces ptrace.Traces, spans int64) er
 			continue
 		}
 		if bad, ok := errors.AsType[*ingest.RecordError](err); ok {
-			p.log.WarnContext(ctx, "the intake rejected traces from Jaeger", slog.Any("error", bad))
+			f.log.WarnContext(ctx, "the intake rejected traces from Jaeger", slog.Any("error", bad))
 			rejected.Spans, err = int(spans), nil
 		}
 		if err != nil {
 			return err
 		}
-		p.counts.Spans.Add(spans)
-		p.counts.Rejected.Add(int64(rejected.Spans))
+		f.counts.Spans.Add(spans)
+		f.counts.Rejected.Add(int64(rejected.Spans))
 		return nil
 	}
 }

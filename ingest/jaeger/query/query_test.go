@@ -144,7 +144,7 @@ func (p *positions) Save(_ context.Context, through time.Time) error {
 	return nil
 }
 
-// pull runs a Puller for some time.
+// pull runs a Fetcher for some time.
 func pull(t *testing.T, from *jaeger, to *intake, at *positions, o Options, during time.Duration) *Counts {
 	t.Helper()
 	o.URL = "http://jaeger:1"
@@ -211,8 +211,8 @@ func TestEachTraceOnce(t *testing.T) {
 				o.Lookback = time.Hour
 				c := pull(t, from, to, &positions{}, o, 10*time.Minute)
 				once(t, from, to, nil)
-				if c.Cut.Load() != 0 || int(c.Spans.Load()) != len(from.spans) || c.Traces.Load() < 10 {
-					t.Errorf("%d traces, %d spans of %d, %d cut", c.Traces.Load(), c.Spans.Load(), len(from.spans), c.Cut.Load())
+				if c.Incomplete.Load() != 0 || int(c.Spans.Load()) != len(from.spans) || c.Traces.Load() < 10 {
+					t.Errorf("%d traces, %d spans of %d, %d cut", c.Traces.Load(), c.Spans.Load(), len(from.spans), c.Incomplete.Load())
 				}
 			})
 		}
@@ -262,8 +262,8 @@ func TestCut(t *testing.T) {
 			from.spans = append(from.spans, stored{i, 1, "a", time.Now().Add(-time.Minute)})
 		}
 		c := pull(t, from, to, &positions{}, Options{MaxTraces: 10, Lookback: time.Hour}, time.Minute)
-		if c.Cut.Load() == 0 || len(to.spans) != 10 {
-			t.Errorf("%d cut, %d taken", c.Cut.Load(), len(to.spans))
+		if c.Incomplete.Load() == 0 || len(to.spans) != 10 {
+			t.Errorf("%d incomplete, %d taken", c.Incomplete.Load(), len(to.spans))
 		}
 	})
 }
@@ -279,13 +279,13 @@ func TestLargeResponses(t *testing.T) {
 		}
 		c := pull(t, from, to, &positions{}, Options{Lookback: 2 * time.Hour}, 10*time.Minute)
 		once(t, from, to, nil)
-		if c.Cut.Load() != 0 || c.Failed.Load() != 0 {
-			t.Errorf("%d cut, %d failed", c.Cut.Load(), c.Failed.Load())
+		if c.Incomplete.Load() != 0 || c.Failed.Load() != 0 {
+			t.Errorf("%d incomplete, %d failed", c.Incomplete.Load(), c.Failed.Load())
 		}
 	})
 }
 
-// While Jaeger is down, the puller backs off; afterwards no trace is missing.
+// While Jaeger is down, the fetcher backs off; afterwards no trace is missing.
 func TestBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := &jaeger{spans: application(3), fails: 12}, &intake{}
@@ -319,11 +319,11 @@ func TestUnreadable(t *testing.T) {
 		c := pull(t, from, to, at, Options{Lookback: time.Hour}, 30*time.Minute)
 		for _, s := range from.spans {
 			if _, near := missing[s.trace]; !near && to.spans[[2]byte{s.trace, s.id}] == 0 {
-				t.Errorf("trace %d is missing, which starts %v from what cannot be read", s.trace, s.start.Sub(from.bad))
+				t.Errorf("trace %d is missing; it starts %v from the unreadable data", s.trace, s.start.Sub(from.bad))
 			}
 		}
-		if c.Cut.Load() != 1 || time.Since(at.through) > time.Minute {
-			t.Errorf("%d cut, fetched through %v ago", c.Cut.Load(), time.Since(at.through))
+		if c.Incomplete.Load() != 1 || time.Since(at.through) > time.Minute {
+			t.Errorf("%d incomplete, fetched through %v ago", c.Incomplete.Load(), time.Since(at.through))
 		}
 	})
 }

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// dropAll serves until in ends, then writes what the process used: nanoseconds of processor time, KiB of memory at most.
+// dropAll serves until in ends, then writes the processor time in ns and the maximum memory in KiB of the process.
 func dropAll(in io.Reader, out io.Writer) error {
 	s, err := New(drop{}, Options{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"})
 	if err != nil {
@@ -77,13 +77,13 @@ func startChild(t testing.TB) child {
 	return c
 }
 
-// drop is an intake that forgets.
+// drop is an intake that discards requests.
 type drop struct{}
 
 func (drop) Take(context.Context, []byte, Format) (Rejected, error) { return Rejected{}, nil }
 
 // BenchmarkGRPC measures the transport alone, between two processes: batches of 512 spans with 10 attributes, sent over
-// four connections. It reports spans/s and what processor time the server alone takes for a million spans.
+// four connections. It reports spans/s, and the processor time of the server alone per million spans.
 func BenchmarkGRPC(b *testing.B) {
 	server := startChild(b)
 	batch := requestOf(512, 10)

@@ -20,10 +20,10 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// fuzzLimit is small, so that fuzzing finds the way beyond it, yet takes more than one piece of memory.
+// fuzzLimit is small, so that fuzzing exceeds it, but larger than one piece of memory.
 const fuzzLimit = 1 << 18
 
-// fuzzed is a server that is called without a network, and remembers what its Intake got last.
+// fuzzed is a server that is called without a network. It stores the last body that its Intake received.
 type fuzzed struct {
 	*Server
 	got   []byte // nil: nothing
@@ -42,21 +42,21 @@ func newFuzzed(t testing.TB) *fuzzed {
 	return f
 }
 
-// check checks what holds of any request: the Intake got just what the body uncompresses to or nothing, what was accepted
-// was taken, and nothing is held any more.
+// check checks the invariants of any request: the Intake received the decompressed body or nothing, accepted requests
+// were taken, and no memory is held afterwards.
 func (f *fuzzed) check(t *testing.T, enc encoding, body []byte) {
 	t.Helper()
 	if f.event.Refused == refusal.None && f.got == nil {
-		t.Error("accepted, but not taken")
+		t.Error("the server accepted a request that the Intake did not take")
 	}
 	if f.got != nil {
 		want, err := uncompressedAtOnce(enc, body)
 		if err != nil || !bytes.Equal(f.got, want) || len(f.got) > fuzzLimit {
-			t.Errorf("the intake got %d bytes, want %d (%v)", len(f.got), len(want), err)
+			t.Errorf("the Intake received %d bytes, want %d (%v)", len(f.got), len(want), err)
 		}
 	}
 	if load := f.Load(); load != (Load{}) {
-		t.Errorf("afterwards there is still %+v", load)
+		t.Errorf("load after the request: %+v", load)
 	}
 }
 
@@ -106,11 +106,11 @@ func FuzzHTTP(f *testing.F) {
 		s.handle(w, r)
 		answer := readAnswer(t, w.Result())
 		if answer.code != refuse(s.event.Refused, "").Code() {
-			t.Errorf("%d for %s", answer.code, s.event.Refused)
+			t.Errorf("status %d for %s", answer.code, s.event.Refused)
 		}
 		if answer.code != http.StatusOK {
 			if st := statusOf(t, answer); st.GetMessage() == "" {
-				t.Error("refused without a reason")
+				t.Error("a refusal has no reason")
 			}
 		}
 		s.check(t, encodingNames[strings.ToLower(r.Header.Get("Content-Encoding"))], body)
@@ -163,7 +163,7 @@ func (c *call) SendMsg(any) error {
 	return nil
 }
 
-// sentStream is what a sender sent after the header.
+// sentStream is the data of a call after its header.
 type sentStream struct {
 	grpc.ServerTransportStream // nil
 	left                       *bytes.Reader

@@ -225,7 +225,7 @@ func (zstdCompressor) Compress(w io.Writer) (io.WriteCloser, error) {
 	return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
 }
 
-// Decompress returns a reader of what r uncompresses to.
+// Decompress returns a reader of the decompressed data.
 func (zstdCompressor) Decompress(r io.Reader) (io.Reader, error) {
 	return newZstd(r)
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// Line 1: what a Collector may be told to compress with is taken. Its client is pdata's, with the gRPC library's encodings.
+// The server accepts all compressions that a Collector can be configured to use. The client is pdata's, with the
+// encodings of the gRPC library.
 func TestGRPCEncodings(t *testing.T) {
 	taken := newDecoding(t)
 	s := start(t, taken, Options{})
@@ -32,7 +33,7 @@ func TestGRPCEncodings(t *testing.T) {
 	}
 }
 
-// Lines 3 and 7: what is answered to requests that are taken, wholly or in part.
+// Answers to requests that are accepted completely or in part.
 func TestGRPCSuccess(t *testing.T) {
 	s := start(t, newDecoding(t), Options{})
 	traces := tracesOf(3, 0)
@@ -52,17 +53,17 @@ func TestGRPCSuccess(t *testing.T) {
 		must(t, response.UnmarshalProto(data))
 		partial := response.PartialSuccess()
 		if partial.RejectedSpans() != test.rejected || (partial.ErrorMessage() != "") != (test.rejected > 0) {
-			t.Errorf("%s: %d rejected because %q", name, partial.RejectedSpans(), partial.ErrorMessage())
+			t.Errorf("%s: %d spans rejected because of %q", name, partial.RejectedSpans(), partial.ErrorMessage())
 		}
 	}
 }
 
-// Lines 1, 2, 4 and 5: which status says what, and only an overload asks to try again.
+// Each refusal has its status, and only overloads ask the client to retry.
 func TestGRPCRefusals(t *testing.T) {
 	broken := errors.New("/var/lib/secret is broken")
 	tests := []struct {
 		name    string
-		intake  error // what the Intake answers; nil: it decodes
+		intake  error // returned by the Intake; nil: it decodes
 		token   string
 		request []byte
 		gzip    bool
@@ -102,13 +103,13 @@ func TestGRPCRefusals(t *testing.T) {
 				t.Fatalf("%s %q, want %s %q", st.Code(), st.Message(), test.code, test.message)
 			}
 			if got := retryDelay(st); got != test.retry {
-				t.Errorf("try again after %v, want %v", got, test.retry)
+				t.Errorf("retry delay %v, want %v", got, test.retry)
 			}
 		})
 	}
 }
 
-// retryDelay returns how long a refusal asks to wait; 0: it does not ask to try again.
+// retryDelay returns the delay after which a refusal asks to retry; 0: it does not.
 func retryDelay(st *status.Status) time.Duration {
 	for _, detail := range st.Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {
@@ -118,13 +119,13 @@ func retryDelay(st *status.Status) time.Duration {
 	return 0
 }
 
-// Line 1: an encoding that is unknown, and methods that do not exist, are UNIMPLEMENTED.
+// Unknown encodings and methods are UNIMPLEMENTED.
 func TestGRPCUnimplemented(t *testing.T) {
 	s := start(t, newDecoding(t), Options{})
 	conn := dial(t, s.GRPCAddr().String())
 	err := conn.Invoke(t.Context(), "/opentelemetry.proto.collector.logs.v1.LogsService/Export", new([]byte), new([]byte))
 	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("another service: %v", err)
+		t.Errorf("unknown service: %v", err)
 	}
 	for name, header := range map[string]string{"unknown": "snappy", "none": ""} {
 		r := rawCall(t, s.GRPCAddr().String(), header, bytes.NewReader(framed(1, []byte("x"))))
@@ -134,7 +135,7 @@ func TestGRPCUnimplemented(t *testing.T) {
 	}
 }
 
-// Messages that are none are refused.
+// Invalid messages are refused.
 func TestGRPCFrames(t *testing.T) {
 	s := start(t, newDecoding(t), Options{})
 	for name, test := range map[string]struct {

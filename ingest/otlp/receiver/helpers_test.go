@@ -33,10 +33,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// patience is how long a test waits for what should come at once.
+// patience is the timeout for events that should happen at once.
 const patience = 20 * time.Second
 
-// connections returns how many are open.
+// connections returns the number of open connections.
 func connections(s *Server) int64 {
 	l := s.Load()
 	return l.GRPC.Open + l.HTTP.Open
@@ -61,7 +61,7 @@ func start(t testing.TB, intake Intake, opts Options) *Server {
 			t.Error(err)
 		}
 		if load := s.Load(); load.Requests != 0 || load.Bytes != 0 || connections(s) != 0 {
-			t.Errorf("after Shutdown there is still %+v", load)
+			t.Errorf("load after Shutdown: %+v", load)
 		}
 	})
 	return s
@@ -74,9 +74,9 @@ func (f intake) Take(ctx context.Context, body []byte, format Format) (Rejected,
 	return f(ctx, body, format)
 }
 
-// decoding is an intake that decodes as the real one does, and counts spans.
+// decoding is an intake that decodes requests and counts spans.
 type decoding struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	decoder *otlp.Decoder
 	spans   int // taken
 }
@@ -105,7 +105,7 @@ func (d *decoding) Take(_ context.Context, body []byte, format Format) (Rejected
 	return Rejected{Spans: batch.RejectedSpans(), Why: batch.Rejected[0].Detail}, nil
 }
 
-// taken returns how many spans were taken so far.
+// taken returns the number of spans taken so far.
 func (d *decoding) taken() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,7 +132,7 @@ func tracesOf(n, attributes int) ptrace.Traces {
 	return traces
 }
 
-// requestOf returns them as an export request in protobuf.
+// requestOf returns such spans as an export request in protobuf.
 func requestOf(n, attributes int) []byte {
 	data, err := ptraceotlp.NewExportRequestFromTraces(tracesOf(n, attributes)).MarshalProto()
 	if err != nil {
@@ -195,7 +195,7 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 
 func (rawCodec) Name() string { return "proto" }
 
-// framed returns a message as it goes over the wire, whatever it is.
+// framed returns a message with its gRPC prefix.
 func framed(flags byte, message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(message))), message...)
 }
@@ -218,7 +218,7 @@ func readAnswer(t testing.TB, r *http.Response) answer {
 	return answer{code: r.StatusCode, header: r.Header, body: body, grpc: r.Header.Get("Grpc-Status") + r.Trailer.Get("Grpc-Status")}
 }
 
-// rawCall sends what comes from body as what follows the header of a call of Export.
+// rawCall sends the data of body after the header of a call of Export.
 func rawCall(t testing.TB, address, encoding string, body io.Reader) answer {
 	t.Helper()
 	protocols := new(http.Protocols)

@@ -28,7 +28,7 @@ import (
 // rawConn is a connection of HTTP without a client.
 type rawConn struct{ net.Conn }
 
-// connect opens a connection, on which every wait ends some time, and sends text.
+// connect opens a connection with a deadline and sends text.
 func connect(t testing.TB, to net.Addr, text string) rawConn {
 	t.Helper()
 	c, err := net.Dial("tcp", to.String())
@@ -40,7 +40,7 @@ func connect(t testing.TB, to net.Addr, text string) rawConn {
 	return rawConn{c}
 }
 
-// answer reads one.
+// answer reads an answer.
 func (c rawConn) answer(t testing.TB) answer {
 	t.Helper()
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -48,7 +48,7 @@ func (c rawConn) answer(t testing.TB) answer {
 	return readAnswer(t, r)
 }
 
-// wantClosed sends data n times and wants the server to close the connection, however it does that.
+// wantClosed sends data n times and checks that the server closes the connection, in any way.
 func (c rawConn) wantClosed(t testing.TB, data []byte, n int) {
 	t.Helper()
 	go func() {
@@ -59,11 +59,11 @@ func (c rawConn) wantClosed(t testing.TB, data []byte, n int) {
 		}
 	}()
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection stays open")
+		t.Errorf("the connection is still open")
 	}
 }
 
-// newPipe returns a pipe that ends when the test does, and does not wait for its reader.
+// newPipe returns a pipe that is closed when the test ends, and does not wait for its reader.
 func newPipe(t testing.TB) (io.Reader, io.Writer) {
 	r, w := net.Pipe()
 	t.Cleanup(func() { w.Close() })
@@ -86,14 +86,14 @@ func (s sender) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Senders that are slow, in their header or their body, lose their place.
+// The server closes connections of clients that send a header or a body too slowly.
 func TestSlowSenders(t *testing.T) {
 	var outcomes sync.Map
 	s := start(t, newDecoding(t), Options{ReadTimeout: 100 * time.Millisecond, Observe: func(e Event) { outcomes.Store(e.Transport, e.Refused) }})
 
 	header := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost:")
 	if n, err := io.Copy(io.Discard, header); err != nil {
-		t.Errorf("half a header: the connection stays open: %d bytes, %v", n, err)
+		t.Errorf("half a header: the connection is still open: %d bytes, %v", n, err)
 	}
 	body := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
 	r := body.answer(t)
@@ -109,19 +109,19 @@ func TestSlowSenders(t *testing.T) {
 		slow, sender := newPipe(t)
 		sender.Write(sent)
 		if g := rawCall(t, s.GRPCAddr().String(), "", slow); g.grpc != "4" {
-			t.Errorf("%s: the status is %s", name, g.grpc)
+			t.Errorf("%s: status %s", name, g.grpc)
 		}
 		if o, _ := outcomes.Load(GRPC); o != refusal.TimedOut {
-			t.Errorf("%s: the outcome is %v", name, o)
+			t.Errorf("%s: outcome %v", name, o)
 		}
 	}
-	// Who takes its time between requests, or for whom the Intake does, is not slow.
+	// Time between requests does not count.
 	if _, err := exportRaw(t.Context(), dial(t, s.GRPCAddr().String()), requestOf(1, 1)); err != nil {
 		t.Error(err)
 	}
 }
 
-// The time that the Intake takes does not count as the sender's.
+// The time that the Intake takes does not count towards ReadTimeout.
 func TestSlowIntake(t *testing.T) {
 	h := newHeld()
 	s := start(t, h, Options{ReadTimeout: 100 * time.Millisecond})
@@ -134,7 +134,7 @@ func TestSlowIntake(t *testing.T) {
 	must(t, <-answers)
 }
 
-// A sender that goes away while its body is read, or taken, is noticed.
+// The server notices that a client disconnects while its body is read or taken.
 func TestSenderGoesAway(t *testing.T) {
 	h := newHeld()
 	events := make(chan Event, 4)
@@ -156,7 +156,7 @@ func TestSenderGoesAway(t *testing.T) {
 	}
 }
 
-// Headers without end are refused, and the server goes on.
+// Endless headers are refused, and the server continues.
 func TestManyHeaders(t *testing.T) {
 	taken := newDecoding(t)
 	s := start(t, taken, Options{})
@@ -182,14 +182,14 @@ func TestManyHeaders(t *testing.T) {
 			t.Errorf("gRPC with %d headers: %v, want %s", n, err, want)
 		}
 	}
-	// gRPC's own client would not send more than the server's settings allow.
+	// The gRPC client would respect the settings of the server.
 	c := connect(t, s.GRPCAddr(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+string(http2Frame(4, 0, 0, nil)))
 	field := append([]byte{0x40, 1, 'h', 127}, bytes.Repeat([]byte("x"), 127)...) // a literal one
 	fields := bytes.Repeat(field, 120)
 	c.Write(http2Frame(1, 0, 1, fields))
 	c.wantClosed(t, http2Frame(9, 0, 1, fields), 1000)
 	if _, err := exportRaw(t.Context(), conn, requestOf(1, 1)); err != nil || taken.taken() != 1 {
-		t.Errorf("afterwards: %v, %d spans taken", err, taken.taken())
+		t.Errorf("next request: %v, %d spans taken", err, taken.taken())
 	}
 }
 
@@ -199,14 +199,15 @@ func http2Frame(kind, flags, stream byte, payload []byte) []byte {
 	return append([]byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags, 0, 0, 0, stream}, payload...)
 }
 
-// Pings without end end the connection.
+// The server closes a connection that sends pings without end.
 func TestManyPings(t *testing.T) {
 	s := start(t, newDecoding(t), Options{})
 	c := connect(t, s.GRPCAddr(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+string(http2Frame(4, 0, 0, nil)))
 	c.wantClosed(t, http2Frame(6, 0, 0, make([]byte, 8)), 1000)
 }
 
-// Line 2: whatever many senders send at once, the server's memory stays below 600 MiB, and it still serves afterwards.
+// With many concurrent clients that send arbitrary data, the memory of the server stays below 600 MiB, and it still
+// serves afterwards.
 func TestBombs(t *testing.T) {
 	if testing.Short() || raceDetector() {
 		t.Skip("sends a gigabyte, and the race detector takes several times the memory")
@@ -230,7 +231,7 @@ func TestBombs(t *testing.T) {
 			})
 		}
 		conn := dial(t, server.grpc)
-		senders.Go(func() { // of a size that would be taken
+		senders.Go(func() { // requests of an acceptable size
 			_, err := exportRaw(t.Context(), conn, zeros[:60<<20])
 			if code := status.Code(err); code != codes.OK && code != codes.Unavailable {
 				t.Error(err)
@@ -242,22 +243,22 @@ func TestBombs(t *testing.T) {
 		t.Error(err)
 	}
 	if tooLarge.Load() == 0 {
-		t.Errorf("no bomb got far enough to be too large; %d were refused", refused.Load())
+		t.Errorf("no bomb was refused as too large; %d were refused for other reasons", refused.Load())
 	}
 	_, memory := server.end()
 	t.Logf("%d MiB at most; %d bombs too large, %d refused", memory>>20, tooLarge.Load(), refused.Load())
 	if memory > 600<<20 {
-		t.Errorf("the server took %d MiB", memory>>20)
+		t.Errorf("the server used %d MiB, want at most 600", memory>>20)
 	}
 }
 
-// raceDetector reports whether the test was built with it.
+// raceDetector reports whether the race detector is enabled.
 func raceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// count counts got, which must be one or the other.
+// count counts got, which must be one of the two.
 func count[T comparable](t *testing.T, got, one, other T, ones, others *atomic.Int64) {
 	switch got {
 	case one:
@@ -265,6 +266,6 @@ func count[T comparable](t *testing.T, got, one, other T, ones, others *atomic.I
 	case other:
 		others.Add(1)
 	default:
-		t.Errorf("answered with %v", got)
+		t.Errorf("unexpected answer %v", got)
 	}
 }

@@ -62,7 +62,7 @@ func statusOf(t testing.TB, r answer) *statuspb.Status {
 	return &st
 }
 
-// Line 1: identity, gzip and zstd are taken in both formats.
+// The server accepts identity, gzip and zstd in both formats.
 func TestHTTPEncodings(t *testing.T) {
 	taken := newDecoding(t)
 	s := start(t, taken, Options{})
@@ -71,7 +71,7 @@ func TestHTTPEncodings(t *testing.T) {
 	for contentType, data := range map[string][]byte{"application/x-protobuf": requestOf(3, 2), "application/json": text, "Application/JSON; charset=utf-8": text} {
 		for _, encoding := range []string{"", "identity", "gzip", "zstd", "GZip"} {
 			before := taken.taken()
-			// Without a length known beforehand, too.
+			// Also without Content-Length.
 			for _, body := range []io.Reader{bytes.NewReader(compressed(strings.ToLower(encoding), data)), io.MultiReader(bytes.NewReader(compressed(strings.ToLower(encoding), data)))} {
 				r := post(t, s, contentType, encoding, body)
 				if r.code != http.StatusOK {
@@ -85,7 +85,8 @@ func TestHTTPEncodings(t *testing.T) {
 	}
 }
 
-// Line 3: a success has an empty partial_success, one of only some spans says how many and why, an empty request succeeds.
+// A success has an empty partial_success; a partial success contains the number of rejected spans and the reason. An
+// empty request succeeds.
 func TestHTTPSuccess(t *testing.T) {
 	s := start(t, newDecoding(t), Options{})
 	traces := tracesOf(3, 0)
@@ -97,7 +98,7 @@ func TestHTTPSuccess(t *testing.T) {
 	must(t, err)
 	tests := []struct {
 		name, contentType, body string
-		answer                  string // "": the rest counts
+		answer                  string // "": the fields below apply
 		rejected                int64
 	}{
 		{name: "all", contentType: "application/x-protobuf", body: string(requestOf(2, 0))},
@@ -119,17 +120,17 @@ func TestHTTPSuccess(t *testing.T) {
 				must(t, response.UnmarshalProto(r.body))
 			}
 			if test.rejected == 0 && string(r.body) != test.answer {
-				t.Errorf("the answer is %q, want %q", r.body, test.answer)
+				t.Errorf("answer %q, want %q", r.body, test.answer)
 			}
 			partial := response.PartialSuccess()
 			if partial.RejectedSpans() != test.rejected || (partial.ErrorMessage() != "") != (test.rejected > 0) {
-				t.Errorf("%d rejected because %q, want %d", partial.RejectedSpans(), partial.ErrorMessage(), test.rejected)
+				t.Errorf("%d spans rejected because of %q, want %d", partial.RejectedSpans(), partial.ErrorMessage(), test.rejected)
 			}
 		})
 	}
 }
 
-// Lines 1, 2, 5 and 6: every refusal is a google.rpc.Status in the format of the request.
+// Every refusal is a google.rpc.Status in the format of the request.
 func TestHTTPRefusals(t *testing.T) {
 	const protobuf, text = "application/x-protobuf", "application/json"
 	s := start(t, newDecoding(t), Options{MaxRequestBytes: 1 << 20, Authorized: func(token string) bool { return token == "secret" }})
@@ -137,10 +138,10 @@ func TestHTTPRefusals(t *testing.T) {
 	tests := []struct {
 		name        string
 		method      string // "": POST
-		path        string // "": the right one
+		path        string // "": the valid one
 		contentType string
 		encoding    string
-		token       string // "": the right one
+		token       string // "": the valid one
 		body        []byte
 		http        int
 		code        codes.Code
@@ -176,10 +177,10 @@ func TestHTTPRefusals(t *testing.T) {
 			}
 			st := statusOf(t, r)
 			if codes.Code(st.GetCode()) != test.code || st.GetMessage() == "" || len(st.GetDetails()) > 0 {
-				t.Errorf("the status is %v, want %s and nothing about trying again", st, test.code)
+				t.Errorf("status %v, want %s without details", st, test.code)
 			}
 			if r.header.Get("Retry-After") != "" {
-				t.Error("asks to try again")
+				t.Error("the refusal has Retry-After")
 			}
 		})
 	}
@@ -192,9 +193,9 @@ func orElse(text, otherwise string) string {
 	return text
 }
 
-// Line 2: a request of exactly the limit is taken, whatever its encoding and whether its length is announced.
+// A request of exactly the maximum size is accepted in every encoding, with and without Content-Length.
 func TestLimitIsInclusive(t *testing.T) {
-	const limit = 300_000 // no power of two
+	const limit = 300_000 // not a power of two
 	var got int
 	s := start(t, intake(func(_ context.Context, body []byte, _ Format) (Rejected, error) {
 		got = len(body)
@@ -218,7 +219,7 @@ func TestLimitIsInclusive(t *testing.T) {
 	}
 }
 
-// Lines 6 and 7: JSON as it may come, and spans that are refused on their own.
+// Variants of JSON are accepted, and single spans can be rejected.
 func TestJSONAsItComes(t *testing.T) {
 	tests := []struct {
 		name, span      string
@@ -248,7 +249,7 @@ func TestJSONAsItComes(t *testing.T) {
 	}
 }
 
-// Line 4, and that clients learn nothing of the inside.
+// Overloads ask the client to retry, and refusals do not contain internal errors.
 func TestHTTPAnswersOfTheIntake(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -278,7 +279,7 @@ func TestHTTPAnswersOfTheIntake(t *testing.T) {
 	}
 }
 
-// Every request is told of once.
+// Observe is called once for every request.
 func TestEvents(t *testing.T) {
 	events := make(chan Event, 10)
 	s := start(t, newDecoding(t), Options{Observe: func(e Event) { events <- e }})

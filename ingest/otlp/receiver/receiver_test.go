@@ -20,9 +20,9 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// held is an intake that keeps requests until they are let go, or canceled.
+// held is an intake that blocks requests until they are released or canceled.
 type held struct {
-	came  chan int // bytes of one that came
+	came  chan int // sizes of received bodies
 	letGo chan struct{}
 }
 
@@ -60,7 +60,7 @@ func background(t testing.TB, s *Server, body []byte) <-chan error {
 	return answers
 }
 
-// Shutdown answers the requests it has and takes no others.
+// Shutdown answers current requests and accepts no others.
 func TestShutdownDrains(t *testing.T) {
 	before := runtime.NumGoroutine()
 	h := newHeld()
@@ -82,7 +82,7 @@ func TestShutdownDrains(t *testing.T) {
 			}
 			c.Close()
 			if time.Now().After(end) {
-				t.Fatal("connections are accepted after Shutdown")
+				t.Fatal("Shutdown still accepts connections")
 			}
 		}
 	}
@@ -99,19 +99,19 @@ func TestShutdownDrains(t *testing.T) {
 	settled(t, before)
 }
 
-// settled waits until there are not more goroutines than before.
+// settled waits until there are no more goroutines than before.
 func settled(t testing.TB, before int) {
 	t.Helper()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	for end := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(quick) { // those of clients end when they notice
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(quick) { // goroutines of clients end a little later
 		if time.Now().After(end) {
 			var stacks [1 << 16]byte
-			t.Fatalf("%d goroutines, before there were %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks[:], true)])
+			t.Fatalf("%d goroutines, want %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks[:], true)])
 		}
 	}
 }
 
-// When time is up, Shutdown cancels what the Intake still has, waits for it and says so.
+// When its context is done, Shutdown cancels requests in the Intake, waits for them and returns an error.
 func TestShutdownInTime(t *testing.T) {
 	before := runtime.NumGoroutine()
 	h := newHeld()
@@ -129,18 +129,18 @@ func TestShutdownInTime(t *testing.T) {
 		t.Errorf("Shutdown returned %v", err)
 	}
 	if load := s.Load(); load.Requests != 0 || load.Bytes != 0 {
-		t.Errorf("there is still %+v", load)
+		t.Errorf("load after Shutdown: %+v", load)
 	}
 	for range 2 {
 		if err := <-answers; err == nil {
-			t.Error("a request that was cut off succeeded")
+			t.Error("a canceled request succeeded")
 		}
 	}
 	must(t, <-served)
 	settled(t, before)
 }
 
-// Line 4: beyond the number of requests, others are refused before anything of their bodies is read.
+// Beyond the maximum number of requests, others are refused before their bodies are read.
 func TestTooManyRequests(t *testing.T) {
 	h := newHeld()
 	s := start(t, h, Options{MaxRequests: 2})
@@ -153,8 +153,8 @@ func TestTooManyRequests(t *testing.T) {
 	must(t, <-answers)
 }
 
-// Line 4: while requests are taken late, fewer are let in, and as many as ever once they are not.
-func TestTakenLate(t *testing.T) {
+// While the Intake is slow, fewer requests are admitted.
+func TestAdmitsFewerWhenSlow(t *testing.T) {
 	b := &budget{maxRequests: 2 * lateRequests}
 	enter := func() (n int) {
 		for b.enter() {
@@ -164,25 +164,25 @@ func TestTakenLate(t *testing.T) {
 	}
 	b.taken(lateAfter + 1)
 	if n := enter(); n != lateRequests {
-		t.Errorf("%d requests were let in, want %d", n, lateRequests)
+		t.Errorf("%d requests admitted, want %d", n, lateRequests)
 	}
 	b.taken(lateAfter)
 	if n := enter(); n != lateRequests {
-		t.Errorf("%d more requests were let in, want %d", n, lateRequests)
+		t.Errorf("%d more requests admitted, want %d", n, lateRequests)
 	}
 }
 
-// Line 4: what would be refused whatever it holds is refused before anything of its body is read.
+// Requests for which Options.Refuse returns a refusal are refused before their bodies are read.
 func TestRefuse(t *testing.T) {
 	h := newHeld()
 	s := start(t, h, Options{Refuse: func() *refusal.Error { return refusal.New(refusal.Overloaded, "the disk is full", "") }})
 	wantOverload(t, s, "the disk is full")
 	if len(h.came) != 0 {
-		t.Error("the intake was asked all the same")
+		t.Error("the Intake was called")
 	}
 }
 
-// Line 4: likewise beyond their bytes.
+// Beyond the maximum bytes in flight, requests are refused before their bodies are read.
 func TestTooManyBytes(t *testing.T) {
 	h := newHeld()
 	s := start(t, h, Options{MaxRequestBytes: 1 << 20, MaxInFlightBytes: 5 << 20})
@@ -193,7 +193,7 @@ func TestTooManyBytes(t *testing.T) {
 		<-h.came
 	}
 	if load := s.Load(); load.Requests != 6 || load.Bytes != 5<<20 {
-		t.Errorf("the load is %+v", load)
+		t.Errorf("load %+v", load)
 	}
 	wantOverload(t, s, "too many bytes in flight")
 	close(h.letGo)
@@ -203,7 +203,7 @@ func TestTooManyBytes(t *testing.T) {
 	}
 }
 
-// wantOverload announces requests without sending their bodies.
+// wantOverload sends headers of requests over both transports and checks that they are refused.
 func wantOverload(t *testing.T, s *Server, why string) {
 	t.Helper()
 	c := connect(t, s.HTTPAddr(), "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n")
@@ -215,7 +215,7 @@ func wantOverload(t *testing.T, s *Server, why string) {
 	sender.Write([]byte{0, 0, 15, 0, 0})
 	g := rawCall(t, s.GRPCAddr().String(), "", body)
 	if g.grpc != "14" || g.header.Get("Grpc-Message") != why || g.header.Get("Grpc-Status-Details-Bin") == "" {
-		t.Errorf("the header is %v", g.header)
+		t.Errorf("header %v", g.header)
 	}
 	_, err := exportRaw(t.Context(), dial(t, s.GRPCAddr().String()), make([]byte, 1_000_000))
 	if st := status.Convert(err); st.Code() != codes.Unavailable || st.Message() != why || retryDelay(st) != time.Second {
@@ -223,14 +223,15 @@ func wantOverload(t *testing.T, s *Server, why string) {
 	}
 }
 
-// Connections beyond the bound are closed at once, or, over HTTP, those without a request; others may come when some are gone.
+// Beyond the connection limit, an idle HTTP connection or else the new connection is closed. Closed connections make
+// room for others.
 func TestTooManyConnections(t *testing.T) {
 	s := start(t, newDecoding(t), Options{MaxConnections: 2})
 	for i, address := range []net.Addr{s.GRPCAddr(), s.HTTPAddr()} {
 		all := []rawConn{connect(t, address, ""), connect(t, address, ""), connect(t, address, "")}
 		closed := []rawConn{all[2], all[0]}[i]
 		if n, err := closed.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("of three connections to %s one is open that should not be: %v", address, err)
+			t.Errorf("the third connection to %s is open: %v", address, err)
 		}
 		for _, c := range all {
 			c.Close()
@@ -245,7 +246,7 @@ func TestTooManyConnections(t *testing.T) {
 	must(t, <-background(t, s, nil))
 }
 
-// An address that is taken is an error of Listen, which leaves nothing open.
+// If an address is in use, Listen returns an error and leaves no other address open.
 func TestListenFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -257,17 +258,17 @@ func TestListenFails(t *testing.T) {
 	}
 	if c, err := net.Dial("tcp", s.GRPCAddr().String()); err == nil {
 		c.Close()
-		t.Error("the other address is open")
+		t.Error("the other address is still open")
 	}
 }
 
-// One receiver alone is fine, and a listener that fails ends both.
+// A server may have one address only. If one of two listeners fails, Serve closes the other.
 func TestServeFails(t *testing.T) {
 	s, err := New(drop{}, Options{HTTP: "127.0.0.1:0"})
 	must(t, err)
 	must(t, s.Listen(t.Context()))
 	if s.GRPCAddr() != nil {
-		t.Error("gRPC is on")
+		t.Error("the address of gRPC is open")
 	}
 	must(t, s.http.Listener.Close())
 	if err := s.Serve(); err == nil {
@@ -282,7 +283,7 @@ func TestServeFails(t *testing.T) {
 	}
 }
 
-// Whoever shuts down before anything is served made no mistake.
+// Shutdown before Listen or Serve is allowed.
 func TestShutdownBeforeServe(t *testing.T) {
 	s, err := New(drop{}, Options{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"})
 	must(t, err)
@@ -291,19 +292,19 @@ func TestShutdownBeforeServe(t *testing.T) {
 	must(t, s.Serve())
 }
 
-// Options with which the largest request would be asked to try again for ever are refused.
+// New rejects options under which the largest requests would be refused for ever.
 func TestOptionsThatNeverTake(t *testing.T) {
 	if _, err := New(drop{}, Options{MaxRequestBytes: 64 << 20, MaxInFlightBytes: 130 << 20}); err == nil {
-		t.Error("no error")
+		t.Error("New accepted them")
 	}
-	// With the least that is allowed, the largest request is taken in every encoding.
+	// With the minimum that is allowed, the largest request is accepted in every encoding.
 	got := make(chan int, 1)
 	s := start(t, intake(func(_ context.Context, body []byte, _ Format) (Rejected, error) {
 		got <- len(body)
 		return Rejected{}, nil
 	}), Options{MaxRequestBytes: 8 << 20, MaxInFlightBytes: 19 << 20})
 	data := make([]byte, 8<<20)
-	rand.NewChaCha8([32]byte{}).Read(data) // which makes it larger when compressed
+	rand.NewChaCha8([32]byte{}).Read(data) // grows under compression
 	for _, encoding := range []string{"", "gzip", "zstd"} {
 		r := post(t, s, "application/x-protobuf", encoding, io.MultiReader(bytes.NewReader(compressed(encoding, data))))
 		if r.code != http.StatusOK || <-got != len(data) {

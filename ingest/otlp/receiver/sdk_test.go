@@ -27,17 +27,17 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// client says how an exporter of the SDK is set up.
+// client is the configuration of an exporter of the SDK.
 type client struct {
 	gzip  bool
 	token string
 	tls   *tls.Config // nil: clear text
 }
 
-// quick is how exporters try again in tests; servers that say when are heeded all the same.
+// quick is the interval between retries of exporters. Delays requested by servers take precedence.
 const quick = 10 * time.Millisecond
 
-// exporters make the exporters of the OpenTelemetry SDK.
+// exporters create the exporters of the OpenTelemetry SDK.
 var exporters = map[string]func(t testing.TB, s *Server, c client) sdk.SpanExporter{
 	"gRPC": func(t testing.TB, s *Server, c client) sdk.SpanExporter {
 		opts := []otlptracegrpc.Option{
@@ -77,7 +77,7 @@ var exporters = map[string]func(t testing.TB, s *Server, c client) sdk.SpanExpor
 	},
 }
 
-// export sends spans through the SDK's batch processor, and returns what its exporter said last.
+// export sends spans through the SDK's batch processor, and returns the last error of its exporter.
 func export(t testing.TB, e sdk.SpanExporter, spans int) error {
 	t.Helper()
 	last := &lastError{SpanExporter: e}
@@ -95,7 +95,7 @@ func export(t testing.TB, e sdk.SpanExporter, spans int) error {
 	return last.err
 }
 
-// lastError keeps the error of the last export, which the SDK would only log.
+// lastError stores the error of the last export, which the SDK would only log.
 type lastError struct {
 	sdk.SpanExporter
 	err error
@@ -106,7 +106,7 @@ func (l *lastError) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) e
 	return nil
 }
 
-// Line 1: what the SDK sends, plain and with gzip, comes in.
+// The server accepts requests of the SDK, plain and with gzip.
 func TestSDK(t *testing.T) {
 	for name, exporter := range exporters {
 		for _, gzip := range []bool{false, true} {
@@ -119,7 +119,7 @@ func TestSDK(t *testing.T) {
 	}
 }
 
-// Line 4: the SDK understands an overload, tries again, and every span is taken once.
+// The SDK retries after an overload, and every span is taken once.
 func TestSDKTriesAgain(t *testing.T) {
 	for name, exporter := range exporters {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestSDKTriesAgain(t *testing.T) {
 	}
 }
 
-// What cannot be mended by trying again is tried once: a request that is too large, and one without a valid token.
+// The SDK does not retry requests that are too large or lack a valid token.
 func TestSDKGivesUp(t *testing.T) {
 	for name, exporter := range exporters {
 		var events atomic.Int64
@@ -157,7 +157,7 @@ func TestSDKGivesUp(t *testing.T) {
 	}
 }
 
-// TLS and mTLS: those who may come in do, others do not.
+// With TLS and mTLS, only clients with valid certificates are served.
 func TestSDKEncrypted(t *testing.T) {
 	files, roots, own := certificates(t)
 	withClients := files
@@ -182,7 +182,7 @@ func TestSDKEncrypted(t *testing.T) {
 				e := exporter(t, s, client{tls: test.client})
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				if !test.in {
-					ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond) // it tries again and again
+					ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond) // it retries without end
 				}
 				defer cancel()
 				if err := e.ExportSpans(ctx, []sdk.ReadOnlySpan{spanOf(t)}); (err == nil) != test.in || (taken.taken() == 1) != test.in {
@@ -194,14 +194,14 @@ func TestSDKEncrypted(t *testing.T) {
 	}
 }
 
-// spanOf returns a span that ended.
+// spanOf returns an ended span.
 func spanOf(t testing.TB) sdk.ReadOnlySpan {
 	_, span := sdk.NewTracerProvider().Tracer("test").Start(t.Context(), "GET /item")
 	span.End()
 	return span.(sdk.ReadOnlySpan)
 }
 
-// Files of TLS that cannot be used are an error of New.
+// New returns an error if the TLS files cannot be used.
 func TestUnusableTLS(t *testing.T) {
 	files, _, _ := certificates(t)
 	for name, unusable := range map[string]connlimit.TLS{
@@ -212,12 +212,12 @@ func TestUnusableTLS(t *testing.T) {
 		"only who may enter": {ClientCAFile: files.CertFile},
 	} {
 		if _, err := New(drop{}, Options{GRPC: "127.0.0.1:0", TLS: unusable}); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: New returned no error", name)
 		}
 	}
 }
 
-// certificates returns a certificate for server and client, signed by itself.
+// certificates returns a self-signed certificate for server and client.
 func certificates(t testing.TB) (files connlimit.TLS, roots *x509.CertPool, own tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,4 +1,4 @@
-// The API client, with the contract's types, the token, and errors that people can act on.
+// The API client: types of the contract, token and errors.
 import createClient, { type Middleware } from "openapi-fetch";
 import { sanitize, sanitizeDeep } from "../logic/sanitize.ts";
 import { store, load } from "../storage.ts";
@@ -7,7 +7,7 @@ import type { components, paths } from "./contract.gen.ts";
 
 export type Schemas = components["schemas"];
 
-// base is the path that everything is served below, without a slash at its end.
+// base is the base path of the service, without a trailing slash.
 export const base = new URL(document.baseURI).pathname.replace(/\/$/, "");
 
 // ApiError is a failed request. status is 0 if there was no response.
@@ -49,7 +49,7 @@ const authorize: Middleware = {
   },
 };
 
-const requestTimeout = 30_000; // ms until an answer is given up: the service itself takes 20 s at most
+const requestTimeout = 30_000; // ms; the service gives up after 20 s
 
 export const client = createClient<paths>({
   baseUrl: `${base}/api/v1`,
@@ -87,6 +87,6 @@ export async function unwrap<T>(answer: Answer<T>): Promise<T> {
     got.response.status,
     problem?.title || `Status ${got.response.status}`,
     sanitize([problem?.detail, problem?.hint].filter(Boolean).join(": ")) ||
-      "This response did not come from Sibyl but from something in between, such as a proxy.",
+      "This response did not come from Sibyl, but from something in between, such as a proxy.",
   );
 }

@@ -1,6 +1,6 @@
-// The service's clock. The browser's may be wrong, and all times in the UI are times of the service.
+// The service's clock. All times in the UI refer to it, since the browser's clock may be wrong.
 
-const tolerated = 30_000; // ms by which clocks differ that are right
+const tolerated = 30_000; // ms; smaller differences are ignored
 
 let ahead = 0; // ms that the service's clock is ahead
 

@@ -368,10 +368,10 @@ export interface paths {
          * Enable, pin or forbid a tracepoint
          * @description Takes effect at the end of the epoch, within the budget unless forced. Forcing requires the role admin.
          */
-        put: operations["wishTracepoint"];
+        put: operations["overrideTracepoint"];
         post?: never;
         /** Withdraw an override */
-        delete: operations["withdrawWish"];
+        delete: operations["withdrawOverride"];
         options?: never;
         head?: never;
         patch?: never;
@@ -611,10 +611,10 @@ export interface components {
          */
         State: "none" | "opened" | "investigating" | "located" | "explained" | "exhausted" | "gone";
         /**
-         * @description `on`: for all or some requests; `wanted`: requested by a person but not on yet, or beyond the budget; `forbidden`: by a person; `baseline`: always on.
+         * @description `on`: for all or some requests; `pending`: enabled or pinned by a person, but not on yet or beyond the budget; `forbidden`: by a person; `baseline`: always on.
          * @enum {string}
          */
-        TracepointState: "on" | "wanted" | "forbidden" | "off" | "baseline";
+        TracepointState: "on" | "pending" | "forbidden" | "off" | "baseline";
         /** @description A value with its 95 % interval. */
         Interval: {
             /** Format: double */
@@ -961,7 +961,7 @@ export interface components {
              */
             between: number | null;
             size_model?: components["schemas"]["SizeModel"];
-            /** @description Further properties that its requests share */
+            /** @description Further properties that its requests share, besides their path. */
             bins: string[];
             histogram: components["schemas"]["Bin"][];
             edges: components["schemas"]["Edge"][];
@@ -1303,20 +1303,21 @@ export interface components {
             /** Format: double */
             mean_share: number | null;
         };
-        Want: {
+        RequestedTracepoint: {
             tracepoint: string;
             /** Format: date-time */
             since: string;
             /**
              * Format: double
-             * @description Expected share per cost
+             * @description Expected share per cost, the reason for the pick.
              */
             value: number | null;
             cause: string;
         };
         InvestigationDetail: {
             investigation: components["schemas"]["Investigation"];
-            wants: components["schemas"]["Want"][];
+            /** @description Tracepoints that the investigation asks for. */
+            requested: components["schemas"]["RequestedTracepoint"][];
             /** @description Largest share first, at most 200. */
             evidence: components["schemas"]["Evidence"][];
             evidence_total: number;
@@ -1440,7 +1441,8 @@ export interface components {
             items: components["schemas"]["Deploy"][];
             next_cursor: string | null;
         };
-        Wish: {
+        /** @description A person's decision about a tracepoint; it takes precedence over investigations. */
+        Override: {
             /** @enum {string} */
             kind: "enable" | "pin" | "forbid";
             forced: boolean;
@@ -1448,7 +1450,7 @@ export interface components {
             /** Format: date-time */
             until?: string;
         };
-        WishRequest: {
+        OverrideRequest: {
             /**
              * @description `pin`: never evicted by the search.
              * @enum {string}
@@ -1493,7 +1495,7 @@ export interface components {
             share: number | null;
             cost: components["schemas"]["Usage"];
             leases: components["schemas"]["Lease"][];
-            wish?: components["schemas"]["Wish"];
+            override?: components["schemas"]["Override"];
             /** @description Number of trees that contain it. */
             request_types: number;
         };
@@ -1514,7 +1516,7 @@ export interface components {
              * @description Fraction of all requests.
              */
             share: number | null;
-            /** @description All tracepoints are on */
+            /** @description All tracepoints are on, for exploration. */
             everything: boolean;
             tracepoints: components["schemas"]["PlannedTracepoint"][];
         };
@@ -1728,7 +1730,7 @@ export interface components {
             last_error: string;
             /** @description Number of queued events. */
             waiting: number;
-            /** @description Number of dead letters */
+            /** @description Number of dead letters, listed at /webhooks/dead. */
             dead: number;
         };
         DeadLetter: {
@@ -2375,7 +2377,7 @@ export interface operations {
             default: components["responses"]["Failure"];
         };
     };
-    wishTracepoint: {
+    overrideTracepoint: {
         parameters: {
             query?: never;
             header?: never;
@@ -2386,7 +2388,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["WishRequest"];
+                "application/json": components["schemas"]["OverrideRequest"];
             };
         };
         responses: {
@@ -2402,7 +2404,7 @@ export interface operations {
             default: components["responses"]["Failure"];
         };
     };
-    withdrawWish: {
+    withdrawOverride: {
         parameters: {
             query?: never;
             header?: never;
@@ -2666,7 +2668,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Queued. If it becomes a dead letter again */
+            /** @description Queued. If it becomes a dead letter again, it gets a new number. */
             204: {
                 headers: {
                     [name: string]: unknown;

@@ -16,7 +16,7 @@ let connection: Connection = { live: false, since: Date.now() };
 let running: AbortController | undefined;
 let lastID = "";
 
-// onEvent calls listen with every event, and with null when events were missed and everything must be read again.
+// onEvent calls listen with every event, and with null when events were missed, so that everything must be refetched.
 export function onEvent(listen: Listener): () => void {
   listeners.add(listen);
   return () => listeners.delete(listen);
@@ -42,7 +42,7 @@ const emit = (event: ServerEvent | null) => listeners.forEach((listen) => listen
 
 export const disconnect = () => running?.abort();
 
-// connect replaces the connection, if there is one, and reconnects until disconnect is called.
+// connect replaces the connection, if any, and reconnects until disconnect is called.
 export function connect() {
   disconnect();
   const controller = (running = new AbortController());
@@ -91,7 +91,7 @@ async function readWithTimeout(signal: AbortSignal, onOpen: () => void) {
 async function readEvents(signal: AbortSignal, onOpen: () => void, onReceive: () => void) {
   const headers = { ...authorization(), ...(lastID ? { "Last-Event-ID": lastID } : {}) };
   const response = await fetch(`${base}/api/v1/events`, { headers, signal });
-  if (response.status === 401) requireLogin(); // without events nothing else would notice that the token has expired
+  if (response.status === 401) requireLogin(); // nothing else notices an expired token if no events arrive
   if (!response.ok || !response.body) throw new Error(String(response.status));
   onReceive();
   onOpen();

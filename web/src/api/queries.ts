@@ -1,4 +1,4 @@
-// Reading from the API in components, with TanStack Query: the cache, what is read again and when, and failures.
+// Reading from the API in components, with TanStack Query: cache, refreshing and failures.
 import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { type Page, mergePages } from "../logic/pages.ts";
@@ -6,7 +6,7 @@ import { type Answer, ApiError, unauthorized, unwrap } from "./client.ts";
 import { type ServerEvent, currentConnection, onConnection, onEvent } from "./events.ts";
 
 // Resource is a value read from the API. With both a value and a failure, the value is stale.
-export type Resource<T> = { value?: T; failure?: ApiError; again: () => void };
+export type Resource<T> = { value?: T; failure?: ApiError; reload: () => void };
 
 const retryDelay = 3000; // ms
 
@@ -17,9 +17,9 @@ export const queryClient = new QueryClient({
       networkMode: "always", // the service may run on this machine
       refetchInterval: ({ state }) => isTransient(state.error) && retryDelay,
       refetchIntervalInBackground: true,
-      refetchOnReconnect: false, // events do, and when the page is in the background, too
+      refetchOnReconnect: false, // events trigger refetches, also in the background
       refetchOnWindowFocus: false,
-      retry: false, // a failure is shown at once, and retried by refetchInterval
+      retry: false, // failures show at once; refetchInterval retries
       structuralSharing: false, // comparing a tree of 20 000 nodes takes longer than a frame
     },
   },
@@ -27,7 +27,7 @@ export const queryClient = new QueryClient({
 
 const isTransient = (error: unknown) => error instanceof ApiError && error.transient;
 
-// Nothing stays in the cache after a log-out.
+// Log-out clears the cache.
 unauthorized.addEventListener("unauthorized", () => queryClient.clear());
 
 const maxCached = 40; // unused values
@@ -41,7 +41,7 @@ function itemCount(value: unknown): number {
   return Object.values(value).reduce<number>((sum, field) => sum + (Array.isArray(field) ? field.length : 0), 0);
 }
 
-// evict removes the oldest values that no component uses until the cache is within its bounds. The newest one stays, however large it is.
+// evict removes the oldest unused values until the cache is within its bounds. The newest one always stays.
 function evict() {
   const cache = queryClient.getQueryCache();
   const unused = cache.getAll().filter((query) => query.getObserversCount() === 0);
@@ -55,10 +55,10 @@ function evict() {
 
 queryClient.getQueryCache().subscribe((event) => event.type === "observerRemoved" && evict());
 
-const waiting = new Set<string>(); // hashes of the queries that refresh when the fetch in flight is over
+const waiting = new Set<string>(); // hashes of the queries to refresh after the fetch in flight
 
-// refresh reads a query that components use again. A fetch in flight is not cancelled, since on a slow service none would ever be completed;
-// another one follows it.
+// refresh refetches a query that components use. It does not cancel a fetch in flight, since a slow service would then
+// never complete one, but refetches after it.
 async function refresh(queryKey: readonly unknown[]) {
   const query = queryClient.getQueryCache().find({ queryKey });
   if (!query || waiting.has(query.queryHash)) return;
@@ -70,15 +70,16 @@ async function refresh(queryKey: readonly unknown[]) {
   await queryClient.refetchQueries({ queryKey, exact: true, type: "active" }, { cancelRefetch: false });
 }
 
-// useRefresh calls again after each event of a type, and when events were missed.
-function useRefresh(type: ServerEvent["type"] | null, again: () => void) {
+// useRefresh calls reload after each event of a type, and when events were missed.
+function useRefresh(type: ServerEvent["type"] | null, reload: () => void) {
   useEffect(() => {
     if (type === null) return;
-    return onEvent((event) => (event === null || event.type === type) && again());
-  }, [type, again]);
+    return onEvent((event) => (event === null || event.type === type) && reload());
+  }, [type, reload]);
 }
 
-// useLastFailure returns the failure of a query, also while a query without a value is read again, when TanStack Query resets the error.
+// useLastFailure returns the failure of a query, also while a query without a value is refetched: TanStack Query then
+// resets the error.
 function useLastFailure(key: string | null, value: unknown, error: unknown): ApiError | undefined {
   const [last, setLast] = useState<{ key: string | null; failure: ApiError }>();
   const failure = error instanceof ApiError ? error : undefined;
@@ -87,16 +88,16 @@ function useLastFailure(key: string | null, value: unknown, error: unknown): Api
   return value === undefined && last?.key === key ? last.failure : undefined;
 }
 
-// useResource reads the resource that key names; null: none. A cached value is shown at once and read again. If live, it is read again after each
-// epoch, or decision, and when events were missed.
+// useResource reads the resource that key names; null: none. It returns a cached value at once and refetches it. If
+// live, it refetches after each epoch or decision, and when events were missed.
 export function useResource<T>(
   key: string | null,
-  ask: (signal: AbortSignal) => Answer<T>,
+  request: (signal: AbortSignal) => Answer<T>,
   live: boolean | "decision" = false,
 ): Resource<T> {
   const { data, error, refetch } = useQuery({
     queryKey: [key],
-    queryFn: ({ signal }) => unwrap(ask(signal)),
+    queryFn: ({ signal }) => unwrap(request(signal)),
     enabled: key !== null,
   });
   useRefresh(
@@ -104,8 +105,8 @@ export function useResource<T>(
     useCallback(() => void refresh([key]), [key]),
   );
   const failure = useLastFailure(key, data, error);
-  const again = useCallback(() => void refetch(), [refetch]);
-  return { ...(data !== undefined && { value: data }), ...(failure && { failure }), again };
+  const reload = useCallback(() => void refetch(), [refetch]);
+  return { ...(data !== undefined && { value: data }), ...(failure && { failure }), reload };
 }
 
 function eventType(live: boolean | "decision"): ServerEvent["type"] | null {
@@ -120,45 +121,45 @@ export type PagedList<T, L> = { first: L; items: T[]; more: boolean };
 
 let round = 1; // pages of earlier rounds are out of date
 
-// usePages reads a list in pages of the given size. The first page and those in sight are read again after each epoch, others when they come into
-// sight; see takes the first and the last item in sight.
+// usePages reads a list in pages of the given size. After each epoch it refetches the first page and those in view,
+// others when they come into view. setView takes the first and the last item in view.
 export function usePages<T extends { id: string }, L extends List<T>>(
   key: string,
   size: number,
-  ask: (cursor: string | undefined, signal: AbortSignal) => Answer<L>,
-): Resource<PagedList<T, L>> & { see: (first: number, last: number) => void } {
-  const sight = useRef<[first: number, last: number]>([0, 0]); // pages
+  request: (cursor: string | undefined, signal: AbortSignal) => Answer<L>,
+): Resource<PagedList<T, L>> & { setView: (first: number, last: number) => void } {
+  const view = useRef<[first: number, last: number]>([0, 0]); // pages
   const queryKey = useMemo(() => [key, "pages"], [key]);
   const { data, error, hasNextPage, fetchNextPage, refetch, isFetching } = useInfiniteQuery({
     queryKey,
     queryFn: async ({ pageParam: { at, cursor }, signal }): Promise<Page<T, L>> => {
       const before = pagesOf<T, L>(queryKey)[at];
-      if (before && !isDue(before, at, cursor, sight.current)) return before;
-      const asked = round;
-      const list = await unwrap(ask(cursor, signal));
-      return { list, items: list.items, cursor, round: asked };
+      if (before && !isDue(before, at, cursor, view.current)) return before;
+      const startedIn = round;
+      const list = await unwrap(request(cursor, signal));
+      return { list, items: list.items, cursor, round: startedIn };
     },
     initialPageParam: { at: 0, cursor: undefined as string | undefined },
     getNextPageParam: ({ list }, pages) =>
       list.next_cursor === null ? undefined : { at: pages.length, cursor: list.next_cursor },
-    staleTime: Infinity, // rounds say what is stale
+    staleTime: Infinity, // see isDue
   });
   const read = useCallback(() => {
     const pages = pagesOf<T, L>(queryKey);
-    const [first, last] = sight.current;
+    const [first, last] = view.current;
     const due = pages.some(
       (page, at) => at >= first && at <= last && isDue(page, at, nextCursor(pages, at), [first, last]),
     );
     if (due) void refresh(queryKey);
     else if (last + 1 >= pages.length && pages.length > 0) void fetchNextPage({ cancelRefetch: false });
   }, [queryKey, fetchNextPage]);
-  const again = useCallback(() => {
+  const reload = useCallback(() => {
     round++;
     void refetch();
   }, [refetch]);
   useEffect(() => {
-    sight.current = [0, 0];
-    if (pagesOf(queryKey).length === 0) return; // it is being read
+    view.current = [0, 0];
+    if (pagesOf(queryKey).length === 0) return; // the first fetch is in flight
     round++;
     void refresh(queryKey);
   }, [queryKey]);
@@ -170,11 +171,11 @@ export function usePages<T extends { id: string }, L extends List<T>>(
     }, [queryKey]),
   );
   useEffect(() => {
-    if (!isFetching && !error && hasNextPage) read(); // one page beyond what is in sight is there before it is needed
+    if (!isFetching && !error && hasNextPage) read(); // prefetch the page after the view
   }, [isFetching, error, hasNextPage, read]);
-  const see = useCallback(
+  const setView = useCallback(
     (first: number, last: number) => {
-      sight.current = [Math.floor(first / size), Math.floor(last / size)];
+      view.current = [Math.floor(first / size), Math.floor(last / size)];
       read();
     },
     [read, size],
@@ -184,7 +185,7 @@ export function usePages<T extends { id: string }, L extends List<T>>(
     return first && { first, items: mergePages(data.pages), more: data.pages.at(-1)!.list.next_cursor !== null };
   }, [data]);
   const failure = useLastFailure(key, value, error);
-  return { ...(value && { value }), ...(failure && { failure }), again, see };
+  return { ...(value && { value }), ...(failure && { failure }), reload, setView };
 }
 
 const pagesOf = <T, L>(queryKey: readonly unknown[]) =>
@@ -193,7 +194,8 @@ const pagesOf = <T, L>(queryKey: readonly unknown[]) =>
 const nextCursor = <L extends List<unknown>>(pages: Page<unknown, L>[], at: number) =>
   pages[at - 1]?.list.next_cursor ?? undefined;
 
-// isDue reports whether a page must be read again: the first one and those in sight, if they are of an earlier round or now begin elsewhere.
+// isDue reports whether a page must be refetched: the first one and those in view, if they are of an earlier round or
+// now begin at another cursor.
 function isDue(page: Page<unknown, unknown>, at: number, cursor: string | undefined, [first, last]: [number, number]) {
   if (at > 0 && (at < first || at > last)) return false;
   return page.round < round || page.cursor !== cursor;

@@ -1,5 +1,6 @@
-// HeatMap draws durations over time: a column for each window, darker where more of its requests are. Dots are requests to look at, lines what
-// happened; dragging picks a time, or, up and down too, a box of times and durations.
+// HeatMap draws durations over time: a column for each window, darker where more of its requests are. Dots are sample
+// traces, vertical lines are marks. Dragging horizontally selects a time range, diagonally a box of times and
+// durations.
 import { useState } from "react";
 import type { Schemas } from "../api/client.ts";
 import { count, duration, percent, time } from "../logic/format.ts";
@@ -7,7 +8,7 @@ import { type Drag, type Point, axis, cells, selection } from "../logic/heatmap.
 import { useNow, useZone } from "../settings.ts";
 import { useSize } from "./use-size.ts";
 
-// Mark is something that happened. That of a deploy has a solid line on a foot, others a dashed one.
+// Mark is an event, drawn as a vertical line: solid with a triangle for a deploy, dashed for others.
 export type Mark = { at: number; text: string; title: string; deploy?: boolean };
 export type Dot = { at: number; ns: number; title: string; go: () => void };
 
@@ -19,12 +20,13 @@ type Props = {
   brush: (from: number, to: number, longer: number, shorter: number) => void;
 };
 
-const tall = 230;
+// Sizes in px.
+const plotRoom = 230; // height of the plot with its margins
 const left = 62;
-const line = 12; // of labels
+const line = 12; // height of a line of labels
 const foot = 20;
-const leastLabel = 64; // px between two
-const timeWidth = 50; // px
+const labelDistance = 64; // between time labels, at least
+const timeWidth = 50;
 
 export function HeatMap({ windows, marks, dots, label, brush }: Props) {
   const [svg, { width }] = useSize<SVGSVGElement>({ width: 700, height: 0 });
@@ -35,14 +37,14 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
   const scale = axis(windows);
   const low = Math.log(Math.min(...all.map((c) => c.low)));
   const high = Math.log(Math.max(...all.map((c) => c.high)));
-  const plot = { width: width - left - 6, height: tall - line - 6 - foot };
+  const plot = { width: width - left - 6, height: plotRoom - line - 6 - foot };
   const y = (ns: number) => top + plot.height * (1 - (Math.log(Math.max(1, ns)) - low) / (high - low || 1));
   const x = (ms: number) => left + scale.position(ms) * plot.width;
   const lines = labelLines(marks.map((m) => ({ x: x(m.at), always: m.deploy === true })));
   const top = 6 + line * Math.max(1, ...lines);
   const height = top + plot.height + foot;
   const column = plot.width / (windows.length || 1);
-  const most = Math.max(...all.map((c) => c.share));
+  const maxShare = Math.max(...all.map((c) => c.share));
   const at = (event: React.PointerEvent): Point => {
     const box = svg.current!.getBoundingClientRect();
     return [
@@ -62,7 +64,7 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
       );
     setDrag(undefined);
   };
-  const step = Math.max(1, Math.ceil(leastLabel / column));
+  const step = Math.max(1, Math.ceil(labelDistance / column));
   return (
     <svg
       ref={svg}
@@ -83,7 +85,7 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
           y={y(c.high)}
           width={Math.max(1, column - 1)}
           height={Math.max(1, y(c.low) - y(c.high))}
-          style={{ fill: `var(--heat-${c.share > 0 ? 1 + Math.min(3, Math.floor((3.999 * c.share) / most)) : 0})` }}
+          style={{ fill: `var(--heat-${c.share > 0 ? 1 + Math.min(3, Math.floor((3.999 * c.share) / maxShare)) : 0})` }}
         >
           <title>{`${time(windows[c.column]!.from, zone, now)} to ${time(windows[c.column]!.to, zone, now)}\n${duration(c.low)} to ${duration(c.high)}: ${count(c.count)} requests, ${percent(c.share)}`}</title>
         </rect>
@@ -159,15 +161,15 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
   );
 }
 
-const mostLines = 3;
+const maxLines = 3;
 
-// labelLines says on which line above the chart each of some places has its label, from 1 on; 0: it has none. Those that always have one get a
-// further line where the first has no room for them.
-function labelLines(places: { x: number; always: boolean }[]): number[] {
-  const taken: number[][] = Array.from({ length: mostLines }, () => []);
-  return places.map(({ x, always }) => {
+// labelLines returns the line above the chart for the label of each mark, from 1 on; 0: no label. Labels that are
+// always shown move to further lines if the first is full.
+function labelLines(marks: { x: number; always: boolean }[]): number[] {
+  const taken: number[][] = Array.from({ length: maxLines }, () => []);
+  return marks.map(({ x, always }) => {
     const at = taken
-      .slice(0, always ? mostLines : 1)
+      .slice(0, always ? maxLines : 1)
       .findIndex((line) => line.every((other) => Math.abs(other - x) > 46));
     if (at >= 0) taken[at]!.push(x);
     return at + 1;

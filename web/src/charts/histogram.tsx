@@ -1,10 +1,10 @@
-// Histogram draws how durations are distributed, on a logarithmic axis.
+// Histogram draws the distribution of durations on a logarithmic axis.
 import type { Schemas } from "../api/client.ts";
 import { count, duration } from "../logic/format.ts";
-import { coarse } from "../logic/bins.ts";
+import { mergeBins } from "../logic/bins.ts";
 import { useSize } from "./use-size.ts";
 
-const least = 150; // height
+const minHeight = 150; // px
 const foot = 20;
 
 export function Histogram({
@@ -18,10 +18,10 @@ export function Histogram({
   p99: number | null;
   label: string;
 }) {
-  const [svg, size] = useSize<SVGSVGElement>({ width: 600, height: least });
+  const [svg, size] = useSize<SVGSVGElement>({ width: 600, height: minHeight });
   const { width } = size;
-  const height = Math.max(least, size.height);
-  const bars = coarse(bins);
+  const height = Math.max(minHeight, size.height);
+  const bars = mergeBins(bins);
   const low = Math.log(Math.max(1, bars[0]?.low ?? 1));
   const high = Math.log(Math.max(2, bars.at(-1)?.high ?? 2));
   const x = (ns: number) => ((Math.log(Math.max(1, ns)) - low) / (high - low || 1)) * width;

@@ -1,14 +1,14 @@
-// Icicle draws boxes nested by calling context, as an SVG that also makes the PNG.
+// Icicle draws boxes nested by calling context.
 import type { Box } from "../logic/icicle.ts";
 import { useSize } from "./use-size.ts";
 
 const rowHeight = 24;
-const letter = 6.6; // px, on average
-const leastText = 26;
+const charWidth = 6.6; // px, on average
+const minTextWidth = 26; // px
 
 type Look = { fill: string; ink: string; note: string };
 
-// look says how a box is coloured, and the text on it, and what that ends with.
+// Icicle fills each box and writes its label and note according to look.
 export function Icicle({
   boxes,
   look,
@@ -27,13 +27,13 @@ export function Icicle({
       {boxes.map((b) => {
         const { fill, ink, note } = look(b);
         const w = Math.max(0.5, b.width * width - 1);
-        const room = Math.floor((w - 8) / letter);
+        const room = Math.floor((w - 8) / charWidth);
         const text = `${b.label}  ${note}`;
         return (
           <g key={b.key} transform={`translate(${b.x * width} ${b.depth * rowHeight})`}>
             <title>{title(b)}</title>
             <rect width={w} height={rowHeight - 2} rx="2" style={{ fill }} />
-            {w > leastText && (
+            {w > minTextWidth && (
               <text x="4" y="15.5" style={{ fill: ink }}>
                 {text.length <= room
                   ? text
@@ -49,8 +49,8 @@ export function Icicle({
 
 const heatSteps = [0.02, 0.1, 0.3, 0.6];
 
-// heat returns the colours of a part of the whole, 0–1.
-export function heat(part: number): { fill: string; ink: string } {
-  const step = heatSteps.filter((from) => part >= from).length;
+// heat returns the colours for a share, 0–1.
+export function heat(share: number): { fill: string; ink: string } {
+  const step = heatSteps.filter((from) => share >= from).length;
   return { fill: `var(--heat-${step})`, ink: step < 3 ? "var(--text)" : "var(--heat-ink)" };
 }

@@ -1,4 +1,4 @@
-// Lines draws series over time with uPlot. Values are on a logarithmic axis; windows are as wide as they are.
+// Lines draws series over time with uPlot: a linear time axis and a logarithmic value axis.
 import { useContext, useEffect, useEffectEvent, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -8,7 +8,6 @@ import type { Mark } from "./heatmap.tsx";
 
 export type Series = { name: string; values: (number | null)[]; color: string; dash?: number[] };
 
-// marks are vertical lines with what happened.
 type Props = {
   at: number[]; // ms, ascending
   series: Series[];
@@ -25,7 +24,7 @@ export function Lines({ at, series, marks, label, brush }: Props) {
   const onBrush = useEffectEvent((from: number, to: number) => brush?.(from, to));
   const format = useEffectEvent((ms: number) => time(ms, zone, now));
   const brushable = brush !== undefined;
-  const data = JSON.stringify({ at, series, marks }); // by value: an update that changes nothing redraws nothing
+  const data = JSON.stringify({ at, series, marks }); // compared by value: an update without change redraws nothing
   useEffect(() => {
     const { at, series, marks } = JSON.parse(data) as Pick<Props, "at" | "series" | "marks">;
     const element = box.current!;
@@ -97,7 +96,7 @@ export function Lines({ at, series, marks, label, brush }: Props) {
   return <div ref={box} role="img" aria-label={label} className="lines" />;
 }
 
-// splits returns about five round values between two, as far apart as each other on a logarithmic axis.
+// splits returns about five round values, evenly spaced on a logarithmic axis.
 function splits(low: number, high: number): number[] {
   const round = (x: number) => Number(x.toPrecision(x / low > 20 ? 1 : 2));
   return [...new Set([0.05, 0.27, 0.5, 0.73, 0.95].map((part) => round(low * (high / low) ** part)))];

@@ -1,25 +1,25 @@
-// Minimap draws a whole trace into one strip, and the part of it that is looked at as a box that pointers and keys move.
+// Minimap draws a whole trace into one strip, with a box around the visible range that pointers and keys move.
 import { type PointerEvent, memo, useContext, useEffect, useRef, useState } from "react";
 import { count, duration } from "../logic/format.ts";
 import { type Row, type Interval, extent } from "../logic/waterfall.ts";
-import { between, moved, scaled } from "../logic/zoom.ts";
+import { rangeBetween, scaleRange, shiftRange } from "../logic/zoom.ts";
 import { ThemeContext } from "../settings.ts";
 import { useSize } from "./use-size.ts";
 
-// part is what is looked at, of the whole. See is told while it changes, keep when it has.
+// range is the visible range. onDrag is called while it changes, onChange when it has changed.
 type Props = {
   rows: Row[];
   whole: number;
-  part: Interval;
-  see: (part: Interval) => void;
-  keep: (part: Interval) => void;
+  range: Interval;
+  onDrag: (range: Interval) => void;
+  onChange: (range: Interval) => void;
 };
 
-type Drag = { from: number; part: Interval; how: "all" | "from" | "to" | "new" };
+type Drag = { from: number; range: Interval; how: "all" | "from" | "to" | "new" };
 
 const height = 56;
 
-export function Minimap({ rows, whole, part, see, keep }: Props) {
+export function Minimap({ rows, whole, range, onDrag, onChange }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const [drag, setDrag] = useState<Drag>();
   const time = (event: PointerEvent) => {
@@ -28,21 +28,21 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
   };
   const dragged = (event: PointerEvent, d: Drag): Interval => {
     const at = time(event);
-    if (d.how === "all") return moved(d.part, at - d.from, whole);
-    const fixed = { from: d.part.to, to: d.part.from, new: d.from }[d.how];
-    return between(fixed, at, whole);
+    if (d.how === "all") return shiftRange(d.range, at - d.from, whole);
+    const fixed = { from: d.range.to, to: d.range.from, new: d.from }[d.how];
+    return rangeBetween(fixed, at, whole);
   };
   const begin = (event: PointerEvent) => {
     if (event.button !== 0) return;
     event.currentTarget.setPointerCapture(event.pointerId);
     const grip = (event.target as HTMLElement).dataset.grip as Drag["how"] | undefined;
-    const zoomed = part.from > 0 || part.to < whole;
-    setDrag({ from: time(event), part, how: grip === "all" && !zoomed ? "new" : (grip ?? "new") });
+    const zoomed = range.from > 0 || range.to < whole;
+    setDrag({ from: time(event), range, how: grip === "all" && !zoomed ? "new" : (grip ?? "new") });
   };
   const end = (event: PointerEvent) => {
-    // A click is not meant to look at next to nothing.
-    if (drag && Math.abs(time(event) - drag.from) > whole / 200) keep(dragged(event, drag));
-    else if (drag) keep(drag.part);
+    // A click selects nothing.
+    if (drag && Math.abs(time(event) - drag.from) > whole / 200) onChange(dragged(event, drag));
+    else if (drag) onChange(drag.range);
     setDrag(undefined);
   };
   const percent = (ns: number) => `${(ns / (whole || 1)) * 100}%`;
@@ -54,7 +54,7 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
     "aria-valuemin": 0,
     "aria-valuemax": Math.round(whole),
     "aria-valuenow": Math.round(now),
-    "aria-valuetext": how === "all" ? `${duration(part.from)} to ${duration(part.to)}` : duration(now),
+    "aria-valuetext": how === "all" ? `${duration(range.from)} to ${duration(range.to)}` : duration(now),
     onKeyDown: (event: React.KeyboardEvent) => {
       const step = (whole / 100) * (event.shiftKey ? 10 : 1);
       const does: Record<string, () => Interval> = {
@@ -62,58 +62,58 @@ export function Minimap({ rows, whole, part, see, keep }: Props) {
         ArrowRight: () => press(step),
         Home: () => press(-whole),
         End: () => press(whole),
-        "+": () => scaled(part, 0.5, whole),
-        "-": () => scaled(part, 2, whole),
+        "+": () => scaleRange(range, 0.5, whole),
+        "-": () => scaleRange(range, 2, whole),
         Escape: () => ({ from: 0, to: whole }),
       };
       const act = does[event.key];
       if (!act) return;
       event.preventDefault();
       event.stopPropagation();
-      keep(act());
+      onChange(act());
     },
   });
   return (
-    // eslint-disable-next-line jsx-a11y/no-static-element-interactions -- the sliders in it do the same with keys
+    // eslint-disable-next-line jsx-a11y/no-static-element-interactions -- its sliders handle keys
     <div
       className="minimap"
       ref={box}
       style={{ height }}
       onPointerDown={begin}
-      onPointerMove={(e) => drag && see(dragged(e, drag))}
+      onPointerMove={(e) => drag && onDrag(dragged(e, drag))}
       onPointerUp={end}
-      onPointerCancel={() => (setDrag(undefined), drag && keep(drag.part))}
-      onDoubleClick={() => keep({ from: 0, to: whole })}
+      onPointerCancel={() => (setDrag(undefined), drag && onChange(drag.range))}
+      onDoubleClick={() => onChange({ from: 0, to: whole })}
     >
       <Strip rows={rows} whole={whole} />
-      <div className="minimap-out" style={{ left: 0, width: percent(part.from) }} />
-      <div className="minimap-out" style={{ right: 0, width: percent(whole - part.to) }} />
+      <div className="minimap-out" style={{ left: 0, width: percent(range.from) }} />
+      <div className="minimap-out" style={{ right: 0, width: percent(whole - range.to) }} />
       <div
         className="minimap-part"
-        style={{ left: percent(part.from), width: percent(part.to - part.from) }}
-        {...slider("all", "Visible range; plus and minus zoom, Escape shows all", part.from, (by) =>
-          moved(part, by, whole),
+        style={{ left: percent(range.from), width: percent(range.to - range.from) }}
+        {...slider("all", "Visible range; plus and minus zoom, Escape shows all", range.from, (by) =>
+          shiftRange(range, by, whole),
         )}
       />
       <div
         className="minimap-grip"
-        style={{ left: percent(part.from) }}
-        {...slider("from", "Start of the visible range", part.from, (by) =>
-          between(Math.min(part.from + by, part.to), part.to, whole),
+        style={{ left: percent(range.from) }}
+        {...slider("from", "Start of the visible range", range.from, (by) =>
+          rangeBetween(Math.min(range.from + by, range.to), range.to, whole),
         )}
       />
       <div
         className="minimap-grip"
-        style={{ left: percent(part.to) }}
-        {...slider("to", "End of the visible range", part.to, (by) =>
-          between(part.from, Math.max(part.to + by, part.from), whole),
+        style={{ left: percent(range.to) }}
+        {...slider("to", "End of the visible range", range.to, (by) =>
+          rangeBetween(range.from, Math.max(range.to + by, range.from), whole),
         )}
       />
     </div>
   );
 }
 
-// Strip is the drawing. It is made anew only when the trace is another, or the room for it.
+// Strip is the drawing. It is redrawn only when the trace or its size changes.
 const Strip = memo(function Strip({ rows, whole }: { rows: Row[]; whole: number }) {
   const [canvasRef, { width }] = useSize<HTMLCanvasElement>({ width: 0, height: 0 });
   const theme = useContext(ThemeContext);
@@ -127,12 +127,12 @@ const Strip = memo(function Strip({ rows, whole }: { rows: Row[]; whole: number 
     context.scale(ratio, ratio);
     const colour = (name: string) => getComputedStyle(to).getPropertyValue(name);
     const lane = (height - 8) / Math.max(1, rows.length);
-    const draw = (s: Interval, i: number, least: number) =>
+    const draw = (s: Interval, i: number, minHeight: number) =>
       context.fillRect(
         (s.from / (whole || 1)) * width,
         4 + i * lane,
         Math.max(1, ((s.to - s.from) / (whole || 1)) * width),
-        Math.max(least, Math.min(6, lane - 1)),
+        Math.max(minHeight, Math.min(6, lane - 1)),
       );
     context.fillStyle = colour("--span");
     rows.forEach((row, i) => !row.gap && draw(extent(row), i, 1));

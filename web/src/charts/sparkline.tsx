@@ -1,4 +1,4 @@
-// Sparkline draws a few values, oldest first, without any axis.
+// Sparkline draws a few values, oldest first, without axes.
 export function Sparkline({ of, label }: { of: number[]; label: string }) {
   if (of.length < 2) return null;
   const low = Math.min(...of);

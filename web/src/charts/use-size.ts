@@ -2,7 +2,7 @@ import { type RefObject, useEffect, useRef, useState } from "react";
 
 export type Size = { width: number; height: number };
 
-// useSize returns what to hang on an element, and how large it is, in whole px; first, until it is measured.
+// useSize returns a ref for an element and its size in whole px; first, until it is measured.
 export function useSize<E extends Element>(first: Size): [RefObject<E | null>, Size] {
   const element = useRef<E>(null);
   const [size, setSize] = useState(first);

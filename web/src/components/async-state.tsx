@@ -27,13 +27,13 @@ export function Empty({ title, children, page }: { title: string; children?: Rea
   );
 }
 
-export function Failed({ failure, again }: { failure: ApiError; again?: () => void }) {
+export function Failed({ failure, reload }: { failure: ApiError; reload?: () => void }) {
   return (
     <div className="state bad" role="alert">
       <strong>{failure.title}</strong>
       <p>{failure.detail}</p>
-      {again && (
-        <button type="button" onClick={again}>
+      {reload && (
+        <button type="button" onClick={reload}>
           Try again
         </button>
       )}
@@ -42,11 +42,11 @@ export function Failed({ failure, again }: { failure: ApiError; again?: () => vo
 }
 
 // Stale warns that refreshing failed.
-function Stale({ failure, again }: { failure: ApiError; again: () => void }) {
+function Stale({ failure, reload }: { failure: ApiError; reload: () => void }) {
   return (
     <p className="notice" role="status">
       <strong>Stale.</strong> Refreshing failed: {failure.status === 0 ? `${failure.title}.` : failure.detail}{" "}
-      <button type="button" onClick={again}>
+      <button type="button" onClick={reload}>
         Try again
       </button>
     </p>
@@ -56,10 +56,10 @@ function Stale({ failure, again }: { failure: ApiError; again: () => void }) {
 // Async renders a resource, or its loading, failed or stale state.
 export function Async<T>({ of, what, children }: { of: Resource<T>; what: string; children: (value: T) => ReactNode }) {
   if (of.value === undefined)
-    return of.failure ? <Failed failure={of.failure} again={of.again} /> : <Loading what={what} />;
+    return of.failure ? <Failed failure={of.failure} reload={of.reload} /> : <Loading what={what} />;
   return (
     <>
-      {of.failure && <Stale failure={of.failure} again={of.again} />}
+      {of.failure && <Stale failure={of.failure} reload={of.reload} />}
       {children(of.value)}
     </>
   );

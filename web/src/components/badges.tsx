@@ -11,7 +11,7 @@ const glyphs: Record<string, string> = {
   exhausted: "⊘",
   gone: "✓",
   on: "●",
-  wanted: "◔",
+  pending: "◔",
   off: "○",
   baseline: "▪",
   forbidden: "⊘",
@@ -49,7 +49,7 @@ export const kindLabels: Record<Schemas["Kind"], string> = {
   shifted: "call flow",
 };
 
-// definitions explains states, onsets and kinds to newcomers.
+// definitions explain states, onsets and kinds.
 export const definitions: Record<string, string> = {
   changed: "These requests used to perform better",
   chronic: "These requests have been like this for as long as Sibyl has seen them",
@@ -61,13 +61,13 @@ export const definitions: Record<string, string> = {
   investigating: "Tracepoints are being switched on and off to find the cause",
   located: "The location is known; no tracepoint below it is left to try",
   explained: "The location is known, and so are attributes that correlate with the slowdown",
-  exhausted: "Every available tracepoint was tried, and no location is certain",
+  exhausted: "Every available tracepoint was tried; no location is certain",
   gone: "It has closed, or the filter now hides it",
   on: "On now",
-  wanted: "Requested; no agent has confirmed it yet",
+  pending: "Requested; no agent has confirmed it yet",
   off: "Off",
   baseline: "Always on",
-  forbidden: "Someone has forbidden switching it on",
+  forbidden: "An override forbids switching it on",
   current: "Runs the current plan",
   behind: "Has not applied the latest plan yet",
   lost: "Not heard from recently",

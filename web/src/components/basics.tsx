@@ -16,19 +16,19 @@ export function When({ at, brief }: { at: string | null | undefined; brief?: boo
   );
 }
 
-// Bar draws a share with its interval. The number is beside it.
+// Bar draws a share with its interval, of a maximum. It is hidden from screen readers: the number is beside it.
 export function Bar({
   of,
   low,
   high,
-  most = 1,
+  max = 1,
 }: {
   of: number | null;
   low?: number | null;
   high?: number | null;
-  most?: number;
+  max?: number;
 }) {
-  const at = (x: number | null | undefined) => `${Math.max(0, Math.min(1, (x ?? 0) / most)) * 100}%`;
+  const at = (x: number | null | undefined) => `${Math.max(0, Math.min(1, (x ?? 0) / max)) * 100}%`;
   return (
     <svg className="bar" width="100%" height="14" aria-hidden="true">
       <rect className="bar-back" x="0" y="3" width="100%" height="8" rx="2" />

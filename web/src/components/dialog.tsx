@@ -2,7 +2,7 @@ import * as Radix from "@radix-ui/react-dialog";
 import { type FormEvent, type ReactNode, useState } from "react";
 import { ApiError } from "../api/client.ts";
 
-// opener returns the element that gets the focus back when a dialog closes: the focused one, or the button of the menu that contains it.
+// opener returns the element that gets the focus when a dialog closes: the focused one, or the button of its menu.
 function opener(): HTMLElement | null {
   const on = document.activeElement as HTMLElement | null;
   return document.getElementById(on?.closest("[role=menu]")?.getAttribute("aria-labelledby") ?? "") ?? on;

@@ -3,8 +3,8 @@ import { Component, type ReactNode } from "react";
 type Props = { children: ReactNode };
 type State = { why: string | null };
 
-// ErrorBoundary shows an error in place of a view. Most often its script could not be loaded, because the service has stopped or is of
-// another version.
+// ErrorBoundary shows an error in place of a view. Usually the script of the view could not be loaded, because the
+// service has stopped or was updated.
 export class ErrorBoundary extends Component<Props, State> {
   override state: State = { why: null };
 

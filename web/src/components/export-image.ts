@@ -1,4 +1,4 @@
-// Export of charts as PNG, from a canvas or from an SVG with the styles of the page.
+// Export of charts as PNG, from a canvas or an SVG.
 
 const copiedStyles = [
   "fill",
@@ -55,11 +55,11 @@ function toBlob(canvas: HTMLCanvasElement): Promise<Blob> {
 // Line is a row of an outline: depth, text, the cells of its columns, and whether it is emphasized.
 export type Line = { depth: number; text: string; cells: string[]; strong: boolean };
 
-const maxLines = 500; // browsers draw no picture that is much higher
+const maxLines = 500; // browsers limit the height of a canvas
 const lineHeight = 20;
 const indent = 14;
-const textRoom = 640;
-const cellRoom = 100;
+const textWidth = 640;
+const cellWidth = 100;
 const margin = 16;
 
 // outlineImage draws indented rows of text, at most maxLines; the last row counts the omitted ones.
@@ -68,9 +68,9 @@ export function outlineImage(head: string[], lines: Line[]): Promise<Blob> {
   const last = lines.length > shown.length ? [`… and ${lines.length - shown.length} more`] : [];
   const deepest = Math.max(0, ...shown.map((l) => l.depth)) * indent;
   const cells = head.length - 1;
-  const width = 2 * margin + deepest + textRoom + cells * cellRoom;
+  const width = 2 * margin + deepest + textWidth + cells * cellWidth;
   const { canvas, context } = createSheet(width, 2 * margin + (shown.length + 1 + last.length) * lineHeight);
-  const right = width - margin - (cells - 1) * cellRoom;
+  const right = width - margin - (cells - 1) * cellWidth;
   const write = (row: number, x: number, texts: string[], strong: boolean, ink: string) => {
     const y = margin + row * lineHeight + lineHeight / 2;
     context.fillStyle = colour(ink);
@@ -80,9 +80,9 @@ export function outlineImage(head: string[], lines: Line[]): Promise<Blob> {
       context.textAlign = i === 0 ? "left" : "right";
       context.fillText(
         text,
-        i === 0 ? x : right + (i - 1) * cellRoom,
+        i === 0 ? x : right + (i - 1) * cellWidth,
         y,
-        i === 0 ? right - cellRoom - x : cellRoom - 8,
+        i === 0 ? right - cellWidth - x : cellWidth - 8,
       );
     });
   };

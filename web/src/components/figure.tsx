@@ -20,7 +20,7 @@ type Props = {
   image?: boolean | (() => Promise<Blob>);
 };
 
-const byteOrderMark = "\ufeff"; // tells spreadsheets that a file is UTF-8
+const byteOrderMark = "\ufeff"; // marks a file as UTF-8 for spreadsheets
 
 // saveFile has the browser download data under a name.
 export function saveFile(name: string, data: Blob) {
@@ -48,9 +48,10 @@ export const exportItems = (title: string, table: () => TableData): Item[] => {
 
 const slug = (title: string) => title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
 
-// Figure with tableOnly has no chart. image says that it contains a drawing to save, or renders one.
+// Figure shows its children or, on demand, the table. With tableOnly, the children are a table. image, if the figure
+// has one to save, is true for a canvas or SVG among the children, or a function that renders it.
 export function Figure({ id, title, hint, table, tools, children, tableOnly, image }: Props) {
-  const [tables, setTables] = useSet("tables"); // of the figures that are shown as such
+  const [tables, setTables] = useSet("tables"); // slugs of the figures shown as tables
   const asTable = tables.has(slug(title));
   const body = useRef<HTMLDivElement>(null);
   const heading = useId();

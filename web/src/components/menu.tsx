@@ -3,8 +3,8 @@ import { useState } from "react";
 
 export type Item = { text: string; act: () => void; checked?: boolean };
 
-// Menu is a button that opens a list of actions. The list is rendered into main, which is looked up when the menu opens because it may not exist
-// before.
+// Menu is a button that opens a list of actions. The list is rendered into main, which may not exist before the menu
+// opens.
 export function Menu({ label, icon, items }: { label: string; icon: string; items: (Item | null)[] }) {
   const [open, setOpen] = useState(false);
   return (

@@ -1,13 +1,15 @@
 import type { ReactNode } from "react";
 import { count } from "../logic/format.ts";
 
-// Column is the head of a column. title explains it if the text does not.
+// Column is the head of a column. title is a tooltip that explains it.
 export type Column = string | { text: string; number?: true; title?: string };
 
+type Props = { label: string; head: Column[]; className?: string; children: ReactNode };
+
 // Table scrolls horizontally if the page is too narrow. Its children are rows.
-export function Table({ label, head, children }: { label: string; head: Column[]; children: ReactNode }) {
+export function Table({ label, head, className, children }: Props) {
   return (
-    <div className="scroll" tabIndex={0} role="group" aria-label={label}>
+    <div className={className ? `scroll ${className}` : "scroll"} tabIndex={0} role="group" aria-label={label}>
       <table>
         <thead>
           <tr>
@@ -27,7 +29,7 @@ export function Table({ label, head, children }: { label: string; head: Column[]
   );
 }
 
-// TruncationNote says that a list has more items than are shown, and how to see them.
+// TruncationNote shows, below an incomplete list, how to see the other items.
 export function TruncationNote({ list, how }: { list: { items: unknown[]; next_cursor: string | null }; how: string }) {
   if (list.next_cursor === null) return null;
   return (

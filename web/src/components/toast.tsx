@@ -1,4 +1,4 @@
-// Toasts: short messages about actions that leave no other trace on the page.
+// Toasts: short messages about actions without other visible effect.
 import { useEffect, useState } from "react";
 
 const toasts = new EventTarget();
@@ -31,7 +31,8 @@ export function Toast() {
   );
 }
 
-// copyText copies a text to the clipboard and confirms it. Browsers offer no clipboard API to pages served over plain HTTP.
+// copyText copies a text to the clipboard and confirms it. Browsers offer no clipboard API to pages served over plain
+// HTTP.
 export async function copyText(text: string) {
   const done = await (navigator.clipboard?.writeText(text) ?? Promise.reject(new Error("no clipboard"))).then(
     () => true,

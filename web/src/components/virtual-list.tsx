@@ -1,7 +1,8 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type CSSProperties, type ReactNode, useEffect, useRef } from "react";
 
-// Focus is a row to scroll into view when its id changes, and its index; below 0: none. It is not followed when rows are added or removed above it.
+// Focus is the row to scroll into view when id changes. at is its index; below 0: none. If rows are added or removed
+// above it, the list does not scroll.
 type Focus = { id: string; at: number };
 
 type Props = {
@@ -13,7 +14,7 @@ type Props = {
   row: (i: number) => ReactNode;
 };
 
-const overscan = 8; // rows out of view that are rendered, so that scrolling shows no blank
+const overscan = 8; // rows rendered out of view, so that scrolling shows no blank
 const context = 3; // rows that stay in view above and below the focused one
 
 // VirtualList is a scrolling list of rows of equal height that renders only the rows in view. head stays on top.

@@ -5,17 +5,17 @@ type Props = {
   count: number;
   columns: number;
   estimate: number; // height of a row in px
-  see: (first: number, last: number) => void;
+  setView: (first: number, last: number) => void;
   id: (i: number) => string;
   // row renders a tr with the given ref and with i as its data-index.
   row: (i: number, measure: Ref<HTMLTableRowElement>) => ReactNode;
 };
 
-const overscan = 12; // rows out of view that are rendered, so that scrolling shows no blank
+const overscan = 12; // rows rendered out of view, so that scrolling shows no blank
 
-// VirtualTbody is the body of a long table in the page. It renders only the rows near the view, of any height, and the one that has the focus. see is
-// called with the first and the last row near the view.
-export function VirtualTbody({ count, columns, estimate, see, id, row }: Props) {
+// VirtualTbody is the body of a long table in the page. It renders only the rows near the view, which may differ in
+// height, and the focused one. It calls setView with the first and the last row near the view.
+export function VirtualTbody({ count, columns, estimate, setView, id, row }: Props) {
   const body = useRef<HTMLTableSectionElement>(null);
   const [top, setTop] = useState(0); // px from the top of the page
   useEffect(() => {
@@ -38,8 +38,8 @@ export function VirtualTbody({ count, columns, estimate, see, id, row }: Props) 
   const first = virtualizer.range?.startIndex ?? 0;
   const last = Math.min(count - 1, (virtualizer.range?.endIndex ?? 0) + overscan);
   useEffect(() => {
-    if (last >= first) see(first, last);
-  }, [first, last, see]);
+    if (last >= first) setView(first, last);
+  }, [first, last, setView]);
   const parts: ReactNode[] = [];
   let end = top;
   for (const { key, index, start, end: next } of rows) {
@@ -64,7 +64,7 @@ function withFocused(range: Range, body: HTMLElement | null): number[] {
   return index < 0 || index >= range.count || rows.includes(index) ? rows : [...rows, index].sort((a, b) => a - b);
 }
 
-// Spacer takes the room of rows that are not rendered.
+// Spacer takes the space of rows that are not rendered.
 function Spacer({ columns, height }: { columns: number; height: number }) {
   return (
     <tr aria-hidden="true">

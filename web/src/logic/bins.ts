@@ -2,9 +2,9 @@ import type { Schemas } from "../api/client.ts";
 
 export type Bar = { low: number; high: number; count: number };
 
-// coarse joins bins, ascending, to bars that are as wide as each other on a logarithmic axis, at most about forty. Bars between without any
-// request are left out.
-export function coarse(bins: Schemas["Bin"][]): Bar[] {
+// mergeBins merges bins, ascending, into at most about forty bars of equal width on a logarithmic axis. It omits empty
+// bars.
+export function mergeBins(bins: Schemas["Bin"][]): Bar[] {
   const first = bins[0];
   const last = bins.at(-1);
   if (!first || !last) return [];

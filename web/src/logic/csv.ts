@@ -1,12 +1,12 @@
-// Tables as text for other programs.
+// Tables as CSV.
 
 export type Cell = string | number | null | undefined;
 
-// formula is where a spreadsheet may begin a cell with a formula: at the beginning of a text, and behind what others than RFC 4180 take for the end
-// of a cell, or of a row, when lines are pasted.
+// formula matches positions at which a spreadsheet may parse a formula: the start of a text, and the character after a
+// separator of cells or rows, since pasted text is not always parsed as RFC 4180.
 const formula = /(^|[\t\n\r;])(?=[ \t]*[=+\-@＝＋－＠])/g;
 
-// csv writes rows as RFC 4180 has them. Text that a spreadsheet would take for a formula is told apart by a quote.
+// csv formats rows according to RFC 4180. An apostrophe precedes text that a spreadsheet would evaluate as a formula.
 export function csv(header: string[], rows: Cell[][]): string {
   return [header, ...rows].map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { byWindow, describeDeploy, deploysSince } from "./deploys.ts";
+import { deploysByWindow, describeDeploy, deploysSince } from "./deploys.ts";
 
 const at = (second: number) => new Date(Date.UTC(2026, 0, 1, 12, 0, second)).toISOString();
 const window = (from: number, to: number) => ({ from: at(from), to: at(to) });
@@ -12,7 +12,7 @@ const deploy = (second: number, service: string, version: string) => ({
 });
 const windows = [window(10, 20), window(20, 30), window(40, 50)];
 
-test("deploys of services that requests pass, since the first window, the oldest first", () => {
+test("deploysSince filters by service and time, oldest first", () => {
   const all = [
     deploy(45, "shop", "3"),
     deploy(25, "bank", "2"),
@@ -28,9 +28,9 @@ test("deploys of services that requests pass, since the first window, the oldest
   expect(deploysSince([], all, new Set(["shop"]))).toEqual([]);
 });
 
-test("every deploy stands in one window: on a boundary in the later, in a gap in the next, after all in the last", () => {
+test("deploysByWindow puts each deploy into one window", () => {
   const versions = (deploys: ReturnType<typeof deploy>[]) =>
-    byWindow(windows, deploys).map((row) => row.map((d) => d.version).join(" "));
+    deploysByWindow(windows, deploys).map((row) => row.map((d) => d.version).join(" "));
   expect(
     versions([
       deploy(10, "shop", "a"),
@@ -41,5 +41,5 @@ test("every deploy stands in one window: on a boundary in the later, in a gap in
     ]),
   ).toEqual(["a", "b", "c d e"]);
   expect(versions([])).toEqual(["", "", ""]);
-  expect(byWindow([], [deploy(10, "shop", "a")])).toEqual([]);
+  expect(deploysByWindow([], [deploy(10, "shop", "a")])).toEqual([]);
 });

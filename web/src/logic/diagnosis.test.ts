@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { sectionOf } from "./diagnosis.ts";
 
-test("evidence has a section of the page", () => {
+test("sectionOf maps evidence to sections", () => {
   expect(sectionOf({ kind: "latency" })).toBe("latency");
   expect(sectionOf({ kind: "baseline" })).toBe("latency");
   expect(sectionOf({ kind: "size" })).toBe("latency");
@@ -10,12 +10,12 @@ test("evidence has a section of the page", () => {
   expect(sectionOf({ kind: "variable", explanation: 0 })).toBe("explanations");
 });
 
-test("a call flow that explains the problem is an explanation; one that is the problem shows in the edges", () => {
+test("a call flow links to its explanation, or to the edges if the problem is the call flow", () => {
   expect(sectionOf({ kind: "call_flow", explanation: 0 })).toBe("explanations");
   expect(sectionOf({ kind: "call_flow" })).toBe("edges");
 });
 
-test("parts without evidence, or with a kind that this page does not know, are plain text", () => {
+test("parts without evidence or of an unknown kind have no section", () => {
   expect(sectionOf(undefined)).toBeUndefined();
   expect(sectionOf({ kind: "magic" as "edge" })).toBeUndefined();
 });

@@ -1,4 +1,4 @@
-// Links the parts of a diagnosis to the sections of the problem's page that hold their evidence.
+// Links from the parts of a diagnosis to the sections of the problem's page that show their evidence.
 import type { Schemas } from "../api/client.ts";
 
 // Section names a part of the problem's page.
@@ -6,7 +6,7 @@ export type Section = "latency" | "edges" | "investigation" | "explanations";
 
 type Evidence = Schemas["DiagnosisEvidence"];
 
-// sectionOf returns the section with the evidence of a part; undefined if the part rests on none.
+// sectionOf returns the section that shows the evidence of a part; undefined without evidence.
 export function sectionOf(evidence: Evidence | undefined): Section | undefined {
   switch (evidence?.kind) {
     case "latency":
@@ -22,6 +22,6 @@ export function sectionOf(evidence: Evidence | undefined): Section | undefined {
     case "call_flow":
       return evidence.explanation === undefined ? "edges" : "explanations";
     default:
-      return undefined; // a newer service may know more kinds
+      return undefined; // a newer service may have more kinds
   }
 }

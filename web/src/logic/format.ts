@@ -1,105 +1,124 @@
-// Numbers and times for people: three digits, a unit with a space before it, and "–" for what is not known.
-type Known = number | null | undefined;
+// Numbers and times for people. Numbers follow the rules of internal/units, so that the CLI and the UI print the same;
+// internal/units/testdata/format.json states them. null, undefined, NaN and infinities are unknown and print as a dash.
+type Optional = number | null | undefined;
 
 export const unknown = "–";
 
-const absent = (x: Known): x is null | undefined => x === null || x === undefined || !Number.isFinite(x);
+const absent = (x: Optional): x is null | undefined => x === null || x === undefined || !Number.isFinite(x);
 
-// digits writes a number with three significant digits and without an exponent.
+// digits formats x with three significant digits, without trailing zeros and without an exponent; from 1,000 on as a
+// whole number.
 export function digits(x: number): string {
-  if (x === 0) return "0";
   if (x < 0) return `−${digits(-x)}`;
-  const size = Math.floor(Math.log10(x));
-  if (size >= 3) return Math.round(x).toLocaleString("en-US");
-  const text = x.toFixed(Math.min(12, Math.max(0, 2 - size)));
-  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+  if (x >= 999.5) return count(Math.round(x));
+  let decimals = 0;
+  for (let bound = 100; x < bound && decimals < 12; bound /= 10) decimals++;
+  return trimZeros(x.toFixed(decimals));
 }
 
-// Step says that so size of a unit make one of the next, which is used from that size of the former on.
-type Step = { unit: string; size: number; from: number };
+// trimZeros removes trailing zeros after the decimal point.
+const trimZeros = (text: string) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 
-// scaled writes x in the unit that fits.
-function scaled(x: number, steps: readonly Step[], last: string): string {
-  let rest = x;
-  for (const { unit, size, from } of steps) {
-    if (Math.abs(rest) < from * 0.9995) return `${digits(rest)} ${unit}`;
-    rest /= size;
-  }
-  return `${digits(rest)} ${last}`;
-}
+// Unit is a unit, its size in the smallest one, and the number of it below which it is used.
+type Unit = { name: string; size: number; below: number };
 
-const step = (unit: string, size: number, from = size): Step => ({ unit, size, from });
+const unit = (name: string, size: number, below: number): Unit => ({ name, size, below });
 
-const durations = [
-  step("ns", 1000),
-  step("µs", 1000),
-  step("ms", 1000),
-  step("s", 60, 120),
-  step("min", 60, 120),
-  step("h", 24, 48),
+const nanoUnits = [
+  unit("ns", 1, 1000),
+  unit("µs", 1e3, 1000),
+  unit("ms", 1e6, 1000),
+  unit("s", 1e9, 120),
+  unit("min", 60e9, 120),
+  unit("h", 3600e9, 48),
+  unit("d", 86_400e9, Infinity),
 ];
-const sizes = [step("B", 1024), step("KiB", 1024), step("MiB", 1024), step("GiB", 1024)];
+const byteUnits = [
+  unit("B", 1, 1024),
+  unit("KiB", 2 ** 10, 1024),
+  unit("MiB", 2 ** 20, 1024),
+  unit("GiB", 2 ** 30, 1024),
+  unit("TiB", 2 ** 40, Infinity),
+];
 
-// duration writes nanoseconds. Less than a hundredth of one is what sums of fractions leave, and nothing.
-export function duration(ns: Known): string {
+const roundsUp = 0.9995; // part of a unit's bound from which three significant digits round to the bound
+
+// scaled formats x, in the smallest of the units, in the unit that keeps it short.
+function scaled(x: number, units: readonly Unit[]): string {
+  const { name, size } = units.find(({ size, below }) => Math.abs(x) / size < below * roundsUp) ?? units.at(-1)!;
+  return `${digits(x / size)} ${name}`;
+}
+
+const leastNanos = 0.01; // the shortest duration that is not written as 0: sums of fractions leave less
+
+// duration formats nanoseconds.
+export function duration(ns: Optional): string {
   if (absent(ns)) return unknown;
-  if (Math.abs(ns) < 0.01) return "0 ns";
-  return scaled(ns, durations, "d");
+  return scaled(Math.abs(ns) < leastNanos ? 0 : ns, nanoUnits);
 }
 
-// signed writes a number as f does, with its sign.
-export const signed = (x: Known, f: (x: Known) => string) =>
-  absent(x) ? unknown : (x < 0 ? "−" : "+") + f(Math.abs(x));
+// signed is duration with a plus sign for positive values.
+export const signed = (ns: Optional) => `${!absent(ns) && ns >= leastNanos ? "+" : ""}${duration(ns)}`;
 
-// percent writes a fraction.
-export function percent(x: Known): string {
+// percent formats a fraction.
+export function percent(x: Optional): string {
   if (absent(x)) return unknown;
-  const p = x * 100;
-  if (p !== 0 && Math.abs(p) < 0.1) return "≈0 %";
-  return `${Math.abs(p) < 10 ? Number(p.toFixed(1)) : Math.round(p)} %`.replace("-", "−");
+  const p = Math.abs(x * 100);
+  if (p < 0.05) return x === 0 ? "0 %" : "≈0 %";
+  return `${x < 0 ? "−" : ""}${p < 10 ? trimZeros(p.toFixed(1)) : p.toFixed(0)} %`;
 }
 
-// share writes a part of what is wrong. Above the whole, because other places got better meanwhile, it is all of it.
-export const share = (x: Known) => (!absent(x) && x >= 0.995 ? "all" : percent(x));
+// share is percent for a part of a whole. Noise can estimate it as more than the whole, which is "all".
+export const share = (x: Optional) => (!absent(x) && x >= 0.995 ? "all" : percent(x));
 
-// tied keeps the numbers of a sentence beside their units, also where its line ends.
+// keepUnits replaces the spaces between numbers and their units by no-break spaces.
 export const keepUnits = (text: string) =>
   text.replace(/(?<=\d) (?=(?:%|ns|µs|ms|s|min|h)(?![\p{L}\d]))|(?<=%) (?=±)|(?<=±) (?=\d)/gu, "\u00a0");
 
-// rank writes how size of 100 others something is slower than, never all of them.
-export const rank = (x: Known) =>
+// rank formats a percentile as the share of others that are faster, rounded down and never 100 %.
+export const rank = (x: Optional) =>
   absent(x) ? unknown : `${x < 99 ? Math.floor(x) : Math.min(99.9, Math.floor(x * 10) / 10)} %`;
 
-// milli is nanoseconds in ms, for tables of other programs.
-export const milli = (ns: Known) => (absent(ns) ? null : Math.round(ns / 1000) / 1000);
+// milli converts nanoseconds to milliseconds, for exports.
+export const milli = (ns: Optional) => (absent(ns) ? null : Math.round(ns / 1000) / 1000);
 
-export const bytes = (x: Known) => (absent(x) ? unknown : scaled(x, sizes, "TiB"));
+export const bytes = (x: Optional) => (absent(x) ? unknown : scaled(x, byteUnits));
 
-export const count = (x: Known) => (absent(x) ? unknown : x.toLocaleString("en-US"));
+// count formats an integer with commas between groups of three digits.
+export const count = (x: Optional) => (absent(x) ? unknown : x.toLocaleString("en-US").replace("-", "−"));
 
-export const rate = (x: Known) => (absent(x) ? unknown : `${digits(x)}/s`);
+export const rate = (x: Optional) => (absent(x) ? unknown : `${digits(x)}/s`);
 
-// hundredths writes a number of about 1, such as a coefficient of variation.
-export const hundredths = (x: Known) => (absent(x) ? unknown : x.toFixed(2));
+// ratio formats a number of about 1, such as a coefficient of variation: "0.82", "1.4", "14".
+export function ratio(x: Optional): string {
+  if (absent(x)) return unknown;
+  if (x < 0) return `−${ratio(-x)}`;
+  if (x >= 1000) return count(Math.round(x));
+  if (x >= 9.95) return x.toFixed(0);
+  return x.toFixed(x >= 0.995 ? 1 : 2);
+}
 
-// stateWord is a state of an investigation as people read it.
+// factor is ratio with a multiplication sign: "1.4×".
+export const factor = (x: Optional) => (absent(x) ? unknown : `${ratio(x)}×`);
+
+// pValue formats a probability.
+export const pValue = (x: number) => (x < 0.001 ? "< 0.001" : digits(Number(x.toPrecision(2))));
+
+// stateLabel returns the word for a state of an investigation.
 export function stateLabel(state: string): string {
   if (state === "none") return "queued";
   return state === "exhausted" ? "inconclusive" : state;
 }
 
-// ratio writes a factor.
-export const ratio = (x: Known) => (absent(x) ? unknown : `${digits(Number(x.toPrecision(2)))}×`);
-
 export type Interval = { value: number | null; low: number | null; high: number | null };
 
-// range writes the interval of a value, such as "0.43 to 0.61"; "" for one that is not known.
-export const range = (i: Interval, f: (x: Known) => string) =>
+// range formats the interval of a value, such as "0.43 to 0.61"; "" if it is unknown.
+export const range = (i: Interval, f: (x: Optional) => string) =>
   absent(i.low) || absent(i.high) ? "" : `${f(i.low)} to ${f(i.high)}`;
 
 export type Zone = "utc" | "local";
 
-// time writes a time of day, with the date if it is not that of now.
+// time formats a time of day, with the date if it is not today's.
 export function time(at: string | number | null | undefined, zone: Zone, now: number): string {
   if (at === null || at === undefined) return unknown;
   const date = new Date(at);
@@ -109,7 +128,7 @@ export function time(at: string | number | null | undefined, zone: Zone, now: nu
   return `${on === day.format(now) ? "" : `${on} `}${clock.format(date)}${zone === "utc" ? " UTC" : ""}`;
 }
 
-// timesIn writes the times in a text of the API, those of RFC 3339, as time does.
+// formatTimesIn replaces the RFC 3339 times in a text of the API by those of time.
 export const formatTimesIn = (text: string, zone: Zone, now: number) =>
   text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (at) => time(at, zone, now));
 
@@ -118,10 +137,10 @@ const clockOf = (timeZone: string | undefined) => ({
   day: new Intl.DateTimeFormat("en-CA", { timeZone, dateStyle: "short" }),
 });
 
-// clocks are made once: to make one takes longer than to draw what it is for, and a heat map has thousands of times.
+// Formatters are shared: creating one takes longer than drawing its text, and a heat map has thousands of times.
 const clocks: Record<Zone, ReturnType<typeof clockOf>> = { utc: clockOf("UTC"), local: clockOf(undefined) };
 
-// ago writes how long ago something was, or until it is.
+// ago formats the distance of a time from now: "5 min ago", "in 3 h", "now".
 export function ago(at: string | number | null | undefined, now: number): string {
   if (at === null || at === undefined) return unknown;
   const ms = now - new Date(at).getTime();
@@ -130,7 +149,7 @@ export function ago(at: string | number | null | undefined, now: number): string
   return ms < 0 ? `in ${text}` : `${text} ago`;
 }
 
-// brief writes milliseconds in one unit, coarsely.
+// coarseDuration formats milliseconds as a whole number of one unit.
 export function coarseDuration(ms: number): string {
   for (const [unit, size] of [
     ["d", 86_400_000],
@@ -142,10 +161,10 @@ export function coarseDuration(ms: number): string {
   return `${Math.round(ms / 1000)} s`;
 }
 
-// shortened is a name of at most so size signs: what tells long ones apart stands at both of their ends.
+// abbreviate shortens a name to at most the given number of characters. It keeps both ends, where long names differ.
 export function abbreviate(name: string, most: number): string {
-  const signs = [...name];
-  if (signs.length <= most) return name;
+  const characters = [...name];
+  if (characters.length <= most) return name;
   const end = Math.floor((most - 1) / 2);
-  return `${signs.slice(0, most - 1 - end).join("")}…${signs.slice(signs.length - end).join("")}`;
+  return `${characters.slice(0, most - 1 - end).join("")}…${characters.slice(characters.length - end).join("")}`;
 }

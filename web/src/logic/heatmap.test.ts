@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { selection } from "./heatmap.ts";
 
-test("a drag across picks times, one across and down a box, a click nothing", () => {
+test("selection: a horizontal drag selects times, a diagonal one a box, a click nothing", () => {
   expect(
     selection([
       [0.9, 0.5],

@@ -1,10 +1,10 @@
-// Heat maps: how durations were distributed in one window after the other.
+// Heat maps: the distribution of durations in each window.
 import type { Schemas } from "../api/client.ts";
 
 type Window = Schemas["Window"];
 type Bin = Schemas["Bin"];
 
-// Axis tells where times lie, 0–1: every window is as wide as every other, since recent ones are short and those further back long.
+// Axis maps times to positions, 0–1, and back. All windows have equal width, although older ones last longer.
 export type Axis = { position: (ms: number) => number; time: (position: number) => number };
 
 export function axis(windows: Window[]): Axis {
@@ -26,7 +26,8 @@ export function axis(windows: Window[]): Axis {
   };
 }
 
-// Cell is one bin of one window: its place in the picture and the share of the window's requests in it.
+// Cell is a bin of a window. column is the index of the window; share is the fraction of the window's requests in the
+// bin.
 export type Cell = { column: number; low: number; high: number; count: number; share: number };
 
 export const cells = (windows: Window[]): Cell[] =>
@@ -35,7 +36,7 @@ export const cells = (windows: Window[]): Cell[] =>
     return w.latency.map((b) => ({ column, low: b.low_ns, high: b.high_ns, count: b.count, share: b.count / total }));
   });
 
-// quantile estimates a quantile, ns, from bins, ascending; null without any.
+// quantile estimates a quantile in ns from bins, ascending; null without bins.
 export function quantile(bins: Bin[], q: number): number | null {
   let left = q * bins.reduce((sum, b) => sum + b.count, 0);
   for (const bin of bins) {
@@ -45,11 +46,12 @@ export function quantile(bins: Bin[], q: number): number | null {
   return bins.at(-1)?.high_ns ?? null;
 }
 
-// Point is a place in the picture, each 0–1 from the left and from the top; a drag leads from one to another.
+// Point is a position in the chart, 0–1 from the left and from the top.
 export type Point = [number, number];
 export type Drag = [Point, Point];
 
-// pick returns what a drag picks: times, with all durations where it hardly goes up or down; undefined: nothing.
+// selection returns the area that a drag selects; all durations if it is nearly horizontal, undefined if it is too
+// short.
 export function selection([from, to]: Drag): { x: [number, number]; y: [number, number] } | undefined {
   const between = (i: 0 | 1): [number, number] => [Math.min(from[i], to[i]), Math.max(from[i], to[i])];
   const [x, y] = [between(0), between(1)];

@@ -1,9 +1,10 @@
-// Critical paths as nested boxes: what a request spends where, by calling context.
+// Critical paths as nested boxes, by calling context.
 import type { Schemas } from "../api/client.ts";
 
 type Place = Schemas["Place"];
 
-// Box is one calling context. Its width is the time on the critical path in it and below; own is its own part.
+// Box is a calling context. x and width are fractions of the whole; the width includes children. own is its weight
+// without children; edges are the indexes of its places.
 export type Box = {
   key: string;
   label: string;
@@ -15,8 +16,7 @@ export type Box = {
   edges: number[];
 };
 
-// boxes lays edges out below their contexts, width being a part of the whole, 0–1. Weights below 0 count as 0. The widest come
-// first; the remainder of all other edges is a box of its own.
+// boxes returns the boxes of places in pre-order, the widest child first. Negative weights count as 0.
 export function boxes(places: Place[], weight: (i: number) => number): Box[] {
   const root: Box = { key: "", label: "", depth: -1, x: 0, width: 0, own: 0, children: [], edges: [] };
   places.forEach(({ context, label }, i) => {

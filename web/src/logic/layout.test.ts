@@ -1,8 +1,7 @@
 // Layouts of icicles, waterfalls, trees and heat maps.
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
-import { coarse } from "./bins.ts";
-import { contrastAttributes } from "./contrasts.ts";
+import { mergeBins } from "./bins.ts";
 import { axis, cells, quantile } from "./heatmap.ts";
 import { boxes } from "./icicle.ts";
 import { initiallyFolded, visible } from "./tree.ts";
@@ -17,7 +16,7 @@ const place = (...context: string[]) => ({
   kind: "",
 });
 
-test("boxes are as wide as what is in and below them", () => {
+test("the width of a box includes its children", () => {
   const found = boxes([place("a"), place("a", "b"), place("a", "c"), place("a", "b")], (i) => [10, 20, 60, 10][i]!);
   expect(found.map((b) => [b.label, b.depth, +b.x.toFixed(3), +b.width.toFixed(3), b.edges])).toEqual([
     ["a", 0, 0, 1, [0]],
@@ -26,7 +25,7 @@ test("boxes are as wide as what is in and below them", () => {
   ]);
 });
 
-test("negative and missing weights take no room", () => {
+test("negative and zero weights have no width", () => {
   expect(boxes([place("a"), place("b")], (i) => [-5, 5][i]!).map((b) => b.width)).toEqual([1, 0]);
   expect(boxes([place("a")], () => 0)[0]!.width).toBe(0);
 });
@@ -66,7 +65,7 @@ const traceOf = (spans: Schemas["Span"][], sections: Schemas["Section"][] = []):
   roots: [{ span: spans[0]?.id ?? "", duration_ns: 100, sections, refined: [] }],
 });
 
-test("a waterfall is in pre-order, with the path up to its root", () => {
+test("rows are in pre-order, and ancestors of the critical path are on it", () => {
   const trace = traceOf(
     [
       span("root", "", 0, 100),
@@ -81,7 +80,7 @@ test("a waterfall is in pre-order, with the path up to its root", () => {
     ],
   );
   const all = rows(trace, false);
-  expect(all.map((r) => [r.span.id, r.depth, r.end, r.through])).toEqual([
+  expect(all.map((r) => [r.span.id, r.depth, r.end, r.onPath])).toEqual([
     ["root", 0, 4, true],
     ["call", 1, 3, true],
     ["served", 2, 3, true],
@@ -105,7 +104,7 @@ test("a waterfall is in pre-order, with the path up to its root", () => {
   ]);
 });
 
-test("spans that are each other's parents are there once, one ID is one row, and deep traces are laid out", () => {
+test("rows breaks cycles of parents, ignores duplicate IDs, and handles deep traces", () => {
   const round = rows(
     traceOf([span("below", "a", 0, 1), span("a", "b", 0, 1), span("b", "a", 0, 1), span("own", "own", 0, 1)]),
     false,
@@ -117,22 +116,12 @@ test("spans that are each other's parents are there once, one ID is one row, and
     ["own", 0],
   ]);
   const chain = Array.from({ length: 30 }, (_, i) => span(String(i), i ? String(i - 1) : "", i, 1));
-  expect(rows(traceOf([...chain, ...chain]), false).length).toBe(30); // what is there twice does not double at every depth
+  expect(rows(traceOf([...chain, ...chain]), false).length).toBe(30); // duplicates must not multiply with depth
   const deep = rows(
     traceOf(Array.from({ length: 50_000 }, (_, i) => span(String(i), i ? String(i - 1) : "", i, 1))),
     false,
   );
   expect([deep.length, deep.at(-1)!.depth, deep[0]!.end]).toEqual([50_000, 49_999, 50_000]);
-});
-
-test("attributes that slow requests have and others lack come first", () => {
-  const with_ = (...values: string[]) =>
-    traceOf([span("r", "", 0, 1, { attributes: values.map((value) => ({ key: "host", value })) })]);
-  const found = contrastAttributes([with_("a", "x"), with_("a", "y")], [with_("b", "x"), with_("b"), with_("b")]);
-  expect(found.map((c) => [c.value, c.slow, +c.rest.toFixed(2)])).toEqual([
-    ["a", 1, 0],
-    ["b", 0, 1],
-  ]);
 });
 
 const node = (index: number, parent: number, end: number, depth: number, operation: string) =>
@@ -145,7 +134,7 @@ const tree = [
   node(4, 0, 5, 1, "e"),
 ];
 
-test("trees fold, and filters keep the way to what they find", () => {
+test("visible omits collapsed nodes; a filter keeps the ancestors of matches", () => {
   expect(visible(tree, new Set(["of b"]))).toEqual([0, 1, 4]);
   expect(visible(tree, new Set(["of a"]), (n) => n.operation === "c")).toEqual([0, 1, 2]);
   expect([...initiallyFolded(tree, [], 1)]).toEqual(["of b", "of c"]);
@@ -159,7 +148,7 @@ const window = (from: number, to: number, ...latency: [number, number, number][]
     latency: latency.map(([low_ns, high_ns, count]) => ({ low_ns, high_ns, count })),
   }) as Schemas["Window"];
 
-test("every window is as wide as every other, and what is brushed is the time that was meant", () => {
+test("axis gives all windows equal width, and time inverts position", () => {
   const windows = [window(0, 1000, [1, 2, 3], [2, 4, 1]), window(1000, 1100)];
   const scale = axis(windows);
   expect([scale.position(500), scale.position(1050), scale.position(-5), scale.position(9999)]).toEqual([
@@ -173,7 +162,7 @@ test("every window is as wide as every other, and what is brushed is the time th
   expect(axis([]).position(5)).toBe(1);
 });
 
-test("quantiles of bins lie within them", () => {
+test("quantile interpolates within a bin", () => {
   const bins = window(0, 1, [100, 200, 50], [200, 300, 50]).latency;
   expect([quantile(bins, 0.5), quantile(bins, 0.75), quantile(bins, 1), quantile([], 0.5)]).toEqual([
     200,
@@ -183,14 +172,14 @@ test("quantiles of bins lie within them", () => {
   ]);
 });
 
-test("coarse bars hold all requests", () => {
+test("mergeBins keeps all requests", () => {
   const bins = Array.from({ length: 300 }, (_, i) => ({
     low_ns: 1e6 * 1.02 ** i,
     high_ns: 1e6 * 1.02 ** (i + 1),
     count: i,
   }));
-  const bars = coarse(bins);
+  const bars = mergeBins(bins);
   expect(bars.length).toBeLessThanOrEqual(41);
   expect(bars.reduce((n, b) => n + b.count, 0)).toBe((299 * 300) / 2);
-  expect(coarse([])).toEqual([]);
+  expect(mergeBins([])).toEqual([]);
 });

@@ -4,7 +4,7 @@ import { markdown } from "./markdown.ts";
 
 const interval = (value: number, low: number | null = null, high: number | null = null) => ({ value, low, high });
 
-// detail is what a problem's page has of one, as far as it is written.
+// detail returns the fields of a problem that markdown uses.
 const detail = (rest: Partial<Record<keyof Schemas["ProblemDetail"], unknown>> = {}) =>
   ({
     problem: {
@@ -22,7 +22,7 @@ const detail = (rest: Partial<Record<keyof Schemas["ProblemDetail"], unknown>> =
     ...rest,
   }) as unknown as Schemas["ProblemDetail"];
 
-test("a problem for a ticket: the sentence, how bad it is, where and why, and its address", () => {
+test("markdown lists the diagnosis, numbers, edges, explanations, decisions and the URL", () => {
   const edges = [{ place: { label: "db SELECT" }, share_variance: interval(0.9, 0.8, 0.95) }];
   const explanations = [{ text: "host=a", effect: interval(0.5) }];
   const decisions = [{ at: "2026-01-01T00:01:00Z", text: "2 tracepoints on: db#1" }];
@@ -32,7 +32,7 @@ test("a problem for a ticket: the sentence, how bad it is, where and why, and it
     "P50 2 ms, P99 8 ms, 12/s, since 2026-01-01T00:00:00Z, located. Look at \\<db\\>.",
     "",
     "- db SELECT: 90 % of the variance (80 % to 95 %)",
-    "- goes with: host=a (50 %)",
+    "- correlated: host=a (50 %)",
     "- 2026-01-01T00:01:00Z 2 tracepoints on: db\\#1",
     "",
     "https://sibyl/problems/1",
@@ -40,7 +40,7 @@ test("a problem for a ticket: the sentence, how bad it is, where and why, and it
   ]);
 });
 
-test("a few of each are enough, and what is not known is not made up", () => {
+test("markdown limits each list and prints unknown numbers as dashes", () => {
   const many = Array.from({ length: 9 }, () => ({
     place: { label: "edge" },
     share_variance: interval(0.1),
@@ -60,7 +60,7 @@ test("a few of each are enough, and what is not known is not made up", () => {
   expect(text).toContain("P50 –, P99 –, –, not investigated yet, queued.");
   expect([
     text.match(/^- edge: 10 % of the variance$/gm)?.length,
-    text.match(/^- goes with/gm)?.length,
+    text.match(/^- correlated/gm)?.length,
     text.match(/^- now/gm)?.length,
   ]).toEqual([5, 3, 3]);
 });

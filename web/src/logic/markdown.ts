@@ -1,7 +1,7 @@
 import type { Schemas } from "../api/client.ts";
 import { duration, percent, range, rate, stateLabel } from "./format.ts";
 
-// markdown writes a problem for a ticket or a chat. What comes from traces is escaped, and stays on its line.
+// markdown formats a problem for a ticket or a chat. Text from traces is escaped and stays on one line.
 export function markdown(
   { problem: p, edges, explanations, decisions, next }: Schemas["ProblemDetail"],
   url: string,
@@ -17,7 +17,7 @@ export function markdown(
         (e) =>
           `- ${plain(e.place.label)}: ${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`,
       ),
-    ...explanations.slice(0, 3).map((x) => `- goes with: ${plain(x.text)} (${percent(x.effect.value)})`),
+    ...explanations.slice(0, 3).map((x) => `- correlated: ${plain(x.text)} (${percent(x.effect.value)})`),
     ...decisions.slice(0, 3).map((d) => `- ${d.at} ${plain(d.text)}`),
     "",
     url,

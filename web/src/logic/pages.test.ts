@@ -8,7 +8,7 @@ const page = (round: number, ...ids: string[]): Page<{ id: string }, null> => ({
   list: null,
 });
 
-test("an item that two pages hold is listed once, where the newer page has it", () => {
+test("mergePages lists a duplicate once, at its position in the newer page", () => {
   const ids = (...pages: Page<{ id: string }, null>[]) =>
     mergePages(pages)
       .map((item) => item.id)

@@ -1,7 +1,9 @@
-// Page is one page of a list: its items, the cursor that it was read with, and the round of reading; higher is newer.
+// Page is a page of a list: its items, the cursor that it was read with, and the round in which it was read; higher is
+// newer.
 export type Page<T, L> = { items: T[]; cursor: string | undefined; round: number; list: L };
 
-// mergePages returns the items of all pages, each once: if pages of different rounds both hold an item, its place is in the newer one.
+// mergePages returns the items of all pages, each once. An item in pages of different rounds keeps its position in the
+// newest one.
 export function mergePages<T extends { id: string }, L>(pages: Page<T, L>[]): T[] {
   const newest = new Map<string, number>();
   for (const page of pages) {

@@ -1,12 +1,12 @@
 // Text from traces is untrusted. Invisible characters and those that change the text direction are escaped, so that a
 // name cannot imitate another.
 
-// hidden is control characters, those that change the direction of text, and those without a width. Tabs, ends of lines, joiners and variants
-// of signs stay: attributes, scripts and emoji are written with them.
+// hidden matches control characters, those that change the text direction, and those without width. It does not match
+// tabs, line ends, joiners and variation selectors, which attributes, scripts and emoji need.
 const hidden = /(?![\t\n\r]|\u200c|\u200d|[\ufe00-\ufe0f])[\p{Cc}\p{Bidi_C}\p{DI}\u2028\u2029]/gu;
 
 // sanitize escapes hidden characters, such as the right-to-left override as "\u{202e}".
-export const sanitize = (text: string) => text.replace(hidden, (sign) => `\\u{${sign.codePointAt(0)!.toString(16)}}`);
+export const sanitize = (text: string) => text.replace(hidden, (char) => `\\u{${char.codePointAt(0)!.toString(16)}}`);
 
 // sanitizeDeep sanitizes all strings of a JSON value in place, except field names, and returns it.
 export function sanitizeDeep<T>(value: T): T {

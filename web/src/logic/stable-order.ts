@@ -1,7 +1,8 @@
 // Stable order of lists that change while someone reads them.
 
-// heldOrder returns what to show while the order is held: what was shown before stays in its place, with its new content, as long as it is
-// still there, and what is behind all of it is shown behind it. pending says how many changes wait: what is new, gone, or elsewhere.
+// stableOrder returns the items to show while the order is held: those shown before in their old order, with their new
+// content if they still exist, then those that follow all of them. pending counts the items that have moved,
+// disappeared or appeared in between.
 export function stableOrder<T extends { id: string }>(before: T[], now: T[]): { items: T[]; pending: number } {
   const fresh = new Map(now.map((item) => [item.id, item]));
   const items = before.map((item) => fresh.get(item.id) ?? item);

@@ -4,7 +4,7 @@ import { csv } from "./csv.ts";
 import { markdown } from "./markdown.ts";
 import { stableOrder } from "./stable-order.ts";
 
-test("tables as CSV: quoted, and no formulas", () => {
+test("csv quotes fields and disables formulas", () => {
   expect(
     csv(
       ["a", "b"],
@@ -18,7 +18,7 @@ test("tables as CSV: quoted, and no formulas", () => {
   ).toBe('a,b\r\n"x,y",1.5\r\n"say ""no""",\r\n\'=HYPERLINK(1),-3\r\n\'@cmd,\r\n');
 });
 
-test("no line or cell begins with a formula, however a table is read", () => {
+test("csv disables formulas after any separator", () => {
   const cell = (text: string) => csv([], [[text]]).slice(2, -2);
   expect(cell("ok\n=1+1")).toBe('"ok\n\'=1+1"');
   expect(cell("ok;=1+1\t-2")).toBe("ok;'=1+1\t'-2");
@@ -28,7 +28,7 @@ test("no line or cell begins with a formula, however a table is read", () => {
   expect(cell("a-b; c=d")).toBe("a-b; c=d");
 });
 
-test("what is copied as Markdown stays on its line, and is no Markdown", () => {
+test("markdown escapes text from traces and keeps it on one line", () => {
   const detail = {
     problem: { diagnosis: "p99 of a\r\n# b [x](y) @all <i> is", p50_ns: 1, p99_ns: 2, rate: 1, state: "opened" },
     edges: [],
@@ -43,7 +43,7 @@ test("what is copied as Markdown stays on its line, and is no Markdown", () => {
 
 const items = (text: string) => [...text].map((id) => ({ id, n: 1 }));
 
-test("rows stay in their place while they are held, with what is new in them", () => {
+test("stableOrder keeps the order of rows and updates their content", () => {
   const now = [
     { id: "c", n: 2 },
     { id: "a", n: 2 },
@@ -56,7 +56,7 @@ test("rows stay in their place while they are held, with what is new in them", (
     { id: "c", n: 2 },
     { id: "d", n: 2 },
   ]);
-  expect(pending).toBe(3); // a and c changed places, b is gone; d moves nothing
+  expect(pending).toBe(3); // a and c have swapped, b is gone; d is last
   expect(stableOrder(items("ab"), items("xaby"))).toEqual({ items: items("aby"), pending: 1 });
   expect(stableOrder(items("abc"), items("abc")).pending).toBe(0);
 });

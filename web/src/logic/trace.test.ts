@@ -1,9 +1,9 @@
-// What the view of a trace computes: gaps, ranks, and the part that is looked at.
+// Rows of a waterfall, search in them, and zoom.
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
 import { rank } from "./format.ts";
-import { extent, hits, matching, rows, visibleRows, step, rowLabel } from "./waterfall.ts";
-import { between, moved, parseZoom, place, scaled, formatZoom } from "./zoom.ts";
+import { extent, matchPositions, matchingRows, nextMatch, rowLabel, rows, visibleRows } from "./waterfall.ts";
+import { formatZoom, parseZoom, place, rangeBetween, scaleRange, shiftRange } from "./zoom.ts";
 
 const span = (
   id: string,
@@ -63,26 +63,26 @@ const path: [string, number, number][] = [
   ["root", 900, 1000],
 ];
 
-test("long stretches of the path in which nothing below a span ran are named, in the order of their start", () => {
+test("long intervals of self time in which no child ran are gaps", () => {
   const all = rows(traceOf(call, ...path), false);
   expect(all.map((r) => [r.gap ? rowLabel(r) : r.id, r.depth, extent(r).from, extent(r).to])).toEqual([
     ["root", 0, 0, 1000],
     ["gap 100 ns: nothing instrumented ran here", 1, 0, 100],
-    ["a", 1, 100, 300], // nothing is below it: the time is its own
+    ["a", 1, 100, 300], // no children: all its time is self time
     ["gap 20 ns: nothing instrumented ran here", 1, 300, 320],
-    ["aside", 1, 320, 420], // off the path, but it ran
+    ["aside", 1, 320, 420], // off the path, but running
     ["gap 180 ns: nothing instrumented ran here", 1, 420, 600],
     ["b", 1, 600, 900],
     ["wait 100 ns: on the wire, or in the callee's queue", 2, 600, 700],
-    ["served", 2, 700, 899], // what is on the wire behind it is too short for a name
+    ["served", 2, 700, 899], // the wait after it is too short for a gap
     ["gap 100 ns: nothing instrumented ran here", 1, 900, 1000],
   ]);
   expect(all.map((r) => r.end)).toEqual([10, 2, 3, 4, 5, 6, 9, 8, 9, 10]);
   expect(new Set(all.map((r) => r.id)).size).toBe(10);
-  expect(all.filter((r) => r.gap).every((r) => r.through)).toBe(true);
+  expect(all.filter((r) => r.gap).every((r) => r.onPath)).toBe(true);
 });
 
-test("children that overlap leave no gap between them", () => {
+test("overlapping children leave no gap between them", () => {
   const all = rows(
     traceOf(
       [span("root", "", 0, 1000), span("long", "root", 0, 800), span("short", "root", 100, 100)],
@@ -93,54 +93,54 @@ test("children that overlap leave no gap between them", () => {
   expect(all.filter((r) => r.gap).map((r) => [r.gap!.from, r.gap!.to])).toEqual([[800, 1000]]);
 });
 
-test("a part of a trace has the rows that were then", () => {
+test("visibleRows returns the rows that overlap the range", () => {
   const all = rows(traceOf(call, ...path), false);
   const during = (from: number, to: number) => visibleRows(all, new Set(), false, { from, to }).map((i) => all[i]!.id);
   expect(during(330, 400)).toEqual(["root", "aside"]);
   expect(during(910, 950)).toEqual(["root", "root~900"]);
 });
 
-test("a part stands in the URL, and what does not fit is the whole", () => {
+test("parseZoom inverts formatZoom; invalid texts are the whole", () => {
   expect(parseZoom(formatZoom({ from: 10.4, to: 60 }, 100), 100)).toEqual({ from: 10, to: 60 });
   expect(formatZoom({ from: 0, to: 100 }, 100)).toBe("");
   for (const text of ["", "5", "a-b", "60-10", "10-101", "-1-5"])
     expect(parseZoom(text, 100)).toEqual({ from: 0, to: 100 });
 });
 
-test("parts stay within the whole, and wide enough to be seen", () => {
-  expect(between(700, -5, 1e6)).toEqual({ from: 0, to: 700 });
-  expect(between(500, 500, 1e6)).toEqual({ from: 400, to: 600 });
-  expect(between(1e6, 2e6, 1e6)).toEqual({ from: 999_900, to: 1e6 });
-  expect(moved({ from: 10, to: 30 }, -50, 100)).toEqual({ from: 0, to: 20 });
-  expect(moved({ from: 10, to: 30 }, 80, 100)).toEqual({ from: 80, to: 100 });
-  expect(scaled({ from: 40, to: 60 }, 0.5, 100)).toEqual({ from: 45, to: 55 });
-  expect(scaled({ from: 40, to: 60 }, 50, 100)).toEqual({ from: 0, to: 100 });
+test("ranges stay within the whole and have a minimum width", () => {
+  expect(rangeBetween(700, -5, 1e6)).toEqual({ from: 0, to: 700 });
+  expect(rangeBetween(500, 500, 1e6)).toEqual({ from: 400, to: 600 });
+  expect(rangeBetween(1e6, 2e6, 1e6)).toEqual({ from: 999_900, to: 1e6 });
+  expect(shiftRange({ from: 10, to: 30 }, -50, 100)).toEqual({ from: 0, to: 20 });
+  expect(shiftRange({ from: 10, to: 30 }, 80, 100)).toEqual({ from: 80, to: 100 });
+  expect(scaleRange({ from: 40, to: 60 }, 0.5, 100)).toEqual({ from: 45, to: 55 });
+  expect(scaleRange({ from: 40, to: 60 }, 50, 100)).toEqual({ from: 0, to: 100 });
 });
 
-test("a stretch is drawn as far as it is in the part", () => {
+test("place clips an interval to the range", () => {
   expect(place({ from: 0, to: 50 }, { from: 25, to: 75 })).toEqual({ x: 0, width: 0.5 });
   expect(place({ from: 80, to: 90 }, { from: 25, to: 75 })).toBeUndefined();
   expect(place({ from: 50, to: 50 }, { from: 25, to: 75 })).toEqual({ x: 0.5, width: 0 });
 });
 
-test("nothing is slower than all", () => {
+test("rank rounds down and never reaches 100 %", () => {
   expect([0, 49.9, 97.4, 99.97, 100, null].map(rank)).toEqual(["0 %", "49 %", "97 %", "99.9 %", "99.9 %", "–"]);
 });
 
-test("what is looked for is found in any case, among the rows shown, and one goes round", () => {
+test("search ignores case, is limited to visible rows, and wraps around", () => {
   const all = rows(traceOf(call), false);
-  const found = matching(all, "S A");
+  const found = matchingRows(all, "S A");
   expect([...found].map((i) => all[i]!.span.name)).toEqual(["a", "aside"]);
-  expect(hits([0, ...found], found)).toEqual([1, 2]); // their places among those shown
-  expect(hits([...found].slice(1), found)).toEqual([0]);
-  expect([matching(all, "").size, matching(all, "nothing").size]).toEqual([0, 0]);
+  expect(matchPositions([0, ...found], found)).toEqual([1, 2]); // positions among the visible rows
+  expect(matchPositions([...found].slice(1), found)).toEqual([0]);
+  expect([matchingRows(all, "").size, matchingRows(all, "nothing").size]).toEqual([0, 0]);
   expect([
-    step([2, 5, 9], -1, 1),
-    step([2, 5, 9], 5, 1),
-    step([2, 5, 9], 9, 1),
-    step([2, 5, 9], 6, -1),
-    step([2, 5, 9], 2, -1),
-    step([2, 5], -1, -1),
-    step([], 3, 1),
+    nextMatch([2, 5, 9], -1, 1),
+    nextMatch([2, 5, 9], 5, 1),
+    nextMatch([2, 5, 9], 9, 1),
+    nextMatch([2, 5, 9], 6, -1),
+    nextMatch([2, 5, 9], 2, -1),
+    nextMatch([2, 5], -1, -1),
+    nextMatch([], 3, 1),
   ]).toEqual([2, 9, 2, 5, 9, 5, undefined]);
 });

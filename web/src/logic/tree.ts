@@ -1,10 +1,10 @@
-// Calling-context trees: which nodes are shown.
+// Visibility of the nodes of calling-context trees.
 import type { Schemas } from "../api/client.ts";
 
 type Node = Schemas["TreeNode"];
 
-// visible returns the indexes of the nodes to show, in pre-order. Without a filter those are the nodes that are not below a folded one; with
-// one, those that pass it, and the nodes above them.
+// visible returns the indexes of the visible nodes in pre-order: without a filter, all except descendants of collapsed
+// ones; with a filter, those that pass it and their ancestors.
 export function visible(nodes: Node[], folded: ReadonlySet<string>, passes?: (n: Node) => boolean): number[] {
   if (passes) {
     const keep = new Set<number>();
@@ -23,11 +23,11 @@ export function visible(nodes: Node[], folded: ReadonlySet<string>, passes?: (n:
   return found;
 }
 
-// foldedAtFirst folds what lies deeper than a few levels, but for the ways to the nodes that matter. It returns contexts, which stay what they are
-// when the tree grows.
-export function initiallyFolded(nodes: Node[], matter: Iterable<number>, depth: number): Set<string> {
+// initiallyFolded returns the contexts of the inner nodes from a depth on, except the ancestors of relevant nodes.
+// Unlike indexes, contexts do not change when the tree grows.
+export function initiallyFolded(nodes: Node[], relevant: Iterable<number>, depth: number): Set<string> {
   const folded = new Set(nodes.filter((n) => n.depth >= depth && n.end > n.index + 1).map((n) => n.context));
-  for (const index of matter) {
+  for (const index of relevant) {
     for (let above = nodes[nodes[index]?.parent ?? -1]; above; above = nodes[above.parent])
       folded.delete(above.context);
   }

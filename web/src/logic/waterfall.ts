@@ -1,4 +1,4 @@
-// Spans of a trace in the order in which a waterfall shows them, with what of each is on the critical path.
+// Rows of a waterfall: the spans of a trace and the gaps between them, with their parts of the critical path.
 import type { Schemas } from "../api/client.ts";
 import { duration } from "./format.ts";
 
@@ -6,40 +6,39 @@ type Trace = Schemas["Trace"];
 type Span = Schemas["Span"];
 export type Interval = { from: number; to: number };
 
-// Gap is a long stretch of the critical path that no span accounts for: on the wire, or in the queue of a callee, or where nothing below a
-// span ran that has a span of its own.
+// Gap is a long interval of a span's self time in which no child ran: uninstrumented work or, if wire is set, time on
+// the wire or in the callee's queue.
 export type Gap = Interval & { wire: boolean };
 
-// Row is a span of a waterfall, or a gap below the span whose time it is. Rows are in pre-order: what is below row i are those up to, and
-// without, end.
+// Row is a span of a waterfall, or a gap below its span. Rows are in pre-order: the descendants of row i are i+1 to
+// end-1.
 export type Row = {
   id: string;
   span: Span;
   gap?: Gap;
   depth: number;
   end: number;
-  parent: boolean; // there are spans below it
-  critical: Interval[]; // where it alone is on the critical path
-  wire: Interval[]; // parts of a client span outside of its server span: on the wire, or in the callee's queue
-  through: boolean; // it, or one below it, is on the critical path
+  parent: boolean; // has child spans
+  critical: Interval[]; // its self time on the critical path
+  wire: Interval[]; // parts of a client span outside its server span: on the wire or in the callee's queue
+  onPath: boolean; // it or a descendant is on the critical path
 };
 
-// leastGap is the part of the request from which a gap is long enough to have a name.
-const leastGap = 0.02;
+const minGap = 0.02; // fraction of the request from which a gap is shown
 
-// gaps returns what is at least so long of sections of a span's own time on the critical path, in their order, while none of the spans below it,
-// by start, was active.
-function gaps(sections: Interval[], below: Span[], wire: Interval[], least: number): Gap[] {
+// gaps returns the intervals of at least min ns in the sections of a span in which none of its children ran. Children
+// are sorted by start.
+function gaps(sections: Interval[], children: Span[], wire: Interval[], min: number): Gap[] {
   const found: Gap[] = [];
   for (const section of sections) {
-    if (section.to - section.from < least) continue;
+    if (section.to - section.from < min) continue;
     const add = (to: number) => {
       const gap = { from, to: Math.min(to, section.to) };
-      if (gap.to > gap.from && gap.to - gap.from >= least)
+      if (gap.to > gap.from && gap.to - gap.from >= min)
         found.push({ ...gap, wire: wire.some((w) => w.from <= gap.from && w.to >= gap.to) });
     };
     let from = section.from;
-    for (const child of below) {
+    for (const child of children) {
       if (child.start_ns >= section.to) break;
       add(child.start_ns);
       from = Math.max(from, child.start_ns + child.duration_ns);
@@ -49,7 +48,7 @@ function gaps(sections: Interval[], below: Span[], wire: Interval[], least: numb
   return found;
 }
 
-// what says what a row is, in words.
+// rowLabel returns the text of a row, which a search matches.
 export function rowLabel({ span, gap }: Row): string {
   if (!gap) return `${span.service} ${span.name}`;
   const long = duration(gap.to - gap.from);
@@ -58,40 +57,41 @@ export function rowLabel({ span, gap }: Row): string {
     : `gap ${long}: nothing instrumented ran here`;
 }
 
-// extent returns when a row was.
+// extent returns the interval of a row.
 export const extent = ({ span, gap }: Row): Interval =>
   gap ?? { from: span.start_ns, to: span.start_ns + span.duration_ns };
 
-// inCircles returns one span of each circle that parents lead round in.
+// cycleStarts returns one span of each cycle of parents.
 function cycleStarts(byID: ReadonlyMap<string, Span>): Set<Span> {
   const found = new Set<Span>();
   const seen = new Set<Span>();
   for (const span of byID.values()) {
-    const way = new Set<Span>();
+    const path = new Set<Span>();
     let at: Span | undefined = span;
     for (; at && !seen.has(at); at = byID.get(at.parent)) {
       seen.add(at);
-      way.add(at);
+      path.add(at);
     }
-    if (at && way.has(at)) found.add(at);
+    if (at && path.has(at)) found.add(at);
   }
   return found;
 }
 
-// rows lays out a trace; children by start. Spans whose parent is missing stand at the top, and so does one of those that are each other's parents.
+// rows returns the rows of a trace, children by start. Spans without a known parent are roots, and so is one span of
+// each cycle.
 export function rows(trace: Trace, refined: boolean): Row[] {
   const byID = new Map(trace.spans.map((span) => [span.id, span]));
   const children = new Map<string, Span[]>();
-  const cut = cycleStarts(byID);
+  const cycles = cycleStarts(byID);
   for (const span of byID.values()) {
-    const parent = byID.has(span.parent) && !cut.has(span) ? span.parent : "";
+    const parent = byID.has(span.parent) && !cycles.has(span) ? span.parent : "";
     const list = children.get(parent);
     if (list) list.push(span);
     else children.set(parent, [span]);
   }
   const sections = sectionsOf(trace, refined);
   const all: Row[] = [];
-  // Not recursive: a trace may be as deep as it is long.
+  // Iterative, since every span of a trace may be the parent of the next.
   const stack: { span: Span; gap?: Gap; depth: number }[] = [...(children.get("") ?? [])]
     .reverse()
     .map((span) => ({ span, depth: 0 }));
@@ -101,7 +101,7 @@ export function rows(trace: Trace, refined: boolean): Row[] {
       const i = open.pop()!;
       all[i]!.end = all.length;
       const above = open.at(-1);
-      if (above !== undefined && all[i]!.through) all[above]!.through = true;
+      if (above !== undefined && all[i]!.onPath) all[above]!.onPath = true;
     }
   };
   while (stack.length > 0) {
@@ -118,7 +118,7 @@ export function rows(trace: Trace, refined: boolean): Row[] {
         parent: false,
         critical: [],
         wire: [],
-        through: true,
+        onPath: true,
       });
       continue;
     }
@@ -134,16 +134,16 @@ export function rows(trace: Trace, refined: boolean): Row[] {
       parent: below.length > 0,
       critical,
       wire,
-      through: critical.length > 0,
+      onPath: critical.length > 0,
     });
-    const named = below.length > 0 ? gaps(critical, below, wire, leastGap * trace.duration_ns) : [];
-    let next = named.length - 1; // of those that are not on the stack, the last
+    const found = below.length > 0 ? gaps(critical, below, wire, minGap * trace.duration_ns) : [];
+    let next = found.length - 1; // the last gap that is not on the stack
     for (let i = below.length - 1; i >= 0; i--) {
-      while (next >= 0 && named[next]!.from >= below[i]!.start_ns)
-        stack.push({ span, gap: named[next--]!, depth: depth + 1 });
+      while (next >= 0 && found[next]!.from >= below[i]!.start_ns)
+        stack.push({ span, gap: found[next--]!, depth: depth + 1 });
       stack.push({ span: below[i]!, depth: depth + 1 });
     }
-    while (next >= 0) stack.push({ span, gap: named[next--]!, depth: depth + 1 });
+    while (next >= 0) stack.push({ span, gap: found[next--]!, depth: depth + 1 });
   }
   close(0);
   return all;
@@ -172,34 +172,37 @@ function wireOf(span: Span, below: Span[]): Interval[] {
   ].filter((s) => s.to > s.from);
 }
 
-// shown returns the indexes of the rows that are not below a folded one and were during a part of the request; only those on the critical path
-// if so wished.
-export function visibleRows(all: Row[], folded: ReadonlySet<string>, criticalOnly: boolean, part: Interval): number[] {
+// visibleRows returns the indexes of the rows that overlap a range and have no collapsed ancestor. With criticalOnly,
+// it omits rows off the critical path.
+export function visibleRows(all: Row[], folded: ReadonlySet<string>, criticalOnly: boolean, range: Interval): number[] {
   const found: number[] = [];
   for (let i = 0; i < all.length; i++) {
     const row = all[i]!;
-    if (criticalOnly && !row.through) {
+    if (criticalOnly && !row.onPath) {
       i = row.end - 1;
       continue;
     }
     const { from, to } = extent(row);
-    if (from <= part.to && to >= part.from) found.push(i);
+    if (from <= range.to && to >= range.from) found.push(i);
     if (folded.has(row.span.id)) i = row.end - 1;
   }
   return found;
 }
 
-// matching returns the indexes of the rows whose words hold a text, in any case; none for no text.
-export function matching(all: Row[], text: string): ReadonlySet<number> {
-  const low = text.toLowerCase();
-  return new Set(low === "" ? [] : all.flatMap((row, i) => (rowLabel(row).toLowerCase().includes(low) ? [i] : [])));
+// matchingRows returns the indexes of the rows whose label contains a text, ignoring case; none for the empty text.
+export function matchingRows(all: Row[], text: string): ReadonlySet<number> {
+  const lower = text.toLowerCase();
+  return new Set(lower === "" ? [] : all.flatMap((row, i) => (rowLabel(row).toLowerCase().includes(lower) ? [i] : [])));
 }
 
-// hits returns the places, among the rows shown, of those that match.
-export const hits = (shown: number[], matching: ReadonlySet<number>) =>
-  shown.flatMap((index, i) => (matching.has(index) ? [i] : []));
+// matchPositions returns the positions of the matching rows among the visible ones.
+export const matchPositions = (visible: number[], matching: ReadonlySet<number>) =>
+  visible.flatMap((index, i) => (matching.has(index) ? [i] : []));
 
-// step returns which of some hits, ascending, comes after, or before, a place, round and round.
-export function step(hits: number[], at: number, by: 1 | -1): number | undefined {
-  return by > 0 ? (hits.find((i) => i > at) ?? hits[0]) : (hits.findLast((i) => i < at) ?? hits.at(-1));
+// nextMatch returns the position after or before a given one, wrapping around; undefined without matches. Positions are
+// ascending.
+export function nextMatch(positions: number[], at: number, by: 1 | -1): number | undefined {
+  return by > 0
+    ? (positions.find((i) => i > at) ?? positions[0])
+    : (positions.findLast((i) => i < at) ?? positions.at(-1));
 }

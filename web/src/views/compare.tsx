@@ -1,4 +1,4 @@
-// Compare: two populations of a group's requests, or two stretches of its time, as a difference of critical paths.
+// Compare: two populations or time ranges of a group's requests, as a difference of critical paths.
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
@@ -11,11 +11,12 @@ import { Figure } from "../components/figure.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { useNow, useZone } from "../settings.ts";
 import { useID, useTimestamp, useNanos, useEnum, useSearchText } from "../url.ts";
-import { ComparisonTable, hasDifference, comparisonData } from "./comparison-table.tsx";
+import { Attributes } from "./attributes.tsx";
+import { type ComparisonKind, ComparisonTable, hasDifference, comparisonData } from "./comparison-table.tsx";
 
 type Comparison = Schemas["Comparison"];
 
-const listedMost = 200; // groups to choose from; others are found by their name
+const maxListed = 200; // groups in the menu; search finds others
 
 const groupLabel = (g: Schemas["Group"]) =>
   `${g.request_type_name}${g.level === "group" ? ` (group ${g.id.slice(0, 6)})` : ""}, ${count(g.count)} requests`;
@@ -25,7 +26,7 @@ export default function Compare() {
   const [group, setGroup] = useID("group");
   const [q, setQ] = useSearchText();
   const groups = useResource(`groups ${q}`, (signal) =>
-    client.GET("/groups", { params: { query: { limit: listedMost, ...(q && { q }) } }, signal }),
+    client.GET("/groups", { params: { query: { limit: maxListed, ...(q && { q }) } }, signal }),
   );
   const chosen = useResource(group ? `group ${group}` : null, (signal) =>
     client.GET("/groups/{group}", { params: { path: { group } }, signal }),
@@ -63,30 +64,30 @@ function searchStatus(q: string, groups: Schemas["GroupList"] | undefined): stri
 }
 
 function NothingChosen({ q, any }: { q: string; any: boolean }) {
-  if (any) return <Empty title="Choose requests to compare">{kinds}</Empty>;
+  if (any) return <Empty title="Choose requests to compare">{compareHint}</Empty>;
   if (q) return <Empty title="No matching requests">Try a shorter search.</Empty>;
-  return <Empty title="No requests yet">{kinds}</Empty>;
+  return <Empty title="No requests yet">{compareHint}</Empty>;
 }
 
-const kinds = "Compare slow requests with the rest, or now with before.";
+const compareHint = "Compare slow requests with the rest, or now with before.";
 
 type Durations = { longer_ns?: number; shorter_ns?: number };
 
-// chosenDurations returns the bounds that are chosen; without any, the requests above the median.
+// chosenDurations returns the selected bounds; without any, those above the median.
 function chosenDurations(longer: string, shorter: string, median: number | null | undefined): Durations | null {
   if (!longer && !shorter) return median ? { longer_ns: median } : null;
   return { ...(longer && { longer_ns: Number(longer) }), ...(shorter && { shorter_ns: Number(shorter) }) };
 }
 
-const emptySide = {
+const emptySide: Record<ComparisonKind, string> = {
   slowest:
-    "Too few requests were sampled since the last healthy period. Wait for the next epoch, choose another share, or compare times.",
+    "Too few requests were sampled since the last healthy period. Wait for the next epoch, choose another share, or compare time ranges.",
   duration: "All or none of the sampled requests match. Choose other durations or times.",
   time: "Choose other times: a window counts if most of it lies within them.",
 };
 
 function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | undefined }) {
-  const [by, setBy] = useEnum("by", ["slowest", "duration", "time"]);
+  const [by, setBy] = useEnum<ComparisonKind>("by", ["slowest", "duration", "time"]);
   const [part, setPart] = useEnum("part", ["0.1", "0.01", "0.05", "0.25", "0.5"]);
   const [from, setFrom] = useTimestamp("from");
   const [to, setTo] = useTimestamp("to");
@@ -107,14 +108,14 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
     if (by === "slowest") return { slowest: Number(part) };
     if (by === "duration") return durations && { ...durations, ...(from && { from }), ...(to && { to }) };
     if (Object.keys(times).length > 0) return times;
-    const newest = windows.at(-2)?.from ?? windows.at(-1)?.from; // compared with the last healthy period
+    const newest = windows.at(-2)?.from ?? windows.at(-1)?.from; // against the last healthy period
     return newest ? { from: newest } : null;
   };
-  const ask = parameters();
-  const reading = useResource(ask && `compare ${id} ${JSON.stringify(ask)}`, (signal) =>
-    client.GET("/groups/{group}/compare", { params: { path: { group: id }, query: ask! }, signal }),
+  const query = parameters();
+  const resource = useResource(query && `compare ${id} ${JSON.stringify(query)}`, (signal) =>
+    client.GET("/groups/{group}/compare", { params: { path: { group: id }, query: query! }, signal }),
   );
-  const timesInstead = () => {
+  const compareTimes = () => {
     setBy("time");
     setBaseFrom(windows[0]?.from ?? "");
     setBaseTo(from);
@@ -182,7 +183,7 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
           </>
         )}
       </div>
-      <Async of={reading} what="the comparison">
+      <Async of={resource} what="the comparison">
         {(c) => (
           <>
             {by === "duration" && (c.note || from || to) && (
@@ -193,13 +194,13 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
                 to={to}
                 longer={durations?.longer_ns ?? 0}
                 shorter={Number(shorter) || Infinity}
-                times={timesInstead}
+                compareTimes={compareTimes}
               />
             )}
             {c.a.requests === 0 || c.b.requests === 0 ? (
               <Empty title="One side has no requests">{emptySide[by]}</Empty>
             ) : (
-              <Difference c={c} />
+              <Difference kind={by} c={c} />
             )}
           </>
         )}
@@ -208,26 +209,26 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
   );
 }
 
-type BoxProps = {
+type NoticeProps = {
   group: string;
   note: string | undefined;
   from: string;
   to: string;
   longer: number;
   shorter: number;
-  times: () => void;
+  compareTimes: () => void;
 };
 
-// OfBox says what to know of a box of times and durations, and which requests in it are kept.
-function SelectionNotice({ group, note, from, to, longer, shorter, times }: BoxProps) {
+// SelectionNotice shows the API's note on a selection and the sample traces in it.
+function SelectionNotice({ group, note, from, to, longer, shorter, compareTimes }: NoticeProps) {
   const [zone] = useZone();
   const now = useNow();
   const exemplars = useResource(`exemplars ${group}`, (signal) =>
     client.GET("/exemplars", { params: { query: { group } }, signal }),
   );
-  const came = (at: number) => (!from || at >= Date.parse(from)) && (!to || at < Date.parse(to));
-  const within = (exemplars.value?.items ?? []).filter(
-    (e) => e.duration_ns >= longer && e.duration_ns < shorter && came(Date.parse(e.start)),
+  const inTime = (at: number) => (!from || at >= Date.parse(from)) && (!to || at < Date.parse(to));
+  const selected = (exemplars.value?.items ?? []).filter(
+    (e) => e.duration_ns >= longer && e.duration_ns < shorter && inTime(Date.parse(e.start)),
   );
   return (
     <p className="notice" role="status">
@@ -236,10 +237,10 @@ function SelectionNotice({ group, note, from, to, longer, shorter, times }: BoxP
           <strong>{formatTimesIn(sentence(note), zone, now)}</strong>{" "}
         </>
       )}
-      {within.length > 0 ? (
+      {selected.length > 0 ? (
         <>
           Sample traces in this selection:{" "}
-          {within.map((e, i) => (
+          {selected.map((e, i) => (
             <span key={e.trace}>
               {i > 0 && ", "}
               <Link href={`/traces/${e.trace}`}>{duration(e.duration_ns)}</Link>
@@ -251,7 +252,7 @@ function SelectionNotice({ group, note, from, to, longer, shorter, times }: BoxP
         exemplars.value && "No sample traces in this selection. "
       )}
       {from && (
-        <button type="button" onClick={times}>
+        <button type="button" onClick={compareTimes}>
           Compare this time range with before
         </button>
       )}
@@ -259,10 +260,10 @@ function SelectionNotice({ group, note, from, to, longer, shorter, times }: BoxP
   );
 }
 
-// sentence makes one of a text of the API.
+// sentence capitalizes a text of the API and adds a full stop.
 const sentence = (text: string) => `${text[0]!.toUpperCase()}${text.slice(1)}.`;
 
-// Duration picks the bound of a bin of durations. One that is none, such as one that was brushed, stays.
+// Duration selects a bound of a bin. A value that is not a bound, such as one from the heat map, is listed, too.
 function Duration(props: { label: string; value: string; pick: (v: string) => void; bounds: number[]; none: string }) {
   const all = [...new Set([...props.bounds, ...(props.value ? [Number(props.value)] : [])])].sort((a, b) => a - b);
   return (
@@ -275,7 +276,7 @@ function Duration(props: { label: string; value: string; pick: (v: string) => vo
   );
 }
 
-// Time picks the bound of a window. A time that is none, such as one that was brushed, stays.
+// Time selects a bound of a window. A value that is not a bound, such as one from the heat map, is listed, too.
 function Time(props: {
   label: string;
   value: string;
@@ -298,19 +299,20 @@ function Time(props: {
   );
 }
 
-function Difference({ c }: { c: Comparison }) {
+function Difference({ kind, c }: { kind: ComparisonKind; c: Comparison }) {
   const [zone] = useZone();
   const now = useNow();
   const total = (c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0);
-  const most = Math.max(1, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
+  const max = Math.max(1, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
   const difference = (is: number[]) => is.reduce((sum, i) => sum + (c.edges[i]!.difference_ns ?? 0), 0);
-  const leading = hasDifference(c) ? c.edges.find((e) => (e.part ?? 0) > 0) : undefined; // those that differ most come first, the other way, too
+  // Edges are sorted by absolute difference: the first may differ in the opposite direction.
+  const leading = hasDifference(c) ? c.edges.find((e) => (e.part ?? 0) > 0) : undefined;
   const table = () => comparisonData(c);
   return (
     <>
       <p className="diagnosis" style={{ fontSize: 17 }}>
         {keepUnits(
-          `${duration(c.a.mean_ns)} on average for ${formatTimesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total, duration)}`,
+          `${duration(c.a.mean_ns)} on average for ${formatTimesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total)}`,
         )}
         {leading && keepUnits(`, ${share(leading.part)} of it in ${leading.place.label}`)}.
       </p>
@@ -327,19 +329,20 @@ function Difference({ c }: { c: Comparison }) {
           label="Critical path difference; the table has the numbers"
           look={(b) => {
             const d = difference(b.edges);
-            const strength = Math.round(Math.min(1, Math.abs(d) / most) * 90);
+            const strength = Math.round(Math.min(1, Math.abs(d) / max) * 90);
             return {
               fill: `color-mix(in srgb, var(--${d >= 0 ? "more" : "less"}) ${strength}%, var(--heat-0))`,
               ink: strength > 50 ? "var(--heat-ink)" : "var(--text)",
-              note: b.edges.length > 0 ? signed(d, duration) : "",
+              note: b.edges.length > 0 ? signed(d) : "",
             };
           }}
-          title={(b) => `${b.label}\n${signed(difference(b.edges), duration)} self time`}
+          title={(b) => `${b.label}\n${signed(difference(b.edges))} self time`}
         />
       </Figure>
       <Figure title="Locations" table={table} tableOnly>
-        <ComparisonTable label="Locations" c={c} />
+        <ComparisonTable label="Locations" kind={kind} c={c} />
       </Figure>
+      <Attributes title="Attributes" kind={kind} of={c.attributes} />
     </>
   );
 }

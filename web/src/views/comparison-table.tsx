@@ -7,7 +7,16 @@ import { type Column, Table } from "../components/table.tsx";
 
 type Comparison = Schemas["Comparison"];
 
-// places is a comparison as a table for other programs.
+// ComparisonKind is the criterion that divides the requests of a comparison.
+export type ComparisonKind = "slowest" | "duration" | "time";
+
+export const sideNames: Record<ComparisonKind, [a: string, b: string]> = {
+  slowest: ["Slowest", "Rest"],
+  duration: ["Selection", "Rest"],
+  time: ["Selection", "Before"],
+};
+
+// comparisonData returns the rows of a comparison for export.
 export const comparisonData = (c: Comparison | undefined): TableData => ({
   header: ["place", "context", "a (ms)", "b (ms)", "difference (ms)", "share of the difference"],
   rows: (c?.edges ?? []).map((e) => [
@@ -20,20 +29,19 @@ export const comparisonData = (c: Comparison | undefined): TableData => ({
   ]),
 });
 
-// differ reports whether the sides differ by more than what places have more and others less: a part of that says something.
+// hasDifference reports whether the means of the sides differ by more than a tenth of the largest difference of a
+// location. If not, the differences of locations cancel out, and their shares mean nothing.
 export function hasDifference(c: Comparison): boolean {
-  const most = Math.max(0, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
-  return Math.abs((c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0)) > most / 10;
+  const max = Math.max(0, ...c.edges.map((e) => Math.abs(e.difference_ns ?? 0)));
+  return Math.abs((c.a.mean_ns ?? 0) - (c.b.mean_ns ?? 0)) > max / 10;
 }
 
-function sides(c: Comparison): [a: string, b: string] {
-  if (c.a.label.startsWith("the slowest")) return ["Slowest", "Rest"];
-  return ["Selection", c.a.label.startsWith("the requests sampled") ? "Rest" : "Before"];
-}
+type Props = { label: string; kind: ComparisonKind; c: Comparison; few?: number };
 
-// Places lists the places that differ most first; only the first few, and no more than their names, if so wished.
-export function ComparisonTable({ label, c, few }: { label: string; c: Comparison; few?: number }) {
-  const [a, b] = sides(c);
+// ComparisonTable lists locations, largest difference first. With few, it lists that many of them, without context and
+// share.
+export function ComparisonTable({ label, kind, c, few }: Props) {
+  const [a, b] = sideNames[kind];
   const parts = hasDifference(c);
   const head: Column[] = [
     "Location",
@@ -44,6 +52,7 @@ export function ComparisonTable({ label, c, few }: { label: string; c: Compariso
   return (
     <Table
       label={label}
+      className={few ? "slowest" : "locations"}
       head={few ? head : [...head, { text: "Share", number: true, title: "Share of the difference" }]}
     >
       {c.edges.slice(0, few).map((e) => (
@@ -58,7 +67,7 @@ export function ComparisonTable({ label, c, few }: { label: string; c: Compariso
           </td>
           <td className="number nowrap">{duration(e.a_ns)}</td>
           <td className="number nowrap">{duration(e.b_ns)}</td>
-          <td className="number nowrap">{signed(e.difference_ns, duration)}</td>
+          <td className="number nowrap">{signed(e.difference_ns)}</td>
           {!few && <td className="number nowrap">{parts ? percent(e.part) : "–"}</td>}
         </tr>
       ))}

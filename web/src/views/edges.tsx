@@ -1,4 +1,4 @@
-// The edges of a problem: as the critical path that they make up, and as a list.
+// The edges of a problem, as a critical path and as a list.
 import type { Schemas } from "../api/client.ts";
 import { Icicle, heat } from "../charts/icicle.tsx";
 import { count, duration, milli, percent, range, share, signed } from "../logic/format.ts";
@@ -12,10 +12,10 @@ import { useEnum } from "../url.ts";
 type Problem = Schemas["Problem"];
 type Edge = Schemas["Edge"];
 
-type Measure = "wrong" | "variance" | "mean" | "tail";
+type Measure = "slowdown" | "variance" | "mean" | "tail";
 
 const measures: Record<Measure, { name: string; word: string; of: (e: Edge, tail: number) => number | null }> = {
-  wrong: { name: "Slowdown", word: "of the slowdown", of: (e) => e.score },
+  slowdown: { name: "Slowdown", word: "of the slowdown", of: (e) => e.score },
   variance: { name: "Variance", word: "of the variance", of: (e) => e.share_variance.value },
   mean: { name: "Mean", word: "of the mean", of: (e) => e.share_mean },
   tail: {
@@ -25,23 +25,24 @@ const measures: Record<Measure, { name: string; word: string; of: (e: Edge, tail
   },
 };
 
-// measuresFor returns how the edges of a problem can be measured; first the measure of its sentence.
+// measuresFor returns the measures of the edges of a problem, that of its diagnosis first.
 function measuresFor({ kind, onset }: Problem): Measure[] {
   if (onset === "chronic") return kind === "variable" ? ["variance", "mean", "tail"] : ["mean", "variance", "tail"];
-  return kind === "variable" ? ["variance", "wrong", "mean", "tail"] : ["wrong", "variance", "mean", "tail"];
+  return kind === "variable" ? ["variance", "slowdown", "mean", "tail"] : ["slowdown", "variance", "mean", "tail"];
 }
 
-// scored returns edges with the scores that they have among those that a problem names, and 0 if it does not.
-function scored(edges: Edge[], named: Edge[]): Edge[] {
-  const scores = new Map(named.map((e) => [e.place.edge, e.score]));
+// withScores returns the edges of a group with their scores in a problem; 0 for edges that the problem does not list.
+function withScores(edges: Edge[], scored: Edge[]): Edge[] {
+  const scores = new Map(scored.map((e) => [e.place.edge, e.score]));
   return edges.map((e) => ({ ...e, score: scores.get(e.place.edge) ?? 0 }));
 }
 
-type PathProps = { p: Problem; named: Edge[]; all: Edge[]; mean: number | null };
+type PathProps = { p: Problem; scored: Edge[]; all: Edge[]; mean: number | null };
 
-// CriticalPath shows where requests spend their time, as wide as that is, coloured by the part that the edge has in what is wrong, or in what else is picked.
-export function CriticalPath({ p, named, all, mean }: PathProps) {
-  const edges = all.length > 0 ? scored(all, named) : named;
+// CriticalPath draws the edges as wide as the time that requests spend in them, coloured by their share of the slowdown
+// or of another measure.
+export function CriticalPath({ p, scored, all, mean }: PathProps) {
+  const edges = all.length > 0 ? withScores(all, scored) : scored;
   const offered = measuresFor(p);
   const [by, setBy] = useEnum("by", offered);
   const measure = measures[by];
@@ -108,14 +109,14 @@ const edgeTable = (edges: Edge[]) => ({
   ]),
 });
 
-// byVariance sorts edges by their share of the variance, but for the first, which is the leading one.
+// byVariance sorts edges by their share of the variance, except the first one, the leading edge.
 function byVariance([leading, ...rest]: Edge[]): Edge[] {
   if (!leading) return [];
   return [leading, ...rest.sort((a, b) => (b.share_variance.value ?? 0) - (a.share_variance.value ?? 0))];
 }
 
 const edgeHints: Record<Measure, string> = {
-  wrong:
+  slowdown:
     "Locations on the critical path, with their share of the slowdown: the additional time, or variance, compared with before.",
   variance:
     "Locations on the critical path, with their share of the variance and its 95\u00a0% interval. Shares add up to 100\u00a0%; a share can be negative.",
@@ -123,32 +124,33 @@ const edgeHints: Record<Measure, string> = {
   tail: "",
 };
 
-const least = 0.01; // the share from which an edge is shown at once
-const first = 3; // edges that are shown at once whatever they carry
+const minShare = 0.01; // share from which an edge is listed at once
+const alwaysListed = 3; // edges that are listed at once in any case
 
-// Edges lists them by the measure of the problem's sentence, so that its number is found again.
+// Edges lists edges by the measure of the diagnosis, so that its numbers appear in the list.
 export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
   const [shown, setShown] = useEnum("edges", ["most", "all"]);
-  const whole = shown === "all";
+  const expanded = shown === "all";
   const by = measuresFor(p)[0]!;
   const part = (e: Edge) => measures[by].of(e, 0);
   const edges = by === "variance" ? byVariance(all) : all;
-  const few = edges.filter((e, i) => i < first || Math.abs(part(e) ?? 0) >= least);
-  const most = Math.max(1, ...edges.map((e) => part(e) ?? 0));
+  const few = edges.filter((e, i) => i < alwaysListed || Math.abs(part(e) ?? 0) >= minShare);
+  const max = Math.max(1, ...edges.map((e) => part(e) ?? 0));
   return (
     <Figure id="edges" title="Edges" hint={edgeHints[by]} table={() => edgeTable(edges)} tableOnly>
       <Table
         label="Edges"
+        className="edges"
         head={[
           "Location",
-          by === "wrong" ? "Share of the slowdown" : `Share of ${by}`,
+          by === "slowdown" ? "Share of the slowdown" : `Share of ${by}`,
           by === "mean" ? { text: "Share of variance", number: true } : { text: "Share of mean", number: true },
           { text: "Mean", number: true },
           { text: "Slowest tenth", number: true, title: "Extra time of the slowest tenth there" },
           { text: "Excess", number: true, title: "Above normal, with its 95 % interval" },
         ]}
       >
-        {(whole ? edges : few).map((e) => (
+        {(expanded ? edges : few).map((e) => (
           <tr key={e.place.edge}>
             <td>
               <strong>{e.place.label}</strong>
@@ -160,30 +162,35 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
               {by === "variance" ? (
                 <>
                   {percent(part(e))} <span className="dim small range">{range(e.share_variance, percent)}</span>
-                  <Bar of={part(e)} low={e.share_variance.low} high={e.share_variance.high} most={most} />
+                  <Bar of={part(e)} low={e.share_variance.low} high={e.share_variance.high} max={max} />
                 </>
               ) : (
                 <>
                   {share(part(e))}
-                  <Bar of={part(e)} most={most} />
+                  <Bar of={part(e)} max={max} />
                 </>
               )}
             </td>
             <td className="number nowrap">{percent(by === "mean" ? e.share_variance.value : e.share_mean)}</td>
             <td className="number nowrap">{duration(e.mean_ns)}</td>
-            <td className="number nowrap">{signed(e.tail_lift_ns, duration)}</td>
+            <td className="number nowrap">{signed(e.tail_lift_ns)}</td>
             <td className="number nowrap" title={range(e.excess_ns, duration)}>
-              {signed(e.excess_ns.value, duration)}
+              {signed(e.excess_ns.value)}
             </td>
           </tr>
         ))}
       </Table>
       {few.length < edges.length && (
         <p className="under">
-          <button type="button" className="link" aria-expanded={whole} onClick={() => setShown(whole ? "most" : "all")}>
-            {whole
+          <button
+            type="button"
+            className="link"
+            aria-expanded={expanded}
+            onClick={() => setShown(expanded ? "most" : "all")}
+          >
+            {expanded
               ? "Show only the largest"
-              : `${count(edges.length - few.length)} more, with less than ${percent(least)} each`}
+              : `${count(edges.length - few.length)} more, with less than ${percent(minShare)} each`}
           </button>
         </p>
       )}

@@ -5,15 +5,15 @@ import { useResource } from "../api/queries.ts";
 import { HeatMap, type Mark } from "../charts/heatmap.tsx";
 import { Histogram } from "../charts/histogram.tsx";
 import { Lines } from "../charts/lines.tsx";
-import { byWindow, describeDeploy } from "../logic/deploys.ts";
-import { count, duration, hundredths, milli, time } from "../logic/format.ts";
+import { deploysByWindow, describeDeploy } from "../logic/deploys.ts";
+import { count, duration, ratio, milli, time } from "../logic/format.ts";
 import { quantile } from "../logic/heatmap.ts";
 import { Choice } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum } from "../url.ts";
 
-// deploys are those of services on the path, the oldest first; undefined: they cannot be read.
+// deploys are those of the services on the path, oldest first; undefined if they could not be loaded.
 type Props = {
   group: Schemas["GroupDetail"];
   problem: Schemas["Problem"];
@@ -27,7 +27,7 @@ export function Latency({ group, problem, decisions, deploys }: Props) {
       <OverTime group={group} problem={problem} decisions={decisions} deploys={deploys} />
       <Figure
         title="Duration distribution"
-        hint={`${count(group.judged)} requests, CoV ${hundredths(group.cov.value)}; logarithmic axis.`}
+        hint={`${count(group.judged)} requests, CoV ${ratio(group.cov.value)}; logarithmic axis.`}
         table={() => ({
           header: ["above (ms)", "to (ms)", "requests"],
           rows: group.histogram.map((b) => [b.low_ns / 1e6, b.high_ns / 1e6, b.count]),
@@ -72,7 +72,7 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
     title: `${e.stratum} request of ${duration(e.duration_ns)}: open its trace`,
     go: () => go(`/traces/${e.trace}${query({ problem: problem.id })}`),
   }));
-  const came = byWindow(windows, deploys ?? []);
+  const deployed = deploysByWindow(windows, deploys ?? []);
   const middle = windows.map((w) => (Date.parse(w.from) + Date.parse(w.to)) / 2);
   return (
     <Figure
@@ -107,7 +107,7 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
           milli(quantile(w.latency, 0.5)),
           milli(quantile(w.latency, 0.99)),
           w.cov,
-          came[i]!.map(describeDeploy).join("; "),
+          deployed[i]!.map(describeDeploy).join("; "),
         ]),
       })}
     >
@@ -139,19 +139,19 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
   );
 }
 
-const fewDeploys = 3; // that are named
+const maxNamed = 3; // deploys
 
-// Deploys names the latest ones, for those who cannot point at the chart.
+// Deploys names the latest deploys, since the chart shows them only under the pointer.
 function Deploys({ of }: { of: Props["deploys"] }) {
   const [zone] = useZone();
   const now = useNow();
   if (!of) return <p className="hint dim small">Deploys could not be loaded.</p>;
   if (of.length === 0) return null;
-  const named = of.slice(-fewDeploys).map((d) => `${describeDeploy(d)}, ${time(d.at, zone, now)}`);
+  const named = of.slice(-maxNamed).map((d) => `${describeDeploy(d)}, ${time(d.at, zone, now)}`);
   return (
     <p className="hint dim small">
       ▲ Deploys on the path: {named.join("; ")}
-      {of.length > fewDeploys && `; ${count(of.length - fewDeploys)} earlier in the table`}
+      {of.length > maxNamed && `; ${count(of.length - maxNamed)} earlier in the table`}
     </p>
   );
 }
@@ -161,7 +161,7 @@ function decisionLabel(d: Schemas["Decision"]): string {
   return d.off.length > 0 ? "off" : d.to;
 }
 
-// marksOf returns when the problem began, what was deployed, and what was decided about it.
+// marksOf returns the marks of the start of the problem, of deploys and of decisions.
 function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][], deploys: Schemas["Deploy"][]): Mark[] {
   const marks: Mark[] = deploys.map((d) => ({
     at: Date.parse(d.at),

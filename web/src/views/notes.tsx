@@ -25,8 +25,8 @@ const texts = {
   },
 };
 
-// NoteDialog acknowledges or mutes a problem for some time, or withdraws the note that existed when it opened. It does not change while
-// others change the note, since the user has already read it.
+// NoteDialog acknowledges or mutes a problem for some time, or withdraws the note that existed when it opened. It does
+// not switch between the two if others change the note meanwhile, but shows their note.
 export function NoteDialog({
   problem,
   note,

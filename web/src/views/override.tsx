@@ -15,7 +15,7 @@ type Tracepoint = Schemas["Tracepoint"];
 type Kind = "enable" | "pin" | "forbid";
 
 const verbs: Record<Kind, [verb: string, means: string]> = {
-  enable: ["Enable", "It is switched on at the end of the epoch if the budget allows, until the time is up."],
+  enable: ["Enable", "It is switched on at the end of the epoch, if the budget allows, until the override expires."],
   pin: ["Pin", "It is switched on, and the search cannot switch it off to make room."],
   forbid: ["Forbid", "It is switched off, and the search cannot switch it on."],
 };
@@ -29,14 +29,14 @@ const durations = [
 ] as const;
 
 export function TracepointOverride({ id, changed }: { id: string; changed: () => void }) {
-  const reading = useResource(
+  const resource = useResource(
     `tracepoint ${id}`,
     (signal) => client.GET("/tracepoints/{tracepoint}", { params: { path: { tracepoint: id } }, signal }),
     true,
   );
   return (
-    <Async of={reading} what="the tracepoint">
-      {(t) => <OverrideMenu t={t} changed={() => (reading.again(), changed())} />}
+    <Async of={resource} what="the tracepoint">
+      {(t) => <OverrideMenu t={t} changed={() => (resource.reload(), changed())} />}
     </Async>
   );
 }
@@ -53,14 +53,14 @@ export function OverrideMenu({ t, changed }: { t: Tracepoint; changed: () => voi
     );
   return (
     <>
-      {t.wish && (
+      {t.override && (
         <p className="small">
-          Override by {t.wish.by}: {t.wish.kind}
-          {t.wish.forced && ", beyond the budget"}
-          {t.wish.until && (
+          Override by {t.override.by}: {t.override.kind}
+          {t.override.forced && ", beyond the budget"}
+          {t.override.until && (
             <>
               {" "}
-              until <When at={t.wish.until} />
+              until <When at={t.override.until} />
             </>
           )}
         </p>
@@ -70,7 +70,7 @@ export function OverrideMenu({ t, changed }: { t: Tracepoint; changed: () => voi
         icon="Switch ▾"
         items={[
           ...(Object.keys(verbs) as Kind[]).map((k) => ({ text: `${verbs[k][0]} …`, act: () => setKind(k) })),
-          ...(t.wish ? [{ text: "Let the search decide", act: withdraw }] : []),
+          ...(t.override ? [{ text: "Let the search decide", act: withdraw }] : []),
         ]}
       />
       {kind && <OverrideDialog t={t} kind={kind} close={() => setKind(undefined)} changed={changed} />}

@@ -2,10 +2,10 @@
 import { useEffect, useState } from "react";
 import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useResource } from "../api/queries.ts";
+import { type Resource, useResource } from "../api/queries.ts";
 import { sectionOf } from "../logic/diagnosis.ts";
 import { deploysSince } from "../logic/deploys.ts";
-import { count, duration, hundredths, milli, percent, range, rate, ratio, keepUnits } from "../logic/format.ts";
+import { count, duration, ratio, milli, percent, range, rate, factor, keepUnits } from "../logic/format.ts";
 import { markdown } from "../logic/markdown.ts";
 import { useKeys } from "../use-keys.ts";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
@@ -16,8 +16,9 @@ import { Empty, Async } from "../components/async-state.tsx";
 import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
 import { query } from "../url.ts";
+import { Attributes } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
-import { Exemplars, type ExemplarReading, traceLink } from "./exemplars.tsx";
+import { Exemplars, type ExemplarsResource, traceLink } from "./exemplars.tsx";
 import { Latency } from "./latency.tsx";
 import { type Note, NoteDialog } from "./notes.tsx";
 import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
@@ -27,27 +28,27 @@ type Detail = Schemas["ProblemDetail"];
 type Problem = Schemas["Problem"];
 
 export default function ProblemView({ id }: { id: string }) {
-  const reading = useResource(
+  const resource = useResource(
     `problem ${id}`,
     (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }),
     true,
   );
-  if (reading.failure?.status === 404) {
+  if (resource.failure?.status === 404) {
     return (
-      <Empty page title={reading.value ? "This problem has closed" : "Problem not found"}>
+      <Empty page title={resource.value ? "This problem has closed" : "Problem not found"}>
         It has closed, or never existed. <Link href="/">Current problems</Link>
-        {reading.value && <> · It was: {reading.value.problem.diagnosis}</>}
+        {resource.value && <> · It was: {resource.value.problem.diagnosis}</>}
       </Empty>
     );
   }
   return (
-    <Async of={reading} what="the problem">
-      {(detail) => <Shown detail={detail} again={reading.again} />}
+    <Async of={resource} what="the problem">
+      {(detail) => <Content detail={detail} reload={resource.reload} />}
     </Async>
   );
 }
 
-function Shown({ detail, again }: { detail: Detail; again: () => void }) {
+function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   const p = detail.problem;
   useTitle(p.diagnosis);
   const group = useResource(
@@ -55,11 +56,17 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
     (signal) => client.GET("/groups/{group}", { params: { path: { group: p.group } }, signal }),
     true,
   );
-  const kept = useResource(
+  const exemplars = useResource(
     `exemplars ${p.group}`,
     (signal) => client.GET("/exemplars", { params: { query: { group: p.group } }, signal }),
     true,
   );
+  const comparison = useResource(
+    `slowest ${p.group}`,
+    (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }),
+    true,
+  );
+  const attributes = comparison.value?.attributes;
   const edges = detail.edges;
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
   const since = windows[0]?.from;
@@ -70,25 +77,26 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
   );
   const services = new Set([...(group.value?.edges ?? []), ...edges].map((e) => e.place.service));
   const deploys = recent.failure ? undefined : deploysSince(windows, recent.value?.items ?? [], services);
-  const whole = group.value !== undefined;
+  const loaded = group.value !== undefined;
   useEffect(() => {
-    if (whole && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it was not there when the browser looked
-  }, [whole]);
+    // The section was missing when the browser looked for it.
+    if (loaded && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+  }, [loaded]);
   return (
     <>
-      <Head detail={detail} kept={kept} again={again} />
+      <Head detail={detail} exemplars={exemplars} reload={reload} />
       <Async of={group} what="the requests">
         {(g) => (
           <>
             <Latency group={g} problem={p} decisions={detail.decisions} deploys={deploys} />
-            <CriticalPath p={p} named={edges} all={g.edges} mean={g.group.mean_ns} />
+            <CriticalPath p={p} scored={edges} all={g.edges} mean={g.group.mean_ns} />
           </>
         )}
       </Async>
       <Edges p={p} edges={edges} />
       <div className="columns">
         <Explanations of={detail.explanations} />
-        <Contrast p={p} />
+        <Slowest p={p} comparison={comparison} />
       </div>
       {detail.refined.length > 0 && (
         <Refined
@@ -97,12 +105,15 @@ function Shown({ detail, again }: { detail: Detail; again: () => void }) {
         />
       )}
       <Timeline detail={detail} deploys={deploys ?? []} />
-      <Exemplars kept={kept} problem={p} />
+      <Exemplars exemplars={exemplars} problem={p} />
+      {attributes && attributes.a + attributes.b > 0 && (
+        <Attributes title="Attributes: slowest tenth vs. the rest" kind="slowest" of={attributes} />
+      )}
     </>
   );
 }
 
-function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; again: () => void }) {
+function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: ExemplarsResource; reload: () => void }) {
   const p = detail.problem;
   const search = useSearch();
   const path = (id: string) => `${location.pathname}${search && `?${search}`}#${id}`;
@@ -136,7 +147,7 @@ function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; 
           [
             "CoV",
             <>
-              {hundredths(p.cov.value)} <span className="dim small">{range(p.cov, hundredths)}</span>
+              {ratio(p.cov.value)} <span className="dim small">{range(p.cov, ratio)}</span>
             </>,
             "Coefficient of variation with its 95 % interval",
           ],
@@ -147,7 +158,7 @@ function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; 
               {p.expected_ns !== null && (
                 <span className="dim small">
                   {" "}
-                  {ratio(p.mean_ns / p.expected_ns)} the expected {duration(p.expected_ns)}
+                  {factor(p.mean_ns / p.expected_ns)} the expected {duration(p.expected_ns)}
                 </span>
               )}
             </>,
@@ -167,9 +178,9 @@ function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; 
         )}
       </div>
       <div className="toolbar">
-        <Notes p={p} changed={again} />
-        <SampleLinks p={p} kept={kept} />
-        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Search tree</Link>
+        <Notes p={p} changed={reload} />
+        <SampleLinks p={p} exemplars={exemplars} />
+        <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Calling contexts</Link>
         <Link href={`/compare${query({ group: p.group })}`}>Compare</Link>
         <Menu
           label="Share this problem"
@@ -185,10 +196,10 @@ function Head({ detail, kept, again }: { detail: Detail; kept: ExemplarReading; 
   );
 }
 
-// Requests leads to one to look at: of the slow, and a typical one if all are slow.
-function SampleLinks({ p, kept }: { p: Problem; kept: ExemplarReading }) {
+// SampleLinks links to a slow sample trace, and to a typical one if all requests are slow.
+function SampleLinks({ p, exemplars }: { p: Problem; exemplars: ExemplarsResource }) {
   const strata = p.kind === "slow" ? ["typical", "slow"] : ["slow"];
-  const found = strata.map((s) => kept.value?.items.find((e) => e.stratum === s)).filter((e) => e !== undefined);
+  const found = strata.map((s) => exemplars.value?.items.find((e) => e.stratum === s)).filter((e) => e !== undefined);
   return (
     <span className="push requests">
       {found.map((e) => (
@@ -198,7 +209,8 @@ function SampleLinks({ p, kept }: { p: Problem; kept: ExemplarReading }) {
   );
 }
 
-// Notes says who looks after a problem, and changes that. It is apart from the rest, which is not drawn anew when a dialog opens.
+// Notes shows and changes the notes of a problem. It is a component of its own so that opening a dialog renders nothing
+// else.
 function Notes({ p, changed }: { p: Problem; changed: () => void }) {
   const [note, setNote] = useState<Note>();
   useKeys({ a: () => setNote("acknowledge"), m: () => setNote("mute") });
@@ -246,12 +258,12 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
     >
       {of.length === 0 ? (
         <p className="dim">
-          No variable accounts for it so far. Attributes that are looked at are those that the setting <code>keys</code>{" "}
-          names.
+          No correlation found so far. The setting <code>keys</code> names the attributes that are tested.
         </p>
       ) : (
         <Table
           label="Correlated attributes"
+          className="correlations"
           head={[
             "Attribute",
             { text: "Explains", title: "Share of the variance that it explains" },
@@ -278,22 +290,17 @@ function Explanations({ of }: { of: Schemas["Explanation"][] }) {
   );
 }
 
-// Contrast says what the slowest requests spend more time in.
-function Contrast({ p }: { p: Problem }) {
-  const reading = useResource(
-    `contrast ${p.group}`,
-    (signal) => client.GET("/groups/{group}/compare", { params: { path: { group: p.group } }, signal }),
-    true,
-  );
+// Slowest lists the locations in which the slowest requests spend more time than the others.
+function Slowest({ p, comparison }: { p: Problem; comparison: Resource<Schemas["Comparison"]> }) {
   return (
     <Figure
-      id="contrast"
+      id="slowest"
       title="Slowest tenth vs. the rest"
       tools={<Link href={`/compare${query({ group: p.group })}`}>Full comparison</Link>}
-      table={() => comparisonData(reading.value)}
+      table={() => comparisonData(comparison.value)}
       tableOnly
     >
-      <Async of={reading} what="the comparison">
+      <Async of={comparison} what="the comparison">
         {(c) =>
           c.a.requests === 0 || c.b.requests === 0 ? (
             <p className="dim">Too few requests were sampled to compare.</p>
@@ -303,7 +310,7 @@ function Contrast({ p }: { p: Problem }) {
                 {duration(c.a.mean_ns)} ({count(c.a.requests)} requests) vs. {duration(c.b.mean_ns)} (
                 {count(c.b.requests)})
               </p>
-              <ComparisonTable label="Slowest tenth vs. the rest" c={c} few={6} />
+              <ComparisonTable label="Slowest tenth vs. the rest" kind="slowest" c={c} few={6} />
             </>
           )
         }
@@ -312,7 +319,7 @@ function Contrast({ p }: { p: Problem }) {
   );
 }
 
-// Refined says what those tracepoints show that requests ran, and names the others; within has the names of edges.
+// Refined shows the results of the tracepoints that requests reached, and names the others. within maps edges to names.
 function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within: ReadonlyMap<string, string> }) {
   const of = all.filter((r) => r.hits > 0);
   const idle = all.filter((r) => r.hits === 0).map((r) => r.tracepoint);
@@ -347,6 +354,7 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
     >
       <Table
         label="Tracepoint results"
+        className="results"
         head={["Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true }]}
       >
         {of.map((r, i) => (

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { ago, count, duration, hundredths, milli, range, rate, ratio, stateLabel, keepUnits } from "../logic/format.ts";
+import { ago, count, duration, ratio, milli, range, rate, factor, stateLabel, keepUnits } from "../logic/format.ts";
 import { stableOrder } from "../logic/stable-order.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { When, useTitle } from "../components/basics.tsx";
@@ -23,7 +23,7 @@ type Problem = Schemas["Problem"];
 const sorts = ["rank", "impact", "since", "cov", "p99", "rate"] as const;
 type Sort = (typeof sorts)[number];
 const states = ["", "opened", "investigating", "located", "explained", "exhausted", "none"] as const;
-const page = 200; // read at a time
+const pageSize = 200;
 
 export function Problems() {
   useTitle("Problems");
@@ -33,19 +33,19 @@ export function Problems() {
   const [kind, setKind] = useEnum("kind", ["", ...(Object.keys(kindLabels) as Schemas["Kind"][])]);
   const [onset, setOnset] = useEnum("onset", ["", "changed", "chronic"]);
   const [muted, setMuted] = useEnum("muted", ["false", "all", "true"]);
-  const ask = {
+  const query = {
     sort,
     muted,
-    limit: page,
+    limit: pageSize,
     explain: true,
     ...(q && { q }),
     ...(state && { state }),
     ...(kind && { kind }),
     ...(onset && { onset }),
   };
-  const key = `problems ${JSON.stringify(ask)}`;
-  const reading = usePages<Problem, Schemas["ProblemList"]>(key, page, (cursor, signal) =>
-    client.GET("/problems", { params: { query: { ...ask, ...(cursor && { cursor }) } }, signal }),
+  const key = `problems ${JSON.stringify(query)}`;
+  const resource = usePages<Problem, Schemas["ProblemList"]>(key, pageSize, (cursor, signal) =>
+    client.GET("/problems", { params: { query: { ...query, ...(cursor && { cursor }) } }, signal }),
   );
   const sorted = useRef(false);
   const wasSorted = useCallback(() => {
@@ -85,25 +85,25 @@ export function Problems() {
             ["true", "only"],
           ]}
         />
-        {reading.value && (
+        {resource.value && (
           <Menu
             label="Problems: table and export"
             icon="⋯"
-            items={exportItems("Problems", () => asTable(reading.value?.items ?? []))}
+            items={exportItems("Problems", () => asTable(resource.value?.items ?? []))}
           />
         )}
       </div>
-      <Async of={reading} what="problems">
+      <Async of={resource} what="problems">
         {(list) => (
-          <Queue
+          <ProblemTable
             key={key}
             list={list}
-            see={reading.see}
+            setView={resource.setView}
             filtered={filtered}
             sort={sort}
             setSort={sortBy}
             wasSorted={wasSorted}
-            changed={reading.again}
+            changed={resource.reload}
           />
         )}
       </Async>
@@ -111,7 +111,7 @@ export function Problems() {
   );
 }
 
-// asTable is the problems that were read so far as a table for other programs.
+// asTable returns the problems read so far, for export.
 const asTable = (items: Problem[]): TableData => ({
   header: [
     "rank",
@@ -151,10 +151,10 @@ const asTable = (items: Problem[]): TableData => ({
   ]),
 });
 
-// wasSorted reports, once, whether a column head was just pressed, which mounts a new queue.
-type QueueProps = {
+// wasSorted reports, once, whether a column head was just pressed. Sorting mounts a new table.
+type TableProps = {
   list: PagedList<Problem, Schemas["ProblemList"]>;
-  see: (first: number, last: number) => void;
+  setView: (first: number, last: number) => void;
   filtered: boolean;
   sort: string;
   setSort: (s: Sort) => void;
@@ -164,19 +164,20 @@ type QueueProps = {
 
 const direction = (ascending: boolean) => (ascending ? "ascending" : "descending");
 
-function Queue({ list, see, filtered, sort, setSort, wasSorted, changed }: QueueProps) {
+function ProblemTable({ list, setView, filtered, sort, setSort, wasSorted, changed }: TableProps) {
   const table = useRef<HTMLTableElement>(null);
   useEffect(() => {
-    if (wasSorted()) table.current?.querySelector<HTMLElement>("[aria-sort] button")?.focus(); // it was on the button of the table before
+    // The button was focused in the previous table.
+    if (wasSorted()) table.current?.querySelector<HTMLElement>("[aria-sort] button")?.focus();
   }, [wasSorted]);
   const { items, pending, hold, release } = useHeldRows(list.items);
-  const [noting, setNoting] = useState<{ problem: Problem; note: Note }>();
+  const [dialog, setDialog] = useState<{ problem: Problem; note: Note }>();
   const { total, epoch, learning } = list.first;
   const present = useMemo(() => new Set(list.items.map((p) => p.id)), [list.items]);
   const focused = () => items.find((p) => p.id === (document.activeElement as HTMLElement | null)?.dataset["problem"]);
   const note = (kind: Note) => {
     const problem = focused();
-    if (problem) setNoting({ problem, note: kind });
+    if (problem) setDialog({ problem, note: kind });
   };
   useKeys({
     j: () => moveFocus("a[data-problem]", 1),
@@ -211,9 +212,9 @@ function Queue({ list, see, filtered, sort, setSort, wasSorted, changed }: Queue
         )}
       </p>
       {items.length === 0 ? (
-        <Nothing filtered={filtered} learning={learning} />
+        <NoProblems filtered={filtered} learning={learning} />
       ) : (
-        // eslint-disable-next-line jsx-a11y/no-noninteractive-element-interactions -- it watches pointer and focus only
+        // eslint-disable-next-line jsx-a11y/no-noninteractive-element-interactions -- the handlers only track pointer and focus
         <table
           ref={table}
           className="queue"
@@ -241,7 +242,7 @@ function Queue({ list, see, filtered, sort, setSort, wasSorted, changed }: Queue
             count={items.length}
             columns={8}
             estimate={62}
-            see={see}
+            setView={setView}
             id={(i) => items[i]!.id}
             row={(i, measure) => (
               <Row key={items[i]!.id} p={items[i]!} at={i} gone={!present.has(items[i]!.id)} measure={measure} />
@@ -250,11 +251,11 @@ function Queue({ list, see, filtered, sort, setSort, wasSorted, changed }: Queue
         </table>
       )}
       {list.more && <p className="under">More problems load as you scroll.</p>}
-      {noting && (
+      {dialog && (
         <NoteDialog
-          problem={list.items.find((p) => p.id === noting.problem.id) ?? noting.problem}
-          note={noting.note}
-          close={() => setNoting(undefined)}
+          problem={list.items.find((p) => p.id === dialog.problem.id) ?? dialog.problem}
+          note={dialog.note}
+          close={() => setDialog(undefined)}
           changed={changed}
         />
       )}
@@ -262,7 +263,7 @@ function Queue({ list, see, filtered, sort, setSort, wasSorted, changed }: Queue
   );
 }
 
-// useHeld keeps rows where they are while somebody points at one or has one focused, or until they are released.
+// useHeldRows keeps the order of rows while one is under the pointer or focused, or until release is called.
 function useHeldRows(now: Problem[]) {
   const [pointed, setPointed] = useState(false);
   const [focused, setFocused] = useState(false);
@@ -289,7 +290,7 @@ const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
   return (
     <tr ref={measure} data-index={at} className={`${p.onset}${gone ? " gone" : ""}`} aria-rowindex={at + 2}>
       <td className="narrow number rank">{p.rank}</td>
-      <td className="what">
+      <td className="problem">
         <Link href={`/problems/${p.id}`} data-problem={p.id} title={p.why}>
           {keepUnits(p.diagnosis)}
         </Link>
@@ -340,24 +341,24 @@ function Until({ at }: { at: string | undefined }) {
   return at ? `, ends ${ago(at, now)}` : null;
 }
 
-// How says how bad a problem is: in the measure that it is a problem by.
+// Severity shows the measure that makes it a problem: slowdown, call flow or coefficient of variation.
 function Severity({ p }: { p: Problem }) {
   if (p.kind !== "variable" && p.expected_ns) {
     return (
       <span title={`${duration(p.mean_ns)} on average, ${duration(p.expected_ns)} expected`}>
-        {ratio(p.mean_ns / p.expected_ns)} <span className="dim small range">{duration(p.expected_ns)} expected</span>
+        {factor(p.mean_ns / p.expected_ns)} <span className="dim small range">{duration(p.expected_ns)} expected</span>
       </span>
     );
   }
   if (p.kind === "shifted") return <span>{kindLabels.shifted}</span>;
   return (
     <span title="Coefficient of variation with its 95 % interval">
-      CoV {hundredths(p.cov.value)} <span className="dim small range">{range(p.cov, hundredths)}</span>
+      CoV {ratio(p.cov.value)} <span className="dim small range">{range(p.cov, ratio)}</span>
     </span>
   );
 }
 
-function Nothing({ filtered, learning }: { filtered: boolean; learning: boolean }) {
+function NoProblems({ filtered, learning }: { filtered: boolean; learning: boolean }) {
   if (filtered) return <Empty title="No matching problems">Remove a filter to see more.</Empty>;
   if (learning)
     return (

@@ -29,7 +29,7 @@ export default function Service() {
 }
 
 function Health({ s }: { s: Schemas["Status"] }) {
-  const taken = {
+  const ingest = {
     requests: s.ingest.requests,
     spans: s.ingest.spans,
     rejected_spans: s.ingest.rejected_spans,
@@ -72,7 +72,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
             <Link key="types" href="/trees">
               {count(s.request_types)}
             </Link>,
-            "Requests by entry point",
+            "Requests grouped by entry point",
           ],
           ["Groups", count(s.groups), "Request types, and requests of one type that take the same path"],
         ]}
@@ -98,7 +98,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
         </div>
         <Counts
           title="Ingest"
-          of={describeCounts("ingest", taken)}
+          of={describeCounts("ingest", ingest)}
           note={`Since the service started. Open traces use ${bytes(s.open.bytes)}.`}
         />
       </div>
@@ -144,7 +144,7 @@ function Gauge({ q }: { q: Schemas["Queue"] }) {
 
 type Count = [Meaning, number];
 
-// Counts lists what was counted, with what it means, and, where there is anything of what should not be, what to do.
+// Counts lists counters with their meaning, and with their remedy if they are above 0.
 function Counts({ title, of, note }: { title: string; of: Count[]; note: string }) {
   return (
     <Figure
@@ -171,9 +171,9 @@ function Counts({ title, of, note }: { title: string; of: Count[]; note: string 
   );
 }
 
-// Webhooks shows who is told, and what became of it.
+// Webhooks lists webhooks with their deliveries.
 function Webhooks() {
-  const reading = useResource("webhooks", (signal) => client.GET("/webhooks", { signal }), true);
+  const resource = useResource("webhooks", (signal) => client.GET("/webhooks", { signal }), true);
   return (
     <Figure
       title="Webhooks"
@@ -192,7 +192,7 @@ function Webhooks() {
           "waiting",
           "dead",
         ],
-        rows: (reading.value?.items ?? []).map((w) => [
+        rows: (resource.value?.items ?? []).map((w) => [
           w.name,
           w.origin,
           w.format,
@@ -208,7 +208,7 @@ function Webhooks() {
       })}
       tableOnly
     >
-      <Async of={reading} what="webhooks">
+      <Async of={resource} what="webhooks">
         {({ items }) =>
           items.length === 0 ? (
             <p className="dim">
@@ -267,9 +267,9 @@ function Webhooks() {
   );
 }
 
-// Dead shows events that a webhook did not take in time.
+// DeadLetters lists events that could not be delivered in time.
 function DeadLetters() {
-  const reading = useResource(
+  const resource = useResource(
     "dead",
     (signal) => client.GET("/webhooks/dead", { params: { query: { limit: 100 } }, signal }),
     true,
@@ -281,11 +281,11 @@ function DeadLetters() {
       hint="Events that could not be delivered within 24 hours. Resend or delete them."
       table={() => ({
         header: ["number", "webhook", "event", "at", "attempts", "error"],
-        rows: (reading.value?.items ?? []).map((l) => [l.number, l.endpoint, l.type, l.at, l.attempts, l.error]),
+        rows: (resource.value?.items ?? []).map((l) => [l.number, l.endpoint, l.type, l.at, l.attempts, l.error]),
       })}
       tableOnly
     >
-      <Async of={reading} what="dead letters">
+      <Async of={resource} what="dead letters">
         {(list) =>
           list.items.length === 0 ? (
             <p className="dim">None: everything was delivered, or no webhook is configured.</p>
@@ -329,7 +329,7 @@ function DeadLetters() {
           letter={open.letter}
           verb={open.verb}
           close={() => setOpen(undefined)}
-          changed={reading.again}
+          changed={resource.reload}
         />
       )}
     </Figure>
@@ -339,12 +339,12 @@ function DeadLetters() {
 const names = { show: "Show", resend: "Resend", drop: "Delete" };
 
 function DeadLetterDialog({ letter, close }: { letter: Schemas["DeadLetter"]; close: () => void }) {
-  const reading = useResource(`dead ${letter.number}`, (signal) =>
+  const resource = useResource(`dead ${letter.number}`, (signal) =>
     client.GET("/webhooks/dead/{letter}", { params: { path: { letter: letter.number } }, signal }),
   );
   return (
     <Dialog title={`${letter.type} for ${letter.endpoint}`} close={close} wide>
-      <Async of={reading} what="the message">
+      <Async of={resource} what="the message">
         {({ body }) => (
           <pre className="mono" tabIndex={0}>
             {body}

@@ -1,4 +1,4 @@
-// Timeline: the decisions about a problem with reasons, results and costs, and the deploys in between.
+// Timeline: the decisions about a problem, with reasons, results and costs, and deploys.
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
 import { describeDeploy } from "../logic/deploys.ts";
@@ -28,7 +28,7 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
       hint={
         found
           ? `Strategy ${found.investigation.strategy}, ${count(found.investigation.epochs)} epochs; ${count(found.investigation.tried)} tracepoints tried, ${count(found.investigation.on)} on now.`
-          : "None in progress."
+          : "No investigation in progress."
       }
       tools={<Link href={`/tracepoints${query({ state: "on" })}`}>Active tracepoints</Link>}
       table={() => ({
@@ -103,11 +103,11 @@ function Step({ d }: { d: Decision }) {
 
 function cost({ estimate: { tracepoints, bytes: data, cpu } }: Decision): string {
   if (tracepoints === 0) return "no tracepoints on afterwards";
-  const on = tracepoints === 1 ? "one tracepoint is" : `${count(tracepoints)} tracepoints are`;
-  return `after that ${on} on, ${bytes(data)}/s, ${duration((cpu ?? 0) * 1e9)} of CPU a second, for all problems together`;
+  const on = tracepoints === 1 ? "1 tracepoint" : `${count(tracepoints)} tracepoints`;
+  return `afterwards ${on} on for all problems: ${bytes(data)}/s of trace data, ${duration((cpu ?? 0) * 1e9)}/s of CPU`;
 }
 
-const mostRejected = 20; // that are shown
+const maxRejected = 20;
 
 function Lists({ d }: { d: Decision }) {
   return (
@@ -141,12 +141,12 @@ function Lists({ d }: { d: Decision }) {
         <>
           <h3>Rejected</h3>
           <ul>
-            {d.rejected.slice(0, mostRejected).map((r) => (
+            {d.rejected.slice(0, maxRejected).map((r) => (
               <li key={r.tracepoint}>
                 <span className="mono">{r.tracepoint_name}</span> — {r.reason}
               </li>
             ))}
-            {d.rejected.length > mostRejected && <li>and {count(d.rejected.length - mostRejected)} more</li>}
+            {d.rejected.length > maxRejected && <li>and {count(d.rejected.length - maxRejected)} more</li>}
           </ul>
         </>
       )}

@@ -18,17 +18,17 @@ export function TraceDetails({
   all: Row[];
   pick: (row: Row) => void;
 }) {
-  if (!row) return <Whole trace={trace} all={all} pick={pick} />;
+  if (!row) return <Breakdown trace={trace} all={all} pick={pick} />;
   return (
     <aside className="side" aria-live="polite" aria-label="The span" tabIndex={0}>
-      {row.gap ? <OfGap trace={trace} row={row} /> : <OfSpan trace={trace} row={row} />}
+      {row.gap ? <GapDetails trace={trace} row={row} /> : <SpanDetails trace={trace} row={row} />}
     </aside>
   );
 }
 
 const part = (ns: number, trace: Trace) => `${percent(ns / (trace.duration_ns || 1))} of the request`;
 
-function OfSpan({ trace, row }: { trace: Trace; row: Row }) {
+function SpanDetails({ trace, row }: { trace: Trace; row: Row }) {
   const s = row.span;
   const wire = row.wire.reduce((sum, w) => sum + w.to - w.from, 0);
   const facts: [string, string][] = [
@@ -37,7 +37,7 @@ function OfSpan({ trace, row }: { trace: Trace; row: Row }) {
     ["Starts", duration(s.start_ns)],
     ["Duration", duration(s.duration_ns)],
     ["Self", `${duration(s.exclusive_ns)} on the critical path, ${part(s.exclusive_ns, trace)}`],
-    ...(wire > 0 ? ([["Wire", `${duration(wire)} outside its callee`]] as [string, string][]) : []),
+    ...(wire > 0 ? ([["Wire", `${duration(wire)} on the wire or in the callee's queue`]] as [string, string][]) : []),
     ...(s.tracepoint ? ([["Tracepoint", s.tracepoint]] as [string, string][]) : []),
     ...(s.error ? ([["Status", "error"]] as [string, string][]) : []),
   ];
@@ -76,7 +76,7 @@ function spanCount(n: number): string {
   return n === 1 ? "One span" : `${n} spans`;
 }
 
-function OfGap({ trace, row }: { trace: Trace; row: Row }) {
+function GapDetails({ trace, row }: { trace: Trace; row: Row }) {
   const { span: s } = row;
   const gap = row.gap!;
   const facts: [string, string][] = [
@@ -90,14 +90,14 @@ function OfGap({ trace, row }: { trace: Trace; row: Row }) {
       <dl>{facts.map(pair)}</dl>
       <p>
         {gap.wire
-          ? "The caller was waiting while the span serving it was not running: the request or response was on the wire, or in the callee's queue."
+          ? "The caller was waiting, but the callee's span was not running: the request or the response was on the wire or in the callee's queue."
           : "The request was waiting for this span, and no child span was running. A tracepoint inside it could show the cause."}
       </p>
     </>
   );
 }
 
-// pair is a row of a list; i tells those apart that somebody sent with one name.
+// pair renders a name with its value. i is its key, since names may be duplicate.
 const pair = ([name, value]: [string, string], i: number) => (
   <div key={i} style={{ display: "contents" }}>
     <dt>{name}</dt>
@@ -105,25 +105,25 @@ const pair = ([name, value]: [string, string], i: number) => (
   </div>
 );
 
-const mostListed = 6;
+const maxListed = 6;
 const own = (row: Row) => row.critical.reduce((sum, c) => sum + c.to - c.from, 0);
 const long = (row: Row) => row.gap!.to - row.gap!.from;
 
-// Whole lists the spans with most time of their own on the critical path, and the longest gaps.
-function Whole({ trace, all, pick }: { trace: Trace; all: Row[]; pick: (row: Row) => void }) {
+// Breakdown lists the spans with the most self time on the critical path, and the longest gaps.
+function Breakdown({ trace, all, pick }: { trace: Trace; all: Row[]; pick: (row: Row) => void }) {
   const spans = useMemo(() => all.filter((row) => row.critical.length > 0).sort((a, b) => own(b) - own(a)), [all]);
   const gaps = useMemo(() => all.filter((row) => row.gap).sort((a, b) => long(b) - long(a)), [all]);
   return (
     <aside className="side">
       <h2>Time breakdown</h2>
       <Shares
-        of={spans.slice(0, mostListed).map((row) => ({ row, ns: own(row), text: rowLabel(row) }))}
+        of={spans.slice(0, maxListed).map((row) => ({ row, ns: own(row), text: rowLabel(row) }))}
         whole={trace.duration_ns}
         pick={pick}
       />
       {gaps.length > 0 && <h3>Unaccounted for</h3>}
       <Shares
-        of={gaps.slice(0, mostListed).map((row) => ({
+        of={gaps.slice(0, maxListed).map((row) => ({
           row,
           ns: long(row),
           text: `${row.gap!.wire ? "wait" : "gap"} in ${row.span.service} ${row.span.name}`,

@@ -9,12 +9,12 @@ import {
   type Row,
   type Interval,
   extent,
-  hits,
-  matching,
+  matchPositions,
+  matchingRows,
+  nextMatch,
+  rowLabel,
   rows,
   visibleRows,
-  step,
-  rowLabel,
 } from "../logic/waterfall.ts";
 import { parseZoom, place, formatZoom } from "../logic/zoom.ts";
 import { useKeys } from "../use-keys.ts";
@@ -30,10 +30,10 @@ type Trace = Schemas["Trace"];
 
 export default function TraceView({ id }: { id: string }) {
   useTitle(`Trace ${id.slice(0, 8)}`);
-  const reading = useResource(`trace ${id}`, (signal) =>
+  const resource = useResource(`trace ${id}`, (signal) =>
     client.GET("/traces/{trace}", { params: { path: { trace: id } }, signal }),
   );
-  if (reading.failure?.status === 404) {
+  if (resource.failure?.status === 404) {
     return (
       <Empty page title="Trace not found">
         Sibyl keeps only a few sample traces per group: the slowest, some typical ones and the fastest. Your tracing
@@ -42,13 +42,13 @@ export default function TraceView({ id }: { id: string }) {
     );
   }
   return (
-    <Async of={reading} what="the trace">
-      {(trace) => <Shown trace={trace} />}
+    <Async of={resource} what="the trace">
+      {(trace) => <Content trace={trace} />}
     </Async>
   );
 }
 
-function Shown({ trace }: { trace: Trace }) {
+function Content({ trace }: { trace: Trace }) {
   const [problem] = useID("problem");
   const p = useResource(problem ? `problem ${problem}` : null, (signal) =>
     client.GET("/problems/{problem}", { params: { path: { problem } }, signal }),
@@ -90,7 +90,7 @@ function Shown({ trace }: { trace: Trace }) {
       {p && (
         <p className="does">
           <span>
-            <Link href={`/problems/${problem}`}>Sample of problem</Link>: {keepUnits(p.diagnosis)}
+            <Link href={`/problems/${problem}`}>Sample trace of a problem</Link>: {keepUnits(p.diagnosis)}
           </span>
         </p>
       )}
@@ -115,14 +115,14 @@ function Waterfall({ trace }: { trace: Trace }) {
   const [q, setQ] = useSearchText();
   const [picked, setPicked] = useQuery("span");
   const [zoom, setZoom] = useQuery("zoom");
-  const [dragged, setDragged] = useState<Interval>(); // while the part that is shown is being changed
+  const [dragged, setDragged] = useState<Interval>(); // during a drag on the overview
   const [folded, setFolded] = useSet("folded");
   const all = useMemo(() => rows(trace, path === "refined"), [trace, path]);
-  const kept = useMemo(() => parseZoom(zoom, trace.duration_ns), [zoom, trace]);
-  const part = dragged ?? kept;
-  const visible = useMemo(() => visibleRows(all, folded, only === "critical", part), [all, folded, only, part]);
-  const matched = useMemo(() => matching(all, q), [all, q]);
-  const found = useMemo(() => hits(visible, matched), [visible, matched]);
+  const zoomed = useMemo(() => parseZoom(zoom, trace.duration_ns), [zoom, trace]);
+  const range = dragged ?? zoomed;
+  const visible = useMemo(() => visibleRows(all, folded, only === "critical", range), [all, folded, only, range]);
+  const matched = useMemo(() => matchingRows(all, q), [all, q]);
+  const found = useMemo(() => matchPositions(visible, matched), [visible, matched]);
   const at = visible.findIndex((i) => all[i]!.id === picked);
   const fold = (row: Row, yes: boolean) => row.parent && setFolded(toggled(folded, row.id, yes));
   const pickAt = (i: number) => {
@@ -130,30 +130,31 @@ function Waterfall({ trace }: { trace: Trace }) {
     if (index !== undefined) setPicked(all[index]!.id);
   };
   const go = (by: 1 | -1) => {
-    const next = step(found, at, by);
+    const next = nextMatch(found, at, by);
     if (next !== undefined) pickAt(next);
   };
   const seek = (text: string) => {
     setQ(text);
-    const [first] = hits(visible, matching(all, text));
+    const [first] = matchPositions(visible, matchingRows(all, text));
     if (first !== undefined) pickAt(first);
   };
-  const keep = (part: Interval) => {
+  const changeRange = (range: Interval) => {
     setDragged(undefined);
-    setZoom(formatZoom(part, trace.duration_ns));
+    setZoom(formatZoom(range, trace.duration_ns));
   };
   const chosen = useMemo(() => all.find((row) => row.id === picked), [all, picked]);
-  // Where a row is hidden, what hides it is taken away.
+  // reveal selects a row. If it is hidden, it expands its ancestors, clears the filter and resets the zoom.
   const reveal = (row: Row) => {
     setPicked(row.id);
     const i = all.indexOf(row);
     if (visible.includes(i)) return;
     setFolded([...folded].filter((id) => !all.some((above, k) => above.id === id && k < i && above.end > i)));
     setOnly("");
-    keep({ from: 0, to: trace.duration_ns });
+    changeRange({ from: 0, to: trace.duration_ns });
   };
   const move = (by: 1 | -1) => {
-    const from = chosen && at < 0 ? visible.findLastIndex((i) => i <= all.indexOf(chosen)) : at; // the one that hides it
+    // If the selected row is hidden, start from the row that hides it.
+    const from = chosen && at < 0 ? visible.findLastIndex((i) => i <= all.indexOf(chosen)) : at;
     pickAt(from < 0 ? 0 : from + by);
   };
   useKeys({
@@ -251,7 +252,7 @@ function Waterfall({ trace }: { trace: Trace }) {
       </svg>
       <div className="split">
         <div className="waterfall">
-          <Minimap rows={all} whole={trace.duration_ns} part={part} see={setDragged} keep={keep} />
+          <Minimap rows={all} whole={trace.duration_ns} range={range} onDrag={setDragged} onChange={changeRange} />
           <VirtualList
             label="Spans"
             count={visible.length}
@@ -264,7 +265,7 @@ function Waterfall({ trace }: { trace: Trace }) {
                   {" "}
                   Percentile{" "}
                 </span>
-                <Scale of={part} />
+                <Scale of={range} />
               </div>
             }
             row={(i) => {
@@ -273,7 +274,7 @@ function Waterfall({ trace }: { trace: Trace }) {
                 <SpanRow
                   key={row.id}
                   row={row}
-                  part={part}
+                  range={range}
                   folded={folded.has(row.id)}
                   fold={(yes) => fold(row, yes)}
                   selected={row.id === picked}
@@ -290,7 +291,7 @@ function Waterfall({ trace }: { trace: Trace }) {
   );
 }
 
-// Found says how many spans are found and which of them is looked at, and goes to the others, as Enter does.
+// Found shows the number of matches and which one is selected, with buttons for the others.
 function Found({ of, at, hidden, step }: { of: number[]; at: number; hidden: number; step: (by: 1 | -1) => void }) {
   const place = of.indexOf(at) + 1;
   return (
@@ -336,7 +337,7 @@ function Scale({ of }: { of: Interval }) {
 
 type SpanRowProps = {
   row: Row;
-  part: Interval;
+  range: Interval;
   folded: boolean;
   fold: (yes: boolean) => void;
   selected: boolean;
@@ -344,13 +345,13 @@ type SpanRowProps = {
   pick: () => void;
 };
 
-const shortService = 28; // signs
+const maxServiceLength = 28; // characters
 
-function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps) {
+function SpanRow({ row, range, folded, fold, selected, hit, pick }: SpanRowProps) {
   const { span, gap } = row;
   const { from, to } = extent(row);
   const rect = (s: Interval, className: string, y: number, height: number, key = 0) => {
-    const placed = place(s, part);
+    const placed = place(s, range);
     return (
       placed && (
         <rect
@@ -367,7 +368,7 @@ function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps)
   return (
     // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/no-static-element-interactions -- j and k select rows
     <div
-      className={`vrow${selected ? " selected" : ""}${hit ? " hit" : ""}${row.through ? " path-row" : ""}${gap ? " gap-row" : ""}`}
+      className={`vrow${selected ? " selected" : ""}${hit ? " hit" : ""}${row.onPath ? " path-row" : ""}${gap ? " gap-row" : ""}`}
       onClick={pick}
     >
       <div className="vname" style={indent(Math.min(row.depth, 30))}>
@@ -376,7 +377,7 @@ function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps)
             type="button"
             className="fold"
             aria-expanded={!folded}
-            aria-label={`${folded ? "Unfold" : "Fold"} ${span.name}`}
+            aria-label={`${folded ? "Expand" : "Collapse"} ${span.name}`}
             onClick={(e) => (e.stopPropagation(), fold(!folded))}
           >
             {folded ? "▸" : "▾"}
@@ -388,9 +389,9 @@ function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps)
           <span title={`${rowLabel(row)}, in ${span.service} ${span.name}`}>{rowLabel(row)}</span>
         ) : (
           <span title={`${span.name}, ${span.service} (${span.kind})`}>
-            {row.through && <span aria-label="on the critical path">● </span>}
+            {row.onPath && <span aria-label="on the critical path">● </span>}
             {span.error && <span className="bad">✕ error </span>}
-            {span.name} <span className="dim">{abbreviate(span.service, shortService)}</span>
+            {span.name} <span className="dim">{abbreviate(span.service, maxServiceLength)}</span>
           </span>
         )}
       </div>
@@ -418,10 +419,9 @@ function SpanRow({ row, part, folded, fold, selected, hit, pick }: SpanRowProps)
   );
 }
 
-// slowRank is the percentile from which a span stands out among those of its operation.
-const slowRank = 95;
+const slowRank = 95; // percentile from which a span is highlighted
 
-// Rank is a percentile: the number, and where that is on a line.
+// Rank shows the percentile of a span, as a number and as a mark on a line.
 function Rank({ of: { percentile, among } }: { of: Schemas["Span"] }) {
   if (percentile === null)
     return (

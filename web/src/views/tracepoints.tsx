@@ -2,7 +2,7 @@
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
-import { bytes, count, digits, duration, percent, ratio } from "../logic/format.ts";
+import { bytes, count, digits, duration, percent, factor } from "../logic/format.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { Bar, When, useTitle } from "../components/basics.tsx";
 import { Choice, Search, Select } from "../components/controls.tsx";
@@ -37,14 +37,14 @@ export default function Tracepoints() {
       <Async of={budget} what="the budget">
         {(b) => <Budget b={b} />}
       </Async>
-      {tab === "tracepoints" && <List />}
+      {tab === "tracepoints" && <TracepointTable />}
       {tab === "agents" && <Agents />}
       {tab === "plan" && <Plan />}
     </>
   );
 }
 
-// cores formats CPU use; less than a hundredth of a core as time per second.
+// cores formats CPU use; below a hundredth of a core as time per second.
 function cores(x: number | null): string {
   if (x === null) return "–";
   if (x > 0 && x < 0.01) return `${duration(x * 1e9)}/s`;
@@ -52,15 +52,15 @@ function cores(x: number | null): string {
 }
 
 function Budget({ b }: { b: Schemas["BudgetUse"] }) {
-  const gauge = (name: string, used: number | null, most: number, write: (x: number | null) => string) => (
+  const gauge = (name: string, used: number | null, limit: number, format: (x: number | null) => string) => (
     <div className="gauge" key={name}>
       <div className="small">
         <span>{name}</span>
         <span className="dim nowrap">
-          {write(used)} {most > 0 ? `of ${write(most)}, ${percent((used ?? 0) / most)}` : "no limit"}
+          {format(used)} {limit > 0 ? `of ${format(limit)}, ${percent((used ?? 0) / limit)}` : "no limit"}
         </span>
       </div>
-      <Bar of={most > 0 ? (used ?? 0) / most : 0} />
+      <Bar of={limit > 0 ? (used ?? 0) / limit : 0} />
     </div>
   );
   return (
@@ -72,27 +72,27 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
       </div>
       {b.measured_plan > 0 && b.estimate.tracepoints > 0 && (
         <p className="under">
-          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {ratio(b.overrun_bytes)} and{" "}
-          {ratio(b.overrun_cpu)} the estimates.
+          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {factor(b.overrun_bytes)} and{" "}
+          {factor(b.overrun_cpu)} the estimates.
         </p>
       )}
     </>
   );
 }
 
-const states = ["", "on", "wanted", "forbidden", "off", "baseline"] as const;
-const most = 1000; // what the API gives at a time
+const states = ["", "on", "pending", "forbidden", "off", "baseline"] as const;
+const maxLimit = 1000; // of the API
 
-function List() {
+function TracepointTable() {
   const [q, setQ] = useSearchText();
   const [state, setState] = useEnum("state", states);
   const [sort, setSort] = useEnum("sort", ["state", "name", "bytes", "cpu"]);
-  const [limit, setLimit] = useCount("limit", 100, most);
+  const [limit, setLimit] = useCount("limit", 100, maxLimit);
   useKeys({ j: () => moveFocus("tbody button", 1), k: () => moveFocus("tbody button", -1) });
-  const ask = { limit, sort, ...(q && { q }), ...(state && { state }) };
-  const reading = useResource(
-    `tracepoints ${JSON.stringify(ask)}`,
-    (signal) => client.GET("/tracepoints", { params: { query: ask }, signal }),
+  const query = { limit, sort, ...(q && { q }), ...(state && { state }) };
+  const resource = useResource(
+    `tracepoints ${JSON.stringify(query)}`,
+    (signal) => client.GET("/tracepoints", { params: { query }, signal }),
     true,
   );
   return (
@@ -130,7 +130,7 @@ function List() {
           "cause",
           "owner",
         ],
-        rows: (reading.value?.items ?? []).map((t) => [
+        rows: (resource.value?.items ?? []).map((t) => [
           t.name,
           t.operation,
           t.layer,
@@ -147,14 +147,15 @@ function List() {
       })}
       tableOnly
     >
-      <Async of={reading} what="tracepoints">
+      <Async of={resource} what="tracepoints">
         {(list) =>
           list.items.length === 0 ? (
-            <None q={q} state={state} />
+            <NoTracepoints q={q} state={state} />
           ) : (
             <>
               <Table
                 label="Tracepoints"
+                className="tracepoints"
                 head={[
                   "Tracepoint",
                   "State",
@@ -171,10 +172,10 @@ function List() {
                 ]}
               >
                 {list.items.map((t) => (
-                  <Line key={t.id} t={t} changed={reading.again} />
+                  <TracepointRow key={t.id} t={t} changed={resource.reload} />
                 ))}
               </Table>
-              {list.next_cursor && limit < most ? (
+              {list.next_cursor && limit < maxLimit ? (
                 <p className="under">
                   <button type="button" onClick={() => setLimit(limit + 300)}>
                     Show more
@@ -191,7 +192,7 @@ function List() {
   );
 }
 
-function None({ q, state }: { q: string; state: string }) {
+function NoTracepoints({ q, state }: { q: string; state: string }) {
   if (state === "on" && !q)
     return (
       <Empty title="No active tracepoints">Tracepoints are switched on while a problem is being investigated.</Empty>
@@ -204,7 +205,7 @@ function None({ q, state }: { q: string; state: string }) {
   );
 }
 
-function Line({ t, changed }: { t: Tracepoint; changed: () => void }) {
+function TracepointRow({ t, changed }: { t: Tracepoint; changed: () => void }) {
   const lease = t.leases[0];
   return (
     <tr>
@@ -241,13 +242,13 @@ function Reason({ t }: { t: Tracepoint }) {
       <>
         {lease.cause}
         <div className="dim">
-          {lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "requested by a person"},{" "}
+          {lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "requested manually"},{" "}
           <When at={lease.since} brief />
         </div>
       </>
     );
   }
-  return t.wish ? `${t.wish.by}: ${t.wish.kind}` : <span className="dim">–</span>;
+  return t.override ? `${t.override.by}: ${t.override.kind}` : <span className="dim">–</span>;
 }
 
 function agentIssue(a: Schemas["Agent"]): string {
@@ -259,19 +260,15 @@ function agentIssue(a: Schemas["Agent"]): string {
 
 function Agents() {
   const [q, setQ] = useSearchText();
-  const ask = { limit: 500, ...(q && { q }) };
-  const reading = useResource(
-    `agents ${q}`,
-    (signal) => client.GET("/agents", { params: { query: ask }, signal }),
-    true,
-  );
+  const query = { limit: 500, ...(q && { q }) };
+  const resource = useResource(`agents ${q}`, (signal) => client.GET("/agents", { params: { query }, signal }), true);
   return (
     <Figure
       title="Agents"
       tools={<Search value={q} pick={setQ} label="Search agents ( / )" />}
       table={() => ({
         header: ["service", "id", "state", "seen", "plan", "applied", "failed", "problem"],
-        rows: (reading.value?.items ?? []).map((a) => [
+        rows: (resource.value?.items ?? []).map((a) => [
           a.service,
           a.id,
           a.state,
@@ -284,7 +281,7 @@ function Agents() {
       })}
       tableOnly
     >
-      <Async of={reading} what="agents">
+      <Async of={resource} what="agents">
         {(list) =>
           list.items.length === 0 ? (
             <Empty title={q ? "No matching agents" : "No agents"}>
@@ -299,6 +296,7 @@ function Agents() {
               </p>
               <Table
                 label="Agents"
+                className="agents"
                 head={[
                   "Service",
                   "State",
@@ -340,20 +338,20 @@ function Agents() {
 }
 
 function Plan() {
-  const reading = useResource("plan", (signal) => client.GET("/plan", { signal }), true);
+  const resource = useResource("plan", (signal) => client.GET("/plan", { signal }), true);
   return (
     <Figure
       title="The plan"
       hint="Requests are assigned to arms at random; an arm's requests have its tracepoints on. Comparing arms shows the overhead."
       table={() => ({
         header: ["arm", "share of requests (of 1)", "tracepoint", "since", "expires", "cause"],
-        rows: (reading.value?.arms ?? []).flatMap((a) =>
+        rows: (resource.value?.arms ?? []).flatMap((a) =>
           a.tracepoints.map((t) => [a.name, a.share, t.name, t.lease.since, t.lease.expires, t.lease.cause]),
         ),
       })}
       tableOnly
     >
-      <Async of={reading} what="the plan">
+      <Async of={resource} what="the plan">
         {(p) => (
           <>
             <p className="under">

@@ -1,4 +1,5 @@
-// Tree: the calling contexts of a request type with their tracepoints, matches of its problem, and next steps.
+// Tree: the calling contexts of a request type with their tracepoints, the matches of its problem, and the tracepoints
+// to try next.
 import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { Link } from "wouter";
 import { type Answer, type Schemas, client } from "../api/client.ts";
@@ -18,19 +19,19 @@ import { TracepointOverride } from "./override.tsx";
 
 type Node = Schemas["TreeNode"];
 type Match = Schemas["Match"];
-type Whole = { name: string; nodes: Node[]; matches: Match[] };
+type Tree = { name: string; nodes: Node[]; matches: Match[] };
 
-const page = 1000;
-const firstDepth = 4;
-const mostIndent = 40; // levels
-const shortService = 28; // signs
-const states = ["", "on", "wanted", "off", "forbidden", "baseline"] as const;
+const pageSize = 1000;
+const initialDepth = 4; // levels expanded at first
+const maxIndent = 40; // levels
+const maxServiceLength = 28; // characters
+const states = ["", "on", "pending", "off", "forbidden", "baseline"] as const;
 
-// read reads all pages of a tree, and again from the start if it changed in between.
-async function read(id: string, problem: string, signal: AbortSignal): Answer<Whole> {
+// readTree reads all pages of a tree. It starts over if the tree changes meanwhile.
+async function readTree(id: string, problem: string, signal: AbortSignal): Answer<Tree> {
   let nodes: Node[] = [];
   for (let cursor = "", version = ""; ;) {
-    const query = { limit: page, ...(cursor && { cursor }), ...(problem && { problem }) };
+    const query = { limit: pageSize, ...(cursor && { cursor }), ...(problem && { problem }) };
     const { data: got, ...rest } = await client.GET("/trees/{request_type}", {
       params: { path: { request_type: id }, query },
       signal,
@@ -47,8 +48,8 @@ async function read(id: string, problem: string, signal: AbortSignal): Answer<Wh
 
 export default function TreeView({ id }: { id: string }) {
   const [problem] = useID("problem");
-  const reading = useResource(`tree ${id} ${problem}`, (signal) => read(id, problem, signal), "decision");
-  const { value: tree, failure, again } = reading;
+  const resource = useResource(`tree ${id} ${problem}`, (signal) => readTree(id, problem, signal), "decision");
+  const { value: tree, failure, reload } = resource;
   useTitle(tree ? `Tree of ${tree.name}` : "Tree");
   const investigation = useResource(
     problem ? `investigation ${problem}` : null,
@@ -62,23 +63,23 @@ export default function TreeView({ id }: { id: string }) {
       </Empty>
     );
   return (
-    <Async of={reading} what="the tree">
+    <Async of={resource} what="the tree">
       {(tree) => (
         <>
           <div className="crumbs">
             <Link href="/trees">Trees</Link> <span aria-hidden="true">›</span> {tree.name}
             {problem && (
               <span>
-                search for <Link href={`/problems/${problem}`}>a problem</Link>
+                investigation of <Link href={`/problems/${problem}`}>a problem</Link>
               </span>
             )}
           </div>
           <h1>Calls of {tree.name}</h1>
           <Contexts
             tree={tree}
-            wanted={new Set(investigation.value?.wants.map((w) => w.tracepoint))}
-            located={locatedIn(investigation.value)}
-            again={again}
+            requested={new Set(investigation.value?.requested.map((r) => r.tracepoint))}
+            located={locatedTracepoint(investigation.value)}
+            reload={reload}
           />
         </>
       )}
@@ -86,43 +87,43 @@ export default function TreeView({ id }: { id: string }) {
   );
 }
 
-// locatedIn returns the tracepoint that an investigation ended at; empty: at none, or at a part of the baseline.
-function locatedIn(detail: Schemas["InvestigationDetail"] | undefined): string {
+// locatedTracepoint returns the tracepoint that an investigation located; empty if it located none or a baseline span.
+function locatedTracepoint(detail: Schemas["InvestigationDetail"] | undefined): string {
   const { state, suspects } = detail?.investigation ?? {};
   return state === "located" || state === "explained" ? (suspects?.[0]?.tracepoint ?? "") : "";
 }
 
-type ContextsProps = { tree: Whole; wanted: ReadonlySet<string>; located: string; again: () => void };
+type ContextsProps = { tree: Tree; requested: ReadonlySet<string>; located: string; reload: () => void };
 
-function Contexts({ tree, wanted, located, again }: ContextsProps) {
+function Contexts({ tree, requested, located, reload }: ContextsProps) {
   const { nodes, matches } = tree;
   const [q, setQ] = useSearchText();
   const [state, setState] = useEnum("state", states);
   const [picked, setPicked] = useQuery("node");
-  const matched = useMemo(() => matchedNodes(matches.filter(matters)), [matches]);
+  const matched = useMemo(() => matchedNodes(matches.filter(isRelevant)), [matches]);
   const cause = located ? nodes.findIndex((n) => n.tracepoint_name === located) : -1;
   const leading = cause >= 0 ? cause : (matches[0]?.nodes[0]?.index ?? -1);
-  // What is folded at first, and which context is led to. What happens later moves nothing under the cursor.
-  const fresh = () => ({
+  // The initial state is computed once, so that updates move nothing under the pointer.
+  const initialState = () => ({
     folded: initiallyFolded(
       nodes,
-      [...matched.keys(), cause, ...nodes.filter((n) => wanted.has(n.tracepoint_name)).map((n) => n.index)],
-      firstDepth,
+      [...matched.keys(), cause, ...nodes.filter((n) => requested.has(n.tracepoint_name)).map((n) => n.index)],
+      initialDepth,
     ),
     leading: nodes[leading]?.context ?? "",
   });
-  const [first, setFirst] = useState(fresh);
+  const [initial, setInitial] = useState(initialState);
   const [foldedSince, setFoldedSince] = useSet("folded");
   const [unfolded, setUnfolded] = useSet("unfolded");
   const folded = useMemo(
-    () => new Set([...first.folded, ...foldedSince].filter((context) => !unfolded.has(context))),
-    [first, foldedSince, unfolded],
+    () => new Set([...initial.folded, ...foldedSince].filter((context) => !unfolded.has(context))),
+    [initial, foldedSince, unfolded],
   );
-  const known = wanted.size > 0 || cause >= 0; // what matters is known later than the tree
-  const [seen, setSeen] = useState(known);
-  if (known && !seen) {
-    setSeen(true);
-    setFirst(fresh());
+  const known = requested.size > 0 || cause >= 0; // the investigation is loaded later than the tree
+  const [applied, setApplied] = useState(known);
+  if (known && !applied) {
+    setApplied(true);
+    setInitial(initialState());
   }
   const passes = useMemo(() => {
     if (!q && !state) return undefined;
@@ -135,25 +136,26 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const at = chosen ? rows.indexOf(chosen.index) : -1;
   const fold = ({ context }: Node, yes: boolean) => {
     setFoldedSince(toggled(foldedSince, context, yes));
-    setUnfolded(toggled(unfolded, context, !yes && first.folded.has(context)));
+    setUnfolded(toggled(unfolded, context, !yes && initial.folded.has(context)));
   };
   const foldChosen = (yes: boolean) => chosen && folds(chosen) && !passes && fold(chosen, yes);
   const focusedRow = () => {
     if (chosen) return at;
-    return passes ? -1 : rows.findIndex((i) => nodes[i]!.context === first.leading);
+    return passes ? -1 : rows.findIndex((i) => nodes[i]!.context === initial.leading);
   };
   const step = (by: number) => {
-    const from = chosen && at < 0 ? rows.findLastIndex((i) => i <= chosen.index) : at; // the one that hides it
+    // If the selected row is hidden, start from the row that hides it.
+    const from = chosen && at < 0 ? rows.findLastIndex((i) => i <= chosen.index) : at;
     const next = rows[Math.max(0, Math.min(rows.length - 1, from + by))];
     if (next !== undefined) setPicked(nodes[next]!.context);
   };
   const contextsAbove = (n: Node) =>
-    wayTo(n, nodes)
+    pathTo(n, nodes)
       .slice(0, -1)
       .map((x) => x.context);
   const unfold = (contexts: string[]) =>
-    setUnfolded(new Set([...unfolded, ...contexts.filter((context) => first.folded.has(context))]));
-  // Where a context is hidden, what hides it is taken away.
+    setUnfolded(new Set([...unfolded, ...contexts.filter((context) => initial.folded.has(context))]));
+  // reveal selects a context. If it is hidden, it expands its ancestors and clears the filters.
   const reveal = (n: Node) => {
     setPicked(n.context);
     if (rows.includes(n.index)) return;
@@ -166,7 +168,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
   const showChosen = useEffectEvent(() => {
     if (chosen) unfold(contextsAbove(chosen).filter((context) => !foldedSince.has(context)));
   });
-  useEffect(() => showChosen(), []); // a link may select a context that is collapsed at first
+  useEffect(() => showChosen(), []); // the URL may select a context that is collapsed at first
   useKeys({
     j: () => step(1),
     k: () => step(-1),
@@ -220,15 +222,15 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
             const marks = [
               matched.has(i) && "◆",
               i === cause && "★ located",
-              wanted.has(n.tracepoint_name) && "▶ next",
+              requested.has(n.tracepoint_name) && "▶ next",
               !passes && folded.has(n.context) && "▸",
             ].filter(Boolean);
             return {
-              depth: Math.min(n.depth, mostIndent),
+              depth: Math.min(n.depth, maxIndent),
               text: [
                 ...marks,
                 abbreviate(n.operation, 70),
-                n.service && `· ${abbreviate(n.service, shortService)}`,
+                n.service && `· ${abbreviate(n.service, maxServiceLength)}`,
               ].join(" "),
               cells: [n.state, hitsOf(n), cpuOf(n)],
               strong: matched.has(i) || i === cause,
@@ -244,7 +246,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
             count={rows.length}
             height={26}
             focus={{
-              id: [chosen?.context ?? first.leading, q, state].join(" "),
+              id: [chosen?.context ?? initial.leading, q, state].join(" "),
               at: focusedRow(),
             }}
             head={
@@ -260,7 +262,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
                 <span className="number" title="Trace data per hit">
                   Data
                 </span>
-                <span className="number" title="Its share of the slowdown in past investigations">
+                <span className="number" title="Mean share of the variance in past investigations">
                   Past
                 </span>
               </div>
@@ -271,7 +273,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
                 <NodeRow
                   key={n.index}
                   n={n}
-                  next={wanted.has(n.tracepoint_name)}
+                  next={requested.has(n.tracepoint_name)}
                   cause={n.index === cause}
                   match={matched.get(n.index)}
                   folded={folded.has(n.context)}
@@ -285,7 +287,7 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
         </div>
         <aside className="side">
           {chosen ? (
-            <About n={chosen} nodes={nodes} match={matched.get(chosen.index)} again={again} />
+            <NodeDetails n={chosen} nodes={nodes} match={matched.get(chosen.index)} reload={reload} />
           ) : (
             <Matches tree={tree} pick={reveal} />
           )}
@@ -297,16 +299,16 @@ function Contexts({ tree, wanted, located, again }: ContextsProps) {
 
 const folds = (n: Node) => n.end > n.index + 1;
 
-// wayTo returns the nodes from the root to one, which is the last.
-function wayTo(n: Node, nodes: Node[]): Node[] {
-  const way: Node[] = [];
-  for (let at: Node | undefined = n; at; at = nodes[at.parent]) way.unshift(at);
-  return way;
+// pathTo returns the nodes from the root to n, inclusive.
+function pathTo(n: Node, nodes: Node[]): Node[] {
+  const path: Node[] = [];
+  for (let at: Node | undefined = n; at; at = nodes[at.parent]) path.unshift(at);
+  return path;
 }
 
-const least = 0.01; // the part of what is wrong from which a match is shown, but for the first, which always is
+const minShare = 0.01; // share of the slowdown from which a match is shown; the first one always is
 
-const matters = (m: Match, i: number) => i === 0 || (m.score ?? 0) >= least;
+const isRelevant = (m: Match, i: number) => i === 0 || (m.score ?? 0) >= minShare;
 
 function matchedNodes(matches: Match[]): Map<number, Match> {
   const found = new Map<number, Match>();
@@ -335,13 +337,13 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
       className={`vrow${match ? " matched" : ""}${next ? " next" : ""}${cause ? " cause" : ""}${selected ? " selected" : ""}`}
       onClick={pick}
     >
-      <div className="vname" style={indent(Math.min(n.depth, mostIndent))}>
+      <div className="vname" style={indent(Math.min(n.depth, maxIndent))}>
         {fold && folds(n) ? (
           <button
             type="button"
             className="fold"
             aria-expanded={!folded}
-            aria-label={`${folded ? "Unfold" : "Fold"} ${n.operation}`}
+            aria-label={`${folded ? "Expand" : "Collapse"} ${n.operation}`}
             onClick={(e) => (e.stopPropagation(), fold(!folded))}
           >
             {folded ? "▸" : "▾"}
@@ -356,8 +358,8 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
             </span>
           )}
           {cause && <strong>★ located </strong>}
-          {next && <span aria-label="tried next, or now">▶ </span>}
-          {n.operation} <span className="dim">{abbreviate(n.service, shortService)}</span>
+          {next && <span aria-label="being tried now or next">▶ </span>}
+          {n.operation} <span className="dim">{abbreviate(n.service, maxServiceLength)}</span>
           {n.layer !== "app" && <span className="dim"> · {n.layer}</span>}
         </span>
       </div>
@@ -372,18 +374,18 @@ function NodeRow({ n, match, next, cause, folded, fold, selected, pick }: NodeRo
   );
 }
 
-// Matches says to which contexts the problem's edges were matched, and how surely.
-function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
-  const shown = tree.matches.filter(matters);
+// Matches lists the contexts matched to the problem's edges, with their edit distances.
+function Matches({ tree, pick }: { tree: Tree; pick: (n: Node) => void }) {
+  const shown = tree.matches.filter(isRelevant);
   const problem = tree.matches[0]?.problem;
-  const reading = useResource(
+  const resource = useResource(
     problem ? `problem ${problem}` : null,
     (signal) => client.GET("/problems/{problem}", { params: { path: { problem: problem! } }, signal }),
     true,
   );
-  const p = reading.value?.problem;
+  const p = resource.value?.problem;
   const shares = new Map(
-    (p?.kind === "variable" && p.onset === "changed" ? reading.value!.edges : []).map((e) => [
+    (p?.kind === "variable" && p.onset === "changed" ? resource.value!.edges : []).map((e) => [
       e.place.edge,
       e.share_variance.value,
     ]),
@@ -394,7 +396,7 @@ function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
       {tree.matches.length === 0 ? (
         <p className="dim">These requests have no open problem.</p>
       ) : (
-        p && <p className="dim small">{wrongIs(p)}</p>
+        p && <p className="dim small">{slowdownMeaning(p)}</p>
       )}
       {shown.map((m) => (
         <div className="match" key={m.place.edge}>
@@ -426,21 +428,31 @@ function Matches({ tree, pick }: { tree: Whole; pick: (n: Node) => void }) {
         </div>
       ))}
       {shown.length < tree.matches.length && (
-        <p className="dim small match">The others have less than {percent(least)} each.</p>
+        <p className="dim small match">The others have less than {percent(minShare)} each.</p>
       )}
       <p className="dim small">Select a context to see its cost and to switch its tracepoint.</p>
     </>
   );
 }
 
-// wrongIs says of a problem what its places have a part of.
-function wrongIs({ onset, kind }: Schemas["Problem"]): string {
+// slowdownMeaning defines the slowdown of which the matches have a share.
+function slowdownMeaning({ onset, kind }: Schemas["Problem"]): string {
   if (onset === "changed")
     return "The slowdown is the additional time, or variance, of these requests compared with before.";
   return kind === "variable" ? "The slowdown is the variance." : "The slowdown is the mean.";
 }
 
-function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Match | undefined; again: () => void }) {
+function NodeDetails({
+  n,
+  nodes,
+  match,
+  reload,
+}: {
+  n: Node;
+  nodes: Node[];
+  match: Match | undefined;
+  reload: () => void;
+}) {
   return (
     <>
       <h2>
@@ -463,7 +475,7 @@ function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Matc
         )}
         <dt>Requests</dt>
         <dd>
-          {count(n.requests)} with it on{n.errors > 0 && `, ${count(n.errors)} failed`}
+          {count(n.requests)} with it enabled{n.errors > 0 && `, ${count(n.errors)} failed`}
         </dd>
         <dt>Healthy</dt>
         <dd>{n.reference_ns === null ? "unknown" : `${duration(n.reference_ns)} on average`}</dd>
@@ -481,12 +493,12 @@ function About({ n, nodes, match, again }: { n: Node; nodes: Node[]; match: Matc
         )}
       </dl>
       <p className="small dim path">
-        {wayTo(n, nodes)
+        {pathTo(n, nodes)
           .map((w) => `${w.service} ${w.operation}`)
           .join(" → ")}
       </p>
       {n.tracepoint ? (
-        <TracepointOverride id={n.tracepoint} changed={again} />
+        <TracepointOverride id={n.tracepoint} changed={reload} />
       ) : (
         <p className="dim small">Part of the baseline: always on.</p>
       )}

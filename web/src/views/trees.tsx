@@ -15,8 +15,8 @@ export default function Trees() {
   useTitle("Trees");
   const [q, setQ] = useSearchText();
   useKeys({ j: () => moveFocus("tbody a", 1), k: () => moveFocus("tbody a", -1) });
-  const ask = { limit: 500, ...(q && { q }) };
-  const reading = useResource(`trees ${q}`, (signal) => client.GET("/trees", { params: { query: ask }, signal }), true);
+  const query = { limit: 500, ...(q && { q }) };
+  const resource = useResource(`trees ${q}`, (signal) => client.GET("/trees", { params: { query }, signal }), true);
   return (
     <>
       <div className="toolbar">
@@ -27,7 +27,7 @@ export default function Trees() {
         title="Request types"
         table={() => ({
           header: ["request type", "requests", "calling contexts", "tracepoints", "dropped"],
-          rows: (reading.value?.items ?? []).map((t) => [
+          rows: (resource.value?.items ?? []).map((t) => [
             t.request_type_name,
             t.requests,
             t.nodes,
@@ -37,7 +37,7 @@ export default function Trees() {
         })}
         tableOnly
       >
-        <Async of={reading} what="trees">
+        <Async of={resource} what="trees">
           {(list) =>
             list.items.length === 0 ? (
               <Empty title={q ? "No matching request types" : "No trees yet"}>
@@ -49,6 +49,7 @@ export default function Trees() {
               <>
                 <Table
                   label="Trees"
+                  className="trees"
                   head={[
                     "Request type",
                     { text: "Requests", number: true },

@@ -1,0 +1,166 @@
+package critpath
+
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Extractor extracts the critical paths of traces. It keeps its buffers from trace to trace: once they have grown,
+// Extract allocates nothing. An Extractor must not be used concurrently.
+type Extractor struct {
+	options Options
+	path    Path
+
+	ids     spanIDs
+	parents parents
+	skew    skew
+	forest  forest
+	layout  layout
+	joins   joins
+	walk    walk
+	refine  refinement
+}
+
+// maxKept is the largest number of spans for which buffers, about 300 bytes per span, are kept for the next trace.
+// Larger traces are rare.
+const maxKept = 1 << 18
+
+// NewExtractor returns an extractor with options o.
+func NewExtractor(o Options) *Extractor {
+	return &Extractor{
+		options: o,
+		skew:    skew{limit: o.MaxSkew},
+		layout:  layout{ignoreAsync: o.IgnoreAsync, latestStart: o.LatestStart},
+		joins:   joins{latestStart: o.LatestStart},
+		walk:    walk{overlapTolerance: o.OverlapTolerance, latestStart: o.LatestStart, strictTouching: o.StrictTouching},
+		refine:  refinement{strictTouching: o.StrictTouching},
+	}
+}
+
+// Extract returns the critical paths of t. The result is valid until the next call, and as long as t does not change.
+// It does not depend on the order of the spans, attributes and joins of t, except for the order of [Path.Nodes].
+// Extract takes time O(n log n) in their number.
+//
+//  1. IDs: select one of several spans with the same ID, or a CLIENT and a SERVER.
+//  2. Parents: find the parent of each span, and its caller. The caller of a baseline span is its nearest baseline
+//     ancestor.
+//  3. Skew: estimate how far the clocks of hosts differ.
+//  4. Forest: link spans to trees of callers; detach messaging.
+//  5. Layout: lay the trees out as nodes, shifted and clamped, siblings in the order of preference.
+//  6. Cycles: spans that no tree contains are on or below cycles. Break the cycles and repeat steps 3 to 5.
+//  7. Joins: find the nodes that others wait for.
+//  8. Walk: find the critical path of each root over baseline spans, and refine it by tracepoint spans.
+func (x *Extractor) Extract(t *trace.Trace) *Path {
+	if cap(x.parents.caller) > maxKept && len(t.Spans) <= maxKept {
+		*x = *NewExtractor(x.options)
+	}
+	x.ids.resolve(t)
+	x.parents.find(t.Spans, &x.ids)
+	x.layOut(t)
+	if len(x.layout.nodes) < x.ids.kept() {
+		x.parents.breakCycles(x.layout.nodes)
+		x.layOut(t)
+	}
+	if x.parents.tracepoints() {
+		x.layout.setParents(x.parents.parent)
+	}
+	x.joins.resolve(t, &x.layout, &x.ids)
+	x.walkRoots()
+	return x.result(t)
+}
+
+// layOut converts spans to nodes.
+func (x *Extractor) layOut(t *trace.Trace) {
+	x.skew.estimate(t.Spans, x.parents.caller)
+	x.forest.link(t.Spans, x.parents.caller, &x.ids)
+	x.layout.run(t.Spans, &x.ids, &x.forest, x.skew.shifts)
+}
+
+// walkRoots finds the critical path of each root.
+func (x *Extractor) walkRoots() {
+	refine := x.parents.tracepoints()
+	x.walk.begin(&x.layout, &x.joins)
+	if refine {
+		x.refine.begin(&x.layout)
+	}
+	for i := range x.layout.roots {
+		r := &x.layout.roots[i]
+		x.walk.run(int32(i), r)
+		if refine {
+			x.refine.run(int32(i), r)
+		}
+	}
+}
+
+// result fills in the path.
+func (x *Extractor) result(t *trace.Trace) *Path {
+	p := &x.path
+	p.Trace, p.Nodes, p.Roots, p.children = t, x.layout.nodes, x.layout.roots, x.layout.children
+	p.tracepoints = x.parents.tracepoints()
+	p.attrs.fill(t)
+	p.Counts = x.layout.counts
+	p.Counts.Duplicates, p.Counts.Conflicts = x.ids.duplicates, x.ids.conflicts
+	p.Counts.Orphans, p.Counts.Cycles = x.parents.orphans, x.parents.cycles
+	p.Flags = x.flags()
+	return p
+}
+
+// flags returns the flags of the path.
+func (x *Extractor) flags() (f Flags) {
+	p := &x.path
+	f.set(FlagDuplicates, p.Counts.Duplicates > 0)
+	f.set(FlagConflicts, p.Counts.Conflicts > 0)
+	f.set(FlagSharedID, x.ids.shared())
+	remote := x.callerNotCollected()
+	f.set(FlagRemoteParent, remote)
+	f.set(FlagIncomplete, p.Counts.Orphans > 0 && !remote)
+	f.set(FlagCycle, p.Counts.Cycles > 0)
+	f.set(FlagSkewCorrected, len(x.skew.shifts) > 0)
+	f.set(FlagSkewExcessive, x.skew.excessive)
+	f.set(FlagDetached, x.forest.detached)
+	f.set(FlagNoRoot, len(p.Roots) == 0 || !x.forest.parentless && !remote)
+	f.set(FlagSeveralRoots, len(p.Roots) > 1)
+	f.set(FlagClamped, p.Counts.Clamped > 0)
+	f.set(FlagOutside, p.Counts.Outside > 0)
+	f.set(FlagNegative, p.Counts.Negative > 0)
+	for i := range p.Roots {
+		r := &p.Roots[i]
+		f.set(FlagAsyncTail, r.AsyncTail > 0)
+		f.set(FlagTooLong, p.Duration(r) >= trace.MaxDuration)
+	}
+	return f
+}
+
+// callerNotCollected reports whether the trace consists of one component that was called from outside, and nothing else
+// is missing: its top span is a SERVER or CONSUMER span, or the parent is flagged as remote.
+func (x *Extractor) callerNotCollected() bool {
+	p, f := &x.parents, &x.forest
+	if p.orphans != 1 || f.components != 1 || p.caller[f.top] != missing {
+		return false
+	}
+	spans := x.path.Trace.Spans
+	top, orphan := &spans[f.top], &spans[p.lastOrphan]
+	return top.Kind == trace.Server || top.Kind == trace.Consumer || (top.Flags|orphan.Flags)&trace.RemoteParent != 0
+}
+
+// sized returns a slice of n arbitrary elements. It uses the memory of s if that suffices.
+func sized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
+
+// filled returns a slice of n elements v. It uses the memory of s if that suffices.
+func filled[T any](s []T, n int, v T) []T {
+	s = sized(s, n)
+	for i := range s {
+		s[i] = v
+	}
+	return s
+}
+
+// addUp replaces each element by the sum of the elements up to it.
+func addUp(counts []int32) {
+	sum := int32(0)
+	for i := range counts {
+		sum += counts[i]
+		counts[i] = sum
+	}
+}

@@ -1,0 +1,66 @@
+package critpath
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// forest links spans to trees of callers. A CONSUMER span starts a tree of its own if its caller is a PRODUCER or
+// belongs to another service: the sender does not wait for it.
+type forest struct {
+	trees      []tree  // by start, then the longest, then the smallest ID of their top spans
+	firstChild []int32 // by span: its first child; -1 if it has none
+	nextChild  []int32 // by span: the next child of its caller; -1 if it is the last
+
+	detached   bool // whether a CONSUMER span was detached from its caller
+	parentless bool // whether a baseline span was sent without a parent
+
+	components int   // trees with a baseline top span, before CONSUMER spans are detached
+	top        int32 // the top span of one of them
+}
+
+// tree is a tree of spans, represented by its top span.
+type tree struct {
+	start, end trace.Nanos // end >= start
+	id         trace.SpanID
+	top        int32
+}
+
+// link builds the trees of spans from their callers. A span on a cycle of callers is in no tree, nor are the spans
+// below.
+func (f *forest) link(spans []trace.Span, caller []int32, ids *spanIDs) {
+	f.reset(len(spans))
+	for i := int32(len(spans)) - 1; i >= 0; i-- { // descending, so that children are in the order of spans
+		s, c := &spans[i], caller[i]
+		switch {
+		case c == dropped:
+			continue
+		case c < 0:
+			if s.Tracepoint == 0 {
+				f.components++
+				f.top = i
+				f.parentless = f.parentless || c == noParent
+			}
+		case s.Kind == trace.Consumer && (spans[c].Kind == trace.Producer || spans[c].Service != s.Service):
+			f.detached = true
+		default:
+			f.nextChild[i] = f.firstChild[c]
+			f.firstChild[c] = i
+			continue
+		}
+		f.trees = append(f.trees, tree{s.Start, max(s.Start, s.End), ids.id(i), i})
+	}
+	slices.SortFunc(f.trees, func(a, b tree) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.id, b.id))
+	})
+}
+
+func (f *forest) reset(spans int) {
+	*f = forest{
+		trees:      f.trees[:0],
+		firstChild: filled(f.firstChild, spans, -1),
+		nextChild:  sized(f.nextChild, spans),
+	}
+}

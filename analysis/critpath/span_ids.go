@@ -1,0 +1,184 @@
+package critpath
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// spanIDs resolves the span IDs of a trace. It selects one of several spans with the same ID, splits IDs that a CLIENT
+// and a SERVER span share, and finds spans by ID.
+type spanIDs struct {
+	duplicates, conflicts int // spans dropped
+
+	trace   *trace.Trace
+	index   spanIndex      // spans that were kept; of a shared ID the client half
+	dropped []bool         // by span; empty unless spans have the same ID
+	server  []int32        // by span: of the client half of a shared ID its server half, else -1; empty unless an ID is shared
+	alias   []trace.SpanID // by span: of the server half of a shared ID its new ID, else 0; empty unless an ID is shared
+
+	copies []int32    // scratch: spans whose ID an earlier span has
+	group  []spanCopy // scratch
+	extras []uint64   // scratch, by span: hash of its attributes and joins; filled if spans have the same ID
+}
+
+// spanCopy is one of several spans with the same ID.
+type spanCopy struct {
+	id         trace.SpanID
+	start, end trace.Nanos
+	hash       uint64 // of the other fields, the attributes and the joins
+	span       int32
+	kind       trace.Kind
+}
+
+// resolve indexes the spans of t. Of several spans with the same ID it keeps the first by start, then the longest, then
+// the one with the smallest hash. If there are both CLIENT and SERVER spans, it keeps one of each.
+func (d *spanIDs) resolve(t *trace.Trace) {
+	d.trace, d.duplicates, d.conflicts = t, 0, 0
+	d.dropped, d.server, d.alias = d.dropped[:0], d.server[:0], d.alias[:0]
+	d.copies = d.index.fill(t.Spans, d.copies[:0])
+	if len(d.copies) == 0 {
+		return
+	}
+	d.dropped = filled(d.dropped, len(t.Spans), false)
+	d.hashExtras()
+	d.groupCopies()
+	for g := d.group; len(g) > 0; {
+		n := 1
+		for n < len(g) && g[n].id == g[0].id {
+			n++
+		}
+		d.resolveGroup(g[:n])
+		g = g[n:]
+	}
+}
+
+// kept returns the number of spans that were kept.
+func (d *spanIDs) kept() int { return len(d.trace.Spans) - d.duplicates - d.conflicts }
+
+// shared reports whether a CLIENT and a SERVER span shared an ID.
+func (d *spanIDs) shared() bool { return len(d.alias) > 0 }
+
+// id returns the ID of a span; a new one for the server half of a shared ID.
+func (d *spanIDs) id(span int32) trace.SpanID {
+	if d.shared() && d.alias[span] != 0 {
+		return d.alias[span]
+	}
+	return d.trace.Spans[span].ID
+}
+
+// parent returns the parent of s, which is a span of the trace, or the reason why it has none: dropped, noParent or
+// missing.
+func (d *spanIDs) parent(span int32, s *trace.Span) int32 {
+	if len(d.dropped) > 0 {
+		switch {
+		case d.dropped[span]:
+			return dropped
+		case d.shared() && d.alias[span] != 0: // the server half is the child of the client half
+			return d.index.find(s.ID)
+		case s.Parent == s.ID:
+			return span
+		}
+	}
+	if s.Parent == 0 {
+		return noParent
+	}
+	p := d.index.find(s.Parent)
+	switch {
+	case p < 0:
+		return missing
+	case d.shared() && d.server[p] >= 0:
+		return d.server[p]
+	}
+	return p
+}
+
+// groupCopies fills d.group with the spans that share their ID with another: by ID, then in the order of preference.
+func (d *spanIDs) groupCopies() {
+	d.group = d.group[:0]
+	for _, i := range d.copies {
+		first := d.index.find(d.trace.Spans[i].ID)
+		if !d.dropped[first] { // marks members of the group until resolveGroup decides
+			d.dropped[first] = true
+			d.group = append(d.group, d.spanCopy(first))
+		}
+		d.group = append(d.group, d.spanCopy(i))
+	}
+	slices.SortFunc(d.group, func(a, b spanCopy) int {
+		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.hash, b.hash))
+	})
+}
+
+func (d *spanIDs) spanCopy(span int32) spanCopy {
+	s := &d.trace.Spans[span]
+	return spanCopy{s.ID, s.Start, s.End, contentHash(s, d.extras[span]), span, s.Kind}
+}
+
+// contentHash returns a hash of extras and of all fields of s except its ID and times.
+func contentHash(s *trace.Span, extras uint64) uint64 {
+	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint),
+		uint64(s.Kind), uint64(s.Flags), extras).Lo
+}
+
+// hashExtras fills d.extras. The hashes do not depend on the order of a span's attributes and joins.
+func (d *spanIDs) hashExtras() {
+	d.extras = filled(d.extras, len(d.trace.Spans), 0)
+	for _, a := range d.trace.Attrs {
+		numeric := uint64(0)
+		if a.Numeric {
+			numeric = 1
+		}
+		d.extras[a.Span] += analysis.HashOf(uint64(a.Key), uint64(a.Text), math.Float64bits(a.Number), numeric).Lo
+	}
+	for _, j := range d.trace.Joins {
+		d.extras[j.Span] += analysis.HashOf(uint64(j.Linked)).Lo
+	}
+}
+
+// resolveGroup selects the spans to keep from g, which have the same ID and are in the order of preference.
+func (d *spanIDs) resolveGroup(g []spanCopy) {
+	client := slices.IndexFunc(g, func(c spanCopy) bool { return c.kind == trace.Client })
+	server := slices.IndexFunc(g, func(c spanCopy) bool { return c.kind == trace.Server })
+	first, split := 0, client >= 0 && server >= 0
+	if split {
+		first = client
+		d.split(g[client].span, g[server].span)
+	}
+	d.index.replace(g[0].id, g[first].span)
+	for i := range g {
+		keep := i == first || split && i == server
+		d.dropped[g[i].span] = !keep
+		switch {
+		case keep:
+		case i > 0 && d.identical(&g[i-1], &g[i]):
+			d.duplicates++
+		default:
+			d.conflicts++
+		}
+	}
+}
+
+func (d *spanIDs) identical(a, b *spanCopy) bool {
+	return a.hash == b.hash && d.extras[a.span] == d.extras[b.span] && d.trace.Spans[a.span] == d.trace.Spans[b.span]
+}
+
+// serverHalf derives the ID of the server half from a shared ID.
+const serverHalf = 0x5e72766572
+
+// split makes two spans that share an ID parent and child, and gives the child an ID of its own.
+func (d *spanIDs) split(client, server int32) {
+	n := len(d.trace.Spans)
+	if !d.shared() {
+		d.server = filled(d.server, n, -1)
+		d.alias = filled(d.alias, n, 0)
+	}
+	id := trace.SpanID(trace.Mix(uint64(d.trace.Spans[server].ID), serverHalf))
+	for d.index.find(id) >= 0 {
+		id = trace.SpanID(trace.Mix(uint64(id), serverHalf))
+	}
+	d.server[client] = server
+	d.alias[server] = id
+}

@@ -1,0 +1,422 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/notify"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// harness is an API in front of a real core, which receives the traces of a simulated application.
+type harness struct {
+	*API
+	core        *engine.Core
+	counts      live.Counts
+	mu          sync.Mutex // guards core
+	history     fakeHistory
+	now         trace.Nanos
+	clock       func() time.Time
+	app         *sim.App
+	outbox      *store.Outbox
+	deadLetters int                // added so far
+	alter       func(*trace.Trace) // changes each trace before the core gets it; nil: no change
+}
+
+// Ask implements Engine.
+func (w *harness) Ask(_ context.Context, read func(*engine.Core)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	read(w.core)
+	return nil
+}
+
+// Change implements Engine.
+func (w *harness) Change(_ context.Context, x engine.Change) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.core.Apply(&x), nil
+}
+
+// Ready implements Engine.
+func (w *harness) Ready() bool { return true }
+
+// Counts implements Engine.
+func (w *harness) Counts() *live.Counts { return &w.counts }
+
+// fakeHistory is a History in memory.
+type fakeHistory struct {
+	mu        sync.Mutex // guards decisions
+	decisions []search.Decision
+	group     analysis.Hash
+	exemplar  *trace.Trace
+	request   []byte
+}
+
+func (m *fakeHistory) Decisions(from, to trace.Nanos, limit int, newest bool) ([]search.Decision, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []search.Decision
+	for _, d := range m.decisions {
+		if d.At >= from && d.At < to {
+			found = append(found, d)
+		}
+	}
+	if first := len(found) - limit; newest && first > 0 {
+		for first > 0 && found[first-1].At == found[first].At {
+			first--
+		}
+		found = found[first:]
+	}
+	return found, nil
+}
+
+func (m *fakeHistory) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
+	if group != m.group {
+		return &store.Exemplars{}, nil
+	}
+	s := &m.exemplar.Spans[0]
+	return &store.Exemplars{Slow: []store.Exemplar{{Trace: m.exemplar.ID, Start: s.Start, Duration: int64(s.Duration())}}}, nil
+}
+
+func (m *fakeHistory) Trace(id trace.ID) ([]byte, error) {
+	if m.exemplar == nil || id != m.exemplar.ID {
+		return nil, nil
+	}
+	return m.request, nil
+}
+
+// fakeAgents lists two agents.
+type fakeAgents struct{ counts control.Counts }
+
+func (*fakeAgents) Agents() []control.Agent {
+	seen := time.Unix(0, int64(begin)).Add(10 * time.Minute)
+	return []control.Agent{
+		{
+			ID: "b2", Service: "bank", Transport: "opamp", State: control.Lost, Since: seen.Add(-time.Hour), Seen: seen.Add(-5 * time.Minute), Incomplete: true,
+			Tracepoints: 4000, Capabilities: []protocol.Capability{},
+		},
+		{
+			ID: "c1", Service: "cart", Transport: "http", State: control.Behind, Resource: map[string]string{"host.name": "web-3", "service.version": "1.4"},
+			Capabilities: []protocol.Capability{protocol.CanSpan, protocol.CanVariable}, Since: seen.Add(-time.Hour), Seen: seen, Tracepoints: 120, Version: 7,
+			Problem: "no such arm", Applied: 3, Failed: 1, Conflicts: 2, Hits: 12345, Drops: 6, Usage: search.Usage{Hits: 10, Bytes: 2000, CPU: 1e-5},
+		},
+	}
+}
+
+func (*fakeAgents) Summary() control.Summary {
+	return control.Summary{Agents: 2, Lost: 1, Behind: 1, Catalogues: 2, Tracepoints: 4120, Polls: 1}
+}
+
+func (c *fakeAgents) Counts() *control.Counts { return &c.counts }
+
+// begin is the start of the simulated time: a multiple of the epoch.
+const begin = trace.Nanos(1_700_000_000_000_000_000)
+
+// newHarness returns a harness without any request.
+func newHarness(t testing.TB) *harness {
+	t.Helper()
+	dir := t.TempDir()
+	app := sim.New(sim.Config{Tracepoints: 100, Seed: 3, Fault: sim.ThirdParty})
+	options := engine.DefaultOptions()
+	options.Learning, options.Seed = time.Minute, 3
+	w := &harness{core: engine.NewCore(app.Table(), options), now: begin, app: app}
+	w.core.Announce(begin, app.Catalogue())
+	w.clock = func() time.Time { return time.Unix(0, int64(w.now)) }
+	notes, err := OpenNotes(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := notify.NewLink("Jaeger", "http://jaeger.invalid/trace/{trace_id}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.outbox = newOutbox(t)
+	w.API, err = New(w, &w.history, access.Open(dir), notes, Options{
+		Version: "test", Go: "go", Links: []notify.Link{link},
+		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
+		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} }, Agents: &fakeAgents{},
+		Webhooks: func() []notify.Webhook {
+			return []notify.Webhook{{Name: "oncall", Format: "slack", Origin: "https://hooks.example", Events: []notify.Type{notify.Test}, Count: notify.Count{Delivered: 2, Failed: 1, Last: begin}, Waiting: 3, Dead: 1}}
+		},
+		DeadLetters: w.outbox, Resend: func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// newOutbox returns an empty outbox.
+func newOutbox(t testing.TB) *store.Outbox {
+	t.Helper()
+	dir := t.TempDir()
+	disk, err := pebbledb.NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(store.Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	o, err := s.OpenOutbox(store.DefaultOutboxLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// addDeadLetter adds a dead letter and returns its number.
+func (w *harness) addDeadLetter(t testing.TB) string {
+	t.Helper()
+	w.deadLetters++
+	_, err := w.outbox.Put(w.now, []store.Message{{
+		ID: fmt.Sprint("event", w.deadLetters), Endpoint: "oncall", Event: string(notify.ProblemOpened), Format: "sibyl", Problem: w.core.Problems()[0].ID, At: w.now, Body: []byte(`{"a":1}`),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	due, _, err := w.outbox.Take("oncall", w.now, 1)
+	if err != nil || len(due) != 1 {
+		t.Fatal(due, err)
+	}
+	if err := w.outbox.MoveToDeadLetters(&due[0], "404 Not Found"); err != nil {
+		t.Fatal(err)
+	}
+	return decimal(due[0].Number)
+}
+
+// play plays epochs until enough returns true. It fails the test after most epochs.
+func (w *harness) play(t testing.TB, most int, enough func() bool) {
+	t.Helper()
+	for range most {
+		if enough() {
+			return
+		}
+		w.epoch(t)
+	}
+	if !enough() {
+		t.Fatalf("the condition does not hold after %d epochs", most)
+	}
+}
+
+// epoch plays one epoch.
+func (w *harness) epoch(t testing.TB) {
+	t.Helper()
+	next := w.now.Add(10 * time.Second)
+	for x := range w.app.Requests(w.now, next, w.plan()) {
+		if w.alter != nil {
+			w.alter(x)
+		}
+		w.mu.Lock()
+		w.core.Ingest(x)
+		w.mu.Unlock()
+		if w.history.exemplar == nil {
+			w.keepExemplar(t, x)
+		}
+	}
+	w.end(next)
+}
+
+// end ends an epoch.
+func (w *harness) end(at trace.Nanos) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = at
+	made := w.core.Epoch(at)
+	w.history.mu.Lock()
+	w.history.decisions = append(w.history.decisions, made...)
+	w.history.mu.Unlock()
+	w.Epoch(w.core, made)
+}
+
+// keepExemplar stores x as the exemplar of the history.
+func (w *harness) keepExemplar(t testing.TB, x *trace.Trace) {
+	t.Helper()
+	kept := &trace.Trace{ID: x.ID}
+	kept.Append(x)
+	request, err := tracegen.Protobuf([]*trace.Trace{kept}, w.app.Table())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.history.exemplar, w.history.request = kept, request
+}
+
+func (w *harness) plan() *sim.Plan {
+	p := w.core.Plan()
+	plan := &sim.Plan{Version: p.Version}
+	for i, a := range p.Arms {
+		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
+		for _, l := range p.Leases {
+			if int(l.Arm) == i {
+				arm.On[l.Tracepoint] = true
+			}
+		}
+		plan.Arms = append(plan.Arms, arm)
+	}
+	return plan
+}
+
+// observeVersion passes a span of a version of a service to the core.
+func (w *harness) observeVersion(service, version string, at trace.Nanos) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	names := w.core.Table()
+	seen := ingest.ServiceVersion{Service: names.Symbol(service), Version: names.Symbol(version)}
+	w.core.ObserveVersions([]engine.VersionSeen{{ServiceVersion: seen, First: at, Last: at}})
+}
+
+// newTroubled returns a harness with deploys of two services, and a problem whose investigation has evidence.
+func newTroubled(t testing.TB) *harness {
+	t.Helper()
+	w := newHarness(t)
+	w.observeVersion("cart", "1.4", w.now)
+	w.observeVersion("bank", "7", w.now)
+	w.play(t, 8, w.core.Learned)
+	w.observeVersion("bank", "8", w.now.Add(-5*time.Second))
+	w.observeVersion("cart", "1.5", w.now)
+	w.app.Inject(w.now)
+	w.play(t, 40, func() bool {
+		return slices.ContainsFunc(w.core.Problems(), func(p detect.Problem) bool {
+			v := w.core.State().Investigation(p.ID)
+			return v != nil && len(v.Evidence) > 0 && len(v.Requested) > 0
+		})
+	})
+	w.history.group = w.core.Problems()[0].Group
+	return w
+}
+
+// call calls the API from the loopback address, validates the answer against the contract, and returns it.
+func (w *harness) call(t testing.TB, method, path string, body any, headers ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	var data io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = bytes.NewReader(text)
+	}
+	r := httptest.NewRequest(method, "http://localhost:8321"+path, data)
+	r.RemoteAddr = "127.0.0.1:4711"
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	out := httptest.NewRecorder()
+	w.ServeHTTP(out, r)
+	w.check(t, r, out)
+	return out
+}
+
+// callUnchecked calls the API from the loopback address.
+func (w *harness) callUnchecked(method, path string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://localhost:8321"+path, nil)
+	r.RemoteAddr = "127.0.0.1:4711"
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	out := httptest.NewRecorder()
+	w.ServeHTTP(out, r)
+	return out
+}
+
+// check validates an answer against the contract.
+func (w *harness) check(t testing.TB, r *http.Request, out *httptest.ResponseRecorder) {
+	t.Helper()
+	path, under := strings.CutPrefix(r.URL.Path, prefix)
+	if out.Code >= 400 {
+		var e struct {
+			Type, Title, Detail, Instance *string
+			Status                        int
+		}
+		if err := json.Unmarshal(out.Body.Bytes(), &e); err != nil || e.Status != out.Code || e.Type == nil || e.Title == nil || e.Detail == nil || e.Instance == nil {
+			t.Errorf("%s %s: got %d without a problem object: %s", r.Method, r.URL, out.Code, out.Body)
+		}
+		if got := out.Header().Get("Content-Type"); got != refusal.ProblemType {
+			t.Errorf("%s %s: got %d with Content-Type %s, want %s", r.Method, r.URL, out.Code, got, refusal.ProblemType)
+		}
+	}
+	if !under || out.Code == http.StatusNotModified || out.Header().Get("Content-Encoding") != "" {
+		return
+	}
+	for pattern, item := range w.doc.Paths.Map() {
+		params, ok := match(pattern, path)
+		op := item.GetOperation(r.Method)
+		if !ok || op == nil {
+			continue
+		}
+		input := &openapi3filter.ResponseValidationInput{
+			RequestValidationInput: &openapi3filter.RequestValidationInput{
+				Request: r, PathParams: params, Route: &routers.Route{Spec: w.doc, Path: pattern, PathItem: item, Method: r.Method, Operation: op},
+			},
+			Status: out.Code, Header: out.Header(), Options: &openapi3filter.Options{IncludeResponseStatus: true},
+		}
+		input.SetBodyBytes(out.Body.Bytes())
+		if err := openapi3filter.ValidateResponse(context.Background(), input); err != nil {
+			t.Errorf("%s %s: the answer breaks the contract: %v", r.Method, r.URL, err)
+		}
+	}
+}
+
+// match returns the parameters of a path, and whether the path matches a pattern.
+func match(pattern, path string) (map[string]string, bool) {
+	a, b := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(a) != len(b) {
+		return nil, false
+	}
+	params := make(map[string]string)
+	for i := range a {
+		switch {
+		case strings.HasPrefix(a[i], "{"):
+			params[strings.Trim(a[i], "{}")] = b[i]
+		case a[i] != b[i]:
+			return nil, false
+		}
+	}
+	return params, true
+}
+
+// decode decodes a successful answer.
+func decode[T any](t testing.TB, out *httptest.ResponseRecorder) T {
+	t.Helper()
+	var x T
+	if out.Code != http.StatusOK {
+		t.Fatalf("%d: %s", out.Code, out.Body)
+	}
+	if err := json.Unmarshal(out.Body.Bytes(), &x); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}

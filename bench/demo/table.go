@@ -1,0 +1,53 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+	"github.com/sibyl-trace/sibyl/bench/eval"
+)
+
+// Summary summarizes demos. The slices have an element for each demo.
+type Summary struct {
+	Runs, Correct int
+	Remaining     int       // most tracepoints that a demo left enabled
+	Seconds       []float64 // from the fault to the answer
+	Ever          []float64 // fraction of the tracepoints that were ever enabled
+	Peak          []float64 // most tracepoints enabled at once
+	Extra         []float64 // fraction of the spans that were extra
+}
+
+// Summarize returns the summary of results.
+func Summarize(results []*Result) *Summary {
+	s := &Summary{Runs: len(results)}
+	for _, r := range results {
+		s.Correct += eval.Count(r.Correct)
+		s.Remaining = max(s.Remaining, r.RemainingEnabled)
+		s.Seconds, s.Peak, s.Extra = append(s.Seconds, r.Seconds), append(s.Peak, float64(r.EnabledPeak)), append(s.Extra, r.ExtraSpans)
+		s.Ever = append(s.Ever, float64(r.EnabledEver)/float64(max(r.Tracepoints, 1)))
+	}
+	return s
+}
+
+// Table writes a table of demos with a row for each fault, in the order of their first results.
+func Table(w io.Writer, results []*Result) error {
+	var faults []shop.Fault
+	byFault := make(map[shop.Fault][]*Result)
+	for _, r := range results {
+		if byFault[r.Fault] == nil {
+			faults = append(faults, r.Fault)
+		}
+		byFault[r.Fault] = append(byFault[r.Fault], r)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "fault\tcorrect\tseconds\tmax\tever enabled\tmax\tpeak\textra spans\tremaining\t")
+	for _, f := range faults {
+		s := Summarize(byFault[f])
+		fmt.Fprintf(t, "%s\t%d of %d\t%.0f\t%.0f\t%.1f %%\t%.1f %%\t%.0f\t%.1f %%\t%d\t\n", f, s.Correct, s.Runs,
+			eval.Median(s.Seconds), slices.Max(s.Seconds), 100*eval.Median(s.Ever), 100*slices.Max(s.Ever), slices.Max(s.Peak), 100*eval.Median(s.Extra), s.Remaining)
+	}
+	return t.Flush()
+}

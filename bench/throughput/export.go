@@ -1,0 +1,74 @@
+package throughput
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+// exportMethod is the method of OTLP over gRPC.
+const exportMethod = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+
+// retryPause is the pause of a sender after a refused request.
+const retryPause = 100 * time.Millisecond
+
+// dial returns a connection that sends encoded requests.
+func dial(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
+}
+
+// export sends an encoded request until the server accepts it, and returns the number of retries.
+func export(ctx context.Context, conn *grpc.ClientConn, request []byte) (retries int64, err error) {
+	for {
+		var answer []byte
+		err := conn.Invoke(ctx, exportMethod, request, &answer)
+		if !refused(err) {
+			return retries, err
+		}
+		retries++
+		time.Sleep(retryPause)
+	}
+}
+
+// refused reports whether err asks the sender to try again.
+func refused(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unavailable || code == codes.ResourceExhausted
+}
+
+// errNotBytes reports a wrong use of rawCodec.
+var errNotBytes = errors.New("message is neither []byte nor *[]byte")
+
+// rawCodec sends and receives encoded messages.
+type rawCodec struct{}
+
+// Marshal implements [encoding.CodecV2].
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	b, ok := v.([]byte)
+	if !ok {
+		return nil, errNotBytes
+	}
+	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+}
+
+// Unmarshal implements [encoding.CodecV2].
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return errNotBytes
+	}
+	*b = data.Materialize()
+	return nil
+}
+
+// Name implements [encoding.CodecV2].
+func (rawCodec) Name() string { return "proto" }
+
+var _ encoding.CodecV2 = rawCodec{}

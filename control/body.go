@@ -1,0 +1,139 @@
+package control
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+)
+
+const (
+	bodyTimeout = 20 * time.Second // for reading a body, and for waiting until it can be decoded
+	freeBytes   = 64 << 10         // of each message that do not count, so that small messages are never refused
+)
+
+// errBusy refuses a message because messages in memory have too many bytes, or too many wait to be decoded.
+var errBusy = refusal.New(refusal.Overloaded, "too many messages are being processed", "try again")
+
+// Meter counts the bytes of a message while it is read and processed. It is not safe for concurrent use.
+type Meter struct {
+	plane *Plane
+	bytes int64
+}
+
+// Meter returns a Meter at zero. The caller calls Done at the end.
+func (p *Plane) Meter() *Meter { return &Meter{plane: p} }
+
+// Add adds n bytes. It returns an error if all messages together exceed [Options.MaxBuffered].
+func (m *Meter) Add(n int) error {
+	before := m.counted()
+	m.bytes += int64(n)
+	if m.plane.buffered.Add(m.counted()-before) > m.plane.options.MaxBuffered && m.counted() > 0 {
+		return errBusy
+	}
+	return nil
+}
+
+// Bytes returns the number of bytes added since the last Done.
+func (m *Meter) Bytes() int64 { return m.bytes }
+
+// Done resets the Meter to zero. It may be used again.
+func (m *Meter) Done() {
+	m.plane.buffered.Add(-m.counted())
+	m.bytes = 0
+}
+
+func (m *Meter) counted() int64 { return max(0, m.bytes-freeBytes) }
+
+// meteredReader is a reader whose bytes are counted.
+type meteredReader struct {
+	io.Reader
+	meter *Meter
+}
+
+// Read implements io.Reader.
+func (m meteredReader) Read(b []byte) (int, error) {
+	n, err := m.Reader.Read(b)
+	if full := m.meter.Add(n); full != nil {
+		return n, full
+	}
+	return n, err
+}
+
+// Body returns the decompressed body of a request, at most limit bytes, and a function to call when the caller no
+// longer uses it. The client has [bodyTimeout] to send the body. The error is a [*refusal.Error].
+func (p *Plane) Body(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, done func(), err error) {
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails only in tests without a network
+	m := p.Meter()
+	if body, err = readBody(w, r, limit, m); err != nil {
+		m.Done()
+		return nil, nil, err
+	}
+	_ = connection.SetReadDeadline(time.Time{}) // for the next request on the connection
+	return body, m.Done, nil
+}
+
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, m *Meter) ([]byte, error) {
+	var from io.Reader = http.MaxBytesReader(w, r.Body, limit)
+	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
+	case "", "identity":
+	case "gzip":
+		z, err := gzip.NewReader(from)
+		if err != nil {
+			return nil, refuseBody(err)
+		}
+		from = z
+	default:
+		return nil, &refusal.Error{
+			Reason: refusal.UnknownEncoding, Detail: "the encoding of the body is unknown", Hint: "send it without one, or with gzip",
+			Header: http.Header{"Accept-Encoding": {"gzip"}},
+		}
+	}
+	var b bytes.Buffer
+	n, err := b.ReadFrom(meteredReader{io.LimitReader(from, limit+1), m})
+	switch {
+	case err != nil:
+		return nil, refuseBody(err)
+	case n > limit:
+		return nil, tooLarge(limit)
+	}
+	return b.Bytes(), nil
+}
+
+func tooLarge(limit int64) error {
+	return refusal.New(refusal.TooLarge, fmt.Sprintf("a body has at most %d bytes", limit), "")
+}
+
+// refuseBody returns the refusal of a body after an error while reading it.
+func refuseBody(err error) error {
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge(large.Limit)
+	}
+	if errors.Is(err, errBusy) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return errBusy
+	}
+	return refusal.New(refusal.Malformed, "the body cannot be read", "")
+}
+
+// acquireDecoder waits until the body of a request may be decoded. The caller calls release afterwards. Few bodies are
+// decoded at a time, so that plans are not delayed.
+func (p *Plane) acquireDecoder(r *http.Request) (release func(), err error) {
+	timer := time.NewTimer(bodyTimeout)
+	defer timer.Stop()
+	select {
+	case p.decoders <- struct{}{}:
+		return func() { <-p.decoders }, nil
+	case <-timer.C:
+		return nil, errBusy
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}

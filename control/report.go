@@ -1,0 +1,212 @@
+package control
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/search"
+)
+
+// Report processes the status of an agent. It ignores outcomes of tracepoints that are not in the agent's catalogue,
+// since no plan enables them. The error is ErrUnknown, ErrConflict or ErrFull.
+func (p *Plane) Report(c Caller, s *protocol.Status) error {
+	c.Session = s.Session
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, err := p.lookup(c)
+	if err != nil {
+		return err
+	}
+	all := a.catalogue.content()
+	outcomes := known(s.Tracepoints, all)
+	if p.numOutcomes-len(a.outcomes)+len(outcomes) > maxOutcomes {
+		return ErrFull
+	}
+	plan := p.published.Load()
+	a.usage = search.Usage{}
+	if a.version == s.Version && s.Version > 0 {
+		a.usage = usageBetween(plan, all, a.outcomes, outcomes, a.seen.Sub(a.reported))
+	}
+	a.version, a.hash, a.problem, a.reported = s.Version, s.Hash, cmp.Or(s.Error, firstFailure(s.Tracepoints)), a.seen
+	p.setOutcomes(a, outcomes)
+	a.on, a.failed = 0, 0
+	if s.Version > 0 {
+		a.on, a.failed = count(plan, outcomes)
+	}
+	p.counts.Statuses.Add(1)
+	return nil
+}
+
+// count returns the number of tracepoints of a plan that are applied, and of those that could not be enabled. Agents
+// also report tracepoints of earlier plans.
+func count(plan *published, outcomes []protocol.Outcome) (on, failed int) {
+	for i := range outcomes {
+		o := &outcomes[i]
+		switch {
+		case !plan.enables(o.ID):
+		case o.State == protocol.Applied:
+			on++
+		default:
+			failed++
+		}
+	}
+	return on, failed
+}
+
+// known returns the outcomes of tracepoints in a catalogue without reasons, each tracepoint once and ascending by ID.
+// It shares memory with the catalogue only.
+func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Outcome {
+	var list []protocol.Outcome
+	for i := range outcomes {
+		if x := find(all, outcomes[i].ID); x != nil {
+			o := outcomes[i]
+			o.ID, o.Reason = x.ID, ""
+			list = append(list, o)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y protocol.Outcome) int { return cmp.Compare(x.ID, y.ID) })
+	return slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
+}
+
+// firstFailure returns the first tracepoint that could not be enabled, with the reason; empty if there is none.
+func firstFailure(outcomes []protocol.Outcome) string {
+	for i := range outcomes {
+		if o := &outcomes[i]; o.State != protocol.Applied {
+			return o.ID + ": " + cmp.Or(o.Reason, string(o.State))
+		}
+	}
+	return ""
+}
+
+// setOutcomes replaces the outcomes of an agent. The caller holds mu.
+func (p *Plane) setOutcomes(a *agent, outcomes []protocol.Outcome) {
+	p.numOutcomes += len(outcomes) - len(a.outcomes)
+	a.outcomes = outcomes
+}
+
+// ReportOutcomes processes the outcomes of single tracepoints from an agent that does not measure costs. The error is
+// ErrUnknown, ErrConflict or ErrFull.
+func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, err := p.lookup(c)
+	if err != nil {
+		return err
+	}
+	list := known(outcomes, a.catalogue.content())
+	if p.numOutcomes-len(a.outcomes)+len(list) > maxOutcomes {
+		return ErrFull
+	}
+	a.problem = cmp.Or(firstFailure(outcomes), a.problem)
+	p.setOutcomes(a, list)
+	_, failed := count(p.published.Load(), list)
+	a.on, a.failed = a.on+a.failed-failed, failed // tracepoints that it does not list are on
+	p.counts.Statuses.Add(1)
+	return nil
+}
+
+// ReportApplied records that an agent applied the plan with the given hash, or failed to, for the given reason: empty
+// if it applied the plan. The error is ErrUnknown or ErrConflict.
+func (p *Plane) ReportApplied(c Caller, hash, failure string) error {
+	p.mu.Lock()
+	a, err := p.lookup(c)
+	if err != nil {
+		p.mu.Unlock()
+		return err
+	}
+	list := a.catalogue
+	p.mu.Unlock()
+	e := list.planOf(p.published.Load())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a.problem, a.reported = failure, a.seen
+	if failure == "" && e.hash == hash {
+		_, a.failed = count(e.of, a.outcomes)
+		a.version, a.hash, a.on = e.plan.Version, hash, e.distinct()-a.failed
+	}
+	p.counts.Statuses.Add(1)
+	return nil
+}
+
+// AppliedHash returns the hash of the plan that an agent applied last; empty if it is unknown.
+func (p *Plane) AppliedHash(c Caller) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.agents[c.ID]; a != nil {
+		return a.hash
+	}
+	return ""
+}
+
+// usageBetween returns the cost per second of the tracepoints of a plan between two reports. Baseline tracepoints and
+// those of other plans cost nothing.
+func usageBetween(plan *published, all []protocol.Tracepoint, before, after []protocol.Outcome, elapsed time.Duration) search.Usage {
+	var u search.Usage
+	if elapsed <= 0 {
+		return u
+	}
+	for i := range after {
+		o := &after[i]
+		x := find(all, o.ID)
+		if x == nil || x.Baseline || !plan.enables(o.ID) {
+			continue
+		}
+		k, found := slices.BinarySearchFunc(before, o.ID, func(b protocol.Outcome, id string) int { return cmp.Compare(b.ID, id) })
+		if !found {
+			continue // its hits may be from an earlier time
+		}
+		rate := float64(o.Hits-min(before[k].Hits, o.Hits)) / elapsed.Seconds()
+		u.Hits += rate
+		u.Bytes += rate * cmp.Or(o.Bytes, float64(x.Bytes))
+		u.CPU += rate * cmp.Or(o.Nanos, float64(x.CostNanos)) / 1e9
+	}
+	return u
+}
+
+// Rules by which reports of agents become feedback.
+const (
+	minHits        = 100              // for a mean cost
+	costFactor     = 1.25             // by which a cost must differ from the last reported one
+	unavailableFor = 30 * time.Minute // after most agents could not enable a tracepoint
+)
+
+// outcome sums up the reports of all agents about a tracepoint.
+type outcome struct {
+	costed          float64 // hits with known costs
+	nanos, bytes    float64 // of these hits
+	applied, failed int     // agents
+}
+
+// outcomes sums up the outcomes of all agents by tracepoint, and the usage of those that applied the plan of the given
+// version. The caller holds mu.
+func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured search.Measured) {
+	all, measured.Plan = make(map[string]*outcome), version
+	for _, a := range p.agents {
+		if a.version == version {
+			measured.Hits += a.usage.Hits
+			measured.Bytes += a.usage.Bytes
+			measured.CPU += a.usage.CPU
+		}
+		for i := range a.outcomes {
+			o := &a.outcomes[i]
+			x := all[o.ID]
+			if x == nil {
+				x = &outcome{}
+				all[o.ID] = x
+			}
+			if o.State == protocol.Applied {
+				x.applied++
+			} else {
+				x.failed++
+			}
+			if o.Nanos > 0 {
+				x.costed += float64(o.Hits)
+				x.nanos += float64(o.Hits) * o.Nanos
+				x.bytes += float64(o.Hits) * o.Bytes
+			}
+		}
+	}
+	return all, measured
+}

@@ -1,0 +1,277 @@
+// Package offline analyses recorded traces. [Analyze] reads files in several passes and returns a [Report]: the groups
+// of requests, their problems in order of rank, what accounts for the first problems, and the tracepoints to enable for
+// them. It shares critical paths, groups, detection, explanations and search with the online core, package engine.
+package offline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/spool"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Options configure an analysis. Start from [DefaultOptions].
+type Options struct {
+	Input      file.Options
+	Path       critpath.Options
+	Thresholds detect.Thresholds        // Analyze sets Thresholds.Objectives from the next field
+	Objectives map[string]time.Duration // by "service operation" of the entry
+	Budget     search.Budget
+	Strategy   string // the name of a published strategy; empty: the default
+	Rules      group.Rules
+	Split      bool // split groups by variables that explain their variance
+	Explained  int  // number of problems to explain, in order of rank; 0: none
+}
+
+// DefaultOptions returns the options of `sibyl analyze` without flags.
+func DefaultOptions() Options {
+	return Options{Path: critpath.DefaultOptions(), Thresholds: detect.DefaultThresholds(), Explained: 20}
+}
+
+// The bounds of the statistics are out of reach, so that these do not depend on the order of the input. Explanations
+// are bounded.
+const (
+	mostEdges  = 1 << 20
+	mostGroups = 1 << 20
+	sampleSize = 256 // requests of a group, for intervals and explanations
+)
+
+// spoolShare is the divisor that gives the memory for packed observations from the memory for open traces.
+const spoolShare = 4
+
+// analyzer is the state of one [Analyze].
+type analyzer struct {
+	options  Options
+	input    *file.Input
+	report   *Report
+	requests *spool.Spool
+	types    *group.RequestTypes
+	grouper  *group.Grouper
+	trees    map[analysis.Hash]*cct.Builder // by request type
+}
+
+// Analyze reads traces from files and directories and reports the problems of their requests. The report depends on the
+// set of spans only: neither on their order nor on their distribution over files.
+func Analyze(ctx context.Context, paths []string, options Options) (report *Report, err error) {
+	if options.Path.OverlapTolerance > 0 {
+		return nil, errors.New("critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
+	}
+	if err := options.Rules.Check(); err != nil {
+		return nil, err
+	}
+	in, err := file.Read(ctx, paths, options.Input)
+	if err != nil {
+		return nil, err
+	}
+	a := &analyzer{
+		options: options, input: in,
+		report:   &Report{Table: in.Table, Rejected: make(map[trace.Reason]int)},
+		requests: spool.New(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/spoolShare)),
+		types:    &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, in.Table)},
+		trees:    make(map[analysis.Hash]*cct.Builder),
+	}
+	defer func() { err = errors.Join(err, in.Close(), a.requests.Close()) }()
+	for _, pass := range []func(context.Context) error{a.extract, a.group, a.judge} {
+		if err := pass(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return a.report, nil
+}
+
+// extract reduces every trace to observations and learns the request types.
+func (a *analyzer) extract(ctx context.Context) error {
+	r := a.report
+	for reason, n := range a.input.Summary.Rejected {
+		r.Rejected[reason] += int(n.Records + n.Spans)
+	}
+	extractor := critpath.NewExtractor(a.options.Path)
+	var observer observation.Observer
+	var o observation.Observation
+	for t, err := range a.input.All() {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r.Traces++
+		r.Spans += len(t.Spans)
+		p := extractor.Extract(t)
+		if !p.Complete() {
+			r.Rejected[trace.Incomplete]++
+			continue
+		}
+		usable := false
+		for i := range p.Roots {
+			if reason := p.Unusable(i); reason != "" {
+				r.Rejected[reason]++
+				continue
+			}
+			usable = true
+			observer.Observe(p, i, &o)
+			a.types.Learn(&o)
+			if err := a.requests.Add(&o); err != nil {
+				return err
+			}
+		}
+		if usable {
+			r.Complete++
+		}
+	}
+	a.types.Freeze()
+	return nil
+}
+
+// group assigns the observations to groups and adds their contexts to the trees of their request types.
+func (a *analyzer) group(ctx context.Context) error {
+	a.grouper = group.NewGrouper(a.types, a.report.Table, group.Options{
+		Edges: mostEdges, Sample: sampleSize, Groups: mostGroups,
+	})
+	if a.options.Split {
+		s := explain.NewSplitLearner()
+		if err := s.LearnFrom(a.each(ctx), a.grouper, a.options.Thresholds.CoV); err != nil {
+			return err
+		}
+		a.grouper.Keys.Splits = s.Splits
+	}
+	for o, err := range a.each(ctx) {
+		if err != nil {
+			return err
+		}
+		requestType, _ := a.grouper.Observe(o)
+		if requestType == nil {
+			continue // counted by the grouper
+		}
+		t := a.trees[requestType.ID]
+		if t == nil {
+			t = &cct.Builder{}
+			a.trees[requestType.ID] = t
+		}
+		t.Observe(cct.Observation{Seen: o.Start, Contexts: engine.ContextCounts(o)})
+	}
+	a.grouper.Close(0)
+	a.report.Refused = a.grouper.Refused
+	for _, group := range a.grouper.Groups() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		a.report.Groups = append(a.report.Groups, a.grouper.Summarize(group))
+	}
+	return nil
+}
+
+// each yields the observations; each is valid until the next. If ctx is done or the spool fails, it yields an error
+// last.
+func (a *analyzer) each(ctx context.Context) iter.Seq2[*observation.Observation, error] {
+	return func(yield func(*observation.Observation, error) bool) {
+		for o, err := range a.requests.All() {
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			if !yield(o, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// judge ranks the problems, explains the first ones and proposes tracepoints for these.
+func (a *analyzer) judge(ctx context.Context) error {
+	thresholds := a.options.Thresholds
+	objectives, err := a.objectives()
+	if err != nil {
+		return err
+	}
+	thresholds.Objectives = objectives
+	problems := detect.New(a.grouper).Chronic(thresholds)
+	if a.report.Problems, err = a.explain(ctx, problems); err != nil {
+		return err
+	}
+	proposals, err := a.propose(ctx, problems[:min(len(problems), a.options.Explained)])
+	if err != nil {
+		return err
+	}
+	for i := range a.report.Problems {
+		p := &a.report.Problems[i]
+		if d, ok := proposals[p.ID]; ok {
+			p.Proposed, p.Missing = d.Picks, d.Missing
+		}
+	}
+	return nil
+}
+
+// objectives returns the objectives by entry operation. It returns an error if no request enters at one of the names.
+func (a *analyzer) objectives() (map[trace.Op]time.Duration, error) {
+	if len(a.options.Objectives) == 0 {
+		return nil, nil
+	}
+	table := a.report.Table
+	byOp := make(map[trace.Op]time.Duration)
+	known := make(map[string]bool)
+	for i := range a.report.Groups {
+		entry := a.report.Groups[i].Entry
+		name := table.ServiceName(entry) + " " + table.OpName(entry)
+		if d, ok := a.options.Objectives[name]; ok {
+			byOp[entry], known[name] = d, true
+		}
+	}
+	for name := range a.options.Objectives {
+		if !known[name] {
+			return nil, fmt.Errorf("objective for %q: no request enters there (write it as \"service operation\", as the report does)", name)
+		}
+	}
+	return byOp, nil
+}
+
+// propose returns the first decision of the search about each problem, by its identity.
+func (a *analyzer) propose(ctx context.Context, problems []detect.Problem) (map[analysis.Hash]search.Decision, error) {
+	strategy, err := engine.StrategyNamed(a.options.Strategy, nil)
+	if err != nil {
+		return nil, err
+	}
+	trees := make(map[analysis.Hash]*cct.Tree)
+	rates := make(map[analysis.Hash]float64)
+	for i := range problems {
+		id := problems[i].RequestType
+		if trees[id] == nil {
+			trees[id] = a.trees[id].Build(nil, a.report.Table)
+			rates[id] = a.grouper.Group(id).Current.Rate()
+		}
+	}
+	proposals := make(map[analysis.Hash]search.Decision)
+	for i := range problems { // one at a time: in a report, problems do not share a budget
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		_, decisions := search.Next(search.Input{
+			Now: problemsAt, Problems: problems[i : i+1], Trees: trees, Rates: rates, Table: a.report.Table,
+			Budget: a.options.Budget, Strategy: strategy, Epoch: engine.DefaultOptions().Epoch,
+		})
+		for _, d := range decisions {
+			if d.Investigation == problems[i].ID {
+				proposals[d.Investigation] = d
+			}
+		}
+	}
+	return proposals, nil
+}
+
+// problemsAt is the time of the search's decisions, on which no result depends.
+const problemsAt = trace.Nanos(1)

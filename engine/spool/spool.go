@@ -1,0 +1,218 @@
+// Package spool keeps packed observations for several passes: in memory up to a limit, the rest in a temporary file.
+package spool
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/internal/codec"
+)
+
+// Spool is a sequence of observations in packed form. The temporary file is unlinked while it is open. A Spool is not
+// safe for concurrent use.
+type Spool struct {
+	packer  observation.Packer
+	dir     string
+	limit   int // of kept
+	kept    int // bytes in memory
+	chunks  [][]byte
+	file    *os.File // nil until the memory is used up
+	spilled *bufio.Writer
+	written int64 // bytes in the file
+}
+
+// chunkBytes is the size of a piece of memory: large enough that there are few, small enough that a half-empty one
+// wastes little.
+const chunkBytes = 1 << 20
+
+// New returns an empty Spool that keeps about limit bytes in memory, and the rest in a temporary file in dir; empty: in
+// the system's directory for temporary files.
+func New(dir string, limit int) *Spool { return &Spool{dir: dir, limit: limit} }
+
+// Bytes returns the bytes in memory.
+func (s *Spool) Bytes() int { return s.kept }
+
+// Add appends an observation. It keeps nothing of o. An error is one of the temporary file.
+func (s *Spool) Add(o *observation.Observation) error {
+	n := len(s.chunks)
+	if n == 0 || len(s.chunks[n-1]) >= chunkBytes {
+		if err := s.grow(); err != nil {
+			return err
+		}
+		n = len(s.chunks)
+	}
+	before := len(s.chunks[n-1])
+	s.chunks[n-1] = s.packer.Append(s.chunks[n-1], o)
+	s.kept += len(s.chunks[n-1]) - before
+	return nil
+}
+
+// grow adds an empty chunk. Above the limit it first writes the full chunks to the file and reuses their memory.
+func (s *Spool) grow() error {
+	if s.kept < s.limit || len(s.chunks) == 0 {
+		s.chunks = append(s.chunks, newChunk())
+		return nil
+	}
+	if err := s.spill(); err != nil {
+		return fmt.Errorf("keep observations beyond the memory limit in a temporary file: %w", err)
+	}
+	clear(s.chunks[1:])
+	s.chunks, s.kept = s.chunks[:1], 0
+	s.chunks[0] = s.chunks[0][:0]
+	return nil
+}
+
+func newChunk() []byte { return make([]byte, 0, chunkBytes+chunkBytes/8) }
+
+func (s *Spool) spill() error {
+	if s.file == nil {
+		f, err := os.CreateTemp(s.dir, "sibyl-observations-*")
+		if err != nil {
+			return err
+		}
+		s.spillTo(f)
+		if err := os.Remove(f.Name()); err != nil { // the file exists until it is closed, even if the process is killed
+			return err
+		}
+	}
+	for _, c := range s.chunks {
+		size := binary.AppendUvarint(nil, uint64(len(c)))
+		if _, err := s.spilled.Write(size); err != nil {
+			return err
+		}
+		if _, err := s.spilled.Write(c); err != nil {
+			return err
+		}
+		s.written += int64(len(size) + len(c))
+	}
+	return s.spilled.Flush()
+}
+
+// spillTo makes f the temporary file. s owns f from now on.
+func (s *Spool) spillTo(f *os.File) { s.file, s.spilled = f, bufio.NewWriterSize(f, chunkBytes) }
+
+// All yields the observations in the order of their addition. An observation is valid until the next one is yielded. An
+// error ends the sequence: one of the file, or one wrapping [codec.ErrCorrupt] if a chunk contains anything but packed
+// observations.
+func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
+	return func(yield func(*observation.Observation, error) bool) {
+		var o observation.Observation
+		stopped := false
+		err := s.eachChunk(func(chunk []byte) (more bool, err error) {
+			for len(chunk) > 0 && !stopped {
+				if chunk, err = s.packer.Unpack(chunk, &o); err != nil {
+					return false, err
+				}
+				stopped = !yield(&o, nil)
+			}
+			return !stopped, nil
+		})
+		if err != nil {
+			yield(nil, fmt.Errorf("read back observations: %w", err))
+		}
+	}
+}
+
+// eachChunk calls f with every chunk, those in the file first, until f returns false or an error. It returns the error.
+func (s *Spool) eachChunk(f func([]byte) (more bool, err error)) error {
+	if more, err := s.eachSpilled(f); !more || err != nil {
+		return err
+	}
+	for _, chunk := range s.chunks {
+		if more, err := f(chunk); !more || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachSpilled calls f with the chunks in the file, like eachChunk, and returns the last result of f.
+func (s *Spool) eachSpilled(f func([]byte) (more bool, err error)) (more bool, err error) {
+	if s.file == nil {
+		return true, nil
+	}
+	r := bufio.NewReaderSize(io.NewSectionReader(s.file, 0, s.written), chunkBytes)
+	var chunk []byte
+	for {
+		size, err := binary.ReadUvarint(r)
+		switch {
+		case errors.Is(err, io.EOF):
+			return true, nil
+		case err != nil:
+			return false, err
+		case size > uint64(s.written):
+			return false, io.ErrUnexpectedEOF
+		}
+		chunk = slices.Grow(chunk[:0], int(size))[:size]
+		if _, err := io.ReadFull(r, chunk); err != nil {
+			return false, err
+		}
+		if more, err := f(chunk); !more || err != nil {
+			return false, err
+		}
+	}
+}
+
+// AppendBinary appends the observations to b. It panics if any are in the temporary file.
+func (s *Spool) AppendBinary(b []byte) []byte {
+	if s.file != nil {
+		panic("spool: encoded while part of it is in a file")
+	}
+	b = codec.AppendSection(b, s.packer.AppendBinary)
+	for _, chunk := range s.chunks {
+		b = codec.AppendSection(b, func(b []byte) []byte { return append(b, chunk...) })
+	}
+	return b
+}
+
+// Decode returns the Spool whose [Spool.AppendBinary] wrote b; it takes all of b and never uses a file. It keeps
+// nothing of b. An error wraps [codec.ErrCorrupt].
+func Decode(b []byte) (*Spool, error) {
+	r := codec.NewReader(b)
+	packed := r.Section()
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("%w: observations", err)
+	}
+	packer, _, err := observation.DecodePacker(packed)
+	if err != nil {
+		return nil, err
+	}
+	s := New("", math.MaxInt)
+	s.packer = *packer
+	for r.Len() > 0 {
+		chunk := r.Section()
+		s.chunks = append(s.chunks, append(newChunk(), chunk...))
+		s.kept += len(chunk)
+	}
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("%w: observations", err)
+	}
+	return s, s.check()
+}
+
+// check returns the error of the first observation that cannot be unpacked, or nil.
+func (s *Spool) check() error {
+	for _, err := range s.All() {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close releases the memory and the file.
+func (s *Spool) Close() error {
+	s.chunks = nil
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}

@@ -1,0 +1,71 @@
+package archtest
+
+import (
+	"go/ast"
+	"io/fs"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	// goFileName matches the name of a Go file in code of a document. Files in the root would have no slash; there are
+	// none.
+	goFileName = regexp.MustCompile("`([\\w./-]+\\.go)`")
+
+	// step matches a line of the path from the command to the decision: a file, and a function or a method in it.
+	step = regexp.MustCompile(`(?m)^(\S+\.go) +(?:(\w+)\.)?(\w+) `)
+)
+
+// docs/ARCHITECTURE.md names Go files by their path from the root, and functions on the way to a decision, that exist.
+func TestArchitectureNames(t *testing.T) {
+	text, err := fs.ReadFile(repository, "docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range goFileName.FindAllStringSubmatch(string(text), -1) {
+		if _, err := fs.Stat(repository, m[1]); err != nil {
+			t.Errorf("docs/ARCHITECTURE.md: %v", err)
+		}
+	}
+	_, after, _ := strings.Cut(string(text), "<!-- path:")
+	_, block, _ := strings.Cut(after, "```\n")
+	block, _, _ = strings.Cut(block, "```")
+	steps := step.FindAllStringSubmatch(block, -1)
+	if len(steps) < strings.Count(block, "\n") || len(steps) == 0 {
+		t.Errorf("docs/ARCHITECTURE.md: %d of %d lines of the path name a function", len(steps), strings.Count(block, "\n"))
+	}
+	for _, m := range steps {
+		if _, err := fs.Stat(repository, m[1]); err != nil {
+			t.Errorf("docs/ARCHITECTURE.md: %v", err)
+		} else if !declares(parse(t, m[1]), m[2], m[3]) {
+			t.Errorf("docs/ARCHITECTURE.md: %s does not declare %s", m[1], strings.TrimPrefix(m[2]+"."+m[3], "."))
+		}
+	}
+}
+
+// declares reports whether f declares a function, or a method of the type called receiver.
+func declares(f *file, receiver, name string) bool {
+	for _, d := range f.syntax.Decls {
+		if d, ok := d.(*ast.FuncDecl); ok && d.Name.Name == name && receiverOf(d) == receiver {
+			return true
+		}
+	}
+	return false
+}
+
+// receiverOf returns the name of the receiver's type, without a pointer; "" for a function.
+func receiverOf(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	x := d.Recv.List[0].Type
+	if p, ok := x.(*ast.StarExpr); ok {
+		x = p.X
+	}
+	id, _ := x.(*ast.Ident)
+	if id == nil {
+		return ""
+	}
+	return id.Name
+}

@@ -1,0 +1,404 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/sibyl-trace/sibyl/describe"
+)
+
+//go:embed report.css
+var pageStyle string
+
+//go:embed report.js
+var pageScript string
+
+// contentPolicy is the Content-Security-Policy of the page: inline styles and scripts only.
+const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+// render writes p as an HTML document. It escapes all text and attribute values. Values in style attributes are
+// numbers.
+func (p *page) render(w io.Writer) error {
+	return g.Group{g.Raw("<!DOCTYPE html>\n"), h.HTML(
+		h.Lang("en"),
+		lines(
+			h.Head(lines(
+				h.Meta(h.Charset("utf-8")),
+				h.Meta(g.Attr("http-equiv", "Content-Security-Policy"), h.Content(contentPolicy)),
+				h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
+				h.Meta(h.Name("color-scheme"), h.Content("light dark")),
+				h.TitleEl(g.Text("Sibyl: "+p.ProblemCount+" in "+p.Traces)),
+				h.StyleEl(g.Raw("\n"+pageStyle)),
+			)),
+			h.Body(lines(
+				p.header(),
+				h.Main(lines(p.problemList(), p.typeList())),
+				footer(),
+				h.Script(g.Raw("\n"+pageScript)),
+			)),
+		),
+	)}.Render(w)
+}
+
+func (p *page) header() g.Node {
+	title := "No problem found"
+	if len(p.Problems) > 0 {
+		title = p.ProblemCount
+	}
+	summary := p.Traces + ", " + p.Spans + "; " + p.Complete + " complete ones in the statistics"
+	if p.Rejected != "" {
+		summary += "; left out: " + p.Rejected
+	}
+	return h.Header(lines(h.H1(g.Text(title)), quiet(summary+". "+p.TypeCount+", "+p.GroupCount+".")))
+}
+
+func (p *page) problemList() g.Node {
+	if len(p.Problems) == 0 {
+		return h.P(h.Class("card"), g.Text("Nothing stands out among the groups with enough requests. "), h.Code(g.Text("--min-samples")),
+			g.Text(" and "), h.Code(g.Text("--cov-threshold")), g.Text(" set the limits; "), h.Code(g.Text("sibyl trace")), g.Text(" shows single traces."))
+	}
+	return lines(h.H2(h.ID("problems"), g.Text("Problems, worst first")), each(p.Problems, (*pageProblem).article), more(p.MoreProblems, "more"))
+}
+
+func (p *page) typeList() g.Node {
+	if len(p.Types) == 0 {
+		return nil
+	}
+	var index g.Node
+	if len(p.Types) > 4 {
+		index = h.Ul(h.Class("types"), each(p.Types, (*pageType).indexEntry))
+	}
+	noun := "more request types"
+	if p.MoreTypes == 1 {
+		noun = "more request type"
+	}
+	return lines(h.H2(h.ID("types"), g.Text("Request types")), index, each(p.Types, (*pageType).details), more(p.MoreTypes, noun))
+}
+
+func footer() g.Node {
+	return h.Footer(g.Text("Made by "), h.B(g.Text("sibyl analyze")), g.Text(". Share of variance: the part of the spread of durations "+
+		"that an edge carries, Cov(edge, duration) ÷ Var(duration); all edges of a row of statistics add up to 100 %. "+
+		"CoV: standard deviation ÷ mean."))
+}
+
+func (p *pageProblem) article() g.Node {
+	id := "problem-" + strconv.Itoa(p.Rank)
+	return h.Article(
+		h.Class("card problem "+p.Onset), h.Aria("labelledby", id),
+		lines(
+			h.Div(
+				h.Class("meta"), h.Span(h.Class("what"), g.Text(strconv.Itoa(p.Rank)+" · "+p.Kind+", "+p.Onset)), span(p.Who), span(p.Requests),
+				span("impact "+p.Impact), span("CoV "+p.CoV), link(p.Anchor, p.RequestType),
+			),
+			h.H3(h.ID(id), sentence(p.Diagnosis)),
+			p.path(),
+			edgeTable(p.Edges, p.TailName),
+			paragraph("path", p.MoreEdges),
+			p.explanations(),
+		),
+	)
+}
+
+func (p *pageProblem) path() g.Node {
+	if len(p.Path) == 0 {
+		return nil
+	}
+	return h.P(h.Class("path"), g.Map(p.Path, span))
+}
+
+func (p *pageProblem) explanations() g.Node {
+	var traces g.Node
+	if len(p.Traces) > 0 {
+		traces = h.Dd(h.P(sentence(p.Traces), h.Br(), h.Code(g.Text(p.Show))))
+	}
+	var list g.Group
+	for _, e := range []struct {
+		term   string
+		detail g.Node
+	}{
+		{"size", sentences(p.Size)}, {"because", sentences(p.Because...)}, {"only on", sentences(p.OnlyOn...)},
+		{"what if", sentences(p.WhatIf...)}, {"traces", traces}, {"next", sentences(p.Next...)},
+	} {
+		if e.detail != nil {
+			list = append(list, g.Group{h.Dt(g.Text(e.term)), e.detail})
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return h.Dl(lines(list...))
+}
+
+func (t *pageType) indexEntry() g.Node {
+	return h.Li(link(t.Anchor, t.Name), g.Text(" "), h.Span(h.Class("quiet"), g.Text(t.Count+", CoV "+t.CoV)))
+}
+
+func (t *pageType) details() g.Node {
+	ranks := g.Map(t.ProblemRanks, func(rank int) g.Node {
+		number := strconv.Itoa(rank)
+		return g.Group{g.Text(" "), link("problem-"+number, number)}
+	})
+	var problems g.Node
+	if len(ranks) > 0 {
+		problems = h.Span(h.Class("quiet"), g.Text("problem"), ranks)
+	}
+	var size, edges, moreEdges g.Node
+	if len(t.Size) > 0 {
+		size = h.P(sentence(t.Size))
+	}
+	if len(t.Edges) > 0 {
+		edges, moreEdges = section("Where the time varies", edgeTable(t.Edges, "tail lift")), more(t.MoreEdges, "more")
+	}
+	return h.Details(
+		h.Class("card"), h.ID(t.Anchor), g.If(t.Open, g.Attr("open")),
+		lines(
+			h.Summary(g.Text(t.Name+" "), problems), t.figures(), size, t.icicle(), edges, moreEdges, t.Histogram.nodes(), t.groupTable(),
+		),
+	)
+}
+
+func (t *pageType) figures() g.Node {
+	figure := func(value, name string) g.Node {
+		if value == "" {
+			return nil
+		}
+		return h.Span(h.B(g.Text(value)), g.Text(name))
+	}
+	return h.Div(
+		h.Class("figures"), figure(t.Count, "judged"), figure(t.P50, "median"), figure(t.P99, "p99"), figure(t.Mean, "mean"),
+		figure(t.CoV, "CoV (95 %)"), figure(t.Between, "of the variance between groups"),
+	)
+}
+
+func (t *pageType) icicle() g.Node {
+	if len(t.Frames) == 0 {
+		return nil
+	}
+	boxes := make(g.Group, len(t.Frames))
+	for i := range t.Frames {
+		boxes[i] = t.Frames[i].button(i == 0)
+	}
+	return lines(
+		h.H4(g.Text("Critical path by calling context")),
+		h.Div(
+			h.Class("legend"), span("width: mean time on the critical path"), span("·"),
+			span("colour: share of the variance in its own time, 0 %"), g.El("i", h.Aria("hidden", "true")), span("100 %"), span("(blue: below 0)"),
+		),
+		h.Div(
+			h.Class("icicle"), h.Role("group"),
+			h.Aria("label", "Critical path of "+t.Name+", a box per calling context; arrow keys move, Enter zooms, Escape shows all"),
+			style(number{"rows", float64(t.Rows)}), lines(boxes...),
+		),
+		h.P(h.Class("detail"), h.Aria("live", "polite"), g.Text("Point at a box, or walk with the arrow keys; click or Enter zooms in, Escape shows all.")),
+	)
+}
+
+// button returns the box of f. Only the first box is in the tab order.
+func (f *pageFrame) button(first bool) g.Node {
+	tabIndex := "-1"
+	if first {
+		tabIndex = "0"
+	}
+	var share g.Node
+	if f.Heat != 0 || f.Cold != 0 {
+		share = g.El("em", g.Text(f.Share))
+	}
+	return h.Button(
+		h.Type("button"), h.TabIndex(tabIndex), numeric(number{"data-row", float64(f.Row)}, number{"data-x", f.Left}, number{"data-w", f.Width}),
+		h.Data("path", f.Path), h.Data("own", f.Own), h.Data("total", f.Total), h.Data("part", f.Part), h.Data("share", f.Share),
+		style(number{"row", float64(f.Row)}, number{"x", f.Left}, number{"w", f.Width}, number{"heat", f.Heat}, number{"chill", f.Cold}),
+		h.TitleAttr(f.Name+": "+f.Total+", "+f.Own+" of its own, "+f.Share+" of the variance"), g.Text(f.Name), share,
+	)
+}
+
+func (t *pageType) groupTable() g.Node {
+	if len(t.Groups) == 0 {
+		return nil
+	}
+	return g.Group{
+		section("Groups: requests that took the same path", scrollable(h.Table(lines(
+			h.THead(h.Tr(column("group"), numbers("requests", "median", "p99", "mean", "CoV (95 %)"), column("most of its variance"))),
+			h.TBody(each(t.Groups, (*pageGroup).row)),
+		)))),
+		more(t.MoreGroups, "more"),
+	}
+}
+
+func (p *pageGroup) row() g.Node {
+	bins := ""
+	if p.Bins != "" {
+		bins = " " + p.Bins
+	}
+	return h.Tr(h.Td(h.Code(g.Text(p.ID)), g.Text(bins)), cells("n", p.Count, p.P50, p.P99, p.Mean, p.CoV), h.Td(g.Text(p.Where)))
+}
+
+// edgeTable returns a table of edges, nil if there are none. tailName is the title of its last column.
+func edgeTable(edges []pageEdge, tailName string) g.Node {
+	if len(edges) == 0 {
+		return nil
+	}
+	return scrollable(h.Table(lines(
+		h.THead(h.Tr(
+			column("edge of the critical path"), numbers("variance", "95 %"), h.Td(), numbers("mean", "of mean", tailName),
+		)),
+		h.TBody(each(edges, (*pageEdge).row)),
+	)))
+}
+
+func (e *pageEdge) row() g.Node {
+	return h.Tr(
+		h.Th(h.Scope("row"), g.Text(e.Where)), cells("n", e.Share), cells("n quiet", e.Interval),
+		h.Td(h.Class("whisker"), h.Aria("hidden", "true"), g.El("i", style(number{"v", e.Value})), h.B(style(number{"lo", e.Low}, number{"hi", e.High}))),
+		cells("n", e.Mean), cells("n quiet", e.MeanShare), cells("n", e.Tail),
+	)
+}
+
+// nodes returns the drawing and the table of d, nil if d is empty.
+func (d *histogram) nodes() g.Node {
+	if len(d.Bars) == 0 {
+		return nil
+	}
+	var bars, ticks, marks, rows g.Group
+	for _, b := range d.Bars {
+		bars = append(bars, g.El("rect", numeric(number{"x", b.X}, number{"y", b.Y}, number{"width", b.Width}, number{"height", b.Height}), g.El("title", g.Text(b.Range+": "+b.Count))))
+		rows = append(rows, h.Tr(h.Th(h.Scope("row"), g.Text(b.Range)), cells("n", b.Count)))
+	}
+	for _, t := range d.Ticks {
+		ticks = append(ticks, g.Group{line("axis", t.X, 110, t.X, 114), label("", t, 127)})
+	}
+	for _, t := range d.Marks {
+		marks = append(marks, g.Group{line("mark", t.X, -4, t.X, 110), label("marked", t, -7)})
+	}
+	return lines(
+		h.H4(g.Text("Durations")),
+		g.El("svg", g.Attr("viewBox", "-4 -16 608 148"), h.Role("img"), h.Aria("label", d.Label),
+			lines(bars...), lines(line("axis", 0, 110.5, 600, 110.5)), lines(ticks...), lines(marks...)),
+		h.Details(h.Class("data"), h.Summary(g.Text("as a table")), h.Table(lines(
+			h.THead(h.Tr(column("duration"), numbers("requests"))), h.TBody(lines(rows...)),
+		))),
+	)
+}
+
+// line returns a line of an SVG.
+func line(class string, x1, y1, x2, y2 float64) g.Node {
+	return g.El("line", h.Class(class), numeric(number{"x1", x1}, number{"y1", y1}, number{"x2", x2}, number{"y2", y2}))
+}
+
+// label returns the text of t at height y of an SVG.
+func label(class string, t tick, y float64) g.Node {
+	return g.El("text", g.If(class != "", h.Class(class)), numeric(number{"x", t.X}, number{"y", y}), g.Attr("text-anchor", t.Anchor), g.Text(t.Text))
+}
+
+// The following functions return parts that occur in several places.
+
+// lines returns nodes, each followed by a line break in the source of the page. It skips nil.
+func lines(nodes ...g.Node) g.Node {
+	all := g.Group{g.Raw("\n")}
+	for _, n := range nodes {
+		if n != nil {
+			all = append(all, n, g.Raw("\n"))
+		}
+	}
+	return all
+}
+
+// each returns the nodes of items.
+func each[T any](items []T, node func(*T) g.Node) g.Node {
+	nodes := make(g.Group, len(items))
+	for i := range items {
+		nodes[i] = node(&items[i])
+	}
+	return lines(nodes...)
+}
+
+// section returns nodes below a heading.
+func section(title string, nodes ...g.Node) g.Node {
+	return g.Group{h.H4(g.Text(title)), g.Group(nodes)}
+}
+
+// scrollable returns a table that scrolls if it is wider than the page.
+func scrollable(table g.Node) g.Node { return h.Div(h.Class("scroll"), h.TabIndex("0"), table) }
+
+// more returns a note on n items that are not shown, nil if n is 0.
+func more(n int, noun string) g.Node {
+	if n == 0 {
+		return nil
+	}
+	return quiet(fmt.Sprintf("… and %d %s, in the JSON report.", n, noun))
+}
+
+func quiet(text string) g.Node { return paragraph("quiet", text) }
+
+// paragraph returns a paragraph of a class, nil if the text is empty.
+func paragraph(class, text string) g.Node {
+	if text == "" {
+		return nil
+	}
+	return h.P(h.Class(class), g.Text(text))
+}
+
+func span(text string) g.Node { return h.Span(g.Text(text)) }
+
+func link(anchor, text string) g.Node { return h.A(h.Href("#"+anchor), g.Text(text)) }
+
+func sentence(s describe.Sentence) g.Node {
+	return g.Map(s, func(part describe.Phrase) g.Node {
+		if part.Strong {
+			return h.Strong(g.Text(part.Text))
+		}
+		return g.Text(part.Text)
+	})
+}
+
+// sentences returns a description with a paragraph for each sentence that is not empty, nil if there are none.
+func sentences(all ...describe.Sentence) g.Node {
+	var paragraphs g.Group
+	for _, s := range all {
+		if len(s) > 0 {
+			paragraphs = append(paragraphs, h.P(sentence(s)))
+		}
+	}
+	if len(paragraphs) == 0 {
+		return nil
+	}
+	return h.Dd(paragraphs)
+}
+
+// column returns the title of a column of text.
+func column(title string) g.Node { return h.Th(h.Scope("col"), g.Text(title)) }
+
+// numbers returns the titles of columns of numbers.
+func numbers(titles ...string) g.Node {
+	return g.Map(titles, func(title string) g.Node { return h.Th(h.Scope("col"), h.Class("n"), g.Text(title)) })
+}
+
+// cells returns table cells of a class.
+func cells(class string, values ...string) g.Node {
+	return g.Map(values, func(value string) g.Node { return h.Td(h.Class(class), g.Text(value)) })
+}
+
+// number is a named number.
+type number struct {
+	name  string
+	value float64
+}
+
+// numeric returns attributes.
+func numeric(attributes ...number) g.Node {
+	return g.Map(attributes, func(n number) g.Node { return g.Attr(n.name, fmt.Sprint(n.value)) })
+}
+
+// style returns a style attribute with custom properties.
+func style(properties ...number) g.Node {
+	declarations := make([]string, len(properties))
+	for i, p := range properties {
+		declarations[i] = "--" + p.name + ":" + fmt.Sprint(p.value)
+	}
+	return h.Style(strings.Join(declarations, ";"))
+}
