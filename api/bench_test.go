@@ -29,7 +29,7 @@ func crowded(b *testing.B, groups, problems int) *harness {
 		o.Trace[0], o.Trace[8], o.Trace[9], o.Trace[10] = byte(i), 1, byte(i>>8), byte(i>>16)
 		o.Entry, o.Start, o.Duration, o.Skeleton = op, begin.Add(time.Second), time.Duration(i+1)*time.Microsecond, analysis.HashOf(uint64(i))
 		o.Edges = append(o.Edges, observation.EdgeTime{Edge: trace.EdgeOf(ctx, 0, 0), Context: ctx, Nanos: o.Duration.Nanoseconds()})
-		w.core.Observe(&o)
+		w.core.Observe(&o, nil)
 	}
 	w.end(begin.Add(10 * time.Second))
 	w.ask(b.Context(), func(c *engine.Core) {

@@ -90,7 +90,7 @@ func slowest(g *group.Group, part float64) (slow, rest population) {
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(s.Total[j], s.Total[i]) })
 	n := int(math.Ceil(part * float64(len(order))))
-	return s.population("the slowest "+units.Percent(part)+" of the requests sampled", order[:n]), s.population("the rest of them", order[n:])
+	return s.population("the slowest "+units.Percent(part)+" of the sampled requests", order[:n]), s.population("the rest", order[n:])
 }
 
 // box is a range of durations and of times.
@@ -130,18 +130,18 @@ func (b *box) split(g *group.Group) (within, rest population, note string) {
 			out = append(out, row)
 		}
 	}
-	return s.population(b.label(), in), s.population("the rest of them", out), b.note(s.since(), len(in), len(out), untimed)
+	return s.population(b.label(), in), s.population("the rest", out), b.note(s.since(), len(in), len(out), untimed)
 }
 
 func (b *box) label() string {
-	label := "the requests sampled that " // the UI recognizes "the requests sampled"
+	label := "the sampled requests that "
 	switch {
 	case b.from > 0 && b.to > 0:
-		label += "came from " + instantText(b.from) + " to " + instantText(b.to) + " and "
+		label += "arrived from " + instantText(b.from) + " to " + instantText(b.to) + " and "
 	case b.from > 0:
-		label += "came from " + instantText(b.from) + " on and "
+		label += "arrived from " + instantText(b.from) + " on and "
 	case b.to > 0:
-		label += "came before " + instantText(b.to) + " and "
+		label += "arrived before " + instantText(b.to) + " and "
 	}
 	if b.shorter < math.MaxInt64 {
 		return label + "took " + units.Duration(time.Duration(b.longer)) + " to " + units.Duration(time.Duration(b.shorter))

@@ -61,7 +61,7 @@ func TestCompareBoxBefore(t *testing.T) {
 	if early.A.Requests != 0 || early.A.From != nil || early.A.MeanNs != nil || early.Note == nil || !strings.Contains(*early.Note, "choose a later box, or compare times alone") {
 		t.Errorf("%+v", early)
 	}
-	if want := "the requests sampled that came from " + since.Add(-time.Hour).Format(time.RFC3339) + " to " + since.Add(-time.Minute).Format(time.RFC3339) + " and took 0 ns to 5 ms"; early.A.Label != want {
+	if want := "the sampled requests that arrived from " + since.Add(-time.Hour).Format(time.RFC3339) + " to " + since.Add(-time.Minute).Format(time.RFC3339) + " and took 0 ns to 5 ms"; early.A.Label != want {
 		t.Errorf("%q, want %q", early.A.Label, want)
 	}
 	if straddling := w.compareWorst(t, "?from="+since.Add(-time.Hour).Format(time.RFC3339)+"&longer_ns=0"); straddling.A.Requests == 0 || straddling.Note == nil {

@@ -2,13 +2,14 @@ package engine
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -16,47 +17,45 @@ import (
 
 // Bounds of explaining problems while they are open.
 const (
-	sampledProblems = 64  // whose requests are kept: as many as are investigated
-	sampledRequests = 128 // of a problem
-	firstLook       = 32  // requests that a problem had before it is explained; it is again when it had twice as many
-	explainedAtOnce = 4   // problems an epoch
+	sampledProblems = 64      // whose requests are sampled: at least those under investigation
+	sampledRequests = 128     // of a problem
+	simulatedSpans  = 1 << 13 // of the requests of a problem that are simulated
+	firstLook       = 32      // requests at which a problem is first explained; then whenever their number has doubled
+	explainedAtOnce = 4       // problems in an epoch
 	explainedAlpha  = 0.02
 )
 
-// causes finds out what accounts for open problems, by a sample of the requests that they had since they were opened, or since
-// attributes were captured for their sake.
+// causes explains open problems from samples of their requests since they were opened, or since attributes were
+// captured for them.
 type causes struct {
-	samples  map[analysis.Hash]*requestSample // by group, or request type
-	found    map[analysis.Hash]*found         // by problem
-	captures map[trace.Symbol]bool            // tracepoints that capture attributes
+	samples  map[analysis.Hash]*groupSample        // by group or request type
+	loads    map[analysis.Hash]*explain.RecentLoad // by request type of the samples
+	found    map[analysis.Hash]*found              // by problem
+	captures map[trace.Symbol]bool                 // tracepoints that capture attributes
 }
 
-// requestSample is a uniform sample of requests, each with the tracepoints that were on for it.
-type requestSample struct {
-	requests stats.Sample[planned]
-	seen     uint64
+// groupSample is a sample of the requests of a group or request type.
+type groupSample struct {
+	*explain.Sample
+	requestType analysis.Hash
 }
 
-type planned struct {
-	*observation.Observation
-	on []trace.Symbol // ascending
-}
-
-// found is what was found out about one problem.
+// found is the state of the explanation of one problem.
 type found struct {
-	in           *requestSample
-	seen         uint64 // requests by then, since the sample was begun
-	looks        int    // at this sample
-	explanations []detect.Explanation
+	in       *groupSample
+	seen     uint64 // requests in the sample at the last look
+	looks    int    // at this sample
+	findings explain.Findings
 }
 
 func newCauses() *causes {
 	return &causes{
-		samples: make(map[analysis.Hash]*requestSample), found: make(map[analysis.Hash]*found),
-		captures: make(map[trace.Symbol]bool),
+		samples: make(map[analysis.Hash]*groupSample), loads: make(map[analysis.Hash]*explain.RecentLoad),
+		found: make(map[analysis.Hash]*found), captures: make(map[trace.Symbol]bool),
 	}
 }
 
+// announce sets the tracepoints that capture attributes.
 func (c *causes) announce(catalogue []cct.Tracepoint) {
 	clear(c.captures)
 	for i := range catalogue {
@@ -66,33 +65,47 @@ func (c *causes) announce(catalogue []cct.Tracepoint) {
 	}
 }
 
-// observe samples a request of a group, for which the given tracepoints were on.
-func (c *causes) observe(group analysis.Hash, o *observation.Observation, on []trace.Symbol) {
-	s := c.samples[group]
-	if s == nil {
-		return
-	}
-	s.seen++
-	if key := o.Key(); s.requests.Accepts(key) {
-		s.requests.Add(key, planned{o.Clone(), on})
+// arrive adds a request to the load of its type, if that is needed.
+func (c *causes) arrive(requestType analysis.Hash, o *observation.Observation) {
+	if l := c.loads[requestType]; l != nil {
+		l.Observe(o)
 	}
 }
 
-// explain fills in what accounts for the problems, ranked ones. It keeps samples of those under investigation, and looks at few of them
-// at a time: at those that were located first.
+// observe samples a request of a group, for which the given tracepoints were enabled.
+func (c *causes) observe(group analysis.Hash, o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation) {
+	if s := c.samples[group]; s != nil {
+		s.Observe(o, enabled, simulation)
+	}
+}
+
+// endEpoch ends the epoch of the loads and brings the samples up to date.
+func (c *causes) endEpoch() {
+	for _, l := range c.loads {
+		l.Close()
+	}
+	for _, s := range c.samples {
+		s.Count(c.loads[s.requestType])
+	}
+}
+
+// explain sets the explanations of the problems, which are ranked. It samples the requests of the first problems, those
+// under investigation before all others, and explains a few of them at a time, located ones first.
 func (c *causes) explain(problems []detect.Problem, state *search.State, table *trace.Table, seed uint64) {
-	status := make(map[analysis.Hash]search.Status)
+	status := make(map[analysis.Hash]int) // 0: not under investigation
 	for i := range state.Investigations {
 		if v := &state.Investigations[i]; v.Status.Active() {
-			status[v.Problem] = v.Status
+			status[v.Problem] = 1 + int(v.Status)
 		}
 	}
-	var open []*detect.Problem
+	open := make([]*detect.Problem, len(problems))
 	for i := range problems {
-		if _, active := status[problems[i].ID]; active && len(open) < sampledProblems {
-			open = append(open, &problems[i])
-		}
+		open[i] = &problems[i]
 	}
+	slices.SortStableFunc(open, func(a, b *detect.Problem) int { // a problem that is sampled stays so while ranks change
+		return cmp.Or(cmp.Compare(min(1, status[b.ID]), min(1, status[a.ID])), cmp.Compare(b2i(c.samples[b.Group] != nil), b2i(c.samples[a.Group] != nil)))
+	})
+	open = open[:min(len(open), sampledProblems)]
 	c.keep(problems, open)
 	slices.SortStableFunc(open, func(a, b *detect.Problem) int { return cmp.Compare(status[b.ID], status[a.ID]) })
 	looks := 0
@@ -101,22 +114,21 @@ func (c *causes) explain(problems []detect.Problem, state *search.State, table *
 		if f.in != s {
 			f.in, f.seen, f.looks = s, 0, 0
 		}
-		if s.seen >= max(firstLook, 2*f.seen) && looks < explainedAtOnce {
+		if s.Seen() >= max(firstLook, 2*f.seen) && looks < explainedAtOnce {
 			looks++
 			f.look(p, table, seed)
 		}
 	}
 	for i := range problems {
 		if f := c.found[problems[i].ID]; f != nil {
-			problems[i].Explanations = f.explanations
+			problems[i].Explanations = f.findings.Explanations
 		}
 	}
 }
 
-// keep begins to sample the requests of open problems, and forgets those of others; what was found about a problem is kept as long as there
-// is the problem.
+// keep starts samples for open problems and drops all other samples. It keeps the findings of all problems.
 func (c *causes) keep(problems []detect.Problem, open []*detect.Problem) {
-	samples, all := make(map[analysis.Hash]*requestSample), make(map[analysis.Hash]*found)
+	samples, all := make(map[analysis.Hash]*groupSample), make(map[analysis.Hash]*found)
 	for i := range problems {
 		if f := c.found[problems[i].ID]; f != nil {
 			all[problems[i].ID] = f
@@ -124,70 +136,80 @@ func (c *causes) keep(problems []detect.Problem, open []*detect.Problem) {
 	}
 	for _, p := range open {
 		if all[p.ID] == nil {
-			all[p.ID] = &found{}
+			all[p.ID] = &found{findings: explain.NoFindings()}
 		}
 		if samples[p.Group] = c.samples[p.Group]; samples[p.Group] == nil {
-			samples[p.Group] = newRequestSample()
+			samples[p.Group] = newGroupSample(p.RequestType)
 		}
 	}
 	c.samples, c.found = samples, all
+	c.keepLoads()
 }
 
-func newRequestSample() *requestSample {
-	return &requestSample{requests: stats.NewSample[planned](sampledRequests)}
-}
-
-// all returns the sampled requests and whether a tracepoint was on for one of them.
-func (s *requestSample) all() (requests []*observation.Observation, isOn func(o *observation.Observation, tracepoint trace.Symbol) bool) {
-	on := make(map[*observation.Observation][]trace.Symbol, s.requests.Len())
-	for _, o := range s.requests.All() {
-		requests = append(requests, o.Observation)
-		on[o.Observation] = o.on
+// keepLoads keeps the loads of the request types that are sampled.
+func (c *causes) keepLoads() {
+	sampled := make(map[analysis.Hash]bool, len(c.samples))
+	for _, s := range c.samples {
+		sampled[s.requestType] = true
+		if c.loads[s.requestType] == nil {
+			c.loads[s.requestType] = &explain.RecentLoad{}
+		}
 	}
-	return requests, func(o *observation.Observation, tracepoint trace.Symbol) bool {
-		_, is := slices.BinarySearch(on[o], tracepoint)
-		return is
-	}
+	maps.DeleteFunc(c.loads, func(id analysis.Hash, _ *explain.RecentLoad) bool { return !sampled[id] })
 }
 
-// Sampled returns a uniform sample of the requests of a group since it has a problem under investigation; nil if it has none. The
+func newGroupSample(requestType analysis.Hash) *groupSample {
+	return &groupSample{explain.NewSample(sampledRequests, simulatedSpans), requestType}
+}
+
+// Sampled returns a uniform sample of the requests of a group since it has a problem; nil if it is not sampled. The
 // requests must not be changed.
 func (c *Core) Sampled(group analysis.Hash) []*observation.Observation {
-	s := c.causes.samples[group]
-	if s == nil {
-		return nil
+	if s := c.causes.samples[group]; s != nil {
+		return s.Requests()
 	}
-	requests, _ := s.all()
-	return requests
+	return nil
 }
 
-// Frequencies compares the attributes of two disjoint sets of the sampled requests of a group, see [explain.Frequencies].
+// Frequencies compares the attributes of two disjoint sets of the sampled requests of a group, see
+// [explain.Frequencies].
 func (c *Core) Frequencies(group analysis.Hash, a, b []*observation.Observation) []explain.Frequency {
-	s := c.causes.samples[group]
-	if s == nil {
-		return nil
+	if s := c.causes.samples[group]; s != nil {
+		return s.Frequencies(a, b, c.table)
 	}
-	_, isOn := s.all()
-	return explain.Frequencies(a, b, c.table, explain.Options{On: isOn})
+	return nil
 }
 
-// look explains p by the sample. Of looks at one sample the k-th may err with a probability of alpha/k(k+1), all together with alpha.
+// Findings returns the findings about a problem; nil if it was not explained yet. They must not be changed.
+func (c *Core) Findings(problem analysis.Hash) *explain.Findings {
+	if f := c.causes.found[problem]; f != nil && f.findings.Requests > 0 {
+		return &f.findings
+	}
+	return nil
+}
+
+// look explains p by the sample. The kth look at one sample has an error probability of alpha/k(k+1), all together
+// alpha.
 func (f *found) look(p *detect.Problem, table *trace.Table, seed uint64) {
-	f.seen = f.in.seen
+	f.seen = f.in.Seen()
 	f.looks++
-	requests, isOn := f.in.all()
-	f.explanations = explain.Associate(p, requests, table, explain.Options{
-		Alpha: explainedAlpha / float64(f.looks*(f.looks+1)), Seed: seed, On: isOn,
-	}).Explanations
+	f.findings = f.in.Explain(p, table, explain.Options{Alpha: explainedAlpha / float64(f.looks*(f.looks+1)), Seed: seed})
 }
 
-// follow begins anew where the decisions have attributes captured: requests before have no values of these.
+// follow starts new samples where the decisions enable captures of attributes, which earlier requests do not have.
 func (c *causes) follow(decisions []search.Decision) {
 	for i := range decisions {
 		d := &decisions[i]
 		capturing := slices.ContainsFunc(d.Picks, func(p search.Pick) bool { return c.captures[p.Tracepoint] })
-		if group := d.Group.Group; capturing && c.samples[group] != nil {
-			c.samples[group] = newRequestSample()
+		if s := c.samples[d.Group.Group]; capturing && s != nil {
+			c.samples[d.Group.Group] = newGroupSample(s.requestType)
 		}
 	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -59,6 +59,7 @@ type Core struct {
 	extractor *critpath.Extractor
 	observer  observation.Observer
 	scratch   observation.Observation
+	simulated critpath.Simulation // scratch
 
 	types       *group.RequestTypes
 	detector    *detect.Detector
@@ -74,6 +75,7 @@ type Core struct {
 	problems    []detect.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
 	causes      *causes
+	series      seriesSet
 	plans       []plan // the present one last
 
 	began   trace.Nanos // when the first epoch with a request began; 0: none yet
@@ -141,7 +143,8 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	for i := range p.Roots {
 		if p.Unusable(i) == "" {
 			c.observer.Observe(p, i, &c.scratch)
-			c.Observe(&c.scratch)
+			c.simulated.Capture(p, i)
+			c.Observe(&c.scratch, &c.simulated)
 			requests++
 		}
 	}
@@ -151,9 +154,9 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 // ObserveSpans takes how long the spans of closed traces took, whose requests are observed apart. It keeps nothing of t.
 func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Current().Merge(t) }
 
-// Observe takes one request and returns its request type and group; either is nil where there is no room for it, or it enters no statistics.
-// It keeps nothing of o.
-func (c *Core) Observe(o *observation.Observation) (requestType, group *group.Group) {
+// Observe takes one request, with its simulation or nil, and returns its request type and group. Either is nil if there is no room for
+// it, or if the request enters no statistics. Observe keeps nothing of its arguments.
+func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulation) (requestType, group *group.Group) {
 	if !c.learned {
 		return c.observeEarly(o)
 	}
@@ -166,9 +169,10 @@ func (c *Core) Observe(o *observation.Observation) (requestType, group *group.Gr
 		return nil, nil // counted by the grouper
 	}
 	c.observeTree(requestType.ID, o)
-	c.refine(requestType.ID, o, true)
+	c.causes.arrive(requestType.ID, o)
+	c.refine(requestType.ID, o, simulation, true)
 	if group != nil {
-		c.refine(group.ID, o, false)
+		c.refine(group.ID, o, simulation, false)
 		if c.splitter != nil {
 			c.splitter.Observe(group.Whole, o)
 		}
@@ -239,6 +243,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		}
 		c.learn(now)
 	}
+	c.series.observe(c.detector.Groups)
 	c.problems = c.detector.Watch(now, c.options.Watch)
 	if age := c.options.Retention; age > 0 {
 		c.detector.Groups.Forget(now.Add(-age))
@@ -248,6 +253,8 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.detector.Groups.Group(id) == nil })
 	c.ageTrees(now)
 	c.attachRefined()
+	c.causes.endEpoch()
+	c.series.compare(len(c.problems) > 0)
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
 	return c.decide(now, c.options.Explore)
 }
@@ -432,7 +439,7 @@ type refinements struct {
 }
 
 // refine adds a request to what is known about the open problem of a group, if it has one and anything was switched on.
-func (c *Core) refine(group analysis.Hash, o *observation.Observation, coarse bool) {
+func (c *Core) refine(group analysis.Hash, o *observation.Observation, simulation *critpath.Simulation, coarse bool) {
 	r := c.refinements[group]
 	if r == nil {
 		return
@@ -441,7 +448,7 @@ func (c *Core) refine(group analysis.Hash, o *observation.Observation, coarse bo
 		r.pairs.Observe(o, coarse)
 	}
 	a := c.arm(o)
-	c.causes.observe(group, o, a.on)
+	c.causes.observe(group, o, a.on, simulation)
 	if a.set == 0 {
 		if o.Plan > 0 && len(c.plans[len(c.plans)-1].arms) > 0 {
 			r.bare.Add(o.Duration.Nanoseconds())

@@ -23,8 +23,9 @@ import (
 
 // Versions of an encoded [Core], its first byte.
 const (
-	coreWithGob = 1 // savedCore as gob; only read
-	coreVersion = 2 // written
+	coreWithGob     = 1 // savedCore as gob; only read
+	coreWithSamples = 2 // samples without loads and simulations
+	coreVersion     = 3 // written
 )
 
 // savedCore is the small and plain part of a Core. The names of its fields are part of the format.
@@ -39,8 +40,10 @@ type savedCore struct {
 	Problems      []detect.Problem
 	Refinements   []savedRefinements // ascending by group
 	Samples       []savedSample      // ascending by group
+	Loads         []savedPart        // ascending by request type
 	Found         []savedFound       // ascending by problem
-	Trees         []savedPart        // ascending by request type
+	Series        savedSeries
+	Trees         []savedPart // ascending by request type
 	Splits        []byte
 	SplitSamples  []savedPart // ascending by group without splits
 	SplitEpochs   int
@@ -105,9 +108,11 @@ type savedSet struct {
 }
 
 type savedSample struct {
-	Group    analysis.Hash
-	Requests []byte
-	Seen     uint64
+	Group       analysis.Hash
+	RequestType analysis.Hash // zero before coreVersion
+	Sample      []byte        // nil before coreVersion
+	Requests    []byte        // instead of Sample, before coreVersion
+	Seen        uint64        // with Requests
 }
 
 type savedFound struct {
@@ -116,7 +121,8 @@ type savedFound struct {
 	Group        analysis.Hash
 	Seen         uint64
 	Looks        int
-	Explanations []detect.Explanation
+	Findings     explain.Findings
+	Explanations []detect.Explanation // instead of Findings, before coreVersion
 }
 
 // savedPart is the encoding of one element, such as a tree.
@@ -175,6 +181,7 @@ func (c *Core) saved() *savedCore {
 		s.Refinements = append(s.Refinements, saved)
 	}
 	c.causes.save(s)
+	s.Series = c.series.saved()
 	for _, id := range hashes(c.trees) {
 		s.Trees = append(s.Trees, savedPart{id, c.trees[id].builder.AppendBinary(nil)})
 	}
@@ -226,38 +233,21 @@ func (c *Core) restoreHeard(s *savedHeard) {
 
 func (c *causes) save(s *savedCore) {
 	for _, id := range hashes(c.samples) {
-		s.Samples = append(s.Samples, savedSample{id, c.samples[id].requests.AppendBinary(nil, appendPlanned), c.samples[id].seen})
+		x := c.samples[id]
+		s.Samples = append(s.Samples, savedSample{Group: id, RequestType: x.requestType, Sample: x.AppendBinary(nil)})
 	}
-	groups := make(map[*requestSample]analysis.Hash, len(c.samples))
+	for _, id := range hashes(c.loads) {
+		s.Loads = append(s.Loads, savedPart{id, c.loads[id].AppendBinary(nil)})
+	}
+	groups := make(map[*groupSample]analysis.Hash, len(c.samples))
 	for id, sample := range c.samples {
 		groups[sample] = id
 	}
 	for _, id := range hashes(c.found) {
 		f := c.found[id]
 		group, present := groups[f.in]
-		s.Found = append(s.Found, savedFound{id, present, group, f.seen, f.looks, f.explanations})
+		s.Found = append(s.Found, savedFound{Problem: id, Present: present, Group: group, Seen: f.seen, Looks: f.looks, Findings: f.findings})
 	}
-}
-
-func appendPlanned(b []byte, p planned) []byte {
-	b = observation.AppendObservation(b, p.Observation)
-	b = codec.AppendUvarints(b, uint64(len(p.on)))
-	for _, tp := range p.on {
-		b = codec.AppendWords(b, uint64(tp))
-	}
-	return b
-}
-
-func decodePlanned(b []byte) (p planned, rest []byte, err error) {
-	r := codec.NewReader(b)
-	p.Observation = codec.Read(r, observation.DecodeObservation)
-	for range r.Count(8) {
-		p.on = append(p.on, trace.Symbol(r.Word()))
-	}
-	if r.Bad() {
-		return planned{}, nil, fmt.Errorf("%w: sampled request", codec.ErrCorrupt)
-	}
-	return p, r.Rest(), nil
 }
 
 // hashes returns the keys of m, ascending.
@@ -270,7 +260,7 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 // [UnknownStrategyError]; c is unusable after it. Restore keeps nothing of b.
 func (c *Core) Restore(b []byte) error {
 	r := codec.NewReader(b)
-	version := r.Version(coreVersion, coreWithGob)
+	version := r.Version(coreVersion, coreWithSamples, coreWithGob)
 	var parts [6][]byte
 	for i := range parts {
 		parts[i] = r.Section()
@@ -312,7 +302,7 @@ func (c *Core) Restore(b []byte) error {
 
 func decodeSaved(b []byte, version byte) (*savedCore, error) {
 	s := &savedCore{}
-	if version == coreVersion {
+	if version > coreWithGob {
 		if err := plain.Decode(b, s); err != nil {
 			return nil, err
 		}
@@ -406,6 +396,9 @@ func (c *Core) restore(s *savedCore) error {
 	if err := c.causes.restore(s); err != nil {
 		return err
 	}
+	if err := c.series.restore(&s.Series); err != nil {
+		return err
+	}
 	for _, t := range s.Trees {
 		b, err := cct.Decode(t.Data)
 		if err != nil {
@@ -436,19 +429,50 @@ func (c *Core) restoreRefinements(s *savedRefinements) (err error) {
 }
 
 func (c *causes) restore(s *savedCore) error {
-	for _, x := range s.Samples {
-		requests, _, err := stats.DecodeSample(x.Requests, decodePlanned)
+	for i := range s.Samples {
+		if err := c.restoreSample(&s.Samples[i], s.Problems); err != nil {
+			return err
+		}
+	}
+	for _, x := range s.Loads {
+		l, _, err := explain.DecodeRecentLoad(x.Data)
 		if err != nil {
 			return err
 		}
-		c.samples[x.Group] = &requestSample{requests, x.Seen}
+		c.loads[x.ID] = l
 	}
-	for _, x := range s.Found {
-		f := &found{seen: x.Seen, looks: x.Looks, explanations: x.Explanations}
+	c.keepLoads()
+	for i := range s.Found {
+		x := &s.Found[i]
+		f := &found{seen: x.Seen, looks: x.Looks, findings: x.Findings}
+		if x.Explanations != nil {
+			f.findings = explain.NoFindings()
+			f.findings.Explanations = x.Explanations
+		}
 		if x.Present {
 			f.in = c.samples[x.Group]
 		}
 		c.found[x.Problem] = f
+	}
+	return nil
+}
+
+// restoreSample restores a sample. Before coreVersion the request type was not saved: it is that of the problem.
+func (c *causes) restoreSample(x *savedSample, problems []detect.Problem) (err error) {
+	s := &groupSample{requestType: x.RequestType}
+	if x.Sample != nil {
+		if s.Sample, _, err = explain.DecodeSample(x.Sample); err != nil {
+			return err
+		}
+		c.samples[x.Group] = s
+		return nil
+	}
+	if s.Sample, err = explain.RestoreSample(x.Requests, x.Seen, simulatedSpans); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(problems, func(p detect.Problem) bool { return p.Group == x.Group }); i >= 0 {
+		s.requestType = problems[i].RequestType
+		c.samples[x.Group] = s
 	}
 	return nil
 }

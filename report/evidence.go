@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
@@ -15,7 +16,7 @@ import (
 )
 
 // contrast describes a host or version whose requests are slower than the others, and the edge where they are.
-func (n *names) contrast(p *detect.Problem, c *offline.NamedContrast) describe.Sentence {
+func (n *names) contrast(p *detect.Problem, c *explain.KeyedContrast) describe.Sentence {
 	var s describe.Sentence
 	s.Strong(n.Clean(c.Key) + " = " + n.Clean(c.Value))
 	s.Plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) +
@@ -34,8 +35,8 @@ const minRecovery = 0.05
 // recoveries describes the time that requests would gain with single edges at their reference levels.
 func (n *names) recoveries(r *offline.Problem) []describe.Sentence {
 	var all []describe.Sentence
-	for i := range r.Recoveries {
-		x := &r.Recoveries[i]
+	for i := range r.Findings.Recoveries {
+		x := &r.Findings.Recoveries[i]
 		if x.MeanPart < minRecovery && x.P99Part < minRecovery {
 			continue
 		}
@@ -52,7 +53,7 @@ func (n *names) recoveries(r *offline.Problem) []describe.Sentence {
 }
 
 // common describes places of different request types whose times rise and fall together.
-func (n *names) common(c *offline.CommonEdges) describe.Sentence {
+func (n *names) common(c *explain.CommonEdges) describe.Sentence {
 	var s describe.Sentence
 	for i, e := range c.Edges {
 		if i > 0 {

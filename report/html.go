@@ -165,8 +165,8 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	v.MoreEdges = moreEdges(p)
 	v.Size = sizeSentence(p.Size)
 	v.Because = n.because(p)
-	for i := range r.Contrasts[:min(shownContrasts, len(r.Contrasts))] {
-		v.OnlyOn = append(v.OnlyOn, n.contrast(p, &r.Contrasts[i]))
+	for i := range r.Findings.Contrasts[:min(shownContrasts, len(r.Findings.Contrasts))] {
+		v.OnlyOn = append(v.OnlyOn, n.contrast(p, &r.Findings.Contrasts[i]))
 	}
 	v.WhatIf = n.recoveries(r)
 	v.Traces, v.Show = n.exemplars(r), n.show(r)

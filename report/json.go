@@ -163,19 +163,19 @@ func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 func (n *names) jsonProblem(rank int, r *offline.Problem) jsonProblem {
 	p := &r.Problem
 	j := jsonProblem{
-		Rank: rank, Problem: n.Problem(p, 0), Findings: n.Findings(p), Joint: describe.Number(r.Joint), Unrelated: []jsonUnrelated{},
+		Rank: rank, Problem: n.Problem(p, 0), Findings: n.Findings(p), Joint: describe.Number(r.Findings.Joint), Unrelated: []jsonUnrelated{},
 		Contrasts: []jsonContrast{}, WhatIf: []jsonRecovery{}, Proposed: []jsonPick{}, Missing: []string{},
 		Exemplars: jsonExemplarsOf(&r.Exemplars),
 	}
-	for i := range r.Unrelated {
-		x := &r.Unrelated[i]
+	for i := range r.Findings.Unrelated {
+		x := &r.Findings.Unrelated[i]
 		j.Unrelated = append(j.Unrelated, jsonUnrelated{Variable: x.Name, Where: n.Context(x.Context)})
 	}
-	for i := range r.Contrasts {
-		j.Contrasts = append(j.Contrasts, n.jsonContrast(p, &r.Contrasts[i]))
+	for i := range r.Findings.Contrasts {
+		j.Contrasts = append(j.Contrasts, n.jsonContrast(p, &r.Findings.Contrasts[i]))
 	}
-	for i := range r.Recoveries {
-		j.WhatIf = append(j.WhatIf, n.jsonRecovery(p, &r.Recoveries[i]))
+	for i := range r.Findings.Recoveries {
+		j.WhatIf = append(j.WhatIf, n.jsonRecovery(p, &r.Findings.Recoveries[i]))
 	}
 	for i := range r.Proposed {
 		j.Proposed = append(j.Proposed, n.jsonPick(&r.Proposed[i]))

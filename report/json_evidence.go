@@ -53,7 +53,7 @@ type jsonTypedEdge struct {
 	Context       []string `json:"context"`
 }
 
-func (n *names) jsonContrast(p *detect.Problem, c *offline.NamedContrast) jsonContrast {
+func (n *names) jsonContrast(p *detect.Problem, c *explain.KeyedContrast) jsonContrast {
 	j := jsonContrast{
 		Key: c.Key, Value: n.Clean(c.Value), Requests: c.Requests, Rest: c.Rest,
 		Duration: n.jsonDifference(p, &c.Duration), Edges: []jsonDifference{},
@@ -79,7 +79,7 @@ func (n *names) jsonRecovery(p *detect.Problem, x *explain.Recovery) jsonRecover
 	}
 }
 
-func (n *names) jsonCommon(c *offline.CommonEdges) jsonCommon {
+func (n *names) jsonCommon(c *explain.CommonEdges) jsonCommon {
 	j := jsonCommon{Edges: []jsonTypedEdge{}, Correlation: describe.Number(c.Correlation), PValue: describe.Number(c.PValue)}
 	for _, e := range c.Edges {
 		j.Edges = append(j.Edges, jsonTypedEdge{

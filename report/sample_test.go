@@ -114,7 +114,9 @@ func (s *sample) checkoutGroups() {
 			{Tracepoint: s.Table.Symbol("net.tcp.connect"), Reason: "kernel waits of the process"},
 		},
 		Missing: []trace.Op{s.charge},
-		Joint:   0.71, Unrelated: []explain.UnrelatedVariable{{Context: s.context(s.checkout), Name: "user.locale"}},
+		Findings: explain.Findings{
+			Joint: 0.71, Unrelated: []explain.UnrelatedVariable{{Context: s.context(s.checkout), Name: "user.locale"}},
+		},
 		Exemplars: offline.Exemplars{
 			Slow:    []offline.Exemplar{{Trace: trace.ID{1, 0xab}, Duration: 1900 * ms}, {Trace: trace.ID{2}, Duration: 1422 * ms}},
 			Typical: []offline.Exemplar{{Trace: trace.ID{15: 3}, Duration: 101 * ms}},
@@ -142,7 +144,7 @@ func (s *sample) indexGroups() {
 	s.Problems = append([]offline.Problem{{Problem: detect.Problem{
 		ID: analysis.Hash{Hi: 8, Lo: 8}, Kind: detect.KindSlow, Onset: detect.Changed, Group: id, RequestType: id, Entry: s.index,
 		Requests: 3490, Mean: 35 * ms, Expected: 15 * ms, Size: size, CoV: 0.09, CoVLow: 0.08, CoVHigh: 0.1, Impact: float64(740 * ms), Edges: edges,
-	}, Joint: math.NaN()}}, s.Problems...)
+	}, Findings: explain.NoFindings()}}, s.Problems...)
 }
 
 // hostile adds a request type whose names contain special characters of formats and terminals.

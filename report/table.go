@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine/offline"
@@ -134,8 +135,8 @@ func (t *table) problem(rank int, r *offline.Problem) {
 	for i, s := range because[:min(shownExplanations, len(because))] {
 		t.labelled("because", i, s)
 	}
-	for i := range r.Contrasts[:min(shownContrasts, len(r.Contrasts))] {
-		t.labelled("only on", i, t.names.contrast(p, &r.Contrasts[i]))
+	for i := range r.Findings.Contrasts[:min(shownContrasts, len(r.Findings.Contrasts))] {
+		t.labelled("only on", i, t.names.contrast(p, &r.Findings.Contrasts[i]))
 	}
 	recoveries := t.names.recoveries(r)
 	for i, s := range recoveries[:min(shownRecoveries, len(recoveries))] {
@@ -218,7 +219,7 @@ func (t *table) place(p *detect.Problem) {
 }
 
 // common writes the places whose times correlate across request types.
-func (t *table) common(all []offline.CommonEdges) {
+func (t *table) common(all []explain.CommonEdges) {
 	for i := range all[:min(shownCommon, len(all))] {
 		t.printf("\n")
 		t.labelled("together", 0, t.names.common(&all[i]))

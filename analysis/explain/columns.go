@@ -155,9 +155,8 @@ func (s *study) raw() []*rawColumn {
 		}
 		c.column(columnID{kind: structure}).cells[i] = cell{some: true, text: trace.Symbol(o.Skeleton.Lo)}
 		if s.options.Concurrency != nil {
-			if x := s.options.Concurrency(o); x == x {
-				c.column(columnID{kind: concurrency}).cells[i] = cell{some: true, numeric: true, number: x}
-			}
+			x := s.options.Concurrency(o)
+			c.column(columnID{kind: concurrency}).cells[i] = cell{some: x == x, unknown: x != x, numeric: true, number: x}
 		}
 	}
 	c.derive()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"gonum.org/v1/gonum/dsp/fourier"
 	"gonum.org/v1/gonum/floats"
@@ -14,8 +15,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// EdgeSeries is the mean time of one edge of one request type, window by window. Windows are aligned: number i is the same
-// stretch of time (10 s, say) in every series.
+// EdgeSeries is the mean time of one edge of one request type, window by window. Windows are aligned: number i is the
+// same stretch of time (10 s, say) in every series.
 type EdgeSeries struct {
 	RequestType analysis.Hash
 	Edge        trace.Edge
@@ -30,12 +31,47 @@ type CommonOptions struct {
 	Windows     int     // least number of windows; 0: 30
 }
 
-// Cluster is a set of edges, of at least two request types, that rise and fall together: they point to a lock or a dependency
-// that they share.
+// Cluster is a set of edges, of at least two request types, that rise and fall together: they point to a lock or a
+// dependency that they share.
 type Cluster struct {
 	Series      []int   // numbers of the series, ascending
 	Correlation float64 // mean over the pairs that were found
 	PValue      float64 // the smallest of these pairs, corrected for the number of pairs tried
+}
+
+// Bounds of the edges that are compared by [CommonOf].
+const (
+	SeriesTypes   = 40  // request types, the most frequent ones
+	SeriesEdges   = 5   // edges of a request type, those with the most time
+	SeriesWindows = 360 // windows
+	SeriesWindow  = 10 * time.Second
+)
+
+// CommonEdges are places in different request types that rise and fall together: they may share a lock or a dependency.
+type CommonEdges struct {
+	Edges       []TypedEdge
+	Correlation float64 // mean over the pairs that were found
+	PValue      float64 // corrected for the number of pairs tried
+}
+
+// TypedEdge is the own time of a calling context in the requests of one type.
+type TypedEdge struct {
+	RequestType analysis.Hash
+	Context     trace.Context
+}
+
+// CommonOf returns the places of different request types that rise and fall together, by falling correlation. The edges
+// of the series are whole ones.
+func CommonOf(series []EdgeSeries) []CommonEdges {
+	var all []CommonEdges
+	for _, c := range Common(series, CommonOptions{}) {
+		x := CommonEdges{Correlation: c.Correlation, PValue: c.PValue}
+		for _, i := range c.Series {
+			x.Edges = append(x.Edges, TypedEdge{series[i].RequestType, trace.Context(series[i].Edge)}) // a whole edge is its context
+		}
+		all = append(all, x)
+	}
+	return all
 }
 
 // Bounds of [Common].
@@ -44,12 +80,13 @@ const (
 	outlier    = 5   // MADs from the median beyond which a window counts as just that far
 	shiftLevel = 0.02
 	stepLevel  = 0.01
-	// leastIndependent is how many independent windows a pair must be worth: with fewer, Fisher's scale is no longer normal.
+	// leastIndependent is how many independent windows a pair must be worth: with fewer, Fisher's scale is no longer
+	// normal.
 	leastIndependent = 8
 )
 
-// Common returns the clusters of edges in different request types that rise and fall together, the most correlated first. All
-// series have the same number of windows.
+// Common returns the clusters of edges in different request types that rise and fall together, the most correlated
+// first. All series have the same number of windows.
 //
 //  1. A series is taken by its logarithm; windows without a request count as its median, and what lies far out is brought in: bursts
 //     count, but one window does not decide.
@@ -101,7 +138,8 @@ func wavesOf(series []EdgeSeries) []wave {
 	return waves
 }
 
-// loadsOf returns the logarithm of the number of requests in every window: of each request type and, under the zero Hash, of all.
+// loadsOf returns the logarithm of the number of requests in every window: of each request type and, under the zero
+// Hash, of all.
 func loadsOf(series []EdgeSeries, n int) map[analysis.Hash][]float64 {
 	loads := map[analysis.Hash][]float64{{}: make([]float64, n)}
 	for i := range series {
@@ -210,8 +248,8 @@ func correlate(series []EdgeSeries, waves []wave, o CommonOptions) []commonPair 
 	return kept
 }
 
-// shiftPValue returns the probability of a correlation of at least r by chance, if those of shifted series have the given mean
-// square.
+// shiftPValue returns the probability of a correlation of at least r by chance, if those of shifted series have the
+// given mean square.
 func shiftPValue(r, variance float64) float64 {
 	// On Fisher's scale the correlation of n independent pairs has variance 1/(n−3), and 1/(n−1) as it is.
 	independent := 1/variance + 1

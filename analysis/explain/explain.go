@@ -182,7 +182,7 @@ func (s *study) aim(p *detect.Problem) {
 	for _, e := range leading[:min(len(leading), s.options.Edges)] {
 		nanos := make([]float64, n)
 		for i, o := range s.requests {
-			nanos[i] = edgeNanos(o, e.Edge, p.Level)
+			nanos[i] = float64(edgeNanos(o, e.Edge, p.Level))
 		}
 		s.addTarget(e.Edge, nanos, floor)
 	}
@@ -198,8 +198,8 @@ func (s *study) addTarget(edge trace.Edge, nanos []float64, floor float64) {
 	}
 }
 
-// edgeNanos returns the time of o in an edge of the given level.
-func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) float64 {
+// edgeNanos returns the time of o in an edge of the given level, in ns.
+func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) int64 {
 	var sum int64
 	for i := range o.Edges {
 		e := &o.Edges[i]
@@ -207,7 +207,7 @@ func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) f
 			sum += e.Nanos
 		}
 	}
-	return float64(sum)
+	return sum
 }
 
 // testAll tests every column by itself for every target.

@@ -469,9 +469,6 @@ func TestLoad(t *testing.T) {
 			t.Errorf("at %d: %d, want %d", at, got, want)
 		}
 	}
-	if got := l.Concurrency(&observation.Observation{Start: 7}); got != 2 {
-		t.Errorf("concurrency %v, want 2", got)
-	}
 }
 
 func BenchmarkExplain(b *testing.B) {

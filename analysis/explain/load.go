@@ -1,19 +1,23 @@
 package explain
 
 import (
+	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"sort"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Load knows how many of a set of requests were being served at any time. It is immutable and safe for concurrent use.
+// Load returns how many of a set of requests were in service at any time. It is immutable and safe for concurrent use.
 type Load struct{ starts, ends []trace.Nanos } // each ascending
 
-// NewLoad returns the load of all requests of some kind (not just a sample of them), each given by its start and duration.
+// NewLoad returns the load of requests, each given by its start and duration. They should be all of their kind, not a
+// sample.
 func NewLoad(requests iter.Seq2[trace.Nanos, time.Duration]) *Load {
 	l := &Load{}
 	for start, duration := range requests {
@@ -25,7 +29,7 @@ func NewLoad(requests iter.Seq2[trace.Nanos, time.Duration]) *Load {
 	return l
 }
 
-// At returns how many requests were being served at t, those included that start at t but not those that end.
+// At returns the number of requests in service at t, including those that start at t but not those that end at t.
 func (l *Load) At(t trace.Nanos) int {
 	upTo := func(times []trace.Nanos) int {
 		return sort.Search(len(times), func(i int) bool { return times[i] > t })
@@ -33,5 +37,137 @@ func (l *Load) At(t trace.Nanos) int {
 	return upTo(l.starts) - upTo(l.ends)
 }
 
-// Concurrency returns how many other requests were being served when o, which is one of them, arrived: for [Options].
-func (l *Load) Concurrency(o *observation.Observation) float64 { return float64(l.At(o.Start) - 1) }
+// Bounds of a [RecentLoad].
+const (
+	recentEpochs  = 6    // epochs that are kept: requests are observed after they end, out of order
+	coveredEpochs = 2    // epochs before that of a request that must be kept for its load to be known
+	epochRequests = 4096 // requests of an epoch; of more, a uniform sample stands for all
+)
+
+// RecentLoad counts how many requests of one type were in service at a time, from the requests as they are observed,
+// epoch by epoch. Its size is bounded. It depends on the set of requests of each epoch only, not on their order. It is
+// not safe for concurrent use.
+type RecentLoad struct {
+	open   []arrival // of the epoch that has not ended
+	shift  uint8     // of open: it has the requests whose first shift bits of the key are 0
+	recent []epochLoad
+	epochs int // ended, at most coveredEpochs+1
+}
+
+// arrival is a request that was observed.
+type arrival struct {
+	key        uint64
+	start, end trace.Nanos
+}
+
+// epochLoad is the load of the requests that were observed in one epoch.
+type epochLoad struct {
+	Load
+	shift uint8 // as RecentLoad.shift: each request stands for 1<<shift
+}
+
+// Observe adds a request. It keeps nothing of o.
+func (l *RecentLoad) Observe(o *observation.Observation) {
+	key := o.Key()
+	if !isKept(key, l.shift) {
+		return
+	}
+	l.open = append(l.open, arrival{key, o.Start, o.Start.Add(o.Duration)})
+	for len(l.open) > epochRequests {
+		l.shift++
+		l.open = slices.DeleteFunc(l.open, func(a arrival) bool { return !isKept(a.key, l.shift) })
+	}
+}
+
+// isKept reports whether the first shift bits of a key are 0.
+func isKept(key uint64, shift uint8) bool { return key>>(64-shift) == 0 }
+
+// Close ends an epoch.
+func (l *RecentLoad) Close() {
+	e := epochLoad{shift: l.shift}
+	e.starts, e.ends = make([]trace.Nanos, len(l.open)), make([]trace.Nanos, len(l.open))
+	for i, a := range l.open {
+		e.starts[i], e.ends[i] = a.start, a.end
+	}
+	slices.Sort(e.starts)
+	slices.Sort(e.ends)
+	if len(l.recent) == recentEpochs {
+		l.recent = slices.Delete(l.recent, 0, 1)
+	}
+	l.recent = append(l.recent, e)
+	l.open, l.shift = l.open[:0], 0
+	l.epochs = min(l.epochs+1, coveredEpochs+1)
+}
+
+// covers reports whether the requests that were in service with those of the last epoch are known.
+func (l *RecentLoad) covers() bool { return l.epochs > coveredEpochs }
+
+// at returns the number of requests in service at t.
+func (l *RecentLoad) at(t trace.Nanos) (n int64) {
+	for i := range l.recent {
+		n += l.recent[i].at(t)
+	}
+	return n
+}
+
+// last returns the number of requests of the last epoch that were in service at t.
+func (l *RecentLoad) last(t trace.Nanos) int64 { return l.recent[len(l.recent)-1].at(t) }
+
+// weight returns the number of requests that a request of the last epoch with the given key stands for; 0 if it is not
+// kept.
+func (l *RecentLoad) weight(key uint64) int64 {
+	if e := &l.recent[len(l.recent)-1]; isKept(key, e.shift) {
+		return 1 << e.shift
+	}
+	return 0
+}
+
+func (e *epochLoad) at(t trace.Nanos) int64 { return int64(e.At(t)) << e.shift }
+
+const recentLoadVersion = 1
+
+// AppendBinary appends l to b.
+func (l *RecentLoad) AppendBinary(b []byte) []byte {
+	b = codec.AppendUvarints(append(b, recentLoadVersion), uint64(l.epochs), uint64(l.shift), uint64(len(l.open)))
+	for _, a := range slices.SortedFunc(slices.Values(l.open), arrival.compare) {
+		b = codec.AppendWords(b, a.key, uint64(a.start), uint64(a.end))
+	}
+	b = codec.AppendUvarints(b, uint64(len(l.recent)))
+	for i := range l.recent {
+		e := &l.recent[i]
+		b = codec.AppendUvarints(b, uint64(e.shift), uint64(len(e.starts)))
+		for k := range e.starts {
+			b = codec.AppendWords(b, uint64(e.starts[k]), uint64(e.ends[k]))
+		}
+	}
+	return b
+}
+
+func (a arrival) compare(b arrival) int {
+	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+}
+
+// DecodeRecentLoad returns the RecentLoad that [RecentLoad.AppendBinary] wrote, and the bytes behind it. An error wraps
+// [codec.ErrCorrupt].
+func DecodeRecentLoad(b []byte) (*RecentLoad, []byte, error) {
+	d := codec.NewReader(b)
+	d.Version(recentLoadVersion)
+	l := &RecentLoad{epochs: int(d.Below(coveredEpochs + 2)), shift: uint8(d.Below(64))}
+	for range d.Below(epochRequests + 1) {
+		l.open = append(l.open, arrival{d.Word(), trace.Nanos(d.Word()), trace.Nanos(d.Word())})
+	}
+	d.Check(slices.IsSortedFunc(l.open, arrival.compare))
+	for range d.Below(recentEpochs + 1) {
+		e := epochLoad{shift: uint8(d.Below(64))}
+		for range d.Below(epochRequests + 1) {
+			e.starts, e.ends = append(e.starts, trace.Nanos(d.Word())), append(e.ends, trace.Nanos(d.Word()))
+		}
+		d.Check(slices.IsSorted(e.starts) && slices.IsSorted(e.ends))
+		l.recent = append(l.recent, e)
+	}
+	d.Check(l.epochs == min(len(l.recent), coveredEpochs+1))
+	if d.Bad() {
+		return nil, nil, fmt.Errorf("%w: load", codec.ErrCorrupt)
+	}
+	return l, d.Rest(), nil
+}

@@ -12,19 +12,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Recovery is what would come back if an edge were at its reference level.
+// Recovery is the time that requests would gain if an edge were at its reference level.
 type Recovery struct {
 	Edge     trace.Edge
 	Level    time.Duration  // per request
-	Requests int            // that were replayed
+	Requests int            // that were simulated
 	Mean     stats.Interval // ns of the mean duration
 	MeanPart float64        // of the mean duration, 0–1
 	P99      time.Duration  // of the 99th percentile
 	P99Part  float64        // 0–1
 }
 
-// Recoveries replays requests with one edge after another at its level, and adds up what would come back. An edge that is below
-// its level in a request stays as it is. It is not safe for concurrent use.
+// Recoveries simulates requests with one edge after another at its level, and adds up the time gained. An edge that is
+// below its level in a request stays as it is. It is not safe for concurrent use.
 type Recoveries struct {
 	at     group.Level
 	levels []observation.EdgeNanos
@@ -37,21 +37,17 @@ func NewRecoveries(at group.Level, levels []observation.EdgeNanos) *Recoveries {
 	return &Recoveries{at: at, levels: slices.Clone(levels), after: make([][]float64, len(levels))}
 }
 
-// Add replays root number root of p.
-func (r *Recoveries) Add(p *critpath.Path, root int) {
-	r.before = append(r.before, float64(p.Duration(&p.Roots[root])))
+// Add simulates a request. It keeps nothing of its arguments.
+func (r *Recoveries) Add(o *observation.Observation, s *critpath.Simulation) {
+	r.before = append(r.before, float64(o.Duration))
 	for i, l := range r.levels {
-		after := critpath.WhatIf(p, root, r.at == group.LevelRequestType, func(edge trace.Edge, nanos int64) int64 {
-			if edge == l.Edge {
-				return min(nanos, l.Nanos)
-			}
-			return nanos
-		})
+		nanos := edgeNanos(o, l.Edge, r.at)
+		after := s.WhatIf(r.at == group.LevelRequestType, l.Edge, nanos, min(nanos, l.Nanos))
 		r.after[i] = append(r.after[i], float64(after))
 	}
 }
 
-// All returns what would come back for each edge, in the order of the levels. Figures are NaN, and times 0, without requests.
+// All returns the recovery of each edge, in the order of the levels. Without requests, numbers are NaN and times 0.
 func (r *Recoveries) All() []Recovery {
 	out := make([]Recovery, len(r.levels))
 	for i, l := range r.levels {
@@ -76,8 +72,9 @@ func (r *Recoveries) recovery(l observation.EdgeNanos, after []float64) Recovery
 	return x
 }
 
-// ReferenceLevels returns the level of every edge of p but the remainder: what it took when all was well, or, where that is not known, the median over
-// the requests, those without the edge counting 0. Edges that are at their level already are left out.
+// ReferenceLevels returns the level of every edge of p but the remainder: what it took when all was well, or, where
+// that is not known, the median over the requests, those without the edge counting 0. Edges that are at their level
+// already are left out.
 func ReferenceLevels(p *detect.Problem, requests []*observation.Observation) []observation.EdgeNanos {
 	var levels []observation.EdgeNanos
 	for i := range p.Edges {
@@ -89,7 +86,7 @@ func ReferenceLevels(p *detect.Problem, requests []*observation.Observation) []o
 		if e.Excess != e.Excess {
 			nanos := make([]float64, len(requests))
 			for k, o := range requests {
-				nanos[k] = edgeNanos(o, e.Edge, p.Level)
+				nanos[k] = float64(edgeNanos(o, e.Edge, p.Level))
 			}
 			level = stats.Median(nanos)
 		}

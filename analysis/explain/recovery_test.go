@@ -18,6 +18,9 @@ import (
 func TestRecoveries(t *testing.T) {
 	table := &trace.Table{}
 	var r *Recoveries
+	var s critpath.Simulation
+	var o observation.Observation
+	var observer observation.Observer
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		db := 10 + rng.IntN(10)
@@ -34,7 +37,9 @@ func TestRecoveries(t *testing.T) {
 			context := trace.Context(0).Child(tr.Spans[0].Op).Child(tr.Spans[1].Op)
 			r = NewRecoveries(group.LevelGroup, []observation.EdgeNanos{{Edge: trace.EdgeOf(context, 0, 0), Nanos: 15}})
 		}
-		r.Add(p, 0)
+		s.Capture(p, 0)
+		observer.Observe(p, 0, &o)
+		r.Add(&o, &s)
 	}
 	got := r.All()[0]
 	// A slow request takes 120; with the db at 15 it takes 65, for the cache's sake: 55 come back, not 95.

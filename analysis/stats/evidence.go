@@ -111,8 +111,8 @@ type TestOptions struct {
 	MixMargin float64
 	// Rho is the minimum intra-class correlation, in [0, 1], that is assumed for the requests of an epoch.
 	Rho float64
-	// Alpha is the probability of error of each bound of a reference. Saved settings use its former name.
-	Alpha float64 `json:"Doubt"`
+	// Alpha is the probability of error of each bound of a reference.
+	Alpha float64 `json:"Doubt"` // under its name in journals
 }
 
 // DefaultTestOptions returns the options of the measured false-alarm rate.

@@ -9,73 +9,37 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/fixtures/transfergen"
 )
 
-func split(ts []transfergen.Transfer) (sizes, latencies []float64) {
-	for _, t := range ts {
-		sizes, latencies = append(sizes, float64(t.Size)), append(latencies, float64(t.Latency))
-	}
-	return sizes, latencies
-}
-
-// confusion counts transfers by true and by predicted class.
-type confusion [3][3]float64
-
-func (c *confusion) add(ts []transfergen.Transfer, class func(size, latency float64) stats.SizeClass) {
-	for _, t := range ts {
-		c[t.Class][class(float64(t.Size), float64(t.Latency))]++
-	}
-}
-
-func (c *confusion) merge(o confusion) {
-	for i := range c {
-		for j := range c[i] {
-			c[i][j] += o[i][j]
-		}
-	}
-}
-
-func (c *confusion) accuracy() float64 {
-	var all float64
-	for _, row := range c {
-		all += row[0] + row[1] + row[2]
-	}
-	return (c[0][0] + c[1][1] + c[2][2]) / all
-}
-
-func (c *confusion) precision() float64 { return c[1][1] / (c[0][1] + c[1][1] + c[2][1]) }
-func (c *confusion) recall() float64    { return c[1][1] / (c[1][0] + c[1][1] + c[1][2]) }
-
 // TestSizeModels prints the accuracy of the size model and of the folded model, each fitted to half of the transfers of
 // 40 networks and tested on the other half.
 func TestSizeModels(t *testing.T) {
 	for _, segments := range []float64{0.95, 20} {
-		var ours, folded confusion
+		var ours, folded transfergen.Confusion
 		worstAccuracy, worstPrecision := 1.0, 1.0
 		for seed := range uint64(40) {
 			o := transfergen.Draw(seed, segments)
 			train, test := transfergen.Generate(2*seed, 2000, o), transfergen.Generate(2*seed+1, 2000, o)
-			sizes, latencies := split(train)
+			sizes, latencies := transfergen.Columns(train)
 			options := stats.DefaultSizeOptions()
 			options.Timeout = float64(o.Timeout)
 			m, err := stats.FitSize(sizes, latencies, options)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var c confusion
-			c.add(test, m.Class)
-			ours.merge(c)
-			worstAccuracy, worstPrecision = min(worstAccuracy, c.accuracy()), min(worstPrecision, c.precision())
+			c := transfergen.Classify(test, m.Class)
+			ours.Add(c)
+			worstAccuracy, worstPrecision = min(worstAccuracy, c.Accuracy()), min(worstPrecision, c.Precision(transfergen.Delayed))
 			f, err := stats.FitFolded(sizes, latencies, o.Segment) // FitSize has to find the segment itself
 			if err != nil {
 				t.Fatal(err)
 			}
-			folded.add(test, f.Class)
+			folded.Add(transfergen.Classify(test, f.Class))
 		}
 		t.Logf("up to %v packets: ours accuracy %.4f, precision %.4f, recall %.4f on delayed (worst network %.4f, %.4f); folded %.4f, %.4f, %.4f",
-			segments, ours.accuracy(), ours.precision(), ours.recall(), worstAccuracy, worstPrecision,
-			folded.accuracy(), folded.precision(), folded.recall())
-		if ours.accuracy() < 0.99 || ours.precision() < 0.95 || worstAccuracy < 0.99 || worstPrecision < 0.95 {
+			segments, ours.Accuracy(), ours.Precision(transfergen.Delayed), ours.Recall(transfergen.Delayed), worstAccuracy, worstPrecision,
+			folded.Accuracy(), folded.Precision(transfergen.Delayed), folded.Recall(transfergen.Delayed))
+		if ours.Accuracy() < 0.99 || ours.Precision(transfergen.Delayed) < 0.95 || worstAccuracy < 0.99 || worstPrecision < 0.95 {
 			t.Errorf("up to %v packets: accuracy %.4f, precision %.4f, worst %.4f, %.4f, want at least 0.99, 0.95", segments,
-				ours.accuracy(), ours.precision(), worstAccuracy, worstPrecision)
+				ours.Accuracy(), ours.Precision(transfergen.Delayed), worstAccuracy, worstPrecision)
 		}
 	}
 }
@@ -85,7 +49,7 @@ func TestFitSize(t *testing.T) {
 		Segment: 1460, MaxSegments: 10, Base: 1e6, PerByte: 20, PerSegment: 300e3, Jitter: 0.01, Floor: 1e4,
 		Delayed: 0.1, TimedOut: 0.02, Timeout: 3e9, RTO: 2e8,
 	}
-	sizes, latencies := split(transfergen.Generate(1, 4000, o))
+	sizes, latencies := transfergen.Columns(transfergen.Generate(1, 4000, o))
 	options := stats.DefaultSizeOptions()
 	options.Timeout = 3e9
 	m, err := stats.FitSize(sizes, latencies, options)
@@ -128,7 +92,7 @@ func TestFitSizeOfOneSize(t *testing.T) {
 }
 
 func BenchmarkFitSize(b *testing.B) {
-	sizes, latencies := split(transfergen.Generate(1, 2000, transfergen.Draw(1, 20)))
+	sizes, latencies := transfergen.Columns(transfergen.Generate(1, 2000, transfergen.Draw(1, 20)))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := stats.FitSize(sizes, latencies, stats.DefaultSizeOptions()); err != nil {

@@ -86,7 +86,7 @@ func Control(ctx context.Context, o ControlOptions) (*Result, error) {
 	r.add("a changed plan reaches all agents", Value{"median_seconds", median, units.Ratio(median) + " s median"},
 		Value{"longest_seconds", longest, units.Ratio(longest) + " s max"},
 		Value{"server_cpu_seconds", cpu.Seconds(), units.Ratio(cpu.Seconds()) + " s of server CPU per change"},
-		Value{"changes", float64(len(times)), units.Count(len(times)) + " changes"})
+		Value{"changes", float64(len(times)), units.Plural(len(times), "change")})
 	r.addPeak(server.memory(peakMemory))
 	if err := f.restart(ctx, r, server, dir, args); err != nil {
 		return nil, err

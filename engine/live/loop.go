@@ -66,7 +66,7 @@ func (g *grouper) take(o *observed) {
 	}
 	for i := range o.requests[:o.n] {
 		r := &o.requests[i]
-		requestType, group := g.core.Observe(&r.Observation)
+		requestType, group := g.core.Observe(&r.Observation, &r.simulation)
 		g.exemplars.observe(requestType, r)
 		g.exemplars.observe(group, r)
 	}

@@ -40,7 +40,8 @@ type observed struct {
 // request is an observation and where its spans are in the journal.
 type request struct {
 	observation.Observation
-	records []uint64
+	simulation critpath.Simulation
+	records    []uint64
 }
 
 // observations is the way from the shards to the grouper.
@@ -112,6 +113,7 @@ func (sh *shard) observe() {
 		}
 		r := &sh.out.requests[sh.out.n]
 		sh.observer.Observe(p, i, &r.Observation)
+		r.simulation.Capture(p, i)
 		r.records = append(r.records[:0], sh.closed.Records...)
 		sh.out.n++
 	}

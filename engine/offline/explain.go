@@ -3,31 +3,21 @@ package offline
 import (
 	"context"
 	"iter"
-	"math"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// contrastKeys are the attributes that identify hosts and versions of a service; healthy ones are the reference for
-// slow ones.
-var contrastKeys = [...]string{"host.name", "k8s.pod.name", "service.instance.id", "service.version"}
+// simulatedSpans bounds the spans of the simulated requests of a problem.
+const simulatedSpans = 1 << 17
 
-// Bounds of the comparison of edges of different request types.
-const (
-	seriesOfType    = 5 // edges of a request type
-	typesCompared   = 40
-	windowsCompared = 360
-	shortestWindow  = 10 * time.Second
-)
-
-// explain returns the problems, the first ones with their explanations.
+// explain returns the problems, the first ones with their findings.
 func (a *analyzer) explain(ctx context.Context, problems []detect.Problem) ([]Problem, error) {
 	e := newExplainer(a, problems[:min(len(problems), a.options.Explained)])
 	for o, err := range a.each(ctx) {
@@ -36,18 +26,18 @@ func (a *analyzer) explain(ctx context.Context, problems []detect.Problem) ([]Pr
 		}
 		e.observe(o)
 	}
+	if err := e.simulate(ctx); err != nil {
+		return nil, err
+	}
 	reports := make([]Problem, len(problems))
 	for i := range problems {
-		reports[i].Problem, reports[i].Joint = problems[i], math.NaN()
+		reports[i].Problem, reports[i].Findings = problems[i], explain.NoFindings()
 		if i < a.options.Explained {
 			e.explain(&reports[i])
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-	}
-	if err := e.simulations.run(ctx, a); err != nil {
-		return nil, err
 	}
 	a.report.Common = e.series.common()
 	return reports, nil
@@ -56,11 +46,10 @@ func (a *analyzer) explain(ctx context.Context, problems []detect.Problem) ([]Pr
 // explainer collects the samples that explanations rest on.
 type explainer struct {
 	*analyzer
-	samples     map[analysis.Hash]*stats.Sample[*observation.Observation] // by group or request type
-	exemplars   map[analysis.Hash]*exemplars                              // by group or request type
-	loads       map[analysis.Hash]*arrivals                               // by request type
-	series      *seriesSet
-	simulations *simulations
+	samples   map[analysis.Hash]*explain.Sample // by group or request type
+	exemplars map[analysis.Hash]*exemplars      // by group or request type
+	loads     map[analysis.Hash]*arrivals       // by request type
+	series    *seriesSet
 }
 
 // arrivals are the requests of one type.
@@ -82,13 +71,11 @@ func (r *arrivals) all() iter.Seq2[trace.Nanos, time.Duration] {
 
 func newExplainer(a *analyzer, problems []detect.Problem) *explainer {
 	e := &explainer{
-		analyzer: a, samples: make(map[analysis.Hash]*stats.Sample[*observation.Observation]),
-		exemplars: make(map[analysis.Hash]*exemplars), loads: make(map[analysis.Hash]*arrivals), series: newSeriesSet(a),
-		simulations: newSimulations(),
+		analyzer: a, samples: make(map[analysis.Hash]*explain.Sample), exemplars: make(map[analysis.Hash]*exemplars),
+		loads: make(map[analysis.Hash]*arrivals), series: newSeriesSet(a),
 	}
 	for i := range problems {
-		s := stats.NewSample[*observation.Observation](sampleSize)
-		e.samples[problems[i].Group] = &s
+		e.samples[problems[i].Group] = explain.NewSample(sampleSize, simulatedSpans)
 		e.exemplars[problems[i].Group] = newExemplars()
 		e.loads[problems[i].RequestType] = &arrivals{}
 	}
@@ -104,39 +91,70 @@ func (e *explainer) observe(o *observation.Observation) {
 	}
 	group, _ := e.grouper.Keys.Of(requestType, o)
 	for _, id := range [2]analysis.Hash{requestType, group} {
-		s := e.samples[id]
-		if s == nil {
-			continue
-		}
-		e.exemplars[id].observe(o)
-		if s.Accepts(o.Key()) {
-			s.Add(o.Key(), o.Clone())
+		if s := e.samples[id]; s != nil {
+			e.exemplars[id].observe(o)
+			s.Observe(o, nil, nil)
 		}
 	}
 }
 
-// explain fills in the explanations of one problem.
-func (e *explainer) explain(r *Problem) {
-	p := &r.Problem
-	var requests []*observation.Observation
-	for _, o := range e.samples[p.Group].All() {
-		requests = append(requests, o)
+// requestID identifies a request.
+type requestID struct {
+	trace trace.ID
+	root  trace.SpanID
+}
+
+// simulate adds the simulations to the samples, from the traces in the input.
+func (e *explainer) simulate(ctx context.Context) error {
+	type member struct {
+		sample  *explain.Sample
+		request *explain.Sampled
 	}
-	load := e.loads[p.RequestType]
+	wanted := make(map[requestID][]member)
+	for _, s := range e.samples {
+		for _, x := range s.ToSimulate() {
+			id := requestID{x.Trace, x.Root}
+			wanted[id] = append(wanted[id], member{s, x})
+		}
+	}
+	ids := make([]trace.ID, 0, len(wanted))
+	for id := range wanted {
+		ids = append(ids, id.trace)
+	}
+	extractor := critpath.NewExtractor(e.options.Path)
+	var simulation critpath.Simulation
+	for t, err := range e.input.Find(ids) {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		p := extractor.Extract(t)
+		for i := range p.Roots {
+			members := wanted[requestID{t.ID, p.Nodes[p.Roots[i].Node].ID}]
+			if len(members) == 0 {
+				continue
+			}
+			simulation.Capture(p, i)
+			for _, m := range members {
+				m.sample.Simulate(m.request, &simulation)
+			}
+		}
+	}
+	return nil
+}
+
+// explain fills in the findings about one problem.
+func (e *explainer) explain(r *Problem) {
+	sample, load := e.samples[r.Group], e.loads[r.RequestType]
 	if load.load == nil {
 		load.load = explain.NewLoad(load.all())
 	}
-	options := explain.Options{Concurrency: load.load.Concurrency}
-	a := explain.Associate(p, requests, e.report.Table, options)
-	p.Explanations, r.Joint, r.Unrelated = a.Explanations, a.Joint, a.Unrelated
-	for _, key := range contrastKeys { // where the leading edge has them
-		by := explain.ContrastBy{Key: trace.SymbolOf([]byte(key)), Context: p.Edges[0].Context}
-		for _, c := range explain.Contrast(p, requests, by, e.report.Table, options) {
-			r.Contrasts = append(r.Contrasts, NamedContrast{Key: key, Contrasted: c})
-		}
-	}
-	e.simulations.add(r, requests)
-	r.Exemplars = e.exemplars[p.Group].all()
+	sample.Measure(load.load)
+	r.Findings = sample.Explain(&r.Problem, e.report.Table, explain.Options{})
+	r.Problem.Explanations = r.Findings.Explanations
+	r.Exemplars = e.exemplars[r.Group].all()
 }
 
 // seriesSet holds the mean times, in successive windows, of the leading edges of the most frequent request types.
@@ -151,17 +169,17 @@ type seriesSet struct {
 func newSeriesSet(a *analyzer) *seriesSet {
 	s := &seriesSet{byType: make(map[analysis.Hash][]int)}
 	first, last := a.span()
-	s.width = max(shortestWindow, last.Sub(first)/windowsCompared)
+	s.width = max(explain.SeriesWindow, last.Sub(first)/explain.SeriesWindows)
 	s.first = first
 	s.windows = int(last.Sub(first)/s.width) + 1
 	types := 0
 	for i := range a.report.Groups {
 		g := &a.report.Groups[i]
-		if g.Level != group.LevelRequestType || types == typesCompared {
+		if g.Level != group.LevelRequestType || types == explain.SeriesTypes {
 			continue
 		}
 		types++
-		for _, e := range g.Edges[:min(len(g.Edges), seriesOfType)] {
+		for _, e := range g.Edges[:min(len(g.Edges), explain.SeriesEdges)] {
 			s.byType[g.ID] = append(s.byType[g.ID], len(s.series))
 			s.series = append(s.series, explain.EdgeSeries{
 				RequestType: g.ID, Edge: e.Edge, Means: make([]float64, s.windows), Counts: make([]uint64, s.windows),
@@ -196,7 +214,7 @@ func (s *seriesSet) observe(requestType analysis.Hash, o *observation.Observatio
 }
 
 // common returns the edges of different request types that rise and fall together.
-func (s *seriesSet) common() []CommonEdges {
+func (s *seriesSet) common() []explain.CommonEdges {
 	if len(s.byType) < 2 {
 		return nil
 	}
@@ -206,13 +224,5 @@ func (s *seriesSet) common() []CommonEdges {
 			x.Means[at] /= float64(max(n, 1))
 		}
 	}
-	var all []CommonEdges
-	for _, c := range explain.Common(s.series, explain.CommonOptions{}) {
-		common := CommonEdges{Correlation: c.Correlation, PValue: c.PValue}
-		for _, i := range c.Series {
-			common.Edges = append(common.Edges, TypedEdge{RequestType: s.series[i].RequestType, Context: trace.Context(s.series[i].Edge)})
-		}
-		all = append(all, common)
-	}
-	return all
+	return explain.CommonOf(s.series)
 }

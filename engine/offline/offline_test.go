@@ -177,8 +177,8 @@ func TestReport(t *testing.T) {
 	}
 	unrelated := 0
 	for i, p := range r.Problems {
-		if unrelated += len(p.Unrelated); p.Joint < 0 || p.Joint > 1 {
-			t.Errorf("problem %d: joint correlation %v", i, p.Joint)
+		if unrelated += len(p.Findings.Unrelated); p.Findings.Joint < 0 || p.Findings.Joint > 1 {
+			t.Errorf("problem %d: joint correlation %v", i, p.Findings.Joint)
 		}
 		if p.Onset != detect.Chronic || i > 0 && p.Kind < r.Problems[i-1].Kind {
 			t.Errorf("problem %d: %v %v", i, p.Onset, p.Kind)
@@ -234,7 +234,7 @@ func TestRecoveries(t *testing.T) {
 		set(&options)
 		replayed := 0
 		for i, p := range analyze(t, []string{corpus}, options).Problems {
-			for _, r := range p.Recoveries {
+			for _, r := range p.Findings.Recoveries {
 				if replayed++; uint64(r.Requests) < min(p.Requests, 64) || !(r.MeanPart >= 0 && r.MeanPart <= 1) {
 					t.Errorf("%s: problem %d, of %d requests %d were replayed, %v of the mean would come back", name, i, p.Requests, r.Requests, r.MeanPart)
 				}

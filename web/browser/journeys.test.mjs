@@ -268,7 +268,7 @@ test("a brushed box compares its requests with the rest; the keyboard can select
   assert.match(
     summary,
     new RegExp(
-      `for the requests sampled that came from \\S.* to .* and took .* \\(${count(size(brushed))}\\), .* for the rest of them \\(${count(brushed.b.requests)}\\)`,
+      `for the sampled requests that arrived from \\S.* to .* and took .* \\(${count(size(brushed))}\\), .* for the rest \\(${count(brushed.b.requests)}\\)`,
     ),
   );
   assert.doesNotMatch(summary, /\dT\d/, "a time is not formatted");
@@ -279,13 +279,13 @@ test("a brushed box compares its requests with the rest; the keyboard can select
   await page.getByRole("link", { name: "Select range" }).press("Enter");
   await page.waitForURL(/compare\?.*by=duration/);
   await page
-    .getByText(/requests sampled that took .* or longer/)
+    .getByText(/sampled requests that took .* or longer/)
     .first()
     .waitFor();
   const last = page.getByLabel("received from").locator("option").last();
   await page.getByLabel("received from").selectOption(await last.getAttribute("value"));
   await page
-    .getByText(/requests sampled that came from .* on and took .* or longer|One side has no requests/)
+    .getByText(/sampled requests that arrived from .* on and took .* or longer|One side has no requests/)
     .first()
     .waitFor();
   await context.close();
@@ -310,7 +310,7 @@ test("a box links to its sample traces, and gives advice if it has no sampled re
   await go(start - 7_200_000, start - 3_600_000, { longer: "1" });
   await page
     .getByText(
-      /No request sampled lies in the box: requests are sampled since [\d:]+( UTC)? only, .* choose a later box, or compare times alone/,
+      /No sampled request lies in the box: sampling began only at [\d:]+( UTC)?, .* choose a later box, or compare times alone/,
     )
     .waitFor();
   await page.getByText("One side has no requests").waitFor();

@@ -1,0 +1,72 @@
+package explain
+
+import (
+	"math"
+
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Findings account for one problem. All rest on the same [Sample].
+type Findings struct {
+	Requests     int // sampled
+	Explanations []detect.Explanation
+	Joint        float64             // see [Association]; NaN if unknown
+	Unrelated    []UnrelatedVariable // see [Association]
+	Contrasts    []KeyedContrast     // by key, as in [ContrastKeys], then by falling excess
+	Recoveries   []Recovery          // of the leading edges, the leading one first
+}
+
+// NoFindings returns Findings about which nothing is known.
+func NoFindings() Findings { return Findings{Joint: math.NaN()} }
+
+// ContrastKeys returns the attributes that identify hosts and versions of a service.
+func ContrastKeys() []string {
+	return []string{"host.name", "k8s.pod.name", "service.instance.id", "service.version"}
+}
+
+// KeyedContrast is a value of an attribute whose requests are slower than those with other values.
+type KeyedContrast struct {
+	Key string
+	Contrasted
+}
+
+// mostRecoveries is the number of edges whose recovery is simulated.
+const mostRecoveries = 5
+
+// Explain returns what accounts for p by the sample, which is one of p's requests:
+//
+//  1. [Associate] finds the variables that go with the durations.
+//  2. [Contrast] compares hosts and versions where the leading edge is: healthy ones are the reference for slow ones.
+//  3. [Recoveries] simulate the requests with each of the leading edges at its reference level.
+//
+// Only Alpha and Seed of the options are used; the sample knows the others.
+func (s *Sample) Explain(p *detect.Problem, table *trace.Table, o Options) Findings {
+	o = Options{Alpha: o.Alpha, Seed: o.Seed, Concurrency: s.concurrency(), On: s.enabled()}
+	requests := s.Requests()
+	a := Associate(p, requests, table, o)
+	f := Findings{
+		Requests: len(requests), Explanations: a.Explanations, Joint: a.Joint, Unrelated: a.Unrelated,
+		Contrasts: contrasts(p, requests, table, o),
+	}
+	if levels := ReferenceLevels(p, requests); len(levels) > 0 {
+		f.Recoveries = s.recoveries(p, levels[:min(len(levels), mostRecoveries)])
+	}
+	return f
+}
+
+// contrasts compares the hosts and the versions of the service of p's leading edge.
+func contrasts(p *detect.Problem, requests []*observation.Observation, table *trace.Table, o Options) []KeyedContrast {
+	if len(p.Edges) == 0 {
+		return nil
+	}
+	var all []KeyedContrast
+	for _, key := range ContrastKeys() {
+		by := ContrastBy{Key: trace.SymbolOf([]byte(key)), Context: p.Edges[0].Context}
+		for _, c := range Contrast(p, requests, by, table, o) {
+			all = append(all, KeyedContrast{key, c})
+		}
+	}
+	return all
+}

@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// commonEpochs is the number of epochs between two comparisons of the series.
+const commonEpochs = 6
+
+// seriesSet keeps the times of the leading edges of the most frequent request types, epoch by epoch, and compares them.
+type seriesSet struct {
+	types  []*typeSeries
+	epochs int // since the types were chosen
+	common []explain.CommonEdges
+}
+
+// typeSeries holds the requests of one type in successive epochs, the last one last, at most [explain.SeriesWindows].
+type typeSeries struct {
+	id     analysis.Hash
+	counts []uint64
+	edges  []edgeSeries
+}
+
+// edgeSeries holds the ns of all requests together in one edge, by epoch.
+type edgeSeries struct {
+	edge  trace.Edge
+	nanos []uint64
+}
+
+// observe adds the epoch that is about to end. Once in a full series it chooses types and edges anew.
+func (s *seriesSet) observe(groups *group.Grouper) {
+	if s.epochs%explain.SeriesWindows == 0 {
+		s.choose(groups)
+	}
+	s.epochs = s.epochs%explain.SeriesWindows + 1
+	for _, t := range s.types {
+		var open group.Window
+		if g := groups.Group(t.id); g != nil {
+			open = g.Open
+		}
+		t.counts = appendWindow(t.counts, open.Total.N)
+		for i := range t.edges {
+			e := &t.edges[i]
+			e.nanos = appendWindow(e.nanos, open.Tally.Edge(e.edge).Sum.Lo) // an epoch has no more than 2⁶⁴ ns
+		}
+	}
+}
+
+// appendWindow appends the value of an epoch and drops that of the oldest if there are too many.
+func appendWindow(values []uint64, x uint64) []uint64 {
+	values = append(values, x)
+	return slices.Delete(values, 0, max(0, len(values)-explain.SeriesWindows))
+}
+
+// choose chooses the most frequent request types and the edges of each with the most time. Series that are chosen again
+// continue.
+func (s *seriesSet) choose(groups *group.Grouper) {
+	var types []*group.Group
+	requests := make(map[analysis.Hash]uint64)
+	for g := range groups.Each() {
+		if g.Level == group.LevelRequestType {
+			total, _ := g.Retained()
+			requests[g.ID] = total.N
+			types = append(types, g)
+		}
+	}
+	slices.SortFunc(types, func(a, b *group.Group) int {
+		return cmp.Or(cmp.Compare(requests[b.ID], requests[a.ID]), a.ID.Compare(b.ID))
+	})
+	windows, before := 0, make(map[analysis.Hash]*typeSeries)
+	for _, t := range s.types {
+		windows, before[t.id] = len(t.counts), t
+	}
+	s.types = nil
+	for _, g := range types[:min(len(types), explain.SeriesTypes)] {
+		t := &typeSeries{id: g.ID, counts: make([]uint64, windows)}
+		old := before[g.ID]
+		if old != nil {
+			t.counts = old.counts
+		}
+		for _, e := range leadingEdges(g) {
+			t.edges = append(t.edges, edgeSeries{e, old.nanosOf(e, windows)})
+		}
+		s.types = append(s.types, t)
+	}
+}
+
+// nanosOf returns the series of an edge; zeros if it has none.
+func (t *typeSeries) nanosOf(e trace.Edge, windows int) []uint64 {
+	if t != nil {
+		if i := slices.IndexFunc(t.edges, func(x edgeSeries) bool { return x.edge == e }); i >= 0 {
+			return t.edges[i].nanos
+		}
+	}
+	return make([]uint64, windows)
+}
+
+// leadingEdges returns the edges of g in which its requests spend the most time.
+func leadingEdges(g *group.Group) []trace.Edge {
+	w := g.Judged()
+	if w.Total.N == 0 {
+		w = &g.Open
+	}
+	edges := slices.DeleteFunc(slices.Clone(w.Tally.Edges), func(e group.EdgeTally) bool { return e.Edge == 0 })
+	slices.SortFunc(edges, func(a, b group.EdgeTally) int {
+		return cmp.Or(cmp.Compare(b.Sum.Hi, a.Sum.Hi), cmp.Compare(b.Sum.Lo, a.Sum.Lo), cmp.Compare(a.Edge, b.Edge))
+	})
+	var leading []trace.Edge
+	for _, e := range edges[:min(len(edges), explain.SeriesEdges)] {
+		leading = append(leading, e.Edge)
+	}
+	return leading
+}
+
+// compare sets the common edges every few epochs, while there is a problem to compare them for.
+func (s *seriesSet) compare(needed bool) {
+	switch {
+	case !needed:
+		s.common = nil
+	case s.epochs%commonEpochs == 0:
+		s.common = explain.CommonOf(s.series())
+	}
+}
+
+// series returns the series as package explain takes them.
+func (s *seriesSet) series() []explain.EdgeSeries {
+	var all []explain.EdgeSeries
+	for _, t := range s.types {
+		for i := range t.edges {
+			e := &t.edges[i]
+			x := explain.EdgeSeries{RequestType: t.id, Edge: e.edge, Means: make([]float64, len(t.counts)), Counts: t.counts}
+			for k, nanos := range e.nanos {
+				x.Means[k] = float64(nanos) / float64(max(1, t.counts[k]))
+			}
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// Common returns the places of different request types that rise and fall together, by falling correlation, while there
+// is a problem. The slice is the core's own.
+func (c *Core) Common() []explain.CommonEdges { return c.series.common }
+
+// savedSeries is a seriesSet.
+type savedSeries struct {
+	Types  []savedTypeSeries
+	Epochs int
+	Common []explain.CommonEdges
+}
+
+type savedTypeSeries struct {
+	ID     analysis.Hash
+	Counts []uint64
+	Edges  []savedEdgeSeries
+}
+
+type savedEdgeSeries struct {
+	Edge  trace.Edge
+	Nanos []uint64
+}
+
+func (s *seriesSet) saved() savedSeries {
+	saved := savedSeries{Epochs: s.epochs, Common: s.common}
+	for _, t := range s.types {
+		x := savedTypeSeries{ID: t.id, Counts: t.counts}
+		for _, e := range t.edges {
+			x.Edges = append(x.Edges, savedEdgeSeries{e.edge, e.nanos})
+		}
+		saved.Types = append(saved.Types, x)
+	}
+	return saved
+}
+
+// restore makes s the saved set. The error wraps [codec.ErrCorrupt].
+func (s *seriesSet) restore(saved *savedSeries) error {
+	*s = seriesSet{epochs: saved.Epochs, common: saved.Common}
+	for i := range saved.Types {
+		x := &saved.Types[i]
+		t := &typeSeries{id: x.ID, counts: x.Counts}
+		for _, e := range x.Edges {
+			if len(e.Nanos) != len(x.Counts) || len(x.Counts) != len(saved.Types[0].Counts) {
+				return fmt.Errorf("%w: series of edges", codec.ErrCorrupt)
+			}
+			t.edges = append(t.edges, edgeSeries{e.Edge, e.Nanos})
+		}
+		s.types = append(s.types, t)
+	}
+	return nil
+}
