@@ -7,18 +7,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// WhatIf returns the duration that root number root of p would have had if the time of each of its edges had been the
-// result of level. WhatIf calls level once for each edge on the critical path, with its ns in this request; level
-// returns ns, at least 0. With coarse, edges are whole ones, as in a request type: [trace.ContextEdge]. See
-// [Simulation.WhatIf].
-func WhatIf(p *Path, root int, coarse bool, level func(edge trace.Edge, nanos int64) int64) time.Duration {
+// WhatIf returns the duration of root number root of p if its edges had taken other times. For each edge on the
+// critical path, change receives the time in ns that the edge took in this request, and returns another time, at least
+// 0. If coarse is set, the edges are those of [trace.ContextEdge], as in a request type. See [Simulation.WhatIf].
+func WhatIf(p *Path, root int, coarse bool, change func(edge trace.Edge, nanos int64) int64) time.Duration {
 	var s Simulation
 	s.Capture(p, root)
-	return s.run(coarse, scalesOf(p, root, coarse, level))
+	return s.run(coarse, scalesOf(p, root, coarse, change))
 }
 
-// scalesOf returns the scale of each edge whose time level changes.
-func scalesOf(p *Path, root int, coarse bool, level func(edge trace.Edge, nanos int64) int64) map[trace.Edge]scale {
+// scalesOf returns the scale of each edge whose time changes.
+func scalesOf(p *Path, root int, coarse bool, change func(edge trace.Edge, nanos int64) int64) map[trace.Edge]scale {
 	op := func(node int32) trace.Op {
 		if node < 0 {
 			return 0
@@ -26,7 +25,7 @@ func scalesOf(p *Path, root int, coarse bool, level func(edge trace.Edge, nanos 
 		return p.Span(node).Op
 	}
 	totals := make(map[trace.Edge]int64)
-	var edges []trace.Edge
+	var edges []trace.Edge // in the order of the path
 	sections := p.Roots[root].Sections
 	for i := range sections {
 		s := &sections[i]
@@ -38,13 +37,14 @@ func scalesOf(p *Path, root int, coarse bool, level func(edge trace.Edge, nanos 
 	}
 	scales := make(map[trace.Edge]scale)
 	for _, e := range edges {
-		if to := max(0, level(e, totals[e])); to != totals[e] {
+		if to := max(0, change(e, totals[e])); to != totals[e] {
 			scales[e] = scale{to, totals[e]}
 		}
 	}
 	return scales
 }
 
+// edgeOf returns the edge of the own time of a span between two operations.
 func edgeOf(coarse bool, context trace.Context, before, after trace.Op) trace.Edge {
 	if coarse {
 		return trace.ContextEdge(context)
@@ -52,10 +52,11 @@ func edgeOf(coarse bool, context trace.Context, before, after trace.Op) trace.Ed
 	return trace.EdgeOf(context, before, after)
 }
 
-// scale is a factor for gaps: to/from.
+// scale is a fraction by which gaps are multiplied.
 type scale struct{ to, from int64 }
 
-// of returns nanos·to/from, rounded up, so that the gaps of an edge never save more than the edge.
+// of returns nanos·to/from, rounded up, so that the gaps of an edge never save more than the edge. It returns at most
+// trace.MaxDuration.
 func (s scale) of(nanos int64) int64 {
 	hi, lo := bits.Mul64(uint64(nanos), uint64(s.to))
 	lo, carry := bits.Add64(lo, uint64(s.from)-1, 0)
