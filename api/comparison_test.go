@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -157,7 +158,11 @@ func TestCompareAttributes(t *testing.T) {
 			trace.Attr{Key: table.Symbol("tenant"), Text: table.Symbol(tenant)}, trace.Attr{Key: table.Symbol("shard"), Text: table.Symbol(shard)})
 	}
 	from := w.now
-	w.play(t, 12, func() bool { return len(w.core.Sampled(w.history.group)) >= 64 })
+	w.play(t, 60, func() bool {
+		sampled := w.core.Sampled(w.history.group)
+		altered := slices.DeleteFunc(sampled, func(o *observation.Observation) bool { return o.Start < from })
+		return len(altered) >= 100
+	})
 	for _, query := range []string{
 		"?slowest=0.2", fmt.Sprintf("?longer_ns=%d", slow.Nanoseconds()),
 		fmt.Sprintf("?longer_ns=%d&from=%s", slow.Nanoseconds(), instantText(from)),

@@ -108,6 +108,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 			Problem: s.problems[row], EValue: number(p.EValue), Shift: number(p.Shift), Edges: names.edges(p.Edges), Refined: names.refined(p.Refined),
 			Explanations: names.explanations(p.Explanations), Decisions: make([]contract.Decision, 0, len(decisions)), Missing: []string{},
 		}
+		names.addCauses(d, p)
 		for k := range decisions {
 			d.Decisions = append(d.Decisions, names.decision(&decisions[k]))
 			if len(d.Missing) == 0 {

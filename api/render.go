@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
@@ -146,6 +147,71 @@ func (r renderer) explanations(list []detect.Explanation) []contract.Explanation
 		})
 	}
 	return all
+}
+
+// addCauses adds what accounts for p besides its explanations.
+func (r renderer) addCauses(d *contract.GetProblem200JSONResponse, p *detect.Problem) {
+	causes := describe.NoCauses()
+	if f := r.core.Findings(p.ID); f != nil {
+		causes = r.Causes(p, f)
+	}
+	d.JointCorrelation, d.Unrelated = causes.Joint.Pointer(), make([]contract.Unrelated, 0, len(causes.Unrelated))
+	for _, x := range causes.Unrelated {
+		d.Unrelated = append(d.Unrelated, contract.Unrelated{Variable: x.Variable, Where: x.Where})
+	}
+	d.Contrasts = make([]contract.Contrast, 0, len(causes.Contrasts))
+	for i := range causes.Contrasts {
+		d.Contrasts = append(d.Contrasts, contrast(&causes.Contrasts[i]))
+	}
+	d.WhatIf = make([]contract.Recovery, 0, len(causes.WhatIf))
+	for i := range causes.WhatIf {
+		d.WhatIf = append(d.WhatIf, recovery(&causes.WhatIf[i]))
+	}
+	d.Common = []contract.CommonEdges{}
+	for i, c := range r.core.Common() {
+		if slices.ContainsFunc(c.Edges, func(e explain.TypedEdge) bool { return e.RequestType == p.RequestType }) {
+			x := r.Common(&r.core.Common()[i])
+			d.Common = append(d.Common, commonEdges(&x))
+		}
+	}
+}
+
+func contrast(c *describe.Contrast) contract.Contrast {
+	x := contract.Contrast{
+		Text: c.Text, Key: c.Key, Value: c.Value, Requests: c.Requests, Rest: c.Rest, Duration: difference(&c.Duration),
+		Edges: make([]contract.Difference, 0, len(c.Edges)),
+	}
+	for i := range c.Edges {
+		x.Edges = append(x.Edges, difference(&c.Edges[i]))
+	}
+	return x
+}
+
+func difference(d *describe.Difference) contract.Difference {
+	x := contract.Difference{
+		MeanNs: d.MeanNS.Pointer(), RestNs: d.RestNS.Pointer(), ExcessNs: d.ExcessNS.Pointer(), LowNs: d.LowNS.Pointer(),
+		HighNs: d.HighNS.Pointer(), PValue: d.PValue.Pointer(),
+	}
+	if d.Edge != nil {
+		x.Edge = new(contractPlace(d.Edge))
+	}
+	return x
+}
+
+func recovery(r *describe.Recovery) contract.Recovery {
+	return contract.Recovery{
+		Text: r.Text, Edge: contractPlace(r.Edge), LevelNs: r.LevelNS, Requests: r.Requests,
+		MeanNs: r.MeanNS.Pointer(), MeanLowNs: r.MeanLowNS.Pointer(), MeanHighNs: r.MeanHighNS.Pointer(), MeanFraction: r.MeanFraction.Pointer(),
+		P99Ns: r.P99NS, P99Fraction: r.P99Fraction.Pointer(),
+	}
+}
+
+func commonEdges(c *describe.Common) contract.CommonEdges {
+	x := contract.CommonEdges{Text: c.Text, Correlation: c.Correlation.Pointer(), PValue: c.PValue.Pointer(), Edges: make([]contract.TypedEdge, 0, len(c.Edges))}
+	for _, e := range c.Edges {
+		x.Edges = append(x.Edges, contract.TypedEdge{RequestType: e.RequestType, RequestTypeID: e.RequestTypeID, Context: e.Context})
+	}
+	return x
 }
 
 func sizeModel(m *group.SizeModel) *contract.SizeModel {

@@ -93,6 +93,10 @@ func TestShow(t *testing.T) {
 		},
 		"problem.txt": func(w io.Writer) error {
 			d, err := c.Problem(t.Context(), problem[:6])
+			if err == nil {
+				d.Contrasts = []contract.Contrast{{Text: "host.name = stock-b: 410 ms a request against 62.1 ms with others (31 and 97 sampled)"}}
+				d.Common = []contract.CommonEdges{{Text: "stock POST maps in stock UpdateBatch and cart GET maps in cart Get rise and fall together"}}
+			}
 			return errors.Join(err, ShowProblem(w, d, style, now))
 		},
 		"tracepoints.txt": func(w io.Writer) error {

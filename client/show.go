@@ -132,6 +132,7 @@ func (p *page) problem(x *contract.Problem) {
 const (
 	shownEdges        = 6
 	shownExplanations = 5
+	shownCauses       = 3
 	shownSuspects     = 3
 	shownDecisions    = 12
 )
@@ -149,11 +150,45 @@ func ShowProblem(w io.Writer, d *contract.ProblemDetail, style terminal.Style, n
 			p.printf("  %-5s %s\n", units.Percent(of(x.Effect.Value)), clean(x.Text))
 		}
 	}
+	p.causes(d)
 	if d.Investigation != nil {
 		p.investigation(d.Investigation)
 	}
 	p.timeline(d.Decisions)
 	return p.flush(w)
+}
+
+// minRecovery is the smallest fraction of the mean or of the p99 for which a recovery is shown.
+const minRecovery = 0.05
+
+// causes writes slower hosts and versions, the recoveries that matter, and the places that rise and fall together.
+func (p *page) causes(d *contract.ProblemDetail) {
+	var only, gains, together []string
+	for i := range d.Contrasts {
+		only = append(only, d.Contrasts[i].Text)
+	}
+	for i := range d.WhatIf {
+		if x := &d.WhatIf[i]; of(x.MeanFraction) >= minRecovery || of(x.P99Fraction) >= minRecovery {
+			gains = append(gains, x.Text)
+		}
+	}
+	for i := range d.Common {
+		together = append(together, d.Common[i].Text)
+	}
+	p.lines("Slower than others", only)
+	p.lines("What if", gains)
+	p.lines("Rise and fall together", together)
+}
+
+// lines writes the first of some lines below a title; nothing if there are none.
+func (p *page) lines(title string, all []string) {
+	if len(all) == 0 {
+		return
+	}
+	p.printf("\n%s\n", p.bold(title))
+	for _, line := range all[:min(len(all), shownCauses)] {
+		p.printf("%s", p.style.Wrap(clean(line), 2))
+	}
 }
 
 func (p *page) edges(d *contract.ProblemDetail) {

@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
@@ -168,6 +169,11 @@ func TestDefaults(t *testing.T) {
 	}
 	if c.DataDir != "./sibyl-data" || c.Epoch != 10*time.Second || c.Learning != 5*time.Minute || c.Memory != 2<<30 {
 		t.Errorf("%+v", c)
+	}
+	for _, key := range explain.ContrastKeys() {
+		if !slices.Contains(c.AttributeKeys(), key) {
+			t.Errorf("the default keys lack %s", key)
+		}
 	}
 	if _, err := ingest.NewKeys(c.AttributeKeys()...); err != nil || len(c.AttributeKeys()) == 0 {
 		t.Errorf("%v: %v", c.AttributeKeys(), err)

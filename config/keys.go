@@ -34,11 +34,12 @@ var (
 )
 
 // defaultKeys are attributes that instrumentation sets, that are numbers or have few values, and that often explain
-// slow requests.
+// slow requests; and those that identify hosts and versions, which contrasts compare.
 var defaultKeys = []string{
 	"http.request.method", "http.response.status_code", "http.request.body.size", "http.response.body.size",
 	"rpc.response.status_code", "db.system.name", "db.operation.name", "db.collection.name", "messaging.batch.message_count",
 	"error.type", "service.version", "deployment.environment.name", "cloud.region", "cloud.availability_zone",
+	"host.name", "k8s.pod.name", "service.instance.id",
 }
 
 // definitions returns all keys in the order in which they are printed: the keys of a section are contiguous.

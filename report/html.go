@@ -165,10 +165,11 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 	v.MoreEdges = moreEdges(p)
 	v.Size = sizeSentence(p.Size)
 	v.Because = n.because(p)
-	for i := range r.Findings.Contrasts[:min(shownContrasts, len(r.Findings.Contrasts))] {
-		v.OnlyOn = append(v.OnlyOn, n.contrast(p, &r.Findings.Contrasts[i]))
+	causes := n.Causes(p, &r.Findings)
+	for i := range causes.Contrasts[:min(shownContrasts, len(causes.Contrasts))] {
+		v.OnlyOn = append(v.OnlyOn, causes.Contrasts[i].Sentence)
 	}
-	v.WhatIf = n.recoveries(r)
+	v.WhatIf = recoveries(&causes)
 	v.Traces, v.Show = n.exemplars(r), n.show(r)
 	v.Because = v.Because[:min(len(v.Because), pageBecause)]
 	v.Next = n.next(r)

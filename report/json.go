@@ -28,7 +28,7 @@ func JSON(w io.Writer, r *offline.Report) error {
 	o.field("refused", r.Refused) // requests judged by request type only
 	o.list("groups", len(r.Groups), func(i int) any { return n.jsonGroup(&r.Groups[i]) })
 	o.list("problems", len(r.Problems), func(i int) any { return n.jsonProblem(i+1, &r.Problems[i]) })
-	o.list("common", len(r.Common), func(i int) any { return n.jsonCommon(&r.Common[i]) })
+	o.list("common", len(r.Common), func(i int) any { return n.Common(&r.Common[i]) })
 	return o.end()
 }
 
@@ -119,20 +119,11 @@ type jsonProblem struct {
 	Rank int `json:"rank"`
 	describe.Problem
 	describe.Findings
+	describe.Causes
 
-	Joint     describe.Number `json:"joint_correlation"`
-	Unrelated []jsonUnrelated `json:"unrelated"`
-	Contrasts []jsonContrast  `json:"contrasts"`
-	WhatIf    []jsonRecovery  `json:"what_if"`
-	Proposed  []jsonPick      `json:"proposed"`
-	Missing   []string        `json:"missing"` // operations that carry the problem and have no tracepoint to enable
-	Exemplars jsonExemplars   `json:"exemplars"`
-}
-
-// jsonUnrelated is an attribute that is certainly unrelated to the problem.
-type jsonUnrelated struct {
-	Variable string   `json:"variable"`
-	Where    []string `json:"where"`
+	Proposed  []jsonPick    `json:"proposed"`
+	Missing   []string      `json:"missing"` // operations that carry the problem and have no tracepoint to enable
+	Exemplars jsonExemplars `json:"exemplars"`
 }
 
 type jsonPick struct {
@@ -163,19 +154,9 @@ func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 func (n *names) jsonProblem(rank int, r *offline.Problem) jsonProblem {
 	p := &r.Problem
 	j := jsonProblem{
-		Rank: rank, Problem: n.Problem(p, 0), Findings: n.Findings(p), Joint: describe.Number(r.Findings.Joint), Unrelated: []jsonUnrelated{},
-		Contrasts: []jsonContrast{}, WhatIf: []jsonRecovery{}, Proposed: []jsonPick{}, Missing: []string{},
+		Rank: rank, Problem: n.Problem(p, 0), Findings: n.Findings(p), Causes: n.Causes(p, &r.Findings),
+		Proposed: []jsonPick{}, Missing: []string{},
 		Exemplars: jsonExemplarsOf(&r.Exemplars),
-	}
-	for i := range r.Findings.Unrelated {
-		x := &r.Findings.Unrelated[i]
-		j.Unrelated = append(j.Unrelated, jsonUnrelated{Variable: x.Name, Where: n.Context(x.Context)})
-	}
-	for i := range r.Findings.Contrasts {
-		j.Contrasts = append(j.Contrasts, n.jsonContrast(p, &r.Findings.Contrasts[i]))
-	}
-	for i := range r.Findings.Recoveries {
-		j.WhatIf = append(j.WhatIf, n.jsonRecovery(p, &r.Findings.Recoveries[i]))
 	}
 	for i := range r.Proposed {
 		j.Proposed = append(j.Proposed, n.jsonPick(&r.Proposed[i]))

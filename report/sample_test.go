@@ -38,6 +38,9 @@ func newSample() *offline.Report {
 	s.render = s.op("shop", "render page", trace.Internal)
 	s.checkoutGroups()
 	s.indexGroups()
+	s.Common = []explain.CommonEdges{{Correlation: 0.62, PValue: 0.004, Edges: []explain.TypedEdge{
+		{RequestType: analysis.Hash{Hi: 1, Lo: 1}, Context: s.context(s.checkout, s.stock)}, {RequestType: analysis.Hash{Hi: 2, Lo: 2}, Context: s.context(s.index, s.render)},
+	}}}
 	s.hostile()
 	return s.Report
 }
@@ -116,6 +119,18 @@ func (s *sample) checkoutGroups() {
 		Missing: []trace.Op{s.charge},
 		Findings: explain.Findings{
 			Joint: 0.71, Unrelated: []explain.UnrelatedVariable{{Context: s.context(s.checkout), Name: "user.locale"}},
+			Contrasts: []explain.KeyedContrast{{Key: "host.name", Contrasted: explain.Contrasted{
+				Value: "pay-b", Requests: 71, Rest: 185,
+				Duration: explain.Difference{Mean: 4.1e8, Rest: 1.4e8, Value: 2.7e8, Low: 2.2e8, High: 3.2e8, PValue: 2e-9},
+				Edges:    []explain.Difference{{Edge: fine.Edges[0].Edge, Mean: 2.8e8, Rest: 3e7, Value: 2.5e8, Low: 2.1e8, High: 2.9e8, PValue: 1e-11}},
+			}}},
+			Recoveries: []explain.Recovery{
+				{
+					Edge: fine.Edges[0].Edge, Level: 38 * ms, Requests: 64, Mean: stats.Interval{Value: 5.8e7, Low: 4.1e7, High: 7.5e7}, MeanPart: 0.27,
+					P99: 1200 * ms, P99Part: 0.85,
+				},
+				{Edge: fine.Edges[1].Edge, Level: 30 * ms, Requests: 64, Mean: stats.Interval{Value: 1e6, Low: -1e6, High: 3e6}, MeanPart: 0.005, P99: 2 * ms, P99Part: 0.001},
+			},
 		},
 		Exemplars: offline.Exemplars{
 			Slow:    []offline.Exemplar{{Trace: trace.ID{1, 0xab}, Duration: 1900 * ms}, {Trace: trace.ID{2}, Duration: 1422 * ms}},

@@ -135,10 +135,11 @@ func (t *table) problem(rank int, r *offline.Problem) {
 	for i, s := range because[:min(shownExplanations, len(because))] {
 		t.labelled("because", i, s)
 	}
-	for i := range r.Findings.Contrasts[:min(shownContrasts, len(r.Findings.Contrasts))] {
-		t.labelled("only on", i, t.names.contrast(p, &r.Findings.Contrasts[i]))
+	causes := t.names.Causes(p, &r.Findings)
+	for i := range causes.Contrasts[:min(shownContrasts, len(causes.Contrasts))] {
+		t.labelled("only on", i, causes.Contrasts[i].Sentence)
 	}
-	recoveries := t.names.recoveries(r)
+	recoveries := recoveries(&causes)
 	for i, s := range recoveries[:min(shownRecoveries, len(recoveries))] {
 		t.labelled("what if", i, s)
 	}
@@ -222,7 +223,7 @@ func (t *table) place(p *detect.Problem) {
 func (t *table) common(all []explain.CommonEdges) {
 	for i := range all[:min(shownCommon, len(all))] {
 		t.printf("\n")
-		t.labelled("together", 0, t.names.common(&all[i]))
+		t.labelled("together", 0, t.names.Common(&all[i]).Sentence)
 	}
 }
 
@@ -269,7 +270,7 @@ func (n *names) explanation(p *detect.Problem, x *detect.Explanation) describe.S
 	}
 	s.Plain(" of the variance" + n.target(p, x))
 	if x.PValue == x.PValue {
-		s.Plain(", p " + pValue(x.PValue))
+		s.Plain(", p " + describe.PValue(x.PValue))
 	}
 	if x.Remains == x.Remains {
 		s.Plain("; " + units.Percent(x.Remains) + " of the CoV remains without it")
@@ -287,11 +288,15 @@ func (n *names) target(p *detect.Problem, x *detect.Explanation) string {
 	return ""
 }
 
-func pValue(p float64) string {
-	if p < 0.001 {
-		return "< 0.001"
+// recoveries returns the recoveries that matter.
+func recoveries(c *describe.Causes) []describe.Sentence {
+	var all []describe.Sentence
+	for i := range c.WhatIf {
+		if x := &c.WhatIf[i]; x.Matters() {
+			all = append(all, x.Sentence)
+		}
 	}
-	return strconv.FormatFloat(p, 'g', 2, 64)
+	return all
 }
 
 // groups writes the request types, each followed by its groups.

@@ -615,6 +615,19 @@ type BudgetUse struct {
 	Total Limit `json:"total"`
 }
 
+// CommonEdges Places in different request types whose times rise and fall together. They may share a lock or a dependency.
+type CommonEdges struct {
+	// Correlation Mean over the pairs that were found.
+	Correlation *float64    `json:"correlation"`
+	Edges       []TypedEdge `json:"edges"`
+
+	// PValue Corrected for the number of pairs tried.
+	PValue *float64 `json:"p_value"`
+
+	// Text The places in one sentence.
+	Text string `json:"text"`
+}
+
 // Comparison defines model for Comparison.
 type Comparison struct {
 	A Population `json:"a"`
@@ -629,6 +642,28 @@ type Comparison struct {
 
 	// Note Warning and advice if durations are compared with few or no sampled requests on one side, or if the sample covers only part of the time range. Its times are RFC 3339.
 	Note *string `json:"note,omitempty"`
+}
+
+// Contrast A host or version whose requests are slower than the others.
+type Contrast struct {
+	// Duration Time that some requests take longer than others.
+	Duration Difference `json:"duration"`
+
+	// Edges Edges that are slower, by falling excess.
+	Edges []Difference `json:"edges"`
+
+	// Key Attribute: host.name, k8s.pod.name, service.instance.id or service.version.
+	Key string `json:"key"`
+
+	// Requests Sampled requests with the value.
+	Requests int `json:"requests"`
+
+	// Rest Sampled requests with other values.
+	Rest int `json:"rest"`
+
+	// Text The contrast in one phrase.
+	Text  string `json:"text"`
+	Value string `json:"value"`
 }
 
 // DeadLetter defines model for DeadLetter.
@@ -789,6 +824,26 @@ type DiagnosisPart struct {
 
 	// Text Never empty.
 	Text string `json:"text"`
+}
+
+// Difference Time that some requests take longer than others.
+type Difference struct {
+	// Edge A place on the critical path.
+	Edge *Place `json:"edge,omitempty"`
+
+	// ExcessNs mean_ns − rest_ns, with its 95 % interval.
+	ExcessNs *float64 `json:"excess_ns"`
+	HighNs   *float64 `json:"high_ns"`
+	LowNs    *float64 `json:"low_ns"`
+
+	// MeanNs Per request; requests without the edge count as 0.
+	MeanNs *float64 `json:"mean_ns"`
+
+	// PValue Corrected for the number of values and edges compared.
+	PValue *float64 `json:"p_value"`
+
+	// RestNs The same of the other requests.
+	RestNs *float64 `json:"rest_ns"`
 }
 
 // Edge defines model for Edge.
@@ -1330,6 +1385,12 @@ type Problem struct {
 
 // ProblemDetail defines model for ProblemDetail.
 type ProblemDetail struct {
+	// Common Places of this and other request types whose times rise and fall together, by falling correlation.
+	Common []CommonEdges `json:"common"`
+
+	// Contrasts Hosts and versions whose requests are slower than the others, by key, then by falling excess.
+	Contrasts []Contrast `json:"contrasts"`
+
 	// Decisions The latest 100, latest first; older ones at /decisions?problem=.
 	Decisions []Decision `json:"decisions"`
 
@@ -1341,6 +1402,9 @@ type ProblemDetail struct {
 	Explanations  []Explanation        `json:"explanations"`
 	Investigation *InvestigationDetail `json:"investigation,omitempty"`
 
+	// JointCorrelation Canonical correlation, 0–1, of the numeric variables with the durations: what they explain together; null: none or not yet known.
+	JointCorrelation *float64 `json:"joint_correlation"`
+
 	// Missing Operations that carry the problem and offer no tracepoints.
 	Missing []string `json:"missing"`
 
@@ -1351,6 +1415,12 @@ type ProblemDetail struct {
 
 	// Shift Of a shifted problem: fraction of the requests that changed their path.
 	Shift *float64 `json:"shift"`
+
+	// Unrelated Attributes that do not explain the problem.
+	Unrelated []Unrelated `json:"unrelated"`
+
+	// WhatIf Time that requests would gain with one of the leading edges at its reference level, leading edge first.
+	WhatIf []Recovery `json:"what_if"`
 }
 
 // ProblemList defines model for ProblemList.
@@ -1372,6 +1442,35 @@ type Queue struct {
 	Capacity int64  `json:"capacity"`
 	Length   int64  `json:"length"`
 	Name     string `json:"name"`
+}
+
+// Recovery Time that requests would gain if an edge were as fast as its reference. Requests are simulated, so the gain is less than that of the edge if another branch ends soon after.
+type Recovery struct {
+	// Edge A place on the critical path.
+	Edge Place `json:"edge"`
+
+	// LevelNs Reference level of the edge: its usual time or, if unknown, its median.
+	LevelNs int64 `json:"level_ns"`
+
+	// MeanFraction Of the mean duration, 0–1.
+	MeanFraction *float64 `json:"mean_fraction"`
+	MeanHighNs   *float64 `json:"mean_high_ns"`
+	MeanLowNs    *float64 `json:"mean_low_ns"`
+
+	// MeanNs Gain of the mean duration, with its 95 % interval.
+	MeanNs *float64 `json:"mean_ns"`
+
+	// P99Fraction Of the 99th percentile, 0–1.
+	P99Fraction *float64 `json:"p99_fraction"`
+
+	// P99Ns Gain of the 99th percentile.
+	P99Ns int64 `json:"p99_ns"`
+
+	// Requests Simulated requests.
+	Requests int `json:"requests"`
+
+	// Text The recovery in one phrase.
+	Text string `json:"text"`
 }
 
 // Refined Time of an enabled tracepoint within an edge.
@@ -1663,6 +1762,24 @@ type TreeSummary struct {
 	Requests        int64  `json:"requests"`
 	Tracepoints     int    `json:"tracepoints"`
 	Version         string `json:"version"`
+}
+
+// TypedEdge A place in the requests of one type.
+type TypedEdge struct {
+	// Context Operations from the root down.
+	Context []string `json:"context"`
+
+	// RequestType Name of the request type.
+	RequestType   string `json:"request_type"`
+	RequestTypeID ID     `json:"request_type_id"`
+}
+
+// Unrelated An attribute that explains almost nothing about a problem.
+type Unrelated struct {
+	Variable string `json:"variable"`
+
+	// Where Context of the variable.
+	Where []string `json:"where"`
 }
 
 // Usage defines model for Usage.

@@ -84,7 +84,7 @@ func analyzeTraces(t *testing.T, traces []*trace.Trace, table *trace.Table) *off
 	return analyze(t, []string{path}, options)
 }
 
-// The core finds out about a problem what an analysis of the same requests in a file finds out.
+// The findings of the core equal those of an analysis of the same requests in a file.
 func TestLiveAgreesWithFile(t *testing.T) {
 	a := &app{table: &trace.Table{}, rng: rand.New(rand.NewPCG(1, 2))}
 	o := engine.DefaultOptions()
@@ -134,7 +134,7 @@ func TestLiveAgreesWithFile(t *testing.T) {
 	}
 }
 
-// ordersProblem returns the problem of orders, if it is sampled, and what the core found out about it.
+// ordersProblem returns the problem of orders, if it is sampled, and the findings of the core about it.
 func ordersProblem(core *engine.Core) (*detect.Problem, *explain.Findings) {
 	for i := range core.Problems() {
 		p := &core.Problems()[i]
@@ -145,8 +145,8 @@ func ordersProblem(core *engine.Core) (*detect.Problem, *explain.Findings) {
 	return nil, nil
 }
 
-// written returns findings as text. It leaves out what depends on the history of a problem, or on the level at which it
-// is reported: p-values, and the exact levels of recoveries.
+// written returns findings as text. It leaves out everything that depends on the history of a problem, or on the level
+// at which it is reported: p-values, and the exact levels of recoveries.
 func written(f *explain.Findings, table *trace.Table) string {
 	var b strings.Builder
 	place := func(e trace.Edge) string {

@@ -1,5 +1,5 @@
 // Package offline analyses recorded traces. [Analyze] reads files in several passes and returns a [Report]: the groups
-// of requests, their problems in order of rank, what accounts for the first problems, and the tracepoints to enable for
+// of requests, their problems in order of rank, the causes of the first problems, and the tracepoints to enable for
 // them. It shares critical paths, groups, detection, explanations and search with the online core, package engine.
 package offline
 

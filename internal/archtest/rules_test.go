@@ -48,7 +48,7 @@ var rules = []rule{
 	{folder: "analysis/explain", pure: true, other: []string{"gonum.org/v1/gonum"}, ours: []string{"internal/codec", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect"}, about: "variables that account for a problem"},
 	{folder: "cct", pure: true, other: []string{"github.com/agnivade/levenshtein"}, ours: []string{"internal/codec", "trace"}, about: "calling-context trees, matched by edit distance"},
 	{folder: "search", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/agnivade/levenshtein"}, ours: []string{"trace", "analysis", "analysis/group", "analysis/detect", "cct"}, about: "problems, trees and a budget in, a plan out"},
-	{folder: "describe", ours: []string{"trace", "internal/units", "analysis", "analysis/group", "analysis/detect"}, about: "names, sentences and profiles for reports and the API"},
+	{folder: "describe", ours: []string{"trace", "internal/units", "analysis", "analysis/group", "analysis/detect", "analysis/explain"}, about: "names, sentences and profiles for reports and the API"},
 
 	{folder: "ingest", ours: []string{"trace"}, about: "batches of spans, and why records are refused"},
 	{folder: "ingest/internal/jsonwalk", ours: []string{"trace", "ingest"}, about: "walks JSON without building it"},
@@ -75,7 +75,7 @@ var rules = []rule{
 
 	{folder: "api/access", about: "tokens and roles"},
 	{folder: "api/contract", about: "types and client generated from openapi.yaml"},
-	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "internal/metric", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
+	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "internal/metric", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/explain", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
 	{folder: "web", about: "the web UI: sources and built assets"},
 	{folder: "client", ours: []string{"internal/units", "internal/terminal", "api/contract"}, about: "the CLI's client of the API"},
 

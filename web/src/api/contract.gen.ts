@@ -711,6 +711,116 @@ export interface components {
             remains: number | null;
             text: string;
         };
+        /** @description An attribute that explains almost nothing about a problem. */
+        Unrelated: {
+            variable: string;
+            /** @description Context of the variable. */
+            where: string[];
+        };
+        /** @description A host or version whose requests are slower than the others. */
+        Contrast: {
+            /** @description The contrast in one phrase. */
+            text: string;
+            /** @description Attribute: host.name, k8s.pod.name, service.instance.id or service.version. */
+            key: string;
+            value: string;
+            /** @description Sampled requests with the value. */
+            requests: number;
+            /** @description Sampled requests with other values. */
+            rest: number;
+            duration: components["schemas"]["Difference"];
+            /** @description Edges that are slower, by falling excess. */
+            edges: components["schemas"]["Difference"][];
+        };
+        /** @description Time that some requests take longer than others. */
+        Difference: {
+            edge?: components["schemas"]["Place"];
+            /**
+             * Format: double
+             * @description Per request; requests without the edge count as 0.
+             */
+            mean_ns: number | null;
+            /**
+             * Format: double
+             * @description The same of the other requests.
+             */
+            rest_ns: number | null;
+            /**
+             * Format: double
+             * @description mean_ns − rest_ns, with its 95 % interval.
+             */
+            excess_ns: number | null;
+            /** Format: double */
+            low_ns: number | null;
+            /** Format: double */
+            high_ns: number | null;
+            /**
+             * Format: double
+             * @description Corrected for the number of values and edges compared.
+             */
+            p_value: number | null;
+        };
+        /** @description Time that requests would gain if an edge were as fast as its reference. Requests are simulated, so the gain is less than that of the edge if another branch ends soon after. */
+        Recovery: {
+            /** @description The recovery in one phrase. */
+            text: string;
+            edge: components["schemas"]["Place"];
+            /**
+             * Format: int64
+             * @description Reference level of the edge: its usual time or, if unknown, its median.
+             */
+            level_ns: number;
+            /** @description Simulated requests. */
+            requests: number;
+            /**
+             * Format: double
+             * @description Gain of the mean duration, with its 95 % interval.
+             */
+            mean_ns: number | null;
+            /** Format: double */
+            mean_low_ns: number | null;
+            /** Format: double */
+            mean_high_ns: number | null;
+            /**
+             * Format: double
+             * @description Of the mean duration, 0–1.
+             */
+            mean_fraction: number | null;
+            /**
+             * Format: int64
+             * @description Gain of the 99th percentile.
+             */
+            p99_ns: number;
+            /**
+             * Format: double
+             * @description Of the 99th percentile, 0–1.
+             */
+            p99_fraction: number | null;
+        };
+        /** @description Places in different request types whose times rise and fall together. They may share a lock or a dependency. */
+        CommonEdges: {
+            /** @description The places in one sentence. */
+            text: string;
+            edges: components["schemas"]["TypedEdge"][];
+            /**
+             * Format: double
+             * @description Mean over the pairs that were found.
+             */
+            correlation: number | null;
+            /**
+             * Format: double
+             * @description Corrected for the number of pairs tried.
+             */
+            p_value: number | null;
+        };
+        /** @description A place in the requests of one type. */
+        TypedEdge: {
+            /** @description Name of the request type. */
+            request_type: string;
+            request_type_id: components["schemas"]["ID"];
+            /** @description Operations from the root down. */
+            context: string[];
+        };
         Note: {
             by: string;
             /** Format: date-time */
@@ -845,6 +955,19 @@ export interface components {
             edges: components["schemas"]["Edge"][];
             refined: components["schemas"]["Refined"][];
             explanations: components["schemas"]["Explanation"][];
+            /**
+             * Format: double
+             * @description Canonical correlation, 0–1, of the numeric variables with the durations: what they explain together; null: none or not yet known.
+             */
+            joint_correlation: number | null;
+            /** @description Attributes that do not explain the problem. */
+            unrelated: components["schemas"]["Unrelated"][];
+            /** @description Hosts and versions whose requests are slower than the others, by key, then by falling excess. */
+            contrasts: components["schemas"]["Contrast"][];
+            /** @description Time that requests would gain with one of the leading edges at its reference level, leading edge first. */
+            what_if: components["schemas"]["Recovery"][];
+            /** @description Places of this and other request types whose times rise and fall together, by falling correlation. */
+            common: components["schemas"]["CommonEdges"][];
             investigation?: components["schemas"]["InvestigationDetail"];
             /** @description The latest 100, latest first; older ones at /decisions?problem=. */
             decisions: components["schemas"]["Decision"][];

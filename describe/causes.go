@@ -1,0 +1,189 @@
+package describe
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Causes present what accounts for a problem besides its explanations.
+type Causes struct {
+	Joint     Number      `json:"joint_correlation"` // of the numeric variables with the durations, together
+	Unrelated []Unrelated `json:"unrelated"`         // attributes that do not explain the problem
+	Contrasts []Contrast  `json:"contrasts"`         // hosts and versions that are slower than the others
+	WhatIf    []Recovery  `json:"what_if"`           // for the leading edges, the leading one first
+}
+
+// Unrelated presents an attribute that explains almost nothing about a problem.
+type Unrelated struct {
+	Variable string   `json:"variable"`
+	Where    []string `json:"where"` // context
+}
+
+// Contrast presents a host or version whose requests are slower than the others.
+type Contrast struct {
+	Text     string       `json:"text"` // for people
+	Key      string       `json:"key"`
+	Value    string       `json:"value"`
+	Requests int          `json:"requests"` // sampled, with the value
+	Rest     int          `json:"rest"`     // sampled, with other values
+	Duration Difference   `json:"duration"`
+	Edges    []Difference `json:"edges"` // the slower ones, by falling excess
+	Sentence Sentence     `json:"-"`     // Text
+}
+
+// Difference presents how much longer some requests take than others.
+type Difference struct {
+	Edge     *Place `json:"edge"` // nil: the duration
+	MeanNS   Number `json:"mean_ns"`
+	RestNS   Number `json:"rest_ns"`
+	ExcessNS Number `json:"excess_ns"` // with its 95 % interval
+	LowNS    Number `json:"low_ns"`
+	HighNS   Number `json:"high_ns"`
+	PValue   Number `json:"p_value"`
+}
+
+// Recovery presents the time that requests would gain with one edge at its reference level.
+type Recovery struct {
+	Text         string   `json:"text"` // for people
+	Edge         *Place   `json:"edge"`
+	LevelNS      int64    `json:"level_ns"`
+	Requests     int      `json:"requests"` // simulated
+	MeanNS       Number   `json:"mean_ns"`  // with its 95 % interval
+	MeanLowNS    Number   `json:"mean_low_ns"`
+	MeanHighNS   Number   `json:"mean_high_ns"`
+	MeanFraction Number   `json:"mean_fraction"`
+	P99NS        int64    `json:"p99_ns"`
+	P99Fraction  Number   `json:"p99_fraction"`
+	Sentence     Sentence `json:"-"` // Text
+}
+
+// Common presents places in different request types whose times rise and fall together.
+type Common struct {
+	Text        string      `json:"text"` // for people
+	Edges       []TypedEdge `json:"edges"`
+	Correlation Number      `json:"correlation"`
+	PValue      Number      `json:"p_value"`
+	Sentence    Sentence    `json:"-"` // Text
+}
+
+// TypedEdge presents a place in the requests of one type.
+type TypedEdge struct {
+	RequestType   string   `json:"request_type"`
+	RequestTypeID string   `json:"request_type_id"`
+	Context       []string `json:"context"`
+}
+
+// NoCauses returns the Causes of a problem that was not explained.
+func NoCauses() Causes {
+	return Causes{Joint: Unknown(), Unrelated: []Unrelated{}, Contrasts: []Contrast{}, WhatIf: []Recovery{}}
+}
+
+// Causes presents the findings about p.
+func (n *Names) Causes(p *detect.Problem, f *explain.Findings) Causes {
+	c := NoCauses()
+	c.Joint = Number(f.Joint)
+	for i := range f.Unrelated {
+		x := &f.Unrelated[i]
+		c.Unrelated = append(c.Unrelated, Unrelated{Variable: n.Clean(x.Name), Where: n.Context(x.Context)})
+	}
+	for i := range f.Contrasts {
+		c.Contrasts = append(c.Contrasts, n.contrast(p, &f.Contrasts[i]))
+	}
+	for i := range f.Recoveries {
+		c.WhatIf = append(c.WhatIf, n.recovery(p, &f.Recoveries[i]))
+	}
+	return c
+}
+
+func (n *Names) contrast(p *detect.Problem, c *explain.KeyedContrast) Contrast {
+	x := Contrast{
+		Key: n.Clean(c.Key), Value: n.Clean(c.Value), Requests: c.Requests, Rest: c.Rest,
+		Duration: n.difference(p, &c.Duration), Edges: make([]Difference, 0, len(c.Edges)),
+	}
+	for i := range c.Edges {
+		x.Edges = append(x.Edges, n.difference(p, &c.Edges[i]))
+	}
+	s := &x.Sentence
+	s.Strong(x.Key + " = " + x.Value)
+	s.Plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) +
+		" with others (" + strconv.Itoa(c.Requests) + " and " + strconv.Itoa(c.Rest) + " sampled)")
+	if len(x.Edges) > 0 && x.Edges[0].Edge != nil {
+		s.Plain("; " + units.Duration(time.Duration(c.Edges[0].Value)) + " of that in " + x.Edges[0].Edge.Name)
+	}
+	x.Text = s.String()
+	return x
+}
+
+func (n *Names) difference(p *detect.Problem, d *explain.Difference) Difference {
+	return Difference{
+		Edge: n.placeIn(p, d.Edge), MeanNS: Number(d.Mean), RestNS: Number(d.Rest), ExcessNS: Number(d.Value),
+		LowNS: Number(d.Low), HighNS: Number(d.High), PValue: Number(d.PValue),
+	}
+}
+
+// placeIn presents an edge of p, or one that was an edge of p when it was explained; nil for edge 0.
+func (n *Names) placeIn(p *detect.Problem, edge trace.Edge) *Place {
+	place := n.PlaceOf(p.Edges, edge)
+	if place != nil || edge == 0 {
+		return place
+	}
+	info := n.Table.EdgeInfo(edge)
+	x := n.Place(&group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
+	return &x
+}
+
+func (n *Names) recovery(p *detect.Problem, r *explain.Recovery) Recovery {
+	x := Recovery{
+		Edge: n.placeIn(p, r.Edge), LevelNS: int64(r.Level), Requests: r.Requests,
+		MeanNS: Number(r.Mean.Value), MeanLowNS: Number(r.Mean.Low), MeanHighNS: Number(r.Mean.High),
+		MeanFraction: Number(r.MeanPart), P99NS: int64(r.P99), P99Fraction: Number(r.P99Part),
+	}
+	s := &x.Sentence
+	if x.Edge != nil {
+		s.Plain("with " + x.Edge.Name + " at " + units.Duration(r.Level) + ", requests would save ")
+		s.Strong(units.Percent(r.MeanPart) + " of the mean and " + units.Percent(r.P99Part) + " of the p99")
+	}
+	x.Text = s.String()
+	return x
+}
+
+// minRecovery is the smallest fraction of the mean or of the p99 that is worth mentioning.
+const minRecovery = 0.05
+
+// Matters reports whether the recovery is large enough to show it to people.
+func (r *Recovery) Matters() bool {
+	return r.MeanFraction >= minRecovery || r.P99Fraction >= minRecovery
+}
+
+// Common presents places of different request types whose times rise and fall together.
+func (n *Names) Common(c *explain.CommonEdges) Common {
+	x := Common{Edges: make([]TypedEdge, 0, len(c.Edges)), Correlation: Number(c.Correlation), PValue: Number(c.PValue)}
+	s := &x.Sentence
+	for i, e := range c.Edges {
+		typed := TypedEdge{RequestType: n.RequestType(e.RequestType, 0), RequestTypeID: e.RequestType.String(), Context: n.Context(e.Context)}
+		x.Edges = append(x.Edges, typed)
+		if i > 0 {
+			s.Plain(" and ")
+		}
+		s.Strong(n.Op(n.Last(e.Context)))
+		s.Plain(" in " + n.Clean(typed.RequestType))
+	}
+	s.Plain(" rise and fall together (correlation " + strconv.FormatFloat(c.Correlation, 'f', 2, 64) + ", p " + PValue(c.PValue) +
+		"): a lock or a dependency that they share?")
+	x.Text = s.String()
+	return x
+}
+
+// PValue formats a p-value.
+func PValue(p float64) string {
+	if p < 0.001 {
+		return "< 0.001"
+	}
+	return strconv.FormatFloat(p, 'g', 2, 64)
+}
