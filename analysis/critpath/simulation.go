@@ -3,6 +3,7 @@ package critpath
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -157,6 +158,29 @@ func (r *simulationRun) span(i int32) int64 {
 	}
 	wait(n.end)
 	return newEnd + r.gap(n, op(ended), 0, int64(n.end-end))
+}
+
+// edgeOf returns the edge of the own time of a span between two operations.
+func edgeOf(coarse bool, context trace.Context, before, after trace.Op) trace.Edge {
+	if coarse {
+		return trace.ContextEdge(context)
+	}
+	return trace.EdgeOf(context, before, after)
+}
+
+// scale is a fraction by which gaps are multiplied.
+type scale struct{ to, from int64 }
+
+// of returns nanos·to/from, rounded up, so that the gaps of an edge never save more than the edge. It returns at most
+// trace.MaxDuration.
+func (s scale) of(nanos int64) int64 {
+	hi, lo := bits.Mul64(uint64(nanos), uint64(s.to))
+	lo, carry := bits.Add64(lo, uint64(s.from)-1, 0)
+	if hi += carry; hi >= uint64(s.from) {
+		return int64(trace.MaxDuration)
+	}
+	q, _ := bits.Div64(hi, lo, uint64(s.from))
+	return int64(min(q, uint64(trace.MaxDuration)))
 }
 
 // gap returns the new length of a gap of n between children with the given operations; 0 stands for no child.

@@ -39,19 +39,19 @@ type Cluster struct {
 	PValue      float64 // smallest of the pairs found, corrected for the number of pairs tested
 }
 
-// Bounds of the edges that are compared by [CommonOf].
+// Bounds of the series for [CommonOf].
 const (
-	SeriesTypes   = 40  // request types, the most frequent ones
-	SeriesEdges   = 5   // edges of a request type, those with the most time
-	SeriesWindows = 360 // windows
+	SeriesTypes   = 40  // number of request types, the most frequent ones
+	SeriesEdges   = 5   // number of edges of a request type, those with the most time
+	SeriesWindows = 360 // number of windows
 	SeriesWindow  = 10 * time.Second
 )
 
-// CommonEdges are places in different request types that rise and fall together: they may share a lock or a dependency.
+// CommonEdges are edges of different request types that rise and fall together: they may share a lock or a dependency.
 type CommonEdges struct {
 	Edges       []TypedEdge
-	Correlation float64 // mean over the pairs that were found
-	PValue      float64 // corrected for the number of pairs tried
+	Correlation float64 // mean over the pairs found
+	PValue      float64 // corrected for the number of pairs tested
 }
 
 // TypedEdge is the own time of a calling context in the requests of one type.
@@ -60,14 +60,14 @@ type TypedEdge struct {
 	Context     trace.Context
 }
 
-// CommonOf returns the places of different request types that rise and fall together, by falling correlation. The edges
-// of the series are whole ones.
+// CommonOf returns the edges of different request types that rise and fall together, by descending correlation. The
+// edges of the series are those of [trace.ContextEdge].
 func CommonOf(series []EdgeSeries) []CommonEdges {
 	var all []CommonEdges
 	for _, c := range Common(series, CommonOptions{}) {
 		x := CommonEdges{Correlation: c.Correlation, PValue: c.PValue}
 		for _, i := range c.Series {
-			x.Edges = append(x.Edges, TypedEdge{series[i].RequestType, trace.Context(series[i].Edge)}) // a whole edge is its context
+			x.Edges = append(x.Edges, TypedEdge{series[i].RequestType, trace.Context(series[i].Edge)})
 		}
 		all = append(all, x)
 	}
