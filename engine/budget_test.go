@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The budget counts what all request types pay, and exploring too, also while nothing is wrong.
+// The budget includes the cost of all request types and of exploration, even without a problem.
 func TestBudgetCountsAllTypes(t *testing.T) {
 	for _, bytes := range []float64{1, 1e12} {
 		app := sim.New(sim.Config{Seed: 3, Tracepoints: 60})
@@ -26,7 +26,7 @@ func TestBudgetCountsAllTypes(t *testing.T) {
 			c.Epoch(now)
 		}
 		if explores := len(c.Plan().Arms) > 0; explores != (bytes > 1) {
-			t.Errorf("a budget of %g bytes/s: %v", bytes, c.Plan().Arms)
+			t.Errorf("budget of %g bytes/s: explores %t, arms %v", bytes, explores, c.Plan().Arms)
 		}
 	}
 }

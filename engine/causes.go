@@ -196,8 +196,9 @@ func (f *found) look(p *detect.Problem, table *trace.Table, seed uint64) {
 	f.findings = f.in.Explain(p, table, explain.Options{Alpha: explainedAlpha / float64(f.looks*(f.looks+1)), Seed: seed})
 }
 
-// follow starts new samples where the decisions enable captures of attributes, which earlier requests do not have.
-func (c *causes) follow(decisions []search.Decision) {
+// restartSamples starts new samples where the decisions enable captures of attributes, which earlier requests do not
+// have.
+func (c *causes) restartSamples(decisions []search.Decision) {
 	for i := range decisions {
 		d := &decisions[i]
 		capturing := slices.ContainsFunc(d.Picks, func(p search.Pick) bool { return c.captures[p.Tracepoint] })

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// A variable that is known while requests come in explains the place that was located: the tenant and the size that are captured for its
-// sake, and the host that is always known. Where there is none, the investigation ends with the place.
+// An investigation that located a place ends with the variable that explains it: a tenant and a size that are captured
+// for it, and a host that is always recorded. Without such a variable it ends with the place.
 func TestExplained(t *testing.T) {
 	for _, c := range []struct {
 		seed  uint64
@@ -35,7 +35,7 @@ func TestExplained(t *testing.T) {
 		_, located := reasons[search.Located]
 		why, explained := reasons[search.Explained]
 		if !located || explained != (c.want != "") || !strings.HasPrefix(why, c.want) {
-			t.Errorf("%s: %v, want it explained by %q", c.fault, reasons, c.want)
+			t.Errorf("%s: reasons %v, want an explanation by %q", c.fault, reasons, c.want)
 		}
 	}
 }

@@ -123,12 +123,12 @@ func (c *Core) Apply(x *Change) bool {
 	case x.Override != nil:
 		return c.override(*x.Override)
 	case x.Feedback != nil:
-		c.hear(x.Feedback)
+		c.applyFeedback(x.Feedback)
 		return true
 	}
 	withdrawn := c.withdraw(x.Withdraw)
 	if withdrawn {
-		c.said(x.By, "withdraws the override of", x.Withdraw)
+		c.logOverride(x.By, "withdraws the override of", x.Withdraw)
 	}
 	return withdrawn
 }
@@ -143,7 +143,7 @@ func (c *Core) override(o search.Override) bool {
 		return false
 	}
 	c.state.Overrides = append(c.state.Overrides, o)
-	c.said(o.By, overrideVerbs[o.Kind], o.Tracepoint)
+	c.logOverride(o.By, overrideVerbs[o.Kind], o.Tracepoint)
 	return true
 }
 

@@ -1,5 +1,7 @@
-// Package engine has the moving parts: it runs the pure core on traces, offline and epoch by epoch, and publishes what was
-// decided.
+// Package engine contains the core of the running service. A [Core] takes requests and ends epochs: it groups requests,
+// detects and explains problems, learns calling-context trees, and decides which tracepoints to enable. Its state can
+// be saved and restored. Its decisions depend on the requests, times and changes that it was given, and on nothing
+// else.
 package engine
 
 import (
@@ -23,27 +25,27 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options choose how a [Core] works. Use [DefaultOptions] and change what you need.
+// Options configure a [Core]. Start from [DefaultOptions].
 type Options struct {
 	Path     critpath.Options
 	Groups   group.Options
 	Watch    detect.WatchOptions
-	Learning time.Duration // how long what is seen at first counts as healthy
+	Learning time.Duration // from the first request; requests in this time count as healthy
 	Epoch    time.Duration // between two decisions
 	Budget   search.Budget
 	Strategy string // the name of a published strategy or one of Strategies; empty: the default
 	Seed     uint64
 	Rules    group.Rules
-	Split    bool // groups are split by variables that explain their variance
-	// Retention is how long groups that are not seen any more are kept; 0: as long as there is room.
+	Split    bool // split groups by variables that explain their variance
+	// Retention is the time after its last request after which a group is deleted; 0: only when there is no room.
 	Retention time.Duration
-	Explore   float64 // share of the requests that have everything on, see search.Input; 0: none
+	Explore   float64 // share of the requests that have all tracepoints enabled, see search.Input; 0: none
 
-	// Strategies are those that Strategy may name beside the published ones, for evaluation.
+	// Strategies are further strategies that Strategy may name, for evaluation.
 	Strategies []search.Strategy
 }
 
-// DefaultOptions returns the options of design: five minutes to learn, a decision every ten seconds.
+// DefaultOptions returns options that learn for five minutes and decide every ten seconds.
 func DefaultOptions() Options {
 	return Options{
 		Path: critpath.DefaultOptions(), Watch: detect.DefaultWatchOptions(),
@@ -51,8 +53,9 @@ func DefaultOptions() Options {
 	}
 }
 
-// Core is the loop from closed traces to decisions, without clock, goroutines or I/O: time is an argument. The same traces and
-// times give the same decisions. It is not safe for concurrent use.
+// Core is the loop from closed traces to decisions. It has no clock, goroutines or I/O: time is an argument. Equal
+// requests and times give equal decisions, whatever the order of the requests of an epoch. It is not safe for
+// concurrent use.
 type Core struct {
 	options   Options
 	table     *trace.Table
@@ -66,46 +69,46 @@ type Core struct {
 	splitter    *splitter               // nil: groups are not split
 	trees       map[analysis.Hash]*tree // by request type
 	catalogue   []cct.Tracepoint
-	indexed     *cct.Catalogue // the catalogue, which all trees share
-	heard       heard
+	indexed     *cct.Catalogue // of catalogue; all trees share it
+	feedback    agentFeedback
 	versions    versions
 	spans       observation.RecentSpans
-	strategy    search.Strategy // the one that options.Strategy names
+	strategy    search.Strategy // named by options.Strategy
 	state       search.State
 	problems    []detect.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
 	causes      *causes
 	series      seriesSet
-	plans       []plan // the present one last
+	plans       []plan // the current one last
 
-	began   trace.Nanos // when the first epoch with a request began; 0: none yet
+	began   trace.Nanos // start of the first epoch with a request; 0: none yet
 	learned bool
-	aged    trace.Nanos      // when trees last forgot
-	early   *spool.Spool     // observations until learning ends
-	preview *detect.Detector // of these, as far as they tell already
-	epochs  []mark           // of these, one for each epoch that ended
+	aged    trace.Nanos      // time of the last deletion of old contexts from trees
+	early   *spool.Spool     // observations of the learning period
+	preview *detect.Detector // provisional groups of these observations
+	epochs  []epochEnd       // of the learning period
 	seen    uint64           // observations in early
-	dropped uint64           // observations beyond the bound on early ones
+	dropped uint64           // observations that early had no room for
 }
 
-// mark says how many early observations there were when an epoch ended.
-type mark struct {
+// epochEnd is the end of an epoch of the learning period.
+type epochEnd struct {
 	end  trace.Nanos
-	seen uint64
+	seen uint64 // observations until then
 }
 
-// earlyBytes bounds the observations that are kept until learning ends, at some 200 bytes each. Beyond, more teach little.
+// earlyBytes bounds the observations of the learning period, of about 200 bytes each.
 const earlyBytes = 256 << 20
 
-// tree is a calling-context tree, built anew when it was asked for and has grown since.
+// tree is a calling-context tree and its latest build.
 type tree struct {
 	builder cct.Builder
 	built   *cct.Tree
-	grown   bool
+	grown   bool // since the latest build
 }
 
-// NewCore returns a Core that names things by table, which it adds contexts and edges to. It panics if no strategy has the name
-// in options; see [Options.CheckStrategy].
+// NewCore returns a Core that takes names from table and adds contexts and edges to it. It panics if no strategy has
+// the name in options; see [Options.CheckStrategy].
 func NewCore(table *trace.Table, options Options) *Core {
 	strategy, err := StrategyNamed(options.Strategy, options.Strategies)
 	if err != nil {
@@ -118,7 +121,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		trees:       make(map[analysis.Hash]*tree),
 		refinements: make(map[analysis.Hash]*refinements),
 		causes:      newCauses(),
-		heard:       newHeard(),
+		feedback:    newAgentFeedback(),
 		versions:    newVersions(),
 		strategy:    strategy,
 		plans:       []plan{{}},
@@ -132,8 +135,8 @@ func NewCore(table *trace.Table, options Options) *Core {
 	return c
 }
 
-// Ingest takes a closed trace. Traces that are not complete, and roots that are not usable, change no statistics; Ingest returns
-// how many requests were observed.
+// Ingest takes a closed trace and returns the number of requests in it. Incomplete traces and unusable roots change no
+// statistics.
 func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	p := c.extractor.Extract(t)
 	if !p.Complete() {
@@ -151,22 +154,23 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	return requests
 }
 
-// ObserveSpans takes how long the spans of closed traces took, whose requests are observed apart. It keeps nothing of t.
+// ObserveSpans takes the durations of the spans of closed traces. The requests of these are passed to Observe. It keeps
+// nothing of t.
 func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Current().Merge(t) }
 
-// Observe takes one request, with its simulation or nil, and returns its request type and group. Either is nil if there is no room for
-// it, or if the request enters no statistics. Observe keeps nothing of its arguments.
+// Observe takes one request, with its simulation or nil, and returns its request type and group. Either is nil if there
+// is no room for it, or if the request enters no statistics. Observe keeps nothing of its arguments.
 func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulation) (requestType, group *group.Group) {
 	if !c.learned {
 		return c.observeEarly(o)
 	}
 	if c.arm(o).everything {
-		c.explore(o)
+		c.observeExplored(o)
 		return nil, nil
 	}
 	requestType, group = c.detector.Groups.Observe(o)
 	if requestType == nil {
-		return nil, nil // counted by the grouper
+		return nil, nil // the grouper counts it
 	}
 	c.observeTree(requestType.ID, o)
 	c.causes.arrive(requestType.ID, o)
@@ -180,13 +184,13 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 	return requestType, group
 }
 
-// observeEarly keeps a request until learning ends.
+// observeEarly keeps a request until the learning period ends.
 func (c *Core) observeEarly(o *observation.Observation) (requestType, group *group.Group) {
 	c.types.Learn(o)
 	if c.early.Bytes() < earlyBytes {
 		c.seen++
 		if err := c.early.Add(o); err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
+			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
 		}
 	} else {
 		c.dropped++
@@ -194,7 +198,7 @@ func (c *Core) observeEarly(o *observation.Observation) (requestType, group *gro
 	return c.preview.Groups.Observe(o)
 }
 
-// Dropped returns how many requests were not learned from because there were too many of them.
+// Dropped returns the number of requests of the learning period that were ignored because there were too many.
 func (c *Core) Dropped() uint64 { return c.dropped }
 
 // observeTree adds the contexts of a request to the tree of its type.
@@ -208,8 +212,8 @@ func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation
 	a := c.arm(o)
 	x := cct.Observation{Seen: o.Start, On: a.on, Explore: a.everything, Contexts: ContextCounts(o)}
 	if a.everything {
-		x.Unhealthy = c.unwell(requestType)
-		onPath(o, x.Contexts)
+		x.Unhealthy = c.hasProblem(requestType)
+		setPathTimes(o, x.Contexts)
 	}
 	t.builder.Observe(x)
 }
@@ -227,19 +231,19 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 	return s
 }
 
-// Epoch ends an epoch at time now: what was seen is weighed, and the next plan decided. It returns the decisions, each with its
-// evidence.
+// Epoch ends an epoch at time now: it detects and explains problems and decides the next plan. It returns the
+// decisions, each with its evidence.
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.spans.Rotate(now)
-	c.versions.forget()
+	c.versions.trim()
 	if !c.learned {
 		c.preview.Groups.Close(now)
 		if c.seen > 0 {
 			c.began = cmp.Or(c.began, now.Add(-c.options.Epoch))
-			c.epochs = append(c.epochs, mark{now, c.seen})
+			c.epochs = append(c.epochs, epochEnd{now, c.seen})
 		}
 		if c.began == 0 || now.Sub(c.began) < c.options.Learning {
-			return c.decide(now, 0) // nothing is a problem yet, but people may want something
+			return c.decide(now, 0) // there are no problems yet, but overrides apply
 		}
 		c.learn(now)
 	}
@@ -252,14 +256,15 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.resplit(now)
 	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.detector.Groups.Group(id) == nil })
 	c.ageTrees(now)
-	c.attachRefined()
+	c.attachRefinements()
 	c.causes.endEpoch()
 	c.series.compare(len(c.problems) > 0)
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
 	return c.decide(now, c.options.Explore)
 }
 
-// decide makes the next plan, in which a share of the requests has everything on. It returns the decisions.
+// decide makes the next plan, in which a share of the requests explores: it has all tracepoints enabled. It returns the
+// decisions.
 func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
@@ -268,17 +273,17 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 		Explore: explore, Arms: c.armTimes(), Pairs: c.pairShares(),
 		Measured: c.measuredUsage(now), Unavailable: c.unavailable(now),
 	})
-	decisions = append(decisions, c.logSaid(now)...)
-	c.remember(decisions)
-	c.causes.follow(decisions)
+	decisions = append(decisions, c.takeLogEntries(now)...)
+	c.recordHistory(decisions)
+	c.causes.restartSamples(decisions)
 	c.adopt(&c.state.Plan)
 	return decisions
 }
 
-// treeAging is how often trees forget what was not seen for long.
+// treeAging is the time between two deletions of old contexts from trees.
 const treeAging = time.Hour
 
-// ageTrees has the trees forget what was not seen for long.
+// ageTrees deletes old contexts from the trees.
 func (c *Core) ageTrees(now trace.Nanos) {
 	if now.Sub(c.aged) < treeAging {
 		return
@@ -290,20 +295,20 @@ func (c *Core) ageTrees(now trace.Nanos) {
 	}
 }
 
-// learn ends the learning period: request types are frozen, and what was seen becomes the expectation.
+// learn ends the learning period: it freezes the request types and makes the requests so far the expectation.
 func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
 	c.learned = true
 	if c.splitter != nil {
 		if err := c.splitter.LearnFrom(c.early.All(), c.detector.Groups, splitCoV); err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
+			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
 		}
 	}
 	var n uint64
 	epochs := c.epochs
 	for o, err := range c.early.All() {
 		if err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // the log of the learning period stays in memory
+			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
 		}
 		for n == epochs[0].seen {
 			c.detector.Groups.Close(epochs[0].end)
@@ -322,13 +327,13 @@ func (c *Core) learn(now trace.Nanos) {
 // Problems returns the open problems as of the last epoch, ranked.
 func (c *Core) Problems() []detect.Problem { return c.problems }
 
-// Plan returns what should be switched on now.
+// Plan returns the current plan.
 func (c *Core) Plan() *search.Plan { return &c.state.Plan }
 
 // State returns the state of the search.
 func (c *Core) State() *search.State { return &c.state }
 
-// Tree returns the calling-context tree of a request type; nil if there is none.
+// Tree returns the calling-context tree of a request type, up to date; nil if there is none.
 func (c *Core) Tree(requestType analysis.Hash) *cct.Tree {
 	t := c.trees[requestType]
 	if t == nil {
@@ -340,8 +345,8 @@ func (c *Core) Tree(requestType analysis.Hash) *cct.Tree {
 	return t.built
 }
 
-// builtTrees returns the trees of the request types that have a problem. Where there is a budget they are those of all types, because
-// what is switched on is paid for by the others too: theirs may be old.
+// builtTrees returns the trees of the request types with a problem. With a budget it returns the trees of all request
+// types, since a tracepoint costs every type that runs it. Trees of types without a problem may be stale.
 func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree)
 	if c.options.Budget != (search.Budget{}) {
@@ -361,7 +366,7 @@ func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 	return trees
 }
 
-// rates returns the requests per second of the types whose trees are built, over the windows judged.
+// rates returns the requests per second, in the judged windows, of the types in builtTrees.
 func (c *Core) rates() map[analysis.Hash]float64 {
 	rates := make(map[analysis.Hash]float64)
 	for id := range c.builtTrees() {
@@ -372,13 +377,13 @@ func (c *Core) rates() map[analysis.Hash]float64 {
 	return rates
 }
 
-// plan is a plan as observations are told apart by it.
+// plan holds the arms of a plan, to which requests are assigned.
 type plan struct {
 	version int64
 	arms    []arm
 }
 
-// arm is the set of tracepoints of one arm. Equal sets of different plans are the same to the statistics.
+// arm is the set of tracepoints of one arm. Equal sets of different plans share their statistics.
 type arm struct {
 	name       trace.Symbol
 	on         []trace.Symbol // ascending
@@ -386,10 +391,10 @@ type arm struct {
 	everything bool
 }
 
-// keptPlans is how many plans are remembered: requests may still come that began under one of them.
+// keptPlans is the number of plans that are kept for requests that started under an earlier plan.
 const keptPlans = 16
 
-// adopt makes p the present plan.
+// adopt makes p the current plan.
 func (c *Core) adopt(p *search.Plan) {
 	if p.Version == c.plans[len(c.plans)-1].version {
 		return
@@ -411,10 +416,10 @@ func (c *Core) adopt(p *search.Plan) {
 	c.plans = c.plans[max(0, len(c.plans)-keptPlans):]
 }
 
-// arm returns what was switched on for a request: nothing if its plan is not known any more.
+// arm returns the arm of a request; the empty arm if its plan is no longer known.
 func (c *Core) arm(o *observation.Observation) *arm {
-	if o.Plan > 0 && o.Arm == exploring.name {
-		return &exploring
+	if o.Plan > 0 && o.Arm == exploreArm.name {
+		return &exploreArm
 	}
 	if o.Plan > 0 {
 		for i := range slices.Backward(c.plans) {
@@ -431,14 +436,14 @@ func (c *Core) arm(o *observation.Observation) *arm {
 	return &arm{}
 }
 
-// refinements is what the sets of tracepoints that are on show about one problem.
+// refinements hold the statistics of one problem by set of enabled tracepoints.
 type refinements struct {
 	bySet map[uint64]*detect.Refinement
-	bare  stats.Moments // durations of requests with nothing on, while a plan was
+	bare  stats.Moments // durations of requests without tracepoints, while a plan had some
 	pairs *detect.Pairs // nil unless the strategy uses pairs
 }
 
-// refine adds a request to what is known about the open problem of a group, if it has one and anything was switched on.
+// refine adds a request to the statistics of the open problem of a group, if it has one.
 func (c *Core) refine(group analysis.Hash, o *observation.Observation, simulation *critpath.Simulation, coarse bool) {
 	r := c.refinements[group]
 	if r == nil {
@@ -463,8 +468,9 @@ func (c *Core) refine(group analysis.Hash, o *observation.Observation, simulatio
 	refinement.Observe(o, coarse)
 }
 
-// attachRefined gives every problem what the present plan's tracepoints showed, and forgets what earlier plans' and closed problems' did.
-func (c *Core) attachRefined() {
+// attachRefinements adds to every problem the shares that the current plan's tracepoints showed, and drops the
+// statistics of earlier plans and closed problems.
+func (c *Core) attachRefinements() {
 	present := c.plans[len(c.plans)-1].arms
 	open := make(map[analysis.Hash]*refinements, len(c.problems))
 	for i := range c.problems {
@@ -491,7 +497,7 @@ func (c *Core) attachRefined() {
 	c.refinements = open
 }
 
-// pairShares returns for every problem the pairs of its edges that vary together; nil unless the strategy uses pairs.
+// pairShares returns the pairs of edges that vary together, by problem; nil unless the strategy uses pairs.
 func (c *Core) pairShares() map[analysis.Hash][]detect.PairShare {
 	if !c.strategy.UsesPairs {
 		return nil
@@ -504,15 +510,15 @@ func (c *Core) pairShares() map[analysis.Hash][]detect.PairShare {
 	return pairs
 }
 
-// shares returns what the sets of the given arms showed.
+// shares returns the shares that the tracepoints of the given arms showed.
 func (c *Core) shares(p *detect.Problem, r *refinements, arms []arm) []detect.RefinedShare {
 	var shares []detect.RefinedShare
-	seen := make(map[uint64]bool) // arms with the same set share what it showed
+	seen := make(map[uint64]bool) // arms with equal sets share their statistics
 	for i := range arms {
 		if refinement := r.bySet[arms[i].set]; refinement != nil && !seen[arms[i].set] {
 			seen[arms[i].set] = true
 			of := refinement.Shares()
-			c.refer(p, arms[i].on, of)
+			c.addReferences(p, arms[i].on, of)
 			shares = append(shares, of...)
 		}
 	}
@@ -522,5 +528,5 @@ func (c *Core) shares(p *detect.Problem, r *refinements, arms []arm) []detect.Re
 	return shares
 }
 
-// Watched returns how many groups and request types have an expectation that changes are measured against.
+// Watched returns the number of groups and request types with an expectation.
 func (c *Core) Watched() int { return c.detector.Watched() }

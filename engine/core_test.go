@@ -15,10 +15,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// start is when the simulations begin.
+// start is the start of the simulations.
 const start = trace.Nanos(1_700_000_000_000_000_000)
 
-// world is a simulated application that is played against a Core. What the core decides is switched on in the next epoch.
+// world plays a simulated application against a Core. The plan of an epoch applies in the next one.
 type world struct {
 	app   *sim.App
 	core  *engine.Core
@@ -78,12 +78,12 @@ func planOf(p *search.Plan) *sim.Plan {
 	return plan
 }
 
-// small is an application of which hours are played in seconds.
+// small returns an application that plays hours in seconds.
 func small(seed uint64, fault sim.Fault) sim.Config {
 	return sim.Config{Seed: seed, Fault: fault, Tracepoints: 100, Rate: 20}
 }
 
-// Healthy traffic raises no alarm, whatever the hour.
+// Healthy traffic raises no alarm at any time of day.
 func TestNoFalseAlarms(t *testing.T) {
 	hours := 0.0
 	var alarms []string
@@ -107,7 +107,7 @@ func TestNoFalseAlarms(t *testing.T) {
 	}
 }
 
-// The same requests in any order within their epochs give the same decisions, and so does a second run.
+// Decisions do not depend on the order of the requests of an epoch, nor on the run.
 func TestDecisionsRepeat(t *testing.T) {
 	logs := make(map[string][]string)
 	for _, name := range []string{"as it comes", "again", "shuffled"} {
@@ -125,7 +125,7 @@ func TestDecisionsRepeat(t *testing.T) {
 	}
 	want := logs["as it comes"]
 	if len(want) == 0 {
-		t.Fatal("nothing was decided")
+		t.Fatal("no decisions")
 	}
 	for name, log := range logs {
 		for i := range max(len(want), len(log)) {
@@ -137,7 +137,7 @@ func TestDecisionsRepeat(t *testing.T) {
 	}
 }
 
-// Clocks that are wrong by years neither end the learning period early nor keep it from ending.
+// Request times that are wrong by years do not affect the end of the learning period.
 func TestWrongClocks(t *testing.T) {
 	app := sim.New(small(1, sim.None))
 	core := engine.NewCore(app.Table(), engine.DefaultOptions())
@@ -159,7 +159,7 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
-// A request type that misses its objective is investigated though nothing changed; one whose level is accepted is not.
+// A request type that misses its objective is investigated although nothing changed; one with an accepted level is not.
 func TestObjectivesOverTime(t *testing.T) {
 	for _, accepted := range []time.Duration{0, time.Hour} {
 		options := engine.DefaultOptions()
@@ -179,13 +179,13 @@ func TestObjectivesOverTime(t *testing.T) {
 		}
 		for _, p := range problems {
 			if p.Onset != detect.Chronic || p.Kind != detect.KindSlow || p.Expected != 1 {
-				t.Errorf("%v %v, expected %v", p.Onset, p.Kind, p.Expected)
+				t.Errorf("problem is %v %v with objective %v, want chronic slow 1ns", p.Onset, p.Kind, p.Expected)
 			}
 		}
 	}
 }
 
-// What people decide counts, and is in the log, while Sibyl learns, too, be it because nobody sends anything.
+// Overrides apply, and are logged, during the learning period, even without requests.
 func TestOverridesWhileLearning(t *testing.T) {
 	table := &trace.Table{}
 	core := engine.NewCore(table, engine.DefaultOptions())
@@ -194,20 +194,20 @@ func TestOverridesWhileLearning(t *testing.T) {
 		core.Apply(&engine.Change{Override: &search.Override{Tracepoint: price, Kind: kind, By: "ann"}})
 		d := core.Epoch(start.Add(time.Duration(i) * 10 * time.Second))
 		if on := len(core.Plan().Leases) > 0; on != (kind != search.Forbid) {
-			t.Errorf("%s: it is on: %t", kind, on)
+			t.Errorf("%s: enabled %t, want %t", kind, on, !on)
 		}
 		if last := d[len(d)-1]; last.Reason != fmt.Sprintf("ann %ss \"shop/price\"", kind) {
-			t.Errorf("%s: the log says %q", kind, last.Reason)
+			t.Errorf("%s: logged %q", kind, last.Reason)
 		}
 	}
 }
 
-// Epochs without any traffic decide nothing.
+// Epochs without requests make no decisions.
 func TestNoTraffic(t *testing.T) {
 	core := engine.NewCore(&trace.Table{}, engine.DefaultOptions())
 	for i := range 100 {
 		if d := core.Epoch(start.Add(time.Duration(i) * 10 * time.Second)); len(d) != 0 {
-			t.Fatalf("decisions about nothing: %v", d)
+			t.Fatalf("decisions %v, want none", d)
 		}
 	}
 }

@@ -8,30 +8,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Deploy says that a version of a service came where another one was. The other may go on running beside it.
+// Deploy is the first appearance of a version of a service that had another version before. That version may continue
+// to run.
 type Deploy struct {
-	At              trace.Nanos // when the first spans of the version arrived
+	At              trace.Nanos // arrival of the first spans of the version
 	Service         trace.Symbol
-	Version, Before trace.Symbol // Before is the version that was the service's newest until then
+	Version, Before trace.Symbol // Before is the newest version until then
 }
 
-// VersionSeen is a version of a service with the times at which spans of it arrived first and last.
+// VersionSeen is a version of a service with the arrival times of its first and last spans.
 type VersionSeen struct {
 	ingest.ServiceVersion
 	First, Last trace.Nanos
 }
 
-// Bounds of what is known about versions.
+// Bounds of versions.
 const (
-	mostVersions = 4096 // of all services together; those that were not seen for longest are forgotten
-	mostDeploys  = 1000 // the oldest are forgotten
+	mostVersions = 4096 // of all services together; beyond, the least recently seen ones are deleted
+	mostDeploys  = 1000 // beyond, the oldest ones are deleted
 )
 
-// versions knows which versions of services there are, to tell new ones.
+// versions holds the known versions of services, to detect new ones.
 type versions struct {
-	known   []VersionSeen                 // in the order in which they came
-	places  map[ingest.ServiceVersion]int // in known
-	newest  map[trace.Symbol]trace.Symbol // of a service
+	known   []VersionSeen                 // by first appearance
+	places  map[ingest.ServiceVersion]int // index in known
+	newest  map[trace.Symbol]trace.Symbol // by service
 	deploys []Deploy                      // oldest first
 }
 
@@ -39,8 +40,8 @@ func newVersions() versions {
 	return versions{places: make(map[ingest.ServiceVersion]int), newest: make(map[trace.Symbol]trace.Symbol)}
 }
 
-// ObserveVersions takes the versions of services seen since the last call, each once, in any order, and sorts them. A version that comes after
-// the learning period is deployed, unless it is the first that is known of its service.
+// ObserveVersions takes the versions of services seen since the last call, each once, in any order, and sorts them. A
+// version that appears after the learning period is a deploy, unless it is the first known version of its service.
 func (c *Core) ObserveVersions(seen []VersionSeen) {
 	slices.SortFunc(seen, func(a, b VersionSeen) int { return cmp.Or(cmp.Compare(a.First, b.First), compareVersions(a, b)) })
 	v := &c.versions
@@ -50,7 +51,7 @@ func (c *Core) ObserveVersions(seen []VersionSeen) {
 			continue
 		}
 		if len(v.known) >= 2*mostVersions {
-			continue // until the epoch ends, when there is room again
+			continue // trim makes room at the end of the epoch
 		}
 		if before := v.newest[x.Service]; before != 0 && c.learned {
 			v.deploys = append(v.deploys, Deploy{x.First, x.Service, x.Version, before})
@@ -70,8 +71,9 @@ func (v *versions) add(x VersionSeen) {
 	v.newest[x.Service] = x.Version
 }
 
-// forget makes room. It is called when an epoch ends, not when a version comes: how often versions are told of must not matter.
-func (v *versions) forget() {
+// trim deletes versions beyond the bound. It is called at the end of an epoch, not for each version, so that the result
+// does not depend on how versions are divided among calls of ObserveVersions.
+func (v *versions) trim() {
 	over := len(v.known) - mostVersions
 	if over <= 0 {
 		return
@@ -84,7 +86,7 @@ func (v *versions) forget() {
 	v.restore(left, v.deploys)
 }
 
-// restore makes v know the given versions, in the order in which they came, and deploys.
+// restore sets the known versions, by first appearance, and the deploys.
 func (v *versions) restore(known []VersionSeen, deploys []Deploy) {
 	*v = newVersions()
 	v.deploys = deploys
@@ -93,5 +95,5 @@ func (v *versions) restore(known []VersionSeen, deploys []Deploy) {
 	}
 }
 
-// Deploys returns the versions that came after the learning period, the oldest first, at most the latest thousand. The slice is the core's own.
+// Deploys returns the latest thousand deploys, oldest first. The slice belongs to the core.
 func (c *Core) Deploys() []Deploy { return c.versions.deploys }

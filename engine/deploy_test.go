@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// rollouts is a core that learned while version 1 of a service was there.
+// rollouts is a world after a learning period with version 1 of the service shop.
 type rollouts struct {
 	*world
 	t testing.TB
@@ -30,7 +30,7 @@ func newRollouts(t testing.TB, config engine.Options) *rollouts {
 	return r
 }
 
-// run has spans of versions of a service arrive now.
+// run observes spans of versions of a service.
 func (r *rollouts) run(service string, versions ...string) {
 	var seen []engine.VersionSeen
 	for _, v := range versions {
@@ -44,8 +44,8 @@ func (r *rollouts) seen(at trace.Nanos, service, version string) engine.VersionS
 	return engine.VersionSeen{ServiceVersion: x, First: at, Last: at}
 }
 
-// said returns the deploys in words.
-func (r *rollouts) said() string {
+// deploys returns the deploys as text.
+func (r *rollouts) deploys() string {
 	var all []string
 	for _, d := range r.core.Deploys() {
 		text := r.core.Table().Text
@@ -54,14 +54,15 @@ func (r *rollouts) said() string {
 	return strings.Join(all, "; ")
 }
 
-// A version is deployed when it is new to a service that had another one, once, while the old one goes on, and not while the core learns.
+// The first appearance of a version, after the learning period and of a service that had another version, is one
+// deploy, even if the other version continues to run.
 func TestDeploys(t *testing.T) {
 	options := engine.DefaultOptions()
 	r := newRollouts(t, options)
 	r.run("shop", "1")
 	r.run("bank", "7") // the first that is known of it
-	if got := r.said(); got != "" {
-		t.Errorf("before anything was deployed: %s", got)
+	if got := r.deploys(); got != "" {
+		t.Errorf("deploys %s, want none", got)
 	}
 	r.play()
 	r.run("shop", "1", "2")
@@ -70,12 +71,12 @@ func TestDeploys(t *testing.T) {
 	r.play()
 	r.run("shop", "1", "2", "3")
 	r.run("bank", "8")
-	if got, want := r.said(), "shop 2 after 1 at 30s; shop 3 after 2 at 40s; bank 8 after 7 at 40s"; got != want {
-		t.Errorf("deployed: %s, want %s", got, want)
+	if got, want := r.deploys(), "shop 2 after 1 at 30s; shop 3 after 2 at 40s; bank 8 after 7 at 40s"; got != want {
+		t.Errorf("deploys %s, want %s", got, want)
 	}
 }
 
-// However many versions come, the core keeps few, and those that are there now; how often it is told of them does not matter.
+// The number of versions is bounded. The core keeps the most recent ones, however they are divided among calls.
 func TestVersionsAreBounded(t *testing.T) {
 	options := engine.DefaultOptions()
 	var states []string
@@ -92,19 +93,19 @@ func TestVersionsAreBounded(t *testing.T) {
 			}
 			r.core.ObserveVersions([]engine.VersionSeen{r.seen(r.now.Add(time.Second), "shop", "1")})
 			if n := r.core.Versions(); n <= 4096 || n > 8192 {
-				t.Errorf("%d versions are known before the epoch ends", n)
+				t.Errorf("%d versions before the end of the epoch, want 4097 to 8192", n)
 			}
 			if r.play(); r.core.Versions() != 4096 {
-				t.Errorf("%d versions are known when it has ended", r.core.Versions())
+				t.Errorf("%d versions after the epoch, want 4096", r.core.Versions())
 			}
 		}
 		if n := len(r.core.Deploys()); n != 1000 {
-			t.Errorf("%d deploys", n)
+			t.Errorf("%d deploys, want 1000", n)
 		}
 		r.run("shop", "1", "2")
 		d := r.core.Deploys()[999]
 		if d.Service != trace.SymbolOf([]byte("shop")) || d.Version != trace.SymbolOf([]byte("2")) || d.Before != trace.SymbolOf([]byte("1")) {
-			t.Errorf("deployed last: %+v", d)
+			t.Errorf("last deploy %+v, want version 2 of shop after 1", d)
 		}
 		states = append(states, string(r.core.AppendState(nil)))
 	}

@@ -12,24 +12,25 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// exploring is the arm of requests that have everything on, whatever the plan.
-var exploring = arm{name: trace.SymbolOf([]byte(search.ExploreArm)), everything: true}
+// exploreArm is the arm of the requests that have all tracepoints enabled, in every plan.
+var exploreArm = arm{name: trace.SymbolOf([]byte(search.ExploreArm)), everything: true}
 
-// explore adds a request that had everything on to the tree of its type and to nothing else, because it was slowed down.
-func (c *Core) explore(o *observation.Observation) {
+// observeExplored adds a request that had all tracepoints enabled to the tree of its type. It enters no other
+// statistics because the tracepoints slowed it down.
+func (c *Core) observeExplored(o *observation.Observation) {
 	if id := c.types.Of(o); c.detector.Groups.Group(id) != nil {
 		c.observeTree(id, o)
 	}
 }
 
-// unwell reports whether a request type has an open problem: what its requests take then is no reference.
-func (c *Core) unwell(requestType analysis.Hash) bool {
+// hasProblem reports whether a request type has an open problem. Its requests are then no reference.
+func (c *Core) hasProblem(requestType analysis.Hash) bool {
 	return slices.ContainsFunc(c.problems, func(p detect.Problem) bool { return p.RequestType == requestType })
 }
 
-// onPath makes the times of counts, which are those of o's contexts, inclusive times on the critical path, as shares are
-// made of: of switched-on contexts only.
-func onPath(o *observation.Observation, counts []cct.ContextCount) {
+// setPathTimes sets the times of counts, which are those of o's contexts, to the inclusive times on the critical path,
+// as shares use them. Times of baseline contexts become 0.
+func setPathTimes(o *observation.Observation, counts []cct.ContextCount) {
 	for i := range counts {
 		counts[i].Nanos = 0
 	}
@@ -45,9 +46,9 @@ func onPath(o *observation.Observation, counts []cct.ContextCount) {
 	}
 }
 
-// refer fills in by how much the places that a problem's tracepoints showed are above what healthy requests that explored took
-// there. Where too few explored to tell a quarter of the edge's excess it says nothing.
-func (c *Core) refer(p *detect.Problem, on []trace.Symbol, shares []detect.RefinedShare) {
+// addReferences sets the excess of shares: their mean minus that of healthy requests that explored. It leaves out
+// contexts whose reference is too uncertain to resolve a quarter of the excess of the edge.
+func (c *Core) addReferences(p *detect.Problem, on []trace.Symbol, shares []detect.RefinedShare) {
 	t := c.Tree(p.RequestType)
 	if t == nil {
 		return

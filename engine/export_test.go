@@ -8,13 +8,13 @@ import (
 // Splits returns the variables by which groups are split.
 func (c *Core) Splits() []*explain.Split { return c.splitter.Splits.All() }
 
-// Versions returns how many versions of services are known.
+// Versions returns the number of known versions of services.
 func (c *Core) Versions() int { return len(c.versions.known) }
 
-// ArmTimes returns how long the requests of every problem took, by arm of the present plan.
+// ArmTimes returns the durations of the requests of every problem by arm of the current plan.
 func (c *Core) ArmTimes() []search.ArmTimes { return c.armTimes() }
 
-// PairStatistics returns how many groups with an open problem have pair statistics.
+// PairStatistics returns the number of groups with pair statistics.
 func (c *Core) PairStatistics() int {
 	n := 0
 	for _, r := range c.refinements {

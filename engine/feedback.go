@@ -12,18 +12,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// measuredEpochs is how many epochs long what was measured last is taken to be so: agents tell it less often than epochs end.
+// measuredEpochs is the number of epochs for which a measurement of agents counts: they report less often than epochs
+// end.
 const measuredEpochs = 3
 
-// heard is what feedback left behind.
-type heard struct {
-	services map[trace.Symbol][]cct.Tracepoint // by service; 0: announced as a whole
-	costs    map[trace.Symbol]measuredCost     // of tracepoints in services
-	broken   map[trace.Symbol]trace.Nanos      // until when
-	gone     map[trace.Symbol]trace.Nanos      // tracepoints that no agent announces any more, since when
-	measured search.Measured
-	at       trace.Nanos // when it was measured
-	said     []string    // what people decided since the last epoch, in words
+// agentFeedback is the state that changes other than settings leave behind: the latest reports of agents, and log
+// entries.
+type agentFeedback struct {
+	services    map[trace.Symbol][]cct.Tracepoint // catalogues by service; 0: all services, from Announce
+	costs       map[trace.Symbol]measuredCost     // by tracepoint
+	unavailable map[trace.Symbol]trace.Nanos      // tracepoints that agents could not enable, until a time
+	removed     map[trace.Symbol]trace.Nanos      // tracepoints that are in no catalogue any more, since a time
+	measured    search.Measured
+	at          trace.Nanos // of measured
+	log         []string    // entries about overrides since the last epoch
 }
 
 type measuredCost struct {
@@ -31,47 +33,48 @@ type measuredCost struct {
 	Bytes int32
 }
 
-func newHeard() heard {
-	return heard{
+func newAgentFeedback() agentFeedback {
+	return agentFeedback{
 		services: make(map[trace.Symbol][]cct.Tracepoint), costs: make(map[trace.Symbol]measuredCost),
-		broken: make(map[trace.Symbol]trace.Nanos), gone: make(map[trace.Symbol]trace.Nanos),
+		unavailable: make(map[trace.Symbol]trace.Nanos), removed: make(map[trace.Symbol]trace.Nanos),
 	}
 }
 
-// hear takes feedback. It counts from the end of the epoch on.
-func (c *Core) hear(f *search.Feedback) {
+// applyFeedback applies a report of agents, with effect from the end of the epoch.
+func (c *Core) applyFeedback(f *search.Feedback) {
 	if len(f.Catalogues) > 0 {
 		for i := range f.Catalogues {
-			c.hearCatalogue(&f.Catalogues[i])
+			c.setCatalogue(&f.Catalogues[i])
 		}
-		c.announce(f.At)
+		c.updateCatalogue(f.At)
 	}
 	if len(f.Costs) > 0 {
-		c.hearCosts(f.At, f.Costs)
+		c.setCosts(f.At, f.Costs)
 	}
 	for _, b := range f.Unavailable {
 		if id := c.table.Symbol(b.ID); b.For > 0 {
-			c.heard.broken[id] = f.At.Add(b.For)
+			c.feedback.unavailable[id] = f.At.Add(b.For)
 		} else {
-			delete(c.heard.broken, id)
+			delete(c.feedback.unavailable, id)
 		}
 	}
 	if f.Measured != nil {
-		c.heard.measured, c.heard.at = *f.Measured, f.At
+		c.feedback.measured, c.feedback.at = *f.Measured, f.At
 	}
 }
 
-// Announce takes the tracepoints that agents say they could switch on, all of all services.
+// Announce replaces the catalogues of all services.
 func (c *Core) Announce(now trace.Nanos, catalogue []cct.Tracepoint) {
-	clear(c.heard.services)
-	c.heard.services[0] = catalogue
-	c.announce(now)
+	clear(c.feedback.services)
+	c.feedback.services[0] = catalogue
+	c.updateCatalogue(now)
 }
 
-func (c *Core) hearCatalogue(from *search.Catalogue) {
+// setCatalogue replaces the catalogue of a service.
+func (c *Core) setCatalogue(from *search.Catalogue) {
 	service := c.table.Symbol(from.Service)
 	if len(from.Tracepoints) == 0 {
-		delete(c.heard.services, service)
+		delete(c.feedback.services, service)
 		return
 	}
 	list, ops := make([]cct.Tracepoint, len(from.Tracepoints)), make(map[trace.Symbol]trace.Op, len(from.Tracepoints))
@@ -92,22 +95,22 @@ func (c *Core) hearCatalogue(from *search.Catalogue) {
 			x.Op = cmp.Or(ops[x.Parent], x.Owner, x.Op)
 		}
 	}
-	c.heard.services[service] = list
+	c.feedback.services[service] = list
 }
 
-// operation returns the identity of an operation as spans of it have it.
+// operation returns the identity that spans of an operation have.
 func (c *Core) operation(service trace.Symbol, name string, kind trace.Kind) trace.Op {
 	return c.table.Op(service, c.table.SymbolBytes(trace.NormalName([]byte(name), nil)), kind)
 }
 
-// merge makes one catalogue of those of all services, with what was measured.
-func (c *Core) merge() {
+// mergeCatalogues sets c.catalogue to the catalogues of all services, with measured costs.
+func (c *Core) mergeCatalogues() {
 	c.catalogue = nil
-	for _, service := range slices.Sorted(maps.Keys(c.heard.services)) {
-		c.catalogue = append(c.catalogue, c.heard.services[service]...)
+	for _, service := range slices.Sorted(maps.Keys(c.feedback.services)) {
+		c.catalogue = append(c.catalogue, c.feedback.services[service]...)
 	}
 	for i := range c.catalogue {
-		if x, known := c.heard.costs[c.catalogue[i].ID]; known {
+		if x, known := c.feedback.costs[c.catalogue[i].ID]; known {
 			c.catalogue[i].Cost, c.catalogue[i].Bytes = x.CPU, x.Bytes
 		}
 	}
@@ -115,19 +118,19 @@ func (c *Core) merge() {
 	c.causes.announce(c.catalogue)
 }
 
-// announce has the trees built anew with what there is now, and notes which tracepoints are gone since the last time.
-func (c *Core) announce(now trace.Nanos) {
+// updateCatalogue merges the catalogues, records the tracepoints that are in none any more, and has the trees rebuilt.
+func (c *Core) updateCatalogue(now trace.Nanos) {
 	before := c.catalogue
-	c.merge()
+	c.mergeCatalogues()
 	present := make(map[trace.Symbol]bool, len(c.catalogue))
 	for i := range c.catalogue {
 		present[c.catalogue[i].ID] = true
-		delete(c.heard.gone, c.catalogue[i].ID)
+		delete(c.feedback.removed, c.catalogue[i].ID)
 	}
 	for i := range before {
 		if id := before[i].ID; !present[id] {
-			c.heard.gone[id] = now
-			delete(c.heard.costs, id)
+			c.feedback.removed[id] = now
+			delete(c.feedback.costs, id)
 		}
 	}
 	for _, t := range c.trees {
@@ -135,50 +138,52 @@ func (c *Core) announce(now trace.Nanos) {
 	}
 }
 
-func (c *Core) hearCosts(at trace.Nanos, costs []search.Cost) {
+// setCosts records measured costs of tracepoints that are in a catalogue.
+func (c *Core) setCosts(at trace.Nanos, costs []search.Cost) {
 	present := make(map[trace.Symbol]bool, len(c.catalogue))
 	for i := range c.catalogue {
 		present[c.catalogue[i].ID] = true
 	}
 	for _, x := range costs {
 		if id := c.table.Symbol(x.ID); present[id] {
-			c.heard.costs[id] = measuredCost{x.CPU, x.Bytes}
+			c.feedback.costs[id] = measuredCost{x.CPU, x.Bytes}
 		}
 	}
-	c.announce(at)
+	c.updateCatalogue(at)
 }
 
-// unavailable returns the tracepoints that cannot be switched on at time now, ascending.
+// unavailable returns the tracepoints that cannot be enabled at time now, ascending.
 func (c *Core) unavailable(now trace.Nanos) []trace.Symbol {
-	maps.DeleteFunc(c.heard.broken, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })
-	maps.DeleteFunc(c.heard.gone, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) > cct.MaxAge })
+	f := &c.feedback
+	maps.DeleteFunc(f.unavailable, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })
+	maps.DeleteFunc(f.removed, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) > cct.MaxAge })
 	var list []trace.Symbol
-	list = slices.AppendSeq(list, maps.Keys(c.heard.broken))
-	list = slices.AppendSeq(list, maps.Keys(c.heard.gone))
+	list = slices.AppendSeq(list, maps.Keys(f.unavailable))
+	list = slices.AppendSeq(list, maps.Keys(f.removed))
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-// measuredUsage returns what agents measured of the present plan; zero: nothing that still holds.
+// measuredUsage returns the usage that agents measured under the current plan; zero if there is no recent measurement.
 func (c *Core) measuredUsage(now trace.Nanos) search.Usage {
-	m := &c.heard.measured
-	if m.Plan != c.state.Plan.Version || now.Sub(c.heard.at) > measuredEpochs*c.options.Epoch {
+	m := &c.feedback.measured
+	if m.Plan != c.state.Plan.Version || now.Sub(c.feedback.at) > measuredEpochs*c.options.Epoch {
 		return search.Usage{}
 	}
 	return search.Usage{Hits: m.Hits, Bytes: m.Bytes, CPU: m.CPU}
 }
 
-// said notes what somebody decided about a tracepoint, for the log of decisions.
-func (c *Core) said(by, does string, tracepoint trace.Symbol) {
-	c.heard.said = append(c.heard.said, cmp.Or(by, "a person")+" "+does+" "+strconv.Quote(c.table.Text(tracepoint)))
+// logOverride adds an entry to the log of decisions: who did what to the override of a tracepoint.
+func (c *Core) logOverride(by, verb string, tracepoint trace.Symbol) {
+	c.feedback.log = append(c.feedback.log, cmp.Or(by, "a person")+" "+verb+" "+strconv.Quote(c.table.Text(tracepoint)))
 }
 
-// logSaid returns what people decided since the last epoch as decisions: whatever becomes of it, the log has who wanted what.
-func (c *Core) logSaid(now trace.Nanos) []search.Decision {
+// takeLogEntries returns the entries of [Core.logOverride] since the last epoch as decisions and removes them.
+func (c *Core) takeLogEntries(now trace.Nanos) []search.Decision {
 	var list []search.Decision
-	for _, what := range c.heard.said {
-		list = append(list, search.Decision{At: now, Plan: c.state.Plan.Version, Strategy: c.options.Strategy, Budget: c.options.Budget, Reason: what})
+	for _, entry := range c.feedback.log {
+		list = append(list, search.Decision{At: now, Plan: c.state.Plan.Version, Strategy: c.options.Strategy, Budget: c.options.Budget, Reason: entry})
 	}
-	c.heard.said = nil
+	c.feedback.log = nil
 	return list
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// remember tells the trees what the investigations that just located their place found of every place that they saw, so that the next
-// search begins where causes were.
-func (c *Core) remember(decisions []search.Decision) {
+// recordHistory adds to the trees the evidence of the investigations that the decisions located, for each context once,
+// so that the next search starts where causes were.
+func (c *Core) recordHistory(decisions []search.Decision) {
 	for i := range decisions {
 		d := &decisions[i]
 		if d.Investigation.IsZero() || d.From >= search.Located || d.To != search.Located {

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// What an investigation located is remembered once, where it appeared; others are not.
-func TestRemember(t *testing.T) {
+// The evidence of an investigation is recorded when it is located, once for each context.
+func TestRecordHistory(t *testing.T) {
 	const entry, tp = 1, 2
 	c := NewCore(&trace.Table{}, DefaultOptions())
 	problem, requestType := analysis.Hash{Hi: 1}, analysis.Hash{Hi: 2}
@@ -25,7 +25,7 @@ func TestRemember(t *testing.T) {
 		Problem: problem, RequestType: requestType, Suspects: []search.Suspect{{Tracepoint: tp, Share: 0.8}},
 		Evidence: []search.Evidence{{Context: place, Tracepoint: tp, Batch: 1}, {Context: place, Tracepoint: tp, Batch: 2}},
 	}}
-	c.remember([]search.Decision{
+	c.recordHistory([]search.Decision{
 		{Investigation: problem, To: search.Investigating},
 		{Investigation: problem, From: search.Investigating, To: search.Located},
 		{Investigation: problem, From: search.Located, To: search.Located},

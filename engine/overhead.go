@@ -6,21 +6,21 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// armTimes returns how long the requests of every problem took, by arm of the present plan: the search tells from it what the
-// instrumentation itself costs.
+// armTimes returns the durations of the requests of every problem by arm of the current plan. The search estimates the
+// overhead of tracepoints from them.
 func (c *Core) armTimes() []search.ArmTimes {
 	var times []search.ArmTimes
-	present := c.plans[len(c.plans)-1].arms
+	current := c.plans[len(c.plans)-1].arms
 	for i := range c.problems {
 		p := &c.problems[i]
 		r := c.refinements[p.Group]
-		if r == nil || len(present) == 0 {
+		if r == nil || len(current) == 0 {
 			continue
 		}
 		times = append(times, bareTimes(p.ID, r.bare))
 		seen := make(map[uint64]bool)
-		for k := range present {
-			a := &present[k]
+		for k := range current {
+			a := &current[k]
 			if x := r.bySet[a.set]; x != nil && !seen[a.set] {
 				seen[a.set] = true
 				n, mean, variance := x.Durations()

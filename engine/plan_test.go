@@ -13,7 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// learned returns a world whose core has learned, from as little as possible.
+// learned returns a world after a short learning period.
 func learned(fault sim.Fault) *world {
 	options := engine.DefaultOptions()
 	options.Learning = 20 * time.Second
@@ -24,13 +24,13 @@ func learned(fault sim.Fault) *world {
 	return w
 }
 
-// enable has a person enable a tracepoint: the next plan has it on in every arm.
+// enable adds an override that enables a tracepoint in every arm of the next plan.
 func (w *world) enable(tracepoint trace.Symbol) {
 	w.core.Apply(&engine.Change{Override: &search.Override{Tracepoint: tracepoint, Kind: search.Enable}})
 	w.play()
 }
 
-// late ingests the requests of an epoch that ran under a plan, nil for none, and does not end the epoch.
+// late ingests the requests of an epoch under a plan, nil for none, without ending the epoch.
 func (w *world) late(plan *sim.Plan) {
 	end := w.now.Add(w.epoch)
 	for t := range w.app.Requests(w.now, end, plan) {
@@ -50,7 +50,7 @@ func (w *world) trees() map[analysis.Hash]*cct.Tree {
 	return all
 }
 
-// requestsWith returns how many requests had a tracepoint on that is in a tree, and whether it is.
+// requestsWith returns the number of requests that had a tracepoint enabled, and whether the tree has the tracepoint.
 func requestsWith(tracepoint trace.Symbol, t *cct.Tree) (requests uint64, found bool) {
 	i := slices.IndexFunc(t.Nodes, func(n cct.Node) bool { return n.Tracepoint == tracepoint })
 	if i < 0 {
@@ -59,7 +59,7 @@ func requestsWith(tracepoint trace.Symbol, t *cct.Tree) (requests uint64, found 
 	return t.Nodes[i].Requests, true
 }
 
-// A request that ran under an earlier plan counts as one with the tracepoints of that plan on.
+// A request under an earlier plan counts as one with the tracepoints of that plan.
 func TestEarlierPlans(t *testing.T) {
 	w := learned(sim.None)
 	var points []trace.Symbol
@@ -96,7 +96,7 @@ func TestEarlierPlans(t *testing.T) {
 	}
 }
 
-// Contexts leave the tree when they are too old, even if no other request comes.
+// Old contexts are deleted from the tree even if there are no further requests.
 func TestTreesAge(t *testing.T) {
 	w := learned(sim.None)
 	w.play()
@@ -108,7 +108,7 @@ func TestTreesAge(t *testing.T) {
 	w.core.Epoch(w.now.Add(cct.MaxAge + time.Hour))
 	all := w.trees()
 	if len(all) == 0 {
-		t.Error("the trees are gone")
+		t.Error("the trees were deleted")
 	}
 	for id, tree := range all {
 		if len(tree.Nodes) != 0 {
@@ -117,13 +117,14 @@ func TestTreesAge(t *testing.T) {
 	}
 }
 
-// The overhead of instrumentation is measured against requests with nothing on. Requests without a plan are left out.
+// The overhead of tracepoints is measured against requests of a plan without tracepoints. Requests without a plan do
+// not count.
 func TestBareRequests(t *testing.T) {
 	w := learned(sim.Lock)
 	w.app.Inject(w.now)
 	for len(w.core.ArmTimes()) == 0 { // until a problem is investigated
 		if w.play(); w.now > start.Add(5*time.Minute) {
-			t.Fatal("nothing is investigated")
+			t.Fatal("no investigation")
 		}
 	}
 	bare := func() (n uint64) {
@@ -137,10 +138,10 @@ func TestBareRequests(t *testing.T) {
 	before := bare()
 	w.late(nil)
 	if n := bare(); n != before {
-		t.Errorf("%d requests without a plan count", n-before)
+		t.Errorf("%d requests without a plan are counted", n-before)
 	}
 	w.late(&sim.Plan{Version: w.core.Plan().Version})
 	if n := bare(); n == before {
-		t.Error("requests under a plan with nothing on do not count")
+		t.Error("requests of a plan without tracepoints are not counted")
 	}
 }

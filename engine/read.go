@@ -5,10 +5,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Learned reports whether the learning period is over. Until then there are no problems.
+// Learned reports whether the learning period is over. During it there are no problems.
 func (c *Core) Learned() bool { return c.learned }
 
-// Grouper returns what is known about groups, for reading. While the core learns these are provisional: each entry operation is one
+// Grouper returns the groups, for reading. During the learning period they are provisional: each entry operation is one
 // request type.
 func (c *Core) Grouper() *group.Grouper {
 	if !c.learned {
@@ -17,5 +17,5 @@ func (c *Core) Grouper() *group.Grouper {
 	return c.detector.Groups
 }
 
-// Table returns the dictionary, for reading. Only the owner of the core may add to it, between calls.
+// Table returns the dictionary, for reading. Only the owner of the core may add to it, between calls of its methods.
 func (c *Core) Table() *trace.Table { return c.table }

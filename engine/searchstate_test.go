@@ -41,7 +41,8 @@ func TestDecodeSearchStateRefuses(t *testing.T) {
 	}
 }
 
-// A state that version 4 of the store wrote, in JSON with its own names, is read, and written as CBOR with the same names.
+// A state that version 4 of the store wrote, in JSON with its own names, is read, and written as CBOR with the same
+// names.
 func TestDecodeSearchStateOfACheckpoint(t *testing.T) {
 	const text = "\x01" + `{"Plan":{"Version":3,"Arms":[{"Name":1,"Share":0.5,"Everything":false}],"Leases":[{"Tracepoint":7,"Arm":0,"Owner":{"Hi":1,"Lo":0},` +
 		`"Cause":"","Since":0,"Expires":0,"Pinned":false}]},"Investigations":[{"Problem":{"Hi":1,"Lo":0},"RequestType":{"Hi":0,"Lo":0},"Group":{"Hi":0,"Lo":0},` +

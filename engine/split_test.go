@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// caching answers a request in about 10 ms or, where the cache helps but was missed, in 40 ms.
+// caching ingests a request of about 10 ms or, if the cache helps but was missed, of 40 ms.
 func caching(core *engine.Core, at trace.Nanos, table *trace.Table, helps bool) {
 	entry := table.Op(table.Symbol("shop"), table.Symbol("GET /"), trace.Server)
 	hit := trace.Mix(uint64(at), 1)%2 == 0
@@ -24,8 +24,8 @@ func caching(core *engine.Core, at trace.Nanos, table *trace.Table, helps bool) 
 	})
 }
 
-// A group is split by what explains it in the learning period, and the split is undone, without an alarm, when nothing explains it any
-// more.
+// A group is split by the variable that explains it in the learning period. The split is undone, without an alarm, when
+// the variable no longer explains the group.
 func TestCoreSplits(t *testing.T) {
 	options := engine.DefaultOptions()
 	options.Split = true
@@ -39,16 +39,16 @@ func TestCoreSplits(t *testing.T) {
 			}
 			core.Epoch(now.Add(options.Epoch))
 			for _, p := range core.Problems() {
-				t.Fatalf("after %v: %v", now.Sub(start), p)
+				t.Fatalf("after %v: problem %v, want none", now.Sub(start), p)
 			}
 		}
 	}
 	until(20*time.Minute, true)
 	if all := core.Splits(); len(all) != 1 || all[0].Variable != "cache.hit" || len(all[0].Bins) != 2 {
-		t.Fatalf("split by %v", all)
+		t.Fatalf("splits %v, want one by cache.hit", all)
 	}
 	until(50*time.Minute, false)
 	if all := core.Splits(); len(all) != 0 {
-		t.Errorf("still split by %v", all[0].Variable)
+		t.Errorf("split by %v, want none", all[0].Variable)
 	}
 }

@@ -156,7 +156,7 @@ func (c *Core) saved() *savedCore {
 	s := &savedCore{
 		Settings: new(c.options.Settings()),
 		Learned:  c.learned, Began: c.began, Aged: c.aged, Seen: c.seen, Dropped: c.dropped,
-		Heard: c.heard.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
+		Heard: c.feedback.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
 		Versions: c.versions.known, Deploys: c.versions.deploys,
 	}
 	for _, m := range c.epochs {
@@ -194,8 +194,8 @@ func (c *Core) saved() *savedCore {
 	return s
 }
 
-func (h *heard) saved() savedHeard {
-	s := savedHeard{Measured: h.measured, At: h.at, Said: h.said, Broken: savedTimes(h.broken), Gone: savedTimes(h.gone)}
+func (h *agentFeedback) saved() savedHeard {
+	s := savedHeard{Measured: h.measured, At: h.at, Said: h.log, Broken: savedTimes(h.unavailable), Gone: savedTimes(h.removed)}
 	for _, service := range slices.Sorted(maps.Keys(h.services)) {
 		s.Services = append(s.Services, savedService{service, h.services[service]})
 	}
@@ -213,9 +213,9 @@ func savedTimes(m map[trace.Symbol]trace.Nanos) []savedTime {
 	return list
 }
 
-func (c *Core) restoreHeard(s *savedHeard) {
-	h := &c.heard
-	h.measured, h.at, h.said = s.Measured, s.At, s.Said
+func (c *Core) restoreFeedback(s *savedHeard) {
+	h := &c.feedback
+	h.measured, h.at, h.log = s.Measured, s.At, s.Said
 	for _, x := range s.Services {
 		h.services[x.Service] = x.Tracepoints
 	}
@@ -223,12 +223,12 @@ func (c *Core) restoreHeard(s *savedHeard) {
 		h.costs[x.ID] = x.Cost
 	}
 	for _, x := range s.Broken {
-		h.broken[x.ID] = x.At
+		h.unavailable[x.ID] = x.At
 	}
 	for _, x := range s.Gone {
-		h.gone[x.ID] = x.At
+		h.removed[x.ID] = x.At
 	}
-	c.merge()
+	c.mergeCatalogues()
 }
 
 func (c *causes) save(s *savedCore) {
@@ -369,7 +369,7 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 func (c *Core) restore(s *savedCore) error {
 	c.began, c.aged, c.seen, c.dropped = s.Began, s.Aged, s.Seen, s.Dropped
 	c.problems = s.Problems
-	c.restoreHeard(&s.Heard)
+	c.restoreFeedback(&s.Heard)
 	c.versions.restore(s.Versions, s.Deploys)
 	if s.Spans != nil {
 		var err error
@@ -378,7 +378,7 @@ func (c *Core) restore(s *savedCore) error {
 		}
 	}
 	for _, m := range s.Epochs {
-		c.epochs = append(c.epochs, mark{m.End, m.Seen})
+		c.epochs = append(c.epochs, epochEnd{m.End, m.Seen})
 	}
 	c.plans = nil
 	for _, p := range s.Plans {

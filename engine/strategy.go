@@ -9,23 +9,23 @@ import (
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// UnknownStrategyError reports that settings name a strategy that this version does not have.
+// UnknownStrategyError is the error of settings that name an unknown strategy.
 type UnknownStrategyError struct{ Name string }
 
-// yardsticks are the strategies of earlier versions that only the benchmarks still have.
+// yardsticks are strategies of earlier versions that exist in the benchmarks only.
 var yardsticks = []string{"breadth-first", "flat", "random", "variables"}
 
-// Error returns the name, and the names to choose from.
+// Error returns the name and the known names.
 func (e *UnknownStrategyError) Error() string {
-	text := fmt.Sprintf("no strategy is called %q", e.Name)
+	text := fmt.Sprintf("unknown strategy %q", e.Name)
 	if slices.Contains(yardsticks, e.Name) {
-		text = fmt.Sprintf("strategy %q has become a yardstick of `sibylbench localize`, and is no longer offered here", e.Name)
+		text = fmt.Sprintf("strategy %q was removed; it is now only a yardstick of `sibylbench localize`", e.Name)
 	}
 	return text + ": choose one of " + strings.Join(search.StrategyNames(), ", ")
 }
 
-// StrategyNamed returns the published strategy, or the one in more, with the given name, and the default one for the empty name. The
-// error is an [UnknownStrategyError].
+// StrategyNamed returns the published strategy, or the one in more, with the given name, and the default one for the
+// empty name. The error is an [UnknownStrategyError].
 func StrategyNamed(name string, more []search.Strategy) (search.Strategy, error) {
 	name = cmp.Or(name, search.DefaultStrategy)
 	for _, s := range append(search.Strategies(), more...) {

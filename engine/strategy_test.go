@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// troubled returns a world in which a problem is open and investigated with the given strategy.
+// troubled returns a world with an open problem that is investigated with the given strategy.
 func troubled(t *testing.T, strategy string) (*world, engine.Options) {
 	t.Helper()
 	options := engine.DefaultOptions()
@@ -42,7 +42,7 @@ func TestPairsAreKeptForCovarianceOnly(t *testing.T) {
 			t.Fatalf("the strategy does not change from %s to %s", from, to)
 		}
 		if len(w.play()) == 0 {
-			t.Fatal("the problem is gone")
+			t.Fatal("the problem closed")
 		}
 		if kept := w.core.PairStatistics() > 0; kept != (to == "covariance") {
 			t.Errorf("%s after %s: pair statistics are kept: %t", to, from, kept)
@@ -56,7 +56,7 @@ func TestPairsAreKeptForCovarianceOnly(t *testing.T) {
 	}
 }
 
-// TestRestoreRefusesARemovedStrategy restores a state of a core with a strategy that only the benchmarks have.
+// A state with a strategy that only the benchmarks have is refused.
 func TestRestoreRefusesARemovedStrategy(t *testing.T) {
 	options := engine.DefaultOptions()
 	options.Strategy, options.Strategies = "random", yardstick.Strategies()
@@ -64,7 +64,7 @@ func TestRestoreRefusesARemovedStrategy(t *testing.T) {
 	if err := engine.NewCore(&trace.Table{}, options).Restore(state); err != nil {
 		t.Errorf("with the yardsticks: %v", err)
 	}
-	const want = "strategy \"random\" has become a yardstick of `sibylbench localize`, and is no longer offered here: " +
+	const want = "strategy \"random\" was removed; it is now only a yardstick of `sibylbench localize`: " +
 		"choose one of adaptive, binary, covariance, cross-layer, hierarchical"
 	err := engine.NewCore(&trace.Table{}, engine.DefaultOptions()).Restore(state)
 	if _, ok := errors.AsType[*engine.UnknownStrategyError](err); !ok || err.Error() != want {

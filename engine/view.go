@@ -11,16 +11,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Ended returns when the last epoch ended; 0: none did.
+// Ended returns the end of the last epoch; 0 if none ended yet.
 func (c *Core) Ended() trace.Nanos { return c.Grouper().Closed() }
 
-// Options returns how c works.
+// Options returns the options of c, with the current settings.
 func (c *Core) Options() Options { return c.options }
 
-// Spans returns how long spans took lately, for reading.
+// Spans returns the recent durations of spans, for reading.
 func (c *Core) Spans() *observation.RecentSpans { return &c.spans }
 
-// Progress returns how much of the learning period is over, 0–1; NaN before the first request.
+// Progress returns the elapsed fraction of the learning period, 0–1; NaN before the first request.
 func (c *Core) Progress() float64 {
 	switch {
 	case c.learned:
@@ -31,23 +31,23 @@ func (c *Core) Progress() float64 {
 	return min(1, max(0, c.Ended().Sub(c.began).Seconds()/c.options.Learning.Seconds()))
 }
 
-// Catalogue returns the tracepoints that agents announced. The slice is the core's own.
+// Catalogue returns the tracepoints that agents announced. The slice belongs to the core.
 func (c *Core) Catalogue() []cct.Tracepoint { return c.catalogue }
 
 // Services returns the services whose agents announced tracepoints, in any order.
 func (c *Core) Services() []string {
 	var names []string
-	for service := range c.heard.services {
+	for service := range c.feedback.services {
 		names = append(names, c.table.Text(service))
 	}
 	return names
 }
 
-// Measured returns what agents measured of the plan that was on when they did; zero: nothing yet.
-func (c *Core) Measured() search.Measured { return c.heard.measured }
+// Measured returns the latest measurement of agents; zero if there is none.
+func (c *Core) Measured() search.Measured { return c.feedback.measured }
 
-// Trees yields the calling-context trees by request type, in any order, as they were last built: those that nobody needed yet are left
-// out.
+// Trees yields the latest builds of calling-context trees by request type, in any order. Trees that were never needed
+// are not built.
 func (c *Core) Trees() iter.Seq2[analysis.Hash, *cct.Tree] {
 	return func(yield func(analysis.Hash, *cct.Tree) bool) {
 		for id, t := range c.trees {
@@ -58,8 +58,8 @@ func (c *Core) Trees() iter.Seq2[analysis.Hash, *cct.Tree] {
 	}
 }
 
-// BuiltTree returns the calling-context tree of a request type as it was last built, nil if it was not yet, and whether there is one to
-// build.
+// BuiltTree returns the latest build of the calling-context tree of a request type, nil if it was never built, and
+// whether the type has a tree.
 func (c *Core) BuiltTree(requestType analysis.Hash) (built *cct.Tree, some bool) {
 	t := c.trees[requestType]
 	if t == nil {
@@ -68,7 +68,7 @@ func (c *Core) BuiltTree(requestType analysis.Hash) (built *cct.Tree, some bool)
 	return t.built, true
 }
 
-// Rate returns the requests per second of a type, over the window that is judged; 0 if it is not known.
+// Rate returns the requests per second of a type in the judged window; 0 if the type is unknown.
 func (c *Core) Rate(requestType analysis.Hash) float64 {
 	g := c.detector.Groups.Group(requestType)
 	if g == nil {
