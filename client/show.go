@@ -306,7 +306,7 @@ func ShowAgents(w io.Writer, list *contract.AgentList, style terminal.Style, now
 		case !x.CatalogueComplete:
 			why = "its catalogue is incomplete"
 		case x.Conflicts > 0:
-			why = "another agent used its ID in " + units.Plural(int(x.Conflicts), "message")
+			why = "another agent used its ID in " + units.Plural(x.Conflicts, "message")
 		}
 		row(string(x.State), clean(x.Service), clean(x.ID), strconv.Itoa(x.Applied), strconv.Itoa(x.Failed), strconv.Itoa(x.Catalogue), span(now.Sub(x.Seen)), why)
 	}

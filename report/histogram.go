@@ -47,20 +47,20 @@ func newHistogram(s *group.Summary) histogram {
 		middle := math.Sqrt(float64(max(b.Low, 1)) * float64(max(b.High, 1)))
 		counts[min(int(a.at(middle)/plotWidth*plotBars), plotBars-1)] += b.Count
 	}
-	h := histogram{Ticks: a.ticks(), Label: "Histogram of the durations: " + units.Plural(int(s.Count), "request") +
+	hist := histogram{Ticks: a.ticks(), Label: "Histogram of the durations: " + units.Plural(int(s.Count), "request") +
 		", median " + units.Duration(s.P50) + ", p99 " + units.Duration(s.P99)}
-	h.bars(a, counts)
-	h.mark(a, "p50", s.P50)
-	h.mark(a, "p99", s.P99)
-	return h
+	hist.bars(a, counts)
+	hist.mark(a, "p50", s.P50)
+	hist.mark(a, "p99", s.P99)
+	return hist
 }
 
-func (h *histogram) bars(a axis, counts []uint64) {
+func (hist *histogram) bars(a axis, counts []uint64) {
 	most := uint64(1)
 	for _, n := range counts {
 		most = max(most, n)
 	}
-	h.Most = units.Plural(int(most), "request")
+	hist.Most = units.Plural(int(most), "request")
 	const width = float64(plotWidth) / plotBars
 	for i, n := range counts {
 		if n == 0 {
@@ -68,14 +68,14 @@ func (h *histogram) bars(a axis, counts []uint64) {
 		}
 		height := max(float64(n)/float64(most)*plotHeight, 1.5) // a single slow request must be visible
 		x := float64(i) * width
-		h.Bars = append(h.Bars, bin{
+		hist.Bars = append(hist.Bars, bin{
 			X: round(x), Y: round(plotHeight - height), Width: width - 1, Height: round(height),
 			Range: units.Nanos(a.value(x)) + " to " + units.Nanos(a.value(x+width)), Count: units.Plural(int(n), "request"),
 		})
 	}
 }
 
-func (h *histogram) mark(a axis, name string, d time.Duration) {
+func (hist *histogram) mark(a axis, name string, d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -83,10 +83,10 @@ func (h *histogram) mark(a axis, name string, d time.Duration) {
 	if t.X > plotWidth*3/4 {
 		t.Anchor = "end"
 	}
-	if len(h.Marks) > 0 && t.X-h.Marks[0].X < 90 && h.Marks[0].Anchor == t.Anchor { // they would overlap
-		h.Marks[0].Anchor, t.Anchor = "end", "start"
+	if len(hist.Marks) > 0 && t.X-hist.Marks[0].X < 90 && hist.Marks[0].Anchor == t.Anchor { // they would overlap
+		hist.Marks[0].Anchor, t.Anchor = "end", "start"
 	}
-	h.Marks = append(h.Marks, t)
+	hist.Marks = append(hist.Marks, t)
 }
 
 // axis is a logarithmic axis of durations.

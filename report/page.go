@@ -122,8 +122,12 @@ func (p *pageProblem) explanations() g.Node {
 		term   string
 		detail g.Node
 	}{
-		{"size", sentences(p.Size)}, {"because", sentences(p.Because...)}, {"only on", sentences(p.OnlyOn...)},
-		{"what if", sentences(p.WhatIf...)}, {"traces", traces}, {"next", sentences(p.Next...)},
+		{"size", sentences(p.Size)},
+		{"because", sentences(p.Because...)},
+		{"only on", sentences(p.OnlyOn...)},
+		{"what if", sentences(p.WhatIf...)},
+		{"traces", traces},
+		{"next", sentences(p.Next...)},
 	} {
 		if e.detail != nil {
 			list = append(list, g.Group{h.Dt(g.Text(e.term)), e.detail})
@@ -213,7 +217,7 @@ func (f *pageFrame) button(first bool) g.Node {
 		h.Type("button"), h.TabIndex(tabIndex), numeric(number{"data-row", float64(f.Row)}, number{"data-x", f.Left}, number{"data-w", f.Width}),
 		h.Data("path", f.Path), h.Data("own", f.Own), h.Data("total", f.Total), h.Data("part", f.Part), h.Data("share", f.Share),
 		style(number{"row", float64(f.Row)}, number{"x", f.Left}, number{"w", f.Width}, number{"heat", f.Heat}, number{"chill", f.Cold}),
-		h.TitleAttr(f.Name+": "+f.Total+", "+f.Own+" of its own, "+f.Share+" of the variance"), g.Text(f.Name), share,
+		h.Title(f.Name+": "+f.Total+", "+f.Own+" of its own, "+f.Share+" of the variance"), g.Text(f.Name), share,
 	)
 }
 
@@ -259,25 +263,25 @@ func (e *pageEdge) row() g.Node {
 	)
 }
 
-// nodes returns the drawing and the table of d, nil if d is empty.
-func (d *histogram) nodes() g.Node {
-	if len(d.Bars) == 0 {
+// nodes returns the drawing and the table of the histogram, nil if it is empty.
+func (hist *histogram) nodes() g.Node {
+	if len(hist.Bars) == 0 {
 		return nil
 	}
 	var bars, ticks, marks, rows g.Group
-	for _, b := range d.Bars {
+	for _, b := range hist.Bars {
 		bars = append(bars, g.El("rect", numeric(number{"x", b.X}, number{"y", b.Y}, number{"width", b.Width}, number{"height", b.Height}), g.El("title", g.Text(b.Range+": "+b.Count))))
 		rows = append(rows, h.Tr(h.Th(h.Scope("row"), g.Text(b.Range)), cells("n", b.Count)))
 	}
-	for _, t := range d.Ticks {
+	for _, t := range hist.Ticks {
 		ticks = append(ticks, g.Group{line("axis", t.X, 110, t.X, 114), label("", t, 127)})
 	}
-	for _, t := range d.Marks {
+	for _, t := range hist.Marks {
 		marks = append(marks, g.Group{line("mark", t.X, -4, t.X, 110), label("marked", t, -7)})
 	}
 	return lines(
 		h.H4(g.Text("Durations")),
-		g.El("svg", g.Attr("viewBox", "-4 -16 608 148"), h.Role("img"), h.Aria("label", d.Label),
+		g.El("svg", g.Attr("viewBox", "-4 -16 608 148"), h.Role("img"), h.Aria("label", hist.Label),
 			lines(bars...), lines(line("axis", 0, 110.5, 600, 110.5)), lines(ticks...), lines(marks...)),
 		h.Details(h.Class("data"), h.Summary(g.Text("as a table")), h.Table(lines(
 			h.THead(h.Tr(column("duration"), numbers("requests"))), h.TBody(lines(rows...)),
