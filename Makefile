@@ -2,7 +2,7 @@
 GOLANGCI := bin/golangci-lint
 GREMLINS := bin/gremlins
 NODE     := web/node_modules/.package-lock.json
-GOLDEN   := ./analysis/critpath ./analysis/detect ./analysis/group ./api ./cct ./bench/benchdoc ./bench/benchreport ./bench/sim ./client ./config ./notify ./report ./report/waterfall # packages with golden files or scripts
+GOLDEN   := ./analysis/critpath ./analysis/detect ./analysis/group ./api ./cct ./bench/benchdoc ./bench/benchreport ./bench/sim ./client ./config ./engine ./notify ./report ./report/waterfall # packages with golden files or scripts
 FUZZTIME ?= 20s
 PARTS    ?= # of docs/benchmarks.md; empty: all
 MUTATE   ?= analysis cct search engine ingest control store notify # folders, including subfolders

@@ -306,13 +306,24 @@ func decodeSaved(b []byte, version byte) (*savedCore, error) {
 		if err := plain.Decode(b, s); err != nil {
 			return nil, err
 		}
-	} else if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
-		return nil, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	} else if err := decodeGob(b, s); err != nil {
+		return nil, err
 	}
 	if !s.valid() {
 		return nil, fmt.Errorf("%w: core with a value out of range", codec.ErrCorrupt)
 	}
 	return s, nil
+}
+
+// decodeGob decodes the gob of an old version into s.
+func decodeGob(b []byte, s *savedCore) error {
+	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
+		return fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
+	}
+	if s.Settings != nil { // gob has no tags for the former name of this constant
+		s.Settings.Watch.Tests.Alpha = detect.DefaultWatchOptions().Tests.Alpha
+	}
+	return nil
 }
 
 // valid reports whether counts and enumerations are in range.

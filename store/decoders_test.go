@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -202,7 +204,8 @@ func analysisDecoders(t testing.TB) []decoder {
 	var packer observation.Packer
 	var spans observation.RecentSpans
 	x := &trace.Trace{ID: trace.ID{1}, Spans: []trace.Span{{ID: 1, Op: 5, Start: 1000, End: 2000}}}
-	spans.Current().Observe(critpath.NewExtractor(critpath.DefaultOptions()).Extract(x))
+	path := critpath.NewExtractor(critpath.DefaultOptions()).Extract(x)
+	spans.Current().Observe(path)
 	spans.Rotate(now)
 	types := &group.RequestTypes{}
 	grouper := group.NewGrouper(types, table, group.Options{})
@@ -238,6 +241,21 @@ func analysisDecoders(t testing.TB) []decoder {
 		return explain.DecodeSplits(b, explain.SplitOptions{})
 	}
 	appendObservation := func(b []byte, o **observation.Observation) []byte { return observation.AppendObservation(b, *o) }
+	var simulation critpath.Simulation
+	simulation.Capture(path, 0)
+	sample, load := explain.NewSample(8, 100), &explain.RecentLoad{}
+	kept := spool.New("", math.MaxInt)
+	for i, o := range seeds[:20] {
+		load.Observe(o)
+		sample.Observe(o, []trace.Symbol{1}, &simulation)
+		if err := kept.Add(o); err != nil {
+			t.Fatal(err)
+		}
+		if i%10 == 9 {
+			load.Close()
+			sample.Count(load)
+		}
+	}
 	splits := explain.NewSplits(explain.SplitOptions{})
 	world := requests.Shop()
 	splits.Learn(analysis.Hash{Hi: 1}, world.Requests, world.Table)
@@ -282,6 +300,26 @@ func analysisDecoders(t testing.TB) []decoder {
 				}
 			}
 		}, explain.NewSplits(explain.SplitOptions{}), splits),
+		newDecoder("simulation", true, critpath.DecodeSimulation, appendBinary, func(s **critpath.Simulation) {
+			(*s).WhatIf(false, 1, 5, 3)
+			(*s).WhatIf(true, 1, 5, 3)
+		}, &critpath.Simulation{}, &simulation),
+		newDecoder("sampled requests", true, explain.DecodeSample, appendBinary, func(s **explain.Sample) {
+			(*s).Count(load)
+			(*s).Requests()
+		}, explain.NewSample(8, 100), sample),
+		newDecoder("load", true, explain.DecodeRecentLoad, appendBinary, func(l **explain.RecentLoad) {
+			(*l).Observe(seeds[0])
+			(*l).Close()
+		}, &explain.RecentLoad{}, load),
+		newDecoder("spool", true, whole(spool.Decode), appendBinary, func(s **spool.Spool) {
+			for o, err := range (*s).All() {
+				if err != nil {
+					panic(err) // Decode checks all observations
+				}
+				walkObservation(&o)
+			}
+		}, spool.New("", math.MaxInt), kept),
 	}
 }
 

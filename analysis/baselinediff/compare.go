@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -281,7 +282,7 @@ func (c *comparison) chargeShapes() {
 	var explained []float64
 	for _, t := range c.traces {
 		calls := c.h.rec.calls[t.first:t.last]
-		explained = filled(explained, len(calls), 0)
+		explained = scratch.Filled(explained, len(calls), 0)
 		for i, x := range slices.Backward(calls) {
 			if surplus := c.surplus[siteShape{x.site, x.shape}]; surplus > explained[i] {
 				c.chargeShape(&x, (surplus-explained[i])/c.requests())

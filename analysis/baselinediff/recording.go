@@ -5,16 +5,17 @@ import (
 	"iter"
 	"math/bits"
 	"slices"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Recording keeps the data of many traces that [Normal.Compare] needs: 24 bytes per span, besides names. It is not safe
 // for concurrent use.
 //
-// Results do not depend on the order in which traces were added unless a bound was reached (see [Recording.Refused]).
+// Results do not depend on the order in which traces were added, unless the bound on sites, callees or shapes was
+// reached.
 type Recording struct {
 	table  *trace.Table
 	traces []recordedTrace
@@ -28,7 +29,6 @@ type Recording struct {
 	calleeNumbers  map[calleeKey]int32
 	callees        []callee // by number of the callee
 	shapeNumbers   map[uint64]int32
-	refused        int
 
 	// Scratch of Add, by node of the path.
 	nanos     []int64 // own time
@@ -144,9 +144,9 @@ func (r *Recording) Add(p *critpath.Path) {
 
 // measure fills r.nanos and r.borders, and resets r.callIndex.
 func (r *Recording) measure(p *critpath.Path) {
-	r.nanos = filled(r.nanos, len(p.Nodes), 0)
-	r.borders = filled(r.borders, len(p.Nodes), 0)
-	r.callIndex = filled(r.callIndex, len(p.Nodes), -1)
+	r.nanos = scratch.Filled(r.nanos, len(p.Nodes), 0)
+	r.borders = scratch.Filled(r.borders, len(p.Nodes), 0)
+	r.callIndex = scratch.Filled(r.callIndex, len(p.Nodes), -1)
 	for i := range p.Roots {
 		for _, s := range p.Roots[i].Sections {
 			r.share(p, &s)
@@ -260,7 +260,6 @@ func (r *Recording) site(key siteKey, service trace.Symbol, client bool) int32 {
 		return i
 	}
 	if len(r.sites) >= maxSites {
-		r.refused++
 		return overflow
 	}
 	i := int32(len(r.sites))
@@ -277,7 +276,6 @@ func (r *Recording) calleeOf(service trace.Symbol, op trace.Op) int32 {
 		return i
 	}
 	if len(r.callees) >= maxCallees {
-		r.refused++
 		return 0
 	}
 	i := int32(len(r.callees))
@@ -324,22 +322,11 @@ func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
 	}
 	number := int32(len(r.shapeNumbers) + 1)
 	if number >= maxShapes {
-		r.refused++
 		return overflow
 	}
 	r.shapeNumbers[h] = number
 	return number
 }
-
-// Traces returns the number of traces.
-func (r *Recording) Traces() int { return len(r.traces) }
-
-// Spans returns the number of recorded spans, including one for each missing CLIENT span.
-func (r *Recording) Spans() int { return len(r.calls) }
-
-// Refused returns the number of times that a site, callee or shape was not distinguished because a bound was reached.
-// It depends on the order in which traces were added.
-func (r *Recording) Refused() int { return r.refused }
 
 // sort sorts the traces by start.
 func (r *Recording) sort() {
@@ -356,9 +343,6 @@ type Interval struct{ From, To trace.Nanos }
 
 // Contains reports whether t lies within i.
 func (i Interval) Contains(t trace.Nanos) bool { return i.From <= t && t < i.To }
-
-// Duration returns the length of i.
-func (i Interval) Duration() time.Duration { return i.To.Sub(i.From) }
 
 // within returns the traces that begin within i.
 func (r *Recording) within(i Interval) []recordedTrace {
@@ -382,13 +366,4 @@ func (r *Recording) all(traces []recordedTrace) iter.Seq[*call] {
 			}
 		}
 	}
-}
-
-// filled returns a slice of n elements v, in the memory of s if that suffices.
-func filled[T any](s []T, n int, v T) []T {
-	s = slices.Grow(s[:0], n)[:n]
-	for i := range s {
-		s[i] = v
-	}
-	return s
 }

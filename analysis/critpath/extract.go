@@ -1,8 +1,6 @@
 package critpath
 
 import (
-	"slices"
-
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -142,18 +140,6 @@ func (x *Extractor) callerNotCollected() bool {
 	spans := x.path.Trace.Spans
 	top, orphan := &spans[f.top], &spans[p.lastOrphan]
 	return top.Kind == trace.Server || top.Kind == trace.Consumer || (top.Flags|orphan.Flags)&trace.RemoteParent != 0
-}
-
-// sized returns a slice of n arbitrary elements. It uses the memory of s if that suffices.
-func sized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
-
-// filled returns a slice of n elements v. It uses the memory of s if that suffices.
-func filled[T any](s []T, n int, v T) []T {
-	s = sized(s, n)
-	for i := range s {
-		s[i] = v
-	}
-	return s
 }
 
 // addUp replaces each element by the sum of the elements up to it.

@@ -79,7 +79,7 @@ func dump(t *trace.Trace) string {
 // FuzzExtract compares the extractor with the oracle on fuzzed traces.
 func FuzzExtract(f *testing.F) {
 	f.Add([]byte{})
-	f.Add([]byte("\x00\x05 some spans below each other, some of them switched on, one joined by another"))
+	f.Add([]byte("\x00\x05 some spans below each other, some of them of tracepoints, one joined by another"))
 	var x tester
 	f.Fuzz(func(t *testing.T, data []byte) {
 		options := 0

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -60,7 +61,7 @@ func (f *forest) link(spans []trace.Span, caller []int32, ids *spanIDs) {
 func (f *forest) reset(spans int) {
 	*f = forest{
 		trees:      f.trees[:0],
-		firstChild: filled(f.firstChild, spans, -1),
-		nextChild:  sized(f.nextChild, spans),
+		firstChild: scratch.Filled(f.firstChild, spans, -1),
+		nextChild:  scratch.Sized(f.nextChild, spans),
 	}
 }

@@ -3,6 +3,7 @@ package critpath
 import (
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -48,12 +49,12 @@ func (j *joins) resolve(t *trace.Trace, l *layout, ids *spanIDs) {
 
 // sort moves the joins found to j.all.
 func (j *joins) sort(nodes int) {
-	j.at = filled(j.at, nodes+1, 0)
+	j.at = scratch.Filled(j.at, nodes+1, 0)
 	for i := range j.found {
 		j.at[j.found[i].from]++
 	}
 	addUp(j.at)
-	j.all = sized(j.all, len(j.found))
+	j.all = scratch.Sized(j.all, len(j.found))
 	for i := range j.found { // at[n] moves from the end of the part of node n to its start
 		f := &j.found[i]
 		j.at[f.from]--

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -282,7 +283,7 @@ func (l *layout) addCallee(client *Node, i int32, n *Node) {
 // spanNodes returns the node of each span; -1 if it has none.
 func (l *layout) spanNodes() []int32 {
 	if len(l.nodeOf) == 0 {
-		l.nodeOf = filled(l.nodeOf, len(l.spans), -1)
+		l.nodeOf = scratch.Filled(l.nodeOf, len(l.spans), -1)
 		for i := range l.nodes {
 			l.nodeOf[l.nodes[i].Span] = int32(i)
 		}

@@ -3,6 +3,7 @@ package critpath
 import (
 	"cmp"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -36,7 +37,7 @@ const (
 func (p *parents) find(spans []trace.Span, ids *spanIDs) {
 	p.spans, p.ids = spans, ids
 	p.orphans, p.lastOrphan, p.cycles = 0, -1, 0
-	p.caller, p.parent = sized(p.caller, len(spans)), p.parent[:0]
+	p.caller, p.parent = scratch.Sized(p.caller, len(spans)), p.parent[:0]
 	caller, tracepoints := p.caller, false
 	for i := range caller {
 		s := &spans[i]
@@ -59,7 +60,7 @@ func (p *parents) tracepoints() bool { return len(p.parent) > 0 }
 
 // findCallers replaces the parents of baseline spans in p.caller by their nearest baseline ancestors.
 func (p *parents) findCallers() {
-	p.anchors = filled(p.anchors, len(p.spans), unknown)
+	p.anchors = scratch.Filled(p.anchors, len(p.spans), unknown)
 	for i, parent := range p.parent {
 		if parent >= 0 && p.spans[i].Tracepoint == 0 {
 			p.caller[i] = p.anchor(parent)
@@ -103,7 +104,7 @@ func (p *parents) anchor(i int32) int32 {
 //  3. If the climb ends at its own mark, it went round a cycle: find the smallest span on the cycle.
 func (p *parents) breakCycles(nodes []Node) {
 	const done = -1
-	p.climbs = filled(p.climbs, len(p.caller), 0)
+	p.climbs = scratch.Filled(p.climbs, len(p.caller), 0)
 	for i := range nodes {
 		p.climbs[nodes[i].Span] = done
 	}

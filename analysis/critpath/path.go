@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -176,12 +177,12 @@ func (a *spanAttrs) fill(t *trace.Trace) {
 	if len(t.Attrs) == 0 {
 		return
 	}
-	a.at = filled(a.at, len(t.Spans)+1, 0)
+	a.at = scratch.Filled(a.at, len(t.Spans)+1, 0)
 	for i := range t.Attrs {
 		a.at[t.Attrs[i].Span]++
 	}
 	addUp(a.at)
-	a.attrs = sized(a.attrs, len(t.Attrs))
+	a.attrs = scratch.Sized(a.attrs, len(t.Attrs))
 	for i := range slices.Backward(t.Attrs) { // at[s] moves from the end of the part of span s to its start
 		s := t.Attrs[i].Span
 		a.at[s]--

@@ -3,6 +3,7 @@ package critpath
 import (
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -33,7 +34,7 @@ type progress struct{ root, children int32 } // root: its number + 1
 func (f *refinement) begin(l *layout) {
 	f.nodes, f.children = l.nodes, l.children
 	f.sections = f.sections[:0]
-	f.chains, f.passed = sized(f.chains, len(l.nodes)), sized(f.passed, len(l.nodes))
+	f.chains, f.passed = scratch.Sized(f.chains, len(l.nodes)), scratch.Sized(f.passed, len(l.nodes))
 	for i := range l.nodes {
 		f.chains[i], f.passed[i] = f.chain(int32(i)), progress{}
 	}

@@ -1,18 +1,21 @@
 package critpath
 
 import (
+	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Simulation is the part of a path from which [Simulation.WhatIf] computes how long a request would have taken if edges
-// had been faster. It is much smaller than the path and refers to nothing of it. The zero Simulation is empty.
+// Simulation holds the data of a path that [Simulation.WhatIf] needs to compute the duration of the request with faster
+// edges. It is much smaller than the path and shares no memory with it. The zero Simulation is empty.
 type Simulation struct {
-	spans []simulated // those before a span are not below it
+	spans []simulated // a span comes before its children; the first is the root
 	ids   []int32     // scratch of Capture
 }
 
@@ -22,21 +25,21 @@ type simulated struct {
 	context     trace.Context
 	op          trace.Op
 	first, last int32 // children: spans[first:last], by descending end
-	joined      bool  // it joined other spans
+	joined      bool  // whether it joined other spans
 }
 
 // Len returns the number of spans.
 func (s *Simulation) Len() int { return len(s.spans) }
 
-// Clone returns a copy of s that shares nothing with it.
+// Clone returns a copy of s that shares no memory with it.
 func (s *Simulation) Clone() *Simulation { return &Simulation{spans: slices.Clone(s.spans)} }
 
-// Capture fills s, reusing its memory, with root number root of p. It takes time O(n) in the number of nodes of the
-// root.
+// Capture replaces the contents of s, whose memory it reuses, by root number root of p. It takes time O(n) in the
+// number of nodes of the root.
 func (s *Simulation) Capture(p *Path, root int) {
 	r := &p.Roots[root]
 	n := int(r.Last - r.First)
-	s.ids = sized(s.ids, n+1)
+	s.ids = scratch.Sized(s.ids, n+1)
 	s.spans = slices.Grow(s.spans[:0], n)
 	for i := r.First; i < r.Last; i++ {
 		s.ids[i-r.First] = int32(len(s.spans))
@@ -44,7 +47,7 @@ func (s *Simulation) Capture(p *Path, root int) {
 			s.spans = s.spans[:len(s.spans)+1]
 			x, c := &s.spans[len(s.spans)-1], &p.children[i]
 			x.start, x.end, x.context, x.op = node.Start, node.End, node.Full, p.Trace.Spans[node.Span].Op
-			x.first, x.last, x.joined = c.candidates-r.First, c.tracepoints-r.First, false // as nodes
+			x.first, x.last, x.joined = c.candidates-r.First, c.tracepoints-r.First, false // nodes, replaced by spans below
 		}
 	}
 	s.ids[n] = int32(len(s.spans))
@@ -53,17 +56,18 @@ func (s *Simulation) Capture(p *Path, root int) {
 		x.first, x.last = s.ids[x.first], s.ids[x.last]
 	}
 	if len(p.Trace.Joins) > 0 {
-		s.join(p, r)
+		s.setJoined(p, r)
 	}
 }
 
-// isSimulated reports whether n, node i of r, can take part: it is baseline, was not dropped and took time.
+// isSimulated reports whether n, which is node i of r, can be critical: it is baseline, was not dropped, and is not
+// empty unless it is the root.
 func isSimulated(r *Root, i int32, n *Node) bool {
 	return n.Anchor == i && n.Root >= 0 && (n.Start < n.End || i == r.Node)
 }
 
-// join marks the spans that joined others.
-func (s *Simulation) join(p *Path, r *Root) {
+// setJoined sets the joined fields.
+func (s *Simulation) setJoined(p *Path, r *Root) {
 	joined := make(map[int32]bool)
 	for _, j := range p.Trace.Joins {
 		joined[j.Span] = true
@@ -75,19 +79,19 @@ func (s *Simulation) join(p *Path, r *Root) {
 	}
 }
 
-// WhatIf returns how long the request would have taken if one of its edges had taken to ns instead of from, its time on
-// the critical path. With coarse, edges are whole ones, as in a request type: [trace.ContextEdge].
+// WhatIf returns the duration of the request if one of its edges had taken to ns instead of from ns, its time on the
+// critical path. If coarse is set, the edges are those of [trace.ContextEdge], as in a request type.
 //
-// The walk is repeated forwards. The own work of a span is the gaps between its children: a child starts when all the
-// children that had ended before it started have ended, and after the gap that lay between; a span ends likewise. Gaps
-// of an edge shrink (or grow) in proportion, off the critical path too. So everything that comes later moves, and a
-// branch that was not waited for may become the one that is waited for.
+// WhatIf repeats the walk forwards. The own work of a span is the gaps between its children. A child starts after the
+// end of all children that had ended before it started, plus the gap that was between them; a span ends likewise. The
+// gaps of an edge change in proportion to its time, off the critical path too. So everything later moves, and another
+// branch may become critical.
 //
-// Hence the duration is the same if no edge changes. If an edge becomes faster, the request gains at most as much as
-// the edge, and less if another branch ends soon after. A child may not have depended on everything that had ended
-// before; then the request would gain more than WhatIf returns. Own time of spans that joined others does not change.
+// If the edge does not change, neither does the duration. A faster edge saves at most the time by which it is shortened
+// on the path, and less if another branch ends soon after. WhatIf underestimates the savings if a child did not depend
+// on all the children that had ended before it. It does not change the own time of spans that joined others.
 //
-// It assumes paths that were extracted with [DefaultOptions]. It takes time O(n log n) in the number of spans.
+// The path must have been extracted with [DefaultOptions]. WhatIf takes time O(n log n) in the number of spans.
 func (s *Simulation) WhatIf(coarse bool, edge trace.Edge, from, to int64) time.Duration {
 	if from == to || from <= 0 {
 		return s.run(coarse, nil)
@@ -111,31 +115,34 @@ func (s *Simulation) run(coarse bool, scales map[trace.Edge]scale) time.Duration
 type simulationRun struct {
 	spans  []simulated
 	coarse bool
-	scales map[trace.Edge]scale // of edges whose time changes
-	nanos  []int64              // of each span, its new duration
-	order  []int32              // scratch: children by start
-	ends   []int64              // scratch: of each child, its new end, after the start of its parent
+	scales map[trace.Edge]scale // of the edges whose time changes
+	nanos  []int64              // by span: its new duration
+
+	byStart []int32 // scratch: children of a span by start
+	ends    []int64 // scratch, by child: its new end, after the start of its parent
 }
 
-// span returns the new duration of span i.
+// span returns the new duration of span i, whose children are known.
 //
-// It visits the children by start. Behind index ended of byEnd there are exactly the children that had ended by then,
-// all of which were visited before: latest is the new end of the last of them, was its old end.
+//  1. Take the children by start.
+//  2. Wait for the children that had ended by the start of the next one. All of them were taken before it.
+//  3. The next child starts after the latest new end of those, plus the new gap.
+//  4. The end of the span follows its children likewise.
 func (r *simulationRun) span(i int32) int64 {
 	n := &r.spans[i]
 	children := r.spans[n.first:n.last]
-	r.order, r.ends = r.order[:0], sized(r.ends, len(children))
+	r.byStart, r.ends = r.byStart[:0], scratch.Sized(r.ends, len(children))
 	for c := range children {
-		r.order = append(r.order, int32(c))
+		r.byStart = append(r.byStart, int32(c))
 	}
-	slices.SortStableFunc(r.order, func(a, b int32) int { return int(min(1, max(-1, children[a].start-children[b].start))) })
-	ended := len(children)
-	latest, was, before := int64(0), n.start, int32(-1)
-	await := func(cursor trace.Nanos) {
-		for ended > 0 && children[ended-1].end <= cursor {
-			ended--
-			before = int32(ended)
-			latest, was = max(latest, r.ends[ended]), children[ended].end
+	slices.SortStableFunc(r.byStart, func(a, b int32) int { return cmp.Compare(children[a].start, children[b].start) })
+
+	running := len(children)                           // children[:running] have not ended
+	ended, end, newEnd := int32(-1), n.start, int64(0) // the last child that ended, its end, and the latest new end so far
+	wait := func(until trace.Nanos) {
+		for running > 0 && children[running-1].end <= until {
+			running--
+			ended, end, newEnd = int32(running), children[running].end, max(newEnd, r.ends[running])
 		}
 	}
 	op := func(child int32) trace.Op {
@@ -144,16 +151,39 @@ func (r *simulationRun) span(i int32) int64 {
 		}
 		return children[child].op
 	}
-	for _, c := range r.order {
-		await(children[c].start)
-		start := latest + r.gap(n, op(before), op(c), int64(children[c].start-was))
-		r.ends[c] = start + r.nanos[n.first+c]
+	for _, next := range r.byStart {
+		wait(children[next].start)
+		start := newEnd + r.gap(n, op(ended), op(next), int64(children[next].start-end))
+		r.ends[next] = start + r.nanos[n.first+next]
 	}
-	await(n.end)
-	return latest + r.gap(n, op(before), 0, int64(n.end-was))
+	wait(n.end)
+	return newEnd + r.gap(n, op(ended), 0, int64(n.end-end))
 }
 
-// gap returns the new length of a gap of n between children with the given operations.
+// edgeOf returns the edge of the own time of a span between two operations.
+func edgeOf(coarse bool, context trace.Context, before, after trace.Op) trace.Edge {
+	if coarse {
+		return trace.ContextEdge(context)
+	}
+	return trace.EdgeOf(context, before, after)
+}
+
+// scale is a fraction by which gaps are multiplied.
+type scale struct{ to, from int64 }
+
+// of returns nanos·to/from, rounded up, so that the gaps of an edge never save more than the edge. It returns at most
+// trace.MaxDuration.
+func (s scale) of(nanos int64) int64 {
+	hi, lo := bits.Mul64(uint64(nanos), uint64(s.to))
+	lo, carry := bits.Add64(lo, uint64(s.from)-1, 0)
+	if hi += carry; hi >= uint64(s.from) {
+		return int64(trace.MaxDuration)
+	}
+	q, _ := bits.Div64(hi, lo, uint64(s.from))
+	return int64(min(q, uint64(trace.MaxDuration)))
+}
+
+// gap returns the new length of a gap of n between children with the given operations; 0 stands for no child.
 func (r *simulationRun) gap(n *simulated, before, after trace.Op, nanos int64) int64 {
 	if len(r.scales) == 0 || nanos == 0 || n.joined {
 		return nanos
@@ -175,7 +205,7 @@ func (s *Simulation) AppendBinary(b []byte) []byte {
 	for i := range s.spans {
 		n := &s.spans[i]
 		b = codec.AppendUvarints(b, uint64(n.start-s.spans[0].start), uint64(n.end-n.start), uint64(n.last-n.first))
-		if n.first < n.last { // a leaf has none
+		if n.first < n.last {
 			b = codec.AppendUvarints(b, uint64(n.first))
 		}
 		b = codec.AppendWords(b, uint64(n.context), uint64(n.op))
@@ -184,15 +214,15 @@ func (s *Simulation) AppendBinary(b []byte) []byte {
 	return b
 }
 
-// leastSimulated is the number of bytes of the smallest encoded span.
-const leastSimulated = 3 + 16 + 1
+// minSimulated is the size in bytes of the smallest encoded span.
+const minSimulated = 3 + 16 + 1
 
-// DecodeSimulation returns the Simulation that [Simulation.AppendBinary] wrote, and the bytes behind it. An error wraps
+// DecodeSimulation decodes an encoding by [Simulation.AppendBinary] and returns the bytes after it. An error wraps
 // [codec.ErrCorrupt].
 func DecodeSimulation(b []byte) (*Simulation, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(simulationVersion)
-	n := d.Count(leastSimulated)
+	n := d.Count(minSimulated)
 	s := &Simulation{}
 	if n > 0 {
 		s.spans = make([]simulated, n)
@@ -204,9 +234,10 @@ func DecodeSimulation(b []byte) (*Simulation, []byte, error) {
 	return s, d.Rest(), nil
 }
 
+// readSimulated decodes the spans and checks that they form a tree.
 func readSimulated(d *codec.Reader, spans []simulated) {
 	origin := trace.Nanos(d.Word())
-	placed := int32(0) // children of the spans before lie before it
+	placed := int32(0) // end of the children of earlier spans
 	for i := range spans {
 		x := &spans[i]
 		x.start = origin + trace.Nanos(d.Below(uint64(trace.MaxDuration)))

@@ -16,7 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// simulated returns the durations that s predicts for each edge of o at half its time.
+// simulated returns the predicted duration for each edge of o at half its time.
 func simulated(s *critpath.Simulation, o *observation.Observation) (after []time.Duration) {
 	for _, e := range o.Edges {
 		after = append(after, s.WhatIf(false, e.Edge, e.Nanos, e.Nanos/2))
@@ -24,7 +24,7 @@ func simulated(s *critpath.Simulation, o *observation.Observation) (after []time
 	return after
 }
 
-// A simulation predicts the same as the path, also after it was captured into used memory, copied, written and read.
+// A simulation agrees with [critpath.WhatIf], even if it was captured in used memory, copied or decoded.
 func TestSimulation(t *testing.T) {
 	var s critpath.Simulation
 	rapid.Check(t, func(t *rapid.T) {
@@ -45,20 +45,20 @@ func TestSimulation(t *testing.T) {
 		}
 		s.Capture(p, root)
 		if got := simulated(&s, &o); !slices.Equal(got, want) {
-			t.Fatalf("captured: %v, want %v\n%s", got, want, dump(p.Trace))
+			t.Fatalf("captured simulation predicts %v, want %v\n%s", got, want, dump(p.Trace))
 		}
 		c := s.Clone()
 		s.Capture(p, 0)
 		if got := simulated(c, &o); !slices.Equal(got, want) {
-			t.Fatalf("copied: %v, want %v\n%s", got, want, dump(p.Trace))
+			t.Fatalf("copied simulation predicts %v, want %v\n%s", got, want, dump(p.Trace))
 		}
 		b := c.AppendBinary(nil)
 		d, rest, err := critpath.DecodeSimulation(append(slices.Clone(b), 1, 2))
 		if err != nil || len(rest) != 2 {
-			t.Fatalf("%v, %d bytes left, want 2", err, len(rest))
+			t.Fatalf("error %v, %d bytes left, want nil, 2", err, len(rest))
 		}
 		if got := simulated(d, &o); !slices.Equal(got, want) || !bytes.Equal(d.AppendBinary(nil), b) {
-			t.Fatalf("read: %v, want %v\n%s", got, want, dump(p.Trace))
+			t.Fatalf("decoded simulation predicts %v, want %v\n%s", got, want, dump(p.Trace))
 		}
 	})
 }
@@ -75,12 +75,12 @@ func FuzzDecodeSimulation(f *testing.F) {
 		s, rest, err := critpath.DecodeSimulation(b)
 		if err != nil {
 			if s != nil || rest != nil || !errors.Is(err, codec.ErrCorrupt) {
-				t.Fatalf("%v, %v, %v", s, rest, err)
+				t.Fatalf("DecodeSimulation() = %v, %v, %v, want nil, nil, ErrCorrupt", s, rest, err)
 			}
 			return
 		}
 		if again := s.AppendBinary(nil); !bytes.Equal(again, b[:len(b)-len(rest)]) {
-			t.Fatalf("%x became %x", b, again)
+			t.Fatalf("decoded and encoded %x, want %x", again, b)
 		}
 		s.WhatIf(false, 1, 5, 3)
 		s.WhatIf(true, 1, 5, 3)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -107,7 +108,7 @@ func (k *skew) shift(pairs []pair, ns int64, spans int) {
 		k.excessive = true
 		return
 	case len(k.shifts) == 0:
-		k.shifts = filled(k.shifts, spans, 0)
+		k.shifts = scratch.Filled(k.shifts, spans, 0)
 	}
 	for _, p := range pairs {
 		k.shifts[p.server] = ns

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -43,7 +44,7 @@ func (d *spanIDs) resolve(t *trace.Trace) {
 	if len(d.copies) == 0 {
 		return
 	}
-	d.dropped = filled(d.dropped, len(t.Spans), false)
+	d.dropped = scratch.Filled(d.dropped, len(t.Spans), false)
 	d.hashExtras()
 	d.groupCopies()
 	for g := d.group; len(g) > 0; {
@@ -125,7 +126,7 @@ func contentHash(s *trace.Span, extras uint64) uint64 {
 
 // hashExtras fills d.extras. The hashes do not depend on the order of a span's attributes and joins.
 func (d *spanIDs) hashExtras() {
-	d.extras = filled(d.extras, len(d.trace.Spans), 0)
+	d.extras = scratch.Filled(d.extras, len(d.trace.Spans), 0)
 	for _, a := range d.trace.Attrs {
 		numeric := uint64(0)
 		if a.Numeric {
@@ -172,8 +173,8 @@ const serverHalf = 0x5e72766572
 func (d *spanIDs) split(client, server int32) {
 	n := len(d.trace.Spans)
 	if !d.shared() {
-		d.server = filled(d.server, n, -1)
-		d.alias = filled(d.alias, n, 0)
+		d.server = scratch.Filled(d.server, n, -1)
+		d.alias = scratch.Filled(d.alias, n, 0)
 	}
 	id := trace.SpanID(trace.Mix(uint64(d.trace.Spans[server].ID), serverHalf))
 	for d.index.find(id) >= 0 {

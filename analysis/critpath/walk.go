@@ -3,6 +3,7 @@ package critpath
 import (
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -40,7 +41,7 @@ func (w *walk) begin(l *layout, j *joins) {
 	w.nodes, w.children, w.joins = l.nodes, l.children, j
 	w.sections, w.critical, w.overlaps = w.sections[:0], w.critical[:0], w.overlaps[:0]
 	if !j.none() {
-		w.visited = filled(w.visited, len(l.nodes), visit{})
+		w.visited = scratch.Filled(w.visited, len(l.nodes), visit{})
 	}
 }
 

@@ -14,15 +14,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// columnKind is where the values of a variable come from. Of variables that say the same, the first kind is the most telling.
+// columnKind is the source of the values of a variable. Of equivalent variables, the first kind represents the others.
 type columnKind uint8
 
 const (
 	attribute   columnKind = iota
-	errorCount             // spans of a context that failed
+	errorCount             // number of failed spans of a context
 	presence               // whether a context was executed
-	spanCount              // how often
-	concurrency            // of requests at arrival
+	spanCount              // number of executions of a context
+	concurrency            // number of other requests at arrival
 	structure              // the skeleton
 )
 
@@ -35,12 +35,13 @@ type columnID struct {
 	kind    columnKind
 }
 
-// isAttribute reports whether c is, or says the same as, an attribute with the given key.
+// isAttribute reports whether c is, or is equivalent to, an attribute with the given key.
 func (c *column) isAttribute(key trace.Symbol) bool {
 	is := func(id columnID) bool { return id.kind == attribute && id.key == key && key != 0 }
 	return is(c.id) || slices.ContainsFunc(c.copies, is)
 }
 
+// name returns the name of a variable.
 func (s *study) name(id columnID) string {
 	if id.kind == attribute {
 		return s.table.Text(id.key)
@@ -53,34 +54,34 @@ type column struct {
 	id         columnID
 	depth      int // of the context
 	tracepoint trace.Symbol
-	copies     []columnID // variables that say the same
+	copies     []columnID // equivalent variables
 
-	codes  []int32  // of a categorical one the category of each request, -1 where it is not known; else nil
-	labels []string // of the categories
-	any    bool     // all values are one category
+	codes        []int32  // the category of each request; -1 if it is unknown; nil if the column is numeric
+	labels       []string // by category
+	valuesPooled bool     // whether all values are one category
 
-	values []float64 // of a numeric one: NaN where there is none
-	ranks  []float64 // centred; 0 where there is no value
+	values []float64 // of a numeric column, by request; NaN if there is none
+	ranks  []float64 // of the values, centred; 0 if there is none
 }
 
 // Bounds of columns.
 const (
-	maxCategories = 24   // the most frequent ones; the others are pooled
-	fewValues     = 10   // numbers with so few different values are tried as categories too: status codes, shards
-	maxColumns    = 2048 // the first in order of preference
+	maxCategories = 24   // the most frequent ones are kept, the others pooled
+	fewValues     = 10   // numbers with up to this many values are also tested as categories: status codes, shards
+	maxColumns    = 2048 // the first in the order of preference are kept
 )
 
-// Labels of what is not a value.
+// Labels of categories that are not a value.
 const (
-	labelNone  = "(none)"  // the request has no such attribute
+	labelNone  = "(none)"  // requests without the attribute
 	labelOther = "(other)" // values with too few requests each
-	labelSome  = "(any)"   // whatever value it has
+	labelSome  = "(any)"   // all values
 )
 
 // cell is the value of a variable in one request.
 type cell struct {
-	some    bool // else the request has none
-	unknown bool // whether it would have one: the tracepoint was off
+	some    bool // whether there is a value
+	unknown bool // whether the existence of a value is unknown: the tracepoint was not enabled
 	numeric bool
 	number  float64
 	text    trace.Symbol
@@ -94,7 +95,8 @@ type rawColumn struct {
 	cells      []cell
 }
 
-// collect fills in the columns: those of all variables that vary, in order of preference, none twice.
+// collect sets the columns: those of all variables that vary, in the order of preference. Equivalent ones have one
+// column.
 func (s *study) collect() {
 	s.held = make([]bool, len(s.requests))
 	for i, o := range s.requests {
@@ -121,21 +123,22 @@ func (s *study) collect() {
 	}
 }
 
-// collector gathers what requests say by variable.
+// collector collects the values of requests by variable.
 type collector struct {
 	n        int
 	columns  map[columnID]*rawColumn
 	contexts map[trace.Context]*contextTally
 }
 
-// contextTally is how often every request executed a context.
+// contextTally counts the executions of a context by request.
 type contextTally struct {
 	tracepoint trace.Symbol
 	depth      int
 	counts     []int32
-	errors     []int32 // nil: none
+	errors     []int32 // nil if there are none
 }
 
+// column returns the column of a variable, which it creates if necessary.
 func (c *collector) column(id columnID) *rawColumn {
 	r := c.columns[id]
 	if r == nil {
@@ -145,7 +148,7 @@ func (c *collector) column(id columnID) *rawColumn {
 	return r
 }
 
-// raw returns what the requests say, in any order.
+// raw returns the columns of all variables, in any order.
 func (s *study) raw() []*rawColumn {
 	c := collector{n: len(s.requests), columns: make(map[columnID]*rawColumn), contexts: make(map[trace.Context]*contextTally)}
 	for i, o := range s.requests {
@@ -164,20 +167,20 @@ func (s *study) raw() []*rawColumn {
 	for _, r := range c.columns {
 		if t := c.contexts[r.id.context]; t != nil {
 			r.tracepoint, r.depth = t.tracepoint, t.depth
-			s.markUnknown(r, t)
+			s.setUnknown(r, t)
 		}
 		out = append(out, r)
 	}
 	return out
 }
 
-// count adds which contexts request i executed, how often, and how that went.
+// count adds the executions and errors of the contexts of request i.
 func (c *collector) count(i int, o *observation.Observation) {
 	for k := range o.Contexts {
 		x := &o.Contexts[k]
 		t := c.contexts[x.Context]
 		if t == nil {
-			t = &contextTally{tracepoint: x.Tracepoint, depth: c.climb(o, x), counts: make([]int32, c.n)}
+			t = &contextTally{tracepoint: x.Tracepoint, depth: c.depth(o, x), counts: make([]int32, c.n)}
 			c.contexts[x.Context] = t
 		}
 		t.tracepoint = min(t.tracepoint, x.Tracepoint) // 0 if it is baseline in any request
@@ -191,8 +194,8 @@ func (c *collector) count(i int, o *observation.Observation) {
 	}
 }
 
-// climb returns the depth of x, a context of o.
-func (c *collector) climb(o *observation.Observation, x *observation.ContextCount) int {
+// depth returns the depth of x, a context of o.
+func (c *collector) depth(o *observation.Observation, x *observation.ContextCount) int {
 	for depth := 0; ; depth++ {
 		if known := c.contexts[x.Context]; known != nil {
 			return depth + known.depth
@@ -205,7 +208,7 @@ func (c *collector) climb(o *observation.Observation, x *observation.ContextCoun
 	}
 }
 
-// derive adds the variables that contexts give rise to, as far as they vary.
+// derive adds the variables that derive from contexts and vary.
 func (c *collector) derive() {
 	for context, t := range c.contexts {
 		add := func(kind columnKind, counts []int32, most int32) {
@@ -227,8 +230,8 @@ func (c *collector) derive() {
 	}
 }
 
-// markUnknown marks the cells of requests that did not execute a switched-on context because its tracepoint was off.
-func (s *study) markUnknown(r *rawColumn, t *contextTally) {
+// setUnknown sets the cells of requests without a context of a tracepoint that was not enabled for them.
+func (s *study) setUnknown(r *rawColumn, t *contextTally) {
 	if t.tracepoint == 0 {
 		return
 	}
@@ -239,10 +242,10 @@ func (s *study) markUnknown(r *rawColumn, t *contextTally) {
 	}
 }
 
-// isConstant reports whether an attribute has the same value on every span that its place has on a critical path, like the name of the
-// service: it says no more than that the place was reached. Baseline only.
+// isConstant reports whether a baseline attribute has the same value on every span of its context on a critical path,
+// like the name of the service. Such an attribute is equivalent to the presence of the context.
 func (s *study) isConstant(r *rawColumn) bool {
-	if r.id.kind != attribute || r.tracepoint != 0 { // what was switched on was put there to be named
+	if r.id.kind != attribute || r.tracepoint != 0 { // attributes of tracepoints are always of interest
 		return false
 	}
 	var only cell
@@ -261,18 +264,18 @@ func (s *study) isConstant(r *rawColumn) bool {
 	return true
 }
 
-// hasVariables reports whether a span of context is on the critical path of o, so that its attributes are known.
+// hasVariables reports whether the critical path of o has a span of context with attributes.
 func hasVariables(o *observation.Observation, context trace.Context) bool {
 	_, found := slices.BinarySearchFunc(o.Variables, context, func(v observation.Variable, x trace.Context) int { return cmp.Compare(v.Context, x) })
 	return found
 }
 
-// units are those in which durations are recorded as attributes, in ns.
+// durationUnits are the units, in ns, of durations in attributes.
 var durationUnits = [...]float64{1, 1e3, 1e6, 1e9}
 
-// isDuration reports whether the values of an attribute are the durations of the spans that it is on, or of the requests, in some unit: such
-// an attribute explains nothing, it repeats what is to be explained. It may be rounded, and up to 3 % less, as the
-// attribute is measured before the span ends.
+// isDuration reports whether the values of an attribute are the durations of its spans or of the requests in some unit.
+// Such an attribute explains nothing. Values may be rounded, and up to 3 % shorter, since they are measured before the
+// span ends.
 func (s *study) isDuration(r *rawColumn) bool {
 	if r.id.kind != attribute {
 		return false
@@ -286,6 +289,7 @@ func (s *study) isDuration(r *rawColumn) bool {
 	return false
 }
 
+// measures reports whether the values of r, in the given unit, are the times returned by nanos.
 func (s *study) measures(r *rawColumn, unit float64, nanos func(o *observation.Observation) float64) bool {
 	rounded := unit
 	for _, c := range r.cells {
@@ -304,10 +308,10 @@ func (s *study) measures(r *rawColumn, unit float64, nanos func(o *observation.O
 		}
 		low, high = min(low, c.number*unit), max(high, c.number*unit)
 	}
-	return high > low+max(1, 2*rounded) // rounded to one or two values, it may be anything
+	return high > low+max(1, 2*rounded) // one or two rounded values are no evidence
 }
 
-// totalAt returns the time from start to end of the spans of o in a context.
+// totalAt returns the total duration of the spans of o in a context.
 func totalAt(o *observation.Observation, context trace.Context) float64 {
 	if c := o.Context(context); c != nil {
 		return float64(c.Total)
@@ -315,15 +319,17 @@ func totalAt(o *observation.Observation, context trace.Context) float64 {
 	return 0
 }
 
-// columnsOf returns how r can be looked at: by number, by category, or both.
+// columnsOf returns the numeric column of r, the categorical one, or both.
 func (s *study) columnsOf(r *rawColumn) []column {
 	base := column{id: r.id, depth: r.depth, tracepoint: r.tracepoint}
-	least := s.leastCount()
-	var distinct []float64 // up to one too many
+	least := s.minCount()
+	var distinct []float64 // at most fewValues+1
 	present, absent := 0, 0
 	for _, c := range r.cells {
 		if !c.some {
-			absent += b2i(!c.unknown)
+			if !c.unknown {
+				absent++
+			}
 			continue
 		}
 		present++
@@ -346,9 +352,10 @@ func (s *study) columnsOf(r *rawColumn) []column {
 	return out
 }
 
-// leastCount is the number of requests that a category needs: fewer are an anecdote.
-func (s *study) leastCount() int { return max(3, len(s.requests)/64) }
+// minCount returns the minimum number of requests of a category.
+func (s *study) minCount() int { return max(3, len(s.requests)/64) }
 
+// numericColumn returns c with the numbers of r.
 func numericColumn(c column, r *rawColumn) column {
 	c.values = make([]float64, len(r.cells))
 	for i, x := range r.cells {
@@ -361,7 +368,7 @@ func numericColumn(c column, r *rawColumn) column {
 	return c
 }
 
-// ranksOf returns the rank of every value, centred: equal values share the mean of theirs, NaNs have 0.
+// ranksOf returns the rank of every value, centred. Equal values have the mean of their ranks, NaNs have 0.
 func ranksOf(values []float64) []float64 {
 	order := make([]int, 0, len(values))
 	for i, v := range values {
@@ -385,10 +392,11 @@ func ranksOf(values []float64) []float64 {
 	return ranks
 }
 
-// categorical returns the column of r's categories, if there are at least two with enough requests; any takes all values for one.
-func (s *study) categorical(c column, r *rawColumn, anyValue bool) []column {
-	c.any = anyValue
-	numbers, categories := s.number(r.cells, anyValue)
+// categorical returns the column of the categories of r if at least two have enough requests. If pooled is set, all
+// values are one category.
+func (s *study) categorical(c column, r *rawColumn, pooled bool) []column {
+	c.valuesPooled = pooled
+	numbers, categories := s.number(r.cells, pooled)
 	order := make([]int32, len(categories))
 	for i := range order {
 		order[i] = int32(i)
@@ -396,20 +404,20 @@ func (s *study) categorical(c column, r *rawColumn, anyValue bool) []column {
 	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(categories[b].count, categories[a].count), compareCells(categories[a].cell, categories[b].cell))
 	})
-	least, most := s.leastCount(), max(2, min(maxCategories, len(r.cells)/8))
+	least, most := s.minCount(), max(2, min(maxCategories, len(r.cells)/8))
 	codes := make([]int32, len(categories))
-	pooled := 0
+	rare := 0 // requests of rare categories
 	for i, k := range order {
 		if x := &categories[k]; i < most && x.count >= least {
 			codes[k] = int32(i)
-			c.labels = append(c.labels, s.label(r.id.kind, x.cell, anyValue))
+			c.labels = append(c.labels, s.label(r.id.kind, x.cell, pooled))
 		} else {
 			codes[k] = -1
-			pooled += x.count
+			rare += x.count
 		}
 	}
-	other := int32(0) // too few even together: with the most frequent, where they change least
-	if pooled >= least {
+	other := int32(0) // if they are few together, they join the most frequent category, which they change least
+	if rare >= least {
 		other = int32(len(c.labels))
 		c.labels = append(c.labels, labelOther)
 	}
@@ -427,14 +435,15 @@ func (s *study) categorical(c column, r *rawColumn, anyValue bool) []column {
 	return []column{c}
 }
 
-// category is a value with how many requests have it.
+// category is a value with the number of its requests.
 type category struct {
 	cell  cell
 	count int
 }
 
-// number returns the categories of cells, in any order, and for each cell the number of its own, -1 where it is unknown.
-func (s *study) number(cells []cell, anyValue bool) ([]int32, []category) {
+// number returns the categories of cells, in any order, and the number of the category of each cell; -1 if it is
+// unknown.
+func (s *study) number(cells []cell, pooled bool) ([]int32, []category) {
 	numbers := make([]int32, len(cells))
 	var categories []category
 	clear(s.known)
@@ -443,7 +452,7 @@ func (s *study) number(cells []cell, anyValue bool) ([]int32, []category) {
 			numbers[i] = -1
 			continue
 		}
-		x := categoryOf(cells[i], anyValue)
+		x := categoryOf(cells[i], pooled)
 		k, known := s.known[x.key()]
 		if !known {
 			k = int32(len(categories))
@@ -456,32 +465,34 @@ func (s *study) number(cells []cell, anyValue bool) ([]int32, []category) {
 	return numbers, categories
 }
 
-// cellKey identifies the value of a cell. It is hashed much faster than a cell.
+// cellKey identifies the value of a cell. Hashing it is much faster than hashing a cell.
 type cellKey [3]uint64
 
 func (c *cell) key() cellKey {
-	return cellKey{math.Float64bits(c.number + 0), uint64(c.text), uint64(b2i(c.some) + 2*b2i(c.numeric))} // +0: no negative zero
+	flags := uint64(0)
+	if c.some {
+		flags |= 1
+	}
+	if c.numeric {
+		flags |= 2
+	}
+	return cellKey{math.Float64bits(c.number + 0), uint64(c.text), flags} // +0 replaces negative zero
 }
 
-func categoryOf(c cell, anyValue bool) cell {
-	if !c.some || anyValue || c.number != c.number {
+// categoryOf returns the category of c. If pooled is set, all values are one category.
+func categoryOf(c cell, pooled bool) cell {
+	if !c.some || pooled || c.number != c.number {
 		return cell{some: c.some}
 	}
 	return c
 }
 
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func (s *study) label(kind columnKind, c cell, anyValue bool) string {
+// label returns the label of the category of c.
+func (s *study) label(kind columnKind, c cell, pooled bool) string {
 	switch {
 	case !c.some:
 		return labelNone
-	case anyValue:
+	case pooled:
 		return labelSome
 	case kind == presence:
 		return strconv.FormatBool(c.number != 0)
@@ -493,11 +504,15 @@ func (s *study) label(kind columnKind, c cell, anyValue bool) string {
 	return s.table.Text(c.text)
 }
 
-// signature is the same for columns that say the same: whose categories are the same sets of requests, or whose numbers are
-// in the same order, or in the opposite one.
+// signature returns a hash that is equal for equivalent columns: those whose categories are the same sets of requests,
+// or whose numbers are in the same or in the opposite order.
 func (c *column) signature() analysis.Hash {
 	words := make([]uint64, 0, 1+len(c.codes)+len(c.ranks))
-	words = append(words, uint64(b2i(c.codes != nil)))
+	if c.codes == nil {
+		words = append(words, 0)
+	} else {
+		words = append(words, 1)
+	}
 	numbers := make(map[int32]uint64)
 	for _, code := range c.codes {
 		if _, ok := numbers[code]; !ok {
@@ -510,13 +525,13 @@ func (c *column) signature() analysis.Hash {
 		if sign == 0 {
 			sign = rank
 		}
-		words = append(words, math.Float64bits(math.Copysign(1, sign)*rank+0)) // +0: no negative zero
+		words = append(words, math.Float64bits(math.Copysign(1, sign)*rank+0)) // +0 replaces negative zero
 	}
 	return analysis.HashOf(words...)
 }
 
-// controls returns columns that together account for the effect of c, as far as it is smooth. Few requests have no degrees of freedom
-// to spare for curves.
+// controls returns columns that together account for the effect of c, as far as it is smooth. Unless curved is set, the
+// effect of a numeric column is linear in its ranks, which takes fewer degrees of freedom.
 func (c *column) controls(curved bool) [][]float64 {
 	if c.codes != nil {
 		out := make([][]float64, len(c.labels))
@@ -565,8 +580,8 @@ func (c *column) controls(curved bool) [][]float64 {
 	return append(out, plain, log)
 }
 
-// partsOf returns the part that each category has of the requests where it is known. A request where it is not belongs to each
-// category by that part, so that it has no say in how they differ.
+// partsOf returns the fraction of each category among the requests with a known category. Requests with an unknown
+// category belong to every category by that fraction, so they do not affect differences between categories.
 func partsOf(codes []int32, categories int) []float64 {
 	parts := make([]float64, categories)
 	known := 0.0
@@ -582,7 +597,7 @@ func partsOf(codes []int32, categories int) []float64 {
 	return parts
 }
 
-// of returns c over some of its requests.
+// of returns c restricted to the given requests.
 func (c *column) of(rows []int) column {
 	out := *c
 	if c.codes != nil {

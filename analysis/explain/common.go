@@ -15,43 +15,43 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// EdgeSeries is the mean time of one edge of one request type, window by window. Windows are aligned: number i is the
-// same stretch of time (10 s, say) in every series.
+// EdgeSeries is the mean time of one edge of one request type by window. Windows are aligned: number i is the same
+// period of time, such as 10 s, in every series.
 type EdgeSeries struct {
 	RequestType analysis.Hash
 	Edge        trace.Edge
-	Means       []float64 // exclusive ns a request; ignored where Counts is 0
-	Counts      []uint64  // requests of the type in the window
+	Means       []float64 // exclusive ns per request; ignored where Counts is 0
+	Counts      []uint64  // number of requests of the type in the window
 }
 
-// CommonOptions say what counts as common. The zero value takes the defaults.
+// CommonOptions configure [Common]. The zero value selects the defaults.
 type CommonOptions struct {
-	Alpha       float64 // probability of naming any pair of edges that have nothing in common; 0: 0.02
-	Correlation float64 // least correlation of a pair; 0: 0.3
-	Windows     int     // least number of windows; 0: 30
+	Alpha       float64 // probability of reporting a pair of edges although no pair is related; 0: 0.02
+	Correlation float64 // minimum correlation of a pair; 0: 0.3
+	Windows     int     // minimum number of windows; 0: 30
 }
 
-// Cluster is a set of edges, of at least two request types, that rise and fall together: they point to a lock or a
-// dependency that they share.
+// Cluster is a set of edges of at least two request types that rise and fall together, as they do if they share a lock
+// or a dependency.
 type Cluster struct {
-	Series      []int   // numbers of the series, ascending
-	Correlation float64 // mean over the pairs that were found
-	PValue      float64 // the smallest of these pairs, corrected for the number of pairs tried
+	Series      []int   // indices of the series, ascending
+	Correlation float64 // mean over the pairs found
+	PValue      float64 // smallest of the pairs found, corrected for the number of pairs tested
 }
 
-// Bounds of the edges that are compared by [CommonOf].
+// Bounds of the series for [CommonOf].
 const (
-	SeriesTypes   = 40  // request types, the most frequent ones
-	SeriesEdges   = 5   // edges of a request type, those with the most time
-	SeriesWindows = 360 // windows
+	SeriesTypes   = 40  // number of request types, the most frequent ones
+	SeriesEdges   = 5   // number of edges of a request type, those with the most time
+	SeriesWindows = 360 // number of windows
 	SeriesWindow  = 10 * time.Second
 )
 
-// CommonEdges are places in different request types that rise and fall together: they may share a lock or a dependency.
+// CommonEdges are edges of different request types that rise and fall together: they may share a lock or a dependency.
 type CommonEdges struct {
 	Edges       []TypedEdge
-	Correlation float64 // mean over the pairs that were found
-	PValue      float64 // corrected for the number of pairs tried
+	Correlation float64 // mean over the pairs found
+	PValue      float64 // corrected for the number of pairs tested
 }
 
 // TypedEdge is the own time of a calling context in the requests of one type.
@@ -60,14 +60,14 @@ type TypedEdge struct {
 	Context     trace.Context
 }
 
-// CommonOf returns the places of different request types that rise and fall together, by falling correlation. The edges
-// of the series are whole ones.
+// CommonOf returns the edges of different request types that rise and fall together, by descending correlation. The
+// edges of the series are those of [trace.ContextEdge].
 func CommonOf(series []EdgeSeries) []CommonEdges {
 	var all []CommonEdges
 	for _, c := range Common(series, CommonOptions{}) {
 		x := CommonEdges{Correlation: c.Correlation, PValue: c.PValue}
 		for _, i := range c.Series {
-			x.Edges = append(x.Edges, TypedEdge{series[i].RequestType, trace.Context(series[i].Edge)}) // a whole edge is its context
+			x.Edges = append(x.Edges, TypedEdge{series[i].RequestType, trace.Context(series[i].Edge)})
 		}
 		all = append(all, x)
 	}
@@ -76,30 +76,31 @@ func CommonOf(series []EdgeSeries) []CommonEdges {
 
 // Bounds of [Common].
 const (
-	fullEnough = 0.8 // part of the windows in which a series needs a request
-	outlier    = 5   // MADs from the median beyond which a window counts as just that far
-	shiftLevel = 0.02
-	stepLevel  = 0.01
-	// leastIndependent is how many independent windows a pair must be worth: with fewer, Fisher's scale is no longer
-	// normal.
-	leastIndependent = 8
+	minFilled  = 0.8  // minimum fraction of the windows with requests
+	outlier    = 5    // values are clamped to this number of MADs from the median
+	shiftLevel = 0.02 // significance level of the test by shifts
+	stepLevel  = 0.01 // significance level of the test by steps
+	// minIndependent is the minimum effective number of independent windows of a pair. With fewer, correlations are not
+	// normal on Fisher's scale.
+	minIndependent = 8
 )
 
-// Common returns the clusters of edges in different request types that rise and fall together, the most correlated
-// first. All series have the same number of windows.
+// Common returns the clusters of edges of different request types that rise and fall together, the most correlated
+// first. All series must have the same number of windows.
 //
-//  1. A series is taken by its logarithm; windows without a request count as its median, and what lies far out is brought in: bursts
-//     count, but one window does not decide.
-//  2. What goes along with the load, that of the type and that of all, is removed: all edges get slower under load.
-//  3. Pairs of series of different request types are correlated. A slow tide in both makes any two series correlate, so the p-value
-//     is judged by how large correlations are when one series is shifted against the other, in a circle. Their mean square over all shifts is
-//     Σ ρ₁ρ₂/n over the lags of the two autocorrelations (Parseval), which takes one pass a pair; with it the correlation
-//     is judged on Fisher's scale. Holm corrects for the number of pairs.
-//  4. What remains significant must also be among the largest 2 % over the shifts themselves, and the changes from window to
-//     window must correlate too (1 %): two random walks often go together, but not step by step.
+//  1. Take the logarithm of each series. Replace windows without a request by the median, and clamp outliers, so that
+//     bursts count but no window dominates.
+//  2. Remove the linear effect of the load, of the request type and of all types, since all edges get slower under
+//     load.
+//  3. Correlate pairs of series of different request types. Slow variation in both makes any two series correlate, so
+//     the p-value refers to the correlations under circular shifts of one series. Their mean square over all shifts is
+//     Σ ρ₁ρ₂/n over the lags of the two autocorrelations (Parseval), which takes one pass per pair. The p-value is
+//     computed from it on Fisher's scale, and corrected for the number of pairs (Holm).
+//  4. Of the significant pairs, keep those whose correlation is among the largest 2 % over all shifts, and whose
+//     changes from window to window correlate, too (1 %): two random walks often correlate, but their steps do not.
 //  5. Series that are connected by such pairs form a cluster.
 //
-// It takes time O(windows) for each pair.
+// Common takes time O(windows) per pair, and O(windows²) per significant pair.
 func Common(series []EdgeSeries, o CommonOptions) []Cluster {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Correlation = cmp.Or(o.Correlation, 0.3)
@@ -111,12 +112,13 @@ func Common(series []EdgeSeries, o CommonOptions) []Cluster {
 	return clusters(len(series), correlate(series, waves, o))
 }
 
-// wave is a series made comparable.
+// wave is a prepared series.
 type wave struct {
-	values []float64 // mean 0, norm 1; nil: the series cannot be judged
-	lags   []float64 // its autocorrelation in a circle: lags[k] is Σ values[i]·values[i+k]
+	values []float64 // mean 0, norm 1; nil if the series cannot be tested
+	lags   []float64 // circular autocorrelation: lags[k] is Σ values[i]·values[i+k]
 }
 
+// wavesOf prepares the series.
 func wavesOf(series []EdgeSeries) []wave {
 	n := len(series[0].Means)
 	loads := loadsOf(series, n)
@@ -138,14 +140,14 @@ func wavesOf(series []EdgeSeries) []wave {
 	return waves
 }
 
-// loadsOf returns the logarithm of the number of requests in every window: of each request type and, under the zero
-// Hash, of all.
+// loadsOf returns the logarithm of the number of requests by window, for each request type and, under the zero Hash,
+// for all.
 func loadsOf(series []EdgeSeries, n int) map[analysis.Hash][]float64 {
 	loads := map[analysis.Hash][]float64{{}: make([]float64, n)}
 	for i := range series {
 		s := &series[i]
 		if loads[s.RequestType] != nil {
-			continue // all edges of a type count the same requests
+			continue // all edges of a type have the same counts
 		}
 		own := make([]float64, n)
 		for k, c := range s.Counts {
@@ -162,7 +164,8 @@ func loadsOf(series []EdgeSeries, n int) map[analysis.Hash][]float64 {
 	return loads
 }
 
-// logsOf returns the logarithms of a series, nil if too many windows are empty or nothing varies.
+// logsOf returns the clamped logarithms of a series minus their median; nil if too many windows are empty or all times
+// are 0.
 func logsOf(s *EdgeSeries) []float64 {
 	logs := make([]float64, len(s.Means))
 	var known, scratch []float64
@@ -173,17 +176,17 @@ func logsOf(s *EdgeSeries) []float64 {
 			known = append(known, s.Means[i])
 		}
 	}
-	if float64(len(known)) < fullEnough*float64(len(logs)) || !(sum > 0) {
+	if float64(len(known)) < minFilled*float64(len(logs)) || !(sum > 0) {
 		return nil
 	}
-	floor := sum / float64(len(known)) / 100 // differences below it do not matter, and 0 has a logarithm
+	floor := sum / float64(len(known)) / 100 // suppresses irrelevant differences; avoids the logarithm of 0
 	for i, v := range known {
 		known[i] = math.Log(v + floor)
 	}
 	center := stats.Median(slices.Clone(known))
 	spread := stats.MAD(known, center, scratch)
 	if spread == 0 {
-		spread = stat.PopStdDev(known, nil) // most windows are equal
+		spread = stat.PopStdDev(known, nil) // most values are equal
 	}
 	for i, c := range s.Counts {
 		if c > 0 {
@@ -193,7 +196,7 @@ func logsOf(s *EdgeSeries) []float64 {
 	return logs
 }
 
-// autocorrelation returns Σ v[i]·v[i+k], in a circle, for every lag k.
+// autocorrelation returns the circular autocorrelation Σ v[i]·v[i+k] for every lag k.
 func autocorrelation(fft *fourier.FFT, v []float64) []float64 {
 	spectrum := fft.Coefficients(nil, v)
 	for i, c := range spectrum {
@@ -204,7 +207,7 @@ func autocorrelation(fft *fourier.FFT, v []float64) []float64 {
 	return lags
 }
 
-// commonPair is two series that correlate.
+// commonPair is a pair of series that correlate.
 type commonPair struct {
 	a, b        int
 	correlation float64
@@ -248,18 +251,17 @@ func correlate(series []EdgeSeries, waves []wave, o CommonOptions) []commonPair 
 	return kept
 }
 
-// shiftPValue returns the probability of a correlation of at least r by chance, if those of shifted series have the
-// given mean square.
+// shiftPValue returns the p-value of correlation r if the correlations of shifted series have the given mean square.
 func shiftPValue(r, variance float64) float64 {
-	// On Fisher's scale the correlation of n independent pairs has variance 1/(n−3), and 1/(n−1) as it is.
+	// The correlation of n independent pairs has variance 1/(n−1), and 1/(n−3) on Fisher's scale.
 	independent := 1/variance + 1
-	if independent < leastIndependent {
+	if independent < minIndependent {
 		return 1
 	}
 	return math.Erfc(math.Atanh(min(r, 1-1e-12))*math.Sqrt((independent-3)/2)) / 2
 }
 
-// standsOut reports whether a correlation is among the largest over all shifts of a against b in a circle.
+// standsOut reports whether a correlation is among the largest over all circular shifts of a against b.
 func standsOut(a, b []float64, correlation float64) bool {
 	n := len(a)
 	allowed := int(shiftLevel * float64(n))
@@ -273,7 +275,7 @@ func standsOut(a, b []float64, correlation float64) bool {
 	return true
 }
 
-// stepTogether reports whether the changes from window to window correlate.
+// stepTogether reports whether the changes of a and b from window to window correlate.
 func stepTogether(a, b []float64) bool {
 	x, y := make([]float64, len(a)-1), make([]float64, len(b)-1)
 	floats.SubTo(x, a[1:], a[:len(a)-1])

@@ -10,9 +10,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// tides makes series of several edges for each of several request types, each an autoregressive process of its own, under a load with a
-// rhythm; the shared series follow the bursts of one lock as well.
-type tides struct {
+// processes generates series of several edges for each of several request types. Each is an autoregressive process
+// under a common periodic load. The shared series also follow the bursts of one lock.
+type processes struct {
 	rng     *rand.Rand
 	types   int
 	edges   int
@@ -21,7 +21,7 @@ type tides struct {
 	shared  []int
 }
 
-func (x tides) series() []EdgeSeries {
+func (x processes) series() []EdgeSeries {
 	load := make([]float64, x.windows)
 	lock := make([]float64, x.windows)
 	for i := range load {
@@ -60,7 +60,7 @@ func (x tides) series() []EdgeSeries {
 func TestCommonLock(t *testing.T) {
 	found, extra := 0, 0
 	for seed := range uint64(20) {
-		x := tides{rand.New(rand.NewPCG(seed, 1)), 10, 5, 180, 0.5, []int{3, 11, 27}}
+		x := processes{rand.New(rand.NewPCG(seed, 1)), 10, 5, 180, 0.5, []int{3, 11, 27}}
 		got := Common(x.series(), CommonOptions{})
 		if len(got) > 0 && slices.Equal(got[0].Series, []int{3, 11, 27}) {
 			found++
@@ -70,28 +70,28 @@ func TestCommonLock(t *testing.T) {
 		}
 	}
 	if found < 19 || extra > 1 {
-		t.Errorf("the three edges that share a lock were found in %d of 20 cases, something else in %d", found, extra)
+		t.Errorf("found the edges that share a lock in %d of 20 samples, others in %d, want 20, 0", found, extra)
 	}
 }
 
-// Where nothing is shared but the load, nothing is found, however slow the tides are.
+// Series that share only the load have no clusters, even with slow variation.
 func TestCommonNothing(t *testing.T) {
 	for _, memory := range []float64{0, 0.9, 0.99, 1} {
-		named := 0
+		found := 0
 		for seed := range uint64(100) {
-			x := tides{rand.New(rand.NewPCG(seed, 2)), 10, 4, 180, memory, nil}
+			x := processes{rand.New(rand.NewPCG(seed, 2)), 10, 4, 180, memory, nil}
 			if got := Common(x.series(), CommonOptions{}); len(got) > 0 {
-				named++
+				found++
 			}
 		}
-		if named > 5 {
-			t.Errorf("memory %v: something in common in %d of 100", memory, named)
+		if found > 5 {
+			t.Errorf("memory %v: clusters in %d of 100 samples, want at most 5", memory, found)
 		}
 	}
 }
 
 func TestCommonEmpty(t *testing.T) {
-	x := tides{rand.New(rand.NewPCG(1, 3)), 4, 2, 60, 0, nil}
+	x := processes{rand.New(rand.NewPCG(1, 3)), 4, 2, 60, 0, nil}
 	series := x.series()
 	for i := range series[0].Counts { // shared by the edges of the type
 		series[0].Counts[i] = 0
@@ -100,15 +100,15 @@ func TestCommonEmpty(t *testing.T) {
 		series[2].Means[i] = 5
 	}
 	if got := Common(series, CommonOptions{}); got != nil {
-		t.Errorf("got %v", got)
+		t.Errorf("Common() = %v, want none", got)
 	}
 	if got := Common(nil, CommonOptions{}); got != nil {
-		t.Errorf("got %v", got)
+		t.Errorf("Common(nil) = %v, want none", got)
 	}
 }
 
 func BenchmarkCommon(b *testing.B) {
-	x := tides{rand.New(rand.NewPCG(1, 1)), 60, 5, 360, 0.5, []int{3, 11, 27}}
+	x := processes{rand.New(rand.NewPCG(1, 1)), 60, 5, 360, 0.5, []int{3, 11, 27}}
 	series := x.series()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -10,50 +10,50 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// ContrastBy is the variable by which requests are compared with each other: an attribute such as host.name or service.version.
+// ContrastBy is the attribute by which requests are compared, such as host.name or service.version.
 type ContrastBy struct {
 	Key     trace.Symbol
-	Context trace.Context // where it is; 0: at the place nearest to the root that has it, request by request
+	Context trace.Context // context of the attribute; 0 selects, for each request, the one nearest to the root
 }
 
-// Contrasted is what requests with one value have that the others do not.
+// Contrasted compares the requests with one value with the others.
 type Contrasted struct {
 	Value    string
-	Requests int // with the value
-	Rest     int // with other values
+	Requests int // number of requests with the value
+	Rest     int // number of requests with other values
 	Duration Difference
-	Edges    []Difference // those that are significantly slower, by falling Value
+	Edges    []Difference // of the significantly slower edges, by descending Value
 }
 
-// Difference is how much more time one set of requests takes than the rest.
+// Difference is the difference between the mean times of one set of requests and the rest.
 type Difference struct {
-	Edge   trace.Edge // 0: the duration
-	Mean   float64    // ns a request, requests without the edge counting 0
-	Rest   float64    // the same of the rest
+	Edge   trace.Edge // 0 for the duration
+	Mean   float64    // ns per request; requests without the edge count as 0
+	Rest   float64    // the mean of the rest
 	Value  float64    // Mean − Rest, with its 95 % interval (Welch)
 	Low    float64
 	High   float64
-	PValue float64 // corrected for the number of values and edges tried
+	PValue float64 // corrected for the number of values and edges tested
 }
 
-// Contrast compares requests that differ in one variable: where history is missing, healthy hosts or versions serve as the reference.
-// Every value with enough requests is compared with all the other requests: their durations, and their times in each of the most expensive
-// edges of p. It returns the values that are significantly slower, in the whole or in an edge, by falling excess (their requests times
-// the difference).
+// Contrast compares requests that differ in one attribute. Without history, healthy hosts or versions serve as the
+// reference. Contrast compares every value with enough requests with all other requests: their durations, and their
+// times in each of the most expensive edges of p. It returns the values whose duration or edges are significantly
+// slower, by descending excess (number of requests times difference of durations).
 //
-// Requests are a uniform sample; their order does not matter. Tests are those of [Associate], on the logarithm of times. The whole sample
-// is used for the test: what is compared was chosen by the caller, not found.
+// The requests are a uniform sample in any order. The tests are those of [Associate], on the logarithm of times. They
+// use the whole sample without confirmation, since the caller selects the attribute.
 func Contrast(p *detect.Problem, requests []*observation.Observation, by ContrastBy, table *trace.Table, o Options) []Contrasted {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, contrastEdges)
 	s := newStudy(o, table, requests)
-	// A request that has no value did something else altogether: it is no reference.
+	// A request without a value did something else, so it is no reference.
 	s.requests = slices.DeleteFunc(s.requests, func(x *observation.Observation) bool { return !by.cell(x).some })
 	if len(s.requests) < minRequests {
 		return nil
 	}
 	values := s.contrastColumn(by)
-	s.aim(expensive(p))
+	s.addTargets(expensive(p))
 	if values == nil || len(s.targets) == 0 {
 		return nil
 	}
@@ -71,10 +71,10 @@ func Contrast(p *detect.Problem, requests []*observation.Observation, by Contras
 	return out
 }
 
-// contrastEdges is how many edges are compared: the more, the less is significant.
+// contrastEdges is the number of edges that are compared. More edges would reduce the significance of each.
 const contrastEdges = 8
 
-// expensive returns p with its edges scored by the time that they take.
+// expensive returns p with its edges scored by their mean time.
 func expensive(p *detect.Problem) *detect.Problem {
 	q := *p
 	q.Edges = slices.Clone(p.Edges)
@@ -84,7 +84,7 @@ func expensive(p *detect.Problem) *detect.Problem {
 	return &q
 }
 
-// cell returns the value for one request.
+// cell returns the value of a request.
 func (by ContrastBy) cell(o *observation.Observation) cell {
 	if by.Context != 0 {
 		return cellOf(o, columnID{context: by.Context, key: by.Key, kind: attribute})
@@ -92,7 +92,7 @@ func (by ContrastBy) cell(o *observation.Observation) cell {
 	return outermost(o, by.Key)
 }
 
-// contrastColumn returns the column of the variable, nil if it does not vary.
+// contrastColumn returns the column of the attribute; nil if it does not vary.
 func (s *study) contrastColumn(by ContrastBy) *column {
 	r := &rawColumn{id: columnID{context: by.Context, key: by.Key, kind: attribute}, cells: make([]cell, len(s.requests))}
 	for i, o := range s.requests {
@@ -104,7 +104,7 @@ func (s *study) contrastColumn(by ContrastBy) *column {
 	return nil
 }
 
-// outermost returns the value of an attribute at the place nearest to the root that has it; of several the smallest context.
+// outermost returns the value of an attribute in the context nearest to the root; of several the smallest context.
 func outermost(o *observation.Observation, key trace.Symbol) cell {
 	best, found := math.MaxInt, cell{}
 	var c collector
@@ -117,14 +117,15 @@ func outermost(o *observation.Observation, key trace.Symbol) cell {
 		if at == nil {
 			continue
 		}
-		if depth := c.climb(o, at); depth < best {
+		if depth := c.depth(o, at); depth < best {
 			best, found = depth, cell{some: true, numeric: v.Numeric, number: v.Number, text: v.Text}
 		}
 	}
 	return found
 }
 
-// eachCategory returns for each value the column that says whether a request has it: category 1.
+// eachCategory returns a column for each value. Its category 1 holds the requests with the value, category 0 the
+// others.
 func eachCategory(values *column) []column {
 	var out []column
 	for code, label := range values.labels {
@@ -133,14 +134,16 @@ func eachCategory(values *column) []column {
 		}
 		one := column{labels: []string{"", label}, codes: make([]int32, len(values.codes))}
 		for i, c := range values.codes {
-			one.codes[i] = int32(b2i(int(c) == code))
+			if int(c) == code {
+				one.codes[i] = 1
+			}
 		}
 		out = append(out, one)
 	}
 	return out
 }
 
-// contrast compares requests with one value with the rest, and reports whether they are slower in anything.
+// contrast compares requests with one value with the rest, and reports whether their duration or an edge is slower.
 func (s *study) contrast(one *column) (Contrasted, bool) {
 	x := Contrasted{Value: one.labels[1]}
 	for _, code := range one.codes {
@@ -164,7 +167,7 @@ func (s *study) contrast(one *column) (Contrasted, bool) {
 	return x, slow
 }
 
-// difference compares the times of the requests in category 1 with those in category 0.
+// difference compares the times of the requests in category 1 with those in category 0. It does not set the p-value.
 func difference(t *target, codes []int32) Difference {
 	var n, sum, squares [2]float64
 	for i, c := range codes {
@@ -175,15 +178,15 @@ func difference(t *target, codes []int32) Difference {
 	for i, c := range codes {
 		squares[c] += square(t.nanos[i] - mean[c])
 	}
-	var error [2]float64 // of the means, squared
-	for c := range error {
-		error[c] = squares[c] / (n[c] - 1) / n[c]
+	var variance [2]float64 // of the means
+	for c := range variance {
+		variance[c] = squares[c] / (n[c] - 1) / n[c]
 	}
-	all := error[0] + error[1]
-	freedom := max(1, int(all*all/(error[0]*error[0]/(n[0]-1)+error[1]*error[1]/(n[1]-1))))
+	total := variance[0] + variance[1]
+	freedom := max(1, int(total*total/(square(variance[0])/(n[0]-1)+square(variance[1])/(n[1]-1))))
 	half := 0.0
-	if all > 0 {
-		half = studentsT(freedom) * math.Sqrt(all)
+	if total > 0 {
+		half = studentsT(freedom) * math.Sqrt(total)
 	}
 	d := mean[1] - mean[0]
 	return Difference{Edge: t.edge, Mean: mean[1], Rest: mean[0], Value: d, Low: d - half, High: d + half}

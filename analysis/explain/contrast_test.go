@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// hosts makes requests on several hosts; on one the db is slower by a factor.
+// hosts generates requests on several hosts, with a slower db on one.
 func hosts(seed uint64, n, count int, slow string, factor float64) *world {
 	w := newWorld(seed)
 	for range n {
@@ -29,7 +29,7 @@ func (w *world) contrast(by ContrastBy) []Contrasted {
 	return Contrast(p, w.requests, by, w.table, Options{})
 }
 
-// The slow host is found, with the edge that is slow there and by how much; no other host or edge is.
+// Contrast finds the slow host with its slow edge and the difference, and no other host or edge.
 func TestContrast(t *testing.T) {
 	for n, want := range map[int]int{48: 10, 256: 19} {
 		found, covered := 0, 0
@@ -46,25 +46,25 @@ func TestContrast(t *testing.T) {
 			}
 		}
 		if found < want || covered < found*8/10 {
-			t.Errorf("%d requests: found in %d of 20 cases, want %d; the true difference was in the interval in %d", n, found, want, covered)
+			t.Errorf("%d requests: found in %d of 20 samples, want %d; %d intervals cover the difference", n, found, want, covered)
 		}
 	}
 }
 
 func TestContrastNothing(t *testing.T) {
-	named := 0
+	found := 0
 	for seed := range uint64(40) {
 		w := hosts(seed, 256, 6, "", 1)
-		named += len(w.contrast(ContrastBy{Key: w.table.Symbol("host.name"), Context: w.db}))
+		found += len(w.contrast(ContrastBy{Key: w.table.Symbol("host.name"), Context: w.db}))
 	}
-	if named > 2 {
-		t.Errorf("of 40 samples without a slow host %d had one", named)
+	if found > 2 {
+		t.Errorf("%d slow hosts in 40 samples without one, want at most 2", found)
 	}
 	w := hosts(1, 256, 4, "host2", 3)
 	if got := w.contrast(ContrastBy{Key: w.table.Symbol("host.name")}); got != nil {
-		t.Errorf("all requests came in at one host, but these differ: %v", got)
+		t.Errorf("contrasts %v of a single host, want none", got)
 	}
 	if got := w.contrast(ContrastBy{Key: w.table.Symbol("unknown")}); got != nil {
-		t.Errorf("by an attribute that no request has, these differ: %v", got)
+		t.Errorf("contrasts %v by an unknown attribute, want none", got)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 )
 
-// explanation returns what c says about t.
+// explanation returns the explanation of t by c.
 func (s *study) explanation(t *target, c *column, pValue float64) detect.Explanation {
 	x := detect.Explanation{Variable: s.name(c.id), Where: c.id.context, Target: t.edge, PValue: pValue}
 	if c.codes != nil {
 		codes, nanos := known(c.codes, t.nanos)
-		x.Value = c.labels[outstanding(codes, len(c.labels), nanos)]
+		x.Value = c.labels[slowestCategory(codes, len(c.labels), nanos)]
 		x.Effect, x.Low, x.High = between(codes, len(c.labels), nanos)
 		x.Remains = math.Sqrt(1 - x.Effect)
 		return x
@@ -26,7 +26,7 @@ func (s *study) explanation(t *target, c *column, pValue float64) detect.Explana
 	return x
 }
 
-// known returns the categories that are known, with the times of their requests.
+// known returns the known categories and the times of their requests.
 func known(codes []int32, nanos []float64) (knownCodes []int32, times []float64) {
 	if !slices.Contains(codes, -1) {
 		return codes, nanos
@@ -39,8 +39,9 @@ func known(codes []int32, nanos []float64) (knownCodes []int32, times []float64)
 	return knownCodes, times
 }
 
-// outstanding returns the category with the largest excess: its requests times by how much their mean lies above that of all.
-func outstanding(codes []int32, k int, nanos []float64) int {
+// slowestCategory returns the category with the largest excess: its number of requests times the difference of its mean
+// from the mean of all.
+func slowestCategory(codes []int32, k int, nanos []float64) int {
 	mean := stat.Mean(nanos, nil)
 	excess := make([]float64, k)
 	for i, code := range codes {
@@ -49,8 +50,8 @@ func outstanding(codes []int32, k int, nanos []float64) int {
 	return floats.MaxIdx(excess)
 }
 
-// between returns the fraction of the variance that lies between categories, less what would by chance (ε²), with its 95 % interval
-// by the jackknife, in closed form: with one request left out, sums of squares change by what it contributed.
+// between returns the fraction of the variance that lies between categories, corrected for chance (ε²), with its 95 %
+// interval by the jackknife, in closed form.
 func between(codes []int32, k int, values []float64) (effect, low, high float64) {
 	n := float64(len(values))
 	mean := stat.Mean(values, nil)
@@ -89,8 +90,8 @@ func between(codes []int32, k int, values []float64) (effect, low, high float64)
 	return effect, low, high
 }
 
-// squaredCorrelation returns the squared correlation of nanos with the values of a numeric column or with their ranks, whichever is larger,
-// with its 95 % interval.
+// squaredCorrelation returns the squared correlation of nanos with the values or the ranks of a numeric column,
+// whichever is larger, with its 95 % interval.
 func squaredCorrelation(c *column, nanos []float64) (effect, low, high float64) {
 	byValue := slices.Clone(c.values)
 	var sum, count float64
@@ -128,7 +129,7 @@ func squaredCorrelation(c *column, nanos []float64) (effect, low, high float64) 
 
 func square(x float64) float64 { return x * x }
 
-// ratio returns a/b, at most 1; 0 where b is not positive.
+// ratio returns a/b, at most 1; 0 if b is not positive.
 func ratio(a, b float64) float64 {
 	if !(b > 0) {
 		return 0
@@ -136,8 +137,8 @@ func ratio(a, b float64) float64 {
 	return min(1, a/b)
 }
 
-// effectInterval returns the 95 % interval of a fraction of variance from its values with each request left out, on Fisher's
-// scale, where the error depends least on the effect.
+// effectInterval returns the 95 % interval of a fraction of variance from its leave-one-out values, which it changes.
+// It uses Fisher's scale, on which the error depends least on the effect.
 func effectInterval(effect float64, left []float64) (low, high float64) {
 	fisher := func(part float64) float64 { return math.Atanh(math.Sqrt(min(part, 1-1e-12))) }
 	for i := range left {
@@ -149,10 +150,10 @@ func effectInterval(effect float64, left []float64) (low, high float64) {
 	return square(math.Tanh(max(0, z-half))), square(math.Tanh(z + half))
 }
 
-// remains returns the fraction of the variance that remains within equal values of a numeric column, at most 1: every request is compared
-// with the line through its two neighbours by value (Gasser, Sroka, Jennen-Steinmetz 1986, "Residual variance and residual
-// pattern in nonlinear regression"). Bins would count what varies within the last, wide one of a heavy-tailed variable. Requests
-// without a value are compared with their mean.
+// remains returns the fraction of the variance, at most 1, that remains at equal values of a numeric column. It
+// compares every request with the line through its two neighbours by value (Gasser, Sroka, Jennen-Steinmetz 1986,
+// "Residual variance and residual pattern in nonlinear regression"), and requests without a value with their mean. Bins
+// would be inaccurate: the last bin of a heavy-tailed variable is wide.
 func (c *column) remains(nanos []float64) float64 {
 	var order []int
 	var absent []float64

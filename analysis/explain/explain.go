@@ -1,7 +1,8 @@
-// Package explain finds out what accounts for a problem that package analysis found: which variables go along with the durations of its
-// requests ([Associate]), what requests of one host or version have that others do not ([Contrast]), which edges of different request
-// types rise and fall together ([Common]), how much would come back ([Recoveries]), and by which variable a group is worth being split
-// ([Splits]). It is pure, like package analysis.
+// Package explain finds explanations of a problem: variables associated with the durations of its requests
+// ([Associate]), differences of requests of one host or version from the others ([Contrast]), differences in frequency
+// between two sets of requests ([Frequencies]), edges of different request types that rise and fall together
+// ([Common]), the time that faster edges would save ([Recoveries]), and variables by which to split a group ([Splits]).
+// It is pure, like package analysis.
 package explain
 
 import (
@@ -16,74 +17,76 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options choose how explanations are looked for. The zero value takes the defaults.
+// Options configure the search for explanations. The zero value selects the defaults.
 type Options struct {
-	Alpha float64 // probability of naming any variable where none matters; 0: 0.02
-	Edges int     // leading edges that are explained beside the duration; 0: 3
-	Seed  uint64  // of the permutations
-	// Concurrency returns how many requests were being served when o arrived, NaN where it is not known. Nil: never known.
-	// [Load] is one way to know it.
+	Alpha float64 // probability of reporting a variable although none matters; 0: 0.02
+	Edges int     // number of leading edges that are explained besides the duration; 0: 3
+	Seed  uint64  // seed of the permutations
+	// Concurrency returns the number of requests in service when o arrived; NaN if it is unknown. If Concurrency is
+	// nil, it is always unknown. See [Load].
 	Concurrency func(o *observation.Observation) float64
-	// On reports whether a tracepoint was on for o. Where it was, a context of it that is missing was not executed; else it is not known
-	// whether it was. Nil: never on.
+	// On reports whether a tracepoint was enabled for o. If it was, a missing context of the tracepoint was not
+	// executed; otherwise it is unknown. If On is nil, no tracepoint was enabled.
 	On func(o *observation.Observation, tracepoint trace.Symbol) bool
 }
 
 // Bounds of [Associate].
 const (
-	minRequests = 12 // under which nothing is tested
-	// manyRequests is the number from which on p-values are extrapolated from a few permutations and what is found must hold in both
-	// halves of the requests by itself. With fewer, all variables are permuted together (see [study.byOrder]), and nothing is held out:
-	// half of so few would confirm nothing.
+	minRequests = 12 // minimum number of requests for any test
+	// manyRequests is the minimum number of requests for extrapolating p-values from a few permutations, and for
+	// confirming findings in both halves of the requests. With fewer, all variables are permuted together (see
+	// [study.permutationP]) and findings are not confirmed, because the halves are too small.
 	manyRequests = 64
-	permutations = 1000 // to extrapolate from
-	maxNamed     = 4    // variables named for one target
-	maxDoubted   = 4    // variables that may fail to be confirmed before the search for one target ends
-	screened     = 0.1  // p-value, uncorrected, up to which a variable may be a cause and is looked at again beside others
-	confirming   = 0.1  // p-value that each half must reach
-	leastEffect  = 0.02
+	permutations = 1000 // number of permutations for extrapolation
+	maxFound     = 4    // variables reported for one target
+	maxRejected  = 4    // unconfirmed variables after which the search for one target ends
+	screened     = 0.1  // maximum uncorrected p-value of candidates
+	confirming   = 0.1  // maximum p-value in each half
+	minEffect    = 0.02
 )
 
-// Association is what the variables of requests have to do with their times.
+// Association describes the relation of the variables of requests to their times.
 type Association struct {
-	Explanations []detect.Explanation // the duration's before those of edges, by falling effect
-	// Joint is the first canonical correlation, 0–1, between the numeric variables that were looked at closely and the targets (the
-	// duration and the leading edges): what they explain together. NaN where there are none.
+	Explanations []detect.Explanation // of the duration, then of edges, by descending effect
+	// Joint is the first canonical correlation, 0–1, between the numeric candidates and the targets (the duration and
+	// the leading edges); NaN if there are no candidates.
 	Joint float64
-	// Unrelated holds the attributes that certainly explain less than a tenth of the variance of every target. They need not be
-	// recorded for its sake. Ascending by (Context, Key).
+	// Unrelated holds the attributes that explain less than a tenth of the variance of every target with 95 %
+	// confidence. They need not be recorded for this problem. It is ascending by (Context, Key).
 	Unrelated []UnrelatedVariable
-	Tried     int // pairs of variable and target that were tested
+	Tried     int // number of tested pairs of variable and target
 }
 
-// UnrelatedVariable is an attribute that explains nothing.
+// UnrelatedVariable is an attribute that does not explain a problem.
 type UnrelatedVariable struct {
 	Context trace.Context
 	Key     trace.Symbol
 	Name    string
 }
 
-// Associate finds out which variables of the requests go with their durations, and with their times in the leading edges of
-// p. Requests are a uniform sample; their order does not matter. The same requests give the same answer.
+// Associate finds the variables of the requests that are associated with their durations, and with their times in the
+// leading edges of p. The requests are a uniform sample in any order. Equal arguments yield equal results.
 //
 // For each target:
 //
-//  1. Every variable is tested by itself: a numeric one by its correlation, a categorical one by η², both as an F test.
-//  2. The one with the smallest p-value is named if the p-value, corrected for the number of pairs of variable and target (Holm),
-//     is at most alpha, and if it holds in each of two halves of the requests by itself.
-//  3. The others are tested again for what they explain beyond those named: by partial correlation, and likewise for
-//     categories. A variable that only goes along with the cause has nothing left.
-//  4. 2 and 3 are repeated until nothing is named.
+//  1. Test every variable alone: a numeric one by its correlation, a categorical one by η², both with an F test.
+//  2. Report the one with the smallest p-value if that is at most alpha, corrected for the number of pairs of variable
+//     and target (Holm), and if it is confirmed in each half of the requests.
+//  3. Test the remaining variables for the variation that the reported ones leave, by partial correlation, and likewise
+//     for categories. A variable that only correlates with the cause explains nothing more.
+//  4. Repeat steps 2 and 3 until no variable is reported.
 //
-// Of variables that say the same (an attribute copied on many spans, a context and its child), one stands for all: the nearest to the root,
-// an attribute before what is derived. Categories with few requests are pooled, so that an identifier explains nothing.
+// One of several equivalent variables (an attribute copied to many spans, a context and its child) represents all:
+// attributes before derived variables, then the nearest to the root. Categories with few requests are pooled, so an
+// identifier explains nothing.
 //
-// Tests use the logarithm of times, plus a hundredth of the mean duration so that nothing hangs on differences which do not
-// matter: latencies are skewed products of many factors, and neither a single extreme request nor the noise of slow ones should
-// decide. Ranks, the other cure, are blind to how slow the slowest are: a value that makes 2 % of the requests ten times slower
-// accounts for at most 6 % of the variance of ranks. Numeric variables are taken by rank: their units are anyone's guess, and
-// latency need only rise with them. Effects, on the other hand, are fractions of the variance of the times themselves, which the
-// problem is about: where requests are judged by size, of the times at equal size, and the size itself is not named.
+// Tests use the logarithm of times plus a hundredth of the mean duration, so that irrelevant differences do not matter.
+// Latencies are skewed products of many factors, and neither a single extreme request nor the noise of slow ones should
+// dominate. Ranks would ignore how slow the slowest requests are: a value that makes 2 % of the requests ten times
+// slower accounts for at most 6 % of the variance of ranks. Numeric variables are represented by their ranks, since
+// their units are arbitrary and latency need only be monotonic in them. Effects, in contrast, are fractions of the
+// variance of the times themselves. If the problem is judged at equal size, they refer to the times at equal size, and
+// the size is not reported.
 func Associate(p *detect.Problem, requests []*observation.Observation, table *trace.Table, o Options) Association {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Edges = cmp.Or(o.Edges, 3)
@@ -93,9 +96,9 @@ func Associate(p *detect.Problem, requests []*observation.Observation, table *tr
 		return a
 	}
 	s.collect()
-	s.aim(p)
+	s.addTargets(p)
 	if len(s.targets) == 0 {
-		return a // nothing varies
+		return a
 	}
 	s.testAll()
 	for i := range s.targets {
@@ -108,7 +111,7 @@ func Associate(p *detect.Problem, requests []*observation.Observation, table *tr
 	return a
 }
 
-// sortedRequests returns the requests by key, each once.
+// sortedRequests returns the requests by key, without duplicates.
 func sortedRequests(requests []*observation.Observation) []*observation.Observation {
 	out := slices.Clone(requests)
 	slices.SortFunc(out, func(a, b *observation.Observation) int {
@@ -117,7 +120,8 @@ func sortedRequests(requests []*observation.Observation) []*observation.Observat
 	return slices.CompactFunc(out, func(a, b *observation.Observation) bool { return a.Trace == b.Trace && a.Root == b.Root })
 }
 
-// sortExplanations orders those of the duration before those of edges, then by the part of the problem that they explain.
+// sortExplanations sorts the explanations of the duration before those of edges, then by the share of the problem
+// explained.
 func sortExplanations(all []detect.Explanation, p *detect.Problem) {
 	weight := func(x *detect.Explanation) float64 {
 		for i := range p.Edges {
@@ -140,11 +144,11 @@ type study struct {
 	options  Options
 	table    *trace.Table
 	requests []*observation.Observation // by key
-	held     []bool                     // of each request whether it is in the second half
+	held     []bool                     // by request: whether it is in the second half
 	columns  []column
 	targets  []target
 	tried    int
-	size     trace.Symbol      // attribute at equal values of which the problem is; 0: none
+	size     trace.Symbol      // attribute with the size at which requests are judged; 0 if there is none
 	known    map[cellKey]int32 // scratch
 }
 
@@ -152,19 +156,20 @@ func newStudy(o Options, table *trace.Table, requests []*observation.Observation
 	return &study{options: o, table: table, requests: sortedRequests(requests), known: make(map[cellKey]int32)}
 }
 
-// target is what is to be explained.
+// target is a time that is to be explained.
 type target struct {
-	edge  trace.Edge // 0: the duration
+	edge  trace.Edge // 0 for the duration
 	nanos []float64
-	logs  []float64 // what is tested
-	first []float64 // of each column the p-value by itself; NaN: cannot be tested
-	bound []float64 // of each column the upper end of the interval of what it explains by itself
-	// lowest is of random orders of the requests, each the smallest p-value of any column by itself; nil: not known yet. See study.byOrder.
+	logs  []float64 // logarithms, which are tested
+	first []float64 // by column: its p-value alone; NaN if it cannot be tested
+	bound []float64 // by column: upper limit of the share of variance that it explains alone
+	// lowest holds, for random orders of the requests, the smallest p-value of any column alone; nil if not computed
+	// yet. See study.permutationP.
 	lowest []float64
 }
 
-// aim fills in the targets: the duration and the leading edges, as far as they vary.
-func (s *study) aim(p *detect.Problem) {
+// addTargets adds the targets that vary: the duration and the leading edges.
+func (s *study) addTargets(p *detect.Problem) {
 	n := len(s.requests)
 	if p.EqualSize() {
 		s.size = p.SizeKey
@@ -188,6 +193,7 @@ func (s *study) aim(p *detect.Problem) {
 	}
 }
 
+// addTarget adds a target if its times vary. floor is added to the times before taking logarithms.
 func (s *study) addTarget(edge trace.Edge, nanos []float64, floor float64) {
 	logs := make([]float64, len(nanos))
 	for i, v := range nanos {
@@ -210,7 +216,7 @@ func edgeNanos(o *observation.Observation, edge trace.Edge, level group.Level) i
 	return sum
 }
 
-// testAll tests every column by itself for every target.
+// testAll tests every column alone for every target.
 func (s *study) testAll() {
 	n := len(s.requests)
 	for i := range s.targets {
@@ -229,76 +235,77 @@ func (s *study) testAll() {
 	}
 }
 
-// explain returns what the causes of t account for.
+// explain returns the explanations of t.
 func (s *study) explain(t *target) []detect.Explanation {
 	var out []detect.Explanation
 	for _, c := range s.causes(t) {
 		if s.columns[c.column].isAttribute(s.size) {
-			continue // that edges take longer for larger requests is expected
+			continue // edges take longer for larger requests, as expected
 		}
 		x := s.explanation(t, &s.columns[c.column], c.level)
-		named := slices.ContainsFunc(out, func(y detect.Explanation) bool { return x.Variable == y.Variable && x.Where == y.Where })
-		if x.Effect >= leastEffect && !named {
+		reported := slices.ContainsFunc(out, func(y detect.Explanation) bool { return x.Variable == y.Variable && x.Where == y.Where })
+		if x.Effect >= minEffect && !reported {
 			out = append(out, x)
 		}
 	}
 	return out
 }
 
-// cause is a variable that was found to account for a target.
+// cause is a variable that accounts for a target.
 type cause struct {
 	column int
 	level  float64 // corrected p-value
 }
 
-// causes returns the variables that account for t, in the order in which they were found.
+// causes returns the variables that account for t, the strongest first.
 func (s *study) causes(t *target) []cause {
-	open := s.screen(t)
+	candidates := s.candidates(t)
 	f := newFit(t.logs)
 	var found []cause
 	level := 0.0
-	for doubted := 0; len(found) < maxNamed && doubted < maxDoubted; {
-		best := s.best(f, open)
+	for rejected := 0; len(found) < maxFound && rejected < maxRejected; {
+		best := s.best(f, candidates)
 		if best < 0 {
 			break
 		}
-		k := open[best]
+		k := candidates[best]
 		c := &s.columns[k]
-		left := float64(s.tried - len(found))
-		if !(f.gain(c).pValue()*left <= s.options.Alpha) {
+		tests := float64(s.tried - len(found))
+		if !(f.gain(c).pValue()*tests <= s.options.Alpha) {
 			break
 		}
-		open = slices.Delete(open, best, best+1)
-		p := s.pValue(f, t, c, left)
+		candidates = slices.Delete(candidates, best, best+1)
+		p := s.pValue(f, t, c, tests)
 		if !(p <= s.options.Alpha) || !s.confirmed(t, found, k) {
-			doubted++
+			rejected++
 			continue
 		}
-		level = max(level, p) // Holm's adjusted p-values do not fall
+		level = max(level, p) // Holm's adjusted p-values ascend
 		found = append(found, cause{k, level})
 		f.control(c.controls(s.many()))
 	}
 	return found
 }
 
+// many reports whether there are enough requests to confirm findings.
 func (s *study) many() bool { return len(s.requests) >= manyRequests }
 
-// screen returns the columns that may be causes of t, as numbers.
-func (s *study) screen(t *target) []int {
-	var open []int
+// candidates returns the numbers of the columns that can be causes of t.
+func (s *study) candidates(t *target) []int {
+	var candidates []int
 	for k, p := range t.first {
 		if p <= screened {
-			open = append(open, k)
+			candidates = append(candidates, k)
 		}
 	}
-	return open
+	return candidates
 }
 
-// best returns which of the open columns explains best: that with the smallest p-value; -1 if nothing can be tested. Of equal ones it is the first, as
-// columns are in the order of preference.
-func (s *study) best(f *fit, open []int) int {
+// best returns the index of the candidate that explains most: the one with the smallest p-value; -1 if none can be
+// tested. Of equal ones it returns the first, since columns are in the order of preference.
+func (s *study) best(f *fit, candidates []int) int {
 	best, lowest, part := -1, math.Inf(1), 0.0
-	for i, k := range open {
+	for i, k := range candidates {
 		g := f.gain(&s.columns[k])
 		if p := g.pValue(); p < lowest || p == lowest && g.part > part+1e-9 {
 			best, lowest, part = i, p, g.part
@@ -307,19 +314,19 @@ func (s *study) best(f *fit, open []int) int {
 	if best < 0 {
 		return best
 	}
-	return s.asNumber(f, open, best, part)
+	return s.asNumber(f, candidates, best, part)
 }
 
-// plainer is the part of what the categories of a number explain that a line must explain to be preferred: "the more, the
-// slower" says more than "slow where it is 4".
-const plainer = 0.7
+// preferNumber is the fraction of the variance explained by the categories of a number that the number itself must
+// explain to be preferred.
+const preferNumber = 0.7
 
-// asNumber returns, if open[best] is a number taken as categories, which of open is the number itself, should it explain nearly as
-// much and be certain; else best.
-func (s *study) asNumber(f *fit, open []int, best int, part float64) int {
-	for i, k := range open {
-		if c := &s.columns[k]; i != best && c.codes == nil && c.id == s.columns[open[best]].id {
-			if g := f.gain(c); g.part >= plainer*part && g.pValue()*float64(s.tried) <= s.options.Alpha {
+// asNumber returns the index of the numeric column of the same variable if candidates[best] is categorical, and if the
+// numeric column is significant and explains nearly as much; otherwise best.
+func (s *study) asNumber(f *fit, candidates []int, best int, part float64) int {
+	for i, k := range candidates {
+		if c := &s.columns[k]; i != best && c.codes == nil && c.id == s.columns[candidates[best]].id {
+			if g := f.gain(c); g.part >= preferNumber*part && g.pValue()*float64(s.tried) <= s.options.Alpha {
 				return i
 			}
 		}
@@ -327,8 +334,8 @@ func (s *study) asNumber(f *fit, open []int, best int, part float64) int {
 	return best
 }
 
-// pValue returns the p-value, corrected for the given number of tests, of what c, one of the columns, explains beyond what f accounts for. One
-// that is not significant by the F test is not looked at more closely.
+// pValue returns the p-value of the gain of c, one of the columns, beyond f, corrected for the given number of tests.
+// It only permutes requests if the F test is significant.
 func (s *study) pValue(f *fit, t *target, c *column, tests float64) float64 {
 	g := f.gain(c)
 	p := g.pValue()
@@ -338,14 +345,15 @@ func (s *study) pValue(f *fit, t *target, c *column, tests float64) float64 {
 	case s.many():
 		return max(p, f.extrapolated(c, g, permutations, s.options.Seed)) * tests
 	}
-	return max(p*tests, s.byOrder(f, t, p))
+	return max(p*tests, s.permutationP(f, t, p))
 }
 
-// byOrder returns the probability that any column has so small a p-value for any target if the requests were in another order: what it takes
-// to be significant among so many, whatever the distribution of times and however variables correlate (Westfall and Young 1993,
-// "Resampling-Based Multiple Testing", minP). F is the fit of t, with what accounts for it; of other targets nothing is accounted for.
-func (s *study) byOrder(f *fit, t *target, p float64) float64 {
-	orders := int(2/s.options.Alpha) - 1 // so that the least that can come out is half of alpha
+// permutationP returns the probability, over random orders of the requests, that any column has a p-value of at most p
+// for any target. It is a corrected p-value that is valid for any distribution of times and any correlation of
+// variables (Westfall and Young 1993, "Resampling-Based Multiple Testing", minP). f is the fit of t; other targets are
+// tested without controls.
+func (s *study) permutationP(f *fit, t *target, p float64) float64 {
+	orders := int(2/s.options.Alpha) - 1 // the smallest possible result is half of alpha
 	lowest := make([][]float64, len(s.targets))
 	for i := range s.targets {
 		x := &s.targets[i]
@@ -360,14 +368,14 @@ func (s *study) byOrder(f *fit, t *target, p float64) float64 {
 	}
 	extreme := 1
 	for k := range orders {
-		if slices.ContainsFunc(lowest, func(of []float64) bool { return of[k] <= p*(1+1e-6) }) { // the last bits depend on the order
+		if slices.ContainsFunc(lowest, func(of []float64) bool { return of[k] <= p*(1+1e-6) }) { // the order changes the last bits
 			extreme++
 		}
 	}
 	return float64(extreme) / float64(orders+1)
 }
 
-// confirmed reports whether column k explains t beyond what was found in both halves of the requests by themselves.
+// confirmed reports whether column k explains t, beyond the causes found, in each half of the requests.
 func (s *study) confirmed(t *target, found []cause, k int) bool {
 	if !s.many() {
 		return true
@@ -392,13 +400,13 @@ func (s *study) confirmed(t *target, found []cause, k int) bool {
 	return true
 }
 
-// joint returns the first canonical correlation between numeric columns and targets.
+// joint returns the first canonical correlation between numeric candidates and targets.
 func (s *study) joint() float64 {
 	var xs, ys [][]float64
 	for i := range s.targets {
 		ys = append(ys, s.targets[i].logs)
 	}
-	limit := len(s.requests) / 8 // with more, everything correlates
+	limit := len(s.requests) / 8 // more columns would correlate with anything
 	for k := range s.columns {
 		if c := &s.columns[k]; c.codes == nil && len(xs) < limit && slices.ContainsFunc(s.targets, func(t target) bool { return t.first[k] <= screened }) {
 			xs = append(xs, c.ranks)
@@ -411,10 +419,10 @@ func (s *study) joint() float64 {
 	return c.Correlations[0]
 }
 
-// unrelatedBound is the part of the variance under which a variable is of no use.
+// unrelatedBound is the share of variance below which a variable is unrelated.
 const unrelatedBound = 0.1
 
-// unrelated returns the attributes with nothing to say about any target.
+// unrelated returns the attributes that explain no target.
 func (s *study) unrelated() []UnrelatedVariable {
 	useful := make(map[columnID]bool)
 	tested := make(map[columnID]bool)

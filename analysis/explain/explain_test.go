@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -11,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -22,7 +23,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// world makes observations of requests GET → db, cache with known causes.
+// world generates observations of requests GET → db, cache with known causes.
 type world struct {
 	*rand.Rand
 	table                  *trace.Table
@@ -44,7 +45,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// request adds a request that spends the given times (ms) in GET, db and cache; 0: not executed.
+// request adds a request that spends the given times in ms in GET, db and cache; 0 if not executed.
 func (w *world) request(get, db, cache float64) *observation.Observation {
 	ns := func(ms float64) int64 { return int64(ms * 1e6) }
 	o := &observation.Observation{Root: trace.SpanID(w.Uint64() | 1), Start: trace.Nanos(len(w.requests)) * 1e8, Entry: w.getOp}
@@ -61,21 +62,11 @@ func (w *world) request(get, db, cache float64) *observation.Observation {
 	add(w.get, 0, w.getOp, w.edgeGet, ns(get))
 	add(w.db, w.get, w.dbOp, w.edgeDB, ns(db))
 	add(w.cache, w.get, w.cacheOp, w.edgeC, ns(cache))
-	slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return compareUint(a.Context, b.Context) })
-	slices.SortFunc(o.Edges, func(a, b observation.EdgeTime) int { return compareUint(a.Edge, b.Edge) })
+	slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return cmp.Compare(a.Context, b.Context) })
+	slices.SortFunc(o.Edges, func(a, b observation.EdgeTime) int { return cmp.Compare(a.Edge, b.Edge) })
 	o.Skeleton = analysis.HashOf(uint64(len(o.Contexts)))
 	w.requests = append(w.requests, o)
 	return o
-}
-
-func compareUint[T ~uint64](a, b T) int {
-	if a < b {
-		return -1
-	}
-	if a > b {
-		return 1
-	}
-	return 0
 }
 
 func (w *world) text(o *observation.Observation, c trace.Context, key, value string) {
@@ -86,10 +77,18 @@ func (w *world) number(o *observation.Observation, c trace.Context, key string, 
 	o.Variables = append(o.Variables, observation.Variable{Context: c, Key: w.table.Symbol(key), Number: value, Numeric: true})
 }
 
+// either returns yes if cond holds, else no.
+func either[T any](cond bool, yes, no T) T {
+	if cond {
+		return yes
+	}
+	return no
+}
+
 // heavy returns a heavy-tailed factor with median 1.
 func (w *world) heavy(sigma float64) float64 { return math.Exp(sigma * w.NormFloat64()) }
 
-// noise adds variables that have nothing to do with anything: 40 % numbers of several sorts, 60 % categories of several sizes.
+// noise adds independent variables: 40 % numbers of several distributions, 60 % categories of several sizes.
 func (w *world) noise(o *observation.Observation, count int) {
 	for i := range count {
 		key := fmt.Sprintf("noise%d", i)
@@ -109,7 +108,7 @@ func (w *world) noise(o *observation.Observation, count int) {
 	}
 }
 
-// problem returns a problem whose leading edges are those of db, GET and cache.
+// problem returns a problem with the leading edges db, GET and cache.
 func (w *world) problem() *detect.Problem {
 	return &detect.Problem{Level: group.LevelGroup, Edges: []group.EdgeShare{
 		{Edge: w.edgeDB, Context: w.db, Score: 0.7}, {Edge: w.edgeGet, Context: w.get, Score: 0.2}, {Edge: w.edgeC, Context: w.cache, Score: 0.1},
@@ -120,8 +119,8 @@ func (w *world) explain() []detect.Explanation {
 	return Associate(w.problem(), w.requests, w.table, Options{}).Explanations
 }
 
-// written returns explanations as text, one a line.
-func (w *world) written(all []detect.Explanation) string {
+// format returns explanations as text, one per line.
+func (w *world) format(all []detect.Explanation) string {
 	var b strings.Builder
 	for _, x := range all {
 		target := "duration"
@@ -145,7 +144,7 @@ func (w *world) written(all []detect.Explanation) string {
 	return b.String()
 }
 
-// durations are what a target may look like when nothing explains it.
+// durations are distributions of unexplained durations.
 var durations = map[string]func(w *world) float64{
 	"normal":     func(w *world) float64 { return 20 + w.NormFloat64() },
 	"log-normal": func(w *world) float64 { return 10 * w.heavy(1) },
@@ -158,8 +157,7 @@ var durations = map[string]func(w *world) float64{
 	},
 }
 
-// Of 200 variables that have nothing to do with anything, none is named, whatever the durations look like, in at least 95 % of
-// cases.
+// None of 200 independent variables is reported in at least 95 % of cases, for any distribution of durations.
 func TestExplainNoise(t *testing.T) {
 	for name, duration := range durations {
 		for _, n := range []int{24, 256} {
@@ -173,19 +171,19 @@ func TestExplainNoise(t *testing.T) {
 					}
 					if got := w.explain(); len(got) > 0 {
 						named++
-						t.Logf("seed %d: %s", seed, w.written(got))
+						t.Logf("seed %d: %s", seed, w.format(got))
 					}
 				}
 				if named > seeds/20 {
-					t.Errorf("something was named in %d of %d", named, seeds)
+					t.Errorf("variables reported in %d of %d samples, want at most 5 %%", named, seeds)
 				}
 			})
 		}
 	}
 }
 
-// What is slow for one value of an attribute is explained by it, at the place nearest to the root; the identifier of the request is not
-// an explanation.
+// A slow value of an attribute is reported in the context nearest to the root. The identifier of the request is not
+// reported.
 func TestExplainTenant(t *testing.T) {
 	for n, want := range map[int]int{40: 10, 64: 17, 256: 20} {
 		hits := 0
@@ -209,12 +207,12 @@ func TestExplainTenant(t *testing.T) {
 			}
 		}
 		if hits < want {
-			t.Errorf("%d requests: found in %d of 20, want %d", n, hits, want)
+			t.Errorf("%d requests: found in %d of 20 samples, want %d", n, hits, want)
 		}
 	}
 }
 
-// scenarios have known causes. Each makes one request.
+// scenarios generate a request with known causes.
 var scenarios = map[string]func(w *world){
 	"size": func(w *world) { // the time of the db goes with the size; bytes and a rounded estimate go along with it
 		size := w.heavy(1)
@@ -226,7 +224,7 @@ var scenarios = map[string]func(w *world){
 	"confounded": func(w *world) { // tenants of one region are large, but only one tenant is slow
 		tenant := w.IntN(9)
 		region := tenant / 3
-		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*[]float64{1, 6}[b2i(tenant == 4)], 0)
+		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*either(tenant == 4, 6.0, 1.0), 0)
 		w.text(o, w.get, "region", fmt.Sprint("r", region))
 		w.text(o, w.get, "tenant", fmt.Sprint("t", tenant))
 		w.number(o, w.get, "cart.items", float64(region*4+w.IntN(6)))
@@ -234,19 +232,19 @@ var scenarios = map[string]func(w *world){
 	"nested": func(w *world) { // a region is slow; its tenants are just in it
 		tenant := w.IntN(9)
 		region := tenant / 3
-		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*[]float64{1, 6}[b2i(region == 1)], 0)
+		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*either(region == 1, 6.0, 1.0), 0)
 		w.text(o, w.get, "region", fmt.Sprint("r", region))
 		w.text(o, w.get, "tenant", fmt.Sprint("t", tenant))
 	},
 	"two": func(w *world) { // two causes in two edges
 		hit, n := w.IntN(3) > 0, w.IntN(20)
-		o := w.request(5+float64(n)*w.heavy(0.2), []float64{40, 10}[b2i(hit)]*w.heavy(0.2), 0)
+		o := w.request(5+float64(n)*w.heavy(0.2), either(hit, 10.0, 40.0)*w.heavy(0.2), 0)
 		w.text(o, w.get, "cache.hit", fmt.Sprint(hit))
 		w.number(o, w.get, "items", float64(n))
 	},
 	"status": func(w *world) { // numbers that are names
 		status := []float64{200, 200, 200, 302, 404, 500}[w.IntN(6)]
-		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*[]float64{1, 8}[b2i(status == 404)], 0)
+		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*either(status == 404, 8.0, 1.0), 0)
 		w.number(o, w.get, "http.response.status_code", status)
 	},
 	"elapsed": func(w *world) { // attributes that repeat the duration
@@ -255,12 +253,12 @@ var scenarios = map[string]func(w *world){
 		w.number(o, w.db, "db.seconds", 0.99*float64(o.Edges[slices.IndexFunc(o.Edges, func(e observation.EdgeTime) bool { return e.Context == w.db })].Nanos)/1e9)
 	},
 	"fallback": func(w *world) { // another context is executed
-		w.request(5*w.heavy(0.2), 10*w.heavy(0.2), []float64{0, 60}[b2i(w.IntN(4) == 0)]*w.heavy(0.2))
+		w.request(5*w.heavy(0.2), 10*w.heavy(0.2), either(w.IntN(4) == 0, 60.0, 0.0)*w.heavy(0.2))
 	},
-	"errors": func(w *world) { // what fails takes long
+	"errors": func(w *world) { // failures are slow
 		failed := w.IntN(6) == 0
-		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*[]float64{1, 5}[b2i(failed)], 0)
-		o.Contexts[slices.IndexFunc(o.Contexts, func(c observation.ContextCount) bool { return c.Context == w.db })].Errors = int32(b2i(failed))
+		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*either(failed, 5.0, 1.0), 0)
+		o.Contexts[slices.IndexFunc(o.Contexts, func(c observation.ContextCount) bool { return c.Context == w.db })].Errors = either[int32](failed, 1, 0)
 	},
 	"retries": func(w *world) { // as often as it is repeated
 		n := 1 + w.IntN(4)
@@ -269,8 +267,8 @@ var scenarios = map[string]func(w *world){
 	},
 	"rare": func(w *world) { // 3 % are ten times slower
 		rare := w.IntN(33) == 0
-		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*[]float64{1, 10}[b2i(rare)], 0)
-		w.text(o, w.get, "tenant", []string{fmt.Sprint("t", w.IntN(12)), "big"}[b2i(rare)])
+		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*either(rare, 10.0, 1.0), 0)
+		w.text(o, w.get, "tenant", either(rare, "big", fmt.Sprint("t", w.IntN(12))))
 	},
 	"queue": func(w *world) { // as many as are before it
 		o := w.request(5, 1+float64(w.IntN(30))*w.heavy(0.2), 0)
@@ -286,7 +284,8 @@ var scenarios = map[string]func(w *world){
 //
 //	SCENARIO [requests] [noise variables] [coarse]
 //
-// and the output what explains it, in the first of 10 samples; then how often what explained the duration in all of them.
+// and the output has the explanations of the first of 10 samples, then the number of samples in which each variable
+// explained the duration.
 func TestExplain(t *testing.T) {
 	datadriven.Walk(t, "testdata/explain", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -304,7 +303,7 @@ func TestExplain(t *testing.T) {
 					}
 					a := associate(w, coarse != "")
 					if seed == 0 {
-						fmt.Fprintf(&b, "%sjoint %.2f\n", w.written(a.Explanations), a.Joint)
+						fmt.Fprintf(&b, "%sjoint %.2f\n", w.format(a.Explanations), a.Joint)
 					}
 					for _, x := range a.Explanations {
 						if x.Target == 0 {
@@ -337,7 +336,7 @@ func associate(w *world, coarse bool) Association {
 	}})
 }
 
-// The order of requests, and copies of them, do not matter.
+// The order of requests and duplicates of them do not matter.
 func TestExplainDeterminism(t *testing.T) {
 	for name, request := range scenarios {
 		w := newWorld(1)
@@ -348,15 +347,15 @@ func TestExplainDeterminism(t *testing.T) {
 		want := associate(w, false)
 		w.requests = append(w.requests, w.requests[:30]...)
 		w.Shuffle(len(w.requests), func(i, j int) { w.requests[i], w.requests[j] = w.requests[j], w.requests[i] })
-		if diff := cmp.Diff(want, associate(w, false), cmpopts.EquateNaNs()); diff != "" {
+		if diff := gocmp.Diff(want, associate(w, false), cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }
 
-// The presence of a switched-on context is judged over the requests that had its tracepoint on. That these were slower altogether is not
-// its doing.
-func TestExplainSwitchedOn(t *testing.T) {
+// The presence of a context of a tracepoint is tested on the requests for which the tracepoint was enabled, even if all
+// of these were slower.
+func TestExplainTracepoint(t *testing.T) {
 	for name, on := range map[string]func(o *observation.Observation, tracepoint trace.Symbol) bool{
 		"known":   func(o *observation.Observation, _ trace.Symbol) bool { return o.Plan == 2 },
 		"unknown": nil,
@@ -368,8 +367,8 @@ func TestExplainSwitchedOn(t *testing.T) {
 				w.request(5, 10, 0)
 				for range 256 {
 					plan, waits := w.IntN(2), w.IntN(3) == 0
-					factor := []float64{1, 1.5}[plan] * []float64{1, 4}[b2i(waits && matters)]
-					o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*factor, 0.001*float64(b2i(plan == 1 && waits)))
+					factor := []float64{1, 1.5}[plan] * either(waits && matters, 4.0, 1.0)
+					o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)*factor, either(plan == 1 && waits, 0.001, 0))
 					o.Plan = int64(1 + plan)
 					if c := o.Context(w.cache); c != nil {
 						c.Tracepoint = 7 // so it is in no baseline edge, nor in the skeleton
@@ -379,11 +378,14 @@ func TestExplainSwitchedOn(t *testing.T) {
 					}
 				}
 				a := Associate(w.problem(), w.requests, w.table, Options{On: on})
-				got := w.written(a.Explanations)
+				got := w.format(a.Explanations)
 				switch {
 				case strings.HasPrefix(got, "duration: wait=futex at read"):
-					right += b2i(matters)
-					wrong += b2i(!matters)
+					if matters {
+						right++
+					} else {
+						wrong++
+					}
 				case got != "":
 					t.Log(got)
 					wrong++
@@ -391,16 +393,16 @@ func TestExplainSwitchedOn(t *testing.T) {
 			}
 		}
 		if name == "known" && right < 19 || name == "unknown" && right > 0 || wrong > 1 {
-			t.Errorf("%s: right in %d of 20, wrong in %d of 40", name, right, wrong)
+			t.Errorf("%s: found in %d of 20 samples, wrong in %d of 40", name, right, wrong)
 		}
 	}
 }
 
-// In other units the same explanations come out.
+// The unit of times does not matter.
 func TestExplainScale(t *testing.T) {
 	for name, request := range scenarios {
 		if name == "elapsed" || name == "queue" {
-			continue // they look at the units
+			continue // attributes with units of time
 		}
 		w := newWorld(2)
 		for range 128 {
@@ -413,13 +415,13 @@ func TestExplainScale(t *testing.T) {
 				o.Edges[i].Nanos *= 1024
 			}
 		}
-		if diff := cmp.Diff(want, associate(w, false), cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 0)); diff != "" {
+		if diff := gocmp.Diff(want, associate(w, false), cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }
 
-// Variables that explain nothing are proposed for removal, those that explain something are not, and with few requests none is.
+// Variables that explain nothing are unrelated if there are enough requests. Variables that explain something are not.
 func TestExplainUnrelated(t *testing.T) {
 	for _, n := range []int{20, 256} {
 		w := newWorld(1)
@@ -430,20 +432,20 @@ func TestExplainUnrelated(t *testing.T) {
 		noise := 0
 		for _, u := range associate(w, false).Unrelated {
 			if !strings.HasPrefix(u.Name, "noise") {
-				t.Errorf("%d requests: %s is called unrelated", n, u.Name)
+				t.Errorf("%d requests: %s is unrelated", n, u.Name)
 			}
 			noise++
 		}
 		if want := map[int]int{20: 0, 256: 7}[n]; noise < want || n == 20 && noise > 0 {
-			t.Errorf("%d requests: %d of 10 noise variables are called unrelated, want %d", n, noise, want)
+			t.Errorf("%d requests: %d of 10 noise variables are unrelated, want %d", n, noise, want)
 		}
 	}
 }
 
-func TestExplainNothingToGoBy(t *testing.T) {
+func TestExplainWithoutVariation(t *testing.T) {
 	w := newWorld(1)
 	if got := w.explain(); got != nil {
-		t.Errorf("no requests, got %v", got)
+		t.Errorf("explanations %v without requests, want none", got)
 	}
 	for range 100 {
 		o := w.request(5, 10, 0)
@@ -452,13 +454,13 @@ func TestExplainNothingToGoBy(t *testing.T) {
 		w.number(o, w.get, "inf", math.Inf(1-2*w.IntN(2)))
 	}
 	if a := associate(w, false); a.Explanations != nil || a.Unrelated != nil || a.Tried != 0 {
-		t.Errorf("nothing varies, got %v", a)
+		t.Errorf("association %v of equal durations, want an empty one", a)
 	}
 	for i, o := range w.requests {
 		o.Duration += time.Duration(i)
 	}
 	if got := w.explain(); got != nil {
-		t.Errorf("got %v", got)
+		t.Errorf("explanations %v by useless variables, want none", got)
 	}
 }
 
@@ -466,7 +468,7 @@ func TestLoad(t *testing.T) {
 	l := NewLoad(maps.All(map[trace.Nanos]time.Duration{0: 10, 5: 10, 7: 1}))
 	for at, want := range map[trace.Nanos]int{-1: 0, 0: 1, 5: 2, 7: 3, 8: 2, 10: 1, 15: 0} {
 		if got := l.At(at); got != want {
-			t.Errorf("at %d: %d, want %d", at, got, want)
+			t.Errorf("At(%d) = %d, want %d", at, got, want)
 		}
 	}
 }
@@ -491,7 +493,7 @@ func BenchmarkExplain(b *testing.B) {
 	}
 }
 
-// Requests that execute a thousand contexts, or not.
+// BenchmarkExplainContexts explains requests with a thousand optional contexts.
 func BenchmarkExplainContexts(b *testing.B) {
 	w := newWorld(1)
 	for range 256 {
@@ -502,7 +504,7 @@ func BenchmarkExplainContexts(b *testing.B) {
 				o.Contexts = append(o.Contexts, observation.ContextCount{Context: c, Parent: w.get, Op: trace.Op(i + 1), Count: int32(1 + w.IntN(3))})
 			}
 		}
-		slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return compareUint(a.Context, b.Context) })
+		slices.SortFunc(o.Contexts, func(a, b observation.ContextCount) int { return cmp.Compare(a.Context, b.Context) })
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -510,41 +512,41 @@ func BenchmarkExplainContexts(b *testing.B) {
 	}
 }
 
-// An attribute that always has the same value where it is, like the name of the service, is not named in place of what varies: whether
-// the place was reached.
+// An attribute that is constant in its context, like the name of the service, is not reported instead of the presence
+// of the context.
 func TestExplainConstantAttribute(t *testing.T) {
 	w := newWorld(1)
 	for range 128 {
 		reached := w.IntN(3) == 0
-		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)+40*float64(b2i(reached)), 0.001*float64(b2i(reached)))
+		o := w.request(5*w.heavy(0.2), 10*w.heavy(0.2)+either(reached, 40.0, 0), either(reached, 0.001, 0))
 		if reached {
 			w.text(o, w.cache, "service.name", "cache")
 		}
 	}
 	a := Associate(w.problem(), w.requests, w.table, Options{})
 	if len(a.Explanations) == 0 || a.Explanations[0].Variable != "present" {
-		t.Errorf("got %s; want the presence of the place", w.written(a.Explanations))
+		t.Errorf("explanations %s, want the presence of the context", w.format(a.Explanations))
 	}
 }
 
-// Few requests with very many variables.
+// BenchmarkExplainFew explains few requests with very many variables.
 func BenchmarkExplainFew(b *testing.B) {
 	w := newWorld(1)
 	for range 60 {
 		slow := w.IntN(4) == 0
-		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*[]float64{1, 6}[b2i(slow)], 0)
+		o := w.request(5*w.heavy(0.3), 10*w.heavy(0.3)*either(slow, 6.0, 1.0), 0)
 		w.text(o, w.get, "tenant", fmt.Sprint(slow))
 		w.noise(o, 1500)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
 		if len(w.explain()) == 0 {
-			b.Fatal("nothing is found")
+			b.Fatal("no explanations")
 		}
 	}
 }
 
-// Where requests are judged by size, what varies at equal size is explained, and the size itself is no explanation; nor is what says the same.
+// If requests are judged at equal size, neither the size nor equivalent variables are reported.
 func TestEqualSize(t *testing.T) {
 	w := newWorld(3)
 	const perByte = 100
@@ -561,7 +563,7 @@ func TestEqualSize(t *testing.T) {
 		w.text(o, w.get, "tenant", tenant)
 	}
 	p := w.problem()
-	named := func() (variables []string, effect float64) {
+	reported := func() (variables []string, effect float64) {
 		for _, x := range Associate(p, w.requests, w.table, Options{}).Explanations {
 			variables = append(variables, x.Variable)
 			if x.Variable == "tenant" && x.Target == 0 {
@@ -570,16 +572,16 @@ func TestEqualSize(t *testing.T) {
 		}
 		return variables, effect
 	}
-	if all, effect := named(); !slices.Contains(all, "bytes") || !(effect < 0.3) {
-		t.Errorf("judged as they are: %v, the tenant accounts for %v", all, effect)
+	if all, effect := reported(); !slices.Contains(all, "bytes") || !(effect < 0.3) {
+		t.Errorf("reported %v, effect of the tenant %v, want bytes, less than 0.3", all, effect)
 	}
 	p.Size = &group.SizeModel{SizeModel: stats.SizeModel{Base: 8e6, PerByte: perByte, Segment: 1448}, MeanExpected: 8e6 + 250_000*perByte}
 	p.SizeKey = w.table.Symbol("bytes")
-	if all, effect := named(); len(all) == 0 || slices.ContainsFunc(all, func(v string) bool { return v != "tenant" }) || !(effect > 0.9) {
-		t.Errorf("at equal size: %v, the tenant accounts for %v", all, effect)
+	if all, effect := reported(); len(all) == 0 || slices.ContainsFunc(all, func(v string) bool { return v != "tenant" }) || !(effect > 0.9) {
+		t.Errorf("reported %v at equal size, effect of the tenant %v, want the tenant only, more than 0.9", all, effect)
 	}
-	p.Kind = detect.KindSlow // a mean is that of the durations
-	if all, _ := named(); !slices.Contains(all, "bytes") {
-		t.Errorf("slow: %v", all)
+	p.Kind = detect.KindSlow // refers to durations
+	if all, _ := reported(); !slices.Contains(all, "bytes") {
+		t.Errorf("reported %v for a slow mean, want bytes", all)
 	}
 }

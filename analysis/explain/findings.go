@@ -8,17 +8,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Findings account for one problem. All rest on the same [Sample].
+// Findings are the explanations of one problem, from one [Sample].
 type Findings struct {
-	Requests     int // sampled
+	Requests     int // number of sampled requests
 	Explanations []detect.Explanation
 	Joint        float64             // see [Association]; NaN if unknown
 	Unrelated    []UnrelatedVariable // see [Association]
-	Contrasts    []KeyedContrast     // by key, as in [ContrastKeys], then by falling excess
+	Contrasts    []KeyedContrast     // by key, as in [ContrastKeys], then by descending excess
 	Recoveries   []Recovery          // of the leading edges, the leading one first
 }
 
-// NoFindings returns Findings about which nothing is known.
+// NoFindings returns the Findings of a problem without a sample.
 func NoFindings() Findings { return Findings{Joint: math.NaN()} }
 
 // ContrastKeys returns the attributes that identify hosts and versions of a service.
@@ -32,16 +32,16 @@ type KeyedContrast struct {
 	Contrasted
 }
 
-// mostRecoveries is the number of edges whose recovery is simulated.
-const mostRecoveries = 5
+// maxRecoveries is the maximum number of edges whose recovery is simulated.
+const maxRecoveries = 5
 
-// Explain returns what accounts for p by the sample, which is one of p's requests:
+// Explain returns the explanations of p, whose requests are sampled in s:
 //
-//  1. [Associate] finds the variables that go with the durations.
-//  2. [Contrast] compares hosts and versions where the leading edge is: healthy ones are the reference for slow ones.
-//  3. [Recoveries] simulate the requests with each of the leading edges at its reference level.
+//  1. [Associate] finds the variables that are associated with the durations.
+//  2. [Contrast] compares hosts and versions in the context of the leading edge: healthy ones are the reference.
+//  3. [Recoveries] simulates the requests with each of the leading edges at its reference level.
 //
-// Only Alpha and Seed of the options are used; the sample knows the others.
+// Of the options it uses Alpha and Seed only; the sample provides the others.
 func (s *Sample) Explain(p *detect.Problem, table *trace.Table, o Options) Findings {
 	o = Options{Alpha: o.Alpha, Seed: o.Seed, Concurrency: s.concurrency(), On: s.enabled()}
 	requests := s.Requests()
@@ -51,12 +51,12 @@ func (s *Sample) Explain(p *detect.Problem, table *trace.Table, o Options) Findi
 		Contrasts: contrasts(p, requests, table, o),
 	}
 	if levels := ReferenceLevels(p, requests); len(levels) > 0 {
-		f.Recoveries = s.recoveries(p, levels[:min(len(levels), mostRecoveries)])
+		f.Recoveries = s.recoveries(p, levels[:min(len(levels), maxRecoveries)])
 	}
 	return f
 }
 
-// contrasts compares the hosts and the versions of the service of p's leading edge.
+// contrasts compares hosts and versions in the context of the leading edge of p.
 func contrasts(p *detect.Problem, requests []*observation.Observation, table *trace.Table, o Options) []KeyedContrast {
 	if len(p.Edges) == 0 {
 		return nil

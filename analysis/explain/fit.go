@@ -12,22 +12,22 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// fit is a linear model of some values that is extended variable by variable.
+// fit is a linear model of values. It is extended variable by variable.
 type fit struct {
-	vectors [][]float64 // orthonormal, spanning what is accounted for; the first one is constant
-	rest    []float64   // the values, without what is accounted for
+	vectors [][]float64 // orthonormal; they span the model; the first one is constant
+	rest    []float64   // the residuals of the values
 	square  float64     // Σ rest²
 	total   float64     // Σ (value − mean)²
 }
 
-// gain is what a variable would add to a fit.
+// gain is the improvement of a fit by a variable.
 type gain struct {
-	part    float64 // fraction of what is not accounted for, 0–1; NaN if the variable has nothing of its own
-	columns int     // degrees of freedom that it uses
-	left    int     // degrees of freedom that remain
+	part    float64 // fraction of the residual sum of squares explained, 0–1; NaN if the variable depends on the model
+	columns int     // degrees of freedom used
+	left    int     // degrees of freedom remaining
 }
 
-// pValue returns the probability of so large a gain by chance (F test); NaN where it cannot be tested.
+// pValue returns the p-value of the gain by an F test; NaN if it cannot be tested.
 func (g gain) pValue() float64 {
 	if g.part != g.part || g.columns == 0 || g.left < 1 {
 		return math.NaN()
@@ -35,28 +35,29 @@ func (g gain) pValue() float64 {
 	return mathext.RegIncBeta(float64(g.left)/2, float64(g.columns)/2, 1-g.part)
 }
 
-// adjusted returns the part of the gain that is beyond chance.
+// adjusted returns part, corrected for chance.
 func (g gain) adjusted() float64 {
 	return max(0, 1-(1-g.part)*float64(g.left+g.columns)/float64(g.left))
 }
 
-// negligible is the part of a sum of squares that is nothing but rounding errors.
+// negligible is the fraction of a sum of squares up to which a residual consists of rounding errors.
 const negligible = 1e-8
 
+// newFit returns the fit of values by their mean.
 func newFit(values []float64) *fit {
 	n := len(values)
 	f := &fit{rest: append([]float64(nil), values...)}
 	one := make([]float64, n)
 	floats.AddConst(1/math.Sqrt(float64(n)), one)
 	f.vectors = [][]float64{one}
-	removeAlong(f.rest, f.vectors)
+	orthogonalize(f.rest, f.vectors)
 	f.square = floats.Dot(f.rest, f.rest)
 	f.total = f.square
 	return f
 }
 
-// removeAlong removes from v what lies along the orthonormal vectors, twice, which is as exact as it gets.
-func removeAlong(v []float64, vectors [][]float64) {
+// orthogonalize subtracts from v its projections on the orthonormal vectors, twice for accuracy.
+func orthogonalize(v []float64, vectors [][]float64) {
 	for range 2 {
 		for _, u := range vectors {
 			floats.AddScaled(v, -floats.Dot(v, u), u)
@@ -64,7 +65,7 @@ func removeAlong(v []float64, vectors [][]float64) {
 	}
 }
 
-// control accounts for what is linear in any of the columns.
+// control extends the model by the columns.
 func (f *fit) control(columns [][]float64) {
 	for _, v := range f.beyond(columns) {
 		f.vectors = append(f.vectors, v)
@@ -73,13 +74,13 @@ func (f *fit) control(columns [][]float64) {
 	f.square = floats.Dot(f.rest, f.rest)
 }
 
-// beyond returns orthonormal vectors that span what is linear in the columns and not accounted for.
+// beyond returns orthonormal vectors that span the columns beyond the model.
 func (f *fit) beyond(columns [][]float64) [][]float64 {
 	vectors := slices.Clip(f.vectors)
 	for _, c := range columns {
 		v := append([]float64(nil), c...)
 		before := floats.Dot(v, v)
-		removeAlong(v, vectors)
+		orthogonalize(v, vectors)
 		after := floats.Dot(v, v)
 		if !(after > negligible*before) || len(vectors)+2 > len(v) {
 			continue
@@ -90,7 +91,7 @@ func (f *fit) beyond(columns [][]float64) [][]float64 {
 	return vectors[len(f.vectors):]
 }
 
-// gain returns what c would add.
+// gain returns the gain by c.
 func (f *fit) gain(c *column) gain {
 	if f.square <= negligible*f.total {
 		return gain{part: math.NaN()}
@@ -102,12 +103,13 @@ func (f *fit) gain(c *column) gain {
 	return f.gainOf(min(1, max(0, explained(f.rest)/f.square)), columns)
 }
 
+// gainOf returns a gain with its degrees of freedom.
 func (f *fit) gainOf(part float64, columns int) gain {
 	return gain{part: part, columns: columns, left: len(f.rest) - len(f.vectors) - columns}
 }
 
-// effectOf returns the number of degrees of freedom that c has beyond what is accounted for, and the function that tells how much
-// of the sum of squares of values, which must not correlate with what is accounted for, is linear in them.
+// effectOf returns the number of degrees of freedom of c beyond the model, and a function that returns the sum of
+// squares of values that c explains. The values must be orthogonal to the model.
 func (f *fit) effectOf(c *column) (explained func(values []float64) float64, columns int) {
 	if c.codes != nil {
 		w := f.whiten(c)
@@ -115,7 +117,7 @@ func (f *fit) effectOf(c *column) (explained func(values []float64) float64, col
 	}
 	v := append([]float64(nil), c.ranks...)
 	before := floats.Dot(v, v)
-	removeAlong(v, f.vectors)
+	orthogonalize(v, f.vectors)
 	after := floats.Dot(v, v)
 	if !(after > negligible*before) {
 		return nil, 0
@@ -127,8 +129,8 @@ func (f *fit) effectOf(c *column) (explained func(values []float64) float64, col
 	}, 1
 }
 
-// permuted returns, for [stats.PermutationTest], the part that c would explain if the rest were in another order (Freedman and Lane
-// 1983, "A nonstochastic interpretation of reported significance levels").
+// permuted returns a statistic for [stats.PermutationTest]: the fraction that c explains of the residuals in another
+// order (Freedman and Lane 1983, "A nonstochastic interpretation of reported significance levels").
 func (f *fit) permuted(c *column) func(order []int) float64 {
 	explained, columns := f.effectOf(c)
 	shuffled := make([]float64, len(f.rest))
@@ -139,14 +141,15 @@ func (f *fit) permuted(c *column) func(order []int) float64 {
 		for i, k := range order {
 			shuffled[i] = f.rest[k]
 		}
-		removeAlong(shuffled, f.vectors)
+		orthogonalize(shuffled, f.vectors)
 		return explained(shuffled) / floats.Dot(shuffled, shuffled)
 	}
 }
 
-// extrapolated returns the p-value of gain g of c by permutation, beyond the reach of the number of permutations: by the Pearson III
-// distribution with the mean, variance and skewness that they show (Josse, Pagès, Husson 2008, for the RV coefficient). Times in two
-// modes, or a category of four requests, are far from what the F test assumes: it finds things in noise.
+// extrapolated returns the p-value of gain g of c by permutation. To resolve p-values below the inverse number of
+// permutations, it uses the Pearson III distribution with their mean, variance and skewness (Josse, Pagès, Husson 2008,
+// for the RV coefficient). The F test finds effects in noise if its assumptions do not hold, as for bimodal times or a
+// category of four requests.
 func (f *fit) extrapolated(c *column, g gain, permutations int, seed uint64) float64 {
 	parts := make([]float64, 0, permutations)
 	part := f.permuted(c)
@@ -164,23 +167,24 @@ func (f *fit) extrapolated(c *column, g gain, permutations int, seed uint64) flo
 	return mathext.GammaIncRegComp(shape, max(0, shape+z*math.Sqrt(shape)))
 }
 
-// whitened is the part of a categorical column that is not accounted for.
+// whitened is the part of a categorical column beyond a model.
 //
-// With D the 0/1 columns of its categories and Q the vectors, the sum of squares of y that D adds is bᵀG⁻¹b with b = Dᵀy and
-// G = Dᵀ(1−QQᵀ)D = diag(n) − SSᵀ, S = DᵀQ. So nothing as wide as D has to be formed: lower is the Cholesky factor of G without the
-// rows that depend on earlier ones.
+// With D the 0/1 columns of the categories and Q the vectors of the model, the sum of squares of y that D explains is
+// bᵀG⁻¹b with b = Dᵀy and G = Dᵀ(1−QQᵀ)D = diag(n) − SSᵀ, S = DᵀQ. So D need not be formed. lower is the Cholesky
+// factor of G without the rows that depend on earlier ones.
 //
-// A request whose category is not known has the mean of D (see partsOf).
+// A request with an unknown category has the mean of D (see partsOf).
 type whitened struct {
 	codes   []int32
 	parts   []float64
-	size    int       // categories
+	size    int       // number of categories
 	lower   []float64 // size × size
 	kept    []bool
 	columns int
 	scratch []float64
 }
 
+// whiten returns the part of c beyond f.
 func (f *fit) whiten(c *column) *whitened {
 	k := len(c.labels)
 	w := &whitened{
@@ -229,7 +233,7 @@ func (f *fit) whiten(c *column) *whitened {
 	return w
 }
 
-// sums returns Dᵀ·values. It is valid until the next call.
+// sums returns Dᵀ·values. The slice is valid until the next call.
 func (w *whitened) sums(values []float64) []float64 {
 	clear(w.scratch)
 	unknown := 0.0
@@ -246,7 +250,7 @@ func (w *whitened) sums(values []float64) []float64 {
 	return w.scratch
 }
 
-// explained returns the sum of squares of values that lies between the categories.
+// explained returns the sum of squares of values that the categories explain.
 func (w *whitened) explained(values []float64) float64 {
 	sums := w.sums(values)
 	var total float64
@@ -262,7 +266,8 @@ func (w *whitened) explained(values []float64) float64 {
 	return total
 }
 
-// upperBound returns the upper end of the 95 % interval of a squared correlation over n requests (Fisher's z); NaN for NaN.
+// upperBound returns the upper limit of the 95 % interval of a squared correlation over n requests (Fisher's z); NaN
+// for NaN.
 func upperBound(part float64, n int) float64 {
 	z := math.Tanh(math.Atanh(math.Sqrt(part)) + stats.Normal95/math.Sqrt(float64(n-3)))
 	return z * z

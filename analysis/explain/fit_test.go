@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawColumn returns a column over n requests: numeric with ties, or categorical, with values that are not known.
+// drawColumn draws a column of n requests: numeric with ties, or categorical, with unknown values.
 func drawColumn(t *rapid.T, n int) column {
 	if rapid.Bool().Draw(t, "numeric") {
 		values := make([]float64, n)
@@ -41,7 +41,7 @@ func near(a, b float64) bool {
 	return math.Abs(a-b) <= 1e-6*(1+math.Abs(a)+math.Abs(b)) || a != a && b != b
 }
 
-// What a variable would add is what is gone once it is added, however it is computed.
+// The gain of a variable equals the reduction of the residuals when the variable is added.
 func TestGain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(12, 40).Draw(t, "n")
@@ -55,18 +55,18 @@ func TestGain(t *testing.T) {
 		before, vectors := f.square, len(f.vectors)
 		f.control(c.controls(false))
 		if added := len(f.vectors) - vectors; added != g.columns {
-			t.Fatalf("%d columns, %d were added", g.columns, added)
+			t.Fatalf("gain of %d columns, but %d were added", g.columns, added)
 		}
 		if g.columns > 0 && !near(g.part*before, before-f.square) {
-			t.Fatalf("%v of %v is to be gained, but %v was", g.part, before, before-f.square)
+			t.Fatalf("gain of %v of %v, but the residuals fell by %v", g.part, before, before-f.square)
 		}
 		if p := g.pValue(); p < 0 || p > 1 {
-			t.Fatalf("p-value %v", p)
+			t.Fatalf("p-value %v, want a number in [0, 1]", p)
 		}
 	})
 }
 
-// leaveOut computes an interval from a statistic with each request left out, one by one.
+// leaveOut computes an interval from the values of a statistic with each request left out.
 func leaveOut(n int, statistic func(rows []int) float64) (effect, low, high float64) {
 	all := make([]int, n)
 	for i := range all {
@@ -88,7 +88,7 @@ func TestBetween(t *testing.T) {
 		times := drawTimes(t, n)
 		codes := make([]int32, n)
 		for i := range codes {
-			codes[i] = int32(i % 3) // no category is left empty
+			codes[i] = int32(i % 3) // no category is empty
 			if i >= 9 {
 				codes[i] = int32(rapid.IntRange(0, 2).Draw(t, "code"))
 			}
@@ -99,10 +99,10 @@ func TestBetween(t *testing.T) {
 			return e
 		})
 		if !near(effect, e) || !near(low, l) || !near(high, h) {
-			t.Fatalf("%v (%v..%v), one by one %v (%v..%v)", effect, low, high, e, l, h)
+			t.Fatalf("%v (%v..%v), want %v (%v..%v)", effect, low, high, e, l, h)
 		}
 		if !(0 <= low && low <= effect+1e-9 && effect <= high+1e-9 && high <= 1) {
-			t.Fatalf("%v (%v..%v)", effect, low, high)
+			t.Fatalf("%v (%v..%v), want an effect in its interval", effect, low, high)
 		}
 	})
 }
@@ -122,12 +122,12 @@ func TestSquaredCorrelation(t *testing.T) {
 		effect, low, high := squaredCorrelation(&c, times)
 		e, l, h := leaveOut(n, func(rows []int) float64 { return square(stat.Correlation(pick(x, rows), pick(times, rows), nil)) })
 		if !near(effect, e) || !near(low, l) || !near(high, h) {
-			t.Fatalf("%v (%v..%v), one by one %v (%v..%v)", effect, low, high, e, l, h)
+			t.Fatalf("%v (%v..%v), want %v (%v..%v)", effect, low, high, e, l, h)
 		}
 	})
 }
 
-// What remains beside a smooth curve is the noise.
+// The variance that remains beside a smooth curve is that of the noise.
 func TestRemains(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const n = 4000
@@ -138,12 +138,12 @@ func TestRemains(t *testing.T) {
 	}
 	c := column{values: values, ranks: ranksOf(values)}
 	if got, want := c.remains(times), 4/stat.Variance(times, nil); math.Abs(got/want-1) > 0.1 {
-		t.Errorf("%v remains, want %v", got, want)
+		t.Errorf("remains() = %v, want %v", got, want)
 	}
 	for i := range times {
 		times[i] = r.NormFloat64()
 	}
 	if got := c.remains(times); got < 0.95 {
-		t.Errorf("%v remains of what has nothing to do with it", got)
+		t.Errorf("remains() = %v of independent times, want about 1", got)
 	}
 }

@@ -10,23 +10,24 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Frequency compares how often requests of two sets have one value of an attribute.
+// Frequency compares the frequency of one value of an attribute in two sets of requests.
 type Frequency struct {
-	Where    trace.Context // of the attribute
+	Where    trace.Context // context of the attribute
 	Key      string
 	Value    string
-	A, B     int        // requests of each set with the value
-	OfA, OfB int        // requests of each set for which it is known whether they have it
-	Duration Difference // of the requests of both sets with the value, against those without; PValue is NaN
-	PValue   float64    // of a difference in frequency by Fisher's exact test, corrected for the number of values compared (Holm)
+	A, B     int        // number of requests of each set with the value
+	OfA, OfB int        // number of requests of each set for which this is known
+	Duration Difference // of the requests of both sets with the value from those without; PValue is NaN
+	PValue   float64    // of the frequencies by Fisher's exact test, corrected for the number of values compared (Holm)
 }
 
-// Frequencies compares the attributes of two disjoint sets of requests, such as slow ones and the others: each value that enough
-// requests have, by how many have it in either set. It returns all values compared, significant or not, by rising p-value, then by
-// falling difference. It returns nil if a set is empty or both together are too few.
+// Frequencies compares the attributes of two disjoint sets of requests, such as slow ones and the others. For each
+// value with enough requests it compares the fractions of requests with it. It returns all values compared, significant
+// or not, by ascending p-value, then by descending difference. It returns nil if a set is empty or both together are
+// too few.
 //
-// It leaves out attributes that do not vary, that repeat the duration or another attribute, and numbers of many values; [Associate]
-// tests numbers. Options.Alpha, Edges and Concurrency have no effect.
+// Attributes that do not vary or that repeat the duration or another attribute are ignored. So are numbers with many
+// values, which [Associate] tests. Options.Alpha, Edges and Concurrency have no effect.
 func Frequencies(a, b []*observation.Observation, table *trace.Table, o Options) []Frequency {
 	s := newStudy(o, table, slices.Concat(a, b))
 	if len(a) == 0 || len(b) == 0 || len(s.requests) < minRequests {
@@ -54,7 +55,7 @@ func Frequencies(a, b []*observation.Observation, table *trace.Table, o Options)
 // share returns n/of; 0 for 0/0.
 func share(n, of int) float64 { return float64(n) / float64(max(1, of)) }
 
-// frequencies compares the values of one attribute, with p-values that are not corrected.
+// frequencies compares the values of one attribute. The p-values are not corrected.
 func (s *study) frequencies(c *column, ofA map[*observation.Observation]bool) []Frequency {
 	var all []Frequency
 	for code, label := range c.labels {
@@ -65,10 +66,13 @@ func (s *study) frequencies(c *column, ofA map[*observation.Observation]bool) []
 		var t target
 		var has []int32
 		for i, x := range s.requests {
-			if c.codes[i] < 0 { // unknown
+			if c.codes[i] < 0 {
 				continue
 			}
-			with := b2i(int(c.codes[i]) == code)
+			with := 0
+			if int(c.codes[i]) == code {
+				with = 1
+			}
 			if ofA[x] {
 				f.A, f.OfA = f.A+with, f.OfA+1
 			} else {

@@ -9,7 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 )
 
-// tenants makes requests of several tenants, one of which is slow; and of flavours that make no difference.
+// tenants generates requests of several tenants, one of which is slow, and of several flavours without effect.
 func tenants(seed uint64, n int, slow string) *world {
 	w := newWorld(seed)
 	for range n {
@@ -32,7 +32,7 @@ func slowest(requests []*observation.Observation) (slow, rest []*observation.Obs
 	return sorted[:n], sorted[n:]
 }
 
-// TestFrequencies finds the slow tenant by how often it is among the slowest requests.
+// The slow tenant is more frequent among the slowest requests.
 func TestFrequencies(t *testing.T) {
 	found := 0
 	for seed := range uint64(20) {
@@ -48,52 +48,53 @@ func TestFrequencies(t *testing.T) {
 		}
 		found++
 		if f.OfA != len(slow) || f.OfB != len(rest) || f.A < f.OfA/2 || f.Duration.Low < 0 || f.Duration.Mean < f.Duration.Rest {
-			t.Errorf("seed %d: %+v", seed, *f)
+			t.Errorf("seed %d: %+v, want all requests and a slow tenant", seed, *f)
 		}
 	}
 	if found < 19 {
-		t.Errorf("the slow tenant is found in %d of 20 samples", found)
+		t.Errorf("found the slow tenant in %d of 20 samples, want at least 19", found)
 	}
 }
 
-// TestFrequenciesOfNothing counts false findings: samples in which any value is significant at 5 %.
-func TestFrequenciesOfNothing(t *testing.T) {
-	named := 0
+// Without differences, values are significant at 5 % in at most 5 % of samples.
+func TestFrequenciesFalse(t *testing.T) {
+	significant := 0
 	for seed := range uint64(200) {
 		w := tenants(seed, 128, "")
 		slow, rest := slowest(w.requests)
 		if all := Frequencies(slow, rest, w.table, Options{}); all[0].PValue <= 0.05 {
-			named++
+			significant++
 		}
 	}
-	if named > 10 {
-		t.Errorf("a value is significant in %d of 200 samples without differences", named)
+	if significant > 10 {
+		t.Errorf("values significant in %d of 200 samples without differences, want at most 10", significant)
 	}
 }
 
-func TestFrequenciesOfLittle(t *testing.T) {
+func TestFrequenciesOfFew(t *testing.T) {
 	w := tenants(1, 128, "")
 	for name, x := range map[string][2][]*observation.Observation{
-		"nobody against all": {nil, w.requests}, "all against nobody": {w.requests, nil}, "few": {w.requests[:3], w.requests[3:8]},
+		"none against all": {nil, w.requests}, "all against none": {w.requests, nil}, "few": {w.requests[:3], w.requests[3:8]},
 	} {
 		if got := Frequencies(x[0], x[1], w.table, Options{}); got != nil {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: %v, want nil", name, got)
 		}
 	}
 }
 
-// TestFrequenciesCorrected checks Holm's correction: p-values never fall, and are at most 1.
-func TestFrequenciesCorrected(t *testing.T) {
+// Corrected p-values ascend.
+func TestCorrectHolm(t *testing.T) {
 	all := []Frequency{{PValue: 0.01}, {PValue: 0.011}, {PValue: 0.4}, {PValue: 0.9}}
 	correctHolm(all)
 	for i, want := range []float64{0.04, 0.04, 0.8, 0.9} {
 		if math.Abs(all[i].PValue-want) > 1e-12 {
-			t.Errorf("%d: %v, want %v", i, all[i].PValue, want)
+			t.Errorf("p-value %d is %v, want %v", i, all[i].PValue, want)
 		}
 	}
 }
 
-// TestFrequenciesOfRareValues compares no value that fewer than three requests have.
+// Values of fewer than three requests are not compared. Together they are too few as well, so they count as the most
+// frequent value.
 func TestFrequenciesOfRareValues(t *testing.T) {
 	w := newWorld(1)
 	for i := range 40 {
@@ -112,6 +113,6 @@ func TestFrequenciesOfRareValues(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{"frequent 5/20 5/20", "usual 15/20 15/20"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want) // rare values, too few even together, count as the most frequent one
+		t.Errorf("frequencies %q, want %q", got, want)
 	}
 }

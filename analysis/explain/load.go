@@ -13,11 +13,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Load returns how many of a set of requests were in service at any time. It is immutable and safe for concurrent use.
+// Load is the number of requests in service over time. It is immutable and safe for concurrent use.
 type Load struct{ starts, ends []trace.Nanos } // each ascending
 
-// NewLoad returns the load of requests, each given by its start and duration. They should be all of their kind, not a
-// sample.
+// NewLoad returns the load of requests with the given starts and durations. They should be all requests of a kind, not
+// a sample.
 func NewLoad(requests iter.Seq2[trace.Nanos, time.Duration]) *Load {
 	l := &Load{}
 	for start, duration := range requests {
@@ -39,22 +39,21 @@ func (l *Load) At(t trace.Nanos) int {
 
 // Bounds of a [RecentLoad].
 const (
-	recentEpochs  = 6    // epochs that are kept: requests are observed after they end, out of order
-	coveredEpochs = 2    // epochs before that of a request that must be kept for its load to be known
-	epochRequests = 4096 // requests of an epoch; of more, a uniform sample stands for all
+	recentEpochs  = 6    // number of epochs kept: requests are observed after they end, out of order
+	coveredEpochs = 2    // number of previous epochs that determine the load of an epoch
+	epochRequests = 4096 // maximum number of requests per epoch; a uniform sample represents more
 )
 
-// RecentLoad counts how many requests of one type were in service at a time, from the requests as they are observed,
-// epoch by epoch. Its size is bounded. It depends on the set of requests of each epoch only, not on their order. It is
-// not safe for concurrent use.
+// RecentLoad is the recent load of one request type. Requests are observed epoch by epoch. Its size is bounded. It
+// depends on the set of requests of each epoch only, not on their order. It is not safe for concurrent use.
 type RecentLoad struct {
-	open   []arrival // of the epoch that has not ended
-	shift  uint8     // of open: it has the requests whose first shift bits of the key are 0
+	open   []arrival // requests of the current epoch
+	shift  uint8     // open has the requests with a key whose first shift bits are 0
 	recent []epochLoad
-	epochs int // ended, at most coveredEpochs+1
+	epochs int // number of ended epochs, at most coveredEpochs+1
 }
 
-// arrival is a request that was observed.
+// arrival is an observed request.
 type arrival struct {
 	key        uint64
 	start, end trace.Nanos
@@ -63,10 +62,10 @@ type arrival struct {
 // epochLoad is the load of the requests that were observed in one epoch.
 type epochLoad struct {
 	Load
-	shift uint8 // as RecentLoad.shift: each request stands for 1<<shift
+	shift uint8 // see RecentLoad.shift; each request represents 1<<shift
 }
 
-// Observe adds a request. It keeps nothing of o.
+// Observe adds a request. It does not retain o.
 func (l *RecentLoad) Observe(o *observation.Observation) {
 	key := o.Key()
 	if !isKept(key, l.shift) {
@@ -82,7 +81,7 @@ func (l *RecentLoad) Observe(o *observation.Observation) {
 // isKept reports whether the first shift bits of a key are 0.
 func isKept(key uint64, shift uint8) bool { return key>>(64-shift) == 0 }
 
-// Close ends an epoch.
+// Close ends the current epoch.
 func (l *RecentLoad) Close() {
 	e := epochLoad{shift: l.shift}
 	e.starts, e.ends = make([]trace.Nanos, len(l.open)), make([]trace.Nanos, len(l.open))
@@ -99,7 +98,7 @@ func (l *RecentLoad) Close() {
 	l.epochs = min(l.epochs+1, coveredEpochs+1)
 }
 
-// covers reports whether the requests that were in service with those of the last epoch are known.
+// covers reports whether the load of the last epoch is known: whether enough previous epochs were observed.
 func (l *RecentLoad) covers() bool { return l.epochs > coveredEpochs }
 
 // at returns the number of requests in service at t.
@@ -113,7 +112,7 @@ func (l *RecentLoad) at(t trace.Nanos) (n int64) {
 // last returns the number of requests of the last epoch that were in service at t.
 func (l *RecentLoad) last(t trace.Nanos) int64 { return l.recent[len(l.recent)-1].at(t) }
 
-// weight returns the number of requests that a request of the last epoch with the given key stands for; 0 if it is not
+// weight returns the number of requests that a request of the last epoch with the given key represents; 0 if it is not
 // kept.
 func (l *RecentLoad) weight(key uint64) int64 {
 	if e := &l.recent[len(l.recent)-1]; isKept(key, e.shift) {
@@ -122,6 +121,7 @@ func (l *RecentLoad) weight(key uint64) int64 {
 	return 0
 }
 
+// at returns the number of requests of the epoch in service at t.
 func (e *epochLoad) at(t trace.Nanos) int64 { return int64(e.At(t)) << e.shift }
 
 const recentLoadVersion = 1
@@ -147,7 +147,7 @@ func (a arrival) compare(b arrival) int {
 	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
 }
 
-// DecodeRecentLoad returns the RecentLoad that [RecentLoad.AppendBinary] wrote, and the bytes behind it. An error wraps
+// DecodeRecentLoad decodes an encoding by [RecentLoad.AppendBinary] and returns the bytes after it. An error wraps
 // [codec.ErrCorrupt].
 func DecodeRecentLoad(b []byte) (*RecentLoad, []byte, error) {
 	d := codec.NewReader(b)

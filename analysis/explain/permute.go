@@ -6,11 +6,11 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// lowest returns the smallest p-value of the F test that any column has for f when the requests are put in each of so many random orders,
-// the same ones for the same seed: the rests of f against the columns beyond what f accounts for (Freedman and Lane 1983, "A
-// nonstochastic interpretation of reported significance levels").
+// lowest returns, for each of a number of random orders of the requests, the smallest p-value of any column by the F
+// test. It permutes the residuals of f and tests the columns beyond f (Freedman and Lane 1983, "A nonstochastic
+// interpretation of reported significance levels"). Equal seeds yield equal orders.
 func (f *fit) lowest(columns []column, orders int, seed uint64) []float64 {
-	var vectors [][][]float64 // of each column
+	var vectors [][][]float64 // by column
 	most := 0
 	for i := range columns {
 		v := f.beyond(columns[i].controls(false))
@@ -34,7 +34,7 @@ func (f *fit) lowest(columns []column, orders int, seed uint64) []float64 {
 	return lowest
 }
 
-// largest fills parts with the largest part of values that any of the sets of vectors explains, by their size, beyond what f accounts for.
+// largest sets parts[n] to the largest fraction of values that a set of n vectors explains beyond f.
 func (f *fit) largest(parts, values []float64, vectors [][][]float64) {
 	square := f.square
 	for _, u := range f.vectors {

@@ -9,8 +9,8 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 )
 
-// noiseStudy returns a study of some variables that have nothing to do with the durations of n requests, and of the first target the fit,
-// with what some of the variables account for, and the smallest p-value of the F test that is left.
+// noiseStudy returns a study of variables that are independent of the durations of n requests, the fit of the first
+// target with some of the variables as controls, and the smallest p-value of the F test of any variable.
 func noiseStudy(seed uint64, n int, duration func(w *world) float64, controls int) (*study, *fit, float64) {
 	w := newWorld(seed)
 	for range n {
@@ -18,7 +18,7 @@ func noiseStudy(seed uint64, n int, duration func(w *world) float64, controls in
 	}
 	s := newStudy(Options{Alpha: 0.02, Edges: 3, Seed: seed}, w.table, w.requests)
 	s.collect()
-	s.aim(&detect.Problem{Level: group.LevelGroup})
+	s.addTargets(&detect.Problem{Level: group.LevelGroup})
 	f := newFit(s.targets[0].logs)
 	for k := range controls {
 		f.control(s.columns[k].controls(false))
@@ -32,8 +32,8 @@ func noiseStudy(seed uint64, n int, duration func(w *world) float64, controls in
 	return s, f, lowest
 }
 
-// The smallest of many p-values is as small as it is, among orders of the requests, as often as byOrder says, whatever the distribution.
-func TestByOrder(t *testing.T) {
+// Without effects, p-values by permutation are uniform, for any distribution of durations.
+func TestPermutationP(t *testing.T) {
 	for name, duration := range durations {
 		for controls := range 3 {
 			t.Run(fmt.Sprint(name, controls), func(t *testing.T) {
@@ -41,12 +41,12 @@ func TestByOrder(t *testing.T) {
 				below := 0
 				for seed := range uint64(seeds) {
 					s, f, p := noiseStudy(seed, 32, duration, controls)
-					if s.byOrder(f, &s.targets[0], p) <= level {
+					if s.permutationP(f, &s.targets[0], p) <= level {
 						below++
 					}
 				}
 				if off := math.Abs(float64(below) - level*seeds); off > 4*math.Sqrt(seeds*level*(1-level)) {
-					t.Errorf("%d of %d p-values are at most %v", below, seeds, level)
+					t.Errorf("%d of %d p-values are at most %v, want about %v", below, seeds, level, level*seeds)
 				}
 			})
 		}

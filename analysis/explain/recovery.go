@@ -12,19 +12,19 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Recovery is the time that requests would gain if an edge were at its reference level.
+// Recovery is the time that requests would save if an edge were at its reference level.
 type Recovery struct {
 	Edge     trace.Edge
-	Level    time.Duration  // per request
-	Requests int            // that were simulated
-	Mean     stats.Interval // ns of the mean duration
-	MeanPart float64        // of the mean duration, 0–1
-	P99      time.Duration  // of the 99th percentile
-	P99Part  float64        // 0–1
+	Level    time.Duration  // reference level, per request
+	Requests int            // number of simulated requests
+	Mean     stats.Interval // savings of the mean duration, ns
+	MeanPart float64        // fraction of the mean duration, 0–1
+	P99      time.Duration  // savings of the 99th percentile
+	P99Part  float64        // fraction of the 99th percentile, 0–1
 }
 
-// Recoveries simulates requests with one edge after another at its level, and adds up the time gained. An edge that is
-// below its level in a request stays as it is. It is not safe for concurrent use.
+// Recoveries simulates requests with one edge after another at its reference level, and summarizes the savings. An edge
+// that is below its level in a request is not changed. Recoveries is not safe for concurrent use.
 type Recoveries struct {
 	at     group.Level
 	levels []observation.EdgeNanos
@@ -37,7 +37,7 @@ func NewRecoveries(at group.Level, levels []observation.EdgeNanos) *Recoveries {
 	return &Recoveries{at: at, levels: slices.Clone(levels), after: make([][]float64, len(levels))}
 }
 
-// Add simulates a request. It keeps nothing of its arguments.
+// Add simulates a request. It does not retain its arguments.
 func (r *Recoveries) Add(o *observation.Observation, s *critpath.Simulation) {
 	r.before = append(r.before, float64(o.Duration))
 	for i, l := range r.levels {
@@ -64,17 +64,17 @@ func (r *Recoveries) recovery(l observation.EdgeNanos, after []float64) Recovery
 	}
 	estimates, _ := saved.Estimates()
 	x.Mean, x.MeanPart = estimates[0].Mean, estimates[0].MeanShare.Value
-	was, is := stats.Quantile(slices.Clone(r.before), 0.99), stats.Quantile(slices.Clone(after), 0.99)
-	x.P99Part = 1 - is/was
+	before, with := stats.Quantile(slices.Clone(r.before), 0.99), stats.Quantile(slices.Clone(after), 0.99)
+	x.P99Part = 1 - with/before
 	if len(after) > 0 {
-		x.P99 = time.Duration(was - is)
+		x.P99 = time.Duration(before - with)
 	}
 	return x
 }
 
-// ReferenceLevels returns the level of every edge of p but the remainder: what it took when all was well, or, where
-// that is not known, the median over the requests, those without the edge counting 0. Edges that are at their level
-// already are left out.
+// ReferenceLevels returns the reference levels of the edges of p, except the remainder: their healthy mean or, if that
+// is unknown, the median over the requests, in which requests without the edge count as 0. Edges at or below their
+// level are omitted.
 func ReferenceLevels(p *detect.Problem, requests []*observation.Observation) []observation.EdgeNanos {
 	var levels []observation.EdgeNanos
 	for i := range p.Edges {

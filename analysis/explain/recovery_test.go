@@ -42,13 +42,13 @@ func TestRecoveries(t *testing.T) {
 		r.Add(&o, &s)
 	}
 	got := r.All()[0]
-	// A slow request takes 120; with the db at 15 it takes 65, for the cache's sake: 55 come back, not 95.
+	// A slow request takes 120. With the db at 15 it takes 65, because of the cache, so it saves 55, not 95.
 	if got.P99 != 55 || got.Mean.Value < 3 || got.Mean.Value > 8 {
 		t.Errorf("P99 %v, mean %v, want 55ns and about 5.5", got.P99, got.Mean)
 	}
 }
 
-// The reference is what an edge took when all was well, else its median; edges that are there already are left out.
+// The reference level of an edge is its healthy mean, or its median. Edges at their level are omitted.
 func TestReferenceLevels(t *testing.T) {
 	w := newWorld(1)
 	for i := range 11 {
@@ -64,6 +64,6 @@ func TestReferenceLevels(t *testing.T) {
 	}}
 	want := []observation.EdgeNanos{{Edge: w.edgeGet, Nanos: 5e6}, {Edge: w.edgeDB, Nanos: 15e6}, {Edge: w.edgeC}, {Edge: 8}}
 	if got := ReferenceLevels(p, w.requests); !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+		t.Errorf("ReferenceLevels() = %v, want %v", got, want)
 	}
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// mostSimulated is the maximum number of requests of a sample that are simulated.
-const mostSimulated = 64
+// maxSimulated is the maximum number of requests of a sample that are simulated.
+const maxSimulated = 64
 
-// Sample is a uniform sample of the requests of a problem, with everything that explanations rest on: the tracepoints
-// that were enabled for each, the number of other requests in service at its arrival, and the simulations of the first
-// of them. It depends on the set of the requests only, not on their order. It is not safe for concurrent use.
+// Sample is a uniform sample of the requests of a problem with the data that explanations need: the tracepoints enabled
+// for each request, the number of other requests in service at its arrival, and the simulations of the requests with
+// the smallest keys. It depends on the set of the requests only, not on their order. It is not safe for concurrent use.
 type Sample struct {
 	requests stats.Sample[*Sampled]
 	seen     uint64
-	spans    int    // of all simulations, at most
-	simulate uint64 // keys at or above it are not simulated; 0: all are
+	spans    int    // maximum number of spans of all simulations
+	simulate uint64 // requests with keys at or above it are not simulated; 0 if there is no limit
 }
 
 // Sampled is a request of a [Sample].
 type Sampled struct {
 	*observation.Observation
 	enabled    []trace.Symbol       // ascending
-	simulation *critpath.Simulation // nil: none
-	others     int64                // other requests in service at its arrival, as far as known
+	simulation *critpath.Simulation // nil if there is none
+	others     int64                // number of other requests in service at its arrival, as far as known
 	load       loadState
 }
 
@@ -39,9 +39,9 @@ type Sampled struct {
 type loadState uint8
 
 const (
-	uncounted loadState = iota // since the request was sampled no epoch has ended
+	uncounted loadState = iota // no epoch has ended since the request was sampled
 	counted
-	unknown // earlier requests were not seen
+	unknown // earlier requests were not observed
 	loadStates
 )
 
@@ -51,8 +51,8 @@ func NewSample(requests, spans int) *Sample {
 	return &Sample{requests: stats.NewSample[*Sampled](requests), spans: spans}
 }
 
-// Observe adds a request, for which the given tracepoints, ascending, were enabled. It keeps enabled but copies o and
-// simulation, which may be nil.
+// Observe adds a request. enabled holds the tracepoints enabled for it, ascending. simulation may be nil. Observe
+// retains enabled, and copies o and simulation.
 func (s *Sample) Observe(o *observation.Observation, enabled []trace.Symbol, simulation *critpath.Simulation) {
 	s.seen++
 	key := o.Key()
@@ -69,7 +69,7 @@ func (s *Sample) Observe(o *observation.Observation, enabled []trace.Symbol, sim
 // Seen returns the number of requests added.
 func (s *Sample) Seen() uint64 { return s.seen }
 
-// Requests returns the sampled requests, ascending by key, which is a random order. They must not be changed.
+// Requests returns the sampled requests, ascending by key, which is a random order. The caller must not change them.
 func (s *Sample) Requests() []*observation.Observation {
 	all := make([]*observation.Observation, 0, s.requests.Len())
 	for _, x := range s.requests.All() {
@@ -78,11 +78,11 @@ func (s *Sample) Requests() []*observation.Observation {
 	return all
 }
 
-// ToSimulate returns the requests of the sample that [Sample.Simulate] may be called for.
+// ToSimulate returns the sampled requests for which [Sample.Simulate] should be called.
 func (s *Sample) ToSimulate() []*Sampled {
-	all := make([]*Sampled, 0, mostSimulated)
+	all := make([]*Sampled, 0, maxSimulated)
 	for _, x := range s.requests.All() {
-		if len(all) == mostSimulated {
+		if len(all) == maxSimulated {
 			break
 		}
 		all = append(all, x)
@@ -91,7 +91,7 @@ func (s *Sample) ToSimulate() []*Sampled {
 }
 
 // Simulate sets the simulation of x, a request of the sample, unless that would exceed the bounds. It copies the
-// simulation. The simulations of requests with larger keys give way, so the result does not depend on the order of
+// simulation. Simulations of requests with larger keys are dropped first, so the result does not depend on the order of
 // calls.
 func (s *Sample) Simulate(x *Sampled, simulation *critpath.Simulation) {
 	if simulation.Len() > s.spans || s.simulate != 0 && x.Key() >= s.simulate {
@@ -105,7 +105,7 @@ func (s *Sample) Simulate(x *Sampled, simulation *critpath.Simulation) {
 		}
 		n++
 		spans += x.simulation.Len()
-		if n > mostSimulated || spans > s.spans {
+		if n > maxSimulated || spans > s.spans {
 			s.simulate = max(1, key)
 			break
 		}
@@ -128,8 +128,8 @@ func (s *Sample) Measure(l *Load) {
 	}
 }
 
-// Count adds to each sampled request the other requests in service at its arrival that were observed in the last epoch
-// of l. It must be called once after each [RecentLoad.Close].
+// Count adds, for each sampled request, the other requests in service at its arrival that were observed in the last
+// epoch of l. It must be called once after each [RecentLoad.Close].
 func (s *Sample) Count(l *RecentLoad) {
 	for _, x := range s.requests.All() {
 		switch x.load {
@@ -141,11 +141,12 @@ func (s *Sample) Count(l *RecentLoad) {
 				continue
 			}
 			x.others, x.load = l.at(x.Start)-l.weight(x.Key()), counted
+		case unknown, loadStates:
 		}
 	}
 }
 
-// concurrency returns the function for [Options].
+// concurrency returns the function Options.Concurrency.
 func (s *Sample) concurrency() func(o *observation.Observation) float64 {
 	others := make(map[*observation.Observation]float64, s.requests.Len())
 	for _, x := range s.requests.All() {
@@ -157,7 +158,7 @@ func (s *Sample) concurrency() func(o *observation.Observation) float64 {
 	return func(o *observation.Observation) float64 { return others[o] }
 }
 
-// enabled returns the function for [Options].
+// enabled returns the function Options.On.
 func (s *Sample) enabled() func(o *observation.Observation, tracepoint trace.Symbol) bool {
 	enabled := make(map[*observation.Observation][]trace.Symbol, s.requests.Len())
 	for _, x := range s.requests.All() {
@@ -211,7 +212,7 @@ func appendSampled(b []byte, x *Sampled) []byte {
 	return b
 }
 
-// DecodeSample returns the Sample that [Sample.AppendBinary] wrote, and the bytes behind it. An error wraps
+// DecodeSample decodes an encoding by [Sample.AppendBinary] and returns the bytes after it. An error wraps
 // [codec.ErrCorrupt].
 func DecodeSample(b []byte) (*Sample, []byte, error) {
 	d := codec.NewReader(b)
@@ -240,7 +241,7 @@ func decodeSampled(b []byte) (*Sampled, []byte, error) {
 	return x, d.Rest(), nil
 }
 
-// readSampled reads an observation and the tracepoints enabled for it.
+// readSampled decodes an observation and the tracepoints enabled for it.
 func readSampled(d *codec.Reader) *Sampled {
 	x := &Sampled{Observation: codec.Read(d, observation.DecodeObservation)}
 	for range d.Count(8) {
@@ -249,8 +250,8 @@ func readSampled(d *codec.Reader) *Sampled {
 	return x
 }
 
-// RestoreSample returns a sample in the encoding of earlier versions: requests with the tracepoints enabled for each.
-// Seen is the number of requests added, spans the bound of [NewSample]. An error wraps [codec.ErrCorrupt].
+// RestoreSample decodes a sample of earlier versions: requests with the tracepoints enabled for each. seen is the
+// number of requests added, spans the bound of [NewSample]. An error wraps [codec.ErrCorrupt].
 func RestoreSample(b []byte, seen uint64, spans int) (*Sample, error) {
 	requests, _, err := stats.DecodeSample(b, func(b []byte) (*Sampled, []byte, error) {
 		d := codec.NewReader(b)

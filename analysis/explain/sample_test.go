@@ -23,17 +23,17 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// served is a request of a stream with everything that a running service knows about it.
+// served is a request of a stream with the data that a running service has about it.
 type served struct {
 	observation.Observation
 	simulation critpath.Simulation
-	epoch      int // in which it is observed, after it has ended
+	epoch      int // the epoch in which it is observed, after it has ended
 }
 
 const testEpoch = 10 * time.Second
 
-// stream returns requests of one type, in order of their starts: those on host b are slow, and all are slower the more
-// others are in service.
+// stream returns requests of one type by start. Requests on host b are slow, and all are slower if more others are in
+// service.
 func stream(t testing.TB, table *trace.Table, n int, rate float64) []served {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -80,8 +80,8 @@ func startsAndDurations(all []served) iter.Seq2[trace.Nanos, time.Duration] {
 	}
 }
 
-// observeLive samples a stream epoch by epoch, shuffled within each, as a running service does from the epoch since on.
-// The sample and the load are written and read after every epoch.
+// observeLive samples a stream epoch by epoch, as a running service does, from epoch since on. It shuffles each epoch,
+// and encodes and decodes the sample and the load after every epoch.
 func observeLive(t testing.TB, all []served, since int, rng *rand.Rand) (*Sample, *RecentLoad) {
 	t.Helper()
 	s, l := NewSample(128, 1<<13), &RecentLoad{}
@@ -100,17 +100,17 @@ func observeLive(t testing.TB, all []served, since int, rng *rand.Rand) (*Sample
 		b := s.AppendBinary(nil)
 		var err error
 		if s, _, err = DecodeSample(b); err != nil || !bytes.Equal(s.AppendBinary(nil), b) {
-			t.Fatalf("epoch %d: the sample changes when it is written and read: %v", epoch, err)
+			t.Fatalf("epoch %d: sample changed by encoding and decoding: %v", epoch, err)
 		}
 		b = l.AppendBinary(nil)
 		if l, _, err = DecodeRecentLoad(b); err != nil || !bytes.Equal(l.AppendBinary(nil), b) {
-			t.Fatalf("epoch %d: the load changes when it is written and read: %v", epoch, err)
+			t.Fatalf("epoch %d: load changed by encoding and decoding: %v", epoch, err)
 		}
 	}
 	return s, l
 }
 
-// A sample that is filled live, epoch by epoch, explains the same as one that is filled from a file, exactly.
+// A sample filled live, epoch by epoch, yields exactly the same findings as one filled from a file.
 func TestLiveAndOfflineAgree(t *testing.T) {
 	table := &trace.Table{}
 	all := stream(t, table, 1500, 10)
@@ -146,16 +146,16 @@ func TestLiveAndOfflineAgree(t *testing.T) {
 	if len(got.Contrasts) != 1 || got.Contrasts[0].Key != "host.name" || got.Contrasts[0].Value != "b" {
 		t.Errorf("contrasts %v, want host.name = b", got.Contrasts)
 	}
-	if r := got.Recoveries; len(r) == 0 || r[0].Requests != mostSimulated || !(r[0].MeanPart > 0.1) {
-		t.Errorf("recoveries %+v, want a large one from %d requests", r, mostSimulated)
+	if r := got.Recoveries; len(r) == 0 || r[0].Requests != maxSimulated || !(r[0].MeanPart > 0.1) {
+		t.Errorf("recoveries %+v, want a large one from %d requests", r, maxSimulated)
 	}
 	if !(got.Joint > 0 && got.Joint <= 1) {
 		t.Errorf("joint correlation %v, want (0, 1]", got.Joint)
 	}
 }
 
-// edgeShares returns the edges of the sampled requests, the one with most time first; nothing is known of their
-// baseline.
+// edgeShares returns the edges of the sampled requests, the one with the most time first. Their healthy mean is
+// unknown.
 func edgeShares(s *Sample) []group.EdgeShare {
 	sums, contexts := make(map[trace.Edge]int64), make(map[trace.Edge]trace.Context)
 	requests := s.Requests()
@@ -196,12 +196,12 @@ func TestUnknownLoad(t *testing.T) {
 	concurrency := s.concurrency()
 	for _, o := range s.Requests() {
 		if x := concurrency(o); (x == x) != (epochs[o.Trace] >= coveredEpochs) {
-			t.Errorf("a request of epoch %d: concurrency %v", epochs[o.Trace], x)
+			t.Errorf("concurrency %[2]v of a request of epoch %[1]d, want it known from epoch 2 on", epochs[o.Trace], x)
 		}
 	}
 }
 
-// Beyond its bound a load is an estimate from a part of the requests, without bias.
+// Beyond its bound a load is an unbiased estimate from a part of the requests.
 func TestThinnedLoad(t *testing.T) {
 	l := &RecentLoad{}
 	const n = 40 * epochRequests
@@ -209,7 +209,7 @@ func TestThinnedLoad(t *testing.T) {
 		o := &observation.Observation{Trace: trace.ID{1, byte(i >> 16), byte(i >> 8), byte(i)}, Start: trace.Nanos(i * 10), Duration: 100}
 		l.Observe(o)
 		if len(l.open) > epochRequests {
-			t.Fatalf("%d requests are kept, want at most %d", len(l.open), epochRequests)
+			t.Fatalf("%d requests kept, want at most %d", len(l.open), epochRequests)
 		}
 	}
 	l.Close()
@@ -222,7 +222,7 @@ func TestThinnedLoad(t *testing.T) {
 	}
 }
 
-// Simulations stay within their bounds, and those of the smallest keys are kept, in whatever order they come.
+// Of more simulations than the bounds permit, those of the smallest keys are kept, in any order of requests.
 func TestSimulationBounds(t *testing.T) {
 	all := stream(t, &trace.Table{}, 300, 10)
 	const spans = 60 // three each
@@ -238,7 +238,7 @@ func TestSimulationBounds(t *testing.T) {
 				n++
 			}
 			if (x.simulation != nil) != (i < spans/3) {
-				t.Errorf("request %d: simulated %t", i, x.simulation != nil)
+				t.Errorf("request %d: simulated %t, want %t", i, x.simulation != nil, i < spans/3)
 			}
 		}
 		if n != spans/3 {
@@ -255,7 +255,7 @@ func TestSimulationBounds(t *testing.T) {
 	large := NewSample(128, 2)
 	large.Observe(&all[0].Observation, nil, &all[0].simulation)
 	if x := large.ToSimulate()[0]; x.simulation != nil {
-		t.Error("a simulation beyond the bound is kept")
+		t.Error("kept a simulation beyond the bound")
 	}
 }
 
@@ -266,14 +266,14 @@ func FuzzDecodeSample(f *testing.F) {
 		s, rest, err := DecodeSample(sample)
 		if err != nil {
 			if s != nil || rest != nil || !errors.Is(err, codec.ErrCorrupt) {
-				t.Fatalf("%v, %v, %v", s, rest, err)
+				t.Fatalf("DecodeSample() = %v, %v, %v, want nil, nil, ErrCorrupt", s, rest, err)
 			}
 			return
 		}
 		l, _, err := DecodeRecentLoad(load)
 		if err != nil {
 			if l != nil || !errors.Is(err, codec.ErrCorrupt) {
-				t.Fatalf("%v, %v", l, err)
+				t.Fatalf("DecodeRecentLoad() = %v, %v, want nil, ErrCorrupt", l, err)
 			}
 			return
 		}

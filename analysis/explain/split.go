@@ -15,54 +15,52 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// SplitOptions say when a group is split by a variable. The zero value takes the defaults.
+// SplitOptions configure splits. The zero value selects the defaults.
 type SplitOptions struct {
-	Alpha float64 // probability of splitting a group by a variable that does not matter; 0: 0.02
-	Split float64 // η² from which a variable splits its group; 0: 0.5
-	Undo  float64 // η² under which a split no longer explains; 0: 0.25
-	// Patience is how many samples in a row a split must fail to explain before it is undone; 0: 3.
-	Patience int
-	Bins     int // at most, of one variable; 0: 4
+	Alpha    float64 // probability of splitting a group by a variable that does not matter; 0: 0.02
+	Split    float64 // minimum η² for splitting a group; 0: 0.5
+	Undo     float64 // η² below which a sample is a miss of a split; 0: 0.25
+	Patience int     // number of consecutive misses after which a split is undone; 0: 3
+	Bins     int     // maximum number of bins of one variable; 0: 4
 }
 
-// leastBin is the number of sampled requests that a bin needs: a group of its own will have to be judged by its share of the
-// requests.
-const leastBin = 8
+// minBin is the minimum number of sampled requests of a bin, which becomes a group of its own.
+const minBin = 8
 
-// Splits refines groups: where one variable explains the variance of a group, requests with different values of it are not expected
-// to perform alike, and form groups of their own. A group is split by one variable at most.
+// Splits refines groups. If one variable explains the variance of a group, requests with different values are not
+// expected to perform alike, and form groups of their own. A group is split by at most one variable.
 //
-// Only attributes of baseline spans, and presence and counts of baseline contexts, split a group: what is switched on never
-// changes the group of a request. It is not safe for concurrent use.
+// Only attributes of baseline spans, and presence and counts of baseline contexts, split a group, so enabling a
+// tracepoint never changes the group of a request. Splits is not safe for concurrent use.
 type Splits struct {
 	options SplitOptions
 	rules   map[analysis.Hash]*Split
 }
 
-// Split is the variable by which a group is split, and how.
+// Split divides a group by the values of a variable.
 type Split struct {
 	Group    analysis.Hash
 	Variable string // as in [detect.Explanation]
 	Where    trace.Context
-	Effect   float64 // η² of the bins, in the latest sample
-	Misses   int     // samples in a row that it did not explain
+	Effect   float64 // η² of the bins in the latest sample
+	Misses   int     // number of consecutive samples with an Effect below SplitOptions.Undo
 	Bins     []SplitBin
 
-	id     columnID
-	values map[cell]uint64 // bins of categories; nil for a number
-	any    bool            // whatever its value, it is one category
-	limits []float64       // a number is in the bin numbered by how many of these are below it
+	id           columnID
+	values       map[cell]uint64 // bins of categories; nil for numbers
+	valuesPooled bool            // whether all values are one category
+	limits       []float64       // for numbers: the bin of a number is the number of limits below it
 }
 
-// SplitBin is one bin of a split, by rising mean duration in the sample it was learned from if it is of categories, else by
-// rising value.
+// SplitBin is one bin of a split. Bins of numbers ascend by value. Bins of categories ascend by mean duration in the
+// sample from which they were learned.
 type SplitBin struct {
-	Values []string // categories, ascending; other categories count as of bin 0. Nil for numbers
-	Low    float64  // of numbers: in (Low, High]
+	Values []string // categories, ascending; nil for numbers. Other categories belong to bin 0
+	Low    float64  // the bin has the numbers in (Low, High]
 	High   float64
 }
 
-// NewSplits returns Splits that split nothing yet.
+// NewSplits returns empty Splits.
 func NewSplits(o SplitOptions) *Splits {
 	o.Alpha = cmp.Or(o.Alpha, 0.02)
 	o.Split = cmp.Or(o.Split, 0.5)
@@ -72,15 +70,15 @@ func NewSplits(o SplitOptions) *Splits {
 	return &Splits{options: o, rules: make(map[analysis.Hash]*Split)}
 }
 
-// Of returns the split of a group, nil if it is not split. It is valid until the group is learned again.
+// Of returns the split of a group; nil if it is not split. It is valid until the next Learn for the group.
 func (s *Splits) Of(group analysis.Hash) *Split { return s.rules[group] }
 
-// Keep forgets the splits of groups that are not kept.
+// Keep deletes the splits of groups for which kept returns false.
 func (s *Splits) Keep(kept func(group analysis.Hash) bool) {
 	maps.DeleteFunc(s.rules, func(group analysis.Hash, _ *Split) bool { return !kept(group) })
 }
 
-// Bins returns what the requests of a group have in common, by what Bin returns for them; nil if it is not split.
+// Bins returns the bins of a group by the result of Bin; nil if the group is not split.
 func (s *Splits) Bins(whole analysis.Hash) map[uint64]group.VariableBin {
 	r := s.rules[whole]
 	if r == nil {
@@ -88,39 +86,40 @@ func (s *Splits) Bins(whole analysis.Hash) map[uint64]group.VariableBin {
 	}
 	bins := make(map[uint64]group.VariableBin, len(r.Bins))
 	for i := range r.Bins {
-		bins[r.mixed(uint64(i))] = group.VariableBin{Variable: r.Variable, Value: r.Bins[i].String(), Where: r.Where}
+		bins[r.hash(uint64(i))] = group.VariableBin{Variable: r.Variable, Value: r.Bins[i].String(), Where: r.Where}
 	}
 	return bins
 }
 
-// Bin returns the bin of o within a group, given by the identity that it has without bins: 0 for bin 0 and in a group that is not
-// split, else a hash of the variable and the number of the bin, to be mixed into the group's identity. Bin 0 keeps the identity, and
-// with it the history, of the group. It takes time O(log n) in the number of o's contexts and variables.
+// Bin returns a hash of the variable and the bin of o, to be mixed into the identity of the group. It returns 0 for bin
+// 0 and if the group is not split: bin 0 keeps the identity, and so the history, of the group. group is the identity
+// without bins. Bin takes time O(log n) in the number of contexts and variables of o.
 func (s *Splits) Bin(o *observation.Observation, group analysis.Hash) uint64 {
 	r := s.rules[group]
 	if r == nil {
 		return 0
 	}
-	return r.mixed(r.bin(o))
+	return r.hash(r.bin(o))
 }
 
-// mixed returns what a bin adds to the identity of a group; 0: nothing.
-func (r *Split) mixed(bin uint64) uint64 {
+// hash returns the hash of a bin for the identity of its group; 0 for bin 0.
+func (r *Split) hash(bin uint64) uint64 {
 	if bin == 0 {
 		return 0
 	}
 	return trace.Mix(trace.Mix(uint64(r.id.context), uint64(r.id.key)), trace.Mix(uint64(r.id.kind), bin))
 }
 
-// Learn judges the split of a group by a uniform sample of its requests, whatever bins they are in, and reports whether it changed: a
-// group that is not split is split by the variable that explains its durations best, if that is certain and enough; a split that
-// explains too little in several samples in a row is undone. Samples that are too small change nothing.
+// Learn updates the split of a group from a uniform sample of its requests in all bins, and reports whether the split
+// changed. A group is split by the variable that explains its durations best, if that is significant and explains
+// enough. A split that explains too little of several consecutive samples is undone. Learn ignores samples that are too
+// small.
 func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation, table *trace.Table) bool {
 	if len(requests) < manyRequests {
 		return false
 	}
 	if r := s.rules[group]; r != nil {
-		return s.judge(r, requests)
+		return s.update(r, requests)
 	}
 	r := s.find(requests, table)
 	if r == nil {
@@ -131,8 +130,8 @@ func (s *Splits) Learn(group analysis.Hash, requests []*observation.Observation,
 	return true
 }
 
-// judge updates a split and undoes it when it no longer explains.
-func (s *Splits) judge(r *Split, requests []*observation.Observation) bool {
+// update updates a split, and undoes it if it no longer explains. It reports whether it undid it.
+func (s *Splits) update(r *Split, requests []*observation.Observation) bool {
 	requests = sortedRequests(requests)
 	codes, nanos := make([]int32, len(requests)), make([]float64, len(requests))
 	for i, o := range requests {
@@ -150,50 +149,50 @@ func (s *Splits) judge(r *Split, requests []*observation.Observation) bool {
 	return true
 }
 
-// find returns the split that the requests ask for, nil if they ask for none.
+// find returns a split for a sample of requests; nil if no variable explains enough.
 func (s *Splits) find(requests []*observation.Observation, table *trace.Table) *Split {
 	st := newStudy(Options{Alpha: s.options.Alpha}, table, requests)
 	st.collect()
 	st.columns = slices.DeleteFunc(st.columns, func(c column) bool {
 		return c.tracepoint != 0 || c.id.kind != attribute && c.id.kind != presence && c.id.kind != spanCount
 	})
-	st.aim(&detect.Problem{})
+	st.addTargets(&detect.Problem{})
 	if len(st.targets) == 0 {
 		return nil
 	}
 	st.testAll()
 	t := &st.targets[0]
 	for _, x := range st.causes(t) {
-		if r := s.cut(st, t, &st.columns[x.column]); r.Effect >= s.options.Split {
+		if r := s.divide(st, t, &st.columns[x.column]); r.Effect >= s.options.Split {
 			return r
 		}
 	}
 	return nil
 }
 
-// cut divides the values of c, in order (categories by their mean), where it explains most, again and again as long as a cut explains
-// enough of the bin that it divides.
-func (s *Splits) cut(st *study, t *target, c *column) *Split {
+// divide divides the values of c into bins. Values are in order, categories by their mean. It repeatedly adds the
+// boundary that explains most, as long as the boundary explains enough of the bin that it divides.
+func (s *Splits) divide(st *study, t *target, c *column) *Split {
 	units := unitsOf(c, t.nanos)
-	cuts := []int{0, len(units)}
-	for len(cuts) <= s.options.Bins {
-		at := s.bestCut(units, cuts)
+	bounds := []int{0, len(units)}
+	for len(bounds) <= s.options.Bins {
+		at := s.bestBound(units, bounds)
 		if at == 0 {
 			break
 		}
-		i, _ := slices.BinarySearch(cuts, at)
-		cuts = slices.Insert(cuts, i, at)
+		i, _ := slices.BinarySearch(bounds, at)
+		bounds = slices.Insert(bounds, i, at)
 	}
-	r := &Split{Variable: st.name(c.id), Where: c.id.context, id: c.id, any: c.any}
+	r := &Split{Variable: st.name(c.id), Where: c.id.context, id: c.id, valuesPooled: c.valuesPooled}
 	if c.codes == nil {
-		for _, at := range cuts[1 : len(cuts)-1] {
+		for _, at := range bounds[1 : len(bounds)-1] {
 			r.limits = append(r.limits, units[at-1].value)
 		}
 		r.numberBins()
 	} else {
 		r.values = make(map[cell]uint64)
-		for b := range len(cuts) - 1 {
-			r.addCategories(st, c, units[cuts[b]:cuts[b+1]])
+		for b := range len(bounds) - 1 {
+			r.addCategories(st, c, units[bounds[b]:bounds[b+1]])
 		}
 	}
 	codes := make([]int32, len(st.requests))
@@ -204,15 +203,15 @@ func (s *Splits) cut(st *study, t *target, c *column) *Split {
 	return r
 }
 
-// unit is the requests with one value, which no cut divides.
+// unit represents the requests with one value, which are in the same bin.
 type unit struct {
-	code      int32   // of a category
-	value     float64 // of a number; −Inf where there is none
+	code      int32   // category
+	value     float64 // number; −Inf if there is none
 	count     float64
-	sum, sum2 float64 // of the times, less their mean over all
+	sum, sum2 float64 // of the times minus their overall mean
 }
 
-// unitsOf returns the values of c: numbers ascending, none first; categories by rising mean time.
+// unitsOf returns the units of c: numbers ascending, without a number first; categories by ascending mean time.
 func unitsOf(c *column, nanos []float64) []unit {
 	mean := 0.0
 	for _, x := range nanos {
@@ -261,29 +260,29 @@ func squares(units []unit) float64 {
 	return sum2 - sum*sum/n
 }
 
-// bestCut returns the cut that explains most of those that explain enough of the bin they divide; 0 if there is none that leaves
-// enough requests on both sides.
-func (s *Splits) bestCut(units []unit, cuts []int) int {
+// bestBound returns the index of the boundary that explains most, among those that explain enough of the bin that they
+// divide and leave enough requests on both sides; 0 if there is none.
+func (s *Splits) bestBound(units []unit, bounds []int) int {
 	best, most := 0, 0.0
-	for b := range len(cuts) - 1 {
-		part := units[cuts[b]:cuts[b+1]]
-		at, gain := cutOf(part)
+	for b := range len(bounds) - 1 {
+		part := units[bounds[b]:bounds[b+1]]
+		at, gain := boundOf(part)
 		if gain > most && gain >= s.options.Split*squares(part) {
-			best, most = cuts[b]+at, gain
+			best, most = bounds[b]+at, gain
 		}
 	}
 	return best
 }
 
-// cutOf returns before which unit a cut explains most, and the sum of squares that it explains.
-func cutOf(units []unit) (at int, gain float64) {
+// boundOf returns the index of the unit before which a boundary explains most, and the sum of squares that it explains.
+func boundOf(units []unit) (at int, gain float64) {
 	var n, sum float64
 	for _, u := range units {
 		n, sum = n+u.count, sum+u.sum
 	}
 	var below, belowSum float64
 	for i, u := range units {
-		if above := n - below; below >= leastBin && above >= leastBin {
+		if above := n - below; below >= minBin && above >= minBin {
 			aboveSum := sum - belowSum
 			if g := belowSum*belowSum/below + aboveSum*aboveSum/above - sum*sum/n; g > gain {
 				at, gain = i, g
@@ -294,7 +293,7 @@ func cutOf(units []unit) (at int, gain float64) {
 	return at, gain
 }
 
-// numberBins fills in the bins that the limits make.
+// numberBins adds the bins between the limits.
 func (r *Split) numberBins() {
 	low := math.Inf(-1)
 	for _, limit := range r.limits {
@@ -304,7 +303,7 @@ func (r *Split) numberBins() {
 	r.Bins = append(r.Bins, SplitBin{Low: low, High: math.Inf(1)})
 }
 
-// addCategories makes the units the next bin.
+// addCategories adds a bin with the categories of units.
 func (r *Split) addCategories(st *study, c *column, units []unit) {
 	number := uint64(len(r.Bins))
 	bin := SplitBin{}
@@ -318,16 +317,16 @@ func (r *Split) addCategories(st *study, c *column, units []unit) {
 	r.Bins = append(r.Bins, bin)
 	for i, code := range c.codes {
 		if in[code] {
-			r.values[categoryOf(cellOf(st.requests[i], c.id), c.any)] = number
+			r.values[categoryOf(cellOf(st.requests[i], c.id), c.valuesPooled)] = number
 		}
 	}
 }
 
-// bin returns the number of o's bin. What was not seen when the split was learned is in bin 0.
+// bin returns the number of the bin of o. Values that were not in the sample of the split belong to bin 0.
 func (r *Split) bin(o *observation.Observation) uint64 {
 	x := cellOf(o, r.id)
 	if r.values != nil {
-		return r.values[categoryOf(x, r.any)]
+		return r.values[categoryOf(x, r.valuesPooled)]
 	}
 	if !x.some || !x.numeric {
 		return 0
@@ -341,7 +340,7 @@ func (r *Split) bin(o *observation.Observation) uint64 {
 	return bin
 }
 
-// cellOf returns the value of a variable in one request.
+// cellOf returns the value of a variable in a request.
 func cellOf(o *observation.Observation, id columnID) cell {
 	if id.kind != attribute {
 		x := cell{some: true, numeric: true}

@@ -14,25 +14,25 @@ import (
 
 const (
 	splitsVersion = 1
-	maxSplitText  = 1 << 16 // longest name or value that is decoded
+	maxSplitText  = 1 << 16 // maximum length of a name or value
 )
 
-// AppendBinary appends the splits of all groups to b: without them, the bins of requests, and so their groups, would be others
-// after a restart. The options are not part of it.
+// AppendBinary appends the splits of all groups to b, without the options. After a restart, requests must have the same
+// bins and so the same groups.
 func (s *Splits) AppendBinary(b []byte) []byte {
 	b = append(b, splitsVersion)
 	all := s.All()
 	b = codec.AppendUvarints(b, uint64(len(all)))
 	for _, r := range all {
-		b = r.append(b)
+		b = r.appendTo(b)
 	}
 	return b
 }
 
-func (r *Split) append(b []byte) []byte {
+func (r *Split) appendTo(b []byte) []byte {
 	b = codec.AppendWords(b, r.Group.Hi, r.Group.Lo, uint64(r.id.context), uint64(r.id.key))
 	b = codec.AppendFloats(b, r.Effect)
-	b = codec.AppendBools(append(b, byte(r.id.kind)), r.any, r.values != nil)
+	b = codec.AppendBools(append(b, byte(r.id.kind)), r.valuesPooled, r.values != nil)
 	b = codec.AppendUvarints(b, uint64(r.Misses))
 	b = appendText(b, r.Variable)
 	b = codec.AppendUvarints(b, uint64(len(r.Bins)))
@@ -59,11 +59,12 @@ func appendText(b []byte, s string) []byte {
 }
 
 func compareCells(a, b cell) int {
-	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.number, b.number), b2i(a.some)-b2i(b.some), b2i(a.numeric)-b2i(b.numeric))
+	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.number, b.number),
+		trace.CompareBools(a.some, b.some), trace.CompareBools(a.numeric, b.numeric))
 }
 
-// DecodeSplits returns the Splits that AppendBinary wrote, with the given options, and the bytes behind them. An error wraps
-// [codec.ErrCorrupt].
+// DecodeSplits decodes an encoding by AppendBinary and returns the splits, with the given options, and the bytes after
+// it. An error wraps [codec.ErrCorrupt].
 func DecodeSplits(b []byte, o SplitOptions) (*Splits, []byte, error) {
 	d := codec.NewReader(b)
 	d.Version(splitsVersion)
@@ -89,7 +90,7 @@ func readSplit(d *codec.Reader) *Split {
 	r.id.context, r.id.key = trace.Context(d.Word()), trace.Symbol(d.Word())
 	r.Effect = d.Float()
 	r.id.kind = columnKind(d.Byte())
-	r.any = d.Bool()
+	r.valuesPooled = d.Bool()
 	categories := d.Bool()
 	misses := d.Uvarint()
 	r.Variable = d.Text(maxSplitText)

@@ -15,12 +15,12 @@ import (
 
 // Bounds of a [SplitLearner].
 const (
-	splitSample = 128 // requests of a group
-	splitGroups = 256 // groups of a sequence of requests
+	splitSample = 128 // requests per group
+	splitGroups = 256 // groups in LearnFrom
 )
 
-// SplitLearner samples the requests of groups, whatever bins they are in, and learns splits from the samples. It is not
-// safe for concurrent use.
+// SplitLearner samples the requests of groups in all bins, and learns splits from the samples. It is not safe for
+// concurrent use.
 type SplitLearner struct {
 	Splits  *Splits
 	samples map[analysis.Hash]*stats.Sample[*observation.Observation] // by group
@@ -29,7 +29,7 @@ type SplitLearner struct {
 // NewSplitLearner returns a SplitLearner without splits that samples no group.
 func NewSplitLearner() *SplitLearner { return &SplitLearner{Splits: NewSplits(SplitOptions{})} }
 
-// Watch drops the samples and starts new ones of the given groups.
+// Watch drops the samples and starts samples of the given groups.
 func (l *SplitLearner) Watch(groups []analysis.Hash) {
 	l.samples = make(map[analysis.Hash]*stats.Sample[*observation.Observation], len(groups))
 	for _, id := range groups {
@@ -38,14 +38,15 @@ func (l *SplitLearner) Watch(groups []analysis.Hash) {
 	}
 }
 
-// Observe samples a request of a group, given by its identity without bins. It keeps nothing of o.
+// Observe samples a request of a group, which is identified without bins. It does not retain o.
 func (l *SplitLearner) Observe(group analysis.Hash, o *observation.Observation) {
 	if sample := l.samples[group]; sample != nil && sample.Accepts(o.Key()) {
 		sample.Add(o.Key(), o.Clone())
 	}
 }
 
-// Learn judges the sampled groups, drops the samples and returns the groups whose split changed, ascending.
+// Learn updates the splits of the sampled groups, drops the samples, and returns the groups whose split changed,
+// ascending.
 func (l *SplitLearner) Learn(table *trace.Table) []analysis.Hash {
 	var changed []analysis.Hash
 	for _, id := range slices.SortedFunc(maps.Keys(l.samples), analysis.Hash.Compare) {
@@ -61,8 +62,8 @@ func (l *SplitLearner) Learn(table *trace.Table) []analysis.Hash {
 	return changed
 }
 
-// LearnFrom learns splits from requests, in two passes: first it finds the groups with a CoV above cov, then it samples
-// those with the most requests. It returns the first error of the requests.
+// LearnFrom learns splits from requests in two passes: first it finds the groups with a CoV above cov, then it samples
+// those with the most requests. It returns the first error of requests.
 func (l *SplitLearner) LearnFrom(requests iter.Seq2[*observation.Observation, error], grouper *group.Grouper, cov float64) error {
 	durations := make(map[analysis.Hash]*stats.Moments)
 	each := func(observe func(id analysis.Hash, o *observation.Observation)) error {
@@ -98,7 +99,7 @@ func (l *SplitLearner) LearnFrom(requests iter.Seq2[*observation.Observation, er
 	return nil
 }
 
-// EncodedSamples yields the samples as [SplitLearner.DecodeSample] reads them, ascending by group.
+// EncodedSamples yields the samples in the encoding of [SplitLearner.DecodeSample], ascending by group.
 func (l *SplitLearner) EncodedSamples() iter.Seq2[analysis.Hash, []byte] {
 	return func(yield func(analysis.Hash, []byte) bool) {
 		for _, id := range slices.SortedFunc(maps.Keys(l.samples), analysis.Hash.Compare) {
@@ -109,8 +110,7 @@ func (l *SplitLearner) EncodedSamples() iter.Seq2[analysis.Hash, []byte] {
 	}
 }
 
-// DecodeSample continues the sample of a group that [SplitLearner.EncodedSamples] yielded. An error wraps
-// codec.ErrCorrupt.
+// DecodeSample sets the sample of a group to one from [SplitLearner.EncodedSamples]. An error wraps codec.ErrCorrupt.
 func (l *SplitLearner) DecodeSample(group analysis.Hash, b []byte) error {
 	sample, _, err := stats.DecodeSample(b, observation.DecodeObservation)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 )
 
-// splitWorlds are what a group's requests may look like.
-var splitWorlds = map[string]func(w *world){
+// splitScenarios generate the requests of a group.
+var splitScenarios = map[string]func(w *world){
 	"cache": func(w *world) { // hits and misses
 		hit := w.IntN(3) > 0
 		db := 20 * w.heavy(0.1)
@@ -31,7 +31,7 @@ var splitWorlds = map[string]func(w *world){
 	"steady": func(w *world) { // hits are as slow as misses
 		w.text(w.request(5*w.heavy(0.1), 20*w.heavy(0.1), 0), w.get, "cache.hit", fmt.Sprint(w.IntN(3) > 0))
 	},
-	"tiers": func(w *world) { // three tiers and a few strangers
+	"tiers": func(w *world) { // three tiers and a few rare values
 		tier := w.IntN(3)
 		o := w.request(5, []float64{10, 50, 250}[tier]*w.heavy(0.1), 0)
 		if w.IntN(20) == 0 {
@@ -60,11 +60,11 @@ var splitWorlds = map[string]func(w *world){
 	},
 }
 
-// TestSplit runs the scripts of testdata/split: each line of the input is a sample of requests that a group is learned from,
+// TestSplit runs the scripts of testdata/split. Each line of the input is a sample of the requests of a group,
 //
-//	WORLD [requests]
+//	SCENARIO [requests]
 //
-// and the output the split that there is then, with how many requests are in each bin.
+// and the output has the split after learning from it, with the number of requests in each bin.
 func TestSplit(t *testing.T) {
 	datadriven.Walk(t, "testdata/split", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -76,36 +76,36 @@ func TestSplit(t *testing.T) {
 				fmt.Sscan(line, &name, &n)
 				w := newWorld(uint64(b.Len()))
 				for range n {
-					splitWorlds[name](w)
+					splitScenarios[name](w)
 				}
 				changed := s.Learn(group, w.requests, w.table)
-				fmt.Fprintf(&b, "%s: %s\n", name, writtenSplit(s, group, w, changed))
+				fmt.Fprintf(&b, "%s: %s\n", name, formatSplit(s, group, w, changed))
 			}
 			return b.String()
 		})
 	})
 }
 
-func writtenSplit(s *Splits, group analysis.Hash, w *world, changed bool) string {
-	what := map[bool]string{true: "changed, "}[changed]
+func formatSplit(s *Splits, group analysis.Hash, w *world, changed bool) string {
+	text := map[bool]string{true: "changed, "}[changed]
 	r := s.Of(group)
 	if r == nil {
-		return what + "not split"
+		return text + "not split"
 	}
 	counts := make(map[uint64]int)
 	for _, o := range w.requests {
 		counts[r.bin(o)]++
 	}
-	what += fmt.Sprintf("by %s, η² %.2f, misses %d", r.Variable, r.Effect, r.Misses)
+	text += fmt.Sprintf("by %s, η² %.2f, misses %d", r.Variable, r.Effect, r.Misses)
 	for i, bin := range r.Bins {
-		what += fmt.Sprintf("\n  %d: %s (%d)", i, bin, counts[uint64(i)])
+		text += fmt.Sprintf("\n  %d: %s (%d)", i, bin, counts[uint64(i)])
 	}
-	return what
+	return text
 }
 
-// The order of requests does not matter, and equal bins have equal hashes.
+// The order of requests does not matter.
 func TestSplitDeterminism(t *testing.T) {
-	for name, request := range splitWorlds {
+	for name, request := range splitScenarios {
 		w := newWorld(1)
 		for range 200 {
 			request(w)
@@ -119,7 +119,7 @@ func TestSplitDeterminism(t *testing.T) {
 		b.Learn(group, shuffled, w.table)
 		for _, o := range w.requests {
 			if a.Bin(o, group) != b.Bin(o, group) {
-				t.Fatalf("%s: a request is in bins %x and %x", name, a.Bin(o, group), b.Bin(o, group))
+				t.Fatalf("%s: a request is in bin %x or %x, depending on the order", name, a.Bin(o, group), b.Bin(o, group))
 			}
 		}
 	}
@@ -127,10 +127,10 @@ func TestSplitDeterminism(t *testing.T) {
 
 func learnedSplits() *Splits {
 	s := NewSplits(SplitOptions{})
-	for i, name := range slices.Sorted(maps.Keys(splitWorlds)) {
+	for i, name := range slices.Sorted(maps.Keys(splitScenarios)) {
 		w := newWorld(uint64(i))
 		for range 128 {
-			splitWorlds[name](w)
+			splitScenarios[name](w)
 		}
 		s.Learn(analysis.Hash{Hi: uint64(i), Lo: 7}, w.requests, w.table)
 	}
@@ -142,7 +142,7 @@ func TestSplitsEncoding(t *testing.T) {
 	b := s.AppendBinary(nil)
 	got, rest, err := DecodeSplits(append(slices.Clone(b), 1, 2), SplitOptions{})
 	if err != nil || len(rest) != 2 {
-		t.Fatalf("%v, %d bytes are left", err, len(rest))
+		t.Fatalf("error %v, %d bytes left, want nil, 2", err, len(rest))
 	}
 	if diff := cmp.Diff(s, got, cmp.AllowUnexported(Splits{}, Split{}, columnID{}, cell{})); diff != "" {
 		t.Error(diff)
@@ -157,16 +157,16 @@ func FuzzDecodeSplits(f *testing.F) {
 		s, rest, err := DecodeSplits(b, SplitOptions{})
 		if err != nil {
 			if s != nil || rest != nil || !errors.Is(err, codec.ErrCorrupt) {
-				t.Fatalf("%v, %v, %v", s, rest, err)
+				t.Fatalf("DecodeSplits() = %v, %v, %v, want nil, nil, ErrCorrupt", s, rest, err)
 			}
 			return
 		}
 		if again := s.AppendBinary(nil); !bytes.Equal(again, b[:len(b)-len(rest)]) {
-			t.Fatalf("%x became %x", b, again)
+			t.Fatalf("decoded and encoded %x, want %x", again, b)
 		}
 		for _, r := range s.All() {
 			if r.bin(o) >= uint64(len(r.Bins)) {
-				t.Fatalf("bin %d of %d", r.bin(o), len(r.Bins))
+				t.Fatalf("bin %d, want less than %d", r.bin(o), len(r.Bins))
 			}
 			_ = s.Bin(o, r.Group)
 			for _, bin := range r.Bins {
@@ -179,7 +179,7 @@ func FuzzDecodeSplits(f *testing.F) {
 func BenchmarkSplitBin(b *testing.B) {
 	w := newWorld(1)
 	for range 128 {
-		splitWorlds["tiers"](w)
+		splitScenarios["tiers"](w)
 	}
 	s := NewSplits(SplitOptions{})
 	s.Learn(analysis.Hash{Hi: 1, Lo: 1}, w.requests, w.table)

@@ -46,7 +46,7 @@ func (a Uint128) Mul64(x uint64) Uint128 {
 func (a Uint128) IsZero() bool { return a.Hi|a.Lo == 0 }
 
 // Float64 returns the float64 nearest to a.
-func (a Uint128) Float64() float64 { return wide{a.Lo, a.Hi}.float64() }
+func (a Uint128) Float64() float64 { return wide{a.Lo, a.Hi}.float() }
 
 // appendTo appends a as a varint of 1 to 19 bytes.
 func (a Uint128) appendTo(b []byte) []byte { return codec.AppendUvarint128(b, a.Hi, a.Lo) }
@@ -102,14 +102,14 @@ func (a wide) sub(b wide) (w wide) {
 // diff returns a − b, rounded once.
 func (a wide) diff(b wide) float64 {
 	if a.cmp(b) < 0 {
-		return -b.sub(a).float64()
+		return -b.sub(a).float()
 	}
-	return a.sub(b).float64()
+	return a.sub(b).float()
 }
 
-// float64 returns the float64 nearest to a. It converts the upper 64 significant bits, of which the last also
+// float returns the float64 nearest to a. It converts the upper 64 significant bits, of which the last also
 // represents the bits below (a sticky bit), so that the conversion rounds correctly.
-func (a wide) float64() float64 {
+func (a wide) float() float64 {
 	top := 3
 	for top > 0 && a[top] == 0 {
 		top--

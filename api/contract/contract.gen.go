@@ -542,7 +542,7 @@ type Attribute struct {
 }
 
 // AttributeComparison The attributes in which the two populations differ, computed over a sample of at most 128 requests with their attributes. The sample exists for
-// groups with a problem under investigation, since the problem was opened; the setting `keys` names the attributes.
+// the groups of the first 64 problems, since the problem was opened; the setting `keys` names the attributes.
 type AttributeComparison struct {
 	// A Compared requests of the first population.
 	A int `json:"a"`
@@ -633,7 +633,7 @@ type Comparison struct {
 	A Population `json:"a"`
 
 	// Attributes The attributes in which the two populations differ, computed over a sample of at most 128 requests with their attributes. The sample exists for
-	// groups with a problem under investigation, since the problem was opened; the setting `keys` names the attributes.
+	// the groups of the first 64 problems, since the problem was opened; the setting `keys` names the attributes.
 	Attributes AttributeComparison `json:"attributes"`
 	B          Population          `json:"b"`
 

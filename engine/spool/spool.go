@@ -195,7 +195,10 @@ func Decode(b []byte) (*Spool, error) {
 	if err := r.Err(); err != nil {
 		return nil, fmt.Errorf("%w: observations", err)
 	}
-	return s, s.check()
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // check returns the error of the first observation that cannot be unpacked, or nil.

@@ -1162,7 +1162,7 @@ export interface components {
         };
         /**
          * @description The attributes in which the two populations differ, computed over a sample of at most 128 requests with their attributes. The sample exists for
-         *     groups with a problem under investigation, since the problem was opened; the setting `keys` names the attributes.
+         *     the groups of the first 64 problems, since the problem was opened; the setting `keys` names the attributes.
          */
         AttributeComparison: {
             /** @description Compared requests of the first population. */
