@@ -173,7 +173,7 @@ func (c *Core) measuredUsage(now trace.Nanos) search.Usage {
 	return search.Usage{Hits: m.Hits, Bytes: m.Bytes, CPU: m.CPU}
 }
 
-// logOverride adds an entry to the log of decisions: who did what to the override of a tracepoint.
+// logOverride adds an entry to the log of decisions about the override of a tracepoint.
 func (c *Core) logOverride(by, verb string, tracepoint trace.Symbol) {
 	c.feedback.log = append(c.feedback.log, cmp.Or(by, "a person")+" "+verb+" "+strconv.Quote(c.table.Text(tracepoint)))
 }

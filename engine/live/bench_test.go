@@ -16,8 +16,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// BenchmarkTake prints what it costs from an export request to group statistics, journal and all: requests of about 512 spans with
-// 10 attributes, the IDs of traces changed each time.
+// BenchmarkTake measures the way from an export request to group statistics, including the journal. Requests have about
+// 512 spans with 10 attributes each. The IDs of traces change every time.
 func BenchmarkTake(b *testing.B) {
 	app := sim.New(sim.Config{Seed: 1, Tracepoints: 500, Messages: -1, Rate: 2000})
 	var bodies [][]byte
@@ -102,7 +102,7 @@ func BenchmarkTake(b *testing.B) {
 			}
 		}
 		n += int64(spans)
-		for k := range bodies { // other traces next time
+		for k := range bodies { // the next turn sends other traces
 			for _, at := range places[k] {
 				binary.BigEndian.PutUint32(bodies[k][at:], uint32(n))
 			}

@@ -10,35 +10,36 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// changing is a change on its way through the journal and the shards to the grouper, so that it is made between the same two requests and
-// epochs whenever the journal is read.
-type changing struct {
+// pendingChange is a change on its way through the journal and the shards to the core loop, so that recovery applies it
+// between the same two requests and epochs.
+type pendingChange struct {
 	engine.Change
-	packed []byte    // for the journal
-	answer chan made // told once; holds it
+	packed []byte            // for the journal
+	answer chan changeResult // receives one value; has room for it
 }
 
-// made is what became of a change.
-type made struct {
+// changeResult is the result of a change.
+type changeResult struct {
 	changed bool
 	err     error
 }
 
-func newChanging(x engine.Change) *changing {
-	return &changing{x, journal.Pack(nil, x.Append(nil)), make(chan made, 1)}
+func newPendingChange(x engine.Change) *pendingChange {
+	return &pendingChange{x, journal.Pack(nil, x.Append(nil)), make(chan changeResult, 1)}
 }
 
-// make makes the change, whose record is of the given time. The grouper calls it.
-func (x *changing) make(core *engine.Core, at trace.Nanos) {
+// apply applies the change, whose record has the given time. The core loop calls it.
+func (x *pendingChange) apply(core *engine.Core, at trace.Nanos) {
 	if f := x.Feedback; f != nil {
 		f.At = at
 	}
-	x.answer <- made{changed: core.Apply(&x.Change)}
+	x.answer <- changeResult{changed: core.Apply(&x.Change)}
 }
 
-// Change has a change made, and returns when it is durable and was made: whether there was anything to change, and room. An error that is a
-// [refusal.Overloaded] says that it was not made for now; after that of ctx it may be made all the same. It counts from the end of the epoch on. It is
-// safe for concurrent use.
+// Change applies a change, with effect from the end of the epoch, and returns once it is durable and applied. It
+// returns false if there was nothing to change, or no room. After a [refusal.Overloaded] error the change was not
+// applied and may be tried again; after the error of ctx it may or may not have been applied. It is safe for concurrent
+// use.
 func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, err error) {
 	switch {
 	case !s.ready.Load():
@@ -46,7 +47,7 @@ func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, er
 	case s.options.Full(s.options.Clock()):
 		return false, errFull
 	}
-	c := newChanging(x)
+	c := newPendingChange(x)
 	select {
 	case s.changes <- c:
 	case <-ctx.Done():
@@ -69,14 +70,14 @@ func (s *Service) Change(ctx context.Context, x engine.Change) (changed bool, er
 	}
 }
 
-// settle has the settings of the options hold, if others do: those of the journal, or of the checkpoint. It returns when the grouper has done all
-// that the journal says, so that whoever asks it sees that.
-func (q *sequencer) settle() error {
+// applySettings makes the settings of the options current, unless those of the journal or the checkpoint equal them. It
+// returns when the core loop has processed the whole journal.
+func (q *sequencer) applySettings() error {
 	s := q.options.Core.Settings()
-	x := newChanging(engine.Change{Settings: &s})
+	x := newPendingChange(engine.Change{Settings: &s})
 	if bytes.Equal(x.Append(nil), q.settings) {
 		done := make(chan struct{})
-		q.send(message{at: q.clock.now, mark: &mark{at: q.clock.now, reached: done}})
+		q.broadcast(message{at: q.clock.now, barrier: &barrier{at: q.clock.now, reached: done}})
 		<-done
 		return nil
 	}
@@ -87,9 +88,9 @@ func (q *sequencer) settle() error {
 	return nil
 }
 
-// changeAgain repeats a change of the journal. It returns an error if that names a strategy that this version does not have:
-// without it, later decisions would differ from the logged ones.
-func (q *sequencer) changeAgain(r journal.Record) error {
+// recoverChange applies a change of the journal again. It returns an error if the change names a strategy that this
+// version does not have: without it, later decisions would differ from the logged ones.
+func (q *sequencer) recoverChange(r journal.Record) error {
 	x, err := engine.DecodeChange(r.Data)
 	if err != nil {
 		q.counts.Damaged.Add(1)
@@ -97,10 +98,10 @@ func (q *sequencer) changeAgain(r journal.Record) error {
 	}
 	if x.Settings != nil {
 		if err := q.options.Core.CheckStrategy(x.Settings.Strategy); err != nil {
-			return fmt.Errorf("replay the journal: %w: %w", errOldStrategy, err)
+			return fmt.Errorf("recover the journal: %w: %w", errOldStrategy, err)
 		}
 		q.settings = x.Append(nil)
 	}
-	q.send(message{at: r.At, mark: &mark{at: r.At, seq: r.Seq, change: &changing{Change: x, answer: make(chan made, 1)}}})
+	q.broadcast(message{at: r.At, barrier: &barrier{at: r.At, seq: r.Seq, change: &pendingChange{Change: x, answer: make(chan changeResult, 1)}}})
 	return nil
 }

@@ -6,28 +6,30 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// slower is by how much, one in so many, the service's time runs slower than the clock while it is ahead of it.
-const slower = 10
+// slowdown is the divisor of the elapsed time by which the service's time falls behind while it is ahead of the system
+// clock.
+const slowdown = 10
 
-// steady makes of a clock that somebody may set a time that neither goes back nor stands still: epochs go on ending, and leases with them.
-// A clock that is set forward is followed at once; one that is set back is waited for, at a little less than its pace.
-type steady struct {
+// steadyClock makes a time that neither goes back nor stops from a system clock that may be set, so that epochs
+// continue to end and leases to expire. It follows a clock that is set forward at once. If the clock is set back, the
+// time advances a little more slowly until the clock has caught up.
+type steadyClock struct {
 	now  trace.Nanos // never goes back
-	last time.Time   // when the clock was looked at; zero: never
+	last time.Time   // latest reading of the clock; zero: none
 }
 
-// advance looks at the clock, whose times may carry a monotonic reading.
-func (s *steady) advance(clock time.Time) trace.Nanos {
-	return s.set(clock, trace.Nanos(clock.UnixNano()))
+// advance returns the time at a reading of the clock, which may have a monotonic part.
+func (s *steadyClock) advance(clock time.Time) trace.Nanos {
+	return s.update(clock, trace.Nanos(clock.UnixNano()))
 }
 
-// set says what the clock shows, and in passed a time from which, unlike what it shows, follows how much time passed.
-func (s *steady) set(passed time.Time, shown trace.Nanos) trace.Nanos {
+// update returns the time when the clock shows shown. Elapsed time is the difference of the values of passed.
+func (s *steadyClock) update(passed time.Time, shown trace.Nanos) trace.Nanos {
 	elapsed := time.Duration(0)
 	if !s.last.IsZero() {
 		elapsed = max(0, passed.Sub(s.last))
 	}
 	s.last = passed
-	s.now = max(s.now.Add(elapsed-elapsed/slower), shown)
+	s.now = max(s.now.Add(elapsed-elapsed/slowdown), shown)
 	return s.now
 }

@@ -10,45 +10,44 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Counts says what happened since the start. It is safe for concurrent use.
+// Counts holds counters since the start. It is safe for concurrent use.
 type Counts struct {
-	Requests atomic.Int64 // export requests
-	Spans    atomic.Int64 // taken
-	Rejected atomic.Int64 // spans left out of requests that were taken
-	Packed   atomic.Int64 // bytes of what was appended to the journal
-	Damaged  atomic.Int64 // records of the journal that could not be read again
+	Requests atomic.Int64 // accepted export requests
+	Spans    atomic.Int64 // accepted
+	Rejected atomic.Int64 // rejected spans of accepted requests
+	Packed   atomic.Int64 // bytes appended to the journal
+	Damaged  atomic.Int64 // unreadable records of the journal
 	Refused  struct {
 		Busy, Full atomic.Int64 // requests
 	}
 	Closed  [assemble.CloseReasons]atomic.Int64 // traces, by reason
 	Commits atomic.Int64                        // to the journal
-	Waited  atomic.Int64                        // ns, for these
+	Waited  atomic.Int64                        // ns, for commits
 
-	Epochs, Checkpoints, Unsaved atomic.Int64                                // ended; taken; could not be taken
-	Decided, ExemplarsLate       atomic.Int64                                // ns that the last epoch's end took; exemplars that could not be kept
-	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // epochs and requests, to make room
-	Ticks                        atomic.Int64                                // times that the clock was looked at
+	Epochs, Checkpoints, Unsaved atomic.Int64                                // epochs, checkpoints, failed checkpoints
+	Decided, ExemplarsLate       atomic.Int64                                // ns of the end of the last epoch; exemplars that were not stored in time
+	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // deleted epochs and requests
 
 	mu        sync.Mutex                             // guards unusables
-	unusables map[trace.Reason]int64                 // roots, or traces, that entered no statistics
-	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: not told yet
+	unusables map[trace.Reason]int64                 // complete roots or traces that enter no statistics
+	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: unknown
 }
 
-// Queue is what waits in one place of the service.
+// Queue is a queue of the service.
 type Queue struct {
 	Name         string
-	Length, Most int64
+	Length, Most int64 // Most is the capacity
 }
 
-// Queues returns what waits where, now. It is safe for concurrent use.
+// Queues returns the current lengths of all queues. It is safe for concurrent use.
 func (s *Service) Queues() []Queue {
 	all := []Queue{
 		{"arrivals", int64(len(s.arrivals)), arrivalsWaiting},
 		{"in_flight_bytes", s.intake.inFlight.Load(), s.options.InFlight},
-		{"observed", int64(len(s.observed.waiting)), observedWaiting},
-		{"questions", int64(len(s.asked)), questionsWaiting},
+		{"observed", int64(len(s.outputs.waiting)), outputsWaiting},
+		{"questions", int64(len(s.queries)), queriesWaiting},
 		{"changes", int64(len(s.changes)), changesWaiting},
-		{"exemplars", int64(len(s.grouper.exemplars.work)), tasksWaiting},
+		{"exemplars", int64(len(s.loop.exemplars.work)), tasksWaiting},
 	}
 	shards := Queue{Name: "shards"}
 	for _, in := range s.inboxes {
@@ -72,14 +71,14 @@ func (c *Counts) unusable(reason trace.Reason) {
 	c.unusables[reason]++
 }
 
-// Unusable returns how many traces, or roots of traces, were complete and entered no statistics all the same, by reason.
+// Unusable returns the numbers of complete traces, or roots of traces, that enter no statistics, by reason.
 func (c *Counts) Unusable() map[trace.Reason]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.unusables)
 }
 
-// Open returns what the shards hold together. Oldest is that of the oldest.
+// Open returns the statistics of the open traces of all shards.
 func (c *Counts) Open() assemble.OnlineStats {
 	all := assemble.OnlineStats{Oldest: ^uint64(0)}
 	for i := range c.open {

@@ -21,63 +21,64 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// exemplarStore keeps whole traces of each group for people to look at. What it would keep is decided by the grouper, request by request; what is
-// kept follows at the end of every epoch, from the journal, beside the grouper's work.
+// exemplarStore stores whole traces of each group for people to view. The core loop samples the requests; at the end of
+// every epoch a goroutine of its own copies the traces of the samples from the journal to the store.
 type exemplarStore struct {
 	options  *Options
 	retained *atomic.Pointer[Retention]
 	counts   *Counts
 
-	size   int // of a sample, see Retention.Exemplars
-	groups map[analysis.Hash]*groupSample
-	work   chan task
-	undone chan []change // what there was no time for; from run, to epoch
-	record []byte        // of run: room for one
+	size      int // of a sample, see Retention.Exemplars
+	groups    map[analysis.Hash]*groupSample
+	work      chan task
+	postponed chan []change // changes that run had no time for, for epoch
+	record    []byte        // scratch of run
 }
 
 // groupSample is the sample of one group.
 type groupSample struct {
 	sample  stats.Stratified[store.Exemplar] // without Records
-	records map[uint64][]uint64              // of what came to the sample since the last epoch; by key
+	records map[uint64][]uint64              // records of the requests sampled since the last epoch, by key
 	began   trace.Nanos
-	fresh   bool // it changed since the last epoch
-	kept    []trace.ID
+	fresh   bool       // changed since the last epoch
+	traces  []trace.ID // stored, or about to be
 }
 
-// change is what became of one group's exemplars.
+// change is the new set of exemplars of a group.
 type change struct {
 	group     analysis.Hash
-	exemplars *store.Exemplars // nil: forgotten
-	was       []trace.ID       // what was to be kept before
+	exemplars *store.Exemplars // nil: delete all
+	before    []trace.ID       // groupSample.traces before the change
 }
 
-// task is what is to be done beside the grouper's work.
+// task is work for the goroutine of the exemplarStore, in this order.
 type task struct {
 	changes []change
-	until   time.Time // that changes may take
-	cleanup *cleanup  // made after that; nil: none
-	trim    uint64    // the first record of the journal that is needed still, after that; 0: as before
+	until   time.Time // when changes are postponed
+	cleanup *cleanup  // nil: none
+	trim    uint64    // first record of the journal that is still needed; 0: unchanged
 }
 
 const (
-	// keptGroups bounds the groups that exemplars are kept of.
-	keptGroups = 4096
-	// exemplarSpan is how long a sample grows before it begins anew: what was slow yesterday is not what is slow.
-	exemplarSpan = time.Hour
-	// tasksWaiting bounds what is yet to be done: what became of an epoch, and the journal's trimming. What finds no room is tried again when
-	// the next epoch ends.
+	// maxExemplarGroups limits the groups with exemplars.
+	maxExemplarGroups = 4096
+	// sampleAge is the age at which a sample starts anew, so that exemplars are recent.
+	sampleAge = time.Hour
+	// tasksWaiting is the capacity of exemplarStore.work, for the changes of an epoch and the trimming of the journal.
+	// Changes that find no room are retried at the end of the next epoch.
 	tasksWaiting = 2
-	// keepingShare bounds the part of the time, one in so much, that exemplars take: many are new while samples are small.
-	keepingShare = 4
-	// keptRecord is how many bytes room for a record may have to be used again.
-	keptRecord = 4 << 20
+	// exemplarShare limits the time for exemplars, to one part of an epoch in exemplarShare: many are new while samples
+	// are small.
+	exemplarShare = 4
+	// maxReusedRecord limits the bytes of the scratch record that is kept.
+	maxReusedRecord = 4 << 20
 )
 
 // newExemplarStore returns an exemplarStore that continues with the stored exemplars.
 func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *Counts) (*exemplarStore, error) {
 	k := &exemplarStore{
 		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
-		undone: make(chan []change, tasksWaiting+1), // and the one that is carried out: run never waits
+		postponed: make(chan []change, tasksWaiting+1), // and the current task: run never blocks
 	}
 	err := o.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
 		x := k.sample(group, 0)
@@ -86,7 +87,7 @@ func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *C
 		}
 		for r := range e.All() {
 			x.began = max(x.began, r.Start)
-			x.kept = append(x.kept, r.Trace)
+			x.traces = append(x.traces, r.Trace)
 			x.add(*r)
 		}
 		return nil
@@ -94,10 +95,10 @@ func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *C
 	return k, err
 }
 
-// sample returns the sample of a group; nil where there are too many.
+// sample returns the sample of a group; nil if there are too many groups.
 func (k *exemplarStore) sample(group analysis.Hash, now trace.Nanos) *groupSample {
 	x := k.groups[group]
-	if x == nil && len(k.groups) < keptGroups {
+	if x == nil && len(k.groups) < maxExemplarGroups {
 		x = &groupSample{began: now}
 		x.begin(now, k.size)
 		k.groups[group] = x
@@ -110,7 +111,7 @@ func (x *groupSample) begin(now trace.Nanos, size int) {
 	x.sample, x.records, x.began = stats.NewStratified[store.Exemplar](size), make(map[uint64][]uint64), now
 }
 
-// add adds a request, and reports whether it is kept for now. Its records must be its own then.
+// add adds a request and reports whether it is in the sample for now.
 func (x *groupSample) add(e store.Exemplar) bool {
 	records := e.Records
 	e.Records = nil
@@ -122,10 +123,10 @@ func (x *groupSample) add(e store.Exemplar) bool {
 	return true
 }
 
-// keyOf returns what tells a request from the others of a sample.
+// keyOf returns the key of a request in samples.
 func keyOf(e *store.Exemplar) uint64 { return trace.Mix(e.Trace.Hash(), uint64(e.Root)) }
 
-// observe offers a request to the sample of a group; nil: of none.
+// observe offers a request to the sample of a group, which may be nil.
 func (k *exemplarStore) observe(group *group.Group, r *request) {
 	if group == nil || k.size == 0 {
 		return
@@ -138,10 +139,10 @@ func (k *exemplarStore) observe(group *group.Group, r *request) {
 	x.fresh = x.add(e) || x.fresh
 }
 
-// epoch hands on what changed. Groups that known does not know are forgotten.
+// epoch passes the changed samples to run. It deletes the exemplars of groups that known reports as unknown.
 func (k *exemplarStore) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	k.resize(now)
-	k.redo()
+	k.retryPostponed()
 	var changes []change
 	for id, x := range k.groups {
 		switch {
@@ -150,7 +151,7 @@ func (k *exemplarStore) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 			changes = append(changes, change{group: id})
 		case x.fresh:
 			changes = append(changes, x.change(id))
-			if now.Sub(x.began) >= exemplarSpan {
+			if now.Sub(x.began) >= sampleAge {
 				x.begin(now, k.size)
 			}
 		}
@@ -159,33 +160,33 @@ func (k *exemplarStore) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 		return
 	}
 	select {
-	case k.work <- task{changes: changes, until: k.options.Clock().Add(k.options.Core.Epoch / keepingShare)}:
+	case k.work <- task{changes: changes, until: k.options.Clock().Add(k.options.Core.Epoch / exemplarShare)}:
 	default:
-		k.again(changes)
+		k.retry(changes)
 		k.counts.ExemplarsLate.Add(1)
 	}
 }
 
-// redo takes back what there was no time for.
-func (k *exemplarStore) redo() {
+// retryPostponed marks the postponed changes for another try.
+func (k *exemplarStore) retryPostponed() {
 	for {
 		select {
-		case changes := <-k.undone:
-			k.again(changes)
+		case changes := <-k.postponed:
+			k.retry(changes)
 		default:
 			return
 		}
 	}
 }
 
-// again has changes tried another time, as far as they are still wanted then.
-func (k *exemplarStore) again(changes []change) {
+// retry marks changes for another try at the end of the next epoch, as far as they still apply then.
+func (k *exemplarStore) retry(changes []change) {
 	for _, c := range changes {
 		x := k.groups[c.group]
 		if x == nil || c.exemplars == nil {
 			continue
 		}
-		x.fresh, x.kept = true, c.was
+		x.fresh, x.traces = true, c.before
 		for e := range c.exemplars.All() {
 			if len(e.Records) > 0 {
 				x.records[keyOf(e)] = e.Records
@@ -194,8 +195,8 @@ func (k *exemplarStore) again(changes []change) {
 	}
 }
 
-// resize begins all samples anew when another size is asked for. What is kept goes when a new sample has something in its place, or at once if
-// nothing is to be kept.
+// resize starts all samples anew if their size has changed. Stored exemplars are replaced once a new sample has
+// requests; they are deleted at once if the new size is 0.
 func (k *exemplarStore) resize(now trace.Nanos) {
 	size := k.retained.Load().Exemplars
 	if size == k.size {
@@ -208,7 +209,8 @@ func (k *exemplarStore) resize(now trace.Nanos) {
 	}
 }
 
-// trim has the journal forgotten up to a record, and room made, once what was handed on before is done: that may need it.
+// trim has run enforce the limits of the store and delete the journal before a record, after earlier tasks, which may
+// need it.
 func (k *exemplarStore) trim(oldest uint64, r *cleanup) {
 	select {
 	case k.work <- task{trim: oldest, cleanup: r}:
@@ -216,8 +218,8 @@ func (k *exemplarStore) trim(oldest uint64, r *cleanup) {
 	}
 }
 
-// change returns what is to be kept now. Typical requests are chosen of those that are kept, or were seen since the last epoch: what the
-// journal had of others may be gone.
+// change returns the exemplars to store now. Typical requests are chosen from those that are stored or were sampled
+// since the last epoch, since the journal may lack the traces of others.
 func (x *groupSample) change(group analysis.Hash) change {
 	list := func(items []stats.Item[store.Exemplar]) (all []store.Exemplar) {
 		for _, i := range items {
@@ -229,23 +231,23 @@ func (x *groupSample) change(group analysis.Hash) change {
 	}
 	there := func(key uint64, e store.Exemplar) bool {
 		_, seen := x.records[key]
-		return seen || slices.Contains(x.kept, e.Trace)
+		return seen || slices.Contains(x.traces, e.Trace)
 	}
 	c := change{group: group, exemplars: &store.Exemplars{
 		Slow: list(x.sample.Slowest()), Typical: list(x.sample.Typical(there)), Fast: list(x.sample.Fastest()),
 	}}
-	c.was = x.kept
-	x.kept, x.fresh = nil, false
+	c.before = x.traces
+	x.traces, x.fresh = nil, false
 	clear(x.records)
 	for e := range c.exemplars.All() {
-		x.kept = append(x.kept, e.Trace)
+		x.traces = append(x.traces, e.Trace)
 	}
 	return c
 }
 
-// run carries out tasks until there are no more.
+// run processes tasks until the channel is closed.
 func (k *exemplarStore) run(ctx context.Context) {
-	refs := make(map[trace.ID]int) // exemplars that are in a trace which is kept
+	refs := make(map[trace.ID]int) // number of exemplars by stored trace
 	err := k.options.Store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error {
 		for r := range e.All() {
 			refs[r.Trace]++
@@ -253,38 +255,38 @@ func (k *exemplarStore) run(ctx context.Context) {
 		return nil
 	})
 	for t := range k.work {
-		err = errors.Join(err, k.carryOutAll(t, refs))
+		err = errors.Join(err, k.applyAll(t, refs))
 		if err != nil {
-			k.options.Log.ErrorContext(ctx, "some exemplars are not kept", slog.Any("error", err))
+			k.options.Log.ErrorContext(ctx, "some exemplars could not be stored", slog.Any("error", err))
 			err = nil
 		}
 		if t.cleanup != nil {
-			k.logRoom(ctx, k.makeRoom(ctx, t.cleanup, refs))
+			k.logEnforceError(ctx, k.enforce(ctx, t.cleanup, refs))
 		}
 		if err := k.options.Journal.Trim(ctx, t.trim); err != nil {
-			k.options.Log.ErrorContext(ctx, "the journal keeps what is not needed any more", slog.Any("error", err))
+			k.options.Log.ErrorContext(ctx, "journal could not be trimmed", slog.Any("error", err))
 		}
 	}
 }
 
-// carryOutAll carries out the changes of a task, as far as it has time. The others are undone.
-func (k *exemplarStore) carryOutAll(t task, refs map[trace.ID]int) (err error) {
-	var undone []change
+// applyAll applies the changes of a task until its time is over and postpones the others.
+func (k *exemplarStore) applyAll(t task, refs map[trace.ID]int) (err error) {
+	var postponed []change
 	for i := range t.changes {
 		if c := &t.changes[i]; c.exemplars != nil && k.options.Clock().After(t.until) {
-			undone = append(undone, *c)
+			postponed = append(postponed, *c)
 		} else {
-			err = errors.Join(err, k.carryOut(c, refs))
+			err = errors.Join(err, k.apply(c, refs))
 		}
 	}
-	if undone != nil {
-		k.undone <- undone
+	if postponed != nil {
+		k.postponed <- postponed
 	}
 	return err
 }
 
-// carryOut keeps what is new, then forgets what is gone.
-func (k *exemplarStore) carryOut(c *change, refs map[trace.ID]int) error {
+// apply stores the new exemplars of a group, then deletes the old ones.
+func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 	before, err := k.options.Store.Exemplars(c.group)
 	if err != nil {
 		return err
@@ -296,10 +298,10 @@ func (k *exemplarStore) carryOut(c *change, refs map[trace.ID]int) error {
 		for _, list := range []*[]store.Exemplar{&c.exemplars.Slow, &c.exemplars.Typical, &c.exemplars.Fast} {
 			*list = slices.DeleteFunc(*list, func(e store.Exemplar) bool {
 				if refs[e.Trace] == 0 {
-					kept, failed := k.keep(&e)
+					kept, failed := k.copyTrace(&e)
 					err = errors.Join(err, failed)
 					if !kept {
-						if len(e.Records) > 0 { // it was not forgotten to make room
+						if len(e.Records) > 0 { // else it was deleted by enforce
 							k.counts.ExemplarsLate.Add(1)
 						}
 						return true
@@ -320,16 +322,16 @@ func (k *exemplarStore) carryOut(c *change, refs map[trace.ID]int) error {
 	return err
 }
 
-// keep copies a trace from the journal, and reports whether the journal had all of it still.
-func (k *exemplarStore) keep(e *store.Exemplar) (kept bool, err error) {
+// copyTrace copies a trace from the journal to the store. It reports false if the journal no longer has all of it.
+func (k *exemplarStore) copyTrace(e *store.Exemplar) (copied bool, err error) {
 	var request []byte
 	for _, seq := range e.Records {
-		runtime.Gosched() // requests that are to be taken come first
+		runtime.Gosched() // yield to the intake of requests
 		r, err := k.options.Journal.Get(seq, k.record)
 		if err != nil {
-			return false, nil //nolint:nilerr // it was trimmed meanwhile
+			return false, nil //nolint:nilerr // the record was trimmed
 		}
-		if cap(r.Data) <= keptRecord {
+		if cap(r.Data) <= maxReusedRecord {
 			k.record = r.Data
 		}
 		if r.Kind == journal.JSON {
@@ -347,7 +349,7 @@ func (k *exemplarStore) keep(e *store.Exemplar) (kept bool, err error) {
 	return true, k.options.Store.PutTrace(e.Trace, request)
 }
 
-// protobufOf converts an export request. It was decoded before, so that it is not nested too deep for this.
+// protobufOf converts an export request that was decoded before, so its nesting is limited.
 func protobufOf(json []byte) ([]byte, error) {
 	traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(json)
 	if err != nil {

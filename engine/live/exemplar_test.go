@@ -13,8 +13,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// What there was no time for when an epoch ended is kept when a later one does, and hinders nobody before.
-func TestExemplarsHaveTheirTime(t *testing.T) {
+// Exemplars for which an epoch had no time are stored in a later one.
+func TestPostponedExemplars(t *testing.T) {
 	c := &clock{}
 	c.set(start)
 	r := run(t, t.TempDir(), c, func(o *Options) { o.Retention = Retention{} })
@@ -57,16 +57,16 @@ func TestExemplarsHaveTheirTime(t *testing.T) {
 	refs := make(map[trace.ID]int)
 
 	k.epoch(c.at(), known)
-	c.add(k.options.Core.Epoch) // before any of it was done
-	if err := k.carryOutAll(<-k.work, refs); err != nil || kept() != 0 {
-		t.Errorf("%d exemplars were kept though the time was over, %v", kept(), err)
+	c.add(k.options.Core.Epoch) // before run received the task
+	if err := k.applyAll(<-k.work, refs); err != nil || kept() != 0 {
+		t.Errorf("%d exemplars were stored after their time, error %v", kept(), err)
 	}
 	k.epoch(c.at(), known)
-	if err := k.carryOutAll(<-k.work, refs); err != nil || kept() != k.size {
-		t.Errorf("%d exemplars are kept, want %d, %v", kept(), k.size, err)
+	if err := k.applyAll(<-k.work, refs); err != nil || kept() != k.size {
+		t.Errorf("%d exemplars are stored, want %d, error %v", kept(), k.size, err)
 	}
 	k.epoch(c.at(), known)
 	if len(k.work) != 0 {
-		t.Error("what is kept is kept again")
+		t.Error("unchanged exemplars are stored again")
 	}
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Refusals of requests, all for now: nothing of the request was taken.
+// Refusals of requests, all temporary. Nothing of a refused request is stored.
 var (
-	errBusy     = refusal.New(refusal.Overloaded, "too much is waiting to be analysed", "").Later(time.Second)
+	errBusy     = refusal.New(refusal.Overloaded, "too many requests are waiting", "").Later(time.Second)
 	errFull     = refusal.New(refusal.Overloaded, "the disk is full", "").Later(2 * time.Second) // exporters give up after ten
-	errOverfull = refusal.New(refusal.Overloaded, "the journal has reached its bound", "").Later(2 * time.Second)
-	errStarting = refusal.New(refusal.Overloaded, "the journal is being read", "").Later(time.Second)
+	errOverfull = refusal.New(refusal.Overloaded, "the journal has reached its size limit", "").Later(2 * time.Second)
+	errStarting = refusal.New(refusal.Overloaded, "the service is starting and reads its journal", "").Later(time.Second)
 	errStopping = refusal.New(refusal.Overloaded, "the service is stopping", "").Later(time.Second)
 )
 
-// intake decodes requests and bounds the bytes that are in flight. It is safe for concurrent use.
+// intake decodes requests and limits the bytes in flight. It is safe for concurrent use.
 type intake struct {
 	shards   int
 	limit    int64 // see Options.InFlight
@@ -43,13 +43,13 @@ func newIntake(o *Options) *intake {
 	return in
 }
 
-// decoder is one of a few that take turns: each has caches and a dictionary of its own.
+// decoder is one of a few decoders, each with its own caches and dictionary.
 type decoder struct {
 	*otlp.Decoder
 	table *trace.Table
 }
 
-// decoderNames bounds the dictionary of a decoder. Names beyond it keep their identity and lose their text.
+// decoderNames limits the dictionary of a decoder. Names beyond it keep their identity but lose their text.
 const decoderNames = 1 << 18
 
 func newDecoder(keys *ingest.Keys) *decoder {
@@ -63,12 +63,12 @@ type delivery struct {
 	kind    journal.Kind
 	batch   ingest.Batch
 	runs    [][]assemble.Run // by shard
-	names   *trace.Table     // names that were new to the decoder; nil: none
+	names   *trace.Table     // new to the decoder; nil: none
 	packed  []byte           // for the journal
-	cost    int64            // of Options.InFlight
+	cost    int64            // in bytes of Options.InFlight
 	seq     uint64
-	durable chan error // receives one value
-	left    atomic.Int32
+	durable chan error   // receives one value
+	left    atomic.Int32 // shards that have not processed it
 }
 
 // charge counts a request of the given size in bytes as in flight and returns its cost.
@@ -78,10 +78,10 @@ func (in *intake) charge(size int) (cost int64) {
 	return cost
 }
 
-// refund takes back what charge counted.
+// refund undoes charge.
 func (in *intake) refund(cost int64) { in.inFlight.Add(-cost) }
 
-// newDelivery returns an empty delivery of a request that was charged.
+// newDelivery returns an empty delivery for a request of the given cost.
 func (in *intake) newDelivery(kind journal.Kind, cost int64) *delivery {
 	d, _ := in.free.Get().(*delivery)
 	if d == nil {
@@ -92,28 +92,29 @@ func (in *intake) newDelivery(kind journal.Kind, cost int64) *delivery {
 		d.runs[i] = d.runs[i][:0]
 	}
 	d.kind, d.cost, d.packed, d.names = kind, cost, d.packed[:0], nil
-	d.durable = make(chan error, 1) // a new one: d may be reused before this one is read
+	d.durable = make(chan error, 1) // not reused: d may be reused before the value is received
 	return d
 }
 
-// requestCost is the cost, in bytes of Options.InFlight, of a byte of a request: its spans, and itself packed.
+// requestCost is the cost, in bytes of Options.InFlight, of each byte of a request: for its spans and its packed form.
 const requestCost = 2
 
-// keptDelivery bounds the bytes of packed data, or spans, of a delivery that is reused.
-const keptDelivery = 4 << 20
+// maxReusedDelivery limits the bytes of packed data, or spans, of a delivery that is reused.
+const maxReusedDelivery = 4 << 20
 
-// release ends a delivery, when the last shard has taken its part.
+// release takes back a delivery that all shards have processed.
 func (in *intake) release(d *delivery) {
 	in.refund(d.cost)
-	if cap(d.packed) <= keptDelivery && cap(d.batch.Spans) <= keptDelivery/64 {
+	if cap(d.packed) <= maxReusedDelivery && cap(d.batch.Spans) <= maxReusedDelivery/64 {
 		in.free.Put(d)
 	}
 }
 
-// full reports whether no further request is let in.
+// full reports whether no further request is accepted.
 func (in *intake) full() bool { return in.inFlight.Load() >= in.limit }
 
-// overrun reports whether there is no room for a request that was charged. A single one is always let in.
+// overrun reports whether there is no room for a request of the given cost, which was charged. A single request is
+// always accepted.
 func (in *intake) overrun(cost int64) bool {
 	n := in.inFlight.Load()
 	return n > in.limit && n > cost
@@ -142,8 +143,8 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	return nil
 }
 
-// Refuse returns the refusal that any request would get now, whatever it holds, and counts it; nil: none. It returns at once, so that a
-// receiver can refuse a request before it reads the body. It is safe for concurrent use.
+// Refuse returns the refusal that any request would receive now, and counts it; nil if requests are accepted. It
+// returns at once, so that a receiver can refuse a request before reading its body. It is safe for concurrent use.
 func (s *Service) Refuse() *refusal.Error {
 	switch {
 	case !s.ready.Load():
@@ -161,9 +162,9 @@ func (s *Service) Refuse() *refusal.Error {
 	return nil
 }
 
-// Take takes an export request, uncompressed, and returns when it is durable: how many of its spans were left out, and why. Of body nothing
-// is kept. An error that is a [*ingest.RecordError] says that it is no such request, a [refusal.Overloaded] that it was not taken for now. It is safe for
-// concurrent use.
+// Take accepts an uncompressed export request and returns once it is durable, with the number of its spans that were
+// rejected, and the reasons. It keeps nothing of body. A [*ingest.RecordError] means that the body is not an export
+// request, a [refusal.Overloaded] that the request was refused and may be sent again. Take is safe for concurrent use.
 func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rejected int, why string, err error) {
 	if refused := s.Refuse(); refused != nil {
 		return 0, "", refused
@@ -179,8 +180,8 @@ func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rej
 		s.intake.release(d)
 		return 0, "", err
 	}
-	rejected, why = d.batch.RejectedSpans(), rejections(&d.batch)
-	if len(d.batch.Spans) == 0 { // the journal has no use for it
+	rejected, why = d.batch.RejectedSpans(), rejectionText(&d.batch)
+	if len(d.batch.Spans) == 0 { // nothing to store
 		s.counts.Rejected.Add(int64(rejected))
 		s.intake.release(d)
 		return rejected, why, nil
@@ -208,8 +209,8 @@ func (s *Service) Take(ctx context.Context, body []byte, kind journal.Kind) (rej
 	return rejected, why, nil
 }
 
-// rejections says why spans of b were left out, with the first of each kind.
-func rejections(b *ingest.Batch) string {
+// rejectionText returns the reasons for the rejected spans of b, with a detail of the first span of each kind.
+func rejectionText(b *ingest.Batch) string {
 	var all []string
 	for _, r := range b.Rejected {
 		all = append(all, fmt.Sprintf("%d %s: %s", r.Spans, r.Reason, r.Detail))

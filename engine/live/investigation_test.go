@@ -21,7 +21,7 @@ type shop struct {
 	plan search.Plan
 }
 
-// announced returns what the application's agents announce, but for some tracepoints.
+// announced returns the catalogues of the application's agents without some tracepoints.
 func announced(app *sim.App, without func(trace.Symbol) bool) *search.Feedback {
 	table, byService := app.Table(), make(map[string][]search.Announced)
 	name := func(op trace.Op) (string, trace.Kind) {
@@ -66,7 +66,7 @@ func (s *shop) announce(without func(trace.Symbol) bool) {
 	}
 }
 
-// epoch plays an epoch by the plan that held when it began, and returns the investigations then.
+// epoch plays an epoch under the plan at its start and returns the investigations at its end.
 func (s *shop) epoch() (investigations []search.Investigation) {
 	s.t.Helper()
 	plan := &sim.Plan{Version: s.plan.Version}
@@ -105,7 +105,7 @@ func (s *shop) look(read func(*engine.Core)) {
 	}
 }
 
-// search plays until something is on, and returns it.
+// search plays until tracepoints are enabled, and returns them.
 func (s *shop) search() (on map[trace.Symbol]bool) {
 	s.t.Helper()
 	for epoch := range 60 {
@@ -121,11 +121,11 @@ func (s *shop) search() (on map[trace.Symbol]bool) {
 			return on
 		}
 	}
-	s.t.Fatal("nothing was ever on")
+	s.t.Fatal("no tracepoint was enabled")
 	return nil
 }
 
-// finish plays until no investigation has anything on, and returns the one that was concluded first.
+// finish plays until no tracepoint is enabled, and returns the investigation that ended first.
 func (s *shop) finish() search.Investigation {
 	s.t.Helper()
 	for range 60 {
@@ -143,7 +143,7 @@ func (s *shop) finish() search.Investigation {
 	return search.Investigation{}
 }
 
-// A service that is killed in the middle of an investigation goes on with it: the same plan holds, and it ends as it would have.
+// A service that is killed during an investigation continues it under the same plan, with the same result.
 func TestKilledInvestigation(t *testing.T) {
 	whole := newShop(t)
 	whole.search()
@@ -156,18 +156,18 @@ func TestKilledInvestigation(t *testing.T) {
 	s.running = run(t, s.dir, s.clock, nil)
 	s.look(func(core *engine.Core) {
 		if p := core.Plan(); p.Version != before.Version || !slices.Equal(p.Leases, before.Leases) {
-			t.Errorf("after it was killed plan %d holds, not %d", p.Version, before.Version)
+			t.Errorf("plan %d after the kill, want %d", p.Version, before.Version)
 		}
 	})
 	got := s.finish()
 	if got.Status != want.Status || got.Reason != want.Reason || got.Epochs != want.Epochs {
-		t.Errorf("it ends %v after %d epochs: %s; want %v after %d: %s", got.Status, got.Epochs, got.Reason, want.Status, want.Epochs, want.Reason)
+		t.Errorf("the investigation ends %v after %d epochs: %s; want %v after %d: %s", got.Status, got.Epochs, got.Reason, want.Status, want.Epochs, want.Reason)
 	}
 	s.end()
 }
 
-// A deployment takes away what an investigation has on: that goes off, with the reason, and is not switched on again. The investigation goes on
-// with what is left, and ends.
+// Tracepoints that a deployment removes during an investigation are disabled, with the reason, and not enabled again.
+// The investigation continues with the other tracepoints and ends.
 func TestDeploymentInInvestigation(t *testing.T) {
 	s := newShop(t)
 	taken := s.search()
@@ -176,7 +176,7 @@ func TestDeploymentInInvestigation(t *testing.T) {
 	check := func() {
 		for _, l := range s.plan.Leases {
 			if taken[l.Tracepoint] {
-				t.Errorf("%s is on, though no agent has it any more", s.app.Table().Text(l.Tracepoint))
+				t.Errorf("%s is enabled, but no agent has it", s.app.Table().Text(l.Tracepoint))
 			}
 		}
 	}
@@ -185,12 +185,12 @@ func TestDeploymentInInvestigation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := false
+	explained := false
 	for _, d := range decisions {
-		told = told || slices.ContainsFunc(d.Off, func(o search.Off) bool { return taken[o.Tracepoint] && o.Reason == search.WhyUnavailable })
+		explained = explained || slices.ContainsFunc(d.Off, func(o search.Off) bool { return taken[o.Tracepoint] && o.Reason == search.WhyUnavailable })
 	}
-	if !told {
-		t.Errorf("no decision says why: %+v", decisions)
+	if !explained {
+		t.Errorf("no decision has the reason: %+v", decisions)
 	}
 	s.finish()
 	check()

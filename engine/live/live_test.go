@@ -34,10 +34,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// start is when tests begin: a whole number of epochs.
+// start is the start of the tests, a multiple of the length of an epoch.
 const start = trace.Nanos(1_700_000_000_000_000_000)
 
-// clock is set by the test.
+// clock is a clock that the test sets.
 type clock struct{ now atomic.Int64 }
 
 func (c *clock) Now() time.Time      { return time.Unix(0, c.now.Load()) }
@@ -45,7 +45,7 @@ func (c *clock) set(t trace.Nanos)   { c.now.Store(int64(t)) }
 func (c *clock) add(d time.Duration) { c.now.Add(int64(d)) }
 func (c *clock) at() trace.Nanos     { return trace.Nanos(c.now.Load()) }
 
-// running is a service that runs on a directory.
+// running is a running service with its databases.
 type running struct {
 	*Service
 	t       testing.TB
@@ -56,7 +56,7 @@ type running struct {
 	store   *store.Store
 }
 
-// run runs a service on a directory until the test, or stop, ends it.
+// run starts a service in a directory and waits until it is ready. Call end or crash to stop it.
 func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 	t.Helper()
 	disk, err := pebbledb.NewDisk(dir)
@@ -90,7 +90,7 @@ func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 	return r
 }
 
-// end stops the service and closes what it worked on.
+// end stops the service and closes its databases.
 func (r *running) end() {
 	r.t.Helper()
 	r.stop()
@@ -99,7 +99,8 @@ func (r *running) end() {
 	}
 }
 
-// crash ends the service as if it had been killed: it returns a copy of what is on disk.
+// crash copies the files of the running service, as a kill would leave them, and ends it. It returns the folder of the
+// copy.
 func (r *running) crash(dir string) string {
 	r.t.Helper()
 	for {
@@ -128,7 +129,7 @@ func listing(t testing.TB, dir string) string {
 		return err
 	})
 	if err != nil {
-		return err.Error() + time.Now().String() // something went while it was looked at: like no other listing
+		return err.Error() + time.Now().String() // a file was deleted meanwhile: differ from every other listing
 	}
 	return b.String()
 }
@@ -141,7 +142,8 @@ func (r *running) settle() {
 	}
 }
 
-// requests returns export requests with what an application sends in a stretch of time: the spans of each trace in two.
+// requests returns the export requests of an application in a range of time, two for each trace, and the number of
+// traces.
 func requests(t testing.TB, app *sim.App, from, to trace.Nanos) (bodies [][]byte, traces int) {
 	t.Helper()
 	for x := range app.Requests(from, to, &sim.Plan{}) {
@@ -176,7 +178,7 @@ func (r *running) send(bodies [][]byte) {
 	wg.Wait()
 }
 
-// counted returns how many requests the groups of request types hold.
+// counted returns the number of requests in the groups of request types.
 func (r *running) counted() (n uint64) {
 	r.t.Helper()
 	err := r.Ask(r.t.Context(), func(c *engine.Core) {
@@ -194,13 +196,13 @@ func (r *running) counted() (n uint64) {
 	return n
 }
 
-// stretch is what an application sends in a few seconds: the bodies of requests.
+// stretch is the export requests of an application in a few seconds.
 type stretch struct {
 	bodies [][]byte
 	traces int
 }
 
-// deployed makes requests those of a version of the services that send them.
+// deployed sets the version of all services in the requests.
 func deployed(t testing.TB, bodies [][]byte, version string) {
 	t.Helper()
 	for i, body := range bodies {
@@ -217,10 +219,10 @@ func deployed(t testing.TB, bodies [][]byte, version string) {
 	}
 }
 
-// stretchSpan is how long a stretch is: half an epoch, so that some stops are amid one.
+// stretchSpan is the duration of a stretch: half an epoch, so that some stops are within an epoch.
 const stretchSpan = 5 * time.Second
 
-// traffic returns what an application sends, in stretches; from the given one on with a fault.
+// traffic returns n stretches of an application, with a fault from the given one on.
 func traffic(t testing.TB, n, fault int) []stretch {
 	t.Helper()
 	app := sim.New(sim.Config{Seed: 3, Fault: sim.SlowPath, Tracepoints: 100, Rate: 30, Messages: -1})
@@ -231,14 +233,14 @@ func traffic(t testing.TB, n, fault int) []stretch {
 			app.Inject(from)
 		}
 		all[i].bodies, all[i].traces = requests(t, app, from, from.Add(stretchSpan))
-		rollout := len(all[i].bodies) * max(0, min(2, i-n/2)) / 2 // half of the requests of one stretch are from the new version
+		rollout := len(all[i].bodies) * max(0, min(2, i-n/2)) / 2 // in one stretch, half of the requests are from the new version
 		deployed(t, all[i].bodies[:rollout], "2")
 		deployed(t, all[i].bodies[rollout:], "1")
 	}
 	return all
 }
 
-// decide has a person decide something, and the configuration change, in every epoch differently.
+// decide changes overrides and settings, differently for each i, and returns the settings.
 func (r *running) decide(i int) *engine.Settings {
 	r.t.Helper()
 	o := r.options.Core
@@ -265,13 +267,13 @@ func (r *running) decide(i int) *engine.Settings {
 		{Withdraw: trace.Symbol(i - 5), By: "bob"},
 	} {
 		if changed, err := r.Change(r.t.Context(), x); err != nil || !changed && (x.Withdraw == 0 || i > 5) {
-			r.t.Errorf("%+v: %v, %v", x, changed, err)
+			r.t.Errorf("%+v: changed %t, error %v", x, changed, err)
 		}
 	}
 	return &s
 }
 
-// feedback is what agents say after stretches.
+// feedback returns the reports of agents by stretch after which they arrive.
 func feedback() map[int]*search.Feedback {
 	var points []search.Announced
 	for i := range 5 {
@@ -286,8 +288,7 @@ func feedback() map[int]*search.Feedback {
 	}
 }
 
-// Whatever the number of shards, and however often it is stopped or killed in between, a service counts every trace once, and ends in the
-// same state, decisions included.
+// Every trace is counted once, and state and decisions are equal, for any number of shards and after stops and kills.
 func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	all := traffic(t, 28, 14)
 	sent := 0
@@ -301,7 +302,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 		var decided *engine.Settings // nil: not yet
 		change := func(o *Options) {
 			o.Shards = shards
-			if decided != nil { // whoever changes the configuration of what runs changes that of the next start
+			if decided != nil { // the next start has the changed configuration
 				o.Core.Budget, o.Core.Explore = decided.Budget, decided.Explore
 			}
 		}
@@ -349,15 +350,15 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	second, first := trace.SymbolOf([]byte("2")), trace.SymbolOf([]byte("1"))
 	for _, d := range deploys {
 		if d.At < start.Add(15*stretchSpan) || d.Version != second || d.Before != first {
-			t.Errorf("deployed: %+v", d)
+			t.Errorf("deploy %+v, want version 2 after 1 during the rollout", d)
 		}
 	}
 	if len(deploys) < 2 {
-		t.Errorf("%d services were deployed", len(deploys))
+		t.Errorf("%d deploys, want at least 2", len(deploys))
 	}
 	for _, want := range []string{"ann pins ", "bob withdraws the override of ", search.WhyUnavailable, "From:opened To:exhausted"} {
 		if !strings.Contains(decisions, want) {
-			t.Errorf("no decision says %q", want)
+			t.Errorf("no decision contains %q", want)
 		}
 	}
 	for _, c := range []struct {
@@ -394,7 +395,7 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	}
 }
 
-// What people decided, and what the configuration changed, is there after a kill at once. Settings are those of the last start.
+// Overrides survive a kill. Settings are those of the last start.
 func TestChangesSurviveKill(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
@@ -423,33 +424,33 @@ func TestChangesSurviveKill(t *testing.T) {
 	dir = r.crash(dir)
 	r = run(t, dir, c, tight)
 	if look(r); len(overrides) != 1 || overrides[0] != pin || settings.Budget.Tracepoints != 7 {
-		t.Errorf("after a kill: %+v, %+v", overrides, settings)
+		t.Errorf("after a kill: overrides %+v, settings %+v", overrides, settings)
 	}
 	if n := r.options.Journal.Next(); n != records {
-		t.Errorf("settings that hold are recorded again: %d records instead of %d", n, records)
+		t.Errorf("unchanged settings are recorded again: %d records, want %d", n, records)
 	}
 	r.end() // with a checkpoint
 	r = run(t, dir, c, nil)
 	r.settle()
 	if look(r); len(overrides) != 1 || settings.Budget.Tracepoints != 0 {
-		t.Errorf("after a start with other settings: %+v, %+v", overrides, settings)
+		t.Errorf("after a start with other settings: overrides %+v, settings %+v", overrides, settings)
 	}
 	r.end()
 	if _, err := r.Change(t.Context(), engine.Change{Override: &pin}); err == nil {
-		t.Error("a change is made when nothing runs")
+		t.Error("Change on a stopped service returned no error")
 	}
 }
 
-// TestRemovedStrategy starts on a checkpoint, and on a journal, of a service with a strategy that only the benchmarks have.
+// A service does not start on a checkpoint or a journal with a strategy that only the benchmarks have.
 func TestRemovedStrategy(t *testing.T) {
 	removed := func(o *Options) { o.Core.Strategy, o.Core.Strategies = "random", yardstick.Strategies() }
-	const want = "start that version once more with one that both have, stop it, and start this one"
+	const want = "start that version once more with a strategy that both have, stop it, and start this one"
 	stopped, killed, c := t.TempDir(), t.TempDir(), &clock{}
 	c.set(start)
 	run(t, stopped, c, removed).end()
 	o, closing := options(t, stopped, c)
 	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("on a checkpoint: error %v, want that it says %q", err, want)
+		t.Errorf("on a checkpoint: error %v, want one with %q", err, want)
 	}
 	closing()
 
@@ -462,15 +463,15 @@ func TestRemovedStrategy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("on a journal: error %v, want that it says %q", err, want)
+		t.Errorf("on a journal: error %v, want one with %q", err, want)
 	}
 	closing()
 
-	run(t, stopped, c, func(o *Options) { o.Core.Strategies = yardstick.Strategies() }).end() // the advice
+	run(t, stopped, c, func(o *Options) { o.Core.Strategies = yardstick.Strategies() }).end() // as the error advises
 	run(t, stopped, c, nil).end()
 }
 
-// options returns those of a service on a directory, and what closes its databases.
+// options returns options of a service in a directory, and a function that closes its databases.
 func options(t *testing.T, dir string, c *clock) (Options, func()) {
 	t.Helper()
 	o := DefaultOptions()
@@ -492,7 +493,7 @@ func options(t *testing.T, dir string, c *clock) (Options, func()) {
 	}
 }
 
-// A checkpoint that another build wrote is an error that says what to do, and that helps.
+// The error of a checkpoint of another build contains a remedy, which works.
 func TestCheckpointOfAnotherBuild(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
@@ -507,8 +508,8 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	if err := o.Store.Save(checkpoint, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "go on with the build that wrote it, or move the folder store out of the data directory") {
-		t.Errorf("error %v", err)
+	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "use the build that wrote it, or start anew with the rest of the journal by moving the folder store out of the data directory") {
+		t.Errorf("error %v, want one with the remedy", err)
 	}
 	closing()
 	if err := os.Rename(filepath.Join(dir, "store"), filepath.Join(t.TempDir(), "store")); err != nil {
@@ -517,15 +518,15 @@ func TestCheckpointOfAnotherBuild(t *testing.T) {
 	run(t, dir, c, nil).end()
 }
 
-// Flush waits for a busy grouper, and fails when the service has stopped.
+// Flush waits while the core loop is busy, and fails after the service has stopped.
 func TestFlush(t *testing.T) {
 	c := &clock{}
 	c.set(start)
 	r := run(t, t.TempDir(), c, nil)
 	busy, proceed := make(chan struct{}), make(chan struct{})
-	asked := make(chan error, 1)
+	queries := make(chan error, 1)
 	go func() {
-		asked <- r.Ask(context.Background(), func(*engine.Core) {
+		queries <- r.Ask(context.Background(), func(*engine.Core) {
 			close(busy)
 			<-proceed
 		})
@@ -534,19 +535,19 @@ func TestFlush(t *testing.T) {
 	impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := r.Flush(impatient); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("flushed past a busy grouper: %v", err)
+		t.Errorf("Flush while the core loop is busy: error %v, want a timeout", err)
 	}
 	close(proceed)
-	if err := errors.Join(<-asked, r.Flush(t.Context())); err != nil {
+	if err := errors.Join(<-queries, r.Flush(t.Context())); err != nil {
 		t.Error(err)
 	}
 	r.end()
 	if err := r.Flush(t.Context()); !errors.Is(err, errStopped) {
-		t.Errorf("flushed a stopped service: %v", err)
+		t.Errorf("Flush of a stopped service: error %v, want %v", err, errStopped)
 	}
 }
 
-// What is refused leaves nothing behind, and what was let in is taken.
+// Refused requests leave nothing behind, and accepted ones are stored.
 func TestOverload(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -572,27 +573,27 @@ func TestOverload(t *testing.T) {
 	wg.Wait()
 	full.Store(true)
 	if _, _, err := r.Take(t.Context(), bodies[0], journal.Protobuf); !errors.Is(err, errFull) {
-		t.Errorf("a full disk: %v", err)
+		t.Errorf("full disk: error %v, want %v", err, errFull)
 	}
 	full.Store(false)
 	r.settle()
 	if n := r.counts.Requests.Load(); n != taken.Load() || n == 0 || r.counts.Refused.Busy.Load()+n != int64(len(bodies)) {
-		t.Errorf("%d requests sent, %d acknowledged, %d taken, %d refused", len(bodies), taken.Load(), n, r.counts.Refused.Busy.Load())
+		t.Errorf("%d requests sent, %d acknowledged, %d stored, %d refused", len(bodies), taken.Load(), n, r.counts.Refused.Busy.Load())
 	}
 	if n := r.intake.inFlight.Load(); n != 0 {
-		t.Errorf("%d bytes in flight after all", n)
+		t.Errorf("%d bytes in flight, want 0", n)
 	}
 	r.intake.inFlight.Store(r.options.InFlight)
 	if why := r.Refuse(); why != errBusy {
-		t.Errorf("what nothing is left for is refused with %v", why)
+		t.Errorf("without room: refusal %v, want %v", why, errBusy)
 	}
 	r.intake.inFlight.Store(0)
 	if why := r.Refuse(); why != nil {
-		t.Errorf("what there is room for is refused: %v", why)
+		t.Errorf("with room: refusal %v, want none", why)
 	}
 }
 
-// While the disk has no room for anything no epoch ends, and the core can be asked; then they go on.
+// While the disk has no room at all, no epoch ends, but the core answers. Later, epochs end again.
 func TestSpent(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -608,62 +609,62 @@ func TestSpent(t *testing.T) {
 		t.Error(err)
 	}
 	if n := r.counts.Epochs.Load(); n != before || r.options.Journal.Next() != appended {
-		t.Errorf("%d epochs ended without room", n-before)
+		t.Errorf("%d epochs ended without room, want none", n-before)
 	}
 	spent.Store(false)
 	r.settle()
 	if n := r.counts.Epochs.Load(); n != before+1 {
-		t.Errorf("%d epochs ended when there was room again, want one", n-before)
+		t.Errorf("%d epochs ended with room again, want one", n-before)
 	}
 }
 
-// What is no request is told from what cannot be taken now, and spans that are left out are told.
+// Malformed requests are not refused as overload, and rejected spans are counted.
 func TestRejected(t *testing.T) {
 	c := &clock{}
 	c.set(start)
 	r := run(t, t.TempDir(), c, nil)
 	defer r.end()
 	if _, _, err := r.Take(t.Context(), []byte("no request"), journal.Protobuf); err == nil {
-		t.Error("bytes that are no request are taken")
+		t.Error("malformed request: no error")
 	} else if _, bad := errors.AsType[*ingest.RecordError](err); !bad {
 		t.Error(err)
 	}
 	n, why, err := r.Take(t.Context(), []byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00","spanId":"0102030405060708"}]}]}]}`), journal.JSON)
 	if n != 1 || why == "" || err != nil {
-		t.Errorf("a span without a trace: %d rejected, %q, %v", n, why, err)
+		t.Errorf("span without a trace: %d rejected, %q, %v, want one", n, why, err)
 	}
 	if n := r.counts.Rejected.Load(); n != 1 {
-		t.Errorf("%d spans counted as left out", n)
+		t.Errorf("%d rejected spans counted, want 1", n)
 	}
 	if n, why, err := r.Take(t.Context(), nil, journal.Protobuf); n != 0 || why != "" || err != nil {
-		t.Errorf("an empty request: %d rejected, %q, %v", n, why, err)
+		t.Errorf("empty request: %d rejected, %q, %v, want none", n, why, err)
 	}
 }
 
-// Spans that are sent again after a restart are late: no trace is counted twice.
+// Spans of closed traces that are sent again after a restart are late: no trace is counted twice.
 func TestRestartKnowsClosedTraces(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}
 	c.set(start)
 	r := run(t, dir, c, nil)
 	bodies, sent := requests(t, sim.New(sim.Config{Seed: 3, Tracepoints: 100, Rate: 30, Messages: -1}), start, start.Add(stretchSpan))
-	for restart := range 3 { // the second checkpoint holds the traces of the first
+	for restart := range 3 { // the second checkpoint includes the closed traces of the first
 		if restart > 0 {
 			r.end()
 			r = run(t, dir, c, nil)
 		}
 		r.send(bodies)
-		for range 3 { // until all traces are closed and the core has learned
+		for range 3 { // close all traces and end the learning period
 			c.add(20 * time.Second)
 			r.settle()
 		}
 		if n := r.counted(); n != uint64(sent) {
-			t.Errorf("after %d restarts %d traces are counted, %d were sent", restart, n, sent)
+			t.Errorf("after %d restarts: %d traces counted, want %d", restart, n, sent)
 		}
 	}
 	r.end()
 }
 
-// The slowest traces of a group are kept whole, with every attribute, and survive a restart.
+// Exemplars are stored with all their spans and attributes and survive a restart.
 func TestExemplars(t *testing.T) {
 	dir := t.TempDir()
 	c := &clock{}
@@ -681,7 +682,7 @@ func TestExemplars(t *testing.T) {
 		n := 0
 		err := r.store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error {
 			if !slices.IsSortedFunc(e.Slow, func(a, b store.Exemplar) int { return cmp.Compare(b.Duration, a.Duration) }) {
-				t.Error("the slowest are not in order")
+				t.Error("the slow exemplars are not in order")
 			}
 			for x := range e.All() {
 				n++
@@ -691,13 +692,13 @@ func TestExemplars(t *testing.T) {
 				}
 				var b ingest.Batch
 				if err := newDecoder(ingest.AllKeys()).Protobuf(request, &b); err != nil || !slices.ContainsFunc(b.Spans, func(s trace.Span) bool { return s.ID == x.Root }) {
-					t.Errorf("trace %s is kept without its root: %v", x.Trace, err)
+					t.Errorf("trace %s is stored without its root: %v", x.Trace, err)
 				}
 			}
 			return nil
 		})
 		if err != nil || n == 0 {
-			t.Errorf("%d exemplars, %v", n, err)
+			t.Errorf("%d exemplars, want some, error %v", n, err)
 		}
 	}
 	r.end()

@@ -14,165 +14,166 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// grouper is the only owner of the engine's core. It has one goroutine.
-type grouper struct {
+// loop is the core loop: the only owner of the core. It has one goroutine.
+type loop struct {
 	options   *Options
 	core      *engine.Core
-	table     *trace.Table // the core's
+	table     *trace.Table // of the core
 	exemplars *exemplarStore
-	from      *observations
-	asked     <-chan question
+	outputs   *shardOutputs
+	queries   <-chan query
 	retained  *atomic.Pointer[Retention]
 	counts    *Counts
 
-	marked  []*observed   // by shard: the mark that it has reached; nil: not yet
-	waiting int           // shards that have not reached it
-	later   []*observed   // from shards that are ahead of others
-	saved   trace.Nanos   // when the last checkpoint was taken
-	saving  time.Duration // how long that took
-	trimmed trace.Nanos   // when exemplars beyond Retention.Age were last looked for
-	closed  []store.Closed
+	atBarrier []*shardOutput // by shard: its output up to the current barrier; nil: not yet received
+	missing   int            // shards that have not reached the barrier
+	ahead     []*shardOutput // from shards beyond the barrier
+	saved     trace.Nanos    // time of the last checkpoint
+	saving    time.Duration  // duration of that checkpoint
+	trimmed   trace.Nanos    // time of the last deletion of exemplars by age
+	closed    []store.Closed
 }
 
-// run takes what shards observed until there is no more.
-func (g *grouper) run(ctx context.Context) {
+// run receives the outputs of the shards until their channel is closed, and answers queries.
+func (l *loop) run(ctx context.Context) {
 	var keeping sync.WaitGroup
-	keeping.Go(func() { g.exemplars.run(ctx) })
+	keeping.Go(func() { l.exemplars.run(ctx) })
 	defer keeping.Wait()
-	defer close(g.exemplars.work)
+	defer close(l.exemplars.work)
 	for {
 		select {
-		case o, more := <-g.from.waiting:
+		case o, more := <-l.outputs.waiting:
 			if !more {
 				return
 			}
-			g.take(o)
-		case q := <-g.asked:
-			q.read(g.core)
+			l.receive(o)
+		case q := <-l.queries:
+			q.read(l.core)
 			close(q.answered)
 		}
 	}
 }
 
-// take takes what a shard observed, or keeps it for later where the shard is ahead of a mark.
-func (g *grouper) take(o *observed) {
+// receive processes the output of a shard, or keeps it if the shard is ahead of the others by a barrier.
+func (l *loop) receive(o *shardOutput) {
 	switch {
 	case o.names != nil:
-		g.table.Merge(o.names)
+		l.table.Merge(o.names)
 		return
-	case g.marked[o.shard] != nil:
-		g.later = append(g.later, o)
+	case l.atBarrier[o.shard] != nil:
+		l.ahead = append(l.ahead, o)
 		return
 	}
 	for i := range o.requests[:o.n] {
 		r := &o.requests[i]
-		requestType, group := g.core.Observe(&r.Observation, &r.simulation)
-		g.exemplars.observe(requestType, r)
-		g.exemplars.observe(group, r)
+		requestType, group := l.core.Observe(&r.Observation, &r.simulation)
+		l.exemplars.observe(requestType, r)
+		l.exemplars.observe(group, r)
 	}
-	if o.mark == nil {
-		g.from.free.Put(o)
+	if o.barrier == nil {
+		l.outputs.free.Put(o)
 		return
 	}
-	g.marked[o.shard] = o
-	if g.waiting--; g.waiting == 0 {
-		g.reached()
+	l.atBarrier[o.shard] = o
+	if l.missing--; l.missing == 0 {
+		l.pass()
 	}
 }
 
-// reached is called when all shards have come to a mark.
-func (g *grouper) reached() {
-	m := g.marked[0].mark
+// pass processes the barrier that all shards have reached.
+func (l *loop) pass() {
+	m := l.atBarrier[0].barrier
 	oldest := m.seq + 1
-	for _, o := range g.marked {
+	for _, o := range l.atBarrier {
 		oldest = min(oldest, o.oldest)
 		if len(o.closed) > 0 {
-			g.closed = append(g.closed, store.Closed{At: m.at, Hashes: o.closed})
+			l.closed = append(l.closed, store.Closed{At: m.at, Hashes: o.closed})
 		}
-		g.core.ObserveSpans(o.spans)
+		l.core.ObserveSpans(o.spans)
 	}
-	g.core.ObserveVersions(m.versions)
+	l.core.ObserveVersions(m.versions)
 	switch {
 	case m.change != nil:
-		m.change.make(g.core, m.at)
+		m.change.apply(l.core, m.at)
 	case m.epoch:
-		g.epoch(m.at)
-		if m.at.Sub(g.saved) >= max(g.options.Checkpoint, savingShare*g.saving) {
-			g.checkpoint(m, oldest)
+		l.epoch(m.at)
+		if m.at.Sub(l.saved) >= max(l.options.Checkpoint, savingShare*l.saving) {
+			l.checkpoint(m, oldest)
 		}
 	case m.reached != nil:
 		close(m.reached)
-	case g.options.Spent(g.options.Clock()):
-		g.options.Log.Warn("no checkpoint was taken as the disk is full: a restart reads more of the journal again")
+	case l.options.Spent(l.options.Clock()):
+		l.options.Log.Warn("checkpoint skipped because the disk is full; a restart will read more of the journal")
 	default:
-		g.checkpoint(m, oldest)
+		l.checkpoint(m, oldest)
 	}
-	clear(g.marked)
-	g.waiting = len(g.marked)
-	later := g.later
-	g.later = nil
-	for _, o := range later {
-		g.take(o)
+	clear(l.atBarrier)
+	l.missing = len(l.atBarrier)
+	ahead := l.ahead
+	l.ahead = nil
+	for _, o := range ahead {
+		l.receive(o)
 	}
 }
 
 // epoch ends an epoch.
-func (g *grouper) epoch(at trace.Nanos) {
-	began := g.options.Clock()
-	e := Ended{At: at, Before: *g.core.State()}
-	e.Decisions = g.core.Epoch(at)
-	g.counts.Decided.Store(int64(g.options.Clock().Sub(began)))
+func (l *loop) epoch(at trace.Nanos) {
+	began := l.options.Clock()
+	e := Ended{At: at, Before: *l.core.State()}
+	e.Decisions = l.core.Epoch(at)
+	l.counts.Decided.Store(int64(l.options.Clock().Sub(began)))
 	if len(e.Decisions) > 0 {
-		if err := g.options.Store.PutDecisions(at, e.Decisions); err != nil {
-			g.options.Log.Error("decisions are not kept", slog.Any("error", err))
+		if err := l.options.Store.PutDecisions(at, e.Decisions); err != nil {
+			l.options.Log.Error("decisions could not be stored", slog.Any("error", err))
 		}
 	}
-	g.exemplars.epoch(at, func(id analysis.Hash) bool { return g.core.Grouper().Group(id) != nil })
-	g.counts.Epochs.Add(1)
-	if g.options.Epoch != nil {
-		g.options.Epoch(g.core, e)
+	l.exemplars.epoch(at, func(id analysis.Hash) bool { return l.core.Grouper().Group(id) != nil })
+	l.counts.Epochs.Add(1)
+	if l.options.Epoch != nil {
+		l.options.Epoch(l.core, e)
 	}
 }
 
-// savingShare bounds the part of the time, one in so much, that checkpoints take: large states are saved less often.
+// savingShare limits the time for checkpoints, to one part in savingShare: large states are saved less often.
 const savingShare = 20
 
-// youngEnough returns the first record from oldest on that is not too old to be kept. It is none behind the mark: those are in no checkpoint.
-func (g *grouper) youngEnough(m *mark, oldest uint64) uint64 {
-	if g.options.MaxJournalAge == 0 {
+// youngEnough returns the first record from oldest on that is within the maximum age of the journal. Records after the
+// barrier are in no checkpoint and always young enough.
+func (l *loop) youngEnough(m *barrier, oldest uint64) uint64 {
+	if l.options.MaxJournalAge == 0 {
 		return oldest
 	}
-	seq, err := g.options.Journal.Since(m.at.Add(-g.options.MaxJournalAge), oldest)
+	seq, err := l.options.Journal.Since(m.at.Add(-l.options.MaxJournalAge), oldest)
 	if err != nil {
-		g.options.Log.Error("the journal is kept though it may be too old", slog.Any("error", err))
+		l.options.Log.Error("the age of journal records could not be determined; none are deleted", slog.Any("error", err))
 	}
 	return min(seq, m.seq+1)
 }
 
-// checkpoint saves the state as of a mark. If that fails, what was saved last still holds, and the journal everything since.
-func (g *grouper) checkpoint(m *mark, oldest uint64) {
-	began := g.options.Clock()
-	defer func() { g.saving = g.options.Clock().Sub(began) }()
-	oldest = g.youngEnough(m, oldest)
-	c := &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: oldest, State: g.core.AppendState(nil), Closed: g.closed}
-	err := g.options.Store.Save(c, m.at.Add(-2*g.options.Assembly.Remember))
+// checkpoint saves the state at a barrier. If that fails, the previous checkpoint stays valid, with all records since.
+func (l *loop) checkpoint(m *barrier, oldest uint64) {
+	began := l.options.Clock()
+	defer func() { l.saving = l.options.Clock().Sub(began) }()
+	oldest = l.youngEnough(m, oldest)
+	c := &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: oldest, State: l.core.AppendState(nil), Closed: l.closed}
+	err := l.options.Store.Save(c, m.at.Add(-2*l.options.Assembly.Remember))
 	if err == nil {
-		g.saved, g.closed = m.at, nil
-		g.exemplars.trim(oldest, g.retention(m.at))
+		l.saved, l.closed = m.at, nil
+		l.exemplars.trim(oldest, l.retention(m.at))
 	}
-	if age := g.retained.Load().Age; age > 0 && err == nil {
-		err = g.options.Store.DeleteDecisionsBefore(m.at.Add(-age))
+	if age := l.retained.Load().Age; age > 0 && err == nil {
+		err = l.options.Store.DeleteDecisionsBefore(m.at.Add(-age))
 	}
 	if err != nil {
-		g.counts.Unsaved.Add(1)
-		g.options.Log.Error("no checkpoint was taken: a restart reads more of the journal again", slog.Any("error", err))
+		l.counts.Unsaved.Add(1)
+		l.options.Log.Error("checkpoint failed; a restart will read more of the journal", slog.Any("error", err))
 		return
 	}
-	g.counts.Checkpoints.Add(1)
+	l.counts.Checkpoints.Add(1)
 }
 
-// Flush returns when everything that was taken before the call, and everything that is due at the present time, has reached the core. It is
-// safe for concurrent use.
+// Flush returns once every request that was taken before the call, and everything that is due at the present time, has
+// reached the core. It is safe for concurrent use.
 func (s *Service) Flush(ctx context.Context) error {
 	reached := make(chan struct{})
 	select {
@@ -192,21 +193,21 @@ func (s *Service) Flush(ctx context.Context) error {
 	}
 }
 
-// question is something that somebody wants to read of the core.
-type question struct {
+// query is a function that reads the core.
+type query struct {
 	read     func(*engine.Core)
-	answered chan struct{}
+	answered chan struct{} // closed when read has returned
 }
 
-// errStopped is returned to whoever asks when nobody is left to answer.
+// errStopped is the error of queries after the core loop has stopped.
 var errStopped = errors.New("the service has stopped")
 
-// Ask calls read with the core, while nothing changes it, and returns when it did. Read must be quick and keep nothing that the core may
-// change.
+// Ask calls read with the core and returns when read has returned. Nothing changes the core meanwhile. Read must return
+// quickly and keep nothing that the core may change. It is safe for concurrent use.
 func (s *Service) Ask(ctx context.Context, read func(*engine.Core)) error {
-	q := question{read, make(chan struct{})}
+	q := query{read, make(chan struct{})}
 	select {
-	case s.asked <- q:
+	case s.queries <- q:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.done:

@@ -15,30 +15,30 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// cleanup says what is to be forgotten so that what is kept stays within its bounds.
+// cleanup holds limits of the stored history.
 type cleanup struct {
-	bytes  int64                  // that what is kept may take; 0: no bound
-	before trace.Nanos            // exemplars of requests before are forgotten; 0: none
-	open   map[analysis.Hash]bool // problems that are open, their groups and request types: what is about them is evidence
+	bytes  int64                  // of the store; 0: unlimited
+	before trace.Nanos            // exemplars of requests before it are deleted; 0: none
+	open   map[analysis.Hash]bool // open problems, their groups and request types, whose history is deleted last
 }
 
-// roomEvery is how often exemplars that are too old are looked for: each time all are looked at.
-const roomEvery = 10 * time.Minute
+// ageInterval is the time between two deletions of exemplars by age, each of which reads all exemplars.
+const ageInterval = 10 * time.Minute
 
-// retention returns what is to be forgotten at a time, when a checkpoint was taken.
-func (g *grouper) retention(now trace.Nanos) *cleanup {
-	r := g.retained.Load()
+// retention returns the limits that apply after a checkpoint at time now.
+func (l *loop) retention(now trace.Nanos) *cleanup {
+	r := l.retained.Load()
 	x := &cleanup{bytes: r.Bytes}
-	if r.Age > 0 && now.Sub(g.trimmed) >= roomEvery {
-		g.trimmed, x.before = now, now.Add(-r.Age)
+	if r.Age > 0 && now.Sub(l.trimmed) >= ageInterval {
+		l.trimmed, x.before = now, now.Add(-r.Age)
 	}
 	if x.bytes > 0 {
-		x.open = evidence(g.core)
+		x.open = evidence(l.core)
 	}
 	return x
 }
 
-// evidence returns what the open problems go by.
+// evidence returns the open problems, their groups and request types.
 func evidence(core *engine.Core) map[analysis.Hash]bool {
 	all := make(map[analysis.Hash]bool)
 	for i := range core.Problems() {
@@ -48,38 +48,40 @@ func evidence(core *engine.Core) map[analysis.Hash]bool {
 	return all
 }
 
-// keptExemplar is an exemplar and the group that it is kept of.
+// keptExemplar is a stored exemplar with its group.
 type keptExemplar struct {
 	store.Exemplar
 	group analysis.Hash
 }
 
-// headroom is the part of the bound, one in so much, that is made free when it is reached: so that it is not reached again at once.
+// headroom is the part of the byte limit, one in headroom, that is freed once the limit is reached, so that it is not
+// reached again at once.
 const headroom = 10
 
-// makeRoom forgets what is too old, and where what is kept takes more than it may, the oldest decisions and exemplars: evidence of open problems
-// last. What a checkpoint holds is never forgotten. If that alone takes more, all else goes.
-func (k *exemplarStore) makeRoom(ctx context.Context, r *cleanup, refs map[trace.ID]int) error {
+// enforce deletes exemplars beyond the age limit and then, beyond the byte limit, the oldest decisions and exemplars,
+// evidence of open problems last. It never deletes the data of the checkpoint; if that alone exceeds the limit, it
+// deletes everything else.
+func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.ID]int) error {
 	if r.before > 0 {
-		if err := k.forgetAged(r.before, refs); err != nil {
+		if err := k.deleteAged(r.before, refs); err != nil {
 			return err
 		}
 	}
-	over, err := k.over(r.bytes)
+	over, err := k.excess(r.bytes)
 	if over <= 0 || err != nil {
 		return err
 	}
-	if err := k.options.Store.Compact(ctx); err != nil { // some of it may be gone already
+	if err := k.options.Store.Compact(ctx); err != nil { // deleted data may still take space
 		return err
 	}
-	if over, err = k.over(r.bytes); over <= 0 || err != nil {
+	if over, err = k.excess(r.bytes); over <= 0 || err != nil {
 		return err
 	}
 	for x, err := range k.oldest(r.open) {
 		if err != nil {
 			return err
 		}
-		freed, err := k.forget(x, refs)
+		freed, err := k.deleteItem(x, refs)
 		if err != nil {
 			return err
 		}
@@ -90,8 +92,8 @@ func (k *exemplarStore) makeRoom(ctx context.Context, r *cleanup, refs map[trace
 	return k.options.Store.Compact(ctx)
 }
 
-// over returns by how many bytes what is kept is beyond a bound; 0 for no bound.
-func (k *exemplarStore) over(most int64) (int64, error) {
+// excess returns the bytes of the store beyond a limit; 0 if the limit is 0.
+func (k *exemplarStore) excess(most int64) (int64, error) {
 	if most == 0 {
 		return 0, nil
 	}
@@ -113,43 +115,43 @@ func (k *exemplarStore) all() (all []keptExemplar, err error) {
 	return all, err
 }
 
-// forgetAged forgets exemplars of requests that began before a time.
-func (k *exemplarStore) forgetAged(before trace.Nanos, refs map[trace.ID]int) error {
+// deleteAged deletes the exemplars of requests that started before a time.
+func (k *exemplarStore) deleteAged(before trace.Nanos, refs map[trace.ID]int) error {
 	all, err := k.all()
 	for i := range all {
 		if err != nil || all[i].Start >= before {
 			break
 		}
-		_, err = k.forgetExemplar(&all[i], refs)
+		_, err = k.deleteExemplar(&all[i], refs)
 	}
 	return err
 }
 
-// leftover is something of the past that is kept: an exemplar, or the decisions of an epoch.
-type leftover struct {
+// pastItem is an exemplar or the decisions of an epoch.
+type pastItem struct {
 	exemplar *keptExemplar
 	decided  *store.Epoch
 }
 
-// about reports whether x is about anything in open.
-func (x leftover) about(open map[analysis.Hash]bool) bool {
+// about reports whether x concerns anything in open.
+func (x pastItem) about(open map[analysis.Hash]bool) bool {
 	if x.exemplar != nil {
 		return open[x.exemplar.group]
 	}
 	return slices.ContainsFunc(x.decided.Problems, func(p analysis.Hash) bool { return open[p] })
 }
 
-// oldest yields decisions and exemplars, oldest first: first those that are not about what is open, then the others. An error is the last thing that
-// is yielded.
-func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[leftover, error] {
-	return func(yield func(leftover, error) bool) {
+// oldest yields decisions and exemplars, oldest first: those that do not concern open problems, then the others. An
+// error ends the sequence.
+func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[pastItem, error] {
+	return func(yield func(pastItem, error) bool) {
 		exemplars, err := k.all()
 		if err != nil {
-			yield(leftover{}, err)
+			yield(pastItem{}, err)
 			return
 		}
-		var evidence []leftover
-		offer := func(x leftover) bool {
+		var evidence []pastItem
+		offer := func(x pastItem) bool {
 			if x.about(open) {
 				evidence = append(evidence, x)
 				return true
@@ -159,7 +161,7 @@ func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[leftover, 
 		next := 0
 		before := func(t trace.Nanos) bool {
 			for ; next < len(exemplars) && exemplars[next].Start < t; next++ {
-				if !offer(leftover{exemplar: &exemplars[next]}) {
+				if !offer(pastItem{exemplar: &exemplars[next]}) {
 					return false
 				}
 			}
@@ -167,10 +169,10 @@ func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[leftover, 
 		}
 		for d, err := range k.options.Store.Epochs() {
 			if err != nil {
-				yield(leftover{}, err)
+				yield(pastItem{}, err)
 				return
 			}
-			if !before(d.At) || !offer(leftover{decided: &d}) {
+			if !before(d.At) || !offer(pastItem{decided: &d}) {
 				return
 			}
 		}
@@ -185,17 +187,18 @@ func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[leftover, 
 	}
 }
 
-// forget forgets something, and returns how many bytes that frees.
-func (k *exemplarStore) forget(x leftover, refs map[trace.ID]int) (freed int64, err error) {
+// deleteItem deletes x and returns the number of bytes freed.
+func (k *exemplarStore) deleteItem(x pastItem, refs map[trace.ID]int) (freed int64, err error) {
 	if x.exemplar != nil {
-		return k.forgetExemplar(x.exemplar, refs)
+		return k.deleteExemplar(x.exemplar, refs)
 	}
 	k.counts.Forgotten.Decisions.Add(1)
 	return x.decided.Size, k.options.Store.DeleteDecisions(x.decided.At)
 }
 
-// forgetExemplar forgets an exemplar, and returns how many bytes that frees: none while its trace is kept for another group.
-func (k *exemplarStore) forgetExemplar(e *keptExemplar, refs map[trace.ID]int) (freed int64, err error) {
+// deleteExemplar deletes an exemplar and returns the number of bytes freed: none while another group has an exemplar in
+// its trace.
+func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (freed int64, err error) {
 	kept, err := k.options.Store.Exemplars(e.group)
 	if err != nil {
 		return 0, err
@@ -211,7 +214,7 @@ func (k *exemplarStore) forgetExemplar(e *keptExemplar, refs map[trace.ID]int) (
 		})
 	}
 	if gone == 0 {
-		return 0, nil // in two lists, and forgotten with the first
+		return 0, nil // it is in two lists and was deleted from both
 	}
 	k.counts.Forgotten.Exemplars.Add(1)
 	if err := k.options.Store.PutExemplars(e.group, kept); err != nil {
@@ -225,9 +228,9 @@ func (k *exemplarStore) forgetExemplar(e *keptExemplar, refs map[trace.ID]int) (
 	return size, errors.Join(err, k.options.Store.DeleteTrace(e.Trace))
 }
 
-// logRoom tells what could not be forgotten.
-func (k *exemplarStore) logRoom(ctx context.Context, err error) {
+// logEnforceError logs that limits could not be enforced.
+func (k *exemplarStore) logEnforceError(ctx context.Context, err error) {
 	if err != nil {
-		k.options.Log.ErrorContext(ctx, "what is kept may take more than it should", slog.Any("error", err))
+		k.options.Log.ErrorContext(ctx, "history could not be trimmed; the store may exceed its limit", slog.Any("error", err))
 	}
 }

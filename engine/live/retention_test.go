@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// noise returns n bytes that nothing compresses.
+// noise returns n incompressible bytes.
 func noise(n int, seed uint64) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -23,8 +23,8 @@ func noise(n int, seed uint64) []byte {
 	return b
 }
 
-// What is kept stays within its bound: the oldest goes first, what open problems go by last.
-func TestRoom(t *testing.T) {
+// The store stays within its limit. The oldest history is deleted first, that of open problems last.
+func TestEnforce(t *testing.T) {
 	c := &clock{}
 	c.set(start)
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func TestRoom(t *testing.T) {
 	}
 	left := func() (exemplars, decisions []int) {
 		t.Helper()
-		all, err := r.grouper.exemplars.all()
+		all, err := r.loop.exemplars.all()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,25 +85,25 @@ func TestRoom(t *testing.T) {
 		}
 		return n
 	}
-	makeRoom := func(most int64, aged trace.Nanos) {
+	enforce := func(most int64, aged trace.Nanos) {
 		t.Helper()
-		if err := r.grouper.exemplars.makeRoom(t.Context(), &cleanup{bytes: most, before: aged, open: map[analysis.Hash]bool{open: true}}, refs); err != nil {
+		if err := r.loop.exemplars.enforce(t.Context(), &cleanup{bytes: most, before: aged, open: map[analysis.Hash]bool{open: true}}, refs); err != nil {
 			t.Fatal(err)
 		}
 		if n := takes(); most > 0 && n > most {
-			t.Errorf("%d bytes are kept, at most %d may be", n, most)
+			t.Errorf("%d bytes, want at most %d", n, most)
 		}
 	}
 	if err := r.store.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	makeRoom(1<<30, 0)
+	enforce(1<<30, 0)
 	if e, d := left(); len(e) != minutes || len(d) != minutes {
-		t.Errorf("something is forgotten though there is room: %d, %d", e, d)
+		t.Errorf("%d exemplars and %d decisions left, want all", e, d)
 	}
-	makeRoom(20*each, 0)
+	enforce(20*each, 0)
 	exemplars, decisions := left()
-	for what, all := range map[string][]int{"exemplars": exemplars, "decisions": decisions} {
+	for name, all := range map[string][]int{"exemplars": exemplars, "decisions": decisions} {
 		var evidence, others []int
 		for _, i := range all {
 			if i%4 == 0 {
@@ -113,25 +113,25 @@ func TestRoom(t *testing.T) {
 			}
 		}
 		if !slices.Equal(evidence, []int{0, 4, 8, 12, 16, 20}) || len(others) == 0 || others[0] < 17 || others[len(others)-1] != minutes-1 {
-			t.Errorf("%s that are left: %d", what, all)
+			t.Errorf("%s left: %d", name, all)
 		}
 	}
-	makeRoom(0, start.Add(6*time.Minute))
+	enforce(0, start.Add(6*time.Minute))
 	if e, d := left(); len(e) != len(exemplars)-2 || e[0] != 8 || !slices.Equal(d, decisions) {
-		t.Errorf("left of what is not too old: %d, %d", e, d)
+		t.Errorf("young exemplars left: %d, decisions %d", e, d)
 	}
-	makeRoom(3*each, 0)
+	enforce(3*each, 0)
 	if e, d := left(); len(e)+len(d) > 2 || len(d) == 0 || d[len(d)-1] != 20 {
-		t.Errorf("left with little room: %d, %d", e, d)
+		t.Errorf("with little room: exemplars %d and decisions %d left", e, d)
 	}
 	if r.counts.Forgotten.Decisions.Load() == 0 || r.counts.Forgotten.Exemplars.Load() == 0 {
-		t.Error("what is forgotten is not counted")
+		t.Error("deletions are not counted")
 	}
 	r.end()
 }
 
-// A running service makes room by itself, at a checkpoint.
-func TestRoomIsMade(t *testing.T) {
+// A running service enforces its limits after checkpoints.
+func TestEnforceWhileRunning(t *testing.T) {
 	c := &clock{}
 	c.set(start)
 	r := run(t, t.TempDir(), c, func(o *Options) { o.Retention.Bytes = 1 })
@@ -141,18 +141,18 @@ func TestRoomIsMade(t *testing.T) {
 		c.add(stretchSpan)
 		r.settle()
 	}
-	if err := r.store.Compact(t.Context()); err != nil { // what came last is not looked at
+	if err := r.store.Compact(t.Context()); err != nil { // the last writes are not in the size yet
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); r.counts.Forgotten.Exemplars.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("nothing was forgotten within 10 s")
+			t.Fatal("nothing was deleted within 10 s")
 		}
 		c.add(time.Second)
 	}
 }
 
-// The journal is not kept longer than allowed, though an open trace has spans in it.
+// Records beyond the maximum age are deleted, even if an open trace has spans in them.
 func TestJournalAges(t *testing.T) {
 	c := &clock{}
 	c.set(start)
@@ -175,11 +175,11 @@ func TestJournalAges(t *testing.T) {
 		r.settle()
 	}
 	if !there() {
-		t.Fatal("what an open trace needs is gone while it is young")
+		t.Fatal("a young record of an open trace was deleted")
 	}
 	for deadline := time.Now().Add(10 * time.Second); there(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it is still there")
+			t.Fatal("the old record was not deleted within 10 s")
 		}
 		c.add(10 * time.Second)
 		r.settle()

@@ -10,30 +10,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// tick is how often traces are looked at that nothing comes for.
-const tick = 100 * time.Millisecond
+// tickInterval is the default time between two ticks, at which traces close and epochs end without a request.
+const tickInterval = 100 * time.Millisecond
 
-// weigh is how often the size of the journal is looked at.
-const weigh = time.Second
+// sizeInterval is the time between two checks of the size of the journal.
+const sizeInterval = time.Second
 
-// groupBytes is how much goes to the journal in one commit at most: what waits meanwhile is the next one.
-const groupBytes = 16 << 20
+// maxCommitBytes limits the requests of one commit to the journal; the others wait for the next.
+const maxCommitBytes = 16 << 20
 
-// message tells a shard what time it is, and what came then.
+// message tells a shard the time, and passes it a request or a barrier.
 type message struct {
 	at       trace.Nanos
-	delivery *delivery // nil: nothing
-	mark     *mark     // nil: none
+	delivery *delivery // nil: none
+	barrier  *barrier  // nil: none
 }
 
-// mark is a place in the journal at which every shard tells the grouper that it has come there.
-type mark struct {
+// barrier is a position in the journal. Each shard passes it on to the core loop, which acts when it has come from all
+// shards.
+type barrier struct {
 	at      trace.Nanos
-	seq     uint64          // of the last record before it, or of that which it stands for
-	epoch   bool            // one ended
-	change  *changing       // to be made there; nil: none
-	reached chan<- struct{} // closed when the grouper has come there, and nothing else; nil: not that
-	// versions are those of services that came since the mark before.
+	seq     uint64          // its own record or, if it has none, the one before it
+	epoch   bool            // an epoch ends
+	change  *pendingChange  // applied here; nil: none
+	reached chan<- struct{} // closed when the core loop has received the barrier, without a checkpoint; nil: none
+	// versions of services that arrived since the previous barrier
 	versions []engine.VersionSeen
 }
 
@@ -42,31 +43,31 @@ type sequencer struct {
 	options  *Options
 	intake   *intake
 	arrivals <-chan *delivery
-	changes  <-chan *changing
+	changes  <-chan *pendingChange
 	flushes  <-chan chan<- struct{}
 	shards   []chan<- message
-	names    chan<- *observed // to the grouper: names alone
-	overfull *atomic.Bool     // see Service
+	names    chan<- *shardOutput // to the core loop: outputs with names only
+	overfull *atomic.Bool        // of the Service
 	counts   *Counts
 
-	clock    steady      // its now is that of the last record or tick
-	epoch    trace.Nanos // when the present epoch ends; 0: none began
-	settings []byte      // the change that made the present settings; nil: none did
-	known    uint64      // the last record that the state began with
-	versions arrived
+	clock    steadyClock // at the last record or tick
+	epoch    trace.Nanos // end of the current epoch; 0: none has begun
+	settings []byte      // the change that made the current settings; nil: none did
+	covered  uint64      // last record that the restored checkpoint covers
+	versions versionBuffer
 }
 
-// sequence gives what arrives numbers and times, makes it durable and hands it on, until ctx is done. What waits then is not looked
-// at any more.
+// sequence numbers requests and changes, sets their time, makes them durable and passes them on, until ctx is done. It
+// drops those still waiting then.
 func (q *sequencer) sequence(ctx context.Context) error {
 	ticks := time.NewTicker(q.options.tick)
 	defer ticks.Stop()
-	weighed := time.NewTicker(weigh)
-	defer weighed.Stop()
+	sizes := time.NewTicker(sizeInterval)
+	defer sizes.Stop()
 	var group []*delivery
 	for {
 		group = group[:0]
-		var changed *changing
+		var changed *pendingChange
 		var flushed chan<- struct{}
 		select {
 		case flushed = <-q.flushes:
@@ -74,30 +75,30 @@ func (q *sequencer) sequence(ctx context.Context) error {
 		case d := <-q.arrivals:
 			group = append(group, d)
 		case <-ticks.C:
-		case <-weighed.C:
+		case <-sizes.C:
 			q.overfull.Store(q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal)
 			continue
 		case <-ctx.Done():
 			q.clock.advance(q.options.Clock())
-			q.send(message{at: q.clock.now, mark: &mark{at: q.clock.now, seq: q.options.Journal.Next() - 1}})
+			q.broadcast(message{at: q.clock.now, barrier: &barrier{at: q.clock.now, seq: q.options.Journal.Next() - 1}})
 			return nil
 		}
-		if err := q.commit(changed, q.more(group)); err != nil {
+		if err := q.commit(changed, q.fill(group)); err != nil {
 			return err
 		}
 		if flushed != nil {
-			q.send(message{at: q.clock.now, mark: &mark{at: q.clock.now, reached: flushed}})
+			q.broadcast(message{at: q.clock.now, barrier: &barrier{at: q.clock.now, reached: flushed}})
 		}
 	}
 }
 
-// more adds to a group what is waiting.
-func (q *sequencer) more(group []*delivery) []*delivery {
+// fill adds waiting requests to a group that has one, up to the limit of a commit.
+func (q *sequencer) fill(group []*delivery) []*delivery {
 	size := 0
 	for _, d := range group {
 		size += len(d.packed)
 	}
-	for len(group) > 0 && size < groupBytes {
+	for len(group) > 0 && size < maxCommitBytes {
 		select {
 		case d := <-q.arrivals:
 			group = append(group, d)
@@ -109,17 +110,18 @@ func (q *sequencer) more(group []*delivery) []*delivery {
 	return group
 }
 
-// commit appends a change, if there is one, and a group to the journal, before them the end of the epoch if that is over, and hands all on.
-func (q *sequencer) commit(changed *changing, group []*delivery) error {
+// commit appends the end of the epoch, if it is over, a change, if there is one, and a group of requests to the
+// journal, and passes all of them on in this order.
+func (q *sequencer) commit(changed *pendingChange, group []*delivery) error {
 	q.clock.advance(q.options.Clock())
 	m := q.epochEnd()
 	j := q.options.Journal
 	if m != nil {
 		m.seq = j.Add(m.at, journal.Epoch, nil)
 	}
-	var c *mark
+	var c *barrier
 	if changed != nil {
-		c = &mark{at: q.clock.now, seq: j.Add(q.clock.now, journal.Change, changed.packed), change: changed}
+		c = &barrier{at: q.clock.now, seq: j.Add(q.clock.now, journal.Change, changed.packed), change: changed}
 	}
 	for _, d := range group {
 		d.seq = j.Add(q.clock.now, d.kind, d.packed)
@@ -129,7 +131,7 @@ func (q *sequencer) commit(changed *changing, group []*delivery) error {
 		began := q.options.Clock()
 		if err := j.Append(); err != nil {
 			if changed != nil {
-				changed.answer <- made{err: err}
+				changed.answer <- changeResult{err: err}
 			}
 			for _, d := range group {
 				d.durable <- err
@@ -139,22 +141,21 @@ func (q *sequencer) commit(changed *changing, group []*delivery) error {
 		}
 		q.counts.commit(q.options.Clock().Sub(began))
 	}
-	for _, m := range []*mark{m, c} {
+	for _, m := range []*barrier{m, c} {
 		if m != nil {
-			q.send(message{at: m.at, mark: m})
+			q.broadcast(message{at: m.at, barrier: m})
 		}
 	}
 	for _, d := range group {
 		q.deliver(q.clock.now, d)
 	}
-	q.send(message{at: q.clock.now})
-	q.counts.Ticks.Add(1)
+	q.broadcast(message{at: q.clock.now})
 	return nil
 }
 
-// epochEnd returns the end of the present epoch if it is over, and begins the next. Epochs end at whole multiples of their length; those in
-// which nobody was there are left out, and so are those that end while nothing can be written.
-func (q *sequencer) epochEnd() *mark {
+// epochEnd returns the end of the current epoch, if it is over, and begins the next; else nil. Epochs end at multiples
+// of their length. Those in which the service did not run are skipped. No epoch ends while the disk has no room.
+func (q *sequencer) epochEnd() *barrier {
 	length := trace.Nanos(q.options.Core.Epoch)
 	over := q.clock.now / length * length
 	first := q.epoch == 0
@@ -165,32 +166,32 @@ func (q *sequencer) epochEnd() *mark {
 	if first {
 		return nil
 	}
-	return &mark{at: over, epoch: true}
+	return &barrier{at: over, epoch: true}
 }
 
-// send tells all shards.
-func (q *sequencer) send(m message) {
-	if m.mark != nil {
-		m.mark.versions = q.versions.take()
+// broadcast sends m to all shards, a barrier with the versions that arrived since the previous one.
+func (q *sequencer) broadcast(m message) {
+	if m.barrier != nil {
+		m.barrier.versions = q.versions.take()
 	}
 	for _, sh := range q.shards {
 		sh <- m
 	}
 }
 
-// deliver hands a request to the shards that its spans are for, and its new names to the grouper before.
+// deliver sends the spans of a request to their shards, after its new names to the core loop.
 func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	q.counts.Requests.Add(1)
 	q.counts.Spans.Add(int64(len(d.batch.Spans)))
 	q.counts.Rejected.Add(int64(d.batch.RejectedSpans()))
 	if d.names != nil {
-		q.names <- &observed{names: d.names}
+		q.names <- &shardOutput{names: d.names}
 	}
-	if d.seq > q.known {
+	if d.seq > q.covered {
 		q.versions.observe(at, d.batch.Versions)
 	}
-	if len(q.versions.seen) >= arrivedVersions {
-		q.send(message{at: at, mark: &mark{at: at, seq: d.seq - 1, reached: make(chan struct{})}})
+	if len(q.versions.seen) >= maxBufferedVersions {
+		q.broadcast(message{at: at, barrier: &barrier{at: at, seq: d.seq - 1, reached: make(chan struct{})}})
 	}
 	n := int32(0)
 	for i := range d.runs {
@@ -205,7 +206,7 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	}
 	d.left.Store(n)
 	d.durable <- nil
-	for i := 0; n > 0; i++ { // after the last send d may be another's
+	for i := 0; n > 0; i++ { // after the last send d may have been reused
 		if len(d.runs[i]) > 0 {
 			n--
 			q.shards[i] <- message{at: at, delivery: d}
@@ -213,8 +214,8 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	}
 }
 
-// recover hands on the records of the journal since the checkpoint, as they were handed on then, and the earlier records from oldest on that
-// hold spans of traces which were open at the checkpoint.
+// recover passes on the records of the journal since the checkpoint, in their order and with their times, and the
+// earlier records from oldest on, which have spans of traces that were open at the checkpoint.
 func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 	from := max(q.options.Journal.First(), oldest)
 	next := from
@@ -230,17 +231,17 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 		q.clock.now = max(q.clock.now, r.At)
 		switch r.Kind {
 		case journal.Epoch:
-			if r.Seq > q.known {
-				q.send(message{at: r.At, mark: &mark{at: r.At, seq: r.Seq, epoch: true}})
+			if r.Seq > q.covered {
+				q.broadcast(message{at: r.At, barrier: &barrier{at: r.At, seq: r.Seq, epoch: true}})
 			}
 		case journal.Change:
-			if r.Seq > q.known {
-				if err := q.changeAgain(r); err != nil {
+			if r.Seq > q.covered {
+				if err := q.recoverChange(r); err != nil {
 					return err
 				}
 			}
 		case journal.Protobuf, journal.JSON:
-			if err := q.again(ctx, r); err != nil {
+			if err := q.redeliver(ctx, r); err != nil {
 				return err
 			}
 		}
@@ -252,8 +253,8 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 	return nil
 }
 
-// again delivers a record once more.
-func (q *sequencer) again(ctx context.Context, r journal.Record) error {
+// redeliver delivers a record of the journal.
+func (q *sequencer) redeliver(ctx context.Context, r journal.Record) error {
 	d := q.intake.newDelivery(r.Kind, q.intake.charge(len(r.Data)))
 	d.seq = r.Seq
 	if err := q.intake.decode(ctx, d, r.Data); err != nil {
@@ -261,7 +262,7 @@ func (q *sequencer) again(ctx context.Context, r journal.Record) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		q.counts.Damaged.Add(1) // it was decoded before it was acknowledged
+		q.counts.Damaged.Add(1) // the request was decoded before it was acknowledged
 		return nil
 	}
 	q.deliver(r.At, d)

@@ -1,17 +1,17 @@
-// Package live runs the service: requests come in, become durable, traces close, statistics grow, epochs end in decisions.
+// Package live runs the service: it stores requests in a journal, assembles traces, and runs [engine.Core] epoch by
+// epoch.
 //
-//		Take ─(1)─▶ sequencer ─(2)─▶ shards ─(3)─▶ grouper ─(4)─▶ decisions
+//		Take ─(1)─▶ sequencer ─(2)─▶ shards ─(3)─▶ core loop ─(4)─▶ decisions
 //
-//	 1. Take decodes a request and waits. The sequencer gives what waits its numbers and its time of arrival, appends it to the journal in
-//	    one commit, and lets the callers go.
-//	 2. Each shard owns the open traces whose IDs hash to it. What closes is reduced to observations on the spot.
-//	 3. The grouper owns all statistics ([engine.Core]). An epoch ends for it when it ended on every shard.
-//	 4. They are stored, and told to whoever listens. Who wants to read what the grouper owns asks it ([Service.Ask]).
+//	 1. Take decodes a request and waits. The sequencer numbers the waiting requests, sets their time of arrival,
+//	    appends them to the journal in one commit, and answers the callers.
+//	 2. Each shard owns the open traces whose IDs hash to it. It reduces closed traces to observations.
+//	 3. The core loop owns all statistics. It ends an epoch when the epoch has ended on every shard.
+//	 4. The core loop stores the decisions and reports them to the caller of the service. [Service.Ask] reads the core.
 //
-// All that happens is a function of the journal: numbers, times of arrival, ends of epochs, and whatever else decisions depend on
-// ([Service.Change]) are in it. So a checkpoint is the state
-// after one of its records, and what came later is simply read again; one shard or eight, with or without a restart, give the same
-// statistics and decisions.
+// The state is a function of the journal, which has the numbers and times of requests, the ends of epochs, and all
+// other input of decisions ([Service.Change]). A checkpoint is the state after one of its records; recovery reads the
+// later records. So the number of shards and restarts change neither statistics nor decisions.
 package live
 
 import (
@@ -34,47 +34,47 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Options choose how a [Service] works.
+// Options configure a [Service].
 type Options struct {
 	Core       engine.Options
 	Assembly   assemble.OnlineOptions // Memory is for all shards together
-	Keys       *ingest.Keys           // attributes that are kept; nil: those of the protocol
+	Keys       *ingest.Keys           // attributes to decode; nil: those of the protocol only
 	Shards     int                    // 0: one per core
-	InFlight   int64                  // bytes of requests that were let in and are not yet assembled
-	Checkpoint time.Duration          // between two checkpoints; they are taken when an epoch ends
+	InFlight   int64                  // limit in bytes of the requests that are accepted and not yet assembled
+	Checkpoint time.Duration          // minimum time between two checkpoints, which are taken at the ends of epochs
 	Retention  Retention
 	Journal    *journal.Journal
-	// MaxJournalAge is how long records are kept at most that are older than a checkpoint, though an open trace had spans in them. 0: as long as
-	// one has.
+	// MaxJournalAge is the maximum age of records that a checkpoint covers but an open trace still refers to. 0:
+	// unlimited.
 	MaxJournalAge time.Duration
-	MaxJournal    uint64 // bytes of the journal beyond which nothing is taken; 0: no bound
+	MaxJournal    uint64 // bytes of the journal beyond which requests are refused; 0: unlimited
 	Store         *store.Store
-	Full          func(now time.Time) bool // reports whether the disk has no room for more requests; nil: it has
-	Spent         func(now time.Time) bool // reports whether it has none for anything: no epoch ends; nil: it has
+	Full          func(now time.Time) bool // reports whether the disk has no room for requests; nil: never
+	Spent         func(now time.Time) bool // reports whether the disk has no room at all, so that no epoch ends; nil: never
 	Clock         func() time.Time         // nil: time.Now
 	Log           *slog.Logger
-	// Epoch is called by the grouper when an epoch ended, with the core, which it may read. It must be quick, and keep nothing of the core.
-	// Nil: nobody is told.
+	// Epoch is called by the core loop at the end of an epoch. It may read the core but not keep it, and must return
+	// quickly. Nil: not called.
 	Epoch func(core *engine.Core, e Ended)
 
-	tick time.Duration // how often traces are looked at that nothing comes for; 0: tick
+	tick time.Duration // between two checks for traces to close; 0: tickInterval
 }
 
-// Retention says what of the past is kept.
+// Retention limits the stored history.
 type Retention struct {
-	Age       time.Duration // of decisions and exemplars; 0: for ever. That of statistics is in the settings of the core
-	Bytes     int64         // on disk of all that the store holds: beyond, the oldest decisions and exemplars go; 0: no bound
-	Exemplars int           // traces of each group: so many of the slowest, the typical and the fastest; 0: none
+	Age       time.Duration // of decisions and exemplars; 0: unlimited. The age of statistics is a setting of the core
+	Bytes     int64         // of the store on disk; beyond, the oldest decisions and exemplars are deleted. 0: unlimited
+	Exemplars int           // number of slow, of typical and of fast traces of each group; 0: none
 }
 
-// Ended is what became of an epoch.
+// Ended is the result of an epoch.
 type Ended struct {
 	At        trace.Nanos
-	Before    search.State // of the search, when the epoch began
+	Before    search.State // of the search, at the start of the epoch
 	Decisions []search.Decision
 }
 
-// DefaultOptions returns the options of design, without the places where things are kept.
+// DefaultOptions returns options without journal, store and log.
 func DefaultOptions() Options {
 	return Options{
 		Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions(), InFlight: 256 << 20, Checkpoint: 10 * time.Second,
@@ -82,47 +82,49 @@ func DefaultOptions() Options {
 	}
 }
 
-// Service is the running engine. Open it, Run it; when Run returns, it has ended. Journal and Store belong to the caller.
+// Service is the running service. Open one, then call Run, which returns when the service has ended. The journal and
+// the store belong to the caller.
 //
-// Its methods are safe for concurrent use. They reach the sequencer, the shards and the grouper, which own their state, through channels only.
+// Its methods are safe for concurrent use. They communicate with the sequencer, the shards and the core loop through
+// channels: each of these owns its state.
 type Service struct {
 	options   *Options
 	intake    *intake
 	arrivals  chan *delivery       // to the sequencer
-	changes   chan *changing       // to the sequencer
+	changes   chan *pendingChange  // to the sequencer
 	flushes   chan chan<- struct{} // to the sequencer
 	inboxes   []chan message       // of the shards
-	observed  *observations        // to the grouper
-	asked     chan question        // to the grouper
+	outputs   *shardOutputs        // to the core loop
+	queries   chan query           // to the core loop
 	sequencer *sequencer           // for Run
 	shards    []*shard             // for Run
-	grouper   *grouper             // for Run
+	loop      *loop                // for Run
 
 	retained atomic.Pointer[Retention]
-	ready    atomic.Bool   // requests are taken
-	overfull atomic.Bool   // the journal is beyond its bound
-	started  chan struct{} // closed when requests are taken for the first time
-	stopped  chan struct{} // closed when nothing that waits in arrivals will be taken
-	done     chan struct{} // closed when the grouper has stopped
-	restored uint64        // the oldest record that the restored checkpoint needs; 0: none was restored
+	ready    atomic.Bool   // accepts requests
+	overfull atomic.Bool   // the journal exceeds MaxJournal
+	started  chan struct{} // closed when the service first accepts requests
+	stopped  chan struct{} // closed when the sequencer has stopped
+	done     chan struct{} // closed when the core loop has stopped
+	restored uint64        // first record that the restored checkpoint needs; 0: none was restored
 	counts   Counts
 }
 
-// Bounds of channels: each holds a moment's work. What they hold is bounded in bytes by Options.InFlight.
+// Capacities of channels. Options.InFlight limits the bytes in them.
 const (
-	arrivalsWaiting  = 1024
-	deliveriesPerSh  = 1024
-	observedWaiting  = 256
-	questionsWaiting = 16
-	changesWaiting   = 16
+	arrivalsWaiting = 1024
+	deliveriesPerSh = 1024
+	outputsWaiting  = 256
+	queriesWaiting  = 16
+	changesWaiting  = 16
 )
 
-// Open returns a Service in the state of the last checkpoint. It reads the journal, and takes requests, from Run on.
+// Open returns a Service in the state of the last checkpoint. Run reads the journal and accepts requests.
 func Open(o Options) (*Service, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	o.tick = cmp.Or(o.tick, tick)
+	o.tick = cmp.Or(o.tick, tickInterval)
 	never := func(time.Time) bool { return false }
 	if o.Full == nil {
 		o.Full = never
@@ -143,10 +145,10 @@ func Open(o Options) (*Service, error) {
 	s := &Service{
 		options: &o, intake: newIntake(&o),
 		arrivals: make(chan *delivery, arrivalsWaiting),
-		changes:  make(chan *changing, changesWaiting),
+		changes:  make(chan *pendingChange, changesWaiting),
 		flushes:  make(chan chan<- struct{}),
-		observed: &observations{waiting: make(chan *observed, observedWaiting)},
-		asked:    make(chan question, questionsWaiting),
+		outputs:  &shardOutputs{waiting: make(chan *shardOutput, outputsWaiting)},
+		queries:  make(chan query, queriesWaiting),
 		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.retained.Store(&o.Retention)
@@ -157,7 +159,7 @@ func Open(o Options) (*Service, error) {
 	return s, s.restore()
 }
 
-// assemble makes the parts and the channels between them.
+// assemble creates the sequencer, the shards and the core loop, and connects them.
 func (s *Service) assemble() error {
 	o := s.options
 	exemplars, err := newExemplarStore(o, &s.retained, &s.counts)
@@ -165,37 +167,38 @@ func (s *Service) assemble() error {
 		return err
 	}
 	table := &trace.Table{}
-	s.grouper = &grouper{
-		options: o, core: engine.NewCore(table, o.Core), table: table, exemplars: exemplars, from: s.observed, asked: s.asked, retained: &s.retained,
-		counts: &s.counts, marked: make([]*observed, o.Shards), waiting: o.Shards,
+	s.loop = &loop{
+		options: o, core: engine.NewCore(table, o.Core), table: table, exemplars: exemplars, outputs: s.outputs, queries: s.queries, retained: &s.retained,
+		counts: &s.counts, atBarrier: make([]*shardOutput, o.Shards), missing: o.Shards,
 	}
 	s.sequencer = &sequencer{
-		options: o, intake: s.intake, arrivals: s.arrivals, changes: s.changes, flushes: s.flushes, names: s.observed.waiting, overfull: &s.overfull, counts: &s.counts,
+		options: o, intake: s.intake, arrivals: s.arrivals, changes: s.changes, flushes: s.flushes, names: s.outputs.waiting, overfull: &s.overfull, counts: &s.counts,
 	}
 	for i := range o.Shards {
 		in := make(chan message, deliveriesPerSh)
 		s.inboxes = append(s.inboxes, in)
 		s.sequencer.shards = append(s.sequencer.shards, in)
-		s.shards = append(s.shards, newShard(i, in, o, s.intake, s.observed, &s.counts))
+		s.shards = append(s.shards, newShard(i, in, o, s.intake, s.outputs, &s.counts))
 	}
 	return nil
 }
 
-// errUnreadable says what to do about a checkpoint that cannot be restored. The journal alone does not replace it: what a checkpoint holds is trimmed.
-var errUnreadable = errors.New("another build of sibyl wrote it, or it is damaged: go on with the build that wrote it, or move the folder store out of " +
-	"the data directory to begin anew with what the journal still holds")
+// errUnreadable is the error of a checkpoint that cannot be restored. The journal does not replace it, since records
+// that a checkpoint covers are deleted.
+var errUnreadable = errors.New("it is damaged, or another build of sibyl wrote it: use the build that wrote it, or start anew with the rest of the " +
+	"journal by moving the folder store out of the data directory")
 
-// errOldStrategy says what to do about a checkpoint or a journal with a strategy that this version does not have.
-var errOldStrategy = errors.New("an earlier version of sibyl wrote it with another strategy: start that version once more with one that both have, " +
-	"stop it, and start this one; or move the folders store and journal out of the data directory to begin anew")
+// errOldStrategy is the error of a checkpoint or a journal with a strategy that this version does not have.
+var errOldStrategy = errors.New("an earlier version of sibyl wrote it with another strategy: start that version once more with a strategy that both " +
+	"have, stop it, and start this one; or start anew by moving the folders store and journal out of the data directory")
 
-// restore continues with the last checkpoint, if there is one.
+// restore restores the last checkpoint, if there is one.
 func (s *Service) restore() error {
 	c, err := s.options.Store.Load()
 	if err != nil || c == nil {
 		return err
 	}
-	core := s.grouper.core
+	core := s.loop.core
 	if err := core.Restore(c.State); err != nil {
 		if _, ok := errors.AsType[*engine.UnknownStrategyError](err); ok {
 			return fmt.Errorf("restore the checkpoint: %w: %w", errOldStrategy, err)
@@ -211,25 +214,25 @@ func (s *Service) restore() error {
 	restored := core.Options()
 	settings := restored.Settings()
 	q := s.sequencer
-	q.settings, q.known, q.clock.now = (&engine.Change{Settings: &settings}).Append(nil), c.Seq, c.At
+	q.settings, q.covered, q.clock.now = (&engine.Change{Settings: &settings}).Append(nil), c.Seq, c.At
 	s.restored = c.Oldest
 	return nil
 }
 
-// Run reads the records of the journal since the checkpoint and then takes requests, until ctx is done. Then it finishes the requests that
-// were let in, and takes a checkpoint. Traces that are open remain open across the restart.
+// Run reads the records of the journal since the checkpoint and then accepts requests until ctx is done. Then it
+// finishes the accepted requests and takes a checkpoint. Open traces stay open across the restart.
 func (s *Service) Run(ctx context.Context) error {
-	var shards, grouper sync.WaitGroup
+	var shards, loop sync.WaitGroup
 	for _, sh := range s.shards {
 		shards.Go(sh.run)
 	}
-	grouper.Go(func() {
+	loop.Go(func() {
 		defer close(s.done)
-		s.grouper.run(context.WithoutCancel(ctx)) // it finishes what was let in
+		s.loop.run(context.WithoutCancel(ctx)) // it finishes the accepted requests
 	})
 	err := s.sequencer.recover(ctx, s.restored)
 	if err == nil {
-		err = s.sequencer.settle()
+		err = s.sequencer.applySettings()
 	}
 	if err == nil {
 		s.ready.Store(true)
@@ -242,19 +245,20 @@ func (s *Service) Run(ctx context.Context) error {
 		close(in)
 	}
 	shards.Wait()
-	close(s.observed.waiting)
-	grouper.Wait()
+	close(s.outputs.waiting)
+	loop.Wait()
 	return err
 }
 
-// Retain changes what is kept of the past, from the end of the epoch on. It is safe for concurrent use.
+// Retain changes the limits of the stored history, with effect from the end of the epoch. It is safe for concurrent
+// use.
 func (s *Service) Retain(r Retention) { s.retained.Store(&r) }
 
-// Ready reports whether requests are taken.
+// Ready reports whether the service accepts requests.
 func (s *Service) Ready() bool { return s.ready.Load() }
 
-// Started returns a channel that is closed when the journal was read and requests are taken.
+// Started returns a channel that is closed once the journal was read and the service accepts requests.
 func (s *Service) Started() <-chan struct{} { return s.started }
 
-// Counts returns what is counted.
+// Counts returns the counters of the service.
 func (s *Service) Counts() *Counts { return &s.counts }

@@ -11,58 +11,58 @@ import (
 
 // shard owns the open traces whose IDs hash to it. It has one goroutine.
 type shard struct {
-	number int
-	in     <-chan message
-	intake *intake // deliveries go back to it
-	to     *observations
-	counts *Counts
-	open   *assemble.Online
+	number  int
+	in      <-chan message
+	intake  *intake // takes back deliveries
+	outputs *shardOutputs
+	counts  *Counts
+	open    *assemble.Online
 
 	extractor *critpath.Extractor
 	observer  observation.Observer
 	closed    assemble.Closed
-	spans     *observation.SpanTimes // of the traces closed since the last mark
-	out       *observed
+	spans     *observation.SpanTimes // of the traces closed since the last barrier
+	out       *shardOutput
 }
 
-// observed is what a shard saw, on its way to the grouper.
-type observed struct {
+// shardOutput is the result of a shard, on its way to the core loop.
+type shardOutput struct {
 	shard    int
 	requests []request
-	n        int                    // of requests that are filled in; the others keep their memory
-	mark     *mark                  // an epoch ended after them; nil: none
-	oldest   uint64                 // with a mark: the first record that open traces have spans of
-	closed   []uint64               // with a mark: hashes of the IDs of traces closed since the last one
-	spans    *observation.SpanTimes // with a mark: of these traces
-	names    *trace.Table           // new names, and nothing else; nil: none
+	n        int                    // number of valid requests; the others keep their memory
+	barrier  *barrier               // reached after the requests; nil: none
+	oldest   uint64                 // with a barrier: first record with spans of open traces
+	closed   []uint64               // with a barrier: hashes of the IDs of the traces closed since the last one
+	spans    *observation.SpanTimes // with a barrier: of these traces
+	names    *trace.Table           // new names; if set, the other fields are not
 }
 
-// request is an observation and where its spans are in the journal.
+// request is an observation with its simulation and the journal records of its spans.
 type request struct {
 	observation.Observation
 	simulation critpath.Simulation
 	records    []uint64
 }
 
-// observations is the way from the shards to the grouper.
-type observations struct {
-	waiting chan *observed
-	free    sync.Pool // of *observed
+// shardOutputs is the way from the shards to the core loop.
+type shardOutputs struct {
+	waiting chan *shardOutput
+	free    sync.Pool // of *shardOutput
 }
 
-// observedBatch is how many requests go to the grouper at a time.
-const observedBatch = 64
+// outputRequests is the number of requests in an output.
+const outputRequests = 64
 
-func newShard(number int, in <-chan message, o *Options, from *intake, to *observations, counts *Counts) *shard {
+func newShard(number int, in <-chan message, o *Options, from *intake, outputs *shardOutputs, counts *Counts) *shard {
 	assembly := o.Assembly
 	assembly.Memory /= int64(o.Shards)
 	return &shard{
-		number: number, in: in, intake: from, to: to, counts: counts, open: assemble.NewOnline(assembly),
-		extractor: critpath.NewExtractor(o.Core.Path), spans: new(observation.SpanTimes), out: &observed{shard: number},
+		number: number, in: in, intake: from, outputs: outputs, counts: counts, open: assemble.NewOnline(assembly),
+		extractor: critpath.NewExtractor(o.Core.Path), spans: new(observation.SpanTimes), out: &shardOutput{shard: number},
 	}
 }
 
-// run takes what comes until there is no more.
+// run processes messages until the channel is closed.
 func (sh *shard) run() {
 	for m := range sh.in {
 		sh.close(m.at)
@@ -76,8 +76,8 @@ func (sh *shard) run() {
 			}
 			continue
 		}
-		if m.mark != nil {
-			sh.out.mark, sh.out.oldest, sh.out.closed = m.mark, sh.open.Stats().Oldest, sh.open.NewlyClosed()
+		if m.barrier != nil {
+			sh.out.barrier, sh.out.oldest, sh.out.closed = m.barrier, sh.open.Stats().Oldest, sh.open.NewlyClosed()
 			sh.out.spans, sh.spans = sh.spans, new(observation.SpanTimes)
 		}
 		sh.flush()
@@ -85,7 +85,7 @@ func (sh *shard) run() {
 	}
 }
 
-// close closes the traces whose time has come.
+// close closes the traces that are due.
 func (sh *shard) close(now trace.Nanos) {
 	for sh.open.Next(now, &sh.closed) {
 		sh.counts.Closed[sh.closed.Reason].Add(1)
@@ -95,7 +95,7 @@ func (sh *shard) close(now trace.Nanos) {
 	}
 }
 
-// observe reduces the closed trace to observations.
+// observe reduces the closed trace to shardOutputs.
 func (sh *shard) observe() {
 	p := sh.extractor.Extract(&sh.closed.Trace)
 	if !p.Complete() {
@@ -117,20 +117,20 @@ func (sh *shard) observe() {
 		r.records = append(r.records[:0], sh.closed.Records...)
 		sh.out.n++
 	}
-	if sh.out.n >= observedBatch {
+	if sh.out.n >= outputRequests {
 		sh.flush()
 	}
 }
 
-// flush hands what was observed to the grouper.
+// flush sends the output to the core loop.
 func (sh *shard) flush() {
-	if sh.out.n == 0 && sh.out.mark == nil {
+	if sh.out.n == 0 && sh.out.barrier == nil {
 		return
 	}
-	sh.to.waiting <- sh.out
-	sh.out, _ = sh.to.free.Get().(*observed)
+	sh.outputs.waiting <- sh.out
+	sh.out, _ = sh.outputs.free.Get().(*shardOutput)
 	if sh.out == nil {
-		sh.out = &observed{}
+		sh.out = &shardOutput{}
 	}
-	*sh.out = observed{shard: sh.number, requests: sh.out.requests}
+	*sh.out = shardOutput{shard: sh.number, requests: sh.out.requests}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A request names the records of its own trace only, even where it reuses the memory of an earlier one.
+// A request has the records of its own trace only, even if it reuses the memory of an earlier request.
 func TestRecordsOfRequests(t *testing.T) {
 	options := DefaultOptions()
 	options.Shards = 1
-	to := &observations{waiting: make(chan *observed, 1)}
+	to := &shardOutputs{waiting: make(chan *shardOutput, 1)}
 	sh := newShard(0, nil, &options, nil, to, new(Counts))
 	now := start
 	for i := range byte(3) {

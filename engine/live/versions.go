@@ -6,18 +6,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// arrived is which versions of services came since the last mark. They go to the grouper with the next one, so that it knows what came before
-// an epoch ended, or a checkpoint was taken, and nothing else.
-type arrived struct {
+// versionBuffer holds the versions of services that arrived since the last barrier. They pass to the core loop with the
+// next one, so that the state at an end of an epoch, or in a checkpoint, has exactly the versions that arrived before.
+type versionBuffer struct {
 	seen   []engine.VersionSeen
-	places map[ingest.ServiceVersion]int // in seen
+	places map[ingest.ServiceVersion]int // index in seen
 }
 
-// arrivedVersions is how many versions wait for a mark at most: beyond there is one for them.
-const arrivedVersions = 4096
+// maxBufferedVersions is the number of versions at which a barrier is sent for them.
+const maxBufferedVersions = 4096
 
-// observe takes the versions of a request that arrived at a time.
-func (a *arrived) observe(at trace.Nanos, versions []ingest.ServiceVersion) {
+// observe adds the versions of a request that arrived at a time.
+func (a *versionBuffer) observe(at trace.Nanos, versions []ingest.ServiceVersion) {
 	for _, v := range versions {
 		if i, known := a.places[v]; known {
 			a.seen[i].Last = at
@@ -31,8 +31,8 @@ func (a *arrived) observe(at trace.Nanos, versions []ingest.ServiceVersion) {
 	}
 }
 
-// take returns what came and forgets it.
-func (a *arrived) take() []engine.VersionSeen {
+// take returns the versions and empties the buffer.
+func (a *versionBuffer) take() []engine.VersionSeen {
 	seen := a.seen
 	a.seen = nil
 	clear(a.places)

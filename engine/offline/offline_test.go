@@ -73,7 +73,7 @@ func spansOf(t *testing.T, path string) (spans [][]byte) {
 	}
 }
 
-// write spreads spans over files, a request a line, and returns their paths.
+// write distributes spans over files, one request a line, and returns the paths.
 func write(t *testing.T, spans [][]byte, files int) (paths []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -137,7 +137,7 @@ func TestReportDependsOnSpansOnly(t *testing.T) {
 	}
 }
 
-// diffReports compares reports and the names of all that is in them.
+// diffReports compares reports, including names.
 func diffReports(want, got *offline.Report) string {
 	names := func(r *offline.Report) (all []string) {
 		name := func(op trace.Op) { all = append(all, r.Table.ServiceName(op)+" "+r.Table.OpName(op)) }
@@ -178,15 +178,15 @@ func TestReport(t *testing.T) {
 	unrelated := 0
 	for i, p := range r.Problems {
 		if unrelated += len(p.Findings.Unrelated); p.Findings.Joint < 0 || p.Findings.Joint > 1 {
-			t.Errorf("problem %d: joint correlation %v", i, p.Findings.Joint)
+			t.Errorf("problem %d: joint correlation %v, want 0 to 1", i, p.Findings.Joint)
 		}
 		if p.Onset != detect.Chronic || i > 0 && p.Kind < r.Problems[i-1].Kind {
-			t.Errorf("problem %d: %v %v", i, p.Onset, p.Kind)
+			t.Errorf("problem %d is %v %v, out of order", i, p.Onset, p.Kind)
 		}
 		slow, typical, fast := p.Exemplars.Slow, p.Exemplars.Typical, p.Exemplars.Fast
 		if len(slow) != 3 || len(typical) != 3 || len(fast) != 3 ||
 			slow[0].Duration < slow[2].Duration || slow[2].Duration < typical[2].Duration || typical[0].Duration < fast[2].Duration || slow[0].Duration < p.Mean {
-			t.Errorf("problem %d, exemplars %v", i, p.Exemplars)
+			t.Errorf("problem %d: exemplars %v", i, p.Exemplars)
 		}
 	}
 	if unrelated == 0 {
@@ -194,7 +194,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// With splits, the requests of the faulty host are a group of their own, and nothing is lost.
+// With splits, the requests of the faulty host are a group of their own, and every request is in a group.
 func TestAnalyzeSplits(t *testing.T) {
 	options := offline.DefaultOptions()
 	options.Split, options.Input.Keys = true, ingest.AllKeys()
@@ -222,7 +222,7 @@ func TestAnalyzeSplits(t *testing.T) {
 	}
 }
 
-// Requests are replayed for the problems of groups however these are told apart.
+// Requests are simulated for the problems of all kinds of groups.
 func TestRecoveries(t *testing.T) {
 	for name, set := range map[string]func(*offline.Options){
 		"by skeleton":  func(*offline.Options) {},
@@ -232,16 +232,16 @@ func TestRecoveries(t *testing.T) {
 		options := offline.DefaultOptions()
 		options.Input.Keys = ingest.AllKeys()
 		set(&options)
-		replayed := 0
+		simulated := 0
 		for i, p := range analyze(t, []string{corpus}, options).Problems {
 			for _, r := range p.Findings.Recoveries {
-				if replayed++; uint64(r.Requests) < min(p.Requests, 64) || !(r.MeanPart >= 0 && r.MeanPart <= 1) {
-					t.Errorf("%s: problem %d, of %d requests %d were replayed, %v of the mean would come back", name, i, p.Requests, r.Requests, r.MeanPart)
+				if simulated++; uint64(r.Requests) < min(p.Requests, 64) || !(r.MeanPart >= 0 && r.MeanPart <= 1) {
+					t.Errorf("%s: problem %d: of %d requests %d were simulated, gaining %v of the mean", name, i, p.Requests, r.Requests, r.MeanPart)
 				}
 			}
 		}
-		if replayed == 0 {
-			t.Errorf("%s: nothing was replayed", name)
+		if simulated == 0 {
+			t.Errorf("%s: no request was simulated", name)
 		}
 	}
 }
@@ -263,23 +263,23 @@ func TestObjectives(t *testing.T) {
 	}
 	options.Objectives = map[string]time.Duration{"nobody knows": 1}
 	if _, err := offline.Analyze(t.Context(), []string{corpus}, options); err == nil || !strings.Contains(err.Error(), "nobody knows") {
-		t.Errorf("an objective for what is not there: %v", err)
+		t.Errorf("objective of an unknown operation: error %v, want one with its name", err)
 	}
 }
 
 func TestAnalyzeErrors(t *testing.T) {
 	if _, err := offline.Analyze(t.Context(), []string{"missing"}, offline.DefaultOptions()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
+		t.Errorf("missing file: error %v, want %v", err, os.ErrNotExist)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	cancel(enough)
 	if _, err := offline.Analyze(ctx, []string{corpus}, offline.DefaultOptions()); !errors.Is(err, enough) {
-		t.Errorf("a context that is over: %v", err)
+		t.Errorf("canceled context: error %v, want %v", err, enough)
 	}
 }
 
-// TestTimesFromZero: a trace of 1970 is as good as any other.
+// Traces that start at time 0 are complete.
 func TestTimesFromZero(t *testing.T) {
 	var lines strings.Builder
 	for i := range 200 {

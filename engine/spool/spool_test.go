@@ -39,7 +39,7 @@ func read(t *testing.T, s *Spool, limit int) (starts []trace.Nanos) {
 			t.Fatal(err)
 		}
 		if want := numbered(int(o.Start)); o.Trace != want.Trace || !slices.Equal(o.Contexts, want.Contexts) {
-			t.Fatalf("observation %d comes back as %v", o.Start, o)
+			t.Fatalf("observation %d is read as %v", o.Start, o)
 		}
 		starts = append(starts, o.Start)
 		if len(starts) == limit {
@@ -67,7 +67,7 @@ func TestSpool(t *testing.T) {
 		for range 2 {
 			got := read(t, s, -1)
 			if len(got) != 2*n {
-				t.Fatalf("limit %d: %d of %d came back", limit, len(got), 2*n)
+				t.Fatalf("limit %d: %d of %d observations read", limit, len(got), 2*n)
 			}
 			for i, start := range got {
 				if start != trace.Nanos(i%n) {
@@ -91,7 +91,7 @@ func TestMissingDirectory(t *testing.T) {
 		err = s.Add(numbered(i))
 	}
 	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("spilling into a directory that is missing: %v", err)
+		t.Errorf("missing directory: error %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -110,7 +110,7 @@ func TestFullDisk(t *testing.T) {
 		err = s.Add(numbered(i))
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("spilling to a full disk: %v", err)
+		t.Errorf("full disk: error %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
