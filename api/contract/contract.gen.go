@@ -1402,7 +1402,7 @@ type ProblemDetail struct {
 	Explanations  []Explanation        `json:"explanations"`
 	Investigation *InvestigationDetail `json:"investigation,omitempty"`
 
-	// JointCorrelation Canonical correlation, 0–1, of the numeric variables with the durations: what they explain together; null: none or not yet known.
+	// JointCorrelation Canonical correlation, 0–1, of the numeric variables, taken together, with the durations; null: none or not yet known.
 	JointCorrelation *float64 `json:"joint_correlation"`
 
 	// Missing Operations that carry the problem and offer no tracepoints.

@@ -22,7 +22,7 @@ type cleanup struct {
 	open   map[analysis.Hash]bool // open problems, their groups and request types, whose history is deleted last
 }
 
-// ageInterval is the time between two deletions of exemplars by age, each of which reads all exemplars.
+// ageInterval is the time between deletions of exemplars by age. Each deletion reads all exemplars.
 const ageInterval = 10 * time.Minute
 
 // retention returns the limits that apply after a checkpoint at time now.

@@ -19,7 +19,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// checkout is a trace whose root takes 100 ns: 50 itself, 40 in db, of which 10 in a tracepoint.
+// checkout is a trace whose root takes 100 ns: 50 itself, 40 in db, including 10 in a tracepoint.
 const checkout = `
 a shop "POST /checkout" server 0..100
   b shop db client 10..50

@@ -957,7 +957,7 @@ export interface components {
             explanations: components["schemas"]["Explanation"][];
             /**
              * Format: double
-             * @description Canonical correlation, 0–1, of the numeric variables with the durations: what they explain together; null: none or not yet known.
+             * @description Canonical correlation, 0–1, of the numeric variables, taken together, with the durations; null: none or not yet known.
              */
             joint_correlation: number | null;
             /** @description Attributes that do not explain the problem. */
