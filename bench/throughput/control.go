@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/mem"
+
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
@@ -401,7 +403,7 @@ func sendTrace(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	_, err = export(ctx, conn, data)
+	_, err = export(ctx, conn, mem.SliceBuffer(data))
 	return errors.Join(err, conn.Close())
 }
 

@@ -25,16 +25,22 @@ func dial(address string) (*grpc.ClientConn, error) {
 }
 
 // export sends an encoded request until the server accepts it, and returns the number of retries.
-func export(ctx context.Context, conn *grpc.ClientConn, request []byte) (retries int64, err error) {
+func export(ctx context.Context, conn *grpc.ClientConn, request mem.Buffer) (retries int64, err error) {
 	for {
-		var answer []byte
-		err := conn.Invoke(ctx, exportMethod, request, &answer)
+		err := exportOnce(ctx, conn, request)
 		if !refused(err) {
 			return retries, err
 		}
 		retries++
 		time.Sleep(retryPause)
 	}
+}
+
+// exportOnce sends an encoded request. The transport may read the request after exportOnce has returned, because a server
+// can refuse a request before it has received all of it.
+func exportOnce(ctx context.Context, conn *grpc.ClientConn, request mem.Buffer) error {
+	var answer []byte
+	return conn.Invoke(ctx, exportMethod, request, &answer)
 }
 
 // refused reports whether err asks the sender to try again.
@@ -44,18 +50,19 @@ func refused(err error) bool {
 }
 
 // errNotBytes reports a wrong use of rawCodec.
-var errNotBytes = errors.New("message is neither []byte nor *[]byte")
+var errNotBytes = errors.New("message is neither mem.Buffer nor *[]byte")
 
 // rawCodec sends and receives encoded messages.
 type rawCodec struct{}
 
-// Marshal implements [encoding.CodecV2].
+// Marshal implements [encoding.CodecV2]. The transport holds a reference to the buffer until it has sent the message.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	b, ok := v.([]byte)
+	b, ok := v.(mem.Buffer)
 	if !ok {
 		return nil, errNotBytes
 	}
-	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	b.Ref()
+	return mem.BufferSlice{b}, nil
 }
 
 // Unmarshal implements [encoding.CodecV2].

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/mem"
+
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -74,6 +76,7 @@ type load struct {
 	data         [][]byte
 	ids          [][]int // offsets of trace IDs in data
 	bytes, spans int
+	buffers      mem.BufferPool
 	offers       atomic.Uint32 // calls of offer, which reserves a range of trace IDs for each
 }
 
@@ -83,6 +86,7 @@ func newLoad(o Options) (*load, error) {
 	r := rand.New(rand.NewPCG(o.Seed, 3))
 	kinds := shapes(r, &table, 50, spansPerLoadedTrace)
 	l := &load{}
+	longest := 0
 	for begin := trace.Nanos(1_700_000_000_000_000_000); l.bytes < o.Bytes; begin += 1_000_000_000 {
 		for _, traces := range splitTraces(r, &table, kinds, spansPerLoadedTrace, begin) {
 			data, err := tracegen.Protobuf(traces, &table)
@@ -96,8 +100,10 @@ func newLoad(o Options) (*load, error) {
 			l.data, l.ids = append(l.data, data), append(l.ids, ids)
 			l.bytes += len(data)
 			l.spans += spansPerRequest
+			longest = max(longest, len(data))
 		}
 	}
+	l.buffers = mem.NewTieredBufferPool(longest)
 	return l, nil
 }
 
@@ -146,15 +152,16 @@ func offsets(data, pattern []byte) (at []int) {
 	}
 }
 
-// request returns request n of an endless sequence that repeats l, in buf if it fits. Repetitions, numbered from round,
-// have other trace IDs.
-func (l *load) request(buf []byte, n int, round uint32) []byte {
+// request returns request n of an endless sequence that repeats l. Repetitions, numbered from round, have other trace
+// IDs. The caller frees the request.
+func (l *load) request(n int, round uint32) mem.Buffer {
 	k := n % len(l.data)
-	buf = append(buf[:0], l.data[k]...)
+	buf := l.buffers.Get(len(l.data[k]))
+	copy(*buf, l.data[k])
 	for _, at := range l.ids[k] {
-		binary.BigEndian.PutUint32(buf[at:], round+uint32(n/len(l.data)))
+		binary.BigEndian.PutUint32((*buf)[at:], round+uint32(n/len(l.data)))
 	}
-	return buf
+	return mem.NewBuffer(buf, l.buffers)
 }
 
 // sendStats counts accepted requests.
@@ -181,12 +188,12 @@ func (l *load) send(ctx context.Context, s *server, o IngestOptions) (sendStats,
 	until := began.Add(o.Time)
 	for i := range o.Senders {
 		wg.Go(func() {
-			var buf []byte
 			for time.Now().Before(until) && ctx.Err() == nil && errs[i] == nil {
 				n := next.Add(1) - 1
 				pace(began, n, o.Rate)
-				buf = l.request(buf, int(n), 1)
-				again, err := export(ctx, conns[i%connections], buf)
+				request := l.request(int(n), 1)
+				again, err := export(ctx, conns[i%connections], request)
+				request.Free()
 				retries.Add(again)
 				spans.Add(spansPerRequest)
 				errs[i] = err

@@ -117,7 +117,6 @@ func (s *offerStats) acceptedRate() Value {
 func (l *load) offer(ctx context.Context, conns []*grpc.ClientConn, d time.Duration, senders int, rate float64) (*offerStats, error) {
 	var next, accepted, refusals, withoutRetryInfo, last atomic.Int64
 	var wg sync.WaitGroup
-	var bufs sync.Pool // of *[]byte: most senders are waiting for their turn
 	errs := make([]error, senders)
 	began := time.Now()
 	round := l.offers.Add(1) << 16 // no trace ID appears in two calls
@@ -126,14 +125,9 @@ func (l *load) offer(ctx context.Context, conns []*grpc.ClientConn, d time.Durat
 			for time.Since(began) < d && ctx.Err() == nil && errs[i] == nil {
 				n := next.Add(1) - 1
 				pace(began, n, rate)
-				buf, _ := bufs.Get().(*[]byte)
-				if buf == nil {
-					buf = new([]byte)
-				}
-				*buf = l.request(*buf, int(n), round)
-				var answer []byte
-				err := conns[i%len(conns)].Invoke(ctx, exportMethod, *buf, &answer)
-				bufs.Put(buf)
+				request := l.request(int(n), round)
+				err := exportOnce(ctx, conns[i%len(conns)], request)
+				request.Free()
 				switch {
 				case err == nil:
 					accepted.Add(1)
