@@ -224,7 +224,7 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 	for i := range o.Contexts {
 		x := &o.Contexts[i]
 		s[i] = cct.ContextCount{
-			Context: x.Context, Parent: x.Parent, Op: x.Op, Tracepoint: x.Tracepoint,
+			Context: x.Context, Parent: x.Parent, Op: x.Step(), Tracepoint: x.Tracepoint,
 			Count: x.Count, Errors: x.Errors, Nanos: x.Total,
 		}
 	}
