@@ -216,7 +216,7 @@ func (n *buildNode) identity() identity { return identity{n.base, n.tp} }
 func (t *treeBuild) reconcileChildren(p int32) {
 	hidden := t.hiddenBelow(p)
 	for _, x := range slices.Clone(t.nodes[p].children) {
-		n := &t.nodes[x]
+		n := t.nodes[x]
 		if n.merged || n.kind == VariablePoint {
 			continue
 		}
@@ -224,6 +224,9 @@ func (t *treeBuild) reconcileChildren(p int32) {
 			continue
 		}
 		if y := t.fullOf(p, x, hidden[n.identity()]); y >= 0 {
+			if n.requests > 0 {
+				y = t.withTarget(y, n.op)
+			}
 			t.merge(y, x)
 		}
 	}
@@ -253,20 +256,45 @@ func (t *treeBuild) hiddenBelow(p int32) map[identity][]int32 {
 	return hidden
 }
 
-// fullOf returns the node among ys that is the full context of x below p: the most frequently executed one with the
-// same target such that all nodes between were disabled whenever x appeared. The target of an x that never appeared is
-// unknown, so any will do. It returns -1 if there is none.
+// fullOf returns the node among ys that is the full context of x below p: one such that all nodes between were disabled
+// whenever x appeared, preferably with the target of x, then the most frequently executed one. The target may differ
+// only if that of x is unknown, because x never appeared, or if the catalogue says that the operation belongs there. It
+// returns -1 if there is none.
 func (t *treeBuild) fullOf(p, x int32, ys []int32) int32 {
 	best := int32(-1)
 	for _, y := range ys {
-		if t.nodes[y].merged || t.nodes[x].requests > 0 && t.nodes[x].op != t.nodes[y].op || !t.between(p, x, y) {
+		n, m := &t.nodes[x], &t.nodes[y]
+		if m.merged || n.op != m.op && n.requests > 0 && !m.catalogued || !t.between(p, x, y) {
 			continue
 		}
-		if best < 0 || cmp.Or(cmp.Compare(t.nodes[y].requests, t.nodes[best].requests), cmp.Compare(best, y)) > 0 {
+		if best < 0 || t.fuller(x, y, best) {
 			best = y
 		}
 	}
 	return best
+}
+
+// fuller reports whether y is a better full context of x than z.
+func (t *treeBuild) fuller(x, y, z int32) bool {
+	op, a, b := t.nodes[x].op, &t.nodes[y], &t.nodes[z]
+	if (a.op == op) != (b.op == op) {
+		return a.op == op
+	}
+	return cmp.Or(cmp.Compare(a.requests, b.requests), cmp.Compare(z, y)) > 0
+}
+
+// withTarget returns the node for step op beside y, a step of the same operation: y itself, which takes the target if it
+// never appeared, or a new node.
+func (t *treeBuild) withTarget(y int32, op trace.Op) int32 {
+	n := t.nodes[y]
+	switch {
+	case n.op == op:
+		return y
+	case n.requests == 0:
+		t.nodes[y].op = op
+		return y
+	}
+	return t.add(buildNode{op: op, tp: n.tp, layer: n.layer, kind: n.kind, catalogued: true, unanchored: n.unanchored, parent: n.parent})
 }
 
 // between reports whether all nodes between p and y differ from x and were disabled whenever x appeared.
