@@ -1144,6 +1144,9 @@ type Kind string
 type Learning struct {
 	Active bool `json:"active"`
 
+	// Again An upgrade of Sibyl changed the identities of calls, so it learns the request types and groups again.
+	Again bool `json:"again"`
+
 	// Progress 0–1; null: no request has arrived yet.
 	Progress *float64 `json:"progress"`
 }
