@@ -283,8 +283,8 @@ func (t *treeBuild) fuller(x, y, z int32) bool {
 	return cmp.Or(cmp.Compare(a.requests, b.requests), cmp.Compare(z, y)) > 0
 }
 
-// withTarget returns the node for step op beside y, a step of the same operation: y itself, which takes the target if it
-// never appeared, or a new node.
+// withTarget returns the node for step op beside y, a step of the same operation: y itself, which takes the target if
+// it never appeared, or a new node.
 func (t *treeBuild) withTarget(y int32, op trace.Op) int32 {
 	n := t.nodes[y]
 	switch {

@@ -237,8 +237,8 @@ func PeerKeys() []string {
 	return []string{"peer.service", "server.address", "net.peer.name", "db.system.name", "db.system"}
 }
 
-// calledBy returns the number of the callee of node i, a CLIENT: the span that answers it or, if there is none, the name
-// in an attribute; 0 if there is neither.
+// calledBy returns the number of the callee of node i, a CLIENT: the span that answers it or, if there is none, the
+// name in an attribute; 0 if there is neither.
 func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 	if callee := p.Nodes[i].Callee; callee >= 0 {
 		s := &p.Trace.Spans[callee]

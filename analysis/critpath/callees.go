@@ -8,8 +8,8 @@ import (
 )
 
 // callees finds the span that answers each CLIENT span: a child that is a SERVER or belongs to another service, because
-// not all instrumentations set kinds. A CONSUMER answers nobody. Of several, for example of a call that was repeated, it is the earliest, then the
-// one with the smallest ID.
+// not all instrumentations set kinds. A CONSUMER answers nobody. Of several, for example of a call that was repeated,
+// it is the earliest, then the one with the smallest ID.
 //
 // The callee of a baseline span depends on baseline spans only, so that tracepoints do not change the steps of a path.
 type callees struct {

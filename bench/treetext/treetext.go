@@ -26,9 +26,9 @@ var ErrSyntax = errors.New("treetext: syntax error")
 //	  helper unanchored
 //
 // Roots, and nodes marked base, are baseline; any other node has a tracepoint with the name of the node, unless tp=
-// names another. to= names the target of a step. The words unanchored, runtime, kernel, variable and probe set the node's fields, as do
-// hits=HITS/REQUESTS, bytes=BYTES, cost=DURATION, seen=NANOSECONDS and share=MEAN/N, a history of N investigations.
-// Empty lines and lines that begin with # are skipped.
+// names another. to= names the target of a step. The words unanchored, runtime, kernel, variable and probe set the
+// node's fields, as do hits=HITS/REQUESTS, bytes=BYTES, cost=DURATION, seen=NANOSECONDS and share=MEAN/N, a history of
+// N investigations. Empty lines and lines that begin with # are skipped.
 //
 // Parse adds names to table. Operations are of the service "app" and of kind internal (see [Op]). It returns an error
 // wrapping [ErrSyntax] with the number of the line.
