@@ -641,6 +641,40 @@ func TestRejected(t *testing.T) {
 	}
 }
 
+// The names in a malformed request, or in one whose spans are all rejected, are known when valid requests use them: a
+// decoder returns a name only once.
+func TestNamesOfFailedRequests(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, nil)
+	defer r.end()
+	for _, x := range []struct{ service, failing string }{
+		{"cart", `,"traceId":"0102030405060708090a0b0c0d0e0f10"}]}]}]}x`},
+		{"stock", `,"traceId":"00"}]}]}]}`},
+	} {
+		body := `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"` + x.service + `"}}]},` +
+			`"scopeSpans":[{"spans":[{"spanId":"0102030405060708","name":"list","kind":2,"startTimeUnixNano":"1700000000000000000",` +
+			`"endTimeUnixNano":"1700000000100000000"`
+		for range 2 * cap(r.intake.decoders) { // each decoder takes the failing request
+			if n, _, err := r.Take(t.Context(), []byte(body+x.failing), journal.JSON); n == 0 && err == nil {
+				t.Fatalf("%s: failing request accepted", x.service)
+			}
+		}
+		if _, _, err := r.Take(t.Context(), []byte(body+`,"traceId":"0102030405060708090a0b0c0d0e0f10"}]}]}]}`), journal.JSON); err != nil {
+			t.Fatal(err)
+		}
+		r.settle()
+		var got string
+		op := trace.OpOf(trace.SymbolOf([]byte(x.service)), trace.SymbolOf([]byte("list")), trace.Server)
+		if err := r.Ask(t.Context(), func(core *engine.Core) { got = core.Table().ServiceName(op) + " " + core.Table().OpName(op) }); err != nil {
+			t.Fatal(err)
+		}
+		if want := x.service + " list"; got != want {
+			t.Errorf("operation %q, want %q", got, want)
+		}
+	}
+}
+
 // Spans of closed traces that are sent again after a restart are late: no trace is counted twice.
 func TestRestartKnowsClosedTraces(t *testing.T) {
 	dir, c := t.TempDir(), &clock{}

@@ -186,6 +186,7 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	q.counts.Rejected.Add(int64(d.batch.RejectedSpans()))
 	if d.names != nil {
 		q.names <- &shardOutput{names: d.names}
+		d.names = nil
 	}
 	if d.seq > q.covered {
 		q.versions.observe(at, d.batch.Versions)
