@@ -355,7 +355,7 @@ test("deceptive and long explanations are escaped and stay within the page", asy
     await settle(page);
     for (const title of causeTitles) {
       const figure = page.getByRole("region", { name: title });
-      assert.deepEqual(await figure.locator("li:visible").allTextContents(), [shown, shown, shown], title);
+      assert.deepEqual(await figure.locator("li:visible").allTextContents(), Array(3).fill(shown), title);
       await figure.getByText("2 more").click();
       assert.equal(await figure.locator("li:visible").count(), 5, title);
     }
@@ -363,7 +363,7 @@ test("deceptive and long explanations are escaped and stay within the page", asy
     assert.equal(await attributes.locator("li:visible").count(), 0);
     await attributes.getByText("Unrelated attributes · Joint correlation").click();
     await attributes.getByText("correlate with the duration by 0.71 (0 to 1)").waitFor();
-    assert.deepEqual((await attributes.locator("li:visible").allTextContents())[0], `${shown} ${shown} → ${shown}`);
+    assert.equal(await attributes.locator("li:visible").first().textContent(), `${shown} ${shown}`);
     assert.equal(await page.locator("main img").count(), 0);
     assert.notEqual(await page.title(), "owned");
     assert.deepEqual(await violations(page), []);

@@ -12,6 +12,7 @@ type Detail = Schemas["ProblemDetail"];
 // Explanations lists the attributes that are correlated with a problem and, on demand, those that are not.
 export function Explanations({ detail }: { detail: Detail }) {
   const of = detail.explanations;
+  const targets = new Map(detail.edges.map(({ place }) => [place.edge, place.label]));
   return (
     <Figure
       id="explanations"
@@ -21,6 +22,7 @@ export function Explanations({ detail }: { detail: Detail }) {
           "explanation",
           "variable",
           "value",
+          "explained place",
           "share of variance (of 1)",
           "low (of 1)",
           "high (of 1)",
@@ -31,6 +33,7 @@ export function Explanations({ detail }: { detail: Detail }) {
           x.text,
           x.variable,
           x.value,
+          x.target && (targets.get(x.target) ?? x.target),
           x.effect.value,
           x.effect.low,
           x.effect.high,
@@ -60,7 +63,10 @@ export function Explanations({ detail }: { detail: Detail }) {
         >
           {of.map((x, i) => (
             <tr key={i}>
-              <td title={x.where.join(" → ")}>{x.text}</td>
+              <td title={x.where.join(" → ")}>
+                {x.text}
+                {targets.has(x.target) && <div className="small dim">variance of {targets.get(x.target)}</div>}
+              </td>
               <td className="bars">
                 {percent(x.effect.value)} <span className="dim small range">{range(x.effect, percent)}</span>
                 <Bar of={x.effect.value} low={x.effect.low} high={x.effect.high} />
@@ -91,8 +97,8 @@ function Uncorrelated({ detail: { joint_correlation: joint, unrelated } }: { det
           <p>Explain almost nothing:</p>
           <ul>
             {unrelated.map((x, i) => (
-              <li key={i}>
-                {x.variable} <span className="dim small">{x.where.join(" → ")}</span>
+              <li key={i} title={x.where.join(" → ")}>
+                {x.variable} <span className="dim small">{x.where.at(-1)}</span>
               </li>
             ))}
           </ul>
