@@ -22,6 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/control"
@@ -233,7 +234,7 @@ func (w *harness) play(t testing.TB, most int, enough func() bool) {
 func (w *harness) epoch(t testing.TB) {
 	t.Helper()
 	next := w.now.Add(10 * time.Second)
-	for x := range w.app.Requests(w.now, next, w.plan()) {
+	for x := range w.app.Requests(w.now, next, eval.SimulatedPlan(w.core.Plan(), nil)) {
 		if w.alter != nil {
 			w.alter(x)
 		}
@@ -269,21 +270,6 @@ func (w *harness) keepExemplar(t testing.TB, x *trace.Trace) {
 		t.Fatal(err)
 	}
 	w.history.exemplar, w.history.request = kept, request
-}
-
-func (w *harness) plan() *sim.Plan {
-	p := w.core.Plan()
-	plan := &sim.Plan{Version: p.Version}
-	for i, a := range p.Arms {
-		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
-		for _, l := range p.Leases {
-			if int(l.Arm) == i {
-				arm.On[l.Tracepoint] = true
-			}
-		}
-		plan.Arms = append(plan.Arms, arm)
-	}
-	return plan
 }
 
 // observeVersion passes a span of a version of a service to the core.

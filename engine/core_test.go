@@ -9,6 +9,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -39,7 +40,7 @@ func newWorld(config sim.Config, options engine.Options) *world {
 func (w *world) play() []detect.Problem {
 	end := w.now.Add(w.epoch)
 	var traces []*trace.Trace
-	for t := range w.app.Requests(w.now, end, planOf(w.core.Plan())) {
+	for t := range w.app.Requests(w.now, end, eval.SimulatedPlan(w.core.Plan(), nil)) {
 		c := &trace.Trace{ID: t.ID}
 		c.Append(t)
 		traces = append(traces, c)
@@ -62,20 +63,6 @@ func (w *world) until(t time.Duration) {
 	for w.now < start.Add(t) {
 		w.play()
 	}
-}
-
-func planOf(p *search.Plan) *sim.Plan {
-	plan := &sim.Plan{Version: p.Version}
-	for i, a := range p.Arms {
-		arm := sim.Arm{Name: a.Name, Share: a.Share, On: make(map[trace.Symbol]bool)}
-		for _, l := range p.Leases {
-			if int(l.Arm) == i {
-				arm.On[l.Tracepoint] = true
-			}
-		}
-		plan.Arms = append(plan.Arms, arm)
-	}
-	return plan
 }
 
 // small returns an application that plays hours in seconds.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -71,7 +72,7 @@ func TestEarlierPlans(t *testing.T) {
 	var plans []*sim.Plan // each has one tracepoint more on
 	for _, p := range points {
 		w.enable(p)
-		plans = append(plans, planOf(w.core.Plan()))
+		plans = append(plans, eval.SimulatedPlan(w.core.Plan(), nil))
 	}
 	for i, plan := range plans {
 		before := w.trees()
