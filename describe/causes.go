@@ -147,7 +147,7 @@ func (n *Names) placeIn(p *detect.Problem, edge trace.Edge) *Place {
 		return place
 	}
 	info := n.Table.EdgeInfo(edge)
-	x := n.Place(&group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
+	x := n.Place(&group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After})
 	return &x
 }
 

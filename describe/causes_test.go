@@ -48,7 +48,7 @@ func TestCauses(t *testing.T) {
 	if !c.WhatIf[0].Matters() || c.WhatIf[1].Matters() {
 		t.Errorf("recoveries matter: %t and %t, want the first one only", c.WhatIf[0].Matters(), c.WhatIf[1].Matters())
 	}
-	if c.Contrasts[0].Duration.Edge != nil || c.Contrasts[0].Edges[0].Edge.Callee != "bank POST /charge" {
+	if c.Contrasts[0].Duration.Edge != nil || *c.Contrasts[0].Edges[0].Edge.Target != (Target{"bank", "POST /charge"}) {
 		t.Errorf("edges of the contrast: %+v", c.Contrasts[0])
 	}
 	if len(c.Unrelated) != 1 || c.Unrelated[0].Variable != "user.locale" || c.Joint != 0.7 {
@@ -67,7 +67,7 @@ func TestCommon(t *testing.T) {
 	c := n.Common(&explain.CommonEdges{Correlation: 0.62, PValue: 0.004, Edges: []explain.TypedEdge{
 		{RequestType: analysis.Hash{Lo: 1}, Context: s.toBank}, {RequestType: analysis.Hash{Lo: 7}, Context: s.toPage},
 	}})
-	want := "payment POST /charge in shop POST /checkout and shop render page in page rise and fall together (correlation 0.62, p = 0.004): a lock or a dependency that they share?"
+	want := "payment → bank POST /charge in shop POST /checkout and shop render page in page rise and fall together (correlation 0.62, p = 0.004): a lock or a dependency that they share?"
 	if c.Text != want {
 		t.Errorf("got %q, want %q", c.Text, want)
 	}
