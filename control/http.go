@@ -136,8 +136,8 @@ func (h *handler) register(w http.ResponseWriter, r *http.Request, c Caller) err
 	return writeJSON(w, protocol.Registered{Protocol: protocol.Version, Missing: missing})
 }
 
-// BadJSON returns the refusal of a body that failed to decode with err. The refusal mentions neither Go types, as errors
-// of encoding/json do, nor the callbacks of the decoder.
+// BadJSON returns the refusal of a body that failed to decode with err. The refusal mentions neither Go types, as
+// errors of encoding/json do, nor the callbacks of the decoder.
 func BadJSON(err error) error {
 	why := strings.ReplaceAll(err.Error(), "callback: ", "")
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
