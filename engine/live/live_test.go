@@ -593,6 +593,22 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// The log reports once when a lack of space begins, and once when it ends.
+func TestLackOfSpaceIsLogged(t *testing.T) {
+	var log strings.Builder
+	full := false
+	q := &sequencer{overfull: new(atomic.Bool), options: &Options{
+		Clock: time.Now, Full: func(time.Time) bool { return full }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}}
+	for _, full = range []bool{false, true, true, false, false} {
+		q.watchSpace()
+	}
+	got := log.String()
+	if strings.Count(got, "\n") != 2 || !strings.Contains(got, "refused") || !strings.Contains(got, "accepted again") || !strings.Contains(got, "the disk is full") {
+		t.Errorf("log:\n%s\nwant one line at the start and one at the end", got)
+	}
+}
+
 // While the disk has no room at all, no epoch ends, but the core answers. Later, epochs end again.
 func TestSpent(t *testing.T) {
 	c := &clock{}
