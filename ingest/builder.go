@@ -32,6 +32,7 @@ type Builder struct {
 	Resource // the current one
 
 	tracepoint trace.Symbol
+	peer       peer
 	attrs      int // len(into.Attrs) when the span began
 	links      []link
 }
@@ -188,11 +189,12 @@ func (b *Builder) Span() {
 	b.ID, b.Parent, b.Trace, b.Name = nil, nil, nil, nil
 	b.Start, b.End, b.Kind, b.Flags, b.Join, b.Cause = 0, 0, 0, 0, false, NoDefect
 	b.tracepoint, b.links = 0, b.links[:0]
+	b.peer.reset()
 	b.attrs = len(b.into.Attrs)
 }
 
-// Attr adds an attribute of the current span, with the result of [Keys.Find] for its key. Attributes of the tracepoint
-// protocol that have a field in trace.Span set only that field.
+// Attr adds an attribute of the current span, with the result of [Keys.Find] for its key. Attributes that have a field
+// in trace.Span, and were not requested, set only that field.
 func (b *Builder) Attr(found int, key []byte, v Value) {
 	switch found {
 	case keyTracepoint:
@@ -202,6 +204,12 @@ func (b *Builder) Attr(found int, key []byte, v Value) {
 	case keyJoin:
 		b.Join = b.Join || v.True()
 	default:
+		if firstPeerKey <= found && found < requested {
+			b.peer.add(found-firstPeerKey, v)
+			if !b.keys.all && !b.keys.kept[found] {
+				return
+			}
+		}
 		b.into.Attrs = append(b.into.Attrs, trace.Attr{})
 		b.attr(&b.into.Attrs[len(b.into.Attrs)-1], found, key, v)
 	}
@@ -248,6 +256,9 @@ func (b *Builder) EndSpan() {
 		Kind:       b.Kind,
 		Flags:      b.Flags,
 	})
+	if b.peer.set != 0 && b.namesPeer() {
+		into.Spans[index].Peer = b.names.peer(&b.peer)
+	}
 	if len(b.Parent) != 0 {
 		into.Spans[index].Parent = trace.SpanID(binary.BigEndian.Uint64(b.Parent))
 	}
@@ -260,6 +271,18 @@ func (b *Builder) EndSpan() {
 			into.Joins = append(into.Joins, trace.Join{Span: index, Linked: l.span})
 		}
 	}
+}
+
+// namesPeer reports whether the attributes of the current span name the operation that it calls: those of a SERVER name
+// the service itself, and an INTERNAL span calls nothing but, with some instrumentations, a database.
+func (b *Builder) namesPeer() bool {
+	switch b.Kind {
+	case trace.Client, trace.Producer:
+		return true
+	case trace.Internal:
+		return b.peer.set&(1<<peerSystem) != 0
+	}
+	return false
 }
 
 // valid reports whether the current span is valid, and counts it as rejected if not.

@@ -50,11 +50,14 @@ func (c *callees) addParents(caller, parent []int32) {
 	}
 }
 
-// step returns the step of span i: its operation and the one of its callee.
-func (c *callees) step(i int32) trace.Op {
-	op := c.spans[i].Op
-	if callee := c.of[i]; callee >= 0 {
-		return op.To(c.spans[callee].Op)
+// step returns the step of span i: its operation and its target.
+func (c *callees) step(i int32) trace.Op { return c.spans[i].Op.To(target(c.spans, i, c.of[i])) }
+
+// target returns the operation that span i calls: that of its callee or, without an answer, the one that its attributes
+// name. The callee comes first, because addresses are often those of proxies or of single replicas.
+func target(spans []trace.Span, i, callee int32) trace.Op {
+	if callee >= 0 {
+		return spans[callee].Op
 	}
-	return op
+	return spans[i].Peer
 }

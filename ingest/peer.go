@@ -1,0 +1,222 @@
+package ingest
+
+import (
+	"bytes"
+	"net/netip"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// peerField is a property of the callee of a span.
+type peerField uint8
+
+const (
+	peerService peerField = iota
+	peerRPC
+	peerDestination
+	peerSystem
+	peerNamespace
+	peerCollection
+	peerAddress
+	peerPort
+	peerURL
+	peerTemplate
+	peerFields
+)
+
+// peerKey is an attribute that names the callee of a span. Of the keys of a field, the one with the lowest rank counts.
+type peerKey struct {
+	name  string
+	field peerField
+	rank  uint8
+}
+
+// peerKeys are the attributes of the semantic conventions that name the callee of a span, with their former names.
+var peerKeys = [...]peerKey{
+	{"service.peer.name", peerService, 0}, {"peer.service", peerService, 1},
+	{"rpc.service", peerRPC, 0},
+	{"messaging.destination.template", peerDestination, 0}, {"messaging.destination.name", peerDestination, 1}, {"messaging.destination", peerDestination, 2},
+	{"db.system.name", peerSystem, 0}, {"db.system", peerSystem, 1},
+	{"db.namespace", peerNamespace, 0}, {"db.name", peerNamespace, 1},
+	{"db.collection.name", peerCollection, 0}, {"db.sql.table", peerCollection, 1},
+	{"server.address", peerAddress, 0}, {"net.peer.name", peerAddress, 1}, {"http.host", peerAddress, 2},
+	{"server.port", peerPort, 0}, {"net.peer.port", peerPort, 1},
+	{"url.full", peerURL, 0}, {"http.url", peerURL, 1},
+	{"url.template", peerTemplate, 0},
+}
+
+// peer collects the attributes that name the callee of a span. The zero peer is empty.
+type peer struct {
+	set    uint16                // bit f: field f has a value
+	rank   [peerFields]uint8     // of the key of the value
+	fields [peerFields][2]uint32 // the value is text[from:to]
+	text   []byte
+}
+
+func (p *peer) reset() { p.set, p.text = 0, p.text[:0] }
+
+// add adds the value of the attribute peerKeys[key]. It ignores empty values, and those of worse keys than one before.
+func (p *peer) add(key int, v Value) {
+	k := &peerKeys[key]
+	if p.set&(1<<k.field) != 0 && p.rank[k.field] <= k.rank {
+		return
+	}
+	from := uint32(len(p.text))
+	switch {
+	case !v.Numeric && len(v.Text) <= MaxName:
+		p.text = append(p.text, v.Text...)
+	case k.field == peerPort && v.Numeric && 0 < v.Number && v.Number < 1<<16:
+		p.text = strconv.AppendUint(p.text, uint64(v.Number), 10)
+	}
+	if to := uint32(len(p.text)); from < to {
+		p.set |= 1 << k.field
+		p.rank[k.field], p.fields[k.field] = k.rank, [2]uint32{from, to}
+	}
+}
+
+// field returns the value of a field; nil if it has none.
+func (p *peer) field(f peerField) []byte {
+	if p.set&(1<<f) == 0 {
+		return nil
+	}
+	at := p.fields[f]
+	return p.text[at[0]:at[1]]
+}
+
+// host returns the address of the callee: that of the attributes, or the one in its URL. The port is empty if the
+// address contains it.
+func (p *peer) host() (address, port []byte) {
+	if address := p.field(peerAddress); address != nil {
+		return address, p.field(peerPort)
+	}
+	_, rest, found := bytes.Cut(p.field(peerURL), []byte("://"))
+	if !found {
+		return nil, nil
+	}
+	if end := bytes.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	if at := bytes.LastIndexByte(rest, '@'); at >= 0 {
+		rest = rest[at+1:] // without user and password
+	}
+	return rest, nil
+}
+
+// Peer returns the operation of kind [trace.External] that p describes; 0 if p is empty. Equal descriptions have equal
+// operations on every machine.
+func (n *Names) peer(p *peer) trace.Op {
+	address, port := p.host()
+	key := uint64(p.set)
+	for _, f := range []peerField{peerService, peerRPC, peerDestination, peerSystem, peerNamespace, peerCollection, peerTemplate} {
+		if text := p.field(f); text != nil {
+			key = trace.Mix(key, xxhash.Sum64(text)+uint64(f))
+		}
+	}
+	key = trace.Mix(trace.Mix(key, xxhash.Sum64(address)), xxhash.Sum64(port))
+	line := &n.ops[key%cachedOps]
+	for i := range line {
+		if line[i].key == key {
+			return line[i].op
+		}
+	}
+	op := trace.Op(0)
+	if who, what := p.names(address, port); len(who)+len(what) > 0 {
+		op = n.Table.Op(n.normal(who), n.normal(what), trace.External)
+	}
+	copy(line[1:], line[:])
+	line[0] = cachedOp{key, op}
+	return op
+}
+
+// normal returns the symbol of a name in lower case, normalised.
+func (n *Names) normal(name []byte) trace.Symbol {
+	return n.Table.SymbolBytes(trace.NormalName(clean(bytes.ToLower(name), MaxName), nil))
+}
+
+// names returns the name of the callee and of its part or operation that is called.
+func (p *peer) names(address, port []byte) (who, what []byte) {
+	who = bytes.Clone(p.field(peerService))
+	if who == nil {
+		who = join(p.field(peerSystem), " ", hostName(address, port))
+	}
+	if who == nil {
+		who = bytes.Clone(p.field(peerRPC))
+	} else {
+		what = bytes.Clone(p.field(peerRPC))
+	}
+	for _, f := range []peerField{peerNamespace, peerCollection} {
+		what = join(what, ".", p.field(f))
+	}
+	what = join(what, " ", p.field(peerDestination))
+	return who, join(what, " ", p.field(peerTemplate))
+}
+
+// join returns a and b with the separator between them if neither is empty; nil if both are. It keeps neither.
+func join(a []byte, separator string, b []byte) []byte {
+	switch {
+	case len(a) == 0 && len(b) == 0:
+		return nil
+	case len(a) == 0:
+		return bytes.Clone(b)
+	case len(b) == 0:
+		return bytes.Clone(a)
+	}
+	return append(append(bytes.Clone(a), separator...), b...)
+}
+
+// hostName returns the name of an address with its port, without that of HTTP: the parts that differ between the
+// replicas of one service are replaced. An IP address becomes "{ip}".
+func hostName(address, port []byte) []byte {
+	if len(address) == 0 {
+		return nil
+	}
+	if port == nil {
+		address, port = splitPort(address)
+	}
+	name := []byte("{ip}")
+	if _, err := netip.ParseAddr(string(bytes.Trim(address, "[]"))); err != nil {
+		name = withoutReplica(address)
+	}
+	if text := string(port); text == "80" || text == "443" {
+		port = nil
+	}
+	return join(name, ":", port)
+}
+
+// splitPort splits a port off an address.
+func splitPort(address []byte) (host, port []byte) {
+	i := bytes.LastIndexByte(address, ':')
+	if i < 0 || bytes.IndexByte(address[i:], ']') >= 0 || bytes.Count(address, []byte(":")) > 1 && address[0] != '[' {
+		return address, nil // an IPv6 address has several colons, and brackets if a port follows
+	}
+	return address[:i], address[i+1:]
+}
+
+// podSuffix is the length of the random end of the name of a pod.
+const podSuffix = 5
+
+// withoutReplica returns the name of a host with the end of its first label replaced by "{}" if it tells replicas apart:
+// the words behind dashes with a digit, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and the random word of a
+// pod behind them.
+func withoutReplica(host []byte) []byte {
+	label, domain, _ := bytes.Cut(host, []byte("."))
+	words := bytes.Split(label, []byte("-"))
+	keep := len(words)
+	for ; keep > 1; keep-- {
+		word := words[keep-1]
+		random := keep == len(words) && len(word) == podSuffix && hasDigit(words[keep-2])
+		if !hasDigit(word) && !random {
+			break
+		}
+	}
+	if keep == len(words) {
+		return host
+	}
+	name := append(bytes.Join(words[:keep], []byte("-")), "-{}"...)
+	return join(name, ".", domain)
+}
+
+func hasDigit(word []byte) bool { return bytes.ContainsAny(word, "0123456789") }
