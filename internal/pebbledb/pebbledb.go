@@ -31,8 +31,8 @@ type Options struct {
 	Disk     *Disk  // the disk that Dir is on
 	Log      *slog.Logger
 	// GiveUp is called if the log cannot be written for another reason than a full disk, or if a file is damaged. It
-	// must not return. All acknowledged data was written: unless a file is damaged, a new process can continue. Nil:
-	// panic.
+	// must not return. All acknowledged data was written, so that a new process can continue unless a file is damaged.
+	// Nil: panic.
 	GiveUp func(error)
 }
 
