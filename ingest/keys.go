@@ -18,8 +18,8 @@ type Keys struct {
 	names   []string
 	symbols []trace.Symbol
 	kept    [requested]bool // whether a key that Builder interprets was requested, too
-	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain; 0: none
-	next    []uint8    // 1 + index of the next key of the chain; 0: none
+	first   [256]uint8      // by hash: 1 + index in names of the first key of a chain; 0: none
+	next    []uint8         // 1 + index of the next key of the chain; 0: none
 }
 
 // Indexes in Keys.names of the keys that [Builder] interprets. The requested keys follow them.

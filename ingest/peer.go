@@ -48,6 +48,9 @@ var peerKeys = [...]peerKey{
 	{"url.template", peerTemplate, 0},
 }
 
+// maxPeer is the largest length of a value that names a callee. Names of hosts have at most 253 bytes.
+const maxPeer = 256
+
 // peer collects the attributes that name the callee of a span. The zero peer is empty.
 type peer struct {
 	set    uint16                // bit f: field f has a value
@@ -66,9 +69,9 @@ func (p *peer) add(key int, v Value) {
 	}
 	from := uint32(len(p.text))
 	switch {
-	case !v.Numeric && len(v.Text) <= MaxName:
-		p.text = append(p.text, v.Text...)
-	case k.field == peerPort && v.Numeric && 0 < v.Number && v.Number < 1<<16:
+	case !v.Numeric && (len(v.Text) <= maxPeer || k.field == peerURL):
+		p.text = append(p.text, v.Text[:min(len(v.Text), MaxValue)]...) // the address is at the start of a URL
+	case k.field == peerPort && v.Numeric && 1 <= v.Number && v.Number < 1<<16:
 		p.text = strconv.AppendUint(p.text, uint64(v.Number), 10)
 	}
 	if to := uint32(len(p.text)); from < to {
@@ -102,10 +105,13 @@ func (p *peer) host() (address, port []byte) {
 	if at := bytes.LastIndexByte(rest, '@'); at >= 0 {
 		rest = rest[at+1:] // without user and password
 	}
+	if len(rest) > maxPeer {
+		return nil, nil
+	}
 	return rest, nil
 }
 
-// Peer returns the operation of kind [trace.External] that p describes; 0 if p is empty. Equal descriptions have equal
+// peer returns the operation of kind [trace.External] that p describes; 0 if p is empty. Equal descriptions have equal
 // operations on every machine.
 func (n *Names) peer(p *peer) trace.Op {
 	address, port := p.host()
@@ -124,34 +130,30 @@ func (n *Names) peer(p *peer) trace.Op {
 	}
 	op := trace.Op(0)
 	if who, what := p.names(address, port); len(who)+len(what) > 0 {
-		op = n.Table.Op(n.normal(who), n.normal(what), trace.External)
+		op = n.Table.Op(n.Table.SymbolBytes(who), n.Table.SymbolBytes(what), trace.External)
 	}
 	copy(line[1:], line[:])
 	line[0] = cachedOp{key, op}
 	return op
 }
 
-// normal returns the symbol of a name in lower case, normalised.
-func (n *Names) normal(name []byte) trace.Symbol {
-	return n.Table.SymbolBytes(trace.NormalName(clean(bytes.ToLower(name), MaxName), nil))
+// normal returns a name in lower case, without the parts that vary (see [trace.NormalName]).
+func normal(name []byte) []byte {
+	return trace.NormalName(bytes.ToLower(clean(name, MaxName)), nil)
 }
 
-// names returns the name of the callee and of its part or operation that is called.
+// names returns the name of the callee and of its part or operation that is called, normalised.
 func (p *peer) names(address, port []byte) (who, what []byte) {
-	who = bytes.Clone(p.field(peerService))
-	if who == nil {
-		who = join(p.field(peerSystem), " ", hostName(address, port))
+	name := func(f peerField) []byte { return normal(p.field(f)) }
+	who, what = name(peerService), name(peerRPC)
+	if len(who) == 0 {
+		who = join(name(peerSystem), " ", hostName(address, port))
 	}
-	if who == nil {
-		who = bytes.Clone(p.field(peerRPC))
-	} else {
-		what = bytes.Clone(p.field(peerRPC))
+	if len(who) == 0 {
+		who, what = what, nil
 	}
-	for _, f := range []peerField{peerNamespace, peerCollection} {
-		what = join(what, ".", p.field(f))
-	}
-	what = join(what, " ", p.field(peerDestination))
-	return who, join(what, " ", p.field(peerTemplate))
+	what = join(join(what, ".", name(peerNamespace)), ".", name(peerCollection))
+	return who, join(join(what, " ", name(peerDestination)), " ", name(peerTemplate))
 }
 
 // join returns a and b with the separator between them if neither is empty; nil if both are. It keeps neither.
@@ -167,8 +169,8 @@ func join(a []byte, separator string, b []byte) []byte {
 	return append(append(bytes.Clone(a), separator...), b...)
 }
 
-// hostName returns the name of an address with its port, without that of HTTP: the parts that differ between the
-// replicas of one service are replaced. An IP address becomes "{ip}".
+// hostName returns the normalised name of an address with its port, unless that is the one of HTTP. The parts that
+// differ between the replicas of one service are replaced; an IP address becomes "{ip}".
 func hostName(address, port []byte) []byte {
 	if len(address) == 0 {
 		return nil
@@ -178,10 +180,10 @@ func hostName(address, port []byte) []byte {
 	}
 	name := []byte("{ip}")
 	if _, err := netip.ParseAddr(string(bytes.Trim(address, "[]"))); err != nil {
-		name = withoutReplica(address)
+		name = normal(withoutReplica(address))
 	}
-	if text := string(port); text == "80" || text == "443" {
-		port = nil
+	if number, err := strconv.ParseUint(string(port), 10, 16); err != nil || len(name) == 0 || number == 80 || number == 443 {
+		return name
 	}
 	return join(name, ":", port)
 }
@@ -189,14 +191,15 @@ func hostName(address, port []byte) []byte {
 // splitPort splits a port off an address.
 func splitPort(address []byte) (host, port []byte) {
 	i := bytes.LastIndexByte(address, ':')
-	if i < 0 || bytes.IndexByte(address[i:], ']') >= 0 || bytes.Count(address, []byte(":")) > 1 && address[0] != '[' {
-		return address, nil // an IPv6 address has several colons, and brackets if a port follows
+	if i < 0 || bytes.IndexByte(address[i:], ']') >= 0 {
+		return address, nil
 	}
-	return address[:i], address[i+1:]
+	host, port = address[:i], address[i+1:]
+	if bytes.IndexByte(host, ':') >= 0 && (host[0] != '[' || bytes.IndexByte(host, ']') != len(host)-1) {
+		return address, nil // an IPv6 address, which has brackets if a port follows
+	}
+	return host, port
 }
-
-// podSuffix is the length of the random end of the name of a pod.
-const podSuffix = 5
 
 // withoutReplica returns the name of a host with the end of its first label replaced by "{}" if it tells replicas apart:
 // the words behind dashes with a digit, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and the random word of a
@@ -207,7 +210,7 @@ func withoutReplica(host []byte) []byte {
 	keep := len(words)
 	for ; keep > 1; keep-- {
 		word := words[keep-1]
-		random := keep == len(words) && len(word) == podSuffix && hasDigit(words[keep-2])
+		random := keep == len(words) && isPodSuffix(word) && hasDigit(words[keep-2])
 		if !hasDigit(word) && !random {
 			break
 		}
@@ -220,3 +223,8 @@ func withoutReplica(host []byte) []byte {
 }
 
 func hasDigit(word []byte) bool { return bytes.ContainsAny(word, "0123456789") }
+
+// isPodSuffix reports whether word may be the random end of the name of a pod.
+func isPodSuffix(word []byte) bool {
+	return len(word) == 5 && bytes.IndexFunc(word, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) < 0
+}
