@@ -248,10 +248,36 @@ func TestRise(t *testing.T) {
 		{history[:3], []int64{500, 500, 500, 500}, math.NaN()},
 		{[]int64{100, 200, 300, 400}, []int64{550, 550, 550, 550}, 0}, // below the fence: 325 + 1.5·150
 		{[]int64{100, 200, 300, 400}, []int64{560, 560, 560, 560}, 10},
+		{append([]int64{1 << 20}, history...), []int64{200, 200, 200, 200}, 0}, // below the mean
 	} {
 		if got := Rise(c.history, c.window); got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) {
 			t.Errorf("Rise(%v, %v) = %v, want %v", c.history, c.window, got, c.want)
 		}
+	}
+}
+
+// TestUsualScores compares stretches of a history in which one of 40 requests is slow.
+func TestUsualScores(t *testing.T) {
+	s := newScript()
+	for i := range 40 {
+		text := "a shop get server 0..100"
+		if i == 39 {
+			text = "a shop get server 0..900"
+		}
+		if err := s.add(text, 1, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := s.rec.Within(Always())
+	if got := all.UsualScores(11, 8); got != nil {
+		t.Errorf("stretches of 11 of 40 traces: got %v, want none", got)
+	}
+	got := all.UsualScores(10, 8)
+	if len(got) != 4 || got[0] != 0 || got[1] != 0 || got[2] != 0 || math.Abs(got[3]-0.8) > 1e-9 {
+		t.Errorf("stretches of 10: got %v, want [0 0 0 0.8]", got)
+	}
+	if got := all.UsualScores(1, 8); len(got) != 8 || got[7] != 8 {
+		t.Errorf("stretches of 1: got %v, want 8 scores, the last 8", got)
 	}
 }
 

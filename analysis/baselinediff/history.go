@@ -210,15 +210,15 @@ func pieceMeans(means []float64, history []int64, window int) []float64 {
 	return means
 }
 
-// Rise returns the mean of the durations in a window, in ns, above the fence of the means over pieces of their history:
-// 0 if it does not exceed the variation of the history. Both are in the order of time. It returns NaN if one has fewer
-// than four durations: too few to judge.
+// Rise returns the mean of the durations in a window, in ns, above the fence of the means over pieces of their history,
+// or above the mean of the whole history if that is larger: 0 if the mean does not exceed the variation of the history.
+// Both are in the order of time. It returns NaN if one has fewer than four durations: too few to judge.
 func Rise(history, window []int64) float64 {
 	if min(len(history), len(window)) < minHistory {
 		return math.NaN()
 	}
 	_, limit := fence(pieceMeans(nil, history, len(window)))
-	return max(0, meanOf(window)-limit)
+	return max(0, meanOf(window)-max(limit, meanOf(history)))
 }
 
 // fence returns the median of values and Tukey's upper fence. It reorders values.

@@ -61,3 +61,26 @@ func (t Traces) Extent() (first, last trace.Nanos) {
 	}
 	return t.list[0].start, t.list[len(t.list)-1].start
 }
+
+// UsualScores compares stretches of t with the rest of t, and returns the highest score of each, in the order of time:
+// the scores to expect without a change. A stretch has length consecutive traces; there are at most n, evenly spread,
+// and none if t has less than four times its length. UsualScores takes the time of n comparisons.
+func (t Traces) UsualScores(length, n int) []float64 {
+	const leastStretches = 4
+	n = min(n, len(t.list)/max(1, length))
+	if n < leastStretches {
+		return nil
+	}
+	scores := make([]float64, n)
+	rest := make([]recordedTrace, 0, len(t.list)-length)
+	for i := range scores {
+		from := i * (len(t.list) - length) / (n - 1)
+		to := from + length
+		rest = append(append(rest[:0], t.list[:from]...), t.list[to:]...)
+		suspects := Traces{t.rec, rest}.Normal().Compare(Traces{t.rec, t.list[from:to]})
+		if len(suspects) > 0 {
+			scores[i] = suspects[0].Score
+		}
+	}
+	return scores
+}
