@@ -220,7 +220,7 @@ func (t *table) slower(types []offline.TypeChange) {
 	}
 	const column = 10
 	head := terminal.PadLeft("mean", column) + terminal.PadLeft("baseline", column) + terminal.PadLeft("change", column) + terminal.PadLeft("requests", column)
-	t.printf("\n%s\n", t.style.Paint(terminal.Dim, head+"  slower request type"))
+	t.printf("\n%s\n", t.style.Paint(terminal.Dim, terminal.Shorten(head+"  slower request type", t.style.Line())))
 	for i := range types[:t.shown(len(types))] {
 		x := &types[i]
 		t.printf("%s%s%s%s  %s\n", terminal.PadLeft(units.Duration(x.Type.Mean), column), terminal.PadLeft(units.Duration(x.Expected), column),
