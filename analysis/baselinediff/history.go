@@ -69,7 +69,7 @@ func (h *Normal) resolveServices() {
 
 // resolveCallees determines the usual callee of the CLIENT spans of each site: the service most often called, and of
 // that service the operation most often called. Ties are resolved in favour of the smallest symbols. A site without
-// history gets the callee of the same operation under other callers.
+// history gets the callee of the same step under other callers; calls without an answer get that of the same operation.
 func (h *Normal) resolveCallees(traces []recordedTrace) {
 	type pair struct {
 		site   siteKey
@@ -85,7 +85,8 @@ func (h *Normal) resolveCallees(traces []recordedTrace) {
 	for k, n := range count {
 		c := h.rec.callees[k[1]]
 		c.service = h.service[c.service]
-		for _, key := range []siteKey{h.rec.sites[k[0]].siteKey, h.rec.sites[k[0]].anyCaller()} {
+		at := &h.rec.sites[k[0]]
+		for _, key := range append(at.wider(), at.siteKey) {
 			services[pair{key, callee{service: c.service}}] += n
 			ops[pair{key, c}] += n
 		}
@@ -115,14 +116,15 @@ func (h *Normal) resolveCallees(traces []recordedTrace) {
 }
 
 // group groups the calls of traces by site, each group in the order of time. A site with too little history, because
-// its caller is new or rare, gets the history of its operation under all callers.
+// its caller is new or rare, gets the history of its step under all callers. The site of calls without an answer gets
+// that of its operation, whatever it calls.
 func (h *Normal) group(traces []recordedTrace) {
 	sites := h.rec.sites
 	h.series = make([]series, len(sites))
 	for c := range h.rec.all(traces) {
 		h.series[c.site].last++
 	}
-	of := make(map[siteKey]int) // operation to index in wide
+	of := make(map[siteKey]int) // index in wide
 	wide := make([]series, 1)   // the first is unused
 	for i := 1; i < len(sites); i++ {
 		if key := sites[i].anyCaller(); h.series[i].len() < minHistory && of[key] == 0 {
@@ -130,23 +132,26 @@ func (h *Normal) group(traces []recordedTrace) {
 			wide = append(wide, series{})
 		}
 	}
-	wideOf := make([]int, len(sites))
+	wideOf := make([][]int, len(sites))
 	for i := 1; i < len(sites); i++ {
-		wideOf[i] = of[sites[i].anyCaller()]
-		wide[wideOf[i]].last += h.series[i].len()
+		for _, key := range sites[i].wider() {
+			if w := of[key]; w > 0 {
+				wideOf[i] = append(wideOf[i], w)
+				wide[w].last += h.series[i].len()
+			}
+		}
 	}
-	wide[0] = series{}
 	n := allocate(wide, allocate(h.series, 0))
 	h.nanos, h.shape = make([]int64, n), make([]int32, n)
 	for c := range h.rec.all(traces) {
 		h.put(&h.series[c.site], c)
-		if w := wideOf[c.site]; w > 0 {
+		for _, w := range wideOf[c.site] {
 			h.put(&wide[w], c)
 		}
 	}
 	for i := 1; i < len(sites); i++ {
 		if h.series[i].len() < minHistory {
-			h.series[i] = wide[wideOf[i]]
+			h.series[i] = wide[of[sites[i].anyCaller()]]
 		}
 	}
 }

@@ -78,14 +78,14 @@ type call struct {
 	callee int32 // number of its callee, if the span is a CLIENT or a border; 0: unknown
 }
 
-// siteKey identifies a site: an operation and its caller. Callers are distinguished because the same operation may do
+// siteKey identifies a site: a step and its caller. Callers are distinguished because the same operation may do
 // different work for them. Whole calling contexts are not: there may be too many for each to have enough history.
 type siteKey struct {
-	parent, op trace.Op // parent is 0 for a root
+	parent, op trace.Op // steps; parent is 0 for a root
 	border     bool     // the site of the borders of op, see [Recording.border]
 }
 
-// anyCaller returns the key that all sites of the same operation share.
+// anyCaller returns the key that all sites of the same step share.
 func (k siteKey) anyCaller() siteKey {
 	return siteKey{op: k.op, border: k.border, parent: ^trace.Op(0)}
 }
@@ -103,8 +103,21 @@ func (k siteKey) compare(l siteKey) int {
 // site is a place of spans in the call graph.
 type site struct {
 	siteKey
-	service int32 // number of the service
-	client  bool  // whether its spans are CLIENT spans or borders
+	base    trace.Op // operation of the step
+	service int32    // number of the service
+	client  bool     // whether its spans are CLIENT spans or borders
+}
+
+// wider returns the keys under which a site is pooled with others: with the same step under other callers and, if the
+// step has a target, with the same operation whatever it calls. The second is the history of calls without an answer.
+func (s *site) wider() []siteKey {
+	keys := []siteKey{s.anyCaller()}
+	if s.base != s.op {
+		base := keys[0]
+		base.op = s.base
+		keys = append(keys, base)
+	}
+	return keys
 }
 
 type calleeKey struct {
@@ -201,22 +214,22 @@ func (r *Recording) border(p *critpath.Path, i int32) call {
 	key := siteKey{parent: caller.Op, op: s.Op, border: true}
 	return call{
 		nanos: r.borders[i], parent: -1, callee: r.calleeOf(s.Service, s.Op),
-		site: r.site(key, caller.Service, true),
+		site: r.site(key, s.Op, caller.Service, true),
 	}
 }
 
 func (r *Recording) call(p *critpath.Path, i int32) call {
 	s := p.Span(i)
-	key := siteKey{op: s.Op}
+	key := siteKey{op: p.Nodes[i].Step}
 	c := call{nanos: r.nanos[i], parent: -1}
 	if up := p.Caller(i); up >= 0 {
 		c.parent = r.callIndex[up]
-		key.parent = p.Span(up).Op
+		key.parent = p.Nodes[up].Step
 	}
 	if s.Kind == trace.Client {
 		c.callee = r.calledBy(p, i)
 	}
-	c.site = r.site(key, s.Service, s.Kind == trace.Client)
+	c.site = r.site(key, s.Op, s.Service, s.Kind == trace.Client)
 	c.shape = r.shape(p, i, s.Flags&trace.Error != 0)
 	return c
 }
@@ -233,18 +246,11 @@ func PeerKeys() []string {
 	return []string{"peer.service", "server.address", "net.peer.name", "db.system.name", "db.system"}
 }
 
-// calledBy returns the number of the callee of node i, a CLIENT: its SERVER child, otherwise any child of another
-// service, otherwise the name in an attribute; 0 if there is none.
+// calledBy returns the number of the callee of node i, a CLIENT: the span that answers it or, if there is none, the
+// name in an attribute; 0 if there is neither.
 func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
-	child := p.Nodes[i].Callee
-	first, last := p.Children(i)
-	for k := first; k < last && child < 0; k++ {
-		if p.Nodes[k].Anchor == k && p.Span(k).Service != p.Span(i).Service {
-			child = k
-		}
-	}
-	if child >= 0 {
-		s := p.Span(child)
+	if callee := p.Nodes[i].Callee; callee >= 0 {
+		s := &p.Trace.Spans[callee]
 		return r.calleeOf(s.Service, s.Op)
 	}
 	peer, best := trace.Symbol(0), len(peerKeys)
@@ -264,7 +270,7 @@ func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 // overflow is the number of all sites and shapes beyond the bounds of a recording. They are not compared.
 const overflow = 0
 
-func (r *Recording) site(key siteKey, service trace.Symbol, client bool) int32 {
+func (r *Recording) site(key siteKey, base trace.Op, service trace.Symbol, client bool) int32 {
 	if i, ok := r.siteNumbers[key]; ok {
 		return i
 	}
@@ -273,7 +279,7 @@ func (r *Recording) site(key siteKey, service trace.Symbol, client bool) int32 {
 	}
 	i := int32(len(r.sites))
 	r.siteNumbers[key] = i
-	r.sites = append(r.sites, site{siteKey: key, service: r.numberOf(service), client: client})
+	r.sites = append(r.sites, site{siteKey: key, base: base, service: r.numberOf(service), client: client})
 	return i
 }
 
@@ -311,7 +317,7 @@ func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
 	r.ops = r.ops[:0]
 	for k := first; k < last; k++ {
 		if p.Nodes[k].Anchor == k {
-			r.ops = append(r.ops, p.Span(k).Op)
+			r.ops = append(r.ops, p.Nodes[k].Step)
 		}
 	}
 	slices.Sort(r.ops)

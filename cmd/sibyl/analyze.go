@@ -87,7 +87,7 @@ baseline defaults to all traces before the window; if these are few, those after
 	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; its rules, group-by, size, split, min-samples, thresholds, budget and strategy apply unless a flag overrides them")
 	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to search for causes; all: every key")
 	c.Flags().StringArrayVar(&f.objectives, "objective", nil, "latency objective for the mean, \"service operation=250ms\"; may be repeated")
-	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "fewest requests of a group that is judged")
+	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "number of requests that a group needs before it is judged")
 	c.Flags().Float64Var(&f.cov, "cov-threshold", thresholds.CoV, "coefficient of variation above which a group is a problem")
 	c.Flags().IntVar(&f.top, "top", 10, "number of problems and request types in the table; 0: all")
 	c.Flags().StringSliceVar(&f.groupBy, "group-by", nil, "keys of attributes with few values each; requests with different values form different groups")

@@ -40,7 +40,7 @@ Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
   sibyl analyze traces.jsonl.gz                 problems in a file, as a table
   sibyl analyze -o html traces/ > report.html   the same as an HTML page
   sibyl trace traces.jsonl.gz | less            each trace with its critical path`,
-		Args:          cobra.NoArgs,
+		Args:          cli.OnlyCommands,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
