@@ -34,10 +34,12 @@ type SuspectParts struct {
 
 // SuspectOperation presents the contribution of an operation to the score of a [Suspect].
 type SuspectOperation struct {
-	Service   string `json:"service"` // a caller's, if the suspect emits no spans
-	Operation string `json:"operation"`
-	Kind      string `json:"kind"`
-	Score     Number `json:"score"`
+	Op        trace.Op `json:"-"`       // a step
+	Service   string   `json:"service"` // a caller's, if the suspect emits no spans
+	Operation string   `json:"operation"`
+	Kind      string   `json:"kind"`
+	Target    *Target  `json:"target,omitempty"` // the operation calls this one
+	Score     Number   `json:"score"`
 }
 
 // Suspect presents s.
@@ -52,7 +54,8 @@ func (n *Names) Suspect(s *baselinediff.Suspect) Suspect {
 	}
 	for _, o := range s.Operations {
 		x.Operations = append(x.Operations, SuspectOperation{
-			Service: n.Service(o.Op), Operation: n.OpName(o.Op), Kind: n.Table.Operation(o.Op).Kind.String(), Score: Number(o.Score),
+			Op: o.Op, Service: n.Service(o.Op), Operation: n.OpName(o.Op), Kind: n.Table.Operation(o.Op).Kind.String(),
+			Target: n.target(o.Op), Score: Number(o.Score),
 		})
 	}
 	return x

@@ -105,13 +105,17 @@ func TestPeriod(t *testing.T) {
 
 func TestSuspect(t *testing.T) {
 	s := newShop()
+	query := s.table.Op(s.table.Symbol("payment"), s.table.Symbol("SELECT"), trace.Client)
 	got := s.names().Suspect(&baselinediff.Suspect{
-		Service: s.table.Symbol("bank"), Opaque: true, Score: 0.5, Own: 0.1, In: 0.2, Rest: 0.2,
-		Operations: []baselinediff.SuspectOperation{{Op: s.charge, Score: 0.4}},
+		Service: s.table.Symbol("db"), Opaque: true, Score: 0.5, Own: 0.1, In: 0.2, Rest: 0.2,
+		Operations: []baselinediff.SuspectOperation{{Op: query, Score: 0.4}, {Op: s.charge, Score: 0.1}},
 	})
 	want := Suspect{
-		Service: "bank", Score: 0.5, Parts: SuspectParts{Own: 0.1, In: 0.2, Rest: 0.2},
-		Operations: []SuspectOperation{{Service: "payment", Operation: "POST /charge", Kind: "client", Score: 0.4}},
+		Service: "db", Score: 0.5, Parts: SuspectParts{Own: 0.1, In: 0.2, Rest: 0.2},
+		Operations: []SuspectOperation{
+			{Op: query, Service: "payment", Operation: "SELECT", Kind: "client", Score: 0.4},
+			{Op: s.charge, Service: "payment", Operation: "POST", Kind: "client", Target: &Target{"bank", "POST /charge"}, Score: 0.1},
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -198,11 +198,11 @@ func (t *table) suspect(rank int, s describe.Suspect) {
 	operations := slices.DeleteFunc(slices.Clone(s.Operations), func(o describe.SuspectOperation) bool { return o.Score < leastScore })
 	for i := range operations[:min(shownOperations, len(operations))] {
 		o := &operations[i]
-		name := o.Operation
-		if o.Service != s.Service {
-			name = o.Service + " " + name
+		name := t.names.Op(o.Op)
+		if o.Service == s.Service {
+			name = strings.TrimPrefix(name, s.Service+" ")
 		}
-		if o.Kind == trace.Client.String() {
+		if o.Kind == trace.Client.String() && o.Target == nil {
 			name += " (client)"
 		}
 		t.printf("%s%s    %s\n", terminal.PadLeft(scoreText(o.Score), rankWidth+scoreWidth), strings.Repeat(" ", t.partsWidth()),

@@ -39,7 +39,8 @@ type Recording struct {
 	ops       []trace.Op
 }
 
-// NewRecording returns an empty recording of traces whose names are in table, now or later.
+// NewRecording returns an empty recording. The names of a trace must be in table before the trace is added; the
+// recording adds the steps.
 func NewRecording(table *trace.Table) *Recording {
 	return &Recording{
 		table: table, siteNumbers: make(map[siteKey]int32), sites: make([]site, 1),
@@ -214,7 +215,7 @@ func (r *Recording) border(p *critpath.Path, i int32) call {
 	key := siteKey{parent: caller.Op, op: s.Op, border: true}
 	return call{
 		nanos: r.borders[i], parent: -1, callee: r.calleeOf(s.Service, s.Op),
-		site: r.site(key, s.Op, caller.Service, true),
+		site: r.site(key, s.Op, 0, caller.Service, true),
 	}
 }
 
@@ -229,7 +230,7 @@ func (r *Recording) call(p *critpath.Path, i int32) call {
 	if s.Kind == trace.Client {
 		c.callee = r.calledBy(p, i)
 	}
-	c.site = r.site(key, s.Op, s.Service, s.Kind == trace.Client)
+	c.site = r.site(key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client)
 	c.shape = r.shape(p, i, s.Flags&trace.Error != 0)
 	return c
 }
@@ -270,7 +271,8 @@ func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 // overflow is the number of all sites and shapes beyond the bounds of a recording. They are not compared.
 const overflow = 0
 
-func (r *Recording) site(key siteKey, base trace.Op, service trace.Symbol, client bool) int32 {
+// site returns the number of a site, whose step has the given operation and target.
+func (r *Recording) site(key siteKey, base, target trace.Op, service trace.Symbol, client bool) int32 {
 	if i, ok := r.siteNumbers[key]; ok {
 		return i
 	}
@@ -279,6 +281,7 @@ func (r *Recording) site(key siteKey, base trace.Op, service trace.Symbol, clien
 	}
 	i := int32(len(r.sites))
 	r.siteNumbers[key] = i
+	r.table.Step(base, target)
 	r.sites = append(r.sites, site{siteKey: key, base: base, service: r.numberOf(service), client: client})
 	return i
 }
