@@ -104,13 +104,20 @@ func (n *Names) Summary(p *detect.Problem) *group.Summary {
 	return n.summaries[summaryKey{p.Level, p.Group}]
 }
 
+// unnamed stands for an operation whose service and name are blank.
+const unnamed = "(unnamed)"
+
 // Op returns the name of a step: "service operation" and, if it has a target, the name of the target behind an arrow.
 // The name of an operation is left out if it says no more than that of the target, as the HTTP method does:
 // "frontend → cart GET /cart".
 func (n *Names) Op(op trace.Op) string {
 	target := n.Table.Target(op)
 	if target == 0 {
-		return strings.TrimSpace(n.Service(op) + " " + n.OpName(op))
+		name := strings.TrimSpace(n.Service(op) + " " + n.OpName(op))
+		if name == "" && op != 0 {
+			return unnamed
+		}
+		return name
 	}
 	name, called := n.Service(op), n.Op(target)
 	if own := strings.TrimPrefix(n.OpName(op), "HTTP "); !strings.Contains(called, own) {
