@@ -35,9 +35,9 @@ func (p *process) diffCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff BEFORE… -- AFTER…",
 		Short: "Compare two sets of traces and rank the services by their additional cost",
-		Long: `Diff compares the traces in the files AFTER with those in the files BEFORE, such as two versions of an application or two runs of a
-benchmark, and ranks the services by the time, failures and calls that they add beyond the variation among the traces
-before. It lists the request types that are slower. The times of the two sets do not matter.
+		Long: `Diff compares the traces in the files AFTER with those in the files BEFORE, such as two versions of an application or
+two runs of a benchmark, and ranks the services by the time, failures and calls that they add beyond the variation
+among the traces before. It lists the request types that are slower. The times of the two sets do not matter.
 
 BEFORE and AFTER are files or directories with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd;
 - is standard input. To compare a window of time with the time before it, use sibyl analyze --window.`,
