@@ -140,11 +140,16 @@ func (n *Names) Place(e *group.EdgeShare) Place {
 	}
 	op := n.Last(e.Context)
 	p.Context, p.Service, p.Operation, p.Kind = n.Context(e.Context), n.Service(op), n.OpName(op), n.Table.Operation(op).Kind.String()
-	p.Before, p.After = n.Op(e.Before), n.Op(e.After)
-	if target := n.Table.Target(op); target != 0 {
-		p.Target = &Target{n.Service(target), n.OpName(target)}
-	}
+	p.Before, p.After, p.Target = n.Op(e.Before), n.Op(e.After), n.target(op)
 	return p
+}
+
+// target presents the target of a step; nil if it has none.
+func (n *Names) target(step trace.Op) *Target {
+	if target := n.Table.Target(step); target != 0 {
+		return &Target{n.Service(target), n.OpName(target)}
+	}
+	return nil
 }
 
 // PlaceOf presents the edge with the given identity; nil if it is not among edges.

@@ -3,15 +3,14 @@ package baselinediff
 import (
 	"cmp"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Normal is the history in a [Recording]: own times and shapes of all spans outside some intervals, by site and in the
-// order of time.
+// Normal is the history that a window is compared with: own times and shapes of the spans of some [Traces], by site and
+// in the order of time.
 type Normal struct {
 	rec      *Recording
 	traces   int
@@ -29,31 +28,18 @@ type series struct{ first, last int }
 
 func (s series) len() int { return s.last - s.first }
 
-// Without returns the history of r outside all of the given intervals, before and after them. The history becomes
-// invalid if a trace is added to r. Without takes time linear in the number of spans, and 12 bytes of memory for each.
-func (r *Recording) Without(intervals []Interval) *Normal {
-	r.sort()
-	h := &Normal{rec: r}
-	intervals = slices.Clone(intervals)
-	slices.SortFunc(intervals, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
-	var normal []recordedTrace
+// Normal returns the history that t makes. It becomes invalid if a trace is added to the recording. Normal takes time
+// linear in the number of spans, and 12 bytes of memory for each.
+func (t Traces) Normal() *Normal {
+	h := &Normal{rec: t.rec, traces: len(t.list)}
 	total := 0.0
-	until := trace.Nanos(math.MinInt64) // the latest end of an interval that has begun
-	for _, t := range r.traces {
-		for len(intervals) > 0 && intervals[0].From <= t.start {
-			until = max(until, intervals[0].To)
-			intervals = intervals[1:]
-		}
-		if t.start >= until {
-			normal = append(normal, t)
-			total += float64(t.duration)
-		}
+	for _, x := range t.list {
+		total += float64(x.duration)
 	}
-	h.traces = len(normal)
 	h.duration = max(1, total/float64(max(1, h.traces)))
 	h.resolveServices()
-	h.group(normal)
-	h.resolveCallees(normal)
+	h.group(t.list)
+	h.resolveCallees(t.list)
 	return h
 }
 
@@ -189,6 +175,9 @@ func (h *Normal) put(s *series, c *call) {
 // Traces returns the number of traces in h.
 func (h *Normal) Traces() int { return h.traces }
 
+// Duration returns the mean duration of a trace in h, in ns and at least 1. It is the unit of the times in [Suspect].
+func (h *Normal) Duration() float64 { return h.duration }
+
 // The constants of a comparison. None depends on the application: there are no times and no names.
 const (
 	// minPieces is the smallest number of pieces of a history with enough occurrences. The third quartile of 16 is
@@ -214,6 +203,27 @@ func piecesOf(history, window int) pieces {
 // bounds returns the range [from, to) of piece i.
 func (b pieces) bounds(i int) (from, to int) {
 	return i * b.occurrences / b.number, (i + 1) * b.occurrences / b.number
+}
+
+// pieceMeans appends the mean of history in each piece to means; window is the number of values in the window.
+func pieceMeans(means []float64, history []int64, window int) []float64 {
+	b := piecesOf(len(history), window)
+	for i := range b.number {
+		from, to := b.bounds(i)
+		means = append(means, meanOf(history[from:to]))
+	}
+	return means
+}
+
+// Rise returns the mean of the durations in a window, in ns, above the fence of the means over pieces of their history,
+// or above the mean of the whole history if that is larger: 0 if the mean does not exceed the variation of the history.
+// Both are in the order of time. It returns NaN if one has fewer than four durations: too few to judge.
+func Rise(history, window []int64) float64 {
+	if min(len(history), len(window)) < minHistory {
+		return math.NaN()
+	}
+	_, limit := fence(pieceMeans(nil, history, len(window)))
+	return max(0, meanOf(window)-max(limit, meanOf(history)))
 }
 
 // fence returns the median of values and Tukey's upper fence. It reorders values.

@@ -11,8 +11,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Recording keeps the data of many traces that [Normal.Compare] needs: 24 bytes per span, besides names. It is not safe
+// Recording keeps the data of many traces that comparisons need: 24 bytes per span, besides names. It is not safe
 // for concurrent use.
+//
+// Both sides of a comparison are [Traces] of the same recording, selected by time or by [Set].
 //
 // Results do not depend on the order in which traces were added, unless the bound on sites, callees or shapes was
 // reached.
@@ -20,7 +22,6 @@ type Recording struct {
 	table  *trace.Table
 	traces []recordedTrace
 	calls  []call // of all traces; the calls of a trace are contiguous
-	sorted bool   // whether traces are sorted by start
 
 	siteNumbers    map[siteKey]int32
 	sites          []site                 // by number
@@ -29,6 +30,7 @@ type Recording struct {
 	calleeNumbers  map[calleeKey]int32
 	callees        []callee // by number of the callee
 	shapeNumbers   map[uint64]int32
+	shapeFailed    []bool // by number of the shape: whether the span has an error status
 
 	// Scratch of Add, by node of the path.
 	nanos     []int64 // own time
@@ -37,12 +39,13 @@ type Recording struct {
 	ops       []trace.Op
 }
 
-// NewRecording returns an empty recording of traces whose names are in table, now or later.
+// NewRecording returns an empty recording. The names of a trace must be in table before the trace is added; the
+// recording adds the steps.
 func NewRecording(table *trace.Table) *Recording {
 	return &Recording{
 		table: table, siteNumbers: make(map[siteKey]int32), sites: make([]site, 1),
 		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1), shapeNumbers: make(map[uint64]int32),
-		calleeNumbers: make(map[calleeKey]int32), callees: make([]callee, 1),
+		shapeFailed: make([]bool, 1), calleeNumbers: make(map[calleeKey]int32), callees: make([]callee, 1),
 	}
 }
 
@@ -60,6 +63,11 @@ type recordedTrace struct {
 	start       trace.Nanos // of its primary root
 	duration    int64       // of its primary root
 	first, last int         // its calls are Recording.calls[first:last]
+	set         Set
+}
+
+func (t recordedTrace) compare(u recordedTrace) int {
+	return cmp.Or(cmp.Compare(t.start, u.start), t.id.Compare(u.id), cmp.Compare(t.duration, u.duration), cmp.Compare(t.set, u.set))
 }
 
 // call is one span, or a border, which stands for a missing CLIENT span.
@@ -128,9 +136,12 @@ func (c callee) compare(d callee) int {
 	return cmp.Or(cmp.Compare(c.op, d.op), cmp.Compare(c.service, d.service))
 }
 
-// Add adds the trace of p with all of its roots. It ignores traces without a root and those whose primary root takes
-// [trace.MaxDuration] or more. Incomplete traces count with the spans that they have.
-func (r *Recording) Add(p *critpath.Path) {
+// Set is a label of traces, such as those of one version of an application. Its values have no meaning here.
+type Set uint8
+
+// Add adds the trace of p with all of its roots to a set. It ignores traces without a root and those whose primary root
+// takes [trace.MaxDuration] or more. Incomplete traces count with the spans that they have.
+func (r *Recording) Add(p *critpath.Path, set Set) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
 		return
 	}
@@ -148,10 +159,9 @@ func (r *Recording) Add(p *critpath.Path) {
 			}
 		}
 	}
-	r.sorted = false
 	r.traces = append(r.traces, recordedTrace{
 		id: p.Trace.ID, start: p.Nodes[primary.Node].Start, duration: int64(max(0, p.Duration(primary))),
-		first: first, last: len(r.calls),
+		first: first, last: len(r.calls), set: set,
 	})
 }
 
@@ -205,7 +215,7 @@ func (r *Recording) border(p *critpath.Path, i int32) call {
 	key := siteKey{parent: caller.Op, op: s.Op, border: true}
 	return call{
 		nanos: r.borders[i], parent: -1, callee: r.calleeOf(s.Service, s.Op),
-		site: r.site(key, s.Op, caller.Service, true),
+		site: r.site(key, s.Op, 0, caller.Service, true),
 	}
 }
 
@@ -220,7 +230,7 @@ func (r *Recording) call(p *critpath.Path, i int32) call {
 	if s.Kind == trace.Client {
 		c.callee = r.calledBy(p, i)
 	}
-	c.site = r.site(key, s.Op, s.Service, s.Kind == trace.Client)
+	c.site = r.site(key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client)
 	c.shape = r.shape(p, i, s.Flags&trace.Error != 0)
 	return c
 }
@@ -261,7 +271,8 @@ func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 // overflow is the number of all sites and shapes beyond the bounds of a recording. They are not compared.
 const overflow = 0
 
-func (r *Recording) site(key siteKey, base trace.Op, service trace.Symbol, client bool) int32 {
+// site returns the number of a site, whose step has the given operation and target.
+func (r *Recording) site(key siteKey, base, target trace.Op, service trace.Symbol, client bool) int32 {
 	if i, ok := r.siteNumbers[key]; ok {
 		return i
 	}
@@ -270,6 +281,7 @@ func (r *Recording) site(key siteKey, base trace.Op, service trace.Symbol, clien
 	}
 	i := int32(len(r.sites))
 	r.siteNumbers[key] = i
+	r.table.Step(base, target)
 	r.sites = append(r.sites, site{siteKey: key, base: base, service: r.numberOf(service), client: client})
 	return i
 }
@@ -331,34 +343,8 @@ func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
 		return overflow
 	}
 	r.shapeNumbers[h] = number
+	r.shapeFailed = append(r.shapeFailed, failed)
 	return number
-}
-
-// sort sorts the traces by start.
-func (r *Recording) sort() {
-	if !r.sorted {
-		slices.SortFunc(r.traces, func(a, b recordedTrace) int {
-			return cmp.Or(cmp.Compare(a.start, b.start), a.id.Compare(b.id), cmp.Compare(a.duration, b.duration))
-		})
-		r.sorted = true
-	}
-}
-
-// Interval is the time [From, To).
-type Interval struct{ From, To trace.Nanos }
-
-// Contains reports whether t lies within i.
-func (i Interval) Contains(t trace.Nanos) bool { return i.From <= t && t < i.To }
-
-// within returns the traces that begin within i.
-func (r *Recording) within(i Interval) []recordedTrace {
-	r.sort()
-	find := func(t trace.Nanos) int {
-		k, _ := slices.BinarySearchFunc(r.traces, t, func(x recordedTrace, t trace.Nanos) int { return cmp.Compare(x.start, t) })
-		return k
-	}
-	from, to := find(i.From), find(i.To)
-	return r.traces[from:max(from, to)]
 }
 
 // all returns the calls of traces in order.
