@@ -11,8 +11,8 @@ import (
 const MaxKeys = 32
 
 // Keys is a compiled set of attribute keys. Decoders read the values of these keys and skip all others. The set always
-// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on) and those that name the callee of a span.
-// Keys is immutable and safe to share.
+// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on) and those that name the callee of a
+// span. Keys is immutable and safe to share.
 type Keys struct {
 	all     bool
 	names   []string

@@ -201,9 +201,9 @@ func splitPort(address []byte) (host, port []byte) {
 	return host, port
 }
 
-// withoutReplica returns the name of a host with the end of its first label replaced by "{}" if it tells replicas apart:
-// the words behind dashes with a digit, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and the random word of a
-// pod behind them.
+// withoutReplica returns the name of a host with the end of its first label replaced by "{}" if it tells replicas
+// apart: the words behind dashes with a digit, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and the random
+// word of a pod behind them.
 func withoutReplica(host []byte) []byte {
 	label, domain, _ := bytes.Cut(host, []byte("."))
 	words := bytes.Split(label, []byte("-"))
