@@ -120,7 +120,14 @@ func (l *layout) add(span int32) (int32, *Node) {
 	i := len(l.nodes)
 	l.nodes = l.nodes[:i+1]
 	n := &l.nodes[i]
-	n.Span, n.Callee, n.Step = span, l.forest.callees.of[span], l.forest.callees.step(span)
+	s := &l.spans[span]
+	n.Span, n.Callee, n.Step = span, -1, s.Op
+	if s.Kind == trace.Client {
+		n.Callee = l.forest.callees.of[span]
+	}
+	if n.Callee >= 0 || s.Peer != 0 {
+		n.Step = s.Op.To(target(l.spans, span, n.Callee))
+	}
 	return int32(i), n
 }
 
