@@ -137,7 +137,7 @@ func New(engine Engine, history History, tokens *access.Tokens, notes *Notes, op
 		if options.Pages != nil && !strings.HasPrefix(r.URL.Path, options.Base+"/api/") && options.Pages(w, r) {
 			return
 		}
-		a.fail(w, r, refusal.New(refusal.NotFound, "nothing is here", "the resources are listed at "+options.Base+prefix+"/openapi.yaml"))
+		a.fail(w, r, refusal.New(refusal.NotFound, "no such resource", "the resources are listed at "+options.Base+prefix+"/openapi.yaml"))
 	})
 	root.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { a.wrongMethod(w, r, root) })
 	root.Get(options.Base+"/healthz", healthy)

@@ -92,9 +92,9 @@ func (a *API) requireLocal(next http.Handler) http.Handler {
 		case some:
 			next.ServeHTTP(w, r)
 		case !Loopback(r.RemoteAddr):
-			a.fail(w, r, refusal.New(refusal.Forbidden, "without any token only callers on the same machine are served", "create one with sibyl token create"))
+			a.fail(w, r, refusal.New(refusal.Forbidden, "until a token exists, only clients on the same machine are served", "create one with sibyl token create"))
 		case !OwnHost(r.Host) && !slices.Contains(a.options.Hosts, hostname(r.Host)):
-			a.fail(w, r, refusal.New(refusal.Forbidden, "without any token only requests for a name of this machine are served", "use localhost, or create a token with sibyl token create"))
+			a.fail(w, r, refusal.New(refusal.Forbidden, "until a token exists, requests must address this machine by a loopback address or as localhost", "use localhost, or create a token with sibyl token create"))
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -312,9 +312,9 @@ func knownQuery(r *http.Request, op *openapi3.Operation) error {
 	for name, values := range query {
 		switch {
 		case !slices.Contains(known, name) && len(known) == 0:
-			return refusal.New(refusal.Malformed, "this takes no parameters", "")
+			return refusal.New(refusal.Malformed, "this resource takes no parameters", "")
 		case !slices.Contains(known, name):
-			return refusal.New(refusal.Malformed, fmt.Sprintf("there is no parameter %.64q here", name), "there are "+strings.Join(known, ", "))
+			return refusal.New(refusal.Malformed, fmt.Sprintf("unknown parameter %.64q", name), "known parameters: "+strings.Join(known, ", "))
 		case len(values) > 1:
 			return refusal.New(refusal.Malformed, name+" is given more than once", "")
 		}
@@ -333,9 +333,12 @@ func invalid(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return refusal.New(refusal.TimedOut, "the body did not arrive in time", "")
 	}
-	field, why := "", "want another value"
+	field, why := "", ""
 	if schema, ok := errors.AsType[*openapi3.SchemaError](err); ok {
 		why = schema.Reason
+		if schema.SchemaField == "format" && schema.Schema.Format == "date-time" {
+			why = "want a time like 2026-01-31T12:00:00Z" // the reason is a regular expression
+		}
 		field = strings.Join(schema.JSONPointer(), ".")
 	}
 	request, ok := errors.AsType[*openapi3filter.RequestError](err)
@@ -347,14 +350,29 @@ func invalid(err error) error {
 		}
 		if errors.Is(err, openapi3filter.ErrInvalidRequired) {
 			why = "is required"
+		} else if why == "" {
+			why = wantType(request.Parameter.Schema)
 		}
 		return refusal.New(reason, request.Parameter.Name+": "+why, "")
-	case field != "" || ok && request.RequestBody != nil && why != "want another value":
+	case field != "" || ok && request.RequestBody != nil && why != "":
 		return refusal.New(refusal.Invalid, strings.TrimPrefix(field+": "+why, ": "), "")
 	case errors.Is(err, openapi3filter.ErrInvalidRequired):
-		return refusal.New(refusal.Malformed, "a body is missing", "")
+		return refusal.New(refusal.Malformed, "the body is missing", "")
 	}
 	return refusal.New(refusal.Malformed, "the body is not valid JSON", "")
+}
+
+// wantType describes the values of a parameter that could not be parsed.
+func wantType(schema *openapi3.SchemaRef) string {
+	switch t := schema.Value.Type; {
+	case t.Is(openapi3.TypeInteger):
+		return "want an integer"
+	case t.Is(openapi3.TypeNumber):
+		return "want a number"
+	case t.Is(openapi3.TypeBoolean):
+		return "want true or false"
+	}
+	return "invalid value"
 }
 
 // limit limits the number of concurrent requests and the duration of each: the arrival of its body, the answer, and the
@@ -390,7 +408,7 @@ func (a *API) wrongMethod(w http.ResponseWriter, r *http.Request, root chi.Route
 		}
 	}
 	allow := strings.Join(allowed, ", ")
-	a.fail(w, r, &refusal.Error{Reason: refusal.UnknownMethod, Detail: "this takes " + allow, Header: http.Header{"Allow": {allow}}})
+	a.fail(w, r, &refusal.Error{Reason: refusal.UnknownMethod, Detail: "allowed methods: " + allow, Header: http.Header{"Allow": {allow}}})
 }
 
 // observe measures the duration of requests by operation.

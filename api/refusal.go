@@ -11,9 +11,9 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// notFound returns the refusal of a request for a resource that does not exist, or no longer.
+// notFound returns the refusal of a request for a resource that does not exist or was deleted.
 func notFound(resource string) *refusal.Error {
-	return refusal.New(refusal.NotFound, "there is no such "+resource+", or no longer", "")
+	return refusal.New(refusal.NotFound, "no such "+resource+"; it may no longer exist", "")
 }
 
 // errBusy refuses a request that the engine did not answer in time.

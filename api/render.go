@@ -100,16 +100,20 @@ func optional(s string) *string {
 }
 
 func contractPlace(p *describe.Place) contract.Place {
+	var target *contract.Target
+	if p.Target != nil {
+		target = &contract.Target{Service: p.Target.Service, Operation: p.Target.Operation}
+	}
 	return contract.Place{
 		Edge: edgeID(p.Edge), Label: p.Name, Context: p.Context, Service: p.Service, Operation: p.Operation, Kind: p.Kind,
-		Before: optional(p.Before), After: optional(p.After), Callee: optional(p.Callee),
+		Before: optional(p.Before), After: optional(p.After), Target: target,
 	}
 }
 
 // placeOf returns the place of an edge without its statistics.
 func (r renderer) placeOf(e trace.Edge) contract.Place {
 	info := r.Table.EdgeInfo(e)
-	p := r.Place(&group.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
+	p := r.Place(&group.EdgeShare{Edge: e, Context: info.Context, Before: info.Before, After: info.After})
 	return contractPlace(&p)
 }
 

@@ -22,16 +22,17 @@ import (
 // snapshot is the state at the end of an epoch, from which lists are served. It is immutable except for its cache of
 // sorted lists.
 type snapshot struct {
-	ended    trace.Nanos // end of the epoch; 0: no epoch has ended yet
-	learned  bool
-	progress float64
-	length   time.Duration // of an epoch
-	types    map[analysis.Hash]string
-	problems []contract.Problem // ranked; without notes
-	byID     map[string]int     // indices of problems
-	groups   []groupRow
-	tally    tally
-	ids      []analysis.Hash // of problems, in their order
+	ended      trace.Nanos // end of the epoch; 0: no epoch has ended yet
+	learned    bool
+	relearning bool // see [engine.Core.Relearning]
+	progress   float64
+	length     time.Duration // of an epoch
+	types      map[analysis.Hash]string
+	problems   []contract.Problem // ranked; without notes
+	byID       map[string]int     // indices of problems
+	groups     []groupRow
+	tally      tally
+	ids        []analysis.Hash // of problems, in their order
 
 	mu     sync.Mutex // guards sorted
 	sorted map[string]*list[analysis.Hash]
@@ -91,7 +92,7 @@ func (a *API) refresh(c *engine.Core) *snapshot {
 
 func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	s := &snapshot{
-		ended: c.Ended(), learned: c.Learned(), progress: c.Progress(), length: c.Options().Epoch,
+		ended: c.Ended(), learned: c.Learned(), relearning: c.Relearning(), progress: c.Progress(), length: c.Options().Epoch,
 		byID: make(map[string]int), sorted: make(map[string]*list[analysis.Hash]),
 	}
 	names := describe.New(c.Table(), describe.Verbatim)

@@ -185,7 +185,7 @@ func (a *API) tracepoint(ctx context.Context, text string) (x contract.Tracepoin
 		}
 	})
 	if err == nil && !found {
-		err = notFound("tracepoint that can be switched")
+		err = notFound("tracepoint outside of the baseline")
 	}
 	return x, id, err
 }

@@ -60,17 +60,17 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	case err != nil:
 		return nil, err
 	case data == nil:
-		return nil, refusal.New(refusal.NotFound, "this trace is not stored, or no longer", "only exemplars are stored: see /exemplars")
+		return nil, refusal.New(refusal.NotFound, "this trace is not stored", "only exemplars are stored: see /exemplars")
 	}
 	var options critpath.Options
 	if err := a.ask(ctx, func(c *engine.Core) { options = c.Options().Path }); err != nil {
 		return nil, err
 	}
-	d, ops, err := readTrace(id, data, options)
+	d, steps, err := readTrace(id, data, options)
 	if err != nil {
 		return nil, fmt.Errorf("read stored trace %s: %w", id, err)
 	}
-	if err := a.rank(ctx, d, ops); err != nil {
+	if err := a.rank(ctx, d, steps); err != nil {
 		return nil, err
 	}
 	for _, u := range notify.LinksTo(*a.links.Load(), linkTarget(id, d)) {
@@ -82,18 +82,18 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 // minRanked is the number of spans of an operation from which percentiles are shown.
 const minRanked = 20
 
-// rank sets the percentile of each span of d among the spans of its operation. Ops holds the operations by span ID.
-func (a *API) rank(ctx context.Context, d *contract.Trace, ops map[string]trace.Op) error {
+// rank sets the percentile of each span of d among the spans of its step. Steps holds the steps by span ID.
+func (a *API) rank(ctx context.Context, d *contract.Trace, steps map[string]trace.Op) error {
 	ranks := make(map[trace.Op]*stats.Ranks)
 	for i := range d.Spans {
-		ranks[ops[d.Spans[i].ID]] = nil
+		ranks[steps[d.Spans[i].ID]] = nil
 	}
 	err := a.ask(ctx, func(c *engine.Core) {
 		if since := c.Spans().Since(); since > 0 {
 			d.RankedSince = new(at(since))
 		}
-		for op := range ranks {
-			ranks[op] = new(c.Spans().Of(op))
+		for step := range ranks {
+			ranks[step] = new(c.Spans().Of(step))
 		}
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func (a *API) rank(ctx context.Context, d *contract.Trace, ops map[string]trace.
 	}
 	for i := range d.Spans {
 		s := &d.Spans[i]
-		r := ranks[ops[s.ID]]
+		r := ranks[steps[s.ID]]
 		if s.Among = int64(r.Count()); s.Among >= minRanked {
 			s.Percentile = new(100 * r.Below(min(max(0, s.DurationNs), stats.MaxNanos-1)))
 		}
@@ -126,7 +126,7 @@ func linkTarget(id trace.ID, d *contract.Trace) *notify.Request {
 const shownSpans = 100_000
 
 // readTrace decodes a trace of an OTLP request. It returns the trace with its critical path, without percentiles, and
-// the operations of its spans by their ID.
+// the steps of its spans by their ID.
 func readTrace(id trace.ID, data []byte, options critpath.Options) (*contract.Trace, map[string]trace.Op, error) {
 	t, err := otlp.DecodeTrace(id, data)
 	if err != nil {
@@ -157,7 +157,7 @@ func readTrace(id trace.ID, data []byte, options critpath.Options) (*contract.Tr
 	}
 	v := &spanReader{trace: id[:], start: start}
 	v.request(data)
-	spans, ops := matchSpans(path, t, v.spans)
+	spans, steps := matchSpans(path, t, v.spans)
 	for i := range spans {
 		spans[i].ExclusiveNs = own[spans[i].ID]
 		d.DurationNs = max(d.DurationNs, spans[i].StartNs+spans[i].DurationNs)
@@ -168,11 +168,11 @@ func readTrace(id trace.ID, data []byte, options critpath.Options) (*contract.Tr
 	d.DroppedSpans = max(0, len(spans)-shownSpans)
 	d.Spans = append(d.Spans, spans[:len(spans)-d.DroppedSpans]...)
 	d.Start = at(start)
-	return d, ops, nil
+	return d, steps, nil
 }
 
 // matchSpans matches the spans as sent with the nodes of the path, and returns the spans with the IDs and parents of
-// the nodes, and their operations by ID.
+// the nodes, and their steps by ID.
 //   - Of spans with the same ID it returns the one that the path keeps.
 //   - If a client and a server share an ID it returns both: the path gives the server an ID of its own, between the
 //     client and the children of the shared ID.
@@ -188,7 +188,7 @@ func matchSpans(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]co
 		taken[s.ID.String()] = true
 	}
 	start := firstStart(t)
-	spans, ops := make([]contract.Span, 0, len(sent)), make(map[string]trace.Op, len(sent))
+	spans, steps := make([]contract.Span, 0, len(sent)), make(map[string]trace.Op, len(sent))
 	for _, s := range sent {
 		n := nodes[key{s.ID, s.Kind}]
 		switch {
@@ -198,10 +198,10 @@ func matchSpans(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]co
 			taken[s.ID] = true
 		default:
 			as := &t.Spans[n.Span]
-			if _, again := ops[n.ID.String()]; again || as.Start.Sub(start).Nanoseconds() != s.StartNs || as.Duration().Nanoseconds() != s.DurationNs {
+			if _, again := steps[n.ID.String()]; again || as.Start.Sub(start).Nanoseconds() != s.StartNs || as.Duration().Nanoseconds() != s.DurationNs {
 				continue
 			}
-			ops[n.ID.String()] = as.Op
+			steps[n.ID.String()] = n.Step
 			if n.Parent >= 0 {
 				s.Parent = parentOf(path, t, n, s.Parent)
 			}
@@ -209,7 +209,7 @@ func matchSpans(path *critpath.Path, t *trace.Trace, sent []contract.Span) ([]co
 		}
 		spans = append(spans, s)
 	}
-	return spans, ops
+	return spans, steps
 }
 
 // parentOf returns the ID of the parent of a node that is not a root: the parent ID as sent, unless that ID or the

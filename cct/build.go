@@ -10,7 +10,8 @@ import (
 // buildNode is a node under construction. Nodes refer to each other by index and keep lists of children, because Build
 // moves subtrees.
 type buildNode struct {
-	op         trace.Op
+	op         trace.Op // a step
+	base       trace.Op // its operation: agents and catalogues do not know targets
 	tp         trace.Symbol
 	layer      Layer
 	kind       TracepointKind
@@ -99,6 +100,7 @@ func (t *treeBuild) addPlace(p *place, parent int32) int32 {
 
 func (t *treeBuild) add(n buildNode) int32 {
 	i := int32(len(t.nodes))
+	n.base = t.table.Base(n.op)
 	t.nodes = append(t.nodes, n)
 	if n.parent < 0 {
 		t.roots = append(t.roots, i)
@@ -118,14 +120,14 @@ func (t *treeBuild) placeCatalogue() {
 			continue
 		}
 		if n.tp == 0 {
-			t.placeAll(int32(i), c.byOwner[n.op])
-			if id := c.base[n.op]; id != 0 {
+			t.placeAll(int32(i), c.byOwner[n.base])
+			if id := c.base[n.base]; id != 0 {
 				t.placeAll(int32(i), c.byHint[id])
 			}
 		} else {
 			t.placeAll(int32(i), c.byHint[n.tp])
 		}
-		t.placeAll(int32(i), c.byOp[n.op])
+		t.placeAll(int32(i), c.byOp[n.base])
 	}
 }
 
@@ -133,9 +135,10 @@ func (t *treeBuild) placeAll(parent int32, points []*point) {
 	if len(points) == 0 {
 		return
 	}
-	children := make(map[identity]int32, len(t.nodes[parent].children))
+	children := make(map[identity][]int32, len(t.nodes[parent].children))
 	for _, k := range t.nodes[parent].children {
-		children[identity{t.nodes[k].op, t.nodes[k].tp}] = k
+		id := t.nodes[k].identity()
+		children[id] = append(children[id], k)
 	}
 	for _, p := range points {
 		if len(t.nodes) >= 2*t.builder.limit() {
@@ -146,9 +149,9 @@ func (t *treeBuild) placeAll(parent int32, points []*point) {
 	}
 }
 
-// placeOne marks the child with the identity of p as catalogued. If there is none, it adds one, unless p is its own
+// placeOne marks the children with the identity of p as catalogued. If there is none, it adds one, unless p is its own
 // ancestor.
-func (t *treeBuild) placeOne(parent int32, p *point, children map[identity]int32) {
+func (t *treeBuild) placeOne(parent int32, p *point, children map[identity][]int32) {
 	n := buildNode{op: p.Op, tp: p.ID, layer: p.Layer, kind: p.Kind, catalogued: true, parent: parent}
 	switch {
 	case p.Kind == VariablePoint:
@@ -158,13 +161,16 @@ func (t *treeBuild) placeOne(parent int32, p *point, children map[identity]int32
 	default:
 		n.unanchored = !p.hinted
 	}
-	if k, there := children[identity{n.op, n.tp}]; there {
-		t.nodes[k].catalogued = true
+	same := identity{n.op, n.tp} // a catalogue has no targets
+	if there := children[same]; len(there) > 0 {
+		for _, k := range there {
+			t.nodes[k].catalogued = true
+		}
 		return
 	}
 	depth := 0
 	for a := parent; a >= 0; a = t.nodes[a].parent {
-		if t.nodes[a].op == n.op && t.nodes[a].tp == n.tp || depth > maxDepth {
+		if t.nodes[a].identity() == same || depth > maxDepth {
 			return
 		}
 		depth++
@@ -199,22 +205,28 @@ func (t *treeBuild) mayHide(p int32) bool {
 	})
 }
 
+// identity is an operation, whatever it calls, with its tracepoint.
 type identity struct {
-	op trace.Op
-	tp trace.Symbol
+	base trace.Op
+	tp   trace.Symbol
 }
+
+func (n *buildNode) identity() identity { return identity{n.base, n.tp} }
 
 func (t *treeBuild) reconcileChildren(p int32) {
 	hidden := t.hiddenBelow(p)
 	for _, x := range slices.Clone(t.nodes[p].children) {
-		n := &t.nodes[x]
+		n := t.nodes[x]
 		if n.merged || n.kind == VariablePoint {
 			continue
 		}
 		if n.requests == 0 && (n.layer != App || t.catalogue.point(n.tp).hinted) { // hinted: its place is known
 			continue
 		}
-		if y := t.fullOf(p, x, hidden[identity{n.op, n.tp}]); y >= 0 {
+		if y := t.fullOf(p, x, hidden[n.identity()]); y >= 0 {
+			if n.requests > 0 {
+				y = t.withTarget(y, n.op)
+			}
 			t.merge(y, x)
 		}
 	}
@@ -236,7 +248,7 @@ func (t *treeBuild) hiddenBelow(p int32) map[identity][]int32 {
 		i := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		for _, k := range t.nodes[i].children {
-			id := identity{t.nodes[k].op, t.nodes[k].tp}
+			id := t.nodes[k].identity()
 			hidden[id] = append(hidden[id], k)
 			push(k)
 		}
@@ -244,19 +256,45 @@ func (t *treeBuild) hiddenBelow(p int32) map[identity][]int32 {
 	return hidden
 }
 
-// fullOf returns the node among ys that is the full context of x below p: the most frequently executed one such that
-// all nodes between were disabled whenever x appeared. It returns -1 if there is none.
+// fullOf returns the node among ys that is the full context of x below p: one such that all nodes between were disabled
+// whenever x appeared, preferably with the target of x, then the most frequently executed one. The target may differ
+// only if that of x is unknown, because x never appeared, or if the catalogue says that the operation belongs there. It
+// returns -1 if there is none.
 func (t *treeBuild) fullOf(p, x int32, ys []int32) int32 {
 	best := int32(-1)
 	for _, y := range ys {
-		if t.nodes[y].merged || !t.between(p, x, y) {
+		n, m := &t.nodes[x], &t.nodes[y]
+		if m.merged || n.op != m.op && n.requests > 0 && !m.catalogued || !t.between(p, x, y) {
 			continue
 		}
-		if best < 0 || cmp.Or(cmp.Compare(t.nodes[y].requests, t.nodes[best].requests), cmp.Compare(best, y)) > 0 {
+		if best < 0 || t.fuller(x, y, best) {
 			best = y
 		}
 	}
 	return best
+}
+
+// fuller reports whether y is a better full context of x than z.
+func (t *treeBuild) fuller(x, y, z int32) bool {
+	op, a, b := t.nodes[x].op, &t.nodes[y], &t.nodes[z]
+	if (a.op == op) != (b.op == op) {
+		return a.op == op
+	}
+	return cmp.Or(cmp.Compare(a.requests, b.requests), cmp.Compare(z, y)) > 0
+}
+
+// withTarget returns the node for step op beside y, a step of the same operation: y itself, which takes the target if
+// it never appeared, or a new node.
+func (t *treeBuild) withTarget(y int32, op trace.Op) int32 {
+	n := t.nodes[y]
+	switch {
+	case n.op == op:
+		return y
+	case n.requests == 0:
+		t.nodes[y].op = op
+		return y
+	}
+	return t.add(buildNode{op: op, tp: n.tp, layer: n.layer, kind: n.kind, catalogued: true, unanchored: n.unanchored, parent: n.parent})
 }
 
 // between reports whether all nodes between p and y differ from x and were disabled whenever x appeared.

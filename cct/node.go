@@ -12,7 +12,7 @@ import (
 // them, enabled or not. A tracepoint may have several nodes.
 type Node struct {
 	Context    trace.Context // the full calling context
-	Op         trace.Op      // for a variable, the symbol of its tracepoint: a variable is no operation
+	Op         trace.Op      // a step; for a variable, the symbol of its tracepoint: a variable is no operation
 	Service    trace.Symbol  // of Op; 0: unknown
 	Tracepoint trace.Symbol  // 0: baseline
 	Parent     int32         // -1 for a root

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 const answers = "../api/testdata"
 
 // problem is the ID of the problem in these files.
-const problem = "426b7f823856f6b85d5746302521384e"
+const problem = "544a932fdbe5ce6ddf3bb0b0104359ee"
 
 // serve serves the golden files of the API, and records the requests.
 func serve(t *testing.T) (c *Client, asked *[]string) {

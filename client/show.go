@@ -145,9 +145,13 @@ func ShowProblem(w io.Writer, d *contract.ProblemDetail, style terminal.Style, n
 	p.edges(d)
 	if len(d.Explanations) > 0 {
 		p.printf("\n%s\n", p.bold("Correlated with"))
-		for i := range d.Explanations[:min(len(d.Explanations), shownExplanations)] {
+		seen := make(map[string]bool) // a variable may explain the duration and several edges
+		for i := range d.Explanations {
 			x := &d.Explanations[i]
-			p.printf("  %-5s %s\n", units.Percent(of(x.Effect.Value)), clean(x.Text))
+			if len(seen) < shownExplanations && !seen[x.Text] {
+				seen[x.Text] = true
+				p.printf("  %-5s %s\n", units.Percent(of(x.Effect.Value)), clean(x.Text))
+			}
 		}
 	}
 	p.causes(d)

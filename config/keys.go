@@ -104,7 +104,7 @@ func inputKeys() []definition[Config] {
 			"Whether senders need a token of role agent, operator or admin.").withDefault(false),
 	}, tlsKeys("otlp.tls.", "both OTLP listeners", "senders", func(c *Config) *TLS { return &c.OTLP.TLS }), []definition[Config]{
 		newField("jaeger.query", jaegerQueries(), func(c *Config) *[]JaegerQuery { return &c.Jaeger.Query },
-			"Jaeger servers to fetch traces from.").withDefault([]JaegerQuery{}).reloadable(),
+			"Query services of Jaeger to fetch traces from.").withDefault([]JaegerQuery{}).reloadable(),
 	})
 }
 

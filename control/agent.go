@@ -39,8 +39,8 @@ type agent struct {
 
 // Refusals of agents. Except after ErrPages, an agent should try again later; over HTTP the answer says when.
 var (
-	ErrConflict = refusal.New(refusal.Conflict, "another agent has this id", "choose another one, or wait until that agent is gone")
-	ErrUnknown  = refusal.New(refusal.NotFound, "this agent is unknown, or no longer known", "register")
+	ErrConflict = refusal.New(refusal.Conflict, "another agent has this ID", "choose another ID, or wait until that agent is gone")
+	ErrUnknown  = refusal.New(refusal.NotFound, "unknown agent", "register again")
 	ErrFull     = refusal.New(refusal.Overloaded, "too many agents or tracepoints", "")
 	ErrStarting = refusal.New(refusal.Overloaded, "the service is starting", "")
 	ErrPages    = refusal.New(refusal.Invalid, "the pages do not add up to the announced catalogue", "")

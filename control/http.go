@@ -48,7 +48,7 @@ func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error
 		if err == nil {
 			c := Caller{ID: r.PathValue("id"), Session: r.URL.Query().Get("session"), Principal: principal, Transport: "http"}
 			if c.ID != protocol.Printable(c.ID, protocol.MaxText) || len(c.Session) > protocol.MaxText {
-				err = refusal.New(refusal.NotFound, "an id is a printable text of at most "+strconv.Itoa(protocol.MaxText)+" bytes", "")
+				err = refusal.New(refusal.NotFound, "an ID is printable text of at most "+strconv.Itoa(protocol.MaxText)+" bytes", "")
 			} else {
 				err = f(w, r, c)
 			}
@@ -97,14 +97,14 @@ func refusalOf(err error, id string) *refusal.Error {
 }
 
 func notFound(http.ResponseWriter, *http.Request, Caller) error {
-	return refusal.New(refusal.NotFound, "nothing is here", "agents PUT "+protocol.Path+"{id}, GET "+protocol.Path+"{id}"+protocol.PlanPath+
+	return refusal.New(refusal.NotFound, "no such resource", "agents PUT "+protocol.Path+"{id}, GET "+protocol.Path+"{id}"+protocol.PlanPath+
 		" and POST "+protocol.Path+"{id}"+protocol.StatusPath)
 }
 
 // read reads the body of a request and passes it to decode. Few bodies are decoded at a time.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, decode func([]byte) error) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return refusal.New(refusal.UnknownType, "the body is not announced as JSON", "send Content-Type: application/json")
+		return refusal.New(refusal.UnknownType, "the Content-Type of the body is not JSON", "send Content-Type: application/json")
 	}
 	body, done, err := h.plane.Body(w, r, protocol.MaxBody)
 	if err != nil {
@@ -136,14 +136,14 @@ func (h *handler) register(w http.ResponseWriter, r *http.Request, c Caller) err
 	return writeJSON(w, protocol.Registered{Protocol: protocol.Version, Missing: missing})
 }
 
-// BadJSON returns the refusal of a body that failed to decode with err. The refusal does not mention Go types, as
-// errors of encoding/json do.
+// BadJSON returns the refusal of a body that failed to decode with err. The refusal mentions neither Go types, as
+// errors of encoding/json do, nor the callbacks of the decoder.
 func BadJSON(err error) error {
-	why := err.Error()
+	why := strings.ReplaceAll(err.Error(), "callback: ", "")
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		why = strings.TrimSpace(mismatch.Field + " cannot be a " + mismatch.Value)
 	}
-	return refusal.New(refusal.Malformed, "no JSON of the protocol: "+why, "")
+	return refusal.New(refusal.Malformed, "invalid JSON: "+why, "")
 }
 
 // HasCatalogue reports whether all pages of a catalogue were received.

@@ -15,7 +15,7 @@ import (
 type Causes struct {
 	Joint     Number      `json:"joint_correlation"` // of the numeric variables with the durations, together
 	Unrelated []Unrelated `json:"unrelated"`         // attributes that do not explain the problem
-	Contrasts []Contrast  `json:"contrasts"`         // hosts and versions that are slower than the others
+	Contrasts []Contrast  `json:"contrasts"`         // hosts and versions that are slower than the others, or have slower edges
 	WhatIf    []Recovery  `json:"what_if"`           // for the leading edges, the leading one first
 }
 
@@ -25,7 +25,7 @@ type Unrelated struct {
 	Where    []string `json:"where"` // context
 }
 
-// Contrast presents a host or version whose requests are slower than the others.
+// Contrast presents a host or version whose requests, or edges of them, are slower than the others.
 type Contrast struct {
 	Text     string       `json:"text"` // for people
 	Key      string       `json:"key"`
@@ -111,10 +111,23 @@ func (n *Names) contrast(p *detect.Problem, c *explain.KeyedContrast) Contrast {
 	}
 	s := &x.Sentence
 	s.Strong(x.Key + " = " + x.Value)
-	s.Plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) +
-		" with others (" + strconv.Itoa(c.Requests) + " and " + strconv.Itoa(c.Rest) + " sampled)")
+	sampled := " (" + strconv.Itoa(c.Requests) + " and " + strconv.Itoa(c.Rest) + " sampled)"
+	excess, where := "", "" // of the slowest edge
 	if len(x.Edges) > 0 && x.Edges[0].Edge != nil {
-		s.Plain("; " + units.Duration(time.Duration(c.Edges[0].Value)) + " of that in " + x.Edges[0].Edge.Name)
+		excess, where = units.Duration(time.Duration(c.Edges[0].Value)), x.Edges[0].Edge.Name
+	}
+	if where != "" && !(c.Duration.Value > 0) { // only edges are slower
+		s.Plain(": " + excess + " more than with others in " + where + sampled)
+		x.Text = s.String()
+		return x
+	}
+	s.Plain(": " + units.Duration(time.Duration(c.Duration.Mean)) + " a request against " + units.Duration(time.Duration(c.Duration.Rest)) + " with others" + sampled)
+	switch {
+	case where == "":
+	case c.Edges[0].Value > c.Duration.Value:
+		s.Plain("; " + excess + " more in " + where)
+	default:
+		s.Plain("; " + excess + " of that in " + where)
 	}
 	x.Text = s.String()
 	return x
@@ -134,7 +147,7 @@ func (n *Names) placeIn(p *detect.Problem, edge trace.Edge) *Place {
 		return place
 	}
 	info := n.Table.EdgeInfo(edge)
-	x := n.Place(&group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee})
+	x := n.Place(&group.EdgeShare{Edge: edge, Context: info.Context, Before: info.Before, After: info.After})
 	return &x
 }
 
@@ -180,10 +193,10 @@ func (n *Names) Common(c *explain.CommonEdges) Common {
 	return x
 }
 
-// PValue formats a p-value.
+// PValue formats a p-value with its relation, like "= 0.004" or "< 0.001".
 func PValue(p float64) string {
 	if p < 0.001 {
 		return "< 0.001"
 	}
-	return strconv.FormatFloat(p, 'g', 2, 64)
+	return "= " + strconv.FormatFloat(p, 'g', 2, 64)
 }

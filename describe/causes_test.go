@@ -31,10 +31,15 @@ func TestCauses(t *testing.T) {
 		},
 	}
 	c := n.Causes(p, &f)
+	partly, onlyEdge := f.Contrasts[0], f.Contrasts[0]
+	partly.Duration.Value = 2e8
+	onlyEdge.Duration = explain.Difference{Mean: 1.4e8, Rest: 4.1e8, Value: -2.7e8}
 	for got, want := range map[string]string{
-		c.Contrasts[0].Text: "host.name = pay-b: 410 ms a request against 140 ms with others (40 and 88 sampled); 250 ms of that in payment → bank POST /charge (wire or queue)",
-		c.WhatIf[0].Text:    "with payment → bank POST /charge (wire or queue) at 38 ms, requests would save 27 % of the mean and 85 % of the p99",
-		c.WhatIf[1].Text:    "with shop GET / at 1 ms, requests would save 1 % of the mean and 2 % of the p99", // not an edge of the problem any more
+		n.contrast(p, &partly).Text:   "host.name = pay-b: 410 ms a request against 140 ms with others (40 and 88 sampled); 250 ms more in payment → bank POST /charge (wire or queue)",
+		n.contrast(p, &onlyEdge).Text: "host.name = pay-b: 250 ms more than with others in payment → bank POST /charge (wire or queue) (40 and 88 sampled)",
+		c.Contrasts[0].Text:           "host.name = pay-b: 410 ms a request against 140 ms with others (40 and 88 sampled); 250 ms of that in payment → bank POST /charge (wire or queue)",
+		c.WhatIf[0].Text:              "with payment → bank POST /charge (wire or queue) at 38 ms, requests would save 27 % of the mean and 85 % of the p99",
+		c.WhatIf[1].Text:              "with shop GET / at 1 ms, requests would save 1 % of the mean and 2 % of the p99", // not an edge of the problem any more
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -43,7 +48,7 @@ func TestCauses(t *testing.T) {
 	if !c.WhatIf[0].Matters() || c.WhatIf[1].Matters() {
 		t.Errorf("recoveries matter: %t and %t, want the first one only", c.WhatIf[0].Matters(), c.WhatIf[1].Matters())
 	}
-	if c.Contrasts[0].Duration.Edge != nil || c.Contrasts[0].Edges[0].Edge.Callee != "bank POST /charge" {
+	if c.Contrasts[0].Duration.Edge != nil || *c.Contrasts[0].Edges[0].Edge.Target != (Target{"bank", "POST /charge"}) {
 		t.Errorf("edges of the contrast: %+v", c.Contrasts[0])
 	}
 	if len(c.Unrelated) != 1 || c.Unrelated[0].Variable != "user.locale" || c.Joint != 0.7 {
@@ -62,7 +67,7 @@ func TestCommon(t *testing.T) {
 	c := n.Common(&explain.CommonEdges{Correlation: 0.62, PValue: 0.004, Edges: []explain.TypedEdge{
 		{RequestType: analysis.Hash{Lo: 1}, Context: s.toBank}, {RequestType: analysis.Hash{Lo: 7}, Context: s.toPage},
 	}})
-	want := "payment POST /charge in shop POST /checkout and shop render page in page rise and fall together (correlation 0.62, p 0.004): a lock or a dependency that they share?"
+	want := "payment → bank POST /charge in shop POST /checkout and shop render page in page rise and fall together (correlation 0.62, p = 0.004): a lock or a dependency that they share?"
 	if c.Text != want {
 		t.Errorf("got %q, want %q", c.Text, want)
 	}

@@ -74,11 +74,11 @@ func TestDiagnosis(t *testing.T) {
 		{
 			"missing call as cause", (*shop).variable,
 			func(p *detect.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "present", "false" },
-			variable + inBank + "; mostly when [payment POST /charge is not called](variable).",
+			variable + inBank + "; mostly when [payment → bank POST /charge is not called](variable).",
 		},
 		{
 			"errors as cause", (*shop).variable, func(p *detect.Problem) { p.Explanations[0].Variable, p.Explanations[0].Value = "errors", "" },
-			variable + inBank + "; correlated with [errors of payment POST /charge](variable).",
+			variable + inBank + "; correlated with [errors of payment → bank POST /charge](variable).",
 		},
 		{"weak cause", (*shop).variable, func(p *detect.Problem) { p.Explanations[0].Effect = 0.05 }, variable + inBank + "."},
 		{

@@ -70,7 +70,7 @@ func (n *Names) SetName(requestType analysis.Hash, name string) {
 }
 
 // typeName returns the name of a request type: its own, or that of its entry operation followed by the operations that
-// distinguish it from other request types with the same entry.
+// distinguish it from other request types with the same entry: those it calls, rather than the calls.
 func (n *Names) typeName(s *group.Summary) string {
 	if s.Name != "" {
 		return n.Clean(s.Name)
@@ -83,7 +83,7 @@ func (n *Names) typeName(s *group.Summary) string {
 	var parts []string
 	for _, op := range s.Distinct[:min(most, len(s.Distinct))] {
 		if n.Table.Operation(op).Service == n.Table.Operation(s.Entry).Service {
-			parts = append(parts, n.OpName(op))
+			parts = append(parts, n.Called(op))
 		} else {
 			parts = append(parts, n.Op(op))
 		}
@@ -104,15 +104,41 @@ func (n *Names) Summary(p *detect.Problem) *group.Summary {
 	return n.summaries[summaryKey{p.Level, p.Group}]
 }
 
-// Op returns the name of an operation as "service operation".
+// unnamed stands for an operation whose service and name are blank.
+const unnamed = "(unnamed)"
+
+// Op returns the name of a step: "service operation" and, if it has a target, the name of the target behind an arrow.
+// The name of an operation is left out if it says no more than that of the target, as the HTTP method does:
+// "frontend → cart GET /cart".
 func (n *Names) Op(op trace.Op) string {
-	return strings.TrimSpace(n.Service(op) + " " + n.OpName(op))
+	target := n.Table.Target(op)
+	if target == 0 {
+		name := strings.TrimSpace(n.Service(op) + " " + n.OpName(op))
+		if name == "" && op != 0 {
+			return unnamed
+		}
+		return name
+	}
+	name, called := n.Service(op), n.Op(target)
+	if own := strings.TrimPrefix(n.OpName(op), "HTTP "); !strings.Contains(called, own) {
+		name += " " + own
+	}
+	return name + " → " + called
+}
+
+// Called returns the name of a step within the service of its caller: the operation or, if it has a target, the name of
+// the target.
+func (n *Names) Called(op trace.Op) string {
+	if target := n.Table.Target(op); target != 0 {
+		return n.Op(target)
+	}
+	return n.OpName(op)
 }
 
 // Service returns the name of op's service.
 func (n *Names) Service(op trace.Op) string { return n.Clean(n.Table.ServiceName(op)) }
 
-// OpName returns op's name without its service.
+// OpName returns op's name without its service and target.
 func (n *Names) OpName(op trace.Op) string { return n.Clean(n.Table.OpName(op)) }
 
 // Context returns the names of the operations from the root down to c; not nil.
@@ -132,28 +158,21 @@ func (n *Names) Edge(e *group.EdgeShare) string {
 	if e.Edge == 0 {
 		return OtherPlaces
 	}
-	if e.Callee != 0 {
-		return n.wire(e)
-	}
-	name := n.Op(n.Last(e.Context))
+	step := n.Last(e.Context)
+	name, target := n.Op(step), n.Table.Target(step)
 	switch {
+	case target != 0 && e.Before == target:
+		return name + " (answer on the wire)"
+	case target != 0:
+		return name + " (wire or queue)"
 	case e.Before != 0 && e.After != 0:
-		return name + ", between " + n.OpName(e.Before) + " and " + n.OpName(e.After)
+		return name + ", between " + n.Called(e.Before) + " and " + n.Called(e.After)
 	case e.Before != 0:
-		return name + ", after " + n.OpName(e.Before)
+		return name + ", after " + n.Called(e.Before)
 	case e.After != 0:
-		return name + ", before " + n.OpName(e.After)
+		return name + ", before " + n.Called(e.After)
 	}
 	return name
-}
-
-// wire returns the name of the edge between a caller and its callee.
-func (n *Names) wire(e *group.EdgeShare) string {
-	name := n.Service(n.Last(e.Context)) + " → " + n.Op(e.Callee)
-	if e.Before == e.Callee {
-		return name + " (answer on the wire)"
-	}
-	return name + " (wire or queue)"
 }
 
 // Leading returns the leading edge of p, which is its first; nil if p has no edges.

@@ -51,7 +51,13 @@ type Place struct {
 	Kind      string     `json:"kind"`
 	Before    string     `json:"before,omitempty"` // the critical child before it; for groups
 	After     string     `json:"after,omitempty"`
-	Callee    string     `json:"callee,omitempty"` // the edge is time on the wire to this operation, or in its queue
+	Target    *Target    `json:"target,omitempty"` // the operation calls this one; the time is spent on the wire to it, or in its queue
+}
+
+// Target presents the operation that another one calls.
+type Target struct {
+	Service   string `json:"service"`
+	Operation string `json:"operation"`
 }
 
 // Edge presents an edge of the critical path of a group or request type. Means are per request; requests without the
@@ -134,8 +140,16 @@ func (n *Names) Place(e *group.EdgeShare) Place {
 	}
 	op := n.Last(e.Context)
 	p.Context, p.Service, p.Operation, p.Kind = n.Context(e.Context), n.Service(op), n.OpName(op), n.Table.Operation(op).Kind.String()
-	p.Before, p.After, p.Callee = n.Op(e.Before), n.Op(e.After), n.Op(e.Callee)
+	p.Before, p.After, p.Target = n.Op(e.Before), n.Op(e.After), n.target(op)
 	return p
+}
+
+// target presents the target of a step; nil if it has none.
+func (n *Names) target(step trace.Op) *Target {
+	if target := n.Table.Target(step); target != 0 {
+		return &Target{n.Service(target), n.OpName(target)}
+	}
+	return nil
 }
 
 // PlaceOf presents the edge with the given identity; nil if it is not among edges.

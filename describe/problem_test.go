@@ -116,14 +116,14 @@ func TestProblem(t *testing.T) {
 func TestFindings(t *testing.T) {
 	s := newShop()
 	f := s.names().Findings(s.variable())
-	if f.Edge != &f.Edges[0] || f.Edge.Callee != "bank POST /charge" || f.Edge.ExcessNS.Known() {
+	if f.Edge != &f.Edges[0] || *f.Edge.Target != (Target{"bank", "POST /charge"}) || f.Edge.ExcessNS.Known() {
 		t.Errorf("leading edge %+v", f.Edge)
 	}
 	want := Place{Name: OtherPlaces, Context: []string{}, Operation: OtherPlaces}
 	if diff := cmp.Diff(want, f.Edges[1].Place); diff != "" {
 		t.Errorf("remainder: -want +got\n%s", diff)
 	}
-	if x := f.Explanations[0]; x.Name != "bank.route = fallback at payment POST /charge" || x.Target != nil {
+	if x := f.Explanations[0]; x.Name != "bank.route = fallback at payment → bank POST /charge" || x.Target != nil {
 		t.Errorf("explanation of the duration %+v", x)
 	}
 	if x := f.Explanations[1]; x.Name != "concurrency" || x.Target == nil || x.Target.Name != f.Edge.Name || x.Remains.Known() {
@@ -174,11 +174,11 @@ func TestEdgeNames(t *testing.T) {
 	for want, e := range map[string]*group.EdgeShare{
 		"other":       {},
 		"payment Pay": {Edge: 1, Context: at},
-		"payment Pay, between POST /charge and render page": {Edge: 1, Context: at, Before: s.charge, After: s.rendered},
-		"payment Pay, after POST /charge":                   {Edge: 1, Context: at, Before: s.charge},
-		"payment Pay, before render page":                   {Edge: 1, Context: at, After: s.rendered},
-		"payment → bank POST /charge (wire or queue)":       {Edge: 1, Context: s.toBank, Callee: s.bank},
-		"payment → bank POST /charge (answer on the wire)":  {Edge: 1, Context: s.toBank, Callee: s.bank, Before: s.bank},
+		"payment Pay, between bank POST /charge and render page": {Edge: 1, Context: at, Before: s.charge, After: s.rendered},
+		"payment Pay, after bank POST /charge":                   {Edge: 1, Context: at, Before: s.charge},
+		"payment Pay, before render page":                        {Edge: 1, Context: at, After: s.rendered},
+		"payment → bank POST /charge (wire or queue)":            {Edge: 1, Context: s.toBank},
+		"payment → bank POST /charge (answer on the wire)":       {Edge: 1, Context: s.toBank, Before: s.bank},
 	} {
 		if got := n.Edge(e); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -189,7 +189,7 @@ func TestEdgeNames(t *testing.T) {
 func TestBins(t *testing.T) {
 	s := newShop()
 	bins := []group.VariableBin{{Variable: "cache.hit", Value: "false", Where: s.toPage}, {Variable: "present", Value: "true", Where: s.toBank}}
-	if got, want := s.names().Bins(&group.Summary{Bins: bins}), "cache.hit = false, payment POST /charge is called"; got != want {
+	if got, want := s.names().Bins(&group.Summary{Bins: bins}), "cache.hit = false, payment → bank POST /charge is called"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

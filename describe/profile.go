@@ -66,8 +66,8 @@ func (b *builder) edge(e *group.EdgeShare) {
 	switch {
 	case e.Edge == 0:
 		at = b.add(0, OtherPlaces, 0)
-	case e.Callee != 0:
-		at = b.add(b.context(e.Context), b.names.wire(e), trace.Context(trace.EdgeOf(e.Context, e.Callee, e.Callee))) // not a context, so distinct from the keys of other frames
+	case b.names.Table.Target(b.names.Last(e.Context)) != 0:
+		at = b.add(b.context(e.Context), b.names.Edge(e), trace.Context(trace.EdgeOf(e.Context, wireFrame, wireFrame))) // not a context, so distinct from the keys of other frames
 	default:
 		at = b.context(e.Context)
 	}
@@ -93,6 +93,9 @@ func (b *builder) context(c trace.Context) int {
 	}
 	return at
 }
+
+// wireFrame stands for the target in the keys of frames of time on the wire.
+const wireFrame = 1
 
 // maxDepth limits the depth of a profile.
 const maxDepth = 1 << 12

@@ -81,14 +81,15 @@ type Core struct {
 	series      seriesSet
 	plans       []plan // the current one last
 
-	began   trace.Nanos // start of the first epoch with a request; 0: none yet
-	learned bool
-	aged    trace.Nanos      // time of the last deletion of old contexts from trees
-	early   *spool.Spool     // observations of the learning period
-	preview *detect.Detector // provisional groups of these observations
-	epochs  []epochEnd       // of the learning period
-	seen    uint64           // observations in early
-	dropped uint64           // observations that early had no room for
+	began      trace.Nanos // start of the first epoch with a request; 0: none yet
+	learned    bool
+	relearning bool             // an upgrade discarded the groups
+	aged       trace.Nanos      // time of the last deletion of old contexts from trees
+	early      *spool.Spool     // observations of the learning period
+	preview    *detect.Detector // provisional groups of these observations
+	epochs     []epochEnd       // of the learning period
+	seen       uint64           // observations in early
+	dropped    uint64           // observations that early had no room for
 }
 
 // epochEnd is the end of an epoch of the learning period.
@@ -224,7 +225,7 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 	for i := range o.Contexts {
 		x := &o.Contexts[i]
 		s[i] = cct.ContextCount{
-			Context: x.Context, Parent: x.Parent, Op: x.Op, Tracepoint: x.Tracepoint,
+			Context: x.Context, Parent: x.Parent, Op: x.Step(), Tracepoint: x.Tracepoint,
 			Count: x.Count, Errors: x.Errors, Nanos: x.Total,
 		}
 	}
@@ -298,7 +299,7 @@ func (c *Core) ageTrees(now trace.Nanos) {
 // learn ends the learning period: it freezes the request types and makes the requests so far the expectation.
 func (c *Core) learn(now trace.Nanos) {
 	c.types.Freeze()
-	c.learned = true
+	c.learned, c.relearning = true, false
 	if c.splitter != nil {
 		if err := c.splitter.LearnFrom(c.early.All(), c.detector.Groups, splitCoV); err != nil {
 			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory

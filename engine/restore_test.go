@@ -69,7 +69,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"no plan":                 func(s *savedCore) { s.Plans = nil },
 		"cost of NaN":             func(s *savedCore) { s.Heard.Measured = search.Measured{CPU: math.NaN()} },
 		"damaged tree":            func(s *savedCore) { s.Trees = []savedPart{{Data: []byte{7}}} },
-		"damaged sample":          func(s *savedCore) { s.Samples = []savedSample{{Requests: []byte{7}}} },
+		"damaged sample":          func(s *savedCore) { s.Samples = []savedSample{{Sample: []byte{7}}} },
 		"damaged spans":           func(s *savedCore) { s.Spans = []byte{7} },
 	} {
 		if err := NewCore(&trace.Table{}, DefaultOptions()).Restore(stateWith(c, change)); !errors.Is(err, codec.ErrCorrupt) {

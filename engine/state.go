@@ -23,9 +23,8 @@ import (
 
 // Versions of an encoded [Core], its first byte.
 const (
-	coreWithGob     = 1 // savedCore as gob; only read
-	coreWithSamples = 2 // samples without loads and simulations
-	coreVersion     = 3 // written
+	coreWithGob = 1 // savedCore as gob, groups by calls without targets; only read
+	coreVersion = 2 // written
 )
 
 // savedCore is the small and plain part of a Core. The names of its fields are part of the format.
@@ -50,6 +49,7 @@ type savedCore struct {
 	Spans         []byte // nil: none, from an older version
 	Versions      []VersionSeen
 	Deploys       []Deploy
+	Relearning    bool // Core.relearning
 }
 
 // savedHeard is the state that feedback changes; each list is ascending.
@@ -109,20 +109,17 @@ type savedSet struct {
 
 type savedSample struct {
 	Group       analysis.Hash
-	RequestType analysis.Hash // zero before coreVersion
-	Sample      []byte        // nil before coreVersion
-	Requests    []byte        // instead of Sample, before coreVersion
-	Seen        uint64        // with Requests
+	RequestType analysis.Hash
+	Sample      []byte
 }
 
 type savedFound struct {
-	Problem      analysis.Hash
-	Present      bool // it refers to the present sample of the group
-	Group        analysis.Hash
-	Seen         uint64
-	Looks        int
-	Findings     explain.Findings
-	Explanations []detect.Explanation // instead of Findings, before coreVersion
+	Problem  analysis.Hash
+	Present  bool // it refers to the present sample of the group
+	Group    analysis.Hash
+	Seen     uint64
+	Looks    int
+	Findings explain.Findings
 }
 
 // savedPart is the encoding of one element, such as a tree.
@@ -157,7 +154,7 @@ func (c *Core) saved() *savedCore {
 		Settings: new(c.options.Settings()),
 		Learned:  c.learned, Began: c.began, Aged: c.aged, Seen: c.seen, Dropped: c.dropped,
 		Heard: c.feedback.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
-		Versions: c.versions.known, Deploys: c.versions.deploys,
+		Versions: c.versions.known, Deploys: c.versions.deploys, Relearning: c.relearning,
 	}
 	for _, m := range c.epochs {
 		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
@@ -258,9 +255,13 @@ func hashes[V any](m map[analysis.Hash]V) []analysis.Hash {
 // Restore replaces the state of c, which must be new, by the one that [Core.AppendState] encoded. The options of c
 // apply, except for the [Settings], which are those of the encoded core. An error wraps [codec.ErrCorrupt] or is an
 // [UnknownStrategyError]; c is unusable after it. Restore keeps nothing of b.
+//
+// Of a state before coreVersion Restore keeps the names, overrides, versions, deploys, decisions and what agents
+// reported. The core learns groups anew, because the identities of calls with generic names, such as GET, changed: they
+// would look like requests that take new paths.
 func (c *Core) Restore(b []byte) error {
 	r := codec.NewReader(b)
-	version := r.Version(coreVersion, coreWithSamples, coreWithGob)
+	version := r.Version(coreVersion, coreWithGob)
 	var parts [6][]byte
 	for i := range parts {
 		parts[i] = r.Section()
@@ -273,14 +274,6 @@ func (c *Core) Restore(b []byte) error {
 		return err
 	}
 	c.table.Merge(table)
-	if c.types, _, err = group.DecodeRequestTypes(parts[1], c.types.Rules); err != nil {
-		return err
-	}
-	splits := c.detector.Groups.Keys.Splits
-	if c.detector, _, err = detect.Decode(parts[2], c.types, c.table, c.options.Groups); err != nil {
-		return err
-	}
-	c.detector.Groups.Keys.Splits = splits
 	if c.state, err = DecodeSearchState(parts[3]); err != nil {
 		return err
 	}
@@ -292,9 +285,44 @@ func (c *Core) Restore(b []byte) error {
 		if err := c.options.CheckStrategy(s.Settings.Strategy); err != nil {
 			return err
 		}
+	}
+	c.restorePlans(s)
+	if version < coreVersion {
+		c.relearning = true
+	} else if err := c.restoreGroups(parts[1], parts[2], parts[4], s); err != nil {
+		return err
+	}
+	if s.Settings != nil {
 		c.Apply(&Change{Settings: s.Settings})
 	}
-	if err := c.restoreEarly(parts[4], s.Learned); err != nil {
+	return nil
+}
+
+// restorePlans restores the part of the state that does not refer to groups.
+func (c *Core) restorePlans(s *savedCore) {
+	c.restoreFeedback(&s.Heard)
+	c.versions.restore(s.Versions, s.Deploys)
+	c.plans = nil
+	for _, p := range s.Plans {
+		restored := plan{version: p.Version}
+		for _, a := range p.Arms {
+			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything})
+		}
+		c.plans = append(c.plans, restored)
+	}
+}
+
+// restoreGroups restores all that refers to request types and groups.
+func (c *Core) restoreGroups(types, detector, early []byte, s *savedCore) (err error) {
+	if c.types, _, err = group.DecodeRequestTypes(types, c.types.Rules); err != nil {
+		return err
+	}
+	splits := c.detector.Groups.Keys.Splits
+	if c.detector, _, err = detect.Decode(detector, c.types, c.table, c.options.Groups); err != nil {
+		return err
+	}
+	c.detector.Groups.Keys.Splits = splits
+	if err := c.restoreEarly(early, s.Learned); err != nil {
 		return err
 	}
 	return c.restore(s)
@@ -368,9 +396,7 @@ func (c *Core) restoreEarly(b []byte, learned bool) error {
 
 func (c *Core) restore(s *savedCore) error {
 	c.began, c.aged, c.seen, c.dropped = s.Began, s.Aged, s.Seen, s.Dropped
-	c.problems = s.Problems
-	c.restoreFeedback(&s.Heard)
-	c.versions.restore(s.Versions, s.Deploys)
+	c.problems, c.relearning = s.Problems, s.Relearning
 	if s.Spans != nil {
 		var err error
 		if c.spans, _, err = observation.DecodeRecentSpans(s.Spans); err != nil {
@@ -379,14 +405,6 @@ func (c *Core) restore(s *savedCore) error {
 	}
 	for _, m := range s.Epochs {
 		c.epochs = append(c.epochs, epochEnd{m.End, m.Seen})
-	}
-	c.plans = nil
-	for _, p := range s.Plans {
-		restored := plan{version: p.Version}
-		for _, a := range p.Arms {
-			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything})
-		}
-		c.plans = append(c.plans, restored)
 	}
 	for i := range s.Refinements {
 		if err := c.restoreRefinements(&s.Refinements[i]); err != nil {
@@ -430,9 +448,12 @@ func (c *Core) restoreRefinements(s *savedRefinements) (err error) {
 
 func (c *causes) restore(s *savedCore) error {
 	for i := range s.Samples {
-		if err := c.restoreSample(&s.Samples[i], s.Problems); err != nil {
+		x := &s.Samples[i]
+		sample, _, err := explain.DecodeSample(x.Sample)
+		if err != nil {
 			return err
 		}
+		c.samples[x.Group] = &groupSample{requestType: x.RequestType, Sample: sample}
 	}
 	for _, x := range s.Loads {
 		l, _, err := explain.DecodeRecentLoad(x.Data)
@@ -445,34 +466,10 @@ func (c *causes) restore(s *savedCore) error {
 	for i := range s.Found {
 		x := &s.Found[i]
 		f := &found{seen: x.Seen, looks: x.Looks, findings: x.Findings}
-		if x.Explanations != nil {
-			f.findings = explain.NoFindings()
-			f.findings.Explanations = x.Explanations
-		}
 		if x.Present {
 			f.in = c.samples[x.Group]
 		}
 		c.found[x.Problem] = f
-	}
-	return nil
-}
-
-// restoreSample restores a sample. Before coreVersion the request type was not saved: it is that of the problem.
-func (c *causes) restoreSample(x *savedSample, problems []detect.Problem) (err error) {
-	s := &groupSample{requestType: x.RequestType}
-	if x.Sample != nil {
-		if s.Sample, _, err = explain.DecodeSample(x.Sample); err != nil {
-			return err
-		}
-		c.samples[x.Group] = s
-		return nil
-	}
-	if s.Sample, err = explain.RestoreSample(x.Requests, x.Seen, simulatedSpans); err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(problems, func(p detect.Problem) bool { return p.Group == x.Group }); i >= 0 {
-		s.requestType = problems[i].RequestType
-		c.samples[x.Group] = s
 	}
 	return nil
 }

@@ -253,7 +253,10 @@ func (p *Problem) bound() {
 }
 
 func boundPlace(p *describe.Place) {
-	cleanAll(&p.Name, &p.Service, &p.Operation, &p.Before, &p.After, &p.Callee)
+	cleanAll(&p.Name, &p.Service, &p.Operation, &p.Before, &p.After)
+	if p.Target != nil {
+		p.Target = &describe.Target{Service: clean(p.Target.Service), Operation: clean(p.Target.Operation)}
+	}
 	p.Context = boundContext(p.Context)
 }
 

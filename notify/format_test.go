@@ -35,8 +35,8 @@ func sample(t Type, service, operation string) *Facts {
 	op := func(service, name string, kind trace.Kind) trace.Op {
 		return table.Op(table.Symbol(service), table.Symbol(name), kind)
 	}
-	entry, pay := op(service, operation, trace.Server), op("payment", "POST bank", trace.Client)
-	bank := op("bank", "POST", trace.Server)
+	entry := op(service, operation, trace.Server)
+	pay := table.Step(op("payment", "POST", trace.Client), op("bank", "POST /charge", trace.Server))
 	root := table.Child(0, entry)
 	at := table.Child(root, pay)
 	tracepoint := table.Symbol("payment/charge")
@@ -49,7 +49,7 @@ func sample(t Type, service, operation string) *Facts {
 		Entry: entry, Requests: 500, Rate: 8.5, Mean: 120 * time.Millisecond, CoV: 1.4, CoVLow: 1.2, CoVHigh: 1.6, Impact: 3.2e8,
 		Edges: []group.EdgeShare{
 			{
-				Edge: trace.EdgeOf(at, 0, 0), Context: at, Callee: bank, Mean: 9e7, ShareMean: 0.75, ShareVariance: 0.83,
+				Edge: trace.EdgeOf(at, 0, 0), Context: at, Mean: 9e7, ShareMean: 0.75, ShareVariance: 0.83,
 				ShareLow: 0.79, ShareHigh: 0.87, TailLift: 6e8, Excess: math.NaN(), ExcessLow: math.NaN(), ExcessHigh: math.NaN(), Score: 0.83,
 			},
 			{Mean: 1e6, ShareMean: 0.25, ShareVariance: 0.17, Score: 0.17},
@@ -63,7 +63,7 @@ func sample(t Type, service, operation string) *Facts {
 		Suspects: []search.Suspect{{Op: pay, Context: at, Share: 0.83, Low: 0.79, High: 0.87, Requests: 500, Open: 4}},
 		Picks:    []search.Pick{{Tracepoint: tracepoint, Context: at, Score: 0.4, Reason: "largest share of the problem", Cost: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}}},
 		Off:      []search.Off{{Tracepoint: tracepoint, Reason: search.WhyRefuted}}, Rejected: []search.Rejected{{Tracepoint: tracepoint, Reason: search.WhyBudget}},
-		Missing: []trace.Op{bank}, Estimate: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}, Budget: search.Budget{Tracepoints: 100},
+		Missing: []trace.Op{pay}, Estimate: search.Usage{Tracepoints: 1, Bytes: 900, CPU: 0.01}, Budget: search.Budget{Tracepoints: 100},
 		Overhead: search.Overhead{Requests: 100, Nanos: 900, Low: -100, High: 1900},
 	}
 	f := &Facts{

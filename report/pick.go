@@ -48,9 +48,9 @@ func (n *names) next(r *offline.Problem) []describe.Sentence {
 // unexplained proposes instrumentation for an edge below which the search knows no tracepoint.
 func (n *names) unexplained(e *group.EdgeShare) describe.Sentence {
 	var s describe.Sentence
-	if e.Callee != 0 {
+	if target := n.Table.Target(n.Last(e.Context)); target != 0 {
 		s.Plain("check the connections and the queue of ")
-		s.Strong(n.Op(e.Callee))
+		s.Strong(n.Op(target))
 	} else {
 		s.Plain("add tracepoints inside ")
 		s.Strong(n.Edge(e))

@@ -145,7 +145,7 @@ func TestPprof(t *testing.T) {
 	if want := int64(212*ms)*1204 + int64(35*ms)*3490 + int64(5*ms); nanos != want {
 		t.Errorf("%d ns, want the mean times the count of each type: %d", nanos, want)
 	}
-	const want = "payment → bank POST /charge (wire or queue); payment POST /charge; payment Pay; shop POST /checkout; "
+	const want = "payment → bank POST /charge (wire or queue); payment → bank POST /charge; payment Pay; shop POST /checkout; "
 	if deepest != want {
 		t.Errorf("stack %q, want %q", deepest, want)
 	}

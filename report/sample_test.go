@@ -21,7 +21,7 @@ const ms = time.Millisecond
 type sample struct {
 	*offline.Report
 
-	checkout, pay, charge, stock, index, render trace.Op
+	checkout, pay, charge, bank, stock, index, render trace.Op
 }
 
 func newSample() *offline.Report {
@@ -32,7 +32,8 @@ func newSample() *offline.Report {
 	}}
 	s.checkout = s.op("shop", "POST /checkout", trace.Server)
 	s.pay = s.op("payment", "Pay", trace.Server)
-	s.charge = s.op("payment", "POST /charge", trace.Client)
+	s.bank = s.op("bank", "POST /charge", trace.Server)
+	s.charge = s.Table.Step(s.op("payment", "POST", trace.Client), s.bank)
 	s.stock = s.op("stock", "Reserve", trace.Server)
 	s.index = s.op("shop", "GET /", trace.Server)
 	s.render = s.op("shop", "render page", trace.Internal)
@@ -68,14 +69,12 @@ func share(c trace.Context, mean, of time.Duration, variance float64, lift time.
 
 func (s *sample) checkoutGroups() {
 	id, grp := analysis.Hash{Hi: 1, Lo: 1}, analysis.Hash{Hi: 0x3f2a91c0_00000000, Lo: 2}
-	bank := s.op("bank", "POST /charge", trace.Server)
 	wire := share(s.context(s.checkout, s.pay, s.charge), 96*ms, 212*ms, 0.83, 1260*ms)
-	wire.Callee = bank
 	edges := []group.EdgeShare{
 		wire,
 		share(s.context(s.checkout), 31*ms, 212*ms, 0.01, 1*ms),
 		share(s.context(s.checkout, s.pay), 22*ms, 212*ms, 0.03, 14*ms),
-		share(s.context(s.checkout, s.pay, s.charge, bank), 41*ms, 212*ms, 0.12, 160*ms),
+		share(s.context(s.checkout, s.pay, s.charge, s.bank), 41*ms, 212*ms, 0.12, 160*ms),
 		share(s.context(s.checkout, s.stock), 20*ms, 212*ms, -0.02, -3*ms),
 		{Mean: float64(2 * ms), ShareMean: 2. / 212, ShareVariance: 0.03, ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN()},
 	}

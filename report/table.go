@@ -380,7 +380,7 @@ func (t *table) summaryName(s *group.Summary, room int) string {
 	if bins := t.names.Bins(s); bins != "" {
 		name += "  " + bins
 	}
-	if order := byVariance(s.Edges); len(order) > 0 {
+	if order := byVariance(s.Edges); len(order) > 0 && s.CoVLow == s.CoVLow { // shares of a few requests are noise, up to 60 000 %
 		if e := &s.Edges[order[0]]; e.ShareVariance == e.ShareVariance {
 			where = "  " + units.Percent(e.ShareVariance) + " " + t.names.Edge(e)
 		}

@@ -11,20 +11,21 @@ import (
 func wrap(s terminal.Style, text describe.Sentence, n int) string {
 	var b strings.Builder
 	column := 0
-	for _, w := range split(text) {
-		width := terminal.Width(w.Text)
+	words := split(text)
+	for i, w := range words {
 		switch {
 		case column == 0:
 			b.WriteString(strings.Repeat(" ", n))
 			column = n
-		case column+1+width > s.Line():
+		case w.glued:
+		case column+1+unbroken(words[i:]) > s.Line():
 			b.WriteString("\n" + strings.Repeat(" ", n))
 			column = n
-		case !w.glued:
+		default:
 			b.WriteByte(' ')
 			column++
 		}
-		column += width
+		column += terminal.Width(w.Text)
 		if w.Strong {
 			b.WriteString(s.Paint(terminal.Bold, w.Text))
 		} else {
@@ -33,6 +34,18 @@ func wrap(s terminal.Style, text describe.Sentence, n int) string {
 	}
 	b.WriteByte('\n')
 	return b.String()
+}
+
+// unbroken returns the width of the first of words and of those glued to it.
+func unbroken(words []word) int {
+	width := terminal.Width(words[0].Text)
+	for _, w := range words[1:] {
+		if !w.glued {
+			break
+		}
+		width += terminal.Width(w.Text)
+	}
+	return width
 }
 
 // word is a part of a sentence, delimited by spaces and changes of emphasis.

@@ -118,9 +118,9 @@ func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
 		case err != nil:
 			return "", err
 		case !some && !api.Loopback(r.RemoteAddr):
-			return "", refusal.New(refusal.Forbidden, "without any token only agents on the same machine are served", "create one with sibyl token create --role agent")
+			return "", refusal.New(refusal.Forbidden, "until a token exists, only agents on the same machine are served", "create one with sibyl token create --role agent")
 		case !some && !api.OwnHost(r.Host):
-			return "", refusal.New(refusal.Forbidden, "without any token only requests for a name of this machine are served", "use localhost, or create a token with sibyl token create --role agent")
+			return "", refusal.New(refusal.Forbidden, "until a token exists, requests must address this machine by a loopback address or as localhost", "use localhost, or create a token with sibyl token create --role agent")
 		case !some:
 			return "", nil
 		case token == nil:

@@ -11,7 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-const tableVersion = 1
+const tableVersion = 2 // 1 had no targets
 
 // AppendBinary appends t to b, without its limit. Equal entries give equal bytes. It takes O(n log n) for n entries.
 func (t *Table) AppendBinary(b []byte) []byte {
@@ -19,13 +19,13 @@ func (t *Table) AppendBinary(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(t.refused))
 	b = appendEntries(b, t.text, codec.AppendText)
 	b = appendEntries(b, t.ops, func(b []byte, o Operation) []byte {
-		return append(codec.AppendWords(b, uint64(o.Service), uint64(o.Name)), byte(o.Kind))
+		return append(codec.AppendWords(b, uint64(o.Service), uint64(o.Name), uint64(o.Target)), byte(o.Kind))
 	})
 	b = appendEntries(b, t.contexts, func(b []byte, c ContextInfo) []byte {
 		return codec.AppendWords(b, uint64(c.Parent), uint64(c.Op))
 	})
 	return appendEntries(b, t.edges, func(b []byte, e EdgeInfo) []byte {
-		return codec.AppendWords(b, uint64(e.Context), uint64(e.Before), uint64(e.After), uint64(e.Callee))
+		return codec.AppendWords(b, uint64(e.Context), uint64(e.Before), uint64(e.After))
 	})
 }
 
@@ -42,22 +42,31 @@ func appendEntries[K ~uint64, V any](b []byte, m map[K]V, value func([]byte, V) 
 // nothing of b.
 func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	r := codec.NewReader(b)
-	r.Version(tableVersion)
+	version := r.Version(1, tableVersion)
 	limit = cmp.Or(limit, DefaultLimit)
 	t := &Table{Limit: limit, refused: int(r.Below(1 << 62))}
 	decodeEntries(r, limit, 9, &t.text, func() string { return r.Text(math.MaxInt) })
-	decodeEntries(r, limit, 25, &t.ops, func() Operation {
-		return Operation{Symbol(r.Word()), Symbol(r.Word()), Kind(r.Byte())}
+	decodeEntries(r, limit, 25, &t.ops, func() (o Operation) {
+		o.Service, o.Name = Symbol(r.Word()), Symbol(r.Word())
+		if version > 1 {
+			o.Target = Op(r.Word())
+		}
+		o.Kind = Kind(r.Byte())
+		return o
 	})
 	decodeEntries(r, limit, 24, &t.contexts, func() ContextInfo { return ContextInfo{Context(r.Word()), Op(r.Word())} })
-	decodeEntries(r, limit, 40, &t.edges, func() EdgeInfo {
-		return EdgeInfo{Context(r.Word()), Op(r.Word()), Op(r.Word()), Op(r.Word())}
+	decodeEntries(r, limit, 32, &t.edges, func() EdgeInfo {
+		e := EdgeInfo{Context(r.Word()), Op(r.Word()), Op(r.Word())}
+		if version == 1 {
+			r.Word() // the callee
+		}
+		return e
 	})
 	for sym, s := range t.text {
 		r.Check(symbolOf(s) == sym)
 	}
 	for op, o := range t.ops {
-		r.Check(o.Kind <= Consumer && OpOf(o.Service, o.Name, o.Kind) == op)
+		r.Check(o.Kind <= Consumer && o.id() == op)
 	}
 	if r.Bad() {
 		return nil, nil, fmt.Errorf("%w: table", codec.ErrCorrupt)

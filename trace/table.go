@@ -11,7 +11,8 @@ import (
 // Symbol identifies a string by a hash of its bytes. The zero Symbol is the empty string.
 type Symbol uint64
 
-// Op identifies an operation by a hash of service, normalised name and kind. Zero means none.
+// Op identifies an operation by a hash of service, normalised name and kind. An operation is code. A step of a request
+// is code together with the operation that it calls, its target: [Op.To] identifies both in one Op. Zero means none.
 type Op uint64
 
 // Context identifies a calling context, the path of operations from the root of a request to a span: a hash of the
@@ -43,6 +44,14 @@ func OpOf(service, name Symbol, kind Kind) Op {
 	return Op(Mix(Mix(uint64(service), uint64(name)), uint64(kind)))
 }
 
+// To returns the identity of the step in which op calls target. If target is 0, that is op itself.
+func (op Op) To(target Op) Op {
+	if target == 0 {
+		return op
+	}
+	return Op(Mix(uint64(op), uint64(target)))
+}
+
 // Child returns the context of op when called from c.
 func (c Context) Child(op Op) Context { return Context(Mix(uint64(c), uint64(op))) }
 
@@ -60,7 +69,13 @@ func ContextEdge(ctx Context) Edge { return Edge(ctx) }
 type Operation struct {
 	Service, Name Symbol
 	Kind          Kind
+	// Target is the operation that a step calls; 0 for an operation, and for a step without a known target. A target is
+	// no step.
+	Target Op
 }
+
+// id returns the Op with content o.
+func (o Operation) id() Op { return OpOf(o.Service, o.Name, o.Kind).To(o.Target) }
 
 // ContextInfo is the content of a [Context].
 type ContextInfo struct {
@@ -73,9 +88,6 @@ type ContextInfo struct {
 type EdgeInfo struct {
 	Context       Context
 	Before, After Op
-	// Callee is the operation of the SERVER child if Context ends in a CLIENT span that has one, and otherwise 0. The
-	// time of an edge with a Callee is spent on the network or in the callee's queue.
-	Callee Op
 }
 
 // Table is the dictionary from identities to their content. Because identities are hashes of their content, tables
@@ -132,12 +144,38 @@ func (t *Table) SymbolBytes(s []byte) Symbol {
 // Op stores the operation with the given service, name and kind and returns its identity. It does not normalise name;
 // see [NormalName].
 func (t *Table) Op(service, name Symbol, kind Kind) Op {
-	op := OpOf(service, name, kind)
-	if add(t, &t.ops, op, Operation{Service: service, Name: name, Kind: kind}) && t.recording {
+	return t.addOp(Operation{Service: service, Name: name, Kind: kind})
+}
+
+// Step stores the step in which op calls target and returns its identity. If target is 0, or t does not contain op, it
+// stores nothing.
+func (t *Table) Step(op, target Op) Op {
+	if o, ok := t.ops[op]; ok && target != 0 {
+		o.Target = target
+		return t.addOp(o)
+	}
+	return op.To(target)
+}
+
+func (t *Table) addOp(o Operation) Op {
+	op := o.id()
+	if add(t, &t.ops, op, o) && t.recording {
 		t.newOps = append(t.newOps, op)
 	}
 	return op
 }
+
+// Base returns the operation of a step, without its target. For an operation, and if t does not contain the step, it
+// returns step itself.
+func (t *Table) Base(step Op) Op {
+	if o, ok := t.ops[step]; ok && o.Target != 0 {
+		return OpOf(o.Service, o.Name, o.Kind)
+	}
+	return step
+}
+
+// Target returns the target of a step; 0 if it has none.
+func (t *Table) Target(step Op) Op { return t.ops[step].Target }
 
 // Child stores the context of op when called from parent and returns its identity.
 func (t *Table) Child(parent Context, op Op) Context {
@@ -146,17 +184,8 @@ func (t *Table) Child(parent Context, op Op) Context {
 	return ctx
 }
 
-// AddEdge stores the content of e. Callee is not part of an edge's identity: if several are added, the greatest is
-// kept, so that the order of arrival does not matter.
-func (t *Table) AddEdge(e Edge, info EdgeInfo) {
-	if known, ok := t.edges[e]; ok {
-		if info.Callee > known.Callee {
-			t.edges[e] = info
-		}
-		return
-	}
-	add(t, &t.edges, e, info)
-}
+// AddEdge stores the content of e.
+func (t *Table) AddEdge(e Edge, info EdgeInfo) { add(t, &t.edges, e, info) }
 
 // AddContext stores the content of ctx.
 func (t *Table) AddContext(ctx, parent Context, op Op) {
@@ -219,9 +248,7 @@ func (t *Table) Merge(u *Table) {
 	merge(t, &t.text, u.text)
 	merge(t, &t.ops, u.ops)
 	merge(t, &t.contexts, u.contexts)
-	for _, e := range slices.Sorted(maps.Keys(u.edges)) {
-		t.AddEdge(e, u.edges[e])
-	}
+	merge(t, &t.edges, u.edges)
 	t.refused += u.refused
 }
 

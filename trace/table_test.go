@@ -47,14 +47,14 @@ func drawEntries(t *rapid.T) (all entries) {
 	for range rapid.IntRange(0, 30).Draw(t, "entries") {
 		op := trace.Op(rapid.IntRange(1, 4).Draw(t, "op"))
 		ctx := trace.Context(rapid.IntRange(0, 3).Draw(t, "context"))
-		callee := trace.Op(rapid.IntRange(0, 3).Draw(t, "callee"))
+		target := trace.Op(rapid.IntRange(0, 3).Draw(t, "target"))
 		text := fmt.Sprint("name", op)
 		all = append(all,
-			func(u *trace.Table) { u.Op(u.Symbol(text), u.SymbolBytes([]byte(text)), trace.Client) },
-			func(u *trace.Table) { u.Child(ctx, op) },
 			func(u *trace.Table) {
-				u.AddEdge(trace.EdgeOf(ctx, op, 0), trace.EdgeInfo{Context: ctx, Before: op, Callee: callee})
-			})
+				u.Step(u.Op(u.Symbol(text), u.SymbolBytes([]byte(text)), trace.Client), target)
+			},
+			func(u *trace.Table) { u.Child(ctx, op) },
+			func(u *trace.Table) { u.AddEdge(trace.EdgeOf(ctx, op, 0), trace.EdgeInfo{Context: ctx, Before: op}) })
 	}
 	return all
 }
@@ -95,6 +95,36 @@ func TestTableLimit(t *testing.T) {
 	}
 	if op := trace.OpOf(a, c, trace.Server); table.OpName(op) != trace.Overflow || table.ServiceName(op) != "" {
 		t.Errorf("an unknown operation is %q of %q", table.OpName(op), table.ServiceName(op))
+	}
+}
+
+// A step has the names of its operation, and a target. Without a target it is the operation itself.
+func TestTableStep(t *testing.T) {
+	var table trace.Table
+	get := table.Op(table.Symbol("frontend"), table.Symbol("GET"), trace.Client)
+	cart := table.Op(table.Symbol("cart"), table.Symbol("GET /cart"), trace.Server)
+	step := table.Step(get, cart)
+	if step != get.To(cart) || step == get || step == cart.To(get) {
+		t.Errorf("step %x of %x to %x", step, get, cart)
+	}
+	if got := table.Operation(step); got.Target != cart || table.OpName(step) != "GET" || table.ServiceName(step) != "frontend" {
+		t.Errorf("operation of the step: %+v", got)
+	}
+	if table.Base(step) != get || table.Base(get) != get || table.Target(step) != cart || table.Target(get) != 0 {
+		t.Errorf("base %x, target %x", table.Base(step), table.Target(step))
+	}
+	if table.Step(get, 0) != get || table.Operation(get).Target != 0 {
+		t.Error("a step without a target is not the operation")
+	}
+	if unknown := trace.Op(5); table.Step(unknown, cart) != unknown.To(cart) || table.Base(unknown.To(cart)) != unknown.To(cart) {
+		t.Error("a step of an unknown operation is stored")
+	}
+}
+
+// Saved state contains identities of steps.
+func TestStepIdentity(t *testing.T) {
+	if got := trace.Op(1).To(2); got != 0xb683bfdca864392d {
+		t.Errorf("step %#x", uint64(got))
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package baselinediff ranks the services of an application by their additional cost in a window of time, compared with
-// their history: traces → [Recording] → [Normal], the history → [Suspect]s. The time of the window is its only hint. It
-// is pure, like package analysis, and uses critical paths only.
+// Package baselinediff ranks the services of an application by their additional cost in some traces, the window, over
+// a history: traces → [Recording] → [Traces] → [Normal], the history → [Suspect]s. The choice of the traces is its only
+// hint. It is pure, like package analysis, and uses critical paths only.
 package baselinediff
 
 import (
@@ -23,10 +23,13 @@ type Suspect struct {
 	// the window above the median of the history, in units of the distance between median and fence.
 	Soft float64
 	// The parts of Score. Own: time spent in the service. In, Out: time by which it is late for all of its callers, or
-	// with all of its callees. Shape: requests with a changed shape. Rest: unexplained time on the wire to the service.
+	// with all of its callees. Errors, Unanswered, Shape: requests with a changed shape, because a span failed, because
+	// a call to the service was not answered, or for another reason. Rest: unexplained time on the wire to the service.
 	// If the service emits no spans, Rest is also counted as Own of its callers: an alternative explanation, not an
 	// additional loss.
-	Own, In, Out, Shape, Rest float64
+	Own, In, Out, Errors, Unanswered, Shape, Rest float64
+	// Opaque marks a service that emits no spans: CLIENT spans name it.
+	Opaque bool
 	// Operations are those with evidence, in descending order of Score.
 	Operations []SuspectOperation
 }
@@ -38,7 +41,7 @@ type SuspectOperation struct {
 }
 
 // Compare ranks all services by their additional cost in the window relative to h: by Score, then Soft, then name. The
-// result is empty if no trace begins in the window. The window should not overlap with h.
+// result is empty if the window has no trace. The window belongs to the recording of h and should not overlap with h.
 //
 // Traces are compared site by site; a site is an operation together with its caller.
 //
@@ -55,8 +58,8 @@ type SuspectOperation struct {
 //  3. Wire times are attributed to services, see [wires].
 //
 // It takes time linear in the number of spans of the window, and of the history at the same sites.
-func (h *Normal) Compare(window Interval) []Suspect {
-	traces := h.rec.within(window)
+func (h *Normal) Compare(window Traces) []Suspect {
+	traces := window.list
 	if len(traces) == 0 {
 		return nil
 	}
@@ -88,7 +91,7 @@ type comparison struct {
 }
 
 // evidence is the evidence against a service.
-type evidence struct{ own, shape, soft float64 }
+type evidence struct{ own, errors, unanswered, shape, soft float64 }
 
 // siteShape is a shape at a site.
 type siteShape struct{ site, shape int32 }
@@ -141,7 +144,8 @@ func (c *comparison) slow(g *siteCalls) {
 	}
 	n := float64(len(g.nanos))
 	mean := meanOf(g.nanos)
-	median, limit := fence(c.pieceMeans(history, len(g.nanos)))
+	c.values = pieceMeans(c.values[:0], c.h.nanos[history.first:history.last], len(g.nanos))
+	median, limit := fence(c.values)
 	excess := max(0, mean-limit) * n / c.requests() / c.h.duration
 	p := &c.h.rec.sites[g.site]
 	suspect := callee{p.service, p.op}
@@ -158,17 +162,6 @@ func (c *comparison) slow(g *siteCalls) {
 	} else {
 		c.evidence[suspect.service].own += excess
 	}
-}
-
-// pieceMeans returns the mean own time in each piece of a series. The slice is valid until the next call.
-func (c *comparison) pieceMeans(s series, window int) []float64 {
-	b := piecesOf(s.len(), window)
-	c.values = c.values[:0]
-	for i := range b.number {
-		from, to := b.bounds(i)
-		c.values = append(c.values, meanOf(c.h.nanos[s.first+from:s.first+to]))
-	}
-	return c.values
 }
 
 // meanOf returns the mean. Its sum is exact for up to 2^16 times of nearly 2^47 ns, or more of shorter ones.
@@ -300,10 +293,18 @@ func (c *comparison) chargeShape(x *call, part float64) {
 	p := &c.h.rec.sites[x.site]
 	suspect := callee{p.service, p.op}
 	unanswered := x.callee == 0 || c.h.rec.callees[x.callee].op == 0
-	if called := c.h.callee[x.site]; unanswered && called.service != 0 && !c.h.opaque[called.service] {
+	called := c.h.callee[x.site]
+	if unanswered = unanswered && called.service != 0 && !c.h.opaque[called.service]; unanswered {
 		suspect = called
 	}
-	c.evidence[suspect.service].shape += part
+	switch e := &c.evidence[suspect.service]; {
+	case unanswered:
+		e.unanswered += part
+	case c.h.rec.shapeFailed[x.shape]:
+		e.errors += part
+	default:
+		e.shape += part
+	}
 	c.ops[suspect] += part
 }
 
@@ -314,20 +315,20 @@ func (c *comparison) rank() []Suspect {
 	index := make(map[int32]int, len(numbers))
 	for i, number := range numbers {
 		e := &c.evidence[number]
-		services[i].opaque = c.h.opaque[number]
 		services[i].Suspect = Suspect{
-			Service: c.h.rec.names[number], Soft: e.soft, Own: e.own, Shape: e.shape,
+			Service: c.h.rec.names[number], Soft: e.soft, Opaque: c.h.opaque[number],
+			Own: e.own, Errors: e.errors, Unanswered: e.unanswered, Shape: e.shape,
 		}
 		index[number] = i
 	}
 	c.wire.attribute(services, index)
 	c.operations(services, index)
 	slices.SortStableFunc(services, func(a, b service) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), trace.CompareBools(a.opaque, b.opaque), cmp.Compare(b.Soft, a.Soft))
+		return cmp.Or(cmp.Compare(b.Score, a.Score), trace.CompareBools(a.Opaque, b.Opaque), cmp.Compare(b.Soft, a.Soft))
 	})
 	suspects := make([]Suspect, 0, len(services))
 	for i := range services {
-		if s := &services[i]; !s.opaque || s.Score > 0 {
+		if s := &services[i]; !s.Opaque || s.Score > 0 {
 			suspects = append(suspects, s.Suspect)
 		}
 	}

@@ -2,6 +2,7 @@ package baselinediff
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -76,7 +77,7 @@ func (s *script) add(text string, times int, window bool) error {
 		}
 		moved := tracetest.Shift(t, at)
 		moved.ID = trace.ID{7: byte(s.n >> 8), 8: byte(s.n)}
-		s.rec.Add(s.x.Extract(moved))
+		s.rec.Add(s.x.Extract(moved), 0)
 	}
 	return nil
 }
@@ -84,7 +85,7 @@ func (s *script) add(text string, times int, window bool) error {
 var scriptWindow = Interval{From: windowStart, To: 2 * windowStart}
 
 func (s *script) compare() string {
-	return printSuspects(s.rec.Without([]Interval{scriptWindow}).Compare(scriptWindow), s.table)
+	return printSuspects(compareWindow(s.rec, scriptWindow), s.table)
 }
 
 func printSuspects(suspects []Suspect, table *trace.Table) string {
@@ -94,7 +95,7 @@ func printSuspects(suspects []Suspect, table *trace.Table) string {
 		for _, part := range []struct {
 			name  string
 			value float64
-		}{{"own", s.Own}, {"in", s.In}, {"out", s.Out}, {"shape", s.Shape}, {"rest", s.Rest}, {"soft", s.Soft}} {
+		}{{"own", s.Own}, {"in", s.In}, {"out", s.Out}, {"errors", s.Errors}, {"unanswered", s.Unanswered}, {"shape", s.Shape}, {"rest", s.Rest}, {"soft", s.Soft}} {
 			if part.value != 0 {
 				fmt.Fprintf(&b, " %s=%.3g", part.name, part.value)
 			}
@@ -183,9 +184,101 @@ func compareAll(table *trace.Table, traces []*trace.Trace, window Interval) []Su
 	rec := NewRecording(table)
 	x := critpath.NewExtractor(critpath.DefaultOptions())
 	for _, t := range traces {
-		rec.Add(x.Extract(t))
+		rec.Add(x.Extract(t), 0)
 	}
-	return rec.Without([]Interval{window}).Compare(window)
+	return compareWindow(rec, window)
+}
+
+// compareWindow compares a window with all traces outside of it.
+func compareWindow(rec *Recording, window Interval) []Suspect {
+	return rec.Outside([]Interval{window}).Normal().Compare(rec.Within(window))
+}
+
+// TestCompareSets compares two sets of traces: the ranking does not depend on the times between them.
+func TestCompareSets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := newCase(rapid.Uint64().Draw(t, "seed"), true, false, "cpu", "delay", "code", "exc")
+		traces, window := e.traces(30, 90)
+		shift := trace.Nanos(rapid.Int64Range(-1e12, 1e12).Draw(t, "shift"))
+		const before, after Set = 3, 7
+		rec := NewRecording(e.table)
+		x := critpath.NewExtractor(critpath.DefaultOptions())
+		for _, tr := range traces {
+			if window.Contains(tr.Spans[0].Start) {
+				rec.Add(x.Extract(tracetest.Shift(tr, shift)), after)
+			} else {
+				rec.Add(x.Extract(tr), before)
+			}
+		}
+		history, changed := rec.Of(before), rec.Of(after)
+		if history.Len() == 0 || history.Len()+changed.Len() != len(traces) {
+			t.Fatalf("sets of %d and %d traces, want %d in total", history.Len(), changed.Len(), len(traces))
+		}
+		if diff := cmp.Diff(compareAll(e.table, traces, window), history.Normal().Compare(changed)); diff != "" {
+			t.Fatalf("by time (-) and by set (+):\n%s", diff)
+		}
+	})
+}
+
+func TestExtent(t *testing.T) {
+	s := newScript()
+	if err := s.add("a shop get server 0..100", 3, false); err != nil {
+		t.Fatal(err)
+	}
+	if first, last := s.rec.Within(Always()).Extent(); first != 1e9 || last != 3e9 {
+		t.Errorf("from %d to %d, want 1e9 to 3e9", first, last)
+	}
+	if first, last := s.rec.Of(1).Extent(); first != 0 || last != 0 {
+		t.Errorf("empty: from %d to %d, want 0 to 0", first, last)
+	}
+}
+
+func TestRise(t *testing.T) {
+	history := make([]int64, 64)
+	for i := range history {
+		history[i] = 100
+	}
+	for _, c := range []struct {
+		history, window []int64
+		want            float64
+	}{
+		{history, []int64{110, 130, 110, 130}, 20},
+		{history, []int64{90, 90, 90, 90}, 0},
+		{history, []int64{500, 500, 500}, math.NaN()},
+		{history[:3], []int64{500, 500, 500, 500}, math.NaN()},
+		{[]int64{100, 200, 300, 400}, []int64{550, 550, 550, 550}, 0}, // below the fence: 325 + 1.5·150
+		{[]int64{100, 200, 300, 400}, []int64{560, 560, 560, 560}, 10},
+		{append([]int64{1 << 20}, history...), []int64{200, 200, 200, 200}, 0}, // below the mean
+	} {
+		if got := Rise(c.history, c.window); got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) {
+			t.Errorf("Rise(%v, %v) = %v, want %v", c.history, c.window, got, c.want)
+		}
+	}
+}
+
+// TestUsualScores compares stretches of a history in which one of 40 requests is slow.
+func TestUsualScores(t *testing.T) {
+	s := newScript()
+	for i := range 40 {
+		text := "a shop get server 0..100"
+		if i == 39 {
+			text = "a shop get server 0..900"
+		}
+		if err := s.add(text, 1, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := s.rec.Within(Always())
+	if got := all.UsualScores(11, 8); got != nil {
+		t.Errorf("stretches of 11 of 40 traces: got %v, want none", got)
+	}
+	got := all.UsualScores(10, 8)
+	if len(got) != 4 || got[0] != 0 || got[1] != 0 || got[2] != 0 || math.Abs(got[3]-0.8) > 1e-9 {
+		t.Errorf("stretches of 10: got %v, want [0 0 0 0.8]", got)
+	}
+	if got := all.UsualScores(1, 8); len(got) != 8 || got[7] != 8 {
+		t.Errorf("stretches of 1: got %v, want 8 scores, the last 8", got)
+	}
 }
 
 // TestCompareUnusual compares malformed and unusual traces: scores are finite and the parts add up.
@@ -195,17 +288,17 @@ func TestCompareUnusual(t *testing.T) {
 		rec := NewRecording(table)
 		x := critpath.NewExtractor(critpath.DefaultOptions())
 		for range rapid.IntRange(1, 40).Draw(t, "traces") {
-			rec.Add(x.Extract(tracetest.Traces(tracetest.Everything).Draw(t, "trace")))
+			rec.Add(x.Extract(tracetest.Traces(tracetest.Everything).Draw(t, "trace")), 0)
 		}
 		from := trace.Nanos(rapid.IntRange(0, 200).Draw(t, "from"))
 		window := Interval{from, from + trace.Nanos(rapid.IntRange(0, 200).Draw(t, "length"))}
-		for _, s := range rec.Without([]Interval{window}).Compare(window) {
-			for _, v := range []float64{s.Score, s.Soft, s.Own, s.In, s.Out, s.Shape, s.Rest} {
+		for _, s := range compareWindow(rec, window) {
+			for _, v := range []float64{s.Score, s.Soft, s.Own, s.In, s.Out, s.Errors, s.Unanswered, s.Shape, s.Rest} {
 				if !(v >= -1e-12 && v < 1e12) {
 					t.Fatalf("score or part %v is negative or huge: %+v", v, s)
 				}
 			}
-			if sum := s.Own + s.In + s.Out + s.Shape + s.Rest; sum < s.Score*(1-1e-9) || sum > s.Score*(1+1e-9) {
+			if sum := s.Own + s.In + s.Out + s.Errors + s.Unanswered + s.Shape + s.Rest; sum < s.Score*(1-1e-9) || sum > s.Score*(1+1e-9) {
 				t.Fatalf("parts add up to %v, want the score: %+v", sum, s)
 			}
 		}
@@ -284,11 +377,11 @@ func TestCompareNoiseless(t *testing.T) {
 		rec := NewRecording(s.table)
 		x := critpath.NewExtractor(critpath.DefaultOptions())
 		for _, tr := range traces {
-			rec.Add(x.Extract(tr))
+			rec.Add(x.Extract(tr), 0)
 		}
 		same, slower := Interval{1e9, 2e9}, Interval{2e9, 3e9}
-		h := rec.Without([]Interval{same, slower})
-		for _, suspect := range h.Compare(same) {
+		h := rec.Outside([]Interval{same, slower}).Normal()
+		for _, suspect := range h.Compare(rec.Within(same)) {
 			if suspect.Score != 0 || suspect.Soft != 0 {
 				t.Errorf("unchanged, but got %+v", suspect)
 			}
@@ -301,7 +394,7 @@ func TestCompareNoiseless(t *testing.T) {
 		}
 		root := x.Extract(traces[0])
 		want := float64(delay) * float64(spans) / float64(root.Duration(&root.Roots[0]))
-		first := h.Compare(slower)[0]
+		first := h.Compare(rec.Within(slower))[0]
 		if got := s.table.Text(first.Service); got != fmt.Sprintf("s%d", slow) || first.Own < want*0.999 || first.Own > want*1.001 || first.Score != first.Own {
 			t.Errorf("first suspect is %s %+v, want s%d with Own and Score %v", got, first, slow, want)
 		}

@@ -3,15 +3,14 @@ package baselinediff
 import (
 	"cmp"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Normal is the history in a [Recording]: own times and shapes of all spans outside some intervals, by site and in the
-// order of time.
+// Normal is the history that a window is compared with: own times and shapes of the spans of some [Traces], by site and
+// in the order of time.
 type Normal struct {
 	rec      *Recording
 	traces   int
@@ -29,31 +28,18 @@ type series struct{ first, last int }
 
 func (s series) len() int { return s.last - s.first }
 
-// Without returns the history of r outside all of the given intervals, before and after them. The history becomes
-// invalid if a trace is added to r. Without takes time linear in the number of spans, and 12 bytes of memory for each.
-func (r *Recording) Without(intervals []Interval) *Normal {
-	r.sort()
-	h := &Normal{rec: r}
-	intervals = slices.Clone(intervals)
-	slices.SortFunc(intervals, func(a, b Interval) int { return cmp.Compare(a.From, b.From) })
-	var normal []recordedTrace
+// Normal returns the history that t makes. It becomes invalid if a trace is added to the recording. Normal takes time
+// linear in the number of spans, and 12 bytes of memory for each.
+func (t Traces) Normal() *Normal {
+	h := &Normal{rec: t.rec, traces: len(t.list)}
 	total := 0.0
-	until := trace.Nanos(math.MinInt64) // the latest end of an interval that has begun
-	for _, t := range r.traces {
-		for len(intervals) > 0 && intervals[0].From <= t.start {
-			until = max(until, intervals[0].To)
-			intervals = intervals[1:]
-		}
-		if t.start >= until {
-			normal = append(normal, t)
-			total += float64(t.duration)
-		}
+	for _, x := range t.list {
+		total += float64(x.duration)
 	}
-	h.traces = len(normal)
 	h.duration = max(1, total/float64(max(1, h.traces)))
 	h.resolveServices()
-	h.group(normal)
-	h.resolveCallees(normal)
+	h.group(t.list)
+	h.resolveCallees(t.list)
 	return h
 }
 
@@ -83,7 +69,7 @@ func (h *Normal) resolveServices() {
 
 // resolveCallees determines the usual callee of the CLIENT spans of each site: the service most often called, and of
 // that service the operation most often called. Ties are resolved in favour of the smallest symbols. A site without
-// history gets the callee of the same operation under other callers.
+// history gets the callee of the same step under other callers; calls without an answer get that of the same operation.
 func (h *Normal) resolveCallees(traces []recordedTrace) {
 	type pair struct {
 		site   siteKey
@@ -99,7 +85,8 @@ func (h *Normal) resolveCallees(traces []recordedTrace) {
 	for k, n := range count {
 		c := h.rec.callees[k[1]]
 		c.service = h.service[c.service]
-		for _, key := range []siteKey{h.rec.sites[k[0]].siteKey, h.rec.sites[k[0]].anyCaller()} {
+		at := &h.rec.sites[k[0]]
+		for _, key := range append(at.wider(), at.siteKey) {
 			services[pair{key, callee{service: c.service}}] += n
 			ops[pair{key, c}] += n
 		}
@@ -129,14 +116,15 @@ func (h *Normal) resolveCallees(traces []recordedTrace) {
 }
 
 // group groups the calls of traces by site, each group in the order of time. A site with too little history, because
-// its caller is new or rare, gets the history of its operation under all callers.
+// its caller is new or rare, gets the history of its step under all callers. The site of calls without an answer gets
+// that of its operation, whatever it calls.
 func (h *Normal) group(traces []recordedTrace) {
 	sites := h.rec.sites
 	h.series = make([]series, len(sites))
 	for c := range h.rec.all(traces) {
 		h.series[c.site].last++
 	}
-	of := make(map[siteKey]int) // operation to index in wide
+	of := make(map[siteKey]int) // index in wide
 	wide := make([]series, 1)   // the first is unused
 	for i := 1; i < len(sites); i++ {
 		if key := sites[i].anyCaller(); h.series[i].len() < minHistory && of[key] == 0 {
@@ -144,23 +132,26 @@ func (h *Normal) group(traces []recordedTrace) {
 			wide = append(wide, series{})
 		}
 	}
-	wideOf := make([]int, len(sites))
+	wideOf := make([][]int, len(sites))
 	for i := 1; i < len(sites); i++ {
-		wideOf[i] = of[sites[i].anyCaller()]
-		wide[wideOf[i]].last += h.series[i].len()
+		for _, key := range sites[i].wider() {
+			if w := of[key]; w > 0 {
+				wideOf[i] = append(wideOf[i], w)
+				wide[w].last += h.series[i].len()
+			}
+		}
 	}
-	wide[0] = series{}
 	n := allocate(wide, allocate(h.series, 0))
 	h.nanos, h.shape = make([]int64, n), make([]int32, n)
 	for c := range h.rec.all(traces) {
 		h.put(&h.series[c.site], c)
-		if w := wideOf[c.site]; w > 0 {
+		for _, w := range wideOf[c.site] {
 			h.put(&wide[w], c)
 		}
 	}
 	for i := 1; i < len(sites); i++ {
 		if h.series[i].len() < minHistory {
-			h.series[i] = wide[wideOf[i]]
+			h.series[i] = wide[of[sites[i].anyCaller()]]
 		}
 	}
 }
@@ -183,6 +174,9 @@ func (h *Normal) put(s *series, c *call) {
 
 // Traces returns the number of traces in h.
 func (h *Normal) Traces() int { return h.traces }
+
+// Duration returns the mean duration of a trace in h, in ns and at least 1. It is the unit of the times in [Suspect].
+func (h *Normal) Duration() float64 { return h.duration }
 
 // The constants of a comparison. None depends on the application: there are no times and no names.
 const (
@@ -209,6 +203,27 @@ func piecesOf(history, window int) pieces {
 // bounds returns the range [from, to) of piece i.
 func (b pieces) bounds(i int) (from, to int) {
 	return i * b.occurrences / b.number, (i + 1) * b.occurrences / b.number
+}
+
+// pieceMeans appends the mean of history in each piece to means; window is the number of values in the window.
+func pieceMeans(means []float64, history []int64, window int) []float64 {
+	b := piecesOf(len(history), window)
+	for i := range b.number {
+		from, to := b.bounds(i)
+		means = append(means, meanOf(history[from:to]))
+	}
+	return means
+}
+
+// Rise returns the mean of the durations in a window, in ns, above the fence of the means over pieces of their history,
+// or above the mean of the whole history if that is larger: 0 if the mean does not exceed the variation of the history.
+// Both are in the order of time. It returns NaN if one has fewer than four durations: too few to judge.
+func Rise(history, window []int64) float64 {
+	if min(len(history), len(window)) < minHistory {
+		return math.NaN()
+	}
+	_, limit := fence(pieceMeans(nil, history, len(window)))
+	return max(0, meanOf(window)-max(limit, meanOf(history)))
 }
 
 // fence returns the median of values and Tukey's upper fence. It reorders values.

@@ -11,8 +11,10 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Recording keeps the data of many traces that [Normal.Compare] needs: 24 bytes per span, besides names. It is not safe
+// Recording keeps the data of many traces that comparisons need: 24 bytes per span, besides names. It is not safe
 // for concurrent use.
+//
+// Both sides of a comparison are [Traces] of the same recording, selected by time or by [Set].
 //
 // Results do not depend on the order in which traces were added, unless the bound on sites, callees or shapes was
 // reached.
@@ -20,7 +22,6 @@ type Recording struct {
 	table  *trace.Table
 	traces []recordedTrace
 	calls  []call // of all traces; the calls of a trace are contiguous
-	sorted bool   // whether traces are sorted by start
 
 	siteNumbers    map[siteKey]int32
 	sites          []site                 // by number
@@ -29,6 +30,7 @@ type Recording struct {
 	calleeNumbers  map[calleeKey]int32
 	callees        []callee // by number of the callee
 	shapeNumbers   map[uint64]int32
+	shapeFailed    []bool // by number of the shape: whether the span has an error status
 
 	// Scratch of Add, by node of the path.
 	nanos     []int64 // own time
@@ -37,12 +39,13 @@ type Recording struct {
 	ops       []trace.Op
 }
 
-// NewRecording returns an empty recording of traces whose names are in table, now or later.
+// NewRecording returns an empty recording. The names of a trace must be in table before the trace is added; the
+// recording adds the steps.
 func NewRecording(table *trace.Table) *Recording {
 	return &Recording{
 		table: table, siteNumbers: make(map[siteKey]int32), sites: make([]site, 1),
 		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1), shapeNumbers: make(map[uint64]int32),
-		calleeNumbers: make(map[calleeKey]int32), callees: make([]callee, 1),
+		shapeFailed: make([]bool, 1), calleeNumbers: make(map[calleeKey]int32), callees: make([]callee, 1),
 	}
 }
 
@@ -60,6 +63,11 @@ type recordedTrace struct {
 	start       trace.Nanos // of its primary root
 	duration    int64       // of its primary root
 	first, last int         // its calls are Recording.calls[first:last]
+	set         Set
+}
+
+func (t recordedTrace) compare(u recordedTrace) int {
+	return cmp.Or(cmp.Compare(t.start, u.start), t.id.Compare(u.id), cmp.Compare(t.duration, u.duration), cmp.Compare(t.set, u.set))
 }
 
 // call is one span, or a border, which stands for a missing CLIENT span.
@@ -71,14 +79,14 @@ type call struct {
 	callee int32 // number of its callee, if the span is a CLIENT or a border; 0: unknown
 }
 
-// siteKey identifies a site: an operation and its caller. Callers are distinguished because the same operation may do
+// siteKey identifies a site: a step and its caller. Callers are distinguished because the same operation may do
 // different work for them. Whole calling contexts are not: there may be too many for each to have enough history.
 type siteKey struct {
-	parent, op trace.Op // parent is 0 for a root
+	parent, op trace.Op // steps; parent is 0 for a root
 	border     bool     // the site of the borders of op, see [Recording.border]
 }
 
-// anyCaller returns the key that all sites of the same operation share.
+// anyCaller returns the key that all sites of the same step share.
 func (k siteKey) anyCaller() siteKey {
 	return siteKey{op: k.op, border: k.border, parent: ^trace.Op(0)}
 }
@@ -96,8 +104,21 @@ func (k siteKey) compare(l siteKey) int {
 // site is a place of spans in the call graph.
 type site struct {
 	siteKey
-	service int32 // number of the service
-	client  bool  // whether its spans are CLIENT spans or borders
+	base    trace.Op // operation of the step
+	service int32    // number of the service
+	client  bool     // whether its spans are CLIENT spans or borders
+}
+
+// wider returns the keys under which a site is pooled with others: with the same step under other callers and, if the
+// step has a target, with the same operation whatever it calls. The second is the history of calls without an answer.
+func (s *site) wider() []siteKey {
+	keys := []siteKey{s.anyCaller()}
+	if s.base != s.op {
+		base := keys[0]
+		base.op = s.base
+		keys = append(keys, base)
+	}
+	return keys
 }
 
 type calleeKey struct {
@@ -115,9 +136,12 @@ func (c callee) compare(d callee) int {
 	return cmp.Or(cmp.Compare(c.op, d.op), cmp.Compare(c.service, d.service))
 }
 
-// Add adds the trace of p with all of its roots. It ignores traces without a root and those whose primary root takes
-// [trace.MaxDuration] or more. Incomplete traces count with the spans that they have.
-func (r *Recording) Add(p *critpath.Path) {
+// Set is a label of traces, such as those of one version of an application. Its values have no meaning here.
+type Set uint8
+
+// Add adds the trace of p with all of its roots to a set. It ignores traces without a root and those whose primary root
+// takes [trace.MaxDuration] or more. Incomplete traces count with the spans that they have.
+func (r *Recording) Add(p *critpath.Path, set Set) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
 		return
 	}
@@ -135,10 +159,9 @@ func (r *Recording) Add(p *critpath.Path) {
 			}
 		}
 	}
-	r.sorted = false
 	r.traces = append(r.traces, recordedTrace{
 		id: p.Trace.ID, start: p.Nodes[primary.Node].Start, duration: int64(max(0, p.Duration(primary))),
-		first: first, last: len(r.calls),
+		first: first, last: len(r.calls), set: set,
 	})
 }
 
@@ -192,22 +215,22 @@ func (r *Recording) border(p *critpath.Path, i int32) call {
 	key := siteKey{parent: caller.Op, op: s.Op, border: true}
 	return call{
 		nanos: r.borders[i], parent: -1, callee: r.calleeOf(s.Service, s.Op),
-		site: r.site(key, caller.Service, true),
+		site: r.site(key, s.Op, 0, caller.Service, true),
 	}
 }
 
 func (r *Recording) call(p *critpath.Path, i int32) call {
 	s := p.Span(i)
-	key := siteKey{op: s.Op}
+	key := siteKey{op: p.Nodes[i].Step}
 	c := call{nanos: r.nanos[i], parent: -1}
 	if up := p.Caller(i); up >= 0 {
 		c.parent = r.callIndex[up]
-		key.parent = p.Span(up).Op
+		key.parent = p.Nodes[up].Step
 	}
 	if s.Kind == trace.Client {
 		c.callee = r.calledBy(p, i)
 	}
-	c.site = r.site(key, s.Service, s.Kind == trace.Client)
+	c.site = r.site(key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client)
 	c.shape = r.shape(p, i, s.Flags&trace.Error != 0)
 	return c
 }
@@ -224,18 +247,11 @@ func PeerKeys() []string {
 	return []string{"peer.service", "server.address", "net.peer.name", "db.system.name", "db.system"}
 }
 
-// calledBy returns the number of the callee of node i, a CLIENT: its SERVER child, otherwise any child of another
-// service, otherwise the name in an attribute; 0 if there is none.
+// calledBy returns the number of the callee of node i, a CLIENT: the span that answers it or, if there is none, the
+// name in an attribute; 0 if there is neither.
 func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
-	child := p.Nodes[i].Callee
-	first, last := p.Children(i)
-	for k := first; k < last && child < 0; k++ {
-		if p.Nodes[k].Anchor == k && p.Span(k).Service != p.Span(i).Service {
-			child = k
-		}
-	}
-	if child >= 0 {
-		s := p.Span(child)
+	if callee := p.Nodes[i].Callee; callee >= 0 {
+		s := &p.Trace.Spans[callee]
 		return r.calleeOf(s.Service, s.Op)
 	}
 	peer, best := trace.Symbol(0), len(peerKeys)
@@ -255,7 +271,8 @@ func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 // overflow is the number of all sites and shapes beyond the bounds of a recording. They are not compared.
 const overflow = 0
 
-func (r *Recording) site(key siteKey, service trace.Symbol, client bool) int32 {
+// site returns the number of a site, whose step has the given operation and target.
+func (r *Recording) site(key siteKey, base, target trace.Op, service trace.Symbol, client bool) int32 {
 	if i, ok := r.siteNumbers[key]; ok {
 		return i
 	}
@@ -264,7 +281,8 @@ func (r *Recording) site(key siteKey, service trace.Symbol, client bool) int32 {
 	}
 	i := int32(len(r.sites))
 	r.siteNumbers[key] = i
-	r.sites = append(r.sites, site{siteKey: key, service: r.numberOf(service), client: client})
+	r.table.Step(base, target)
+	r.sites = append(r.sites, site{siteKey: key, base: base, service: r.numberOf(service), client: client})
 	return i
 }
 
@@ -302,7 +320,7 @@ func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
 	r.ops = r.ops[:0]
 	for k := first; k < last; k++ {
 		if p.Nodes[k].Anchor == k {
-			r.ops = append(r.ops, p.Span(k).Op)
+			r.ops = append(r.ops, p.Nodes[k].Step)
 		}
 	}
 	slices.Sort(r.ops)
@@ -325,34 +343,8 @@ func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
 		return overflow
 	}
 	r.shapeNumbers[h] = number
+	r.shapeFailed = append(r.shapeFailed, failed)
 	return number
-}
-
-// sort sorts the traces by start.
-func (r *Recording) sort() {
-	if !r.sorted {
-		slices.SortFunc(r.traces, func(a, b recordedTrace) int {
-			return cmp.Or(cmp.Compare(a.start, b.start), a.id.Compare(b.id), cmp.Compare(a.duration, b.duration))
-		})
-		r.sorted = true
-	}
-}
-
-// Interval is the time [From, To).
-type Interval struct{ From, To trace.Nanos }
-
-// Contains reports whether t lies within i.
-func (i Interval) Contains(t trace.Nanos) bool { return i.From <= t && t < i.To }
-
-// within returns the traces that begin within i.
-func (r *Recording) within(i Interval) []recordedTrace {
-	r.sort()
-	find := func(t trace.Nanos) int {
-		k, _ := slices.BinarySearchFunc(r.traces, t, func(x recordedTrace, t trace.Nanos) int { return cmp.Compare(x.start, t) })
-		return k
-	}
-	from, to := find(i.From), find(i.To)
-	return r.traces[from:max(from, to)]
 }
 
 // all returns the calls of traces in order.

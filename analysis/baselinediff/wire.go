@@ -77,7 +77,6 @@ type service struct {
 	in, out     []*wireTo // from its callers, to its callees
 	toOpaque    []*wireTo // to callees that emit no spans
 	byIn, byOut explanation
-	opaque      bool // emits no spans
 	processed   bool
 }
 
@@ -96,7 +95,7 @@ func (s *service) evaluate() {
 	}
 	s.byIn, s.byOut = explain(s.in, 0), explain(s.out, virtual)
 	s.In, s.Out = s.byIn.gain, s.byOut.gain
-	s.Score = s.Own + s.Shape + s.In + s.Out
+	s.Score = s.Own + s.Errors + s.Unanswered + s.Shape + s.In + s.Out
 	for _, x := range s.toOpaque {
 		s.Score += x.excess
 	}
@@ -107,7 +106,7 @@ func (s *service) evaluate() {
 func (w wires) attribute(services []service, index map[int32]int) {
 	all := w.sorted(index)
 	for _, x := range all {
-		if services[x.to].opaque {
+		if services[x.to].Opaque {
 			services[x.from].toOpaque = append(services[x.from].toOpaque, x)
 		} else {
 			services[x.from].out = append(services[x.from].out, x)
@@ -181,8 +180,8 @@ func (s *service) precedes(t *service) bool {
 		return true
 	case s.Score < t.Score*(1-scoreTolerance):
 		return false
-	case s.opaque != t.opaque:
-		return t.opaque
+	case s.Opaque != t.Opaque:
+		return t.Opaque
 	}
 	return s.Out > t.Out*(1+scoreTolerance)
 }

@@ -22,7 +22,7 @@ func scalesOf(p *Path, root int, coarse bool, change func(edge trace.Edge, nanos
 		if node < 0 {
 			return 0
 		}
-		return p.Span(node).Op
+		return p.Nodes[node].Step
 	}
 	totals := make(map[trace.Edge]int64)
 	var edges []trace.Edge // in the order of the path

@@ -44,7 +44,7 @@ func NewExtractor(o Options) *Extractor {
 //  2. Parents: find the parent of each span, and its caller. The caller of a baseline span is its nearest baseline
 //     ancestor.
 //  3. Skew: estimate how far the clocks of hosts differ.
-//  4. Forest: link spans to trees of callers; detach messaging.
+//  4. Forest: link spans to trees of callers, and CLIENT spans to the spans that answer them; detach messaging.
 //  5. Layout: lay the trees out as nodes, shifted and clamped, siblings in the order of preference.
 //  6. Cycles: spans that no tree contains are on or below cycles. Break the cycles and repeat steps 3 to 5.
 //  7. Joins: find the nodes that others wait for.
@@ -72,6 +72,7 @@ func (x *Extractor) Extract(t *trace.Trace) *Path {
 func (x *Extractor) layOut(t *trace.Trace) {
 	x.skew.estimate(t.Spans, x.parents.caller)
 	x.forest.link(t.Spans, x.parents.caller, &x.ids)
+	x.forest.callees.addParents(x.parents.caller, x.parents.parent)
 	x.layout.run(t.Spans, &x.ids, &x.forest, x.skew.shifts)
 }
 

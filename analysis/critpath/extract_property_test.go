@@ -128,8 +128,8 @@ func checkParents(t *rapid.T, o *observation.Observation, joins bool) {
 		if i > 0 && c.Context <= o.Contexts[i-1].Context {
 			t.Fatalf("context %x after %x, want ascending contexts", c.Context, o.Contexts[i-1].Context)
 		}
-		if c.Parent.Child(c.Op) != c.Context {
-			t.Fatalf("context %+v, want ID %x", c, c.Parent.Child(c.Op))
+		if c.Parent.Child(c.Step()) != c.Context {
+			t.Fatalf("context %+v, want ID %x", c, c.Parent.Child(c.Step()))
 		}
 		known[c.Context] = true
 	}

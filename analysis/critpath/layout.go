@@ -1,7 +1,6 @@
 package critpath
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
@@ -115,23 +114,23 @@ func (l *layout) reset() {
 	l.counts = Counts{}
 }
 
-// add appends a node and returns its index. The caller sets all fields except Callee. There is room for a node of each
-// span.
-func (l *layout) add() (int32, *Node) {
+// add appends the node of a span and returns its index. The caller sets the fields that depend on the place of the
+// node. There is room for a node of each span.
+func (l *layout) add(span int32) (int32, *Node) {
 	i := len(l.nodes)
 	l.nodes = l.nodes[:i+1]
 	n := &l.nodes[i]
-	n.Callee = -1
+	n.Span, n.Callee, n.Step = span, l.forest.callees.of[span], l.forest.callees.step(span)
 	return int32(i), n
 }
 
 // addTop adds the node of the top span of t and returns its end.
 func (l *layout) addTop(t *tree, baseline bool) trace.Nanos {
 	s := &l.spans[t.top]
-	i, n := l.add()
-	n.ID, n.Span, n.Parent, n.caller = t.id, t.top, -1, -1
+	i, n := l.add(t.top)
+	n.ID, n.Parent, n.caller = t.id, -1, -1
 	n.Start, n.End = t.start, t.end
-	n.Full, n.depth = trace.Context(0).Child(s.Op), 0
+	n.Full, n.depth = trace.Context(0).Child(n.Step), 0
 	if baseline {
 		n.Anchor, n.Root, n.Context = i, int32(len(l.roots)), n.Full
 	} else {
@@ -243,9 +242,9 @@ func sortChildren(c []child, latest bool) {
 // addChild adds the node of c below node caller.
 func (l *layout) addChild(caller int32, c *child) {
 	s := &l.spans[c.span]
-	i, n := l.add()
+	i, n := l.add(c.span)
 	parent := &l.nodes[caller]
-	n.ID, n.Span, n.Parent, n.caller = c.id, c.span, caller, caller
+	n.ID, n.Parent, n.caller = c.id, caller, caller
 	n.Start, n.End = c.start, c.end
 	n.Root = parent.Root
 	if c.class == outside {
@@ -253,31 +252,16 @@ func (l *layout) addChild(caller int32, c *child) {
 	}
 	n.Full, n.depth = parent.Full, parent.depth
 	if n.depth+1 < MaxDepth {
-		n.Full, n.depth = parent.Full.Child(s.Op), n.depth+1
+		n.Full, n.depth = parent.Full.Child(n.Step), n.depth+1
 	}
 	if s.Tracepoint != 0 {
 		n.Anchor, n.Context = parent.Anchor, parent.Context
 	} else {
 		n.Anchor, n.Context = i, n.Full
-		if s.Kind == trace.Server && n.Root >= 0 && l.spans[parent.Span].Kind == trace.Client {
-			l.addCallee(parent, i, n)
-		}
 	}
 	if len(l.shifts) > 0 {
 		l.offsets = append(l.offsets, l.offset(caller, c.span))
 	}
-}
-
-// addCallee makes n, which is node i, the callee of client, unless the client has an earlier callee, or one with a
-// smaller ID of the same start.
-func (l *layout) addCallee(client *Node, i int32, n *Node) {
-	if client.Callee >= 0 {
-		c := &l.nodes[client.Callee]
-		if cmp.Or(cmp.Compare(c.Start, n.Start), cmp.Compare(c.ID, n.ID)) < 0 {
-			return
-		}
-	}
-	client.Callee = i
 }
 
 // spanNodes returns the node of each span; -1 if it has none.

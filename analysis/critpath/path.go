@@ -52,8 +52,12 @@ type Node struct {
 	// Full extends Context, for a tracepoint span, by the tracepoint spans from its anchor down to the span. It does
 	// not depend on tracepoints above the anchor. For a baseline span it equals Context.
 	Full trace.Context
-	// Callee is, for a baseline CLIENT span, the node of its baseline SERVER child: of several the earliest, then the
-	// one with the smallest ID. It is -1 if there is none.
+	// Step is the operation of the span and, for a CLIENT span, the operation that answers it. That of a baseline span
+	// depends on baseline spans only.
+	Step trace.Op
+	// Callee is, for a CLIENT span, the index in Path.Trace.Spans of the span that answers it: a child that is a SERVER
+	// or belongs to another service, of several the earliest, then the one with the smallest ID. It is -1 if there is
+	// none, and for all other spans.
 	Callee int32
 	depth  int32 // length of Full − 1
 	caller int32 // see [Path.Caller]
@@ -150,6 +154,14 @@ func (p *Path) Unusable(root int) trace.Reason {
 
 // Span returns the span of node i.
 func (p *Path) Span(i int32) *trace.Span { return &p.Trace.Spans[p.Nodes[i].Span] }
+
+// Target returns the operation that answers node i; 0 if there is none.
+func (p *Path) Target(i int32) trace.Op {
+	if callee := p.Nodes[i].Callee; callee >= 0 {
+		return p.Trace.Spans[callee].Op
+	}
+	return 0
+}
 
 // Caller returns the caller of node i: the nearest baseline ancestor of a baseline node, the parent of a tracepoint
 // node; -1 if there is none.

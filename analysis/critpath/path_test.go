@@ -159,8 +159,8 @@ func (w *printer) nodes() {
 		if n.Anchor != int32(i) {
 			line += " anchor=" + w.node(n.Anchor)
 		}
-		if n.Callee >= 0 {
-			line += " callee=" + w.node(n.Callee)
+		if target := w.path.Target(int32(i)); target != 0 {
+			line += " target=" + w.op(target)
 		}
 		lines = append(lines, line+"\n")
 	}
@@ -171,6 +171,9 @@ func (w *printer) nodes() {
 func (w *printer) op(op trace.Op) string {
 	if op == 0 {
 		return "·"
+	}
+	if target := w.table.Target(op); target != 0 {
+		return w.table.OpName(op) + ">" + w.table.OpName(target)
 	}
 	return w.table.OpName(op)
 }
@@ -223,19 +226,18 @@ func (w *printer) observation(root int) {
 }
 
 func (w *printer) edge(names map[trace.Context]string, e *observation.EdgeTime) string {
-	s := fmt.Sprintf("%s[%s→%s]", names[e.Context], w.op(e.Before), w.op(e.After))
-	if e.Callee != 0 {
-		s += " callee=" + w.op(e.Callee)
-	}
-	return s
+	return fmt.Sprintf("%s[%s→%s]", names[e.Context], w.op(e.Before), w.op(e.After))
 }
 
 // contexts returns the names of contexts: their operations, joined by slashes.
 func (w *printer) contexts(o *observation.Observation) map[trace.Context]string {
 	names := make(map[trace.Context]string)
+	for _, c := range o.Contexts {
+		w.table.Step(c.Op, c.Target)
+	}
 	for range o.Contexts { // parents may come after children
 		for _, c := range o.Contexts {
-			names[c.Context] = strings.TrimPrefix(names[c.Parent]+"/"+w.op(c.Op), "/")
+			names[c.Context] = strings.TrimPrefix(names[c.Parent]+"/"+w.op(c.Step()), "/")
 		}
 	}
 	return names

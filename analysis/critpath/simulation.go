@@ -23,7 +23,7 @@ type Simulation struct {
 type simulated struct {
 	start, end  trace.Nanos // start <= end
 	context     trace.Context
-	op          trace.Op
+	step        trace.Op
 	first, last int32 // children: spans[first:last], by descending end
 	joined      bool  // whether it joined other spans
 }
@@ -46,7 +46,7 @@ func (s *Simulation) Capture(p *Path, root int) {
 		if node := &p.Nodes[i]; isSimulated(r, i, node) {
 			s.spans = s.spans[:len(s.spans)+1]
 			x, c := &s.spans[len(s.spans)-1], &p.children[i]
-			x.start, x.end, x.context, x.op = node.Start, node.End, node.Full, p.Trace.Spans[node.Span].Op
+			x.start, x.end, x.context, x.step = node.Start, node.End, node.Full, node.Step
 			x.first, x.last, x.joined = c.candidates-r.First, c.tracepoints-r.First, false // nodes, replaced by spans below
 		}
 	}
@@ -149,7 +149,7 @@ func (r *simulationRun) span(i int32) int64 {
 		if child < 0 {
 			return 0
 		}
-		return children[child].op
+		return children[child].step
 	}
 	for _, next := range r.byStart {
 		wait(children[next].start)
@@ -208,7 +208,7 @@ func (s *Simulation) AppendBinary(b []byte) []byte {
 		if n.first < n.last {
 			b = codec.AppendUvarints(b, uint64(n.first))
 		}
-		b = codec.AppendWords(b, uint64(n.context), uint64(n.op))
+		b = codec.AppendWords(b, uint64(n.context), uint64(n.step))
 		b = codec.AppendBools(b, n.joined)
 	}
 	return b
@@ -248,7 +248,7 @@ func readSimulated(d *codec.Reader, spans []simulated) {
 			d.Check(int(x.first) > i && x.first >= placed && int(x.last) <= len(spans))
 			placed = x.last
 		}
-		x.context, x.op = trace.Context(d.Word()), trace.Op(d.Word())
+		x.context, x.step = trace.Context(d.Word()), trace.Op(d.Word())
 		x.joined = d.Bool()
 	}
 	for i := range spans {

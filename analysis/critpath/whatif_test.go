@@ -155,7 +155,7 @@ func TestWhatIfOracle(t *testing.T) {
 			if i < 0 {
 				return 0
 			}
-			return p.Span(i).Op
+			return p.Nodes[i].Step
 		}
 		oracle := oracleReplay{path: p, scale: func(node, before, after int32, nanos int64) int64 {
 			e := trace.EdgeOf(p.Nodes[node].Full, op(before), op(after))

@@ -216,7 +216,7 @@ func (r *Refinement) AppendBinary(b []byte) []byte {
 	e.Uvarints(uint64(len(r.places)))
 	for _, at := range slices.SortedFunc(maps.Keys(r.places), place.compare) {
 		p := r.places[at]
-		e.Words(uint64(at.within), uint64(at.context), uint64(p.parent), uint64(p.op), uint64(p.tracepoint))
+		e.Words(uint64(at.within), uint64(at.context), uint64(p.parent), uint64(p.step), uint64(p.tracepoint))
 		e.Uvarints(p.hits)
 		writeSums(e, &p.inclusive)
 		writeSums(e, &p.exclusive)
@@ -268,7 +268,7 @@ func DecodeRefinement(b []byte) (*Refinement, []byte, error) {
 	for i := range d.Count(5*8 + 6*blocks) {
 		at := place{trace.Edge(d.Word()), trace.Context(d.Word())}
 		d.Ascending(i, at.compare(before) > 0)
-		p := &placed{parent: trace.Context(d.Word()), op: trace.Op(d.Word()), tracepoint: trace.Symbol(d.Word()), hits: d.Uvarint()}
+		p := &placed{parent: trace.Context(d.Word()), step: trace.Op(d.Word()), tracepoint: trace.Symbol(d.Word()), hits: d.Uvarint()}
 		p.inclusive, p.exclusive = *readSums(d), *readSums(d)
 		if d.Bad() {
 			break

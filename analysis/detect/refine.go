@@ -38,7 +38,7 @@ type place struct {
 // placed holds the measurements of a place.
 type placed struct {
 	parent     trace.Context
-	op         trace.Op
+	step       trace.Op
 	tracepoint trace.Symbol
 	hits       uint64
 	inclusive  [blocks]stats.CoMoments
@@ -115,7 +115,7 @@ func (r *Refinement) addInclusive(o *observation.Observation, within trace.Edge,
 		at := place{within, context}
 		p := r.places[at]
 		if p == nil {
-			p = &placed{parent: c.Parent, op: c.Op, tracepoint: c.Tracepoint}
+			p = &placed{parent: c.Parent, step: c.Step(), tracepoint: c.Tracepoint}
 			r.places[at] = p
 		}
 		if _, counted := r.sums[at]; !counted {
@@ -169,7 +169,7 @@ func (r *Refinement) share(at place, p *placed) RefinedShare {
 	x := except(&p.inclusive, none, (*stats.CoMoments).Merge)
 	self := except(&p.exclusive, none, (*stats.CoMoments).Merge)
 	s := RefinedShare{
-		Within: at.within, Context: at.context, Parent: p.parent, Op: p.op, Tracepoint: p.tracepoint, Arm: r.arm,
+		Within: at.within, Context: at.context, Parent: p.parent, Op: p.step, Tracepoint: p.tracepoint, Arm: r.arm,
 		N: t.N, Hits: p.hits, Mean: x.Moments(t.N).Mean(), Exclusive: self.Moments(t.N).Mean(),
 		Share: math.NaN(), ShareLow: math.NaN(), ShareHigh: math.NaN(), Self: math.NaN(), ShareMean: math.NaN(), Excess: math.NaN(),
 	}

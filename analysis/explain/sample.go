@@ -249,21 +249,3 @@ func readSampled(d *codec.Reader) *Sampled {
 	}
 	return x
 }
-
-// RestoreSample decodes a sample of earlier versions: requests with the tracepoints enabled for each. seen is the
-// number of requests added, spans the bound of [NewSample]. An error wraps [codec.ErrCorrupt].
-func RestoreSample(b []byte, seen uint64, spans int) (*Sample, error) {
-	requests, _, err := stats.DecodeSample(b, func(b []byte) (*Sampled, []byte, error) {
-		d := codec.NewReader(b)
-		x := readSampled(d)
-		x.load = unknown
-		if d.Bad() {
-			return nil, nil, fmt.Errorf("%w: sampled request", codec.ErrCorrupt)
-		}
-		return x, d.Rest(), nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &Sample{requests: requests, seen: seen, spans: spans}, nil
-}

@@ -9,7 +9,7 @@ import (
 // once.
 type dictionary struct {
 	table *trace.Table
-	// known caches the hashes of contexts and edges, with their callees, that are in the table. The slot of a hash is
+	// known caches the hashes of contexts and edges that are in the table. The slot of a hash is
 	// its remainder.
 	known [knownSlots]uint64
 	// shapes caches, in the same way, shapes of observations whose contexts and edges are all in the table.
@@ -37,14 +37,14 @@ func (d *dictionary) add(o *observation.Observation) {
 	for i := range o.Contexts {
 		c := &o.Contexts[i]
 		if d.isNew(uint64(c.Context)) {
-			d.table.AddContext(c.Context, c.Parent, c.Op)
+			d.table.AddContext(c.Context, c.Parent, d.table.Step(c.Op, c.Target))
 		}
 	}
 	for i := range o.Edges {
 		e := &o.Edges[i]
-		if d.isNew(uint64(e.Edge) ^ uint64(e.Callee)) {
-			d.table.AddEdge(e.Edge, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After, Callee: e.Callee})
-			d.table.AddEdge(trace.ContextEdge(e.Context), trace.EdgeInfo{Context: e.Context, Callee: e.Callee})
+		if d.isNew(uint64(e.Edge)) {
+			d.table.AddEdge(e.Edge, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After})
+			d.table.AddEdge(trace.ContextEdge(e.Context), trace.EdgeInfo{Context: e.Context})
 		}
 	}
 }

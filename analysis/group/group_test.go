@@ -75,8 +75,8 @@ func TestPathsAreComplete(t *testing.T) {
 				}
 				for _, c := range o.Contexts {
 					path := g.Table.Path(c.Context)
-					if len(path) == 0 || path[0] != o.Entry || path[len(path)-1] != c.Op {
-						t.Errorf("path %v of a context from %v to %v", path, o.Entry, c.Op)
+					if len(path) == 0 || path[0] != o.Entry || path[len(path)-1] != c.Step() {
+						t.Errorf("path %v of a context from %v to %v", path, o.Entry, c.Step())
 					}
 				}
 			}

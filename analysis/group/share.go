@@ -12,8 +12,7 @@ import (
 type EdgeShare struct {
 	Edge          trace.Edge // 0: the sum of all edges beyond the bound
 	Context       trace.Context
-	Before, After trace.Op
-	Callee        trace.Op // see [observation.EdgeTime]
+	Before, After trace.Op // steps
 
 	Mean          float64 // ns per request; a request without the edge counts as 0
 	ShareMean     float64 // E(e)/E(T)
@@ -109,7 +108,7 @@ func (group *Group) table(sample *stats.Sample[stats.Row]) stats.Table {
 func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 	info := table.EdgeInfo(e.Edge)
 	return EdgeShare{
-		Edge: e.Edge, Context: info.Context, Before: info.Before, After: info.After, Callee: info.Callee,
+		Edge: e.Edge, Context: info.Context, Before: info.Before, After: info.After,
 		Mean:          e.CoMoments.Moments(total.N).Mean(),
 		ShareMean:     e.MeanShare(total),
 		ShareVariance: e.Share(total),

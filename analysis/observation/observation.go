@@ -16,13 +16,13 @@ type Observation struct {
 	Root     trace.SpanID
 	Start    trace.Nanos
 	Duration time.Duration // in (0, trace.MaxDuration)
-	Entry    trace.Op      // operation of the root
+	Entry    trace.Op      // step of the root
 	Failed   bool          // the root's status is an error
 
 	Plan int64        // version of the plan that applied to the request; 0: none, -1: unknown
 	Arm  trace.Symbol // arm of that plan
 
-	// Children holds the distinct operations of the root's baseline children, critical or not, ascending.
+	// Children holds the distinct steps of the root's baseline children, critical or not, ascending.
 	Children []trace.Op
 	// Contexts holds every calling context that the request executed, critical or not, ascending by Context.
 	// Switched-on spans appear under their full context. The Parent of each context appears, too, except above the root
@@ -44,7 +44,7 @@ type Observation struct {
 	Shape uint64
 }
 
-// ComputeShape returns a hash of the contexts and edges with their callees.
+// ComputeShape returns a hash of the contexts and edges.
 func (o *Observation) ComputeShape() uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	contexts, edges := uint64(len(o.Contexts)), uint64(len(o.Edges))
@@ -52,7 +52,7 @@ func (o *Observation) ComputeShape() uint64 {
 		contexts = contexts*odd + uint64(o.Contexts[i].Context)
 	}
 	for i := range o.Edges {
-		edges = edges*odd + (uint64(o.Edges[i].Edge) ^ uint64(o.Edges[i].Callee))
+		edges = edges*odd + uint64(o.Edges[i].Edge)
 	}
 	return trace.Mix(contexts, edges)
 }
@@ -60,7 +60,8 @@ func (o *Observation) ComputeShape() uint64 {
 // ContextCount counts the executions of a calling context by a request, with their errors and times.
 type ContextCount struct {
 	Context, Parent trace.Context
-	Op              trace.Op
+	Op              trace.Op     // operation of the spans
+	Target          trace.Op     // operation that answers them (see [critpath.Node]); 0: none
 	Tracepoint      trace.Symbol // 0: baseline
 	Count           int32        // spans
 	Errors          int32        // spans with status error
@@ -74,16 +75,16 @@ type ContextCount struct {
 	Total int64 // ns from start to end, summed over the spans
 }
 
+// Step returns the step in which the context ends: its operation, with its target.
+func (c *ContextCount) Step() trace.Op { return c.Op.To(c.Target) }
+
 // EdgeTime is the time that a request spent in one edge of its critical path.
 type EdgeTime struct {
 	Edge          trace.Edge
 	Context       trace.Context
-	Before, After trace.Op
-	// Callee is the operation of the SERVER child if Context ends in a CLIENT span that has one, and otherwise 0. The
-	// time of an edge with a Callee is spent on the network or in the callee's queue.
-	Callee trace.Op
-	Within trace.Edge // for a refined edge the baseline edge that contains it
-	Nanos  int64
+	Before, After trace.Op   // steps
+	Within        trace.Edge // for a refined edge the baseline edge that contains it
+	Nanos         int64
 }
 
 // compare orders by (Within, Edge).

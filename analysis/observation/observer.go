@@ -52,7 +52,7 @@ func (o *Observer) Observe(p *critpath.Path, root int, into *Observation) {
 	s := &p.Trace.Spans[n.Span]
 	into.Trace, into.Root = p.Trace.ID, n.ID
 	into.Start, into.Duration = n.Start, n.End.Sub(n.Start)
-	into.Entry, into.Failed = s.Op, s.Flags&trace.Error != 0
+	into.Entry, into.Failed = n.Step, s.Flags&trace.Error != 0
 	o.plan()
 	o.children()
 	o.contexts()
@@ -80,18 +80,18 @@ func (o *Observer) plan() {
 	}
 }
 
-// children collects the distinct operations of the root's baseline children.
+// children collects the distinct steps of the root's baseline children.
 func (o *Observer) children() {
 	p := o.path
 	first, last := p.Children(o.root.Node)
-	ops := o.into.Children[:0]
+	steps := o.into.Children[:0]
 	for i := first; i < last; i++ {
 		if p.Nodes[i].Anchor == i {
-			ops = append(ops, p.Span(i).Op)
+			steps = append(steps, p.Nodes[i].Step)
 		}
 	}
-	slices.Sort(ops)
-	o.into.Children = slices.Compact(ops)
+	slices.Sort(steps)
+	o.into.Children = slices.Compact(steps)
 }
 
 // contexts counts the nodes of the root, and those of other roots on its path, by calling context.
@@ -140,7 +140,7 @@ func (o *Observer) addContext(node int32) {
 	n := &o.path.Nodes[node]
 	s, c := &o.path.Trace.Spans[n.Span], &o.into.Contexts[i]
 	*c = ContextCount{}
-	c.Context, c.Op, c.Tracepoint = n.Full, s.Op, s.Tracepoint
+	c.Context, c.Op, c.Target, c.Tracepoint = n.Full, s.Op, o.path.Target(node), s.Tracepoint
 	if up := o.path.Caller(node); up >= 0 {
 		c.Parent = o.path.Nodes[up].Full
 	}
@@ -266,32 +266,26 @@ func (o *Observer) edges(sections []critpath.Section, into []EdgeTime) []EdgeTim
 		if i == 0 || k.hash != o.keys[i-1].hash {
 			into = append(into, o.edge(trace.Edge(k.hash), s))
 		}
-		e := &into[len(into)-1]
-		e.Nanos += int64(s.End - s.Start)
-		if callee := o.callee(s); callee > e.Callee { // of several, one that does not depend on the order
-			e.Callee = callee
-		}
+		into[len(into)-1].Nanos += int64(s.End - s.Start)
 	}
 	return into
 }
 
 func (o *Observer) edgeOf(s *critpath.Section) trace.Edge {
-	return trace.EdgeOf(o.path.Nodes[s.Node].Full, o.op(s.Before), o.op(s.After))
+	return trace.EdgeOf(o.path.Nodes[s.Node].Full, o.step(s.Before), o.step(s.After))
 }
 
 func (o *Observer) edge(e trace.Edge, s *critpath.Section) EdgeTime {
-	return EdgeTime{Edge: e, Context: o.path.Nodes[s.Node].Full, Before: o.op(s.Before), After: o.op(s.After)}
+	return EdgeTime{Edge: e, Context: o.path.Nodes[s.Node].Full, Before: o.step(s.Before), After: o.step(s.After)}
 }
 
-// op returns the operation of node i, 0 if i is -1.
-func (o *Observer) op(i int32) trace.Op {
+// step returns the step of node i, 0 if i is -1.
+func (o *Observer) step(i int32) trace.Op {
 	if i < 0 {
 		return 0
 	}
-	return o.path.Span(i).Op
+	return o.path.Nodes[i].Step
 }
-
-func (o *Observer) callee(s *critpath.Section) trace.Op { return o.op(o.path.Nodes[s.Node].Callee) }
 
 // exclusive adds the time on the path over baseline spans to the contexts.
 func (o *Observer) exclusive() {
@@ -321,7 +315,7 @@ func (o *Observer) refine() {
 		within := o.edgeOf(&o.root.Sections[s.Within])
 		if _, ok := slices.BinarySearch(o.refined, within); ok {
 			e := o.edge(o.edgeOf(s), s)
-			e.Within, e.Callee, e.Nanos = within, o.callee(s), int64(s.End-s.Start)
+			e.Within, e.Nanos = within, int64(s.End-s.Start)
 			refined = append(refined, e)
 		}
 	}
@@ -348,7 +342,6 @@ func compactEdges(edges []EdgeTime) []EdgeTime {
 	for _, e := range edges {
 		if n := len(out); n > 0 && out[n-1].Within == e.Within && out[n-1].Edge == e.Edge {
 			out[n-1].Nanos += e.Nanos
-			out[n-1].Callee = max(out[n-1].Callee, e.Callee)
 		} else {
 			out = append(out, e)
 		}

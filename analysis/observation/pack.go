@@ -29,7 +29,7 @@ type Packer struct {
 // packedContext is the part of a ContextCount that its observations share.
 type packedContext struct {
 	context, parent trace.Context
-	op              trace.Op
+	op, target      trace.Op
 	tracepoint      trace.Symbol
 }
 
@@ -95,21 +95,21 @@ func appendOp(b []byte, op trace.Op) []byte { return codec.AppendWords(b, uint64
 func readOp(r *codec.Reader) trace.Op { return trace.Op(r.Word()) }
 
 func appendContext(b []byte, c packedContext) []byte {
-	return codec.AppendWords(b, uint64(c.context), uint64(c.parent), uint64(c.op), uint64(c.tracepoint))
+	return codec.AppendWords(b, uint64(c.context), uint64(c.parent), uint64(c.op), uint64(c.target), uint64(c.tracepoint))
 }
 
 func readContext(r *codec.Reader) packedContext {
-	return packedContext{trace.Context(r.Word()), trace.Context(r.Word()), trace.Op(r.Word()), trace.Symbol(r.Word())}
+	return packedContext{trace.Context(r.Word()), trace.Context(r.Word()), trace.Op(r.Word()), trace.Op(r.Word()), trace.Symbol(r.Word())}
 }
 
 func appendEdge(b []byte, e EdgeTime) []byte {
-	return codec.AppendWords(b, uint64(e.Edge), uint64(e.Context), uint64(e.Before), uint64(e.After), uint64(e.Callee), uint64(e.Within))
+	return codec.AppendWords(b, uint64(e.Edge), uint64(e.Context), uint64(e.Before), uint64(e.After), uint64(e.Within))
 }
 
 func readEdge(r *codec.Reader) EdgeTime {
 	return EdgeTime{
 		Edge: trace.Edge(r.Word()), Context: trace.Context(r.Word()), Before: trace.Op(r.Word()), After: trace.Op(r.Word()),
-		Callee: trace.Op(r.Word()), Within: trace.Edge(r.Word()),
+		Within: trace.Edge(r.Word()),
 	}
 }
 
@@ -144,7 +144,7 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 }
 
 func (p *Packer) appendContext(b []byte, c *ContextCount) []byte {
-	b = appendNumber(p, &p.contexts, b, packedContext{c.Context, c.Parent, c.Op, c.Tracepoint}, appendContext)
+	b = appendNumber(p, &p.contexts, b, packedContext{c.Context, c.Parent, c.Op, c.Target, c.Tracepoint}, appendContext)
 	return codec.AppendUvarints(b, uint64(c.Count), uint64(c.Errors), uint64(c.Exclusive), uint64(c.Self), uint64(c.Total))
 }
 
@@ -219,7 +219,7 @@ func (p *Packer) unpackContexts(r *codec.Reader, contexts []ContextCount) []Cont
 		r.Check(i == 0 || c.context > contexts[i-1].Context)
 		count := r.Below(math.MaxInt32 + 1)
 		contexts = append(contexts, ContextCount{
-			Context: c.context, Parent: c.parent, Op: c.op, Tracepoint: c.tracepoint, Count: int32(count), Errors: int32(r.Below(count + 1)),
+			Context: c.context, Parent: c.parent, Op: c.op, Target: c.target, Tracepoint: c.tracepoint, Count: int32(count), Errors: int32(r.Below(count + 1)),
 			Exclusive: int64(r.Uvarint()), Self: int64(r.Uvarint()), Total: int64(r.Uvarint()),
 		})
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-const packerVersion = 1
+const packerVersion = 2
 
 // AppendBinary appends the dictionary of p to b, so that the observations that p packed can be unpacked after a
 // restart.
@@ -26,8 +26,8 @@ func appendDictionary[T comparable](b []byte, d *dictionary[T], appendValue func
 
 // Sizes of the values of a dictionary in bytes.
 const (
-	packedContextSize = 4 * 8
-	packedEdgeSize    = 6 * 8
+	packedContextSize = 5 * 8
+	packedEdgeSize    = 5 * 8
 	packedPlaceSize   = 2*8 + 1
 	packedOpSize      = 8
 )

@@ -42,7 +42,7 @@ func drawObservation(t *rapid.T) *observation.Observation {
 	for _, context := range keys("contexts") {
 		count := rapid.Int32Min(0).Draw(t, "count")
 		o.Contexts = append(o.Contexts, observation.ContextCount{
-			Context: trace.Context(context), Parent: trace.Context(small.Draw(t, "parent")), Op: trace.Op(small.Draw(t, "op")),
+			Context: trace.Context(context), Parent: trace.Context(small.Draw(t, "parent")), Op: trace.Op(small.Draw(t, "op")), Target: trace.Op(small.Draw(t, "target")),
 			Tracepoint: trace.Symbol(small.Draw(t, "tracepoint")), Count: count, Errors: rapid.Int32Range(0, count).Draw(t, "errors"),
 			Exclusive: rapid.Int64().Draw(t, "exclusive"), Self: rapid.Int64().Draw(t, "self"), Total: rapid.Int64().Draw(t, "total"),
 		})
@@ -51,7 +51,7 @@ func drawObservation(t *rapid.T) *observation.Observation {
 		for _, edge := range keys("edges") {
 			all = append(all, observation.EdgeTime{
 				Edge: trace.Edge(edge), Context: trace.Context(small.Draw(t, "context")), Before: trace.Op(small.Draw(t, "before")),
-				After: trace.Op(small.Draw(t, "after")), Callee: trace.Op(small.Draw(t, "callee")), Within: within,
+				After: trace.Op(small.Draw(t, "after")), Within: within,
 				Nanos: rapid.Int64Range(0, int64(o.Duration)).Draw(t, "ns"),
 			})
 		}

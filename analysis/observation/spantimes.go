@@ -14,7 +14,7 @@ import (
 // spanOps is the maximum number of operations in a SpanTimes. Each takes 300 to 1 000 bytes, at most 3.5 KiB.
 const spanOps = 8192
 
-// SpanTimes holds the durations of the spans of each operation, on the critical path or not. Of more than 8 192
+// SpanTimes holds the durations of the spans of each step, on the critical path or not. Of more than 8 192
 // operations it keeps those with the lowest identities, so that the selection depends neither on the order of the spans
 // nor on the period. The zero value is empty.
 type SpanTimes struct {
@@ -26,9 +26,8 @@ type SpanTimes struct {
 // Observe adds the spans of a complete trace.
 func (t *SpanTimes) Observe(p *critpath.Path) {
 	for i := range p.Nodes {
-		s := p.Span(int32(i))
-		if r := t.slot(s.Op, 1); r != nil {
-			r.Add(spanTime(s.Duration()))
+		if r := t.slot(p.Nodes[i].Step, 1); r != nil {
+			r.Add(spanTime(p.Span(int32(i)).Duration()))
 		}
 		t.trim()
 	}

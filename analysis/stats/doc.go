@@ -10,7 +10,7 @@
 //	intervals        Table.Estimates                   for shares, means, CoV and tail lift
 //	change           Reference, Change, Mix, EBH       anytime-valid tests by e-values
 //	association      CanonicalCorrelation, PermutationTest, HeldOut
-//	size models      FitSize, FitFolded                latency as a function of a transfer's size
+//	size models      FitSize                           latency as a function of a transfer's size
 //
 // Every aggregate has methods Add and Merge. If it is part of the saved state, it also has AppendBinary and a Decode
 // function. Decoders accept exactly the encodings that the encoders produce, even from untrusted input. With an error,

@@ -1144,6 +1144,9 @@ type Kind string
 type Learning struct {
 	Active bool `json:"active"`
 
+	// Again An upgrade of Sibyl changed the identities of calls, so it learns the request types and groups again.
+	Again bool `json:"again"`
+
 	// Progress 0–1; null: no request has arrived yet.
 	Progress *float64 `json:"progress"`
 }
@@ -1280,9 +1283,6 @@ type Place struct {
 	// Before Critical child before it.
 	Before *string `json:"before,omitempty"`
 
-	// Callee Set if the edge is time on the wire to this operation, or in its queue.
-	Callee *string `json:"callee,omitempty"`
-
 	// Context Operations from the root down.
 	Context []string `json:"context"`
 
@@ -1296,6 +1296,9 @@ type Place struct {
 	Label     string `json:"label"`
 	Operation string `json:"operation"`
 	Service   string `json:"service"`
+
+	// Target The operation that a client calls. The time of the edge is spent on the wire to it, or in its queue.
+	Target *Target `json:"target,omitempty"`
 }
 
 // Plan defines model for Plan.
@@ -1622,6 +1625,12 @@ type Suspect struct {
 
 	// Tracepoint Empty: baseline.
 	Tracepoint string `json:"tracepoint"`
+}
+
+// Target The operation that a client calls. The time of the edge is spent on the wire to it, or in its queue.
+type Target struct {
+	Operation string `json:"operation"`
+	Service   string `json:"service"`
 }
 
 // Trace defines model for Trace.

@@ -38,7 +38,26 @@ type span struct {
 	async   bool
 	ctx     trace.Context
 	full    trace.Context
-	callee  *span
+	callee  *span // the span that answers a CLIENT span
+}
+
+// step returns the operation of s with that of its callee; 0 for a nil s.
+func (s *span) step() trace.Op {
+	switch {
+	case s == nil:
+		return 0
+	case s.callee == nil:
+		return s.Op
+	}
+	return s.Op.To(s.callee.Op)
+}
+
+// target returns the operation of the callee of s; 0 if it has none.
+func (s *span) target() trace.Op {
+	if s.callee == nil {
+		return 0
+	}
+	return s.callee.Op
 }
 
 func (s *span) baseline() bool { return s.Tracepoint == 0 }
@@ -87,6 +106,7 @@ func Extract(o critpath.Options, t *trace.Trace) *Result {
 	w.breakCycles()
 	w.correctSkew()
 	w.findRoots()
+	w.answer()
 	w.clamp()
 	w.setFlags()
 	w.join()
@@ -317,7 +337,7 @@ func (w *Result) clamp() {
 	for _, s := range w.spans {
 		if s.up == nil {
 			s.dropped = !s.baseline() // not below a root
-			s.ctx, s.full = 0, trace.Context(0).Child(s.Op)
+			s.ctx, s.full = 0, trace.Context(0).Child(s.step())
 			if s.baseline() {
 				s.root = s
 				s.ctx = s.full
@@ -347,7 +367,7 @@ func (w *Result) clampBelow(p *span) {
 		s.root = p.root
 		s.ctx, s.full, s.depth = p.ctx, p.full, p.depth
 		if s.depth+1 < critpath.MaxDepth {
-			s.full, s.depth = p.full.Child(s.Op), s.depth+1
+			s.full, s.depth = p.full.Child(s.step()), s.depth+1
 		}
 		if s.baseline() {
 			s.ctx = s.full
@@ -366,8 +386,19 @@ func (w *Result) clampBelow(p *span) {
 			s.start, s.end = max(s.start, p.start), min(s.end, p.end)
 		}
 		w.clampBelow(s)
-		if s.Kind == trace.Server && s.baseline() && !s.dropped && p.Kind == trace.Client {
-			if c := p.callee; c == nil || cmp.Or(cmp.Compare(s.start, c.start), cmp.Compare(s.id, c.id)) < 0 {
+	}
+}
+
+// answer finds the callee of every CLIENT span.
+func (w *Result) answer() {
+	for _, p := range w.spans {
+		for _, s := range w.spans {
+			child := s.up == p || !p.baseline() && s.parent == p
+			answers := s.Kind == trace.Server || s.Kind != trace.Consumer && s.Service != p.Service
+			if p.Kind != trace.Client || !child || !answers || p.baseline() && !s.baseline() {
+				continue
+			}
+			if c := p.callee; c == nil || cmp.Or(cmp.Compare(s.Start, c.Start), cmp.Compare(s.id, c.id)) < 0 {
 				p.callee = s
 			}
 		}
@@ -574,7 +605,7 @@ func (w *Result) Observe(number int) *observation.Observation {
 	r := w.roots[number]
 	root := r.span
 	o := &observation.Observation{
-		Trace: w.trace.ID, Root: root.id, Start: root.start, Duration: root.end.Sub(root.start), Entry: root.Op,
+		Trace: w.trace.ID, Root: root.id, Start: root.start, Duration: root.end.Sub(root.start), Entry: root.step(),
 		Failed: root.Flags&trace.Error != 0, Plan: -1,
 	}
 	for _, a := range w.trace.Attrs {
@@ -588,7 +619,7 @@ func (w *Result) Observe(number int) *observation.Observation {
 	ops := map[trace.Op]bool{}
 	for _, k := range root.kids {
 		if k.baseline() && !k.dropped {
-			ops[k.Op] = true
+			ops[k.step()] = true
 		}
 	}
 	o.Children = slices.Sorted(maps.Keys(ops))
@@ -638,7 +669,7 @@ func (w *Result) observeContexts(r *root, o *observation.Observation) {
 		}
 		c := all[s.full]
 		if c == nil {
-			c = &observation.ContextCount{Context: s.full, Op: s.Op, Tracepoint: s.Tracepoint, Exclusive: exclusive[s.full]}
+			c = &observation.ContextCount{Context: s.full, Op: s.Op, Target: s.target(), Tracepoint: s.Tracepoint, Exclusive: exclusive[s.full]}
 			if s.up != nil {
 				c.Parent = s.up.full
 			}
@@ -680,16 +711,7 @@ func (w *Result) self(r *root, s *span) int64 {
 }
 
 func (w *Result) edge(s *section) observation.EdgeTime {
-	e := observation.EdgeTime{Context: s.node.full, Nanos: int64(s.end - s.start)}
-	if s.before != nil {
-		e.Before = s.before.Op
-	}
-	if s.after != nil {
-		e.After = s.after.Op
-	}
-	if s.node.callee != nil {
-		e.Callee = s.node.callee.Op
-	}
+	e := observation.EdgeTime{Context: s.node.full, Before: s.before.step(), After: s.after.step(), Nanos: int64(s.end - s.start)}
 	e.Edge = trace.EdgeOf(e.Context, e.Before, e.After)
 	return e
 }
@@ -700,7 +722,6 @@ func (w *Result) observeEdges(r *root, o *observation.Observation) {
 		k := place{e.Within, e.Edge}
 		if old, ok := to[k]; ok {
 			e.Nanos += old.Nanos
-			e.Callee = max(e.Callee, old.Callee)
 		}
 		to[k] = e
 	}
@@ -800,8 +821,8 @@ func Describe(p *critpath.Path) Description {
 		if n.Root >= 0 {
 			root = id(p, p.Roots[n.Root].Node)
 		}
-		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x callee %s", uint64(n.ID), id(p, n.Parent),
-			id(p, n.Anchor), root, n.Start, n.End, uint64(n.Context), uint64(n.Full), id(p, n.Callee)))
+		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x target %x", uint64(n.ID), id(p, n.Parent),
+			id(p, n.Anchor), root, n.Start, n.End, uint64(n.Context), uint64(n.Full), uint64(p.Target(int32(i)))))
 	}
 	slices.Sort(d.Nodes)
 	return d
@@ -850,8 +871,8 @@ func (w *Result) Describe() Description {
 		for anchor != nil && !anchor.baseline() {
 			anchor = anchor.up
 		}
-		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x callee %s", uint64(s.id), parent,
-			anchor, root, s.start, s.end, uint64(s.ctx), uint64(s.full), s.callee))
+		d.Nodes = append(d.Nodes, fmt.Sprintf("%d parent %s anchor %s root %s %d..%d %x %x target %x", uint64(s.id), parent,
+			anchor, root, s.start, s.end, uint64(s.ctx), uint64(s.full), uint64(s.target())))
 	}
 	slices.Sort(d.Nodes)
 	return d

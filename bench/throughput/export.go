@@ -36,8 +36,8 @@ func export(ctx context.Context, conn *grpc.ClientConn, request mem.Buffer) (ret
 	}
 }
 
-// exportOnce sends an encoded request. The transport may read the request after exportOnce has returned, because a server
-// can refuse a request before it has received all of it.
+// exportOnce sends an encoded request. The transport may read the request after exportOnce has returned, because a
+// server can refuse a request before it has received all of it.
 func exportOnce(ctx context.Context, conn *grpc.ClientConn, request mem.Buffer) error {
 	var answer []byte
 	return conn.Invoke(ctx, exportMethod, request, &answer)

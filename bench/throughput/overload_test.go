@@ -13,7 +13,8 @@ import (
 )
 
 // TestRefusedRequestsAreNotOverwritten runs a server that refuses each request before it has received it: the transport
-// still reads the request while its sender makes the next one. The race detector finds a buffer that is reused too early.
+// still reads the request while its sender makes the next one. The race detector finds a buffer that is reused too
+// early.
 func TestRefusedRequestsAreNotOverwritten(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

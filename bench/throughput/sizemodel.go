@@ -56,11 +56,7 @@ func compareSizeModels(ctx context.Context, seed uint64, n int, segments float64
 			return ours, folded, err
 		}
 		ours.Add(transfergen.Classify(transfers, m.Class))
-		f, err := stats.FitFolded(sizes, latencies, net.Segment)
-		if err != nil {
-			return ours, folded, err
-		}
-		folded.Add(transfergen.Classify(transfers, f.Class))
+		folded.Add(transfergen.Classify(transfers, fitFolded(sizes, latencies, net.Segment).class))
 	}
 	return ours, folded, nil
 }

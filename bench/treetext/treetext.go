@@ -26,9 +26,9 @@ var ErrSyntax = errors.New("treetext: syntax error")
 //	  helper unanchored
 //
 // Roots, and nodes marked base, are baseline; any other node has a tracepoint with the name of the node, unless tp=
-// names another. The words unanchored, runtime, kernel, variable and probe set the node's fields, as do
-// hits=HITS/REQUESTS, bytes=BYTES, cost=DURATION, seen=NANOSECONDS and share=MEAN/N, a history of N investigations.
-// Empty lines and lines that begin with # are skipped.
+// names another. to= names the target of a step. The words unanchored, runtime, kernel, variable and probe set the
+// node's fields, as do hits=HITS/REQUESTS, bytes=BYTES, cost=DURATION, seen=NANOSECONDS and share=MEAN/N, a history of
+// N investigations. Empty lines and lines that begin with # are skipped.
 //
 // Parse adds names to table. Operations are of the service "app" and of kind internal (see [Op]). It returns an error
 // wrapping [ErrSyntax] with the number of the line.
@@ -97,6 +97,8 @@ func parseProperty(n *cct.Node, word string, table *trace.Table) (err error) {
 		n.Kind = cct.VariablePoint
 	case "probe":
 		n.Kind = cct.ProbePoint
+	case "to":
+		n.Op = table.Step(n.Op, Op(value, table))
 	case "tp":
 		n.Tracepoint = table.Symbol(value)
 	case "hits":
@@ -149,6 +151,9 @@ func Format(t *cct.Tree, table *trace.Table) string {
 }
 
 func appendProperties(b *strings.Builder, n *cct.Node, name string, table *trace.Table) {
+	if target := table.Target(n.Op); target != 0 {
+		b.WriteString(" to=" + table.OpName(target))
+	}
 	tp := table.Text(n.Tracepoint)
 	switch {
 	case n.Parent >= 0 && n.Baseline():

@@ -37,6 +37,8 @@ type analyzeFlags struct {
 	timeout    time.Duration
 	delayed    float64
 	fail       bool
+	window     string
+	baseline   string
 	path       *cli.PathFlags
 	input      *cli.InputFlags
 }
@@ -60,21 +62,32 @@ Formats:
   html     one page with flame graphs and histograms
   json     the complete report
   pprof    critical paths aggregated by calling context, for go tool pprof
-  folded   the same for flame-graph tools`,
+  folded   the same for flame-graph tools
+
+With --window it compares the traces that begin in a window of time with a baseline instead, and ranks the services by
+the time, failures and calls that they add beyond the variation of the baseline. FROM and TO are times of day in UTC
+(02:41 or 02:41:30), dates with times (RFC 3339), or offsets from the first trace (+10m); FROM.. has no end. The
+baseline defaults to all traces before the window; if these are few, those after it count as well.`,
 		Example: `  sibyl analyze traces.jsonl.gz
   sibyl analyze -o html traces/ > report.html
   sibyl analyze -o pprof traces/ > paths.pb.gz && go tool pprof -http : paths.pb.gz
   sibyl analyze --config /etc/sibyl/sibyl.yaml traces.jsonl
+  sibyl analyze --window 02:41..03:05 traces.jsonl
   sibyl analyze --objective "shop GET /cart=250ms" --fail-on-problem traces.jsonl`,
 		Args: cli.RequireFiles,
-		RunE: func(c *cobra.Command, files []string) error { return p.analyze(c, f, files) },
+		RunE: func(c *cobra.Command, files []string) error {
+			if f.window != "" || f.baseline != "" {
+				return p.compareWindow(c, f, files)
+			}
+			return p.analyze(c, f, files)
+		},
 	}
 	thresholds := detect.DefaultThresholds()
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; its rules, group-by, size, split, min-samples, thresholds, budget and strategy apply unless a flag overrides them")
 	c.Flags().StringSliceVar(&f.attributes, "attributes", []string{allAttributes}, "keys of attributes to search for causes; all: every key")
 	c.Flags().StringArrayVar(&f.objectives, "objective", nil, "latency objective for the mean, \"service operation=250ms\"; may be repeated")
-	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "fewest requests of a group that is judged")
+	c.Flags().Uint64Var(&f.minSamples, "min-samples", thresholds.MinSamples, "number of requests that a group needs before it is judged")
 	c.Flags().Float64Var(&f.cov, "cov-threshold", thresholds.CoV, "coefficient of variation above which a group is a problem")
 	c.Flags().IntVar(&f.top, "top", 10, "number of problems and request types in the table; 0: all")
 	c.Flags().StringSliceVar(&f.groupBy, "group-by", nil, "keys of attributes with few values each; requests with different values form different groups")
@@ -82,6 +95,8 @@ Formats:
 	c.Flags().DurationVar(&f.timeout, "size-timeout", 0, "duration after which requests with a size time out; 0: unknown")
 	c.Flags().Float64Var(&f.delayed, "delayed-threshold", thresholds.Delayed, "fraction of requests with a size, 0–1, above which delays and timeouts are a problem")
 	c.Flags().BoolVar(&f.split, "split", false, "split groups by the variable that explains their variance, and judge each value separately")
+	c.Flags().StringVar(&f.window, "window", "", "compare the traces that begin in this window, FROM..TO, with a baseline")
+	c.Flags().StringVar(&f.baseline, "baseline", "", "baseline of --window, FROM..TO; default: all before the window")
 	c.Flags().BoolVar(&f.fail, "fail-on-problem", false, "exit with code 4 if there is a problem")
 	f.path = cli.AddPathFlags(c)
 	f.input = cli.AddInputFlags(c)

@@ -17,7 +17,7 @@ func (p *process) configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
 		Short: "Check a configuration file, or print the configuration in effect",
-		Args:  cobra.NoArgs,
+		Args:  cli.OnlyCommands,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(p.configCheckCommand(), p.configPrintCommand())

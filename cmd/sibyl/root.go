@@ -40,7 +40,7 @@ Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
   sibyl analyze traces.jsonl.gz                 problems in a file, as a table
   sibyl analyze -o html traces/ > report.html   the same as an HTML page
   sibyl trace traces.jsonl.gz | less            each trace with its critical path`,
-		Args:          cobra.NoArgs,
+		Args:          cli.OnlyCommands,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -54,7 +54,7 @@ Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
 		return err
 	}
 	c.AddCommand(
-		p.serveCommand(), p.analyzeCommand(), p.traceCommand(), p.replayCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
+		p.serveCommand(), p.analyzeCommand(), p.diffCommand(), p.traceCommand(), p.replayCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
 		p.problemsCommand(), p.explainCommand(), p.tracepointsCommand(), p.agentsCommand(), p.tokenCommand(),
 	)
 	return c

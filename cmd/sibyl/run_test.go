@@ -60,6 +60,8 @@ func TestExitCodes(t *testing.T) {
 		{"version -o json", 0, ""},
 		{"completion bash", 0, ""},
 		{"nonsense", 2, "unknown command"},
+		{"analyse", 2, `unknown command "analyse" for "sibyl"; did you mean analyze?`},
+		{"webhook resent", 2, "did you mean resend?"},
 		{"--nonsense", 2, "unknown flag"},
 		{"version more", 2, "unknown command"},
 		{"analyze", 2, "which FILE?"},

@@ -56,7 +56,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	log := p.logger(&e.Config.Log, level)
 	v := buildVersion()
 	s, err := server.New(&e.Config, server.Build{Version: v.Version, Go: v.Go}, log, func(err error) {
-		log.ErrorContext(ctx, "cannot write to the database log: exiting; a restart resumes from here", slog.Any("error", err))
+		log.ErrorContext(ctx, "a database cannot continue: exiting", slog.Any("error", err))
 		os.Exit(cli.ExitError) //nolint:forbidigo // the database calls it from its own goroutine and cannot return an error
 	})
 	if err != nil {

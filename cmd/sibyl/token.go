@@ -26,7 +26,7 @@ func (p *process) tokenCommand() *cobra.Command {
 
 Until a token exists, sibyl serve listens on loopback only and allows everything. A running service applies changes at once:
 once the first token exists, API and UI reject clients without one.`,
-		Args: cobra.NoArgs,
+		Args: cli.OnlyCommands,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
@@ -50,8 +50,8 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	c.Flags().StringVar(&role, "role", "", "viewer, operator, admin or agent")
-	c.Flags().StringVar(&name, "name", "", "name of its owner, recorded with every action")
-	c.Flags().Var(&last, "expires", "validity; 0: until revoked")
+	c.Flags().StringVar(&name, "name", "", "name of the token's owner, recorded with every action")
+	c.Flags().Var(&last, "expires", "validity of the token; 0: until revoked")
 	dir := dataDirFlag(c, p)
 	c.RunE = func(*cobra.Command, []string) error {
 		now := time.Now()

@@ -18,7 +18,7 @@ func (p *process) tracepointsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tracepoints",
 		Short: "List tracepoints of a running service, and override their state",
-		Args:  cobra.NoArgs,
+		Args:  cli.OnlyCommands,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(
@@ -73,7 +73,11 @@ func (p *process) overrideCommand(kind contract.OverrideRequestKind, short, how 
 		Args:    oneTracepoint,
 	}
 	output.Flag(c, "output", "o", "format")
-	c.Flags().Var(&last, "for", "duration; 0: as above")
+	usual := "until withdrawn"
+	if kind == contract.OverrideRequestKindEnable {
+		usual = "an hour"
+	}
+	c.Flags().Var(&last, "for", "duration of the override; 0: "+usual)
 	if kind != contract.OverrideRequestKindForbid {
 		c.Flags().BoolVar(&force, "force", false, "exceed the budget; requires the role admin")
 	}

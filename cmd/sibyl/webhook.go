@@ -22,7 +22,7 @@ func (p *process) webhookCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "webhook",
 		Short: "Test webhooks, and manage events that they did not accept",
-		Args:  cobra.NoArgs,
+		Args:  cli.OnlyCommands,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(p.webhookTestCommand(), p.webhookDeadCommand(), p.webhookResendCommand(), p.webhookDropCommand())
@@ -133,7 +133,7 @@ func (p *process) deadLettersCommand(name, short string, do func(*client.Client,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "all dead letters")
+	c.Flags().BoolVar(&all, "all", false, name+" all dead letters")
 	f := addServerFlags(c)
 	c.RunE = func(c *cobra.Command, numbers []string) error {
 		api, err := f.client(p)
@@ -151,7 +151,10 @@ func (p *process) deadLettersCommand(name, short string, do func(*client.Client,
 		}
 		for i, number := range numbers {
 			if err := do(api, c.Context(), number); err != nil {
-				return fmt.Errorf("dead letter %s, after %s: %w", number, units.Plural(i, "other"), err)
+				if i > 0 {
+					return fmt.Errorf("dead letter %s, after %d %s: %w", number, i, done, err)
+				}
+				return fmt.Errorf("dead letter %s: %w", number, err)
 			}
 		}
 		_, err = fmt.Fprintf(p.out, "%s %s\n", units.Plural(len(numbers), "dead letter"), done)

@@ -44,7 +44,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage.`,
 		Example: `  sibylbench demo                             watch Sibyl find a fault in a running application
   sibylbench ingest --time 30s                throughput of the whole service
   sibylbench localize --seeds 10              simulated faults`,
-		Args:          cobra.NoArgs,
+		Args:          cli.OnlyCommands,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },

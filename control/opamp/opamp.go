@@ -94,7 +94,7 @@ func (s *Server) ConnContext() server.ConnContext { return s.context }
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != Path {
-		refused := refusal.New(refusal.NotFound, "nothing is here", "agents that speak OpAMP connect to "+Path)
+		refused := refusal.New(refusal.NotFound, "no such resource", "agents that speak OpAMP connect to "+Path)
 		refused.Write(w, refused.Problem())
 		return
 	}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -33,6 +34,9 @@ type intake struct {
 	decoders chan *decoder
 	free     sync.Pool    // of *delivery
 	inFlight atomic.Int64 // bytes
+	// names of released deliveries that did not reach the core. Their decoder will not return them again, so the next
+	// delivery takes them along. Nil: none.
+	names atomic.Pointer[trace.Table]
 }
 
 func newIntake(o *Options) *intake {
@@ -63,7 +67,7 @@ type delivery struct {
 	kind    journal.Kind
 	batch   ingest.Batch
 	runs    [][]assemble.Run // by shard
-	names   *trace.Table     // new to the decoder; nil: none
+	names   *trace.Table     // new to the decoder, and not yet sent to the core; nil: none
 	packed  []byte           // for the journal
 	cost    int64            // in bytes of Options.InFlight
 	seq     uint64
@@ -102,12 +106,36 @@ const requestCost = 2
 // maxReusedDelivery limits the bytes of packed data, or spans, of a delivery that is reused.
 const maxReusedDelivery = 4 << 20
 
-// release takes back a delivery that all shards have processed.
+// release takes back a delivery that all shards have processed, or that failed.
 func (in *intake) release(d *delivery) {
 	in.refund(d.cost)
+	in.keepNames(d.names)
+	d.names = nil
 	if cap(d.packed) <= maxReusedDelivery && cap(d.batch.Spans) <= maxReusedDelivery/64 {
 		in.free.Put(d)
 	}
+}
+
+// keepNames keeps names for the next delivery. It takes ownership of them.
+func (in *intake) keepNames(names *trace.Table) {
+	for names != nil && !in.names.CompareAndSwap(nil, names) {
+		if kept := in.names.Swap(nil); kept != nil {
+			names.Merge(kept)
+		}
+	}
+}
+
+// takeNames returns the kept names and the given ones. Either may be nil.
+func (in *intake) takeNames(names *trace.Table) *trace.Table {
+	if in.names.Load() == nil {
+		return names
+	}
+	kept := in.names.Swap(nil)
+	if kept == nil || names == nil {
+		return cmp.Or(kept, names)
+	}
+	names.Merge(kept)
+	return names
 }
 
 // full reports whether no further request is accepted.
@@ -134,7 +162,7 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	} else {
 		err = c.Protobuf(body, &d.batch)
 	}
-	d.names = c.table.TakeAdditions()
+	d.names = in.takeNames(c.table.TakeAdditions())
 	in.decoders <- c
 	if err != nil {
 		return err

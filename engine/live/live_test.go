@@ -612,6 +612,22 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// The log reports once when a lack of space begins, and once when it ends.
+func TestLackOfSpaceIsLogged(t *testing.T) {
+	var log strings.Builder
+	full := false
+	q := &sequencer{overfull: new(atomic.Bool), options: &Options{
+		Clock: time.Now, Full: func(time.Time) bool { return full }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}}
+	for _, full = range []bool{false, true, true, false, false} {
+		q.watchSpace()
+	}
+	got := log.String()
+	if strings.Count(got, "\n") != 2 || !strings.Contains(got, "refused") || !strings.Contains(got, "accepted again") || !strings.Contains(got, "the disk is full") {
+		t.Errorf("log:\n%s\nwant one line at the start and one at the end", got)
+	}
+}
+
 // While the disk has no room at all, no epoch ends, but the core answers. Later, epochs end again.
 func TestSpent(t *testing.T) {
 	c := &clock{}
@@ -657,6 +673,40 @@ func TestRejected(t *testing.T) {
 	}
 	if n, why, err := r.Take(t.Context(), nil, journal.Protobuf); n != 0 || why != "" || err != nil {
 		t.Errorf("empty request: %d rejected, %q, %v, want none", n, why, err)
+	}
+}
+
+// The names in a malformed request, or in one whose spans are all rejected, are known when valid requests use them: a
+// decoder returns a name only once.
+func TestNamesOfFailedRequests(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, nil)
+	defer r.end()
+	for _, x := range []struct{ service, failing string }{
+		{"cart", `,"traceId":"0102030405060708090a0b0c0d0e0f10"}]}]}]}x`},
+		{"stock", `,"traceId":"00"}]}]}]}`},
+	} {
+		body := `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"` + x.service + `"}}]},` +
+			`"scopeSpans":[{"spans":[{"spanId":"0102030405060708","name":"list","kind":2,"startTimeUnixNano":"1700000000000000000",` +
+			`"endTimeUnixNano":"1700000000100000000"`
+		for range 2 * cap(r.intake.decoders) { // each decoder takes the failing request
+			if n, _, err := r.Take(t.Context(), []byte(body+x.failing), journal.JSON); n == 0 && err == nil {
+				t.Fatalf("%s: failing request accepted", x.service)
+			}
+		}
+		if _, _, err := r.Take(t.Context(), []byte(body+`,"traceId":"0102030405060708090a0b0c0d0e0f10"}]}]}]}`), journal.JSON); err != nil {
+			t.Fatal(err)
+		}
+		r.settle()
+		var got string
+		op := trace.OpOf(trace.SymbolOf([]byte(x.service)), trace.SymbolOf([]byte("list")), trace.Server)
+		if err := r.Ask(t.Context(), func(core *engine.Core) { got = core.Table().ServiceName(op) + " " + core.Table().OpName(op) }); err != nil {
+			t.Fatal(err)
+		}
+		if want := x.service + " list"; got != want {
+			t.Errorf("operation %q, want %q", got, want)
+		}
 	}
 }
 

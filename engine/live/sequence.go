@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // tickInterval is the default time between two ticks, at which traces close and epochs end without a request.
 const tickInterval = 100 * time.Millisecond
 
-// sizeInterval is the time between two checks of the size of the journal.
+// sizeInterval is the time between two checks of the size of the journal and of the free space of the disk.
 const sizeInterval = time.Second
 
 // maxCommitBytes limits the requests of one commit to the journal; the others wait for the next.
@@ -48,6 +49,7 @@ type sequencer struct {
 	shards   []chan<- message
 	names    chan<- *shardOutput // to the core loop: outputs with names only
 	overfull *atomic.Bool        // of the Service
+	full     bool                // the last check found too little free space
 	counts   *Counts
 
 	clock    steadyClock // at the last record or tick
@@ -76,7 +78,7 @@ func (q *sequencer) sequence(ctx context.Context) error {
 			group = append(group, d)
 		case <-ticks.C:
 		case <-sizes.C:
-			q.overfull.Store(q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal)
+			q.watchSpace()
 			continue
 		case <-ctx.Done():
 			q.clock.advance(q.options.Clock())
@@ -89,6 +91,26 @@ func (q *sequencer) sequence(ctx context.Context) error {
 		if flushed != nil {
 			q.broadcast(message{at: q.clock.now, barrier: &barrier{at: q.clock.now, reached: flushed}})
 		}
+	}
+}
+
+// watchSpace refuses requests while the journal exceeds its limit, and logs when a lack of space begins and ends.
+func (q *sequencer) watchSpace() {
+	overfull := q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal
+	if q.overfull.Swap(overfull) != overfull {
+		q.logSpace(overfull, "the journal has reached journal.max-bytes")
+	}
+	if full := q.options.Full(q.options.Clock()); full != q.full {
+		q.full = full
+		q.logSpace(full, "the disk is full")
+	}
+}
+
+func (q *sequencer) logSpace(lacking bool, why string) {
+	if lacking {
+		q.options.Log.Warn("requests are refused for lack of space", slog.String("reason", why))
+	} else {
+		q.options.Log.Info("requests are accepted again", slog.String("resolved", why))
 	}
 }
 
@@ -186,6 +208,7 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 	q.counts.Rejected.Add(int64(d.batch.RejectedSpans()))
 	if d.names != nil {
 		q.names <- &shardOutput{names: d.names}
+		d.names = nil
 	}
 	if d.seq > q.covered {
 		q.versions.observe(at, d.batch.Versions)

@@ -1,6 +1,8 @@
 // Package offline analyses recorded traces. [Analyze] reads files in several passes and returns a [Report]: the groups
 // of requests, their problems in order of rank, the causes of the first problems, and the tracepoints to enable for
-// them. It shares critical paths, groups, detection, explanations and search with the online core, package engine.
+// them. [CompareWindow] and [CompareFiles] compare traces with others, a baseline, and rank the services by their
+// additional cost. The package shares critical paths, groups, detection, explanations and search with the online core,
+// package engine.
 package offline
 
 import (
@@ -52,6 +54,8 @@ const (
 	sampleSize = 256 // requests of a group, for intervals and explanations
 )
 
+var errOverlap = errors.New("critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
+
 // spoolShare is the divisor that gives the memory for packed observations from the memory for open traces.
 const spoolShare = 4
 
@@ -70,7 +74,7 @@ type analyzer struct {
 // set of spans only: neither on their order nor on their distribution over files.
 func Analyze(ctx context.Context, paths []string, options Options) (report *Report, err error) {
 	if options.Path.OverlapTolerance > 0 {
-		return nil, errors.New("critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
+		return nil, errOverlap
 	}
 	if err := options.Rules.Check(); err != nil {
 		return nil, err

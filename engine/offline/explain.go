@@ -45,7 +45,7 @@ func (a *analyzer) explain(ctx context.Context, problems []detect.Problem) ([]Pr
 
 // explainer collects the samples that explanations rest on.
 type explainer struct {
-	*analyzer
+	analyzer  *analyzer
 	samples   map[analysis.Hash]*explain.Sample // by group or request type
 	exemplars map[analysis.Hash]*exemplars      // by group or request type
 	loads     map[analysis.Hash]*arrivals       // by request type
@@ -83,13 +83,13 @@ func newExplainer(a *analyzer, problems []detect.Problem) *explainer {
 }
 
 func (e *explainer) observe(o *observation.Observation) {
-	requestType := e.types.Of(o)
+	requestType := e.analyzer.types.Of(o)
 	e.series.observe(requestType, o)
 	if load := e.loads[requestType]; load != nil {
 		load.starts = append(load.starts, o.Start)
 		load.durations = append(load.durations, o.Duration)
 	}
-	group, _ := e.grouper.Keys.Of(requestType, o)
+	group, _ := e.analyzer.grouper.Keys.Of(requestType, o)
 	for _, id := range [2]analysis.Hash{requestType, group} {
 		if s := e.samples[id]; s != nil {
 			e.exemplars[id].observe(o)
@@ -121,9 +121,9 @@ func (e *explainer) simulate(ctx context.Context) error {
 	for id := range wanted {
 		ids = append(ids, id.trace)
 	}
-	extractor := critpath.NewExtractor(e.options.Path)
+	extractor := critpath.NewExtractor(e.analyzer.options.Path)
 	var simulation critpath.Simulation
-	for t, err := range e.input.Find(ids) {
+	for t, err := range e.analyzer.input.Find(ids) {
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (e *explainer) explain(r *Problem) {
 		load.load = explain.NewLoad(load.all())
 	}
 	sample.Measure(load.load)
-	r.Findings = sample.Explain(&r.Problem, e.report.Table, explain.Options{})
+	r.Findings = sample.Explain(&r.Problem, e.analyzer.report.Table, explain.Options{})
 	r.Problem.Explanations = r.Findings.Explanations
 	r.Exemplars = e.exemplars[r.Group].all()
 }

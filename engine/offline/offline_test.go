@@ -146,7 +146,6 @@ func diffReports(want, got *offline.Report) string {
 			for _, e := range g.Edges {
 				name(e.Before)
 				name(e.After)
-				name(e.Callee)
 				for _, op := range r.Table.Path(e.Context) {
 					name(op)
 				}

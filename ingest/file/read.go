@@ -132,10 +132,6 @@ type Input struct {
 	assembler *assemble.Offline
 }
 
-// Next copies the next trace, in the order of IDs, into t. It returns io.EOF after the last. See
-// [assemble.Offline.Next].
-func (in *Input) Next(t *trace.Trace) error { return in.assembler.Next(t) }
-
 // All yields the traces in the order of IDs. Each is valid until the next one.
 func (in *Input) All() iter.Seq2[*trace.Trace, error] { return in.assembler.All() }
 

@@ -30,8 +30,9 @@ type Options struct {
 	Quick    bool   // a commit survives the process, but not the machine
 	Disk     *Disk  // the disk that Dir is on
 	Log      *slog.Logger
-	// GiveUp is called if the log cannot be written for another reason than a full disk. It must not return. All
-	// acknowledged data was written, so that a new process can continue. Nil: panic.
+	// GiveUp is called if the log cannot be written for another reason than a full disk, or if a file is damaged. It
+	// must not return. All acknowledged data was written, so that a new process can continue unless a file is damaged.
+	// Nil: panic.
 	GiveUp func(error)
 }
 
@@ -80,7 +81,8 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 		MemTableStopWritesThreshold: 4,
 		CacheSize:                   o.Cache,
 		MaxOpenFiles:                o.Files,
-		Logger:                      logger{o.Log.With(slog.String("database", filepath.Base(o.Dir))), o.GiveUp},
+		Logger:                      logger{o.Log.With(slog.String("database", filepath.Base(o.Dir))), o.giveUp},
+		EventListener:               &pebble.EventListener{DataCorruption: o.damaged},
 		FS:                          logFS{o.Disk.fs(), o.Quick, &db.syncs, o.Log},
 	}
 	if o.Ordered {
@@ -94,6 +96,20 @@ func (o *Options) pebble(db *DB) *pebble.Options {
 }
 
 func (o *Options) memTable() uint64 { return min(uint64(o.MemTable), o.Disk.size/memTableShare) }
+
+// giveUp ends the use of the database because of err.
+func (o *Options) giveUp(err error) {
+	err = fmt.Errorf("database %s: %w", filepath.Base(o.Dir), err)
+	if o.GiveUp != nil {
+		o.GiveUp(err)
+	}
+	panic(err)
+}
+
+// damaged gives up because a file is damaged. Pebble's default listener would add a stack trace.
+func (o *Options) damaged(info pebble.DataCorruptionInfo) {
+	o.giveUp(fmt.Errorf("%s is damaged: %w", filepath.Base(info.Path), info.Details))
+}
 
 // logger logs errors of Pebble and omits its other messages.
 type logger struct {
@@ -111,11 +127,7 @@ func (l logger) Errorf(format string, args ...any) {
 
 // Fatalf implements [pebble.Logger].
 func (l logger) Fatalf(format string, args ...any) {
-	err := fmt.Errorf(format, args...)
-	if l.giveUp != nil {
-		l.giveUp(err)
-	}
-	panic(err)
+	l.giveUp(fmt.Errorf(format, args...))
 }
 
 // truncateLogs truncates every write-ahead log in dir at the first unreadable record. It returns the number of bytes

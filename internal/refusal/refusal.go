@@ -29,7 +29,7 @@ const (
 	UnknownMethod                 // of HTTP
 	UnknownPath                   // of HTTP
 	NotAcceptable                 // no representation that the client accepts
-	NotFound                      // no such thing, or no longer
+	NotFound                      // the resource does not exist or was deleted
 	Conflict                      // with the present state
 	Unauthenticated               // without a token, or with an unknown one
 	Forbidden                     // for this client

@@ -295,3 +295,101 @@ test("the attributes of a comparison are listed, significant ones at once", asyn
   assert.deepEqual(await violations(page), []);
   await context.close();
 });
+
+// hostileDetail returns a problem with explanations that contain text.
+const hostileDetail = (detail, text, n) => {
+  const place = { edge: "1", label: text, context: [text], service: text, operation: text, kind: "server" };
+  const difference = {
+    edge: place,
+    mean_ns: 2e8,
+    rest_ns: 1e8,
+    excess_ns: 1e8,
+    low_ns: 9e7,
+    high_ns: 11e7,
+    p_value: 0,
+  };
+  const many = (one) => Array.from({ length: n }, () => one);
+  const recovery = {
+    text,
+    edge: place,
+    level_ns: 1,
+    requests: 64,
+    mean_ns: 1,
+    mean_low_ns: 1,
+    mean_high_ns: 1,
+    mean_fraction: 0.04,
+    p99_ns: 1,
+    p99_fraction: 0.05,
+  };
+  return {
+    ...detail,
+    joint_correlation: 0.71,
+    unrelated: many({ variable: text, where: [text, text] }),
+    contrasts: many({ text, key: text, value: text, requests: 9, rest: 90, duration: difference, edges: [difference] }),
+    what_if: [...many(recovery), { ...recovery, text: "too little", p99_fraction: 0.049 }],
+    common: many({
+      text,
+      edges: [{ request_type: text, request_type_id: "0".repeat(32), context: [text] }],
+      correlation: 0.6,
+      p_value: 0.004,
+    }),
+  };
+};
+
+const causeTitles = ["Slower than others", "What if", "Rise and fall together"];
+
+test("deceptive and long explanations are escaped and stay within the page", async () => {
+  const deceptive = `<img src=x onerror="document.title='owned'"> \u202etxt.exe [x](javascript:alert(1))`;
+  const shown = deceptive.replace("\u202e", "\\u{202e}");
+  for (const [theme, width] of [
+    ["light", 1280],
+    ["dark", 320],
+  ]) {
+    const { page, context } = await open(browser, { theme, width });
+    let text = deceptive;
+    await page.route("**/api/v1/problems/*", async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: hostileDetail(await response.json(), text, 5) });
+    });
+    await page.goto(service.url + paths.problem);
+    await settle(page);
+    for (const title of causeTitles) {
+      const figure = page.getByRole("region", { name: title });
+      assert.deepEqual(await figure.locator("li:visible").allTextContents(), Array(3).fill(shown), title);
+      await figure.getByText("2 more").click();
+      assert.equal(await figure.locator("li:visible").count(), 5, title);
+    }
+    const attributes = page.locator("#explanations");
+    assert.equal(await attributes.locator("li:visible").count(), 0);
+    await attributes.getByText("Unrelated attributes · Joint correlation").click();
+    await attributes.getByText("correlate with the duration by 0.71 (0 to 1)").waitFor();
+    assert.equal(await attributes.locator("li:visible").first().textContent(), `${shown} ${shown}`);
+    assert.equal(await page.locator("main img").count(), 0);
+    assert.notEqual(await page.title(), "owned");
+    assert.deepEqual(await violations(page), []);
+    text = "w".repeat(20_000);
+    await page.goto(service.url + paths.problem);
+    await settle(page);
+    const { wide, high } = await page.evaluate(() => ({
+      wide: document.documentElement.scrollWidth - innerWidth,
+      high: Math.max(...[...document.querySelectorAll(".findings li")].map((e) => e.clientHeight)),
+    }));
+    assert.ok(wide <= 0, `${wide} px too wide`);
+    assert.ok(high < 300, `a finding is ${high} px high`);
+    await context.close();
+  }
+});
+
+test("a problem without slower hosts, recoveries and common places has no headings for them", async () => {
+  const { page, context } = await open(browser);
+  await page.route("**/api/v1/problems/*", async (route) => {
+    const response = await route.fetch();
+    const json = { ...hostileDetail(await response.json(), "", 0), joint_correlation: null };
+    await route.fulfill({ response, json });
+  });
+  await page.goto(service.url + paths.problem);
+  await settle(page);
+  for (const title of causeTitles) assert.equal(await page.getByRole("region", { name: title }).count(), 0, title);
+  assert.equal(await page.locator("#explanations details").count(), 0);
+  await context.close();
+});

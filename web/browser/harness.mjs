@@ -121,10 +121,11 @@ export async function serve({ base = "", token = "", empty = false, large = fals
   return { url, api, send, secret, proxy, stop, pid: child.pid };
 }
 
-// viewPaths returns a path of every view.
-export async function viewPaths(service) {
+// viewPaths returns a path of every view, for a problem; by default, the worst one that began with a change.
+export async function viewPaths(service, problem) {
   const { items } = await service.api("/problems");
-  const worst = items.find((p) => p.onset === "changed") ?? items[0] ?? fail("the seeded state has no problem");
+  const worst =
+    problem ?? items.find((p) => p.onset === "changed") ?? items[0] ?? fail("the seeded state has no problem");
   const { items: exemplars } = await service.api(`/exemplars?group=${worst.group}`);
   return {
     problems: "/",

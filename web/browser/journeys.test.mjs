@@ -620,3 +620,28 @@ test("a tree shows a located tracepoint below collapsed nodes", async () => {
   assert.ok(await page.getByText("★ located").isVisible());
   await context.close();
 });
+
+test("a problem on one host names the host, the time that a recovery saves, and both in the CSV", async () => {
+  const { items } = await service.api("/problems?muted=all"); // an earlier test mutes one
+  const details = await Promise.all(items.map((p) => service.api(`/problems/${p.id}`)));
+  const found = details.find((d) => d.contrasts.some((c) => c.key === "host.name") && d.what_if.length > 0);
+  assert.ok(found, "the seeded state has no problem on one host");
+  const { page, context } = await open(browser, { permissions: ["clipboard-read", "clipboard-write"] });
+  await page.goto(`${service.url}/problems/${found.problem.id}`);
+  await settle(page);
+  for (const [title, { text }, place] of [
+    ["Slower than others", found.contrasts[0], "whole request"],
+    ["What if", found.what_if[0], found.what_if[0].edge.label],
+  ]) {
+    const figure = page.getByRole("region", { name: title });
+    assert.equal(await figure.locator("li").first().textContent(), text);
+    await figure.getByRole("button", { name: `${title}: table and export` }).click();
+    await page.getByRole("menuitem", { name: "Copy as CSV" }).click();
+    await page.waitForFunction(
+      async (place) => (await navigator.clipboard.readText()).split("\r\n")[1]?.includes(place),
+      place,
+    );
+  }
+  await page.locator("#attributes tbody td").first().waitFor();
+  await context.close();
+});

@@ -101,7 +101,7 @@ func (s *Set) extract(ctx context.Context, in *file.Input, options *Options) err
 			t.Spans[i].Tracepoint = 0 // the recording has no tracepoints
 		}
 		p := extractor.Extract(t)
-		s.Traces.Add(p)
+		s.Traces.Add(p, 0)
 		if options.Keep && p.Complete() && len(p.Roots) > 0 {
 			s.traces = append(s.traces, newRecordedTrace(p))
 		}
@@ -216,7 +216,7 @@ func (s *Set) Windows() []baselinediff.Interval {
 
 // Localize compares the window of every case with the history and scores the rankings.
 func (s *Set) Localize() Report {
-	normal := s.Traces.Without(s.Windows())
+	normal := s.Traces.Outside(s.Windows()).Normal()
 	report := Report{Cases: make([]Result, 0, len(s.Cases))}
 	for i := range s.Cases {
 		c := &s.Cases[i]
@@ -226,7 +226,7 @@ func (s *Set) Localize() Report {
 		case normal.Traces() == 0:
 			reason = "no trace begins outside of all windows"
 		default:
-			if suspects = normal.Compare(c.Window); len(suspects) == 0 {
+			if suspects = normal.Compare(s.Traces.Within(c.Window)); len(suspects) == 0 {
 				reason = "no trace begins in the window"
 			}
 		}

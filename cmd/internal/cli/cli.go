@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -60,6 +61,20 @@ func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, 
 	}
 	fmt.Fprintf(errOut, "See %s --help.\n", root.Name())
 	return ExitUsage
+}
+
+// OnlyCommands is a [cobra.PositionalArgs] for a command with subcommands. It rejects all arguments, and suggests
+// subcommands with similar names.
+func OnlyCommands(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+	if similar := c.SuggestionsFor(args[0]); len(similar) > 0 {
+		text += "; did you mean " + strings.Join(similar, " or ") + "?"
+	}
+	return errors.New(text)
 }
 
 // Interruptible returns a context that SIGINT or SIGTERM cancels, and a function that releases its resources. A second

@@ -640,8 +640,12 @@ export interface components {
             before?: string;
             /** @description Critical child after it. */
             after?: string;
-            /** @description Set if the edge is time on the wire to this operation, or in its queue. */
-            callee?: string;
+            target?: components["schemas"]["Target"];
+        };
+        /** @description The operation that a client calls. The time of the edge is spent on the wire to it, or in its queue. */
+        Target: {
+            service: string;
+            operation: string;
         };
         Edge: {
             place: components["schemas"]["Place"];
@@ -1768,6 +1772,8 @@ export interface components {
         };
         Learning: {
             active: boolean;
+            /** @description An upgrade of Sibyl changed the identities of calls, so it learns the request types and groups again. */
+            again: boolean;
             /**
              * Format: double
              * @description 0–1; null: no request has arrived yet.

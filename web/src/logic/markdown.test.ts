@@ -17,6 +17,9 @@ const detail = (rest: Partial<Record<keyof Schemas["ProblemDetail"], unknown>> =
     },
     edges: [],
     explanations: [],
+    contrasts: [],
+    what_if: [],
+    common: [],
     decisions: [],
     next: "Look at <db>.",
     ...rest,
@@ -37,6 +40,25 @@ test("markdown lists the diagnosis, numbers, edges, explanations, decisions and 
     "",
     "https://sibyl/problems/1",
     "",
+  ]);
+});
+
+test("markdown lists slower hosts, the recoveries that matter, and places that rise and fall together", () => {
+  const text = markdown(
+    detail({
+      contrasts: [{ text: "host.name = pay-b: 410 ms" }],
+      what_if: [
+        { text: "with *bank* at 38 ms", mean_fraction: 0.27, p99_fraction: 0.85 },
+        { text: "with shop at 1 ms", mean_fraction: 0.01, p99_fraction: 0.02 },
+      ],
+      common: [{ text: "a and b\nrise" }],
+    }),
+    "",
+  );
+  expect(text.split("\n").filter((line) => line.startsWith("- "))).toEqual([
+    "- slower than others: host.name = pay-b: 410 ms",
+    "- what if: with \\*bank\\* at 38 ms",
+    "- a and b rise",
   ]);
 });
 

@@ -1,9 +1,19 @@
 import type { Schemas } from "../api/client.ts";
+import { matters } from "./recovery.ts";
 import { duration, percent, range, rate, stateLabel } from "./format.ts";
 
 // markdown formats a problem for a ticket or a chat. Text from traces is escaped and stays on one line.
 export function markdown(
-  { problem: p, edges, explanations, decisions, next }: Schemas["ProblemDetail"],
+  {
+    problem: p,
+    edges,
+    explanations,
+    contrasts,
+    what_if: recoveries,
+    common,
+    decisions,
+    next,
+  }: Schemas["ProblemDetail"],
   url: string,
 ): string {
   return [
@@ -18,6 +28,12 @@ export function markdown(
           `- ${plain(e.place.label)}: ${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`,
       ),
     ...explanations.slice(0, 3).map((x) => `- correlated: ${plain(x.text)} (${percent(x.effect.value)})`),
+    ...contrasts.slice(0, 3).map((x) => `- slower than others: ${plain(x.text)}`),
+    ...recoveries
+      .filter(matters)
+      .slice(0, 3)
+      .map((x) => `- what if: ${plain(x.text)}`),
+    ...common.slice(0, 3).map((x) => `- ${plain(x.text)}`),
     ...decisions.slice(0, 3).map((d) => `- ${d.at} ${plain(d.text)}`),
     "",
     url,

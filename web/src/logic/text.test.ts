@@ -33,12 +33,16 @@ test("markdown escapes text from traces and keeps it on one line", () => {
     problem: { diagnosis: "p99 of a\r\n# b [x](y) @all <i> is", p50_ns: 1, p99_ns: 2, rate: 1, state: "opened" },
     edges: [],
     explanations: [],
+    contrasts: [{ text: "host.name = <b>\n# x: 1 s" }],
+    what_if: [],
+    common: [],
     decisions: [],
     next: "Wait.\n- x",
   };
   const lines = markdown(detail as unknown as Schemas["ProblemDetail"], "http://u").split("\n");
   expect(lines[0]).toBe("**p99 of a \\# b \\[x\\](y) \\@all \\<i\\> is**");
-  expect(lines.filter((line) => line !== "").length).toBe(3);
+  expect(lines[4]).toBe("- slower than others: host.name = \\<b\\> \\# x: 1 s");
+  expect(lines.filter((line) => line !== "").length).toBe(4);
 });
 
 const items = (text: string) => [...text].map((id) => ({ id, n: 1 }));

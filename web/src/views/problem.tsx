@@ -19,6 +19,7 @@ import { query } from "../url.ts";
 import { Attributes } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
 import { Exemplars, type ExemplarsResource, traceLink } from "./exemplars.tsx";
+import { Causes, Explanations } from "./explanations.tsx";
 import { Latency } from "./latency.tsx";
 import { type Note, NoteDialog } from "./notes.tsx";
 import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
@@ -95,9 +96,10 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       </Async>
       <Edges p={p} edges={edges} />
       <div className="columns">
-        <Explanations of={detail.explanations} />
+        <Explanations detail={detail} />
         <Slowest p={p} comparison={comparison} />
       </div>
+      <Causes detail={detail} />
       {detail.refined.length > 0 && (
         <Refined
           of={detail.refined}
@@ -224,69 +226,6 @@ function Notes({ p, changed }: { p: Problem; changed: () => void }) {
       </button>
       {note && <NoteDialog problem={p} note={note} close={() => setNote(undefined)} changed={changed} />}
     </>
-  );
-}
-
-function Explanations({ of }: { of: Schemas["Explanation"][] }) {
-  return (
-    <Figure
-      id="explanations"
-      title="Correlated attributes"
-      table={() => ({
-        header: [
-          "explanation",
-          "variable",
-          "value",
-          "share of variance (of 1)",
-          "low (of 1)",
-          "high (of 1)",
-          "p",
-          "remaining share of the CoV (of 1)",
-        ],
-        rows: of.map((x) => [
-          x.text,
-          x.variable,
-          x.value,
-          x.effect.value,
-          x.effect.low,
-          x.effect.high,
-          x.p_value,
-          x.remains,
-        ]),
-      })}
-      tableOnly
-    >
-      {of.length === 0 ? (
-        <p className="dim">
-          No correlation found so far. The setting <code>keys</code> names the attributes that are tested.
-        </p>
-      ) : (
-        <Table
-          label="Correlated attributes"
-          className="correlations"
-          head={[
-            "Attribute",
-            { text: "Explains", title: "Share of the variance that it explains" },
-            {
-              text: "Remains",
-              number: true,
-              title: "Share of the coefficient of variation that remains among requests with equal values",
-            },
-          ]}
-        >
-          {of.map((x, i) => (
-            <tr key={i}>
-              <td title={x.where.join(" → ")}>{x.text}</td>
-              <td className="bars">
-                {percent(x.effect.value)} <span className="dim small range">{range(x.effect, percent)}</span>
-                <Bar of={x.effect.value} low={x.effect.low} high={x.effect.high} />
-              </td>
-              <td className="number">{percent(x.remains)}</td>
-            </tr>
-          ))}
-        </Table>
-      )}
-    </Figure>
   );
 }
 

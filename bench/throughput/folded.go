@@ -1,4 +1,4 @@
-package stats
+package throughput
 
 import (
 	"cmp"
@@ -6,56 +6,54 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/sibyl-trace/sibyl/analysis/stats"
 )
 
-// FoldedSizeModel is the published size model with which [SizeModel] is compared. It folds sizes modulo the packet,
+// foldedModel is the published size model with which [stats.SizeModel] is compared. It folds sizes modulo the packet,
 // clusters transfers by latency per folded byte into normal, delayed and timed-out ones, and fits a line to the normal
 // ones. Its authors report 88.8 % overall accuracy and 32.7 % precision for delayed transfers.
-type FoldedSizeModel struct {
-	Segment int        // bytes per packet
-	Centers [3]float64 // ns per folded byte, ascending: normal, delayed, timed out
-	Base    float64    // ns
-	PerByte float64    // ns per folded byte
+type foldedModel struct {
+	segment int        // bytes per packet
+	centers [3]float64 // ns per folded byte, ascending: normal, delayed, timed out
+	base    float64    // ns
+	perByte float64    // ns per folded byte
 }
 
 // foldedSteps limits the iterations of 3-means, which converges in far fewer.
 const foldedSteps = 200
 
-// FitFolded fits the folded model to transfers of sizes in bytes and latencies in ns. It returns ErrTooFew for
-// fewer than 20 transfers.
-func FitFolded(sizes, latencies []float64, segment int) (FoldedSizeModel, error) {
-	if len(sizes) < minTransfers {
-		return FoldedSizeModel{}, ErrTooFew
-	}
-	m := FoldedSizeModel{Segment: segment}
+// fitFolded fits the folded model to transfers of sizes in bytes and latencies in ns. There must be some.
+func fitFolded(sizes, latencies []float64, segment int) foldedModel {
+	m := foldedModel{segment: segment}
 	ratios := make([]float64, len(sizes))
 	for i, size := range sizes {
 		ratios[i] = m.ratio(size, latencies[i])
 	}
-	m.Centers = threeMeans(ratios)
+	m.centers = threeMeans(ratios)
 	var x, y []float64
 	for i, size := range sizes {
-		if m.Class(size, latencies[i]) == SizeNormal {
+		if m.class(size, latencies[i]) == stats.SizeNormal {
 			x, y = append(x, m.fold(size)), append(y, latencies[i])
 		}
 	}
 	if len(x) > 1 {
-		m.Base, m.PerByte = stat.LinearRegression(x, y, nil, false)
+		m.base, m.perByte = stat.LinearRegression(x, y, nil, false)
 	}
-	return m, nil
+	return m
 }
 
 // fold returns the bytes in the last packet, at least 1.
-func (m FoldedSizeModel) fold(size float64) float64 {
-	return max(1, math.Mod(size, float64(m.Segment)))
+func (m foldedModel) fold(size float64) float64 {
+	return max(1, math.Mod(size, float64(m.segment)))
 }
 
 // ratio returns the latency per folded byte.
-func (m FoldedSizeModel) ratio(size, latency float64) float64 { return latency / m.fold(size) }
+func (m foldedModel) ratio(size, latency float64) float64 { return latency / m.fold(size) }
 
-// Class classifies a transfer of size bytes that took latency ns, by the nearest center.
-func (m FoldedSizeModel) Class(size, latency float64) SizeClass {
-	return SizeClass(nearestCenter(m.Centers, m.ratio(size, latency)))
+// class classifies a transfer of size bytes that took latency ns, by the nearest center.
+func (m foldedModel) class(size, latency float64) stats.SizeClass {
+	return stats.SizeClass(nearestCenter(m.centers, m.ratio(size, latency)))
 }
 
 // nearestCenter returns the index of the center nearest to x.

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/engine/offline"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/report"
+)
+
+// diffFlags holds the options of the diff command.
+type diffFlags struct {
+	output *cli.Choice
+	config string
+	top    int
+	path   *cli.PathFlags
+	input  *cli.InputFlags
+	before int // number of arguments before --
+}
+
+func (p *process) diffCommand() *cobra.Command {
+	f := &diffFlags{output: cli.NewChoice("table", "json")}
+	c := &cobra.Command{
+		Use:   "diff BEFORE… -- AFTER…",
+		Short: "Compare two sets of traces and rank the services by their additional cost",
+		Long: `Diff compares the traces in the files AFTER with those in the files BEFORE, such as two versions of an application or
+two runs of a benchmark, and ranks the services by the time, failures and calls that they add beyond the variation
+among the traces before. It lists the request types that are slower. The times of the two sets do not matter.
+
+BEFORE and AFTER are files or directories with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd;
+- is standard input. To compare a window of time with the time before it, use sibyl analyze --window.`,
+		Example: `  sibyl diff v1.jsonl.gz -- v2.jsonl.gz
+  sibyl diff -o json monday/ tuesday/ -- wednesday/ | jq '.suspects[0]'`,
+		RunE: func(c *cobra.Command, files []string) error { return p.diff(c, f, files) },
+	}
+	c.Args = func(c *cobra.Command, files []string) error {
+		f.before = c.ArgsLenAtDash()
+		return checkSides(files, f.before)
+	}
+	f.output.Flag(c, "output", "o", "format")
+	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; its rules apply")
+	c.Flags().IntVar(&f.top, "top", 10, "number of suspects and request types in the table; 0: all")
+	f.path = cli.AddPathFlags(c)
+	f.input = cli.AddInputFlags(c)
+	return c
+}
+
+// checkSides checks the arguments of diff, of which the first are before --; negative: there is no --.
+func checkSides(files []string, before int) error {
+	switch {
+	case before < 0:
+		return errors.New("which files are BEFORE, and which AFTER? Separate them with --, as in: sibyl diff before.jsonl -- after.jsonl")
+	case before == 0:
+		return errors.New("which FILE is before? Name files or directories before --")
+	case before == len(files):
+		return errors.New("which FILE is after? Name files or directories after --")
+	case slices.Contains(files[:before], file.Stdin) && slices.Contains(files[before:], file.Stdin):
+		return errors.New("standard input, -, can be on one side only")
+	}
+	return nil
+}
+
+func (p *process) diff(c *cobra.Command, f *diffFlags, files []string) error {
+	configured := &config.Config{}
+	if f.config != "" {
+		e, err := config.Load(config.Sources{File: f.config})
+		if err != nil {
+			return p.printConfigErrors(err)
+		}
+		configured = &e.Config
+	}
+	x := comparison{process: p, output: f.output.Value, top: f.top, config: configured, path: f.path, input: f.input}
+	return x.run(c.Context(), report.Labels{Baseline: "before", Window: "after", Sets: true},
+		func(o offline.Options) (*offline.Comparison, error) {
+			return offline.CompareFiles(c.Context(), files[:f.before], files[f.before:], o)
+		})
+}
+
+// problemFlags are the flags of analyze that do not apply with --window.
+var problemFlags = []string{
+	"attributes", "objective", "min-samples", "cov-threshold", "group-by", "size", "size-timeout", "delayed-threshold", "split", "fail-on-problem",
+}
+
+// compareWindow executes analyze --window.
+func (p *process) compareWindow(c *cobra.Command, f *analyzeFlags, files []string) error {
+	window, baseline, err := f.ranges(c.Flags())
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
+	configured, err := f.configured(c.Flags())
+	if err != nil {
+		return p.printConfigErrors(err)
+	}
+	if configured == nil {
+		configured = &config.Config{}
+	}
+	x := comparison{process: p, output: f.output.Value, top: f.top, config: configured, path: f.path, input: f.input}
+	return x.run(c.Context(), report.Labels{Window: "window", Baseline: "baseline"},
+		func(o offline.Options) (*offline.Comparison, error) {
+			return offline.CompareWindow(c.Context(), files, window, baseline, o)
+		})
+}
+
+// ranges returns the window and the baseline, which is nil without --baseline. It returns an error if a flag does not
+// apply to the comparison of a window.
+func (f *analyzeFlags) ranges(flags *pflag.FlagSet) (window offline.TimeRange, baseline *offline.TimeRange, err error) {
+	if f.window == "" {
+		return window, nil, errors.New("--baseline needs a window to compare it with: --window FROM..TO")
+	}
+	if !slices.Contains([]string{"table", "json"}, f.output.Value) {
+		return window, nil, fmt.Errorf("-o %s does not apply to --window: want table or json", f.output.Value)
+	}
+	flags.Visit(func(flag *pflag.Flag) {
+		if slices.Contains(problemFlags, flag.Name) {
+			err = fmt.Errorf("--%s does not apply to --window: leave it out", flag.Name)
+		}
+	})
+	if err != nil {
+		return window, nil, err
+	}
+	if window, err = offline.ParseTimeRange(f.window); err != nil {
+		return window, nil, fmt.Errorf("--window: %w", err)
+	}
+	if f.baseline == "" {
+		return window, nil, nil
+	}
+	b, err := offline.ParseTimeRange(f.baseline)
+	if err != nil {
+		return window, nil, fmt.Errorf("--baseline: %w", err)
+	}
+	return window, &b, nil
+}
+
+// comparison is one run of diff or analyze --window.
+type comparison struct {
+	*process
+	output string
+	top    int
+	config *config.Config
+	path   *cli.PathFlags
+	input  *cli.InputFlags
+}
+
+// run compares with the given function, and writes the result.
+func (x *comparison) run(ctx context.Context, labels report.Labels, compare func(offline.Options) (*offline.Comparison, error)) error {
+	if x.top < 0 {
+		return cli.UsageError{Err: errors.New("--top must not be negative")}
+	}
+	n := cli.NewNotices("sibyl", x.err)
+	o := offline.DefaultOptions()
+	o.Input, o.Path, o.Rules = x.input.Options(x.in, n), x.path.Options(), x.config.AnalysisRules()
+	with := *x.config
+	with.Keys = baselinediff.PeerKeys()
+	var err error
+	if o.Input.Keys, err = ingest.NewKeys(with.AttributeKeys()...); err != nil {
+		return err
+	}
+	result, err := compare(o)
+	n.Close()
+	switch {
+	case err != nil:
+		return err
+	case result.Traces == 0:
+		return fmt.Errorf("%w; there is nothing to compare", cli.ErrNoTrace)
+	}
+	var whole bytes.Buffer
+	w := stopping{func() error { return context.Cause(ctx) }, &whole}
+	if x.output == "json" {
+		err = report.ComparisonJSON(w, result, labels)
+	} else {
+		err = report.ComparisonTable(w, result, labels, terminal.Of(x.out, x.getenv), x.top)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = whole.WriteTo(x.out)
+	return err
+}

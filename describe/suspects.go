@@ -1,0 +1,240 @@
+package describe
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Suspect presents a service with its additional cost over a baseline. Scores and parts are per request: times in mean
+// durations of a request of the baseline, and numbers of failures, unanswered calls and changed call flows.
+type Suspect struct {
+	Service    string             `json:"service"`
+	EmitsSpans bool               `json:"emits_spans"` // false: only attributes of its callers name it
+	Score      Number             `json:"score"`       // the sum of the parts
+	Parts      SuspectParts       `json:"parts"`
+	Operations []SuspectOperation `json:"operations"` // by falling score
+}
+
+// SuspectParts are the parts of the score of a [Suspect], see [baselinediff.Suspect].
+type SuspectParts struct {
+	Own        Number `json:"own"`
+	In         Number `json:"in"`
+	Out        Number `json:"out"`
+	Errors     Number `json:"errors"`
+	Unanswered Number `json:"unanswered"`
+	Shape      Number `json:"shape"`
+	Rest       Number `json:"rest"`
+}
+
+// SuspectOperation presents the contribution of an operation to the score of a [Suspect].
+type SuspectOperation struct {
+	Op        trace.Op `json:"-"`       // a step
+	Service   string   `json:"service"` // a caller's, if the suspect emits no spans
+	Operation string   `json:"operation"`
+	Kind      string   `json:"kind"`
+	Target    *Target  `json:"target,omitempty"` // the operation calls this one
+	Score     Number   `json:"score"`
+}
+
+// Suspect presents s.
+func (n *Names) Suspect(s *baselinediff.Suspect) Suspect {
+	x := Suspect{
+		Service: n.Clean(n.Table.Text(s.Service)), EmitsSpans: !s.Opaque, Score: Number(s.Score),
+		Parts: SuspectParts{
+			Own: Number(s.Own), In: Number(s.In), Out: Number(s.Out), Errors: Number(s.Errors), Unanswered: Number(s.Unanswered),
+			Shape: Number(s.Shape), Rest: Number(s.Rest),
+		},
+		Operations: []SuspectOperation{},
+	}
+	for _, o := range s.Operations {
+		x.Operations = append(x.Operations, SuspectOperation{
+			Op: o.Op, Service: n.Service(o.Op), Operation: n.OpName(o.Op), Kind: n.Table.Operation(o.Op).Kind.String(),
+			Target: n.target(o.Op), Score: Number(o.Score),
+		})
+	}
+	return x
+}
+
+// Period describes the window of a comparison in a sentence: "since 02:41" or "between 02:41 and 03:05", with the date
+// if dated.
+func Period(window baselinediff.Interval, openEnd, dated bool) string {
+	if openEnd {
+		return "since " + Clock(window.From, dated)
+	}
+	return "between " + Clock(window.From, dated) + " and " + Clock(window.To, dated && !OneDay(window))
+}
+
+// OneDay reports whether all intervals lie within one day, UTC.
+func OneDay(intervals ...baselinediff.Interval) bool {
+	const day = trace.Nanos(24 * time.Hour)
+	for _, i := range intervals {
+		if i.From/day != intervals[0].From/day || (i.To-1)/day != intervals[0].From/day {
+			return false
+		}
+	}
+	return true
+}
+
+// Clock returns the time of day of t in UTC, like "02:41" or "02:41:30", with its date if dated.
+func Clock(t trace.Nanos, dated bool) string {
+	at := time.Unix(0, int64(t)).UTC()
+	layout := "15:04"
+	if at.Second() != 0 || at.Nanosecond() != 0 {
+		layout = time.TimeOnly
+	}
+	if dated {
+		layout = time.DateOnly + " " + layout
+	}
+	return at.Format(layout)
+}
+
+// Comparison holds the numbers that describe a comparison of a window with a baseline.
+type Comparison struct {
+	When     string                 // a [Period], or text in its place
+	Types    int                    // request types in the window
+	Slower   int                    // of these, slower ones
+	Unjudged int                    // of these, those with too few requests to compare
+	Suspects []baselinediff.Suspect // ranked
+	Usual    []float64              // the highest scores in parts of the baseline as long as the window; empty: unknown
+}
+
+// Comparison describes d: the number of slower request types, the evidence against the first suspect, and the reasons
+// to doubt it.
+func (n *Names) Comparison(d *Comparison) Sentence {
+	var s Sentence
+	found := len(d.Suspects) > 0 && d.Suspects[0].Score > 0
+	switch {
+	case !found && d.Unjudged == d.Types:
+		s.Plain("Nothing can be compared: no request type has enough requests both in the window and in the baseline.")
+		return s
+	case !found && d.Slower == 0:
+		s.Plain("Nothing stands out: no request type is clearly slower " + d.When + ", and no service takes longer or behaves otherwise than the baseline explains.")
+	case !found:
+		s.slower(d)
+		s.Plain(", but no service accounts for it.")
+	case d.Slower == 0:
+		s.slower(d)
+		s.Plain(", but ")
+	default:
+		s.slower(d)
+		s.Plain("; ")
+	}
+	if found {
+		n.evidence(&s, d.Suspects)
+		s.Plain(".")
+	}
+	if found && len(d.Usual) > 0 && d.Suspects[0].Score <= stats.Median(slices.Clone(d.Usual)) {
+		s.Plain(" This may be chance: half of the baseline scores as much.")
+	}
+	switch {
+	case d.Unjudged == 1:
+		s.Plain(" 1 other request type has too few requests to compare.")
+	case d.Unjudged > 1:
+		s.Plain(" " + units.Count(d.Unjudged) + " other request types have too few requests to compare.")
+	}
+	return s
+}
+
+// slower appends the number of slower request types.
+func (s *Sentence) slower(d *Comparison) {
+	switch d.Slower {
+	case 0:
+		s.Plain("No request type is clearly slower " + d.When)
+	case 1:
+		s.Strong("1 request type")
+		s.Plain(" is slower " + d.When)
+	default:
+		s.Strong(units.Plural(d.Slower, "request type"))
+		s.Plain(" are slower " + d.When)
+	}
+}
+
+// evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
+func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect) {
+	first := &suspects[0]
+	name := n.Clean(n.Table.Text(first.Service))
+	clauses := 0
+	clause := func(part float64) bool {
+		if part < leastShare*first.Score {
+			return false
+		}
+		if clauses++; clauses > 1 {
+			s.Plain("; ")
+		}
+		return true
+	}
+	if time := first.Own + first.In + first.Out + first.Rest; clause(time) {
+		n.addedTime(s, first, max(time, addedTime(suspects)))
+	}
+	if clause(first.Errors) {
+		s.Plain("errors begin in ")
+		s.Strong(name)
+		s.Plain(", " + perHundred(first.Errors, "more"))
+	}
+	if clause(first.Unanswered) {
+		s.Strong(name)
+		s.Plain(" does not answer " + perHundred(first.Unanswered, "more calls"))
+	}
+	if clause(first.Shape) {
+		s.Strong(name)
+		s.Plain(" makes other calls than in the baseline, " + perHundred(first.Shape, "times"))
+	}
+}
+
+// leastShare is the smallest part of a score, and of the added time, that a sentence names.
+const leastShare = 0.005
+
+func perHundred(perRequest float64, noun string) string {
+	return units.Ratio(100*perRequest) + " " + noun + " per 100 requests"
+}
+
+// addedTime returns the time that all suspects add. The Rest of a service that emits no spans is also the Own of its
+// callers.
+func addedTime(suspects []baselinediff.Suspect) (total float64) {
+	for i := range suspects {
+		x := &suspects[i]
+		total += x.Own + x.In + x.Out
+		if !x.Opaque {
+			total += x.Rest
+		}
+	}
+	return total
+}
+
+// addedTime appends the share of a suspect in the total added time: "86 % of the added time is time to and from cart
+// (to it 61 %, from it 25 %)".
+func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64) {
+	var where, shares []string
+	for _, part := range []struct {
+		time        float64
+		preposition string
+	}{{x.Own, "in"}, {x.In + x.Rest, "to"}, {x.Out, "from"}} {
+		if share := part.time / total; share >= leastShare {
+			where = append(where, part.preposition)
+			shares = append(shares, part.preposition+" it "+units.Percent(share))
+		}
+	}
+	s.Strong(units.Share((x.Own + x.In + x.Out + x.Rest) / total))
+	s.Plain(" of the added time is time " + enumerate(where) + " ")
+	s.Strong(n.Clean(n.Table.Text(x.Service)))
+	if x.Opaque {
+		s.Plain(", which emits no spans")
+	}
+	if len(shares) > 1 {
+		s.Plain(" (" + strings.Join(shares, ", ") + ")")
+	}
+}
+
+// enumerate joins words like "in, to and from".
+func enumerate(words []string) string {
+	if last := len(words) - 1; last > 0 {
+		return strings.Join(words[:last], ", ") + " and " + words[last]
+	}
+	return strings.Join(words, "")
+}

@@ -1,0 +1,123 @@
+package describe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+func TestComparison(t *testing.T) {
+	s := newShop()
+	n := s.names()
+	bank, payment, shop := s.table.Symbol("bank"), s.table.Symbol("payment"), s.table.Symbol("shop")
+	type suspects = []baselinediff.Suspect
+	for _, c := range []struct {
+		name string
+		of   Comparison
+		want string
+	}{
+		{
+			"times to and from",
+			Comparison{Types: 20, Slower: 12, Suspects: suspects{
+				{Service: bank, Score: 0.86, In: 0.61, Out: 0.25}, {Service: shop, Score: 0.14, Own: 0.14},
+			}},
+			"12 request types are slower since 02:41; 86 % of the added time is time to and from bank (to it 61 %, from it 25 %).",
+		},
+		{
+			"own time, usual scores",
+			Comparison{Types: 3, Slower: 1, Suspects: suspects{{Service: bank, Score: 0.4, Own: 0.4}}, Usual: []float64{0.9, 0.1, 0.3, 0.2}},
+			"1 request type is slower since 02:41; all of the added time is time in bank.",
+		},
+		{
+			"errors and time in, to and from",
+			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.62, Own: 0.2, Rest: 0.1, Out: 0.2, Errors: 0.12}}},
+			"No request type is clearly slower since 02:41, but all of the added time is time in, to and from bank (in it 40 %, to it 20 %, " +
+				"from it 40 %); errors begin in bank, 12 more per 100 requests.",
+		},
+		{
+			"shape and unanswered calls",
+			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.06, Unanswered: 0.05, Shape: 0.01, Own: 1e-5}}, Usual: []float64{0.01, 0.07, 0.08}},
+			"No request type is clearly slower since 02:41, but bank does not answer 5.0 more calls per 100 requests; bank makes other calls " +
+				"than in the baseline, 1.0 times per 100 requests. This may be chance: half of the baseline scores as much.",
+		},
+		{
+			"a service without spans is counted once",
+			Comparison{Types: 3, Slower: 2, Unjudged: 1, Suspects: suspects{
+				{Service: bank, Opaque: true, Score: 0.5, Rest: 0.5}, {Service: payment, Score: 0.5, Own: 0.5},
+			}},
+			"2 request types are slower since 02:41; all of the added time is time to bank, which emits no spans. " +
+				"1 other request type has too few requests to compare.",
+		},
+		{
+			"nothing",
+			Comparison{Types: 3, Unjudged: 2, Suspects: suspects{{Service: bank}}},
+			"Nothing stands out: no request type is clearly slower since 02:41, and no service takes longer or behaves otherwise than the " +
+				"baseline explains. 2 other request types have too few requests to compare.",
+		},
+		{
+			"no suspect",
+			Comparison{Types: 3, Slower: 2},
+			"2 request types are slower since 02:41, but no service accounts for it.",
+		},
+		{
+			"nothing to compare",
+			Comparison{Types: 2, Unjudged: 2, Suspects: suspects{{Service: bank}}},
+			"Nothing can be compared: no request type has enough requests both in the window and in the baseline.",
+		},
+	} {
+		c.of.When = "since 02:41"
+		if diff := cmp.Diff(c.want, n.Comparison(&c.of).String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestPeriod(t *testing.T) {
+	at := func(text string) trace.Nanos {
+		x, err := time.Parse(time.DateTime, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return trace.Nanos(x.UnixNano())
+	}
+	night := baselinediff.Interval{From: at("2026-01-01 02:41:00"), To: at("2026-01-01 03:05:07")}
+	midnight := baselinediff.Interval{From: at("2026-01-01 23:00:00"), To: at("2026-01-02 00:00:00")}
+	over := baselinediff.Interval{From: at("2026-01-01 23:00:00"), To: at("2026-01-02 01:00:00")}
+	for want, got := range map[string]string{
+		"since 02:41":                                   Period(night, true, false),
+		"between 02:41 and 03:05:07":                    Period(night, false, false),
+		"since 2026-01-01 02:41":                        Period(night, true, true),
+		"between 2026-01-01 02:41 and 03:05:07":         Period(night, false, true),
+		"between 2026-01-01 23:00 and 2026-01-02 01:00": Period(over, false, true),
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if !OneDay(night, midnight) || OneDay(night, over) {
+		t.Errorf("one day: got %v and %v, want true and false", OneDay(night, midnight), OneDay(night, over))
+	}
+}
+
+func TestSuspect(t *testing.T) {
+	s := newShop()
+	query := s.table.Op(s.table.Symbol("payment"), s.table.Symbol("SELECT"), trace.Client)
+	got := s.names().Suspect(&baselinediff.Suspect{
+		Service: s.table.Symbol("db"), Opaque: true, Score: 0.5, Own: 0.1, In: 0.2, Rest: 0.2,
+		Operations: []baselinediff.SuspectOperation{{Op: query, Score: 0.4}, {Op: s.charge, Score: 0.1}},
+	})
+	want := Suspect{
+		Service: "db", Score: 0.5, Parts: SuspectParts{Own: 0.1, In: 0.2, Rest: 0.2},
+		Operations: []SuspectOperation{
+			{Op: query, Service: "payment", Operation: "SELECT", Kind: "client", Score: 0.4},
+			{Op: s.charge, Service: "payment", Operation: "POST", Kind: "client", Target: &Target{"bank", "POST /charge"}, Score: 0.1},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

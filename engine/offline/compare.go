@@ -1,0 +1,423 @@
+package offline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/engine/spool"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Comparison is the difference between some traces, the window, and others, the baseline.
+type Comparison struct {
+	Table        *trace.Table // has the names of everything below
+	Traces       int          // read, including those of neither side
+	Window       Side
+	Baseline     Side
+	Around       bool                   // the baseline has traces before and after the window
+	Mean         float64                // mean duration of a trace in the baseline, in ns: the unit of the times in Suspects
+	Suspects     []baselinediff.Suspect // ranked
+	Usual        []float64              // highest scores of stretches of the baseline that are as long as the window; empty if it is too short
+	RequestTypes []TypeChange           // those in the window: slower ones first, by added time
+}
+
+// Side is one side of a [Comparison].
+type Side struct {
+	Interval baselinediff.Interval // an open end is the beginning of the first trace, or the time after that of the last
+	Open     bool                  // the range had no end
+	Traces   int
+}
+
+// TypeChange compares the requests of one type.
+type TypeChange struct {
+	Type     group.Summary // of the window: only the fields that name the type, Count, Failed and Mean
+	Baseline uint64        // number of requests in the baseline
+	Expected time.Duration // mean in the baseline; 0 without requests
+	// Rise is the increase of the mean beyond the variation of the baseline, in ns; 0 if the type is not slower, NaN if
+	// there are too few requests to judge. See [baselinediff.Rise].
+	Rise float64
+}
+
+// Judged reports whether there are enough requests to compare.
+func (t *TypeChange) Judged() bool { return !math.IsNaN(t.Rise) }
+
+// Slower reports whether the requests take longer than the baseline explains.
+func (t *TypeChange) Slower() bool { return t.Rise > 0 }
+
+// Numbers of traces that a comparison needs.
+const (
+	// leastBaseline is the number of pieces of a history whose variation baselinediff judges.
+	leastBaseline = 16
+	// enoughBaseline is the number of traces before a window from which no others are needed, unless the window has
+	// more: the default number of requests that a group needs to be judged.
+	enoughBaseline = 50
+)
+
+// mostStretches bounds the comparisons within the baseline.
+const mostStretches = 8
+
+// Sets of a recording.
+const (
+	beforeSet baselinediff.Set = iota
+	afterSet
+)
+
+// CompareWindow compares the traces in a window of time with those in the baseline. Without a baseline it compares with
+// the traces before the window, and, if these are few, those after it as well. Only the fields Input, Path and Rules of
+// the options matter. The result depends on the set of spans only, like that of [Analyze]. It returns an error if the
+// window has no trace, or the baseline fewer than 16.
+func CompareWindow(ctx context.Context, paths []string, window TimeRange, baseline *TimeRange, options Options) (c *Comparison, err error) {
+	x, err := newComparer(options)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, x.close()) }()
+	if err := x.read(ctx, paths, beforeSet); err != nil {
+		return nil, err
+	}
+	if x.result.Traces == 0 {
+		return x.result, nil
+	}
+	if err := x.selectWindow(window, baseline); err != nil {
+		return nil, err
+	}
+	return x.compare(ctx)
+}
+
+// CompareFiles compares the traces in some files, the window, with those in others, the baseline. Their times and IDs
+// may overlap. Options, result and errors are those of [CompareWindow].
+func CompareFiles(ctx context.Context, before, after []string, options Options) (c *Comparison, err error) {
+	x, err := newComparer(options)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, x.close()) }()
+	if err := x.read(ctx, before, beforeSet); err != nil {
+		return nil, err
+	}
+	if err := x.read(ctx, after, afterSet); err != nil {
+		return nil, err
+	}
+	if x.result.Traces == 0 {
+		return x.result, nil
+	}
+	if err := x.selectSets(); err != nil {
+		return nil, err
+	}
+	return x.compare(ctx)
+}
+
+// choice reports whether a trace or request that begins at start, in a set, is selected.
+type choice func(start trace.Nanos, set baselinediff.Set) bool
+
+func within(i baselinediff.Interval) choice {
+	return func(start trace.Nanos, _ baselinediff.Set) bool { return i.Contains(start) }
+}
+
+func of(want baselinediff.Set) choice {
+	return func(_ trace.Nanos, set baselinediff.Set) bool { return set == want }
+}
+
+// comparer is the state of one comparison.
+type comparer struct {
+	options          Options
+	result           *Comparison
+	recording        *baselinediff.Recording
+	types            *group.RequestTypes
+	requests         [2]*spool.Spool // by set
+	baseline, window choice
+}
+
+func newComparer(options Options) (*comparer, error) {
+	if options.Path.OverlapTolerance > 0 {
+		return nil, errOverlap
+	}
+	if err := options.Rules.Check(); err != nil {
+		return nil, err
+	}
+	table := &trace.Table{}
+	c := &comparer{
+		options: options, result: &Comparison{Table: table}, recording: baselinediff.NewRecording(table),
+		types: &group.RequestTypes{Rules: group.NewRuleSet(options.Rules, table)},
+	}
+	for i := range c.requests {
+		c.requests[i] = spool.New(options.Input.TempDir, int(cmp.Or(options.Input.Memory, assemble.DefaultMemory)/spoolShare))
+	}
+	return c, nil
+}
+
+func (c *comparer) close() error {
+	var all []error
+	for _, s := range c.requests {
+		all = append(all, s.Close())
+	}
+	return errors.Join(all...)
+}
+
+// read adds the traces in files to a set.
+func (c *comparer) read(ctx context.Context, paths []string, set baselinediff.Set) (err error) {
+	in, err := file.Read(ctx, paths, c.options.Input)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	c.result.Table.Merge(in.Table)
+	extractor := critpath.NewExtractor(c.options.Path)
+	var observer observation.Observer
+	var o observation.Observation
+	for t, err := range in.All() {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		c.result.Traces++
+		p := extractor.Extract(t)
+		c.recording.Add(p, set)
+		for i := range p.Roots {
+			if p.Unusable(i) != "" {
+				continue
+			}
+			observer.Observe(p, i, &o)
+			c.types.Learn(&o)
+			if err := c.requests[set].Add(&o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var errNoRoot = errors.New("no trace of the input has a root span, so there is nothing to compare")
+
+// selectWindow selects the sides of [CompareWindow].
+func (c *comparer) selectWindow(window TimeRange, baseline *TimeRange) error {
+	all := c.recording.Within(baselinediff.Always())
+	if all.Len() == 0 {
+		return errNoRoot
+	}
+	first, last := all.Extent()
+	w, err := window.resolve(first, last)
+	if err != nil {
+		return err
+	}
+	c.window = within(w)
+	traces := c.recording.Select(c.window)
+	switch {
+	case traces.Len() > 0:
+	case w.To <= first || w.From > last:
+		return fmt.Errorf("the window %s lies outside of the traces, which begin between %s and %s (UTC): choose a window between these times",
+			window.text, dateTime(first), dateTime(last))
+	default:
+		return fmt.Errorf("no trace begins in the window %s: choose a longer window; the traces begin between %s and %s (UTC)",
+			window.text, dateTime(first), dateTime(last))
+	}
+	c.result.Window = side(traces, w, window.to.kind == open)
+	if baseline != nil {
+		return c.selectBaseline(*baseline, w, first, last)
+	}
+	before := baselinediff.Interval{From: first, To: w.From}
+	c.baseline = within(before)
+	history := c.recording.Select(c.baseline)
+	c.result.Baseline = side(history, before, false)
+	if history.Len() < max(enoughBaseline, traces.Len()) {
+		c.baseline = func(start trace.Nanos, _ baselinediff.Set) bool { return !w.Contains(start) }
+		all := c.recording.Select(c.baseline)
+		c.result.Around = 0 < history.Len() && history.Len() < all.Len()
+		if all.Len() > history.Len() {
+			from, to := all.Extent()
+			c.result.Baseline = side(all, baselinediff.Interval{From: from, To: to + 1}, false)
+		}
+	}
+	if c.result.Baseline.Traces < leastBaseline {
+		return fmt.Errorf("%d traces begin outside of the window, too few to compare with: want at least %d; choose a shorter window or add files with earlier traces",
+			c.result.Baseline.Traces, leastBaseline)
+	}
+	return nil
+}
+
+// selectBaseline selects the baseline that was asked for.
+func (c *comparer) selectBaseline(baseline TimeRange, w baselinediff.Interval, first, last trace.Nanos) error {
+	b, err := baseline.resolve(first, last)
+	if err != nil {
+		return fmt.Errorf("baseline: %w", err)
+	}
+	if b.From < w.To && w.From < b.To {
+		return fmt.Errorf("the baseline %s overlaps with the window: choose a baseline that ends before the window begins, or begins after it", baseline.text)
+	}
+	c.baseline = within(b)
+	history := c.recording.Select(c.baseline)
+	if history.Len() < leastBaseline {
+		return fmt.Errorf("%d traces begin in the baseline %s, too few to compare with: want at least %d; choose a longer baseline (the traces begin between %s and %s, UTC)",
+			history.Len(), baseline.text, leastBaseline, dateTime(first), dateTime(last))
+	}
+	c.result.Baseline = side(history, b, baseline.to.kind == open)
+	return nil
+}
+
+// selectSets selects the sides of [CompareFiles].
+func (c *comparer) selectSets() error {
+	c.baseline, c.window = of(beforeSet), of(afterSet)
+	before, after := c.recording.Of(beforeSet), c.recording.Of(afterSet)
+	switch {
+	case before.Len() < leastBaseline:
+		return fmt.Errorf("the files before hold %d traces, too few to compare with: want at least %d; add more of them", before.Len(), leastBaseline)
+	case after.Len() == 0:
+		return errors.New("the files after hold no trace that could be used: name files with traces")
+	}
+	c.result.Baseline, c.result.Window = side(before, baselinediff.Always(), true), side(after, baselinediff.Always(), true)
+	return nil
+}
+
+// side returns the side of t, which were selected from an interval.
+func side(t baselinediff.Traces, i baselinediff.Interval, openEnd bool) Side {
+	first, last := t.Extent()
+	always := baselinediff.Always()
+	if i.From == always.From {
+		i.From = first
+	}
+	if i.To == always.To {
+		i.To = last + 1
+	}
+	return Side{Interval: i, Open: openEnd, Traces: t.Len()}
+}
+
+// compare fills in the result once both sides are selected.
+func (c *comparer) compare(ctx context.Context) (*Comparison, error) {
+	history, window := c.recording.Select(c.baseline), c.recording.Select(c.window)
+	normal := history.Normal()
+	c.result.Mean = normal.Duration()
+	c.result.Suspects = normal.Compare(window)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	c.result.Usual = history.UsualScores(window.Len(), mostStretches)
+	var err error
+	c.result.RequestTypes, err = c.typeChanges(ctx)
+	return c.result, err
+}
+
+// timed is the duration of a request, with the fields that order requests.
+type timed struct {
+	start    trace.Nanos
+	duration time.Duration
+	key      uint64
+}
+
+func (r timed) compare(s timed) int {
+	return cmp.Or(cmp.Compare(r.start, s.start), cmp.Compare(r.key, s.key), cmp.Compare(r.duration, s.duration))
+}
+
+// typeRequests holds the requests of one type.
+type typeRequests struct {
+	entry            trace.Op // the smallest: rules can join several
+	baseline, window []timed
+	failed           uint64 // in the window
+}
+
+// typeChanges compares the requests of each type in the window.
+func (c *comparer) typeChanges(ctx context.Context) ([]TypeChange, error) {
+	c.types.Freeze()
+	byType := make(map[analysis.Hash]*typeRequests)
+	for i, requests := range c.requests {
+		set := baselinediff.Set(i)
+		for o, err := range requests.All() {
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			if err != nil {
+				return nil, err
+			}
+			c.assign(byType, o, set)
+		}
+	}
+	var changes []TypeChange
+	for id, r := range byType {
+		if len(r.window) > 0 {
+			changes = append(changes, c.typeChange(id, r))
+		}
+	}
+	slices.SortFunc(changes, func(a, b TypeChange) int {
+		return cmp.Or(cmp.Compare(b.added(), a.added()), cmp.Compare(b.Type.Count, a.Type.Count), a.Type.ID.Compare(b.Type.ID))
+	})
+	return changes, nil
+}
+
+// added returns the time that the requests of t take beyond the variation of the baseline, in ns.
+func (t *TypeChange) added() float64 {
+	if !t.Judged() {
+		return 0
+	}
+	return t.Rise * float64(t.Type.Count)
+}
+
+// assign adds a request to its side.
+func (c *comparer) assign(byType map[analysis.Hash]*typeRequests, o *observation.Observation, set baselinediff.Set) {
+	inWindow, inBaseline := c.window(o.Start, set), c.baseline(o.Start, set)
+	if !inWindow && !inBaseline {
+		return
+	}
+	id := c.types.Of(o)
+	r := byType[id]
+	if r == nil {
+		r = &typeRequests{entry: o.Entry}
+		byType[id] = r
+	}
+	r.entry = min(r.entry, o.Entry)
+	request := timed{o.Start, o.Duration, o.Key()}
+	if inBaseline {
+		r.baseline = append(r.baseline, request)
+		return
+	}
+	r.window = append(r.window, request)
+	if o.Failed {
+		r.failed++
+	}
+}
+
+func (c *comparer) typeChange(id analysis.Hash, r *typeRequests) TypeChange {
+	history, window := durations(r.baseline), durations(r.window)
+	return TypeChange{
+		Type: group.Summary{
+			ID: id, Level: group.LevelRequestType, RequestType: id, Entry: r.entry, Name: c.types.Name(id),
+			Distinct: c.types.Distinct(r.entry, id, distinctOps),
+			Count:    uint64(len(window)), Failed: r.failed, Mean: mean(window),
+		},
+		Baseline: uint64(len(history)), Expected: mean(history), Rise: baselinediff.Rise(history, window),
+	}
+}
+
+// distinctOps is the number of operations that distinguish the names of request types.
+const distinctOps = 3
+
+// durations returns the durations of requests in ns, in the order of time. It sorts requests.
+func durations(requests []timed) []int64 {
+	slices.SortFunc(requests, timed.compare)
+	all := make([]int64, len(requests))
+	for i, r := range requests {
+		all[i] = r.duration.Nanoseconds()
+	}
+	return all
+}
+
+// mean returns the mean of durations in ns; 0 if there are none.
+func mean(durations []int64) time.Duration {
+	var sum float64
+	for _, d := range durations {
+		sum += float64(d)
+	}
+	return time.Duration(sum / float64(max(1, len(durations))))
+}

@@ -1,0 +1,160 @@
+package offline
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TimeRange is a range of time that may refer to the times of traces that are not read yet. The zero value contains
+// every time.
+type TimeRange struct {
+	text     string // as parsed
+	from, to timePoint
+}
+
+// timePoint is one end of a [TimeRange].
+type timePoint struct {
+	kind  pointKind
+	at    trace.Nanos   // of kind dated
+	since time.Duration // of kind clock: since midnight, UTC; of kind offset: since the first trace
+}
+
+type pointKind uint8
+
+const (
+	open   pointKind = iota // no bound
+	dated                   // date and time
+	clock                   // time of a day of the traces
+	offset                  // relative to the first trace
+)
+
+const day = 24 * time.Hour
+
+// ParseTimeRange parses a range "FROM..TO", which includes FROM and excludes TO. Each end is a date and time as in RFC
+// 3339, a time of day in UTC like 02:41 or 02:41:30, or an offset from the first trace like +10m. One end may be empty:
+// no bound.
+func ParseTimeRange(text string) (TimeRange, error) {
+	from, to, found := strings.Cut(text, "..")
+	if !found || from == "" && to == "" {
+		return TimeRange{}, fmt.Errorf("%q: want FROM..TO, like 02:41..03:05, or 02:41.. without an end", text)
+	}
+	r := TimeRange{text: text}
+	var err error
+	if r.from, err = parsePoint(from); err != nil {
+		return TimeRange{}, err
+	}
+	if r.to, err = parsePoint(to); err != nil {
+		return TimeRange{}, err
+	}
+	if r.from.kind == r.to.kind && (r.from.kind == dated || r.from.kind == offset) &&
+		(r.from.at > r.to.at || r.from.since > r.to.since) {
+		return TimeRange{}, mixedUp(text)
+	}
+	return r, nil
+}
+
+func mixedUp(text string) error {
+	return fmt.Errorf("%s: the range ends before it begins; write the earlier time first", text)
+}
+
+func parsePoint(text string) (timePoint, error) {
+	if text == "" {
+		return timePoint{}, nil
+	}
+	if strings.HasPrefix(text, "+") {
+		if d, err := time.ParseDuration(text[1:]); err == nil && d >= 0 {
+			return timePoint{kind: offset, since: d}, nil
+		}
+		return timePoint{}, fmt.Errorf("%q: want an offset from the first trace, like +10m or +1h30m", text)
+	}
+	for _, layout := range []string{"15:04", time.TimeOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return timePoint{kind: clock, since: t.Sub(t.Truncate(day))}, nil
+		}
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return timePoint{}, fmt.Errorf("%q: want a time like 02:41, 02:41:30 (UTC), 2006-01-02T02:41:00Z, or an offset from the first trace like +10m", text)
+	}
+	if t.Before(time.Unix(0, 0)) || t.After(time.Unix(0, int64(trace.MaxNanos))) {
+		return timePoint{}, fmt.Errorf("%q: want a date between 1970 and 2255", text)
+	}
+	return timePoint{kind: dated, at: trace.Nanos(t.UnixNano())}, nil
+}
+
+// resolve returns the interval that r denotes, for traces that begin between first and last.
+func (r TimeRange) resolve(first, last trace.Nanos) (baselinediff.Interval, error) {
+	i := baselinediff.Always()
+	if r.from.kind != open {
+		from, err := r.from.resolve(first, last)
+		if err != nil {
+			return i, err
+		}
+		i.From = from
+	}
+	switch several := midnight(first) != midnight(last); {
+	case r.to.kind == open:
+		return i, nil
+	case r.to.kind == clock && r.from.kind != open && several:
+		i.To = next(i.From, r.to.since)
+		if i.To > last && i.To.Add(-day) >= first {
+			return i, mixedUp(r.text)
+		}
+	default:
+		to, err := r.to.resolve(first, last)
+		if err != nil {
+			return i, err
+		}
+		i.To = to
+	}
+	if i.To < i.From {
+		return i, mixedUp(r.text)
+	}
+	return i, nil
+}
+
+// resolve returns the time of p, which is not open. A time of day that occurs more than once between first and last is
+// an error; one that does not occur is the nearest to them.
+func (p timePoint) resolve(first, last trace.Nanos) (trace.Nanos, error) {
+	switch p.kind {
+	case dated:
+		return p.at, nil
+	case offset:
+		return first.Add(min(p.since, trace.MaxNanos.Sub(first))), nil
+	}
+	earliest := next(first, p.since)
+	switch {
+	case earliest <= last && earliest.Add(day) <= last:
+		return 0, fmt.Errorf("%s occurs on more than one day of the traces, which begin between %s and %s: write date and time, like %s",
+			p.clock(), dateTime(first), dateTime(last), time.Unix(0, int64(earliest)).UTC().Format(time.RFC3339))
+	case earliest <= last:
+		return earliest, nil
+	case midnight(first) == midnight(last):
+		return midnight(first).Add(p.since), nil
+	case first.Sub(earliest.Add(-day)) < earliest.Sub(last):
+		return earliest.Add(-day), nil
+	}
+	return earliest, nil
+}
+
+func (p timePoint) clock() string { return time.Time{}.Add(p.since).Format(time.TimeOnly) }
+
+// midnight returns the beginning of the day of t, in UTC.
+func midnight(t trace.Nanos) trace.Nanos { return t - t%trace.Nanos(day) }
+
+// next returns the first time at or after t that is since after midnight, in UTC.
+func next(t trace.Nanos, since time.Duration) trace.Nanos {
+	if at := midnight(t).Add(since); at >= t {
+		return at
+	}
+	return midnight(t).Add(day + since)
+}
+
+// dateTime returns t in UTC, in seconds.
+func dateTime(t trace.Nanos) string {
+	return time.Unix(0, int64(t)).UTC().Format(time.DateTime)
+}
