@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,5 +184,59 @@ func TestJournalAges(t *testing.T) {
 		}
 		c.add(10 * time.Second)
 		r.settle()
+	}
+}
+
+// Decisions beyond the maximum age are deleted, younger ones are not.
+func TestDecisionsAge(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, func(o *Options) { o.Retention.Age = time.Hour })
+	defer r.end()
+	old, young := start.Add(-2*time.Hour), start.Add(-30*time.Minute)
+	for _, at := range []trace.Nanos{old, young} {
+		if err := r.store.PutDecisions(at, []search.Decision{{At: at}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := func() (all []trace.Nanos) {
+		for d, err := range r.store.Epochs() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, d.At)
+		}
+		return all
+	}
+	for range 60 { // at least one checkpoint
+		c.add(10 * time.Second)
+		r.settle()
+	}
+	if got := there(); !slices.Equal(got, []trace.Nanos{young}) {
+		t.Errorf("decisions of %v are left, want only the one of %v", got, young)
+	}
+}
+
+// Exemplars are deleted by age at the first checkpoint and then every ten minutes; without a maximum age, never.
+func TestAgeInterval(t *testing.T) {
+	const age = time.Hour
+	var retained atomic.Pointer[Retention]
+	limited, unlimited := &loop{retained: &retained}, &loop{retained: &retained}
+	for _, c := range []struct {
+		after time.Duration
+		due   bool
+	}{{0, true}, {ageInterval - 1, false}, {ageInterval, true}, {2*ageInterval - 1, false}, {3 * ageInterval, true}} {
+		now, want := start.Add(c.after), trace.Nanos(0)
+		if c.due {
+			want = now.Add(-age)
+		}
+		retained.Store(&Retention{Age: age})
+		if got := limited.retention(now).before; got != want {
+			t.Errorf("after %v: exemplars before %v are deleted, want %v", c.after, got, want)
+		}
+		retained.Store(&Retention{})
+		if got := unlimited.retention(now).before; got != 0 {
+			t.Errorf("after %v, without a maximum age: exemplars before %v are deleted, want none", c.after, got)
+		}
 	}
 }
