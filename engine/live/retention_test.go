@@ -3,12 +3,16 @@ package live
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	bench "github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -221,7 +225,8 @@ func TestDecisionsAge(t *testing.T) {
 func TestAgeInterval(t *testing.T) {
 	const age = time.Hour
 	var retained atomic.Pointer[Retention]
-	limited, unlimited := &loop{retained: &retained}, &loop{retained: &retained}
+	core := engine.NewCore(&trace.Table{}, engine.DefaultOptions())
+	limited, unlimited := &loop{core: core, retained: &retained}, &loop{core: core, retained: &retained}
 	for _, c := range []struct {
 		after time.Duration
 		due   bool
@@ -238,5 +243,29 @@ func TestAgeInterval(t *testing.T) {
 		if got := unlimited.retention(now).before; got != 0 {
 			t.Errorf("after %v, without a maximum age: exemplars before %v are deleted, want none", c.after, got)
 		}
+	}
+}
+
+// The history of open problems, of their groups and of their request types is deleted last.
+func TestHistoryOfOpenProblems(t *testing.T) {
+	late, healthy := bench.Plain(1, 1, start, time.Second), bench.Plain(2, 2, start, time.Second)
+	options := engine.DefaultOptions()
+	options.Learning = options.Epoch
+	options.Watch.Chronic = detect.Thresholds{Objectives: map[trace.Op]time.Duration{late.Entry: time.Millisecond}}
+	core := engine.NewCore(&trace.Table{}, options)
+	for range 100 {
+		core.Observe(late, nil)
+		core.Observe(healthy, nil)
+	}
+	core.Epoch(start.Add(options.Epoch))
+	var retained atomic.Pointer[Retention]
+	retained.Store(&Retention{Bytes: 1})
+	if len(core.Problems()) != 1 {
+		t.Fatalf("%d problems, want that of the late requests", len(core.Problems()))
+	}
+	p := core.Problems()[0]
+	want := map[analysis.Hash]bool{p.ID: true, p.Group: true, p.RequestType: true}
+	if got := (&loop{core: core, retained: &retained}).retention(start).open; !maps.Equal(got, want) {
+		t.Errorf("deletes the history of %v last, want %v", got, want)
 	}
 }
