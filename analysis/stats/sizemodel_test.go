@@ -79,34 +79,6 @@ func TestFitSizeOfOneSize(t *testing.T) {
 	}
 }
 
-// The folded model finds three clusters of latency per byte in the last packet, and the line of the fastest one.
-func TestFitFolded(t *testing.T) {
-	const segment = 1000
-	perByte := []float64{100, 1000, 100e3} // by class
-	var sizes, latencies []float64
-	var classes []stats.SizeClass
-	for i := range 500 {
-		inLast := float64(1 + i%(segment-1))
-		class := []stats.SizeClass{stats.SizeNormal, stats.SizeDelayed, stats.SizeNormal, stats.SizeDelayed, stats.SizeTimedOut}[i%5]
-		sizes, classes = append(sizes, float64(i%3)*segment+inLast), append(classes, class)
-		latencies = append(latencies, perByte[class]*inLast)
-	}
-	m, err := stats.FitFolded(sizes, latencies, segment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for k, want := range perByte {
-		near(t, "center", m.Centers[k], want, 1e-6*want)
-	}
-	near(t, "per byte", m.PerByte, 100, 1e-6)
-	near(t, "base", m.Base, 0, 1e-3)
-	for i, want := range classes {
-		if got := m.Class(sizes[i], latencies[i]); got != want {
-			t.Errorf("Class(%v, %v) = %v, want %v", sizes[i], latencies[i], got, want)
-		}
-	}
-}
-
 func BenchmarkFitSize(b *testing.B) {
 	sizes, latencies := transfergen.Columns(transfergen.Generate(1, 2000, transfergen.Draw(1, 20)))
 	b.ReportAllocs()
