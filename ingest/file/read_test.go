@@ -304,6 +304,17 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
+// Records far below the limit are read, wherever they lie in a window that has grown to the limit.
+func TestRecordsAtTheEndOfTheWindow(t *testing.T) {
+	const lines = 1000 // of 1.8 KB: several windows
+	line := string(marshalJSON(requests(1)[0]))
+	_, summary := read(t, file.Options{MaxRecord: 1, Report: func(b file.InputError) { t.Error(b) }},
+		write(t, t.TempDir(), "f", []byte(strings.Repeat(line+"\n", lines))))
+	if summary.Spans != 6*lines {
+		t.Errorf("%d spans, want %d", summary.Spans, 6*lines)
+	}
+}
+
 // I/O errors and cancellation stop reading.
 func TestErrors(t *testing.T) {
 	if _, err := file.Read(t.Context(), []string{"missing"}, file.Options{}); !errors.Is(err, os.ErrNotExist) {
