@@ -24,11 +24,11 @@ func (c *callees) reset(spans []trace.Span, ids *spanIDs) {
 	c.of = scratch.Filled(c.of, len(spans), -1)
 }
 
-// add adds a child of a span.
+// add adds a child of a CLIENT span.
 func (c *callees) add(caller, child int32) {
 	up, s := &c.spans[caller], &c.spans[child]
 	answers := s.Kind == trace.Server || s.Kind != trace.Consumer && s.Service != up.Service
-	if up.Kind != trace.Client || !answers || up.Tracepoint == 0 && s.Tracepoint != 0 {
+	if !answers || up.Tracepoint == 0 && s.Tracepoint != 0 {
 		return
 	}
 	if known := c.of[caller]; known >= 0 {
@@ -44,17 +44,8 @@ func (c *callees) add(caller, child int32) {
 // callers, not of their parents.
 func (c *callees) addParents(caller, parent []int32) {
 	for i, p := range parent {
-		if p >= 0 && p != caller[i] && caller[i] != dropped {
+		if p >= 0 && p != caller[i] && caller[i] != dropped && c.spans[p].Kind == trace.Client {
 			c.add(p, int32(i))
 		}
 	}
-}
-
-// step returns the step of span i: its operation and the one of its callee.
-func (c *callees) step(i int32) trace.Op {
-	op := c.spans[i].Op
-	if callee := c.of[i]; callee >= 0 {
-		return op.To(c.spans[callee].Op)
-	}
-	return op
 }

@@ -51,7 +51,9 @@ func (f *forest) link(spans []trace.Span, caller []int32, ids *spanIDs) {
 		default:
 			f.nextChild[i] = f.firstChild[c]
 			f.firstChild[c] = i
-			f.callees.add(c, i)
+			if spans[c].Kind == trace.Client {
+				f.callees.add(c, i)
+			}
 			continue
 		}
 		f.trees = append(f.trees, tree{s.Start, max(s.Start, s.End), ids.id(i), i})

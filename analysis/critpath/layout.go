@@ -120,7 +120,13 @@ func (l *layout) add(span int32) (int32, *Node) {
 	i := len(l.nodes)
 	l.nodes = l.nodes[:i+1]
 	n := &l.nodes[i]
-	n.Span, n.Callee, n.Step = span, l.forest.callees.of[span], l.forest.callees.step(span)
+	s := &l.spans[span]
+	n.Span, n.Callee, n.Step = span, -1, s.Op
+	if s.Kind == trace.Client {
+		if n.Callee = l.forest.callees.of[span]; n.Callee >= 0 {
+			n.Step = s.Op.To(l.spans[n.Callee].Op)
+		}
+	}
 	return int32(i), n
 }
 
