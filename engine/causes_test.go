@@ -5,9 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/bench/requests"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // An investigation that located a place ends with the variable that explains it: a tenant and a size that are captured
@@ -38,4 +41,45 @@ func TestExplained(t *testing.T) {
 			t.Errorf("%s: reasons %v, want an explanation by %q", c.fault, reasons, c.want)
 		}
 	}
+}
+
+// Of many problems, at most four are explained in an epoch, and the others in the next ones.
+func TestExplainedAtOnce(t *testing.T) {
+	const types, atOnce = 10, 4
+	core := newSlowCore(types)
+	now, explained := start, 0
+	for range 10 {
+		for requestType := range types {
+			for i := range 50 {
+				core.Observe(requests.Plain(requestType, 0, now+trace.Nanos(i), time.Second), nil)
+			}
+		}
+		now = now.Add(core.Options().Epoch)
+		core.Epoch(now)
+		before := explained
+		explained = 0
+		for _, p := range core.Problems() {
+			if core.Findings(p.ID) != nil {
+				explained++
+			}
+		}
+		if explained-before > atOnce {
+			t.Errorf("%d problems explained in an epoch, want at most %d", explained-before, atOnce)
+		}
+	}
+	if explained != types {
+		t.Errorf("%d problems are explained, want %d", explained, types)
+	}
+}
+
+// newSlowCore returns a core that learns for one epoch. The request types of [requests.Plain] with numbers below types
+// miss their objectives.
+func newSlowCore(types int) *engine.Core {
+	options := engine.DefaultOptions()
+	options.Learning = options.Epoch
+	options.Watch.Chronic = detect.Thresholds{Objectives: make(map[trace.Op]time.Duration)}
+	for requestType := range types {
+		options.Watch.Chronic.Objectives[requests.Plain(requestType, 0, 0, 0).Entry] = 1
+	}
+	return engine.NewCore(&trace.Table{}, options)
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/bench/eval"
+	"github.com/sibyl-trace/sibyl/bench/requests"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -189,12 +191,29 @@ func TestOverridesWhileLearning(t *testing.T) {
 	}
 }
 
-// Epochs without requests make no decisions.
+// Epochs without requests make no decisions. The learning period begins with the first request.
 func TestNoTraffic(t *testing.T) {
-	core := engine.NewCore(&trace.Table{}, engine.DefaultOptions())
-	for i := range 100 {
-		if d := core.Epoch(start.Add(time.Duration(i) * 10 * time.Second)); len(d) != 0 {
+	options := engine.DefaultOptions()
+	core := engine.NewCore(&trace.Table{}, options)
+	now := start
+	for range 100 {
+		now = now.Add(options.Epoch)
+		if d := core.Epoch(now); len(d) != 0 {
 			t.Fatalf("decisions %v, want none", d)
 		}
+	}
+	if p := core.Progress(); core.Learned() || !math.IsNaN(p) {
+		t.Errorf("without requests: learned %t, progress %v, want false, NaN", core.Learned(), p)
+	}
+	for end := now.Add(options.Learning); now < end; {
+		if core.Learned() {
+			t.Fatalf("learned %v before the end of the learning period", end.Sub(now))
+		}
+		core.Observe(requests.Plain(1, 1, now, time.Millisecond), nil)
+		now = now.Add(options.Epoch)
+		core.Epoch(now)
+	}
+	if !core.Learned() {
+		t.Error("not learned at the end of the learning period")
 	}
 }

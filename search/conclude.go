@@ -95,10 +95,16 @@ func (s *investigationStep) watch() {
 // settle ends the search and all its requests.
 func (s *investigationStep) settle(status Status, reason string) {
 	s.setStatus(status, reason)
+	s.endRequests()
+	s.v.Idle = 0
+}
+
+// endRequests switches off all tracepoints that the investigation requests.
+func (s *investigationStep) endRequests() {
 	for _, r := range s.v.Requested {
 		s.decision.Off = append(s.decision.Off, Off{r.Tracepoint, WhyClosed})
 	}
-	s.v.Requested, s.v.Idle = nil, 0
+	s.v.Requested = nil
 }
 
 // explain looks for an explanation of a located suspect: its layer, or a variable.
@@ -109,10 +115,7 @@ func (s *investigationStep) explain() {
 		return
 	}
 	if v.Idle++; v.Idle > explainEpochs {
-		if len(v.Requested) > 0 {
-			s.settle(Located, v.Reason)
-		}
-		v.Idle = explainEpochs + 1
+		s.endRequests()
 		return
 	}
 	if v.Idle > 1 {

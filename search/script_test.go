@@ -25,6 +25,7 @@ import (
 //	cooldown TP=TIME    a cooldown that ends after TIME
 //	next                one call of Next, and its decisions: + on, - off; then the status and the first suspects
 //	cooldowns, leases   those of the state
+//	contexts            the calling contexts of the suspects with tracepoints
 type script struct {
 	table trace.Table
 	in    Input
@@ -69,6 +70,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return s.cooldowns()
 	case "leases":
 		return s.leases()
+	case "contexts":
+		return s.contexts()
 	}
 	return "unknown command"
 }
@@ -116,6 +119,9 @@ func (s *script) problem(t *testing.T, text string) {
 			at = at.Child(r.Op)
 		}
 		r.Context = at
+		if len(fields) > 5 {
+			r.Arm = s.table.Symbol(strings.TrimPrefix(fields[5], "arm="))
+		}
 		s.p.Refined = append(s.p.Refined, r)
 	}
 }
@@ -229,6 +235,24 @@ func (s *script) leases() string {
 	var b strings.Builder
 	for _, x := range terms {
 		fmt.Fprintf(&b, "%s: on for %v, expires in %v, arms%s\n", s.table.Text(x.tp), s.in.Now.Sub(x.since), x.expires.Sub(s.in.Now), arms[x])
+	}
+	return b.String()
+}
+
+// contexts returns the calling context of each suspect with a tracepoint, best first.
+func (s *script) contexts() string {
+	var b strings.Builder
+	tree := s.in.Trees[s.p.RequestType]
+	for _, x := range s.in.State.Investigation(s.p.ID).Ranking() {
+		if x.Tracepoint == 0 {
+			continue
+		}
+		var names []string
+		for k := tree.Find(x.Context); k >= 0; k = tree.Nodes[k].Parent {
+			names = append(names, s.table.OpName(tree.Nodes[k].Op))
+		}
+		slices.Reverse(names)
+		fmt.Fprintf(&b, "%s\n", strings.Join(names, "/"))
 	}
 	return b.String()
 }

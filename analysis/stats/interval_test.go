@@ -191,6 +191,27 @@ func TestEstimatesWithoutError(t *testing.T) {
 	}
 }
 
+// The interval of a CoV is symmetric on the logarithmic scale, so that both bounds are positive.
+func TestEstimatesCoV(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		_, total := drawTable(r, rapid.IntRange(4, 45).Draw(t, "n"), populations[rapid.IntRange(0, 3).Draw(t, "population")].draw).Estimates()
+		c := total.CoV
+		if !(c.Low > 0 && c.Low < c.Value) || math.Abs(c.Value/c.Low-c.High/c.Value) > 1e-9*c.High/c.Value {
+			t.Fatalf("CoV is %+v, want a positive lower bound, and bounds at the same ratio to the value", c)
+		}
+	})
+}
+
+// If all requests but one are equal, the CoV without that one is 0 and has no logarithm. The interval begins at 0.
+func TestEstimatesCoVOfOneOutlier(t *testing.T) {
+	totals := []float64{5, 5, 5, 9}
+	_, total := stats.Table{Total: totals, Cells: totals, Edges: 1}.Estimates()
+	if c := total.CoV; c.Low != 0 || !(c.High > c.Value && c.High < 10) {
+		t.Errorf("CoV of %v is %+v, want a lower bound of 0 and a finite upper one", totals, c)
+	}
+}
+
 func TestQuantile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		xs := rapid.SliceOfN(rapid.Float64Range(-5, 5), 1, 100).Draw(t, "xs")

@@ -56,7 +56,26 @@ type running struct {
 	store   *store.Store
 }
 
-// run starts a service in a directory and waits until it is ready. Call end or crash to stop it.
+// noErrors is a log handler that fails the test for every error.
+type noErrors struct {
+	slog.Handler // discards records
+	t            testing.TB
+}
+
+func (h noErrors) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+
+func (h noErrors) Handle(_ context.Context, r slog.Record) error {
+	message := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		message += " " + a.String()
+		return true
+	})
+	h.t.Error("logged: " + message)
+	return nil
+}
+
+// run starts a service in a directory and waits until it is ready. Call end or crash to stop it. The test fails if the
+// service logs an error, unless change replaces the log.
 func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 	t.Helper()
 	disk, err := pebbledb.NewDisk(dir)
@@ -64,7 +83,7 @@ func run(t testing.TB, dir string, c *clock, change func(*Options)) *running {
 		t.Fatal(err)
 	}
 	r := &running{t: t, clock: c, stopped: make(chan error, 1)}
-	log := slog.New(slog.DiscardHandler)
+	log := slog.New(noErrors{slog.DiscardHandler, t})
 	if r.journal, err = journal.Open(journal.Options{Dir: filepath.Join(dir, "journal"), Disk: disk, Log: log}); err != nil {
 		t.Fatal(err)
 	}

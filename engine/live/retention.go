@@ -28,12 +28,9 @@ const ageInterval = 10 * time.Minute
 // retention returns the limits that apply after a checkpoint at time now.
 func (l *loop) retention(now trace.Nanos) *cleanup {
 	r := l.retained.Load()
-	x := &cleanup{bytes: r.Bytes}
+	x := &cleanup{bytes: r.Bytes, open: evidence(l.core)}
 	if r.Age > 0 && now.Sub(l.trimmed) >= ageInterval {
 		l.trimmed, x.before = now, now.Add(-r.Age)
-	}
-	if x.bytes > 0 {
-		x.open = evidence(l.core)
 	}
 	return x
 }

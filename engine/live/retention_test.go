@@ -3,11 +3,16 @@ package live
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	bench "github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
@@ -183,5 +188,84 @@ func TestJournalAges(t *testing.T) {
 		}
 		c.add(10 * time.Second)
 		r.settle()
+	}
+}
+
+// Decisions beyond the maximum age are deleted, younger ones are not.
+func TestDecisionsAge(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, func(o *Options) { o.Retention.Age = time.Hour })
+	defer r.end()
+	old, young := start.Add(-2*time.Hour), start.Add(-30*time.Minute)
+	for _, at := range []trace.Nanos{old, young} {
+		if err := r.store.PutDecisions(at, []search.Decision{{At: at}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := func() (all []trace.Nanos) {
+		for d, err := range r.store.Epochs() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, d.At)
+		}
+		return all
+	}
+	for range 60 { // at least one checkpoint
+		c.add(10 * time.Second)
+		r.settle()
+	}
+	if got := there(); !slices.Equal(got, []trace.Nanos{young}) {
+		t.Errorf("decisions of %v are left, want only the one of %v", got, young)
+	}
+}
+
+// Exemplars are deleted by age at the first checkpoint and then every ten minutes; without a maximum age, never.
+func TestAgeInterval(t *testing.T) {
+	const age = time.Hour
+	var retained atomic.Pointer[Retention]
+	core := engine.NewCore(&trace.Table{}, engine.DefaultOptions())
+	limited, unlimited := &loop{core: core, retained: &retained}, &loop{core: core, retained: &retained}
+	for _, c := range []struct {
+		after time.Duration
+		due   bool
+	}{{0, true}, {ageInterval - 1, false}, {ageInterval, true}, {2*ageInterval - 1, false}, {3 * ageInterval, true}} {
+		now, want := start.Add(c.after), trace.Nanos(0)
+		if c.due {
+			want = now.Add(-age)
+		}
+		retained.Store(&Retention{Age: age})
+		if got := limited.retention(now).before; got != want {
+			t.Errorf("after %v: exemplars before %v are deleted, want %v", c.after, got, want)
+		}
+		retained.Store(&Retention{})
+		if got := unlimited.retention(now).before; got != 0 {
+			t.Errorf("after %v, without a maximum age: exemplars before %v are deleted, want none", c.after, got)
+		}
+	}
+}
+
+// The history of open problems, of their groups and of their request types is deleted last.
+func TestHistoryOfOpenProblems(t *testing.T) {
+	late, healthy := bench.Plain(1, 1, start, time.Second), bench.Plain(2, 2, start, time.Second)
+	options := engine.DefaultOptions()
+	options.Learning = options.Epoch
+	options.Watch.Chronic = detect.Thresholds{Objectives: map[trace.Op]time.Duration{late.Entry: time.Millisecond}}
+	core := engine.NewCore(&trace.Table{}, options)
+	for range 100 {
+		core.Observe(late, nil)
+		core.Observe(healthy, nil)
+	}
+	core.Epoch(start.Add(options.Epoch))
+	var retained atomic.Pointer[Retention]
+	retained.Store(&Retention{Bytes: 1})
+	if len(core.Problems()) != 1 {
+		t.Fatalf("%d problems, want that of the late requests", len(core.Problems()))
+	}
+	p := core.Problems()[0]
+	want := map[analysis.Hash]bool{p.ID: true, p.Group: true, p.RequestType: true}
+	if got := (&loop{core: core, retained: &retained}).retention(start).open; !maps.Equal(got, want) {
+		t.Errorf("deletes the history of %v last, want %v", got, want)
 	}
 }

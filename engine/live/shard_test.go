@@ -40,3 +40,22 @@ func TestRecordsOfRequests(t *testing.T) {
 		sh.out.requests = o.requests // as from the pool
 	}
 }
+
+// The memory for open traces is divided among the shards.
+func TestShardsShareMemory(t *testing.T) {
+	options := DefaultOptions()
+	options.Shards, options.Assembly.Memory = 4, 64<<10
+	var total int64
+	for number := range options.Shards {
+		sh := newShard(number, nil, &options, nil, nil, new(Counts))
+		for i := range byte(200) {
+			batch := ingest.Batch{Traces: []trace.ID{{i, 1}}, Spans: []trace.Span{{ID: 1, Op: 1, Start: start, End: start + 1}}}
+			sh.open.Add(start, uint64(i), &batch, assemble.Run{To: 1})
+			sh.close(start)
+		}
+		total += sh.open.Stats().Bytes
+	}
+	if most := options.Assembly.Memory; total > most || total < most/2 {
+		t.Errorf("open traces take %d bytes, want nearly %d", total, most)
+	}
+}

@@ -84,6 +84,23 @@ func TestSpool(t *testing.T) {
 	}
 }
 
+// A decoded Spool has the same observations and takes as much memory.
+func TestDecode(t *testing.T) {
+	const n = 300 // some 3 MiB
+	s := New("", 1<<30)
+	fill(t, s, n)
+	got, err := Decode(s.AppendBinary(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Bytes() != s.Bytes() {
+		t.Errorf("a decoded spool takes %d bytes, want %d", got.Bytes(), s.Bytes())
+	}
+	if starts := read(t, got, -1); !slices.Equal(starts, read(t, s, -1)) || len(starts) != n {
+		t.Errorf("a decoded spool contains %d observations, want %d", len(starts), n)
+	}
+}
+
 func TestMissingDirectory(t *testing.T) {
 	s := New(filepath.Join(t.TempDir(), "missing"), 0)
 	var err error

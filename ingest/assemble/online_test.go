@@ -218,7 +218,8 @@ func TestOnlineKeepsEverything(t *testing.T) {
 	runs := make([][]Run, 1)
 	Runs(&b, runs)
 	var c Closed
-	for range 3 { // reuses memory
+	blocks := int32(0)
+	for i := range 3 {
 		b.Traces[0][1]++
 		for i := range b.Traces {
 			b.Traces[i] = b.Traces[0]
@@ -231,6 +232,11 @@ func TestOnlineKeepsEverything(t *testing.T) {
 		}
 		if !slices.Equal(c.Spans, b.Spans) || !slices.Equal(c.Attrs, b.Attrs) || !slices.Equal(c.Joins, b.Joins) || !slices.Equal(c.Records, []uint64{42}) {
 			t.Fatal("spans, attributes, joins or records differ")
+		}
+		if i == 0 {
+			blocks = o.blocks.used
+		} else if o.blocks.used != blocks {
+			t.Errorf("%d blocks after %d traces of equal size, want the %d of the first", o.blocks.used, i+1, blocks)
 		}
 	}
 	if s := o.Stats(); s.Bytes != 0 || s.Spans != 0 || s.Remembered != 3 {

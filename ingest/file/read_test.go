@@ -248,6 +248,23 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// Offsets and the size of the input count bytes of the decompressed file, however large it is.
+func TestOffsets(t *testing.T) {
+	good, bad := string(marshalJSON(requests(1)[0])), "{\"resourceSpans\":[{]}\n"
+	lines := strings.Repeat(good+strings.Repeat(" ", 1<<20)+"\n", 17) // more than the 16 MiB by which formats are recognised
+	text := []byte(lines + bad + good)
+	for name, data := range map[string][]byte{"plain": text, "gzip": gzipped(text)} {
+		var broken []int64
+		_, summary := read(t, file.Options{Report: func(b file.InputError) { broken = append(broken, b.Offset) }}, write(t, t.TempDir(), "f", data))
+		if diff := cmp.Diff([]int64{int64(len(lines))}, broken); diff != "" {
+			t.Errorf("%s: offsets of broken records (-want +got):\n%s", name, diff)
+		}
+		if summary.Bytes != int64(len(text)) {
+			t.Errorf("%s: %d bytes read, want %d", name, summary.Bytes, len(text))
+		}
+	}
+}
+
 // Hidden files and files of other kinds in directories are skipped.
 func TestDirectory(t *testing.T) {
 	dir := t.TempDir()
@@ -284,6 +301,17 @@ func TestTooLarge(t *testing.T) {
 				t.Errorf("%+v\n%s", summary, diff)
 			}
 		})
+	}
+}
+
+// Records far below the limit are read, wherever they lie in a window that has grown to the limit.
+func TestRecordsAtTheEndOfTheWindow(t *testing.T) {
+	const lines = 1000 // of 1.8 KB: several windows
+	line := string(marshalJSON(requests(1)[0]))
+	_, summary := read(t, file.Options{MaxRecord: 1, Report: func(b file.InputError) { t.Error(b) }},
+		write(t, t.TempDir(), "f", []byte(strings.Repeat(line+"\n", lines))))
+	if summary.Spans != 6*lines {
+		t.Errorf("%d spans, want %d", summary.Spans, 6*lines)
 	}
 }
 

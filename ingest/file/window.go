@@ -45,7 +45,7 @@ func (w *window) fill() error {
 	if w.keep >= 0 {
 		from = w.keep
 	}
-	if w.end == len(w.buf) && w.end >= w.limit && w.keep >= 0 && from < w.pos {
+	if w.end == len(w.buf) && w.end >= w.limit && w.keep == 0 && w.pos > 0 {
 		w.keep, w.lost, from = -1, true, w.pos
 	}
 	if w.end == len(w.buf) && from > 0 {

@@ -399,11 +399,7 @@ func uintJSON(j *jx.Decoder) (v uint64, ok bool, err error) {
 func digitsJSON(j *jx.Decoder) ([]byte, error) {
 	switch j.Next() {
 	case jx.String:
-		text, err := j.StrBytes()
-		if err == nil && text == nil {
-			text = []byte{}
-		}
-		return text, err
+		return j.StrBytes()
 	case jx.Null:
 		return nil, j.Null()
 	case jx.Number, jx.Bool, jx.Array, jx.Object, jx.Invalid:

@@ -1,6 +1,8 @@
 package otlp_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +20,33 @@ var sameBatch = cmp.Options{
 	cmpopts.EquateNaNs(),
 	cmpopts.IgnoreFields(ingest.Rejection{}, "Detail"),
 	cmpopts.SortSlices(func(a, b ingest.Rejection) bool { return a.Reason < b.Reason }),
+}
+
+// Attributes of any length are read, with the key before the value and after it.
+func TestLengthsOfAttributes(t *testing.T) {
+	const overhead = 6 // tags and lengths of a short pair
+	for _, key := range []int{1, 20, 100, 120, 126, 127, 128, 1000} {
+		for _, value := range []int{0, 1, 127 - overhead - key, 128 - overhead - key, 120, 125, 126, 127, 128, 1000} {
+			if value < 0 {
+				continue
+			}
+			traces := oneBad(func(_ ptrace.ResourceSpans, s ptrace.Span) {
+				s.Attributes().PutStr(strings.Repeat("k", key), strings.Repeat("v", value))
+			})
+			backwards, _ := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+			for order, wire := range map[string][]byte{"value first": backwards, "key first": ascending(backwards)} {
+				var want, got ingest.Batch
+				if err := errors.Join(
+					newReference(&trace.Table{}, true).Protobuf(wire, &want), otlp.NewDecoder(&trace.Table{}, ingest.AllKeys()).Protobuf(wire, &got),
+				); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want, got, sameBatch); diff != "" || len(got.Attrs) != 1 {
+					t.Errorf("key of %d bytes, value of %d, %s (-pdata +decoder):\n%s", key, value, order, diff)
+				}
+			}
+		}
+	}
 }
 
 // The decoder gives the same result as the collector's decoder, in both encodings.

@@ -161,10 +161,10 @@ type message struct {
 
 // Read reads pieces of moderate size: gRPC lets the sender send as many bytes ahead as a Read asks for.
 func (m *message) Read(p []byte) (int, error) {
-	n := min(len(p), pieceSize, int(m.left))
-	if n == 0 && m.left == 0 {
+	if m.left == 0 {
 		return 0, io.EOF
 	}
+	n := min(len(p), pieceSize, int(m.left))
 	data, err := m.stream.Read(n)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
