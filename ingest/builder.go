@@ -193,6 +193,12 @@ func (b *Builder) Span() {
 	b.attrs = len(b.into.Attrs)
 }
 
+// Ignores reports whether Attr would ignore an attribute with the result found of [Keys.Find], so that its value need not
+// be read: it names the callee of a span that is known to call nobody.
+func (b *Builder) Ignores(found int) bool {
+	return (b.Kind == trace.Server || b.Kind == trace.Consumer) && firstPeerKey <= found && found < requested && !b.keys.kept[found] && !b.keys.all
+}
+
 // Attr adds an attribute of the current span, with the result of [Keys.Find] for its key. Attributes that have a field
 // in trace.Span, and were not requested, set only that field.
 func (b *Builder) Attr(found int, key []byte, v Value) {

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"net/netip"
 	"strconv"
 
@@ -22,7 +23,7 @@ const (
 	peerCollection
 	peerAddress
 	peerPort
-	peerURL
+	peerURL // the host of a URL
 	peerTemplate
 	peerFields
 )
@@ -56,7 +57,7 @@ type peer struct {
 	set    uint16                // bit f: field f has a value
 	rank   [peerFields]uint8     // of the key of the value
 	fields [peerFields][2]uint32 // the value is text[from:to]
-	text   []byte
+	text   []byte                // each value behind the number of its field and its length: equal texts have equal fields
 }
 
 func (p *peer) reset() { p.set, p.text = 0, p.text[:0] }
@@ -67,17 +68,35 @@ func (p *peer) add(key int, v Value) {
 	if p.set&(1<<k.field) != 0 && p.rank[k.field] <= k.rank {
 		return
 	}
+	p.text = append(p.text, byte(k.field), 0, 0)
 	from := uint32(len(p.text))
-	switch {
-	case !v.Numeric && (len(v.Text) <= maxPeer || k.field == peerURL):
-		p.text = append(p.text, v.Text[:min(len(v.Text), MaxValue)]...) // the address is at the start of a URL
+	switch text := v.Text; {
+	case !v.Numeric && k.field == peerURL:
+		if text = hostOf(text); len(text) <= maxPeer {
+			p.text = append(p.text, text...)
+		}
+	case !v.Numeric && len(text) <= maxPeer:
+		p.text = append(p.text, text...)
 	case k.field == peerPort && v.Numeric && 1 <= v.Number && v.Number < 1<<16:
 		p.text = strconv.AppendUint(p.text, uint64(v.Number), 10)
 	}
 	if to := uint32(len(p.text)); from < to {
+		binary.LittleEndian.PutUint16(p.text[from-2:], uint16(to-from))
 		p.set |= 1 << k.field
 		p.rank[k.field], p.fields[k.field] = k.rank, [2]uint32{from, to}
 	}
+}
+
+// hostOf returns the host of a URL, with its port; nil if url is none.
+func hostOf(url []byte) []byte {
+	_, rest, found := bytes.Cut(url, []byte("://"))
+	if !found {
+		return nil
+	}
+	if end := bytes.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest[bytes.LastIndexByte(rest, '@')+1:] // without user and password
 }
 
 // field returns the value of a field; nil if it has none.
@@ -95,33 +114,16 @@ func (p *peer) host() (address, port []byte) {
 	if address := p.field(peerAddress); address != nil {
 		return address, p.field(peerPort)
 	}
-	_, rest, found := bytes.Cut(p.field(peerURL), []byte("://"))
-	if !found {
-		return nil, nil
-	}
-	if end := bytes.IndexAny(rest, "/?#"); end >= 0 {
-		rest = rest[:end]
-	}
-	if at := bytes.LastIndexByte(rest, '@'); at >= 0 {
-		rest = rest[at+1:] // without user and password
-	}
-	if len(rest) > maxPeer {
-		return nil, nil
-	}
-	return rest, nil
+	return p.field(peerURL), nil
 }
+
+// peerSalt keeps the keys of callees apart from those of operations.
+const peerSalt = 0x2545f4914f6cdd1d
 
 // peer returns the operation of kind [trace.External] that p describes; 0 if p is empty. Equal descriptions have equal
 // operations on every machine.
 func (n *Names) peer(p *peer) trace.Op {
-	address, port := p.host()
-	key := uint64(p.set)
-	for _, f := range []peerField{peerService, peerRPC, peerDestination, peerSystem, peerNamespace, peerCollection, peerTemplate} {
-		if text := p.field(f); text != nil {
-			key = trace.Mix(key, xxhash.Sum64(text)+uint64(f))
-		}
-	}
-	key = trace.Mix(trace.Mix(key, xxhash.Sum64(address)), xxhash.Sum64(port))
+	key := trace.Mix(peerSalt, xxhash.Sum64(p.text))
 	line := &n.ops[key%cachedOps]
 	for i := range line {
 		if line[i].key == key {
@@ -129,7 +131,7 @@ func (n *Names) peer(p *peer) trace.Op {
 		}
 	}
 	op := trace.Op(0)
-	if who, what := p.names(address, port); len(who)+len(what) > 0 {
+	if who, what := p.names(); len(who)+len(what) > 0 {
 		op = n.Table.Op(n.Table.SymbolBytes(who), n.Table.SymbolBytes(what), trace.External)
 	}
 	copy(line[1:], line[:])
@@ -143,11 +145,11 @@ func normal(name []byte) []byte {
 }
 
 // names returns the name of the callee and of its part or operation that is called, normalised.
-func (p *peer) names(address, port []byte) (who, what []byte) {
+func (p *peer) names() (who, what []byte) {
 	name := func(f peerField) []byte { return normal(p.field(f)) }
 	who, what = name(peerService), name(peerRPC)
 	if len(who) == 0 {
-		who = join(name(peerSystem), " ", hostName(address, port))
+		who = join(name(peerSystem), " ", hostName(p.host()))
 	}
 	if len(who) == 0 {
 		who, what = what, nil

@@ -217,8 +217,8 @@ func (r *reference) peer(kind trace.Kind, attrs pcommon.Map) trace.Op {
 		for _, key := range keys {
 			for k, v := range attrs.All() {
 				plain := v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool
-				if s := v.AsString(); k == key && plain && s != "" && (len(s) <= 256 || strings.HasSuffix(key, "url") || key == "url.full") {
-					return s[:min(len(s), ingest.MaxValue)]
+				if s := v.AsString(); k == key && plain && s != "" && len(s) <= 256 {
+					return s
 				}
 			}
 		}
@@ -229,7 +229,7 @@ func (r *reference) peer(kind trace.Kind, attrs pcommon.Map) trace.Op {
 	if kind != trace.Client && kind != trace.Producer && (kind != trace.Internal || first("db.system.name", "db.system") == "") {
 		return 0
 	}
-	host := r.peerHost(attrs, first("server.address", "net.peer.name", "http.host"), first("url.full", "http.url"))
+	host := r.peerHost(attrs, first("server.address", "net.peer.name", "http.host"))
 	who, what := name("service.peer.name", "peer.service"), []string{name("rpc.service")}
 	if who == "" {
 		who = joined(" ", system, host)
@@ -246,7 +246,7 @@ func (r *reference) peer(kind trace.Kind, attrs pcommon.Map) trace.Op {
 }
 
 // peerHost returns the name of the host at an address or, without one, in a URL.
-func (*reference) peerHost(attrs pcommon.Map, address, url string) string {
+func (*reference) peerHost(attrs pcommon.Map, address string) string {
 	port := ""
 	switch {
 	case address != "":
@@ -263,11 +263,16 @@ func (*reference) peerHost(attrs pcommon.Map, address, url string) string {
 				}
 			}
 		}
-	case strings.Contains(url, "://"):
-		address = regexp.MustCompile(`(?s)^.*?://([^/?#]*@)?([^/?#]*)`).FindStringSubmatch(url)[2]
-	}
-	if len(address) > 256 {
-		return ""
+	default:
+		host := regexp.MustCompile(`(?s)^.*?://([^/?#]*@)?([^/?#]+)`)
+		for _, key := range []string{"url.full", "http.url"} {
+			for k, v := range attrs.All() {
+				m := host.FindStringSubmatch(v.AsString())
+				if k == key && address == "" && v.Type() == pcommon.ValueTypeStr && m != nil && len(m[2]) <= 256 {
+					address = m[2]
+				}
+			}
+		}
 	}
 	if port == "" {
 		if m := regexp.MustCompile(`^([^:]*|\[[^\]]*\]):([^:\]]*)$`).FindStringSubmatch(address); m != nil {

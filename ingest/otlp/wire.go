@@ -480,7 +480,7 @@ func (d *Decoder) attr(pair []byte) error {
 		}
 	}
 	found := d.keys.Find(key)
-	if found == ingest.Unwanted {
+	if found == ingest.Unwanted || d.build.Ignores(found) {
 		return nil
 	}
 	v, kind, err := d.value(value)
