@@ -44,7 +44,7 @@ func (c *callees) add(caller, child int32) {
 // callers, not of their parents.
 func (c *callees) addParents(caller, parent []int32) {
 	for i, p := range parent {
-		if p >= 0 && p != caller[i] && caller[i] != dropped && c.spans[p].Kind == trace.Client {
+		if p >= 0 && p != caller[i] && caller[i] != dropped && c.spans[p].Kind == trace.Client && c.spans[p].Tracepoint != 0 {
 			c.add(p, int32(i))
 		}
 	}
