@@ -150,13 +150,14 @@ func (t *table) suspects(c *offline.Comparison) {
 	if found == 0 {
 		return
 	}
-	head := terminal.PadLeft("score", rankWidth+scoreWidth)
+	var head strings.Builder
+	head.WriteString(terminal.PadLeft("score", rankWidth+scoreWidth))
 	if t.partsWidth() > 0 {
 		for _, p := range partColumns {
-			head += terminal.PadLeft(p.head, p.width)
+			head.WriteString(terminal.PadLeft(p.head, p.width))
 		}
 	}
-	t.printf("\n%s\n", t.style.Paint(terminal.Dim, head+"  suspect, operations"))
+	t.printf("\n%s\n", t.style.Paint(terminal.Dim, head.String()+"  suspect, operations"))
 	for i := range c.Suspects[:t.shown(found)] {
 		t.suspect(i+1, t.names.Suspect(&c.Suspects[i]))
 	}
@@ -182,18 +183,18 @@ func (t *table) suspect(rank int, s describe.Suspect) {
 	if !s.EmitsSpans {
 		name += " (emits no spans)"
 	}
-	parts := ""
+	var parts strings.Builder
 	if t.partsWidth() > 0 {
 		for _, p := range partColumns {
 			text := "·"
 			if x := p.of(&s.Parts); x > 0 {
 				text = scoreText(x)
 			}
-			parts += terminal.PadLeft(text, p.width)
+			parts.WriteString(terminal.PadLeft(text, p.width))
 		}
 	}
 	room := t.style.Line() - rankWidth - scoreWidth - t.partsWidth() - 2
-	t.printf("%s%s%s  %s\n", terminal.PadLeft(strconv.Itoa(rank), rankWidth), terminal.PadLeft(scoreText(s.Score), scoreWidth), parts,
+	t.printf("%s%s%s  %s\n", terminal.PadLeft(strconv.Itoa(rank), rankWidth), terminal.PadLeft(scoreText(s.Score), scoreWidth), parts.String(),
 		t.style.Paint(terminal.Bold, terminal.Shorten(name, room)))
 	operations := slices.DeleteFunc(slices.Clone(s.Operations), func(o describe.SuspectOperation) bool { return o.Score < leastScore })
 	for i := range operations[:min(shownOperations, len(operations))] {

@@ -125,6 +125,7 @@ func (p timePoint) resolve(first, last trace.Nanos) (trace.Nanos, error) {
 		return p.at, nil
 	case offset:
 		return first.Add(min(p.since, trace.MaxNanos.Sub(first))), nil
+	case open, clock: // a time of day: ends that are open are not resolved
 	}
 	earliest := next(first, p.since)
 	switch {
