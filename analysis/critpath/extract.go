@@ -14,6 +14,7 @@ type Extractor struct {
 	parents parents
 	skew    skew
 	forest  forest
+	callees callees
 	layout  layout
 	joins   joins
 	walk    walk
@@ -72,8 +73,8 @@ func (x *Extractor) Extract(t *trace.Trace) *Path {
 func (x *Extractor) layOut(t *trace.Trace) {
 	x.skew.estimate(t.Spans, x.parents.caller)
 	x.forest.link(t.Spans, x.parents.caller, &x.ids)
-	x.forest.callees.addParents(x.parents.caller, x.parents.parent)
-	x.layout.run(t.Spans, &x.ids, &x.forest, x.skew.shifts)
+	x.callees.find(t.Spans, &x.ids, &x.forest, x.parents.caller, x.parents.parent)
+	x.layout.run(t.Spans, &x.ids, &x.forest, &x.callees, x.skew.shifts)
 }
 
 // walkRoots finds the critical path of each root.

@@ -14,7 +14,6 @@ type forest struct {
 	trees      []tree  // by start, then the longest, then the smallest ID of their top spans
 	firstChild []int32 // by span: its first child; -1 if it has none
 	nextChild  []int32 // by span: the next child of its caller; -1 if it is the last
-	callees    callees
 
 	detached   bool // whether a CONSUMER span was detached from its caller
 	parentless bool // whether a baseline span was sent without a parent
@@ -34,7 +33,6 @@ type tree struct {
 // below.
 func (f *forest) link(spans []trace.Span, caller []int32, ids *spanIDs) {
 	f.reset(len(spans))
-	f.callees.reset(spans, ids)
 	for i := int32(len(spans)) - 1; i >= 0; i-- { // descending, so that children are in the order of spans
 		s, c := &spans[i], caller[i]
 		switch {
@@ -51,9 +49,6 @@ func (f *forest) link(spans []trace.Span, caller []int32, ids *spanIDs) {
 		default:
 			f.nextChild[i] = f.firstChild[c]
 			f.firstChild[c] = i
-			if spans[c].Kind == trace.Client {
-				f.callees.add(c, i)
-			}
 			continue
 		}
 		f.trees = append(f.trees, tree{s.Start, max(s.Start, s.End), ids.id(i), i})
@@ -68,6 +63,5 @@ func (f *forest) reset(spans int) {
 		trees:      f.trees[:0],
 		firstChild: scratch.Filled(f.firstChild, spans, -1),
 		nextChild:  scratch.Sized(f.nextChild, spans),
-		callees:    f.callees,
 	}
 }

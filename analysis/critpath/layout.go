@@ -18,10 +18,11 @@ type layout struct {
 	roots    []Root     // in the order of the trees with a baseline top span
 	counts   Counts     // Clamped, Outside, Negative, ZeroLength
 
-	spans  []trace.Span
-	ids    *spanIDs
-	forest *forest
-	shifts []int64 // by span; empty if no span is shifted
+	spans   []trace.Span
+	ids     *spanIDs
+	forest  *forest
+	callees *callees
+	shifts  []int64 // by span; empty if no span is shifted
 
 	siblings []child // scratch: the children of one node
 	offsets  []int64 // scratch, by node: its total shift in ns; filled if spans are shifted
@@ -86,8 +87,8 @@ type child struct {
 }
 
 // run lays out the trees of forest.
-func (l *layout) run(spans []trace.Span, ids *spanIDs, forest *forest, shifts []int64) {
-	l.spans, l.ids, l.forest, l.shifts = spans, ids, forest, shifts
+func (l *layout) run(spans []trace.Span, ids *spanIDs, forest *forest, callees *callees, shifts []int64) {
+	l.spans, l.ids, l.forest, l.callees, l.shifts = spans, ids, forest, callees, shifts
 	l.reset()
 	for i := range forest.trees {
 		t := &forest.trees[i]
@@ -123,7 +124,7 @@ func (l *layout) add(span int32) (int32, *Node) {
 	s := &l.spans[span]
 	n.Span, n.Callee, n.Step = span, -1, s.Op
 	if s.Kind == trace.Client {
-		if n.Callee = l.forest.callees.of[span]; n.Callee >= 0 {
+		if n.Callee = l.callees.of(span); n.Callee >= 0 {
 			n.Step = s.Op.To(l.spans[n.Callee].Op)
 		}
 	}
