@@ -1,10 +1,6 @@
 package critpath
 
-import (
-	"cmp"
-
-	"github.com/sibyl-trace/sibyl/trace"
-)
+import "github.com/sibyl-trace/sibyl/trace"
 
 // callees finds the span that answers each CLIENT span: a child that is a SERVER or belongs to another service, because
 // not all instrumentations set kinds. A CONSUMER answers nobody. Of several, for example of a call that was repeated,
@@ -20,53 +16,35 @@ type callees struct {
 }
 
 // find prepares for the spans of another trace. The baseline spans below a tracepoint span are children of their
-// callers, not of that span: they are found here, the others by [callees.of].
+// callers, not of that span: they are found here, the others by [layout.addChildren].
 func (c *callees) find(spans []trace.Span, ids *spanIDs, forest *forest, caller, parent []int32) {
 	c.spans, c.ids, c.forest = spans, ids, forest
 	clear(c.ofTracepoints)
 	for i, p := range parent {
-		if p < 0 || p == caller[i] || caller[i] == dropped || spans[p].Kind != trace.Client || spans[p].Tracepoint == 0 || !c.answers(p, int32(i)) {
+		if p < 0 || p == caller[i] || caller[i] == dropped || spans[p].Kind != trace.Client || spans[p].Tracepoint == 0 || !c.answers(p, &spans[i]) {
 			continue
 		}
 		if c.ofTracepoints == nil {
 			c.ofTracepoints = make(map[int32]int32)
 		}
-		known, ok := c.ofTracepoints[p]
-		if !ok {
-			known = -1
+		if known, ok := c.ofTracepoints[p]; !ok || c.before(int32(i), known) {
+			c.ofTracepoints[p] = int32(i)
 		}
-		c.ofTracepoints[p] = c.earlier(known, int32(i))
 	}
 }
 
-// of returns the callee of a CLIENT span; -1 if it has none.
-func (c *callees) of(caller int32) int32 {
-	callee := int32(-1)
-	for i := c.forest.firstChild[caller]; i >= 0; i = c.forest.nextChild[i] {
-		if c.answers(caller, i) {
-			callee = c.earlier(callee, i)
-		}
-	}
-	if len(c.ofTracepoints) > 0 {
-		if i, ok := c.ofTracepoints[caller]; ok {
-			callee = c.earlier(callee, i)
-		}
-	}
-	return callee
-}
-
-// answers reports whether a child of a CLIENT span may answer it.
-func (c *callees) answers(caller, child int32) bool {
-	up, s := &c.spans[caller], &c.spans[child]
+// answers reports whether s, a child of the CLIENT span caller, may answer it.
+func (c *callees) answers(caller int32, s *trace.Span) bool {
+	up := &c.spans[caller]
 	return (s.Kind == trace.Server || s.Kind != trace.Consumer && s.Service != up.Service) && (up.Tracepoint != 0 || s.Tracepoint == 0)
 }
 
-// earlier returns the earlier of two answers; known is -1 if there is one only.
-func (c *callees) earlier(known, i int32) int32 {
-	if known >= 0 && cmp.Or(cmp.Compare(c.spans[known].Start, c.spans[i].Start), cmp.Compare(c.ids.id(known), c.ids.id(i))) < 0 {
-		return known
+// before reports whether span i answers before span k.
+func (c *callees) before(i, k int32) bool {
+	if a, b := c.spans[i].Start, c.spans[k].Start; a != b {
+		return a < b
 	}
-	return i
+	return c.ids.id(i) < c.ids.id(k)
 }
 
 // target returns the operation that span i calls: that of its callee or, without an answer, the one that its attributes

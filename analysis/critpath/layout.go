@@ -95,9 +95,12 @@ func (l *layout) run(spans []trace.Span, ids *spanIDs, forest *forest, callees *
 		first := int32(len(l.nodes))
 		baseline := spans[t.top].Tracepoint == 0
 		end := l.addTop(t, baseline)
-		tail := end
+		tail, depth, deeper := end, 0, first+1
 		for i := first; i < int32(len(l.nodes)); i++ {
-			tail = max(tail, l.addChildren(i))
+			if i == deeper { // the first node of the next level
+				depth, deeper = depth+1, int32(len(l.nodes))
+			}
+			tail = max(tail, l.addChildren(i, depth))
 		}
 		if baseline {
 			l.roots = append(l.roots, Root{Node: first, First: first, Last: int32(len(l.nodes)), AsyncTail: tail.Sub(end)})
@@ -110,40 +113,36 @@ func (l *layout) reset() {
 		l.nodes = make([]Node, 0, n+n/4)
 		l.children = make([]children, 0, n+n/4)
 	}
-	l.nodes, l.children, l.nodeOf, l.offsets = l.nodes[:0], l.children[:0], l.nodeOf[:0], l.offsets[:0]
+	l.nodes, l.children, l.nodeOf, l.offsets = l.nodes[:0], l.children[:len(l.spans)], l.nodeOf[:0], l.offsets[:0]
 	l.roots = slices.Grow(l.roots[:0], len(l.forest.trees))
 	l.counts = Counts{}
 }
 
-// add appends the node of a span and returns its index. The caller sets the fields that depend on the place of the
-// node. There is room for a node of each span.
-func (l *layout) add(span int32) (int32, *Node) {
+// undecided is the Callee of a CLIENT node until its children are laid out: they decide its step and its contexts.
+const undecided = -2
+
+// add appends a node and returns its index. The caller sets all fields. There is room for a node of each span.
+func (l *layout) add() (int32, *Node) {
 	i := len(l.nodes)
 	l.nodes = l.nodes[:i+1]
-	n := &l.nodes[i]
-	s := &l.spans[span]
-	n.Span, n.Callee, n.Step = span, -1, s.Op
-	if s.Kind == trace.Client {
-		n.Callee = l.callees.of(span)
-	}
-	if n.Callee >= 0 || s.Peer != 0 {
-		n.Step = s.Op.To(target(l.spans, span, n.Callee))
-	}
-	return int32(i), n
+	return int32(i), &l.nodes[i]
 }
 
 // addTop adds the node of the top span of t and returns its end.
 func (l *layout) addTop(t *tree, baseline bool) trace.Nanos {
 	s := &l.spans[t.top]
-	i, n := l.add(t.top)
-	n.ID, n.Parent, n.caller = t.id, -1, -1
+	i, n := l.add()
+	n.ID, n.Span, n.Parent, n.caller, n.Callee = t.id, t.top, -1, -1, -1
 	n.Start, n.End = t.start, t.end
-	n.Full, n.depth = trace.Context(0).Child(n.Step), 0
+	n.Anchor, n.Root = -1, -1
 	if baseline {
-		n.Anchor, n.Root, n.Context = i, int32(len(l.roots)), n.Full
-	} else {
-		n.Anchor, n.Root, n.Context = -1, -1, 0
+		n.Anchor, n.Root = i, int32(len(l.roots))
 	}
+	if l.mayBeAnswered(s, t.top) {
+		n.Callee = undecided
+	}
+	n.Step = s.Op.To(s.Peer)
+	n.setContexts(i, extend(0, n.Step, 0), 0)
 	l.countLength(s)
 	if len(l.shifts) > 0 {
 		l.offsets = append(l.offsets, 0)
@@ -160,57 +159,67 @@ func (l *layout) countLength(s *trace.Span) {
 	}
 }
 
-// addChildren adds the children of node i. It returns the latest end of the baseline ones, before clamping; 0 if there
-// are none.
-func (l *layout) addChildren(i int32) trace.Nanos {
+// addChildren adds the children of node i, which is depth levels below the top, and decides the step of the node. It
+// returns the latest end of the baseline children, before clamping; 0 if there are none.
+func (l *layout) addChildren(i int32, depth int) trace.Nanos {
 	parent := &l.nodes[i]
 	c := l.forest.firstChild[parent.Span]
 	first := int32(len(l.nodes))
-	if c < 0 {
-		l.children = append(l.children, children{first, first, first, first})
+	calls, callee := parent.Callee == undecided, int32(-1)
+	if c < 0 && !calls {
+		l.children[i] = children{first, first, first, first}
 		return 0
 	}
-	l.siblings = l.siblings[:0]
 	tail := trace.Nanos(0)
+	siblings := l.siblings[:0]
 	for ; c >= 0; c = l.forest.nextChild[c] {
-		end := l.place(i, parent, c)
-		if l.spans[c].Tracepoint == 0 {
+		s := &l.spans[c]
+		siblings = append(siblings, child{span: c})
+		end := l.place(i, parent, s, &siblings[len(siblings)-1])
+		if s.Tracepoint == 0 {
 			tail = max(tail, end)
 		}
+		if calls && l.callees.answers(parent.Span, s) && (callee < 0 || l.callees.before(c, callee)) {
+			callee = c
+		}
 	}
-	sortChildren(l.siblings, l.latestStart)
+	if calls {
+		l.decideStep(i, parent, callee, depth)
+	}
+	l.siblings = siblings
+	if len(siblings) > 1 {
+		sortChildren(siblings, l.latestStart)
+	}
 	var n [outside + 1]int32
-	for k := range l.siblings {
-		n[l.siblings[k].class]++
-		l.addChild(i, &l.siblings[k])
+	for k := range siblings {
+		c := &siblings[k]
+		n[c.class]++
+		l.addChild(i, parent, c, depth+1)
 	}
 	r := children{first: first, candidates: first + n[asynchronous]}
 	r.tracepoints = r.candidates + n[candidate]
 	r.outside = r.tracepoints + n[tracepoint]
-	l.children = append(l.children, r)
+	l.children[i] = r
 	return tail
 }
 
-// place appends a child of node i to l.siblings, shifted and clamped. It returns the end of the child before clamping.
-func (l *layout) place(i int32, parent *Node, span int32) trace.Nanos {
-	s := &l.spans[span]
+// place sets the times and the class of c, the child of node i for span s, shifted and clamped. It returns the end of
+// the child before clamping.
+func (l *layout) place(i int32, parent *Node, s *trace.Span, c *child) trace.Nanos {
 	start, end := s.Start, s.End
 	if end <= start {
 		l.countLength(s)
 		end = start
 	}
 	if len(l.shifts) > 0 {
-		o := trace.Nanos(l.offset(i, span))
+		o := trace.Nanos(l.offset(i, c.span))
 		start, end = start+o, end+o
 	}
-	class := candidate
+	c.class = candidate
 	if s.Tracepoint != 0 {
-		class = tracepoint
+		c.class = tracepoint
 	}
-	l.siblings = slices.Grow(l.siblings, 1)
-	l.siblings = l.siblings[:len(l.siblings)+1]
-	c := &l.siblings[len(l.siblings)-1]
-	c.end, c.start, c.id, c.span, c.class = min(end, parent.End), max(start, parent.Start), l.ids.id(span), span, class
+	c.end, c.start, c.id = min(end, parent.End), max(start, parent.Start), l.ids.id(c.span)
 	switch {
 	case parent.Root < 0, c.end < c.start, c.end == c.start && start < end && (end <= parent.Start || start >= parent.End):
 		c.class = outside
@@ -247,28 +256,67 @@ func sortChildren(c []child, latest bool) {
 	}
 }
 
-// addChild adds the node of c below node caller.
-func (l *layout) addChild(caller int32, c *child) {
+// addChild adds the node of c below node caller, depth levels below the top.
+func (l *layout) addChild(caller int32, parent *Node, c *child, depth int) {
 	s := &l.spans[c.span]
-	i, n := l.add(c.span)
-	parent := &l.nodes[caller]
-	n.ID, n.Parent, n.caller = c.id, caller, caller
+	i, n := l.add()
+	n.ID, n.Span, n.Parent, n.caller, n.Callee, n.Step = c.id, c.span, caller, caller, -1, s.Op
 	n.Start, n.End = c.start, c.end
 	n.Root = parent.Root
 	if c.class == outside {
 		n.Root = -1
 	}
-	n.Full, n.depth = parent.Full, parent.depth
-	if n.depth+1 < MaxDepth {
-		n.Full, n.depth = parent.Full.Child(n.Step), n.depth+1
-	}
+	n.Anchor = i
 	if s.Tracepoint != 0 {
-		n.Anchor, n.Context = parent.Anchor, parent.Context
+		n.Anchor = parent.Anchor
+	}
+	if l.mayBeAnswered(s, c.span) {
+		n.Callee = undecided
 	} else {
-		n.Anchor, n.Context = i, n.Full
+		if s.Peer != 0 {
+			n.Step = s.Op.To(s.Peer)
+		}
+		n.setContexts(i, extend(parent.Full, n.Step, depth), parent.Context)
 	}
 	if len(l.shifts) > 0 {
 		l.offsets = append(l.offsets, l.offset(caller, c.span))
+	}
+}
+
+// mayBeAnswered reports whether span i may have a callee.
+func (l *layout) mayBeAnswered(s *trace.Span, i int32) bool {
+	return s.Kind == trace.Client && (l.forest.firstChild[i] >= 0 || len(l.callees.ofTracepoints) > 0)
+}
+
+// decideStep sets the callee of node i, which is callee or a baseline span below a tracepoint, and what depends on it.
+func (l *layout) decideStep(i int32, n *Node, callee int32, depth int) {
+	if len(l.callees.ofTracepoints) > 0 {
+		if below, ok := l.callees.ofTracepoints[n.Span]; ok && (callee < 0 || l.callees.before(below, callee)) {
+			callee = below
+		}
+	}
+	n.Callee = callee
+	n.Step = l.spans[n.Span].Op.To(target(l.spans, n.Span, callee))
+	full, context := trace.Context(0), trace.Context(0)
+	if n.caller >= 0 {
+		full, context = l.nodes[n.caller].Full, l.nodes[n.caller].Context
+	}
+	n.setContexts(i, extend(full, n.Step, depth), context)
+}
+
+// extend returns the context of a step in context c, depth levels below the top.
+func extend(c trace.Context, step trace.Op, depth int) trace.Context {
+	if depth < MaxDepth {
+		return c.Child(step)
+	}
+	return c
+}
+
+// setContexts sets the contexts of n, which is node i. above is the Context of its caller.
+func (n *Node) setContexts(i int32, full, above trace.Context) {
+	n.Full, n.Context = full, above
+	if n.Anchor == i {
+		n.Context = full
 	}
 }
 

@@ -59,7 +59,6 @@ type Node struct {
 	// or belongs to another service, of several the earliest, then the one with the smallest ID. It is -1 if there is
 	// none, and for all other spans.
 	Callee int32
-	depth  int32 // length of Full − 1
 	caller int32 // see [Path.Caller]
 }
 

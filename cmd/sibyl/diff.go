@@ -56,7 +56,8 @@ BEFORE and AFTER are files or directories with OTLP (JSON, JSON lines, protobuf)
 	return c
 }
 
-// checkSides checks the arguments of diff, of which the first are before --; negative: there is no --.
+// checkSides returns an error unless files names both sides of a comparison. The files before -- are files[:before];
+// before is negative without --.
 func checkSides(files []string, before int) error {
 	switch {
 	case before < 0:
@@ -80,8 +81,8 @@ func (p *process) diff(c *cobra.Command, f *diffFlags, files []string) error {
 		}
 		configured = &e.Config
 	}
-	x := comparison{process: p, output: f.output.Value, top: f.top, config: configured, path: f.path, input: f.input}
-	return x.run(c.Context(), report.Labels{Baseline: "before", Window: "after", Sets: true},
+	x := comparison{output: f.output.Value, top: f.top, config: configured, path: f.path, input: f.input}
+	return p.compare(c.Context(), &x, report.Labels{Baseline: "before", Window: "after", Sets: true},
 		func(o offline.Options) (*offline.Comparison, error) {
 			return offline.CompareFiles(c.Context(), files[:f.before], files[f.before:], o)
 		})
@@ -105,8 +106,8 @@ func (p *process) compareWindow(c *cobra.Command, f *analyzeFlags, files []strin
 	if configured == nil {
 		configured = &config.Config{}
 	}
-	x := comparison{process: p, output: f.output.Value, top: f.top, config: configured, path: f.path, input: f.input}
-	return x.run(c.Context(), report.Labels{Window: "window", Baseline: "baseline"},
+	x := comparison{output: f.output.Value, top: f.top, config: configured, path: f.path, input: f.input}
+	return p.compare(c.Context(), &x, report.Labels{Window: "window", Baseline: "baseline"},
 		func(o offline.Options) (*offline.Comparison, error) {
 			return offline.CompareWindow(c.Context(), files, window, baseline, o)
 		})
@@ -142,9 +143,8 @@ func (f *analyzeFlags) ranges(flags *pflag.FlagSet) (window offline.TimeRange, b
 	return window, &b, nil
 }
 
-// comparison is one run of diff or analyze --window.
+// comparison holds the options that diff and analyze --window share.
 type comparison struct {
-	*process
 	output string
 	top    int
 	config *config.Config
@@ -152,21 +152,21 @@ type comparison struct {
 	input  *cli.InputFlags
 }
 
-// run compares with the given function, and writes the result.
-func (x *comparison) run(ctx context.Context, labels report.Labels, compare func(offline.Options) (*offline.Comparison, error)) error {
+// compare calls the given function with the options of x and writes its result.
+func (p *process) compare(ctx context.Context, x *comparison, labels report.Labels, run func(offline.Options) (*offline.Comparison, error)) error {
 	if x.top < 0 {
 		return cli.UsageError{Err: errors.New("--top must not be negative")}
 	}
-	n := cli.NewNotices("sibyl", x.err)
+	n := cli.NewNotices("sibyl", p.err)
 	o := offline.DefaultOptions()
-	o.Input, o.Path, o.Rules = x.input.Options(x.in, n), x.path.Options(), x.config.AnalysisRules()
+	o.Input, o.Path, o.Rules = x.input.Options(p.in, n), x.path.Options(), x.config.AnalysisRules()
 	with := *x.config
 	with.Keys = nil // a comparison reads no attributes
 	var err error
 	if o.Input.Keys, err = ingest.NewKeys(with.AttributeKeys()...); err != nil {
 		return err
 	}
-	result, err := compare(o)
+	result, err := run(o)
 	n.Close()
 	switch {
 	case err != nil:
@@ -179,11 +179,11 @@ func (x *comparison) run(ctx context.Context, labels report.Labels, compare func
 	if x.output == "json" {
 		err = report.ComparisonJSON(w, result, labels)
 	} else {
-		err = report.ComparisonTable(w, result, labels, terminal.Of(x.out, x.getenv), x.top)
+		err = report.ComparisonTable(w, result, labels, terminal.Of(p.out, p.getenv), x.top)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = whole.WriteTo(x.out)
+	_, err = whole.WriteTo(p.out)
 	return err
 }
