@@ -32,9 +32,9 @@ type Builder struct {
 	Resource // the current one
 
 	tracepoint trace.Symbol
-	peer       peer
 	attrs      int // len(into.Attrs) when the span began
 	links      []link
+	identity   identity
 }
 
 // Resource holds the data that spans share: a service, a host and attributes.
@@ -172,7 +172,7 @@ func (v Value) True() bool { return !v.Numeric && string(v.Text) == "true" }
 // SharedAttr adds an attribute of the resource or scope, with the result of [Keys.Find] for its key. Each following
 // span gets it after its own attributes.
 func (b *Builder) SharedAttr(found int, key []byte, v Value) {
-	if found > keyJoin {
+	if found > keyJoin && !b.keys.Identifies(found) {
 		b.shared = append(b.shared, trace.Attr{})
 		b.attr(&b.shared[len(b.shared)-1], found, key, v)
 	}
@@ -189,14 +189,17 @@ func (b *Builder) Span() {
 	b.ID, b.Parent, b.Trace, b.Name = nil, nil, nil, nil
 	b.Start, b.End, b.Kind, b.Flags, b.Join, b.Cause = 0, 0, 0, 0, false, NoDefect
 	b.tracepoint, b.links = 0, b.links[:0]
-	b.peer.reset()
+	b.identity.set = 0
 	b.attrs = len(b.into.Attrs)
 }
 
-// Ignores reports whether Attr would ignore an attribute with the result found of [Keys.Find], so that its value need not
-// be read: it names the callee of a span that is known to call nobody.
-func (b *Builder) Ignores(found int) bool {
-	return (b.Kind == trace.Server || b.Kind == trace.Consumer) && firstPeerKey <= found && found < requested && !b.keys.kept[found] && !b.keys.all
+// Identify adds a text of the current span, with a result of [Keys.Find] that satisfies [Keys.Identifies]. It is faster
+// than Attr.
+func (b *Builder) Identify(found int, text []byte) { b.identity.addText(found-firstIdentityKey, text) }
+
+// IdentifyNumber is Identify for a number that may be that of a port.
+func (b *Builder) IdentifyNumber(found int, n uint16) {
+	b.identity.addNumber(found-firstIdentityKey, n)
 }
 
 // Attr adds an attribute of the current span, with the result of [Keys.Find] for its key. Attributes that have a field
@@ -210,9 +213,9 @@ func (b *Builder) Attr(found int, key []byte, v Value) {
 	case keyJoin:
 		b.Join = b.Join || v.True()
 	default:
-		if firstPeerKey <= found && found < requested {
-			b.peer.add(found-firstPeerKey, v)
-			if !b.keys.all && !b.keys.kept[found] {
+		if firstIdentityKey <= found && found < requested {
+			b.identity.add(found-firstIdentityKey, v)
+			if b.keys.Identifies(found) {
 				return
 			}
 		}
@@ -262,8 +265,8 @@ func (b *Builder) EndSpan() {
 		Kind:       b.Kind,
 		Flags:      b.Flags,
 	})
-	if b.peer.set != 0 && b.namesPeer() {
-		into.Spans[index].Peer = b.names.peer(&b.peer)
+	if b.namesPeer() {
+		into.Spans[index].Peer = b.names.peer(&b.identity)
 	}
 	if len(b.Parent) != 0 {
 		into.Spans[index].Parent = trace.SpanID(binary.BigEndian.Uint64(b.Parent))
@@ -284,9 +287,9 @@ func (b *Builder) EndSpan() {
 func (b *Builder) namesPeer() bool {
 	switch b.Kind {
 	case trace.Client, trace.Producer:
-		return true
+		return b.identity.set&peerKeys != 0
 	case trace.Internal:
-		return b.peer.set&(1<<peerSystem) != 0
+		return b.identity.text(databaseKeys, nil) != nil
 	}
 	return false
 }

@@ -11,13 +11,14 @@ import (
 const MaxKeys = 32
 
 // Keys is a compiled set of attribute keys. Decoders read the values of these keys and skip all others. The set always
-// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on) and those that name the callee of a
-// span. Keys is immutable and safe to share.
+// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on) and those that identify operations and
+// their callees. Keys is immutable and safe to share.
 type Keys struct {
 	all     bool
 	names   []string
 	symbols []trace.Symbol
 	kept    [requested]bool // whether a key that Builder interprets was requested, too
+	only    [1 << 7]bool    // by index: see Identifies
 	first   [256]uint8      // by hash: 1 + index in names of the first key of a chain; 0: none
 	next    []uint8         // 1 + index of the next key of the chain; 0: none
 }
@@ -28,8 +29,8 @@ const (
 	keyJoin
 	keyPlan
 	keyArm
-	firstPeerKey // of those in peerKeys
-	requested    = firstPeerKey + len(peerKeys)
+	firstIdentityKey // of those in identityKeys
+	requested        = firstIdentityKey + len(identityKeys)
 )
 
 // Unwanted is the result of [Keys.Find] for keys that are not in the set.
@@ -44,8 +45,8 @@ func NewKeys(names ...string) (*Keys, error) {
 	for _, name := range []string{trace.KeyTracepoint, trace.KeyJoin, trace.KeyPlan, trace.KeyArm} {
 		k.add(name)
 	}
-	for i := range peerKeys {
-		k.add(peerKeys[i].name)
+	for i := range identityKeys {
+		k.add(identityKeys[i].name)
 	}
 	for _, name := range names {
 		if i := slices.Index(k.names[:requested], name); i >= 0 {
@@ -54,6 +55,7 @@ func NewKeys(names ...string) (*Keys, error) {
 			k.add(name)
 		}
 	}
+	k.setOnly()
 	if n := len(k.names) - requested; n > MaxKeys {
 		return nil, fmt.Errorf("%d attribute keys requested, the maximum is %d", n, MaxKeys)
 	}
@@ -64,6 +66,7 @@ func NewKeys(names ...string) (*Keys, error) {
 func AllKeys() *Keys {
 	k, _ := NewKeys() // no names, no error
 	k.all = true
+	k.setOnly()
 	return k
 }
 
@@ -100,6 +103,17 @@ func (k *Keys) Find(key []byte) int {
 		}
 	}
 	return Unwanted
+}
+
+// Identifies reports whether an attribute with the result found of Find only identifies the operation of its span or
+// the callee, so that it does not become an attribute.
+func (k *Keys) Identifies(found int) bool { return k.only[found&(len(k.only)-1)] }
+
+// setOnly fills in only.
+func (k *Keys) setOnly() {
+	for i := firstIdentityKey; i < requested; i++ {
+		k.only[i] = !k.kept[i] && !k.all
+	}
 }
 
 // intern stores the names of the set in table, so that reports can name attributes.

@@ -2,8 +2,9 @@ package ingest
 
 import (
 	"bytes"
-	"encoding/binary"
+	"math/bits"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/cespare/xxhash/v2"
@@ -11,80 +12,155 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// peerField is a property of the callee of a span.
-type peerField uint8
+// field is a property of the callee of a span, or of a server or consumer itself.
+type field uint8
 
 const (
-	peerService peerField = iota
+	peerService field = iota
 	peerRPC
-	peerDestination
+	destination
 	peerSystem
 	peerNamespace
 	peerCollection
 	peerAddress
 	peerPort
-	peerURL // the host of a URL
+	urlField
 	peerTemplate
-	peerFields
+	routeField
+	pathField
 )
 
-// peerKey is an attribute that names the callee of a span. Of the keys of a field, the one with the lowest rank counts.
-type peerKey struct {
+// identityKey is an attribute that identifies the callee of a span, or the operation of a server or consumer.
+type identityKey struct {
 	name  string
-	field peerField
-	rank  uint8
+	field field
 }
 
-// peerKeys are the attributes of the semantic conventions that name the callee of a span, with their former names.
-var peerKeys = [...]peerKey{
-	{"service.peer.name", peerService, 0}, {"peer.service", peerService, 1},
-	{"rpc.service", peerRPC, 0},
-	{"messaging.destination.template", peerDestination, 0}, {"messaging.destination.name", peerDestination, 1}, {"messaging.destination", peerDestination, 2},
-	{"db.system.name", peerSystem, 0}, {"db.system", peerSystem, 1},
-	{"db.namespace", peerNamespace, 0}, {"db.name", peerNamespace, 1},
-	{"db.collection.name", peerCollection, 0}, {"db.sql.table", peerCollection, 1},
-	{"server.address", peerAddress, 0}, {"net.peer.name", peerAddress, 1}, {"http.host", peerAddress, 2},
-	{"server.port", peerPort, 0}, {"net.peer.port", peerPort, 1},
-	{"url.full", peerURL, 0}, {"http.url", peerURL, 1},
-	{"url.template", peerTemplate, 0},
+// identityKeys are the attributes of the semantic conventions that identify callees and operations, with their former
+// names. Those of one field are adjacent, best first.
+var identityKeys = [...]identityKey{
+	{"service.peer.name", peerService}, {"peer.service", peerService},
+	{"rpc.service", peerRPC},
+	{"messaging.destination.template", destination}, {"messaging.destination.name", destination}, {"messaging.destination", destination},
+	{"db.system.name", peerSystem}, {"db.system", peerSystem},
+	{"db.namespace", peerNamespace}, {"db.name", peerNamespace},
+	{"db.collection.name", peerCollection}, {"db.sql.table", peerCollection},
+	{"server.address", peerAddress}, {"net.peer.name", peerAddress}, {"http.host", peerAddress},
+	{"server.port", peerPort}, {"net.peer.port", peerPort},
+	{"url.full", urlField}, {"http.url", urlField},
+	{"url.template", peerTemplate},
+	{"http.route", routeField},
+	{"url.path", pathField}, {"http.target", pathField},
 }
 
-// maxPeer is the largest length of a value that names a callee. Names of hosts have at most 253 bytes.
+// keySet is a set of identityKeys: bit i stands for identityKeys[i].
+type keySet uint32
+
+// keysOf returns the keys of some fields.
+func keysOf(fields ...field) (s keySet) {
+	for i := range identityKeys {
+		if slices.Contains(fields, identityKeys[i].field) {
+			s |= 1 << i
+		}
+	}
+	return s
+}
+
+var (
+	databaseKeys    = keysOf(peerSystem)
+	destinationKeys = keysOf(destination)
+	routeKeys       = keysOf(routeField)
+	pathKeys        = keysOf(pathField, urlField)
+	urlKeys         = keysOf(urlField)
+	portKeys        = keysOf(peerPort)
+	peerKeys        = keysOf(peerService, peerRPC, destination, peerSystem, peerNamespace, peerCollection, peerAddress, peerPort, urlField, peerTemplate)
+)
+
+// firstPort is the index in identityKeys of the first of portKeys.
+var firstPort = bits.TrailingZeros32(uint32(portKeys))
+
+// maxPeer is the largest length of a value that identifies a callee. Names of hosts have at most 253 bytes.
 const maxPeer = 256
 
-// peer collects the attributes that name the callee of a span. The zero peer is empty.
-type peer struct {
-	set    uint16                // bit f: field f has a value
-	rank   [peerFields]uint8     // of the key of the value
-	fields [peerFields][2]uint32 // the value is text[from:to]
-	text   []byte                // each value behind the number of its field and its length: equal texts have equal fields
+// identity collects the attributes that identify the callee of a span or its operation. The span's kind, which may
+// follow them, determines which of them count. The first value of a key counts.
+type identity struct {
+	set   keySet
+	texts [len(identityKeys)][]byte // by key in set; nil for a number
+	ports [2]uint16                 // by key in portKeys: the number
 }
 
-func (p *peer) reset() { p.set, p.text = 0, p.text[:0] }
+// addText adds a text for identityKeys[key]. Empty texts have no effect.
+func (d *identity) addText(key int, text []byte) {
+	if bit := keySet(1) << key; d.set&bit == 0 && len(text) != 0 {
+		d.set |= bit
+		d.texts[key] = text
+	}
+}
 
-// add adds the value of the attribute peerKeys[key]. It ignores empty values, and those of worse keys than one before.
-func (p *peer) add(key int, v Value) {
-	k := &peerKeys[key]
-	if p.set&(1<<k.field) != 0 && p.rank[k.field] <= k.rank {
-		return
+// add adds a value for identityKeys[key]. Numbers have no effect unless they are ports.
+func (d *identity) add(key int, v Value) {
+	switch {
+	case !v.Numeric:
+		d.addText(key, v.Text)
+	case 1 <= v.Number && v.Number < 1<<16:
+		d.addNumber(key, uint16(v.Number))
 	}
-	p.text = append(p.text, byte(k.field), 0, 0)
-	from := uint32(len(p.text))
-	switch text := v.Text; {
-	case !v.Numeric && k.field == peerURL:
-		if text = hostOf(text); len(text) <= maxPeer {
-			p.text = append(p.text, text...)
+}
+
+// addNumber adds a number for identityKeys[key]. It has no effect unless it is the number of a port.
+func (d *identity) addNumber(key int, n uint16) {
+	if bit := keySet(1) << key; portKeys&^d.set&bit != 0 && n != 0 {
+		d.set |= bit
+		d.texts[key], d.ports[(key-firstPort)&1] = nil, n
+	}
+}
+
+// hash returns a hash of the values of keys, of URLs without the parts that differ from call to call.
+func (d *identity) hash(keys keySet) uint64 {
+	h := uint64(0)
+	for m := d.set & keys; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(uint32(m))
+		text := d.texts[i]
+		switch {
+		case text == nil:
+			h = trace.Mix(h+uint64(i), uint64(d.ports[(i-firstPort)&1]))
+		case urlKeys&(1<<i) != 0:
+			h = trace.Mix(h+uint64(i), xxhash.Sum64(hostOf(text)))
+		default:
+			h = trace.Mix(h+uint64(i), xxhash.Sum64(text))
 		}
-	case !v.Numeric && len(text) <= maxPeer:
-		p.text = append(p.text, text...)
-	case k.field == peerPort && v.Numeric && 1 <= v.Number && v.Number < 1<<16:
-		p.text = strconv.AppendUint(p.text, uint64(v.Number), 10)
 	}
-	if to := uint32(len(p.text)); from < to {
-		binary.LittleEndian.PutUint16(p.text[from-2:], uint16(to-from))
-		p.set |= 1 << k.field
-		p.rank[k.field], p.fields[k.field] = k.rank, [2]uint32{from, to}
+	return h
+}
+
+// text returns the text of the best key among keys whose result of part is neither empty nor too long; nil if there is
+// none. part may be nil.
+func (d *identity) text(keys keySet, part func([]byte) []byte) []byte {
+	for m := d.set & keys; m != 0; m &= m - 1 {
+		text := d.texts[bits.TrailingZeros32(uint32(m))]
+		if part != nil {
+			text = part(text)
+		}
+		if 0 < len(text) && len(text) <= maxPeer {
+			return text
+		}
 	}
+	return nil
+}
+
+// port returns the port of the callee; nil if it has none.
+func (d *identity) port() []byte {
+	for m := d.set & portKeys; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(uint32(m))
+		switch text := d.texts[i]; {
+		case text == nil:
+			return strconv.AppendUint(nil, uint64(d.ports[(i-firstPort)&1]), 10)
+		case len(text) <= maxPeer:
+			return text
+		}
+	}
+	return nil
 }
 
 // hostOf returns the host of a URL, with its port; nil if url is none.
@@ -99,43 +175,30 @@ func hostOf(url []byte) []byte {
 	return rest[bytes.LastIndexByte(rest, '@')+1:] // without user and password
 }
 
-// field returns the value of a field; nil if it has none.
-func (p *peer) field(f peerField) []byte {
-	if p.set&(1<<f) == 0 {
-		return nil
+// host returns the address of the callee: that of the attributes, or the one in its URL. The port is nil if the address
+// contains it.
+func (d *identity) host() (address, port []byte) {
+	if address := d.text(keysOf(peerAddress), nil); address != nil {
+		return address, d.port()
 	}
-	at := p.fields[f]
-	return p.text[at[0]:at[1]]
-}
-
-// host returns the address of the callee: that of the attributes, or the one in its URL. The port is empty if the
-// address contains it.
-func (p *peer) host() (address, port []byte) {
-	if address := p.field(peerAddress); address != nil {
-		return address, p.field(peerPort)
-	}
-	return p.field(peerURL), nil
+	return d.text(urlKeys, hostOf), nil
 }
 
 // peerSalt keeps the keys of callees apart from those of operations.
 const peerSalt = 0x2545f4914f6cdd1d
 
-// peer returns the operation of kind [trace.External] that p describes; 0 if p is empty. Equal descriptions have equal
-// operations on every machine.
-func (n *Names) peer(p *peer) trace.Op {
-	key := trace.Mix(peerSalt, xxhash.Sum64(p.text))
-	line := &n.ops[key%cachedOps]
-	for i := range line {
-		if line[i].key == key {
-			return line[i].op
-		}
+// peer returns the operation of kind [trace.External] that d describes; 0 if it describes none. Equal descriptions have
+// equal operations on every machine.
+func (n *Names) peer(d *identity) trace.Op {
+	key := trace.Mix(peerSalt, d.hash(peerKeys))
+	if op, ok := n.cached(key); ok {
+		return op
 	}
 	op := trace.Op(0)
-	if who, what := p.names(); len(who)+len(what) > 0 {
+	if who, what := d.names(); len(who)+len(what) > 0 {
 		op = n.Table.Op(n.Table.SymbolBytes(who), n.Table.SymbolBytes(what), trace.External)
 	}
-	copy(line[1:], line[:])
-	line[0] = cachedOp{key, op}
+	n.cache(key, op)
 	return op
 }
 
@@ -145,17 +208,17 @@ func normal(name []byte) []byte {
 }
 
 // names returns the name of the callee and of its part or operation that is called, normalised.
-func (p *peer) names() (who, what []byte) {
-	name := func(f peerField) []byte { return normal(p.field(f)) }
+func (d *identity) names() (who, what []byte) {
+	name := func(f field) []byte { return normal(d.text(keysOf(f), nil)) }
 	who, what = name(peerService), name(peerRPC)
 	if len(who) == 0 {
-		who = join(name(peerSystem), " ", hostName(p.host()))
+		who = join(name(peerSystem), " ", hostName(d.host()))
 	}
 	if len(who) == 0 {
 		who, what = what, nil
 	}
 	what = join(join(what, ".", name(peerNamespace)), ".", name(peerCollection))
-	return who, join(join(what, " ", name(peerDestination)), " ", name(peerTemplate))
+	return who, join(join(what, " ", name(destination)), " ", name(peerTemplate))
 }
 
 // join returns a and b with the separator between them if neither is empty; nil if both are. It keeps neither.

@@ -217,8 +217,11 @@ func (r *reference) peer(kind trace.Kind, attrs pcommon.Map) trace.Op {
 		for _, key := range keys {
 			for k, v := range attrs.All() {
 				plain := v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool
-				if s := v.AsString(); k == key && plain && s != "" && len(s) <= 256 {
-					return s
+				if s := v.AsString(); k == key && plain && s != "" {
+					if len(s) <= 256 {
+						return s
+					}
+					break // the first value of a key counts
 				}
 			}
 		}
@@ -251,24 +254,31 @@ func (*reference) peerHost(attrs pcommon.Map, address string) string {
 	switch {
 	case address != "":
 		for _, key := range []string{"server.port", "net.peer.port"} {
+			given := false
 			for k, v := range attrs.All() {
 				switch {
-				case k != key || port != "":
+				case k != key || port != "" || given:
 				case v.Type() == pcommon.ValueTypeInt && 0 < v.Int() && v.Int() < 1<<16:
 					port = strconv.FormatInt(v.Int(), 10)
 				case v.Type() == pcommon.ValueTypeDouble && 1 <= v.Double() && v.Double() < 1<<16:
 					port = strconv.Itoa(int(v.Double()))
-				case (v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool) && len(v.AsString()) <= 256:
-					port = v.AsString()
+				case v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool:
+					if given = v.AsString() != ""; len(v.AsString()) <= 256 {
+						port = v.AsString()
+					}
 				}
 			}
 		}
 	default:
 		host := regexp.MustCompile(`(?s)^.*?://([^/?#]*@)?([^/?#]+)`)
 		for _, key := range []string{"url.full", "http.url"} {
+			given := false
 			for k, v := range attrs.All() {
-				m := host.FindStringSubmatch(v.AsString())
-				if k == key && address == "" && v.Type() == pcommon.ValueTypeStr && m != nil && len(m[2]) <= 256 {
+				if k != key || given || v.Type() != pcommon.ValueTypeStr || v.AsString() == "" {
+					continue
+				}
+				given = true
+				if m := host.FindStringSubmatch(v.AsString()); address == "" && m != nil && len(m[2]) <= 256 {
 					address = m[2]
 				}
 			}
