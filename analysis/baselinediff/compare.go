@@ -341,10 +341,13 @@ func (r *Recording) byName() []int32 {
 	for i := 1; i < len(r.names); i++ {
 		numbers = append(numbers, int32(i))
 	}
-	slices.SortFunc(numbers, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(r.table.Text(r.names[a]), r.table.Text(r.names[b])), cmp.Compare(r.names[a], r.names[b]))
-	})
+	slices.SortFunc(numbers, r.compareNames)
 	return numbers
+}
+
+// compareNames orders numbers of services by name.
+func (r *Recording) compareNames(a, b int32) int {
+	return cmp.Or(cmp.Compare(r.table.Text(r.names[a]), r.table.Text(r.names[b])), cmp.Compare(r.names[a], r.names[b]))
 }
 
 // operations fills in the operations of services with evidence. The Out of a service is divided over its operations in
