@@ -12,10 +12,11 @@ import (
 
 // Explanation is the difference between one trace and normal ones.
 type Explanation struct {
-	// Duration is the duration of the primary root, and Usual the median of such requests in normal traces, in ns.
-	// Usual is NaN if no normal trace has a request of this type.
-	Duration, Usual float64
-	Suspects        []CallSuspect // ranked
+	// Duration is the duration of the primary root. Usual is the median of such requests in normal traces, and Limit
+	// the duration above which they are outliers. All are in ns. Usual and Limit are NaN if no normal trace has a
+	// request of this type.
+	Duration, Usual, Limit float64
+	Suspects               []CallSuspect // ranked
 }
 
 // Known reports whether normal traces have requests of this type.
@@ -25,15 +26,15 @@ func (e *Explanation) Known() bool { return !math.IsNaN(e.Usual) }
 // type is unknown.
 func (e *Explanation) Excess() float64 { return e.Duration - e.Usual }
 
-// CallSuspect is a step of one trace that differs from normal traces. Calls of one step that differ in the same way make
-// one suspect.
+// CallSuspect is a step of one trace that differs from normal traces. Calls of one step that differ in the same way
+// make one suspect.
 type CallSuspect struct {
 	Service trace.Symbol
 	Op      trace.Op // a step; that of the caller, if the service is known by its name only
 	Reason  Reason
 	Part    Part // of a slow step
-	// Excess is the critical-path time beyond the usual time, in ns. For a new step it is the time of the calls with all
-	// that they call, for a failed or missing one 0.
+	// Excess is the critical-path time beyond the usual time, in ns. For a new step it is the time of the calls with
+	// all that they call, for a failed or missing one 0.
 	Excess float64
 	// Score is the evidence in ns, by which suspects are ranked: the time above the fence, and for other reasons the
 	// usual duration of the request, times the certainty. The first suspect of a service has the evidence against the
@@ -43,9 +44,11 @@ type CallSuspect struct {
 	// Node, of the path, and Span identify the call with most evidence. Of a missing call it is the caller.
 	Node int32
 	Span trace.SpanID
-	// Missing lists the steps that usually follow, of a suspect with this reason. It is empty if the callee did not
-	// answer, and if normal calls continue in different ways.
+	// Missing lists the steps that the step Caller usually calls, of a suspect with this reason: Op and others. Without
+	// an answer from the callee, Op, both are empty. If normal calls continue in different ways, or in other services,
+	// Op is the caller.
 	Missing []trace.Op
+	Caller  trace.Op
 	// Unanswered marks a callee without a span, although Node called it.
 	Unanswered bool
 
@@ -99,7 +102,7 @@ const (
 // The result is valid until p is overwritten. Explain takes time linear in the size of the trace, except for calls with
 // unusual shapes, which are compared with all shapes of their sites.
 func (f *Profile) Explain(p *critpath.Path) Explanation {
-	e := Explanation{Usual: math.NaN()}
+	e := Explanation{Usual: math.NaN(), Limit: math.NaN()}
 	calls := f.measure(p)
 	if calls == nil {
 		return e
@@ -111,7 +114,7 @@ func (f *Profile) Explain(p *critpath.Path) Explanation {
 		suspects: make(map[suspectKey]*CallSuspect), evidence: make(map[int32]float64), wires: make(wires),
 	}
 	if d := f.durations(); d != nil && !x.newType() {
-		e.Usual, _ = d.usual()
+		e.Usual, e.Limit = d.usual()
 		x.unit = max(1, e.Usual)
 	}
 	x.addUp()
@@ -249,8 +252,8 @@ func (x *explaining) repeated(i int) {
 	}
 }
 
-// calleeOf returns the callee of call i, a CLIENT span or a border: the one that answered, or the usual one; service 0 if
-// there is none. Its op is 0 if only attributes name the service.
+// calleeOf returns the callee of call i, a CLIENT span or a border: the one that answered, or the usual one; service 0
+// if there is none. Its op is 0 if only attributes name the service.
 func (x *explaining) calleeOf(i int) callee {
 	switch c := &x.calls[i]; {
 	case x.unanswered[i].callee.service != 0:

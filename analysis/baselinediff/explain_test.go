@@ -46,6 +46,9 @@ func printExplanation(e *Explanation, p *critpath.Path, table *trace.Table) stri
 			fmt.Fprintf(&b, ", %d calls", s.Calls)
 		}
 		fmt.Fprintf(&b, ", at %s", strings.TrimLeft(p.Nodes[s.Node].ID.String(), "0"))
+		if s.Caller != 0 {
+			fmt.Fprintf(&b, ", not called by %s %s", table.ServiceName(s.Caller), table.OpName(s.Caller))
+		}
 		for _, op := range s.Missing {
 			fmt.Fprintf(&b, ", lacks %s %s", table.ServiceName(op), table.OpName(op))
 		}

@@ -115,9 +115,9 @@ func (d *distribution) merge(o *distribution) {
 // usual returns the median and Tukey's upper fence. It must not be called without values.
 //
 // The median, not a mean or a high quantile, is the usual value: it is what most such calls take, and up to half of the
-// traces may be faulty. A value counts as unusual above the fence only. So a site whose values are spread needs a larger
-// excess. The fence depends on the middle half alone. A 99th percentile would be less alarming in health, but it lies
-// at the level of a fault that more than 1 % of the normal traces contain, and hides it.
+// traces may be faulty. A value counts as unusual above the fence only. So a site whose values are spread needs a
+// larger excess. The fence depends on the middle half alone. A 99th percentile would be less alarming in health, but it
+// lies at the level of a fault that more than 1 % of the normal traces contain, and hides it.
 func (d *distribution) usual() (median, limit float64) {
 	if !d.valid {
 		values := make([]float64, 0, d.sample.Len())
@@ -130,8 +130,8 @@ func (d *distribution) usual() (median, limit float64) {
 	return d.median, d.limit
 }
 
-// excess returns the time of x beyond the usual value, and the part of it beyond the limit: zeros if x is usual or there
-// is too little history.
+// excess returns the time of x beyond the usual value, and the part of it beyond the limit: zeros if x is usual or
+// there is too little history.
 func (d *distribution) excess(x float64) (excess, beyond float64) {
 	if d == nil || d.n < minHistory {
 		return 0, 0
@@ -347,8 +347,8 @@ func (f *Profile) ownTimes(site int32, calls []int32) *distribution {
 }
 
 // durations returns the distribution of the durations of requests like that of the trace: with the same root and the
-// same calls by it, or at least with the same root; nil if there are none. Many applications have one root operation for
-// all requests, which then differ in their calls.
+// same calls by it, or at least with the same root; nil if there are none. Many applications have one root operation
+// for all requests, which then differ in their calls.
 func (f *Profile) durations() *distribution {
 	s := f.known(f.rec.calls[0].site)
 	if s == nil {

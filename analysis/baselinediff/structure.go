@@ -1,6 +1,7 @@
 package baselinediff
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/trace"
@@ -21,8 +22,8 @@ const changedShape = 0.5
 //   - A span with an unusual shape, the set of sites that it calls, is compared with the normal calls at its site that
 //     make the same calls and maybe more. If rareShare of them or less stop there, calls are missing: those that nearly
 //     all of them make.
-//   - A call to a new site is charged with it. Where normal calls continue in different ways, as in a dispatcher, it may
-//     be one more way and counts half. If knownType is false, no call counts as new.
+//   - A call to a new site is charged with it. Where normal calls continue in different ways, as in a dispatcher, it
+//     may be one more way and counts half. If knownType is false, no call counts as new.
 //
 // The deepest call is charged, because a change below is a sufficient cause of one above. A caller is charged only
 // beyond the certainty of the calls below it.
@@ -51,6 +52,7 @@ type change struct {
 	node       int32
 	certainty  float64
 	excess     float64
+	caller     trace.Op
 	missing    []trace.Op
 	unanswered bool
 }
@@ -58,6 +60,7 @@ type change struct {
 func (x *explaining) chargeChange(c *change, score float64) {
 	s := x.charge(c.suspectKey, c.node, c.excess, score)
 	s.Unanswered = s.Unanswered || c.unanswered
+	s.Caller = cmp.Or(s.Caller, c.caller)
 	for _, op := range c.missing {
 		if !slices.Contains(s.Missing, op) {
 			s.Missing = append(s.Missing, op)
@@ -102,13 +105,16 @@ func (x *explaining) changes(i int, knownType bool) (found []change) {
 func (x *explaining) shapeChanges(i int, s *siteProfile, own change, certainty float64, knownType bool) (found []change) {
 	known, unknown := x.split(i)
 	next := s.continuation(known)
-	varies := next.stops() && len(next.expected()) == 0
+	varies := next.varies()
 	if next.stops() && (len(unknown) == 0 || !varies) {
-		own.reason, own.certainty = Missing, certainty
-		for _, site := range next.expected() {
-			own.missing = append(own.missing, x.rec.sites[site].op)
+		own.reason, own.certainty, own.caller = Missing, certainty, own.op
+		for _, site := range x.expected(&next) {
+			at := &x.rec.sites[site]
+			own.missing = append(own.missing, at.op)
+			if len(own.missing) == 1 && at.service == own.service {
+				own.op = at.op
+			}
 		}
-		slices.Sort(own.missing)
 		found = append(found, own)
 	}
 	if !knownType {
@@ -162,7 +168,7 @@ func (x *explaining) newType() bool {
 			continue
 		}
 		if known, unknown := x.split(i); len(unknown) > 0 && !x.maybeUnanswered(i, unknown) {
-			if next := s.continuation(known); next.stops() && len(next.expected()) == 0 {
+			if next := s.continuation(known); next.varies() {
 				return true
 			}
 		}
@@ -237,14 +243,33 @@ func (c *continuation) stops() bool {
 	return c.more > 0 && float64(c.exact) <= rareShare*float64(c.exact+c.more)
 }
 
-// expected returns the sites that nearly all calls, rareShare excepted, call in addition.
-func (c *continuation) expected() (sites []int32) {
+// expected returns the sites that nearly all calls, rareShare excepted, call in addition, the most frequent first.
+func (x *explaining) expected(c *continuation) []int32 {
+	var sites []int32
 	for site, n := range c.next {
-		if float64(n) >= (1-rareShare)*float64(c.exact+c.more) {
+		if c.expects(n) {
 			sites = append(sites, site)
 		}
 	}
+	slices.SortFunc(sites, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(c.next[b], c.next[a]), x.rec.sites[a].compare(x.rec.sites[b].siteKey))
+	})
 	return sites
+}
+
+// expects reports whether n calls are nearly all.
+func (c *continuation) expects(n int) bool {
+	return float64(n) >= (1-rareShare)*float64(c.exact+c.more)
+}
+
+// varies reports whether calls usually continue, in different ways.
+func (c *continuation) varies() bool {
+	for _, n := range c.next {
+		if c.expects(n) {
+			return false
+		}
+	}
+	return c.stops()
 }
 
 // containsAll reports whether all contains some. Both are in ascending order.
