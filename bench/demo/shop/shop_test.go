@@ -43,12 +43,8 @@ func TestSites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			place := f.site.Operation
-			if kind == ThirdParty {
-				place = Outside + f.site.step
-			}
-			if !slices.Contains(names[f.site.Service], place) {
-				t.Errorf("%s %d: %s has no %s", kind, seed, f.site.Service, place)
+			if !slices.Contains(names[f.site.Service], f.site.Operation) {
+				t.Errorf("%s %d: %s has no %s", kind, seed, f.site.Service, f.site.Operation)
 			}
 		}
 	}
