@@ -48,9 +48,9 @@ func steps(t *trace.Trace) []trace.Op {
 	at := make(map[trace.SpanID]int, len(t.Spans))
 	for i := range t.Spans {
 		s := &t.Spans[i]
-		list[i], at[s.ID] = s.Op, i
+		list[i], at[s.ID] = s.Op.To(s.Peer), i
 		if p, ok := at[s.Parent]; ok && s.Kind == trace.Server {
-			list[p] = list[p].To(s.Op)
+			list[p] = t.Spans[p].Op.To(s.Op)
 		}
 	}
 	return list

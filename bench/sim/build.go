@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -34,6 +35,13 @@ type builder struct {
 	rng     *rand.Rand
 	tiers   [][]int32 // services by tier, the gateways first
 	entries [][]int32 // entry points of the tiers built so far
+	decoder decoder
+}
+
+// decoder reads the peers of calls from their attributes.
+type decoder struct {
+	keys    *ingest.Keys
+	builder *ingest.Builder
 }
 
 // build returns the application of c, which must have its defaults.

@@ -2,8 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -72,32 +75,62 @@ func (sb *serviceBuilder) nameThirdParty(name string) (string, attributes) {
 	}
 }
 
-// setCallee sets the attributes of the spans of point p. It follows [builder.newPoint].
-func (sb *serviceBuilder) setCallee(p int32, list attributes) {
+// setCallee sets the attributes of the spans of point p. It calls the entry callee, or a third party if callee is −1.
+// Callers balance the load among the replicas of an entry, by their addresses.
+func (sb *serviceBuilder) setCallee(p, callee int32, list attributes) {
 	if len(list) == 0 {
 		return
 	}
-	var c callee
+	var c called
 	for i := 0; i < len(list); i += 2 {
 		if key := list[i].(string); keptAttributes[key] || sb.config.AllAttributes {
 			c.attrs = append(c.attrs, sb.attr(key, list[i+1]))
+		}
+	}
+	if callee < 0 || sb.points[callee].kind == trace.Consumer {
+		c.peers = []trace.Op{sb.peer(p, list)}
+	} else {
+		hosts := sb.services[sb.points[callee].service].hosts
+		for _, h := range sb.hosts[hosts.first:hosts.end] {
+			url := fmt.Sprintf("http://%s:%d/%s", h.address, httpPort, sb.table.OpName(sb.points[callee].op))
+			c.peers = append(c.peers, sb.peer(p, append(slices.Clone(list), "server.address", h.address, "url.full", url)))
+			if sb.config.AllAttributes {
+				c.replicas = append(c.replicas, [2]trace.Attr{sb.attr("server.address", h.address), sb.attr("url.full", url)})
+			}
 		}
 	}
 	sb.points[p].callee = int32(len(sb.calls))
 	sb.calls = append(sb.calls, c)
 }
 
-// setReplicas sets the addresses of the replicas that point p calls. The caller balances the load among them.
-func (sb *serviceBuilder) setReplicas(p, callee int32) {
-	if sb.points[p].callee < 0 || !sb.config.AllAttributes || sb.points[callee].kind != trace.Server {
-		return
+// peer returns the peer that the decoders read from the attributes of a span of point p.
+func (sb *serviceBuilder) peer(p int32, list attributes) trace.Op {
+	d := &sb.decoder
+	if d.builder == nil {
+		d.keys, _ = ingest.NewKeys() // fails for too many keys only
+		d.builder = ingest.NewBuilder(sb.table, d.keys)
 	}
-	c := &sb.calls[sb.points[p].callee]
-	hosts := sb.services[sb.points[callee].service].hosts
-	for _, h := range sb.hosts[hosts.first:hosts.end] {
-		url := fmt.Sprintf("http://%s:%d/%s", h.address, httpPort, sb.table.OpName(sb.points[callee].op))
-		c.replicas = append(c.replicas, [2]trace.Attr{sb.attr("server.address", h.address), sb.attr("url.full", url)})
+	var batch ingest.Batch
+	b := d.builder
+	b.Begin(&batch)
+	b.Span()
+	b.ID, b.Trace, b.Name, b.Kind = []byte("identity"), []byte("identity of call"), []byte("call"), sb.points[p].kind
+	b.Start, b.End = 1, 2
+	for i := 0; i < len(list); i += 2 {
+		key := []byte(list[i].(string))
+		v := ingest.Value{}
+		switch x := list[i+1].(type) {
+		case int:
+			v.Text, v.Number, v.Numeric = []byte(strconv.Itoa(x)), float64(x), true
+		case string:
+			v.Text = []byte(x)
+		}
+		if found := d.keys.Find(key); found != ingest.Unwanted {
+			b.Attr(found, key, v)
+		}
 	}
+	b.EndSpan()
+	return batch.Spans[0].Peer
 }
 
 func (b *builder) attr(key string, value any) trace.Attr {

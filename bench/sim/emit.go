@@ -55,8 +55,12 @@ func (r *executor) describeCall(p *point, span, replica int32) {
 	c := &r.calls[p.callee]
 	first := len(r.trace.Attrs)
 	r.trace.Attrs = append(r.trace.Attrs, c.attrs...)
+	k := int32(0)
+	if replica >= 0 {
+		k = replica - r.services[r.points[r.rpcs[p.rpc].callee].service].hosts.first
+	}
+	r.trace.Spans[span].Peer = c.peers[k]
 	if len(c.replicas) > 0 {
-		k := replica - r.services[r.points[r.rpcs[p.rpc].callee].service].hosts.first
 		r.trace.Attrs = append(r.trace.Attrs, c.replicas[k][:]...)
 	}
 	for i := first; i < len(r.trace.Attrs); i++ {

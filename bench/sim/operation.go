@@ -140,7 +140,7 @@ func (sb *serviceBuilder) newRemote(callee int32) int32 {
 	name, attrs := sb.nameCall(callee, sb.table.Text(info.Name))
 	p := sb.newPoint(sb.service, name, kind, cct.App, act, 30*microsecond, 0.4)
 	sb.points[p].baseline = true
-	sb.setCallee(p, attrs)
+	sb.setCallee(p, callee, attrs)
 	if act == call && len(sb.resolver) > 0 {
 		sb.setSites(p, []site{{
 			callee: sb.resolver[sb.rng.IntN(len(sb.resolver))], chance: float32(0.005 + 0.03*sb.rng.Float64()),
@@ -148,7 +148,6 @@ func (sb *serviceBuilder) newRemote(callee int32) int32 {
 	}
 	sb.points[p].rpc = int32(len(sb.rpcs))
 	sb.rpcs = append(sb.rpcs, r)
-	sb.setReplicas(p, callee)
 	sb.adopt(p, callee, mean)
 	return p
 }

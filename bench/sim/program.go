@@ -21,7 +21,7 @@ type program struct {
 	services  []service
 	hosts     []host
 	types     []requestType
-	calls     []callee
+	calls     []called
 	phase     float64 // of the day at time 0, radians
 	fault     placedFault
 	symbols   symbols
@@ -93,10 +93,11 @@ type rpc struct {
 	failureRatio float32
 }
 
-// callee describes the callee of a CLIENT or PRODUCER point, as the attributes of its spans do.
-type callee struct {
+// called describes the callee of a CLIENT or PRODUCER point, as the attributes of its spans do.
+type called struct {
 	attrs    []trace.Attr    // of every span
-	replicas [][2]trace.Attr // by host of the callee, from its first one: the address and the URL; empty: attrs have them
+	replicas [][2]trace.Attr // by host of the callee, from its first one: the address and the URL; empty: not in traces
+	peers    []trace.Op      // likewise; a single one for callees without replicas
 }
 
 // variable is a value that can be captured at a point.

@@ -136,7 +136,7 @@ func (sb *serviceBuilder) thirdParty() int32 {
 	called, attrs := sb.nameThirdParty(name)
 	client := sb.newPoint(sb.service, called, trace.Client, cct.App, work, 60*microsecond, 0.3)
 	sb.points[client].baseline = true
-	sb.setCallee(client, attrs)
+	sb.setCallee(client, -1, attrs)
 	sites := []site{{callee: wait, chance: 1}}
 	if len(sb.resolver) > 0 {
 		lookup := sb.resolver[sb.rng.IntN(len(sb.resolver))]

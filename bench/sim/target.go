@@ -128,10 +128,16 @@ func (a *App) stepsOf(i int32) []trace.Op {
 // allSteps returns the steps of spans of point i: those of answered and of unanswered calls.
 func (a *App) allSteps(i int32) []trace.Op {
 	p := &a.points[i]
-	if p.action == call {
-		return []trace.Op{p.op, p.op.To(a.points[a.rpcs[p.rpc].callee].op)}
+	steps := []trace.Op{p.op}
+	if p.callee >= 0 {
+		for _, peer := range a.calls[p.callee].peers {
+			steps = append(steps, p.op.To(peer))
+		}
 	}
-	return []trace.Op{p.op}
+	if p.action == call {
+		steps = append(steps, p.op.To(a.points[a.rpcs[p.rpc].callee].op))
+	}
+	return steps
 }
 
 // contextsOf returns the calling contexts of point i, with all tracepoints enabled and with the baseline only.
