@@ -66,10 +66,14 @@ type Truth struct {
 	Table string `json:"table,omitempty"` // its statements on this table are a correct answer, too; "": none
 }
 
-// Located reports whether e is the location of the fault. The target of a third party may be unknown.
+// Located reports whether e is the location of the fault. The target of a third party may be unknown, and names of
+// calls with a target lack "HTTP".
 func (t *Truth) Located(e *Edge) bool {
 	if e.Service != t.Service {
 		return false
+	}
+	if e.Target != "" && "HTTP "+e.Operation == t.Operation {
+		return true
 	}
 	statement := e.Operation == "SELECT" && t.Table != "" && (strings.HasSuffix(e.Target, "."+t.Table) || strings.HasSuffix(e.Target, " "+t.Table))
 	return e.Operation == t.Operation || statement

@@ -75,3 +75,28 @@ func TestRequests(t *testing.T) {
 		t.Errorf("chance %v, want a number in [0, 1) that depends on the name", x)
 	}
 }
+
+// TestLocated: a fault is located by its operation. A call may have a target, without which a statement does not tell
+// its table.
+func TestLocated(t *testing.T) {
+	call := &Truth{Edge: Edge{Service: "payment", Operation: httpCall}}
+	query := &Truth{Edge: Edge{Service: "pricing", Operation: "rates.select"}, Table: "rates"}
+	for _, c := range []struct {
+		truth *Truth
+		edge  Edge
+		want  bool
+	}{
+		{call, Edge{Service: "payment", Operation: "HTTP POST"}, true},
+		{call, Edge{Service: "payment", Operation: "POST", Target: "{ip}:8080"}, true},
+		{call, Edge{Service: "payment", Operation: "POST"}, false},
+		{call, Edge{Service: "orders", Operation: "HTTP POST"}, false},
+		{query, Edge{Service: "pricing", Operation: "rates.select"}, true},
+		{query, Edge{Service: "pricing", Operation: "SELECT", Target: "sqlite pricing.rates"}, true},
+		{query, Edge{Service: "pricing", Operation: "SELECT", Target: "sqlite pricing.prices"}, false},
+		{query, Edge{Service: "pricing", Operation: "SELECT"}, false},
+	} {
+		if got := c.truth.Located(&c.edge); got != c.want {
+			t.Errorf("%s for %s: located %t, want %t", &c.edge, &c.truth.Edge, got, c.want)
+		}
+	}
+}
