@@ -150,5 +150,5 @@ func (i *installer) libraries(p *packageInfo) string {
 // tail returns the last lines of an output.
 func tail(out []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], "; ")
+	return strings.Join(lines[max(0, len(lines)-12):], "; ")
 }

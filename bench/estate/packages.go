@@ -54,8 +54,8 @@ var packages = []packageInfo{
 	},
 	{
 		name: "node", registry: npm,
-		install: []string{"verdaccio@6.10.4", "postgraphile@4.14.1", "@opentelemetry/auto-instrumentations-node@0.82.0", "@opentelemetry/api@1.9.0"},
-		licence: "MIT", reason: "Verdaccio, a package registry with an uplink, and PostGraphile, GraphQL over PostgreSQL, under Node auto-instrumentation",
+		install: []string{"verdaccio@6.3.2", "postgraphile@4.14.1", "@opentelemetry/auto-instrumentations-node@0.82.0", "@opentelemetry/api@1.10.0"},
+		licence: "MIT", reason: "Verdaccio, a package registry with an uplink, of a version for Node 18 and later, and PostGraphile, GraphQL over PostgreSQL, under Node auto-instrumentation",
 	},
 	{
 		name: "wiremock", registry: maven, install: []string{"org.wiremock:wiremock-standalone:3.13.1"},

@@ -125,16 +125,16 @@ func containerRegistry(e *estate) command {
 	return command{path: e.installed("registry", "registry"), args: []string{"serve", e.dir("registry") + "/registry.yml"}, env: e.telemetry("registry")}
 }
 
-// nodeInstrumentation preloads the instrumentation of Node.
-func (e *estate) nodeInstrumentation() string {
-	return "NODE_OPTIONS=--max-old-space-size=256 --require " +
-		e.installed("node", "node_modules", "@opentelemetry", "auto-instrumentations-node", "build", "src", "register.js")
+// node returns the environment of a Node program that preloads the instrumentation.
+func (e *estate) node(service string) []string {
+	return e.telemetry(service, "OTEL_NODE_RESOURCE_DETECTORS=env,host,os,process,serviceinstance", "NODE_PATH="+e.installed("node", "node_modules"), "HOME="+e.dir(service),
+		"NODE_OPTIONS=--max-old-space-size=256 --require @opentelemetry/auto-instrumentations-node/register")
 }
 
 func verdaccio(e *estate) command {
 	return command{
 		path: "node", args: []string{e.installed("node", "node_modules", "verdaccio", "bin", "verdaccio"), "--config", e.dir("verdaccio") + "/verdaccio.yaml"},
-		env: e.telemetry("verdaccio", e.nodeInstrumentation(), "HOME="+e.dir("verdaccio")),
+		env: e.node("verdaccio"),
 	}
 }
 
@@ -146,7 +146,7 @@ func postgraphile(e *estate) command {
 			"--connection", "postgres://postgres@" + local(e.link("postgraphile", "postgresql")) + "/shopdb", "--schema", "public",
 			"--host", "127.0.0.1", "--port", strconv.Itoa(e.port("postgraphile")), "--retry-on-init-fail", "--disable-query-log",
 		},
-		env: e.telemetry("postgraphile", e.nodeInstrumentation()),
+		env: e.node("postgraphile"),
 	}
 }
 
