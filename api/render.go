@@ -102,7 +102,7 @@ func optional(s string) *string {
 func contractPlace(p *describe.Place) contract.Place {
 	var target *contract.Target
 	if p.Target != nil {
-		target = &contract.Target{Service: p.Target.Service, Operation: p.Target.Operation}
+		target = &contract.Target{Service: p.Target.Service, Operation: p.Target.Operation, External: p.Target.External}
 	}
 	return contract.Place{
 		Edge: edgeID(p.Edge), Label: p.Name, Context: p.Context, Service: p.Service, Operation: p.Operation, Kind: p.Kind,

@@ -48,7 +48,7 @@ func TestCauses(t *testing.T) {
 	if !c.WhatIf[0].Matters() || c.WhatIf[1].Matters() {
 		t.Errorf("recoveries matter: %t and %t, want the first one only", c.WhatIf[0].Matters(), c.WhatIf[1].Matters())
 	}
-	if c.Contrasts[0].Duration.Edge != nil || *c.Contrasts[0].Edges[0].Edge.Target != (Target{"bank", "POST /charge"}) {
+	if c.Contrasts[0].Duration.Edge != nil || *c.Contrasts[0].Edges[0].Edge.Target != (Target{Service: "bank", Operation: "POST /charge"}) {
 		t.Errorf("edges of the contrast: %+v", c.Contrasts[0])
 	}
 	if len(c.Unrelated) != 1 || c.Unrelated[0].Variable != "user.locale" || c.Joint != 0.7 {

@@ -126,6 +126,15 @@ func (n *Names) Op(op trace.Op) string {
 	return name + " → " + called
 }
 
+// External reports whether an operation emits no spans, so that only the attributes of its callers name it.
+func (n *Names) External(op trace.Op) bool { return n.Table.Operation(op).Kind == trace.External }
+
+// onWire reports whether the own time of a step is spent on the wire to its target, or in the queue of the target.
+func (n *Names) onWire(step trace.Op) bool {
+	target := n.Table.Target(step)
+	return target != 0 && !n.External(target)
+}
+
 // Called returns the name of a step within the service of its caller: the operation or, if it has a target, the name of
 // the target.
 func (n *Names) Called(op trace.Op) string {
@@ -163,7 +172,7 @@ func (n *Names) Edge(e *group.EdgeShare) string {
 	switch {
 	case target != 0 && e.Before == target:
 		return name + " (answer on the wire)"
-	case target != 0:
+	case n.onWire(step):
 		return name + " (wire or queue)"
 	case e.Before != 0 && e.After != 0:
 		return name + ", between " + n.Called(e.Before) + " and " + n.Called(e.After)

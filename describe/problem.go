@@ -51,13 +51,15 @@ type Place struct {
 	Kind      string     `json:"kind"`
 	Before    string     `json:"before,omitempty"` // the critical child before it; for groups
 	After     string     `json:"after,omitempty"`
-	Target    *Target    `json:"target,omitempty"` // the operation calls this one; the time is spent on the wire to it, or in its queue
+	Target    *Target    `json:"target,omitempty"` // the operation that the place calls; nil: none, or unknown
 }
 
-// Target presents the operation that another one calls.
+// Target presents the operation that another one calls. The time of the call is spent on the wire to the target, in its
+// queue or, if the target is external, in the target.
 type Target struct {
 	Service   string `json:"service"`
 	Operation string `json:"operation"`
+	External  bool   `json:"external"` // it emits no spans: the attributes of its caller name it
 }
 
 // Edge presents an edge of the critical path of a group or request type. Means are per request; requests without the
@@ -147,7 +149,7 @@ func (n *Names) Place(e *group.EdgeShare) Place {
 // target presents the target of a step; nil if it has none.
 func (n *Names) target(step trace.Op) *Target {
 	if target := n.Table.Target(step); target != 0 {
-		return &Target{n.Service(target), n.OpName(target)}
+		return &Target{n.Service(target), n.OpName(target), n.External(target)}
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func TestProblem(t *testing.T) {
 func TestFindings(t *testing.T) {
 	s := newShop()
 	f := s.names().Findings(s.variable())
-	if f.Edge != &f.Edges[0] || *f.Edge.Target != (Target{"bank", "POST /charge"}) || f.Edge.ExcessNS.Known() {
+	if f.Edge != &f.Edges[0] || *f.Edge.Target != (Target{Service: "bank", Operation: "POST /charge"}) || f.Edge.ExcessNS.Known() {
 		t.Errorf("leading edge %+v", f.Edge)
 	}
 	want := Place{Name: OtherPlaces, Context: []string{}, Operation: OtherPlaces}

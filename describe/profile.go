@@ -66,7 +66,7 @@ func (b *builder) edge(e *group.EdgeShare) {
 	switch {
 	case e.Edge == 0:
 		at = b.add(0, OtherPlaces, 0)
-	case b.names.Table.Target(b.names.Last(e.Context)) != 0:
+	case b.names.onWire(b.names.Last(e.Context)):
 		at = b.add(b.context(e.Context), b.names.Edge(e), trace.Context(trace.EdgeOf(e.Context, wireFrame, wireFrame))) // not a context, so distinct from the keys of other frames
 	default:
 		at = b.context(e.Context)

@@ -114,7 +114,7 @@ func TestSuspect(t *testing.T) {
 		Service: "db", Score: 0.5, Parts: SuspectParts{Own: 0.1, In: 0.2, Rest: 0.2},
 		Operations: []SuspectOperation{
 			{Op: query, Service: "payment", Operation: "SELECT", Kind: "client", Score: 0.4},
-			{Op: s.charge, Service: "payment", Operation: "POST", Kind: "client", Target: &Target{"bank", "POST /charge"}, Score: 0.1},
+			{Op: s.charge, Service: "payment", Operation: "POST", Kind: "client", Target: &Target{Service: "bank", Operation: "POST /charge"}, Score: 0.1},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

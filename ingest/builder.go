@@ -34,6 +34,7 @@ type Builder struct {
 	tracepoint trace.Symbol
 	attrs      int // len(into.Attrs) when the span began
 	links      []link
+	identity   identity
 }
 
 // Resource holds the data that spans share: a service, a host and attributes.
@@ -171,7 +172,7 @@ func (v Value) True() bool { return !v.Numeric && string(v.Text) == "true" }
 // SharedAttr adds an attribute of the resource or scope, with the result of [Keys.Find] for its key. Each following
 // span gets it after its own attributes.
 func (b *Builder) SharedAttr(found int, key []byte, v Value) {
-	if found > keyJoin {
+	if found > keyJoin && !b.keys.Identifies(found) {
 		b.shared = append(b.shared, trace.Attr{})
 		b.attr(&b.shared[len(b.shared)-1], found, key, v)
 	}
@@ -188,11 +189,21 @@ func (b *Builder) Span() {
 	b.ID, b.Parent, b.Trace, b.Name = nil, nil, nil, nil
 	b.Start, b.End, b.Kind, b.Flags, b.Join, b.Cause = 0, 0, 0, 0, false, NoDefect
 	b.tracepoint, b.links = 0, b.links[:0]
+	b.identity.set = 0
 	b.attrs = len(b.into.Attrs)
 }
 
-// Attr adds an attribute of the current span, with the result of [Keys.Find] for its key. Attributes of the tracepoint
-// protocol that have a field in trace.Span set only that field.
+// Identify adds a text of the current span, with a result of [Keys.Find] that satisfies [Keys.Identifies]. It is faster
+// than Attr.
+func (b *Builder) Identify(found int, text []byte) { b.identity.addText(found-firstIdentityKey, text) }
+
+// IdentifyNumber is Identify for a number that may be that of a port.
+func (b *Builder) IdentifyNumber(found int, n uint16) {
+	b.identity.addNumber(found-firstIdentityKey, n)
+}
+
+// Attr adds an attribute of the current span, with the result of [Keys.Find] for its key. Attributes that have a field
+// in trace.Span, and were not requested, set only that field.
 func (b *Builder) Attr(found int, key []byte, v Value) {
 	switch found {
 	case keyTracepoint:
@@ -202,6 +213,12 @@ func (b *Builder) Attr(found int, key []byte, v Value) {
 	case keyJoin:
 		b.Join = b.Join || v.True()
 	default:
+		if firstIdentityKey <= found && found < requested {
+			b.identity.add(found-firstIdentityKey, v)
+			if b.keys.Identifies(found) {
+				return
+			}
+		}
 		b.into.Attrs = append(b.into.Attrs, trace.Attr{})
 		b.attr(&b.into.Attrs[len(b.into.Attrs)-1], found, key, v)
 	}
@@ -248,6 +265,9 @@ func (b *Builder) EndSpan() {
 		Kind:       b.Kind,
 		Flags:      b.Flags,
 	})
+	if b.namesPeer() {
+		into.Spans[index].Peer = b.names.peer(&b.identity)
+	}
 	if len(b.Parent) != 0 {
 		into.Spans[index].Parent = trace.SpanID(binary.BigEndian.Uint64(b.Parent))
 	}
@@ -260,6 +280,18 @@ func (b *Builder) EndSpan() {
 			into.Joins = append(into.Joins, trace.Join{Span: index, Linked: l.span})
 		}
 	}
+}
+
+// namesPeer reports whether the attributes of the current span name the operation that it calls: those of a SERVER name
+// the service itself, and an INTERNAL span calls nothing but, with some instrumentations, a database.
+func (b *Builder) namesPeer() bool {
+	switch b.Kind {
+	case trace.Client, trace.Producer:
+		return b.identity.set&peerKeys != 0
+	case trace.Internal:
+		return b.identity.text(databaseKeys, nil) != nil
+	}
+	return false
 }
 
 // valid reports whether the current span is valid, and counts it as rejected if not.

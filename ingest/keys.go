@@ -11,13 +11,16 @@ import (
 const MaxKeys = 32
 
 // Keys is a compiled set of attribute keys. Decoders read the values of these keys and skip all others. The set always
-// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on). Keys is immutable and safe to share.
+// includes the keys of the tracepoint protocol (trace.KeyTracepoint and so on) and those that identify operations and
+// their callees. Keys is immutable and safe to share.
 type Keys struct {
 	all     bool
 	names   []string
 	symbols []trace.Symbol
-	first   [256]uint8 // by hash: 1 + index in names of the first key of a chain; 0: none
-	next    []uint8    // 1 + index of the next key of the chain; 0: none
+	kept    [requested]bool // whether a key that Builder interprets was requested, too
+	only    [1 << 7]bool    // by index: see Identifies
+	first   [256]uint8      // by hash: 1 + index in names of the first key of a chain; 0: none
+	next    []uint8         // 1 + index of the next key of the chain; 0: none
 }
 
 // Indexes in Keys.names of the keys that [Builder] interprets. The requested keys follow them.
@@ -26,22 +29,35 @@ const (
 	keyJoin
 	keyPlan
 	keyArm
+	firstIdentityKey // of those in identityKeys
+	requested        = firstIdentityKey + len(identityKeys)
 )
 
 // Unwanted is the result of [Keys.Find] for keys that are not in the set.
 const Unwanted = -1
 
 // unnamed is the result of Find for the unnamed keys of a set of all keys.
-const unnamed = MaxKeys + 16
+const unnamed = MaxKeys + requested
 
 // NewKeys compiles the set of the given keys. It returns an error if there are more than [MaxKeys].
 func NewKeys(names ...string) (*Keys, error) {
 	k := &Keys{}
-	for _, name := range append([]string{trace.KeyTracepoint, trace.KeyJoin, trace.KeyPlan, trace.KeyArm}, names...) {
+	for _, name := range []string{trace.KeyTracepoint, trace.KeyJoin, trace.KeyPlan, trace.KeyArm} {
 		k.add(name)
 	}
-	if len(k.names) > MaxKeys+4 {
-		return nil, fmt.Errorf("%d attribute keys requested, the maximum is %d", len(k.names)-4, MaxKeys)
+	for i := range identityKeys {
+		k.add(identityKeys[i].name)
+	}
+	for _, name := range names {
+		if i := slices.Index(k.names[:requested], name); i >= 0 {
+			k.kept[i] = true
+		} else {
+			k.add(name)
+		}
+	}
+	k.setOnly()
+	if n := len(k.names) - requested; n > MaxKeys {
+		return nil, fmt.Errorf("%d attribute keys requested, the maximum is %d", n, MaxKeys)
 	}
 	return k, nil
 }
@@ -50,6 +66,7 @@ func NewKeys(names ...string) (*Keys, error) {
 func AllKeys() *Keys {
 	k, _ := NewKeys() // no names, no error
 	k.all = true
+	k.setOnly()
 	return k
 }
 
@@ -59,7 +76,7 @@ func (k *Keys) add(name string) {
 	}
 	k.names = append(k.names, name)
 	k.symbols = append(k.symbols, trace.SymbolOf([]byte(name)))
-	if len(k.names) > MaxKeys+4 {
+	if len(k.names) > requested+MaxKeys {
 		return // NewKeys returns an error
 	}
 	h := keyHash([]byte(name))
@@ -86,6 +103,17 @@ func (k *Keys) Find(key []byte) int {
 		}
 	}
 	return Unwanted
+}
+
+// Identifies reports whether an attribute with the result found of Find only identifies the operation of its span or
+// the callee, so that it does not become an attribute.
+func (k *Keys) Identifies(found int) bool { return k.only[found&(len(k.only)-1)] }
+
+// setOnly fills in only.
+func (k *Keys) setOnly() {
+	for i := firstIdentityKey; i < requested; i++ {
+		k.only[i] = !k.kept[i] && !k.all
+	}
 }
 
 // intern stores the names of the set in table, so that reports can name attributes.

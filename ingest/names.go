@@ -46,20 +46,39 @@ type cachedOp struct {
 // names longer than [MaxName].
 func (n *Names) Op(service trace.Symbol, name []byte, kind trace.Kind) trace.Op {
 	key := trace.Mix(uint64(service)+uint64(kind), xxhash.Sum64(name))
-	line := &n.ops[key%cachedOps]
-	for i := range line {
-		if line[i].key == key {
-			return line[i].op
-		}
+	if op, ok := n.cached(key); ok {
+		return op
 	}
+	return n.newOp(key, service, name, kind)
+}
+
+// newOp adds the operation with the given name to the dictionary and, with the given key, to the cache.
+func (n *Names) newOp(key uint64, service trace.Symbol, name []byte, kind trace.Kind) trace.Op {
 	if n.buf == nil {
 		n.buf = make([]byte, 0, 2*MaxName) // "1/2" becomes "{}/{}": at most twice as long
 	}
 	normal := trace.NormalName(clean(name, MaxName), n.buf)
 	op := n.Table.Op(service, n.Table.SymbolBytes(normal), kind)
+	n.cache(key, op)
+	return op
+}
+
+// cached returns the operation in the cache with the given key.
+func (n *Names) cached(key uint64) (trace.Op, bool) {
+	line := &n.ops[key%cachedOps]
+	for i := range line {
+		if line[i].key == key {
+			return line[i].op, true
+		}
+	}
+	return 0, false
+}
+
+// cache adds an operation to the cache.
+func (n *Names) cache(key uint64, op trace.Op) {
+	line := &n.ops[key%cachedOps]
 	copy(line[1:], line[:])
 	line[0] = cachedOp{key, op}
-	return op
 }
 
 // Symbol returns the symbol of a service name.

@@ -255,7 +255,7 @@ func (p *Problem) bound() {
 func boundPlace(p *describe.Place) {
 	cleanAll(&p.Name, &p.Service, &p.Operation, &p.Before, &p.After)
 	if p.Target != nil {
-		p.Target = &describe.Target{Service: clean(p.Target.Service), Operation: clean(p.Target.Operation)}
+		p.Target = &describe.Target{Service: clean(p.Target.Service), Operation: clean(p.Target.Operation), External: p.Target.External}
 	}
 	p.Context = boundContext(p.Context)
 }

@@ -49,7 +49,11 @@ func (n *names) next(r *offline.Problem) []describe.Sentence {
 func (n *names) unexplained(e *group.EdgeShare) describe.Sentence {
 	var s describe.Sentence
 	if target := n.Table.Target(n.Last(e.Context)); target != 0 {
-		s.Plain("check the connections and the queue of ")
+		if n.External(target) {
+			s.Plain("check ")
+		} else {
+			s.Plain("check the connections and the queue of ")
+		}
 		s.Strong(n.Op(target))
 	} else {
 		s.Plain("add tracepoints inside ")

@@ -66,7 +66,7 @@ func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 		r.Check(symbolOf(s) == sym)
 	}
 	for op, o := range t.ops {
-		r.Check(o.Kind <= Consumer && o.id() == op)
+		r.Check(o.Kind <= External && o.id() == op)
 	}
 	if r.Bad() {
 		return nil, nil, fmt.Errorf("%w: table", codec.ErrCorrupt)

@@ -95,9 +95,10 @@ const (
 	Client
 	Producer
 	Consumer
+	External // of operations that emit no spans: only the attributes of their callers name them
 )
 
-var kindNames = [...]string{"unspecified", "internal", "server", "client", "producer", "consumer"}
+var kindNames = [...]string{"unspecified", "internal", "server", "client", "producer", "consumer", "external"}
 
 // String returns the lower-case name of k.
 func (k Kind) String() string {
@@ -107,9 +108,9 @@ func (k Kind) String() string {
 	return kindNames[Unspecified]
 }
 
-// ParseKind returns the kind with the given lower-case name, and whether it exists.
+// ParseKind returns the span kind with the given lower-case name, and whether it exists.
 func ParseKind(s string) (Kind, bool) {
-	for k, name := range kindNames {
+	for k, name := range kindNames[:External] {
 		if s == name {
 			return Kind(k), true
 		}
@@ -134,6 +135,7 @@ type Span struct {
 	Service    Symbol
 	Host       Symbol // identifies the clock, for skew correction; 0: unknown
 	Tracepoint Symbol // value of sibyl.tracepoint.id; 0: a baseline span
+	Peer       Op     // the callee as the attributes of the span name it, of kind External; 0: unknown
 	Kind       Kind
 	Flags      Flags
 }

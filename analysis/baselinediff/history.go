@@ -69,7 +69,8 @@ func (h *Normal) resolveServices() {
 
 // resolveCallees determines the usual callee of the CLIENT spans of each site: the service most often called, and of
 // that service the operation most often called. Ties are resolved in favour of the smallest symbols. A site without
-// history gets the callee of the same step under other callers; calls without an answer get that of the same operation.
+// history gets the service that its attributes name, or the callee of the same step under other callers, or that of the
+// same operation.
 func (h *Normal) resolveCallees(traces []recordedTrace) {
 	type pair struct {
 		site   siteKey
@@ -105,19 +106,37 @@ func (h *Normal) resolveCallees(traces []recordedTrace) {
 	}
 	h.callee = make([]callee, len(h.rec.sites))
 	for i := 1; i < len(h.callee); i++ {
-		b, ok := best[h.rec.sites[i].siteKey]
-		if !ok {
-			b = best[h.rec.sites[i].anyCaller()]
+		s := &h.rec.sites[i]
+		if !s.client {
+			continue
 		}
-		if s := &h.rec.sites[i]; s.client {
-			h.callee[i] = callee{b.service, cmp.Or(b.op, s.op)}
+		b, ok := best[s.siteKey]
+		if peer := h.peer(s); !ok && peer != 0 {
+			b, ok = callee{service: peer}, true
 		}
+		for _, key := range s.wider() {
+			if !ok {
+				b, ok = best[key]
+			}
+		}
+		h.callee[i] = callee{b.service, cmp.Or(b.op, s.op)}
 	}
 }
 
+// peer returns the number of the service that emits spans and that the attributes of s name; 0 if there is none.
+func (h *Normal) peer(s *site) int32 {
+	if s.peer == 0 {
+		return 0
+	}
+	if service := h.service[h.rec.callees[s.peer].service]; !h.opaque[service] {
+		return service
+	}
+	return 0
+}
+
 // group groups the calls of traces by site, each group in the order of time. A site with too little history, because
-// its caller is new or rare, gets the history of its step under all callers. The site of calls without an answer gets
-// that of its operation, whatever it calls.
+// its caller is new or rare, gets the history of its step under all callers. If that is too little, as for calls that
+// are no longer answered, it gets that of its operation, whatever it calls.
 func (h *Normal) group(traces []recordedTrace) {
 	sites := h.rec.sites
 	h.series = make([]series, len(sites))
@@ -127,9 +146,11 @@ func (h *Normal) group(traces []recordedTrace) {
 	of := make(map[siteKey]int) // index in wide
 	wide := make([]series, 1)   // the first is unused
 	for i := 1; i < len(sites); i++ {
-		if key := sites[i].anyCaller(); h.series[i].len() < minHistory && of[key] == 0 {
-			of[key] = len(wide)
-			wide = append(wide, series{})
+		for _, key := range sites[i].wider() {
+			if h.series[i].len() < minHistory && of[key] == 0 {
+				of[key] = len(wide)
+				wide = append(wide, series{})
+			}
 		}
 	}
 	wideOf := make([][]int, len(sites))
@@ -150,8 +171,13 @@ func (h *Normal) group(traces []recordedTrace) {
 		}
 	}
 	for i := 1; i < len(sites); i++ {
-		if h.series[i].len() < minHistory {
-			h.series[i] = wide[of[sites[i].anyCaller()]]
+		if h.series[i].len() >= minHistory {
+			continue
+		}
+		for _, key := range sites[i].wider() {
+			if h.series[i] = wide[of[key]]; h.series[i].len() >= minHistory {
+				break
+			}
 		}
 	}
 }

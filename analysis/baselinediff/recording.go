@@ -107,6 +107,7 @@ type site struct {
 	base    trace.Op // operation of the step
 	service int32    // number of the service
 	client  bool     // whether its spans are CLIENT spans or borders
+	peer    int32    // number of the callee that its attributes name, of calls without an answer; 0: none
 }
 
 // wider returns the keys under which a site is pooled with others: with the same step under other callers and, if the
@@ -235,37 +236,22 @@ func (r *Recording) call(p *critpath.Path, i int32) call {
 	return c
 }
 
-// peerKeys are the attributes of CLIENT spans that name the callee, best first: a service, an address, a kind of
-// database.
-var peerKeys = [...]trace.Symbol{
-	trace.SymbolOf([]byte("peer.service")), trace.SymbolOf([]byte("server.address")), trace.SymbolOf([]byte("net.peer.name")),
-	trace.SymbolOf([]byte("db.system.name")), trace.SymbolOf([]byte("db.system")),
-}
-
-// PeerKeys returns the attributes that a recording reads: those of CLIENT spans that name a callee that emits no spans.
-func PeerKeys() []string {
-	return []string{"peer.service", "server.address", "net.peer.name", "db.system.name", "db.system"}
-}
-
 // calledBy returns the number of the callee of node i, a CLIENT: the span that answers it or, if there is none, the
-// name in an attribute; 0 if there is neither.
+// name in its attributes; 0 if there is neither.
 func (r *Recording) calledBy(p *critpath.Path, i int32) int32 {
 	if callee := p.Nodes[i].Callee; callee >= 0 {
 		s := &p.Trace.Spans[callee]
 		return r.calleeOf(s.Service, s.Op)
 	}
-	peer, best := trace.Symbol(0), len(peerKeys)
-	for _, k := range p.Attrs(i) {
-		a := &p.Trace.Attrs[k]
-		rank := slices.Index(peerKeys[:best], a.Key)
-		if rank >= 0 && !a.Numeric && a.Text != 0 {
-			peer, best = a.Text, rank
-		}
+	return r.namedPeer(p.Span(i).Peer)
+}
+
+// namedPeer returns the number of the callee with the name of peer; 0 if it has none.
+func (r *Recording) namedPeer(peer trace.Op) int32 {
+	if service := r.table.Operation(peer).Service; service != 0 {
+		return r.calleeOf(service, 0)
 	}
-	if peer == 0 {
-		return 0
-	}
-	return r.calleeOf(peer, 0)
+	return 0
 }
 
 // overflow is the number of all sites and shapes beyond the bounds of a recording. They are not compared.
@@ -282,7 +268,11 @@ func (r *Recording) site(key siteKey, base, target trace.Op, service trace.Symbo
 	i := int32(len(r.sites))
 	r.siteNumbers[key] = i
 	r.table.Step(base, target)
-	r.sites = append(r.sites, site{siteKey: key, base: base, service: r.numberOf(service), client: client})
+	s := site{siteKey: key, base: base, service: r.numberOf(service), client: client}
+	if client && r.table.Operation(target).Kind == trace.External {
+		s.peer = r.namedPeer(target)
+	}
+	r.sites = append(r.sites, s)
 	return i
 }
 

@@ -14,9 +14,8 @@ import (
 type simApp struct {
 	rng      *rand.Rand
 	table    *trace.Table
-	clients  bool   // remote calls have CLIENT spans
-	peer     string // the attribute that names databases, if they are shared
-	shared   bool   // databases are shared by services and named by attributes; else each service has its own, unnamed
+	clients  bool // remote calls have CLIENT spans
+	shared   bool // databases are shared by services and named by attributes; else each service has its own, unnamed
 	services []simService
 	entries  []int // operations of the gateway
 	ops      []simOp
@@ -65,7 +64,7 @@ func choose[T any](r *rand.Rand, among ...T) T { return among[r.IntN(len(among))
 
 func newSimApp(seed uint64, clients, shared bool) *simApp {
 	r := rand.New(rand.NewPCG(seed, 77))
-	e := &simApp{rng: r, table: &trace.Table{}, clients: clients, shared: shared, peer: "server.address"}
+	e := &simApp{rng: r, table: &trace.Table{}, clients: clients, shared: shared}
 	for i := range 6 + r.IntN(20) {
 		s := simService{name: fmt.Sprintf("s%d", i), db: i}
 		if i > 0 {
@@ -234,9 +233,7 @@ func (e *simApp) query(o *simOp, id trace.SpanID, t float64) float64 {
 		d += e.exp(e.fault.delay)
 	}
 	if e.shared {
-		e.t.Attrs = append(e.t.Attrs, trace.Attr{
-			Key: e.table.Symbol(e.peer), Text: e.table.Symbol(fmt.Sprintf("db%d", db)), Span: int32(span),
-		})
+		e.t.Spans[span].Peer = e.table.Op(e.table.Symbol(fmt.Sprintf("db%d", db)), 0, trace.External)
 	}
 	e.close(span, t+d, false)
 	return t + d

@@ -16,7 +16,7 @@ type callees struct {
 }
 
 // find prepares for the spans of another trace. The baseline spans below a tracepoint span are children of their
-// callers, not of that span: they are found here, the others by [callees.of].
+// callers, not of that span: they are found here, the others by [layout.addChildren].
 func (c *callees) find(spans []trace.Span, ids *spanIDs, forest *forest, caller, parent []int32) {
 	c.spans, c.ids, c.forest = spans, ids, forest
 	clear(c.ofTracepoints)
@@ -45,4 +45,13 @@ func (c *callees) before(i, k int32) bool {
 		return a < b
 	}
 	return c.ids.id(i) < c.ids.id(k)
+}
+
+// target returns the operation that span i calls: that of its callee or, without an answer, the one that its attributes
+// name. The callee comes first, because addresses are often those of proxies or of single replicas.
+func target(spans []trace.Span, i, callee int32) trace.Op {
+	if callee >= 0 {
+		return spans[callee].Op
+	}
+	return spans[i].Peer
 }

@@ -132,7 +132,7 @@ func (l *layout) add() (int32, *Node) {
 func (l *layout) addTop(t *tree, baseline bool) trace.Nanos {
 	s := &l.spans[t.top]
 	i, n := l.add()
-	n.ID, n.Span, n.Parent, n.caller, n.Callee, n.Step = t.id, t.top, -1, -1, -1, s.Op
+	n.ID, n.Span, n.Parent, n.caller, n.Callee = t.id, t.top, -1, -1, -1
 	n.Start, n.End = t.start, t.end
 	n.Anchor, n.Root = -1, -1
 	if baseline {
@@ -141,6 +141,7 @@ func (l *layout) addTop(t *tree, baseline bool) trace.Nanos {
 	if l.mayBeAnswered(s, t.top) {
 		n.Callee = undecided
 	}
+	n.Step = s.Op.To(s.Peer)
 	n.setContexts(i, extend(0, n.Step, 0), 0)
 	l.countLength(s)
 	if len(l.shifts) > 0 {
@@ -272,6 +273,9 @@ func (l *layout) addChild(caller int32, parent *Node, c *child, depth int) {
 	if l.mayBeAnswered(s, c.span) {
 		n.Callee = undecided
 	} else {
+		if s.Peer != 0 {
+			n.Step = s.Op.To(s.Peer)
+		}
 		n.setContexts(i, extend(parent.Full, n.Step, depth), parent.Context)
 	}
 	if len(l.shifts) > 0 {
@@ -291,9 +295,8 @@ func (l *layout) decideStep(i int32, n *Node, callee int32, depth int) {
 			callee = below
 		}
 	}
-	if n.Callee = callee; callee >= 0 {
-		n.Step = n.Step.To(l.spans[callee].Op)
-	}
+	n.Callee = callee
+	n.Step = l.spans[n.Span].Op.To(target(l.spans, n.Span, callee))
 	full, context := trace.Context(0), trace.Context(0)
 	if n.caller >= 0 {
 		full, context = l.nodes[n.caller].Full, l.nodes[n.caller].Context

@@ -52,8 +52,8 @@ type Node struct {
 	// Full extends Context, for a tracepoint span, by the tracepoint spans from its anchor down to the span. It does
 	// not depend on tracepoints above the anchor. For a baseline span it equals Context.
 	Full trace.Context
-	// Step is the operation of the span and, for a CLIENT span, the operation that answers it. That of a baseline span
-	// depends on baseline spans only.
+	// Step is the operation of the span with its target (see [Path.Target]). That of a baseline span depends on its own
+	// attributes and on baseline spans only.
 	Step trace.Op
 	// Callee is, for a CLIENT span, the index in Path.Trace.Spans of the span that answers it: a child that is a SERVER
 	// or belongs to another service, of several the earliest, then the one with the smallest ID. It is -1 if there is
@@ -154,12 +154,11 @@ func (p *Path) Unusable(root int) trace.Reason {
 // Span returns the span of node i.
 func (p *Path) Span(i int32) *trace.Span { return &p.Trace.Spans[p.Nodes[i].Span] }
 
-// Target returns the operation that answers node i; 0 if there is none.
+// Target returns the operation that node i calls: the one that answers it or, without an answer, the one that its
+// attributes name; 0 if there is neither.
 func (p *Path) Target(i int32) trace.Op {
-	if callee := p.Nodes[i].Callee; callee >= 0 {
-		return p.Trace.Spans[callee].Op
-	}
-	return 0
+	n := &p.Nodes[i]
+	return target(p.Trace.Spans, n.Span, n.Callee)
 }
 
 // Caller returns the caller of node i: the nearest baseline ancestor of a baseline node, the parent of a tracepoint

@@ -1,6 +1,7 @@
 package critpath_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -173,7 +174,7 @@ func (w *printer) op(op trace.Op) string {
 		return "·"
 	}
 	if target := w.table.Target(op); target != 0 {
-		return w.table.OpName(op) + ">" + w.table.OpName(target)
+		return w.table.OpName(op) + ">" + cmp.Or(w.table.OpName(target), w.table.ServiceName(target))
 	}
 	return w.table.OpName(op)
 }

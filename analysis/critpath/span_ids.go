@@ -121,7 +121,7 @@ func (d *spanIDs) spanCopy(span int32) spanCopy {
 // contentHash returns a hash of extras and of all fields of s except its ID and times.
 func contentHash(s *trace.Span, extras uint64) uint64 {
 	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint),
-		uint64(s.Kind), uint64(s.Flags), extras).Lo
+		uint64(s.Peer), uint64(s.Kind), uint64(s.Flags), extras).Lo
 }
 
 // hashExtras fills d.extras. The hashes do not depend on the order of a span's attributes and joins.

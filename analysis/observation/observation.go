@@ -61,7 +61,7 @@ func (o *Observation) ComputeShape() uint64 {
 type ContextCount struct {
 	Context, Parent trace.Context
 	Op              trace.Op     // operation of the spans
-	Target          trace.Op     // operation that answers them (see [critpath.Node]); 0: none
+	Target          trace.Op     // operation that they call (see [critpath.Path.Target]); 0: unknown
 	Tracepoint      trace.Symbol // 0: baseline
 	Count           int32        // spans
 	Errors          int32        // spans with status error

@@ -1297,7 +1297,7 @@ type Place struct {
 	Operation string `json:"operation"`
 	Service   string `json:"service"`
 
-	// Target The operation that a client calls. The time of the edge is spent on the wire to it, or in its queue.
+	// Target The operation that a client calls. The time of the edge is spent on the wire to it, in its queue or, if it is external, in it.
 	Target *Target `json:"target,omitempty"`
 }
 
@@ -1627,8 +1627,12 @@ type Suspect struct {
 	Tracepoint string `json:"tracepoint"`
 }
 
-// Target The operation that a client calls. The time of the edge is spent on the wire to it, or in its queue.
+// Target The operation that a client calls. The time of the edge is spent on the wire to it, in its queue or, if it is external, in it.
 type Target struct {
+	// External It emits no spans: the attributes of its caller name it.
+	External bool `json:"external"`
+
+	// Operation Empty if the attributes of the caller name the service only.
 	Operation string `json:"operation"`
 	Service   string `json:"service"`
 }

@@ -41,21 +41,18 @@ type span struct {
 	callee  *span // the span that answers a CLIENT span
 }
 
-// step returns the operation of s with that of its callee; 0 for a nil s.
+// step returns the operation of s with its target; 0 for a nil s.
 func (s *span) step() trace.Op {
-	switch {
-	case s == nil:
+	if s == nil {
 		return 0
-	case s.callee == nil:
-		return s.Op
 	}
-	return s.Op.To(s.callee.Op)
+	return s.Op.To(s.target())
 }
 
-// target returns the operation of the callee of s; 0 if it has none.
+// target returns the operation that s calls; 0 if it is unknown.
 func (s *span) target() trace.Op {
 	if s.callee == nil {
-		return 0
+		return s.Peer
 	}
 	return s.callee.Op
 }
@@ -886,7 +883,7 @@ const (
 
 // contentHash is the hash of package critpath that orders conflicting copies.
 func contentHash(s *trace.Span, extra uint64) uint64 {
-	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint), uint64(s.Kind), uint64(s.Flags), extra).Lo
+	return analysis.HashOf(uint64(s.Parent), uint64(s.Op), uint64(s.Service), uint64(s.Host), uint64(s.Tracepoint), uint64(s.Peer), uint64(s.Kind), uint64(s.Flags), extra).Lo
 }
 
 // Attributes of the protocol, which are not variables.

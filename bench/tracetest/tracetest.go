@@ -117,6 +117,9 @@ func (b *builder) span() {
 		s.Flags |= trace.Error
 	}
 	s.Op = trace.OpOf(s.Service, trace.Symbol(1+b.draw("name", 3)), s.Kind)
+	if s.Kind == trace.Client && b.rarely("has peer", 3) {
+		s.Peer = trace.OpOf(trace.Symbol(1+b.draw("peer", 2)), 0, trace.External)
+	}
 	b.t.Spans = append(b.t.Spans, s)
 }
 

@@ -118,6 +118,8 @@ func (p *parser) property(s *trace.Span, word string) error {
 		s.Host = p.table.Symbol(value)
 	case key == "tp":
 		s.Tracepoint = p.table.Symbol(value)
+	case key == "peer":
+		s.Peer = p.table.Op(p.table.Symbol(value), 0, trace.External)
 	case key == "join":
 		p.trace.Joins = append(p.trace.Joins, trace.Join{Span: index, Linked: ID(value)})
 	default:
@@ -259,6 +261,9 @@ func (f *formatter) span(i int32, depth int, withParent bool) {
 	}
 	if s.Tracepoint != 0 {
 		fmt.Fprintf(&f.out, " tp=%s", quote(f.table.Text(s.Tracepoint)))
+	}
+	if s.Peer != 0 {
+		fmt.Fprintf(&f.out, " peer=%s", quote(f.table.ServiceName(s.Peer)))
 	}
 	if s.Flags&trace.RemoteParent != 0 {
 		f.out.WriteString(" remote")

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine/offline"
@@ -162,7 +161,7 @@ func (p *process) compare(ctx context.Context, x *comparison, labels report.Labe
 	o := offline.DefaultOptions()
 	o.Input, o.Path, o.Rules = x.input.Options(p.in, n), x.path.Options(), x.config.AnalysisRules()
 	with := *x.config
-	with.Keys = baselinediff.PeerKeys()
+	with.Keys = nil // a comparison reads no attributes
 	var err error
 	if o.Input.Keys, err = ingest.NewKeys(with.AttributeKeys()...); err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/bench/benchreport"
 	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/eval/recorded"
@@ -110,7 +109,7 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	keys, err := ingest.NewKeys(baselinediff.PeerKeys()...)
+	keys, err := ingest.NewKeys()
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,11 @@ package otlp_test
 
 import (
 	"encoding/binary"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -91,6 +96,7 @@ func (r *reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 			out.Flags |= trace.RemoteParent
 		}
 		out.Op = r.names.Op(out.Service, []byte(s.Name()), out.Kind)
+		out.Peer = r.peer(out.Kind, s.Attributes())
 		out.Tracepoint = r.names.Value([]byte(tracepoint(s.Attributes())))
 		r.joins(s, into)
 		r.attrs(s.Attributes(), into)
@@ -204,3 +210,112 @@ func marked(attrs pcommon.Map) bool {
 }
 
 func spanIDOf(id pcommon.SpanID) trace.SpanID { return trace.SpanID(binary.BigEndian.Uint64(id[:])) }
+
+// peer returns the operation that the attributes of a span name as its callee.
+func (r *reference) peer(kind trace.Kind, attrs pcommon.Map) trace.Op {
+	first := func(keys ...string) string {
+		for _, key := range keys {
+			for k, v := range attrs.All() {
+				plain := v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool
+				if s := v.AsString(); k == key && plain && s != "" {
+					if len(s) <= 256 {
+						return s
+					}
+					break // the first value of a key counts
+				}
+			}
+		}
+		return ""
+	}
+	name := func(keys ...string) string { return peerPart(first(keys...)) }
+	system := name("db.system.name", "db.system")
+	if kind != trace.Client && kind != trace.Producer && (kind != trace.Internal || first("db.system.name", "db.system") == "") {
+		return 0
+	}
+	host := r.peerHost(attrs, first("server.address", "net.peer.name", "http.host"))
+	who, what := name("service.peer.name", "peer.service"), []string{name("rpc.service")}
+	if who == "" {
+		who = joined(" ", system, host)
+	}
+	if who == "" {
+		who, what = what[0], nil
+	}
+	called := joined(".", append(what, name("db.namespace", "db.name"), name("db.collection.name", "db.sql.table"))...)
+	called = joined(" ", called, name("messaging.destination.template", "messaging.destination.name", "messaging.destination"), name("url.template"))
+	if who == "" && called == "" {
+		return 0
+	}
+	return r.names.Table.Op(r.names.Symbol([]byte(who)), r.names.Symbol([]byte(called)), trace.External)
+}
+
+// peerHost returns the name of the host at an address or, without one, in a URL.
+func (*reference) peerHost(attrs pcommon.Map, address string) string {
+	port := ""
+	switch {
+	case address != "":
+		for _, key := range []string{"server.port", "net.peer.port"} {
+			given := false
+			for k, v := range attrs.All() {
+				switch {
+				case k != key || port != "" || given:
+				case v.Type() == pcommon.ValueTypeInt && 0 < v.Int() && v.Int() < 1<<16:
+					port = strconv.FormatInt(v.Int(), 10)
+				case v.Type() == pcommon.ValueTypeDouble && 1 <= v.Double() && v.Double() < 1<<16:
+					port = strconv.Itoa(int(v.Double()))
+				case v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool:
+					if given = v.AsString() != ""; len(v.AsString()) <= 256 {
+						port = v.AsString()
+					}
+				}
+			}
+		}
+	default:
+		host := regexp.MustCompile(`(?s)^.*?://([^/?#]*@)?([^/?#]+)`)
+		for _, key := range []string{"url.full", "http.url"} {
+			given := false
+			for k, v := range attrs.All() {
+				if k != key || given || v.Type() != pcommon.ValueTypeStr || v.AsString() == "" {
+					continue
+				}
+				given = true
+				if m := host.FindStringSubmatch(v.AsString()); address == "" && m != nil && len(m[2]) <= 256 {
+					address = m[2]
+				}
+			}
+		}
+	}
+	if port == "" {
+		if m := regexp.MustCompile(`^([^:]*|\[[^\]]*\]):([^:\]]*)$`).FindStringSubmatch(address); m != nil {
+			address, port = m[1], m[2]
+		}
+	}
+	if address == "" {
+		return ""
+	}
+	name := address
+	if _, err := netip.ParseAddr(strings.Trim(address, "[]")); err == nil {
+		name = "{ip}"
+	} else {
+		label, domain, _ := strings.Cut(address, ".")
+		if m := regexp.MustCompile(`(?s)^(.*?)(-[^-]*[0-9][^-]*)+(-[a-z0-9]{5})?$`).FindStringSubmatch(label); m != nil {
+			name = joined(".", m[1]+"-{}", domain)
+		}
+		name = peerPart(name)
+	}
+	if !regexp.MustCompile(`^[0-9]+$`).MatchString(port) || len(strings.TrimLeft(port, "0")) > 5 {
+		port = ""
+	}
+	if number, _ := strconv.Atoi(port); name == "" || number == 80 || number == 443 || number >= 1<<16 {
+		port = ""
+	}
+	return joined(":", name, port)
+}
+
+func peerPart(s string) string {
+	return string(trace.NormalName([]byte(strings.ToLower(strings.ToValidUTF8(s, "\uFFFD"))), nil))
+}
+
+// joined joins the parts that are not empty.
+func joined(separator string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
+}

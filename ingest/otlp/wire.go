@@ -483,6 +483,16 @@ func (d *Decoder) attr(pair []byte) error {
 	if found == ingest.Unwanted {
 		return nil
 	}
+	if d.keys.Identifies(found) {
+		switch n := len(value) - 2; {
+		case 0 <= n && n < 0x80 && uint64(value[0]) == valueString && int(value[1]) == n:
+			d.build.Identify(found, value[2:])
+			return nil
+		case n == 1 && uint64(value[0]) == valueInt && value[1] >= 0x80 && value[2] < 0x80:
+			d.build.IdentifyNumber(found, uint16(value[1])&0x7f|uint16(value[2])<<7)
+			return nil
+		}
+	}
 	v, kind, err := d.value(value)
 	if err == nil && kind >= isScalar {
 		d.build.Attr(found, key, v)
@@ -539,6 +549,9 @@ const (
 func (d *Decoder) value(b []byte) (v ingest.Value, kind valueKind, err error) {
 	if n := len(b) - 2; n >= 0 && n < 0x80 && uint64(b[0]) == valueString && int(b[1]) == n { // fast path
 		return ingest.Value{Text: b[2:]}, isString, nil
+	}
+	if len(b) == 3 && uint64(b[0]) == valueInt && b[1] >= 0x80 && b[2] < 0x80 { // a status or a port
+		return ingest.Value{Number: float64(int(b[1])&0x7f | int(b[2])<<7), Numeric: true}, isScalar, nil
 	}
 	for len(b) > 0 {
 		tag, rest, err := d.tag(b)

@@ -1,0 +1,295 @@
+package ingest
+
+import (
+	"bytes"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// field is a property of the callee of a span, or of a server or consumer itself.
+type field uint8
+
+const (
+	peerService field = iota
+	peerRPC
+	destination
+	peerSystem
+	peerNamespace
+	peerCollection
+	peerAddress
+	peerPort
+	urlField
+	peerTemplate
+	routeField
+	pathField
+)
+
+// identityKey is an attribute that identifies the callee of a span, or the operation of a server or consumer.
+type identityKey struct {
+	name  string
+	field field
+}
+
+// identityKeys are the attributes of the semantic conventions that identify callees and operations, with their former
+// names. Those of one field are adjacent, best first.
+var identityKeys = [...]identityKey{
+	{"service.peer.name", peerService}, {"peer.service", peerService},
+	{"rpc.service", peerRPC},
+	{"messaging.destination.template", destination}, {"messaging.destination.name", destination}, {"messaging.destination", destination},
+	{"db.system.name", peerSystem}, {"db.system", peerSystem},
+	{"db.namespace", peerNamespace}, {"db.name", peerNamespace},
+	{"db.collection.name", peerCollection}, {"db.sql.table", peerCollection},
+	{"server.address", peerAddress}, {"net.peer.name", peerAddress}, {"http.host", peerAddress},
+	{"server.port", peerPort}, {"net.peer.port", peerPort},
+	{"url.full", urlField}, {"http.url", urlField},
+	{"url.template", peerTemplate},
+	{"http.route", routeField},
+	{"url.path", pathField}, {"http.target", pathField},
+}
+
+// keySet is a set of identityKeys: bit i stands for identityKeys[i].
+type keySet uint32
+
+// keysOf returns the keys of some fields.
+func keysOf(fields ...field) (s keySet) {
+	for i := range identityKeys {
+		if slices.Contains(fields, identityKeys[i].field) {
+			s |= 1 << i
+		}
+	}
+	return s
+}
+
+var (
+	databaseKeys    = keysOf(peerSystem)
+	destinationKeys = keysOf(destination)
+	routeKeys       = keysOf(routeField)
+	pathKeys        = keysOf(pathField, urlField)
+	urlKeys         = keysOf(urlField)
+	portKeys        = keysOf(peerPort)
+	peerKeys        = keysOf(peerService, peerRPC, destination, peerSystem, peerNamespace, peerCollection, peerAddress, peerPort, urlField, peerTemplate)
+)
+
+// firstPort is the index in identityKeys of the first of portKeys.
+var firstPort = bits.TrailingZeros32(uint32(portKeys))
+
+// maxPeer is the largest length of a value that identifies a callee. Names of hosts have at most 253 bytes.
+const maxPeer = 256
+
+// identity collects the attributes that identify the callee of a span or its operation. The span's kind, which may
+// follow them, determines which of them count. The first value of a key counts.
+type identity struct {
+	set   keySet
+	texts [len(identityKeys)][]byte // by key in set; nil for a number
+	ports [2]uint16                 // by key in portKeys: the number
+}
+
+// addText adds a text for identityKeys[key]. Empty texts have no effect.
+func (d *identity) addText(key int, text []byte) {
+	if bit := keySet(1) << key; d.set&bit == 0 && len(text) != 0 {
+		d.set |= bit
+		d.texts[key] = text
+	}
+}
+
+// add adds a value for identityKeys[key]. Numbers have no effect unless they are ports.
+func (d *identity) add(key int, v Value) {
+	switch {
+	case !v.Numeric:
+		d.addText(key, v.Text)
+	case 1 <= v.Number && v.Number < 1<<16:
+		d.addNumber(key, uint16(v.Number))
+	}
+}
+
+// addNumber adds a number for identityKeys[key]. It has no effect unless it is the number of a port.
+func (d *identity) addNumber(key int, n uint16) {
+	if bit := keySet(1) << key; portKeys&^d.set&bit != 0 && n != 0 {
+		d.set |= bit
+		d.texts[key], d.ports[(key-firstPort)&1] = nil, n
+	}
+}
+
+// hash returns a hash of the values of keys, of URLs without the parts that differ from call to call.
+func (d *identity) hash(keys keySet) uint64 {
+	h := uint64(0)
+	for m := d.set & keys; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(uint32(m))
+		text := d.texts[i]
+		switch {
+		case text == nil:
+			h = trace.Mix(h+uint64(i), uint64(d.ports[(i-firstPort)&1]))
+		case urlKeys&(1<<i) != 0:
+			h = trace.Mix(h+uint64(i), xxhash.Sum64(hostOf(text)))
+		default:
+			h = trace.Mix(h+uint64(i), xxhash.Sum64(text))
+		}
+	}
+	return h
+}
+
+// text returns the text of the best key among keys whose result of part is neither empty nor too long; nil if there is
+// none. part may be nil.
+func (d *identity) text(keys keySet, part func([]byte) []byte) []byte {
+	for m := d.set & keys; m != 0; m &= m - 1 {
+		text := d.texts[bits.TrailingZeros32(uint32(m))]
+		if part != nil {
+			text = part(text)
+		}
+		if 0 < len(text) && len(text) <= maxPeer {
+			return text
+		}
+	}
+	return nil
+}
+
+// port returns the port of the callee; nil if it has none.
+func (d *identity) port() []byte {
+	for m := d.set & portKeys; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(uint32(m))
+		switch text := d.texts[i]; {
+		case text == nil:
+			return strconv.AppendUint(nil, uint64(d.ports[(i-firstPort)&1]), 10)
+		case len(text) <= maxPeer:
+			return text
+		}
+	}
+	return nil
+}
+
+// hostOf returns the host of a URL, with its port; nil if url is none.
+func hostOf(url []byte) []byte {
+	_, rest, found := bytes.Cut(url, []byte("://"))
+	if !found {
+		return nil
+	}
+	if end := bytes.IndexAny(rest, "/?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	return rest[bytes.LastIndexByte(rest, '@')+1:] // without user and password
+}
+
+// host returns the address of the callee: that of the attributes, or the one in its URL. The port is nil if the address
+// contains it.
+func (d *identity) host() (address, port []byte) {
+	if address := d.text(keysOf(peerAddress), nil); address != nil {
+		return address, d.port()
+	}
+	return d.text(urlKeys, hostOf), nil
+}
+
+// peerSalt keeps the keys of callees apart from those of operations.
+const peerSalt = 0x2545f4914f6cdd1d
+
+// peer returns the operation of kind [trace.External] that d describes; 0 if it describes none. Equal descriptions have
+// equal operations on every machine.
+func (n *Names) peer(d *identity) trace.Op {
+	key := trace.Mix(peerSalt, d.hash(peerKeys))
+	if op, ok := n.cached(key); ok {
+		return op
+	}
+	op := trace.Op(0)
+	if who, what := d.names(); len(who)+len(what) > 0 {
+		op = n.Table.Op(n.Table.SymbolBytes(who), n.Table.SymbolBytes(what), trace.External)
+	}
+	n.cache(key, op)
+	return op
+}
+
+// normal returns a name in lower case, without the parts that vary (see [trace.NormalName]).
+func normal(name []byte) []byte {
+	return trace.NormalName(bytes.ToLower(clean(name, MaxName)), nil)
+}
+
+// names returns the name of the callee and of its part or operation that is called, normalised.
+func (d *identity) names() (who, what []byte) {
+	name := func(f field) []byte { return normal(d.text(keysOf(f), nil)) }
+	who, what = name(peerService), name(peerRPC)
+	if len(who) == 0 {
+		who = join(name(peerSystem), " ", hostName(d.host()))
+	}
+	if len(who) == 0 {
+		who, what = what, nil
+	}
+	what = join(join(what, ".", name(peerNamespace)), ".", name(peerCollection))
+	return who, join(join(what, " ", name(destination)), " ", name(peerTemplate))
+}
+
+// join returns a and b with the separator between them if neither is empty; nil if both are. It keeps neither.
+func join(a []byte, separator string, b []byte) []byte {
+	switch {
+	case len(a) == 0 && len(b) == 0:
+		return nil
+	case len(a) == 0:
+		return bytes.Clone(b)
+	case len(b) == 0:
+		return bytes.Clone(a)
+	}
+	return append(append(bytes.Clone(a), separator...), b...)
+}
+
+// hostName returns the normalised name of an address with its port, unless that is the one of HTTP. The parts that
+// differ between the replicas of one service are replaced; an IP address becomes "{ip}".
+func hostName(address, port []byte) []byte {
+	if len(address) == 0 {
+		return nil
+	}
+	if port == nil {
+		address, port = splitPort(address)
+	}
+	name := []byte("{ip}")
+	if _, err := netip.ParseAddr(string(bytes.Trim(address, "[]"))); err != nil {
+		name = normal(withoutReplica(address))
+	}
+	if number, err := strconv.ParseUint(string(port), 10, 16); err != nil || len(name) == 0 || number == 80 || number == 443 {
+		return name
+	}
+	return join(name, ":", port)
+}
+
+// splitPort splits a port off an address.
+func splitPort(address []byte) (host, port []byte) {
+	i := bytes.LastIndexByte(address, ':')
+	if i < 0 || bytes.IndexByte(address[i:], ']') >= 0 {
+		return address, nil
+	}
+	host, port = address[:i], address[i+1:]
+	if bytes.IndexByte(host, ':') >= 0 && (host[0] != '[' || bytes.IndexByte(host, ']') != len(host)-1) {
+		return address, nil // an IPv6 address, which has brackets if a port follows
+	}
+	return host, port
+}
+
+// withoutReplica returns the name of a host with the end of its first label replaced by "{}" if it tells replicas
+// apart: the words behind dashes with a digit, as in kafka-0, ip-10-0-1-17 and cart-7f9c8d6b5-x2k4z, and the random
+// word of a pod behind them.
+func withoutReplica(host []byte) []byte {
+	label, domain, _ := bytes.Cut(host, []byte("."))
+	words := bytes.Split(label, []byte("-"))
+	keep := len(words)
+	for ; keep > 1; keep-- {
+		word := words[keep-1]
+		random := keep == len(words) && isPodSuffix(word) && hasDigit(words[keep-2])
+		if !hasDigit(word) && !random {
+			break
+		}
+	}
+	if keep == len(words) {
+		return host
+	}
+	name := append(bytes.Join(words[:keep], []byte("-")), "-{}"...)
+	return join(name, ".", domain)
+}
+
+func hasDigit(word []byte) bool { return bytes.ContainsAny(word, "0123456789") }
+
+// isPodSuffix reports whether word may be the random end of the name of a pod.
+func isPodSuffix(word []byte) bool {
+	return len(word) == 5 && bytes.IndexFunc(word, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) < 0
+}
