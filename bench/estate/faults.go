@@ -49,8 +49,8 @@ func (f *Fault) String() string {
 	return fmt.Sprintf("%s: %s of %s, %.3g%s", f.Name, f.target.kind, f.target.detail, f.strength, f.target.unit)
 }
 
-// schedule returns n faults. Each kind occurs once before any occurs again, and so does each target of a kind. Strengths
-// are log-uniform. Equal input yields an equal schedule.
+// schedule returns n faults. Each kind occurs once before any occurs again, and so does each target of a kind.
+// Strengths are log-uniform. Equal input yields an equal schedule.
 func schedule(seed uint64, n int, targets []target) []Fault {
 	r := rand.New(rand.NewPCG(seed, 2))
 	var kinds []string

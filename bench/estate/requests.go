@@ -198,7 +198,8 @@ func (l *load) pick(r *rand.Rand) *requestType {
 	panic("unreachable: the weights add up to total")
 }
 
-// send sends a request to the gateway. It returns an error if the status is 400 or higher. answered, if not nil, gets the header.
+// send sends a request to the gateway. It returns an error if the status is 400 or higher, or if GraphQL answers with
+// errors. answered, if not nil, gets the header.
 func (l *load) send(ctx context.Context, q request, answered func(http.Header)) error {
 	method := q.method
 	if method == "" {

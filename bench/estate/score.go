@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// grace is the time after a window in which an incident still counts for its fault, and after which suspects are judged.
+// grace is the time after a window in which an incident still counts for its fault. Suspects are judged at its end.
 const grace = time.Minute
 
 // Target names the faulty service of a case.
