@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -162,15 +163,27 @@ func (e *estate) callees(p *program) []string {
 	return to
 }
 
+// Ports are chosen below those that the kernel gives to outgoing connections.
+const (
+	firstPort = 15_000
+	portCount = 15_000
+)
+
 // freePorts returns distinct free ports of the loopback interface.
 func freePorts(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // it does not block
+	for i, first := 0, rand.IntN(portCount); i < portCount && len(ports) < n; i++ {
+		port := firstPort + (first+i)%portCount
+		l, err := net.Listen("tcp4", local(port)) //nolint:noctx // it does not block
 		if err != nil {
+			continue // it is in use
+		}
+		if err := l.Close(); err != nil {
 			return nil, err
 		}
-		defer func() { _ = l.Close() }() // nothing was accepted
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, port)
+	}
+	if len(ports) < n {
+		return nil, errors.New("too few free ports")
 	}
 	return ports, nil
 }
@@ -275,7 +288,7 @@ func (e *estate) start(ctx context.Context, p *program) error {
 }
 
 // readyTimeout bounds the start of a program, also on a busy machine.
-const readyTimeout = 3 * time.Minute
+const readyTimeout = 5 * time.Minute
 
 // waitReady waits until a process is ready. It returns an error if the process exits.
 func waitReady(ctx context.Context, p *process, ready func(context.Context) bool) error {
