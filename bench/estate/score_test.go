@@ -106,7 +106,7 @@ func TestScoreRank(t *testing.T) {
 	if err := r.Table(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"raised 67 %, first 33 %, in three 33 % of 3 faults; 1 false incidents", "nothing happened", "200 s"} {
+	for _, want := range []string{"raised 67 %, first 33 %, in three 33 % of 3 faults; 1 false incidents", "nothing happened", "200 s"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, &table)
 		}
