@@ -77,13 +77,11 @@ func (i *installer) fetch(ctx context.Context, p *packageInfo, dir string) error
 		}
 		return i.run(ctx, dir, nil, "npm", append([]string{"install", "--save-exact", "--no-audit", "--no-fund", "--ignore-scripts"}, p.install...)...)
 	case maven:
-		for _, artifact := range p.install {
-			if err := i.run(ctx, dir, nil, "mvn", "-q", "-B", "-C", "-Dmaven.repo.local="+filepath.Join(i.cache, "m2"), "dependency:copy",
-				"-Dartifact="+artifact, "-DoutputDirectory="+dir, "-Dmdep.stripVersion"); err != nil {
-				return err
-			}
+		if err := os.WriteFile(filepath.Join(dir, "pom.xml"), project(p.install), 0o644); err != nil {
+			return err
 		}
-		return nil
+		return i.run(ctx, dir, nil, "mvn", "-q", "-B", "-C", "-Dmaven.repo.local="+filepath.Join(i.cache, "m2"),
+			"dependency:copy-dependencies", "-DoutputDirectory="+filepath.Join(dir, "lib"), "-Dmdep.stripVersion")
 	case system:
 		if err := i.run(ctx, dir, nil, "apt-get", append([]string{"download"}, p.install...)...); err != nil {
 			return err
@@ -100,6 +98,19 @@ func (i *installer) fetch(ctx context.Context, p *packageInfo, dir string) error
 		return i.systemPrograms(p)
 	}
 	panic("estate: unknown registry " + string(p.registry))
+}
+
+// project returns a Maven project that depends on artifacts.
+func project(artifacts []string) []byte {
+	var out bytes.Buffer
+	out.WriteString("<project><modelVersion>4.0.0</modelVersion><groupId>estate</groupId><artifactId>estate</artifactId><version>1</version>" +
+		"<packaging>pom</packaging><dependencies>")
+	for _, a := range artifacts {
+		part := strings.SplitN(a, ":", 3)
+		fmt.Fprintf(&out, "<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>", part[0], part[1], part[2])
+	}
+	out.WriteString("</dependencies></project>")
+	return out.Bytes()
 }
 
 // run runs a command in dir. The error contains the end of its output.

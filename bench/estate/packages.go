@@ -8,7 +8,7 @@ const (
 	goModule registry = "go"    // go install; the checksum database
 	pip      registry = "pip"   // pip install into a venv; hashes of the index
 	npm      registry = "npm"   // npm install without install scripts; integrity fields
-	maven    registry = "maven" // mvn dependency:copy with strict checksums
+	maven    registry = "maven" // mvn dependency:copy-dependencies with strict checksums
 	system   registry = "apt"   // an installed program, or one that apt-get downloads and dpkg unpacks below the cache
 )
 
@@ -58,8 +58,8 @@ var packages = []packageInfo{
 		licence: "MIT", reason: "Verdaccio, a package registry with an uplink, of a version for Node 18 and later, and PostGraphile, GraphQL over PostgreSQL, under Node auto-instrumentation",
 	},
 	{
-		name: "wiremock", registry: maven, install: []string{"org.wiremock:wiremock-standalone:3.13.1"},
-		licence: "Apache-2.0", reason: "HTTP proxy and stub server on Jetty, whose API switches errors on and off",
+		name: "wiremock", registry: maven, install: []string{"org.wiremock:wiremock:3.13.1"},
+		licence: "Apache-2.0", reason: "HTTP proxy and stub server, whose API switches errors on and off; the agent does not know the renamed Jetty of wiremock-standalone",
 	},
 	{
 		name: "javaagent", registry: maven, install: []string{"io.opentelemetry.javaagent:opentelemetry-javaagent:2.31.1"},

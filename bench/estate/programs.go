@@ -157,7 +157,7 @@ func wiremock(name string) func(*estate) command {
 			path: "java",
 			args: []string{
 				"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-				"-javaagent:" + e.installed("javaagent", "opentelemetry-javaagent.jar"), "-jar", e.installed("wiremock", "wiremock-standalone.jar"),
+				"-javaagent:" + e.installed("javaagent", "lib", "opentelemetry-javaagent.jar"), "-cp", e.installed("wiremock", "lib", "*"), "wiremock.Run",
 				"--bind-address", "127.0.0.1", "--port", strconv.Itoa(e.port(name)), "--root-dir", e.dir(name), "--no-request-journal", "--disable-banner",
 			},
 			env: e.telemetry(name),

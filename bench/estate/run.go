@@ -97,7 +97,10 @@ func (x *run) run() (report *Report, err error) {
 		return nil, err
 	}
 	if x.tee != nil {
-		defer func() { err = errors.Join(err, x.tee.close()) }()
+		defer func() {
+			e.group.close() // programs send their last spans
+			err = errors.Join(err, x.tee.close())
+		}()
 	}
 	if err := e.boot(x.ctx); err != nil {
 		return nil, err
