@@ -189,17 +189,22 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// close stops all processes, the last one first.
+// close stops all processes: the service last, so that the others can send their last spans.
 func (g *group) close() {
-	for {
-		g.mu.Lock()
-		if len(g.running) == 0 {
-			g.mu.Unlock()
-			return
+	g.mu.Lock()
+	all := slices.Clone(g.running)
+	g.mu.Unlock()
+	var stopped sync.WaitGroup
+	for _, p := range all {
+		if p.name != sibylName {
+			stopped.Go(func() { g.stop(p, stopTimeout) })
 		}
-		p := g.running[len(g.running)-1]
-		g.mu.Unlock()
-		g.stop(p, stopTimeout)
+	}
+	stopped.Wait()
+	for _, p := range all {
+		if p.name == sibylName {
+			g.stop(p, stopTimeout)
+		}
 	}
 }
 

@@ -19,10 +19,13 @@ type sibyl struct {
 	client    *http.Client
 }
 
+// sibylName is the name of the service's process.
+const sibylName = "sibyl"
+
 // startSibyl starts the service on free ports and waits until it listens. Its other settings are defaults.
 func startSibyl(ctx context.Context, g *group, program, dataDir string, environment []string) (*sibyl, error) {
 	p, err := g.start(command{
-		name: "sibyl", path: program, env: environment,
+		name: sibylName, path: program, env: environment,
 		args: []string{
 			"serve", "--data-dir", dataDir, "--http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "127.0.0.1:0", "--log-format", "json",
 		},
