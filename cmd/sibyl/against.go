@@ -12,7 +12,6 @@ import (
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine/offline"
-	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/report"
@@ -38,11 +37,6 @@ func (p *process) explanation(ctx context.Context, f *traceFlags, files []string
 	n := cli.NewNotices("sibyl", p.err)
 	o := offline.DefaultOptions()
 	o.Input, o.Path = f.input.Options(p.in, n), f.path.Options()
-	keys, err := ingest.NewKeys(baselinediff.PeerKeys()...)
-	if err != nil {
-		return nil, err
-	}
-	o.Input.Keys = keys
 	profile, table, err := offline.ReadNormal(ctx, f.against, o)
 	n.Close()
 	if err != nil {

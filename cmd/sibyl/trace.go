@@ -9,10 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
-	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/report/waterfall"
@@ -96,14 +94,7 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 func (p *process) readTraces(ctx context.Context, f *traceFlags, files []string) (*file.Input, error) {
 	n := cli.NewNotices("sibyl", p.err)
 	defer n.Close()
-	o := f.input.Options(p.in, n)
-	if len(f.against) > 0 {
-		var err error
-		if o.Keys, err = ingest.NewKeys(baselinediff.PeerKeys()...); err != nil {
-			return nil, err
-		}
-	}
-	return file.Read(ctx, files, o)
+	return file.Read(ctx, files, f.input.Options(p.in, n))
 }
 
 // traceView writes a trace. The names of the trace are in table; first is true for the first trace.
