@@ -11,9 +11,9 @@ import (
 )
 
 // Profile summarizes normal traces, so that single traces can be explained by their difference from them, see
-// [Profile.Explain]. For each site it keeps a sample of own times and counts of failures and shapes. Its memory is
-// bounded for each site, whatever the number of traces: about 5 KiB for most, at most 80 KiB. It is not safe for
-// concurrent use.
+// [Profile.Explain]. For each site it keeps samples of own times, and counts of failures and shapes. The memory of a
+// site does not grow with the number of traces: a leaf takes up to 8 KiB, a site with many shapes of many calls up to
+// some MiB. Profile is not safe for concurrent use.
 //
 // The result does not depend on the order of the traces, unless a site has more than maxSiteShapes shapes or a bound of
 // [Recording] was reached.
