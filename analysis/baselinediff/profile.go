@@ -164,34 +164,38 @@ func (f *Profile) Add(p *critpath.Path) {
 	f.traces++
 	clear(f.pooled)
 	for i := range calls {
-		c := &calls[i]
-		if c.site == overflow {
-			continue
+		if calls[i].site != overflow {
+			f.addCall(i, f.key(p, i), f.failed(p, i))
 		}
-		s, key := f.at(c.site), f.key(p, i)
-		s.calls++
-		s.own.add(key, c.nanos, sampledTimes)
-		if f.failed(p, i) {
-			s.failed++
-		}
-		if c.callee != 0 {
-			s.addCallee(c.callee)
-		}
-		shape := s.shape(f.below[i].sites)
-		if shape != nil {
-			shape.calls++
-			shape.own.add(key, c.nanos, sampledShapeTimes)
-			for k := range shape.sites {
-				shape.repeats[k].add(key, int64(len(f.below[i].group(k))), sampledCounts)
-			}
-		}
-		if i == 0 {
-			duration := f.rec.traces[0].duration
-			s.duration.add(key, duration, sampledTimes)
-			if shape != nil {
-				shape.duration.add(key, duration, sampledShapeTimes)
-			}
-		}
+	}
+	root := f.at(calls[0].site)
+	key, duration := f.key(p, 0), f.rec.traces[0].duration
+	root.duration.add(key, duration, sampledTimes)
+	if shape := root.shapes[shapeHash(f.below[0].sites)]; shape != nil {
+		shape.duration.add(key, duration, sampledShapeTimes)
+	}
+}
+
+// addCall adds call i with its key in samples.
+func (f *Profile) addCall(i int, key uint64, failed bool) {
+	c, below := &f.rec.calls[i], &f.below[i]
+	s := f.at(c.site)
+	s.calls++
+	s.own.add(key, c.nanos, sampledTimes)
+	if failed {
+		s.failed++
+	}
+	if c.callee != 0 {
+		s.addCallee(c.callee)
+	}
+	shape := s.shape(below.sites)
+	if shape == nil {
+		return
+	}
+	shape.calls++
+	shape.own.add(key, c.nanos, sampledShapeTimes)
+	for k := range shape.sites {
+		shape.repeats[k].add(key, int64(len(below.group(k))), sampledCounts)
 	}
 }
 
