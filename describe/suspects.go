@@ -169,18 +169,20 @@ func (n *Names) Incident(x *Incident) Sentence {
 		return s
 	}
 	first := &x.Suspects[0]
-	least := leastShare * first.Score
-	switch {
-	case first.Own+first.In+first.Out+first.Rest >= least:
+	time, failures := first.Own+first.In+first.Out+first.Rest, first.Errors+first.Unanswered
+	w := words{"of the added time", "before"}
+	switch max(time, failures, first.Shape) {
+	case time:
+		w.whole = "of it"
 		s.Plain("Requests take ")
 		s.Strong(units.Percent(addedTime(x.Suspects)))
 		s.Plain(" longer " + x.When + "; ")
-	case first.Errors >= least || first.Unanswered >= least:
+	case failures:
 		s.Plain("More requests fail " + x.When + ": ")
 	default:
-		s.Plain("Requests take another course " + x.When + ": ")
+		s.Plain("The call flow differs " + x.When + ": ")
 	}
-	n.evidence(&s, x.Suspects, incidentWords)
+	n.evidence(&s, x.Suspects, w)
 	s.Plain(".")
 	return s
 }
@@ -188,10 +190,7 @@ func (n *Names) Incident(x *Incident) Sentence {
 // words name the whole of the added time, and the traces compared with.
 type words struct{ whole, baseline string }
 
-var (
-	comparisonWords = words{"of the added time", "in the baseline"}
-	incidentWords   = words{"of it", "before"}
-)
+var comparisonWords = words{"of the added time", "in the baseline"}
 
 // evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
 func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) {

@@ -12,8 +12,8 @@ import (
 
 // Constants of the tracker. None depends on the application: there are no times of requests and no names.
 const (
-	// Window is the time by which services are judged. In a window of three minutes an application with a request a
-	// second has enough calls at most of its sites; an on-call engineer loses less than that before looking.
+	// Window is the time by which services are judged. In three minutes an application with a request a second has
+	// enough calls at most of its sites; an on-call engineer loses less than that before looking.
 	Window = 3 * time.Minute
 	// quiet is the time without evidence after which an incident is over.
 	quiet = 2 * time.Minute
@@ -21,7 +21,8 @@ const (
 	returning = 3 * time.Minute
 	// remembered is the time for which closed incidents are kept.
 	remembered = 24 * time.Hour
-	// recordAge is the time for which the highest score of a service counts as healthy, at least once and at most twice.
+	// recordAge is the time for which the highest score of a service counts as healthy, at least once and at most
+	// twice.
 	recordAge = 24 * time.Hour
 	// leastScore is the smallest score that raises an incident: requests lose 2 % of their usual time, or 2 % of them
 	// fail.
@@ -111,9 +112,9 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 
 // ratio returns how many times its record the score of a service must reach.
 //
-// The highest scores of healthy windows fall off exponentially, so that the record of n windows is about θ·ln n, and one
-// window exceeds r times the record with probability n^−r. With r = ln(N) ⁄ ln(n), N of the windows of all services in a
-// week, one of them is expected to.
+// The highest scores of healthy windows fall off exponentially, so that the record of n windows is about θ·ln n, and
+// one window exceeds r times the record with probability n^−r. With r = ln(N) ⁄ ln(n), for the N windows of all
+// services in a week, one of them is expected to.
 func (t *Tracker) ratio(services int) float64 {
 	const windowsPerWeek = float64(7 * 24 * time.Hour / Window)
 	n := max(2, t.healthy[0]+t.healthy[1])
@@ -142,8 +143,8 @@ func (t *Tracker) aboveRecord(s *baselinediff.Suspect) float64 {
 // usual variation.
 const leastHealthy = 3
 
-// proving is the time after which a window counts as healthy, unless an incident was raised meanwhile: scores rise while
-// a window fills with the requests of an incident.
+// proving is the time after which a window counts as healthy, unless an incident was raised meanwhile: scores rise
+// while a window fills with the requests of an incident.
 const proving = 2 * Window
 
 // pend takes the scores of a window without an incident, and learns those of earlier ones.
@@ -248,8 +249,8 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 	}
 	x.score, x.now = x.now, 0
 	x.Suspects, x.Requests, x.Duration = slices.Clone(steady.Suspects), int(steady.Requests), steady.Duration
-	// A score that the service reaches in healthy windows, too, is no evidence. Suspects that have an incident of their
-	// own are no rivals of the first.
+	// A score that the service reaches in healthy windows, too, is no evidence. Suspects that have an incident of
+	// their own are no rivals of the first.
 	slices.SortStableFunc(x.Suspects, func(a, b baselinediff.Suspect) int {
 		return cmp.Or(cmp.Compare(t.own(x, &a), t.own(x, &b)), cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)))
 	})

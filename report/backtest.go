@@ -72,7 +72,7 @@ func (t *table) incident(r *backtest.Result, x *incident.Incident) {
 	}
 	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Opened, true), openedWidth), terminal.PadRight(lasted, lastedWidth),
 		t.style.Paint(terminal.Bold, terminal.Shorten(suspects, t.style.Line()-openedWidth-lastedWidth)))
-	t.printf("  %s\n", wrap(t.style, t.names.incident(x), 2))
+	t.printf("%s", wrap(t.style, t.names.incident(x), 2))
 }
 
 // incident returns the sentence about x.

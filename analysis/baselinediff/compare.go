@@ -1,6 +1,8 @@
 // Package baselinediff ranks the services of an application by their additional cost in some traces, the window, over
 // a history: traces → [Recording] → [Traces] → [Normal], the history → [Suspect]s. The choice of the traces is its only
-// hint. It is pure, like package analysis, and uses critical paths only.
+// hint. A single trace has no such variation to judge by: [Profile] summarizes normal traces, and [Profile.Explain]
+// ranks the calls of a trace that differ from them. The package is pure, like package analysis, and uses critical paths
+// only.
 package baselinediff
 
 import (

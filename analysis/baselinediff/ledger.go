@@ -114,10 +114,13 @@ func (l *ledger) byName() []int32 {
 	for i := 1; i < len(l.names); i++ {
 		numbers = append(numbers, int32(i))
 	}
-	slices.SortFunc(numbers, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(l.table.Text(l.names[a]), l.table.Text(l.names[b])), cmp.Compare(l.names[a], l.names[b]))
-	})
+	slices.SortFunc(numbers, func(a, b int32) int { return compareNames(l.table, l.names[a], l.names[b]) })
 	return numbers
+}
+
+// compareNames orders names of services by their text.
+func compareNames(t *trace.Table, a, b trace.Symbol) int {
+	return cmp.Or(cmp.Compare(t.Text(a), t.Text(b)), cmp.Compare(a, b))
 }
 
 // operations fills in the operations of services with evidence. The Out of a service is divided over its operations in

@@ -29,9 +29,9 @@ type Comparison struct {
 }
 
 // Compare ranks all services by their additional cost in a window relative to the traces before it that were not
-// skipped. It follows [Normal.Compare], with these differences: history and window are divided at slices of time instead
-// of at calls, and the shapes of callers are charged beyond those of their callees by site instead of by trace, which is
-// the same unless a call has several changed callees.
+// skipped. It follows [Normal.Compare], with these differences: history and window are divided at slices of time
+// instead of at calls, and the shapes of callers are charged beyond those of their callees by site instead of by trace,
+// which is the same unless a call has several changed callees.
 //
 // It takes time linear in the number of cells of the sites with calls in the window.
 func (h *Sites) Compare(window Interval, manner Manner) Comparison {
@@ -250,7 +250,8 @@ func (c *liveComparison) divide(cells []siteCell, n uint64) bool {
 	return true
 }
 
-// mean returns the mean own time of the calls in r in ns, or the lowest of its parts, as c.manner says. r contains calls.
+// mean returns the mean own time of the calls in r in ns, or the lowest of its parts, as c.manner says. r contains
+// calls.
 func (c *liveComparison) mean(cells []siteCell, r sliceRange) float64 {
 	first, _ := slices.BinarySearchFunc(cells, r.from, func(x siteCell, at slice) int { return cmp.Compare(x.slice, at) })
 	last := first
@@ -402,7 +403,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 
 // chargeShapes charges each site beyond the surplus of its callees.
 func (c *liveComparison) chargeShapes() {
-	callees := make(map[trace.Op][]int32) // sites by the step of their caller
+	callees := make(map[trace.Op][]int32)                                     // sites by the step of their caller
 	sameStep, calls := make(map[trace.Op]float64), make(map[trace.Op]float64) // by step, under all callers
 	for _, i := range c.judged {
 		s := &c.h.sites[i]

@@ -17,8 +17,9 @@ import (
 type Sites struct {
 	table   *trace.Table
 	numbers map[siteKey]int32
-	sites   []site   // by number; the first is unused
-	targets []target // by number of the site
+	sites   []site     // by number; the first is unused
+	targets []target   // by number of the site
+	called  []trace.Op // by number of the site: the target of its step
 	series  []siteSeries
 	refused uint64 // calls at sites for which there was no room
 
@@ -90,7 +91,7 @@ const (
 // steps.
 func NewSites(table *trace.Table) *Sites {
 	return &Sites{
-		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), series: make([]siteSeries, 1),
+		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1),
 		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1),
 	}
 }
@@ -108,7 +109,8 @@ func (h *Sites) Merge(t *Tally) {
 	for _, key := range slices.SortedFunc(maps.Keys(t.numbers), siteKey.compare) {
 		numbers[t.numbers[key]] = h.number(&t.sites[t.numbers[key]])
 	}
-	for at, s := range t.slices {
+	for _, at := range slices.Sorted(maps.Keys(t.slices)) {
+		s := t.slices[at]
 		if at < h.folded {
 			at -= at % slicesPerMinute
 		}
@@ -143,7 +145,7 @@ func (h *Sites) number(s *tallySite) int32 {
 	h.numbers[s.siteKey] = i
 	h.table.Step(s.base, s.target)
 	h.sites = append(h.sites, site{siteKey: s.siteKey, base: s.base, service: h.service(s.service), client: s.client})
-	h.targets = append(h.targets, h.targetOf(s))
+	h.targets, h.called = append(h.targets, h.targetOf(s)), append(h.called, s.target)
 	h.series = append(h.series, siteSeries{})
 	return i
 }
@@ -181,7 +183,7 @@ func (s *siteSeries) add(at slice, c *tallyCell) {
 	}
 	s.cells[i].calls += uint32(c.calls)
 	s.cells[i].nanos += c.nanos
-	slices.SortFunc(c.shapes, func(a, b shapeCount) int { return cmp.Compare(a.hash, b.hash) })
+	slices.SortFunc(c.shapes, func(a, b shapeCount) int { return a.shape.compare(b.shape) })
 	for _, x := range c.shapes {
 		s.shape(x.shape).add(at, uint32(x.calls))
 	}

@@ -1,6 +1,7 @@
 package baselinediff
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
@@ -58,6 +59,10 @@ type shapeCount struct {
 type shape struct {
 	hash             uint64
 	failed, answered bool
+}
+
+func (x shape) compare(y shape) int {
+	return cmp.Or(cmp.Compare(x.hash, y.hash), trace.CompareBools(x.failed, y.failed), trace.CompareBools(x.answered, y.answered))
 }
 
 // NewTally returns an empty tally.

@@ -30,11 +30,6 @@ type core interface {
 	Incidents() []incident.Incident
 }
 
-// quiet is a core that reports no incidents.
-type quiet struct{ *engine.Core }
-
-func (quiet) Incidents() []incident.Incident { return nil }
-
 // longestGap is the longest time without traces in which epochs end. The rest of a longer gap is skipped, as if the
 // service had been stopped.
 const longestGap = 24 * time.Hour
@@ -60,7 +55,7 @@ type Player struct {
 
 // NewPlayer returns a Player. Labels may be nil: then there is no score.
 func NewPlayer(labels []Label, options Options) *Player {
-	return newPlayer(quiet{engine.NewCore(options.Table, options.Core)}, labels, options)
+	return newPlayer(engine.NewCore(options.Table, options.Core), labels, options)
 }
 
 func newPlayer(c core, labels []Label, options Options) *Player {
