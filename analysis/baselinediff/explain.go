@@ -266,7 +266,7 @@ func (x *explaining) calleeOf(i int) callee {
 }
 
 // maxWireServices bounds the services that wires are attributed to, since that takes time quadratic in their number.
-const maxWireServices = 512
+const maxWireServices = 128
 
 // attributeWires charges the raised wires, and adds them to the evidence. All services without a raised wire count as
 // one, number 0, that is never late. Beyond the bound, callees are charged.

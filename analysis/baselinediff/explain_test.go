@@ -203,7 +203,7 @@ func TestExplainIgnoresOrder(t *testing.T) {
 			return tr
 		}
 		types := []*tracedCall{drawCall(t, 2, 0), drawCall(t, 2, 0), drawCall(t, 2, 0)}
-		for i := range 300 {
+		for i := range 60 {
 			scale := rapid.Float64Range(1, 3).Draw(t, "scale")
 			normal = append(normal, parse(i, types[i%len(types)].scaled(scale)))
 		}
@@ -279,7 +279,7 @@ func checkExplanation(t rapid.TB, e *Explanation, p *critpath.Path) {
 
 // Explaining a trace of many spans, services and shapes takes about linear time.
 func TestExplainLarge(t *testing.T) {
-	const n = 20_000
+	const n = 5_000
 	write := func(slow int) string {
 		var b strings.Builder
 		fmt.Fprintf(&b, "%x hub get server 0..%d\n", n*4, n*(100+slow))
