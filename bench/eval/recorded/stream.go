@@ -25,7 +25,7 @@ const streamStart trace.Nanos = 1_700_000_000_000_000_000
 
 // Constants of a stream.
 const (
-	// pause is the longest time without a healthy trace that is kept. Longer ones, such as windows, are shortened to it.
+	// pause is the longest time without a healthy trace. Longer ones, such as windows, are shortened to it.
 	pause = 2 * time.Second
 	// leastHealthy is the shortest extent of healthy traces of which a stream is made.
 	leastHealthy = time.Minute
