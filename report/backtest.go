@@ -120,7 +120,7 @@ func BacktestJSON(w io.Writer, r *backtest.Result) error {
 	o.field("learning_until_unix_nano", optionalTime(r.Learned))
 	o.list("incidents", len(r.Incidents), func(i int) any { return n.jsonIncident(&r.Incidents[i]) })
 	if r.Score != nil {
-		o.field("score", jsonScoreOf(r.Score))
+		o.field("score", r.Score)
 	}
 	return o.end()
 }
@@ -184,20 +184,4 @@ func (n *names) jsonIncident(x *incident.Incident) jsonIncident {
 		j.Suspects = append(j.Suspects, suspect)
 	}
 	return j
-}
-
-type jsonScore struct {
-	Cases          []backtest.Case         `json:"cases"`
-	Raised         float64                 `json:"raised"` // of all cases, like Top1 and Top3
-	Top1           float64                 `json:"top1"`
-	Top3           float64                 `json:"top3"`
-	FalseIncidents int                     `json:"false_incidents"`
-	HealthyHours   float64                 `json:"healthy_hours"`
-	ByFault        map[string]backtest.Sum `json:"by_fault"`
-}
-
-func jsonScoreOf(s *backtest.Score) jsonScore {
-	return jsonScore{
-		Cases: s.Cases, Raised: s.All.Raised, Top1: s.All.Top1, Top3: s.All.Top3, FalseIncidents: s.FalseIncidents, HealthyHours: s.HealthyHours, ByFault: s.ByFault,
-	}
 }
