@@ -66,7 +66,7 @@ func (t *table) incident(r *backtest.Result, x *incident.Incident) {
 		if s.Score < leastScore {
 			break
 		}
-		suspects = append(suspects, t.names.Clean(r.Table.Text(s.Service)) + " " + units.Ratio(s.Score))
+		suspects = append(suspects, t.names.Clean(r.Table.Text(s.Service))+" "+units.Ratio(s.Score))
 	}
 	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Opened, true), openedWidth), terminal.PadRight(lasted, lastedWidth),
 		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-openedWidth-lastedWidth)))

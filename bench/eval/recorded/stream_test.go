@@ -18,7 +18,7 @@ const second = trace.Nanos(1e9)
 // everySecond returns a set with a trace every second, of one second, and none between 100 s and 200 s.
 func everySecond(until trace.Nanos, cases ...Case) *Set {
 	s := &Set{Cases: cases, Table: &trace.Table{}}
-	for at := trace.Nanos(0); at < until; at++ {
+	for at := range until {
 		if at < 100 || at >= 200 {
 			s.all = append(s.all, &trace.Trace{ID: trace.ID{byte(at >> 8), byte(at), 15: 1}, Spans: []trace.Span{{ID: 1, Start: at * second, End: (at + 1) * second}}})
 		}
