@@ -39,11 +39,12 @@ type Config struct {
 	OTLP         OTLP
 	Jaeger       Jaeger
 
-	Keys     []string // attributes whose values are stored; see AttributeKeys
-	Memory   int64    // for open traces, queues and statistics together
-	Shards   int      // 0: one per core
-	Assembly Assembly
-	Journal  Journal
+	Keys       []string // attributes whose values are stored; see AttributeKeys
+	SeeThrough []string // services that answer no calls
+	Memory     int64    // for open traces, queues and statistics together
+	Shards     int      // 0: one per core
+	Assembly   Assembly
+	Journal    Journal
 
 	Epoch       time.Duration
 	Learning    time.Duration
@@ -241,6 +242,7 @@ func (c *Config) Engine() engine.Options {
 	o := engine.DefaultOptions()
 	o.Groups.Groups = int(min(group.DefaultGroups, c.Memory/groupBytes))
 	o.Watch, o.Learning, o.Epoch, o.Rules, o.Split = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules(), c.Split
+	o.SeeThrough(c.SeeThrough...)
 	o.Budget, o.Strategy, o.Explore, o.Retention = c.Budget.Search(), c.Strategy, c.Explore, c.Retention.Age
 	return o
 }

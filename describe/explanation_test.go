@@ -89,7 +89,7 @@ func TestExplanationJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const step = `"service":"payment","operation":"POST","kind":"client","target":{"service":"bank","operation":"POST /charge"}`
+	const step = `"service":"payment","operation":"POST","kind":"client","target":{"service":"bank","operation":"POST /charge","external":false}`
 	const want = `{"trace_id":"00000000000000000000000000000001","excess_ns":40,"duration_ns":100,"usual_ns":61,"suspects":[` +
 		`{` + step + `,"excess_ns":40,"reason":"slow","part":"out","calls":2,"span_id":"0000000000000007"},` +
 		`{` + step + `,"excess_ns":0,"reason":"missing","calls":1,"span_id":"0000000000000008",` +

@@ -55,6 +55,13 @@ func DefaultOptions() Options {
 	}
 }
 
+// SeeThrough adds services to [critpath.Options.SeeThrough].
+func (o *Options) SeeThrough(services ...string) {
+	for _, service := range services {
+		o.Path.SeeThrough = append(o.Path.SeeThrough, trace.SymbolOf([]byte(service)))
+	}
+}
+
 // Core is the loop from closed traces to decisions. It has no clock, goroutines or I/O: time is an argument. Equal
 // requests and times give equal decisions, whatever the order of the requests of an epoch. It is not safe for
 // concurrent use.
@@ -176,6 +183,7 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 		return c.observeEarly(o)
 	}
 	if c.arm(o).everything {
+		c.detector.Groups.Aliases.Apply(o, c.table)
 		c.observeExplored(o)
 		return nil, nil
 	}
@@ -236,7 +244,7 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 		x := &o.Contexts[i]
 		s[i] = cct.ContextCount{
 			Context: x.Context, Parent: x.Parent, Op: x.Step(), Tracepoint: x.Tracepoint,
-			Count: x.Count, Errors: x.Errors, Nanos: x.Total,
+			Count: x.Count, Errors: x.Errors, Unanswered: x.Unanswered, Nanos: x.Total,
 		}
 	}
 	return s

@@ -178,7 +178,8 @@ func TestSitesSteady(t *testing.T) {
 	}
 }
 
-// TestSitesSkip excludes slow requests from the history, so that they do not become normal, and keeps two hours besides.
+// TestSitesSkip excludes slow requests from the history, so that they do not become normal, and keeps two hours
+// besides.
 func TestSitesSkip(t *testing.T) {
 	table := &trace.Table{}
 	h := NewSites(table)

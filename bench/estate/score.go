@@ -1,0 +1,169 @@
+package estate
+
+import (
+	"slices"
+	"time"
+)
+
+// grace is the time after a window in which an incident still counts for its fault. Suspects are judged at its end.
+const grace = time.Minute
+
+// Target names the faulty service of a case.
+type Target struct {
+	Service string `json:"service"`
+	Detail  string `json:"detail,omitempty"`
+}
+
+// Case is a fault with the verdict on the incidents of its window.
+type Case struct {
+	Name            string   `json:"name"`
+	Fault           string   `json:"fault"`
+	Target          Target   `json:"target"`
+	Strength        string   `json:"strength"`
+	StartUnixNano   int64    `json:"start_unix_nano"`
+	EndUnixNano     int64    `json:"end_unix_nano"`
+	Raised          bool     `json:"raised"`
+	SecondsToRaise  *float64 `json:"seconds_to_raise"` // from the start of the window to the first incident; nil: not raised
+	RankService     *int     `json:"rank_service"`     // among the distinct services of that incident; nil: absent
+	Suspects        []string `json:"suspects"`         // the distinct services of that incident; not nil
+	Requests        int      `json:"requests"`         // sent in the window through the faulty service
+	Failed          int      `json:"failed"`           // among them
+	MedianMS        float64  `json:"median_ms"`
+	HealthyMedianMS float64  `json:"healthy_median_ms"` // of such requests outside of all windows
+
+	accept []string // names of the faulty service
+}
+
+// Report is the result of a run.
+type Report struct {
+	Cases          []Case     `json:"cases"`           // not nil
+	Raised         float64    `json:"raised"`          // fraction of the cases, as are Top1 and Top3
+	Top1           float64    `json:"top1"`            // the right service is the first suspect
+	Top3           float64    `json:"top3"`            // or among three
+	FalseIncidents int        `json:"false_incidents"` // outside of all windows
+	HealthyHours   float64    `json:"healthy_hours"`   // after the learning period, outside of all windows with their grace
+	False          []Incident `json:"false"`           // not nil
+	Skipped        []Skipped  `json:"skipped"`         // not nil
+	Requests       int        `json:"requests"`
+	FailedHealthy  int        `json:"failed_healthy"` // requests that failed outside of all windows
+}
+
+// log collects the incidents over time.
+type incidentLog struct {
+	last      map[string]Incident             // as seen last, by ID
+	judgement map[string]map[string][]Suspect // suspects as judged, by case and incident
+}
+
+func newIncidentLog() *incidentLog {
+	return &incidentLog{last: make(map[string]Incident), judgement: make(map[string]map[string][]Suspect)}
+}
+
+// add adds the incidents seen at a time. For each case whose judgement is not due yet, it keeps the suspects of open
+// incidents.
+func (l *incidentLog) add(now int64, incidents []Incident, cases []Case) {
+	for _, x := range incidents {
+		before, known := l.last[x.ID]
+		if len(x.Suspects) == 0 && known {
+			x.Suspects = before.Suspects
+		}
+		l.last[x.ID] = x
+		for i := range cases {
+			c := &cases[i]
+			_, judged := l.judgement[c.Name][x.ID]
+			if !c.covers(x.Opened) || judged && (now > c.due() || before.Closed != nil) {
+				continue
+			}
+			if l.judgement[c.Name] == nil {
+				l.judgement[c.Name] = make(map[string][]Suspect)
+			}
+			l.judgement[c.Name][x.ID] = x.Suspects
+		}
+	}
+}
+
+// due returns the time at which the suspects of a case are judged.
+func (c *Case) due() int64 { return c.EndUnixNano + grace.Nanoseconds() }
+
+// covers reports whether an incident opened at a time counts for the case.
+func (c *Case) covers(opened int64) bool { return opened >= c.StartUnixNano && opened <= c.due() }
+
+// score judges the cases. learned and ended are the ends of the learning period and of the run.
+func (l *incidentLog) score(cases []Case, learned, ended time.Time) Report {
+	r := Report{Cases: cases, False: []Incident{}, Skipped: []Skipped{}}
+	if r.Cases == nil {
+		r.Cases = []Case{}
+	}
+	var incidents []Incident
+	for _, x := range l.last {
+		incidents = append(incidents, x)
+	}
+	slices.SortFunc(incidents, func(a, b Incident) int { return int(min(1, max(-1, a.Opened-b.Opened))) })
+	for _, x := range incidents {
+		i := slices.IndexFunc(cases, func(c Case) bool { return c.covers(x.Opened) })
+		if i < 0 {
+			r.False = append(r.False, x)
+			continue
+		}
+		if c := &cases[i]; !c.Raised {
+			c.raise(&x, l.judgement[c.Name][x.ID])
+		}
+	}
+	healthy := ended.Sub(learned)
+	top := make([]int, 4)
+	raised := 0
+	for i := range cases {
+		c := &cases[i]
+		healthy -= time.Duration(min(c.due(), ended.UnixNano()) - c.StartUnixNano)
+		if c.Suspects == nil {
+			c.Suspects = []string{}
+		}
+		if c.Raised {
+			raised++
+		}
+		if c.RankService != nil {
+			top[min(*c.RankService, 4)-1]++
+		}
+	}
+	n := float64(max(1, len(cases)))
+	r.Raised, r.Top1, r.Top3 = float64(raised)/n, float64(top[0])/n, float64(top[0]+top[1]+top[2])/n
+	r.FalseIncidents, r.HealthyHours = len(r.False), max(0, healthy.Hours())
+	return r
+}
+
+// raise sets the verdict from the first incident of the window.
+func (c *Case) raise(x *Incident, suspects []Suspect) {
+	c.Raised = true
+	c.SecondsToRaise = new(time.Duration(x.Opened - c.StartUnixNano).Seconds())
+	for _, s := range suspects {
+		if !slices.Contains(c.Suspects, s.Service) {
+			c.Suspects = append(c.Suspects, s.Service)
+		}
+		if slices.Contains(c.accept, s.Service) && c.RankService == nil {
+			c.RankService = new(len(c.Suspects))
+		}
+	}
+}
+
+// effect sets the effect of the fault on requests through the faulty service.
+func (c *Case) effect(window, healthy []sent) {
+	c.Requests = len(window)
+	for _, s := range window {
+		if !s.ok {
+			c.Failed++
+		}
+	}
+	c.MedianMS, c.HealthyMedianMS = median(window), median(healthy)
+}
+
+// median returns the median time of requests in milliseconds, 0 without requests.
+func median(list []sent) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	times := make([]time.Duration, len(list))
+	for i, s := range list {
+		times[i] = s.took
+	}
+	slices.Sort(times)
+	return float64(times[len(times)/2].Microseconds()) / 1000
+}
