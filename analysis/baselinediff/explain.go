@@ -199,7 +199,7 @@ func (x *explaining) slow() {
 			continue
 		}
 		x.repeated(i)
-		excess, beyond := x.ownTimes(c.site, x.below[i].sites).excess(float64(c.nanos))
+		excess, beyond := x.ownTimes(c.site, x.below[i].sites, x.unanswered[i].certainty > 0).excess(float64(c.nanos))
 		at := &x.rec.sites[c.site]
 		called := x.calleeOf(i)
 		if called.service == 0 || called.service == at.service {

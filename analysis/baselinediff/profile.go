@@ -11,9 +11,9 @@ import (
 )
 
 // Profile summarizes normal traces, so that single traces can be explained by their difference from them, see
-// [Profile.Explain]. For each site it keeps a sample of own times and counts of failures and shapes. Its memory is
-// bounded for each site, whatever the number of traces: about 5 KiB for most, at most 80 KiB. It is not safe for
-// concurrent use.
+// [Profile.Explain]. For each site it keeps samples of own times, and counts of failures and shapes. The memory of a
+// site does not grow with the number of traces: a leaf takes up to 8 KiB, a site with many shapes of many calls up to
+// some MiB. Profile is not safe for concurrent use.
 //
 // The result does not depend on the order of the traces, unless a site has more than maxSiteShapes shapes or a bound of
 // [Recording] was reached.
@@ -26,7 +26,7 @@ type Profile struct {
 	namedSites int     // sites that names includes
 	pooled     map[siteKey]*distribution
 	byWide     map[siteKey][]int32 // sites by the keys under which they are pooled
-	targets    map[siteKey][]int32 // sites whose steps have a target, by caller and operation
+	answered   map[siteKey][]int32 // sites of answered calls, by caller and operation
 
 	// Scratch of measure, by call of the trace.
 	nodes []int32 // the span
@@ -148,7 +148,7 @@ func (d *distribution) excess(x float64) (excess, beyond float64) {
 func NewProfile(table *trace.Table) *Profile {
 	return &Profile{
 		rec: NewRecording(table), pooled: make(map[siteKey]*distribution),
-		byWide: make(map[siteKey][]int32), targets: make(map[siteKey][]int32),
+		byWide: make(map[siteKey][]int32), answered: make(map[siteKey][]int32),
 	}
 }
 
@@ -164,34 +164,38 @@ func (f *Profile) Add(p *critpath.Path) {
 	f.traces++
 	clear(f.pooled)
 	for i := range calls {
-		c := &calls[i]
-		if c.site == overflow {
-			continue
+		if calls[i].site != overflow {
+			f.addCall(i, f.key(p, i), f.failed(p, i))
 		}
-		s, key := f.at(c.site), f.key(p, i)
-		s.calls++
-		s.own.add(key, c.nanos, sampledTimes)
-		if f.failed(p, i) {
-			s.failed++
-		}
-		if c.callee != 0 {
-			s.addCallee(c.callee)
-		}
-		shape := s.shape(f.below[i].sites)
-		if shape != nil {
-			shape.calls++
-			shape.own.add(key, c.nanos, sampledShapeTimes)
-			for k := range shape.sites {
-				shape.repeats[k].add(key, int64(len(f.below[i].group(k))), sampledCounts)
-			}
-		}
-		if i == 0 {
-			duration := f.rec.traces[0].duration
-			s.duration.add(key, duration, sampledTimes)
-			if shape != nil {
-				shape.duration.add(key, duration, sampledShapeTimes)
-			}
-		}
+	}
+	root := f.at(calls[0].site)
+	key, duration := f.key(p, 0), f.rec.traces[0].duration
+	root.duration.add(key, duration, sampledTimes)
+	if shape := root.shapes[shapeHash(f.below[0].sites)]; shape != nil {
+		shape.duration.add(key, duration, sampledShapeTimes)
+	}
+}
+
+// addCall adds call i with its key in samples.
+func (f *Profile) addCall(i int, key uint64, failed bool) {
+	c, below := &f.rec.calls[i], &f.below[i]
+	s := f.at(c.site)
+	s.calls++
+	s.own.add(key, c.nanos, sampledTimes)
+	if failed {
+		s.failed++
+	}
+	if c.callee != 0 {
+		s.addCallee(c.callee)
+	}
+	shape := s.shape(below.sites)
+	if shape == nil {
+		return
+	}
+	shape.calls++
+	shape.own.add(key, c.nanos, sampledShapeTimes)
+	for k := range shape.sites {
+		shape.repeats[k].add(key, int64(len(below.group(k))), sampledCounts)
 	}
 }
 
@@ -203,8 +207,9 @@ func (f *Profile) at(site int32) *siteProfile {
 			for _, key := range at.wider() {
 				f.byWide[key] = append(f.byWide[key], i)
 			}
-			if key := (siteKey{parent: at.parent, op: at.base}); at.op != at.base && !at.border {
-				f.targets[key] = append(f.targets[key], i)
+			if !at.border && !at.silent() {
+				key := siteKey{parent: at.parent, op: at.base}
+				f.answered[key] = append(f.answered[key], i)
 			}
 		}
 		f.sites = append(f.sites, siteProfile{})
@@ -324,8 +329,9 @@ func (f *Profile) known(site int32) *siteProfile {
 }
 
 // ownTimes returns the distribution of own times that a call is compared with: that of its site and shape, of its site,
-// or of its step under any caller, the first with enough history. The last applies to calls by new callers, too.
-func (f *Profile) ownTimes(site int32, calls []int32) *distribution {
+// or of its step under any caller, the first with enough history. An unanswered call is compared with those of its
+// operation in the end, whatever these call.
+func (f *Profile) ownTimes(site int32, calls []int32, unanswered bool) *distribution {
 	if s := f.known(site); s != nil {
 		if x := s.shapes[shapeHash(calls)]; x != nil && x.calls >= minShapeHistory {
 			return &x.own
@@ -334,7 +340,15 @@ func (f *Profile) ownTimes(site int32, calls []int32) *distribution {
 			return &s.own
 		}
 	}
-	key := f.rec.sites[site].anyCaller()
+	keys := f.rec.sites[site].wider()
+	if d := f.pool(keys[0]); d.n >= minHistory || !unanswered || len(keys) == 1 {
+		return d
+	}
+	return f.pool(keys[1])
+}
+
+// pool returns the distribution of own times over all sites that are pooled under a key.
+func (f *Profile) pool(key siteKey) *distribution {
 	d := f.pooled[key]
 	if d == nil {
 		d = &distribution{}
@@ -397,11 +411,14 @@ func (f *Profile) resolveNames() {
 	}
 }
 
-// answeredSites returns the known sites with the same caller and operation as a site without target, those with the
-// most calls first: an unanswered call would have been at one of them.
+// silent reports whether no span answers the calls of s. The target of a step that is answered is not external.
+func (s *site) silent() bool { return s.op == s.base || s.peer != 0 }
+
+// answeredSites returns the known sites of answered calls with the same caller and operation as a silent site, those
+// with the most calls first: an unanswered call would have been at one of them.
 func (f *Profile) answeredSites(site int32) []int32 {
 	at := &f.rec.sites[site]
-	all := slices.DeleteFunc(slices.Clone(f.targets[siteKey{parent: at.parent, op: at.base}]), func(i int32) bool { return f.known(i) == nil })
+	all := slices.DeleteFunc(slices.Clone(f.answered[siteKey{parent: at.parent, op: at.base}]), func(i int32) bool { return f.known(i) == nil })
 	slices.SortFunc(all, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(f.sites[b].calls, f.sites[a].calls), f.rec.sites[a].compare(f.rec.sites[b].siteKey))
 	})

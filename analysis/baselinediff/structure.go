@@ -176,11 +176,11 @@ func (x *explaining) newType() bool {
 	return false
 }
 
-// maybeUnanswered reports whether one of the unknown calls of call i has no target, although normal ones have.
+// maybeUnanswered reports whether one of the unknown calls of call i has no answer, although normal ones have.
 func (x *explaining) maybeUnanswered(i int, unknown []int) bool {
 	return slices.ContainsFunc(unknown, func(k int) bool {
 		site := x.below[i].sites[k]
-		return x.rec.sites[site].client && x.rec.sites[site].op == x.rec.sites[site].base && len(x.answeredSites(site)) > 0
+		return x.rec.sites[site].client && x.rec.sites[site].silent() && len(x.answeredSites(site)) > 0
 	})
 }
 
@@ -297,10 +297,14 @@ func (x *explaining) findUnanswered() {
 	for i := range x.calls {
 		c := &x.calls[i]
 		at := &x.rec.sites[c.site]
-		if c.site == overflow || !at.client || at.border || at.op != at.base || c.parent < 0 {
+		if c.site == overflow || !at.client || at.border || !at.silent() || c.parent < 0 {
 			continue
 		}
 		sites := x.answeredSites(c.site)
+		peer := x.names.peer(at)
+		if peer != 0 {
+			sites = slices.DeleteFunc(sites, func(site int32) bool { return x.usualCallee(site).service != peer })
+		}
 		without, with := 0, 0
 		if s := x.known(c.site); s != nil {
 			without = s.calls
@@ -311,26 +315,25 @@ func (x *explaining) findUnanswered() {
 		if with < minHistory {
 			continue
 		}
-		if answers[i].certainty = rarity(without, without+with); answers[i].certainty > 0 {
-			answers[i].callee = x.silentCallee(i, sites, used)
+		u := unanswered{certainty: rarity(without, without+with)}
+		switch {
+		case u.certainty == 0:
+		case peer != 0:
+			u.callee = x.usualCallee(sites[0])
+		default:
+			u.callee = x.silentCallee(i, sites, used)
+		}
+		if at.peer == 0 || u.callee.service != 0 { // else it may be a call to a third party
+			answers[i] = u
 		}
 	}
 	x.unanswered = answers
 }
 
-// silentCallee returns the callee of call i, which has no answer: the service that its attributes name, or the callee
-// of the calls that most normal calls of the caller make in its place. It adds the site to those used, by caller.
+// silentCallee returns the callee of call i, which has no answer: the usual one of the calls that most normal calls of
+// the caller make, and this one does not. It adds the site to those used, by caller.
 func (x *explaining) silentCallee(i int, sites []int32, used map[[2]int32]bool) callee {
 	c := &x.calls[i]
-	if c.callee != 0 {
-		named := x.resolved(x.rec.callees[c.callee])
-		for _, site := range sites {
-			if usual := x.usualCallee(site); usual.service == named.service {
-				return usual
-			}
-		}
-		return callee{}
-	}
 	caller := x.known(x.calls[c.parent].site)
 	if caller == nil {
 		return callee{}
