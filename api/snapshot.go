@@ -43,6 +43,7 @@ type tally struct {
 	groups, types, uninvestigated int
 	on, overrides, investigations int
 	refused, evicted, unlearned   uint64
+	bare                          uint64 // calls without their target
 	unnamed, treeNodes, treeLost  int
 	unranked                      uint64
 	version                       int64
@@ -249,6 +250,7 @@ func (s *snapshot) count(c *engine.Core) {
 	t := &s.tally
 	t.groups = c.Grouper().Len()
 	t.refused, t.evicted, t.unlearned = c.Grouper().Refused, c.Grouper().Evicted, c.Dropped()
+	t.bare = c.Grouper().Bare
 	t.unnamed = c.Table().Refused()
 	t.unranked = c.Spans().Dropped()
 	state := c.State()

@@ -257,3 +257,41 @@ func TestThirdPartiesHaveNoAlias(t *testing.T) {
 		t.Error("the alias was lost during an outage")
 	}
 }
+
+// An operation has a bounded number of external targets; calls to others have none and are counted.
+func TestExternalTargetsAreBounded(t *testing.T) {
+	m := &mesh{table: &trace.Table{}, calls: [][2]int{{2, 0}, {0, 0}, {0, 0}}}
+	types := &group.RequestTypes{}
+	g := group.NewGrouper(types, m.table, group.Options{})
+	targets := make(map[trace.Op]bool)
+	for n := range 500 {
+		m.peer = func(int) string { return fmt.Sprintf("host%d", n) }
+		o := requests.Observe(m.trace(n, 1))[0]
+		g.Observe(o)
+		for _, c := range o.Contexts {
+			if m.table.OpName(c.Op) == "GET" && c.Target != 0 {
+				targets[c.Target] = true
+			}
+		}
+	}
+	if g.Bare == 0 || len(targets)+int(g.Bare) != 500 {
+		t.Errorf("%d targets, %d calls without target, want 500 together", len(targets), g.Bare)
+	}
+	again := 0
+	for n := range 500 {
+		m.peer = func(int) string { return fmt.Sprintf("host%d", n) }
+		o := requests.Observe(m.trace(n, 1))[0]
+		g.Observe(o)
+		if slices.ContainsFunc(o.Contexts, func(c observation.ContextCount) bool { return m.table.OpName(c.Op) == "GET" && c.Target != 0 }) {
+			again++
+		}
+	}
+	if again != 64 {
+		t.Errorf("%d targets, want 64", again)
+	}
+	state := g.AppendBinary(nil, nothing)
+	restored, _, err := group.DecodeGrouper(state, types, m.table, group.Options{}, func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
+	if err != nil || restored.Bare != g.Bare || !bytes.Equal(state, restored.AppendBinary(nil, nothing)) {
+		t.Errorf("the restored state differs, error %v", err)
+	}
+}

@@ -154,7 +154,7 @@ func readSizeModel(d *codec.Reader) *SizeModel {
 // Versions of an encoded [Grouper], its first byte.
 const (
 	unstampedVersion = 2 // sampled requests have no time stamp
-	aliaslessVersion = 3 // no aliases
+	aliaslessVersion = 3 // neither aliases nor a bound on targets
 	grouperVersion   = 4 // written
 )
 
@@ -167,6 +167,8 @@ func (g *Grouper) AppendBinary(b []byte, more func(b []byte, group *Group) []byt
 	w.Uvarints(g.Refused, g.Evicted)
 	w.Times(g.closed)
 	g.Aliases.appendBinary(w)
+	w.Uvarints(g.Bare)
+	g.targets.appendBinary(w)
 	w.B = more(w.B, nil)
 	w.Uvarints(uint64(len(g.groups)))
 	for _, group := range g.all() {
@@ -247,7 +249,7 @@ func DecodeGrouper(
 	}
 	g.Refused, g.Evicted, g.closed = d.Uvarint(), d.Uvarint(), d.Time()
 	if version == grouperVersion {
-		g.Aliases = readAliases(d)
+		g.Aliases, g.Bare, g.targets = readAliases(d), d.Uvarint(), readExternalTargets(d)
 	}
 	readMore := func(group *Group) *Group {
 		return codec.Decode(d, func(b []byte) (*Group, []byte, error) {

@@ -17,6 +17,7 @@ type Options struct {
 	Sample      int // size of the uniform sample of requests of a window; default 32
 	LargeSample int // size of the sample of a group with a problem or close to one; default 256
 	Groups      int // maximum number of groups and request types; default 100 000
+	Targets     int // maximum number of external targets of an operation; default 64
 }
 
 // Defaults of [Options].
@@ -25,6 +26,7 @@ const (
 	DefaultSample      = 32
 	DefaultLargeSample = 256
 	DefaultGroups      = 100_000
+	DefaultTargets     = 64
 )
 
 // Grouper assigns observations to groups and keeps their statistics at both levels. It is not safe for concurrent use.
@@ -37,10 +39,12 @@ type Grouper struct {
 	Table   *trace.Table // contexts and edges of all requests
 	Keys    Keys
 	Aliases Aliases // targets of calls that lost their callee
+	Bare    uint64  // calls without their external target, because their operation has too many
 	Refused uint64  // requests of groups beyond the bound
 	Evicted uint64  // groups evicted
 
 	options    Options
+	targets    externalTargets
 	groups     map[analysis.Hash]*Group
 	ordered    []*Group    // request types, each followed by its groups; nil: to be rebuilt
 	closed     trace.Nanos // end of the last epoch; 0: none
@@ -56,6 +60,7 @@ func NewGrouper(types *RequestTypes, table *trace.Table, options Options) *Group
 	options.Sample = cmp.Or(options.Sample, DefaultSample)
 	options.LargeSample = max(options.Sample, cmp.Or(options.LargeSample, DefaultLargeSample))
 	options.Groups = cmp.Or(options.Groups, DefaultGroups)
+	options.Targets = cmp.Or(options.Targets, DefaultTargets)
 	g := &Grouper{Types: types, Table: table, Keys: Keys{Types: types, Table: table}, options: options, groups: make(map[analysis.Hash]*Group)}
 	g.dictionary.table = table
 	return g
@@ -65,12 +70,14 @@ func NewGrouper(types *RequestTypes, table *trace.Table, options Options) *Group
 const learnedShare = 4
 
 // Observe adds a request to the open windows of its request type and of its group, and returns both. Either is nil if
-// it is beyond the bound on groups. Observe changes the targets of calls of o as the aliases say.
+// it is beyond the bound on groups. Observe changes the targets of calls of o as the aliases and the
+// bound on targets say.
 func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group) {
 	if o.Key()%learnedShare == 0 {
 		g.Aliases.Learn(o, g.Table)
 	}
 	g.Aliases.Apply(o, g.Table)
+	g.Bare += g.targets.bound(o, g.options.Targets)
 	id := g.Types.Of(o)
 	if requestType = g.groups[id]; requestType == nil {
 		requestType = g.create(Group{ID: id, RequestType: id, Level: LevelRequestType, Entry: o.Entry}, nil)

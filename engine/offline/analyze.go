@@ -49,9 +49,10 @@ func DefaultOptions() Options {
 // The bounds of the statistics are out of reach, so that these do not depend on the order of the input. Explanations
 // are bounded.
 const (
-	mostEdges  = 1 << 20
-	mostGroups = 1 << 20
-	sampleSize = 256 // requests of a group, for intervals and explanations
+	mostEdges   = 1 << 20
+	mostGroups  = 1 << 20
+	mostTargets = 1 << 20
+	sampleSize  = 256 // requests of a group, for intervals and explanations
 )
 
 var errOverlap = errors.New("critical paths that overlap have no shares that add up: analyse without an overlap tolerance")
@@ -159,7 +160,7 @@ func (a *analyzer) learnTypes(ctx context.Context) error {
 // group assigns the observations to groups and adds their contexts to the trees of their request types.
 func (a *analyzer) group(ctx context.Context) error {
 	a.grouper = group.NewGrouper(a.types, a.report.Table, group.Options{
-		Edges: mostEdges, Sample: sampleSize, Groups: mostGroups,
+		Edges: mostEdges, Sample: sampleSize, Groups: mostGroups, Targets: mostTargets,
 	})
 	if a.options.Split {
 		s := explain.NewSplitLearner()
