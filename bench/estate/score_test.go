@@ -128,9 +128,9 @@ func TestScoreQuiet(t *testing.T) {
 
 func TestEffect(t *testing.T) {
 	var c Case
-	c.effect([]sent{{took: 30 * time.Millisecond, ok: true}, {took: 10 * time.Millisecond}, {took: 20 * time.Millisecond, ok: true}}, nil)
-	if c.Requests != 3 || c.Failed != 1 || c.MedianMS != 20 || c.HealthyMedianMS != 0 {
-		t.Errorf("got %+v, want 3 requests, 1 failed, median 20 ms, healthy 0 ms", c)
+	c.effect([]sent{{took: 60 * time.Millisecond, ok: true}, {took: 10 * time.Millisecond}, {took: 20 * time.Millisecond, ok: true}}, nil)
+	if c.Requests != 3 || c.Failed != 1 || c.MeanMS != 30 || c.HealthyMeanMS != 0 {
+		t.Errorf("got %+v, want 3 requests, 1 failed, mean 30 ms, healthy 0 ms", c)
 	}
 }
 
