@@ -138,7 +138,7 @@ func (r renderer) node(t *cct.Tree, i int, state contract.TracepointState) contr
 		Index: i, Parent: int(n.Parent), End: int(n.End), Depth: int(n.Depth), Context: hex16(n.Context), Service: r.Table.Text(n.Service),
 		Operation: r.nodeName(n), Layer: contract.TreeNodeLayer(n.Layer.String()), Kind: contract.TreeNodeKind(n.Kind.String()),
 		Tracepoint: hex16(n.Tracepoint), TracepointName: r.tracepoint(n.Tracepoint), State: state, HitsPerRequest: number(n.HitRate()),
-		BytesPerHit: int(n.Bytes), CostNs: n.Cost.Nanoseconds(), Requests: int64(n.Requests), Errors: int64(n.Errors),
+		BytesPerHit: int(n.Bytes), CostNs: n.Cost.Nanoseconds(), Requests: int64(n.Requests), Errors: int64(n.Errors), Unanswered: int64(n.Unanswered),
 		History: number(n.History.Mean()), HistoryInvestigations: int64(n.History.N), ReferenceNs: number(n.Reference.Mean()), Seen: instant(n.Seen),
 	}
 }

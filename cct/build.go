@@ -24,6 +24,7 @@ type buildNode struct {
 	requests   uint64 // requests that executed it
 	hits       uint64
 	errors     uint64
+	unanswered uint64
 	history    History
 	reference  Reference
 	witnesses  []uint64
@@ -94,7 +95,7 @@ func (t *treeBuild) addPlace(p *place, parent int32) int32 {
 	as := t.catalogue.point(p.tp)
 	return t.add(buildNode{
 		op: p.op, tp: p.tp, layer: as.Layer, kind: as.Kind, parent: parent, seen: p.seen,
-		requests: p.requests, hits: p.hits, errors: p.errors, history: p.history, reference: p.reference, witnesses: p.witnesses,
+		requests: p.requests, hits: p.hits, errors: p.errors, unanswered: p.unanswered, history: p.history, reference: p.reference, witnesses: p.witnesses,
 	})
 }
 
@@ -324,6 +325,7 @@ func (t *treeBuild) merge(y, x int32) {
 	to.requests += from.requests
 	to.hits += from.hits
 	to.errors += from.errors
+	to.unanswered += from.unanswered
 	to.history.Merge(from.history)
 	to.reference.Merge(from.reference)
 	to.witnesses = append(slices.Clip(to.witnesses), from.witnesses...)
@@ -430,7 +432,7 @@ func (t *treeBuild) node(f *buildNode, on map[trace.Symbol]uint64) Node {
 	n := Node{
 		Op: f.op, Service: t.table.Operation(f.op).Service, Tracepoint: f.tp, Parent: -1, Layer: f.layer, Kind: f.kind, Catalogued: f.catalogued,
 		Unanchored: f.unanchored && f.requests == 0, Seen: f.seen,
-		Requests: t.builder.requests, Hits: f.hits, Errors: f.errors, Bytes: p.Bytes, Cost: p.Cost, History: f.history,
+		Requests: t.builder.requests, Hits: f.hits, Errors: f.errors, Unanswered: f.unanswered, Bytes: p.Bytes, Cost: p.Cost, History: f.history,
 		Reference: f.reference,
 	}
 	if f.tp != 0 {

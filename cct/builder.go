@@ -42,6 +42,7 @@ type ContextCount struct {
 	Op              trace.Op
 	Tracepoint      trace.Symbol // 0: baseline
 	Count, Errors   int32        // spans, and spans with status error
+	Unanswered      int32        // calls without the answer that they usually have
 	Nanos           int64        // time on the critical path including descendants, for the references
 }
 
@@ -61,16 +62,17 @@ type Builder struct {
 
 // place holds the statistics of a context as it appeared.
 type place struct {
-	parent    trace.Context
-	op        trace.Op
-	tp        trace.Symbol
-	seen      trace.Nanos
-	requests  uint64 // requests that executed it
-	hits      uint64
-	errors    uint64
-	witnesses []uint64 // hashes of sets that were enabled when it appeared, ascending: the smallest maxWitnesses
-	history   History
-	reference Reference
+	parent     trace.Context
+	op         trace.Op
+	tp         trace.Symbol
+	seen       trace.Nanos
+	requests   uint64 // requests that executed it
+	hits       uint64
+	errors     uint64
+	unanswered uint64   // calls without the answer that they usually have
+	witnesses  []uint64 // hashes of sets that were enabled when it appeared, ascending: the smallest maxWitnesses
+	history    History
+	reference  Reference
 }
 
 // set is a set of tracepoints that were enabled together.
@@ -123,6 +125,7 @@ func (b *Builder) Observe(o Observation) {
 		p.requests++
 		p.hits += uint64(max(x.Count, 0))
 		p.errors += uint64(max(x.Errors, 0))
+		p.unanswered += uint64(max(x.Unanswered, 0))
 		p.witness(h)
 		if o.Explore && !o.Unhealthy {
 			p.reference.Add(x.Nanos)
@@ -215,6 +218,7 @@ func (b *Builder) mergePlace(ctx trace.Context, from *place) {
 	p.requests += from.requests
 	p.hits += from.hits
 	p.errors += from.errors
+	p.unanswered += from.unanswered
 	for _, h := range from.witnesses {
 		p.witness(h)
 	}

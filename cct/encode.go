@@ -10,8 +10,9 @@ import (
 
 // Versions of the format, the first byte of an encoded builder.
 const (
-	withPoints    = 1 // had the catalogue in every builder
-	formatVersion = 2 // written
+	withPoints        = 1 // had the catalogue in every builder
+	withoutUnanswered = 2 // unanswered calls were not counted
+	formatVersion     = 3 // written
 )
 
 // AppendBinary appends the encoding of b to buf. Equal builders give equal bytes.
@@ -35,7 +36,7 @@ func (b *Builder) AppendBinary(buf []byte) []byte {
 func (p *place) append(buf []byte) []byte {
 	buf = codec.AppendWords(buf, uint64(p.parent), uint64(p.op), uint64(p.tp))
 	buf = codec.AppendVarints(buf, int64(p.seen))
-	buf = codec.AppendUvarints(buf, p.requests, p.hits, p.errors, uint64(len(p.witnesses)))
+	buf = codec.AppendUvarints(buf, p.requests, p.hits, p.errors, p.unanswered, uint64(len(p.witnesses)))
 	buf = codec.AppendWords(buf, p.witnesses...)
 	buf = codec.AppendUvarints(buf, p.history.N, p.history.Square)
 	buf = codec.AppendVarints(buf, p.history.Share, p.history.MeanTime)
@@ -54,15 +55,15 @@ func (s *set) append(buf []byte) []byte {
 	return codec.AppendVarints(codec.AppendUvarints(buf, s.requests), int64(s.seen))
 }
 
-// Decode returns the builder that [Builder.AppendBinary] encoded, of this version or the one before, whose copy of the
-// catalogue it skips. For anything else it returns nil and an error wrapping [codec.ErrCorrupt]. It keeps nothing of
-// data.
+// Decode returns the builder that [Builder.AppendBinary] encoded, of this version or one of the two before. It skips
+// the copy of the catalogue in the oldest. For anything else it returns nil and an error wrapping [codec.ErrCorrupt].
+// It keeps nothing of data.
 func Decode(data []byte) (*Builder, error) {
 	r := codec.NewReader(data)
-	version := r.Version(formatVersion, withPoints)
+	version := r.Version(formatVersion, withoutUnanswered, withPoints)
 	limit := r.Below(1<<30 + 1)
 	b := &Builder{Limit: int(limit), requests: r.Uvarint(), refused: r.Uvarint(), pruned: r.Uvarint()}
-	decodePlaces(r, b)
+	decodePlaces(r, b, version)
 	if version == withPoints {
 		skipPoints(r)
 	}
@@ -83,22 +84,25 @@ func ascending(r *codec.Reader, last *uint64, first bool) uint64 {
 	return x
 }
 
-func decodePlaces(r *codec.Reader, b *Builder) {
+func decodePlaces(r *codec.Reader, b *Builder, version byte) {
 	n := r.Count(43)
 	b.places = make(map[trace.Context]*place, n)
 	var last uint64
 	for i := range n {
 		ctx := trace.Context(ascending(r, &last, i == 0))
-		b.places[ctx] = decodePlace(r)
+		b.places[ctx] = decodePlace(r, version)
 		if r.Bad() {
 			return
 		}
 	}
 }
 
-func decodePlace(r *codec.Reader) *place {
+func decodePlace(r *codec.Reader, version byte) *place {
 	p := &place{parent: trace.Context(r.Word()), op: trace.Op(r.Word()), tp: trace.Symbol(r.Word()), seen: trace.Nanos(r.Varint())}
 	p.requests, p.hits, p.errors = r.Uvarint(), r.Uvarint(), r.Uvarint()
+	if version == formatVersion {
+		p.unanswered = r.Uvarint()
+	}
 	var last uint64
 	for i := range r.Below(maxWitnesses + 1) {
 		p.witnesses = append(p.witnesses, ascending(r, &last, i == 0))

@@ -26,6 +26,7 @@ type Node struct {
 	Requests   uint64      // requests with it enabled, whether they executed it or not
 	Hits       uint64      // its spans in these requests
 	Errors     uint64      // its spans with status error
+	Unanswered uint64      // its calls without the answer that they usually have
 	Bytes      int32       // trace data per hit; 0: unknown
 	Cost       time.Duration
 	History    History

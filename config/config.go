@@ -39,11 +39,12 @@ type Config struct {
 	OTLP         OTLP
 	Jaeger       Jaeger
 
-	Keys     []string // attributes whose values are stored; see AttributeKeys
-	Memory   int64    // for open traces, queues and statistics together
-	Shards   int      // 0: one per core
-	Assembly Assembly
-	Journal  Journal
+	Keys       []string // attributes whose values are stored; see AttributeKeys
+	SeeThrough []string // services that answer no calls
+	Memory     int64    // for open traces, queues and statistics together
+	Shards     int      // 0: one per core
+	Assembly   Assembly
+	Journal    Journal
 
 	Epoch       time.Duration
 	Learning    time.Duration
@@ -226,10 +227,22 @@ func (a *Assembly) Online(memory int64) assemble.OnlineOptions {
 	}
 }
 
+// openShare is the divisor of the configured memory that gives the memory of open traces.
+const openShare = 4
+
+// OpenTraces returns the options of package assemble for the traces of all shards.
+func (c *Config) OpenTraces() assemble.OnlineOptions { return c.Assembly.Online(c.Memory / openShare) }
+
+// groupBytes is the memory of a large group with its contexts. It determines the limit of groups from the configured
+// memory.
+const groupBytes = 20 << 10
+
 // Engine returns the options of package engine.
 func (c *Config) Engine() engine.Options {
 	o := engine.DefaultOptions()
+	o.Groups.Groups = int(min(group.DefaultGroups, c.Memory/groupBytes))
 	o.Watch, o.Learning, o.Epoch, o.Rules, o.Split = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules(), c.Split
+	o.SeeThrough(c.SeeThrough...)
 	o.Budget, o.Strategy, o.Explore, o.Retention = c.Budget.Search(), c.Strategy, c.Explore, c.Retention.Age
 	return o
 }

@@ -112,6 +112,8 @@ func traceKeys() []definition[Config] {
 	return []definition[Config]{
 		newField("keys", &list{of: text("the key of an attribute")}, func(c *Config) *[]string { return &c.Keys },
 			"Attributes that can explain a problem. At most 32, including those of group-by, size and rules.").withDefault(defaultKeys),
+		newField("see-through", &list{of: text("the name of a service")}, func(c *Config) *[]string { return &c.SeeThrough },
+			"Services that answer no call, such as the sidecars istio-proxy and envoy: the first span behind them does.").withDefault([]string{}),
 		newField("memory", size(64*mib, 16*tib), func(c *Config) *int64 { return &c.Memory },
 			"Memory for open traces, queues and statistics together. When it runs short, traces close early and senders are told to retry.").withDefault(2 * gib),
 		newField("shards", integer(0, 1024), func(c *Config) *int { return &c.Shards },

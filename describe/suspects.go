@@ -126,7 +126,7 @@ func (n *Names) Comparison(d *Comparison) Sentence {
 		s.Plain("; ")
 	}
 	if found {
-		n.evidence(&s, d.Suspects)
+		n.evidence(&s, d.Suspects, comparisonWords)
 		s.Plain(".")
 	}
 	if found && len(d.Usual) > 0 && d.Suspects[0].Score <= stats.Median(slices.Clone(d.Usual)) {
@@ -155,8 +155,45 @@ func (s *Sentence) slower(d *Comparison) {
 	}
 }
 
+// Incident holds the numbers that describe an incident.
+type Incident struct {
+	When     string                 // a [Period]
+	Suspects []baselinediff.Suspect // ranked
+}
+
+// Incident describes x: how much longer requests take, and the evidence against the first suspect.
+func (n *Names) Incident(x *Incident) Sentence {
+	var s Sentence
+	if len(x.Suspects) == 0 || x.Suspects[0].Score <= 0 {
+		s.Plain("Requests lose more time or fail more often " + x.When + ", but no service accounts for it.")
+		return s
+	}
+	first := &x.Suspects[0]
+	time, failures := first.Own+first.In+first.Out+first.Rest, first.Errors+first.Unanswered
+	w := words{"of the added time", "before"}
+	switch max(time, failures, first.Shape) {
+	case time:
+		w.whole = "of it"
+		s.Plain("Requests take ")
+		s.Strong(units.Percent(addedTime(x.Suspects)))
+		s.Plain(" longer " + x.When + "; ")
+	case failures:
+		s.Plain("More requests fail " + x.When + ": ")
+	default:
+		s.Plain("The call flow differs " + x.When + ": ")
+	}
+	n.evidence(&s, x.Suspects, w)
+	s.Plain(".")
+	return s
+}
+
+// words name the whole of the added time, and the traces compared with.
+type words struct{ whole, baseline string }
+
+var comparisonWords = words{"of the added time", "in the baseline"}
+
 // evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
-func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect) {
+func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) {
 	first := &suspects[0]
 	name := n.Clean(n.Table.Text(first.Service))
 	clauses := 0
@@ -170,7 +207,7 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect) {
 		return true
 	}
 	if time := first.Own + first.In + first.Out + first.Rest; clause(time) {
-		n.addedTime(s, first, max(time, addedTime(suspects)))
+		n.addedTime(s, first, max(time, addedTime(suspects)), w.whole)
 	}
 	if clause(first.Errors) {
 		s.Plain("errors begin in ")
@@ -183,7 +220,7 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect) {
 	}
 	if clause(first.Shape) {
 		s.Strong(name)
-		s.Plain(" makes other calls than in the baseline, " + perHundred(first.Shape, "times"))
+		s.Plain(" makes other calls than " + w.baseline + ", " + perHundred(first.Shape, "times"))
 	}
 }
 
@@ -209,7 +246,7 @@ func addedTime(suspects []baselinediff.Suspect) (total float64) {
 
 // addedTime appends the share of a suspect in the total added time: "86 % of the added time is time to and from cart
 // (to it 61 %, from it 25 %)".
-func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64) {
+func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64, whole string) {
 	var where, shares []string
 	for _, part := range []struct {
 		time        float64
@@ -221,7 +258,7 @@ func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64) {
 		}
 	}
 	s.Strong(units.Share((x.Own + x.In + x.Out + x.Rest) / total))
-	s.Plain(" of the added time is time " + enumerate(where) + " ")
+	s.Plain(" " + whole + " is time " + enumerate(where) + " ")
 	s.Strong(n.Clean(n.Table.Text(x.Service)))
 	if x.Opaque {
 		s.Plain(", which emits no spans")

@@ -76,6 +76,35 @@ func TestComparison(t *testing.T) {
 	}
 }
 
+func TestIncident(t *testing.T) {
+	s := newShop()
+	n := s.names()
+	bank, shop := s.table.Symbol("bank"), s.table.Symbol("shop")
+	for _, c := range []struct {
+		suspects []baselinediff.Suspect
+		want     string
+	}{
+		{
+			[]baselinediff.Suspect{{Service: bank, Score: 0.36, In: 0.23, Out: 0.1, Errors: 0.03}, {Service: shop, Score: 0.05, Own: 0.05}},
+			"Requests take 38 % longer since 02:41; 87 % of it is time to and from bank (to it 61 %, from it 26 %); errors begin in bank, 3.0 more per 100 requests.",
+		},
+		{
+			[]baselinediff.Suspect{{Service: bank, Score: 0.21, Errors: 0.12, Unanswered: 0.08, Own: 0.01}},
+			"More requests fail since 02:41: all of the added time is time in bank; errors begin in bank, 12 more per 100 requests; bank does not " +
+				"answer 8.0 more calls per 100 requests.",
+		},
+		{
+			[]baselinediff.Suspect{{Service: bank, Score: 0.1, Shape: 0.1}},
+			"The call flow differs since 02:41: bank makes other calls than before, 10 times per 100 requests.",
+		},
+		{nil, "Requests lose more time or fail more often since 02:41, but no service accounts for it."},
+	} {
+		if got := n.Incident(&Incident{When: "since 02:41", Suspects: c.suspects}).String(); got != c.want {
+			t.Errorf("got:\n%s\nwant:\n%s", got, c.want)
+		}
+	}
+}
+
 func TestPeriod(t *testing.T) {
 	at := func(text string) trace.Nanos {
 		x, err := time.Parse(time.DateTime, text)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
@@ -21,6 +22,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine/spool"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -53,6 +55,13 @@ func DefaultOptions() Options {
 	}
 }
 
+// SeeThrough adds services to [critpath.Options.SeeThrough].
+func (o *Options) SeeThrough(services ...string) {
+	for _, service := range services {
+		o.Path.SeeThrough = append(o.Path.SeeThrough, trace.SymbolOf([]byte(service)))
+	}
+}
+
 // Core is the loop from closed traces to decisions. It has no clock, goroutines or I/O: time is an argument. Equal
 // requests and times give equal decisions, whatever the order of the requests of an epoch. It is not safe for
 // concurrent use.
@@ -73,6 +82,9 @@ type Core struct {
 	feedback    agentFeedback
 	versions    versions
 	spans       observation.RecentSpans
+	tally       *baselinediff.Tally // of the traces ingested in this epoch
+	sites       *baselinediff.Sites
+	incidents   *incident.Tracker
 	strategy    search.Strategy // named by options.Strategy
 	state       search.State
 	problems    []detect.Problem
@@ -121,13 +133,14 @@ func NewCore(table *trace.Table, options Options) *Core {
 		detector:    detect.New(group.NewGrouper(types, table, options.Groups)),
 		trees:       make(map[analysis.Hash]*tree),
 		refinements: make(map[analysis.Hash]*refinements),
-		causes:      newCauses(),
-		feedback:    newAgentFeedback(),
-		versions:    newVersions(),
-		strategy:    strategy,
-		plans:       []plan{{}},
-		early:       spool.New("", math.MaxInt), // never to disk
-		preview:     detect.New(group.NewGrouper(types, table, options.Groups)),
+		tally:       baselinediff.NewTally(), sites: baselinediff.NewSites(table), incidents: incident.NewTracker(),
+		causes:   newCauses(),
+		feedback: newAgentFeedback(),
+		versions: newVersions(),
+		strategy: strategy,
+		plans:    []plan{{}},
+		early:    spool.New("", math.MaxInt), // never to disk
+		preview:  detect.New(group.NewGrouper(types, table, options.Groups)),
 	}
 	if options.Split {
 		c.splitter = &splitter{SplitLearner: explain.NewSplitLearner()}
@@ -136,10 +149,11 @@ func NewCore(table *trace.Table, options Options) *Core {
 	return c
 }
 
-// Ingest takes a closed trace and returns the number of requests in it. Incomplete traces and unusable roots change no
-// statistics.
+// Ingest takes a closed trace and returns the number of requests in it. Incomplete traces change the
+// history of sites only, and unusable roots no statistics.
 func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	p := c.extractor.Extract(t)
+	c.tally.Observe(p)
 	if !p.Complete() {
 		return 0
 	}
@@ -159,6 +173,9 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 // nothing of t.
 func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Current().Merge(t) }
 
+// ObserveSites takes the calls of closed traces, also of incomplete ones. It keeps nothing of t.
+func (c *Core) ObserveSites(t *baselinediff.Tally) { c.sites.Merge(t) }
+
 // Observe takes one request, with its simulation or nil, and returns its request type and group. Either is nil if there
 // is no room for it, or if the request enters no statistics. Observe keeps nothing of its arguments.
 func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulation) (requestType, group *group.Group) {
@@ -166,6 +183,7 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 		return c.observeEarly(o)
 	}
 	if c.arm(o).everything {
+		c.detector.Groups.Aliases.Apply(o, c.table)
 		c.observeExplored(o)
 		return nil, nil
 	}
@@ -226,7 +244,7 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 		x := &o.Contexts[i]
 		s[i] = cct.ContextCount{
 			Context: x.Context, Parent: x.Parent, Op: x.Step(), Tracepoint: x.Tracepoint,
-			Count: x.Count, Errors: x.Errors, Nanos: x.Total,
+			Count: x.Count, Errors: x.Errors, Unanswered: x.Unanswered, Nanos: x.Total,
 		}
 	}
 	return s
@@ -237,6 +255,7 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.spans.Rotate(now)
 	c.versions.trim()
+	c.trackIncidents(now)
 	if !c.learned {
 		c.preview.Groups.Close(now)
 		if c.seen > 0 {
@@ -263,6 +282,22 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
 	return c.decide(now, c.options.Explore)
 }
+
+// trackIncidents ends an epoch of the history of sites and of the incidents.
+func (c *Core) trackIncidents(now trace.Nanos) {
+	c.mergeTally()
+	c.sites.Age(now)
+	c.incidents.Step(now, c.sites)
+}
+
+func (c *Core) mergeTally() {
+	c.sites.Merge(c.tally)
+	c.tally = baselinediff.NewTally()
+}
+
+// Incidents returns the open incidents and those closed within a day, in the order in which they were opened. The
+// result is valid until the next epoch.
+func (c *Core) Incidents() []incident.Incident { return c.incidents.Incidents() }
 
 // decide makes the next plan, in which a share of the requests explores: it has all tracepoints enabled. It returns the
 // decisions.

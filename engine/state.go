@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
@@ -15,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine/spool"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/codec/plain"
 	"github.com/sibyl-trace/sibyl/search"
@@ -47,6 +49,8 @@ type savedCore struct {
 	SplitSamples  []savedPart // ascending by group without splits
 	SplitEpochs   int
 	Spans         []byte // nil: none, from an older version
+	Sites         []byte // nil: none, from an older version
+	Incidents     incident.State
 	Versions      []VersionSeen
 	Deploys       []Deploy
 	Relearning    bool // Core.relearning
@@ -150,10 +154,12 @@ func (c *Core) appendEarly(b []byte) []byte {
 }
 
 func (c *Core) saved() *savedCore {
+	c.mergeTally()
 	s := &savedCore{
 		Settings: new(c.options.Settings()),
 		Learned:  c.learned, Began: c.began, Aged: c.aged, Seen: c.seen, Dropped: c.dropped,
 		Heard: c.feedback.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
+		Sites: c.sites.AppendBinary(nil), Incidents: c.incidents.State(),
 		Versions: c.versions.known, Deploys: c.versions.deploys, Relearning: c.relearning,
 	}
 	for _, m := range c.epochs {
@@ -402,6 +408,13 @@ func (c *Core) restore(s *savedCore) error {
 		if c.spans, _, err = observation.DecodeRecentSpans(s.Spans); err != nil {
 			return err
 		}
+	}
+	if s.Sites != nil {
+		var err error
+		if c.sites, err = baselinediff.DecodeSites(s.Sites, c.table); err != nil {
+			return err
+		}
+		c.incidents = incident.Restore(s.Incidents)
 	}
 	for _, m := range s.Epochs {
 		c.epochs = append(c.epochs, epochEnd{m.End, m.Seen})

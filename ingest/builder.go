@@ -258,7 +258,7 @@ func (b *Builder) EndSpan() {
 		ID:         trace.SpanID(binary.BigEndian.Uint64(b.ID)),
 		Start:      trace.Nanos(b.Start),
 		End:        trace.Nanos(b.End),
-		Op:         b.names.Op(b.service, b.Name, b.Kind),
+		Op:         b.operation(),
 		Service:    b.service,
 		Host:       b.host,
 		Tracepoint: b.tracepoint,

@@ -169,10 +169,16 @@ func hostOf(url []byte) []byte {
 	if !found {
 		return nil
 	}
-	if end := bytes.IndexAny(rest, "/?#"); end >= 0 {
-		rest = rest[:end]
+	host := authority(rest)
+	return host[bytes.LastIndexByte(host, '@')+1:] // without user and password
+}
+
+// authority returns the part of a URL, without its scheme, that precedes the path.
+func authority(url []byte) []byte {
+	if end := bytes.IndexAny(url, "/?#"); end >= 0 {
+		return url[:end]
 	}
-	return rest[bytes.LastIndexByte(rest, '@')+1:] // without user and password
+	return url
 }
 
 // host returns the address of the callee: that of the attributes, or the one in its URL. The port is nil if the address
@@ -182,6 +188,82 @@ func (d *identity) host() (address, port []byte) {
 		return address, d.port()
 	}
 	return d.text(urlKeys, hostOf), nil
+}
+
+// operation returns the operation of the current span.
+func (b *Builder) operation() trace.Op {
+	if detail := b.detailOfName(); detail != nil {
+		return b.names.completed(b.service, b.Name, b.Kind, detail)
+	}
+	return b.names.Op(b.service, b.Name, b.Kind)
+}
+
+// detailOfName returns the text that the name of the current span must contain; nil if there is none: the route of a
+// server, or its path if the name is just the method, and the destination of a consumer.
+func (b *Builder) detailOfName() (detail []byte) {
+	d := &b.identity
+	switch b.Kind {
+	case trace.Server:
+		if detail = d.text(routeKeys, nil); detail == nil && d.set&pathKeys != 0 && isMethod(b.Name) {
+			detail = d.text(pathKeys, pathOf)
+		}
+	case trace.Consumer:
+		detail = d.text(destinationKeys, nil)
+	}
+	return detail
+}
+
+// methods are the names of HTTP methods, and the name for all others.
+var methods = [...]string{"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "QUERY", "TRACE", "CONNECT", "HTTP"}
+
+// isMethod reports whether name is an HTTP method, perhaps behind "HTTP".
+func isMethod(name []byte) bool {
+	name = bytes.TrimPrefix(name, []byte("HTTP "))
+	for _, m := range methods {
+		if string(name) == m {
+			return true
+		}
+	}
+	return false
+}
+
+// maxSegments is the number of segments of a path that become part of a name. Segments further down are often names of
+// things, such as articles or files, of which there are too many.
+const maxSegments = 4
+
+// pathOf returns the first segments of the path of a URL, which may be a path itself; nil if it has no path.
+func pathOf(url []byte) []byte {
+	if _, rest, found := bytes.Cut(url, []byte("://")); found {
+		url = rest[len(authority(rest)):]
+	}
+	if end := bytes.IndexAny(url, "?#"); end >= 0 {
+		url = url[:end]
+	}
+	if len(url) == 0 || url[0] != '/' {
+		return nil
+	}
+	end := 0
+	for range maxSegments {
+		next := bytes.IndexByte(url[end+1:], '/')
+		if next < 0 {
+			return url
+		}
+		end += 1 + next
+	}
+	return url[:end]
+}
+
+// completed returns the operation with the given service and kind whose name consists of name and detail, unless name
+// contains detail.
+func (n *Names) completed(service trace.Symbol, name []byte, kind trace.Kind, detail []byte) trace.Op {
+	key := trace.Mix(trace.Mix(uint64(service)+uint64(kind), xxhash.Sum64(name)), xxhash.Sum64(detail))
+	if op, ok := n.cached(key); ok {
+		return op
+	}
+	if bytes.Contains(name, bytes.TrimLeft(detail, "/")) {
+		return n.newOp(key, service, name, kind)
+	}
+	return n.newOp(key, service, join(clean(name, MaxName-maxPeer-1), " ", detail), kind)
 }
 
 // peerSalt keeps the keys of callees apart from those of operations.

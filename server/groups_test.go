@@ -26,7 +26,7 @@ func TestGroupsFitIntoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := started(t, e, new(slog.LevelVar), io.Discard)
-	most := int(e.Config.Memory) / groupBytes
+	most := e.Config.Engine().Groups.Groups
 	otlp := s.Addresses().HTTP
 	now := time.Now().UnixNano()
 	var spans []string

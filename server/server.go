@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/config"
@@ -57,14 +56,9 @@ type Server struct {
 
 // Divisors of the configured memory. Statistics and the garbage collector use the rest.
 const (
-	openShare     = 4 // open traces
 	inFlightShare = 8 // requests that were admitted and are not assembled
 	bodiesShare   = 8 // bodies from agents while they are read
 )
-
-// groupBytes is the memory of a large group with its contexts. It determines the limit of groups from the configured
-// memory.
-const groupBytes = 20 << 10
 
 // New opens the data directory, locks it against other processes, and connects the parts of the service. A database
 // calls giveUp if it cannot go on.
@@ -98,8 +92,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	o := live.DefaultOptions()
-	o.Core, o.Assembly, o.Keys, o.Shards = c.Engine(), c.Assembly.Online(c.Memory/openShare), keys, c.Shards
-	o.Core.Groups.Groups = int(min(group.DefaultGroups, c.Memory/groupBytes))
+	o.Core, o.Assembly, o.Keys, o.Shards = c.Engine(), c.OpenTraces(), keys, c.Shards
 	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
 	o.Journal, o.Store, o.Full, o.Spent, o.Log = s.journal, s.store, s.disk.Full, s.disk.Spent, log

@@ -5,7 +5,7 @@ import "slices"
 // NormalName returns name with the parts that vary between requests replaced by "{}", which keeps the number of
 // operations small. It replaces numbers, UUIDs, and words of at least 8 hexadecimal digits with at least one decimal
 // digit among them. A word that merely contains digits (v2, s3, md5sum) stays. Words consist of letters, digits, '_'
-// and '-'.
+// and '-'. A line number stays, too, as in Foo#343: it identifies a location in code.
 //
 // NormalName returns name itself if there is nothing to replace, and otherwise an extension of buf[:0]. It is
 // idempotent.
@@ -23,7 +23,7 @@ func NormalName(name, buf []byte) []byte {
 		case len(word) == 0:
 			out = append(out, name[i])
 			j++
-		case isVarying(word):
+		case isVarying(word) && !isLine(name, i, j):
 			out = append(out, '{', '}')
 		default:
 			out = append(out, word...)
@@ -64,4 +64,20 @@ func isVarying(word []byte) bool {
 		}
 	}
 	return digits > 0 && (digits == hex || hex >= 8)
+}
+
+// maxLine is the largest number of digits of a line number.
+const maxLine = 5
+
+// isLine reports whether name[i:j], a word, is the number of a line: digits behind an identifier and '#'.
+func isLine(name []byte, i, j int) bool {
+	if i < 2 || name[i-1] != '#' || j-i > maxLine || slices.ContainsFunc(name[i:j], func(c byte) bool { return !isDigit(c) }) {
+		return false
+	}
+	start := i - 1
+	for start > 0 && inWord(name[start-1]) {
+		start--
+	}
+	identifier := name[start : i-1]
+	return len(identifier) > 0 && !isDigit(identifier[0]) && identifier[0] != '-' && !isVarying(identifier)
 }

@@ -26,6 +26,11 @@ func TestNormalName(t *testing.T) {
 		"é1":                                          "é1",
 		"a1b2":                                        "a1b2", // too short to be a hash
 		"/{}/7":                                       "/{}/{}",
+		"OrderService.java#343":                       "OrderService.java#343", // a location in code
+		"Order_1#17":                                  "Order_1#17",
+		"order 7#343":                                 "order {}#{}",
+		"Foo#1234567":                                 "Foo#{}", // no file is that long
+		"#17":                                         "#{}",
 		"":                                            "",
 	} {
 		if got := string(trace.NormalName([]byte(name), nil)); got != want {
@@ -36,7 +41,7 @@ func TestNormalName(t *testing.T) {
 
 func TestNormalNameIsIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		name := []byte(rapid.StringMatching(`([0-9a-g/{}é_. -]{0,5}|[0-9a-f-]{8,12}){0,4}`).Draw(t, "name"))
+		name := []byte(rapid.StringMatching(`([0-9a-g/{}é_. -]{0,5}|[0-9a-f-]{8,12}|#[0-9]{1,3}){0,5}`).Draw(t, "name"))
 		before := slices.Clone(name)
 		once := slices.Clone(trace.NormalName(name, nil))
 		if twice := trace.NormalName(once, nil); string(twice) != string(once) {

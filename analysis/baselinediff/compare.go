@@ -1,10 +1,11 @@
 // Package baselinediff ranks the services of an application by their additional cost in some traces, the window, over
 // a history: traces → [Recording] → [Traces] → [Normal], the history → [Suspect]s. The choice of the traces is its only
-// hint. It is pure, like package analysis, and uses critical paths only.
+// hint. A single trace has no such variation to judge by: [Profile] summarizes normal traces, and [Profile.Explain]
+// ranks the calls of a trace that differ from them. The package is pure, like package analysis, and uses critical paths
+// only.
 package baselinediff
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -49,7 +50,7 @@ type SuspectOperation struct {
 //     occurrences, see [pieces]. The excess is the time above their fence: less than the whole change, but free of
 //     noise. Own time is charged to the service itself, except on the wire. The own time of a CLIENT span is on the
 //     wire to its callee. If a call has no CLIENT span, so is the caller's time immediately before and after it, see
-//     [Recording.share].
+//     [pathReader.share].
 //  2. Shifted. The shape of a span is the set of operations it called, about how often, and whether it failed. The
 //     share of each shape is compared in the same way; all shapes absent from the history count as one. Only shapes
 //     that become more frequent count: if one vanishes, another appears. In a trace the deepest span with such a shape
@@ -63,9 +64,10 @@ func (h *Normal) Compare(window Traces) []Suspect {
 	if len(traces) == 0 {
 		return nil
 	}
+	g := graph{table: h.rec.table, sites: h.rec.sites, names: h.rec.names, opaque: h.opaque, callee: h.callee}
 	c := comparison{
-		h: h, traces: traces, evidence: make([]evidence, len(h.rec.names)), ops: make(map[callee]float64), outExcess: make(map[callee]float64),
-		wire: make(wires), surplus: make(map[siteShape]float64), seen: make([]int32, len(h.rec.shapeNumbers)+2),
+		h: h, traces: traces, ledger: newLedger(g, float64(len(traces)), h.duration),
+		surplus: make(map[siteShape]float64), seen: make([]int32, len(h.rec.shapeNumbers)+2),
 	}
 	for _, g := range c.groups() {
 		c.slow(&g)
@@ -77,21 +79,15 @@ func (h *Normal) Compare(window Traces) []Suspect {
 
 // comparison is the state of one call of Compare.
 type comparison struct {
-	h         *Normal
-	traces    []recordedTrace
-	evidence  []evidence         // by number of the service
-	ops       map[callee]float64 // evidence against each operation
-	outExcess map[callee]float64 // wire excess of the calls that each operation makes
-	wire      wires
-	surplus   map[siteShape]float64 // probability that a span of this site and shape is in excess of the history; above 0
+	*ledger
+	h       *Normal
+	traces  []recordedTrace
+	surplus map[siteShape]float64 // probability that a span of this site and shape is in excess of the history; above 0
 
 	values []float64
 	seen   []int32 // by number of the shape: scratch
 	order  []int32
 }
-
-// evidence is the evidence against a service.
-type evidence struct{ own, errors, unanswered, shape, soft float64 }
 
 // siteShape is a shape at a site.
 type siteShape struct{ site, shape int32 }
@@ -133,35 +129,14 @@ func (c *comparison) groups() []siteCalls {
 	return groups
 }
 
-// requests returns the number of requests in the window.
-func (c *comparison) requests() float64 { return float64(len(c.traces)) }
-
 // slow charges the excess of own time at a site.
 func (c *comparison) slow(g *siteCalls) {
 	history := c.h.series[g.site]
 	if history.len() < minHistory {
 		return
 	}
-	n := float64(len(g.nanos))
-	mean := meanOf(g.nanos)
 	c.values = pieceMeans(c.values[:0], c.h.nanos[history.first:history.last], len(g.nanos))
-	median, limit := fence(c.values)
-	excess := max(0, mean-limit) * n / c.requests() / c.h.duration
-	p := &c.h.rec.sites[g.site]
-	suspect := callee{p.service, p.op}
-	if called := c.h.callee[g.site]; called.service != 0 {
-		suspect = called
-	}
-	if e := &c.evidence[suspect.service]; mean > median {
-		e.soft = max(e.soft, (mean-median)/max(limit-median, 1))
-	}
-	c.ops[suspect] += excess
-	if suspect.service != p.service {
-		c.wire.add(wire{p.service, suspect.service, p.border}, n/c.requests(), excess)
-		c.outExcess[callee{p.service, cmp.Or(p.parent, p.op)}] += excess
-	} else {
-		c.evidence[suspect.service].own += excess
-	}
+	c.chargeTime(g.site, float64(len(g.nanos)), meanOf(g.nanos), c.values)
 }
 
 // meanOf returns the mean. Its sum is exact for up to 2^16 times of nearly 2^47 ns, or more of shorter ones.
@@ -278,7 +253,7 @@ func (c *comparison) chargeShapes() {
 		explained = scratch.Filled(explained, len(calls), 0)
 		for i, x := range slices.Backward(calls) {
 			if surplus := c.surplus[siteShape{x.site, x.shape}]; surplus > explained[i] {
-				c.chargeShape(&x, (surplus-explained[i])/c.requests())
+				c.chargeShape(&x, (surplus-explained[i])/c.requests)
 				explained[i] = surplus
 			}
 			if x.parent >= 0 {
@@ -288,85 +263,8 @@ func (c *comparison) chargeShapes() {
 	}
 }
 
-// chargeShape charges part of a request to a call. A CLIENT span without an answer is charged to the callee.
+// chargeShape charges part of a request to a call.
 func (c *comparison) chargeShape(x *call, part float64) {
-	p := &c.h.rec.sites[x.site]
-	suspect := callee{p.service, p.op}
-	unanswered := x.callee == 0 || c.h.rec.callees[x.callee].op == 0
-	called := c.h.callee[x.site]
-	if unanswered = unanswered && called.service != 0 && !c.h.opaque[called.service]; unanswered {
-		suspect = called
-	}
-	switch e := &c.evidence[suspect.service]; {
-	case unanswered:
-		e.unanswered += part
-	case c.h.rec.shapeFailed[x.shape]:
-		e.errors += part
-	default:
-		e.shape += part
-	}
-	c.ops[suspect] += part
-}
-
-// rank attributes the wire times and orders the services.
-func (c *comparison) rank() []Suspect {
-	numbers := c.h.rec.byName()
-	services := make([]service, len(numbers))
-	index := make(map[int32]int, len(numbers))
-	for i, number := range numbers {
-		e := &c.evidence[number]
-		services[i].Suspect = Suspect{
-			Service: c.h.rec.names[number], Soft: e.soft, Opaque: c.h.opaque[number],
-			Own: e.own, Errors: e.errors, Unanswered: e.unanswered, Shape: e.shape,
-		}
-		index[number] = i
-	}
-	c.wire.attribute(services, index)
-	c.operations(services, index)
-	slices.SortStableFunc(services, func(a, b service) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), trace.CompareBools(a.Opaque, b.Opaque), cmp.Compare(b.Soft, a.Soft))
-	})
-	suspects := make([]Suspect, 0, len(services))
-	for i := range services {
-		if s := &services[i]; !s.Opaque || s.Score > 0 {
-			suspects = append(suspects, s.Suspect)
-		}
-	}
-	return suspects
-}
-
-// byName returns the numbers of all services in the order of their names.
-func (r *Recording) byName() []int32 {
-	numbers := make([]int32, 0, len(r.names))
-	for i := 1; i < len(r.names); i++ {
-		numbers = append(numbers, int32(i))
-	}
-	slices.SortFunc(numbers, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(r.table.Text(r.names[a]), r.table.Text(r.names[b])), cmp.Compare(r.names[a], r.names[b]))
-	})
-	return numbers
-}
-
-// operations fills in the operations of services with evidence. The Out of a service is divided over its operations in
-// proportion to the excess of their calls.
-func (c *comparison) operations(services []service, index map[int32]int) {
-	total := make(map[int32]float64)
-	for _, k := range slices.SortedFunc(maps.Keys(c.outExcess), callee.compare) {
-		total[k.service] += c.outExcess[k]
-	}
-	for k, excess := range c.outExcess {
-		if out := services[index[k.service]].Out; out > 0 && excess > 0 {
-			c.ops[k] += out * excess / total[k.service]
-		}
-	}
-	for k, score := range c.ops {
-		if s := &services[index[k.service]]; score > 0 {
-			s.Operations = append(s.Operations, SuspectOperation{k.op, score})
-		}
-	}
-	for i := range services {
-		slices.SortFunc(services[i].Operations, func(a, b SuspectOperation) int {
-			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
-		})
-	}
+	answered := x.callee != 0 && c.h.rec.callees[x.callee].op != 0
+	c.ledger.chargeShape(x.site, c.h.rec.shapeFailed[x.shape], answered, part)
 }

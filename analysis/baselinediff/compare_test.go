@@ -23,6 +23,8 @@ import (
 //	history [times=n]   adds n copies of a trace to the history
 //	window [times=n]    adds n copies of a trace to the window, which is later than all of the history
 //	compare             ranks the services, then discards all traces
+//	explain             explains a trace by its difference from the history, which it keeps
+//	reset               discards all traces
 //
 // A line of the ranking holds the service, its score, parts, soft evidence and operations. Parts that are 0 are
 // omitted.
@@ -42,6 +44,15 @@ func TestCompare(t *testing.T) {
 				out := s.compare()
 				s = newScript()
 				return out
+			case "explain":
+				out, err := s.explain(d.Input)
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				return out
+			case "reset":
+				s = newScript()
+				return ""
 			}
 			d.Fatalf(t, "unknown command %q", d.Cmd)
 			return ""
@@ -50,15 +61,16 @@ func TestCompare(t *testing.T) {
 }
 
 type script struct {
-	table *trace.Table
-	rec   *Recording
-	x     *critpath.Extractor
-	n     int
+	table   *trace.Table
+	rec     *Recording
+	profile *Profile // of the history
+	x       *critpath.Extractor
+	n       int
 }
 
 func newScript() *script {
 	table := &trace.Table{}
-	return &script{table: table, rec: NewRecording(table), x: critpath.NewExtractor(critpath.DefaultOptions())}
+	return &script{table: table, rec: NewRecording(table), profile: NewProfile(table), x: critpath.NewExtractor(critpath.DefaultOptions())}
 }
 
 // windowStart is the start of the window.
@@ -77,7 +89,11 @@ func (s *script) add(text string, times int, window bool) error {
 		}
 		moved := tracetest.Shift(t, at)
 		moved.ID = trace.ID{7: byte(s.n >> 8), 8: byte(s.n)}
-		s.rec.Add(s.x.Extract(moved), 0)
+		p := s.x.Extract(moved)
+		s.rec.Add(p, 0)
+		if !window {
+			s.profile.Add(p)
+		}
 	}
 	return nil
 }

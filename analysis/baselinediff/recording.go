@@ -3,8 +3,6 @@ package baselinediff
 import (
 	"cmp"
 	"iter"
-	"math/bits"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
@@ -32,11 +30,8 @@ type Recording struct {
 	shapeNumbers   map[uint64]int32
 	shapeFailed    []bool // by number of the shape: whether the span has an error status
 
-	// Scratch of Add, by node of the path.
-	nanos     []int64 // own time
-	borders   []int64 // time on the wire, for nodes that cross
-	callIndex []int32 // index among the calls of the trace; -1: none
-	ops       []trace.Op
+	reader    pathReader
+	callIndex []int32 // scratch of Add, by node of the path: index among the calls of the trace; -1: none
 }
 
 // NewRecording returns an empty recording. The names of a trace must be in table before the trace is added; the
@@ -146,7 +141,8 @@ func (r *Recording) Add(p *critpath.Path, set Set) {
 	if len(p.Roots) == 0 || p.Duration(&p.Roots[0]) >= trace.MaxDuration {
 		return
 	}
-	r.measure(p)
+	r.reader.measure(p)
+	r.callIndex = scratch.Filled(r.callIndex, len(p.Nodes), -1)
 	primary := &p.Roots[0]
 	first := len(r.calls)
 	for i := range p.Roots {
@@ -154,7 +150,7 @@ func (r *Recording) Add(p *critpath.Path, set Set) {
 			if n := &p.Nodes[k]; n.Root >= 0 && n.Anchor == k {
 				r.callIndex[k] = int32(len(r.calls) - first)
 				r.calls = append(r.calls, r.call(p, k))
-				if r.crosses(p, k) {
+				if crosses(p, k) {
 					r.calls = append(r.calls, r.border(p, k))
 				}
 			}
@@ -166,56 +162,12 @@ func (r *Recording) Add(p *critpath.Path, set Set) {
 	})
 }
 
-// measure fills r.nanos and r.borders, and resets r.callIndex.
-func (r *Recording) measure(p *critpath.Path) {
-	r.nanos = scratch.Filled(r.nanos, len(p.Nodes), 0)
-	r.borders = scratch.Filled(r.borders, len(p.Nodes), 0)
-	r.callIndex = scratch.Filled(r.callIndex, len(p.Nodes), -1)
-	for i := range p.Roots {
-		for _, s := range p.Roots[i].Sections {
-			r.share(p, &s)
-		}
-		for _, v := range p.Roots[i].Overlaps {
-			r.nanos[v.Node] -= int64(v.By)
-		}
-	}
-}
-
-// share adds the time of a section to its span or to borders. Time next to a call of another service without a CLIENT
-// span cannot be distinguished from the time of that call, so it belongs to the border. Between two such calls each
-// gets half.
-func (r *Recording) share(p *critpath.Path, s *critpath.Section) {
-	d := int64(s.End - s.Start)
-	before, after := s.Before >= 0 && r.crosses(p, s.Before), s.After >= 0 && r.crosses(p, s.After)
-	switch {
-	case before && after:
-		r.borders[s.Before] += d / 2
-		r.borders[s.After] += d - d/2
-	case before:
-		r.borders[s.Before] += d
-	case after:
-		r.borders[s.After] += d
-	default:
-		r.nanos[s.Node] += d
-	}
-}
-
-// crosses reports whether node i is called by a span of another service that is not a CLIENT span.
-func (r *Recording) crosses(p *critpath.Path, i int32) bool {
-	up := p.Caller(i)
-	if up < 0 {
-		return false
-	}
-	caller := p.Span(up)
-	return caller.Kind != trace.Client && caller.Service != p.Span(i).Service
-}
-
 // border returns the call that stands for the missing CLIENT span of node i.
 func (r *Recording) border(p *critpath.Path, i int32) call {
 	s, caller := p.Span(i), p.Span(p.Caller(i))
 	key := siteKey{parent: caller.Op, op: s.Op, border: true}
 	return call{
-		nanos: r.borders[i], parent: -1, callee: r.calleeOf(s.Service, s.Op),
+		nanos: r.reader.borders[i], parent: -1, callee: r.calleeOf(s.Service, s.Op),
 		site: r.site(key, s.Op, 0, caller.Service, true),
 	}
 }
@@ -223,7 +175,7 @@ func (r *Recording) border(p *critpath.Path, i int32) call {
 func (r *Recording) call(p *critpath.Path, i int32) call {
 	s := p.Span(i)
 	key := siteKey{op: p.Nodes[i].Step}
-	c := call{nanos: r.nanos[i], parent: -1}
+	c := call{nanos: r.reader.nanos[i], parent: -1}
 	if up := p.Caller(i); up >= 0 {
 		c.parent = r.callIndex[up]
 		key.parent = p.Nodes[up].Step
@@ -303,28 +255,9 @@ func (r *Recording) numberOf(service trace.Symbol) int32 {
 	return i
 }
 
-// shape returns the number of the shape of node i: the operations it calls, the order of magnitude of their counts, and
-// whether it failed.
+// shape returns the number of the shape of node i.
 func (r *Recording) shape(p *critpath.Path, i int32, failed bool) int32 {
-	first, last := p.Children(i)
-	r.ops = r.ops[:0]
-	for k := first; k < last; k++ {
-		if p.Nodes[k].Anchor == k {
-			r.ops = append(r.ops, p.Nodes[k].Step)
-		}
-	}
-	slices.Sort(r.ops)
-	h := uint64(1)
-	if failed {
-		h = 2
-	}
-	for i := 0; i < len(r.ops); {
-		first := i
-		for i < len(r.ops) && r.ops[i] == r.ops[first] {
-			i++
-		}
-		h = trace.Mix(trace.Mix(h, uint64(r.ops[first])), uint64(bits.Len(uint(i-first))))
-	}
+	h := r.reader.shape(p, i, failed)
 	if number, ok := r.shapeNumbers[h]; ok {
 		return number
 	}

@@ -17,7 +17,8 @@ import (
 //   - In: a service is late by the same time per call for all of its callers: the lower median over them.
 //   - Out: a service is late by the same time per call with all of its callees. A single callee cannot show this, so a
 //     virtual callee without excess is added to the real ones, unless all of the caller's wires are borders: they
-//     contain its own time, and it may be slow without being late.
+//     contain its own time, and it may be slow without being late. In one trace, a service often has a single callee.
+//     There the virtual callee has the excess that the service shows otherwise, in its own time or per call to it.
 //   - A callee that emits no spans (a database named by its callers) is treated like any other, but the excess that it
 //     does not explain is charged to its callers as own time.
 //
@@ -45,12 +46,12 @@ func (w wires) add(x wire, calls, excess float64) {
 // explanation attributes perCall of the excess of each call of some wires to a service; gain is the excess it explains.
 type explanation struct{ gain, perCall float64 }
 
-// explain returns the explanation of the wires, together with the given number of virtual wires without excess.
-func explain(wires []*wireTo, virtual int) explanation {
+// explain returns the explanation of the wires, together with virtual wires of the given excess per call.
+func explain(wires []*wireTo, virtual ...float64) explanation {
 	if len(wires) == 0 {
 		return explanation{}
 	}
-	perCall := make([]float64, virtual, virtual+len(wires))
+	perCall := slices.Grow(virtual, len(wires))
 	for _, l := range wires {
 		perCall = append(perCall, l.excess/l.calls)
 	}
@@ -78,6 +79,7 @@ type service struct {
 	toOpaque    []*wireTo // to callees that emit no spans
 	byIn, byOut explanation
 	processed   bool
+	oneTrace    bool // the virtual callee is as late as the service itself, see [wires]
 }
 
 // wireTo is a wire with the indices of the services at its ends.
@@ -89,11 +91,15 @@ type wireTo struct {
 
 // evaluate computes the explanations and the score of s.
 func (s *service) evaluate() {
-	virtual := 0
+	s.byIn = explain(s.in)
+	var virtual []float64
 	if slices.ContainsFunc(s.out, func(x *wireTo) bool { return !x.border }) {
-		virtual = 1
+		virtual = []float64{0}
+		if s.oneTrace {
+			virtual[0] = max(s.Own, s.byIn.perCall)
+		}
 	}
-	s.byIn, s.byOut = explain(s.in, 0), explain(s.out, virtual)
+	s.byOut = explain(s.out, virtual...)
 	s.In, s.Out = s.byIn.gain, s.byOut.gain
 	s.Score = s.Own + s.Errors + s.Unanswered + s.Shape + s.In + s.Out
 	for _, x := range s.toOpaque {
@@ -102,7 +108,7 @@ func (s *service) evaluate() {
 }
 
 // attribute attributes the excess of the wires to services and sets their scores. index maps numbers of services to
-// indices in services.
+// indices in services. A service that is processed already explains nothing.
 func (w wires) attribute(services []service, index map[int32]int) {
 	all := w.sorted(index)
 	for _, x := range all {
@@ -122,6 +128,9 @@ func (w wires) attribute(services []service, index map[int32]int) {
 			if s := &services[i]; !s.processed && (best < 0 || s.precedes(&services[best])) {
 				best = i
 			}
+		}
+		if best < 0 {
+			break
 		}
 		s := &services[best]
 		s.processed = true

@@ -1,16 +1,25 @@
 package critpath
 
-import "github.com/sibyl-trace/sibyl/trace"
+import (
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
 
 // callees finds the span that answers each CLIENT span: a child that is a SERVER or belongs to another service, because
 // not all instrumentations set kinds. A CONSUMER answers nobody. Of several, for example of a call that was repeated,
 // it is the earliest, then the one with the smallest ID.
+//
+// Spans of services to see through, such as sidecars, answer nobody: the spans below them are candidates in their
+// place.
 //
 // The callee of a baseline span depends on baseline spans only, so that tracepoints do not change the steps of a path.
 type callees struct {
 	spans  []trace.Span
 	ids    *spanIDs
 	forest *forest
+
+	seeThrough []trace.Symbol // Options
 
 	ofTracepoints map[int32]int32 // by tracepoint span: the callee among the baseline spans of which it is the parent
 }
@@ -21,14 +30,18 @@ func (c *callees) find(spans []trace.Span, ids *spanIDs, forest *forest, caller,
 	c.spans, c.ids, c.forest = spans, ids, forest
 	clear(c.ofTracepoints)
 	for i, p := range parent {
-		if p < 0 || p == caller[i] || caller[i] == dropped || spans[p].Kind != trace.Client || spans[p].Tracepoint == 0 || !c.answers(p, &spans[i]) {
+		if p < 0 || p == caller[i] || caller[i] == dropped || spans[p].Kind != trace.Client || spans[p].Tracepoint == 0 {
+			continue
+		}
+		answer := c.answer(p, int32(i))
+		if answer < 0 {
 			continue
 		}
 		if c.ofTracepoints == nil {
 			c.ofTracepoints = make(map[int32]int32)
 		}
-		if known, ok := c.ofTracepoints[p]; !ok || c.before(int32(i), known) {
-			c.ofTracepoints[p] = int32(i)
+		if known, ok := c.ofTracepoints[p]; !ok || c.before(answer, known) {
+			c.ofTracepoints[p] = answer
 		}
 	}
 }
@@ -37,6 +50,42 @@ func (c *callees) find(spans []trace.Span, ids *spanIDs, forest *forest, caller,
 func (c *callees) answers(caller int32, s *trace.Span) bool {
 	up := &c.spans[caller]
 	return (s.Kind == trace.Server || s.Kind != trace.Consumer && s.Service != up.Service) && (up.Tracepoint != 0 || s.Tracepoint == 0)
+}
+
+// answer returns the span that answers the CLIENT span caller by way of its child i; -1 if there is none.
+func (c *callees) answer(caller, i int32) int32 {
+	if len(c.seeThrough) > 0 {
+		return c.behind(caller, i, maxProxies)
+	}
+	if c.answers(caller, &c.spans[i]) {
+		return i
+	}
+	return -1
+}
+
+// maxProxies is the largest number of spans of proxies between a call and its answer. It bounds the time for chains of
+// such spans.
+const maxProxies = 16
+
+// behind is answer with services to see through, at most proxies of whose spans are in a chain.
+func (c *callees) behind(caller, i int32, proxies int) int32 {
+	s := &c.spans[i]
+	if !slices.Contains(c.seeThrough, s.Service) {
+		if c.answers(caller, s) {
+			return i
+		}
+		return -1
+	}
+	callee := int32(-1)
+	if proxies == 0 {
+		return callee
+	}
+	for k := c.forest.firstChild[i]; k >= 0; k = c.forest.nextChild[k] {
+		if answer := c.behind(caller, k, proxies-1); answer >= 0 && (callee < 0 || c.before(answer, callee)) {
+			callee = answer
+		}
+	}
+	return callee
 }
 
 // before reports whether span i answers before span k.

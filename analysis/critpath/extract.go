@@ -30,6 +30,7 @@ func NewExtractor(o Options) *Extractor {
 	return &Extractor{
 		options: o,
 		skew:    skew{limit: o.MaxSkew},
+		callees: callees{seeThrough: o.SeeThrough},
 		layout:  layout{ignoreAsync: o.IgnoreAsync, latestStart: o.LatestStart},
 		joins:   joins{latestStart: o.LatestStart},
 		walk:    walk{overlapTolerance: o.OverlapTolerance, latestStart: o.LatestStart, strictTouching: o.StrictTouching},

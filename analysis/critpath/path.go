@@ -25,6 +25,9 @@ type Options struct {
 	// StrictTouching requires a child to end before the cursor, unless it is the last one of its parent: of two
 	// children that touch, only the later is on the path.
 	StrictTouching bool
+	// SeeThrough lists services whose spans answer no call, such as sidecars. The spans below them answer in their
+	// place.
+	SeeThrough []trace.Symbol
 }
 
 // DefaultOptions returns options that correct skew of up to one second. All other options are off.

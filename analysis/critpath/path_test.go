@@ -19,7 +19,7 @@ import (
 
 // TestPath runs the scripts of testdata/path. Their commands are
 //
-//	path [max_skew=ns] [async=ignore] [overlap=x] [tie=latest_start] [touching=strict] [nodes]
+//	path [max_skew=ns] [async=ignore] [overlap=x] [tie=latest_start] [touching=strict] [see-through=service] [nodes]
 //	observe [options of path] [root=number]
 //
 // with a trace as input. Both print the flags and counts of the trace. path then prints the sections of each root as
@@ -66,6 +66,10 @@ func scriptOptions(t *testing.T, d *datadriven.TestData) critpath.Options {
 	o.IgnoreAsync = d.HasArg("async")
 	o.LatestStart = d.HasArg("tie")
 	o.StrictTouching = d.HasArg("touching")
+	var proxy string
+	if d.MaybeScanArgs(t, "see-through", &proxy) {
+		o.SeeThrough = []trace.Symbol{trace.SymbolOf([]byte(proxy))}
+	}
 	return o
 }
 

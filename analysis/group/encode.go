@@ -154,7 +154,8 @@ func readSizeModel(d *codec.Reader) *SizeModel {
 // Versions of an encoded [Grouper], its first byte.
 const (
 	unstampedVersion = 2 // sampled requests have no time stamp
-	grouperVersion   = 3 // written
+	aliaslessVersion = 3 // no aliases
+	grouperVersion   = 4 // written
 )
 
 // AppendBinary appends the state of g to b, without request types, table, splits and options, and without expectations
@@ -165,6 +166,7 @@ func (g *Grouper) AppendBinary(b []byte, more func(b []byte, group *Group) []byt
 	w := codec.NewWriter(append(b, grouperVersion))
 	w.Uvarints(g.Refused, g.Evicted)
 	w.Times(g.closed)
+	g.Aliases.appendBinary(w)
 	w.B = more(w.B, nil)
 	w.Uvarints(uint64(len(g.groups)))
 	for _, group := range g.all() {
@@ -239,12 +241,14 @@ func DecodeGrouper(
 ) (*Grouper, []byte, error) {
 	g := NewGrouper(types, table, options)
 	d := codec.NewReader(b)
-	version, decodeRow := byte(grouperVersion), rowDecoder(stats.DecodeRow)
-	if len(b) > 0 && b[0] == unstampedVersion {
-		version, decodeRow = unstampedVersion, stats.DecodeUnstampedRow
+	version, decodeRow := d.Version(grouperVersion, aliaslessVersion, unstampedVersion), rowDecoder(stats.DecodeRow)
+	if version == unstampedVersion {
+		decodeRow = stats.DecodeUnstampedRow
 	}
-	d.Version(version)
 	g.Refused, g.Evicted, g.closed = d.Uvarint(), d.Uvarint(), d.Time()
+	if version == grouperVersion {
+		g.Aliases = readAliases(d)
+	}
 	readMore := func(group *Group) *Group {
 		return codec.Decode(d, func(b []byte) (*Group, []byte, error) {
 			rest, err := more(b, group)

@@ -36,8 +36,9 @@ type Grouper struct {
 	Types   *RequestTypes
 	Table   *trace.Table // contexts and edges of all requests
 	Keys    Keys
-	Refused uint64 // requests of groups beyond the bound
-	Evicted uint64 // groups evicted
+	Aliases Aliases // targets of calls that lost their callee
+	Refused uint64  // requests of groups beyond the bound
+	Evicted uint64  // groups evicted
 
 	options    Options
 	groups     map[analysis.Hash]*Group
@@ -60,9 +61,16 @@ func NewGrouper(types *RequestTypes, table *trace.Table, options Options) *Group
 	return g
 }
 
+// learnedShare is the reciprocal of the share of requests from which aliases are learned.
+const learnedShare = 4
+
 // Observe adds a request to the open windows of its request type and of its group, and returns both. Either is nil if
-// it is beyond the bound on groups.
+// it is beyond the bound on groups. Observe changes the targets of calls of o as the aliases say.
 func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group) {
+	if o.Key()%learnedShare == 0 {
+		g.Aliases.Learn(o, g.Table)
+	}
+	g.Aliases.Apply(o, g.Table)
 	id := g.Types.Of(o)
 	if requestType = g.groups[id]; requestType == nil {
 		requestType = g.create(Group{ID: id, RequestType: id, Level: LevelRequestType, Entry: o.Entry}, nil)
@@ -124,6 +132,7 @@ func (g *Grouper) Close(now trace.Nanos) {
 		}
 	}
 	g.closed = now
+	g.Aliases.Close(now)
 	if len(g.groups) >= g.options.Groups {
 		g.evict()
 	}

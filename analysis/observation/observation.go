@@ -39,6 +39,7 @@ type Observation struct {
 	Variables []Variable
 	// Skeleton is the 128-bit hash of the set of distinct baseline contexts on the critical path.
 	Skeleton analysis.Hash
+	Path     PathSums // of which Skeleton is the hash; zero: unknown, as in saved samples
 	// Shape is [Observation.ComputeShape], computed while contexts and edges are in the processor's caches. 0: not
 	// computed.
 	Shape uint64
@@ -62,9 +63,13 @@ type ContextCount struct {
 	Context, Parent trace.Context
 	Op              trace.Op     // operation of the spans
 	Target          trace.Op     // operation that they call (see [critpath.Path.Target]); 0: unknown
+	Peer            trace.Op     // the callee as the attributes name it (see [trace.Span]), of several the largest; 0: unknown
 	Tracepoint      trace.Symbol // 0: baseline
 	Count           int32        // spans
 	Errors          int32        // spans with status error
+	// Unanswered counts the baseline CLIENT spans that no span answers. Package group sets it to 0 if their callee
+	// emits no spans.
+	Unanswered int32
 	// Exclusive is the time on the critical path in ns. For baseline spans it is that on the path over baseline spans
 	// only, so that the times of all baseline contexts add up to the duration of the request; for switched-on spans
 	// that on the refined path.

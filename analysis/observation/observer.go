@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -153,6 +152,10 @@ func (o *Observer) count(i int32, c *ContextCount) {
 	o.entry[i] = int32(len(o.into.Contexts) - 1)
 	c.Tracepoint = min(c.Tracepoint, s.Tracepoint) // 0 if the same place is baseline in one span
 	c.Count++
+	c.Peer = max(c.Peer, s.Peer)
+	if s.Kind == trace.Client && n.Callee < 0 && s.Tracepoint == 0 {
+		c.Unanswered++
+	}
 	if s.Flags&trace.Error != 0 {
 		c.Errors++
 	}
@@ -239,18 +242,14 @@ func (o *Observer) skeleton() {
 	contexts := o.into.Contexts
 	o.onPath = resized(o.onPath, len(contexts))
 	clear(o.onPath)
-	var h analysis.Hash
-	n := uint64(0)
+	o.into.Path = PathSums{}
 	for _, i := range o.root.Critical {
 		if e := o.entry[i]; !o.onPath[e] {
 			o.onPath[e] = true
-			c := uint64(contexts[e].Context)
-			h.Hi += trace.Mix(c, 1) // sums do not depend on the order
-			h.Lo += trace.Mix(skeletonLow, c)
-			n++
+			o.into.Path.add(contexts[e].Context)
 		}
 	}
-	o.into.Skeleton = analysis.HashOf(h.Hi, h.Lo, n)
+	o.into.Skeleton = o.into.Path.Skeleton()
 }
 
 // edges appends the edges of sections, ascending, to into.

@@ -20,6 +20,8 @@ type Packer struct {
 	Limit  int    // maximum number of values of each sort in the dictionary; 0: DefaultPacked, negative: none
 	Inline uint64 // values that were written out
 
+	plain bool // neither peers nor unanswered calls nor sums of paths, as in older versions
+
 	contexts dictionary[packedContext]
 	edges    dictionary[EdgeTime] // Nanos is 0
 	places   dictionary[packedPlace]
@@ -31,6 +33,7 @@ type packedContext struct {
 	context, parent trace.Context
 	op, target      trace.Op
 	tracepoint      trace.Symbol
+	peer            trace.Op // 0 if the packer is plain
 }
 
 // packedPlace is the part of a Variable that its observations share.
@@ -95,11 +98,24 @@ func appendOp(b []byte, op trace.Op) []byte { return codec.AppendWords(b, uint64
 func readOp(r *codec.Reader) trace.Op { return trace.Op(r.Word()) }
 
 func appendContext(b []byte, c packedContext) []byte {
-	return codec.AppendWords(b, uint64(c.context), uint64(c.parent), uint64(c.op), uint64(c.target), uint64(c.tracepoint))
+	return codec.AppendWords(appendPlainContext(b, c), uint64(c.peer))
 }
 
 func readContext(r *codec.Reader) packedContext {
-	return packedContext{trace.Context(r.Word()), trace.Context(r.Word()), trace.Op(r.Word()), trace.Op(r.Word()), trace.Symbol(r.Word())}
+	c := readPlainContext(r)
+	c.peer = trace.Op(r.Word())
+	return c
+}
+
+func appendPlainContext(b []byte, c packedContext) []byte {
+	return codec.AppendWords(b, uint64(c.context), uint64(c.parent), uint64(c.op), uint64(c.target), uint64(c.tracepoint))
+}
+
+func readPlainContext(r *codec.Reader) packedContext {
+	return packedContext{
+		context: trace.Context(r.Word()), parent: trace.Context(r.Word()), op: trace.Op(r.Word()), target: trace.Op(r.Word()),
+		tracepoint: trace.Symbol(r.Word()),
+	}
 }
 
 func appendEdge(b []byte, e EdgeTime) []byte {
@@ -130,6 +146,10 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 	b = codec.AppendBools(b, o.Failed)
 	b = codec.AppendVarints(b, o.Plan)
 	b = codec.AppendWords(b, uint64(o.Arm), o.Skeleton.Hi, o.Skeleton.Lo)
+	if !p.plain {
+		b = codec.AppendWords(b, o.Path.Hi, o.Path.Lo)
+		b = codec.AppendUvarints(b, o.Path.N)
+	}
 	b = codec.AppendUvarints(b, uint64(len(o.Children)))
 	for _, op := range o.Children {
 		b = appendNumber(p, &p.ops, b, op, appendOp)
@@ -144,7 +164,14 @@ func (p *Packer) Append(b []byte, o *Observation) []byte {
 }
 
 func (p *Packer) appendContext(b []byte, c *ContextCount) []byte {
-	b = appendNumber(p, &p.contexts, b, packedContext{c.Context, c.Parent, c.Op, c.Target, c.Tracepoint}, appendContext)
+	shared := packedContext{c.Context, c.Parent, c.Op, c.Target, c.Tracepoint, c.Peer}
+	if p.plain {
+		shared.peer = 0
+		b = appendNumber(p, &p.contexts, b, shared, appendPlainContext)
+	} else {
+		b = appendNumber(p, &p.contexts, b, shared, appendContext)
+		b = codec.AppendUvarints(b, uint64(c.Unanswered))
+	}
 	return codec.AppendUvarints(b, uint64(c.Count), uint64(c.Errors), uint64(c.Exclusive), uint64(c.Self), uint64(c.Total))
 }
 
@@ -195,6 +222,10 @@ func (p *Packer) Unpack(b []byte, o *Observation) (rest []byte, err error) {
 	o.Plan = r.Varint()
 	o.Arm = trace.Symbol(r.Word())
 	o.Skeleton = analysis.Hash{Hi: r.Word(), Lo: r.Word()}
+	o.Path = PathSums{}
+	if !p.plain {
+		o.Path = PathSums{r.Word(), r.Word(), r.Uvarint()}
+	}
 	o.Children = o.Children[:0]
 	for i := range r.Count(minOpSize) {
 		op := readNumber(&p.ops, r, readOp)
@@ -215,11 +246,19 @@ func (p *Packer) Unpack(b []byte, o *Observation) (rest []byte, err error) {
 
 func (p *Packer) unpackContexts(r *codec.Reader, contexts []ContextCount) []ContextCount {
 	for i := range r.Count(minContextSize) {
-		c := readNumber(&p.contexts, r, readContext)
+		var c packedContext
+		unanswered := uint64(0)
+		if p.plain {
+			c = readNumber(&p.contexts, r, readPlainContext)
+		} else {
+			c = readNumber(&p.contexts, r, readContext)
+			unanswered = r.Below(math.MaxInt32 + 1)
+		}
 		r.Check(i == 0 || c.context > contexts[i-1].Context)
 		count := r.Below(math.MaxInt32 + 1)
 		contexts = append(contexts, ContextCount{
-			Context: c.context, Parent: c.parent, Op: c.op, Target: c.target, Tracepoint: c.tracepoint, Count: int32(count), Errors: int32(r.Below(count + 1)),
+			Context: c.context, Parent: c.parent, Op: c.op, Target: c.target, Tracepoint: c.tracepoint, Peer: c.peer,
+			Unanswered: int32(unanswered), Count: int32(count), Errors: int32(r.Below(count + 1)),
 			Exclusive: int64(r.Uvarint()), Self: int64(r.Uvarint()), Total: int64(r.Uvarint()),
 		})
 	}

@@ -4,13 +4,22 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
 
-const packerVersion = 2
+// Versions of an encoded [Packer], its first byte.
+const (
+	plainVersion  = 2 // Packer.plain
+	packerVersion = 3
+)
 
 // AppendBinary appends the dictionary of p to b, so that the observations that p packed can be unpacked after a
 // restart.
 func (p *Packer) AppendBinary(b []byte) []byte {
-	b = append(b, packerVersion)
-	b = appendDictionary(b, &p.contexts, appendContext)
+	if p.plain {
+		b = append(b, plainVersion)
+		b = appendDictionary(b, &p.contexts, appendPlainContext)
+	} else {
+		b = append(b, packerVersion)
+		b = appendDictionary(b, &p.contexts, appendContext)
+	}
 	b = appendDictionary(b, &p.edges, appendEdge)
 	b = appendDictionary(b, &p.places, appendPlace)
 	return appendDictionary(b, &p.ops, appendOp)
@@ -26,7 +35,8 @@ func appendDictionary[T comparable](b []byte, d *dictionary[T], appendValue func
 
 // Sizes of the values of a dictionary in bytes.
 const (
-	packedContextSize = 5 * 8
+	plainContextSize  = 5 * 8
+	packedContextSize = 6 * 8
 	packedEdgeSize    = 5 * 8
 	packedPlaceSize   = 2*8 + 1
 	packedOpSize      = 8
@@ -36,9 +46,12 @@ const (
 // wraps [codec.ErrCorrupt].
 func DecodePacker(b []byte) (*Packer, []byte, error) {
 	r := codec.NewReader(b)
-	r.Version(packerVersion)
-	p := &Packer{}
-	readDictionary(r, &p.contexts, packedContextSize, readContext)
+	p := &Packer{plain: r.Version(packerVersion, plainVersion) == plainVersion}
+	if p.plain {
+		readDictionary(r, &p.contexts, plainContextSize, readPlainContext)
+	} else {
+		readDictionary(r, &p.contexts, packedContextSize, readContext)
+	}
 	readDictionary(r, &p.edges, packedEdgeSize, readEdge)
 	readDictionary(r, &p.places, packedPlaceSize, readPlace)
 	readDictionary(r, &p.ops, packedOpSize, readOp)
@@ -60,16 +73,16 @@ func readDictionary[T comparable](r *codec.Reader, d *dictionary[T], size int, r
 }
 
 // AppendObservation appends o to b without a dictionary. The encoding is several times larger than the packed one, but
-// needs no [Packer].
+// needs no [Packer]. It lacks peers, unanswered calls and the sums of the path.
 func AppendObservation(b []byte, o *Observation) []byte {
-	return (&Packer{Limit: -1}).Append(b, o)
+	return (&Packer{Limit: -1, plain: true}).Append(b, o)
 }
 
 // DecodeObservation returns the observation that AppendObservation encoded, and the bytes behind it. An error wraps
 // [codec.ErrCorrupt].
 func DecodeObservation(b []byte) (*Observation, []byte, error) {
 	o := &Observation{}
-	rest, err := (&Packer{}).Unpack(b, o)
+	rest, err := (&Packer{plain: true}).Unpack(b, o)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -30,6 +30,7 @@ func drawObservation(t *rapid.T) *observation.Observation {
 		Entry: trace.Op(small.Draw(t, "entry")), Failed: rapid.Bool().Draw(t, "failed"),
 		Plan: rapid.Int64().Draw(t, "plan"), Arm: trace.Symbol(word.Draw(t, "arm")),
 		Skeleton: analysis.Hash{Hi: word.Draw(t, "skeleton"), Lo: word.Draw(t, "skeleton")},
+		Path:     observation.PathSums{Hi: word.Draw(t, "path"), Lo: word.Draw(t, "path"), N: word.Draw(t, "path")},
 	}
 	keys := func(label string) []uint64 { // distinct, ascending
 		set := rapid.SliceOfNDistinct(small, 0, 3, rapid.ID).Draw(t, label)
@@ -43,6 +44,7 @@ func drawObservation(t *rapid.T) *observation.Observation {
 		count := rapid.Int32Min(0).Draw(t, "count")
 		o.Contexts = append(o.Contexts, observation.ContextCount{
 			Context: trace.Context(context), Parent: trace.Context(small.Draw(t, "parent")), Op: trace.Op(small.Draw(t, "op")), Target: trace.Op(small.Draw(t, "target")),
+			Peer: trace.Op(small.Draw(t, "peer")), Unanswered: rapid.Int32Min(0).Draw(t, "unanswered"),
 			Tracepoint: trace.Symbol(small.Draw(t, "tracepoint")), Count: count, Errors: rapid.Int32Range(0, count).Draw(t, "errors"),
 			Exclusive: rapid.Int64().Draw(t, "exclusive"), Self: rapid.Int64().Draw(t, "self"), Total: rapid.Int64().Draw(t, "total"),
 		})
@@ -144,8 +146,30 @@ func TestUnpackRefuses(t *testing.T) {
 	} {
 		o := valid()
 		change(o)
-		refuses(name, &observation.Packer{}, observation.AppendObservation(nil, o))
+		written := observation.Packer{Limit: -1}
+		refuses(name, &written, written.Append(nil, o))
+		if _, _, err := observation.DecodeObservation(observation.AppendObservation(nil, o)); !errors.Is(err, codec.ErrCorrupt) {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
+}
+
+// Saved samples lack the fields that only a grouper reads.
+func TestPlainObservations(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawObservation(t)
+		got, rest, err := observation.DecodeObservation(observation.AppendObservation(nil, want))
+		if err != nil || len(rest) > 0 {
+			t.Fatalf("%d bytes are left, error %v", len(rest), err)
+		}
+		want.Path = observation.PathSums{}
+		for i := range want.Contexts {
+			want.Contexts[i].Peer, want.Contexts[i].Unanswered = 0, 0
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(observation.Observation{}, "Shape")); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 // A full dictionary takes no more values, and values written out are counted.

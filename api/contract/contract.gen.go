@@ -1757,6 +1757,9 @@ type TreeNode struct {
 	// Tracepoint 16 hex digits; empty: baseline.
 	Tracepoint     string `json:"tracepoint"`
 	TracepointName string `json:"tracepoint_name"`
+
+	// Unanswered Calls without the answer that they usually have.
+	Unanswered int64 `json:"unanswered"`
 }
 
 // TreeNodeKind defines model for TreeNode.Kind.

@@ -302,10 +302,12 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the location of the fault: %w", err)
 	}
-	if err := json.Unmarshal(data, &r.Expected); err != nil {
+	var truth shop.Truth
+	if err := json.Unmarshal(data, &truth); err != nil {
 		return nil, fmt.Errorf("decode the location of the fault: %w", err)
 	}
-	r.Correct = r.Located && *r.Edge == *r.Expected
+	r.Expected = &truth.Edge
+	r.Correct = r.Located && truth.Located(r.Edge)
 	return r, nil
 }
 

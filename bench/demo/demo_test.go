@@ -110,7 +110,7 @@ func TestWatcher(t *testing.T) {
 func TestResult(t *testing.T) {
 	truth := filepath.Join(t.TempDir(), "truth.json")
 	edge := shop.Edge{Service: "cart", Operation: "total"}
-	data, err := json.Marshal(edge)
+	data, err := json.Marshal(shop.Truth{Edge: edge, Table: "items"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +126,8 @@ func TestResult(t *testing.T) {
 	}{
 		{shop.Disk, &finding{edge: edge}, 1, true, "Answer: cart total. This is correct"},
 		{shop.Disk, &finding{edge: shop.Edge{Service: "cart", Operation: "tax"}}, 1, false, "This is wrong: the fault is disk in cart total"},
+		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT", Target: "sqlite cart.items"}}, 1, true, "Answer: cart SELECT → sqlite cart.items. This is correct"},
+		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT"}}, 1, false, "This is wrong"},
 		{shop.Disk, nil, 1, false, "not located"},
 		{shop.None, nil, 0, true, "no problem was raised"},
 		{shop.None, nil, 2, false, "2 problems were raised"},

@@ -14,14 +14,15 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// serverArguments returns the arguments of the server, the same for each fault. Epochs are short because a demo is.
+// serverArguments returns the arguments of the server, the same for each fault. Epochs and the time until traces close
+// are short because a demo is. Steady variation is not reported as a problem: on two cores most latencies of the shop
+// vary by more than the default threshold.
 func serverArguments(dataDir string, learning time.Duration) []string {
 	return []string{
 		"serve", "--data-dir", dataDir, "--log-format", "json",
 		"--http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off",
-		"--learning", learning.String(), "--epoch", Epoch.String(), "--min-samples", "30", "--thresholds-cov", "0",
+		"--learning", learning.String(), "--epoch", Epoch.String(), "--thresholds-cov", "0",
 		"--assembly-settle", "1500ms", "--assembly-idle", "3s", "--journal-durability", "process", "--memory", "512MiB",
-		"--keys", "shop.currency,shop.language,shop.tier,shop.items,service.instance.id,http.response.body.size",
 	}
 }
 

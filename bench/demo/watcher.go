@@ -192,10 +192,16 @@ func (w *watcher) readPlace(ctx context.Context, problem string) {
 		return // the next epoch retries
 	}
 	s := &r.JSON200.Investigation.Suspects[0]
-	service, operation, _ := strings.Cut(s.Operation, " ")
-	w.found = &finding{edge: shop.Edge{Service: service, Operation: operation}, seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
+	w.found = &finding{edge: edgeOf(s.Operation), seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
 	w.print("located: %s", s.Operation)
 	close(w.located)
+}
+
+// edgeOf parses the name of a place, "service operation" or "service operation → target".
+func edgeOf(name string) shop.Edge {
+	caller, target, _ := strings.Cut(name, " → ")
+	service, operation, _ := strings.Cut(caller, " ")
+	return shop.Edge{Service: service, Operation: operation, Target: target}
 }
 
 // allOff reports whether no tracepoint is enabled.

@@ -390,7 +390,10 @@ func (w *Result) clampBelow(p *span) {
 func (w *Result) answer() {
 	for _, p := range w.spans {
 		for _, s := range w.spans {
-			child := s.up == p || !p.baseline() && s.parent == p
+			child := w.isBelow(s, p)
+			if slices.Contains(w.options.SeeThrough, s.Service) {
+				continue
+			}
 			answers := s.Kind == trace.Server || s.Kind != trace.Consumer && s.Service != p.Service
 			if p.Kind != trace.Client || !child || !answers || p.baseline() && !s.baseline() {
 				continue
@@ -400,6 +403,19 @@ func (w *Result) answer() {
 			}
 		}
 	}
+}
+
+// isBelow reports whether s is a child of p, or below a child of p by way of spans of services to see through.
+func (w *Result) isBelow(s, p *span) bool {
+	for n := 0; s != nil && n <= 16; n++ {
+		if s.up == p || !p.baseline() && s.parent == p {
+			return true
+		}
+		if s = s.up; s == nil || !slices.Contains(w.options.SeeThrough, s.Service) {
+			return false
+		}
+	}
+	return false
 }
 
 // outside reports whether the intervals of s and its parent p are disjoint.
@@ -632,6 +648,7 @@ func (w *Result) Observe(number int) *observation.Observation {
 		h.Hi += trace.Mix(uint64(c), 1)
 		h.Lo += trace.Mix(skeletonLow, uint64(c))
 	}
+	o.Path = observation.PathSums{Hi: h.Hi, Lo: h.Lo, N: uint64(len(set))}
 	o.Skeleton = analysis.HashOf(h.Hi, h.Lo, uint64(len(set)))
 	return o
 }
@@ -674,6 +691,10 @@ func (w *Result) observeContexts(r *root, o *observation.Observation) {
 		}
 		c.Tracepoint = min(c.Tracepoint, s.Tracepoint)
 		c.Count++
+		c.Peer = max(c.Peer, s.Peer)
+		if s.Kind == trace.Client && s.callee == nil && s.baseline() {
+			c.Unanswered++
+		}
 		if s.Flags&trace.Error != 0 {
 			c.Errors++
 		}

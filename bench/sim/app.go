@@ -56,8 +56,10 @@ func (a *App) Entries() []trace.Op {
 //   - One with several callers has no Parent, and an Owner only if all callers have the same.
 //   - Kernel probes have only their process, the service of Op.
 //   - Entries of services have no caller.
+//   - Calls with the same name are one tracepoint. It has a Parent or an Owner only if all calls have the same.
 func (a *App) Catalogue() []cct.Tracepoint {
 	list := make([]cct.Tracepoint, 0, len(a.points)+len(a.variables))
+	at := make(map[trace.Symbol]int, len(a.points)) // index in list
 	for i := range a.points {
 		p := &a.points[i]
 		tp := cct.Tracepoint{
@@ -75,6 +77,16 @@ func (a *App) Catalogue() []cct.Tracepoint {
 				tp.Parent = a.points[p.parent].id
 			}
 		}
+		if k, ok := at[p.id]; ok {
+			if list[k].Parent != tp.Parent {
+				list[k].Parent = 0
+			}
+			if list[k].Owner != tp.Owner {
+				list[k].Owner = 0
+			}
+			continue
+		}
+		at[p.id] = len(list)
 		list = append(list, tp)
 	}
 	for i := range a.variables {
@@ -159,8 +171,9 @@ func (a *App) Inject(at trace.Nanos) { a.inject = int64(at) }
 //
 // A trace has the spans of the baseline and of enabled tracepoints, as children of the nearest emitted span above them.
 // Spans of tracepoints have Tracepoint set. The first span of each service has the attributes sibyl.plan (a number)
-// and, in an arm, sibyl.arm. SERVER and CONSUMER spans have host.name, service.version and http.response.status_code.
-// Other attributes exist if their variable is enabled.
+// and, in an arm, sibyl.arm. SERVER and CONSUMER spans have host.name, k8s.pod.name, service.instance.id,
+// service.version and http.response.status_code. CLIENT and PRODUCER spans have attributes of their callees. Other
+// attributes exist if their variable is enabled.
 func (a *App) Requests(from, to trace.Nanos, plan *Plan) iter.Seq[*trace.Trace] {
 	return func(yield func(*trace.Trace) bool) {
 		arms, version := a.compile(plan), int64(0)

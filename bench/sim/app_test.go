@@ -42,6 +42,20 @@ func collect(a *App, from, to trace.Nanos, plan *Plan) []trace.Trace {
 	return traces
 }
 
+// steps returns the step of each span of t.
+func steps(t *trace.Trace) []trace.Op {
+	list := make([]trace.Op, len(t.Spans))
+	at := make(map[trace.SpanID]int, len(t.Spans))
+	for i := range t.Spans {
+		s := &t.Spans[i]
+		list[i], at[s.ID] = s.Op.To(s.Peer), i
+		if p, ok := at[s.Parent]; ok && s.Kind == trace.Server {
+			list[p] = t.Spans[p].Op.To(s.Op)
+		}
+	}
+	return list
+}
+
 func byID(t *trace.Trace) map[trace.SpanID]*trace.Span {
 	spans := make(map[trace.SpanID]*trace.Span, len(t.Spans))
 	for i := range t.Spans {
@@ -249,8 +263,8 @@ func changedSpans(t *testing.T, a *App) (changed int) {
 func aroundTarget(t *trace.Trace, target Target) map[trace.SpanID]bool {
 	around := make(map[trace.SpanID]bool)
 	index := byID(t)
-	for i := range t.Spans {
-		if slices.Contains(target.Operations, t.Spans[i].Op) {
+	for i, step := range steps(t) {
+		if slices.Contains(target.Operations, step) {
 			for s := &t.Spans[i]; s != nil; s = index[s.Parent] {
 				around[s.ID] = true
 			}
@@ -273,7 +287,7 @@ func TestTargetContexts(t *testing.T) {
 		a.Inject(0)
 		for tr := range a.Requests(0, 3*testRun, everything(a)) {
 			full, base := make(map[trace.SpanID]trace.Context), make(map[trace.SpanID]trace.Context)
-			for i := range tr.Spans {
+			for i, step := range steps(tr) {
 				s := &tr.Spans[i]
 				parent := s.Parent
 				if s.Kind == trace.Consumer {
@@ -283,7 +297,7 @@ func TestTargetContexts(t *testing.T) {
 				if s.Tracepoint == 0 {
 					base[s.ID] = base[parent].Child(s.Op)
 				}
-				if !slices.Contains(target.Operations, s.Op) {
+				if !slices.Contains(target.Operations, step) {
 					continue
 				}
 				seen++

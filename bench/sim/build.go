@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -18,6 +19,8 @@ const (
 	streamArrivals
 	streamHints
 	streamLoad
+	streamCallees
+	streamPods
 )
 
 // stream returns a stream of random numbers of a seed.
@@ -32,6 +35,13 @@ type builder struct {
 	rng     *rand.Rand
 	tiers   [][]int32 // services by tier, the gateways first
 	entries [][]int32 // entry points of the tiers built so far
+	decoder decoder
+}
+
+// decoder reads the peers of calls from their attributes.
+type decoder struct {
+	keys    *ingest.Keys
+	builder *ingest.Builder
 }
 
 // build returns the application of c, which must have its defaults.
@@ -57,6 +67,7 @@ func (b *builder) nameSymbols() {
 	t, s := b.table, &b.symbols
 	s.plan, s.arm = t.Symbol(trace.KeyPlan), t.Symbol(trace.KeyArm)
 	s.hostName, s.version, s.status = t.Symbol("host.name"), t.Symbol("service.version"), t.Symbol("http.response.status_code")
+	s.pod, s.instance = t.Symbol("k8s.pod.name"), t.Symbol("service.instance.id")
 	s.yes, s.no = t.Symbol("true"), t.Symbol("false")
 	s.tenants = b.values("tenant-", 12, 1)
 	s.regions = b.values("region-", 4, 0.6)
@@ -138,7 +149,11 @@ func (b *builder) addHosts(s *service) {
 	first := int32(len(b.hosts))
 	version := b.table.Symbol("1." + strconv.Itoa(b.rng.IntN(20)) + ".0")
 	for i := range 2 + b.rng.IntN(4) {
+		random := mix(mix(b.config.Seed, streamPods), uint64(len(b.hosts)))
 		b.hosts = append(b.hosts, host{
+			pod:     b.table.Symbol(podName(s.name, random)),
+			id:      b.table.Symbol(instanceID(random)),
+			address: "10." + strconv.Itoa(16+len(b.hosts)>>16) + "." + strconv.Itoa(len(b.hosts)>>8&255) + "." + strconv.Itoa(len(b.hosts)&255),
 			sym:     b.table.Symbol(s.name + "-" + string(rune('a'+i))),
 			version: version,
 			speed:   math.Exp(0.04 * b.rng.NormFloat64()),
@@ -256,7 +271,8 @@ var overheads = [...]struct {
 	bytes int32
 }{cct.App: {1800, 260}, cct.Runtime: {1200, 200}, cct.Kernel: {900, 160}}
 
-// newPoint adds a point without calls and returns its index. The name must be unique within the service and layer.
+// newPoint adds a point without calls and returns its index. Names are unique within the service, layer and kind,
+// except those of calls and messages.
 func (b *builder) newPoint(s int32, name string, kind trace.Kind, layer cct.Layer, act action, mean, cov float64) int32 {
 	svc := &b.services[s]
 	mu, sigma := logNormal(mean, cov)
@@ -265,6 +281,7 @@ func (b *builder) newPoint(s int32, name string, kind trace.Kind, layer cct.Laye
 		mu: mu, sigma: sigma,
 		op:      b.table.Op(svc.sym, b.table.Symbol(name), kind),
 		id:      b.table.Symbol(svc.name + "/" + layer.String() + "/" + kind.String() + "/" + name),
+		callee:  -1,
 		cost:    int64(o.cost * math.Exp(0.3*b.rng.NormFloat64())),
 		bytes:   o.bytes + int32(b.rng.IntN(120)),
 		service: s,

@@ -49,6 +49,9 @@ type Config struct {
 	Overhead float64       `json:"overhead"`  // factor on the time of a hit of an enabled tracepoint; default 1
 	Strength float64       `json:"strength"`  // factor on the strength of the fault; default 1
 	Skew     time.Duration `json:"skew_ns"`   // largest offset of a host's clock; default 0
+
+	CalleeNames   bool `json:"callee_names,omitempty"`   // calls and messages are named after their callees, without attributes
+	AllAttributes bool `json:"all_attributes,omitempty"` // traces have all attributes, not only those that sibyl serve keeps by default
 }
 
 // fractions returns the fields that a negative number sets to 0.

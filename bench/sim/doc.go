@@ -25,7 +25,13 @@
 //
 // A remote call is a CLIENT span for each attempt, with a SERVER span within. The caller gives up after 8 mean
 // durations of the callee plus 250 ms, while the callee continues, and retries up to 0–2 times. A message is a PRODUCER
-// span and a CONSUMER span for which no caller waits.
+// span and a CONSUMER span for which no caller waits. Third parties emit no spans: half of them are services with an
+// HTTP API, a third are databases, a sixth are caches.
+//
+// As with the instrumentations of OpenTelemetry, names do not tell callees apart: calls are named GET, POST, SELECT,
+// INSERT or SET, and messages publish or send. Attributes name the callee. Callers balance the load among the addresses
+// of its replicas. [Config.CalleeNames] selects calls that are named after their callees, without these attributes. Its
+// requests are otherwise the same.
 //
 // Each gateway operation is a request type; rates are proportional to 1/rank^0.7. Requests arrive as a Poisson process
 // with a daily cycle. A request has a tenant (one of 12, with frequencies proportional to 1/rank), a region (one of 4),

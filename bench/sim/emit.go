@@ -29,6 +29,11 @@ func (r *executor) describe(p *point, span, host int32) int {
 	r.trace.Attrs = append(r.trace.Attrs,
 		trace.Attr{Key: y.hostName, Text: h.sym, Span: span},
 		trace.Attr{Key: y.version, Text: h.version, Span: span})
+	if !r.config.CalleeNames {
+		r.trace.Attrs = append(r.trace.Attrs,
+			trace.Attr{Key: y.instance, Text: h.id, Span: span},
+			trace.Attr{Key: y.pod, Text: h.pod, Span: span})
+	}
 	if r.seen[p.service] != r.number {
 		r.seen[p.service] = r.number
 		r.trace.Attrs = append(r.trace.Attrs,
@@ -39,6 +44,28 @@ func (r *executor) describe(p *point, span, host int32) int {
 	}
 	r.trace.Attrs = append(r.trace.Attrs, trace.Attr{Key: y.status, Number: 200, Numeric: true, Span: span})
 	return len(r.trace.Attrs) - 1
+}
+
+// describeCall adds the attributes of a CLIENT or PRODUCER span of p. replica is the called host; -1 for callees
+// without replicas.
+func (r *executor) describeCall(p *point, span, replica int32) {
+	if p.callee < 0 || r.silent {
+		return
+	}
+	c := &r.calls[p.callee]
+	first := len(r.trace.Attrs)
+	r.trace.Attrs = append(r.trace.Attrs, c.attrs...)
+	k := int32(0)
+	if replica >= 0 {
+		k = replica - r.services[r.points[r.rpcs[p.rpc].callee].service].hosts.first
+	}
+	r.trace.Spans[span].Peer = c.peers[k]
+	if len(c.replicas) > 0 {
+		r.trace.Attrs = append(r.trace.Attrs, c.replicas[k][:]...)
+	}
+	for i := first; i < len(r.trace.Attrs); i++ {
+		r.trace.Attrs[i].Span = span
+	}
 }
 
 // capture adds the values of captured variables to a span, or to none if span is negative. It returns the time at the

@@ -167,6 +167,7 @@ func (r *executor) exec(i int32, seed uint64, t int64, parent, host int32) int64
 	failed, failures, status := false, r.failures, -1
 	if p.baseline || r.on[i] {
 		span = r.open(p, seed, t, parent, host)
+		r.describeCall(p, span, -1)
 		if !p.baseline {
 			t += r.cost(p.cost)
 		}
@@ -304,12 +305,13 @@ func (r *executor) call(p *point, seed uint64, t int64, parent, host int32) int6
 // returns the time of its end.
 func (r *executor) failedAttempt(p *point, c *rpc, seed uint64, t int64, parent, host int32) int64 {
 	span := r.open(p, seed, t, parent, host)
+	replica := r.selectHost(c.callee, seed)
+	r.describeCall(p, span, replica)
 	end := t + int64(r.logNormal(r.fault.mu, r.fault.sigma, mix(seed, saltFault)))
 	if seed&1 == 0 && !r.silent {
 		wire := (end - t) / 10
 		server := &r.points[c.callee]
 		r.executed[c.callee] = true
-		replica := r.selectHost(c.callee, seed)
 		k := r.open(server, mix(seed, saltServer), t+wire, span, replica)
 		status := r.describe(server, k, replica)
 		r.trace.Attrs[status].Number = 503
@@ -327,6 +329,8 @@ func (r *executor) failedAttempt(p *point, c *rpc, seed uint64, t int64, parent,
 // succeeded.
 func (r *executor) attempt(p *point, c *rpc, seed uint64, begin int64, parent, host int32) (end int64, ok bool) {
 	span := r.open(p, seed, begin, parent, host)
+	replica := r.selectHost(c.callee, seed)
+	r.describeCall(p, span, replica)
 	own := int64(r.logNormal(p.mu, p.sigma, seed))
 	t := begin + own/2
 	for i := p.sites.first; i < p.sites.end; i++ {
@@ -336,7 +340,7 @@ func (r *executor) attempt(p *point, c *rpc, seed uint64, begin int64, parent, h
 	failing := unit(mix(seed, saltFail)) < float64(c.failureRatio)
 	r.failServer = failing
 	failures := r.failures
-	t = r.exec(c.callee, mix(seed, saltServer), t, span, r.selectHost(c.callee, seed))
+	t = r.exec(c.callee, mix(seed, saltServer), t, span, replica)
 	failing = failing || r.failures > failures
 	r.failures = failures
 	end = t + int64(r.logNormal(c.mu, c.sigma, mix(seed, saltBack))) + own/2
@@ -357,6 +361,7 @@ func (r *executor) attempt(p *point, c *rpc, seed uint64, begin int64, parent, h
 func (r *executor) send(p *point, seed uint64, t int64, parent, host int32) int64 {
 	c := &r.rpcs[p.rpc]
 	span := r.open(p, seed, t, parent, host)
+	r.describeCall(p, span, -1)
 	end := t + int64(r.logNormal(p.mu, p.sigma, seed))
 	if !r.silent {
 		r.trace.Spans[span].End = trace.Nanos(end)

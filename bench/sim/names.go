@@ -3,6 +3,7 @@ package sim
 import (
 	"math/rand/v2"
 	"strconv"
+	"strings"
 )
 
 var (
@@ -22,6 +23,7 @@ var (
 	methods   = []string{"Get", "List", "Create", "Update", "Delete", "Search", "Submit", "Confirm"}
 	resources = []string{"orders", "items", "prices", "users", "rules", "index", "journal", "blobs", "sessions", "queue"}
 	remotes   = []string{"psp", "maps", "sms", "fraud", "rates", "identity", "carrier", "cdn"}
+	messages  = []string{"publish", "send"}
 )
 
 // namer generates names that are unique within a service.
@@ -40,6 +42,16 @@ func (n *namer) unique(base string) string {
 }
 
 func (n *namer) pick(words []string) string { return words[n.rng.IntN(len(words))] }
+
+// httpMethod returns the method of requests for an operation of a service.
+func httpMethod(operation string) string {
+	for _, reading := range []string{"Get", "List", "Search"} {
+		if strings.HasPrefix(operation, reading) {
+			return "GET"
+		}
+	}
+	return "POST"
+}
 
 func (n *namer) function() string  { return n.unique(n.pick(verbs) + n.pick(nouns)) }
 func (n *namer) operation() string { return n.unique(n.pick(methods) + n.pick(nouns)) }

@@ -126,7 +126,6 @@ func (sb *serviceBuilder) remote(callee int32) int32 {
 func (sb *serviceBuilder) newRemote(callee int32) int32 {
 	c := sb.points[callee]
 	info := sb.table.Operation(c.op)
-	name := sb.services[c.service].name + " " + sb.table.Text(info.Name)
 	r := rpc{callee: callee}
 	kind, act := trace.Client, call
 	mean := sb.logUniform(0.1, 0.8) * millisecond
@@ -138,8 +137,10 @@ func (sb *serviceBuilder) newRemote(callee int32) int32 {
 	r.timeout = int64(8*c.time + 250*millisecond)
 	r.retries = int32(sb.rng.IntN(3))
 	r.failureRatio = float32(sb.config.Failures)
-	p := sb.newPoint(sb.service, sb.names.unique(name), kind, cct.App, act, 30*microsecond, 0.4)
+	name, attrs := sb.nameCall(callee, sb.table.Text(info.Name))
+	p := sb.newPoint(sb.service, name, kind, cct.App, act, 30*microsecond, 0.4)
 	sb.points[p].baseline = true
+	sb.setCallee(p, callee, attrs)
 	if act == call && len(sb.resolver) > 0 {
 		sb.setSites(p, []site{{
 			callee: sb.resolver[sb.rng.IntN(len(sb.resolver))], chance: float32(0.005 + 0.03*sb.rng.Float64()),

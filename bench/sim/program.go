@@ -21,6 +21,7 @@ type program struct {
 	services  []service
 	hosts     []host
 	types     []requestType
+	calls     []called
 	phase     float64 // of the day at time 0, radians
 	fault     placedFault
 	symbols   symbols
@@ -37,6 +38,7 @@ type point struct {
 	sites     span32 // its calls, in program.sites
 	variables span32 // in program.variables
 	rpc       int32  // of remote calls and messages, in program.rpcs; otherwise -1
+	callee    int32  // of CLIENT and PRODUCER points, in program.calls; otherwise -1
 	cache     float32
 	action    action
 	layer     cct.Layer
@@ -91,6 +93,13 @@ type rpc struct {
 	failureRatio float32
 }
 
+// called describes the callee of a CLIENT or PRODUCER point, as the attributes of its spans do.
+type called struct {
+	attrs    []trace.Attr    // of every span
+	replicas [][2]trace.Attr // by host of the callee, from its first one: the address and the URL; empty: not in traces
+	peers    []trace.Op      // likewise; a single one for callees without replicas
+}
+
 // variable is a value that can be captured at a point.
 type variable struct {
 	id    trace.Symbol
@@ -124,6 +133,9 @@ type host struct {
 	version trace.Symbol
 	speed   float64 // factor on all own times
 	skew    int64   // ns
+	pod     trace.Symbol
+	id      trace.Symbol // of the instance of the service
+	address string
 }
 
 type requestType struct {
@@ -135,6 +147,7 @@ type requestType struct {
 // symbols holds the names that all traces use.
 type symbols struct {
 	plan, arm, hostName, version, status trace.Symbol
+	pod, instance                        trace.Symbol
 	tenants, regions                     []weighted
 	yes, no                              trace.Symbol
 	noise                                []trace.Symbol

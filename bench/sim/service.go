@@ -133,8 +133,10 @@ func (sb *serviceBuilder) kernel(kind string, act action, mean float64) int32 {
 func (sb *serviceBuilder) thirdParty() int32 {
 	name := sb.names.unique(sb.names.pick(remotes))
 	wait := sb.newPoint(sb.service, "kernel.net:"+name, trace.Internal, cct.Kernel, remote, sb.logUniform(4, 60)*millisecond, sb.cov())
-	client := sb.newPoint(sb.service, "POST "+name, trace.Client, cct.App, work, 60*microsecond, 0.3)
+	called, attrs := sb.nameThirdParty(name)
+	client := sb.newPoint(sb.service, called, trace.Client, cct.App, work, 60*microsecond, 0.3)
 	sb.points[client].baseline = true
+	sb.setCallee(client, -1, attrs)
 	sites := []site{{callee: wait, chance: 1}}
 	if len(sb.resolver) > 0 {
 		lookup := sb.resolver[sb.rng.IntN(len(sb.resolver))]

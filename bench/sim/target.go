@@ -36,7 +36,7 @@ import (
 type Target struct {
 	Fault       Fault
 	Tracepoints []trace.Symbol  // tracepoints that show the fault
-	Operations  []trace.Op      // operations of Tracepoints, and baseline operations that show the fault
+	Operations  []trace.Op      // operations of Tracepoints, and baseline operations that show the fault, as steps (see [trace.Op.To])
 	Contexts    []trace.Context // calling contexts of Operations with all tracepoints enabled, ascending, at most maxContexts
 	// Baseline lists the baseline contexts of Contexts, ascending. An edge of one of them carries the fault.
 	Baseline []trace.Context
@@ -57,7 +57,7 @@ func (a *App) Target() Target {
 		if !p.baseline {
 			t.Tracepoints = append(t.Tracepoints, p.id)
 		}
-		t.Operations = append(t.Operations, p.op)
+		t.Operations = append(t.Operations, a.stepsOf(i)...)
 		full, baseline := a.contextsOf(i)
 		t.Contexts = append(t.Contexts, full...)
 		t.Baseline = append(t.Baseline, baseline...)
@@ -94,6 +94,10 @@ func (a *App) faultText() string {
 	}
 	op := a.points[f.points[0]].op
 	where := a.table.ServiceName(op) + " " + a.table.OpName(op)
+	if p := &a.points[f.points[0]]; p.action == call && !a.config.CalleeNames {
+		callee := a.points[a.rpcs[p.rpc].callee].op
+		where += ", calling " + a.table.ServiceName(callee) + " " + a.table.OpName(callee)
+	}
 	mean := time.Duration(math.Exp(f.mu + f.sigma*f.sigma/2)).Round(time.Microsecond)
 	switch a.config.Fault {
 	case Lock:
@@ -103,6 +107,37 @@ func (a *App) faultText() string {
 	case SlowPath, ThirdParty, Attribute, Host, Payload, DNS, Disk, RetryStorm, Steady, None:
 	}
 	return fmt.Sprintf("%s: %v longer in %.0f %% of the eligible executions", where, mean, 100*f.chance)
+}
+
+// stepsOf returns the steps of spans of point i, without those that spans of other points have, too: such a step names
+// no location.
+func (a *App) stepsOf(i int32) []trace.Op {
+	steps := a.allSteps(i)
+	if a.points[i].kind != trace.Client && a.points[i].kind != trace.Producer {
+		return steps
+	}
+	for k := range a.points {
+		if int32(k) != i && a.points[k].op == a.points[i].op {
+			others := a.allSteps(int32(k))
+			steps = slices.DeleteFunc(steps, func(op trace.Op) bool { return slices.Contains(others, op) })
+		}
+	}
+	return steps
+}
+
+// allSteps returns the steps of spans of point i: those of answered and of unanswered calls.
+func (a *App) allSteps(i int32) []trace.Op {
+	p := &a.points[i]
+	steps := []trace.Op{p.op}
+	if p.callee >= 0 {
+		for _, peer := range a.calls[p.callee].peers {
+			steps = append(steps, p.op.To(peer))
+		}
+	}
+	if p.action == call {
+		steps = append(steps, p.op.To(a.points[a.rpcs[p.rpc].callee].op))
+	}
+	return steps
 }
 
 // contextsOf returns the calling contexts of point i, with all tracepoints enabled and with the baseline only.

@@ -45,7 +45,7 @@ func golden(t *testing.T, name, got string) {
 func faulty(t *testing.T) (before, after, service string) {
 	t.Helper()
 	const onset = trace.Nanos(1_790_000_030_000_000_000)
-	app := sim.New(sim.Config{Seed: 23, Fault: sim.Steady, Strength: 3, Tracepoints: 250, Services: 9, Rate: 20, Optional: 0.05, Caches: -1})
+	app := sim.New(sim.Config{Seed: 23, Fault: sim.Steady, Strength: 3, Tracepoints: 250, Services: 9, Rate: 20, Optional: 0.05, Caches: -1, AllAttributes: true})
 	app.Inject(onset)
 	write := func(name string, from trace.Nanos) string {
 		var all bytes.Buffer

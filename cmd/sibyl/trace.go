@@ -19,25 +19,32 @@ import (
 
 // traceFlags holds the options of the trace command.
 type traceFlags struct {
-	output *cli.Choice
-	id     string
-	most   int
-	path   *cli.PathFlags
-	input  *cli.InputFlags
+	output  *cli.Choice
+	id      string
+	most    int
+	against []string
+	path    *cli.PathFlags
+	input   *cli.InputFlags
 }
 
 func (p *process) traceCommand() *cobra.Command {
 	f := &traceFlags{output: cli.NewChoice("waterfall", "json")}
 	c := &cobra.Command{
 		Use:   "trace FILE…",
-		Short: "Show traces with their critical paths",
+		Short: "Show traces with their critical paths, or explain them against normal ones",
 		Long: `Trace shows each trace as a waterfall and marks its critical path: the chain of intervals that determined its duration.
+
+With --against, it explains each trace by its difference from normal ones: the calls that took longer than such calls
+usually do, failed, are missing or new, ranked by their evidence. A normal file may hold some unusual traces, too. With
+--trace-id the waterfall follows, with the suspects marked.
 
 FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard
 input. JSON output is one object per line: trace_id, flags, and for each root its sections, in nanoseconds since the
-root's start, and exclusive times.`,
+root's start, and exclusive times. With --against, they are trace_id, excess_ns, duration_ns, usual_ns, and suspects.`,
 		Example: `  sibyl trace traces.jsonl
   sibyl trace traces/ --trace-id 5b8aa5a2d2c872e8321cf37308d69df2
+  sibyl trace --against yesterday.jsonl.gz slow.jsonl
+  sibyl trace --against yesterday/ -o json slow.jsonl | jq '.suspects[0]'
   cat traces.json | sibyl trace -o json - | jq '.roots[0].exclusive_ns'`,
 		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error { return p.trace(c, f, files) },
@@ -45,6 +52,7 @@ root's start, and exclusive times.`,
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.id, "trace-id", "", "show only this trace (32 or 16 hex digits)")
 	c.Flags().IntVar(&f.most, "max-spans", 200, "largest number of spans to show per request, those on the path first; 0: all")
+	c.Flags().StringArrayVar(&f.against, "against", nil, "file or directory with normal traces to compare with; repeatable")
 	f.path = cli.AddPathFlags(c)
 	f.input = cli.AddInputFlags(c)
 	return c
@@ -60,15 +68,17 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	if f.most < 0 {
 		return cli.UsageError{Err: errors.New("--max-spans must not be negative")}
 	}
-	n := cli.NewNotices("sibyl", p.err)
-	in, err := file.Read(c.Context(), files, f.input.Options(p.in, n))
-	n.Close()
+	show, err := p.traceView(c.Context(), f, files)
+	if err != nil {
+		return err
+	}
+	in, err := p.readTraces(c.Context(), f, files)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	out := bufio.NewWriter(p.out)
-	shown, err := p.showTraces(c.Context(), out, in, f, wanted)
+	shown, err := showTraces(c.Context(), out, in, critpath.NewExtractor(f.path.Options()), wanted, show)
 	if err != nil {
 		return err
 	}
@@ -81,10 +91,33 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	return out.Flush()
 }
 
-// showTraces writes the wanted trace, or all traces if wanted is zero, and returns their number.
-func (p *process) showTraces(ctx context.Context, out io.Writer, in *file.Input, f *traceFlags, wanted trace.ID) (shown int, err error) {
-	extractor := critpath.NewExtractor(f.path.Options())
+func (p *process) readTraces(ctx context.Context, f *traceFlags, files []string) (*file.Input, error) {
+	n := cli.NewNotices("sibyl", p.err)
+	defer n.Close()
+	return file.Read(ctx, files, f.input.Options(p.in, n))
+}
+
+// traceView writes a trace. The names of the trace are in table; first is true for the first trace.
+type traceView func(out io.Writer, path *critpath.Path, table *trace.Table, first bool) error
+
+// traceView returns the view that the flags select.
+func (p *process) traceView(ctx context.Context, f *traceFlags, files []string) (traceView, error) {
 	drawing := waterfall.Options{Style: terminal.Of(p.out, p.getenv), Most: f.most}
+	switch {
+	case len(f.against) > 0:
+		return p.explanation(ctx, f, files, drawing)
+	case f.output.Value == "json":
+		return func(out io.Writer, path *critpath.Path, _ *trace.Table, _ bool) error {
+			return waterfall.JSON(out, path)
+		}, nil
+	}
+	return func(out io.Writer, path *critpath.Path, table *trace.Table, first bool) error {
+		return showWaterfall(out, path, table, drawing, first)
+	}, nil
+}
+
+// showTraces shows the wanted trace, or all traces if wanted is zero, and returns their number.
+func showTraces(ctx context.Context, out io.Writer, in *file.Input, x *critpath.Extractor, wanted trace.ID, show traceView) (shown int, err error) {
 	for t, err := range in.All() {
 		if err == nil {
 			err = ctx.Err()
@@ -95,13 +128,7 @@ func (p *process) showTraces(ctx context.Context, out io.Writer, in *file.Input,
 		if !wanted.IsZero() && t.ID != wanted {
 			continue
 		}
-		path := extractor.Extract(t)
-		if f.output.Value == "json" {
-			err = waterfall.JSON(out, path)
-		} else {
-			err = showWaterfall(out, path, in.Table, drawing, shown == 0)
-		}
-		if err != nil {
+		if err := show(out, x.Extract(t), in.Table, shown == 0); err != nil {
 			return shown, err
 		}
 		shown++

@@ -90,6 +90,7 @@ func (l *loop) pass() {
 			l.closed = append(l.closed, store.Closed{At: m.at, Hashes: o.closed})
 		}
 		l.core.ObserveSpans(o.spans)
+		l.core.ObserveSites(o.sites)
 	}
 	l.core.ObserveVersions(m.versions)
 	switch {

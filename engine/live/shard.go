@@ -3,6 +3,7 @@ package live
 import (
 	"sync"
 
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -22,6 +23,7 @@ type shard struct {
 	observer  observation.Observer
 	closed    assemble.Closed
 	spans     *observation.SpanTimes // of the traces closed since the last barrier
+	sites     *baselinediff.Tally    // of the same traces and of incomplete ones
 	out       *shardOutput
 }
 
@@ -34,6 +36,7 @@ type shardOutput struct {
 	oldest   uint64                 // with a barrier: first record with spans of open traces
 	closed   []uint64               // with a barrier: hashes of the IDs of the traces closed since the last one
 	spans    *observation.SpanTimes // with a barrier: of these traces
+	sites    *baselinediff.Tally    // with a barrier: of these traces
 	names    *trace.Table           // new names; if set, the other fields are not
 }
 
@@ -58,7 +61,8 @@ func newShard(number int, in <-chan message, o *Options, from *intake, outputs *
 	assembly.Memory /= int64(o.Shards)
 	return &shard{
 		number: number, in: in, intake: from, outputs: outputs, counts: counts, open: assemble.NewOnline(assembly),
-		extractor: critpath.NewExtractor(o.Core.Path), spans: new(observation.SpanTimes), out: &shardOutput{shard: number},
+		extractor: critpath.NewExtractor(o.Core.Path), spans: new(observation.SpanTimes), sites: baselinediff.NewTally(),
+		out: &shardOutput{shard: number},
 	}
 }
 
@@ -79,6 +83,7 @@ func (sh *shard) run() {
 		if m.barrier != nil {
 			sh.out.barrier, sh.out.oldest, sh.out.closed = m.barrier, sh.open.Stats().Oldest, sh.open.NewlyClosed()
 			sh.out.spans, sh.spans = sh.spans, new(observation.SpanTimes)
+			sh.out.sites, sh.sites = sh.sites, baselinediff.NewTally()
 		}
 		sh.flush()
 		sh.counts.open[sh.number].Store(new(sh.open.Stats()))
@@ -98,6 +103,7 @@ func (sh *shard) close(now trace.Nanos) {
 // observe reduces the closed trace to shardOutputs.
 func (sh *shard) observe() {
 	p := sh.extractor.Extract(&sh.closed.Trace)
+	sh.sites.Observe(p)
 	if !p.Complete() {
 		sh.counts.unusable(trace.Incomplete)
 		return

@@ -66,6 +66,7 @@ type analyzer struct {
 	report   *Report
 	requests *spool.Spool
 	types    *group.RequestTypes
+	aliases  group.Aliases // of all requests
 	grouper  *group.Grouper
 	trees    map[analysis.Hash]*cct.Builder // by request type
 }
@@ -91,7 +92,7 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 		trees:    make(map[analysis.Hash]*cct.Builder),
 	}
 	defer func() { err = errors.Join(err, in.Close(), a.requests.Close()) }()
-	for _, pass := range []func(context.Context) error{a.extract, a.group, a.judge} {
+	for _, pass := range []func(context.Context) error{a.extract, a.learnTypes, a.group, a.judge} {
 		if err := pass(ctx); err != nil {
 			return nil, err
 		}
@@ -99,7 +100,7 @@ func Analyze(ctx context.Context, paths []string, options Options) (report *Repo
 	return a.report, nil
 }
 
-// extract reduces every trace to observations and learns the request types.
+// extract reduces every trace to observations, and learns the targets of calls.
 func (a *analyzer) extract(ctx context.Context) error {
 	r := a.report
 	for reason, n := range a.input.Summary.Rejected {
@@ -130,7 +131,7 @@ func (a *analyzer) extract(ctx context.Context) error {
 			}
 			usable = true
 			observer.Observe(p, i, &o)
-			a.types.Learn(&o)
+			a.aliases.Learn(&o, r.Table)
 			if err := a.requests.Add(&o); err != nil {
 				return err
 			}
@@ -138,6 +139,18 @@ func (a *analyzer) extract(ctx context.Context) error {
 		if usable {
 			r.Complete++
 		}
+	}
+	a.aliases.Close(0)
+	return nil
+}
+
+// learnTypes learns the request types.
+func (a *analyzer) learnTypes(ctx context.Context) error {
+	for o, err := range a.each(ctx) {
+		if err != nil {
+			return err
+		}
+		a.types.Learn(o)
 	}
 	a.types.Freeze()
 	return nil
@@ -181,12 +194,13 @@ func (a *analyzer) group(ctx context.Context) error {
 	return nil
 }
 
-// each yields the observations; each is valid until the next. If ctx is done or the spool fails, it yields an error
-// last.
+// each yields the observations, with the targets of calls that lost their callee; each is valid until the next. If ctx
+// is done or the spool fails, it yields an error last.
 func (a *analyzer) each(ctx context.Context) iter.Seq2[*observation.Observation, error] {
 	return func(yield func(*observation.Observation, error) bool) {
 		for o, err := range a.requests.All() {
 			if err == nil {
+				a.aliases.Apply(o, a.report.Table)
 				err = context.Cause(ctx)
 			}
 			if !yield(o, err) || err != nil {

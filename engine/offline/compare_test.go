@@ -36,7 +36,7 @@ type incident struct {
 }
 
 var simulated = sync.OnceValue(func() *incident {
-	app := sim.New(sim.Config{Seed: 23, Fault: sim.Steady, Strength: 3, Tracepoints: 250, Services: 9, Rate: 10, Optional: 0.05, Caches: -1})
+	app := sim.New(sim.Config{Seed: 23, Fault: sim.Steady, Strength: 3, Tracepoints: 250, Services: 9, Rate: 10, Optional: 0.05, Caches: -1, AllAttributes: true})
 	app.Inject(incidentOnset)
 	x := &incident{service: app.Table().ServiceName(app.Target().Operations[0])}
 	for t := range app.Requests(incidentFrom, incidentTo, nil) {

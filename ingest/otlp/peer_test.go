@@ -124,17 +124,19 @@ func TestPeersEqualReference(t *testing.T) {
 	keys := []string{
 		"service.peer.name", "peer.service", "rpc.service", "messaging.destination.template", "messaging.destination.name", "messaging.destination",
 		"db.system.name", "db.system", "db.namespace", "db.name", "db.collection.name", "db.sql.table", "server.address", "net.peer.name",
-		"http.host", "server.port", "net.peer.port", "url.full", "http.url", "url.template", "other",
+		"http.host", "server.port", "net.peer.port", "url.full", "http.url", "url.template", "http.route", "url.path", "http.target", "other",
 	}
 	text := rapid.OneOf(
 		rapid.StringMatching(`[a-z0-9]{1,5}(-[a-z0-9]{1,6}){0,3}(\.[a-z]{1,3}){0,2}(:[0-9]{1,5})?`),
 		rapid.StringMatching(`(https?://)?([a-z:]{0,3}@)?[\[\]a-f0-9:.-]{0,12}[/?#]?[a-zA-Z]{0,4}`),
+		rapid.StringMatching(`(https?://[a-z]{0,2})?(/[a-z0-9]{0,3}){0,6}([?#][a-z/]{0,3})?`),
 		rapid.SampledFrom([]string{"", "10.1.2.3", "::1", "[::1]:80", "cart", "CART", "\xff\xfe", "K", "é-1-abcde"}),
 		rapid.StringN(0, 300, 600),
 	)
 	rapid.Check(t, func(t *rapid.T) {
 		traces := ptrace.NewTraces()
 		s := addSpan(traces, ptrace.SpanKind(rapid.IntRange(0, 5).Draw(t, "kind")))
+		s.SetName(rapid.SampledFrom([]string{"", "GET", "HTTP POST", "HTTP", "cart", "GET /a"}).Draw(t, "name"))
 		for range rapid.IntRange(0, 6).Draw(t, "attributes") {
 			key := rapid.SampledFrom(keys).Draw(t, "key")
 			switch rapid.IntRange(0, 5).Draw(t, "type") {
@@ -158,4 +160,37 @@ func TestPeersEqualReference(t *testing.T) {
 			t.Errorf("-pdata +decoder:\n%s", diff)
 		}
 	})
+}
+
+// Names of servers contain the route, those of consumers the destination.
+func TestCompletedNames(t *testing.T) {
+	for _, c := range []struct {
+		about, name string
+		kind        ptrace.SpanKind
+		attrs       []string
+		want        string
+	}{
+		{"the method", "GET", ptrace.SpanKindServer, []string{"http.route", "/cart/{id}"}, "GET /cart/{id}"},
+		{"a name for all routes", "handle", ptrace.SpanKindServer, []string{"http.route", "/cart/{id}"}, "handle /cart/{id}"},
+		{"a name with the route", "GET users/<id>", ptrace.SpanKindServer, []string{"http.route", "/users/<id>"}, "GET users/<id>"},
+		{"the method, no route", "HTTP GET", ptrace.SpanKindServer, []string{"url.path", "/api/v1/cart/17/items/3"}, "HTTP GET /api/v1/cart/{}"},
+		{"a former name of the path", "POST", ptrace.SpanKindServer, []string{"http.target", "/cart/17?user=4"}, "POST /cart/{}"},
+		{"a URL", "POST", ptrace.SpanKindServer, []string{"http.url", "http://shop:8080/cart/17?user=4"}, "POST /cart/{}"},
+		{"another name, no route", "handle", ptrace.SpanKindServer, []string{"url.path", "/cart"}, "handle"},
+		{"a client", "GET", ptrace.SpanKindClient, []string{"http.route", "/cart"}, "GET"},
+		{"a consumer", "process", ptrace.SpanKindConsumer, []string{"messaging.destination.name", "orders-7"}, "process orders-7"},
+		{"a template of a queue", "process", ptrace.SpanKindConsumer, []string{"messaging.destination.name", "a", "messaging.destination.template", "b/{}"}, "process b/{}"},
+		{"a consumer with its queue", "orders process", ptrace.SpanKindConsumer, []string{"messaging.destination", "orders"}, "orders process"},
+	} {
+		traces := ptrace.NewTraces()
+		s := addSpan(traces, c.kind)
+		s.SetName(c.name)
+		for i := 0; i < len(c.attrs); i += 2 {
+			s.Attributes().PutStr(c.attrs[i], c.attrs[i+1])
+		}
+		var table trace.Table
+		if got := table.OpName(decodePeers(t, traces, &table).Spans[0].Op); got != c.want {
+			t.Errorf("%s: %q, want %q", c.about, got, c.want)
+		}
+	}
 }

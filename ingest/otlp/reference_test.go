@@ -95,7 +95,7 @@ func (r *reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 		if s.Flags()&0x100 != 0 && s.Flags()&0x200 != 0 {
 			out.Flags |= trace.RemoteParent
 		}
-		out.Op = r.names.Op(out.Service, []byte(s.Name()), out.Kind)
+		out.Op = r.names.Op(out.Service, []byte(completeName(s.Name(), out.Kind, s.Attributes())), out.Kind)
 		out.Peer = r.peer(out.Kind, s.Attributes())
 		out.Tracepoint = r.names.Value([]byte(tracepoint(s.Attributes())))
 		r.joins(s, into)
@@ -211,22 +211,49 @@ func marked(attrs pcommon.Map) bool {
 
 func spanIDOf(id pcommon.SpanID) trace.SpanID { return trace.SpanID(binary.BigEndian.Uint64(id[:])) }
 
+// completeName returns the name of a span with its route, path or destination.
+func completeName(name string, kind trace.Kind, attrs pcommon.Map) string {
+	detail := ""
+	switch kind {
+	case trace.Server:
+		detail = firstText(attrs, nil, "http.route")
+		if detail == "" && regexp.MustCompile(`^(HTTP )?(GET|POST|PUT|DELETE|PATCH|HEAD|OPTIONS|QUERY|TRACE|CONNECT|HTTP)$`).MatchString(name) {
+			path := regexp.MustCompile(`(?s)^(?:.*?://[^/?#]*)?((?:/[^/?#]*){1,4})`)
+			detail = firstText(attrs, path, "url.full", "http.url", "url.path", "http.target")
+		}
+	case trace.Consumer:
+		detail = firstText(attrs, nil, "messaging.destination.template", "messaging.destination.name", "messaging.destination")
+	}
+	if strings.Contains(name, strings.TrimLeft(detail, "/")) {
+		return name
+	}
+	return joined(" ", name, detail)
+}
+
+// firstText returns the text of the first of keys or, of that text, the part that a pattern matches. It ignores empty
+// and long texts.
+func firstText(attrs pcommon.Map, pattern *regexp.Regexp, keys ...string) string {
+	for _, key := range keys {
+		for k, v := range attrs.All() {
+			if k != key || v.Type() != pcommon.ValueTypeStr && v.Type() != pcommon.ValueTypeBool || v.AsString() == "" {
+				continue
+			}
+			text := v.AsString()
+			if pattern != nil {
+				text = append(pattern.FindStringSubmatch(text), "", "")[1]
+			}
+			if text != "" && len(text) <= 256 {
+				return text
+			}
+			break // the first value of a key counts
+		}
+	}
+	return ""
+}
+
 // peer returns the operation that the attributes of a span name as its callee.
 func (r *reference) peer(kind trace.Kind, attrs pcommon.Map) trace.Op {
-	first := func(keys ...string) string {
-		for _, key := range keys {
-			for k, v := range attrs.All() {
-				plain := v.Type() == pcommon.ValueTypeStr || v.Type() == pcommon.ValueTypeBool
-				if s := v.AsString(); k == key && plain && s != "" {
-					if len(s) <= 256 {
-						return s
-					}
-					break // the first value of a key counts
-				}
-			}
-		}
-		return ""
-	}
+	first := func(keys ...string) string { return firstText(attrs, nil, keys...) }
 	name := func(keys ...string) string { return peerPart(first(keys...)) }
 	system := name("db.system.name", "db.system")
 	if kind != trace.Client && kind != trace.Producer && (kind != trace.Internal || first("db.system.name", "db.system") == "") {

@@ -44,7 +44,8 @@ var rules = []rule{
 	{folder: "analysis/observation", pure: true, ours: []string{"internal/codec", "trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/critpath"}, about: "paths to observations: what a request contributes"},
 	{folder: "analysis/group", pure: true, other: []string{"gonum.org/v1/gonum"}, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/observation"}, about: "request types, groups and their statistics over time"},
 	{folder: "analysis/detect", pure: true, ours: []string{"trace", "analysis/stats", "analysis", "analysis/internal/codec", "analysis/observation", "analysis/group"}, about: "groups to ranked problems"},
-	{folder: "analysis/baselinediff", pure: true, other: []string{"gonum.org/v1/gonum"}, ours: []string{"trace", "analysis/stats", "analysis/internal/scratch", "analysis/critpath"}, about: "ranks services by their additional cost over a history"},
+	{folder: "analysis/baselinediff", pure: true, other: []string{"gonum.org/v1/gonum"}, ours: []string{"internal/codec", "trace", "analysis/stats", "analysis/internal/scratch", "analysis/critpath"}, about: "ranks services by their additional cost over a history"},
+	{folder: "incident", pure: true, ours: []string{"trace", "analysis/baselinediff"}, about: "scores of services, epoch by epoch, to incidents"},
 	{folder: "analysis/explain", pure: true, other: []string{"gonum.org/v1/gonum"}, ours: []string{"internal/codec", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect"}, about: "variables that account for a problem"},
 	{folder: "cct", pure: true, other: []string{"github.com/agnivade/levenshtein"}, ours: []string{"internal/codec", "trace"}, about: "calling-context trees, matched by edit distance"},
 	{folder: "search", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/agnivade/levenshtein"}, ours: []string{"trace", "analysis", "analysis/group", "analysis/detect", "cct"}, about: "problems, trees and a budget in, a plan out"},
@@ -63,9 +64,10 @@ var rules = []rule{
 
 	{folder: "store", ours: []string{"internal/codec", "internal/codec/plain", "trace", "internal/pebbledb", "analysis", "search"}, about: "checkpoints, decisions, exemplars, outbox"},
 	{folder: "engine/spool", ours: []string{"internal/codec", "analysis/observation"}, about: "packed observations, in memory and in a temporary file"},
-	{folder: "engine", ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/explain", "cct", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
+	{folder: "engine", ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "incident", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
 	{folder: "engine/offline", ours: []string{"trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "search", "ingest/assemble", "ingest/file", "engine/spool", "engine"}, about: "files to a report, or to a comparison"},
-	{folder: "engine/live", clock: true, ours: []string{"trace", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "search", "ingest", "ingest/otlp", "ingest/assemble", "ingest/journal", "store", "engine"}, about: "the running service: intake, shards, epochs"},
+	{folder: "engine/backtest", ours: []string{"trace", "analysis/baselinediff", "incident", "search", "ingest", "ingest/assemble", "ingest/file", "engine"}, about: "recorded traces to the incidents that the service would report"},
+	{folder: "engine/live", clock: true, ours: []string{"trace", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/baselinediff", "search", "ingest", "ingest/otlp", "ingest/assemble", "ingest/journal", "store", "engine"}, about: "the running service: intake, shards, epochs"},
 
 	{folder: "control", clock: true, ours: []string{"trace", "internal/refusal", "agents/tracepoint/protocol", "cct", "search"}, about: "agents: plans to them, feedback from them"},
 	{folder: "control/opamp", clock: true, ours: []string{"internal/refusal", "agents/tracepoint/protocol", "control"}, about: "agents over OpAMP"},
@@ -81,11 +83,11 @@ var rules = []rule{
 
 	{folder: "replay", clock: true, ours: []string{"trace", "ingest/otlp", "ingest/file"}, about: "sends recorded traces as if they happened now"},
 	{folder: "report/waterfall", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/critpath"}, about: "one trace with its critical path"},
-	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/stats", "analysis", "analysis/group", "analysis/detect", "analysis/explain", "search", "describe", "engine/offline"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
+	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/stats", "analysis", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "search", "incident", "describe", "engine/offline", "engine/backtest"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
 	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
 	{folder: "server", clock: true, ours: []string{everything}, about: "the parts behind sibyl serve, joined"},
 
-	{folder: "bench/sim", ours: []string{"trace", "cct"}, about: "simulated applications; knows nothing of the search it is used to judge"},
+	{folder: "bench/sim", ours: []string{"trace", "cct", "ingest"}, about: "simulated applications; knows nothing of the search it is used to judge"},
 	{folder: "bench/tracetest", ours: []string{"trace"}, about: "traces for tests and benchmarks"},
 	{folder: "bench/eval/yardstick", pure: true, ours: []string{"search"}, about: "strategies that published ones are compared with"},
 	{folder: "bench/tracetext", ours: []string{"trace"}, about: "traces as text, for tests"},

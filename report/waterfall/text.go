@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,10 +21,16 @@ type Options struct {
 	// Most is the maximum number of spans of a root; 0: all. For a larger root only spans on the critical path are
 	// shown, the first ones.
 	Most int
+	// Suspects holds the ranks of suspected spans, from 1, by node of the path. Ranks up to 9 replace the mark of a
+	// span.
+	Suspects map[int32]int
 }
 
 // Legend explains the marks of [Text].
 const Legend = "● on the critical path   █ its own time there   ─ waiting or off the path"
+
+// SuspectsLegend explains the marks of [Options.Suspects].
+const SuspectsLegend = "1–9 suspects, by rank"
 
 // Text writes p as a waterfall: a line for each span below its parent, with its own time on the critical path drawn
 // solid.
@@ -206,7 +213,11 @@ func (d *drawing) row(c *canvas, r row) {
 	n := &d.path.Nodes[r.node]
 	style := d.options.Style
 	mark, own := "  ", ""
-	if c.critical[r.node] {
+	rank := d.options.Suspects[r.node]
+	switch {
+	case rank >= 1 && rank <= 9:
+		mark = style.Paint(terminal.Yellow, strconv.Itoa(rank)) + " "
+	case c.critical[r.node]:
 		mark = style.Paint(terminal.Red, "●") + " "
 	}
 	if ns := c.own[r.node]; ns != 0 {

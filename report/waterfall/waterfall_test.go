@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,7 +35,9 @@ func TestWaterfall(t *testing.T) {
 				width, most := 100, 0
 				d.MaybeScanArgs(t, "width", &width)
 				d.MaybeScanArgs(t, "most", &most)
-				err = Text(&out, p, &table, Options{Style: terminal.Style{Width: width}, Most: most})
+				var suspects []string
+				d.MaybeScanArgs(t, "suspects", &suspects)
+				err = Text(&out, p, &table, Options{Style: terminal.Style{Width: width}, Most: most, Suspects: ranks(p, suspects)})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -42,6 +45,17 @@ func TestWaterfall(t *testing.T) {
 			return out.String()
 		})
 	})
+}
+
+// ranks returns the ranks of spans that are listed by their IDs.
+func ranks(p *critpath.Path, ids []string) map[int32]int {
+	all := make(map[int32]int)
+	for node := range p.Nodes {
+		if i := slices.Index(ids, strings.TrimLeft(p.Nodes[node].ID.String(), "0")); i >= 0 {
+			all[int32(node)] = i + 1
+		}
+	}
+	return all
 }
 
 // The waterfalls of a deep and of a wide trace respect the limit of spans.

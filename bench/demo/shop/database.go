@@ -7,6 +7,9 @@ import (
 	"net/url"
 	"path/filepath"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
@@ -93,11 +96,15 @@ func (s *service) acquires(name string) step {
 // selects returns a function that reads the rows of the request's products.
 func (s *service) selects(name, table string) step {
 	query := `SELECT sum(amount), max(text) FROM ` + table + ` WHERE item = ?`
+	traced := s.traced("SELECT", table)
 	return s.leaf(name, func(c *call) error {
 		for _, item := range c.request.Items {
 			var sum sql.NullInt64
 			var text sql.NullString
-			if err := s.database(c).QueryRowContext(c.ctx, query, item).Scan(&sum, &text); err != nil {
+			err := traced(c, func(ctx context.Context) error {
+				return s.database(c).QueryRowContext(ctx, query, item).Scan(&sum, &text)
+			})
+			if err != nil {
 				return fmt.Errorf("select from %s: %w", table, err)
 			}
 		}
@@ -108,13 +115,37 @@ func (s *service) selects(name, table string) step {
 // inserts returns a function that writes a row durably.
 func (s *service) inserts(name, table string) step {
 	statement := `INSERT OR REPLACE INTO ` + table + ` (id, item, amount, text) VALUES (?, ?, 1, 'ordered')`
+	traced := s.traced("INSERT", table)
 	return s.leaf(name, func(c *call) error {
 		id := fewRows + c.request.Seed%fewRows // replaces rows, so that the size of the table is bounded
-		if _, err := s.database(c).ExecContext(c.ctx, statement, id, c.request.Items[0]); err != nil {
+		err := traced(c, func(ctx context.Context) error {
+			_, err := s.database(c).ExecContext(ctx, statement, id, c.request.Items[0])
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("insert into %s: %w", table, err)
 		}
 		return nil
 	})
+}
+
+// traced returns a function that executes a statement with a CLIENT span around it. As with the instrumentations of
+// databases, the span is named after the operation, and attributes name the table.
+func (s *service) traced(operation, table string) func(c *call, statement func(context.Context) error) error {
+	called := s.callFlag(operation)
+	attributes := trace.WithAttributes(
+		attribute.String("db.system.name", "sqlite"), attribute.String("db.namespace", s.name),
+		attribute.String("db.collection.name", table), attribute.String("db.operation.name", operation))
+	return func(c *call, statement func(context.Context) error) error {
+		called.Store(true)
+		ctx, span := s.provider.Tracer("shop/database").Start(c.ctx, operation, trace.WithSpanKind(trace.SpanKindClient), attributes)
+		defer span.End()
+		err := statement(ctx)
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		return err
+	}
 }
 
 // database is a pool or a connection.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -48,10 +49,35 @@ const (
 type Edge struct {
 	Service   string `json:"service"`
 	Operation string `json:"operation"`
+	Target    string `json:"target,omitempty"` // of a call: the callee, if it is known
 }
 
-// String returns "service operation".
-func (e *Edge) String() string { return e.Service + " " + e.Operation }
+// String returns "service operation → target".
+func (e *Edge) String() string {
+	if e.Target != "" {
+		return e.Service + " " + e.Operation + " → " + e.Target
+	}
+	return e.Service + " " + e.Operation
+}
+
+// Truth is the location of a fault.
+type Truth struct {
+	Edge
+	Table string `json:"table,omitempty"` // its statements on this table are a correct answer, too; "": none
+}
+
+// Located reports whether e is the location of the fault. The target of a third party may be unknown, and names of
+// calls with a target lack "HTTP".
+func (t *Truth) Located(e *Edge) bool {
+	if e.Service != t.Service {
+		return false
+	}
+	if e.Target != "" && "HTTP "+e.Operation == t.Operation {
+		return true
+	}
+	statement := e.Operation == "SELECT" && t.Table != "" && (strings.HasSuffix(e.Target, "."+t.Table) || strings.HasSuffix(e.Target, " "+t.Table))
+	return e.Operation == t.Operation || statement
+}
 
 // site is a possible location of a fault.
 type site struct {
@@ -61,14 +87,14 @@ type site struct {
 
 // sites lists the possible locations of each fault.
 var sites = map[Fault][]site{
-	SlowPath:   {{Edge: Edge{"pricing", "tax.rates"}}, {Edge: Edge{"search", "query.spell"}}, {Edge: Edge{"catalog", "item.attributes"}}},
-	Lock:       {{Edge: Edge{"inventory", "stock.update"}}, {Edge: Edge{"reviews", "cache.touch"}}},
-	ThirdParty: {{Edge{"payment", "POST /authorize"}, "/authorize"}, {Edge{"inventory", "POST /delivery"}, "/delivery"}},
-	Pool:       {{Edge: Edge{"orders", "orders.acquire"}}, {Edge: Edge{"payment", "ledger.acquire"}}},
-	GC:         {{Edge: Edge{"reviews", "summary.build"}}, {Edge: Edge{"search", "facets.count"}}},
-	Disk:       {{Edge: Edge{"orders", "audit.append"}}, {Edge: Edge{"inventory", "movements.append"}}},
-	Payload:    {{Edge: Edge{"catalog", "list.encode"}}, {Edge: Edge{"orders", "history.encode"}}},
-	Replica:    {{Edge: Edge{"pricing", "base.select"}}, {Edge: Edge{"pricing", "rates.select"}}},
+	SlowPath:   {{Edge: Edge{Service: "pricing", Operation: "tax.rates"}}, {Edge: Edge{Service: "search", Operation: "query.spell"}}, {Edge: Edge{Service: "catalog", Operation: "item.attributes"}}},
+	Lock:       {{Edge: Edge{Service: "inventory", Operation: "stock.update"}}, {Edge: Edge{Service: "reviews", Operation: "cache.touch"}}},
+	ThirdParty: {{Edge{Service: "payment", Operation: httpCall}, "/authorize"}, {Edge{Service: "inventory", Operation: httpCall}, "/delivery"}},
+	Pool:       {{Edge: Edge{Service: "orders", Operation: "orders.acquire"}}, {Edge: Edge{Service: "payment", Operation: "ledger.acquire"}}},
+	GC:         {{Edge: Edge{Service: "reviews", Operation: "summary.build"}}, {Edge: Edge{Service: "search", Operation: "facets.count"}}},
+	Disk:       {{Edge: Edge{Service: "orders", Operation: "audit.append"}}, {Edge: Edge{Service: "inventory", Operation: "movements.append"}}},
+	Payload:    {{Edge: Edge{Service: "catalog", Operation: "list.encode"}}, {Edge: Edge{Service: "orders", Operation: "history.encode"}}},
+	Replica:    {{Edge: Edge{Service: "pricing", Operation: "base.select"}}, {Edge: Edge{Service: "pricing", Operation: "rates.select"}}},
 }
 
 // placedFault is a fault at a location.
@@ -116,7 +142,11 @@ func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 	if !s.contains(f) {
 		return false, nil
 	}
-	truth, err := json.Marshal(f.site.Edge)
+	t := Truth{Edge: f.site.Edge}
+	if f.kind == Replica {
+		t.Table = tableOf[f.site.Operation]
+	}
+	truth, err := json.Marshal(t)
 	if err != nil {
 		return false, fmt.Errorf("encode the location of the fault: %w", err)
 	}

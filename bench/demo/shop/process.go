@@ -43,7 +43,7 @@ type Setup struct {
 	Service  string `json:"service"`
 	Instance int    `json:"instance"` // among the replicas of the service, from 0
 	Dir      string `json:"dir"`      // of databases and logs
-	Truth    string `json:"truth"`    // file for the [Edge] of the fault, written by the process that injects it
+	Truth    string `json:"truth"`    // file for the [Truth] about the fault, written by the process that injects it
 	OTLP     string `json:"otlp"`     // address for traces over gRPC
 	Control  string `json:"control"`  // URL of the server that sends plans; empty: none
 }
@@ -84,7 +84,7 @@ type service struct {
 	truth     string
 	endpoints map[string]step // by name of the entry span: "POST /path" or a method of gRPC
 	functions []*function
-	calls     map[string]*atomic.Bool // whether endpoints of other services were called
+	calls     map[string]*atomic.Bool // by name of a CLIENT span: whether there was such a call
 	files     []*os.File
 
 	db          *sql.DB

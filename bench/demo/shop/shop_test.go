@@ -43,12 +43,8 @@ func TestSites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			place := f.site.Operation
-			if kind == ThirdParty {
-				place = Outside + f.site.step
-			}
-			if !slices.Contains(names[f.site.Service], place) {
-				t.Errorf("%s %d: %s has no %s", kind, seed, f.site.Service, place)
+			if !slices.Contains(names[f.site.Service], f.site.Operation) {
+				t.Errorf("%s %d: %s has no %s", kind, seed, f.site.Service, f.site.Operation)
 			}
 		}
 	}
@@ -77,5 +73,30 @@ func TestRequests(t *testing.T) {
 	}
 	if x := first.chance("coupon"); x < 0 || x >= 1 || x != first.chance("coupon") || x == first.chance("related") {
 		t.Errorf("chance %v, want a number in [0, 1) that depends on the name", x)
+	}
+}
+
+// TestLocated: a fault is located by its operation. A call may have a target, without which a statement does not tell
+// its table.
+func TestLocated(t *testing.T) {
+	call := &Truth{Edge: Edge{Service: "payment", Operation: httpCall}}
+	query := &Truth{Edge: Edge{Service: "pricing", Operation: "rates.select"}, Table: "rates"}
+	for _, c := range []struct {
+		truth *Truth
+		edge  Edge
+		want  bool
+	}{
+		{call, Edge{Service: "payment", Operation: "HTTP POST"}, true},
+		{call, Edge{Service: "payment", Operation: "POST", Target: "{ip}:8080"}, true},
+		{call, Edge{Service: "payment", Operation: "POST"}, false},
+		{call, Edge{Service: "orders", Operation: "HTTP POST"}, false},
+		{query, Edge{Service: "pricing", Operation: "rates.select"}, true},
+		{query, Edge{Service: "pricing", Operation: "SELECT", Target: "sqlite pricing.rates"}, true},
+		{query, Edge{Service: "pricing", Operation: "SELECT", Target: "sqlite pricing.prices"}, false},
+		{query, Edge{Service: "pricing", Operation: "SELECT"}, false},
+	} {
+		if got := c.truth.Located(&c.edge); got != c.want {
+			t.Errorf("%s for %s: located %t, want %t", &c.edge, &c.truth.Edge, got, c.want)
+		}
 	}
 }

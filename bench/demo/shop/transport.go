@@ -57,8 +57,7 @@ func (s *service) httpServer() http.Handler {
 				return
 			}
 			_, _ = w.Write(reply) // fails if the caller has gone
-		}), name, otelhttp.WithTracerProvider(s.provider), otelhttp.WithPropagators(s.propagator),
-			otelhttp.WithSpanNameFormatter(func(string, *http.Request) string { return name })))
+		}), name, otelhttp.WithTracerProvider(s.provider), otelhttp.WithPropagators(s.propagator)))
 	}
 	return mux
 }
@@ -93,13 +92,15 @@ func grpcName(service string) string { return "shop." + strings.ToUpper(service[
 // httpClient returns the client for other services.
 func (s *service) httpClient() *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: connections, DialContext: new(net.Dialer).DialContext, DisableCompression: true}
-	return &http.Client{Transport: otelhttp.NewTransport(transport, otelhttp.WithTracerProvider(s.provider), otelhttp.WithPropagators(s.propagator),
-		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method + " " + r.URL.Path }))}
+	return &http.Client{Transport: otelhttp.NewTransport(transport, otelhttp.WithTracerProvider(s.provider), otelhttp.WithPropagators(s.propagator))}
 }
+
+// httpCall is the name of the spans of calls over HTTP, whatever they call.
+const httpCall = "HTTP POST"
 
 // post returns a step that calls a path of another service over HTTP and decompresses its reply.
 func (s *service) post(service, path string) step {
-	called := s.callFlag(service + path)
+	called := s.callFlag(httpCall)
 	return step{do: func(c *call) error {
 		called.Store(true)
 		body, err := json.Marshal(c.request)
@@ -140,7 +141,7 @@ func decompress(reply []byte) error {
 
 // rpc returns a step that calls a method of another service over gRPC, on one of its replicas.
 func (s *service) rpc(service, method string) step {
-	called := s.callFlag(service + "/" + method)
+	called := s.callFlag(grpcName(service) + "/" + method)
 	return step{do: func(c *call) error {
 		called.Store(true)
 		body, err := json.Marshal(c.request)
@@ -156,12 +157,12 @@ func (s *service) rpc(service, method string) step {
 	}}
 }
 
-// callFlag returns the flag for calls of an endpoint of another service. Executed calls count as tracepoints.
-func (s *service) callFlag(endpoint string) *atomic.Bool {
-	if s.calls[endpoint] == nil {
-		s.calls[endpoint] = new(atomic.Bool)
+// callFlag returns the flag for calls whose spans have the given name. Executed calls count as tracepoints.
+func (s *service) callFlag(span string) *atomic.Bool {
+	if s.calls[span] == nil {
+		s.calls[span] = new(atomic.Bool)
 	}
-	return s.calls[endpoint]
+	return s.calls[span]
 }
 
 // peer returns the address of the replica of a service that receives a request.

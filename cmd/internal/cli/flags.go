@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Choice is a flag whose value is one of a few words.
@@ -131,6 +132,7 @@ type PathFlags struct {
 	async, tie, touching *Choice
 	overlap              Fraction
 	maxSkew              NonNegative
+	seeThrough           []string
 }
 
 // AddPathFlags adds the flags to c and returns their values.
@@ -143,13 +145,19 @@ func AddPathFlags(c *cobra.Command) *PathFlags {
 	f.tie.Flag(c, "tie", "", "tie break between children that end at the same time")
 	f.touching.Flag(c, "touching", "", "inclusive: consecutive children may touch; strict: they may not")
 	c.Flags().Var(&f.overlap, "overlap-tolerance", "largest overlap of two children on the path, as a fraction of their parent's duration")
+	c.Flags().StringSliceVar(&f.seeThrough, "see-through", nil, "services that answer no call, such as istio-proxy,envoy: the first span behind them does")
 	c.Flags().Var(&f.maxSkew, "max-skew", "largest clock difference between hosts to correct; 0: correct none")
 	return f
 }
 
 // Options returns the options for critpath.NewExtractor.
 func (f *PathFlags) Options() critpath.Options {
+	var seeThrough []trace.Symbol
+	for _, service := range f.seeThrough {
+		seeThrough = append(seeThrough, trace.SymbolOf([]byte(service)))
+	}
 	return critpath.Options{
+		SeeThrough:       seeThrough,
 		MaxSkew:          time.Duration(f.maxSkew),
 		IgnoreAsync:      f.async.Value == "ignore",
 		OverlapTolerance: float64(f.overlap),

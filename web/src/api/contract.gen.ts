@@ -1336,6 +1336,11 @@ export interface components {
             /** Format: int64 */
             errors: number;
             /**
+             * Format: int64
+             * @description Calls without the answer that they usually have.
+             */
+            unanswered: number;
+            /**
              * Format: double
              * @description Mean share of variance in past investigations.
              */

@@ -1,0 +1,111 @@
+package baselinediff
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+const sitesVersion = 1
+
+// AppendBinary appends h to b, without its table. Histories of the same calls give equal bytes.
+func (h *Sites) AppendBinary(b []byte) []byte {
+	b = append(b, sitesVersion)
+	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(len(h.total)))
+	for _, c := range h.total {
+		b = codec.AppendUvarints(b, uint64(c.slice), c.requests, uint64(c.duration))
+	}
+	b = codec.AppendUvarints(b, uint64(len(h.skipped)))
+	for _, r := range h.skipped {
+		b = codec.AppendUvarints(b, uint64(r.from), uint64(r.to))
+	}
+	b = codec.AppendUvarints(b, uint64(len(h.numbers)))
+	for _, key := range slices.SortedFunc(maps.Keys(h.numbers), siteKey.compare) {
+		b = h.appendSite(b, h.numbers[key])
+	}
+	return b
+}
+
+func (h *Sites) appendSite(b []byte, number int32) []byte {
+	s := &h.sites[number]
+	b = codec.AppendWords(b, uint64(s.parent), uint64(s.op), uint64(s.base), uint64(h.called[number]), uint64(h.names[s.service]))
+	b = codec.AppendBools(b, s.border, s.client)
+	series := &h.series[number]
+	b = codec.AppendUvarints(b, uint64(len(series.cells)))
+	for _, c := range series.cells {
+		b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls))
+		b = codec.AppendVarints(b, c.nanos)
+	}
+	b = codec.AppendUvarints(b, uint64(len(series.shapes)))
+	for _, x := range slices.SortedFunc(slices.Values(series.shapes), func(a, b shapeSeries) int { return a.shape.compare(b.shape) }) {
+		b = codec.AppendWords(b, x.hash)
+		b = codec.AppendBools(b, x.failed, x.answered)
+		b = codec.AppendUvarints(b, uint64(len(x.cells)))
+		for _, c := range x.cells {
+			b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls))
+		}
+	}
+	return b
+}
+
+// DecodeSites returns the history that AppendBinary encoded. table is the one of the encoded history. An error wraps
+// [codec.ErrCorrupt].
+func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
+	r := codec.NewReader(b)
+	r.Version(sitesVersion)
+	h := NewSites(table)
+	h.refused, h.folded = r.Uvarint(), readSlice(r)
+	for range r.Count(3) {
+		h.total = append(h.total, totalCell{readSlice(r), r.Uvarint(), int64(r.Below(1 << 63))})
+	}
+	checkAscending(r, h.total, func(c totalCell) slice { return c.slice })
+	for range r.Count(2) {
+		h.skipped = append(h.skipped, sliceRange{readSlice(r), readSlice(r)})
+	}
+	n := r.Count(40)
+	r.Check(n <= MaxSites)
+	for range n {
+		h.readSite(r)
+	}
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("%w: history of sites", err)
+	}
+	return h, nil
+}
+
+func (h *Sites) readSite(r *codec.Reader) {
+	s := tallySite{
+		siteKey: siteKey{parent: trace.Op(r.Word()), op: trace.Op(r.Word())},
+		base:    trace.Op(r.Word()), target: trace.Op(r.Word()), service: trace.Symbol(r.Word()),
+	}
+	s.border, s.client = r.Bool(), r.Bool()
+	if r.Bad() {
+		return
+	}
+	_, known := h.numbers[s.siteKey]
+	r.Check(!known)
+	series := &h.series[h.number(&s)]
+	for range r.Count(3) {
+		series.cells = append(series.cells, siteCell{readSlice(r), uint32(r.Below(1 << 32)), r.Varint()})
+	}
+	checkAscending(r, series.cells, func(c siteCell) slice { return c.slice })
+	for range r.Count(11) {
+		x := shapeSeries{shape: shape{r.Word(), r.Bool(), r.Bool()}}
+		for range r.Count(2) {
+			x.cells = append(x.cells, shapeCell{readSlice(r), uint32(r.Below(1 << 32))})
+		}
+		checkAscending(r, x.cells, func(c shapeCell) slice { return c.slice })
+		series.shapes = append(series.shapes, x)
+	}
+}
+
+func readSlice(r *codec.Reader) slice { return slice(r.Below(1 << 31)) }
+
+// checkAscending records a fault unless the slices of cells ascend.
+func checkAscending[C any](r *codec.Reader, cells []C, at func(C) slice) {
+	r.Check(slices.IsSortedFunc(cells, func(a, b C) int { return cmp.Compare(at(a), at(b)) }))
+}

@@ -1,0 +1,148 @@
+package baselinediff
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// graph describes the sites and the services of a comparison.
+type graph struct {
+	table  *trace.Table
+	sites  []site         // by number
+	names  []trace.Symbol // by number of the service
+	opaque []bool         // by number of the service: whether it emits no spans
+	callee []callee       // by number of the site: the usual callee of a CLIENT span; service 0: unknown
+}
+
+// ledger collects the evidence of a window, site by site, and ranks the services.
+type ledger struct {
+	graph
+	requests  float64            // in the window
+	duration  float64            // mean duration of a request of the history in ns, at least 1
+	evidence  []evidence         // by number of the service
+	ops       map[callee]float64 // evidence against each operation
+	outExcess map[callee]float64 // wire excess of the calls that each operation makes
+	wire      wires
+}
+
+// evidence is the evidence against a service.
+type evidence struct{ own, errors, unanswered, shape, soft float64 }
+
+func newLedger(g graph, requests, duration float64) *ledger {
+	return &ledger{
+		graph: g, requests: requests, duration: duration, evidence: make([]evidence, len(g.names)),
+		ops: make(map[callee]float64), outExcess: make(map[callee]float64), wire: make(wires),
+	}
+}
+
+// chargeTime charges the excess of own time at a site with n calls in the window. mean is the mean in the window, means
+// are those in the pieces of the history, in ns. It reorders means.
+func (l *ledger) chargeTime(number int32, n, mean float64, means []float64) {
+	median, limit := fence(means)
+	excess := max(0, mean-limit) * n / l.requests / l.duration
+	p := &l.sites[number]
+	suspect := callee{p.service, p.op}
+	if called := l.callee[number]; called.service != 0 {
+		suspect = called
+	}
+	if e := &l.evidence[suspect.service]; mean > median {
+		e.soft = max(e.soft, (mean-median)/max(limit-median, 1))
+	}
+	l.ops[suspect] += excess
+	if suspect.service != p.service {
+		l.wire.add(wire{p.service, suspect.service, p.border}, n/l.requests, excess)
+		l.outExcess[callee{p.service, cmp.Or(p.parent, p.op)}] += excess
+	} else {
+		l.evidence[suspect.service].own += excess
+	}
+}
+
+// chargeShape charges part of a request to a site, for a changed shape. A CLIENT span without an answer is charged to
+// the callee.
+func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) {
+	p := &l.sites[number]
+	suspect := callee{p.service, p.op}
+	called := l.callee[number]
+	unanswered := !answered && called.service != 0 && !l.opaque[called.service]
+	if unanswered {
+		suspect = called
+	}
+	switch e := &l.evidence[suspect.service]; {
+	case unanswered:
+		e.unanswered += part
+	case failed:
+		e.errors += part
+	default:
+		e.shape += part
+	}
+	l.ops[suspect] += part
+}
+
+// rank attributes the wire times and orders the services.
+func (l *ledger) rank() []Suspect {
+	numbers := l.byName()
+	services := make([]service, len(numbers))
+	index := make(map[int32]int, len(numbers))
+	for i, number := range numbers {
+		e := &l.evidence[number]
+		services[i].Suspect = Suspect{
+			Service: l.names[number], Soft: e.soft, Opaque: l.opaque[number],
+			Own: e.own, Errors: e.errors, Unanswered: e.unanswered, Shape: e.shape,
+		}
+		index[number] = i
+	}
+	l.wire.attribute(services, index)
+	l.operations(services, index)
+	slices.SortStableFunc(services, func(a, b service) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), trace.CompareBools(a.Opaque, b.Opaque), cmp.Compare(b.Soft, a.Soft))
+	})
+	suspects := make([]Suspect, 0, len(services))
+	for i := range services {
+		if s := &services[i]; !s.Opaque || s.Score > 0 {
+			suspects = append(suspects, s.Suspect)
+		}
+	}
+	return suspects
+}
+
+// byName returns the numbers of all services in the order of their names.
+func (l *ledger) byName() []int32 {
+	numbers := make([]int32, 0, len(l.names))
+	for i := 1; i < len(l.names); i++ {
+		numbers = append(numbers, int32(i))
+	}
+	slices.SortFunc(numbers, func(a, b int32) int { return compareNames(l.table, l.names[a], l.names[b]) })
+	return numbers
+}
+
+// compareNames orders names of services by their text.
+func compareNames(t *trace.Table, a, b trace.Symbol) int {
+	return cmp.Or(cmp.Compare(t.Text(a), t.Text(b)), cmp.Compare(a, b))
+}
+
+// operations fills in the operations of services with evidence. The Out of a service is divided over its operations in
+// proportion to the excess of their calls.
+func (l *ledger) operations(services []service, index map[int32]int) {
+	total := make(map[int32]float64)
+	for _, k := range slices.SortedFunc(maps.Keys(l.outExcess), callee.compare) {
+		total[k.service] += l.outExcess[k]
+	}
+	for k, excess := range l.outExcess {
+		if out := services[index[k.service]].Out; out > 0 && excess > 0 {
+			l.ops[k] += out * excess / total[k.service]
+		}
+	}
+	for k, score := range l.ops {
+		if s := &services[index[k.service]]; score > 0 {
+			s.Operations = append(s.Operations, SuspectOperation{k.op, score})
+		}
+	}
+	for i := range services {
+		slices.SortFunc(services[i].Operations, func(a, b SuspectOperation) int {
+			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
+		})
+	}
+}

@@ -1,0 +1,289 @@
+package group
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds and thresholds of [Aliases].
+const (
+	maxAliases   = 1 << 16 // keys; of too many in an epoch those with the smallest hashes are kept
+	maxVotes     = 8       // callees of a key in an epoch; those with the smallest hashes are kept
+	minAnswered  = 20      // answered calls that an alias needs
+	agreePercent = 90      // of its answered calls
+	oldVotes     = 1 << 12 // calls of a key beyond which earlier ones count half
+)
+
+// Aliases learns from answered calls which operation answers calls to a peer, the callee as the attributes name it.
+// When the callee stops emitting spans, its calls keep the target that they had, and with it their context. The zero
+// Aliases is empty. It is not safe for concurrent use.
+//
+// An alias belongs to the place of the call: its caller, operation and peer. Without one for the place, that of the
+// operation and peer applies, then that of the service and peer, which is a service only. At least agreePercent of at
+// least minAnswered answered calls must agree, and at most half of all calls may be without an answer until then, so
+// that calls to a third party do not get the target of others.
+//
+// Calls count from the end of their epoch on, so that the target of a call does not depend on the order of the requests
+// of an epoch.
+type Aliases struct {
+	known map[uint64]alias
+	open  map[uint64]*votes // of the open epoch; fewer than 2·maxAliases
+	limit uint64            // keys above it are not counted in the open epoch; 0: all are
+}
+
+// alias is the callee of calls with the same key.
+type alias struct {
+	to                          uint64 // operation, or service
+	agree, answered, unanswered uint64
+	settled                     bool
+	seen                        trace.Nanos // end of the last epoch with such calls
+}
+
+// votes counts the calls with one key.
+type votes struct {
+	to         []vote // ascending
+	answered   uint64
+	unanswered uint64
+}
+
+type vote struct{ to, calls uint64 }
+
+// Salts of the keys.
+const (
+	placeSalt = iota + 0x51ed2701
+	operationSalt
+	serviceSalt
+)
+
+func placeKey(c *observation.ContextCount) uint64 {
+	return trace.Mix(trace.Mix(placeSalt, uint64(c.Parent)), trace.Mix(uint64(c.Op), uint64(c.Peer)))
+}
+
+func operationKey(c *observation.ContextCount) uint64 {
+	return trace.Mix(operationSalt, trace.Mix(uint64(c.Op), uint64(c.Peer)))
+}
+
+func serviceKey(service trace.Symbol, peer trace.Op) uint64 {
+	return trace.Mix(serviceSalt, trace.Mix(uint64(service), uint64(peer)))
+}
+
+// Learn counts the calls of a request. Table has its operations.
+func (a *Aliases) Learn(o *observation.Observation, table *trace.Table) {
+	for i := range o.Contexts {
+		c := &o.Contexts[i]
+		to, service := uint64(0), uint64(0)
+		switch {
+		case c.Answered():
+			to = uint64(c.Target)
+			service = uint64(table.Operation(c.Target).Service)
+		case c.Unanswered == 0 || c.Target != c.Peer:
+			continue // no call, or answered by an alias
+		}
+		a.count(placeKey(c), to, uint64(c.Count))
+		a.count(operationKey(c), to, uint64(c.Count))
+		if c.Peer != 0 {
+			a.count(serviceKey(table.Operation(c.Op).Service, c.Peer), service, uint64(c.Count))
+		}
+	}
+}
+
+// count counts calls with the given key, to 0 if they are without an answer.
+func (a *Aliases) count(key, to, calls uint64) {
+	if a.limit != 0 && key > a.limit {
+		return
+	}
+	v := a.open[key]
+	if v == nil {
+		if a.open == nil {
+			a.open = make(map[uint64]*votes)
+		}
+		v = &votes{}
+		a.open[key] = v
+		if len(a.open) >= 2*maxAliases {
+			a.trim()
+		}
+	}
+	if to == 0 {
+		v.unanswered += calls
+		return
+	}
+	v.answered += calls
+	i, found := slices.BinarySearchFunc(v.to, to, func(x vote, to uint64) int { return cmp.Compare(x.to, to) })
+	if !found {
+		v.to = slices.Insert(v.to, i, vote{to: to})
+	}
+	v.to[i].calls += calls
+	v.to = v.to[:min(len(v.to), maxVotes)]
+}
+
+// trim deletes the keys of the open epoch except the smallest maxAliases ones.
+func (a *Aliases) trim() {
+	if len(a.open) <= maxAliases {
+		return
+	}
+	keys := slices.Sorted(maps.Keys(a.open))
+	for _, key := range keys[maxAliases:] {
+		delete(a.open, key)
+	}
+	a.limit = keys[maxAliases-1]
+}
+
+// Close ends the open epoch at time now: its calls count from now on.
+func (a *Aliases) Close(now trace.Nanos) {
+	if len(a.open) == 0 {
+		return
+	}
+	a.trim()
+	if a.known == nil {
+		a.known = make(map[uint64]alias)
+	}
+	for key, v := range a.open {
+		x := a.known[key]
+		x.add(v)
+		x.seen = now
+		a.known[key] = x
+	}
+	a.open, a.limit = nil, 0
+	if len(a.known) > maxAliases {
+		a.forget()
+	}
+}
+
+// forget deletes the keys that were not seen for longest, so that there is room for some new ones.
+func (a *Aliases) forget() {
+	keys := slices.SortedFunc(maps.Keys(a.known), func(k, l uint64) int {
+		return cmp.Or(cmp.Compare(a.known[k].seen, a.known[l].seen), cmp.Compare(l, k))
+	})
+	for _, key := range keys[:len(keys)-maxAliases+maxAliases/evictedShare] {
+		delete(a.known, key)
+	}
+}
+
+// add adds the calls of an epoch.
+func (x *alias) add(v *votes) {
+	most := vote{}
+	for _, y := range v.to {
+		if y.calls > most.calls {
+			most = y
+		}
+		if y.to == x.to {
+			x.agree += y.calls
+		}
+	}
+	x.answered += v.answered
+	if !x.settled {
+		x.unanswered += v.unanswered
+	}
+	if most.to != 0 && most.to != x.to && 2*x.agree < x.answered {
+		*x = alias{to: most.to, agree: most.calls, answered: v.answered, unanswered: v.unanswered}
+	}
+	for x.answered+x.unanswered > oldVotes {
+		x.agree, x.answered, x.unanswered = x.agree/2, x.answered/2, x.unanswered/2
+	}
+	x.settled = x.answered >= minAnswered && 100*x.agree >= agreePercent*x.answered && (x.settled || x.unanswered <= x.answered)
+}
+
+// settled returns the callee for a key; 0 if there is none.
+func (a *Aliases) settled(key uint64) uint64 {
+	if x := a.known[key]; x.settled {
+		return x.to
+	}
+	return 0
+}
+
+// Apply sets the targets of the unanswered calls of o as the aliases say. Calls without an alias do not count as
+// unanswered any more: their callee emits no spans. Applying twice changes nothing.
+func (a *Aliases) Apply(o *observation.Observation, table *trace.Table) {
+	for i := 0; i < len(o.Contexts); i++ {
+		c := &o.Contexts[i]
+		if c.Unanswered == 0 || c.Target != c.Peer {
+			continue
+		}
+		if target := a.target(c, table); target == 0 || !o.Retarget(i, target) {
+			o.Contexts[i].Unanswered = 0
+		} else {
+			i = -1 // the contexts have another order
+		}
+	}
+}
+
+// target returns the target of the unanswered calls in a context; 0 if there is no alias.
+func (a *Aliases) target(c *observation.ContextCount, table *trace.Table) trace.Op {
+	if len(a.known) == 0 {
+		return 0
+	}
+	if to := cmp.Or(a.settled(placeKey(c)), a.settled(operationKey(c))); to != 0 {
+		return trace.Op(to)
+	}
+	if c.Peer == 0 {
+		return 0
+	}
+	service := a.settled(serviceKey(table.Operation(c.Op).Service, c.Peer))
+	if service == 0 {
+		return 0
+	}
+	return table.Op(trace.Symbol(service), table.Operation(c.Peer).Name, trace.External)
+}
+
+// appendBinary appends the state of a.
+func (a *Aliases) appendBinary(w *codec.Writer) {
+	w.Uvarints(uint64(len(a.known)))
+	for _, key := range slices.Sorted(maps.Keys(a.known)) {
+		x := a.known[key]
+		w.Words(key, x.to)
+		w.Uvarints(x.agree, x.answered, x.unanswered)
+		w.Bools(x.settled)
+		w.Times(x.seen)
+	}
+	keys := slices.Sorted(maps.Keys(a.open))
+	keys = keys[:min(len(keys), maxAliases)]
+	w.Uvarints(uint64(len(keys)))
+	for _, key := range keys {
+		v := a.open[key]
+		w.Words(key)
+		w.Uvarints(v.answered, v.unanswered, uint64(len(v.to)))
+		for _, y := range v.to {
+			w.Words(y.to)
+			w.Uvarints(y.calls)
+		}
+	}
+}
+
+// readAliases reads the state that appendBinary appended.
+func readAliases(d *codec.Reader) (a Aliases) {
+	const smallest = 2*8 + 3 + 1 + 1 // bytes
+	a.known, a.open = make(map[uint64]alias), make(map[uint64]*votes)
+	before := uint64(0)
+	for i := range d.Count(smallest) {
+		key := d.Word()
+		d.Ascending(i, i > 0 && key > before)
+		before = key
+		x := alias{to: d.Word(), agree: d.Uvarint(), answered: d.Uvarint(), unanswered: d.Uvarint(), settled: d.Bool(), seen: d.Time()}
+		if d.Bad() || x.agree > x.answered || x.answered+x.unanswered > oldVotes || x.unanswered > oldVotes {
+			d.Fail()
+			return Aliases{}
+		}
+		a.known[key] = x
+	}
+	for i := range d.Count(8 + 3) {
+		key := d.Word()
+		d.Ascending(i, i > 0 && key > before)
+		before = key
+		v := &votes{answered: d.Below(1 << 62), unanswered: d.Below(1 << 62)}
+		for k := range d.Below(maxVotes + 1) {
+			y := vote{to: d.Word(), calls: d.Below(1 << 62)}
+			d.Ascending(int(k), k > 0 && y.to > v.to[len(v.to)-1].to)
+			if d.Bad() {
+				return Aliases{}
+			}
+			v.to = append(v.to, y)
+		}
+		a.open[key] = v
+	}
+	return a
+}

@@ -1,0 +1,160 @@
+package observation
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// PathSums are the sums over the distinct baseline contexts on a critical path of which its skeleton is the hash. A
+// context can be replaced in them.
+type PathSums struct{ Hi, Lo, N uint64 }
+
+func (s *PathSums) add(c trace.Context) {
+	s.Hi += trace.Mix(uint64(c), 1) // sums do not depend on the order
+	s.Lo += trace.Mix(skeletonLow, uint64(c))
+	s.N++
+}
+
+func (s *PathSums) remove(c trace.Context) {
+	s.Hi -= trace.Mix(uint64(c), 1)
+	s.Lo -= trace.Mix(skeletonLow, uint64(c))
+	s.N--
+}
+
+// Skeleton returns the hash of the set of contexts.
+func (s *PathSums) Skeleton() analysis.Hash { return analysis.HashOf(s.Hi, s.Lo, s.N) }
+
+// Answered reports whether a span answered the calls in the context.
+func (c *ContextCount) Answered() bool {
+	return c.Target != 0 && c.Target != c.Peer && c.Unanswered == 0
+}
+
+// Retarget makes target the target of the unanswered calls in o.Contexts[i], so that o is as if they had been answered,
+// but by no span. They remain counted as unanswered. It reports whether it did: the entry of the request and calls with
+// spans below them keep their target.
+func (o *Observation) Retarget(i int, target trace.Op) bool {
+	c := o.Contexts[i]
+	if c.Parent == 0 || slices.ContainsFunc(o.Contexts, func(below ContextCount) bool { return below.Parent == c.Context }) {
+		return false
+	}
+	r := replacement{parent: c.Parent, old: c.Context, oldStep: c.Step()}
+	c.Target = target
+	r.step = c.Step()
+	r.context = c.Parent.Child(r.step)
+	onPath, known := o.onPath(r.old), o.onPath(r.context)
+	c.Context = r.context
+	o.Contexts = slices.Delete(o.Contexts, i, i+1)
+	o.addCount(c)
+	r.edges(o)
+	for k := range o.Variables {
+		if v := &o.Variables[k]; v.Context == r.old {
+			v.Context = r.context
+		}
+	}
+	slices.SortStableFunc(o.Variables, func(a, b Variable) int { return a.compare(&b) })
+	o.Variables = slices.CompactFunc(o.Variables, func(a, b Variable) bool { return a.compare(&b) == 0 })
+	if c.Parent == trace.Context(0).Child(o.Entry) {
+		o.renameChild(r.oldStep, r.step)
+	}
+	if onPath && o.Path.N > 0 {
+		o.Path.remove(r.old)
+		if !known {
+			o.Path.add(r.context)
+		}
+		o.Skeleton = o.Path.Skeleton()
+	}
+	o.Shape = o.ComputeShape()
+	return true
+}
+
+// onPath reports whether a context without callees is on the critical path.
+func (o *Observation) onPath(c trace.Context) bool {
+	return slices.ContainsFunc(o.Edges, func(e EdgeTime) bool { return e.Context == c })
+}
+
+// addCount adds the counts of a context.
+func (o *Observation) addCount(c ContextCount) {
+	i, found := slices.BinarySearchFunc(o.Contexts, c.Context, func(a ContextCount, x trace.Context) int { return cmp.Compare(a.Context, x) })
+	if !found {
+		o.Contexts = slices.Insert(o.Contexts, i, c)
+		return
+	}
+	a := &o.Contexts[i]
+	a.Count += c.Count
+	a.Errors += c.Errors
+	a.Unanswered += c.Unanswered
+	a.Exclusive += c.Exclusive
+	a.Self = saturated(a.Self, c.Self)
+	a.Total = saturated(a.Total, c.Total)
+}
+
+// renameChild replaces a step among the children of the root, unless another child of the root still has it: two
+// contexts below the root differ by their steps.
+func (o *Observation) renameChild(old, step trace.Op) {
+	if i, found := slices.BinarySearch(o.Children, old); found {
+		o.Children[i] = step
+		slices.Sort(o.Children)
+		o.Children = slices.Compact(o.Children)
+	}
+}
+
+// replacement replaces the context and the step of a call.
+type replacement struct {
+	parent, old, context trace.Context
+	oldStep, step        trace.Op
+}
+
+// edges replaces the call in the edges of o.
+func (r *replacement) edges(o *Observation) {
+	within := make(map[trace.Edge]trace.Edge) // the edges that change
+	for i := range o.Edges {
+		e := &o.Edges[i]
+		was := e.Edge
+		r.edge(e, e.Context == r.parent)
+		if e.Edge != was {
+			within[was] = e.Edge
+		}
+	}
+	o.Edges = merged(o.Edges)
+	for i := range o.Refined {
+		e := &o.Refined[i]
+		now, found := within[e.Within]
+		r.edge(e, found || e.Context == r.parent)
+		if found {
+			e.Within = now
+		}
+	}
+	o.Refined = merged(o.Refined)
+}
+
+// edge replaces the call in e. Neighbour means that the call may be next to the edge.
+func (r *replacement) edge(e *EdgeTime, neighbour bool) {
+	if e.Context == r.old {
+		e.Context = r.context
+	} else if neighbour {
+		if e.Before == r.oldStep {
+			e.Before = r.step
+		}
+		if e.After == r.oldStep {
+			e.After = r.step
+		}
+	}
+	e.Edge = trace.EdgeOf(e.Context, e.Before, e.After)
+}
+
+// merged sorts edges and adds the times of equal ones.
+func merged(edges []EdgeTime) []EdgeTime {
+	slices.SortFunc(edges, func(a, b EdgeTime) int { return a.compare(&b) })
+	out := edges[:0]
+	for _, e := range edges {
+		if n := len(out); n > 0 && out[n-1].compare(&e) == 0 {
+			out[n-1].Nanos += e.Nanos
+		} else {
+			out = append(out, e)
+		}
+	}
+	return out
+}

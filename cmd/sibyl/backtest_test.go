@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// recording writes a file with 25 minutes of a simulated application, the newest traces first, and labels: a fault
+// begins after 18 minutes. It returns their names and the faulty service.
+func recording(t *testing.T) (traces, labels, service string) {
+	t.Helper()
+	const from = trace.Nanos(1_790_000_000_000_000_000)
+	onset, end := from.Add(18*time.Minute), from.Add(25*time.Minute)
+	app := sim.New(sim.Config{Seed: 23, Fault: sim.Steady, Strength: 3, Tracepoints: 60, Services: 6, Rate: 4, Optional: 0.05, Caches: -1})
+	app.Inject(onset)
+	var lines [][]byte
+	for t1 := range app.Requests(from, end, nil) {
+		doc, err := tracegen.JSON([]*trace.Trace{t1}, app.Table())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, append(doc, '\n'))
+	}
+	var all bytes.Buffer
+	for i := range lines {
+		all.Write(lines[len(lines)-1-i])
+	}
+	service = app.Table().ServiceName(app.Target().Operations[0])
+	label := fmt.Sprintf(`{"name": "steady", "fault": "cpu", "start_unix_nano": "%d", "end_unix_nano": %d, "target": {"service": %q}}`, onset, end, service)
+	dir := t.TempDir()
+	traces, labels = filepath.Join(dir, "traces.jsonl"), filepath.Join(dir, "faults.jsonl")
+	for name, data := range map[string][]byte{traces: all.Bytes(), labels: []byte(label + "\n")} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return traces, labels, service
+}
+
+// The command names the faulty service, whatever the order of the traces and the memory.
+func TestBacktest(t *testing.T) {
+	traces, labels, service := recording(t)
+	r := sibyl(t, "", "backtest", "--incidents", labels, "-o", "json", traces)
+	if r.code != 0 || r.err != "" {
+		t.Fatalf("exit code %d, %s", r.code, r.err)
+	}
+	var doc struct {
+		Traces    int
+		Learning  int64 `json:"learning_until_unix_nano"`
+		Incidents []struct {
+			ID, Sentence string
+			Closed       *int64 `json:"closed_unix_nano"`
+			Suspects     []struct{ Service string }
+		}
+		Score struct {
+			Raised, Top1   float64
+			FalseIncidents int     `json:"false_incidents"`
+			HealthyHours   float64 `json:"healthy_hours"`
+		}
+	}
+	if err := json.Unmarshal([]byte(r.out), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Incidents) == 0 || len(doc.Incidents[0].Suspects) == 0 || doc.Incidents[0].Suspects[0].Service != service || doc.Incidents[0].ID == "" {
+		t.Fatalf("got %.500s, want an incident with suspect %s", r.out, service)
+	}
+	if s := doc.Score; s.Raised != 1 || s.Top1 != 1 || s.FalseIncidents != 0 || s.HealthyHours < 0.2 || s.HealthyHours > 0.25 {
+		t.Errorf("got score %+v", s)
+	}
+	if again := sibyl(t, "", "backtest", "--incidents", labels, "-o", "json", "--memory", "4MiB", "--workers", "1", traces); again.out != r.out {
+		t.Errorf("with less memory: exit code %d, %s, %s; want the same incidents", again.code, again.err, again.out)
+	}
+	table := sibyl(t, "", "backtest", "--incidents", labels, traces)
+	if table.code != 0 || !strings.Contains(table.out, doc.Incidents[0].Sentence[:20]) || !strings.Contains(table.out, "0 false incidents") {
+		t.Errorf("exit code %d, %s, %s", table.code, table.err, table.out)
+	}
+}
+
+func TestBacktestErrors(t *testing.T) {
+	small := filepath.Join("..", "..", "testdata", "small.otlp.jsonl")
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{}, 2, "which FILE?"},
+		{[]string{"nowhere"}, 1, "nowhere"},
+		{[]string{file("")}, 1, "nothing to play"},
+		{[]string{"-o", "html", small}, 2, "table, json"},
+		{[]string{"--incidents", "nowhere", small}, 1, "read labels"},
+		{[]string{"--incidents", file(`{"name": "a"}`), small}, 1, "file:1: malformed label: no target.service"},
+		{[]string{"--config", file("epoch: soon"), small}, 1, "epoch"},
+		{[]string{"--config", file("learning: 1m"), small}, 0, ""},
+	} {
+		r := sibyl(t, "", append([]string{"backtest"}, c.args...)...)
+		if r.code != c.code || !strings.Contains(r.err, c.want) {
+			t.Errorf("%q: exit code %d, %q; want %d, %q", c.args, r.code, r.err, c.code, c.want)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package describe
+
+import (
+	"math"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// TraceExplanation presents the difference of one trace from normal ones.
+type TraceExplanation struct {
+	TraceID    string        `json:"trace_id"`
+	ExcessNS   *int64        `json:"excess_ns"` // null: no normal trace has a request of this type
+	DurationNS int64         `json:"duration_ns"`
+	UsualNS    *int64        `json:"usual_ns"` // median of such requests; null like excess_ns
+	Suspects   []CallSuspect `json:"suspects"` // ranked
+
+	usualRange bool // the request is not longer than such requests are at times
+}
+
+// CallSuspect presents a step that differs from normal traces, see [baselinediff.CallSuspect].
+type CallSuspect struct {
+	CallStep
+
+	ExcessNS   int64               `json:"excess_ns"`
+	Reason     baselinediff.Reason `json:"reason"`
+	Part       baselinediff.Part   `json:"part,omitempty"` // of a slow step
+	Calls      int                 `json:"calls"`
+	SpanID     string              `json:"span_id"`              // the call with most evidence; of missing calls the caller
+	Caller     *CallStep           `json:"caller,omitempty"`     // of missing calls
+	Missing    []CallStep          `json:"missing,omitempty"`    // the calls that the caller usually makes
+	Unanswered bool                `json:"unanswered,omitempty"` // the callee was called and has no span
+
+	Node int32 `json:"-"` // of the path
+}
+
+// CallStep presents a step of a trace.
+type CallStep struct {
+	Service   string  `json:"service"` // the callee's, if it emits no spans and is a suspect itself
+	Operation string  `json:"operation"`
+	Kind      string  `json:"kind"`
+	Target    *Target `json:"target,omitempty"` // the operation calls this one
+
+	name string
+}
+
+// Explanation presents e, the explanation of trace id.
+func (n *Names) Explanation(id trace.ID, e *baselinediff.Explanation) *TraceExplanation {
+	x := &TraceExplanation{TraceID: id.String(), DurationNS: int64(e.Duration), Suspects: make([]CallSuspect, 0, len(e.Suspects))}
+	if e.Known() {
+		excess, usual := nearest(e.Excess()), nearest(e.Usual)
+		x.ExcessNS, x.UsualNS = &excess, &usual
+		x.usualRange = e.Duration <= e.Limit
+	}
+	for i := range e.Suspects {
+		s := &e.Suspects[i]
+		c := CallSuspect{
+			CallStep: n.callStep(s.Op), ExcessNS: nearest(s.Excess), Reason: s.Reason, Part: s.Part, Calls: s.Calls,
+			SpanID: s.Span.String(), Unanswered: s.Unanswered, Node: s.Node,
+		}
+		if service := n.Clean(n.Table.Text(s.Service)); service != c.Service {
+			c.name = service + ", called by " + c.name
+			c.Service = service
+		}
+		if s.Caller != 0 {
+			caller := n.callStep(s.Caller)
+			c.Caller = &caller
+		}
+		for _, op := range s.Missing {
+			c.Missing = append(c.Missing, n.callStep(op))
+		}
+		x.Suspects = append(x.Suspects, c)
+	}
+	return x
+}
+
+func nearest(ns float64) int64 { return int64(math.Round(ns)) }
+
+func (n *Names) callStep(op trace.Op) CallStep {
+	return CallStep{n.Service(op), n.OpName(op), n.Table.Operation(op).Kind.String(), n.target(op), n.Op(op)}
+}
+
+// Phrase returns the name of the step with the part of it that takes longer: "on the wire to cart GET /cart".
+func (s *CallSuspect) Phrase() string {
+	before, after := s.around()
+	return before + s.name + after
+}
+
+// around returns the text before and after the name of a step in a phrase.
+func (s *CallSuspect) around() (before, after string) {
+	switch s.Part {
+	case baselinediff.OwnPart:
+		return "in ", " (own time)"
+	case baselinediff.InPart:
+		return "on the wire to ", ""
+	case baselinediff.OutPart:
+		return "on the wire from ", ""
+	case baselinediff.CallsPart:
+		return "in additional calls of ", ""
+	}
+	return "", ""
+}
+
+// Largest numbers of suspects and of missing calls that a sentence names.
+const (
+	namedSuspects = 3
+	namedMissing  = 3
+)
+
+// noticeable is the smallest relative difference of durations that a sentence calls longer or shorter.
+const noticeable = 0.01
+
+// Sentence describes x: the excess and its places, then the other reasons.
+func (x *TraceExplanation) Sentence() Sentence {
+	var s Sentence
+	x.durations(&s)
+	x.places(&s)
+	s.Plain(".")
+	named := 0
+	for i := range x.Suspects {
+		if c := &x.Suspects[i]; c.Reason != baselinediff.Slow && named < namedSuspects {
+			named++
+			s.Plain(" ")
+			c.otherwise(&s)
+			s.Plain(".")
+		}
+	}
+	return s
+}
+
+// durations appends the comparison of the durations.
+func (x *TraceExplanation) durations(s *Sentence) {
+	duration := units.Nanos(float64(x.DurationNS))
+	if x.ExcessNS == nil {
+		s.Plain("This request took ")
+		s.Strong(duration)
+		s.Plain("; no normal trace has a request of its type, so new calls are no evidence")
+		return
+	}
+	usual := units.Nanos(float64(*x.UsualNS))
+	switch difference := float64(*x.ExcessNS); {
+	case difference < -noticeable*float64(*x.UsualNS):
+		s.Plain("This request took ")
+		s.Strong(units.Nanos(-difference))
+		s.Plain(" less than such requests usually do (" + duration + " instead of " + usual + ")")
+	case x.usualRange:
+		s.Plain("This request took " + duration + ", within the usual range of such requests (median " + usual + ")")
+	default:
+		s.Plain("This request took ")
+		s.Strong(units.Nanos(difference))
+		s.Plain(" longer than such requests usually do (" + duration + " instead of " + usual + ")")
+	}
+}
+
+// places appends the first slow suspects.
+func (x *TraceExplanation) places(s *Sentence) {
+	named := 0
+	for i := range x.Suspects {
+		c := &x.Suspects[i]
+		if c.Reason != baselinediff.Slow || named == namedSuspects {
+			continue
+		}
+		named++
+		separator, of := ", ", ""
+		if named == 1 {
+			separator, of = "; ", " more than usual"
+			if x.ExcessNS != nil && float64(c.ExcessNS) <= (1+noticeable)*float64(*x.ExcessNS) {
+				of = " of it"
+			}
+		}
+		s.Plain(separator)
+		s.Strong(units.Nanos(float64(c.ExcessNS)))
+		before, after := c.around()
+		s.Plain(of + " " + before)
+		s.Strong(c.name)
+		s.Plain(after)
+	}
+}
+
+// otherwise appends a clause about a suspect that is not slow.
+func (s *CallSuspect) otherwise(to *Sentence) {
+	if s.Caller != nil {
+		s.lacks(to)
+		return
+	}
+	to.Strong(s.name)
+	switch s.Reason {
+	case baselinediff.Failed:
+		to.Plain(" fails, although such calls usually do not")
+	case baselinediff.New:
+		to.Plain(" is called, as in no normal trace")
+	default:
+		to.Plain(" does not answer")
+	}
+}
+
+// lacks appends a clause about missing calls.
+func (s *CallSuspect) lacks(to *Sentence) {
+	to.Strong(s.Caller.name)
+	if len(s.Missing) == 0 {
+		to.Plain(" makes none of the calls that usually follow")
+		return
+	}
+	var names []string
+	for i := range s.Missing[:min(namedMissing, len(s.Missing))] {
+		names = append(names, s.Missing[i].name)
+	}
+	if left := len(s.Missing) - namedMissing; left > 0 {
+		names = append(names, units.Plural(left, "other"))
+	}
+	to.Plain(" does not call ")
+	to.Strong(enumerate(names))
+	to.Plain(", as it usually does")
+}

@@ -1,0 +1,80 @@
+// Package backtest plays recorded traces through the engine of sibyl serve, on a clock driven by the traces, and
+// returns the incidents that the service would have reported: files → traces in the order in which they ended →
+// [assemble.Online] → [engine.Core], epoch by epoch → [Result]. With labels it scores the incidents.
+//
+// A trace arrives as a whole when its last span ends: a recording does not contain the delays of exporters. The result
+// depends on the set of spans and the options only.
+package backtest
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/ingest/file"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Result is the result of a backtest.
+type Result struct {
+	Table     *trace.Table // has the names of everything below
+	Traces    int
+	From, To  trace.Nanos         // start of the first span, end of the last; 0 without a trace
+	Learned   trace.Nanos         // end of the learning period; 0: the recording is too short
+	Incidents []incident.Incident // in the order of opening, as of their end or that of the recording; not nil
+	Score     *Score              // nil without labels
+}
+
+// Files plays the traces of files and directories. It returns an error if a path cannot be read, if there is no room
+// for temporary files, or if ctx ends. Options.Table is not used.
+func Files(ctx context.Context, paths []string, labels []Label, input file.Options, options Options) (result *Result, err error) {
+	if input.Memory <= 0 {
+		input.Memory = assemble.DefaultMemory
+	}
+	input.Memory /= 2 // traces by ID and by time are in memory together
+	in, err := file.Read(ctx, paths, input)
+	if err != nil {
+		return nil, err
+	}
+	timeline := assemble.NewTimeline(assemble.Options{Memory: input.Memory, TempDir: input.TempDir})
+	defer func() { err = errors.Join(err, in.Close(), timeline.Close()) }()
+	for t, err := range in.All() {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			_, end := Extent(t)
+			err = timeline.Add(end, t)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := in.Close(); err != nil { // frees memory
+		return nil, err
+	}
+	options.Table = in.Table
+	p := NewPlayer(labels, options)
+	for t, err := range timeline.All() {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		p.Play(t)
+	}
+	return p.Finish(), nil
+}
+
+// Extent returns the start of the first span of t, and the end of the last.
+func Extent(t *trace.Trace) (from, to trace.Nanos) {
+	from = math.MaxInt64
+	for i := range t.Spans {
+		s := &t.Spans[i]
+		from, to = min(from, s.Start), max(to, s.Start, s.End)
+	}
+	return from, to
+}

@@ -1,0 +1,114 @@
+package backtest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Label is a known fault.
+type Label struct {
+	Name   string
+	Fault  string // kind of fault, for sums by kind
+	Window baselinediff.Interval
+	Target Target
+}
+
+// Target is the location of a fault.
+type Target struct {
+	Service   string `json:"service"`
+	Operation string `json:"operation"` // "": not labelled
+	Detail    string `json:"detail"`    // for people
+}
+
+// ErrNoLabels is returned for a file without labels.
+var ErrNoLabels = errors.New("no labels, want one JSON object per line")
+
+// maxLabelLine is the longest line of labels.
+const maxLabelLine = 1 << 20
+
+// ReadLabels reads a file of labels, one JSON object per line. An error names the line and the field.
+func ReadLabels(path string) ([]Label, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read labels: %w", err)
+	}
+	return ParseLabels(path, data)
+}
+
+// ParseLabels parses the contents of a file of labels. The path is used in errors.
+func ParseLabels(path string, data []byte) ([]Label, error) {
+	var labels []Label
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, maxLabelLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		l, err := parseLabel(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: malformed label: %w", path, n, err)
+		}
+		labels = append(labels, l)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s:%d: %w", path, n+1, err)
+	}
+	if len(labels) == 0 {
+		return nil, fmt.Errorf("%s: %w", path, ErrNoLabels)
+	}
+	return labels, nil
+}
+
+func parseLabel(line []byte) (l Label, err error) {
+	var fields struct {
+		Name   string          `json:"name"`
+		Fault  string          `json:"fault"`
+		Start  json.RawMessage `json:"start_unix_nano"`
+		End    json.RawMessage `json:"end_unix_nano"`
+		Target Target          `json:"target"`
+	}
+	if err := json.Unmarshal(line, &fields); err != nil {
+		return l, err
+	}
+	l = Label{Name: fields.Name, Fault: fields.Fault, Target: fields.Target}
+	switch {
+	case l.Name == "":
+		return l, errors.New("no name")
+	case l.Target.Service == "":
+		return l, errors.New("no target.service")
+	}
+	if l.Window.From, err = parseTime("start_unix_nano", fields.Start); err != nil {
+		return l, err
+	}
+	if l.Window.To, err = parseTime("end_unix_nano", fields.End); err != nil {
+		return l, err
+	}
+	if l.Window.To < l.Window.From {
+		return l, fmt.Errorf("end_unix_nano %d lies before start_unix_nano %d", l.Window.To, l.Window.From)
+	}
+	return l, nil
+}
+
+// parseTime parses a time as a number, or as a string because some languages round numbers of this size.
+func parseTime(field string, text json.RawMessage) (trace.Nanos, error) {
+	switch string(text) {
+	case "", "0", `"0"`, "null":
+		return 0, errors.New("no " + field)
+	}
+	v, err := json.Number(strings.Trim(string(text), `"`)).Int64()
+	if err != nil || v < 0 || trace.Nanos(v) > trace.MaxNanos {
+		return 0, fmt.Errorf("%s is %s: want nanoseconds since 1970", field, text)
+	}
+	return trace.Nanos(v), nil
+}

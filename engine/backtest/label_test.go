@@ -1,0 +1,45 @@
+package backtest
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseLabels(t *testing.T) {
+	labels, err := ParseLabels("f", []byte(`{"name": "a", "fault": "cpu", "start_unix_nano": "1700000000000000001", "end_unix_nano": 1700000000000000002, "target": {"service": "cart"}}
+
+{"name": "b", "start_unix_nano": 3, "end_unix_nano": 3, "target": {"service": "ad", "operation": "GET"}, "more": 1}
+`))
+	if err != nil || len(labels) != 2 {
+		t.Fatalf("got %v, %v", labels, err)
+	}
+	if l := labels[0]; l.Name != "a" || l.Fault != "cpu" || l.Window.From != 1700000000000000001 || l.Window.To != 1700000000000000002 || l.Target.Service != "cart" {
+		t.Errorf("got %+v", l)
+	}
+}
+
+// Errors name the line and the field.
+func TestBrokenLabels(t *testing.T) {
+	good := `{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}` + "\n"
+	for line, want := range map[string]string{
+		`{`: "unexpected end",
+		`{"name": 1, "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}`:            "name",
+		`{"start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}`:                       "no name",
+		`{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2}`:                                         "no target.service",
+		`{"name": "a", "end_unix_nano": 2, "target": {"service": "cart"}}`:                                "no start_unix_nano",
+		`{"name": "a", "start_unix_nano": 1, "end_unix_nano": "soon", "target": {"service": "cart"}}`:     `end_unix_nano is "soon"`,
+		`{"name": "a", "start_unix_nano": -1, "end_unix_nano": 2, "target": {"service": "cart"}}`:         "start_unix_nano is -1",
+		`{"name": "a", "start_unix_nano": 1.5e9, "end_unix_nano": 2, "target": {"service": "cart"}}`:      "start_unix_nano is 1.5e9",
+		`{"name": "a", "start_unix_nano": 3, "end_unix_nano": 2, "target": {"service": "cart"}}`:          "end_unix_nano 2 lies before",
+		`{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": ["cart", "ad"]}}`:  "target.service",
+		`{"name": "` + strings.Repeat("a", maxLabelLine) + `", "start_unix_nano": 1, "end_unix_nano": 2}`: "too long",
+	} {
+		_, err := ParseLabels("faults.jsonl", []byte(good+line))
+		if err == nil || !strings.Contains(err.Error(), "faults.jsonl:2: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.100s: got error %v, want line 2 and %q", line, err, want)
+		}
+	}
+	if _, err := ParseLabels("f", []byte("\n\n")); err == nil {
+		t.Error("got no error for a file without labels")
+	}
+}

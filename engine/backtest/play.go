@@ -1,0 +1,209 @@
+package backtest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Options configure a [Player], as they configure the service.
+type Options struct {
+	Table    *trace.Table // names of the traces; the engine adds contexts and edges to it
+	Core     engine.Options
+	Assembly assemble.OnlineOptions
+}
+
+// core is the part of [engine.Core] that a Player uses.
+type core interface {
+	Ingest(t *trace.Trace) (requests int)
+	ObserveVersions(seen []engine.VersionSeen)
+	Epoch(now trace.Nanos) []search.Decision
+	Learned() bool
+	Incidents() []incident.Incident
+}
+
+// longestGap is the longest time without traces in which epochs end. The rest of a longer gap is skipped, as if the
+// service had been stopped.
+const longestGap = 24 * time.Hour
+
+// Player plays traces. Call [Player.Play] for each, then [Player.Finish]. It is not safe for concurrent use.
+type Player struct {
+	core      core
+	open      *assemble.Online
+	options   Options
+	result    Result
+	scorer    *scorer // nil without labels
+	incidents map[uint64]incident.Incident
+
+	now      trace.Nanos // end of the latest trace
+	epoch    trace.Nanos // end of the current epoch; 0: none has begun
+	played   uint64
+	batch    ingest.Batch
+	runs     [][]assemble.Run
+	closed   assemble.Closed
+	versions map[ingest.ServiceVersion]engine.VersionSeen // since the end of the last epoch
+	version  trace.Symbol                                 // key of the attribute
+}
+
+// NewPlayer returns a Player. Labels may be nil: then there is no score.
+func NewPlayer(labels []Label, options Options) *Player {
+	return newPlayer(engine.NewCore(options.Table, options.Core), labels, options)
+}
+
+func newPlayer(c core, labels []Label, options Options) *Player {
+	p := &Player{
+		core: c, open: assemble.NewOnline(options.Assembly), options: options, result: Result{Table: options.Table},
+		incidents: make(map[uint64]incident.Incident), runs: make([][]assemble.Run, 1),
+		versions: make(map[ingest.ServiceVersion]engine.VersionSeen), version: trace.SymbolOf([]byte(versionKey)),
+	}
+	if labels != nil {
+		p.scorer = newScorer(labels, options.Table)
+	}
+	return p
+}
+
+// versionKey is the attribute with the version of a service. It is one of the default attributes to keep.
+const versionKey = "service.version"
+
+// Play passes the time until the end of t and then takes t. Traces come in the order of their ends. It keeps nothing of
+// t.
+func (p *Player) Play(t *trace.Trace) {
+	from, to := Extent(t)
+	if len(t.Spans) == 0 {
+		return
+	}
+	if p.played == 0 {
+		p.result.From = from
+		p.epoch = p.endOfEpoch(to)
+	}
+	p.played++
+	p.result.Traces++
+	p.result.From, p.result.To = min(p.result.From, from), max(p.result.To, to)
+	p.pass(max(p.now, to))
+	p.add(t)
+	p.ingest(p.now)
+}
+
+// endOfEpoch returns the end of the epoch of a time. Epochs end at multiples of their length, as in the service.
+func (p *Player) endOfEpoch(at trace.Nanos) trace.Nanos {
+	length := trace.Nanos(p.options.Core.Epoch)
+	return at/length*length + length
+}
+
+// pass ends the epochs until a time.
+func (p *Player) pass(to trace.Nanos) {
+	last := min(to, p.now.Add(longestGap))
+	if p.now == 0 {
+		last = to
+	}
+	for p.epoch <= last {
+		p.endEpoch(p.epoch)
+		p.epoch = p.epoch.Add(p.options.Core.Epoch)
+	}
+	if p.epoch <= to { // skip the rest of the gap
+		p.epoch = p.endOfEpoch(to)
+		p.endEpoch(p.epoch.Add(-p.options.Core.Epoch))
+	}
+	p.now = to
+	p.ingest(to)
+}
+
+// endEpoch ends an epoch.
+func (p *Player) endEpoch(at trace.Nanos) {
+	p.ingest(at)
+	p.core.ObserveVersions(slices.Collect(maps.Values(p.versions)))
+	clear(p.versions)
+	p.core.Epoch(at)
+	if p.result.Learned == 0 && p.core.Learned() {
+		p.result.Learned = at
+	}
+	p.follow(at, p.core.Incidents())
+	if p.scorer != nil {
+		p.scorer.epoch(at, p.incidents)
+	}
+}
+
+// follow takes the incidents as of the end of an epoch. An open incident that is none of them any more was merged into
+// another: it ends.
+func (p *Player) follow(at trace.Nanos, current []incident.Incident) {
+	listed := make(map[uint64]bool, len(current))
+	for _, x := range current {
+		x.Suspects = slices.Clone(x.Suspects)
+		p.incidents[x.ID] = x
+		listed[x.ID] = true
+	}
+	for id, x := range p.incidents {
+		if x.Closed == 0 && !listed[id] {
+			x.Closed = at
+			p.incidents[id] = x
+		}
+	}
+}
+
+// add adds the spans of t to the open traces.
+func (p *Player) add(t *trace.Trace) {
+	p.batch.Reset()
+	p.batch.Spans, p.batch.Attrs, p.batch.Joins = append(p.batch.Spans, t.Spans...), append(p.batch.Attrs, t.Attrs...), append(p.batch.Joins, t.Joins...)
+	for range t.Spans {
+		p.batch.Traces = append(p.batch.Traces, t.ID)
+	}
+	for i := range t.Attrs {
+		if a := &t.Attrs[i]; a.Key == p.version && !a.Numeric && a.Text != 0 {
+			p.seeVersion(ingest.ServiceVersion{Service: t.Spans[a.Span].Service, Version: a.Text})
+		}
+	}
+	p.runs[0] = p.runs[0][:0]
+	assemble.Runs(&p.batch, p.runs)
+	for _, r := range p.runs[0] {
+		p.open.Add(p.now, p.played, &p.batch, r)
+		p.ingest(p.now)
+	}
+}
+
+// seeVersion notes a version that arrived now.
+func (p *Player) seeVersion(v ingest.ServiceVersion) {
+	seen, known := p.versions[v]
+	if !known {
+		seen = engine.VersionSeen{ServiceVersion: v, First: p.now}
+	}
+	seen.Last = p.now
+	p.versions[v] = seen
+}
+
+// ingest passes the traces that are due to the core.
+func (p *Player) ingest(now trace.Nanos) {
+	for p.open.Next(now, &p.closed) {
+		if p.closed.Reason == assemble.Complete {
+			p.core.Ingest(&p.closed.Trace)
+		}
+	}
+}
+
+// Finish closes the open traces, ends the last epoch, and returns the result.
+func (p *Player) Finish() *Result {
+	if p.played > 0 {
+		p.pass(p.endOfEpoch(p.now.Add(p.options.Assembly.Idle)))
+	}
+	r := &p.result
+	r.Incidents = make([]incident.Incident, 0, len(p.incidents))
+	for _, x := range p.incidents {
+		r.Incidents = append(r.Incidents, x)
+	}
+	slices.SortFunc(r.Incidents, byOpening)
+	if p.scorer != nil {
+		r.Score = p.scorer.score(r)
+	}
+	return r
+}
+
+func byOpening(a, b incident.Incident) int {
+	return cmp.Or(cmp.Compare(a.Opened, b.Opened), cmp.Compare(a.ID, b.ID))
+}

@@ -1,0 +1,240 @@
+package backtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+const second = trace.Nanos(1e9)
+
+// fakeCore records its calls and reports scripted incidents.
+type fakeCore struct {
+	table    *trace.Table
+	ingested []trace.Nanos // starts of the traces, in order
+	epochs   []trace.Nanos
+	versions []engine.VersionSeen
+	script   func(now trace.Nanos) []incident.Incident
+}
+
+func (c *fakeCore) Ingest(t *trace.Trace) int {
+	c.ingested = append(c.ingested, t.Spans[0].Start)
+	return 1
+}
+
+func (c *fakeCore) ObserveVersions(seen []engine.VersionSeen) {
+	c.versions = append(c.versions, seen...)
+}
+
+func (c *fakeCore) Epoch(now trace.Nanos) []search.Decision {
+	c.epochs = append(c.epochs, now)
+	return nil
+}
+
+func (c *fakeCore) now() trace.Nanos { return c.epochs[len(c.epochs)-1] }
+
+func (c *fakeCore) Learned() bool { return c.now() >= 60*second }
+
+func (c *fakeCore) Incidents() []incident.Incident {
+	if c.script == nil {
+		return nil
+	}
+	return c.script(c.now())
+}
+
+func (c *fakeCore) player(labels []Label) *Player {
+	if c.table == nil {
+		c.table = &trace.Table{}
+	}
+	return newPlayer(c, labels, Options{Table: c.table, Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
+}
+
+// request returns a trace of one span, with an ID made of its times.
+func request(from, to trace.Nanos) *trace.Trace {
+	t := &trace.Trace{Spans: []trace.Span{{ID: 1, Start: from, End: to}}}
+	for i := range 8 {
+		t.ID[i], t.ID[8+i] = byte(from>>(8*i)), byte(to>>(8*i)+1)
+	}
+	return t
+}
+
+// A trace reaches the core in the epoch in which the service would close it: six seconds after its end.
+func TestEpochs(t *testing.T) {
+	c := &fakeCore{}
+	p := c.player(nil)
+	p.Play(request(101*second, 102*second))
+	p.Play(request(103*second, 105*second))
+	p.Play(request(104*second, 142*second))
+	r := p.Finish()
+	if diff := cmp.Diff([]trace.Nanos{110 * second, 120 * second, 130 * second, 140 * second, 150 * second, 160 * second}, c.epochs); diff != "" {
+		t.Errorf("epochs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]trace.Nanos{101 * second, 103 * second, 104 * second}, c.ingested); diff != "" {
+		t.Errorf("traces (-want +got):\n%s", diff)
+	}
+	if r.Traces != 3 || r.From != 101*second || r.To != 142*second || r.Learned != 110*second || r.Incidents == nil || r.Score != nil {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// Epochs end in a gap of a day. The rest of a longer gap is skipped.
+func TestLongGap(t *testing.T) {
+	c := &fakeCore{}
+	p := c.player(nil)
+	p.Play(request(101*second, 102*second))
+	p.Play(request(1e9*second, 1e9*second+1))
+	p.Finish()
+	perDay := int(longestGap / engine.DefaultOptions().Epoch)
+	if n := len(c.epochs); n < perDay || n > perDay+10 || len(c.ingested) != 2 {
+		t.Errorf("got %d epochs and %d traces, want about %d and 2", n, len(c.ingested), perDay)
+	}
+	if c.now() < 1e9*second {
+		t.Errorf("the last epoch ended at %d, want one after the last trace", c.now())
+	}
+	for i, at := range c.epochs[1:] {
+		if at <= c.epochs[i] {
+			t.Fatalf("epoch %d ended at %d, not after %d", i+1, at, c.epochs[i])
+		}
+	}
+}
+
+func TestIncompleteTrace(t *testing.T) {
+	c := &fakeCore{}
+	p := c.player(nil)
+	p.Play(&trace.Trace{ID: trace.ID{1}})
+	x := request(101*second, 102*second)
+	x.Spans = append(x.Spans, trace.Span{ID: 2, Parent: 3, Start: 101 * second, End: 102 * second})
+	p.Play(x)
+	if r := p.Finish(); len(c.ingested) != 0 || r.Traces != 1 {
+		t.Errorf("%d of %d traces reached the core, want 0 of 1", len(c.ingested), r.Traces)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	c := &fakeCore{table: &trace.Table{}}
+	p := c.player(nil)
+	key, service := c.table.Symbol(versionKey), c.table.Symbol("cart")
+	for _, at := range []trace.Nanos{101, 103, 111} {
+		x := request(at*second, at*second)
+		x.Spans[0].Service = service
+		x.Attrs = []trace.Attr{{Key: key, Text: c.table.Symbol("1.8.2")}}
+		p.Play(x)
+	}
+	p.Finish()
+	if len(c.versions) != 2 || c.versions[0].First != 101*second || c.versions[0].Last != 103*second || c.versions[1].First != 111*second {
+		t.Errorf("got %+v, want the version in two epochs", c.versions)
+	}
+}
+
+// play plays an empty request every 10 s for the given number of seconds, with scripted incidents.
+func (c *fakeCore) play(labels []Label, seconds trace.Nanos) *Result {
+	p := c.player(labels)
+	for at := second; at < seconds*second; at += 10 * second {
+		p.Play(request(at, at+1))
+	}
+	return p.Finish()
+}
+
+func label(name string, from, to trace.Nanos) Label {
+	return Label{Name: name, Fault: "cpu", Window: baselinediff.Interval{From: from * second, To: to * second}, Target: Target{Service: name}}
+}
+
+// open returns a script in which incidents are open. Each is given by its opening and end in seconds, and its suspects.
+func (c *fakeCore) open(all ...opening) {
+	c.table = &trace.Table{}
+	c.script = func(now trace.Nanos) (list []incident.Incident) {
+		for i, x := range all {
+			if now < x.from*second {
+				continue
+			}
+			n := incident.Incident{ID: uint64(i + 1), Onset: (x.from - 5) * second, Opened: x.from * second}
+			if now >= x.to*second {
+				n.Closed = x.to * second
+			}
+			if x.merged && n.Closed > 0 {
+				continue
+			}
+			names := x.suspects
+			if x.later != nil && now > x.changes*second {
+				names = x.later
+			}
+			for _, name := range names {
+				n.Suspects = append(n.Suspects, baselinediff.Suspect{Service: c.table.Symbol(name), Score: 1})
+			}
+			list = append(list, n)
+		}
+		return list
+	}
+}
+
+type opening struct {
+	from, to trace.Nanos
+	suspects []string
+	changes  trace.Nanos // after this time the suspects are later
+	later    []string
+	merged   bool // it vanishes at its end
+}
+
+func TestScore(t *testing.T) {
+	c := &fakeCore{}
+	c.open(
+		opening{from: 100, to: 250, suspects: []string{"cart"}},                                                    // before the window of cart
+		opening{from: 300, to: 600, suspects: []string{"a", "cart"}, changes: 460, later: []string{"x", "y", "z"}}, // judged at 460
+		opening{from: 320, to: 330, suspects: []string{"cart"}},                                                    // the window is raised already
+		opening{from: 760, to: 900, suspects: []string{"ship"}},                                                    // in the minute after
+		opening{from: 1000, to: 1100, suspects: []string{"ad"}, merged: true},
+	)
+	r := c.play([]Label{label("cart", 200, 400), label("ship", 600, 700), label("pay", 1200, 1300)}, 1400)
+	want := &Score{
+		Cases: []Case{
+			{Name: "cart", Service: "cart", Fault: "cpu", Raised: true, SecondsToRaise: new(100.), RankService: new(2), Incident: 2},
+			{Name: "ship", Service: "ship", Fault: "cpu", Raised: true, SecondsToRaise: new(160.), RankService: new(1), Incident: 4},
+			{Name: "pay", Service: "pay", Fault: "cpu"},
+		},
+		All: Sum{3, 2. / 3, 1. / 3, 2. / 3}, ByFault: map[string]Sum{"cpu": {3, 2. / 3, 1. / 3, 2. / 3}},
+		FalseIncidents: 3,
+		HealthyHours:   (140 + 140 + 440 + 31) / 3600.,
+	}
+	got := *r.Score
+	if diff := got.HealthyHours - want.HealthyHours; diff > 1e-3 || diff < -1e-3 {
+		t.Errorf("got %g healthy hours, want %g", got.HealthyHours, want.HealthyHours)
+	}
+	got.HealthyHours = want.HealthyHours
+	if diff := cmp.Diff(want, &got); diff != "" {
+		t.Errorf("score (-want +got):\n%s", diff)
+	}
+	if len(r.Incidents) != 5 || r.Incidents[4].Closed != 1100*second {
+		t.Errorf("got %+v, want five incidents, all closed", r.Incidents)
+	}
+}
+
+// Of two incidents in overlapping windows, each is credited to the window of its own suspect.
+func TestOverlappingWindows(t *testing.T) {
+	c := &fakeCore{}
+	c.open(
+		opening{from: 320, to: 500, suspects: []string{"ship", "cart"}},
+		opening{from: 350, to: 500, suspects: []string{"cart", "ship"}},
+	)
+	labels := []Label{label("cart", 300, 400), label("ship", 310, 410)}
+	s := c.play(labels, 600).Score
+	if s.Cases[0].Incident != 2 || s.Cases[1].Incident != 1 || s.All.Top1 != 1 || s.FalseIncidents != 0 {
+		t.Errorf("got %+v, want each incident credited to its own window", s)
+	}
+	c = &fakeCore{}
+	c.open(opening{from: 320, to: 500, suspects: []string{"ship", "cart"}})
+	s = c.play(labels, 600).Score
+	if s.All.Raised != 1 || s.All.Top1 != 0.5 || *s.Cases[0].RankService != 2 || s.FalseIncidents != 0 {
+		t.Errorf("got %+v, want both windows raised by the only incident", s)
+	}
+	if want := (300 - 60 + 600 - 470 - 9) * time.Second; s.HealthyHours-want.Hours() > 1e-3 || want.Hours()-s.HealthyHours > 1e-3 {
+		t.Errorf("got %g healthy hours, want %g", s.HealthyHours, want.Hours())
+	}
+}

@@ -1,0 +1,228 @@
+package backtest
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Grace is the time after a labelled window in which an incident may still open for its fault, and at the end of which
+// its suspects are judged.
+const Grace = time.Minute
+
+// Score compares incidents with labels.
+//
+// An incident that opens in a labelled window or within [Grace] after it is credited to the window. If it opens in
+// several windows, it is credited to the one whose service ranks first among its suspects, then to the one that began
+// first. A window is raised by the first incident credited to it, otherwise by the first that opened in it. All other
+// incidents are false, including repeated ones in one window.
+type Score struct {
+	Cases          []Case // in the order of the labels
+	All            Sum
+	FalseIncidents int
+	HealthyHours   float64 // time after learning outside of the labelled windows and Grace
+	ByFault        map[string]Sum
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s *Score) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Cases          []Case         `json:"cases"`
+		Raised         float64        `json:"raised"`
+		Top1           float64        `json:"top1"`
+		Top3           float64        `json:"top3"`
+		FalseIncidents int            `json:"false_incidents"`
+		HealthyHours   float64        `json:"healthy_hours"`
+		ByFault        map[string]Sum `json:"by_fault"`
+	}{s.Cases, s.All.Raised, s.All.Top1, s.All.Top3, s.FalseIncidents, s.HealthyHours, s.ByFault})
+}
+
+// Case is the answer to one label.
+type Case struct {
+	Name           string   `json:"name"`
+	Fault          string   `json:"fault"`
+	Raised         bool     `json:"raised"`
+	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window; nil: not raised
+	// RankService is the rank, from 1, of the labelled service among the suspects as of [Grace] after the window, or as
+	// of the end of the incident if that is earlier; nil if it is none of them.
+	RankService *int `json:"rank_service"`
+
+	Service  string `json:"-"` // labelled
+	Incident uint64 `json:"-"` // ID of the incident that raised it; 0: none
+}
+
+// Sum sums up cases. Raised, Top1 and Top3 are fractions of them, 0–1.
+type Sum struct {
+	Cases  int     `json:"cases"`
+	Raised float64 `json:"raised"`
+	Top1   float64 `json:"top1"` // the labelled service is the first suspect
+	Top3   float64 `json:"top3"` // it is among the first three
+}
+
+// scorer records the suspects of incidents at the times at which they are judged.
+type scorer struct {
+	labels []Label
+	table  *trace.Table
+	judged []map[uint64]incident.Incident // by label and ID: incidents that opened in the window, as of the latest epoch until the end of Grace
+}
+
+func newScorer(labels []Label, table *trace.Table) *scorer {
+	s := &scorer{labels: labels, table: table}
+	for range labels {
+		s.judged = append(s.judged, make(map[uint64]incident.Incident))
+	}
+	return s
+}
+
+// deadline returns the time at which the suspects for a window are judged.
+func deadline(window baselinediff.Interval) trace.Nanos { return window.To.Add(Grace) }
+
+// epoch takes the incidents as of the end of an epoch.
+func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]incident.Incident) {
+	for i := range s.labels {
+		w := s.labels[i].Window
+		if at < w.From || at > deadline(w) {
+			continue
+		}
+		for id, x := range incidents {
+			if w.From <= x.Opened && x.Opened <= deadline(w) {
+				s.judged[i][id] = x
+			}
+		}
+	}
+}
+
+// rank returns the rank of the labelled service among the suspects of an incident; 0 if it is none of them.
+func (s *scorer) rank(label int, id uint64) int {
+	x := s.judged[label][id]
+	for i := range x.Suspects {
+		if s.table.Text(x.Suspects[i].Service) == s.labels[label].Target.Service {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// score returns the score of the result.
+func (s *scorer) score(r *Result) *Score {
+	score := &Score{Cases: make([]Case, 0, len(s.labels)), ByFault: make(map[string]Sum), HealthyHours: s.healthy(r).Hours()}
+	credited := s.credit(r.Incidents)
+	raised := make(map[uint64]bool)
+	for i := range s.labels {
+		c := s.answer(i, credited[i], r.Incidents)
+		if c.Raised {
+			raised[c.Incident] = true
+		}
+		score.Cases = append(score.Cases, c)
+	}
+	score.FalseIncidents = len(r.Incidents) - len(raised)
+	score.summarize()
+	return score
+}
+
+// credit returns, by label, the first incident credited to it; 0: none.
+func (s *scorer) credit(incidents []incident.Incident) []uint64 {
+	credited := make([]uint64, len(s.labels))
+	for i := range incidents {
+		id := incidents[i].ID
+		best := -1
+		for k := range s.labels {
+			if _, opened := s.judged[k][id]; opened && (best < 0 || s.better(k, best, id)) {
+				best = k
+			}
+		}
+		if best >= 0 && credited[best] == 0 {
+			credited[best] = id
+		}
+	}
+	return credited
+}
+
+// better reports whether an incident is credited to label a rather than b.
+func (s *scorer) better(a, b int, id uint64) bool {
+	x, y := s.rank(a, id), s.rank(b, id)
+	switch {
+	case x == y:
+		return s.labels[a].Window.From < s.labels[b].Window.From
+	case x == 0 || y == 0:
+		return y == 0
+	}
+	return x < y
+}
+
+// answer returns the case of a label. The incident credited to it is 0 if there is none.
+func (s *scorer) answer(label int, credited uint64, incidents []incident.Incident) Case {
+	l := &s.labels[label]
+	c := Case{Name: l.Name, Fault: l.Fault, Service: l.Target.Service, Incident: credited}
+	for i := range incidents {
+		if _, opened := s.judged[label][incidents[i].ID]; opened && c.Incident == 0 {
+			c.Incident = incidents[i].ID
+		}
+	}
+	if c.Incident == 0 {
+		return c
+	}
+	c.Raised = true
+	c.SecondsToRaise = new(s.judged[label][c.Incident].Opened.Sub(l.Window.From).Seconds())
+	if rank := s.rank(label, c.Incident); rank > 0 {
+		c.RankService = new(rank)
+	}
+	return c
+}
+
+// healthy returns the time after learning outside of the labelled windows and [Grace].
+func (s *scorer) healthy(r *Result) (sum time.Duration) {
+	if r.Learned == 0 {
+		return 0
+	}
+	windows := make([]baselinediff.Interval, 0, len(s.labels))
+	for i := range s.labels {
+		w := s.labels[i].Window
+		windows = append(windows, baselinediff.Interval{From: w.From, To: deadline(w)})
+	}
+	slices.SortFunc(windows, func(a, b baselinediff.Interval) int { return int(a.From - b.From) })
+	at := r.Learned
+	for _, w := range windows {
+		sum += max(0, min(w.From, r.To).Sub(at))
+		at = max(at, w.To)
+	}
+	return sum + max(0, r.To.Sub(at))
+}
+
+// summarize sets the sums.
+func (s *Score) summarize() {
+	s.All = sumOf(s.Cases, func(*Case) bool { return true })
+	for i := range s.Cases {
+		fault := s.Cases[i].Fault
+		if _, done := s.ByFault[fault]; !done {
+			s.ByFault[fault] = sumOf(s.Cases, func(c *Case) bool { return c.Fault == fault })
+		}
+	}
+}
+
+func sumOf(cases []Case, of func(*Case) bool) (s Sum) {
+	var raised, first, among float64
+	for i := range cases {
+		c := &cases[i]
+		if !of(c) {
+			continue
+		}
+		s.Cases++
+		if c.Raised {
+			raised++
+		}
+		if r := c.RankService; r != nil && *r == 1 {
+			first++
+		}
+		if r := c.RankService; r != nil && *r <= 3 {
+			among++
+		}
+	}
+	n := max(1, float64(s.Cases))
+	s.Raised, s.Top1, s.Top3 = raised/n, first/n, among/n
+	return s
+}

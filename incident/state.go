@@ -1,0 +1,77 @@
+package incident
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// State is the saved form of a [Tracker].
+type State struct {
+	Incidents []SavedIncident
+	Records   []SavedRecord // ascending by service
+	Healthy   [2]float64
+	Aged      trace.Nanos
+	Pending   []SavedWindow
+}
+
+// SavedIncident is an incident with what the tracker knows of it.
+type SavedIncident struct {
+	Incident
+	Service trace.Symbol
+	Score   float64
+	Seen    trace.Nanos
+}
+
+// SavedRecord holds the highest scores of a service in healthy windows.
+type SavedRecord struct {
+	Service trace.Symbol
+	Highest [2]float64
+}
+
+// SavedWindow holds the scores of a window that is not yet known to be healthy.
+type SavedWindow struct {
+	End      trace.Nanos
+	Services []trace.Symbol
+	Scores   []float64
+}
+
+// State returns the state of t. Equal trackers give equal states.
+func (t *Tracker) State() State {
+	s := State{Healthy: t.healthy, Aged: t.aged}
+	for _, x := range t.incidents {
+		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.seen})
+	}
+	for _, service := range slices.Sorted(maps.Keys(t.records)) {
+		s.Records = append(s.Records, SavedRecord{service, *t.records[service]})
+	}
+	for _, w := range t.pending {
+		saved := SavedWindow{End: w.end}
+		for _, x := range w.scores {
+			saved.Services, saved.Scores = append(saved.Services, x.service), append(saved.Scores, x.score)
+		}
+		s.Pending = append(s.Pending, saved)
+	}
+	return s
+}
+
+// Restore returns the tracker with a state. It ignores scores without a service.
+func Restore(s State) *Tracker {
+	t := NewTracker()
+	t.healthy, t.aged = s.Healthy, s.Aged
+	for _, x := range s.Incidents {
+		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, service: x.Service, score: x.Score, seen: x.Seen})
+	}
+	for _, r := range s.Records {
+		t.records[r.Service] = new(record(r.Highest))
+	}
+	for _, saved := range s.Pending {
+		w := window{end: saved.End}
+		for i := range min(len(saved.Services), len(saved.Scores)) {
+			w.scores = append(w.scores, score{saved.Services[i], saved.Scores[i]})
+		}
+		t.pending = append(t.pending, w)
+	}
+	return t
+}

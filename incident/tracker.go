@@ -1,0 +1,268 @@
+package incident
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Constants of the tracker. None depends on the application: there are no times of requests and no names.
+const (
+	// Window is the time by which services are judged. In three minutes an application with a request a second has
+	// enough calls at most of its sites; an on-call engineer loses less than that before looking.
+	Window = 3 * time.Minute
+	// quiet is the time without evidence after which an incident is over.
+	quiet = 2 * time.Minute
+	// returning is the time after its end within which an incident that returns is the same one.
+	returning = 3 * time.Minute
+	// remembered is the time for which closed incidents are kept.
+	remembered = 24 * time.Hour
+	// recordAge is the time for which the highest score of a service counts as healthy, at least once and at most
+	// twice.
+	recordAge = 24 * time.Hour
+	// leastScore is the smallest score that raises an incident: requests lose 2 % of their usual time, or 2 % of them
+	// fail.
+	leastScore = 0.02
+	// dominated is the share of the score of a neighbour below which a service is its victim, not a cause of its own.
+	dominated = 0.5
+	// falseRate is the expected number of false incidents in a week.
+	falseRate = 1.0
+)
+
+// Tracker raises, follows and closes incidents. It is not safe for concurrent use.
+type Tracker struct {
+	incidents []*tracked // by the time of opening
+	records   map[trace.Symbol]*record
+	healthy   [2]float64  // number of windows judged healthy: of the current and of the previous age of records
+	aged      trace.Nanos // beginning of the current age
+	pending   []window    // not yet known to be healthy
+}
+
+// window is the evidence of one epoch.
+type window struct {
+	end    trace.Nanos
+	scores []score // above 0
+}
+
+type score struct {
+	service trace.Symbol
+	score   float64
+}
+
+// tracked is an incident with its state.
+type tracked struct {
+	Incident
+	service trace.Symbol // the service whose score raised it
+	score   float64      // highest score of that service so far
+	now     float64      // its score in this epoch, if it is above the threshold
+	seen    trace.Nanos  // end of the last epoch with evidence
+}
+
+// record is the highest score of a service in healthy windows: of the current and of the previous age.
+type record [2]float64
+
+// NewTracker returns a tracker without incidents.
+func NewTracker() *Tracker { return &Tracker{records: make(map[trace.Symbol]*record)} }
+
+// Incidents returns the open incidents and those closed within a day, in the order in which they were opened. The
+// result is valid until the next step.
+func (t *Tracker) Incidents() []Incident {
+	all := make([]Incident, len(t.incidents))
+	for i, x := range t.incidents {
+		all[i] = x.Incident
+	}
+	return all
+}
+
+// Step ends an epoch at time now. It excludes the time of incidents from the history.
+func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
+	window := baselinediff.Interval{From: now.Add(-Window), To: now}
+	steady := history.Compare(window, baselinediff.Steady)
+	t.age(now)
+	ratio := t.ratio(history.Services())
+	var raised []baselinediff.Suspect
+	for _, s := range steady.Suspects {
+		if s.Score >= t.threshold(s.Service, ratio) {
+			raised = append(raised, s)
+		}
+	}
+	if t.healthy[0]+t.healthy[1] >= leastHealthy {
+		for _, s := range raised {
+			t.raise(now, &s, history)
+		}
+		t.merge(history)
+	}
+	open := false
+	for _, x := range t.incidents {
+		if x.Closed == 0 {
+			open = t.follow(now, x, &steady, history) || open
+		}
+	}
+	if open {
+		t.pending = t.pending[:0]
+	} else {
+		t.pend(now, steady.Suspects)
+	}
+	t.incidents = slices.DeleteFunc(t.incidents, func(x *tracked) bool { return x.Closed != 0 && now.Sub(x.Closed) > remembered })
+}
+
+// ratio returns how many times its record the score of a service must reach.
+//
+// The highest scores of healthy windows fall off exponentially, so that the record of n windows is about θ·ln n, and
+// one window exceeds r times the record with probability n^−r. With r = ln(N) ⁄ ln(n), for the N windows of all
+// services in a week, one of them is expected to.
+func (t *Tracker) ratio(services int) float64 {
+	const windowsPerWeek = float64(7 * 24 * time.Hour / Window)
+	n := max(2, t.healthy[0]+t.healthy[1])
+	return max(1.25, math.Log(windowsPerWeek*float64(max(1, services))/falseRate)/math.Log(n))
+}
+
+// threshold returns the score that raises an incident with the given service as its first suspect.
+func (t *Tracker) threshold(service trace.Symbol, ratio float64) float64 {
+	return max(leastScore, ratio*t.record(service))
+}
+
+// record returns the highest score of a service in healthy windows.
+func (t *Tracker) record(service trace.Symbol) float64 {
+	if r := t.records[service]; r != nil {
+		return max(r[0], r[1])
+	}
+	return 0
+}
+
+// aboveRecord returns the part of a score above the record of its service.
+func (t *Tracker) aboveRecord(s *baselinediff.Suspect) float64 {
+	return max(0, s.Score-t.record(s.Service))
+}
+
+// leastHealthy is the number of healthy windows without which nothing is raised: the history would not contain the
+// usual variation.
+const leastHealthy = 3
+
+// proving is the time after which a window counts as healthy, unless an incident was raised meanwhile: scores rise
+// while a window fills with the requests of an incident.
+const proving = 2 * Window
+
+// pend takes the scores of a window without an incident, and learns those of earlier ones.
+func (t *Tracker) pend(now trace.Nanos, suspects []baselinediff.Suspect) {
+	w := window{end: now}
+	for _, s := range suspects {
+		if s.Score > 0 {
+			w.scores = append(w.scores, score{s.Service, s.Score})
+		}
+	}
+	t.pending = append(t.pending, w)
+	for len(t.pending) > 1 && now.Sub(t.pending[0].end) >= proving {
+		t.learn(&t.pending[0], t.pending[1].end)
+		t.pending = slices.Delete(t.pending, 0, 1)
+	}
+}
+
+// learn takes the scores of a healthy window, whose epoch was followed by one that ended at next.
+func (t *Tracker) learn(w *window, next trace.Nanos) {
+	t.healthy[0] += float64(next.Sub(w.end)) / float64(Window)
+	for _, s := range w.scores {
+		r := t.records[s.service]
+		if r == nil {
+			r = &record{}
+			t.records[s.service] = r
+		}
+		r[0] = max(r[0], s.score)
+	}
+}
+
+// age begins a new age of records if the current one is old enough.
+func (t *Tracker) age(now trace.Nanos) {
+	if t.aged == 0 {
+		t.aged = now
+	}
+	if now.Sub(t.aged) < recordAge {
+		return
+	}
+	t.aged = now
+	t.healthy = [2]float64{0, t.healthy[0]}
+	for s, r := range t.records {
+		if *r = (record{0, r[0]}); r[1] == 0 {
+			delete(t.records, s)
+		}
+	}
+}
+
+// raise opens an incident for a service, or attaches the evidence to one that is open or has just closed.
+func (t *Tracker) raise(now trace.Nanos, s *baselinediff.Suspect, history *baselinediff.Sites) {
+	for _, x := range slices.Backward(t.incidents) {
+		switch {
+		case x.Closed != 0 && now.Sub(x.Closed) > returning:
+		case x.service == s.Service:
+			x.Closed, x.seen, x.now = 0, now, s.Score
+			return
+		case x.Closed == 0 && s.Score < dominated*x.score && history.Adjacent(x.service, s.Service):
+			x.seen = now
+			return
+		}
+	}
+	x := &tracked{service: s.Service, seen: now, now: s.Score}
+	x.Onset, x.Opened = now.Add(-Window), now
+	x.ID = trace.Mix(uint64(s.Service), uint64(now))
+	t.incidents = append(t.incidents, x)
+}
+
+// merge merges incidents of neighbours of which one dominates the other into the older: they have one cause.
+func (t *Tracker) merge(history *baselinediff.Sites) {
+	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
+		for _, x := range t.incidents {
+			if x == y {
+				return false // x and the following are younger
+			}
+			if x == nil || x.Closed != 0 || y.Closed != 0 || !history.Adjacent(x.service, y.service) {
+				continue
+			}
+			a, b := max(x.score, x.now), max(y.score, y.now)
+			if min(a, b) >= dominated*max(a, b) {
+				continue
+			}
+			if b > a {
+				x.service, x.score, x.now = y.service, y.score, y.now
+			}
+			x.seen = max(x.seen, y.seen)
+			return true
+		}
+		return false
+	})
+}
+
+// follow renews the suspects of an open incident when there is more evidence than before, and closes it after a quiet
+// time. It reports whether the incident is open.
+func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Comparison, history *baselinediff.Sites) bool {
+	history.Skip(baselinediff.Interval{From: x.Onset, To: now})
+	if now.Sub(x.seen) >= quiet {
+		x.Closed = now
+		return false
+	}
+	if x.now < x.score || x.now == 0 {
+		x.now = 0
+		return true
+	}
+	x.score, x.now = x.now, 0
+	x.Suspects, x.Requests, x.Duration = slices.Clone(steady.Suspects), int(steady.Requests), steady.Duration
+	// A score that the service reaches in healthy windows, too, is no evidence. Suspects that have an incident of
+	// their own are no rivals of the first.
+	slices.SortStableFunc(x.Suspects, func(a, b baselinediff.Suspect) int {
+		return cmp.Or(cmp.Compare(t.own(x, &a), t.own(x, &b)), cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)))
+	})
+	return true
+}
+
+// own returns 1 for a suspect that has an open incident of its own beside x.
+func (t *Tracker) own(x *tracked, s *baselinediff.Suspect) int {
+	for _, y := range t.incidents {
+		if y != x && y.Closed == 0 && y.service == s.Service {
+			return 1
+		}
+	}
+	return 0
+}

@@ -1,0 +1,187 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// shownSuspects is the number of suspects of an incident in the table.
+const shownSuspects = 3
+
+// BacktestTable writes r for a terminal: each incident with its suspects and a sentence, and the score if there is one.
+func BacktestTable(w io.Writer, r *backtest.Result, style terminal.Style) error {
+	t := table{names: &names{Names: describe.New(r.Table, terminal.Printable)}, style: style}
+	t.backtestHeading(r)
+	for i := range r.Incidents {
+		t.incident(r, &r.Incidents[i])
+	}
+	if r.Score != nil {
+		t.score(r.Score)
+	}
+	_, err := io.WriteString(w, t.out.String())
+	return err
+}
+
+// wholeSecond returns t without the fraction of its second.
+func wholeSecond(t trace.Nanos) trace.Nanos { return t - t%1e9 }
+
+func (t *table) backtestHeading(r *backtest.Result) {
+	t.printf("%s from %s to %s UTC; ", units.Plural(r.Traces, "trace"), describe.Clock(wholeSecond(r.From), true), describe.Clock(wholeSecond(r.To), true))
+	if r.Learned == 0 {
+		t.printf("the engine was still learning at the end, so nothing could be reported\n")
+		return
+	}
+	t.printf("the engine learned until %s\n", describe.Clock(r.Learned, false))
+	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Incidents), "incident")))
+}
+
+// Widths of columns of the table of incidents.
+const (
+	openedWidth = 21
+	lastedWidth = 9
+)
+
+// incident writes the line of an incident, and its sentence.
+func (t *table) incident(r *backtest.Result, x *incident.Incident) {
+	lasted := "open"
+	if x.Closed != 0 {
+		lasted = x.Closed.Sub(x.Opened).Round(time.Second).String()
+	}
+	suspects := ""
+	for i := range x.Suspects[:min(shownSuspects, len(x.Suspects))] {
+		s := &x.Suspects[i]
+		if s.Score < leastScore {
+			break
+		}
+		if i > 0 {
+			suspects += ", "
+		}
+		suspects += t.names.Clean(r.Table.Text(s.Service)) + " " + units.Ratio(s.Score)
+	}
+	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Opened, true), openedWidth), terminal.PadRight(lasted, lastedWidth),
+		t.style.Paint(terminal.Bold, terminal.Shorten(suspects, t.style.Line()-openedWidth-lastedWidth)))
+	t.printf("%s", wrap(t.style, t.names.incident(x), 2))
+}
+
+// incident returns the sentence about x.
+func (n *names) incident(x *incident.Incident) describe.Sentence {
+	period := baselinediff.Interval{From: wholeSecond(x.Onset), To: wholeSecond(x.Closed)}
+	open := x.Closed == 0
+	return n.Incident(&describe.Incident{When: describe.Period(period, open, !open && !describe.OneDay(period)), Suspects: x.Suspects})
+}
+
+// score writes the score.
+func (t *table) score(s *backtest.Score) {
+	column := func(text string) string { return terminal.PadLeft(text, 10) }
+	const faultWidth = 24
+	row := func(name string, x *backtest.Sum) {
+		t.printf("%s%s%s%s%s\n", terminal.PadRight(terminal.Shorten(name, faultWidth), faultWidth), column(strconv.Itoa(x.Cases)),
+			column(units.Percent(x.Raised)), column(units.Percent(x.Top1)), column(units.Percent(x.Top3)))
+	}
+	t.printf("\n%s\n", t.style.Paint(terminal.Dim, terminal.PadRight("fault", faultWidth)+column("cases")+column("raised")+column("first")+column("in three")))
+	for _, fault := range slices.Sorted(maps.Keys(s.ByFault)) {
+		sum := s.ByFault[fault]
+		row(terminal.Printable(fault), &sum)
+	}
+	row("all", &s.All)
+	t.printf("%s in %s healthy hours\n", units.Plural(s.FalseIncidents, "false incident"), strconv.FormatFloat(s.HealthyHours, 'f', 1, 64))
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		switch {
+		case !c.Raised:
+			t.printf("  not raised: %s (%s)\n", terminal.Printable(c.Name), terminal.Printable(c.Service))
+		case c.RankService == nil:
+			t.printf("  no suspect: %s (%s)\n", terminal.Printable(c.Name), terminal.Printable(c.Service))
+		case *c.RankService > 1:
+			t.printf("  suspect %d:  %s (%s)\n", *c.RankService, terminal.Printable(c.Name), terminal.Printable(c.Service))
+		}
+	}
+}
+
+// BacktestJSON writes r as one JSON object. Times are in nanoseconds since 1970.
+func BacktestJSON(w io.Writer, r *backtest.Result) error {
+	n := &names{Names: describe.New(r.Table, describe.Verbatim)}
+	o := objectWriter{out: w}
+	o.field("traces", r.Traces)
+	o.field("from_unix_nano", r.From)
+	o.field("to_unix_nano", r.To)
+	o.field("learning_until_unix_nano", optionalTime(r.Learned))
+	o.list("incidents", len(r.Incidents), func(i int) any { return n.jsonIncident(&r.Incidents[i]) })
+	if r.Score != nil {
+		o.field("score", r.Score)
+	}
+	return o.end()
+}
+
+// optionalTime returns nil for 0.
+func optionalTime(t trace.Nanos) *trace.Nanos {
+	if t == 0 {
+		return nil
+	}
+	return &t
+}
+
+type jsonIncident struct {
+	ID           string                `json:"id"`
+	Opened       trace.Nanos           `json:"opened_unix_nano"`
+	Closed       *trace.Nanos          `json:"closed_unix_nano"` // null: open at the end
+	Sentence     string                `json:"sentence"`
+	RequestTypes []string              `json:"request_types"`
+	Problems     []string              `json:"problems"`
+	Suspects     []jsonIncidentSuspect `json:"suspects"`
+}
+
+type jsonIncidentSuspect struct {
+	Service   string            `json:"service"`
+	Operation string            `json:"operation"` // with most evidence; "": none
+	Score     describe.Number   `json:"score"`
+	Parts     jsonIncidentParts `json:"parts"`
+	Instances []jsonInstance    `json:"instances"`
+}
+
+// jsonIncidentParts are the parts of a score. In includes the unexplained time on the wire to the service.
+type jsonIncidentParts struct {
+	Own        describe.Number `json:"own"`
+	In         describe.Number `json:"in"`
+	Out        describe.Number `json:"out"`
+	Errors     describe.Number `json:"errors"`
+	Unanswered describe.Number `json:"unanswered"`
+	Shape      describe.Number `json:"shape"`
+}
+
+type jsonInstance struct {
+	Instance string          `json:"instance"`
+	Part     describe.Number `json:"part"`
+}
+
+func (n *names) jsonIncident(x *incident.Incident) jsonIncident {
+	j := jsonIncident{
+		ID: fmt.Sprintf("%016x", x.ID), Opened: x.Opened, Closed: optionalTime(x.Closed), Sentence: n.incident(x).String(),
+		RequestTypes: []string{}, Problems: []string{}, Suspects: make([]jsonIncidentSuspect, 0, len(x.Suspects)),
+	}
+	for i := range x.Suspects {
+		s := n.Suspect(&x.Suspects[i])
+		p := &s.Parts
+		suspect := jsonIncidentSuspect{
+			Service: s.Service, Score: s.Score, Instances: []jsonInstance{},
+			Parts: jsonIncidentParts{Own: p.Own, In: p.In + p.Rest, Out: p.Out, Errors: p.Errors, Unanswered: p.Unanswered, Shape: p.Shape},
+		}
+		if len(s.Operations) > 0 {
+			suspect.Operation = s.Operations[0].Operation
+		}
+		j.Suspects = append(j.Suspects, suspect)
+	}
+	return j
+}

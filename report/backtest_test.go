@@ -1,0 +1,65 @@
+package report
+
+import (
+	"io"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
+	"github.com/sibyl-trace/sibyl/engine/offline"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// newBacktest returns a hand-written result with a closed incident and an open one, which is false.
+func newBacktest() *backtest.Result {
+	s := sample{Report: &offline.Report{Table: &trace.Table{}}}
+	pay, cart := s.op("payment", "Pay", trace.Server), s.Table.Symbol("cart\x1b[31m")
+	const midnight = trace.Nanos(1_790_035_200_000_000_000)
+	return &backtest.Result{
+		Table: s.Table, Traces: 21_568, From: midnight + 1.5e9, To: midnight + 90_000e9, Learned: midnight + 310e9,
+		Incidents: []incident.Incident{
+			{
+				ID: 0xabc, Onset: midnight + 9480e9, Opened: midnight + 9660e9, Closed: midnight + 9980e9,
+				Suspects: []baselinediff.Suspect{
+					{
+						Service: s.Table.Symbol("payment"), Score: 0.46, Own: 0.25, In: 0.125, Rest: 0.0625, Out: 0.01, Errors: 0.01, Unanswered: 0.003, Shape: 0.002,
+						Operations: []baselinediff.SuspectOperation{{Op: pay, Score: 0.4}},
+					},
+					{Service: cart, Score: 0.02, Own: 0.02},
+					{Service: s.Table.Symbol("shop"), Score: 0.001, Own: 0.001},
+				},
+			},
+			{
+				ID: 0xdef, Onset: midnight + 80_000e9, Opened: midnight + 80_180e9,
+				Suspects: []baselinediff.Suspect{{Service: cart, Score: 0.12, Errors: 0.12}},
+			},
+		},
+		Score: &backtest.Score{
+			Cases: []backtest.Case{
+				{Name: "payment-cpu", Fault: "cpu", Raised: true, SecondsToRaise: new(60.), RankService: new(1), Service: "payment", Incident: 0xabc},
+				{Name: "ship-cpu", Fault: "cpu", Raised: true, SecondsToRaise: new(90.), RankService: new(3), Service: "ship", Incident: 0xabc},
+				{Name: "shop-return", Fault: "return", Raised: true, SecondsToRaise: new(90.), Service: "shop", Incident: 0xabc},
+				{Name: "stock-return", Fault: "return", Service: "stock"},
+			},
+			All:            backtest.Sum{Cases: 4, Raised: 0.75, Top1: 0.25, Top3: 0.5},
+			FalseIncidents: 1, HealthyHours: 24.25,
+			ByFault: map[string]backtest.Sum{"cpu": {Cases: 2, Raised: 1, Top1: 0.5, Top3: 1}, "return": {Cases: 2, Raised: 0.5}},
+		},
+	}
+}
+
+func TestBacktestGolden(t *testing.T) {
+	r := newBacktest()
+	none := &backtest.Result{Table: &trace.Table{}, Traces: 1, From: 1_790_035_200_000_000_000, To: 1_790_035_201_000_000_000}
+	for name, write := range map[string]func(w io.Writer) error{
+		"backtest.txt":        func(w io.Writer) error { return BacktestTable(w, r, terminal.Style{Width: 120}) },
+		"backtest-narrow.txt": func(w io.Writer) error { return BacktestTable(w, r, terminal.Style{Width: 70}) },
+		"backtest.json":       func(w io.Writer) error { return BacktestJSON(w, r) },
+		"backtest-none.txt":   func(w io.Writer) error { return BacktestTable(w, none, terminal.Style{Width: 80}) },
+		"backtest-none.json":  func(w io.Writer) error { return BacktestJSON(w, none) },
+	} {
+		golden(t, name, comparisonText(t, write))
+	}
+}
