@@ -40,7 +40,7 @@ type Report struct {
 	Raised         float64    `json:"raised"`          // fraction of the cases, as are Top1 and Top3
 	Top1           float64    `json:"top1"`            // the right service is the first suspect
 	Top3           float64    `json:"top3"`            // or among three
-	FalseIncidents int        `json:"false_incidents"` // outside of all windows
+	FalseIncidents int        `json:"false_incidents"` // outside of all windows, or not the first one of its window
 	HealthyHours   float64    `json:"healthy_hours"`   // after the learning period, outside of all windows with their grace
 	False          []Incident `json:"false"`           // not nil
 	Skipped        []Skipped  `json:"skipped"`         // not nil
@@ -100,13 +100,11 @@ func (l *incidentLog) score(cases []Case, learned, ended time.Time) Report {
 	slices.SortFunc(incidents, func(a, b Incident) int { return int(min(1, max(-1, a.Opened-b.Opened))) })
 	for _, x := range incidents {
 		i := slices.IndexFunc(cases, func(c Case) bool { return c.covers(x.Opened) })
-		if i < 0 {
+		if i < 0 || cases[i].Raised {
 			r.False = append(r.False, x)
 			continue
 		}
-		if c := &cases[i]; !c.Raised {
-			c.raise(&x, l.judgement[c.Name][x.ID])
-		}
+		cases[i].raise(&x, l.judgement[cases[i].Name][x.ID])
 	}
 	healthy := ended.Sub(learned)
 	top := make([]int, 4)
