@@ -202,12 +202,12 @@ func (b *Builder) operation() trace.Op {
 // server, or its path if the name is just the method, and the destination of a consumer.
 func (b *Builder) detailOfName() (detail []byte) {
 	d := &b.identity
-	switch b.Kind {
-	case trace.Server:
+	switch {
+	case b.Kind == trace.Server:
 		if detail = d.text(routeKeys, nil); detail == nil && d.set&pathKeys != 0 && isMethod(b.Name) {
 			detail = d.text(pathKeys, pathOf)
 		}
-	case trace.Consumer:
+	case b.Kind == trace.Consumer:
 		detail = d.text(destinationKeys, nil)
 	}
 	return detail

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
@@ -59,19 +60,16 @@ func (t *table) incident(r *backtest.Result, x *incident.Incident) {
 	if x.Closed != 0 {
 		lasted = x.Closed.Sub(x.Opened).Round(time.Second).String()
 	}
-	suspects := ""
+	var suspects []string
 	for i := range x.Suspects[:min(shownSuspects, len(x.Suspects))] {
 		s := &x.Suspects[i]
 		if s.Score < leastScore {
 			break
 		}
-		if i > 0 {
-			suspects += ", "
-		}
-		suspects += t.names.Clean(r.Table.Text(s.Service)) + " " + units.Ratio(s.Score)
+		suspects = append(suspects, t.names.Clean(r.Table.Text(s.Service)) + " " + units.Ratio(s.Score))
 	}
 	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Opened, true), openedWidth), terminal.PadRight(lasted, lastedWidth),
-		t.style.Paint(terminal.Bold, terminal.Shorten(suspects, t.style.Line()-openedWidth-lastedWidth)))
+		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-openedWidth-lastedWidth)))
 	t.printf("%s", wrap(t.style, t.names.incident(x), 2))
 }
 

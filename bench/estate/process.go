@@ -29,7 +29,6 @@ type command struct {
 	dir     string
 	env     []string
 	user    *syscall.Credential // nil: the user of this process
-	capture bool                // standard error goes to the log as it does otherwise, and standard output to process.out
 }
 
 // process is a running program in a process group of its own.

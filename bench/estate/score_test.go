@@ -2,6 +2,7 @@ package estate
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -154,7 +155,7 @@ func TestIncidents(t *testing.T) {
 		t.Errorf("%v %s", err, diff)
 	}
 	status = http.StatusNotFound
-	if _, err := s.incidents(t.Context()); err != errNoIncidents {
+	if _, err := s.incidents(t.Context()); !errors.Is(err, errNoIncidents) {
 		t.Errorf("error %v, want %v", err, errNoIncidents)
 	}
 }
