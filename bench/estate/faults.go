@@ -178,8 +178,8 @@ func onLinks(links []link, make func(strength float64) toxic) func(context.Conte
 	}
 }
 
-// resets returns a function that resets all connections of links for a fraction of the time. Resetting a fraction of the
-// connections would do little: requests reuse the connections that survive.
+// resets returns a function that resets all connections of links for a fraction of the time. Resetting a fraction of
+// the connections would do little: requests reuse the connections that survive.
 func resets(links []link) func(context.Context, *estate, float64) error {
 	return func(ctx context.Context, e *estate, fraction float64) error {
 		on, off := duty(fraction)
