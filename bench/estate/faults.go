@@ -107,7 +107,7 @@ func (e *estate) targets() (list []target) {
 			list = append(list, pauses(service, names)...)
 			continue
 		}
-		list = append(list, target{kind: cpu, service: service, detail: service, low: 0.02, high: 0.08, unit: " CPUs", inject: throttle(p.name)},
+		list = append(list, target{kind: cpu, service: service, detail: service, low: 0.01, high: 0.04, unit: " CPUs", inject: throttle(p.name)},
 			target{kind: kill, service: service, detail: service, low: 1, high: 1, inject: killed(p.name)})
 	}
 	return append(list, e.serviceTargets()...)
@@ -178,8 +178,8 @@ func onLinks(links []link, make func(strength float64) toxic) func(context.Conte
 	}
 }
 
-// resets returns a function that resets all connections of links for a fraction of the time. Resetting a fraction of the
-// connections would do little: requests reuse the connections that survive.
+// resets returns a function that resets all connections of links for a fraction of the time. Resetting a fraction of
+// the connections would do little: requests reuse the connections that survive.
 func resets(links []link) func(context.Context, *estate, float64) error {
 	return func(ctx context.Context, e *estate, fraction float64) error {
 		on, off := duty(fraction)
