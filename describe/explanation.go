@@ -190,7 +190,7 @@ func (s *CallSuspect) otherwise(to *Sentence) {
 		to.Plain(" fails, although such calls usually do not")
 	case baselinediff.New:
 		to.Plain(" is called, as in no normal trace")
-	default:
+	case baselinediff.Slow, baselinediff.Missing:
 		to.Plain(" does not answer")
 	}
 }

@@ -285,13 +285,10 @@ func (b *Builder) EndSpan() {
 // namesPeer reports whether the attributes of the current span name the operation that it calls: those of a SERVER name
 // the service itself, and an INTERNAL span calls nothing but, with some instrumentations, a database.
 func (b *Builder) namesPeer() bool {
-	switch b.Kind {
-	case trace.Client, trace.Producer:
-		return b.identity.set&peerKeys != 0
-	case trace.Internal:
+	if b.Kind == trace.Internal {
 		return b.identity.text(databaseKeys, nil) != nil
 	}
-	return false
+	return (b.Kind == trace.Client || b.Kind == trace.Producer) && b.identity.set&peerKeys != 0
 }
 
 // valid reports whether the current span is valid, and counts it as rejected if not.

@@ -39,18 +39,29 @@ type identityKey struct {
 // identityKeys are the attributes of the semantic conventions that identify callees and operations, with their former
 // names. Those of one field are adjacent, best first.
 var identityKeys = [...]identityKey{
-	{"service.peer.name", peerService}, {"peer.service", peerService},
+	{"service.peer.name", peerService},
+	{"peer.service", peerService},
 	{"rpc.service", peerRPC},
-	{"messaging.destination.template", destination}, {"messaging.destination.name", destination}, {"messaging.destination", destination},
-	{"db.system.name", peerSystem}, {"db.system", peerSystem},
-	{"db.namespace", peerNamespace}, {"db.name", peerNamespace},
-	{"db.collection.name", peerCollection}, {"db.sql.table", peerCollection},
-	{"server.address", peerAddress}, {"net.peer.name", peerAddress}, {"http.host", peerAddress},
-	{"server.port", peerPort}, {"net.peer.port", peerPort},
-	{"url.full", urlField}, {"http.url", urlField},
+	{"messaging.destination.template", destination},
+	{"messaging.destination.name", destination},
+	{"messaging.destination", destination},
+	{"db.system.name", peerSystem},
+	{"db.system", peerSystem},
+	{"db.namespace", peerNamespace},
+	{"db.name", peerNamespace},
+	{"db.collection.name", peerCollection},
+	{"db.sql.table", peerCollection},
+	{"server.address", peerAddress},
+	{"net.peer.name", peerAddress},
+	{"http.host", peerAddress},
+	{"server.port", peerPort},
+	{"net.peer.port", peerPort},
+	{"url.full", urlField},
+	{"http.url", urlField},
 	{"url.template", peerTemplate},
 	{"http.route", routeField},
-	{"url.path", pathField}, {"http.target", pathField},
+	{"url.path", pathField},
+	{"http.target", pathField},
 }
 
 // keySet is a set of identityKeys: bit i stands for identityKeys[i].
@@ -202,13 +213,14 @@ func (b *Builder) operation() trace.Op {
 // server, or its path if the name is just the method, and the destination of a consumer.
 func (b *Builder) detailOfName() (detail []byte) {
 	d := &b.identity
-	switch b.Kind {
-	case trace.Server:
-		if detail = d.text(routeKeys, nil); detail == nil && d.set&pathKeys != 0 && isMethod(b.Name) {
-			detail = d.text(pathKeys, pathOf)
-		}
-	case trace.Consumer:
-		detail = d.text(destinationKeys, nil)
+	if b.Kind == trace.Consumer {
+		return d.text(destinationKeys, nil)
+	}
+	if b.Kind != trace.Server {
+		return nil
+	}
+	if detail = d.text(routeKeys, nil); detail == nil && d.set&pathKeys != 0 && isMethod(b.Name) {
+		detail = d.text(pathKeys, pathOf)
 	}
 	return detail
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
@@ -59,19 +60,16 @@ func (t *table) incident(r *backtest.Result, x *incident.Incident) {
 	if x.Closed != 0 {
 		lasted = x.Closed.Sub(x.Opened).Round(time.Second).String()
 	}
-	suspects := ""
+	var suspects []string
 	for i := range x.Suspects[:min(shownSuspects, len(x.Suspects))] {
 		s := &x.Suspects[i]
 		if s.Score < leastScore {
 			break
 		}
-		if i > 0 {
-			suspects += ", "
-		}
-		suspects += t.names.Clean(r.Table.Text(s.Service)) + " " + units.Ratio(s.Score)
+		suspects = append(suspects, t.names.Clean(r.Table.Text(s.Service))+" "+units.Ratio(s.Score))
 	}
 	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Opened, true), openedWidth), terminal.PadRight(lasted, lastedWidth),
-		t.style.Paint(terminal.Bold, terminal.Shorten(suspects, t.style.Line()-openedWidth-lastedWidth)))
+		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-openedWidth-lastedWidth)))
 	t.printf("%s", wrap(t.style, t.names.incident(x), 2))
 }
 
@@ -120,7 +118,7 @@ func BacktestJSON(w io.Writer, r *backtest.Result) error {
 	o.field("learning_until_unix_nano", optionalTime(r.Learned))
 	o.list("incidents", len(r.Incidents), func(i int) any { return n.jsonIncident(&r.Incidents[i]) })
 	if r.Score != nil {
-		o.field("score", jsonScoreOf(r.Score))
+		o.field("score", r.Score)
 	}
 	return o.end()
 }
@@ -184,20 +182,4 @@ func (n *names) jsonIncident(x *incident.Incident) jsonIncident {
 		j.Suspects = append(j.Suspects, suspect)
 	}
 	return j
-}
-
-type jsonScore struct {
-	Cases          []backtest.Case         `json:"cases"`
-	Raised         float64                 `json:"raised"` // of all cases, like Top1 and Top3
-	Top1           float64                 `json:"top1"`
-	Top3           float64                 `json:"top3"`
-	FalseIncidents int                     `json:"false_incidents"`
-	HealthyHours   float64                 `json:"healthy_hours"`
-	ByFault        map[string]backtest.Sum `json:"by_fault"`
-}
-
-func jsonScoreOf(s *backtest.Score) jsonScore {
-	return jsonScore{
-		Cases: s.Cases, Raised: s.All.Raised, Top1: s.All.Top1, Top3: s.All.Top3, FalseIncidents: s.FalseIncidents, HealthyHours: s.HealthyHours, ByFault: s.ByFault,
-	}
 }

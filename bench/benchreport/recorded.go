@@ -44,8 +44,18 @@ func RecordedTable(w io.Writer, r *recorded.Report) error {
 	}
 	out.WriteString("\nScores are per request: extra time in mean durations of normal requests, plus the fraction of requests with a changed shape. own: in\n" +
 		"the service itself; in: on the way into it; out: on the ways to its callees; shape: errors, missing or new calls.\n")
+	told(&out, r)
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// told writes the results of the localiser with the window given, and of a backtest.
+func told(out *strings.Builder, r *recorded.Report) {
+	fmt.Fprintf(out, "\ntold     first %s, among three %s of %s\n", units.Percent(r.Top1), units.Percent(r.Top3), units.Plural(len(r.Cases), "case"))
+	if s := r.Noticed; s != nil {
+		fmt.Fprintf(out, "noticed  raised %s, first %s, among three %s of %s; %s in %.1f healthy hours\n", units.Percent(s.All.Raised), units.Percent(s.All.Top1),
+			units.Percent(s.All.Top3), units.Plural(s.All.Cases, "case"), units.Plural(s.FalseIncidents, "false incident"), s.HealthyHours)
+	}
 }
 
 // recordedLine writes the row of a case.

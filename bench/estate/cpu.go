@@ -74,7 +74,7 @@ func enter(dir string, pid int) error {
 // moveBack moves all processes of a control group to its parent.
 func moveBack(parent, dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	for _, pid := range strings.Fields(string(data)) {
+	for pid := range strings.FieldsSeq(string(data)) {
 		n, err1 := strconv.Atoi(pid)
 		err = errors.Join(err, err1)
 		if err1 == nil {

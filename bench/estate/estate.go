@@ -325,6 +325,7 @@ func (e *estate) pathReady(url string) func(context.Context) bool {
 		if err != nil {
 			return false
 		}
+		untraced(r)
 		answer, err := e.client.Do(r)
 		if err != nil {
 			return false

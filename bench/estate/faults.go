@@ -126,16 +126,14 @@ func linkTargets(service, detail string, accept []string, links []link) []target
 	delay, random, broken := base, base, base
 	delay.kind, delay.low, delay.high, delay.unit = latency, 80, 600, " ms"
 	delay.inject = onLinks(links, func(strength float64) toxic {
-		return toxic{Type: "latency", Toxicity: 1, Attributes: map[string]any{"latency": int(strength)}}
+		return toxic{Type: "latency", Attributes: map[string]any{"latency": int(strength)}}
 	})
 	random.kind, random.low, random.high, random.unit = jitter, 100, 600, " ms"
 	random.inject = onLinks(links, func(strength float64) toxic {
-		return toxic{Type: "latency", Toxicity: 1, Attributes: map[string]any{"latency": int(strength), "jitter": int(strength)}}
+		return toxic{Type: "latency", Attributes: map[string]any{"latency": int(strength), "jitter": int(strength)}}
 	})
-	broken.kind, broken.low, broken.high, broken.unit = reset, 0.4, 1, " of the connections"
-	broken.inject = onLinks(links, func(strength float64) toxic {
-		return toxic{Type: "reset_peer", Toxicity: strength, Attributes: map[string]any{"timeout": 0}}
-	})
+	broken.kind, broken.low, broken.high, broken.unit = reset, 0.4, 1, " of the time"
+	broken.inject = resets(links)
 	return []target{delay, random, broken}
 }
 
@@ -147,21 +145,49 @@ func repairContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), repairTimeout)
 }
 
-// onLinks returns a function that injects a toxic into the responses of links.
+// toxicName names the only toxic of a link.
+const toxicName = "fault"
+
+// disturbAll adds a toxic to the responses of links.
+func (e *estate) disturbAll(ctx context.Context, links []link, x toxic) (err error) {
+	x.Name, x.Stream, x.Toxicity = toxicName, "downstream", 1
+	for _, l := range links {
+		err = errors.Join(err, e.toxiproxy.disturb(ctx, l.String(), x))
+	}
+	return err
+}
+
+// healAll removes the toxics of links.
+func (e *estate) healAll(ctx context.Context, links []link) (err error) {
+	for _, l := range links {
+		err = errors.Join(err, e.toxiproxy.heal(ctx, l.String(), toxicName))
+	}
+	return err
+}
+
+// onLinks returns a function that disturbs links all the time.
 func onLinks(links []link, make func(strength float64) toxic) func(context.Context, *estate, float64) error {
-	return func(ctx context.Context, e *estate, strength float64) (err error) {
-		repair, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		x := make(strength)
-		x.Name, x.Stream = "fault", "downstream"
-		for _, l := range links {
-			if err := e.toxiproxy.disturb(ctx, l.String(), x); err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, e.toxiproxy.heal(repair, l.String(), x.Name)) }()
+	return func(ctx context.Context, e *estate, strength float64) error {
+		if err := e.disturbAll(ctx, links, make(strength)); err != nil {
+			return err
 		}
 		<-ctx.Done()
-		return nil
+		repair, cancel := repairContext(ctx)
+		defer cancel()
+		return e.healAll(repair, links)
+	}
+}
+
+// resets returns a function that resets all connections of links for a fraction of the time. Resetting a fraction of the
+// connections would do little: requests reuse the connections that survive.
+func resets(links []link) func(context.Context, *estate, float64) error {
+	return func(ctx context.Context, e *estate, fraction float64) error {
+		on, off := duty(fraction)
+		return repeat(ctx, on, off,
+			func(ctx context.Context) error {
+				return e.disturbAll(ctx, links, toxic{Type: "reset_peer", Attributes: map[string]any{"timeout": 0}})
+			},
+			func(ctx context.Context) error { return e.healAll(ctx, links) })
 	}
 }
 

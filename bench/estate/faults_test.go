@@ -37,7 +37,7 @@ func TestSchedule(t *testing.T) {
 		}
 		return out.String()
 	}
-	if text(1) != text(1) || text(1) == text(2) {
+	if first, again := text(1), text(1); first != again || first == text(2) {
 		t.Error("equal seeds must yield equal schedules, and others different ones")
 	}
 	faults := schedule(1, 24, targets)

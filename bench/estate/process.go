@@ -23,13 +23,12 @@ const stopTimeout = 5 * time.Second
 
 // command describes a process.
 type command struct {
-	name    string // of the log file
-	path    string
-	args    []string
-	dir     string
-	env     []string
-	user    *syscall.Credential // nil: the user of this process
-	capture bool                // standard error goes to the log as it does otherwise, and standard output to process.out
+	name string // of the log file
+	path string
+	args []string
+	dir  string
+	env  []string
+	user *syscall.Credential // nil: the user of this process
 }
 
 // process is a running program in a process group of its own.

@@ -191,7 +191,7 @@ func (x *run) fault(f *Fault) error {
 		return err
 	}
 	x.effect(c)
-	fmt.Fprintf(x.Out, "  %d requests, %d failed, median %.0f ms, healthy %.0f ms\n", c.Requests, c.Failed, c.MedianMS, c.HealthyMedianMS)
+	fmt.Fprintf(x.Out, "  %d requests, %d failed, mean %.0f ms, healthy %.0f ms\n", c.Requests, c.Failed, c.MeanMS, c.HealthyMeanMS)
 	return nil
 }
 

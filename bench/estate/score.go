@@ -16,20 +16,20 @@ type Target struct {
 
 // Case is a fault with the verdict on the incidents of its window.
 type Case struct {
-	Name            string   `json:"name"`
-	Fault           string   `json:"fault"`
-	Target          Target   `json:"target"`
-	Strength        string   `json:"strength"`
-	StartUnixNano   int64    `json:"start_unix_nano"`
-	EndUnixNano     int64    `json:"end_unix_nano"`
-	Raised          bool     `json:"raised"`
-	SecondsToRaise  *float64 `json:"seconds_to_raise"` // from the start of the window to the first incident; nil: not raised
-	RankService     *int     `json:"rank_service"`     // among the distinct services of that incident; nil: absent
-	Suspects        []string `json:"suspects"`         // the distinct services of that incident; not nil
-	Requests        int      `json:"requests"`         // sent in the window through the faulty service
-	Failed          int      `json:"failed"`           // among them
-	MedianMS        float64  `json:"median_ms"`
-	HealthyMedianMS float64  `json:"healthy_median_ms"` // of such requests outside of all windows
+	Name           string   `json:"name"`
+	Fault          string   `json:"fault"`
+	Target         Target   `json:"target"`
+	Strength       string   `json:"strength"`
+	StartUnixNano  int64    `json:"start_unix_nano"`
+	EndUnixNano    int64    `json:"end_unix_nano"`
+	Raised         bool     `json:"raised"`
+	SecondsToRaise *float64 `json:"seconds_to_raise"` // from the start of the window to the first incident; nil: not raised
+	RankService    *int     `json:"rank_service"`     // among the distinct services of that incident; nil: absent
+	Suspects       []string `json:"suspects"`         // the distinct services of that incident; not nil
+	Requests       int      `json:"requests"`         // sent in the window through the faulty service
+	Failed         int      `json:"failed"`           // among them
+	MeanMS         float64  `json:"mean_ms"`
+	HealthyMeanMS  float64  `json:"healthy_mean_ms"` // of such requests outside of all windows
 
 	accept []string // names of the faulty service
 }
@@ -40,7 +40,7 @@ type Report struct {
 	Raised         float64    `json:"raised"`          // fraction of the cases, as are Top1 and Top3
 	Top1           float64    `json:"top1"`            // the right service is the first suspect
 	Top3           float64    `json:"top3"`            // or among three
-	FalseIncidents int        `json:"false_incidents"` // outside of all windows
+	FalseIncidents int        `json:"false_incidents"` // outside of all windows, or not the first one of its window
 	HealthyHours   float64    `json:"healthy_hours"`   // after the learning period, outside of all windows with their grace
 	False          []Incident `json:"false"`           // not nil
 	Skipped        []Skipped  `json:"skipped"`         // not nil
@@ -100,13 +100,11 @@ func (l *incidentLog) score(cases []Case, learned, ended time.Time) Report {
 	slices.SortFunc(incidents, func(a, b Incident) int { return int(min(1, max(-1, a.Opened-b.Opened))) })
 	for _, x := range incidents {
 		i := slices.IndexFunc(cases, func(c Case) bool { return c.covers(x.Opened) })
-		if i < 0 {
+		if i < 0 || cases[i].Raised {
 			r.False = append(r.False, x)
 			continue
 		}
-		if c := &cases[i]; !c.Raised {
-			c.raise(&x, l.judgement[c.Name][x.ID])
-		}
+		cases[i].raise(&x, l.judgement[cases[i].Name][x.ID])
 	}
 	healthy := ended.Sub(learned)
 	top := make([]int, 4)
@@ -152,18 +150,14 @@ func (c *Case) effect(window, healthy []sent) {
 			c.Failed++
 		}
 	}
-	c.MedianMS, c.HealthyMedianMS = median(window), median(healthy)
+	c.MeanMS, c.HealthyMeanMS = mean(window), mean(healthy)
 }
 
-// median returns the median time of requests in milliseconds, 0 without requests.
-func median(list []sent) float64 {
-	if len(list) == 0 {
-		return 0
+// mean returns the mean time of requests in milliseconds, 0 without requests.
+func mean(list []sent) float64 {
+	var sum time.Duration
+	for _, s := range list {
+		sum += s.took
 	}
-	times := make([]time.Duration, len(list))
-	for i, s := range list {
-		times[i] = s.took
-	}
-	slices.Sort(times)
-	return float64(times[len(times)/2].Microseconds()) / 1000
+	return float64(sum.Microseconds()) / 1000 / float64(max(1, len(list)))
 }

@@ -16,7 +16,7 @@ import (
 func (r *Report) Table(w io.Writer) error {
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "case\tstrength\trequests\tfailed\tmedian\thealthy\traised\trank\tsuspects")
+	fmt.Fprintln(t, "case\tstrength\trequests\tfailed\tmean\thealthy\traised\trank\tsuspects")
 	for i := range r.Cases {
 		c := &r.Cases[i]
 		raised, rank := units.Unknown, units.Unknown
@@ -26,7 +26,7 @@ func (r *Report) Table(w io.Writer) error {
 		if c.RankService != nil {
 			rank = strconv.Itoa(*c.RankService)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f ms\t%.0f ms\t%s\t%s\t%s\n", c.Name, c.Strength, c.Requests, c.Failed, c.MedianMS, c.HealthyMedianMS,
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.0f ms\t%.0f ms\t%s\t%s\t%s\n", c.Name, c.Strength, c.Requests, c.Failed, c.MeanMS, c.HealthyMeanMS,
 			raised, rank, terminal.Printable(strings.Join(c.Suspects[:min(3, len(c.Suspects))], ", ")))
 	}
 	if err := t.Flush(); err != nil {

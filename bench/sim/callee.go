@@ -83,7 +83,7 @@ func (sb *serviceBuilder) setCallee(p, callee int32, list attributes) {
 	}
 	var c called
 	for i := 0; i < len(list); i += 2 {
-		if key := list[i].(string); keptAttributes[key] || sb.config.AllAttributes {
+		if key, _ := list[i].(string); keptAttributes[key] || sb.config.AllAttributes {
 			c.attrs = append(c.attrs, sb.attr(key, list[i+1]))
 		}
 	}
@@ -117,7 +117,8 @@ func (sb *serviceBuilder) peer(p int32, list attributes) trace.Op {
 	b.ID, b.Trace, b.Name, b.Kind = []byte("identity"), []byte("identity of call"), []byte("call"), sb.points[p].kind
 	b.Start, b.End = 1, 2
 	for i := 0; i < len(list); i += 2 {
-		key := []byte(list[i].(string))
+		name, _ := list[i].(string)
+		key := []byte(name)
 		v := ingest.Value{}
 		switch x := list[i+1].(type) {
 		case int:

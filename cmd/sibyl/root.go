@@ -39,6 +39,7 @@ Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
 		Example: `  sibyl serve                                   receive traces and report problems continuously
   sibyl analyze traces.jsonl.gz                 problems in a file, as a table
   sibyl analyze -o html traces/ > report.html   the same as an HTML page
+  sibyl backtest traces.jsonl.gz                the incidents that sibyl serve would have reported
   sibyl trace traces.jsonl.gz | less            each trace with its critical path`,
 		Args:          cli.OnlyCommands,
 		SilenceErrors: true,

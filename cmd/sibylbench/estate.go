@@ -25,7 +25,7 @@ gateway, and sends them requests. Then it injects faults, one at a time: latency
 pauses of one instance of several; locks in a database; errors of a service; a killed process. Seeds determine order and strength.
 
 sibyl serve runs with its default settings and is judged by its incidents. An incident counts for a fault if it opens in the window of
-the fault or within 60 s after it. All others are false. Suspects are judged 60 s after the window, or as they stood when the incident
+the fault or within 60 s after it. All others are false, including further ones in one window. Suspects are judged 60 s after the window, or as they stood when the incident
 closed.
 
 It needs go, python3, node with npm, and java with mvn, and installs from their package registries. PostgreSQL and Redis are those of

@@ -17,7 +17,9 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/eval/recorded"
 	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
@@ -28,6 +30,8 @@ type localizeFlags struct {
 	recorded string
 	input    *cli.InputFlags
 	path     *cli.PathFlags
+
+	learn, between time.Duration
 
 	choose   bool
 	baseline *cli.Choice
@@ -55,7 +59,9 @@ only spans of enabled tracepoints, and the engine's plan applies to the requests
 
 --recorded DIR reads traces with labelled faults: DIR/` + recorded.TracesName + ` (also .gz, .zst) and DIR/` + recorded.CasesName + `, one fault
 a line: {"name", "fault", "start_unix_nano", "end_unix_nano", "target": {"service", "operation"?, "detail"?}}. For each fault it ranks
-all services by the difference between the traces of that window and those outside of all windows, and looks up the label.
+all services by the difference between the traces of that window and those outside of all windows, and looks up the label: the line
+"told". The line "noticed" is a backtest, as by sibyl backtest, which is not told the windows. It plays one stream: healthy traces for
+--learn, then each window, followed by healthy traces for --between. Healthy traces are repeated as needed.
 
 --recorded DIR --choose also hides all spans except the baseline. The engine learns from the traces outside of all windows. Then each
 window runs against it, epoch by epoch, with only the spans of enabled tracepoints. A case counts if the labelled place is ranked first
@@ -80,6 +86,8 @@ by the visible spans. The strategy "none" has only the baseline.`,
 	f.output.Flag(c, "output", "o", "format")
 	flags := c.Flags()
 	flags.StringVar(&f.recorded, "recorded", "", "directory with recorded traces and labelled faults")
+	flags.DurationVar(&f.learn, "learn", 30*time.Minute, "with --recorded: healthy traces before the first window of the stream")
+	flags.DurationVar(&f.between, "between", 6*time.Minute, "with --recorded: healthy traces after each window of the stream")
 	flags.BoolVar(&f.choose, "choose", false, "with --recorded: hide spans until the engine enables their tracepoint")
 	f.baseline.Flag(c, "baseline", "", "with --choose: spans that are always visible")
 	flags.IntVar(&f.slices, "slices", 72, "with --choose: most epochs of a case")
@@ -109,23 +117,42 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
+	if f.learn < 0 || f.between < 0 {
+		return cli.UsageError{Err: errors.New("--learn and --between must not be negative")}
+	}
+	defaults, err := config.Load(config.Sources{})
+	if err != nil {
+		return err
+	}
 	keys, err := ingest.NewKeys()
+	if !f.choose {
+		keys, err = ingest.NewKeys(defaults.Config.AttributeKeys()...) // as the service has them
+	}
 	if err != nil {
 		return err
 	}
 	n := cli.NewNotices("sibylbench", p.err)
 	options := f.input.Options(p.in, n)
 	options.Keys = keys
-	set, err := recorded.Read(c.Context(), f.recorded, recorded.Options{Input: options, Path: f.path.Options(), Keep: f.choose})
+	set, err := recorded.Read(c.Context(), f.recorded, recorded.Options{Input: options, Path: f.path.Options(), Keep: f.choose, KeepAll: !f.choose})
 	n.Close()
 	if err != nil {
 		return err
 	}
 	report := set.Localize()
 	if f.choose {
-		if report.Choice, err = set.Choose(c.Context(), choice, p.progress()); err != nil {
-			return err
+		report.Choice, err = set.Choose(c.Context(), choice, p.progress())
+	} else {
+		o := backtest.Options{Core: defaults.Config.Engine(), Assembly: defaults.Config.OpenTraces()}
+		o.Core.Path = f.path.Options()
+		report.Noticed, err = set.Notice(c.Context(), recorded.Stream{Learn: f.learn, Between: f.between}, o)
+		if errors.Is(err, recorded.ErrFewHealthy) {
+			fmt.Fprintf(p.err, "sibylbench: not noticed: %v\n", err)
+			err = nil
 		}
+	}
+	if err != nil {
+		return err
 	}
 	switch {
 	case f.output.Value == "json":

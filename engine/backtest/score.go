@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -25,6 +26,19 @@ type Score struct {
 	FalseIncidents int
 	HealthyHours   float64 // time after learning outside of the labelled windows and Grace
 	ByFault        map[string]Sum
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s *Score) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Cases          []Case         `json:"cases"`
+		Raised         float64        `json:"raised"`
+		Top1           float64        `json:"top1"`
+		Top3           float64        `json:"top3"`
+		FalseIncidents int            `json:"false_incidents"`
+		HealthyHours   float64        `json:"healthy_hours"`
+		ByFault        map[string]Sum `json:"by_fault"`
+	}{s.Cases, s.All.Raised, s.All.Top1, s.All.Top3, s.FalseIncidents, s.HealthyHours, s.ByFault})
 }
 
 // Case is the answer to one label.

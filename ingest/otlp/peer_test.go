@@ -45,7 +45,8 @@ func addSpan(traces ptrace.Traces, kind ptrace.SpanKind) ptrace.Span {
 func decodePeers(t interface {
 	Helper()
 	Fatal(args ...any)
-}, traces ptrace.Traces, table *trace.Table) *ingest.Batch {
+}, traces ptrace.Traces, table *trace.Table,
+) *ingest.Batch {
 	t.Helper()
 	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
 	if err != nil {

@@ -293,7 +293,7 @@ func (g *caseRun) score(window []*recordedTrace) {
 		}
 	}
 	for _, op := range g.catalogue.order {
-		if p := g.catalogue.points[op]; g.seen(p) && g.Target.is(op, g.table) && (p.baseline || executed[p.id]) {
+		if p := g.catalogue.points[op]; g.seen(p) && isTarget(&g.Target, op, g.table) && (p.baseline || executed[p.id]) {
 			g.Visible = true
 		}
 	}
@@ -304,7 +304,7 @@ func (g *caseRun) score(window []*recordedTrace) {
 	g.Status = v.Status.String()
 	for i, s := range v.Ranking() {
 		e := g.entry(&s)
-		if g.Rank == nil && g.Target.is(g.catalogue.place(s.Op, g.seen), g.table) {
+		if g.Rank == nil && isTarget(&g.Target, g.catalogue.place(s.Op, g.seen), g.table) {
 			g.Rank = new(i + 1)
 		}
 		if len(g.Ranking) < listed {
@@ -330,8 +330,8 @@ func (g *caseRun) entry(s *search.Suspect) ChoiceEntry {
 	return e
 }
 
-// is reports whether op has the labelled service and, if labelled, operation.
-func (t *Target) is(op trace.Op, table *trace.Table) bool {
+// isTarget reports whether op has the service of t and, if t has one, the operation.
+func isTarget(t *Target, op trace.Op, table *trace.Table) bool {
 	if table.ServiceName(op) != t.Service {
 		return false
 	}

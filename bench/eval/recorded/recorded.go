@@ -5,16 +5,14 @@
 // of all windows, before and after. Labels are used for scoring only: [baselinediff.Normal.Compare] receives the
 // window and nothing else.
 //
-// [Set.Localize] compares with all spans visible at all times. [Set.Choose] lets the engine choose the
+// [Set.Localize] compares with all spans visible at all times. [Set.Notice] plays a stream made of the traces through
+// the engine, which does not know the windows. [Set.Choose] lets the engine choose the
 // instrumentation: it runs the traces against the engine, epoch by epoch, hides the spans of disabled tracepoints,
 // and attaches their children to the nearest visible span above.
 package recorded
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -36,20 +35,11 @@ const (
 // compressions are the endings that TracesName may have, in the order in which they are tried.
 var compressions = []string{"", ".gz", ".zst"}
 
-// Case is one labelled fault.
-type Case struct {
-	Name   string
-	Fault  string // kind of fault, for sums by kind
-	Window baselinediff.Interval
-	Target Target
-}
+// Case is one labelled fault, with the window in which it was active.
+type Case = backtest.Label
 
 // Target is the location of a fault.
-type Target struct {
-	Service   string `json:"service"`
-	Operation string `json:"operation"` // "": not labelled
-	Detail    string `json:"detail"`    // for people
-}
+type Target = backtest.Target
 
 // Set is a case set.
 type Set struct {
@@ -59,19 +49,22 @@ type Set struct {
 	Summary file.Summary // of the input
 
 	traces []*recordedTrace // complete traces, if Options.Keep was set
+	all    []*trace.Trace   // if Options.KeepAll was set
 }
 
 // Options configures [Read].
 type Options struct {
 	Input file.Options
 	Path  critpath.Options
-	Keep  bool // keep complete traces, for [Set.Choose]: about 100 bytes per span
+	// Keep keeps the complete traces, for [Set.Choose], and KeepAll all of them, for [Set.Notice]: about 100 bytes per
+	// span.
+	Keep, KeepAll bool
 }
 
 // Read reads the case set in dir. It returns an error if a file is missing or a case is malformed; broken records
 // among the traces are reported by options and left out.
 func Read(ctx context.Context, dir string, options Options) (*Set, error) {
-	cases, err := readCases(filepath.Join(dir, CasesName))
+	cases, err := backtest.ReadLabels(filepath.Join(dir, CasesName))
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +93,11 @@ func (s *Set) extract(ctx context.Context, in *file.Input, options *Options) err
 		for i := range t.Spans {
 			t.Spans[i].Tracepoint = 0 // the recording has no tracepoints
 		}
+		if options.KeepAll {
+			kept := &trace.Trace{ID: t.ID}
+			kept.Append(t)
+			s.all = append(s.all, kept)
+		}
 		p := extractor.Extract(t)
 		s.Traces.Add(p, 0)
 		if options.Keep && p.Complete() && len(p.Roots) > 0 {
@@ -122,87 +120,6 @@ func tracesIn(dir string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s has no %s, plain, .gz or .zst: %w", dir, TracesName, fs.ErrNotExist)
-}
-
-func readCases(path string) ([]Case, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read labels: %w", err)
-	}
-	return parseCases(path, data)
-}
-
-// ErrNoCases is returned if a case set is empty.
-var ErrNoCases = errors.New("no cases, want one JSON object per line")
-
-// maxCaseLine is the longest line of labels.
-const maxCaseLine = 1 << 20
-
-// parseCases parses labels, one per line. path is used in errors.
-func parseCases(path string, data []byte) ([]Case, error) {
-	var cases []Case
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, maxCaseLine)
-	for n := 1; lines.Scan(); n++ {
-		line := bytes.TrimSpace(lines.Bytes())
-		if len(line) == 0 {
-			continue
-		}
-		c, err := parseCase(line)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: malformed case: %w", path, n, err)
-		}
-		cases = append(cases, c)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if len(cases) == 0 {
-		return nil, fmt.Errorf("%s: %w", path, ErrNoCases)
-	}
-	return cases, nil
-}
-
-func parseCase(line []byte) (Case, error) {
-	var label struct {
-		Name   string `json:"name"`
-		Fault  string `json:"fault"`
-		Start  nanos  `json:"start_unix_nano"`
-		End    nanos  `json:"end_unix_nano"`
-		Target Target `json:"target"`
-	}
-	if err := json.Unmarshal(line, &label); err != nil {
-		return Case{}, err
-	}
-	c := Case{
-		Name: label.Name, Fault: label.Fault, Target: label.Target,
-		Window: baselinediff.Interval{From: trace.Nanos(label.Start), To: trace.Nanos(label.End)},
-	}
-	switch {
-	case c.Name == "":
-		return Case{}, errors.New("no name")
-	case c.Target.Service == "":
-		return Case{}, errors.New("no target.service")
-	case label.Start == 0 || label.End == 0:
-		return Case{}, errors.New("no start_unix_nano or no end_unix_nano")
-	case c.Window.To < c.Window.From:
-		return Case{}, fmt.Errorf("end_unix_nano %d lies before start_unix_nano %d", label.End, label.Start)
-	}
-	return c, nil
-}
-
-// nanos is a time as a number, or as a string because some languages round numbers of this size.
-type nanos trace.Nanos
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (n *nanos) UnmarshalJSON(b []byte) error {
-	number := json.Number(bytes.Trim(b, `"`))
-	v, err := number.Int64()
-	if err != nil || v < 0 || trace.Nanos(v) > trace.MaxNanos {
-		return fmt.Errorf("time %s: want nanoseconds since 1970", b)
-	}
-	*n = nanos(v)
-	return nil
 }
 
 // Windows returns the windows of all cases.

@@ -199,16 +199,16 @@ func TestNoHistory(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	const target = `"target": {"service": "cart"}`
 	for _, c := range []struct{ cases, want string }{
-		{"", "no cases"},
-		{"\n\n", "no cases"},
-		{"nonsense", ":1: malformed case"},
-		{`{"name": "a", "fault": "f", "start_unix_nano": 1, "end_unix_nano": 2, ` + target + "}\n{}", ":2: malformed case: no name"},
+		{"", "no labels"},
+		{"\n\n", "no labels"},
+		{"nonsense", ":1: malformed label"},
+		{`{"name": "a", "fault": "f", "start_unix_nano": 1, "end_unix_nano": 2, ` + target + "}\n{}", ":2: malformed label: no name"},
 		{`{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2}`, "no target.service"},
 		{`{"name": "a", "end_unix_nano": 2, ` + target + `}`, "no start_unix_nano"},
 		{`{"name": "a", "start_unix_nano": 3, "end_unix_nano": 2, ` + target + `}`, "before start_unix_nano"},
-		{`{"name": "a", "start_unix_nano": "soon", "end_unix_nano": 2, ` + target + `}`, `time "soon"`},
-		{`{"name": "a", "start_unix_nano": 1.5, "end_unix_nano": 2, ` + target + `}`, "time 1.5"},
-		{`{"name": "a", "start_unix_nano": -1, "end_unix_nano": 2, ` + target + `}`, "time -1"},
+		{`{"name": "a", "start_unix_nano": "soon", "end_unix_nano": 2, ` + target + `}`, `start_unix_nano is "soon"`},
+		{`{"name": "a", "start_unix_nano": 1.5, "end_unix_nano": 2, ` + target + `}`, "start_unix_nano is 1.5"},
+		{`{"name": "a", "start_unix_nano": -1, "end_unix_nano": 2, ` + target + `}`, "start_unix_nano is -1"},
 	} {
 		if _, err := ask(t, set(t, TracesName, shop(), c.cases)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("cases %q: error %v, want one with %q", c.cases, err, c.want)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -16,7 +17,8 @@ type Report struct {
 	Top5    float64          `json:"top5"`
 	ByFault map[string]Score `json:"by_fault"`
 
-	Choice *ChoiceReport `json:"choice,omitempty"` // nil unless [Set.Choose] was called
+	Noticed *backtest.Score `json:"noticed,omitempty"` // nil unless [Set.Notice] was called
+	Choice  *ChoiceReport   `json:"choice,omitempty"`  // nil unless [Set.Choose] was called
 }
 
 // Score sums up the cases of one kind of fault.

@@ -1,0 +1,174 @@
+package recorded
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/engine/backtest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Stream configures a continuous stream made of a case set: healthy traces, then the window of each case, in the order
+// of time, followed by healthy traces.
+type Stream struct {
+	Learn   time.Duration // of healthy traces at the beginning
+	Between time.Duration // of healthy traces after each window
+}
+
+// streamStart is the time at which a stream begins.
+const streamStart trace.Nanos = 1_700_000_000_000_000_000
+
+// Constants of a stream.
+const (
+	// pause is the longest time without a healthy trace. Longer ones, such as windows, are shortened to it.
+	pause = 2 * time.Second
+	// leastHealthy is the shortest extent of healthy traces of which a stream is made.
+	leastHealthy = time.Minute
+)
+
+// ErrFewHealthy is the error of [Set.Notice] if there are too few healthy traces.
+var ErrFewHealthy = fmt.Errorf("the traces outside of all windows cover less than %v, too little to make a stream of", leastHealthy)
+
+// Notice plays a stream made of the set through the engine, and scores the incidents. The set must have been read with
+// KeepAll. Options.Table is not used. It returns [ErrFewHealthy] if it cannot make a stream.
+func (s *Set) Notice(ctx context.Context, stream Stream, options backtest.Options) (*backtest.Score, error) {
+	w, err := s.weave(stream)
+	if err != nil {
+		return nil, err
+	}
+	options.Table = s.Table
+	p := backtest.NewPlayer(w.cases, options)
+	var moved trace.Trace
+	for i := range w.traces {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		w.traces[i].move(&moved)
+		p.Play(&moved)
+	}
+	return p.Finish().Score, nil
+}
+
+// woven is a stream.
+type woven struct {
+	clock  trace.Nanos
+	traces []movedTrace // in the order of their ends, once complete
+	cases  []Case       // with windows in the time of the stream
+
+	healthy []movedTrace // of the set, with gaps closed
+	at      int          // index in healthy of the next trace
+	offset  time.Duration
+	turn    int // number of times that all healthy traces were used
+}
+
+// movedTrace is a trace in the time of the stream.
+type movedTrace struct {
+	of         *trace.Trace
+	start, end trace.Nanos // in the stream
+	shift      time.Duration
+	turn       int
+}
+
+// weave returns the stream.
+func (s *Set) weave(stream Stream) (*woven, error) {
+	all := make([]movedTrace, 0, len(s.all))
+	for _, t := range s.all {
+		from, to := backtest.Extent(t)
+		all = append(all, movedTrace{of: t, start: from, end: to})
+	}
+	slices.SortFunc(all, func(a, b movedTrace) int { return cmp.Or(cmp.Compare(a.start, b.start), a.of.ID.Compare(b.of.ID)) })
+	w := &woven{clock: streamStart, healthy: outside(all, s.Windows())}
+	if n := len(w.healthy); n == 0 || w.healthy[n-1].start.Sub(w.healthy[0].start) < leastHealthy {
+		return nil, ErrFewHealthy
+	}
+	w.playHealthy(stream.Learn)
+	cases := slices.Clone(s.Cases)
+	slices.SortStableFunc(cases, func(a, b Case) int { return cmp.Compare(a.Window.From, b.Window.From) })
+	for _, c := range cases {
+		if w.playWindow(all, c) {
+			w.playHealthy(stream.Between)
+		}
+	}
+	slices.SortStableFunc(w.traces, func(a, b movedTrace) int { return cmp.Compare(a.end, b.end) })
+	return w, nil
+}
+
+// outside returns the traces that begin outside of all windows, with pauses shortened.
+func outside(all []movedTrace, windows []baselinediff.Interval) (healthy []movedTrace) {
+	var last trace.Nanos
+	var cut time.Duration
+	for _, t := range all {
+		if slices.ContainsFunc(windows, func(w baselinediff.Interval) bool { return w.Contains(t.start) }) {
+			continue
+		}
+		if gap := t.start.Sub(last); len(healthy) > 0 && gap > pause {
+			cut += gap - pause
+		}
+		last = t.start
+		t.shift = -cut
+		t.start, t.end = t.start.Add(-cut), t.end.Add(-cut)
+		healthy = append(healthy, t)
+	}
+	return healthy
+}
+
+// add adds t, later by a duration.
+func (w *woven) add(t movedTrace, by time.Duration, turn int) {
+	t.start, t.end, t.shift, t.turn = t.start.Add(by), t.end.Add(by), t.shift+by, turn
+	w.traces = append(w.traces, t)
+}
+
+// playHealthy adds healthy traces for a time. When they are used up, they come again with other IDs.
+func (w *woven) playHealthy(length time.Duration) {
+	first := w.healthy[0].start
+	whole := w.healthy[len(w.healthy)-1].start.Sub(first) + 1
+	for length > 0 {
+		take := min(length, whole-w.offset)
+		end := first.Add(w.offset + take)
+		for ; w.at < len(w.healthy) && w.healthy[w.at].start < end; w.at++ {
+			w.add(w.healthy[w.at], w.clock.Sub(first)-w.offset, w.turn)
+		}
+		w.clock, w.offset, length = w.clock.Add(take), w.offset+take, length-take
+		if w.offset >= whole {
+			w.at, w.offset, w.turn = 0, 0, w.turn+1
+		}
+	}
+}
+
+// playWindow adds the traces of the window of c. It reports whether there are any; if not, c is left out.
+func (w *woven) playWindow(all []movedTrace, c Case) bool {
+	n := len(w.traces)
+	for _, t := range all {
+		if c.Window.Contains(t.start) {
+			w.add(t, w.clock.Sub(c.Window.From), 0)
+		}
+	}
+	if len(w.traces) == n {
+		return false
+	}
+	end := w.clock.Add(c.Window.To.Sub(c.Window.From))
+	c.Window = baselinediff.Interval{From: w.clock, To: end}
+	w.cases, w.clock = append(w.cases, c), end
+	return true
+}
+
+// move sets out to t as it is in the stream.
+func (t *movedTrace) move(out *trace.Trace) {
+	out.Reset()
+	out.Append(t.of)
+	out.ID = t.of.ID
+	if t.turn > 0 {
+		for _, half := range [][]byte{out.ID[:8], out.ID[8:]} {
+			binary.BigEndian.PutUint64(half, trace.Mix(uint64(t.turn), binary.BigEndian.Uint64(half)))
+		}
+	}
+	for i := range out.Spans {
+		x := &out.Spans[i]
+		x.Start, x.End = x.Start.Add(t.shift), x.End.Add(t.shift)
+	}
+}
