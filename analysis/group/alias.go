@@ -72,21 +72,45 @@ func serviceKey(service trace.Symbol, peer trace.Op) uint64 {
 	return trace.Mix(serviceSalt, trace.Mix(uint64(service), uint64(peer)))
 }
 
+// Shares of the requests from which a Grouper learns, as reciprocals: of those with calls from places without an alias,
+// and of all others.
+const (
+	unsettledShare = 4
+	settledShare   = 64
+)
+
+// observe learns from a sample of the requests, which depends on the request and on closed epochs only.
+func (a *Aliases) observe(o *observation.Observation, table *trace.Table) {
+	if key := o.Key(); key%unsettledShare == 0 {
+		a.learn(o, table, key%settledShare != 0)
+	}
+}
+
 // Learn counts the calls of a request. Table has its operations.
-func (a *Aliases) Learn(o *observation.Observation, table *trace.Table) {
+func (a *Aliases) Learn(o *observation.Observation, table *trace.Table) { a.learn(o, table, false) }
+
+// learn counts the calls of a request, or only those from places without an alias.
+func (a *Aliases) learn(o *observation.Observation, table *trace.Table, unsettled bool) {
 	for i := range o.Contexts {
 		c := &o.Contexts[i]
-		to, service := uint64(0), uint64(0)
+		to := uint64(0)
 		switch {
 		case c.Answered():
 			to = uint64(c.Target)
-			service = uint64(table.Operation(c.Target).Service)
 		case c.Unanswered == 0 || c.Target != c.Peer:
 			continue // no call, or answered by an alias
 		}
-		a.count(placeKey(c), to, uint64(c.Count))
+		place := placeKey(c)
+		if unsettled && a.settled(place) != 0 {
+			continue
+		}
+		a.count(place, to, uint64(c.Count))
 		a.count(operationKey(c), to, uint64(c.Count))
 		if c.Peer != 0 {
+			service := uint64(0)
+			if to != 0 {
+				service = uint64(table.Operation(c.Target).Service)
+			}
 			a.count(serviceKey(table.Operation(c.Op).Service, c.Peer), service, uint64(c.Count))
 		}
 	}

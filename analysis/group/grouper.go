@@ -66,16 +66,11 @@ func NewGrouper(types *RequestTypes, table *trace.Table, options Options) *Group
 	return g
 }
 
-// learnedShare is the reciprocal of the share of requests from which aliases are learned.
-const learnedShare = 4
-
 // Observe adds a request to the open windows of its request type and of its group, and returns both. Either is nil if
 // it is beyond the bound on groups. Observe changes the targets of calls of o as the aliases and the
 // bound on targets say.
 func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group) {
-	if o.Key()%learnedShare == 0 {
-		g.Aliases.Learn(o, g.Table)
-	}
+	g.Aliases.observe(o, g.Table)
 	g.Aliases.Apply(o, g.Table)
 	g.Bare += g.targets.bound(o, g.options.Targets)
 	id := g.Types.Of(o)
