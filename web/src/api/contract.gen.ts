@@ -642,10 +642,13 @@ export interface components {
             after?: string;
             target?: components["schemas"]["Target"];
         };
-        /** @description The operation that a client calls. The time of the edge is spent on the wire to it, or in its queue. */
+        /** @description The operation that a client calls. The time of the edge is spent on the wire to it, in its queue or, if it is external, in it. */
         Target: {
             service: string;
+            /** @description Empty if the attributes of the caller name the service only. */
             operation: string;
+            /** @description It emits no spans: the attributes of its caller name it. */
+            external: boolean;
         };
         Edge: {
             place: components["schemas"]["Place"];
