@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 const answers = "../api/testdata"
 
 // problem is the ID of the problem in these files.
-const problem = "544a932fdbe5ce6ddf3bb0b0104359ee"
+const problem = "216a4622d8d8da9e3dce65e593965c5e"
 
 // serve serves the golden files of the API, and records the requests.
 func serve(t *testing.T) (c *Client, asked *[]string) {
