@@ -1,0 +1,151 @@
+package incident_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+const epoch = 10 * time.Second
+
+// shop is an application with two requests a second: cart and search each answer one of them, called by the gateway.
+type shop struct {
+	table   *trace.Table
+	history *baselinediff.Sites
+	tracker *incident.Tracker
+	rng     *rand.Rand
+	now     trace.Nanos
+	next    uint64
+	saves   bool // whether the tracker is saved and restored at each epoch
+}
+
+func newShop() *shop {
+	table := &trace.Table{}
+	return &shop{
+		table: table, history: baselinediff.NewSites(table), tracker: incident.NewTracker(), rng: rand.New(rand.NewPCG(1, 2)),
+		now: trace.Nanos(time.Hour),
+	}
+}
+
+// play plays some time, in which the work of each service takes the given factor longer.
+func (s *shop) play(d time.Duration, slower map[string]float64) {
+	x := critpath.NewExtractor(critpath.DefaultOptions())
+	for end := s.now.Add(d); s.now < end; {
+		tally := baselinediff.NewTally()
+		for at := s.now; at < s.now.Add(epoch); at = at.Add(time.Second) {
+			for _, service := range []string{"cart", "search"} {
+				factor := 1.0
+				if f := slower[service]; f != 0 {
+					factor = f
+				}
+				tally.Observe(x.Extract(s.request(at, service, trace.Nanos(factor*(90e6+20e6*s.rng.Float64())))))
+			}
+		}
+		s.history.Merge(tally)
+		s.now = s.now.Add(epoch)
+		s.history.Age(s.now)
+		s.tracker.Step(s.now, s.history)
+		if s.saves {
+			s.tracker = incident.Restore(s.tracker.State())
+		}
+	}
+}
+
+// request returns a request to the gateway that a service answers after the given time.
+func (s *shop) request(start trace.Nanos, service string, work trace.Nanos) *trace.Trace {
+	s.next++
+	span := func(id, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos) trace.Span {
+		symbol := s.table.Symbol(service)
+		return trace.Span{ID: id, Parent: parent, Op: s.table.Op(symbol, s.table.Symbol(name), kind), Service: symbol, Kind: kind, Start: start + from, End: start + to}
+	}
+	const wire = trace.Nanos(time.Millisecond)
+	return &trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16)}, Spans: []trace.Span{
+		span(1, 0, "gateway", "GET /"+service, trace.Server, 0, work+4*wire),
+		span(2, 1, "gateway", "GET", trace.Client, wire, work+3*wire),
+		span(3, 2, service, "GET /"+service, trace.Server, 2*wire, work+2*wire),
+	}}
+}
+
+// summary describes the incidents: the first suspect, the times from an instant on, and whether the incident is open.
+func (s *shop) summary(from trace.Nanos) (all []string) {
+	for _, x := range s.tracker.Incidents() {
+		text := s.table.Text(x.Suspects[0].Service) + " " + x.Opened.Sub(from).String()
+		if x.Closed != 0 {
+			text += " to " + x.Closed.Sub(from).String()
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// TestIncident slows a service down for ten minutes: one incident opens within three minutes and closes once the service
+// has recovered for two. The time of the incident does not become usual, and a restart at each epoch changes nothing.
+func TestIncident(t *testing.T) {
+	var states [2]incident.State
+	for i := range states {
+		s := newShop()
+		s.saves = i == 1
+		s.play(time.Hour, nil)
+		if got := s.summary(0); got != nil {
+			t.Fatalf("incidents in a healthy hour: %v", got)
+		}
+		fault := s.now
+		s.play(10*time.Minute, map[string]float64{"cart": 3})
+		if diff := cmp.Diff([]string{"cart 2m10s"}, s.summary(fault)); diff != "" {
+			t.Errorf("in the fault (-want +got):\n%s", diff)
+		}
+		s.play(time.Hour, nil)
+		if diff := cmp.Diff([]string{"cart 2m10s to 12m50s"}, s.summary(fault)); diff != "" {
+			t.Errorf("after the fault (-want +got):\n%s", diff)
+		}
+		again := s.now
+		s.play(10*time.Minute, map[string]float64{"cart": 3})
+		if got := s.summary(again); len(got) != 2 || got[1] != "cart 2m10s" {
+			t.Errorf("the same fault again: %v", got)
+		}
+		states[i] = s.tracker.State()
+	}
+	if diff := cmp.Diff(states[0], states[1]); diff != "" {
+		t.Errorf("restarts change the state (-without +with):\n%s", diff)
+	}
+}
+
+// TestBurst slows a service down for 40 seconds: no incident.
+func TestBurst(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	s.play(40*time.Second, map[string]float64{"cart": 5})
+	s.play(20*time.Minute, nil)
+	if got := s.summary(0); got != nil {
+		t.Errorf("incidents after a burst: %v", got)
+	}
+}
+
+// TestTwoCauses slows two services down at once that do not call each other: two incidents, each with its own suspect.
+func TestTwoCauses(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	fault := s.now
+	s.play(5*time.Minute, map[string]float64{"cart": 3, "search": 4})
+	got := s.summary(fault)
+	if len(got) != 2 || got[0][:4] == got[1][:4] {
+		t.Errorf("incidents %v, want one of cart and one of search", got)
+	}
+}
+
+// TestColdStart slows a service down at the beginning: without a history nothing is raised.
+func TestColdStart(t *testing.T) {
+	s := newShop()
+	s.play(5*time.Minute, nil)
+	s.play(5*time.Minute, map[string]float64{"cart": 3})
+	if got := s.summary(0); got != nil {
+		t.Errorf("incidents without a history: %v", got)
+	}
+}
