@@ -85,8 +85,9 @@ func (s *shop) summary(from trace.Nanos) (all []string) {
 	return all
 }
 
-// TestIncident slows a service down for ten minutes: one incident opens within three minutes and closes once the service
-// has recovered for two. The time of the incident does not become usual, and a restart at each epoch changes nothing.
+// TestIncident slows a service down for ten minutes: one incident opens within three minutes, and closes once the
+// service has recovered for two. The time of the incident does not become usual, and a restart at each epoch changes
+// nothing.
 func TestIncident(t *testing.T) {
 	var states [2]incident.State
 	for i := range states {
