@@ -149,8 +149,8 @@ func NewCore(table *trace.Table, options Options) *Core {
 	return c
 }
 
-// Ingest takes a closed trace and returns the number of requests in it. Incomplete traces change the
-// history of sites only, and unusable roots no statistics.
+// Ingest takes a closed trace and returns the number of requests in it. Incomplete traces change the history of sites
+// only, and unusable roots no statistics.
 func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	p := c.extractor.Extract(t)
 	c.tally.Observe(p)

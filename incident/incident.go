@@ -14,9 +14,9 @@ type Incident struct {
 	Onset  trace.Nanos // estimated beginning of the change
 	Opened trace.Nanos // end of the epoch in which it was noticed
 	Closed trace.Nanos // 0: still open
-	// Suspects are the services ranked by their additional cost since the onset, the most likely cause first. There is
-	// at least one.
+	// Suspects are the services in the window with the highest score so far, the most likely cause first. There is at
+	// least one.
 	Suspects []baselinediff.Suspect
-	Requests int     // number of traces since the onset that Suspects are judged by
+	Requests int     // number of traces in that window
 	Duration float64 // mean duration of a trace in the history in ns: the unit of the times in Suspects
 }

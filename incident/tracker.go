@@ -211,14 +211,14 @@ func (t *Tracker) raise(now trace.Nanos, s *baselinediff.Suspect, history *basel
 	t.incidents = append(t.incidents, x)
 }
 
-// merge merges incidents of neighbours of which one dominates the other into the older: they have one cause.
+// merge joins incidents of neighbours, the younger to the older, if one dominates the other: they have one cause.
 func (t *Tracker) merge(history *baselinediff.Sites) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
 		for _, x := range t.incidents {
 			if x == y {
 				return false // x and the following are younger
 			}
-			if x == nil || x.Closed != 0 || y.Closed != 0 || !history.Adjacent(x.service, y.service) {
+			if x.Closed != 0 || y.Closed != 0 || !history.Adjacent(x.service, y.service) {
 				continue
 			}
 			a, b := max(x.score, x.now), max(y.score, y.now)

@@ -240,7 +240,7 @@ func isMethod(name []byte) bool {
 }
 
 // maxSegments is the number of segments of a path that become part of a name. Segments further down are often names of
-// things, such as articles or files, of which there are too many.
+// things such as articles or files: too many to be operations.
 const maxSegments = 4
 
 // pathOf returns the first segments of the path of a URL, which may be a path itself; nil if it has no path.

@@ -86,8 +86,8 @@ const (
 	leastCertainty = 0.1
 )
 
-// Explain returns the difference between a trace and the normal ones, all of which must have been added. A call is
-// compared with the calls at its site.
+// Explain returns the difference between a trace and the normal ones, after these have been added. It compares each
+// call with the calls at its site.
 //
 //  1. Slow. The excess of a call is its own time on the critical path beyond the median of its site, if that time is
 //     above the fence. The own time of a CLIENT span and of a border is time on the wire to the callee.

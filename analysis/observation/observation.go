@@ -39,7 +39,7 @@ type Observation struct {
 	Variables []Variable
 	// Skeleton is the 128-bit hash of the set of distinct baseline contexts on the critical path.
 	Skeleton analysis.Hash
-	Path     PathSums // of which Skeleton is the hash; zero: unknown, as in saved samples
+	Path     PathSums // Skeleton is their hash; zero: unknown, as in saved samples
 	// Shape is [Observation.ComputeShape], computed while contexts and edges are in the processor's caches. 0: not
 	// computed.
 	Shape uint64

@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// PathSums are the sums over the distinct baseline contexts on a critical path of which its skeleton is the hash. A
+// PathSums are sums over the distinct baseline contexts on a critical path. The skeleton of the path is their hash. A
 // context can be replaced in them.
 type PathSums struct{ Hi, Lo, N uint64 }
 

@@ -97,7 +97,7 @@ func (p *process) logTail() string {
 	return tail(out)
 }
 
-// signal sends a signal to the process group and to all descendants, some of which have groups of their own.
+// signal sends a signal to the process group, and to all descendants, because some have groups of their own.
 func (p *process) signal(s syscall.Signal) {
 	if p.alive() {
 		signalTree(p.pid(), s)

@@ -10,8 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Grace is the time after a labelled window in which an incident may still open for its fault, and at the end of which
-// its suspects are judged.
+// Grace is the time after a labelled window in which an incident may still open for its fault. Its suspects are judged
+// at the end of that time.
 const Grace = time.Minute
 
 // Score compares incidents with labels.

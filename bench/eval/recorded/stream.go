@@ -27,7 +27,7 @@ const streamStart trace.Nanos = 1_700_000_000_000_000_000
 const (
 	// pause is the longest time without a healthy trace. Longer ones, such as windows, are shortened to it.
 	pause = 2 * time.Second
-	// leastHealthy is the shortest extent of healthy traces of which a stream is made.
+	// leastHealthy is the shortest extent of the healthy traces of a stream.
 	leastHealthy = time.Minute
 )
 
