@@ -125,15 +125,9 @@ func (s *snapshot) addGroups(c *engine.Core, names *describe.Names, last *snapsh
 			names.SetName(one.ID, name)
 			continue
 		}
-		names.Add(&group.Summary{
-			ID: one.ID, Level: one.Level, RequestType: one.ID, Entry: one.Entry, Name: g.Types.Name(one.ID),
-			Distinct: g.Types.Distinct(one.Entry, one.ID, typeNameOps),
-		})
+		names.Add(new(c.TypeSummary(one)))
 	}
 }
-
-// typeNameOps is the number of operations that distinguish request types with the same entry, in their names.
-const typeNameOps = 3
 
 // nameOf returns the name of a request type in s; "" if it has none or may change: names do while Sibyl is learning.
 func (s *snapshot) nameOf(requestType analysis.Hash, learned bool) string {

@@ -85,7 +85,8 @@ type Core struct {
 	tally       *baselinediff.Tally // of the traces ingested in this epoch
 	sites       *baselinediff.Sites
 	incidents   *incident.Tracker
-	strategy    search.Strategy // named by options.Strategy
+	affected    map[uint64]*affected // by incident
+	strategy    search.Strategy      // named by options.Strategy
 	state       search.State
 	problems    []detect.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
@@ -269,6 +270,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	}
 	c.series.observe(c.detector.Groups)
 	c.problems = c.detector.Watch(now, c.options.Watch)
+	c.followIncidents()
 	if age := c.options.Retention; age > 0 {
 		c.detector.Groups.Forget(now.Add(-age))
 	}
@@ -294,10 +296,6 @@ func (c *Core) mergeTally() {
 	c.sites.Merge(c.tally)
 	c.tally = baselinediff.NewTally()
 }
-
-// Incidents returns the open incidents and those closed within a day, in the order in which they were opened. The
-// result is valid until the next epoch.
-func (c *Core) Incidents() []incident.Incident { return c.incidents.Incidents() }
 
 // decide makes the next plan, in which a share of the requests explores: it has all tracepoints enabled. It returns the
 // decisions.

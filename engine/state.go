@@ -51,6 +51,7 @@ type savedCore struct {
 	Spans         []byte // nil: none, from an older version
 	Sites         []byte // nil: none, from an older version
 	Incidents     incident.State
+	Affected      []affectedState
 	Versions      []VersionSeen
 	Deploys       []Deploy
 	Relearning    bool // Core.relearning
@@ -159,7 +160,7 @@ func (c *Core) saved() *savedCore {
 		Settings: new(c.options.Settings()),
 		Learned:  c.learned, Began: c.began, Aged: c.aged, Seen: c.seen, Dropped: c.dropped,
 		Heard: c.feedback.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
-		Sites: c.sites.AppendBinary(nil), Incidents: c.incidents.State(),
+		Sites: c.sites.AppendBinary(nil), Incidents: c.incidents.State(), Affected: c.savedAffected(),
 		Versions: c.versions.known, Deploys: c.versions.deploys, Relearning: c.relearning,
 	}
 	for _, m := range c.epochs {
@@ -415,6 +416,7 @@ func (c *Core) restore(s *savedCore) error {
 			return err
 		}
 		c.incidents = incident.Restore(s.Incidents)
+		c.restoreAffected(s.Affected)
 	}
 	for _, m := range s.Epochs {
 		c.epochs = append(c.epochs, epochEnd{m.End, m.Seen})

@@ -3,8 +3,10 @@ package engine
 import (
 	"iter"
 	"math"
+	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/search"
@@ -56,6 +58,31 @@ func (c *Core) Trees() iter.Seq2[analysis.Hash, *cct.Tree] {
 			}
 		}
 	}
+}
+
+// typeNameOps is the number of operations that distinguish request types with the same entry, in their names.
+const typeNameOps = 3
+
+// TypeSummary returns the part of the summary of a request type that names it.
+func (c *Core) TypeSummary(g *group.Group) group.Summary {
+	types := c.detector.Groups.Types
+	return group.Summary{
+		ID: g.ID, Level: g.Level, RequestType: g.ID, Entry: g.Entry, Name: types.Name(g.ID), Distinct: types.Distinct(g.Entry, g.ID, typeNameOps),
+	}
+}
+
+// AffectedTypes returns the summaries, as of TypeSummary, of the request types that incidents affect, by identity.
+func (c *Core) AffectedTypes() []group.Summary {
+	var all []group.Summary
+	for _, a := range c.affected {
+		for i := range a.Types {
+			if g := c.detector.Groups.Group(a.Types[i].RequestType); g != nil {
+				all = append(all, c.TypeSummary(g))
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b group.Summary) int { return a.ID.Compare(b.ID) })
+	return slices.CompactFunc(all, func(a, b group.Summary) bool { return a.ID == b.ID })
 }
 
 // BuiltTree returns the latest build of the calling-context tree of a request type, nil if it was never built, and

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
-	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -23,7 +23,7 @@ const shownSuspects = 3
 
 // BacktestTable writes r for a terminal: each incident with its suspects and a sentence, and the score if there is one.
 func BacktestTable(w io.Writer, r *backtest.Result, style terminal.Style) error {
-	t := table{names: &names{Names: describe.New(r.Table, terminal.Printable)}, style: style}
+	t := table{names: backtestNames(r, terminal.Printable), style: style}
 	t.backtestHeading(r)
 	for i := range r.Incidents {
 		t.incident(r, &r.Incidents[i])
@@ -33,6 +33,14 @@ func BacktestTable(w io.Writer, r *backtest.Result, style terminal.Style) error 
 	}
 	_, err := io.WriteString(w, t.out.String())
 	return err
+}
+
+func backtestNames(r *backtest.Result, clean func(string) string) *names {
+	n := describe.New(r.Table, clean)
+	for i := range r.Types {
+		n.Add(&r.Types[i])
+	}
+	return &names{Names: n}
 }
 
 // wholeSecond returns t without the fraction of its second.
@@ -55,7 +63,7 @@ const (
 )
 
 // incident writes the line of an incident, and its sentence.
-func (t *table) incident(r *backtest.Result, x *incident.Incident) {
+func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	lasted := "open"
 	if x.Closed != 0 {
 		lasted = x.Closed.Sub(x.Opened).Round(time.Second).String()
@@ -74,7 +82,7 @@ func (t *table) incident(r *backtest.Result, x *incident.Incident) {
 }
 
 // incident returns the sentence about x.
-func (n *names) incident(x *incident.Incident) describe.Sentence {
+func (n *names) incident(x *engine.Incident) describe.Sentence {
 	period := baselinediff.Interval{From: wholeSecond(x.Onset), To: wholeSecond(x.Closed)}
 	open := x.Closed == 0
 	return n.Incident(&describe.Incident{When: describe.Period(period, open, !open && !describe.OneDay(period)), Suspects: x.Suspects})
@@ -110,7 +118,7 @@ func (t *table) score(s *backtest.Score) {
 
 // BacktestJSON writes r as one JSON object. Times are in nanoseconds since 1970.
 func BacktestJSON(w io.Writer, r *backtest.Result) error {
-	n := &names{Names: describe.New(r.Table, describe.Verbatim)}
+	n := backtestNames(r, describe.Verbatim)
 	o := objectWriter{out: w}
 	o.field("traces", r.Traces)
 	o.field("from_unix_nano", r.From)
@@ -164,10 +172,16 @@ type jsonInstance struct {
 	Part     describe.Number `json:"part"`
 }
 
-func (n *names) jsonIncident(x *incident.Incident) jsonIncident {
+func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 	j := jsonIncident{
 		ID: fmt.Sprintf("%016x", x.ID), Opened: x.Opened, Closed: optionalTime(x.Closed), Sentence: n.incident(x).String(),
 		RequestTypes: []string{}, Problems: []string{}, Suspects: make([]jsonIncidentSuspect, 0, len(x.Suspects)),
+	}
+	for i := range x.Types {
+		j.RequestTypes = append(j.RequestTypes, n.RequestType(x.Types[i].RequestType, 0))
+	}
+	for _, id := range x.Problems {
+		j.Problems = append(j.Problems, id.String())
 	}
 	for i := range x.Suspects {
 		s := n.Suspect(&x.Suspects[i])

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/engine/offline"
 	"github.com/sibyl-trace/sibyl/incident"
@@ -19,8 +20,8 @@ func newBacktest() *backtest.Result {
 	const midnight = trace.Nanos(1_790_035_200_000_000_000)
 	return &backtest.Result{
 		Table: s.Table, Traces: 21_568, From: midnight + 1.5e9, To: midnight + 90_000e9, Learned: midnight + 310e9,
-		Incidents: []incident.Incident{
-			{
+		Incidents: []engine.Incident{
+			{Incident: incident.Incident{
 				ID: 0xabc, Onset: midnight + 9480e9, Opened: midnight + 9660e9, Closed: midnight + 9980e9,
 				Suspects: []baselinediff.Suspect{
 					{
@@ -30,11 +31,11 @@ func newBacktest() *backtest.Result {
 					{Service: cart, Score: 0.02, Own: 0.02},
 					{Service: s.Table.Symbol("shop"), Score: 0.001, Own: 0.001},
 				},
-			},
-			{
+			}},
+			{Incident: incident.Incident{
 				ID: 0xdef, Onset: midnight + 80_000e9, Opened: midnight + 80_180e9,
 				Suspects: []baselinediff.Suspect{{Service: cart, Score: 0.12, Errors: 0.12}},
-			},
+			}},
 		},
 		Score: &backtest.Score{
 			Cases: []backtest.Case{

@@ -33,6 +33,17 @@ type Suspect struct {
 	Opaque bool
 	// Operations are those with evidence, in descending order of Score.
 	Operations []SuspectOperation
+	// Instances are the instances, hosts, zones and versions that carry most of the cost, in descending order of Part.
+	// Only histories of a running service tell instances apart.
+	Instances []InstancePart
+}
+
+// InstancePart is the part of the additional cost of a service that calls with one value of an attribute carry, in
+// [0, 1].
+type InstancePart struct {
+	Key, Value trace.Symbol
+	Calls      uint64 // in the window
+	Part       float64
 }
 
 // SuspectOperation is the contribution of one operation.

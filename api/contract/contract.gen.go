@@ -94,6 +94,24 @@ func (e ExemplarStratum) Valid() bool {
 	}
 }
 
+// Defines values for IncidentState.
+const (
+	IncidentStateClosed IncidentState = "closed"
+	IncidentStateOpen   IncidentState = "open"
+)
+
+// Valid indicates whether the value is a known member of the IncidentState enum.
+func (e IncidentState) Valid() bool {
+	switch e {
+	case IncidentStateClosed:
+		return true
+	case IncidentStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Kind.
 const (
 	KindShifted  Kind = "shifted"
@@ -220,6 +238,42 @@ func (e State) Valid() bool {
 	case StateNone:
 		return true
 	case StateOpened:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TimelineEntryKind.
+const (
+	TimelineEntryKindAcknowledged TimelineEntryKind = "acknowledged"
+	TimelineEntryKindClosed       TimelineEntryKind = "closed"
+	TimelineEntryKindDeploy       TimelineEntryKind = "deploy"
+	TimelineEntryKindLocated      TimelineEntryKind = "located"
+	TimelineEntryKindMuted        TimelineEntryKind = "muted"
+	TimelineEntryKindOnset        TimelineEntryKind = "onset"
+	TimelineEntryKindOpened       TimelineEntryKind = "opened"
+	TimelineEntryKindProblem      TimelineEntryKind = "problem"
+)
+
+// Valid indicates whether the value is a known member of the TimelineEntryKind enum.
+func (e TimelineEntryKind) Valid() bool {
+	switch e {
+	case TimelineEntryKindAcknowledged:
+		return true
+	case TimelineEntryKindClosed:
+		return true
+	case TimelineEntryKindDeploy:
+		return true
+	case TimelineEntryKindLocated:
+		return true
+	case TimelineEntryKindMuted:
+		return true
+	case TimelineEntryKindOnset:
+		return true
+	case TimelineEntryKindOpened:
+		return true
+	case TimelineEntryKindProblem:
 		return true
 	default:
 		return false
@@ -379,6 +433,48 @@ func (e ListGroupsParamsSort) Valid() bool {
 	case ListGroupsParamsSortMean:
 		return true
 	case ListGroupsParamsSortRate:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListIncidentsParamsState.
+const (
+	ListIncidentsParamsStateAll    ListIncidentsParamsState = "all"
+	ListIncidentsParamsStateClosed ListIncidentsParamsState = "closed"
+	ListIncidentsParamsStateOpen   ListIncidentsParamsState = "open"
+)
+
+// Valid indicates whether the value is a known member of the ListIncidentsParamsState enum.
+func (e ListIncidentsParamsState) Valid() bool {
+	switch e {
+	case ListIncidentsParamsStateAll:
+		return true
+	case ListIncidentsParamsStateClosed:
+		return true
+	case ListIncidentsParamsStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListIncidentsParamsMuted.
+const (
+	ListIncidentsParamsMutedAll   ListIncidentsParamsMuted = "all"
+	ListIncidentsParamsMutedFalse ListIncidentsParamsMuted = "false"
+	ListIncidentsParamsMutedTrue  ListIncidentsParamsMuted = "true"
+)
+
+// Valid indicates whether the value is a known member of the ListIncidentsParamsMuted enum.
+func (e ListIncidentsParamsMuted) Valid() bool {
+	switch e {
+	case ListIncidentsParamsMutedAll:
+		return true
+	case ListIncidentsParamsMutedFalse:
+		return true
+	case ListIncidentsParamsMutedTrue:
 		return true
 	default:
 		return false
@@ -920,13 +1016,20 @@ type Event struct {
 	Before    *string   `json:"before,omitempty"`
 	Decision  *string   `json:"decision,omitempty"`
 	Diagnosis *string   `json:"diagnosis,omitempty"`
-	Problem   *string   `json:"problem,omitempty"`
+	Incident  *string   `json:"incident,omitempty"`
+
+	// Incidents Number of open incidents; only with `epoch`.
+	Incidents *int    `json:"incidents,omitempty"`
+	Problem   *string `json:"problem,omitempty"`
 
 	// Problems Number of open problems; only with `epoch`.
 	Problems    *int    `json:"problems,omitempty"`
 	RequestType *string `json:"request_type,omitempty"`
 
-	// Service Only with `deploy`, like the next two.
+	// Sentence Of the incident.
+	Sentence *string `json:"sentence,omitempty"`
+
+	// Service The first suspect of an incident, or the service of a `deploy`.
 	Service *string `json:"service,omitempty"`
 	Type    string  `json:"type"`
 	Version *string `json:"version,omitempty"`
@@ -1065,6 +1168,117 @@ type GroupList struct {
 
 // ID defines model for ID.
 type ID = string
+
+// Incident defines model for Incident.
+type Incident struct {
+	// Closed null: still open.
+	Closed *time.Time `json:"closed"`
+
+	// Deploys New versions of suspects from 30 minutes before the onset on, latest first.
+	Deploys []Deploy `json:"deploys"`
+
+	// ID 16 hex digits.
+	ID string `json:"id"`
+
+	// Notes Acknowledgement and mute of a problem.
+	Notes Notes `json:"notes"`
+
+	// Onset Estimated beginning of the change.
+	Onset time.Time `json:"onset"`
+
+	// Opened End of the epoch in which it was noticed.
+	Opened time.Time `json:"opened"`
+
+	// Problems Problems that were open during the incident at places of its suspects, those with most impact first; at most 100.
+	Problems []ID `json:"problems"`
+
+	// RequestTypes Affected ones, those that lose most time first; at most 100.
+	RequestTypes []IncidentRequestType `json:"request_types"`
+
+	// Requests Traces in the three minutes with the most evidence, on which the suspects rest.
+	Requests int64 `json:"requests"`
+
+	// Score Of the first suspect.
+	Score float64 `json:"score"`
+
+	// Sentence How much requests lose, since when, and where.
+	Sentence string `json:"sentence"`
+
+	// Service The first suspect, most likely the cause.
+	Service string        `json:"service"`
+	State   IncidentState `json:"state"`
+
+	// Suspects At most 3 in lists, 20 in the detail; the most likely cause first.
+	Suspects []IncidentSuspect `json:"suspects"`
+}
+
+// IncidentState defines model for Incident.State.
+type IncidentState string
+
+// IncidentDetail defines model for IncidentDetail.
+type IncidentDetail struct {
+	// Exemplars Slow traces since the onset, of the affected request types, slowest for their type first; at most 10.
+	Exemplars []Exemplar `json:"exemplars"`
+	Incident  Incident   `json:"incident"`
+
+	// Next Next step of Sibyl, or advice to you.
+	Next string `json:"next"`
+
+	// Timeline Oldest first.
+	Timeline []TimelineEntry `json:"timeline"`
+}
+
+// IncidentList defines model for IncidentList.
+type IncidentList struct {
+	// Epoch End of the last ended epoch; null: none has ended.
+	Epoch *Epoch     `json:"epoch"`
+	Items []Incident `json:"items"`
+
+	// Learning Sibyl is learning and reports no incidents yet.
+	Learning   bool    `json:"learning"`
+	NextCursor *string `json:"next_cursor"`
+
+	// Total Number of matching incidents on all pages.
+	Total int `json:"total"`
+}
+
+// IncidentRequestType defines model for IncidentRequestType.
+type IncidentRequestType struct {
+	// Failed Share of failed requests since the onset, 0–1.
+	Failed float64 `json:"failed"`
+	ID     ID      `json:"id"`
+
+	// MeanNs Since the onset.
+	MeanNs float64 `json:"mean_ns"`
+	Name   string  `json:"name"`
+
+	// Requests Since the onset.
+	Requests int64 `json:"requests"`
+
+	// UsualFailed The same in healthy times.
+	UsualFailed float64 `json:"usual_failed"`
+
+	// UsualNs Mean of healthy times.
+	UsualNs float64 `json:"usual_ns"`
+}
+
+// IncidentSuspect A service with its additional cost. Score and parts are per request: times in mean durations of a request of the history, and numbers of
+// failures, unanswered calls and changed call flows.
+type IncidentSuspect struct {
+	// EmitsSpans false: only attributes of its callers name it.
+	EmitsSpans bool `json:"emits_spans"`
+
+	// Instances Instances, hosts, zones and versions that carry most of the cost, by falling part; at most 10.
+	Instances []SuspectInstance `json:"instances"`
+
+	// Operations Those with evidence, by falling score; at most 10.
+	Operations []SuspectOperation `json:"operations"`
+	Parts      SuspectParts       `json:"parts"`
+
+	// Score Sum of the parts, without the rest.
+	Score   float64 `json:"score"`
+	Service string  `json:"service"`
+}
 
 // Ingest defines model for Ingest.
 type Ingest struct {
@@ -1627,6 +1841,56 @@ type Suspect struct {
 	Tracepoint string `json:"tracepoint"`
 }
 
+// SuspectInstance defines model for SuspectInstance.
+type SuspectInstance struct {
+	// Calls Calls in the three minutes with the most evidence.
+	Calls int64 `json:"calls"`
+
+	// Key Attribute, such as service.instance.id or service.version.
+	Key string `json:"key"`
+
+	// Part Part of the additional cost of the service, 0–1.
+	Part  float64 `json:"part"`
+	Value string  `json:"value"`
+}
+
+// SuspectOperation defines model for SuspectOperation.
+type SuspectOperation struct {
+	Kind      string  `json:"kind"`
+	Operation string  `json:"operation"`
+	Score     float64 `json:"score"`
+
+	// Service A caller, if the suspect emits no spans.
+	Service string `json:"service"`
+
+	// Target The operation that a client calls. The time of the edge is spent on the wire to it, in its queue or, if it is external, in it.
+	Target *Target `json:"target,omitempty"`
+}
+
+// SuspectParts defines model for SuspectParts.
+type SuspectParts struct {
+	// Errors Failures that begin in the service.
+	Errors float64 `json:"errors"`
+
+	// In Time by which it is late for all of its callers.
+	In float64 `json:"in"`
+
+	// Out Time by which it is late with all of its callees.
+	Out float64 `json:"out"`
+
+	// Own Time spent in the service.
+	Own float64 `json:"own"`
+
+	// Rest Unexplained time on the wire to the service.
+	Rest float64 `json:"rest"`
+
+	// Shape Requests in which it made other calls than usual.
+	Shape float64 `json:"shape"`
+
+	// Unanswered Calls that it did not answer.
+	Unanswered float64 `json:"unanswered"`
+}
+
 // Target The operation that a client calls. The time of the edge is spent on the wire to it, in its queue or, if it is external, in it.
 type Target struct {
 	// External It emits no spans: the attributes of its caller name it.
@@ -1636,6 +1900,18 @@ type Target struct {
 	Operation string `json:"operation"`
 	Service   string `json:"service"`
 }
+
+// TimelineEntry defines model for TimelineEntry.
+type TimelineEntry struct {
+	At   time.Time         `json:"at"`
+	Kind TimelineEntryKind `json:"kind"`
+
+	// Text A short sentence without the time.
+	Text string `json:"text"`
+}
+
+// TimelineEntryKind defines model for TimelineEntry.Kind.
+type TimelineEntryKind string
 
 // Trace defines model for Trace.
 type Trace struct {
@@ -1883,6 +2159,9 @@ type FromParameter = Instant
 // GroupParameter defines model for groupParameter.
 type GroupParameter = ID
 
+// IncidentParameter defines model for incidentParameter.
+type IncidentParameter = string
+
 // LetterParameter defines model for letterParameter.
 type LetterParameter = string
 
@@ -2005,6 +2284,27 @@ type CompareGroupParams struct {
 	BaseTo   *Instant     `form:"base_to,omitempty" json:"base_to,omitempty"`
 }
 
+// ListIncidentsParams defines parameters for ListIncidents.
+type ListIncidentsParams struct {
+	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
+	Cursor *CursorParameter          `form:"cursor,omitempty" json:"cursor,omitempty"`
+	State  *ListIncidentsParamsState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Service The first suspect.
+	Service *string `form:"service,omitempty" json:"service,omitempty"`
+
+	// Muted `false` omits muted incidents, `true` returns only these, `all` returns both.
+	Muted *ListIncidentsParamsMuted `form:"muted,omitempty" json:"muted,omitempty"`
+}
+
+// ListIncidentsParamsState defines parameters for ListIncidents.
+type ListIncidentsParamsState string
+
+// ListIncidentsParamsMuted defines parameters for ListIncidents.
+type ListIncidentsParamsMuted string
+
 // ListInvestigationsParams defines parameters for ListInvestigations.
 type ListInvestigationsParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
@@ -2103,6 +2403,12 @@ type ListDeadLettersParams struct {
 	// Cursor The `next_cursor` of the previous page, with the same filters and order.
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
+
+// AcknowledgeIncidentJSONRequestBody defines body for AcknowledgeIncident for application/json ContentType.
+type AcknowledgeIncidentJSONRequestBody = NoteRequest
+
+// MuteIncidentJSONRequestBody defines body for MuteIncident for application/json ContentType.
+type MuteIncidentJSONRequestBody = NoteRequest
 
 // AcknowledgeProblemJSONRequestBody defines body for AcknowledgeProblem for application/json ContentType.
 type AcknowledgeProblemJSONRequestBody = NoteRequest
@@ -2250,6 +2556,65 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /groups/{group}/explanations (the `ExplainGroup` operationId).
 	ExplainGroup(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListIncidents List incidents, open ones first, then those that opened last
+	//
+	// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
+	// cause. Closed incidents are kept for a day.
+	//
+	// Corresponds with GET /incidents (the `ListIncidents` operationId).
+	ListIncidents(ctx context.Context, params *ListIncidentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetIncident Get an incident with its evidence
+	//
+	// Corresponds with GET /incidents/{incident} (the `GetIncident` operationId).
+	GetIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcceptIncident Accept the behaviour since the onset of an open incident as normal
+	//
+	// Closes the incident. What its first suspect and the calls to it did before the onset is forgotten; what they do since then is what they are
+	// compared with.
+	//
+	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+	AcceptIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UnacknowledgeIncident Remove the acknowledgement
+	//
+	// Corresponds with DELETE /incidents/{incident}/acknowledge (the `UnacknowledgeIncident` operationId).
+	UnacknowledgeIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcknowledgeIncidentWithBody Acknowledge an incident
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /incidents/{incident}/acknowledge (the `AcknowledgeIncident` operationId).
+	AcknowledgeIncidentWithBody(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AcknowledgeIncident Acknowledge an incident
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /incidents/{incident}/acknowledge (the `AcknowledgeIncident` operationId).
+	AcknowledgeIncident(ctx context.Context, incident IncidentParameter, body AcknowledgeIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UnmuteIncident Unmute an incident
+	//
+	// Corresponds with DELETE /incidents/{incident}/mute (the `UnmuteIncident` operationId).
+	UnmuteIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MuteIncidentWithBody Mute an incident temporarily
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
+	MuteIncidentWithBody(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MuteIncident Mute an incident temporarily
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
+	MuteIncident(ctx context.Context, incident IncidentParameter, body MuteIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListInvestigations List investigations, latest change first
 	//
@@ -2551,6 +2916,155 @@ func (c *Client) CompareGroup(ctx context.Context, group GroupParameter, params 
 // Corresponds with GET /groups/{group}/explanations (the `ExplainGroup` operationId).
 func (c *Client) ExplainGroup(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewExplainGroupRequest(c.Server, group)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListIncidents List incidents, open ones first, then those that opened last
+//
+// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
+// cause. Closed incidents are kept for a day.
+//
+// Corresponds with GET /incidents (the `ListIncidents` operationId).
+func (c *Client) ListIncidents(ctx context.Context, params *ListIncidentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListIncidentsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetIncident Get an incident with its evidence
+//
+// Corresponds with GET /incidents/{incident} (the `GetIncident` operationId).
+func (c *Client) GetIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetIncidentRequest(c.Server, incident)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcceptIncident Accept the behaviour since the onset of an open incident as normal
+//
+// Closes the incident. What its first suspect and the calls to it did before the onset is forgotten; what they do since then is what they are
+// compared with.
+//
+// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+func (c *Client) AcceptIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcceptIncidentRequest(c.Server, incident)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UnacknowledgeIncident Remove the acknowledgement
+//
+// Corresponds with DELETE /incidents/{incident}/acknowledge (the `UnacknowledgeIncident` operationId).
+func (c *Client) UnacknowledgeIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnacknowledgeIncidentRequest(c.Server, incident)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcknowledgeIncidentWithBody Acknowledge an incident
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /incidents/{incident}/acknowledge (the `AcknowledgeIncident` operationId).
+func (c *Client) AcknowledgeIncidentWithBody(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcknowledgeIncidentRequestWithBody(c.Server, incident, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AcknowledgeIncident Acknowledge an incident
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /incidents/{incident}/acknowledge (the `AcknowledgeIncident` operationId).
+func (c *Client) AcknowledgeIncident(ctx context.Context, incident IncidentParameter, body AcknowledgeIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcknowledgeIncidentRequest(c.Server, incident, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UnmuteIncident Unmute an incident
+//
+// Corresponds with DELETE /incidents/{incident}/mute (the `UnmuteIncident` operationId).
+func (c *Client) UnmuteIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnmuteIncidentRequest(c.Server, incident)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MuteIncidentWithBody Mute an incident temporarily
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
+func (c *Client) MuteIncidentWithBody(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMuteIncidentRequestWithBody(c.Server, incident, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MuteIncident Mute an incident temporarily
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
+func (c *Client) MuteIncident(ctx context.Context, incident IncidentParameter, body MuteIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMuteIncidentRequest(c.Server, incident, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3696,6 +4210,338 @@ func NewExplainGroupRequest(server string, group GroupParameter) (*http.Request,
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewListIncidentsRequest constructs an http.Request for the ListIncidents method
+func NewListIncidentsRequest(server string, params *ListIncidentsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/incidents")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Service != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "service", *params.Service, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Muted != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "muted", *params.Muted, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetIncidentRequest constructs an http.Request for the GetIncident method
+func NewGetIncidentRequest(server string, incident IncidentParameter) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "incident", incident, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/incidents/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewAcceptIncidentRequest constructs an http.Request for the AcceptIncident method
+func NewAcceptIncidentRequest(server string, incident IncidentParameter) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "incident", incident, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/incidents/%s/accept", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUnacknowledgeIncidentRequest constructs an http.Request for the UnacknowledgeIncident method
+func NewUnacknowledgeIncidentRequest(server string, incident IncidentParameter) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "incident", incident, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/incidents/%s/acknowledge", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewAcknowledgeIncidentRequest calls the generic AcknowledgeIncident builder with application/json body
+func NewAcknowledgeIncidentRequest(server string, incident IncidentParameter, body AcknowledgeIncidentJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAcknowledgeIncidentRequestWithBody(server, incident, "application/json", bodyReader)
+}
+
+// NewAcknowledgeIncidentRequestWithBody constructs an http.Request for the AcknowledgeIncident method, with any body, and a specified content type
+func NewAcknowledgeIncidentRequestWithBody(server string, incident IncidentParameter, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "incident", incident, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/incidents/%s/acknowledge", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUnmuteIncidentRequest constructs an http.Request for the UnmuteIncident method
+func NewUnmuteIncidentRequest(server string, incident IncidentParameter) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "incident", incident, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/incidents/%s/mute", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewMuteIncidentRequest calls the generic MuteIncident builder with application/json body
+func NewMuteIncidentRequest(server string, incident IncidentParameter, body MuteIncidentJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewMuteIncidentRequestWithBody(server, incident, "application/json", bodyReader)
+}
+
+// NewMuteIncidentRequestWithBody constructs an http.Request for the MuteIncident method, with any body, and a specified content type
+func NewMuteIncidentRequestWithBody(server string, incident IncidentParameter, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "incident", incident, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/incidents/%s/mute", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -5009,6 +5855,75 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /groups/{group}/explanations (the `ExplainGroup` operationId).
 	ExplainGroupWithResponse(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*ExplainGroupResponse, error)
 
+	// ListIncidentsWithResponse List incidents, open ones first, then those that opened last
+	//
+	// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
+	// cause. Closed incidents are kept for a day.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /incidents (the `ListIncidents` operationId).
+	ListIncidentsWithResponse(ctx context.Context, params *ListIncidentsParams, reqEditors ...RequestEditorFn) (*ListIncidentsResponse, error)
+
+	// GetIncidentWithResponse Get an incident with its evidence
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /incidents/{incident} (the `GetIncident` operationId).
+	GetIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*GetIncidentResponse, error)
+
+	// AcceptIncidentWithResponse Accept the behaviour since the onset of an open incident as normal
+	//
+	// Closes the incident. What its first suspect and the calls to it did before the onset is forgotten; what they do since then is what they are
+	// compared with.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+	AcceptIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error)
+
+	// UnacknowledgeIncidentWithResponse Remove the acknowledgement
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /incidents/{incident}/acknowledge (the `UnacknowledgeIncident` operationId).
+	UnacknowledgeIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*UnacknowledgeIncidentResponse, error)
+
+	// AcknowledgeIncidentWithBodyWithResponse Acknowledge an incident
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /incidents/{incident}/acknowledge (the `AcknowledgeIncident` operationId).
+	AcknowledgeIncidentWithBodyWithResponse(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeIncidentResponse, error)
+
+	// AcknowledgeIncidentWithResponse Acknowledge an incident
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /incidents/{incident}/acknowledge (the `AcknowledgeIncident` operationId).
+	AcknowledgeIncidentWithResponse(ctx context.Context, incident IncidentParameter, body AcknowledgeIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeIncidentResponse, error)
+
+	// UnmuteIncidentWithResponse Unmute an incident
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /incidents/{incident}/mute (the `UnmuteIncident` operationId).
+	UnmuteIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*UnmuteIncidentResponse, error)
+
+	// MuteIncidentWithBodyWithResponse Mute an incident temporarily
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
+	MuteIncidentWithBodyWithResponse(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MuteIncidentResponse, error)
+
+	// MuteIncidentWithResponse Mute an incident temporarily
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
+	MuteIncidentWithResponse(ctx context.Context, incident IncidentParameter, body MuteIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*MuteIncidentResponse, error)
+
 	// ListInvestigationsWithResponse List investigations, latest change first
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -5667,6 +6582,321 @@ func (r ExplainGroupResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ExplainGroupResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListIncidentsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *IncidentList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListIncidentsResponse) GetJSON200() *IncidentList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListIncidentsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListIncidentsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListIncidentsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListIncidentsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListIncidentsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetIncidentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *IncidentDetail
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetIncidentResponse) GetJSON200() *IncidentDetail {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetIncidentResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetIncidentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetIncidentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetIncidentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetIncidentResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type AcceptIncidentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AcceptIncidentResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AcceptIncidentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AcceptIncidentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AcceptIncidentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AcceptIncidentResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UnacknowledgeIncidentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UnacknowledgeIncidentResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UnacknowledgeIncidentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UnacknowledgeIncidentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UnacknowledgeIncidentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UnacknowledgeIncidentResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type AcknowledgeIncidentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Notes
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AcknowledgeIncidentResponse) GetJSON200() *Notes {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AcknowledgeIncidentResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AcknowledgeIncidentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AcknowledgeIncidentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AcknowledgeIncidentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AcknowledgeIncidentResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UnmuteIncidentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UnmuteIncidentResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UnmuteIncidentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UnmuteIncidentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UnmuteIncidentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UnmuteIncidentResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type MuteIncidentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Notes
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r MuteIncidentResponse) GetJSON200() *Notes {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r MuteIncidentResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r MuteIncidentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r MuteIncidentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r MuteIncidentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r MuteIncidentResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6838,6 +8068,129 @@ func (c *ClientWithResponses) ExplainGroupWithResponse(ctx context.Context, grou
 	return ParseExplainGroupResponse(rsp)
 }
 
+// ListIncidentsWithResponse List incidents, open ones first, then those that opened last
+//
+// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
+// cause. Closed incidents are kept for a day.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /incidents (the `ListIncidents` operationId).
+func (c *ClientWithResponses) ListIncidentsWithResponse(ctx context.Context, params *ListIncidentsParams, reqEditors ...RequestEditorFn) (*ListIncidentsResponse, error) {
+	rsp, err := c.ListIncidents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListIncidentsResponse(rsp)
+}
+
+// GetIncidentWithResponse Get an incident with its evidence
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /incidents/{incident} (the `GetIncident` operationId).
+func (c *ClientWithResponses) GetIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*GetIncidentResponse, error) {
+	rsp, err := c.GetIncident(ctx, incident, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetIncidentResponse(rsp)
+}
+
+// AcceptIncidentWithResponse Accept the behaviour since the onset of an open incident as normal
+//
+// Closes the incident. What its first suspect and the calls to it did before the onset is forgotten; what they do since then is what they are
+// compared with.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+func (c *ClientWithResponses) AcceptIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error) {
+	rsp, err := c.AcceptIncident(ctx, incident, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcceptIncidentResponse(rsp)
+}
+
+// UnacknowledgeIncidentWithResponse Remove the acknowledgement
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /incidents/{incident}/acknowledge (the `UnacknowledgeIncident` operationId).
+func (c *ClientWithResponses) UnacknowledgeIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*UnacknowledgeIncidentResponse, error) {
+	rsp, err := c.UnacknowledgeIncident(ctx, incident, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUnacknowledgeIncidentResponse(rsp)
+}
+
+// AcknowledgeIncidentWithBodyWithResponse Acknowledge an incident
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /incidents/{incident}/acknowledge (the `AcknowledgeIncident` operationId).
+func (c *ClientWithResponses) AcknowledgeIncidentWithBodyWithResponse(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcknowledgeIncidentResponse, error) {
+	rsp, err := c.AcknowledgeIncidentWithBody(ctx, incident, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcknowledgeIncidentResponse(rsp)
+}
+
+// AcknowledgeIncidentWithResponse Acknowledge an incident
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /incidents/{incident}/acknowledge (the `AcknowledgeIncident` operationId).
+func (c *ClientWithResponses) AcknowledgeIncidentWithResponse(ctx context.Context, incident IncidentParameter, body AcknowledgeIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeIncidentResponse, error) {
+	rsp, err := c.AcknowledgeIncident(ctx, incident, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcknowledgeIncidentResponse(rsp)
+}
+
+// UnmuteIncidentWithResponse Unmute an incident
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /incidents/{incident}/mute (the `UnmuteIncident` operationId).
+func (c *ClientWithResponses) UnmuteIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*UnmuteIncidentResponse, error) {
+	rsp, err := c.UnmuteIncident(ctx, incident, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUnmuteIncidentResponse(rsp)
+}
+
+// MuteIncidentWithBodyWithResponse Mute an incident temporarily
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
+func (c *ClientWithResponses) MuteIncidentWithBodyWithResponse(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MuteIncidentResponse, error) {
+	rsp, err := c.MuteIncidentWithBody(ctx, incident, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMuteIncidentResponse(rsp)
+}
+
+// MuteIncidentWithResponse Mute an incident temporarily
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
+func (c *ClientWithResponses) MuteIncidentWithResponse(ctx context.Context, incident IncidentParameter, body MuteIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*MuteIncidentResponse, error) {
+	rsp, err := c.MuteIncident(ctx, incident, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMuteIncidentResponse(rsp)
+}
+
 // ListInvestigationsWithResponse List investigations, latest change first
 //
 // Returns a wrapper object for the known response body format(s).
@@ -7484,6 +8837,225 @@ func ParseExplainGroupResponse(rsp *http.Response) (*ExplainGroupResponse, error
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Explanations
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListIncidentsResponse parses an HTTP response from a ListIncidentsWithResponse call
+func ParseListIncidentsResponse(rsp *http.Response) (*ListIncidentsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListIncidentsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest IncidentList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetIncidentResponse parses an HTTP response from a GetIncidentWithResponse call
+func ParseGetIncidentResponse(rsp *http.Response) (*GetIncidentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetIncidentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest IncidentDetail
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseAcceptIncidentResponse parses an HTTP response from a AcceptIncidentWithResponse call
+func ParseAcceptIncidentResponse(rsp *http.Response) (*AcceptIncidentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AcceptIncidentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUnacknowledgeIncidentResponse parses an HTTP response from a UnacknowledgeIncidentWithResponse call
+func ParseUnacknowledgeIncidentResponse(rsp *http.Response) (*UnacknowledgeIncidentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UnacknowledgeIncidentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseAcknowledgeIncidentResponse parses an HTTP response from a AcknowledgeIncidentWithResponse call
+func ParseAcknowledgeIncidentResponse(rsp *http.Response) (*AcknowledgeIncidentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AcknowledgeIncidentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Notes
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUnmuteIncidentResponse parses an HTTP response from a UnmuteIncidentWithResponse call
+func ParseUnmuteIncidentResponse(rsp *http.Response) (*UnmuteIncidentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UnmuteIncidentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseMuteIncidentResponse parses an HTTP response from a MuteIncidentWithResponse call
+func ParseMuteIncidentResponse(rsp *http.Response) (*MuteIncidentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &MuteIncidentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Notes
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -8239,6 +9811,27 @@ type ServerInterface interface {
 	// ExplainGroup List variables that account for the slowdown of a group
 	// (GET /groups/{group}/explanations)
 	ExplainGroup(w http.ResponseWriter, r *http.Request, group GroupParameter)
+	// ListIncidents List incidents, open ones first, then those that opened last
+	// (GET /incidents)
+	ListIncidents(w http.ResponseWriter, r *http.Request, params ListIncidentsParams)
+	// GetIncident Get an incident with its evidence
+	// (GET /incidents/{incident})
+	GetIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
+	// AcceptIncident Accept the behaviour since the onset of an open incident as normal
+	// (POST /incidents/{incident}/accept)
+	AcceptIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
+	// UnacknowledgeIncident Remove the acknowledgement
+	// (DELETE /incidents/{incident}/acknowledge)
+	UnacknowledgeIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
+	// AcknowledgeIncident Acknowledge an incident
+	// (PUT /incidents/{incident}/acknowledge)
+	AcknowledgeIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
+	// UnmuteIncident Unmute an incident
+	// (DELETE /incidents/{incident}/mute)
+	UnmuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
+	// MuteIncident Mute an incident temporarily
+	// (PUT /incidents/{incident}/mute)
+	MuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
 	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(w http.ResponseWriter, r *http.Request, params ListInvestigationsParams)
@@ -8368,6 +9961,48 @@ func (_ Unimplemented) CompareGroup(w http.ResponseWriter, r *http.Request, grou
 // ExplainGroup List variables that account for the slowdown of a group
 // (GET /groups/{group}/explanations)
 func (_ Unimplemented) ExplainGroup(w http.ResponseWriter, r *http.Request, group GroupParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListIncidents List incidents, open ones first, then those that opened last
+// (GET /incidents)
+func (_ Unimplemented) ListIncidents(w http.ResponseWriter, r *http.Request, params ListIncidentsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetIncident Get an incident with its evidence
+// (GET /incidents/{incident})
+func (_ Unimplemented) GetIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AcceptIncident Accept the behaviour since the onset of an open incident as normal
+// (POST /incidents/{incident}/accept)
+func (_ Unimplemented) AcceptIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UnacknowledgeIncident Remove the acknowledgement
+// (DELETE /incidents/{incident}/acknowledge)
+func (_ Unimplemented) UnacknowledgeIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AcknowledgeIncident Acknowledge an incident
+// (PUT /incidents/{incident}/acknowledge)
+func (_ Unimplemented) AcknowledgeIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UnmuteIncident Unmute an incident
+// (DELETE /incidents/{incident}/mute)
+func (_ Unimplemented) UnmuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// MuteIncident Mute an incident temporarily
+// (PUT /incidents/{incident}/mute)
+func (_ Unimplemented) MuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -9114,6 +10749,247 @@ func (siw *ServerInterfaceWrapper) ExplainGroup(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ExplainGroup(w, r, group)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListIncidents operation middleware
+func (siw *ServerInterfaceWrapper) ListIncidents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListIncidentsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "service" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "service", r.URL.Query(), &params.Service, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "service"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "muted" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "muted", r.URL.Query(), &params.Muted, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "muted"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "muted", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListIncidents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetIncident operation middleware
+func (siw *ServerInterfaceWrapper) GetIncident(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "incident" -------------
+	var incident IncidentParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "incident", chi.URLParam(r, "incident"), &incident, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetIncident(w, r, incident)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AcceptIncident operation middleware
+func (siw *ServerInterfaceWrapper) AcceptIncident(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "incident" -------------
+	var incident IncidentParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "incident", chi.URLParam(r, "incident"), &incident, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcceptIncident(w, r, incident)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UnacknowledgeIncident operation middleware
+func (siw *ServerInterfaceWrapper) UnacknowledgeIncident(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "incident" -------------
+	var incident IncidentParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "incident", chi.URLParam(r, "incident"), &incident, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UnacknowledgeIncident(w, r, incident)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AcknowledgeIncident operation middleware
+func (siw *ServerInterfaceWrapper) AcknowledgeIncident(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "incident" -------------
+	var incident IncidentParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "incident", chi.URLParam(r, "incident"), &incident, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AcknowledgeIncident(w, r, incident)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UnmuteIncident operation middleware
+func (siw *ServerInterfaceWrapper) UnmuteIncident(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "incident" -------------
+	var incident IncidentParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "incident", chi.URLParam(r, "incident"), &incident, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UnmuteIncident(w, r, incident)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// MuteIncident operation middleware
+func (siw *ServerInterfaceWrapper) MuteIncident(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "incident" -------------
+	var incident IncidentParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "incident", chi.URLParam(r, "incident"), &incident, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.MuteIncident(w, r, incident)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -10136,6 +12012,27 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/incidents", wrapper.ListIncidents)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/incidents/{incident}", wrapper.GetIncident)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/incidents/{incident}/acknowledge", wrapper.UnacknowledgeIncident)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/incidents/{incident}/acknowledge", wrapper.AcknowledgeIncident)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/incidents/{incident}/mute", wrapper.UnmuteIncident)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/incidents/{incident}/mute", wrapper.MuteIncident)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/incidents/{incident}/accept", wrapper.AcceptIncident)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/problems", wrapper.ListProblems)
 	})
 	r.Group(func(r chi.Router) {
@@ -10616,6 +12513,263 @@ type ExplainGroupdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ExplainGroupdefaultApplicationProblemPlusJSONResponse) VisitExplainGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListIncidentsRequestObject struct {
+	Params ListIncidentsParams
+}
+
+type ListIncidentsResponseObject interface {
+	VisitListIncidentsResponse(w http.ResponseWriter) error
+}
+
+type ListIncidents200JSONResponse IncidentList
+
+func (response ListIncidents200JSONResponse) VisitListIncidentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListIncidentsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListIncidentsdefaultApplicationProblemPlusJSONResponse) VisitListIncidentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIncidentRequestObject struct {
+	Incident IncidentParameter `json:"incident"`
+}
+
+type GetIncidentResponseObject interface {
+	VisitGetIncidentResponse(w http.ResponseWriter) error
+}
+
+type GetIncident200JSONResponse IncidentDetail
+
+func (response GetIncident200JSONResponse) VisitGetIncidentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIncidentdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetIncidentdefaultApplicationProblemPlusJSONResponse) VisitGetIncidentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcceptIncidentRequestObject struct {
+	Incident IncidentParameter `json:"incident"`
+}
+
+type AcceptIncidentResponseObject interface {
+	VisitAcceptIncidentResponse(w http.ResponseWriter) error
+}
+
+type AcceptIncident204Response struct {
+}
+
+func (response AcceptIncident204Response) VisitAcceptIncidentResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type AcceptIncidentdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AcceptIncidentdefaultApplicationProblemPlusJSONResponse) VisitAcceptIncidentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UnacknowledgeIncidentRequestObject struct {
+	Incident IncidentParameter `json:"incident"`
+}
+
+type UnacknowledgeIncidentResponseObject interface {
+	VisitUnacknowledgeIncidentResponse(w http.ResponseWriter) error
+}
+
+type UnacknowledgeIncident204Response struct {
+}
+
+func (response UnacknowledgeIncident204Response) VisitUnacknowledgeIncidentResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type UnacknowledgeIncidentdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UnacknowledgeIncidentdefaultApplicationProblemPlusJSONResponse) VisitUnacknowledgeIncidentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeIncidentRequestObject struct {
+	Incident IncidentParameter `json:"incident"`
+	Body     *AcknowledgeIncidentJSONRequestBody
+}
+
+type AcknowledgeIncidentResponseObject interface {
+	VisitAcknowledgeIncidentResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeIncident200JSONResponse Notes
+
+func (response AcknowledgeIncident200JSONResponse) VisitAcknowledgeIncidentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AcknowledgeIncidentdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AcknowledgeIncidentdefaultApplicationProblemPlusJSONResponse) VisitAcknowledgeIncidentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UnmuteIncidentRequestObject struct {
+	Incident IncidentParameter `json:"incident"`
+}
+
+type UnmuteIncidentResponseObject interface {
+	VisitUnmuteIncidentResponse(w http.ResponseWriter) error
+}
+
+type UnmuteIncident204Response struct {
+}
+
+func (response UnmuteIncident204Response) VisitUnmuteIncidentResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type UnmuteIncidentdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UnmuteIncidentdefaultApplicationProblemPlusJSONResponse) VisitUnmuteIncidentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MuteIncidentRequestObject struct {
+	Incident IncidentParameter `json:"incident"`
+	Body     *MuteIncidentJSONRequestBody
+}
+
+type MuteIncidentResponseObject interface {
+	VisitMuteIncidentResponse(w http.ResponseWriter) error
+}
+
+type MuteIncident200JSONResponse Notes
+
+func (response MuteIncident200JSONResponse) VisitMuteIncidentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MuteIncidentdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response MuteIncidentdefaultApplicationProblemPlusJSONResponse) VisitMuteIncidentResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -11488,6 +13642,27 @@ type StrictServerInterface interface {
 	// ExplainGroup List variables that account for the slowdown of a group
 	// (GET /groups/{group}/explanations)
 	ExplainGroup(ctx context.Context, request ExplainGroupRequestObject) (ExplainGroupResponseObject, error)
+	// ListIncidents List incidents, open ones first, then those that opened last
+	// (GET /incidents)
+	ListIncidents(ctx context.Context, request ListIncidentsRequestObject) (ListIncidentsResponseObject, error)
+	// GetIncident Get an incident with its evidence
+	// (GET /incidents/{incident})
+	GetIncident(ctx context.Context, request GetIncidentRequestObject) (GetIncidentResponseObject, error)
+	// AcceptIncident Accept the behaviour since the onset of an open incident as normal
+	// (POST /incidents/{incident}/accept)
+	AcceptIncident(ctx context.Context, request AcceptIncidentRequestObject) (AcceptIncidentResponseObject, error)
+	// UnacknowledgeIncident Remove the acknowledgement
+	// (DELETE /incidents/{incident}/acknowledge)
+	UnacknowledgeIncident(ctx context.Context, request UnacknowledgeIncidentRequestObject) (UnacknowledgeIncidentResponseObject, error)
+	// AcknowledgeIncident Acknowledge an incident
+	// (PUT /incidents/{incident}/acknowledge)
+	AcknowledgeIncident(ctx context.Context, request AcknowledgeIncidentRequestObject) (AcknowledgeIncidentResponseObject, error)
+	// UnmuteIncident Unmute an incident
+	// (DELETE /incidents/{incident}/mute)
+	UnmuteIncident(ctx context.Context, request UnmuteIncidentRequestObject) (UnmuteIncidentResponseObject, error)
+	// MuteIncident Mute an incident temporarily
+	// (PUT /incidents/{incident}/mute)
+	MuteIncident(ctx context.Context, request MuteIncidentRequestObject) (MuteIncidentResponseObject, error)
 	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(ctx context.Context, request ListInvestigationsRequestObject) (ListInvestigationsResponseObject, error)
@@ -11847,6 +14022,202 @@ func (sh *strictHandler) ExplainGroup(w http.ResponseWriter, r *http.Request, gr
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ExplainGroupResponseObject); ok {
 		if err := validResponse.VisitExplainGroupResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListIncidents operation middleware
+func (sh *strictHandler) ListIncidents(w http.ResponseWriter, r *http.Request, params ListIncidentsParams) {
+	var request ListIncidentsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListIncidents(ctx, request.(ListIncidentsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListIncidents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListIncidentsResponseObject); ok {
+		if err := validResponse.VisitListIncidentsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetIncident operation middleware
+func (sh *strictHandler) GetIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	var request GetIncidentRequestObject
+
+	request.Incident = incident
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetIncident(ctx, request.(GetIncidentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetIncident")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetIncidentResponseObject); ok {
+		if err := validResponse.VisitGetIncidentResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AcceptIncident operation middleware
+func (sh *strictHandler) AcceptIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	var request AcceptIncidentRequestObject
+
+	request.Incident = incident
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcceptIncident(ctx, request.(AcceptIncidentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcceptIncident")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcceptIncidentResponseObject); ok {
+		if err := validResponse.VisitAcceptIncidentResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UnacknowledgeIncident operation middleware
+func (sh *strictHandler) UnacknowledgeIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	var request UnacknowledgeIncidentRequestObject
+
+	request.Incident = incident
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UnacknowledgeIncident(ctx, request.(UnacknowledgeIncidentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UnacknowledgeIncident")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UnacknowledgeIncidentResponseObject); ok {
+		if err := validResponse.VisitUnacknowledgeIncidentResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AcknowledgeIncident operation middleware
+func (sh *strictHandler) AcknowledgeIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	var request AcknowledgeIncidentRequestObject
+
+	request.Incident = incident
+
+	var body AcknowledgeIncidentJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AcknowledgeIncident(ctx, request.(AcknowledgeIncidentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AcknowledgeIncident")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AcknowledgeIncidentResponseObject); ok {
+		if err := validResponse.VisitAcknowledgeIncidentResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UnmuteIncident operation middleware
+func (sh *strictHandler) UnmuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	var request UnmuteIncidentRequestObject
+
+	request.Incident = incident
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UnmuteIncident(ctx, request.(UnmuteIncidentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UnmuteIncident")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UnmuteIncidentResponseObject); ok {
+		if err := validResponse.VisitUnmuteIncidentResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// MuteIncident operation middleware
+func (sh *strictHandler) MuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	var request MuteIncidentRequestObject
+
+	request.Incident = incident
+
+	var body MuteIncidentJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.MuteIncident(ctx, request.(MuteIncidentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "MuteIncident")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(MuteIncidentResponseObject); ok {
+		if err := validResponse.VisitMuteIncidentResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

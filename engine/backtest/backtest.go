@@ -11,7 +11,8 @@ import (
 	"errors"
 	"math"
 
-	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -21,10 +22,11 @@ import (
 type Result struct {
 	Table     *trace.Table // has the names of everything below
 	Traces    int
-	From, To  trace.Nanos         // start of the first span, end of the last; 0 without a trace
-	Learned   trace.Nanos         // end of the learning period; 0: the recording is too short
-	Incidents []incident.Incident // in the order of opening, as of their end or that of the recording; not nil
-	Score     *Score              // nil without labels
+	From, To  trace.Nanos       // start of the first span, end of the last; 0 without a trace
+	Learned   trace.Nanos       // end of the learning period; 0: the recording is too short
+	Incidents []engine.Incident // in the order of opening, as of their end or that of the recording; not nil
+	Types     []group.Summary   // names the request types that incidents affect
+	Score     *Score            // nil without labels
 }
 
 // Files plays the traces of files and directories. It returns an error if a path cannot be read, if there is no room

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/search"
@@ -27,7 +27,8 @@ type core interface {
 	ObserveVersions(seen []engine.VersionSeen)
 	Epoch(now trace.Nanos) []search.Decision
 	Learned() bool
-	Incidents() []incident.Incident
+	Incidents() []engine.Incident
+	AffectedTypes() []group.Summary
 }
 
 // longestGap is the longest time without traces in which epochs end. The rest of a longer gap is skipped, as if the
@@ -41,7 +42,7 @@ type Player struct {
 	options   Options
 	result    Result
 	scorer    *scorer // nil without labels
-	incidents map[uint64]incident.Incident
+	incidents map[uint64]engine.Incident
 
 	now      trace.Nanos // end of the latest trace
 	epoch    trace.Nanos // end of the current epoch; 0: none has begun
@@ -61,7 +62,7 @@ func NewPlayer(labels []Label, options Options) *Player {
 func newPlayer(c core, labels []Label, options Options) *Player {
 	p := &Player{
 		core: c, open: assemble.NewOnline(options.Assembly), options: options, result: Result{Table: options.Table},
-		incidents: make(map[uint64]incident.Incident), runs: make([][]assemble.Run, 1),
+		incidents: make(map[uint64]engine.Incident), runs: make([][]assemble.Run, 1),
 		versions: make(map[ingest.ServiceVersion]engine.VersionSeen), version: trace.SymbolOf([]byte(versionKey)),
 	}
 	if labels != nil {
@@ -133,10 +134,10 @@ func (p *Player) endEpoch(at trace.Nanos) {
 
 // follow takes the incidents as of the end of an epoch. An open incident that is none of them any more was merged into
 // another: it ends.
-func (p *Player) follow(at trace.Nanos, current []incident.Incident) {
+func (p *Player) follow(at trace.Nanos, current []engine.Incident) {
 	listed := make(map[uint64]bool, len(current))
 	for _, x := range current {
-		x.Suspects = slices.Clone(x.Suspects)
+		x.Suspects, x.Types, x.Problems = slices.Clone(x.Suspects), slices.Clone(x.Types), slices.Clone(x.Problems)
 		p.incidents[x.ID] = x
 		listed[x.ID] = true
 	}
@@ -193,17 +194,18 @@ func (p *Player) Finish() *Result {
 		p.pass(p.endOfEpoch(p.now.Add(p.options.Assembly.Idle)))
 	}
 	r := &p.result
-	r.Incidents = make([]incident.Incident, 0, len(p.incidents))
+	r.Incidents = make([]engine.Incident, 0, len(p.incidents))
 	for _, x := range p.incidents {
 		r.Incidents = append(r.Incidents, x)
 	}
 	slices.SortFunc(r.Incidents, byOpening)
+	r.Types = p.core.AffectedTypes()
 	if p.scorer != nil {
 		r.Score = p.scorer.score(r)
 	}
 	return r
 }
 
-func byOpening(a, b incident.Incident) int {
+func byOpening(a, b engine.Incident) int {
 	return cmp.Or(cmp.Compare(a.Opened, b.Opened), cmp.Compare(a.ID, b.ID))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -22,7 +23,7 @@ type fakeCore struct {
 	ingested []trace.Nanos // starts of the traces, in order
 	epochs   []trace.Nanos
 	versions []engine.VersionSeen
-	script   func(now trace.Nanos) []incident.Incident
+	script   func(now trace.Nanos) []engine.Incident
 }
 
 func (c *fakeCore) Ingest(t *trace.Trace) int {
@@ -43,7 +44,9 @@ func (c *fakeCore) now() trace.Nanos { return c.epochs[len(c.epochs)-1] }
 
 func (c *fakeCore) Learned() bool { return c.now() >= 60*second }
 
-func (c *fakeCore) Incidents() []incident.Incident {
+func (c *fakeCore) AffectedTypes() []group.Summary { return nil }
+
+func (c *fakeCore) Incidents() []engine.Incident {
 	if c.script == nil {
 		return nil
 	}
@@ -150,12 +153,12 @@ func label(name string, from, to trace.Nanos) Label {
 // open returns a script in which incidents are open. Each is given by its opening and end in seconds, and its suspects.
 func (c *fakeCore) open(all ...opening) {
 	c.table = &trace.Table{}
-	c.script = func(now trace.Nanos) (list []incident.Incident) {
+	c.script = func(now trace.Nanos) (list []engine.Incident) {
 		for i, x := range all {
 			if now < x.from*second {
 				continue
 			}
-			n := incident.Incident{ID: uint64(i + 1), Onset: (x.from - 5) * second, Opened: x.from * second}
+			n := engine.Incident{Incident: incident.Incident{ID: uint64(i + 1), Onset: (x.from - 5) * second, Opened: x.from * second}}
 			if now >= x.to*second {
 				n.Closed = x.to * second
 			}

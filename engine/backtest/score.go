@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
-	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -67,13 +67,13 @@ type Sum struct {
 type scorer struct {
 	labels []Label
 	table  *trace.Table
-	judged []map[uint64]incident.Incident // by label and ID: incidents that opened in the window, as of the latest epoch until the end of Grace
+	judged []map[uint64]engine.Incident // by label and ID: incidents that opened in the window, as of the latest epoch until the end of Grace
 }
 
 func newScorer(labels []Label, table *trace.Table) *scorer {
 	s := &scorer{labels: labels, table: table}
 	for range labels {
-		s.judged = append(s.judged, make(map[uint64]incident.Incident))
+		s.judged = append(s.judged, make(map[uint64]engine.Incident))
 	}
 	return s
 }
@@ -82,7 +82,7 @@ func newScorer(labels []Label, table *trace.Table) *scorer {
 func deadline(window baselinediff.Interval) trace.Nanos { return window.To.Add(Grace) }
 
 // epoch takes the incidents as of the end of an epoch.
-func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]incident.Incident) {
+func (s *scorer) epoch(at trace.Nanos, incidents map[uint64]engine.Incident) {
 	for i := range s.labels {
 		w := s.labels[i].Window
 		if at < w.From || at > deadline(w) {
@@ -125,7 +125,7 @@ func (s *scorer) score(r *Result) *Score {
 }
 
 // credit returns, by label, the first incident credited to it; 0: none.
-func (s *scorer) credit(incidents []incident.Incident) []uint64 {
+func (s *scorer) credit(incidents []engine.Incident) []uint64 {
 	credited := make([]uint64, len(s.labels))
 	for i := range incidents {
 		id := incidents[i].ID
@@ -155,7 +155,7 @@ func (s *scorer) better(a, b int, id uint64) bool {
 }
 
 // answer returns the case of a label. The incident credited to it is 0 if there is none.
-func (s *scorer) answer(label int, credited uint64, incidents []incident.Incident) Case {
+func (s *scorer) answer(label int, credited uint64, incidents []engine.Incident) Case {
 	l := &s.labels[label]
 	c := Case{Name: l.Name, Fault: l.Fault, Service: l.Target.Service, Incident: credited}
 	for i := range incidents {

@@ -4,6 +4,109 @@
  */
 
 export interface paths {
+    "/incidents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List incidents, open ones first, then those that opened last
+         * @description An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
+         *     cause. Closed incidents are kept for a day.
+         */
+        get: operations["listIncidents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents/{incident}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        /** Get an incident with its evidence */
+        get: operations["getIncident"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents/{incident}/acknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /** Acknowledge an incident */
+        put: operations["acknowledgeIncident"];
+        post?: never;
+        /** Remove the acknowledgement */
+        delete: operations["unacknowledgeIncident"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents/{incident}/mute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /** Mute an incident temporarily */
+        put: operations["muteIncident"];
+        post?: never;
+        /** Unmute an incident */
+        delete: operations["unmuteIncident"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents/{incident}/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept the behaviour since the onset of an open incident as normal
+         * @description Closes the incident. What its first suspect and the calls to it did before the onset is forgotten; what they do since then is what they are
+         *     compared with.
+         */
+        post: operations["acceptIncident"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/problems": {
         parameters: {
             query?: never;
@@ -460,7 +563,7 @@ export interface paths {
         };
         /**
          * Stream server-sent events
-         * @description Events are `epoch`, `problem.opened`, `problem.investigating`, `problem.located`, `problem.explained`, `problem.exhausted`, `problem.closed`,
+         * @description Events are `epoch`, `incident.opened`, `incident.changed`, `incident.closed`, `problem.opened`, `problem.investigating`, `problem.located`, `problem.explained`, `problem.exhausted`, `problem.closed`,
          *     `decision` and `deploy`; their data is an `Event`. `reset` means that events were lost: reload displayed data. Slow readers are disconnected
          *     and may resume with `Last-Event-ID`.
          */
@@ -875,6 +978,185 @@ export interface components {
          * @enum {string}
          */
         EvidenceKind: "latency" | "baseline" | "size" | "edge" | "location" | "variable" | "call_flow";
+        Incident: {
+            /** @description 16 hex digits. */
+            id: string;
+            /** @enum {string} */
+            state: "open" | "closed";
+            /**
+             * Format: date-time
+             * @description Estimated beginning of the change.
+             */
+            onset: string;
+            /**
+             * Format: date-time
+             * @description End of the epoch in which it was noticed.
+             */
+            opened: string;
+            /**
+             * Format: date-time
+             * @description null: still open.
+             */
+            closed: string | null;
+            /** @description How much requests lose, since when, and where. */
+            sentence: string;
+            /** @description The first suspect, most likely the cause. */
+            service: string;
+            /**
+             * Format: double
+             * @description Of the first suspect.
+             */
+            score: number;
+            /**
+             * Format: int64
+             * @description Traces in the three minutes with the most evidence, on which the suspects rest.
+             */
+            requests: number;
+            /** @description At most 3 in lists, 20 in the detail; the most likely cause first. */
+            suspects: components["schemas"]["IncidentSuspect"][];
+            /** @description Affected ones, those that lose most time first; at most 100. */
+            request_types: components["schemas"]["IncidentRequestType"][];
+            /** @description Problems that were open during the incident at places of its suspects, those with most impact first; at most 100. */
+            problems: components["schemas"]["ID"][];
+            /** @description New versions of suspects from 30 minutes before the onset on, latest first. */
+            deploys: components["schemas"]["Deploy"][];
+            notes: components["schemas"]["Notes"];
+        };
+        IncidentList: {
+            items: components["schemas"]["Incident"][];
+            next_cursor: string | null;
+            /** @description Number of matching incidents on all pages. */
+            total: number;
+            epoch: components["schemas"]["Epoch"];
+            /** @description Sibyl is learning and reports no incidents yet. */
+            learning: boolean;
+        };
+        /**
+         * @description A service with its additional cost. Score and parts are per request: times in mean durations of a request of the history, and numbers of
+         *     failures, unanswered calls and changed call flows.
+         */
+        IncidentSuspect: {
+            service: string;
+            /** @description false: only attributes of its callers name it. */
+            emits_spans: boolean;
+            /**
+             * Format: double
+             * @description Sum of the parts, without the rest.
+             */
+            score: number;
+            parts: components["schemas"]["SuspectParts"];
+            /** @description Those with evidence, by falling score; at most 10. */
+            operations: components["schemas"]["SuspectOperation"][];
+            /** @description Instances, hosts, zones and versions that carry most of the cost, by falling part; at most 10. */
+            instances: components["schemas"]["SuspectInstance"][];
+        };
+        SuspectParts: {
+            /**
+             * Format: double
+             * @description Time spent in the service.
+             */
+            own: number;
+            /**
+             * Format: double
+             * @description Time by which it is late for all of its callers.
+             */
+            in: number;
+            /**
+             * Format: double
+             * @description Time by which it is late with all of its callees.
+             */
+            out: number;
+            /**
+             * Format: double
+             * @description Failures that begin in the service.
+             */
+            errors: number;
+            /**
+             * Format: double
+             * @description Calls that it did not answer.
+             */
+            unanswered: number;
+            /**
+             * Format: double
+             * @description Requests in which it made other calls than usual.
+             */
+            shape: number;
+            /**
+             * Format: double
+             * @description Unexplained time on the wire to the service.
+             */
+            rest: number;
+        };
+        SuspectOperation: {
+            /** @description A caller, if the suspect emits no spans. */
+            service: string;
+            operation: string;
+            kind: string;
+            target?: components["schemas"]["Target"];
+            /** Format: double */
+            score: number;
+        };
+        SuspectInstance: {
+            /** @description Attribute, such as service.instance.id or service.version. */
+            key: string;
+            value: string;
+            /**
+             * Format: int64
+             * @description Calls in the three minutes with the most evidence.
+             */
+            calls: number;
+            /**
+             * Format: double
+             * @description Part of the additional cost of the service, 0–1.
+             */
+            part: number;
+        };
+        IncidentRequestType: {
+            id: components["schemas"]["ID"];
+            name: string;
+            /**
+             * Format: int64
+             * @description Since the onset.
+             */
+            requests: number;
+            /**
+             * Format: double
+             * @description Since the onset.
+             */
+            mean_ns: number;
+            /**
+             * Format: double
+             * @description Mean of healthy times.
+             */
+            usual_ns: number;
+            /**
+             * Format: double
+             * @description Share of failed requests since the onset, 0–1.
+             */
+            failed: number;
+            /**
+             * Format: double
+             * @description The same in healthy times.
+             */
+            usual_failed: number;
+        };
+        IncidentDetail: {
+            incident: components["schemas"]["Incident"];
+            /** @description Oldest first. */
+            timeline: components["schemas"]["TimelineEntry"][];
+            /** @description Slow traces since the onset, of the affected request types, slowest for their type first; at most 10. */
+            exemplars: components["schemas"]["Exemplar"][];
+            /** @description Next step of Sibyl, or advice to you. */
+            next: string;
+        };
+        TimelineEntry: {
+            /** Format: date-time */
+            at: string;
+            /** @enum {string} */
+            kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "closed";
+            /** @description A short sentence without the time. */
+            text: string;
+        };
         Problem: {
             /** @description Mean durations over its windows, oldest first; windows grow with their age. */
             trend_ns: number[];
@@ -1750,9 +2032,14 @@ export interface components {
             request_type?: string;
             diagnosis?: string;
             decision?: string;
+            incident?: string;
+            /** @description Of the incident. */
+            sentence?: string;
             /** @description Number of open problems; only with `epoch`. */
             problems?: number;
-            /** @description Only with `deploy`, like the next two. */
+            /** @description Number of open incidents; only with `epoch`. */
+            incidents?: number;
+            /** @description The first suspect of an incident, or the service of a `deploy`. */
             service?: string;
             version?: string;
             before?: string;
@@ -1940,6 +2227,7 @@ export interface components {
         /** @description End, exclusive. */
         toParameter: components["schemas"]["Instant"];
         problemParameter: components["schemas"]["ID"];
+        incidentParameter: string;
         groupParameter: components["schemas"]["ID"];
         letterParameter: string;
     };
@@ -1955,6 +2243,168 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    listIncidents: {
+        parameters: {
+            query?: {
+                limit?: components["parameters"]["limitParameter"];
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
+                cursor?: components["parameters"]["cursorParameter"];
+                state?: "open" | "closed" | "all";
+                /** @description The first suspect. */
+                service?: string;
+                /** @description `false` omits muted incidents, `true` returns only these, `all` returns both. */
+                muted?: "true" | "false" | "all";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the list. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IncidentList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    getIncident: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The requested object. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IncidentDetail"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    acknowledgeIncident: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody: components["requestBodies"]["NoteBody"];
+        responses: {
+            /** @description The current notes. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Notes"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    unacknowledgeIncident: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    muteIncident: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody: components["requestBodies"]["NoteBody"];
+        responses: {
+            /** @description The current notes. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Notes"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    unmuteIncident: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    acceptIncident: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
     listProblems: {
         parameters: {
             query?: {

@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Incident is an incident with what groups and problems show of it.
+type Incident struct {
+	incident.Incident
+	Types    []AffectedType  // by falling lost time, at most maxAffected
+	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
+}
+
+// AffectedType is a request type that is slower, or fails more often, since the onset of an incident, and that runs
+// through its first suspect.
+type AffectedType struct {
+	RequestType         analysis.Hash
+	Requests            uint64  // since the onset
+	Mean, Usual         float64 // ns, since the onset and in healthy times
+	Failed, UsualFailed float64 // share of the requests, since the onset and in healthy times
+}
+
+// lost returns what x loses since the onset: time, and the usual time of failed requests, in ns.
+func (x *AffectedType) lost() float64 {
+	return float64(x.Requests) * (max(0, x.Mean-x.Usual) + max(0, x.Failed-x.UsualFailed)*x.Usual)
+}
+
+// maxAffected bounds the request types, and the problems, of an incident.
+const maxAffected = 100
+
+// Incidents returns the open incidents and the remembered closed ones, in the order in which they were opened. The
+// result is valid until the next epoch.
+func (c *Core) Incidents() []Incident {
+	tracked := c.incidents.Incidents()
+	all := make([]Incident, len(tracked))
+	for i := range tracked {
+		all[i] = Incident{Incident: tracked[i]}
+		if a := c.affected[tracked[i].ID]; a != nil {
+			all[i].Types, all[i].Problems = a.Types, a.Problems
+		}
+	}
+	return all
+}
+
+// affected lists the request types and problems of an incident.
+type affected struct {
+	Types    []AffectedType
+	Problems []analysis.Hash
+}
+
+// followIncidents renews the request types and the problems of the open incidents.
+func (c *Core) followIncidents() {
+	tracked := c.incidents.Incidents()
+	known := make(map[uint64]*affected, len(tracked))
+	var open []*incident.Incident
+	for i := range tracked {
+		x := &tracked[i]
+		a := c.affected[x.ID]
+		if a == nil {
+			a = &affected{}
+		}
+		known[x.ID] = a
+		if x.Closed == 0 && len(x.Suspects) > 0 {
+			open = append(open, x)
+			a.Types = c.affectedTypes(x, a.Types)
+		}
+	}
+	c.affected = known
+	for i := range c.problems {
+		p := &c.problems[i]
+		if x := c.explains(open, p); x != nil {
+			if a := known[x.ID]; len(a.Problems) < maxAffected && !slices.Contains(a.Problems, p.ID) {
+				a.Problems = append(a.Problems, p.ID)
+			}
+		}
+	}
+}
+
+// Thresholds of affected request types.
+const (
+	leastSlowdown = 1.1  // times the usual mean
+	leastFailures = 0.02 // share of the requests, beyond the usual
+	leastAffected = 3    // failed requests
+	clearly       = 3.0  // standard errors
+)
+
+// affectedTypes returns the request types that x affects. Their usual numbers stay as they were when they joined.
+func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []AffectedType {
+	var types []AffectedType
+	service := x.Suspects[0].Service
+	for g := range c.detector.Groups.Each() {
+		if g.Level != group.LevelRequestType || g.Reference.Total.N == 0 {
+			continue
+		}
+		a := AffectedType{
+			RequestType: g.ID, Usual: g.Reference.Total.Mean(), UsualFailed: float64(g.Reference.Failed) / float64(g.Reference.Total.N),
+		}
+		if i := slices.IndexFunc(before, func(b AffectedType) bool { return b.RequestType == g.ID }); i >= 0 {
+			a.Usual, a.UsualFailed = before[i].Usual, before[i].UsualFailed
+		}
+		if c.affects(g, x.Onset, &a) && c.passes(g, service) {
+			types = append(types, a)
+		}
+	}
+	slices.SortFunc(types, func(a, b AffectedType) int {
+		return cmp.Or(cmp.Compare(b.lost(), a.lost()), a.RequestType.Compare(b.RequestType))
+	})
+	return types[:min(len(types), maxAffected)]
+}
+
+// affects fills in the requests of g since the onset, and reports whether they are clearly slower than usual, or fail
+// clearly more often.
+func (c *Core) affects(g *group.Group, onset trace.Nanos, a *AffectedType) bool {
+	var total stats.Moments
+	var failed uint64
+	for _, w := range g.Windows() {
+		if w.To > onset {
+			total.Merge(w.Total)
+			failed += w.Failed
+		}
+	}
+	if total.N == 0 {
+		return false
+	}
+	n := float64(total.N)
+	a.Requests, a.Mean, a.Failed = total.N, total.Mean(), float64(failed)/n
+	usual := g.Reference.Total
+	spread := math.Sqrt(total.Variance()/n + usual.Variance()/float64(usual.N))
+	if a.Mean >= leastSlowdown*a.Usual && a.Mean-a.Usual > clearly*spread && total.N >= leastAffected {
+		return true
+	}
+	spread = math.Sqrt(max(a.UsualFailed, 1/n) * (1 - min(a.UsualFailed, 1)) / n)
+	return failed >= leastAffected && a.Failed-a.UsualFailed > max(leastFailures, clearly*spread)
+}
+
+// passes reports whether requests of g spend time in a service, or waiting for it.
+func (c *Core) passes(g *group.Group, service trace.Symbol) bool {
+	for _, e := range g.Edges() {
+		if c.touches(c.table.EdgeInfo(e), service) {
+			return true
+		}
+	}
+	return false
+}
+
+// touches reports whether an edge is time in a service, or time in which a caller waits for it.
+func (c *Core) touches(e trace.EdgeInfo, service trace.Symbol) bool {
+	for _, op := range []trace.Op{c.table.Context(e.Context).Op, e.Before, e.After} {
+		if op == 0 {
+			continue
+		}
+		if c.table.Operation(op).Service == service || c.table.Operation(c.table.Target(op)).Service == service {
+			return true
+		}
+	}
+	return false
+}
+
+// leastExplained is the smallest part of a problem that must lie at a suspect for its incident to contain the problem.
+const leastExplained = 0.3
+
+// explains returns the open incident whose first suspect accounts for most of a problem; nil if none does.
+func (c *Core) explains(open []*incident.Incident, p *detect.Problem) *incident.Incident {
+	var best *incident.Incident
+	most := leastExplained
+	for _, x := range open {
+		part, all := 0.0, 0.0
+		for i := range p.Edges {
+			e := &p.Edges[i]
+			score := max(0, e.Score)
+			all += score
+			if c.touches(trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After}, x.Suspects[0].Service) {
+				part += score
+			}
+		}
+		if all > 0 && part/all > most {
+			best, most = x, part/all
+		}
+	}
+	return best
+}
+
+// affectedState is the saved form of affected.
+type affectedState struct {
+	Incident uint64
+	Types    []AffectedType
+	Problems []analysis.Hash
+}
+
+// savedAffected returns the request types and problems of the incidents, in their order.
+func (c *Core) savedAffected() []affectedState {
+	var saved []affectedState
+	for _, x := range c.incidents.Incidents() {
+		if a := c.affected[x.ID]; a != nil && len(a.Types)+len(a.Problems) > 0 {
+			saved = append(saved, affectedState{x.ID, a.Types, a.Problems})
+		}
+	}
+	return saved
+}
+
+// restoreAffected is the inverse of savedAffected.
+func (c *Core) restoreAffected(saved []affectedState) {
+	c.affected = make(map[uint64]*affected, len(saved))
+	for _, s := range saved {
+		c.affected[s.Incident] = &affected{s.Types, s.Problems}
+	}
+}
