@@ -14,6 +14,7 @@ type State struct {
 	Healthy   [2]float64
 	Aged      trace.Nanos
 	Pending   []SavedWindow
+	Above     []SavedTime // ascending by service
 }
 
 // SavedIncident is an incident with what the tracker knows of it.
@@ -21,6 +22,7 @@ type SavedIncident struct {
 	Incident
 	Service trace.Symbol
 	Score   float64
+	Waits   bool
 	Seen    trace.Nanos
 }
 
@@ -28,6 +30,12 @@ type SavedIncident struct {
 type SavedRecord struct {
 	Service trace.Symbol
 	Highest [2]float64
+}
+
+// SavedTime is the time since when the score of a service is above its threshold.
+type SavedTime struct {
+	Service trace.Symbol
+	Since   trace.Nanos
 }
 
 // SavedWindow holds the scores of a window that is not yet known to be healthy.
@@ -41,7 +49,7 @@ type SavedWindow struct {
 func (t *Tracker) State() State {
 	s := State{Healthy: t.healthy, Aged: t.aged}
 	for _, x := range t.incidents {
-		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.seen})
+		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.seen})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		s.Records = append(s.Records, SavedRecord{service, *t.records[service]})
@@ -53,6 +61,9 @@ func (t *Tracker) State() State {
 		}
 		s.Pending = append(s.Pending, saved)
 	}
+	for _, service := range slices.Sorted(maps.Keys(t.above)) {
+		s.Above = append(s.Above, SavedTime{service, t.above[service]})
+	}
 	return s
 }
 
@@ -61,7 +72,7 @@ func Restore(s State) *Tracker {
 	t := NewTracker()
 	t.healthy, t.aged = s.Healthy, s.Aged
 	for _, x := range s.Incidents {
-		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, service: x.Service, score: x.Score, seen: x.Seen})
+		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits}, seen: x.Seen})
 	}
 	for _, r := range s.Records {
 		t.records[r.Service] = new(record(r.Highest))
@@ -72,6 +83,9 @@ func Restore(s State) *Tracker {
 			w.scores = append(w.scores, score{saved.Services[i], saved.Scores[i]})
 		}
 		t.pending = append(t.pending, w)
+	}
+	for _, x := range s.Above {
+		t.above[x.Service] = x.Since
 	}
 	return t
 }

@@ -27,8 +27,17 @@ const (
 	// leastScore is the smallest score that raises an incident: requests lose 2 % of their usual time, or 2 % of them
 	// fail.
 	leastScore = 0.02
+	// leastRecord is the highest healthy score that a service is assumed to have reached before it was observed.
+	leastRecord = 0.01
+	// leastHistory is the time before a window that must be known. In a shorter history most requests are unusual.
+	leastHistory = 2 * Window
 	// dominated is the share of the score of a neighbour below which a service is its victim, not a cause of its own.
 	dominated = 0.5
+	// waiting is the same for services that do not call each other: a service that waits for another one may have no
+	// span that says so.
+	waiting = 0.1
+	// settling is the time after which the scores of neighbours tell victim from cause. Scores rise while a window fills.
+	settling = Window / 2
 	// falseRate is the expected number of false incidents in a week.
 	falseRate = 1.0
 )
@@ -37,9 +46,10 @@ const (
 type Tracker struct {
 	incidents []*tracked // by the time of opening
 	records   map[trace.Symbol]*record
-	healthy   [2]float64  // number of windows judged healthy: of the current and of the previous age of records
-	aged      trace.Nanos // beginning of the current age
-	pending   []window    // not yet known to be healthy
+	healthy   [2]float64                   // number of windows judged healthy: of the current and of the previous age of records
+	aged      trace.Nanos                  // beginning of the current age
+	pending   []window                     // not yet known to be healthy
+	above     map[trace.Symbol]trace.Nanos // since when the scores of services are above their thresholds
 }
 
 // window is the evidence of one epoch.
@@ -56,17 +66,31 @@ type score struct {
 // tracked is an incident with its state.
 type tracked struct {
 	Incident
-	service trace.Symbol // the service whose score raised it
-	score   float64      // highest score of that service so far
-	now     float64      // its score in this epoch, if it is above the threshold
-	seen    trace.Nanos  // end of the last epoch with evidence
+	charge             // the highest so far
+	now    charge      // of this epoch, if its score is above the threshold
+	seen   trace.Nanos // end of the last epoch with evidence
+}
+
+// charge is the evidence against the service that an incident is about.
+type charge struct {
+	service trace.Symbol
+	score   float64
+	waits   bool // the score is time spent in the service, which may be time in which it waits for another one
+}
+
+// chargeOf returns the evidence against a suspect.
+func chargeOf(s *baselinediff.Suspect) charge {
+	const nearlyAll = 0.95
+	return charge{s.Service, s.Score, s.Own >= nearlyAll*s.Score}
 }
 
 // record is the highest score of a service in healthy windows: of the current and of the previous age.
 type record [2]float64
 
 // NewTracker returns a tracker without incidents.
-func NewTracker() *Tracker { return &Tracker{records: make(map[trace.Symbol]*record)} }
+func NewTracker() *Tracker {
+	return &Tracker{records: make(map[trace.Symbol]*record), above: make(map[trace.Symbol]trace.Nanos)}
+}
 
 // Incidents returns the open incidents and those closed within a day, in the order in which they were opened. The
 // result is valid until the next step.
@@ -83,19 +107,13 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	window := baselinediff.Interval{From: now.Add(-Window), To: now}
 	steady := history.Compare(window, baselinediff.Steady)
 	t.age(now)
-	ratio := t.ratio(history.Services())
-	var raised []baselinediff.Suspect
-	for _, s := range steady.Suspects {
-		if s.Score >= t.threshold(s.Service, ratio) {
-			raised = append(raised, s)
-		}
+	if window.From.Sub(history.Begin()) < leastHistory {
+		return
 	}
-	if t.healthy[0]+t.healthy[1] >= leastHealthy {
-		for _, s := range raised {
-			t.raise(now, &s, history)
-		}
-		t.merge(history)
+	for _, c := range t.charges(now, steady.Suspects, t.ratio(history.Services())) {
+		t.raise(now, c, history)
 	}
+	t.merge(history)
 	open := false
 	for _, x := range t.incidents {
 		if x.Closed == 0 {
@@ -108,6 +126,23 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 		t.pend(now, steady.Suspects)
 	}
 	t.incidents = slices.DeleteFunc(t.incidents, func(x *tracked) bool { return x.Closed != 0 && now.Sub(x.Closed) > remembered })
+}
+
+// charges returns the suspects whose score is above the threshold, in their order, and notes since when it is.
+func (t *Tracker) charges(now trace.Nanos, suspects []baselinediff.Suspect, ratio float64) []charge {
+	var above []charge
+	since := make(map[trace.Symbol]trace.Nanos)
+	for i := range suspects {
+		if s := &suspects[i]; s.Score >= t.threshold(s.Service, ratio) {
+			above = append(above, chargeOf(s))
+			since[s.Service] = now
+			if at, ok := t.above[s.Service]; ok {
+				since[s.Service] = at
+			}
+		}
+	}
+	t.above = since
+	return above
 }
 
 // ratio returns how many times its record the score of a service must reach.
@@ -123,7 +158,7 @@ func (t *Tracker) ratio(services int) float64 {
 
 // threshold returns the score that raises an incident with the given service as its first suspect.
 func (t *Tracker) threshold(service trace.Symbol, ratio float64) float64 {
-	return max(leastScore, ratio*t.record(service))
+	return max(leastScore, ratio*max(leastRecord, t.record(service)))
 }
 
 // record returns the highest score of a service in healthy windows.
@@ -138,10 +173,6 @@ func (t *Tracker) record(service trace.Symbol) float64 {
 func (t *Tracker) aboveRecord(s *baselinediff.Suspect) float64 {
 	return max(0, s.Score-t.record(s.Service))
 }
-
-// leastHealthy is the number of healthy windows without which nothing is raised: the history would not contain the
-// usual variation.
-const leastHealthy = 3
 
 // proving is the time after which a window counts as healthy, unless an incident was raised meanwhile: scores rise
 // while a window fills with the requests of an incident.
@@ -192,41 +223,75 @@ func (t *Tracker) age(now trace.Nanos) {
 	}
 }
 
-// raise opens an incident for a service, or attaches the evidence to one that is open or has just closed.
-func (t *Tracker) raise(now trace.Nanos, s *baselinediff.Suspect, history *baselinediff.Sites) {
+// raise opens an incident for a service, unless the evidence belongs to one that is open or has just closed.
+func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) {
 	for _, x := range slices.Backward(t.incidents) {
-		switch {
-		case x.Closed != 0 && now.Sub(x.Closed) > returning:
-		case x.service == s.Service:
-			x.Closed, x.seen, x.now = 0, now, s.Score
-			return
-		case x.Closed == 0 && s.Score < dominated*x.score && history.Adjacent(x.service, s.Service):
-			x.seen = now
+		if x.service == c.service && (x.Closed == 0 || now.Sub(x.Closed) <= returning) {
+			x.Closed, x.seen, x.now = 0, now, c
 			return
 		}
 	}
-	x := &tracked{service: s.Service, seen: now, now: s.Score}
+	for _, x := range t.incidents {
+		if x.Closed != 0 {
+			continue
+		}
+		strongest, sameTime := x.strongest(), t.above[c.service].Sub(x.Opened) < settling
+		switch {
+		case explained(c, strongest, sameTime, history):
+			x.seen = now
+			return
+		case explained(strongest, c, sameTime, history):
+			x.charge, x.now, x.seen = charge{service: c.service}, c, now
+			return
+		case now.Sub(x.Opened) < settling && history.Related(x.service, c.service):
+			x.seen = now // it is not yet known which of them is the cause
+			return
+		}
+	}
+	x := &tracked{charge: charge{service: c.service}, seen: now, now: c}
 	x.Onset, x.Opened = now.Add(-Window), now
-	x.ID = trace.Mix(uint64(s.Service), uint64(now))
+	x.ID = trace.Mix(uint64(c.service), uint64(now))
 	t.incidents = append(t.incidents, x)
 }
 
-// merge joins incidents of neighbours, the younger to the older, if one dominates the other: they have one cause.
+// strongest returns the evidence against the service of x.
+func (x *tracked) strongest() charge {
+	if x.now.score > x.score {
+		return x.now
+	}
+	return x.charge
+}
+
+// explained reports whether a service is the victim of another one. Services that do not call each other must be at
+// fault since about the same time and have callers in common: then one may wait for the other without a span.
+func explained(victim, cause charge, sameTime bool, history *baselinediff.Sites) bool {
+	switch {
+	case victim.service == cause.service:
+		return victim.score <= cause.score
+	case history.Adjacent(victim.service, cause.service):
+		return victim.score < dominated*cause.score
+	default:
+		return sameTime && victim.waits && victim.score < waiting*cause.score && history.Related(victim.service, cause.service)
+	}
+}
+
+// merge joins incidents, the younger to the older, if one explains the other: they have one cause.
 func (t *Tracker) merge(history *baselinediff.Sites) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
 		for _, x := range t.incidents {
 			if x == y {
 				return false // x and the following are younger
 			}
-			if x.Closed != 0 || y.Closed != 0 || !history.Adjacent(x.service, y.service) {
+			if x.Closed != 0 || y.Closed != 0 {
 				continue
 			}
-			a, b := max(x.score, x.now), max(y.score, y.now)
-			if min(a, b) >= dominated*max(a, b) {
+			a, b, sameTime := x.strongest(), y.strongest(), t.above[y.service].Sub(x.Opened) < settling
+			switch {
+			case explained(b, a, sameTime, history):
+			case explained(a, b, sameTime, history):
+				x.charge, x.now = y.charge, y.now
+			default:
 				continue
-			}
-			if b > a {
-				x.service, x.score, x.now = y.service, y.score, y.now
 			}
 			x.seen = max(x.seen, y.seen)
 			return true
@@ -243,11 +308,12 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 		x.Closed = now
 		return false
 	}
-	if x.now < x.score || x.now == 0 {
-		x.now = 0
+	evidence := x.now
+	x.now = charge{}
+	if evidence.score == 0 || evidence.score < x.score {
 		return true
 	}
-	x.score, x.now = x.now, 0
+	x.charge = evidence
 	x.Suspects, x.Requests, x.Duration = slices.Clone(steady.Suspects), int(steady.Requests), steady.Duration
 	// A score that the service reaches in healthy windows, too, is no evidence. Suspects that have an incident of
 	// their own are no rivals of the first.
