@@ -315,20 +315,24 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 	}
 	x.charge = evidence
 	x.Suspects, x.Requests, x.Duration = slices.Clone(steady.Suspects), int(steady.Requests), steady.Duration
-	// A score that the service reaches in healthy windows, too, is no evidence. Suspects that have an incident of
-	// their own are no rivals of the first.
+	// The service that raised it is first: what explains it has taken its place. A score that a service reaches in
+	// healthy windows, too, is no evidence. Suspects with an incident of their own are no rivals.
 	slices.SortStableFunc(x.Suspects, func(a, b baselinediff.Suspect) int {
-		return cmp.Or(cmp.Compare(t.own(x, &a), t.own(x, &b)), cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)))
+		return cmp.Or(cmp.Compare(t.rank(x, &a), t.rank(x, &b)), cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)))
 	})
 	return true
 }
 
-// own returns 1 for a suspect that has an open incident of its own beside x.
-func (t *Tracker) own(x *tracked, s *baselinediff.Suspect) int {
+// rank returns 0 for the service that an incident is about, 2 for services that have an open incident of their own, and 1
+// for all others.
+func (t *Tracker) rank(x *tracked, s *baselinediff.Suspect) int {
+	if s.Service == x.service {
+		return 0
+	}
 	for _, y := range t.incidents {
 		if y != x && y.Closed == 0 && y.service == s.Service {
-			return 1
+			return 2
 		}
 	}
-	return 0
+	return 1
 }
