@@ -14,13 +14,8 @@ type State struct {
 	Healthy   [2]float64
 	Aged      trace.Nanos
 	Pending   []SavedWindow
-	Relearned []SavedRelearned // ascending by service
-}
-
-// SavedRelearned is a service that is learned anew since an epoch.
-type SavedRelearned struct {
-	Service trace.Symbol
-	Since   trace.Nanos
+	Relearned []SavedTime // services that are learned anew, ascending
+	Above     []SavedTime // services whose score is above its threshold, ascending
 }
 
 // SavedIncident is an incident with what the tracker knows of it.
@@ -28,6 +23,7 @@ type SavedIncident struct {
 	Incident
 	Service trace.Symbol
 	Score   float64
+	Waits   bool
 	Seen    trace.Nanos
 }
 
@@ -35,6 +31,12 @@ type SavedIncident struct {
 type SavedRecord struct {
 	Service trace.Symbol
 	Highest [2]float64
+}
+
+// SavedTime is the time since when something is the case with a service.
+type SavedTime struct {
+	Service trace.Symbol
+	Since   trace.Nanos
 }
 
 // SavedWindow holds the scores of a window that is not yet known to be healthy.
@@ -48,13 +50,13 @@ type SavedWindow struct {
 func (t *Tracker) State() State {
 	s := State{Healthy: t.healthy, Aged: t.aged}
 	for _, x := range t.incidents {
-		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.seen})
+		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.seen})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		s.Records = append(s.Records, SavedRecord{service, *t.records[service]})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.relearned)) {
-		s.Relearned = append(s.Relearned, SavedRelearned{service, t.relearned[service]})
+		s.Relearned = append(s.Relearned, SavedTime{service, t.relearned[service]})
 	}
 	for _, w := range t.pending {
 		saved := SavedWindow{End: w.end}
@@ -62,6 +64,9 @@ func (t *Tracker) State() State {
 			saved.Services, saved.Scores = append(saved.Services, x.service), append(saved.Scores, x.score)
 		}
 		s.Pending = append(s.Pending, saved)
+	}
+	for _, service := range slices.Sorted(maps.Keys(t.above)) {
+		s.Above = append(s.Above, SavedTime{service, t.above[service]})
 	}
 	return s
 }
@@ -74,7 +79,7 @@ func Restore(s State) *Tracker {
 		if len(x.Suspects) == 0 {
 			continue
 		}
-		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, service: x.Service, score: x.Score, seen: x.Seen})
+		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits}, seen: x.Seen})
 	}
 	for _, r := range s.Records {
 		t.records[r.Service] = new(record(r.Highest))
@@ -88,6 +93,9 @@ func Restore(s State) *Tracker {
 			w.scores = append(w.scores, score{saved.Services[i], saved.Scores[i]})
 		}
 		t.pending = append(t.pending, w)
+	}
+	for _, x := range s.Above {
+		t.above[x.Service] = x.Since
 	}
 	return t
 }

@@ -31,8 +31,17 @@ const (
 	// leastScore is the smallest score that raises an incident: requests lose 2 % of their usual time, or 2 % of them
 	// fail.
 	leastScore = 0.02
+	// leastRecord is the highest healthy score that a service is assumed to have reached before it was observed.
+	leastRecord = 0.01
+	// leastHistory is the time before a window that must be known. In a shorter history most requests are unusual.
+	leastHistory = 2 * Window
 	// dominated is the share of the score of a neighbour below which a service is its victim, not a cause of its own.
 	dominated = 0.5
+	// waiting is the same for services that do not call each other: a service that waits for another one may have no
+	// span that says so.
+	waiting = 0.1
+	// settling is the time after which the scores of neighbours tell victim from cause. Scores rise while a window fills.
+	settling = Window / 2
 	// falseRate is the expected number of false incidents in a week.
 	falseRate = 1.0
 )
@@ -45,6 +54,7 @@ type Tracker struct {
 	aged      trace.Nanos                  // beginning of the current age
 	pending   []window                     // not yet known to be healthy
 	relearned map[trace.Symbol]trace.Nanos // services that are learned anew, with the time of their acceptance
+	above     map[trace.Symbol]trace.Nanos // since when the scores of services are above their thresholds
 }
 
 // window is the evidence of one epoch.
@@ -61,10 +71,22 @@ type score struct {
 // tracked is an incident with its state.
 type tracked struct {
 	Incident
-	service trace.Symbol // the service whose score raised it
-	score   float64      // highest score of that service so far
-	now     float64      // its score in this epoch, if it is above the threshold
-	seen    trace.Nanos  // end of the last epoch with evidence
+	charge             // the highest so far
+	now    charge      // of this epoch, if its score is above the threshold
+	seen   trace.Nanos // end of the last epoch with evidence
+}
+
+// charge is the evidence against the service that an incident is about.
+type charge struct {
+	service trace.Symbol
+	score   float64
+	waits   bool // the score is time spent in the service, which may be time in which it waits for another one
+}
+
+// chargeOf returns the evidence against a suspect.
+func chargeOf(s *baselinediff.Suspect) charge {
+	const nearlyAll = 0.95
+	return charge{s.Service, s.Score, s.Own >= nearlyAll*s.Score}
 }
 
 // record is the highest score of a service in healthy windows: of the current and of the previous age.
@@ -72,7 +94,9 @@ type record [2]float64
 
 // NewTracker returns a tracker without incidents.
 func NewTracker() *Tracker {
-	return &Tracker{records: make(map[trace.Symbol]*record), relearned: make(map[trace.Symbol]trace.Nanos)}
+	return &Tracker{
+		records: make(map[trace.Symbol]*record), relearned: make(map[trace.Symbol]trace.Nanos), above: make(map[trace.Symbol]trace.Nanos),
+	}
 }
 
 // Incidents returns the open incidents and the closed ones that are kept, in the order in which they were opened. The
@@ -91,19 +115,13 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	steady := history.Compare(window, baselinediff.Steady)
 	t.age(now)
 	t.accept(now, history)
-	ratio := t.ratio(history.Services())
-	var raised []baselinediff.Suspect
-	for _, s := range steady.Suspects {
-		if _, relearned := t.relearned[s.Service]; !relearned && s.Score >= t.threshold(s.Service, ratio) {
-			raised = append(raised, s)
-		}
+	if window.From.Sub(history.Begin()) < leastHistory {
+		return
 	}
-	if t.healthy[0]+t.healthy[1] >= leastHealthy {
-		for _, s := range raised {
-			t.raise(now, &s, history)
-		}
-		t.merge(now, history)
+	for _, c := range t.charges(now, steady.Suspects, t.ratio(history.Services())) {
+		t.raise(now, c, history)
 	}
+	t.merge(now, history)
 	open := false
 	for _, x := range t.incidents {
 		if x.Closed == 0 {
@@ -136,12 +154,9 @@ func (t *Tracker) Forget(before trace.Nanos) {
 }
 
 const (
-	// shortHistory is the time after the acceptance of a service's behaviour in which its scores mean nothing: its
-	// history is not as long as a window.
-	shortHistory = 2 * Window
-	// relearning is the time in which such a service raises nothing, while its scores are learned as those of all
-	// services are at the beginning.
-	relearning = shortHistory + leastHealthy*Window
+	// relearning is the time after the acceptance of a service's behaviour in which it raises nothing: until its history
+	// is long enough, its scores mean nothing, and after that they are learned.
+	relearning = leastHistory + 3*Window
 )
 
 // Accept marks an open incident as accepted by someone, whose name may be empty. The next step closes it and takes the
@@ -186,6 +201,24 @@ func (x *tracked) close(now trace.Nanos) {
 	}
 }
 
+// charges returns the suspects whose score is above the threshold, in their order, and notes since when it is.
+func (t *Tracker) charges(now trace.Nanos, suspects []baselinediff.Suspect, ratio float64) []charge {
+	var above []charge
+	since := make(map[trace.Symbol]trace.Nanos)
+	for i := range suspects {
+		s := &suspects[i]
+		if _, relearned := t.relearned[s.Service]; !relearned && s.Score >= t.threshold(s.Service, ratio) {
+			above = append(above, chargeOf(s))
+			since[s.Service] = now
+			if at, ok := t.above[s.Service]; ok {
+				since[s.Service] = at
+			}
+		}
+	}
+	t.above = since
+	return above
+}
+
 // ratio returns how many times its record the score of a service must reach.
 //
 // The highest scores of healthy windows fall off exponentially, so that the record of n windows is about θ·ln n, and
@@ -199,7 +232,7 @@ func (t *Tracker) ratio(services int) float64 {
 
 // threshold returns the score that raises an incident with the given service as its first suspect.
 func (t *Tracker) threshold(service trace.Symbol, ratio float64) float64 {
-	return max(leastScore, ratio*t.record(service))
+	return max(leastScore, ratio*max(leastRecord, t.record(service)))
 }
 
 // record returns the highest score of a service in healthy windows.
@@ -215,10 +248,6 @@ func (t *Tracker) aboveRecord(s *baselinediff.Suspect) float64 {
 	return max(0, s.Score-t.record(s.Service))
 }
 
-// leastHealthy is the number of healthy windows without which nothing is raised: the history would not contain the
-// usual variation.
-const leastHealthy = 3
-
 // proving is the time after which a window counts as healthy, unless an incident was raised meanwhile: scores rise
 // while a window fills with the requests of an incident.
 const proving = 2 * Window
@@ -227,7 +256,7 @@ const proving = 2 * Window
 func (t *Tracker) pend(now trace.Nanos, suspects []baselinediff.Suspect) {
 	w := window{end: now}
 	for _, s := range suspects {
-		if since, relearned := t.relearned[s.Service]; relearned && now.Sub(since) < shortHistory {
+		if since, relearned := t.relearned[s.Service]; relearned && now.Sub(since) < leastHistory {
 			continue
 		}
 		if s.Score > 0 {
@@ -271,45 +300,80 @@ func (t *Tracker) age(now trace.Nanos) {
 	}
 }
 
-// raise opens an incident for a service, or attaches the evidence to one that is open or has just closed.
-func (t *Tracker) raise(now trace.Nanos, s *baselinediff.Suspect, history *baselinediff.Sites) {
+// raise opens an incident for a service, unless the evidence belongs to one that is open or has just closed.
+func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) {
 	for _, x := range slices.Backward(t.incidents) {
+		if x.Into != 0 || x.Accepted || x.service != c.service || x.Closed != 0 && now.Sub(x.Closed) > returning {
+			continue
+		}
+		if x.Closed != 0 {
+			x.Closed, x.Reopened, x.Alerted = 0, now, x.Suspects[0].Service
+		}
+		x.seen, x.now = now, c
+		return
+	}
+	for _, x := range t.incidents {
+		if x.Closed != 0 {
+			continue
+		}
+		strongest, sameTime := x.strongest(), t.above[c.service].Sub(x.Opened) < settling
 		switch {
-		case x.Into != 0 || x.Accepted || x.Closed != 0 && now.Sub(x.Closed) > returning:
-		case x.service == s.Service:
-			if x.Closed != 0 {
-				x.Closed, x.Reopened, x.Alerted = 0, now, x.Suspects[0].Service
-			}
-			x.seen, x.now = now, s.Score
-			return
-		case x.Closed == 0 && s.Score < dominated*x.score && history.Adjacent(x.service, s.Service):
+		case explained(c, strongest, sameTime, history):
 			x.seen = now
+			return
+		case explained(strongest, c, sameTime, history):
+			x.charge, x.now, x.seen = charge{service: c.service}, c, now
+			return
+		case now.Sub(x.Opened) < settling && history.Related(x.service, c.service):
+			x.seen = now // it is not yet known which of them is the cause
 			return
 		}
 	}
-	x := &tracked{service: s.Service, seen: now, now: s.Score}
+	x := &tracked{charge: charge{service: c.service}, seen: now, now: c}
 	x.Onset, x.Opened = now.Add(-Window), now
-	x.ID = trace.Mix(uint64(s.Service), uint64(now))
+	x.ID = trace.Mix(uint64(c.service), uint64(now))
 	t.incidents = append(t.incidents, x)
 }
 
-// merge joins incidents of neighbours, the younger to the older, if one dominates the other: they have one cause. One
-// that was reported in an earlier epoch is closed, others disappear.
+// strongest returns the evidence against the service of x.
+func (x *tracked) strongest() charge {
+	if x.now.score > x.score {
+		return x.now
+	}
+	return x.charge
+}
+
+// explained reports whether a service is the victim of another one. Services that do not call each other must be at
+// fault since about the same time and have callers in common: then one may wait for the other without a span.
+func explained(victim, cause charge, sameTime bool, history *baselinediff.Sites) bool {
+	switch {
+	case victim.service == cause.service:
+		return victim.score <= cause.score
+	case history.Adjacent(victim.service, cause.service):
+		return victim.score < dominated*cause.score
+	default:
+		return sameTime && victim.waits && victim.score < waiting*cause.score && history.Related(victim.service, cause.service)
+	}
+}
+
+// merge joins incidents, the younger to the older, if one explains the other: they have one cause. One that was reported
+// in an earlier epoch is closed, others disappear.
 func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
 		for _, x := range t.incidents {
 			if x == y {
 				return false // x and the following are younger
 			}
-			if x.Closed != 0 || y.Closed != 0 || !history.Adjacent(x.service, y.service) {
+			if x.Closed != 0 || y.Closed != 0 {
 				continue
 			}
-			a, b := max(x.score, x.now), max(y.score, y.now)
-			if min(a, b) >= dominated*max(a, b) {
+			a, b, sameTime := x.strongest(), y.strongest(), t.above[y.service].Sub(x.Opened) < settling
+			switch {
+			case explained(b, a, sameTime, history):
+			case explained(a, b, sameTime, history):
+				x.charge, x.now = y.charge, y.now
+			default:
 				continue
-			}
-			if b > a {
-				x.service, x.score, x.now = y.service, y.score, y.now
 			}
 			x.seen = max(x.seen, y.seen)
 			if y.Opened == now {
@@ -331,16 +395,17 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 		x.close(now)
 		return false
 	}
-	if x.now < x.score || x.now == 0 {
-		x.now = 0
+	evidence := x.now
+	x.now = charge{}
+	if evidence.score == 0 || evidence.score < x.score {
 		return true
 	}
-	x.score, x.now = x.now, 0
+	x.charge = evidence
 	x.Suspects, x.Requests, x.Duration = slices.Clone(steady.Suspects), int(steady.Requests), steady.Duration
-	// A score that the service reaches in healthy windows, too, is no evidence. Suspects that have an incident of
-	// their own are no rivals of the first.
+	// The service that raised it is first: what explains it has taken its place. A score that a service reaches in
+	// healthy windows, too, is no evidence. Suspects with an incident of their own are no rivals.
 	slices.SortStableFunc(x.Suspects, func(a, b baselinediff.Suspect) int {
-		return cmp.Or(cmp.Compare(t.own(x, &a), t.own(x, &b)), cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)))
+		return cmp.Or(cmp.Compare(t.rank(x, &a), t.rank(x, &b)), cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)))
 	})
 	if x.Opened == now {
 		x.Alerted = x.Suspects[0].Service
@@ -348,12 +413,16 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 	return true
 }
 
-// own returns 1 for a suspect that has an open incident of its own beside x.
-func (t *Tracker) own(x *tracked, s *baselinediff.Suspect) int {
+// rank returns 0 for the service that an incident is about, 2 for services that have an open incident of their own, and 1
+// for all others.
+func (t *Tracker) rank(x *tracked, s *baselinediff.Suspect) int {
+	if s.Service == x.service {
+		return 0
+	}
 	for _, y := range t.incidents {
 		if y != x && y.Closed == 0 && y.service == s.Service {
-			return 1
+			return 2
 		}
 	}
-	return 0
+	return 1
 }

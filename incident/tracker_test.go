@@ -2,6 +2,7 @@ package incident_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -242,5 +243,33 @@ func TestMerge(t *testing.T) {
 	all := s.tracker.Incidents()
 	if len(all) != 2 || all[0].Closed != 0 || all[1].Into != all[0].ID || all[1].Closed != s.now {
 		t.Errorf("incidents %+v", all)
+	}
+}
+
+// TestWaitingWithoutSpan slows cart down; search waits for some of its work, and no span says so: one incident, of cart,
+// although search alone would be another.
+func TestWaitingWithoutSpan(t *testing.T) {
+	for name, slower := range map[string]map[string]float64{"cart": {"cart": 40, "search": 3}, "search": {"search": 3}} {
+		s := newShop()
+		s.play(time.Hour, nil)
+		fault := s.now
+		s.play(5*time.Minute, slower)
+		if got := s.summary(fault); len(got) != 1 || !strings.HasPrefix(got[0], name) {
+			t.Errorf("incidents %v, want one of %s", got, name)
+		}
+	}
+}
+
+// TestFirstMinutes begins with minutes in which everything varies. They are no record that masks a later fault.
+func TestFirstMinutes(t *testing.T) {
+	s := newShop()
+	for i := range 6 {
+		s.play(time.Minute, map[string]float64{"cart": float64(1 + 4*(i%2))})
+	}
+	s.play(2*time.Hour, nil)
+	fault := s.now
+	s.play(5*time.Minute, map[string]float64{"cart": 2})
+	if got := s.summary(fault); len(got) != 1 {
+		t.Errorf("incidents %v, want one", got)
 	}
 }

@@ -77,7 +77,7 @@ func (h *Normal) Compare(window Traces) []Suspect {
 	}
 	g := graph{table: h.rec.table, sites: h.rec.sites, names: h.rec.names, opaque: h.opaque, callee: h.callee}
 	c := comparison{
-		h: h, traces: traces, ledger: newLedger(g, float64(len(traces)), h.duration),
+		h: h, traces: traces, ledger: newLedger(g, float64(len(traces)), h.duration, fence),
 		surplus: make(map[siteShape]float64), seen: make([]int32, len(h.rec.shapeNumbers)+2),
 	}
 	for _, g := range c.groups() {

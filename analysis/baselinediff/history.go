@@ -212,6 +212,9 @@ const (
 	// whisker is Tukey's: values more than 1.5 interquartile ranges above the third quartile are outliers. For normal
 	// data these are 0.35 %.
 	whisker = 1.5
+	// rare is the share of the pieces above which values are usual, too: where requests come in bursts, some pieces
+	// differ by more than quartiles tell.
+	rare = 0.95
 	// minHistory is the smallest number of occurrences that has quartiles.
 	minHistory = 4
 )
@@ -256,4 +259,11 @@ func Rise(history, window []int64) float64 {
 func fence(values []float64) (median, limit float64) {
 	q1, q3 := stats.Quantile(values, 0.25), stats.Quantile(values, 0.75)
 	return stats.Median(values), q3 + whisker*(q3-q1)
+}
+
+// highFence returns the median of values, and Tukey's upper fence or, if that is higher, the value that only rare pieces
+// exceed. It reorders values.
+func highFence(values []float64) (median, limit float64) {
+	median, limit = fence(values)
+	return median, max(limit, stats.Quantile(values, rare))
 }

@@ -20,8 +20,9 @@ type graph struct {
 // ledger collects the evidence of a window, site by site, and ranks the services.
 type ledger struct {
 	graph
-	requests  float64            // in the window
-	duration  float64            // mean duration of a request of the history in ns, at least 1
+	requests  float64 // in the window
+	duration  float64 // mean duration of a request of the history in ns, at least 1
+	fence     func(values []float64) (median, limit float64)
 	evidence  []evidence         // by number of the service
 	ops       map[callee]float64 // evidence against each operation
 	outExcess map[callee]float64 // wire excess of the calls that each operation makes
@@ -31,9 +32,9 @@ type ledger struct {
 // evidence is the evidence against a service.
 type evidence struct{ own, errors, unanswered, shape, soft float64 }
 
-func newLedger(g graph, requests, duration float64) *ledger {
+func newLedger(g graph, requests, duration float64, fence func([]float64) (median, limit float64)) *ledger {
 	return &ledger{
-		graph: g, requests: requests, duration: duration, evidence: make([]evidence, len(g.names)),
+		graph: g, requests: requests, duration: duration, fence: fence, evidence: make([]evidence, len(g.names)),
 		ops: make(map[callee]float64), outExcess: make(map[callee]float64), wire: make(wires),
 	}
 }
@@ -41,7 +42,7 @@ func newLedger(g graph, requests, duration float64) *ledger {
 // chargeTime charges the excess of own time at a site with n calls in the window. mean is the mean in the window, means
 // are those in the pieces of the history, in ns. It reorders means.
 func (l *ledger) chargeTime(number int32, n, mean float64, means []float64) {
-	median, limit := fence(means)
+	median, limit := l.fence(means)
 	excess := max(0, mean-limit) * n / l.requests / l.duration
 	p := &l.sites[number]
 	suspect := callee{p.service, p.op}

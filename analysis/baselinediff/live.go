@@ -14,7 +14,8 @@ const (
 	// Plain judges the mean in the window. It ranks the causes of a change that is known to have happened.
 	Plain Manner = iota
 	// Steady judges the lowest mean of three parts of the window, against the same of each piece of the history, and of
-	// shapes the lowest share of three parts. Only a change that lasts counts, not a burst that ends within one part.
+	// shapes the lowest share of three parts. Only a change that lasts counts, not a burst that ends within one part. It
+	// must also exceed what rare pieces of the history reach.
 	Steady
 )
 
@@ -42,7 +43,11 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	if requests == 0 {
 		return result
 	}
-	c.ledger = newLedger(c.graph(), float64(requests), result.Duration)
+	limit := fence
+	if manner == Steady {
+		limit = highFence
+	}
+	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, limit)
 	for i := 1; i < len(h.sites); i++ {
 		if n := windowCalls(h.series[i].cells, w); n > 0 {
 			c.judge(int32(i), n)
@@ -327,9 +332,11 @@ func (c *liveComparison) share(cells []siteCell, shape []shapeCell) float64 {
 	length := c.window.to - c.window.from
 	for i := range slice(steadyParts) {
 		part := sliceRange{c.window.from + i*length/steadyParts, c.window.from + (i+1)*length/steadyParts}
-		if calls := c.callsIn(cells, part); calls > 0 {
-			share = min(share, c.count(shape, part)/calls)
+		calls := c.callsIn(cells, part)
+		if calls == 0 {
+			return 0 // a part without calls does not show that the change lasts
 		}
+		share = min(share, c.count(shape, part)/calls)
 	}
 	return share
 }
@@ -381,7 +388,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 			continue
 		}
 		c.values = append(c.values[:0], shares...)
-		_, limit := fence(c.values)
+		_, limit := c.fence(c.values)
 		if surplus := max(0, c.share(own.cells, x.cells)-limit) * b.calls; surplus > 0 {
 			b.shapes = append(b.shapes, badShape{x.failed, x.answered, surplus})
 			b.total += surplus
@@ -390,7 +397,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 	if novel == 0 {
 		return
 	}
-	_, limit := fence(unique)
+	_, limit := c.fence(unique)
 	slices.SortFunc(novelCells, func(a, b shapeCell) int { return cmp.Compare(a.slice, b.slice) })
 	if surplus := max(0, c.share(own.cells, novelCells)-limit) * b.calls; surplus > 0 {
 		for _, x := range novelShapes {

@@ -376,6 +376,36 @@ func (h *Sites) Adjacent(a, b trace.Symbol) bool {
 	return false
 }
 
+// Begin returns the beginning of the history; 0 if it is empty.
+func (h *Sites) Begin() trace.Nanos {
+	if len(h.total) == 0 {
+		return 0
+	}
+	return trace.Nanos(h.total[0].slice) * trace.Nanos(Slice)
+}
+
+// Related reports whether two services call each other, have common callers or callees, or are connected by further
+// such calls.
+func (h *Sites) Related(a, b trace.Symbol) bool {
+	component := make([]int32, len(h.names)) // by number of the service: a service of the same component; a tree
+	for i := range component {
+		component[i] = int32(i)
+	}
+	find := func(i int32) int32 {
+		for component[i] != i {
+			component[i] = component[component[i]]
+			i = component[i]
+		}
+		return i
+	}
+	for n := 1; n < len(h.sites); n++ {
+		if called := h.targets[n].service; called != 0 {
+			component[find(called)] = find(h.sites[n].service)
+		}
+	}
+	return find(h.serviceNumbers[a]) == find(h.serviceNumbers[b])
+}
+
 // resolve maps each service to itself or, if it emits no spans and its name is the address of one that does, to that
 // one: cart in cart.default.svc:7070. opaque tells which services emit no spans.
 func (h *Sites) resolve() (service []int32, opaque []bool) {
