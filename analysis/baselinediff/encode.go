@@ -15,9 +15,9 @@ const sitesVersion = 1
 // AppendBinary appends h to b, without its table. Histories of the same calls give equal bytes.
 func (h *Sites) AppendBinary(b []byte) []byte {
 	b = append(b, sitesVersion)
-	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(len(h.total)))
-	for _, c := range h.total {
-		b = codec.AppendUvarints(b, uint64(c.slice), c.requests, uint64(c.duration))
+	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(len(h.total.cells)))
+	for i, c := range h.total.cells {
+		b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls), uint64(h.total.nanos[i]))
 	}
 	b = codec.AppendUvarints(b, uint64(len(h.skipped)))
 	for _, r := range h.skipped {
@@ -36,9 +36,9 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 	b = codec.AppendBools(b, s.border, s.client)
 	series := &h.series[number]
 	b = codec.AppendUvarints(b, uint64(len(series.cells)))
-	for _, c := range series.cells {
+	for i, c := range series.cells {
 		b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls))
-		b = codec.AppendVarints(b, c.nanos)
+		b = codec.AppendVarints(b, series.nanos[i])
 	}
 	b = codec.AppendUvarints(b, uint64(len(series.shapes)))
 	for _, x := range slices.SortedFunc(slices.Values(series.shapes), func(a, b shapeSeries) int { return a.shape.compare(b.shape) }) {
@@ -59,10 +59,7 @@ func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	r.Version(sitesVersion)
 	h := NewSites(table)
 	h.refused, h.folded = r.Uvarint(), readSlice(r)
-	for range r.Count(3) {
-		h.total = append(h.total, totalCell{readSlice(r), r.Uvarint(), int64(r.Below(1 << 63))})
-	}
-	checkAscending(r, h.total, func(c totalCell) slice { return c.slice })
+	h.total = readCounts(r, func() int64 { return int64(r.Below(1 << 63)) })
 	for range r.Count(2) {
 		h.skipped = append(h.skipped, sliceRange{readSlice(r), readSlice(r)})
 	}
@@ -89,23 +86,29 @@ func (h *Sites) readSite(r *codec.Reader) {
 	_, known := h.numbers[s.siteKey]
 	r.Check(!known)
 	series := &h.series[h.number(&s)]
-	for range r.Count(3) {
-		series.cells = append(series.cells, siteCell{readSlice(r), uint32(r.Below(1 << 32)), r.Varint()})
-	}
-	checkAscending(r, series.cells, func(c siteCell) slice { return c.slice })
+	series.counts = readCounts(r, r.Varint)
 	for range r.Count(11) {
 		x := shapeSeries{shape: shape{r.Word(), r.Bool(), r.Bool()}}
-		for range r.Count(2) {
-			x.cells = append(x.cells, shapeCell{readSlice(r), uint32(r.Below(1 << 32))})
-		}
-		checkAscending(r, x.cells, func(c shapeCell) slice { return c.slice })
+		x.counts = readCounts(r, nil)
 		series.shapes = append(series.shapes, x)
 	}
 }
 
-func readSlice(r *codec.Reader) slice { return slice(r.Below(1 << 31)) }
-
-// checkAscending records a fault unless the slices of cells ascend.
-func checkAscending[C any](r *codec.Reader, cells []C, at func(C) slice) {
-	r.Check(slices.IsSortedFunc(cells, func(a, b C) int { return cmp.Compare(at(a), at(b)) }))
+// readCounts reads counts, with times unless nanos is nil.
+func readCounts(r *codec.Reader, nanos func() int64) (c counts) {
+	n := r.Count(2)
+	c.cells = make([]cell, 0, n)
+	if nanos != nil {
+		c.nanos = make([]int64, 0, n)
+	}
+	for range n {
+		c.cells = append(c.cells, cell{readSlice(r), uint32(r.Below(1 << 32))})
+		if nanos != nil {
+			c.nanos = append(c.nanos, nanos())
+		}
+	}
+	r.Check(slices.IsSortedFunc(c.cells, func(a, b cell) int { return cmp.Compare(a.slice, b.slice) }))
+	return c
 }
+
+func readSlice(r *codec.Reader) slice { return slice(r.Below(1 << 31)) }

@@ -2,19 +2,10 @@ package baselinediff
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/trace"
 )
-
-// Slice is the length of the slices of time by which calls are counted.
-const Slice = 10 * time.Second
-
-// slice numbers a slice of time, from the Unix epoch.
-type slice int32
-
-func sliceOf(t trace.Nanos) slice { return slice(int64(t) / int64(Slice)) }
 
 // Tally counts the calls of closed traces by site and slice. The shards of a service make one each; [Sites.Merge]
 // joins them. A trace counts in the slice in which its primary root begins, with all of its roots, and, if it is
