@@ -10,7 +10,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-const sitesVersion = 1
+// Versions of the encoding. The first has no instances.
+const (
+	sitesVersion  = 2
+	sitesVersion1 = 1
+)
 
 // AppendBinary appends h to b, without its table. Histories of the same calls give equal bytes.
 func (h *Sites) AppendBinary(b []byte) []byte {
@@ -27,6 +31,28 @@ func (h *Sites) AppendBinary(b []byte) []byte {
 	for _, key := range slices.SortedFunc(maps.Keys(h.numbers), siteKey.compare) {
 		b = h.appendSite(b, h.numbers[key])
 	}
+	return h.instances.appendTo(b)
+}
+
+func (h *instances) appendTo(b []byte) []byte {
+	b = codec.AppendUvarints(b, uint64(len(h.series)))
+	for _, k := range slices.SortedFunc(maps.Keys(h.series), instanceKey.compare) {
+		s := h.series[k]
+		b = codec.AppendWords(b, uint64(k.service), uint64(k.key), uint64(k.value))
+		b = s.errors.appendTo(s.counts.appendTo(b))
+	}
+	return b
+}
+
+// appendTo appends c with their times, if it has any.
+func (c *counts) appendTo(b []byte) []byte {
+	b = codec.AppendUvarints(b, uint64(len(c.cells)))
+	for i, x := range c.cells {
+		b = codec.AppendUvarints(b, uint64(x.slice), uint64(x.calls))
+		if c.nanos != nil {
+			b = codec.AppendVarints(b, c.nanos[i])
+		}
+	}
 	return b
 }
 
@@ -35,19 +61,12 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 	b = codec.AppendWords(b, uint64(s.parent), uint64(s.op), uint64(s.base), uint64(h.called[number]), uint64(h.names[s.service]))
 	b = codec.AppendBools(b, s.border, s.client)
 	series := &h.series[number]
-	b = codec.AppendUvarints(b, uint64(len(series.cells)))
-	for i, c := range series.cells {
-		b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls))
-		b = codec.AppendVarints(b, series.nanos[i])
-	}
+	b = series.appendTo(b)
 	b = codec.AppendUvarints(b, uint64(len(series.shapes)))
 	for _, x := range slices.SortedFunc(slices.Values(series.shapes), func(a, b shapeSeries) int { return a.shape.compare(b.shape) }) {
 		b = codec.AppendWords(b, x.hash)
 		b = codec.AppendBools(b, x.failed, x.answered)
-		b = codec.AppendUvarints(b, uint64(len(x.cells)))
-		for _, c := range x.cells {
-			b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls))
-		}
+		b = x.appendTo(b)
 	}
 	return b
 }
@@ -56,7 +75,7 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 // [codec.ErrCorrupt].
 func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	r := codec.NewReader(b)
-	r.Version(sitesVersion)
+	version := r.Version(sitesVersion, sitesVersion1)
 	h := NewSites(table)
 	h.refused, h.folded = r.Uvarint(), readSlice(r)
 	h.total = readCounts(r, func() int64 { return int64(r.Below(1 << 63)) })
@@ -67,6 +86,9 @@ func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	r.Check(n <= MaxSites)
 	for range n {
 		h.readSite(r)
+	}
+	if version != sitesVersion1 {
+		h.instances.read(r)
 	}
 	if err := r.Err(); err != nil {
 		return nil, fmt.Errorf("%w: history of sites", err)
@@ -91,6 +113,23 @@ func (h *Sites) readSite(r *codec.Reader) {
 		x := shapeSeries{shape: shape{r.Word(), r.Bool(), r.Bool()}}
 		x.counts = readCounts(r, nil)
 		series.shapes = append(series.shapes, x)
+	}
+}
+
+func (h *instances) read(r *codec.Reader) {
+	n := r.Count(26)
+	r.Check(n <= maxInstances)
+	last := instanceKey{}
+	for range n {
+		k := instanceKey{trace.Symbol(r.Word()), trace.Symbol(r.Word()), trace.Symbol(r.Word())}
+		r.Check(last.compare(k) < 0)
+		s := &instanceSeries{counts: readCounts(r, r.Varint)}
+		s.errors = readCounts(r, nil)
+		if r.Bad() {
+			return
+		}
+		h.put(k, s)
+		last = k
 	}
 }
 

@@ -25,6 +25,7 @@ type Sites struct {
 	serviceNumbers map[trace.Symbol]int32
 	names          []trace.Symbol // by number of the service; the first is unused
 	calls          map[servicePair]bool
+	instances      instances
 
 	total   counts // all traces, with the durations of their primary roots
 	skipped []sliceRange
@@ -72,7 +73,7 @@ func NewSites(table *trace.Table) *Sites {
 	return &Sites{
 		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1),
 		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1),
-		calls: make(map[servicePair]bool),
+		calls: make(map[servicePair]bool), instances: newInstances(),
 	}
 }
 
@@ -85,6 +86,7 @@ func (h *Sites) Refused() uint64 { return h.refused }
 // Merge adds a tally. Sites are added in the order of their keys, so that the bound does not depend on the order of the
 // calls in the tally.
 func (h *Sites) Merge(t *Tally) {
+	h.instances.merge(t, h.folded)
 	numbers := make([]int32, len(t.sites))
 	for _, key := range slices.SortedFunc(maps.Keys(t.numbers), siteKey.compare) {
 		numbers[t.numbers[key]] = h.number(&t.sites[t.numbers[key]])
@@ -212,6 +214,7 @@ func (h *Sites) Age(now trace.Nanos) {
 		}
 		s.shapes = slices.DeleteFunc(s.shapes, func(x shapeSeries) bool { return len(x.cells) == 0 })
 	}
+	h.instances.age(from, to, oldest)
 	h.skipped = slices.DeleteFunc(h.skipped, func(r sliceRange) bool { return r.to <= oldest })
 }
 

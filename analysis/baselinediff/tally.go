@@ -14,6 +14,7 @@ type Tally struct {
 	numbers map[siteKey]int32
 	sites   []tallySite
 	slices  map[slice]*tallySlice
+	places  places
 
 	reader pathReader
 }
@@ -31,6 +32,7 @@ type tallySlice struct {
 	requests uint64
 	duration int64 // total of the primary roots, in ns
 	cells    []tallyCell
+	places   []placeCell // by number of the place
 }
 
 // tallyCell counts the calls of one site.
@@ -58,7 +60,7 @@ func (x shape) compare(y shape) int {
 
 // NewTally returns an empty tally.
 func NewTally() *Tally {
-	return &Tally{numbers: make(map[siteKey]int32), slices: make(map[slice]*tallySlice)}
+	return &Tally{numbers: make(map[siteKey]int32), slices: make(map[slice]*tallySlice), places: newPlaces()}
 }
 
 // Empty reports whether t has no traces.
@@ -71,6 +73,7 @@ func (t *Tally) Observe(p *critpath.Path) {
 		return
 	}
 	t.reader.measure(p)
+	t.places.read(p.Trace)
 	primary := &p.Roots[0]
 	s := t.slice(sliceOf(p.Nodes[primary.Node].Start))
 	s.requests++
@@ -79,6 +82,7 @@ func (t *Tally) Observe(p *critpath.Path) {
 		for k := p.Roots[i].First; k < p.Roots[i].Last; k++ {
 			if n := &p.Nodes[k]; n.Root >= 0 && n.Anchor == k {
 				t.observe(s, p, k)
+				t.observePlace(s, p, k, p.Caller(k))
 			}
 		}
 	}
