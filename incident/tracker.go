@@ -29,6 +29,8 @@ const (
 	leastScore = 0.02
 	// dominated is the share of the score of a neighbour below which a service is its victim, not a cause of its own.
 	dominated = 0.5
+	// located is the number of suspects of an incident whose instances are told apart.
+	located = 3
 	// falseRate is the expected number of false incidents in a week.
 	falseRate = 1.0
 )
@@ -254,6 +256,10 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 	slices.SortStableFunc(x.Suspects, func(a, b baselinediff.Suspect) int {
 		return cmp.Or(cmp.Compare(t.own(x, &a), t.own(x, &b)), cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)))
 	})
+	for i := range x.Suspects[:min(located, len(x.Suspects))] {
+		s := &x.Suspects[i]
+		s.Instances = history.Instances(baselinediff.Interval{From: now.Add(-Window), To: now}, steady, s)
+	}
 	return true
 }
 
