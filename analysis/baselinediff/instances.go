@@ -132,19 +132,19 @@ const (
 	maxListed = 10
 )
 
-// Instances returns the values of attributes that tell instances, hosts, zones and versions apart and that carry most of
-// the cost of a service in a window: those whose calls cost clearly more than the other calls of the service. c is the
-// comparison of the window, and s one of its suspects.
+// Instances returns the values of attributes that tell instances, hosts, zones and versions apart and that carry most
+// of the cost of a service in a window: those whose calls cost clearly more than the other calls of the service. c is
+// the comparison of the window, and s one of its suspects.
 //
-// The cost of a value is the time and the errors of its calls above those of its own history or, if that has fewer calls
-// than the window, above the median of the other values in the window; if there are none, above the history of the
-// service. A value is listed if its calls cost at least twice as much as those of all other values, not only in the
+// The cost of a value is the time and the errors of its calls above those of its own history or, if that has fewer
+// calls than the window, above the median of the other values in the window; if there are none, above the history of
+// the service. A value is listed if its calls cost at least twice as much as those of all other values, not only in the
 // whole window, but also in each third of it, with enough calls on both sides. If all values are equally slow, the
 // ratio is near 1, and chance exceeds 2 in three thirds of at least four calls in less than one of 10,000 cases for
 // exponential times. If one of several values is slow, the ratio is large, whatever the service does.
 //
-// A slow instance makes its host, its zone and its version slow. They are not listed beside it, unless no other instance
-// has the version.
+// A slow instance makes its host, its zone and its version slow. They are not listed beside it, unless no other
+// instance has the version.
 func (h *Sites) Instances(window Interval, c *Comparison, s *Suspect) []InstancePart {
 	w := sliceRange{sliceOf(window.From), sliceOf(window.To)}
 	x := instanceComparison{

@@ -13,10 +13,18 @@ import (
 type Tally struct {
 	numbers map[siteKey]int32
 	sites   []tallySite
+	recent  [256]numberedSite
 	slices  map[slice]*tallySlice
 	places  places
 
 	reader pathReader
+}
+
+// numberedSite is a site that was seen lately.
+type numberedSite struct {
+	siteKey
+	number int32
+	known  bool
 }
 
 // tallySite describes a site to another table.
@@ -105,11 +113,15 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	if up >= 0 {
 		key.parent = p.Nodes[up].Step
 	}
-	number, ok := t.numbers[key]
-	if !ok {
-		number = t.add(tallySite{key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client})
+	recent := &t.recent[(uint64(key.op)^uint64(key.parent)>>8)%uint64(len(t.recent))]
+	if !recent.known || recent.siteKey != key {
+		number, ok := t.numbers[key]
+		if !ok {
+			number = t.add(tallySite{key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client})
+		}
+		*recent = numberedSite{key, number, true}
 	}
-	c := into.cell(number)
+	c := into.cell(recent.number)
 	c.calls++
 	c.nanos += t.reader.nanos[i]
 	failed := s.Flags&trace.Error != 0
@@ -119,7 +131,8 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	}
 	caller := p.Span(up)
 	key = siteKey{parent: caller.Op, op: s.Op, border: true}
-	if number, ok = t.numbers[key]; !ok {
+	number, ok := t.numbers[key]
+	if !ok {
 		number = t.add(tallySite{key, s.Op, 0, caller.Service, true})
 	}
 	c = into.cell(number)
