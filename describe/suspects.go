@@ -61,6 +61,31 @@ func (n *Names) Suspect(s *baselinediff.Suspect) Suspect {
 	return x
 }
 
+// SuspectInstance presents a value of an attribute that carries part of the cost of a [Suspect].
+type SuspectInstance struct {
+	Key   string
+	Value string
+	Calls uint64 // in the window
+	Part  Number // 0–1
+}
+
+// keyVersion is the attribute that tells versions apart. The others name instances, hosts and zones.
+const keyVersion = "service.version"
+
+// Instances presents the instances, hosts, zones and versions that carry most of the cost of s, by falling part.
+func (n *Names) Instances(s *baselinediff.Suspect) []SuspectInstance {
+	all := make([]SuspectInstance, 0, len(s.Instances))
+	for _, x := range s.Instances {
+		all = append(all, SuspectInstance{n.Clean(n.Table.Text(x.Key)), n.Clean(n.Table.Text(x.Value)), x.Calls, Number(x.Part)})
+	}
+	return all
+}
+
+// Machines is Instances without versions.
+func (n *Names) Machines(s *baselinediff.Suspect) []SuspectInstance {
+	return slices.DeleteFunc(n.Instances(s), func(x SuspectInstance) bool { return x.Key == keyVersion })
+}
+
 // Period describes the window of a comparison in a sentence: "since 02:41" or "between 02:41 and 03:05", with the date
 // if dated.
 func Period(window baselinediff.Interval, openEnd, dated bool) string {
@@ -195,8 +220,42 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.Plain("The call flow differs " + x.When + ": ")
 	}
 	n.evidence(&s, x.Suspects, w)
+	n.where(&s, first)
 	s.Plain(".")
 	return s
+}
+
+// leastCarried is the part of the cost of a service that an instance or version carries if a sentence names it.
+const leastCarried = 0.8
+
+// where appends the instance, host or zone, and the version, that carry most of the cost of a suspect.
+func (n *Names) where(s *Sentence, x *baselinediff.Suspect) {
+	carries := func(version bool) *baselinediff.InstancePart {
+		for i := range x.Instances {
+			if p := &x.Instances[i]; p.Part >= leastCarried && (n.Table.Text(p.Key) == keyVersion) == version {
+				return p
+			}
+		}
+		return nil
+	}
+	if p := carries(false); p != nil {
+		words, ok := machineWords[n.Table.Text(p.Key)]
+		if !ok {
+			words = [2]string{"on", "instances"}
+		}
+		s.Plain(", " + words[0] + " ")
+		s.Strong(n.Clean(n.Table.Text(p.Value)))
+		s.Plain(", 1 of its " + units.Count(p.Of) + " " + words[1])
+	}
+	if p := carries(true); p != nil {
+		s.Plain(", only version ")
+		s.Strong(n.Clean(n.Table.Text(p.Value)))
+	}
+}
+
+// machineWords are the preposition and the plural for attributes that do not name instances.
+var machineWords = map[string][2]string{
+	"k8s.pod.name": {"on", "pods"}, "host.name": {"on", "hosts"}, "cloud.availability_zone": {"in", "zones"},
 }
 
 // words name the whole of the added time, and the traces compared with.

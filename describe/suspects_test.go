@@ -80,6 +80,7 @@ func TestIncident(t *testing.T) {
 	s := newShop()
 	n := s.names()
 	bank, shop := s.table.Symbol("bank"), s.table.Symbol("shop")
+	version := s.table.Symbol("service.version")
 	for _, c := range []struct {
 		suspects []baselinediff.Suspect
 		want     string
@@ -96,6 +97,21 @@ func TestIncident(t *testing.T) {
 		{
 			[]baselinediff.Suspect{{Service: bank, Score: 0.1, Shape: 0.1}},
 			"The call flow differs since 02:41: bank makes other calls than before, 10 times per 100 requests.",
+		},
+		{
+			[]baselinediff.Suspect{{Service: bank, Score: 0.3, Own: 0.3, Instances: []baselinediff.InstancePart{
+				{Key: version, Value: s.table.Symbol("1.8.2"), Part: 0.98, Of: 2},
+				{Key: s.table.Symbol("service.instance.id"), Value: s.table.Symbol("bank-7"), Part: 0.95, Of: 12},
+				{Key: s.table.Symbol("host.name"), Value: s.table.Symbol("node-3"), Part: 0.9, Of: 4},
+			}}},
+			"Requests take 30 % longer since 02:41; all of it is time in bank, on bank-7, 1 of its 12 instances, only version 1.8.2.",
+		},
+		{
+			[]baselinediff.Suspect{{Service: bank, Score: 0.3, Own: 0.3, Instances: []baselinediff.InstancePart{
+				{Key: s.table.Symbol("cloud.availability_zone"), Value: s.table.Symbol("zone-b"), Part: 0.85, Of: 3},
+				{Key: version, Value: s.table.Symbol("1.8.2"), Part: 0.7, Of: 2},
+			}}},
+			"Requests take 30 % longer since 02:41; all of it is time in bank, in zone-b, 1 of its 3 zones.",
 		},
 		{nil, "Requests lose more time or fail more often since 02:41, but no service accounts for it."},
 	} {

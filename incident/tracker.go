@@ -42,6 +42,8 @@ const (
 	waiting = 0.1
 	// settling is the time after which the scores of neighbours tell victim from cause. Scores rise while a window fills.
 	settling = Window / 2
+	// located is the number of suspects of an incident whose instances are told apart.
+	located = 3
 	// falseRate is the expected number of false incidents in a week.
 	falseRate = 1.0
 )
@@ -407,6 +409,10 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 	slices.SortStableFunc(x.Suspects, func(a, b baselinediff.Suspect) int {
 		return cmp.Or(cmp.Compare(t.rank(x, &a), t.rank(x, &b)), cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)))
 	})
+	for i := range x.Suspects[:min(located, len(x.Suspects))] {
+		s := &x.Suspects[i]
+		s.Instances = history.Instances(baselinediff.Interval{From: now.Add(-Window), To: now}, steady, s)
+	}
 	if x.Opened == now {
 		x.Alerted = x.Suspects[0].Service
 	}

@@ -2,6 +2,7 @@ package incident_test
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 const epoch = 10 * time.Second
 
 // shop is an application with two requests a second: cart and search each answer one of them, called by the gateway.
+// Each has four pods.
 type shop struct {
 	table   *trace.Table
 	history *baselinediff.Sites
@@ -35,18 +37,20 @@ func newShop() *shop {
 	}
 }
 
-// play plays some time, in which the work of each service takes the given factor longer.
+// play plays some time, in which the work of each service or pod takes the given factor longer.
 func (s *shop) play(d time.Duration, slower map[string]float64) {
 	x := critpath.NewExtractor(critpath.DefaultOptions())
 	for end := s.now.Add(d); s.now < end; {
 		tally := baselinediff.NewTally()
 		for at := s.now; at < s.now.Add(epoch); at = at.Add(time.Second) {
 			for _, service := range []string{"cart", "search"} {
-				factor := 1.0
-				if f := slower[service]; f != 0 {
+				factor, pod := 1.0, service+"-"+strconv.Itoa(s.rng.IntN(4))
+				if f := max(slower[service], slower[pod]); f != 0 {
 					factor = f
 				}
-				tally.Observe(x.Extract(s.request(at, service, trace.Nanos(factor*(90e6+20e6*s.rng.Float64())))))
+				request := s.request(at, service, trace.Nanos(factor*(90e6+20e6*s.rng.Float64())))
+				request.Attrs = []trace.Attr{{Key: s.table.Symbol("k8s.pod.name"), Text: s.table.Symbol(pod), Span: 2}}
+				tally.Observe(x.Extract(request))
 			}
 		}
 		s.history.Merge(tally)
@@ -139,6 +143,22 @@ func TestTwoCauses(t *testing.T) {
 	got := s.summary(fault)
 	if len(got) != 2 || got[0][:4] == got[1][:4] {
 		t.Errorf("incidents %v, want one of cart and one of search", got)
+	}
+}
+
+// TestPod slows one of four pods down: its incident names it.
+func TestPod(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	s.play(10*time.Minute, map[string]float64{"cart-2": 6})
+	all := s.tracker.Incidents()
+	if len(all) != 1 || len(all[0].Suspects[0].Instances) != 1 {
+		t.Fatalf("incidents %+v, want one with one pod", all)
+	}
+	suspect := all[0].Suspects[0]
+	pod := suspect.Instances[0]
+	if s.table.Text(suspect.Service) != "cart" || s.table.Text(pod.Value) != "cart-2" || pod.Part < 0.9 || pod.Of != 4 {
+		t.Errorf("%s on %s (%+v), want cart on cart-2", s.table.Text(suspect.Service), s.table.Text(pod.Value), pod)
 	}
 }
 

@@ -190,6 +190,9 @@ func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 		if len(s.Operations) > 0 {
 			suspect.Operation = s.Operations[0].Operation
 		}
+		for _, x := range n.Machines(&x.Suspects[i]) {
+			suspect.Instances = append(suspect.Instances, jsonInstance{x.Value, x.Part})
+		}
 		j.Suspects = append(j.Suspects, suspect)
 	}
 	return j

@@ -27,6 +27,10 @@ func newBacktest() *backtest.Result {
 					{
 						Service: s.Table.Symbol("payment"), Score: 0.46, Own: 0.25, In: 0.125, Rest: 0.0625, Out: 0.01, Errors: 0.01, Unanswered: 0.003, Shape: 0.002,
 						Operations: []baselinediff.SuspectOperation{{Op: pay, Score: 0.4}},
+						Instances: []baselinediff.InstancePart{
+							{Key: s.Table.Symbol("k8s.pod.name"), Value: s.Table.Symbol("payment-7"), Calls: 30, Part: 0.9375, Of: 12},
+							{Key: s.Table.Symbol("service.version"), Value: s.Table.Symbol("1.8.2"), Calls: 30, Part: 0.9, Of: 2},
+						},
 					},
 					{Service: cart, Score: 0.02, Own: 0.02},
 					{Service: s.Table.Symbol("shop"), Score: 0.001, Own: 0.001},

@@ -44,6 +44,7 @@ type InstancePart struct {
 	Key, Value trace.Symbol
 	Calls      uint64 // in the window
 	Part       float64
+	Of         int // number of values of Key with calls in the window
 }
 
 // SuspectOperation is the contribution of one operation.

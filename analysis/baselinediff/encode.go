@@ -10,14 +10,18 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-const sitesVersion = 1
+// Versions of the encoding. The first has no instances.
+const (
+	sitesVersion  = 2
+	sitesVersion1 = 1
+)
 
 // AppendBinary appends h to b, without its table. Histories of the same calls give equal bytes.
 func (h *Sites) AppendBinary(b []byte) []byte {
 	b = append(b, sitesVersion)
-	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(len(h.total)))
-	for _, c := range h.total {
-		b = codec.AppendUvarints(b, uint64(c.slice), c.requests, uint64(c.duration))
+	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(len(h.total.cells)))
+	for i, c := range h.total.cells {
+		b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls), uint64(h.total.nanos[i]))
 	}
 	b = codec.AppendUvarints(b, uint64(len(h.skipped)))
 	for _, r := range h.skipped {
@@ -27,6 +31,28 @@ func (h *Sites) AppendBinary(b []byte) []byte {
 	for _, key := range slices.SortedFunc(maps.Keys(h.numbers), siteKey.compare) {
 		b = h.appendSite(b, h.numbers[key])
 	}
+	return h.instances.appendTo(b)
+}
+
+func (h *instances) appendTo(b []byte) []byte {
+	b = codec.AppendUvarints(b, uint64(len(h.series)))
+	for _, k := range slices.SortedFunc(maps.Keys(h.series), instanceKey.compare) {
+		s := h.series[k]
+		b = codec.AppendWords(b, uint64(k.service), uint64(k.key), uint64(k.value))
+		b = s.errors.appendTo(s.counts.appendTo(b))
+	}
+	return b
+}
+
+// appendTo appends c with their times, if it has any.
+func (c *counts) appendTo(b []byte) []byte {
+	b = codec.AppendUvarints(b, uint64(len(c.cells)))
+	for i, x := range c.cells {
+		b = codec.AppendUvarints(b, uint64(x.slice), uint64(x.calls))
+		if c.nanos != nil {
+			b = codec.AppendVarints(b, c.nanos[i])
+		}
+	}
 	return b
 }
 
@@ -35,19 +61,12 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 	b = codec.AppendWords(b, uint64(s.parent), uint64(s.op), uint64(s.base), uint64(h.called[number]), uint64(h.names[s.service]))
 	b = codec.AppendBools(b, s.border, s.client)
 	series := &h.series[number]
-	b = codec.AppendUvarints(b, uint64(len(series.cells)))
-	for _, c := range series.cells {
-		b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls))
-		b = codec.AppendVarints(b, c.nanos)
-	}
+	b = series.appendTo(b)
 	b = codec.AppendUvarints(b, uint64(len(series.shapes)))
 	for _, x := range slices.SortedFunc(slices.Values(series.shapes), func(a, b shapeSeries) int { return a.shape.compare(b.shape) }) {
 		b = codec.AppendWords(b, x.hash)
 		b = codec.AppendBools(b, x.failed, x.answered)
-		b = codec.AppendUvarints(b, uint64(len(x.cells)))
-		for _, c := range x.cells {
-			b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls))
-		}
+		b = x.appendTo(b)
 	}
 	return b
 }
@@ -56,13 +75,10 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 // [codec.ErrCorrupt].
 func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	r := codec.NewReader(b)
-	r.Version(sitesVersion)
+	version := r.Version(sitesVersion, sitesVersion1)
 	h := NewSites(table)
 	h.refused, h.folded = r.Uvarint(), readSlice(r)
-	for range r.Count(3) {
-		h.total = append(h.total, totalCell{readSlice(r), r.Uvarint(), int64(r.Below(1 << 63))})
-	}
-	checkAscending(r, h.total, func(c totalCell) slice { return c.slice })
+	h.total = readCounts(r, func() int64 { return int64(r.Below(1 << 63)) })
 	for range r.Count(2) {
 		h.skipped = append(h.skipped, sliceRange{readSlice(r), readSlice(r)})
 	}
@@ -70,6 +86,9 @@ func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	r.Check(n <= MaxSites)
 	for range n {
 		h.readSite(r)
+	}
+	if version != sitesVersion1 {
+		h.instances.read(r)
 	}
 	if err := r.Err(); err != nil {
 		return nil, fmt.Errorf("%w: history of sites", err)
@@ -89,23 +108,46 @@ func (h *Sites) readSite(r *codec.Reader) {
 	_, known := h.numbers[s.siteKey]
 	r.Check(!known)
 	series := &h.series[h.number(&s)]
-	for range r.Count(3) {
-		series.cells = append(series.cells, siteCell{readSlice(r), uint32(r.Below(1 << 32)), r.Varint()})
-	}
-	checkAscending(r, series.cells, func(c siteCell) slice { return c.slice })
+	series.counts = readCounts(r, r.Varint)
 	for range r.Count(11) {
 		x := shapeSeries{shape: shape{r.Word(), r.Bool(), r.Bool()}}
-		for range r.Count(2) {
-			x.cells = append(x.cells, shapeCell{readSlice(r), uint32(r.Below(1 << 32))})
-		}
-		checkAscending(r, x.cells, func(c shapeCell) slice { return c.slice })
+		x.counts = readCounts(r, nil)
 		series.shapes = append(series.shapes, x)
 	}
 }
 
-func readSlice(r *codec.Reader) slice { return slice(r.Below(1 << 31)) }
-
-// checkAscending records a fault unless the slices of cells ascend.
-func checkAscending[C any](r *codec.Reader, cells []C, at func(C) slice) {
-	r.Check(slices.IsSortedFunc(cells, func(a, b C) int { return cmp.Compare(at(a), at(b)) }))
+func (h *instances) read(r *codec.Reader) {
+	n := r.Count(26)
+	r.Check(n <= maxInstances)
+	last := instanceKey{}
+	for range n {
+		k := instanceKey{trace.Symbol(r.Word()), trace.Symbol(r.Word()), trace.Symbol(r.Word())}
+		r.Check(last.compare(k) < 0)
+		s := &instanceSeries{counts: readCounts(r, r.Varint)}
+		s.errors = readCounts(r, nil)
+		if r.Bad() {
+			return
+		}
+		h.put(k, s)
+		last = k
+	}
 }
+
+// readCounts reads counts, with times unless nanos is nil.
+func readCounts(r *codec.Reader, nanos func() int64) (c counts) {
+	n := r.Count(2)
+	c.cells = make([]cell, 0, n)
+	if nanos != nil {
+		c.nanos = make([]int64, 0, n)
+	}
+	for range n {
+		c.cells = append(c.cells, cell{readSlice(r), uint32(r.Below(1 << 32))})
+		if nanos != nil {
+			c.nanos = append(c.nanos, nanos())
+		}
+	}
+	r.Check(slices.IsSortedFunc(c.cells, func(a, b cell) int { return cmp.Compare(a.slice, b.slice) }))
+	return c
+}
+
+func readSlice(r *codec.Reader) slice { return slice(r.Below(1 << 31)) }

@@ -255,6 +255,24 @@ func Rise(history, window []int64) float64 {
 	return max(0, meanOf(window)-max(limit, meanOf(history)))
 }
 
+// The quartiles as fractions.
+const (
+	middle        = 0.5
+	upperQuartile = 0.75
+)
+
+// atMost reports whether x is at most the value of the rank below the q-quantile of values, and hence at most the
+// quantile; the fence is at least the upper quartile. It is much faster than the quantile.
+func atMost(x float64, values []float64, q float64) bool {
+	n := 0
+	for _, v := range values {
+		if v >= x {
+			n++
+		}
+	}
+	return n >= len(values)-int(q*float64(len(values)-1)) && n > 0
+}
+
 // fence returns the median of values and Tukey's upper fence. It reorders values.
 func fence(values []float64) (median, limit float64) {
 	q1, q3 := stats.Quantile(values, 0.25), stats.Quantile(values, 0.75)

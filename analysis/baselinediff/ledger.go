@@ -42,22 +42,32 @@ func newLedger(g graph, requests, duration float64, fence func([]float64) (media
 // chargeTime charges the excess of own time at a site with n calls in the window. mean is the mean in the window, means
 // are those in the pieces of the history, in ns. It reorders means.
 func (l *ledger) chargeTime(number int32, n, mean float64, means []float64) {
-	median, limit := l.fence(means)
-	excess := max(0, mean-limit) * n / l.requests / l.duration
+	excess, soft := 0.0, 0.0
+	if !atMost(mean, means, middle) {
+		median, limit := l.fence(means)
+		excess = max(0, mean-limit) * n / l.requests / l.duration
+		if mean > median {
+			soft = (mean - median) / max(limit-median, 1)
+		}
+	}
 	p := &l.sites[number]
 	suspect := callee{p.service, p.op}
 	if called := l.callee[number]; called.service != 0 {
 		suspect = called
 	}
-	if e := &l.evidence[suspect.service]; mean > median {
-		e.soft = max(e.soft, (mean-median)/max(limit-median, 1))
+	e := &l.evidence[suspect.service]
+	e.soft = max(e.soft, soft)
+	if suspect.service != p.service {
+		l.wire.add(wire{p.service, suspect.service, p.border}, n/l.requests, excess)
+	}
+	if excess == 0 {
+		return
 	}
 	l.ops[suspect] += excess
 	if suspect.service != p.service {
-		l.wire.add(wire{p.service, suspect.service, p.border}, n/l.requests, excess)
 		l.outExcess[callee{p.service, cmp.Or(p.parent, p.op)}] += excess
 	} else {
-		l.evidence[suspect.service].own += excess
+		e.own += excess
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -37,9 +38,9 @@ type Comparison struct {
 // It takes time linear in the number of cells of the sites with calls in the window.
 func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	w := sliceRange{sliceOf(window.From), sliceOf(window.To)}
-	c := liveComparison{h: h, window: w, manner: manner}
+	c := liveComparison{h: h, window: w, manner: manner, skipped: h.skippedBefore(w.from), known: make(map[uint64][]float64)}
 	requests := h.Requests(window)
-	result := Comparison{Requests: requests, Duration: h.usual(w.from)}
+	result := Comparison{Requests: requests, Duration: c.usual()}
 	if requests == 0 {
 		return result
 	}
@@ -49,8 +50,9 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	}
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, limit)
 	for i := 1; i < len(h.sites); i++ {
-		if n := windowCalls(h.series[i].cells, w); n > 0 {
-			c.judge(int32(i), n)
+		now := h.series[i].within(w)
+		if n := now.calls(); n > 0 {
+			c.judge(int32(i), n, now)
 		}
 	}
 	c.chargeShapes()
@@ -61,15 +63,28 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 // liveComparison is the state of one call of Compare.
 type liveComparison struct {
 	*ledger
-	h      *Sites
-	window sliceRange
-	manner Manner
-	wide   map[siteKey]*siteSeries // histories pooled over sites, for those that have too little of their own
-	bad    []badCalls              // by site
-	judged []int32                 // sites with calls in the window
+	h       *Sites
+	window  sliceRange
+	skipped []sliceRange // slices before the window that are no history: ascending, disjoint
+	manner  Manner
+	widened map[siteKey][]int32     // sites by wider key; nil: not needed yet
+	wide    map[siteKey]*siteSeries // histories pooled over sites, for those that have too little of their own
+	bad     []badCalls              // by site
+	judged  []int32                 // sites with calls in the window
 
+	pieces        []livePiece // of the history of the current site
 	means, values []float64
-	pieces        []sliceRange
+	shares        []float64            // of shapes in pieces
+	known         map[uint64][]float64 // the same by shape
+	kept          counts               // memory of the past of a site
+	keptShape     counts               // and of a shape
+}
+
+// livePiece is a piece of the history of a site.
+type livePiece struct {
+	sliceRange
+	first, last int // cells of the past
+	calls       float64
 }
 
 // badCalls counts the calls of a site in the window with a shape beyond the variation of the history.
@@ -84,17 +99,56 @@ type badShape struct {
 	calls            float64
 }
 
-// windowCalls returns the number of calls in a window.
-func windowCalls(cells []siteCell, w sliceRange) (n uint64) {
-	for _, c := range slices.Backward(cells) {
-		if c.slice < w.from {
-			break
-		}
-		if c.slice < w.to {
-			n += uint64(c.calls)
+// skippedBefore returns the slices before another that are skipped, ascending and disjoint.
+func (h *Sites) skippedBefore(end slice) []sliceRange {
+	var all []sliceRange
+	for _, r := range slices.SortedFunc(slices.Values(h.skipped), func(a, b sliceRange) int { return cmp.Compare(a.from, b.from) }) {
+		r.to = min(r.to, end)
+		if n := len(all); n > 0 && r.from <= all[n-1].to {
+			all[n-1].to = max(all[n-1].to, r.to)
+		} else if r.from < r.to {
+			all = append(all, r)
 		}
 	}
-	return n
+	return all
+}
+
+// past returns the cells of the history. They share the memory of all, or of kept if some are skipped.
+func (c *liveComparison) past(all, kept *counts) counts {
+	end := len(all.cells)
+	for end > 0 && all.cells[end-1].slice >= c.window.from {
+		end--
+	}
+	p := all.part(0, end)
+	if end == 0 || len(c.skipped) == 0 || c.skipped[len(c.skipped)-1].to <= p.cells[0].slice {
+		return p
+	}
+	kept.cells, kept.nanos = kept.cells[:0], kept.nanos[:0]
+	skipped := c.skipped
+	for i, x := range p.cells {
+		for len(skipped) > 0 && skipped[0].to <= x.slice {
+			skipped = skipped[1:]
+		}
+		if len(skipped) > 0 && skipped[0].from <= x.slice {
+			continue
+		}
+		kept.cells = append(kept.cells, x)
+		if p.nanos != nil {
+			kept.nanos = append(kept.nanos, p.nanos[i])
+		}
+	}
+	return *kept
+}
+
+// usual returns the mean duration of a trace of the history, in ns and at least 1.
+func (c *liveComparison) usual() float64 {
+	past := c.past(&c.h.total, &c.kept)
+	requests, duration := 0.0, 0.0
+	for i, x := range past.cells {
+		requests += float64(x.calls)
+		duration += float64(past.nanos[i])
+	}
+	return max(1, duration/max(1, requests))
 }
 
 // graph resolves the callees of sites: the target of the step or, if it has none, of the step of the same operation
@@ -115,14 +169,23 @@ func (c *liveComparison) graph() graph {
 		}
 		return k
 	}
+	needed := make(map[siteKey]bool) // of sites without a target
 	for i := 1; i < len(h.sites); i++ {
+		if h.sites[i].client && h.targets[i].service == 0 {
+			needed[keyOf(i, false)], needed[keyOf(i, true)] = true, true
+		}
+	}
+	for i := 1; i < len(h.sites) && len(needed) > 0; i++ {
 		if t := h.targets[i]; t.service != 0 && !h.sites[i].border {
 			calls := uint64(0)
-			for _, x := range h.series[i].cells {
-				calls += uint64(x.calls)
-			}
 			for _, wide := range []bool{false, true} {
 				k := keyOf(i, wide)
+				if !needed[k] {
+					continue
+				}
+				if calls == 0 {
+					calls = h.series[i].calls()
+				}
 				if b, ok := best[k]; !ok || cmp.Or(cmp.Compare(calls, b.calls), cmp.Compare(b.target.op, t.op)) > 0 {
 					best[k] = usual{t, calls}
 				}
@@ -151,47 +214,38 @@ func (c *liveComparison) graph() graph {
 }
 
 // judge compares the calls at a site, n in the window, with its history.
-func (c *liveComparison) judge(number int32, n uint64) {
-	history := c.history(number)
-	if !c.divide(history.cells, n) {
+func (c *liveComparison) judge(number int32, n uint64, now counts) {
+	history, past, before := c.history(number)
+	if before < minHistory {
 		return
 	}
+	c.divide(past.cells, before, n)
 	c.means = c.means[:0]
 	for _, p := range c.pieces {
-		c.means = append(c.means, c.mean(history.cells, p))
+		c.means = append(c.means, c.mean(past.part(p.first, p.last)))
 	}
-	c.chargeTime(number, float64(n), c.mean(c.h.series[number].cells, c.window), c.means)
+	c.chargeTime(number, float64(n), c.mean(now), c.means)
 	if !c.h.sites[number].border {
 		c.shifted(number, n, history)
 	}
 }
 
-// history returns the series that a site is compared with: its own or, with too little of it, that of its step under
-// all callers or of its operation whatever it calls.
-func (c *liveComparison) history(number int32) *siteSeries {
-	s := &c.h.series[number]
-	if c.before(s.cells) >= minHistory {
-		return s
+// history returns the series that a site is compared with, its past, and the number of calls in it: its own or, with
+// too little of it, that of its step under all callers or of its operation whatever it calls.
+func (c *liveComparison) history(number int32) (s *siteSeries, past counts, before uint64) {
+	s = &c.h.series[number]
+	past = c.past(&s.counts, &c.kept)
+	if before = past.calls(); before >= minHistory {
+		return s, past, before
 	}
 	for _, key := range c.h.sites[number].wider() {
-		if wide := c.pooled(key); c.before(wide.cells) >= minHistory {
-			return wide
-		}
-	}
-	return s
-}
-
-// before returns the number of calls in the history.
-func (c *liveComparison) before(cells []siteCell) (n uint64) {
-	for _, x := range cells {
-		if x.slice >= c.window.from {
+		s = c.pooled(key)
+		past = c.past(&s.counts, &c.kept)
+		if before = past.calls(); before >= minHistory {
 			break
 		}
-		if !c.h.isSkipped(x.slice) {
-			n += uint64(x.calls)
-		}
 	}
-	return n
+	return s, past, before
 }
 
 // pooled returns the sum of the series of all sites with a wider key.
@@ -200,21 +254,23 @@ func (c *liveComparison) pooled(key siteKey) *siteSeries {
 		return s
 	}
 	if c.wide == nil {
-		c.wide = make(map[siteKey]*siteSeries)
+		c.wide, c.widened = make(map[siteKey]*siteSeries), make(map[siteKey][]int32)
+		for i := 1; i < len(c.h.sites); i++ {
+			for _, k := range c.h.sites[i].wider() {
+				c.widened[k] = append(c.widened[k], int32(i))
+			}
+		}
 	}
 	sum := &siteSeries{}
-	for i := 1; i < len(c.h.sites); i++ {
-		if !slices.Contains(c.h.sites[i].wider(), key) {
-			continue
-		}
+	for _, i := range c.widened[key] {
 		s := &c.h.series[i]
-		for _, x := range s.cells {
-			sum.add(x.slice, &tallyCell{calls: uint64(x.calls), nanos: x.nanos})
+		for k, x := range s.cells {
+			sum.add(x.slice, x.calls, s.nanos[k])
 		}
 		for _, x := range s.shapes {
 			into := sum.shape(x.shape)
 			for _, y := range x.cells {
-				into.add(y.slice, y.calls)
+				into.count(y.slice, y.calls)
 			}
 		}
 	}
@@ -222,63 +278,40 @@ func (c *liveComparison) pooled(key siteKey) *siteSeries {
 	return sum
 }
 
-// divide divides the history of a site into pieces of whole cells, each with about as many calls as the window, n, but
-// into at least minPieces if there are as many cells. It reports whether the history is enough to judge.
-func (c *liveComparison) divide(cells []siteCell, n uint64) bool {
-	total := c.before(cells)
-	if total < minHistory {
-		return false
-	}
+// divide divides the past of a site, of total calls, into pieces of whole cells, each with about as many calls as the
+// window, n, but into at least minPieces if there are as many cells.
+func (c *liveComparison) divide(past []cell, total, n uint64) {
 	number := max(1, total/n, min(minPieces, total))
 	c.pieces = c.pieces[:0]
-	calls, from := uint64(0), slice(0)
-	for _, x := range cells {
-		if x.slice >= c.window.from {
-			break
-		}
-		if c.h.isSkipped(x.slice) {
-			continue
-		}
-		if calls == 0 {
-			from = x.slice
-		}
+	calls, first := uint64(0), 0
+	piece := func(to slice, last int) livePiece {
+		return livePiece{sliceRange{past[first].slice, to}, first, last, float64(calls)}
+	}
+	for i, x := range past {
 		if calls += uint64(x.calls); calls*number >= total {
-			c.pieces = append(c.pieces, sliceRange{from, x.slice + 1})
-			calls = 0
+			c.pieces = append(c.pieces, piece(x.slice+1, i+1))
+			calls, first = 0, i+1
 		}
 	}
-	if calls > 0 && len(c.pieces) > 0 {
-		c.pieces[len(c.pieces)-1].to = c.window.from // the rest is less than a piece
+	if last := len(c.pieces) - 1; calls > 0 && last >= 0 {
+		p := &c.pieces[last] // the rest is less than a piece
+		p.to, p.last, p.calls = c.window.from, len(past), p.calls+float64(calls)
 	} else if calls > 0 {
-		c.pieces = append(c.pieces, sliceRange{from, c.window.from})
+		c.pieces = append(c.pieces, piece(c.window.from, len(past)))
 	}
-	return true
 }
 
-// mean returns the mean own time of the calls in r in ns, or the lowest of its parts, as c.manner says. r contains
-// calls.
-func (c *liveComparison) mean(cells []siteCell, r sliceRange) float64 {
-	first, _ := slices.BinarySearchFunc(cells, r.from, func(x siteCell, at slice) int { return cmp.Compare(x.slice, at) })
-	last := first
-	calls, nanos := uint64(0), int64(0)
-	for ; last < len(cells) && cells[last].slice < r.to; last++ {
-		if c.skips(cells[last].slice) {
-			continue
-		}
-		calls += uint64(cells[last].calls)
-		nanos += cells[last].nanos
-	}
+// mean returns the mean own time of calls in ns, or the lowest of its parts, as c.manner says. There are calls.
+func (c *liveComparison) mean(of counts) float64 {
+	calls, nanos := of.calls(), of.time()
 	whole := float64(nanos) / float64(calls)
 	if c.manner == Plain {
 		return whole
 	}
 	least, partCalls, partNanos, done := whole, uint64(0), int64(0), uint64(0)
-	for _, x := range cells[first:last] {
-		if c.skips(x.slice) {
-			continue
-		}
+	for i, x := range of.cells {
 		partCalls += uint64(x.calls)
-		partNanos += x.nanos
+		partNanos += of.nanos[i]
 		// A part ends with the cell that completes a third of the calls.
 		if (done+partCalls)*steadyParts >= calls*(partNumber(done, calls)+1) {
 			least = min(least, float64(partNanos)/float64(partCalls))
@@ -292,51 +325,42 @@ func (c *liveComparison) mean(cells []siteCell, r sliceRange) float64 {
 // partNumber returns the number of the part that begins after done calls of all.
 func partNumber(done, all uint64) uint64 { return done * steadyParts / all }
 
-// skips reports whether a slice belongs neither to the window nor to the history.
-func (c *liveComparison) skips(s slice) bool { return s < c.window.from && c.h.isSkipped(s) }
-
-// count returns the number of calls of a shape in r.
-func (c *liveComparison) count(cells []shapeCell, r sliceRange) (n float64) {
-	first, _ := slices.BinarySearchFunc(cells, r.from, func(x shapeCell, at slice) int { return cmp.Compare(x.slice, at) })
-	for _, x := range cells[first:] {
-		if x.slice >= r.to {
-			break
+// inPieces sets the number of calls of a shape in each piece.
+func (c *liveComparison) inPieces(x *shapeSeries, calls []float64) {
+	past := c.past(&x.counts, &c.keptShape)
+	cells := past.cells
+	for k := range c.pieces {
+		p, n := c.pieces[k].sliceRange, uint64(0)
+		for len(cells) > 0 && cells[0].slice < p.to {
+			if cells[0].slice >= p.from {
+				n += uint64(cells[0].calls)
+			}
+			cells = cells[1:]
 		}
-		if !c.skips(x.slice) {
-			n += float64(x.calls)
-		}
+		calls[k] = float64(n)
 	}
-	return n
 }
 
-// callsIn returns the number of calls in r.
-func (c *liveComparison) callsIn(cells []siteCell, r sliceRange) (n float64) {
-	first, _ := slices.BinarySearchFunc(cells, r.from, func(x siteCell, at slice) int { return cmp.Compare(x.slice, at) })
-	for _, x := range cells[first:] {
-		if x.slice >= r.to {
-			break
-		}
-		if !c.skips(x.slice) {
-			n += float64(x.calls)
-		}
-	}
-	return n
+// count returns the number of calls in a part of the window.
+func count(in *counts, part sliceRange) float64 {
+	within := in.within(part)
+	return float64(within.calls())
 }
 
 // share returns the share of a shape in the calls of the window or, as c.manner says, the lowest of its parts.
-func (c *liveComparison) share(cells []siteCell, shape []shapeCell) float64 {
-	share := c.count(shape, c.window) / c.callsIn(cells, c.window)
+func (c *liveComparison) share(cells, shape *counts) float64 {
+	share := count(shape, c.window) / count(cells, c.window)
 	if c.manner == Plain {
 		return share
 	}
 	length := c.window.to - c.window.from
 	for i := range slice(steadyParts) {
 		part := sliceRange{c.window.from + i*length/steadyParts, c.window.from + (i+1)*length/steadyParts}
-		calls := c.callsIn(cells, part)
+		calls := count(cells, part)
 		if calls == 0 {
 			return 0 // a part without calls does not show that the change lasts
 		}
-		share = min(share, c.count(shape, part)/calls)
+		share = min(share, count(shape, part)/calls)
 	}
 	return share
 }
@@ -349,18 +373,19 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 	b := &c.bad[number]
 	b.calls = float64(n)
 	c.judged = append(c.judged, number)
-	inPiece := make([]float64, len(c.pieces))
-	for i, p := range c.pieces {
-		inPiece[i] = c.callsIn(history.cells, p)
-	}
-	unique := make([]float64, len(c.pieces)) // share of the shapes that occur in no other piece
-	known := make(map[uint64][]float64)      // shares in the pieces, by shape
+	all := scratch.Sized(c.shares, (1+len(history.shapes))*len(c.pieces))
+	c.shares = all
+	unique, all := all[:len(c.pieces)], all[len(c.pieces):] // share of the shapes that occur in no other piece
+	clear(unique)
+	clear(c.known)
 	for i := range history.shapes {
 		x := &history.shapes[i]
-		shares, pieces, last := make([]float64, len(c.pieces)), 0, 0
-		for k, p := range c.pieces {
-			if count := c.count(x.cells, p); count > 0 {
-				shares[k] = count / inPiece[k]
+		shares := all[i*len(c.pieces):][:len(c.pieces)]
+		c.inPieces(x, shares)
+		pieces, last := 0, 0
+		for k := range shares {
+			if shares[k] > 0 {
+				shares[k] /= c.pieces[k].calls
 				pieces, last = pieces+1, k
 			}
 		}
@@ -370,26 +395,30 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		case 1:
 			unique[last] += shares[last]
 		}
-		known[x.hash] = shares
+		c.known[x.hash] = shares
 	}
-	novel, novelShapes, novelCells := 0.0, []badShape{}, []shapeCell{}
+	novel, novelShapes, novelCells := 0.0, []badShape{}, counts{}
 	own := &c.h.series[number]
 	for i := range own.shapes {
 		x := &own.shapes[i]
-		count := c.count(x.cells, c.window)
+		now := x.within(c.window)
+		count := float64(now.calls())
 		if count == 0 {
 			continue
 		}
-		shares := known[x.hash]
+		shares := c.known[x.hash]
 		if shares == nil {
 			novel += count
-			novelCells = append(novelCells, x.cells...)
+			novelCells.cells = append(novelCells.cells, now.cells...)
 			novelShapes = append(novelShapes, badShape{x.failed, x.answered, count})
+			continue
+		}
+		if atMost(count/b.calls, shares, upperQuartile) {
 			continue
 		}
 		c.values = append(c.values[:0], shares...)
 		_, limit := c.fence(c.values)
-		if surplus := max(0, c.share(own.cells, x.cells)-limit) * b.calls; surplus > 0 {
+		if surplus := max(0, c.share(&own.counts, &x.counts)-limit) * b.calls; surplus > 0 {
 			b.shapes = append(b.shapes, badShape{x.failed, x.answered, surplus})
 			b.total += surplus
 		}
@@ -398,8 +427,8 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		return
 	}
 	_, limit := c.fence(unique)
-	slices.SortFunc(novelCells, func(a, b shapeCell) int { return cmp.Compare(a.slice, b.slice) })
-	if surplus := max(0, c.share(own.cells, novelCells)-limit) * b.calls; surplus > 0 {
+	slices.SortFunc(novelCells.cells, func(a, b cell) int { return cmp.Compare(a.slice, b.slice) })
+	if surplus := max(0, c.share(&own.counts, &novelCells)-limit) * b.calls; surplus > 0 {
 		for _, x := range novelShapes {
 			x.calls *= surplus / novel
 			b.shapes = append(b.shapes, x)

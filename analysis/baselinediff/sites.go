@@ -1,7 +1,6 @@
 package baselinediff
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -25,11 +24,16 @@ type Sites struct {
 
 	serviceNumbers map[trace.Symbol]int32
 	names          []trace.Symbol // by number of the service; the first is unused
+	calls          map[servicePair]bool
+	instances      instances
 
-	total   []totalCell // ascending by slice
+	total   counts // all traces, with the durations of their primary roots
 	skipped []sliceRange
 	folded  slice // cells before it cover minutes
 }
+
+// servicePair is the numbers of a service and of one that it calls.
+type servicePair struct{ caller, called int32 }
 
 // target is the callee of a site as its step names it.
 type target struct {
@@ -40,49 +44,25 @@ type target struct {
 
 // siteSeries is the history of a site.
 type siteSeries struct {
-	cells  []siteCell // ascending by slice; no cell is empty
+	counts // with own times
 	shapes []shapeSeries
-}
-
-type siteCell struct {
-	slice slice
-	calls uint32
-	nanos int64
 }
 
 // shapeSeries counts the calls of one shape at a site.
 type shapeSeries struct {
 	shape
-	cells []shapeCell // ascending by slice
+	counts
 }
-
-type shapeCell struct {
-	slice slice
-	calls uint32
-}
-
-// totalCell counts all traces that began in a slice.
-type totalCell struct {
-	slice    slice
-	requests uint64
-	duration int64
-}
-
-// sliceRange is the slices [from, to).
-type sliceRange struct{ from, to slice }
-
-func (r sliceRange) contains(s slice) bool { return r.from <= s && s < r.to }
 
 // Bounds of a history.
 const (
-	// MaxSites is the largest number of sites. They take about 60 MB if each has calls at every minute.
+	// MaxSites is the largest number of sites. They take about 100 MB if each has calls of two shapes at every minute.
 	MaxSites = 20_000
 	// siteShapes bounds the shapes of a site: calls of others count as one shape of hash 0.
 	siteShapes = 16
 	// Span is the time that a history covers, without the time that was skipped.
 	Span = 2 * time.Hour
 
-	slicesPerMinute = slice(time.Minute / Slice)
 	// fineSlices are kept as they are; older ones are joined to minutes.
 	fineSlices = 10 * slicesPerMinute
 )
@@ -93,6 +73,7 @@ func NewSites(table *trace.Table) *Sites {
 	return &Sites{
 		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1),
 		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1),
+		calls: make(map[servicePair]bool), instances: newInstances(),
 	}
 }
 
@@ -105,6 +86,7 @@ func (h *Sites) Refused() uint64 { return h.refused }
 // Merge adds a tally. Sites are added in the order of their keys, so that the bound does not depend on the order of the
 // calls in the tally.
 func (h *Sites) Merge(t *Tally) {
+	h.instances.merge(t, h.folded)
 	numbers := make([]int32, len(t.sites))
 	for _, key := range slices.SortedFunc(maps.Keys(t.numbers), siteKey.compare) {
 		numbers[t.numbers[key]] = h.number(&t.sites[t.numbers[key]])
@@ -112,14 +94,9 @@ func (h *Sites) Merge(t *Tally) {
 	for _, at := range slices.Sorted(maps.Keys(t.slices)) {
 		s := t.slices[at]
 		if at < h.folded {
-			at -= at % slicesPerMinute
+			at = at.minute()
 		}
-		i, ok := slices.BinarySearchFunc(h.total, at, func(c totalCell, at slice) int { return cmp.Compare(c.slice, at) })
-		if !ok {
-			h.total = slices.Insert(h.total, i, totalCell{slice: at})
-		}
-		h.total[i].requests += s.requests
-		h.total[i].duration += s.duration
+		h.total.add(at, uint32(s.requests), s.duration)
 		for k := range s.cells {
 			c := &s.cells[k]
 			switch number := numbers[k]; {
@@ -127,7 +104,7 @@ func (h *Sites) Merge(t *Tally) {
 			case number == overflow:
 				h.refused += c.calls
 			default:
-				h.series[number].add(at, c)
+				h.series[number].merge(at, c)
 			}
 		}
 	}
@@ -145,7 +122,9 @@ func (h *Sites) number(s *tallySite) int32 {
 	h.numbers[s.siteKey] = i
 	h.table.Step(s.base, s.target)
 	h.sites = append(h.sites, site{siteKey: s.siteKey, base: s.base, service: h.service(s.service), client: s.client})
-	h.targets, h.called = append(h.targets, h.targetOf(s)), append(h.called, s.target)
+	target := h.targetOf(s)
+	h.targets, h.called = append(h.targets, target), append(h.called, s.target)
+	h.calls[servicePair{h.sites[i].service, target.service}] = true
 	h.series = append(h.series, siteSeries{})
 	return i
 }
@@ -176,16 +155,12 @@ func (h *Sites) service(name trace.Symbol) int32 {
 	return i
 }
 
-func (s *siteSeries) add(at slice, c *tallyCell) {
-	i, ok := slices.BinarySearchFunc(s.cells, at, func(c siteCell, at slice) int { return cmp.Compare(c.slice, at) })
-	if !ok {
-		s.cells = slices.Insert(s.cells, i, siteCell{slice: at})
-	}
-	s.cells[i].calls += uint32(c.calls)
-	s.cells[i].nanos += c.nanos
+// merge adds the calls of a slice. It reorders their shapes.
+func (s *siteSeries) merge(at slice, c *tallyCell) {
+	s.add(at, uint32(c.calls), c.nanos)
 	slices.SortFunc(c.shapes, func(a, b shapeCount) int { return a.shape.compare(b.shape) })
 	for _, x := range c.shapes {
-		s.shape(x.shape).add(at, uint32(x.calls))
+		s.shape(x.shape).count(at, uint32(x.calls))
 	}
 }
 
@@ -202,14 +177,6 @@ func (s *siteSeries) shape(x shape) *shapeSeries {
 	}
 	s.shapes = append(s.shapes, shapeSeries{shape: x})
 	return &s.shapes[len(s.shapes)-1]
-}
-
-func (s *shapeSeries) add(at slice, calls uint32) {
-	i, ok := slices.BinarySearchFunc(s.cells, at, func(c shapeCell, at slice) int { return cmp.Compare(c.slice, at) })
-	if !ok {
-		s.cells = slices.Insert(s.cells, i, shapeCell{slice: at})
-	}
-	s.cells[i].calls += calls
 }
 
 // Skip excludes the traces that begin in an interval from the history: they are not healthy.
@@ -237,6 +204,7 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 			h.series[i].drop(sliceOf(since.From))
 		}
 	}
+	h.instances.forget(service, sliceOf(since.From))
 }
 
 // unskip returns the slices of r to the history.
@@ -254,10 +222,9 @@ func (h *Sites) unskip(r sliceRange) {
 
 // drop deletes the calls before a slice.
 func (s *siteSeries) drop(before slice) {
-	s.cells = dropCells(s.cells, before, func(c *siteCell) slice { return c.slice })
+	s.counts.drop(before)
 	for i := range s.shapes {
-		x := &s.shapes[i]
-		x.cells = dropCells(x.cells, before, func(c *shapeCell) slice { return c.slice })
+		s.shapes[i].drop(before)
 	}
 	s.shapes = slices.DeleteFunc(s.shapes, func(x shapeSeries) bool { return len(x.cells) == 0 })
 }
@@ -268,30 +235,23 @@ func (h *Sites) isSkipped(s slice) bool {
 
 // Age joins slices to minutes and deletes those that the history no longer covers at time now.
 func (h *Sites) Age(now trace.Nanos) {
-	fold := sliceOf(now) - fineSlices
-	fold -= fold % slicesPerMinute
-	if fold <= h.folded {
+	from, to := h.folded, (sliceOf(now) - fineSlices).minute()
+	if to <= from {
 		return
 	}
-	h.folded = fold
-	h.total = foldCells(h.total, fold, func(c *totalCell) *slice { return &c.slice }, func(a, b *totalCell) {
-		a.requests += b.requests
-		a.duration += b.duration
-	})
+	h.folded = to
+	h.total.fold(from, to)
 	oldest := h.oldest()
-	h.total = dropCells(h.total, oldest, func(c *totalCell) slice { return c.slice })
+	h.total.drop(oldest)
 	for i := range h.series {
 		s := &h.series[i]
-		s.cells = foldCells(s.cells, fold, func(c *siteCell) *slice { return &c.slice }, func(a, b *siteCell) {
-			a.calls += b.calls
-			a.nanos += b.nanos
-		})
+		s.fold(from, to)
 		for k := range s.shapes {
-			x := &s.shapes[k]
-			x.cells = foldCells(x.cells, fold, func(c *shapeCell) *slice { return &c.slice }, func(a, b *shapeCell) { a.calls += b.calls })
+			s.shapes[k].fold(from, to)
 		}
 		s.drop(oldest)
 	}
+	h.instances.age(from, to, oldest)
 	h.skipped = slices.DeleteFunc(h.skipped, func(r sliceRange) bool { return r.to <= oldest })
 }
 
@@ -299,8 +259,8 @@ func (h *Sites) Age(now trace.Nanos) {
 func (h *Sites) oldest() slice {
 	left := int(Span / time.Minute)
 	minute := slice(-1)
-	for _, c := range slices.Backward(h.total) {
-		if m := c.slice - c.slice%slicesPerMinute; m != minute && !h.isSkipped(c.slice) {
+	for _, c := range slices.Backward(h.total.cells) {
+		if m := c.slice.minute(); m != minute && !h.isSkipped(c.slice) {
 			minute = m
 			if left--; left < 0 {
 				return m + slicesPerMinute
@@ -310,55 +270,10 @@ func (h *Sites) oldest() slice {
 	return 0
 }
 
-// foldCells joins the cells of each minute before fold. at returns the slice of a cell, join adds the second to the
-// first.
-func foldCells[C any](cells []C, fold slice, at func(*C) *slice, join func(a, b *C)) []C {
-	n := 0
-	for i := range cells {
-		c := cells[i]
-		if s := at(&c); *s < fold {
-			*s -= *s % slicesPerMinute
-		}
-		if n > 0 && *at(&cells[n-1]) == *at(&c) {
-			join(&cells[n-1], &c)
-			continue
-		}
-		cells[n] = c
-		n++
-	}
-	return cells[:n]
-}
-
-// dropCells deletes the cells before oldest.
-func dropCells[C any](cells []C, oldest slice, at func(*C) slice) []C {
-	n := 0
-	for n < len(cells) && at(&cells[n]) < oldest {
-		n++
-	}
-	return slices.Delete(cells, 0, n)
-}
-
 // Requests returns the number of traces that began in an interval.
-func (h *Sites) Requests(i Interval) (n uint64) {
-	r := sliceRange{sliceOf(i.From), sliceOf(i.To)}
-	for _, c := range h.total {
-		if r.contains(c.slice) {
-			n += c.requests
-		}
-	}
-	return n
-}
-
-// usual returns the mean duration of a trace before a slice, in ns and at least 1.
-func (h *Sites) usual(before slice) float64 {
-	requests, duration := 0.0, 0.0
-	for _, c := range h.total {
-		if c.slice < before && !h.isSkipped(c.slice) {
-			requests += float64(c.requests)
-			duration += float64(c.duration)
-		}
-	}
-	return max(1, duration/max(1, requests))
+func (h *Sites) Requests(i Interval) uint64 {
+	w := h.total.within(sliceRange{sliceOf(i.From), sliceOf(i.To)})
+	return w.calls()
 }
 
 // Services returns the number of services.
@@ -367,21 +282,15 @@ func (h *Sites) Services() int { return len(h.names) - 1 }
 // Adjacent reports whether one of two services calls the other.
 func (h *Sites) Adjacent(a, b trace.Symbol) bool {
 	i, k := h.serviceNumbers[a], h.serviceNumbers[b]
-	for n := 1; n < len(h.sites); n++ {
-		caller, called := h.sites[n].service, h.targets[n].service
-		if caller == i && called == k || caller == k && called == i {
-			return true
-		}
-	}
-	return false
+	return h.calls[servicePair{i, k}] || h.calls[servicePair{k, i}]
 }
 
 // Begin returns the beginning of the history; 0 if it is empty.
 func (h *Sites) Begin() trace.Nanos {
-	if len(h.total) == 0 {
+	if len(h.total.cells) == 0 {
 		return 0
 	}
-	return trace.Nanos(h.total[0].slice) * trace.Nanos(Slice)
+	return trace.Nanos(h.total.cells[0].slice) * trace.Nanos(Slice)
 }
 
 // Related reports whether two services call each other, have common callers or callees, or are connected by further
@@ -398,10 +307,8 @@ func (h *Sites) Related(a, b trace.Symbol) bool {
 		}
 		return i
 	}
-	for n := 1; n < len(h.sites); n++ {
-		if called := h.targets[n].service; called != 0 {
-			component[find(called)] = find(h.sites[n].service)
-		}
+	for pair := range h.calls {
+		component[find(pair.caller)] = find(pair.called)
 	}
 	return find(h.serviceNumbers[a]) == find(h.serviceNumbers[b])
 }

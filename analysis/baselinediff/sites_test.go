@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -196,41 +197,70 @@ func TestSitesSkip(t *testing.T) {
 	h = NewSites(table)
 	h.Merge(callsAt(table, 0, 4*time.Hour, normal))
 	h.Age(trace.Nanos(4 * time.Hour))
-	if first := h.total[0].slice; time.Duration(first)*Slice < 2*time.Hour-time.Minute || time.Duration(first)*Slice > 2*time.Hour+time.Minute {
+	if first := h.total.cells[0].slice; time.Duration(first)*Slice < 2*time.Hour-time.Minute || time.Duration(first)*Slice > 2*time.Hour+time.Minute {
 		t.Errorf("the history begins after %v of 4h", time.Duration(first)*Slice)
 	}
 }
 
-// BenchmarkSitesCompare judges three minutes of 20,000 sites with calls at every slice, against two hours.
-func BenchmarkSitesCompare(b *testing.B) {
+// manySites returns the history of two hours of MaxSites sites with calls at intervals of the given number of slices,
+// each with two shapes, and its last three minutes.
+func manySites(interval int) (*Sites, Interval) {
 	table := &trace.Table{}
 	h := NewSites(table)
 	service := [50]trace.Symbol{}
 	for i := range service {
 		service[i] = table.Symbol(fmt.Sprintf("service%d", i))
 	}
+	sites := NewTally()
+	for i := range MaxSites {
+		n := i % len(service)
+		op := table.Op(service[n], table.Symbol(fmt.Sprintf("op%d", i)), trace.Client)
+		target := table.Op(service[(n+1+i/50%7)%len(service)], table.Symbol(fmt.Sprintf("target%d", i)), trace.Server)
+		sites.add(tallySite{siteKey{op: op.To(target)}, op, target, service[n], true})
+	}
 	r := rand.New(rand.NewPCG(1, 1))
 	const slices = int(Span/Slice) + 30
-	for at := range slices {
-		t := NewTally()
+	for at := 0; at < slices; at += interval {
+		t := &Tally{numbers: sites.numbers, sites: sites.sites, slices: make(map[slice]*tallySlice)}
 		s := t.slice(slice(at))
 		s.requests, s.duration = 1000, 1e11
 		for i := range MaxSites {
-			n := i % len(service)
-			op := table.Op(service[n], table.Symbol(fmt.Sprintf("op%d", i)), trace.Client)
-			target := table.Op(service[(n+1+i/50%7)%len(service)], table.Symbol(fmt.Sprintf("target%d", i)), trace.Server)
-			k := t.add(tallySite{siteKey{op: op.To(target)}, op, target, service[n], true})
-			c := s.cell(k)
+			c := s.cell(int32(i))
 			c.calls, c.nanos = 10, 10e6+r.Int64N(1e6)
 			c.shapes = []shapeCount{{shape{1, false, true}, 9}, {shape{2, true, true}, 1}}
 		}
 		h.Merge(t)
 		h.Age(trace.Nanos(at) * trace.Nanos(Slice))
 	}
-	b.ReportMetric(float64(len(h.AppendBinary(nil)))/MaxSites, "B/site")
-	window := Interval{trace.Nanos(slices-18) * trace.Nanos(Slice), trace.Nanos(slices) * trace.Nanos(Slice)}
+	return h, Interval{trace.Nanos(slices-18) * trace.Nanos(Slice), trace.Nanos(slices) * trace.Nanos(Slice)}
+}
+
+// BenchmarkCompare judges three minutes of 20,000 sites with calls at every slice, against two hours.
+func BenchmarkCompare(b *testing.B) {
+	h, window := manySites(1)
 	for b.Loop() {
 		h.Compare(window, Steady)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/MaxSites, "ns/site")
+}
+
+// BenchmarkSitesMemory measures the memory of 20,000 sites with calls at every minute, and at every slice.
+func BenchmarkSitesMemory(b *testing.B) {
+	for _, interval := range []int{int(slicesPerMinute), 1} {
+		b.Run((time.Duration(interval) * Slice).String(), func(b *testing.B) {
+			for b.Loop() {
+				var before, after runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				h, _ := manySites(interval)
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				used := float64(after.HeapAlloc) - float64(before.HeapAlloc)
+				b.ReportMetric(used/1e6, "MB")
+				b.ReportMetric(used/MaxSites, "B/site")
+				runtime.KeepAlive(h)
+			}
+		})
 	}
 }
 

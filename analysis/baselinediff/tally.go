@@ -2,19 +2,10 @@ package baselinediff
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/trace"
 )
-
-// Slice is the length of the slices of time by which calls are counted.
-const Slice = 10 * time.Second
-
-// slice numbers a slice of time, from the Unix epoch.
-type slice int32
-
-func sliceOf(t trace.Nanos) slice { return slice(int64(t) / int64(Slice)) }
 
 // Tally counts the calls of closed traces by site and slice. The shards of a service make one each; [Sites.Merge]
 // joins them. A trace counts in the slice in which its primary root begins, with all of its roots, and, if it is
@@ -22,9 +13,18 @@ func sliceOf(t trace.Nanos) slice { return slice(int64(t) / int64(Slice)) }
 type Tally struct {
 	numbers map[siteKey]int32
 	sites   []tallySite
+	recent  [256]numberedSite
 	slices  map[slice]*tallySlice
+	places  places
 
 	reader pathReader
+}
+
+// numberedSite is a site that was seen lately.
+type numberedSite struct {
+	siteKey
+	number int32
+	known  bool
 }
 
 // tallySite describes a site to another table.
@@ -40,6 +40,7 @@ type tallySlice struct {
 	requests uint64
 	duration int64 // total of the primary roots, in ns
 	cells    []tallyCell
+	places   []placeCell // by number of the place
 }
 
 // tallyCell counts the calls of one site.
@@ -67,7 +68,7 @@ func (x shape) compare(y shape) int {
 
 // NewTally returns an empty tally.
 func NewTally() *Tally {
-	return &Tally{numbers: make(map[siteKey]int32), slices: make(map[slice]*tallySlice)}
+	return &Tally{numbers: make(map[siteKey]int32), slices: make(map[slice]*tallySlice), places: newPlaces()}
 }
 
 // Empty reports whether t has no traces.
@@ -80,6 +81,7 @@ func (t *Tally) Observe(p *critpath.Path) {
 		return
 	}
 	t.reader.measure(p)
+	t.places.read(p.Trace)
 	primary := &p.Roots[0]
 	s := t.slice(sliceOf(p.Nodes[primary.Node].Start))
 	s.requests++
@@ -88,6 +90,7 @@ func (t *Tally) Observe(p *critpath.Path) {
 		for k := p.Roots[i].First; k < p.Roots[i].Last; k++ {
 			if n := &p.Nodes[k]; n.Root >= 0 && n.Anchor == k {
 				t.observe(s, p, k)
+				t.observePlace(s, p, k, p.Caller(k))
 			}
 		}
 	}
@@ -110,11 +113,15 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	if up >= 0 {
 		key.parent = p.Nodes[up].Step
 	}
-	number, ok := t.numbers[key]
-	if !ok {
-		number = t.add(tallySite{key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client})
+	recent := &t.recent[(uint64(key.op)^uint64(key.parent)>>8)%uint64(len(t.recent))]
+	if !recent.known || recent.siteKey != key {
+		number, ok := t.numbers[key]
+		if !ok {
+			number = t.add(tallySite{key, s.Op, p.Target(i), s.Service, s.Kind == trace.Client})
+		}
+		*recent = numberedSite{key, number, true}
 	}
-	c := into.cell(number)
+	c := into.cell(recent.number)
 	c.calls++
 	c.nanos += t.reader.nanos[i]
 	failed := s.Flags&trace.Error != 0
@@ -124,7 +131,8 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	}
 	caller := p.Span(up)
 	key = siteKey{parent: caller.Op, op: s.Op, border: true}
-	if number, ok = t.numbers[key]; !ok {
+	number, ok := t.numbers[key]
+	if !ok {
 		number = t.add(tallySite{key, s.Op, 0, caller.Service, true})
 	}
 	c = into.cell(number)
