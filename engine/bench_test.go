@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/bench/sim"
@@ -64,4 +65,37 @@ func BenchmarkObserve(b *testing.B) {
 			c.Epoch(now)
 		}
 	})
+}
+
+// BenchmarkTally alternates between the ingestion of a trace, which contains the count of its calls by site and
+// instance, and this count alone.
+func BenchmarkTally(b *testing.B) {
+	options := DefaultOptions()
+	app := sim.New(sim.Config{Seed: 0, Fault: sim.Host, Tracepoints: 100, Rate: 200})
+	c := NewCore(app.Table(), options)
+	now := trace.Nanos(1_700_000_000_000_000_000)
+	var all []*trace.Trace
+	for x := range app.Requests(now, now.Add(options.Epoch), nil) {
+		t := &trace.Trace{ID: x.ID}
+		t.Append(x)
+		all = append(all, t)
+	}
+	extractor, tally := critpath.NewExtractor(options.Path), baselinediff.NewTally()
+	var whole, counted time.Duration
+	spans, i := 0, 0
+	for b.Loop() {
+		t := all[i%len(all)]
+		i++
+		spans += len(t.Spans)
+		p := extractor.Extract(t)
+		began := time.Now()
+		tally.Observe(p)
+		middle := time.Now()
+		c.Ingest(t)
+		counted += middle.Sub(began)
+		whole += time.Since(middle)
+	}
+	b.ReportMetric(float64(counted.Nanoseconds())/float64(spans), "tally-ns/span")
+	b.ReportMetric(float64(whole.Nanoseconds())/float64(spans), "ingest-ns/span")
+	b.ReportMetric(100*float64(counted)/float64(whole-counted), "tally-%")
 }

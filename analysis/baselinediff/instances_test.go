@@ -108,10 +108,14 @@ func TestInstances(t *testing.T) {
 				all[i] = instance{"2", 4, 0}
 			}
 		}, []string{"service.version=2 1.0 of 2"}},
-		{"a slow version of one new instance", 6, func(all []instance) { all[5] = instance{"2", 4, 0} },
-			[]string{"service.version=2 1.0 of 2", "k8s.pod.name=cart-5 1.0 of 6"}},
-		{"a slow zone", 6, func(all []instance) { all[0].slower, all[2].slower, all[4].slower = 4, 4, 4 },
-			[]string{"cloud.availability_zone=zone-0 1.0 of 2"}},
+		{
+			"a slow version of one new instance", 6, func(all []instance) { all[5] = instance{"2", 4, 0} },
+			[]string{"service.version=2 1.0 of 2", "k8s.pod.name=cart-5 1.0 of 6"},
+		},
+		{
+			"a slow zone", 6, func(all []instance) { all[0].slower, all[2].slower, all[4].slower = 4, 4, 4 },
+			[]string{"cloud.availability_zone=zone-0 1.0 of 2"},
+		},
 		{"all slow", 6, func(all []instance) {
 			for i := range all {
 				all[i].slower = 4
