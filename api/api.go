@@ -108,6 +108,7 @@ type API struct {
 	links    atomic.Pointer[[]notify.Link]
 	failures atomic.Uint64 // number of error answers; identifies them
 	serving  atomic.Int64  // number of requests in progress, without streams
+	opened   atomic.Int64  // number of incidents that opened or opened again, in this run
 	snapshot snapshots
 }
 

@@ -25,7 +25,7 @@ import (
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 // golden lists the operations whose answers are compared with golden files.
-var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "listDeploys", "getPlan", "getBudget", "listAgents", "getStatus", "listWebhooks", "listDeadLetters", "getDeadLetter"}
+var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "listDeploys", "getPlan", "getBudget", "listAgents", "getStatus", "listWebhooks", "listDeadLetters", "getDeadLetter", "listIncidents", "getIncident"}
 
 // pathParams replaces the parameters in the path of an operation by IDs of the harness.
 func (w *harness) pathParams() *strings.Replacer {
@@ -38,12 +38,13 @@ func (w *harness) pathParams() *strings.Replacer {
 
 // bodies holds the bodies of requests, by operation.
 var bodies = map[string]any{
+	"acknowledgeIncident": map[string]string{"text": "on it"}, "muteIncident": map[string]string{},
 	"acknowledgeProblem": map[string]string{"text": "on it"}, "muteProblem": map[string]string{}, "overrideTracepoint": map[string]string{"kind": "pin"},
 }
 
 // Every operation of the contract succeeds, and its answer conforms to the contract.
 func TestEveryOperation(t *testing.T) {
-	w := newTroubled(t)
+	w, incident := newTroubled(t), newIncident(t)
 	params := w.pathParams()
 	called := 0
 	letter := w.addDeadLetter(t)
@@ -62,7 +63,11 @@ func TestEveryOperation(t *testing.T) {
 				query = params.Replace("?group={group}")
 			}
 			path := strings.ReplaceAll(params.Replace(pattern), "{letter}", letter)
-			out := w.call(t, method, prefix+path+query, bodies[op.OperationID])
+			of := w
+			if strings.HasPrefix(pattern, "/incidents") {
+				of, path = incident, incident.incidentPath(pattern)
+			}
+			out := of.call(t, method, prefix+path+query, bodies[op.OperationID])
 			if out.Code >= 300 {
 				t.Errorf("%s: %d: %s", op.OperationID, out.Code, out.Body)
 			}
@@ -71,8 +76,8 @@ func TestEveryOperation(t *testing.T) {
 			}
 		}
 	}
-	if called < 31 {
-		t.Errorf("called %d operations, want at least 31", called)
+	if called < 38 {
+		t.Errorf("called %d operations, want at least 38", called)
 	}
 }
 
@@ -103,10 +108,8 @@ func compareGolden(t *testing.T, name string, body []byte) {
 	}
 }
 
-// Every operation requires the role that the contract names.
-func TestRoles(t *testing.T) {
-	w := newTroubled(t)
-	params := w.pathParams()
+// secrets returns a token for each role, and an unknown one for none.
+func (w *harness) secrets(t *testing.T) map[access.Role]string {
 	secrets := map[access.Role]string{"": "sibyl_nobody"}
 	for _, role := range access.Roles() {
 		secret, _, err := w.tokens.Create(role, string(role), time.Unix(0, int64(w.now)), time.Time{})
@@ -115,6 +118,19 @@ func TestRoles(t *testing.T) {
 		}
 		secrets[role] = secret
 	}
+	return secrets
+}
+
+// incidentPath replaces the parameter in the path of an operation by the ID of the first incident.
+func (w *harness) incidentPath(pattern string) string {
+	return strings.ReplaceAll(pattern, "{incident}", hex16(w.core.Incidents()[0].ID))
+}
+
+// Every operation requires the role that the contract names.
+func TestRoles(t *testing.T) {
+	w, incident := newTroubled(t), newIncident(t)
+	params := w.pathParams()
+	secrets, incidentSecrets := w.secrets(t), incident.secrets(t)
 	for role, secret := range secrets {
 		for pattern, item := range w.doc.Paths.Map() {
 			for method, op := range item.Operations() {
@@ -133,7 +149,11 @@ func TestRoles(t *testing.T) {
 				if strings.Contains(path, "{letter}") {
 					path = strings.ReplaceAll(path, "{letter}", w.addDeadLetter(t))
 				}
-				out := w.call(t, method, prefix+path+query, bodies[op.OperationID], "Authorization", "Bearer "+secret)
+				of, secret := w, secret
+				if strings.HasPrefix(pattern, "/incidents") {
+					of, secret, path = incident, incidentSecrets[role], incident.incidentPath(pattern)
+				}
+				out := of.call(t, method, prefix+path+query, bodies[op.OperationID], "Authorization", "Bearer "+secret)
 				switch {
 				case role == "" && (out.Code != http.StatusUnauthorized || out.Header().Get("WWW-Authenticate") == ""):
 					t.Errorf("%s without a token: %d", op.OperationID, out.Code)

@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
@@ -41,8 +42,9 @@ type hub struct {
 	closed chan struct{} // closed when the streams must end
 
 	// As of the last epoch, for the core's owner only.
-	known    map[analysis.Hash]search.Status // problems; nil before the end of the first epoch
-	deployed engine.Deploy                   // the latest; zero: none
+	known     map[analysis.Hash]search.Status // problems; nil before the end of the first epoch
+	incidents map[uint64]knownIncident
+	deployed  engine.Deploy // the latest; zero: none
 }
 
 // start starts a run.
@@ -141,10 +143,12 @@ func (a *API) Epoch(c *engine.Core, decisions []search.Decision) {
 	a.hub.publish(a.epochEvents(c, ended, decisions))
 }
 
-// epochEvents returns the events of an epoch: changes of problems, decisions and deploys.
+// epochEvents returns the events of an epoch: changes of incidents and problems, decisions and deploys.
 func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.Decision) []contract.Event {
 	problems := c.Problems()
-	events := []contract.Event{{Type: "epoch", At: at(ended), Problems: new(len(problems))}}
+	incidents := a.incidentEvents(c, ended)
+	events := []contract.Event{{Type: "epoch", At: at(ended), Problems: new(len(problems)), Incidents: new(len(a.hub.incidents))}}
+	events = append(events, incidents...)
 	s := a.snapshot.last.Load()
 	add := func(kind string, problem, requestType analysis.Hash) {
 		e := contract.Event{Type: "problem." + kind, At: at(ended), Problem: new(problem.String())}
@@ -193,6 +197,51 @@ func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.
 		x := deployOf(c.Table(), d)
 		events = append(events, contract.Event{Type: "deploy", At: x.At, Service: &x.Service, Version: &x.Version, Before: &x.Before})
 	}
+	return events
+}
+
+// knownIncident is an open incident as the latest event about it showed it.
+type knownIncident struct {
+	suspect trace.Symbol
+	types   int
+}
+
+// incidentEvents returns the events of the incidents that opened, changed or closed in an epoch: none if it is the
+// first epoch of the run.
+func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event {
+	first := a.hub.incidents == nil
+	known := make(map[uint64]knownIncident)
+	var events []contract.Event
+	all := c.Incidents()
+	for i := range all {
+		x := &all[i]
+		before, wasOpen := a.hub.incidents[x.ID]
+		now := knownIncident{x.Suspects[0].Service, len(x.Types)}
+		kind := ""
+		switch {
+		case x.Closed != 0 && wasOpen:
+			kind = "closed"
+		case x.Closed != 0:
+		case !wasOpen:
+			kind = "opened"
+		case now != before:
+			kind = "changed"
+		}
+		if x.Closed == 0 {
+			known[x.ID] = now
+		}
+		if kind == "" || first {
+			continue
+		}
+		if kind == "opened" {
+			a.opened.Add(1)
+		}
+		events = append(events, contract.Event{
+			Type: "incident." + kind, At: at(ended), Incident: new(hex16(x.ID)), Service: new(c.Table().Text(now.suspect)),
+			Sentence: new(incidentSentence(c, describe.New(c.Table(), describe.Verbatim), x)),
+		})
+	}
+	a.hub.incidents = known
 	return events
 }
 

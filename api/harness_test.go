@@ -145,8 +145,14 @@ const begin = trace.Nanos(1_700_000_000_000_000_000)
 // newHarness returns a harness without any request.
 func newHarness(t testing.TB) *harness {
 	t.Helper()
+	return newHarnessOf(t, sim.ThirdParty)
+}
+
+// newHarnessOf returns a harness, without any request, of an application with a fault that can be injected.
+func newHarnessOf(t testing.TB, fault sim.Fault) *harness {
+	t.Helper()
 	dir := t.TempDir()
-	app := sim.New(sim.Config{Tracepoints: 100, Seed: 3, Fault: sim.ThirdParty})
+	app := sim.New(sim.Config{Tracepoints: 100, Seed: 3, Fault: fault})
 	options := engine.DefaultOptions()
 	options.Learning, options.Seed = time.Minute, 3
 	w := &harness{core: engine.NewCore(app.Table(), options), now: begin, app: app}

@@ -9,67 +9,74 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
-// NoteKind is the kind of a note about a problem.
+// NoteKind is the kind of a note about an incident or a problem.
 type NoteKind string
 
 // The kinds of note.
 const (
-	Acknowledged NoteKind = "acknowledged" // the author takes care of the problem
-	Muted        NoteKind = "muted"        // lists omit the problem
+	Acknowledged NoteKind = "acknowledged" // the author takes care of it
+	Muted        NoteKind = "muted"        // lists omit it, and webhooks are not called
 )
 
-// Notes stores people's notes about problems in a file of the data directory. Notes expire. It is safe for concurrent
-// use.
+// Notes stores people's notes about incidents and problems in a file of the data directory. Notes expire. It is safe
+// for concurrent use.
 type Notes struct {
 	path string
-	mu   sync.Mutex                       // guards all
-	all  map[analysis.Hash]contract.Notes // immutable; changes replace it
+	mu   sync.Mutex                // guards all
+	all  map[string]contract.Notes // by ID, see noteID; immutable; changes replace it
 }
+
+// noteID matches the IDs of incidents, which have 16 digits, and of problems.
+var noteID = regexp.MustCompile(`^([0-9a-f]{16}|[0-9a-f]{32})$`)
 
 // notesFile is the name of the file.
 const notesFile = "notes.json"
 
 // Limits of notes.
 const (
-	maxNotes       = 10_000 // problems with notes
+	maxNotes       = 10_000 // incidents and problems with notes
 	defaultNoteAge = 24 * time.Hour
 	maxNoteAge     = 30 * 24 * time.Hour
 )
 
 // OpenNotes reads the notes in a data directory.
 func OpenNotes(dir string) (*Notes, error) {
-	n := &Notes{path: filepath.Join(dir, notesFile), all: make(map[analysis.Hash]contract.Notes)}
+	n := &Notes{path: filepath.Join(dir, notesFile), all: make(map[string]contract.Notes)}
 	data, err := os.ReadFile(n.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return n, nil
 	}
-	var byID map[string]contract.Notes
 	if err == nil {
-		err = json.Unmarshal(data, &byID)
+		err = json.Unmarshal(data, &n.all)
 	}
-	for id, x := range byID {
-		h, parseErr := analysis.ParseHash(id)
-		n.all[h] = x
-		err = errors.Join(err, parseErr)
+	for id := range n.all {
+		if !noteID.MatchString(id) {
+			err = errors.Join(err, fmt.Errorf("%q is no ID of an incident or a problem", id))
+		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read notes about problems: %s: %w", n.path, err)
+		return nil, fmt.Errorf("read notes: %s: %w", n.path, err)
 	}
 	return n, nil
 }
 
-// All returns the notes that have not expired, by problem. The map is immutable.
-func (n *Notes) All(now time.Time) map[analysis.Hash]contract.Notes {
+// IsMuted reports whether an incident is muted.
+func (n *Notes) IsMuted(incident uint64, now time.Time) bool {
+	return n.All(now)[hex16(incident)].Muted != nil
+}
+
+// All returns the notes that have not expired, by the ID of their incident or problem. The map is immutable.
+func (n *Notes) All(now time.Time) map[string]contract.Notes {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if anyExpired(n.all, now) {
@@ -78,7 +85,7 @@ func (n *Notes) All(now time.Time) map[analysis.Hash]contract.Notes {
 	return n.all
 }
 
-func anyExpired(all map[analysis.Hash]contract.Notes, now time.Time) bool {
+func anyExpired(all map[string]contract.Notes, now time.Time) bool {
 	for _, x := range all {
 		if expired(x.Acknowledged, now) || expired(x.Muted, now) {
 			return true
@@ -92,8 +99,8 @@ func expired(x *contract.Note, now time.Time) bool {
 }
 
 // unexpired returns a copy of all without the notes that have expired.
-func unexpired(all map[analysis.Hash]contract.Notes, now time.Time) map[analysis.Hash]contract.Notes {
-	left := make(map[analysis.Hash]contract.Notes, len(all))
+func unexpired(all map[string]contract.Notes, now time.Time) map[string]contract.Notes {
+	left := make(map[string]contract.Notes, len(all))
 	for id, x := range all {
 		if expired(x.Acknowledged, now) {
 			x.Acknowledged = nil
@@ -108,49 +115,62 @@ func unexpired(all map[analysis.Hash]contract.Notes, now time.Time) map[analysis
 	return left
 }
 
-// Set sets the note of a kind about a problem, or removes it if note is nil. It returns all notes about the problem.
-// The change is on disk when Set returns; after an error nothing has changed.
-func (n *Notes) Set(problem analysis.Hash, kind NoteKind, note *contract.Note, now time.Time) (contract.Notes, error) {
+// Set sets the note of a kind about an incident or a problem, or removes it if note is nil. It returns all notes about
+// it. The change is on disk when Set returns; after an error nothing has changed.
+func (n *Notes) Set(id string, kind NoteKind, note *contract.Note, now time.Time) (contract.Notes, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	next := unexpired(n.all, now)
-	x := next[problem]
+	x := next[id]
 	if kind == Muted {
 		x.Muted = note
 	} else {
 		x.Acknowledged = note
 	}
-	delete(next, problem)
+	delete(next, id)
 	if x != (contract.Notes{}) {
-		next[problem] = x
+		next[id] = x
 	}
 	if len(next) > maxNotes {
-		return contract.Notes{}, refusal.New(refusal.Conflict, "too many problems have notes", "remove some")
+		return contract.Notes{}, refusal.New(refusal.Conflict, "too many incidents and problems have notes", "remove some")
 	}
-	byID := make(map[string]contract.Notes, len(next))
-	for id, x := range next {
-		byID[id.String()] = x
-	}
-	data, err := json.Marshal(byID)
+	data, err := json.Marshal(next)
 	if err == nil {
 		err = renameio.WriteFile(n.path, data, 0o600, renameio.WithTempDir(filepath.Dir(n.path)))
 	}
 	if err != nil {
-		return contract.Notes{}, fmt.Errorf("store notes about problems: %w", err)
+		return contract.Notes{}, fmt.Errorf("store notes: %w", err)
 	}
 	n.all = next
 	return x, nil
 }
 
-// note sets a note about an open problem.
-func (a *API) note(ctx context.Context, problem string, kind NoteKind, body *contract.NoteRequest) (contract.Notes, error) {
+// subject is the kind of object that a note is about.
+type subject string
+
+const (
+	aboutIncident subject = "incident"
+	aboutProblem  subject = "problem"
+)
+
+// has reports whether s contains the incident or problem of an ID.
+func (s *snapshot) has(about subject, id string) bool {
+	all := s.byID
+	if about == aboutIncident {
+		all = s.incidentByID
+	}
+	_, ok := all[id]
+	return ok
+}
+
+// note sets a note about an incident or an open problem.
+func (a *API) note(ctx context.Context, about subject, id string, kind NoteKind, body *contract.NoteRequest) (contract.Notes, error) {
 	s, err := a.current(ctx)
 	if err != nil {
 		return contract.Notes{}, err
 	}
-	id, err := analysis.ParseHash(problem)
-	if _, open := s.byID[problem]; err != nil || !open {
-		return contract.Notes{}, notFound("problem")
+	if !s.has(about, id) {
+		return contract.Notes{}, notFound(string(about))
 	}
 	now := a.options.Clock().UTC()
 	expires := value(body.Expires, now.Add(defaultNoteAge)).UTC()
@@ -160,18 +180,13 @@ func (a *API) note(ctx context.Context, problem string, kind NoteKind, body *con
 	by := caller(ctx).name
 	notes, err := a.notes.Set(id, kind, &contract.Note{By: by, At: now, Expires: &expires, Text: value(body.Text, "")}, now)
 	if err == nil {
-		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "note about a problem set", slog.String("problem", problem),
-			slog.String("kind", string(kind)), slog.String("by", by))
+		a.options.Log.LogAttrs(ctx, slog.LevelInfo, "note set", slog.String(string(about), id), slog.String("kind", string(kind)), slog.String("by", by))
 	}
 	return notes, err
 }
 
 // removeNote removes a note.
-func (a *API) removeNote(problem string, kind NoteKind) error {
-	id, err := analysis.ParseHash(problem)
-	if err != nil {
-		return notFound("problem")
-	}
-	_, err = a.notes.Set(id, kind, nil, a.options.Clock())
+func (a *API) removeNote(id string, kind NoteKind) error {
+	_, err := a.notes.Set(id, kind, nil, a.options.Clock())
 	return err
 }

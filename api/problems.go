@@ -27,7 +27,7 @@ func (a *API) ListProblems(ctx context.Context, r contract.ListProblemsRequestOb
 	muted := value(q.Muted, contract.ListProblemsParamsMutedFalse)
 	keep := func(i int32) bool {
 		p := &s.problems[i]
-		n := notes[s.ids[i]]
+		n := notes[s.problems[i].ID]
 		return !unknown && (requestType.IsZero() || p.RequestType == requestType.String()) &&
 			value(q.Level, p.Level) == p.Level && value(q.Kind, p.Kind) == p.Kind && value(q.Onset, p.Onset) == p.Onset &&
 			value(q.State, p.State) == p.State && (muted == contract.ListProblemsParamsMutedAll || (n.Muted != nil) == (muted == contract.ListProblemsParamsMutedTrue)) &&
@@ -44,7 +44,7 @@ func (a *API) ListProblems(ctx context.Context, r contract.ListProblemsRequestOb
 	}
 	for _, i := range items {
 		p := s.problems[i]
-		p.Notes = notes[s.ids[i]]
+		p.Notes = notes[s.problems[i].ID]
 		if value(q.Explain, false) {
 			p.Why = new(why(&p))
 		}
@@ -127,7 +127,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 	if d == nil {
 		return nil, notFound("problem")
 	}
-	d.Problem.Notes = a.notes.All(a.options.Clock())[id]
+	d.Problem.Notes = a.notes.All(a.options.Clock())[id.String()]
 	return d, nil
 }
 
@@ -167,7 +167,7 @@ func sentenceOf(reason string) string {
 
 // AcknowledgeProblem implements contract.StrictServerInterface.
 func (a *API) AcknowledgeProblem(ctx context.Context, r contract.AcknowledgeProblemRequestObject) (contract.AcknowledgeProblemResponseObject, error) {
-	notes, err := a.note(ctx, r.Problem, Acknowledged, r.Body)
+	notes, err := a.note(ctx, aboutProblem, r.Problem, Acknowledged, r.Body)
 	return contract.AcknowledgeProblem200JSONResponse(notes), err
 }
 
@@ -178,7 +178,7 @@ func (a *API) UnacknowledgeProblem(_ context.Context, r contract.UnacknowledgePr
 
 // MuteProblem implements contract.StrictServerInterface.
 func (a *API) MuteProblem(ctx context.Context, r contract.MuteProblemRequestObject) (contract.MuteProblemResponseObject, error) {
-	notes, err := a.note(ctx, r.Problem, Muted, r.Body)
+	notes, err := a.note(ctx, aboutProblem, r.Problem, Muted, r.Body)
 	return contract.MuteProblem200JSONResponse(notes), err
 }
 

@@ -100,14 +100,17 @@ func optional(s string) *string {
 }
 
 func contractPlace(p *describe.Place) contract.Place {
-	var target *contract.Target
-	if p.Target != nil {
-		target = &contract.Target{Service: p.Target.Service, Operation: p.Target.Operation, External: p.Target.External}
-	}
 	return contract.Place{
 		Edge: edgeID(p.Edge), Label: p.Name, Context: p.Context, Service: p.Service, Operation: p.Operation, Kind: p.Kind,
-		Before: optional(p.Before), After: optional(p.After), Target: target,
+		Before: optional(p.Before), After: optional(p.After), Target: contractTarget(p.Target),
 	}
+}
+
+func contractTarget(t *describe.Target) *contract.Target {
+	if t == nil {
+		return nil
+	}
+	return &contract.Target{Service: t.Service, Operation: t.Operation, External: t.External}
 }
 
 // placeOf returns the place of an edge without its statistics.

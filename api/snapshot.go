@@ -30,9 +30,12 @@ type snapshot struct {
 	types      map[analysis.Hash]string
 	problems   []contract.Problem // ranked; without notes
 	byID       map[string]int     // indices of problems
-	groups     []groupRow
-	tally      tally
-	ids        []analysis.Hash // of problems, in their order
+	incidents  []incidentRow      // open ones first, then those that opened last
+	// incidentByID holds the indices of incidents, also of those that were merged into others, which are not listed.
+	incidentByID map[string]int
+	groups       []groupRow
+	tally        tally
+	ids          []analysis.Hash // of problems, in their order
 
 	mu     sync.Mutex // guards sorted
 	sorted map[string]*list[analysis.Hash]
@@ -42,6 +45,7 @@ type snapshot struct {
 type tally struct {
 	groups, types, uninvestigated int
 	on, overrides, investigations int
+	openIncidents                 int
 	refused, evicted, unlearned   uint64
 	bare                          uint64 // calls without their target
 	unnamed, treeNodes, treeLost  int
@@ -94,12 +98,13 @@ func (a *API) refresh(c *engine.Core) *snapshot {
 func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	s := &snapshot{
 		ended: c.Ended(), learned: c.Learned(), relearning: c.Relearning(), progress: c.Progress(), length: c.Options().Epoch,
-		byID: make(map[string]int), sorted: make(map[string]*list[analysis.Hash]),
+		byID: make(map[string]int), incidentByID: make(map[string]int), sorted: make(map[string]*list[analysis.Hash]),
 	}
 	names := describe.New(c.Table(), describe.Verbatim)
 	s.types = names.Types
 	s.addGroups(c, names, last)
 	s.addProblems(c, names)
+	s.addIncidents(c, names)
 	s.count(c)
 	return s
 }

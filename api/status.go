@@ -17,9 +17,9 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 	open := n.Open()
 	d := contract.GetStatus200JSONResponse{
 		Version: a.options.Version, Go: a.options.Go, Ready: a.engine.Ready(),
-		Learning: contract.Learning{Active: !s.learned, Again: s.relearning, Progress: number(s.progress)},
-		Epoch:    contract.Epochs{Ended: s.epoch(), LengthNs: s.length.Nanoseconds(), Count: n.Epochs.Load()},
-		Problems: len(s.problems), ProblemsUninvestigated: s.tally.uninvestigated, Groups: s.tally.groups, RequestTypes: s.tally.types,
+		Learning:  contract.Learning{Active: !s.learned, Again: s.relearning, Progress: number(s.progress)},
+		Epoch:     contract.Epochs{Ended: s.epoch(), LengthNs: s.length.Nanoseconds(), Count: n.Epochs.Load()},
+		Incidents: s.tally.openIncidents, Problems: len(s.problems), ProblemsUninvestigated: s.tally.uninvestigated, Groups: s.tally.groups, RequestTypes: s.tally.types,
 		Ingest: contract.Ingest{
 			Requests: n.Requests.Load(), Spans: n.Spans.Load(), RejectedSpans: n.Rejected.Load(), DamagedRecords: n.Damaged.Load(),
 			Checkpoints: n.Checkpoints.Load(), CheckpointsFailed: n.Unsaved.Load(),

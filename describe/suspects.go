@@ -70,6 +70,18 @@ func Period(window baselinediff.Interval, openEnd, dated bool) string {
 	return "between " + Clock(window.From, dated) + " and " + Clock(window.To, dated && !OneDay(window))
 }
 
+// IncidentPeriod describes the time of an incident in a sentence, see [Period]: to the minute, since the onset is an
+// estimate. closed is 0 while the incident is open. It is dated if it does not lie within the day of now or of its end.
+func IncidentPeriod(onset, closed, now trace.Nanos) string {
+	end := closed
+	if end == 0 {
+		end = now
+	}
+	const minute = trace.Nanos(time.Minute)
+	period := baselinediff.Interval{From: onset - onset%minute, To: max(onset+1, end-end%minute)}
+	return Period(period, closed == 0, !OneDay(period))
+}
+
 // OneDay reports whether all intervals lie within one day, UTC.
 func OneDay(intervals ...baselinediff.Interval) bool {
 	const day = trace.Nanos(24 * time.Hour)

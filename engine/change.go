@@ -35,7 +35,8 @@ type Change struct {
 	Settings *Settings        `json:"settings,omitempty"`
 	Override *search.Override `json:"wish,omitempty"     cbor:"override,omitempty"` // replaces an earlier one of the same tracepoint
 	Withdraw trace.Symbol     `json:"withdraw,omitempty"`                           // whose override ends
-	By       string           `json:"by,omitempty"`                                 // who withdraws
+	Accept   uint64           `json:"accept,omitempty"`                             // the incident whose behaviour is normal from now on
+	By       string           `json:"by,omitempty"`                                 // who withdraws or accepts
 	Feedback *search.Feedback `json:"feedback,omitempty"`
 }
 
@@ -125,6 +126,8 @@ func (c *Core) Apply(x *Change) bool {
 	case x.Feedback != nil:
 		c.applyFeedback(x.Feedback)
 		return true
+	case x.Accept != 0:
+		return c.accept(x.Accept, x.By)
 	}
 	withdrawn := c.withdraw(x.Withdraw)
 	if withdrawn {

@@ -26,6 +26,7 @@ func changes() map[string]engine.Change {
 		"settings": {Settings: &settings},
 		"override": {Override: &search.Override{Tracepoint: 1 << 63, Kind: search.Forbid, Forced: true, Until: 9, By: "someone"}},
 		"withdraw": {Withdraw: 7, By: "someone"},
+		"accept":   {Accept: 1 << 63, By: "someone"},
 		"feedback": {Feedback: &search.Feedback{
 			Catalogues: []search.Catalogue{{Service: "shop", Tracepoints: []search.Announced{tracepoint}}},
 			Costs:      []search.Cost{{ID: "a", CPU: time.Microsecond, Bytes: 7}}, Unavailable: []search.Unavailable{{ID: "a", For: time.Minute}},
@@ -57,6 +58,7 @@ func TestDecodeChangeOfAnOldJournal(t *testing.T) {
 			`"Strategy":"binary","Explore":0.1,"Retention":3600000000000}}`,
 		"override": `{"wish":{"Tracepoint":9223372036854775808,"Kind":2,"Forced":true,"Until":9,"By":"someone"}}`,
 		"withdraw": `{"withdraw":7,"by":"someone"}`,
+		"accept":   `{"accept":9223372036854775808,"by":"someone"}`,
 		"feedback": `{"feedback":{"Catalogues":[{"Service":"shop","Tracepoints":[{"ID":"a","Name":"b","Span":2,"Parent":"c","Owner":"d","Layer":2,"Kind":2,"Cost":1000,"Bytes":7}]}],` +
 			`"Costs":[{"ID":"a","CPU":1000,"Bytes":7}],"Broken":[{"ID":"a","For":60000000000}],"Measured":{"Plan":3,"Hits":0.5,"Bytes":1e300,"CPU":0}}}`,
 	} {

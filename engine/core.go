@@ -39,7 +39,8 @@ type Options struct {
 	Seed     uint64
 	Rules    group.Rules
 	Split    bool // split groups by variables that explain their variance
-	// Retention is the time after its last request after which a group is deleted; 0: only when there is no room.
+	// Retention is the time after its last request after which a group is deleted, and the time after which a closed
+	// incident is deleted, if it is longer than a day; 0: only when there is no room.
 	Retention time.Duration
 	Explore   float64 // share of the requests that have all tracepoints enabled, see search.Input; 0: none
 
@@ -290,6 +291,7 @@ func (c *Core) trackIncidents(now trace.Nanos) {
 	c.mergeTally()
 	c.sites.Age(now)
 	c.incidents.Step(now, c.sites)
+	c.forgetIncidents(now)
 }
 
 func (c *Core) mergeTally() {

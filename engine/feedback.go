@@ -175,10 +175,15 @@ func (c *Core) measuredUsage(now trace.Nanos) search.Usage {
 
 // logOverride adds an entry to the log of decisions about the override of a tracepoint.
 func (c *Core) logOverride(by, verb string, tracepoint trace.Symbol) {
-	c.feedback.log = append(c.feedback.log, cmp.Or(by, "a person")+" "+verb+" "+strconv.Quote(c.table.Text(tracepoint)))
+	c.logEntry(by, verb+" "+strconv.Quote(c.table.Text(tracepoint)))
 }
 
-// takeLogEntries returns the entries of [Core.logOverride] since the last epoch as decisions and removes them.
+// logEntry adds an entry to the log of decisions, about something that someone did.
+func (c *Core) logEntry(by, did string) {
+	c.feedback.log = append(c.feedback.log, cmp.Or(by, "a person")+" "+did)
+}
+
+// takeLogEntries returns the entries of [Core.logEntry] since the last epoch as decisions and removes them.
 func (c *Core) takeLogEntries(now trace.Nanos) []search.Decision {
 	var list []search.Decision
 	for _, entry := range c.feedback.log {

@@ -2,10 +2,13 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
@@ -18,6 +21,32 @@ type Incident struct {
 	incident.Incident
 	Types    []AffectedType  // by falling lost time, at most maxAffected
 	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
+}
+
+// deployLead is the time before the onset of an incident from which deploys of its suspects may be its cause.
+const deployLead = 30 * time.Minute
+
+// Deploys returns those of the suspects of x, among some deploys, that happened from half an hour before its onset
+// until its end, in their order.
+func (x *Incident) Deploys(all []Deploy) []Deploy {
+	var found []Deploy
+	for _, d := range all {
+		if d.At >= x.Onset.Add(-deployLead) && (x.Closed == 0 || d.At <= x.Closed) &&
+			slices.ContainsFunc(x.Shown(), func(s baselinediff.Suspect) bool { return s.Service == d.Service }) {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// SuspectDeploy returns the latest of x.Deploys of the first suspect; zero if there is none.
+func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
+	for _, d := range slices.Backward(x.Deploys(all)) {
+		if d.Service == x.Suspects[0].Service {
+			return d
+		}
+	}
+	return Deploy{}
 }
 
 // AffectedType is a request type that is slower, or fails more often, since the onset of an incident, and that runs
@@ -49,6 +78,27 @@ func (c *Core) Incidents() []Incident {
 		}
 	}
 	return all
+}
+
+// accept accepts the behaviour since the onset of an open incident as normal, see [incident.Tracker.Accept].
+func (c *Core) accept(id uint64, by string) bool {
+	accepted := c.incidents.Accept(id, by)
+	if accepted {
+		c.logEntry(by, fmt.Sprintf("accepts the behaviour since the onset of incident %016x as normal", id))
+	}
+	return accepted
+}
+
+// leastRetention is the least time for which closed incidents are kept.
+const leastRetention = 24 * time.Hour
+
+// forgetIncidents deletes closed incidents that are too old or too many.
+func (c *Core) forgetIncidents(now trace.Nanos) {
+	before := trace.Nanos(math.MinInt64)
+	if age := c.options.Retention; age > 0 {
+		before = now.Add(-max(age, leastRetention))
+	}
+	c.incidents.Forget(before)
 }
 
 // affected lists the request types and problems of an incident.

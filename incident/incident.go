@@ -13,10 +13,30 @@ type Incident struct {
 	ID     uint64      // hash of its first suspect and of its opening time
 	Onset  trace.Nanos // estimated beginning of the change
 	Opened trace.Nanos // end of the epoch in which it was noticed
-	Closed trace.Nanos // 0: still open
+	// Reopened is the end of the epoch in which it last returned after it had closed; 0: never.
+	Reopened trace.Nanos
+	Closed   trace.Nanos // 0: still open
+	Into     uint64      // the incident that it was merged into, which closed it; 0: none
+	// Accepted reports that a person accepted the behaviour since the onset as normal, which closes it. AcceptedBy is
+	// that person's name, "" if it is unknown.
+	Accepted   bool
+	AcceptedBy string
 	// Suspects are the services in the window with the highest score so far, the most likely cause first. There is at
 	// least one.
 	Suspects []baselinediff.Suspect
 	Requests int     // number of traces in that window
 	Duration float64 // mean duration of a trace in the history in ns: the unit of the times in Suspects
+}
+
+// leastShown is the smallest score that is not rounded to 0.00.
+const leastShown = 0.005
+
+// Shown returns the suspects that are worth showing: the first, and the following ones with a score that is not rounded
+// to 0.00.
+func (x *Incident) Shown() []baselinediff.Suspect {
+	n := min(1, len(x.Suspects))
+	for n < len(x.Suspects) && x.Suspects[n].Score >= leastShown {
+		n++
+	}
+	return x.Suspects[:n]
 }

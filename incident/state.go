@@ -14,6 +14,13 @@ type State struct {
 	Healthy   [2]float64
 	Aged      trace.Nanos
 	Pending   []SavedWindow
+	Relearned []SavedRelearned // ascending by service
+}
+
+// SavedRelearned is a service that is learned anew since an epoch.
+type SavedRelearned struct {
+	Service trace.Symbol
+	Since   trace.Nanos
 }
 
 // SavedIncident is an incident with what the tracker knows of it.
@@ -46,6 +53,9 @@ func (t *Tracker) State() State {
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		s.Records = append(s.Records, SavedRecord{service, *t.records[service]})
 	}
+	for _, service := range slices.Sorted(maps.Keys(t.relearned)) {
+		s.Relearned = append(s.Relearned, SavedRelearned{service, t.relearned[service]})
+	}
 	for _, w := range t.pending {
 		saved := SavedWindow{End: w.end}
 		for _, x := range w.scores {
@@ -65,6 +75,9 @@ func Restore(s State) *Tracker {
 	}
 	for _, r := range s.Records {
 		t.records[r.Service] = new(record(r.Highest))
+	}
+	for _, r := range s.Relearned {
+		t.relearned[r.Service] = r.Since
 	}
 	for _, saved := range s.Pending {
 		w := window{end: saved.End}

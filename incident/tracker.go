@@ -2,6 +2,7 @@ package incident
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -19,8 +20,11 @@ const (
 	quiet = 2 * time.Minute
 	// returning is the time after its end within which an incident that returns is the same one.
 	returning = 3 * time.Minute
-	// remembered is the time for which closed incidents are kept.
-	remembered = 24 * time.Hour
+	// MaxClosed is the largest number of closed incidents that are kept.
+	MaxClosed = 1000
+	// keptSuspects and keptOperations bound the suspects of an incident and their operations once it is closed.
+	keptSuspects   = 20
+	keptOperations = 10
 	// recordAge is the time for which the highest score of a service counts as healthy, at least once and at most
 	// twice.
 	recordAge = 24 * time.Hour
@@ -37,9 +41,10 @@ const (
 type Tracker struct {
 	incidents []*tracked // by the time of opening
 	records   map[trace.Symbol]*record
-	healthy   [2]float64  // number of windows judged healthy: of the current and of the previous age of records
-	aged      trace.Nanos // beginning of the current age
-	pending   []window    // not yet known to be healthy
+	healthy   [2]float64                   // number of windows judged healthy: of the current and of the previous age of records
+	aged      trace.Nanos                  // beginning of the current age
+	pending   []window                     // not yet known to be healthy
+	relearned map[trace.Symbol]trace.Nanos // services that are learned anew, with the time of their acceptance
 }
 
 // window is the evidence of one epoch.
@@ -66,9 +71,11 @@ type tracked struct {
 type record [2]float64
 
 // NewTracker returns a tracker without incidents.
-func NewTracker() *Tracker { return &Tracker{records: make(map[trace.Symbol]*record)} }
+func NewTracker() *Tracker {
+	return &Tracker{records: make(map[trace.Symbol]*record), relearned: make(map[trace.Symbol]trace.Nanos)}
+}
 
-// Incidents returns the open incidents and those closed within a day, in the order in which they were opened. The
+// Incidents returns the open incidents and the closed ones that are kept, in the order in which they were opened. The
 // result is valid until the next step.
 func (t *Tracker) Incidents() []Incident {
 	all := make([]Incident, len(t.incidents))
@@ -83,10 +90,11 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	window := baselinediff.Interval{From: now.Add(-Window), To: now}
 	steady := history.Compare(window, baselinediff.Steady)
 	t.age(now)
+	t.accept(now, history)
 	ratio := t.ratio(history.Services())
 	var raised []baselinediff.Suspect
 	for _, s := range steady.Suspects {
-		if s.Score >= t.threshold(s.Service, ratio) {
+		if _, relearned := t.relearned[s.Service]; !relearned && s.Score >= t.threshold(s.Service, ratio) {
 			raised = append(raised, s)
 		}
 	}
@@ -94,7 +102,7 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 		for _, s := range raised {
 			t.raise(now, &s, history)
 		}
-		t.merge(history)
+		t.merge(now, history)
 	}
 	open := false
 	for _, x := range t.incidents {
@@ -107,7 +115,75 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	} else {
 		t.pend(now, steady.Suspects)
 	}
-	t.incidents = slices.DeleteFunc(t.incidents, func(x *tracked) bool { return x.Closed != 0 && now.Sub(x.Closed) > remembered })
+}
+
+// Forget deletes the incidents that closed before a time, and the first closed ones beyond [MaxClosed].
+func (t *Tracker) Forget(before trace.Nanos) {
+	t.incidents = slices.DeleteFunc(t.incidents, func(x *tracked) bool { return x.Closed != 0 && x.Closed < before })
+	closed := 0
+	for _, x := range t.incidents {
+		if x.Closed != 0 {
+			closed++
+		}
+	}
+	t.incidents = slices.DeleteFunc(t.incidents, func(x *tracked) bool {
+		if x.Closed == 0 || closed <= MaxClosed {
+			return false
+		}
+		closed--
+		return true
+	})
+}
+
+const (
+	// shortHistory is the time after the acceptance of a service's behaviour in which its scores mean nothing: its
+	// history is not as long as a window.
+	shortHistory = 2 * Window
+	// relearning is the time in which such a service raises nothing, while its scores are learned as those of all
+	// services are at the beginning.
+	relearning = shortHistory + leastHealthy*Window
+)
+
+// Accept marks an open incident as accepted by someone, whose name may be empty. The next step closes it and takes the
+// behaviour of its first suspect since the onset as normal. It reports whether the incident is open.
+func (t *Tracker) Accept(id uint64, by string) bool {
+	for _, x := range t.incidents {
+		if x.ID == id && x.Closed == 0 {
+			x.Accepted, x.AcceptedBy = true, by
+			return true
+		}
+	}
+	return false
+}
+
+// accept closes the accepted incidents. The service that raised one counts as its suspect, too: it may no longer be the
+// first one.
+func (t *Tracker) accept(now trace.Nanos, history *baselinediff.Sites) {
+	maps.DeleteFunc(t.relearned, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) >= relearning })
+	for _, x := range t.incidents {
+		if !x.Accepted || x.Closed != 0 {
+			continue
+		}
+		x.close(now)
+		for _, service := range []trace.Symbol{x.service, x.Suspects[0].Service} {
+			history.Accept(service, baselinediff.Interval{From: x.Onset, To: now})
+			t.relearned[service] = now
+			delete(t.records, service)
+			for i := range t.pending {
+				t.pending[i].scores = slices.DeleteFunc(t.pending[i].scores, func(s score) bool { return s.service == service })
+			}
+		}
+	}
+}
+
+// close closes x. It keeps the suspects that are worth showing.
+func (x *tracked) close(now trace.Nanos) {
+	x.Closed = now
+	x.Suspects = slices.Clone(x.Suspects[:min(len(x.Suspects), keptSuspects)])
+	for i := range x.Suspects {
+		s := &x.Suspects[i]
+		s.Operations = slices.Clone(s.Operations[:min(len(s.Operations), keptOperations)])
+	}
 }
 
 // ratio returns how many times its record the score of a service must reach.
@@ -151,6 +227,9 @@ const proving = 2 * Window
 func (t *Tracker) pend(now trace.Nanos, suspects []baselinediff.Suspect) {
 	w := window{end: now}
 	for _, s := range suspects {
+		if since, relearned := t.relearned[s.Service]; relearned && now.Sub(since) < shortHistory {
+			continue
+		}
 		if s.Score > 0 {
 			w.scores = append(w.scores, score{s.Service, s.Score})
 		}
@@ -196,9 +275,12 @@ func (t *Tracker) age(now trace.Nanos) {
 func (t *Tracker) raise(now trace.Nanos, s *baselinediff.Suspect, history *baselinediff.Sites) {
 	for _, x := range slices.Backward(t.incidents) {
 		switch {
-		case x.Closed != 0 && now.Sub(x.Closed) > returning:
+		case x.Into != 0 || x.Accepted || x.Closed != 0 && now.Sub(x.Closed) > returning:
 		case x.service == s.Service:
-			x.Closed, x.seen, x.now = 0, now, s.Score
+			if x.Closed != 0 {
+				x.Closed, x.Reopened = 0, now
+			}
+			x.seen, x.now = now, s.Score
 			return
 		case x.Closed == 0 && s.Score < dominated*x.score && history.Adjacent(x.service, s.Service):
 			x.seen = now
@@ -211,8 +293,9 @@ func (t *Tracker) raise(now trace.Nanos, s *baselinediff.Suspect, history *basel
 	t.incidents = append(t.incidents, x)
 }
 
-// merge joins incidents of neighbours, the younger to the older, if one dominates the other: they have one cause.
-func (t *Tracker) merge(history *baselinediff.Sites) {
+// merge joins incidents of neighbours, the younger to the older, if one dominates the other: they have one cause. One
+// that was reported in an earlier epoch is closed, others disappear.
+func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
 		for _, x := range t.incidents {
 			if x == y {
@@ -229,7 +312,12 @@ func (t *Tracker) merge(history *baselinediff.Sites) {
 				x.service, x.score, x.now = y.service, y.score, y.now
 			}
 			x.seen = max(x.seen, y.seen)
-			return true
+			if y.Opened == now {
+				return true
+			}
+			y.Into = x.ID
+			y.close(now)
+			return false
 		}
 		return false
 	})
@@ -240,7 +328,7 @@ func (t *Tracker) merge(history *baselinediff.Sites) {
 func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Comparison, history *baselinediff.Sites) bool {
 	history.Skip(baselinediff.Interval{From: x.Onset, To: now})
 	if now.Sub(x.seen) >= quiet {
-		x.Closed = now
+		x.close(now)
 		return false
 	}
 	if x.now < x.score || x.now == 0 {

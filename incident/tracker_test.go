@@ -150,3 +150,77 @@ func TestColdStart(t *testing.T) {
 		t.Errorf("incidents without a history: %v", got)
 	}
 }
+
+// An accepted incident closes, and the same level raises nothing: neither while its service is learned anew, nor later.
+// A further slowdown does.
+func TestAccept(t *testing.T) {
+	for _, saves := range []bool{false, true} {
+		s := newShop()
+		s.saves = saves
+		s.play(time.Hour, nil)
+		fault := s.now
+		slow := map[string]float64{"cart": 3}
+		s.play(5*time.Minute, slow)
+		x := s.tracker.Incidents()[0]
+		if s.tracker.Accept(x.ID+1, "ada") || !s.tracker.Accept(x.ID, "ada") {
+			t.Error("an unknown incident was accepted, or the open one was not")
+		}
+		s.play(10*time.Second, slow)
+		x = s.tracker.Incidents()[0]
+		if !x.Accepted || x.AcceptedBy != "ada" || x.Closed != s.now || s.tracker.Accept(x.ID, "ada") {
+			t.Errorf("after the next epoch: %+v", x)
+		}
+		for _, r := range s.tracker.State().Records {
+			if s.table.Text(r.Service) == "cart" {
+				t.Errorf("records of cart: %v", r.Highest)
+			}
+		}
+		s.play(2*time.Hour, slow)
+		if diff := cmp.Diff([]string{"cart 2m10s to 5m10s"}, s.summary(fault)); diff != "" {
+			t.Errorf("two hours at the accepted level (-want +got):\n%s", diff)
+		}
+		s.play(10*time.Minute, map[string]float64{"cart": 6})
+		if got := s.summary(fault); len(got) != 2 {
+			t.Errorf("twice as slow as the accepted level: %v", got)
+		}
+	}
+}
+
+// An incident that returns soon after its end is opened again.
+func TestReopen(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	slow := map[string]float64{"cart": 3}
+	s.play(5*time.Minute, slow)
+	for s.tracker.Incidents()[0].Closed == 0 {
+		s.play(10*time.Second, nil)
+	}
+	closed := s.now
+	s.play(3*time.Minute, slow)
+	all := s.tracker.Incidents()
+	if len(all) != 1 || all[0].Closed != 0 || all[0].Reopened <= closed {
+		t.Errorf("after it closed at %v: %+v", closed, all)
+	}
+}
+
+// Forget deletes old incidents, and the oldest beyond the bound; open ones stay.
+func TestForget(t *testing.T) {
+	var state incident.State
+	const n = incident.MaxClosed + 10
+	for i := range trace.Nanos(n) {
+		x := incident.Incident{ID: uint64(i + 1), Opened: i + 1, Closed: i + 2}
+		if i == 3 {
+			x.Closed = 0
+		}
+		state.Incidents = append(state.Incidents, incident.SavedIncident{Incident: x})
+	}
+	tracker := incident.Restore(state)
+	tracker.Forget(0)
+	if all := tracker.Incidents(); len(all) != incident.MaxClosed+1 || all[0].ID != 4 || all[1].ID != 11 {
+		t.Errorf("%d incidents, the first %d and %d", len(all), all[0].ID, all[1].ID)
+	}
+	tracker.Forget(n)
+	if all := tracker.Incidents(); len(all) != 3 || all[0].ID != 4 || all[2].ID != n {
+		t.Errorf("incidents %+v", all)
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
@@ -83,9 +82,7 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 
 // incident returns the sentence about x.
 func (n *names) incident(x *engine.Incident) describe.Sentence {
-	period := baselinediff.Interval{From: wholeSecond(x.Onset), To: wholeSecond(x.Closed)}
-	open := x.Closed == 0
-	return n.Incident(&describe.Incident{When: describe.Period(period, open, !open && !describe.OneDay(period)), Suspects: x.Suspects})
+	return n.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.Closed, x.Onset), Suspects: x.Suspects})
 }
 
 // score writes the score.

@@ -223,6 +223,45 @@ func (h *Sites) Skip(i Interval) {
 	h.skipped = append(h.skipped, r)
 }
 
+// Accept takes the behaviour of a service in an interval as normal: the interval is no longer skipped, and the calls of
+// the service and those to it before the interval are deleted. It takes time linear in the number of cells.
+func (h *Sites) Accept(service trace.Symbol, since Interval) {
+	h.unskip(sliceRange{sliceOf(since.From), sliceOf(since.To) + 1})
+	number, known := h.serviceNumbers[service]
+	if !known {
+		return
+	}
+	callees := (&liveComparison{h: h}).graph().callee
+	for i := 1; i < len(h.sites); i++ {
+		if h.sites[i].service == number || callees[i].service == number {
+			h.series[i].drop(sliceOf(since.From))
+		}
+	}
+}
+
+// unskip returns the slices of r to the history.
+func (h *Sites) unskip(r sliceRange) {
+	var left []sliceRange
+	for _, s := range h.skipped {
+		for _, rest := range []sliceRange{{s.from, min(s.to, r.from)}, {max(s.from, r.to), s.to}} {
+			if rest.from < rest.to {
+				left = append(left, rest)
+			}
+		}
+	}
+	h.skipped = left
+}
+
+// drop deletes the calls before a slice.
+func (s *siteSeries) drop(before slice) {
+	s.cells = dropCells(s.cells, before, func(c *siteCell) slice { return c.slice })
+	for i := range s.shapes {
+		x := &s.shapes[i]
+		x.cells = dropCells(x.cells, before, func(c *shapeCell) slice { return c.slice })
+	}
+	s.shapes = slices.DeleteFunc(s.shapes, func(x shapeSeries) bool { return len(x.cells) == 0 })
+}
+
 func (h *Sites) isSkipped(s slice) bool {
 	return slices.ContainsFunc(h.skipped, func(r sliceRange) bool { return r.contains(s) })
 }
@@ -247,13 +286,11 @@ func (h *Sites) Age(now trace.Nanos) {
 			a.calls += b.calls
 			a.nanos += b.nanos
 		})
-		s.cells = dropCells(s.cells, oldest, func(c *siteCell) slice { return c.slice })
 		for k := range s.shapes {
 			x := &s.shapes[k]
 			x.cells = foldCells(x.cells, fold, func(c *shapeCell) *slice { return &c.slice }, func(a, b *shapeCell) { a.calls += b.calls })
-			x.cells = dropCells(x.cells, oldest, func(c *shapeCell) slice { return c.slice })
 		}
-		s.shapes = slices.DeleteFunc(s.shapes, func(x shapeSeries) bool { return len(x.cells) == 0 })
+		s.drop(oldest)
 	}
 	h.skipped = slices.DeleteFunc(h.skipped, func(r sliceRange) bool { return r.to <= oldest })
 }

@@ -233,3 +233,40 @@ func BenchmarkSitesCompare(b *testing.B) {
 		h.Compare(window, Steady)
 	}
 }
+
+// Accept deletes the calls of a service and those to it before an interval, and returns the interval to the history.
+func TestAccept(t *testing.T) {
+	e := newCase(1, true, false, "cpu")
+	traces, window := e.traces(200, 2000)
+	traces, window = stretch(traces, window)
+	h := sitesOf(e.table, traces, 100)
+	service := e.table.Symbol(e.target())
+	h.Skip(Interval{window.From.Add(-time.Hour), window.To.Add(time.Hour)})
+	h.Accept(service, window)
+	for s, want := range map[slice]bool{sliceOf(window.From) - 1: true, sliceOf(window.From): false, sliceOf(window.To): false, sliceOf(window.To) + 1: true} {
+		if h.isSkipped(s) != want {
+			t.Errorf("slice %d of [%d, %d] skipped: %t", s, sliceOf(window.From), sliceOf(window.To), !want)
+		}
+	}
+	callees := (&liveComparison{h: h}).graph().callee
+	own, others := 0, 0
+	for i := 1; i <= h.Len(); i++ {
+		s := &h.series[i]
+		old := len(s.cells) > 0 && s.cells[0].slice < sliceOf(window.From)
+		for k := range s.shapes {
+			old = old || s.shapes[k].cells[0].slice < sliceOf(window.From)
+		}
+		number := h.serviceNumbers[service]
+		switch mine := h.sites[i].service == number || callees[i].service == number; {
+		case mine && old:
+			t.Errorf("site %d has calls before the interval", i)
+		case mine:
+			own++
+		case old:
+			others++
+		}
+	}
+	if own == 0 || others == 0 {
+		t.Errorf("%d sites of the service, %d others with an older history", own, others)
+	}
+}

@@ -1171,6 +1171,9 @@ type ID = string
 
 // Incident defines model for Incident.
 type Incident struct {
+	// AcceptedBy Who accepted the behaviour since the onset as normal; empty: someone without a name; absent: nobody.
+	AcceptedBy *string `json:"accepted_by,omitempty"`
+
 	// Closed null: still open.
 	Closed *time.Time `json:"closed"`
 
@@ -1180,7 +1183,10 @@ type Incident struct {
 	// ID 16 hex digits.
 	ID string `json:"id"`
 
-	// Notes Acknowledgement and mute of a problem.
+	// MergedInto ID of the incident that it was merged into, because they have one cause; absent: none.
+	MergedInto *string `json:"merged_into,omitempty"`
+
+	// Notes Acknowledgement and mute of an incident or a problem.
 	Notes Notes `json:"notes"`
 
 	// Onset Estimated beginning of the change.
@@ -1189,8 +1195,11 @@ type Incident struct {
 	// Opened End of the epoch in which it was noticed.
 	Opened time.Time `json:"opened"`
 
-	// Problems Problems that were open during the incident at places of its suspects, those with most impact first; at most 100.
+	// Problems Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100.
 	Problems []ID `json:"problems"`
+
+	// Reopened End of the epoch in which it last returned after it had closed; absent: it never did.
+	Reopened *time.Time `json:"reopened,omitempty"`
 
 	// RequestTypes Affected ones, those that lose most time first; at most 100.
 	RequestTypes []IncidentRequestType `json:"request_types"`
@@ -1427,7 +1436,7 @@ type NoteRequest struct {
 	Text    *string    `json:"text,omitempty"`
 }
 
-// Notes Acknowledgement and mute of a problem.
+// Notes Acknowledgement and mute of an incident or a problem.
 type Notes struct {
 	Acknowledged *Note `json:"acknowledged,omitempty"`
 	Muted        *Note `json:"muted,omitempty"`
@@ -1567,7 +1576,7 @@ type Problem struct {
 	Level   Level  `json:"level"`
 	MeanNs  int64  `json:"mean_ns"`
 
-	// Notes Acknowledgement and mute of a problem.
+	// Notes Acknowledgement and mute of an incident or a problem.
 	Notes Notes  `json:"notes"`
 	Onset Onset  `json:"onset"`
 	P50Ns *int64 `json:"p50_ns"`
@@ -1797,14 +1806,17 @@ type State string
 // Status defines model for Status.
 type Status struct {
 	// Closed Closed traces, by reason.
-	Closed   map[string]int64 `json:"closed"`
-	Epoch    Epochs           `json:"epoch"`
-	Go       string           `json:"go"`
-	Groups   int              `json:"groups"`
-	Ingest   Ingest           `json:"ingest"`
-	Learning Learning         `json:"learning"`
-	Open     OpenTraces       `json:"open"`
-	Problems int              `json:"problems"`
+	Closed map[string]int64 `json:"closed"`
+	Epoch  Epochs           `json:"epoch"`
+	Go     string           `json:"go"`
+	Groups int              `json:"groups"`
+
+	// Incidents Number of open incidents.
+	Incidents int        `json:"incidents"`
+	Ingest    Ingest     `json:"ingest"`
+	Learning  Learning   `json:"learning"`
+	Open      OpenTraces `json:"open"`
+	Problems  int        `json:"problems"`
 
 	// ProblemsUninvestigated Number of problems not investigated, because too many others are.
 	ProblemsUninvestigated int     `json:"problems_uninvestigated"`
@@ -2560,7 +2572,8 @@ type ClientInterface interface {
 	// ListIncidents List incidents, open ones first, then those that opened last
 	//
 	// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
-	// cause. Closed incidents are kept for a day.
+	// cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
+	// into others.
 	//
 	// Corresponds with GET /incidents (the `ListIncidents` operationId).
 	ListIncidents(ctx context.Context, params *ListIncidentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2572,8 +2585,8 @@ type ClientInterface interface {
 
 	// AcceptIncident Accept the behaviour since the onset of an open incident as normal
 	//
-	// Closes the incident. What its first suspect and the calls to it did before the onset is forgotten; what they do since then is what they are
-	// compared with.
+	// Closes the incident when the epoch ends. What its first suspect and the calls to it did before the onset is forgotten; what they do since
+	// then is what they are compared with. The service raises no incident for a quarter of an hour, in which its new level is learned.
 	//
 	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
 	AcceptIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2929,7 +2942,8 @@ func (c *Client) ExplainGroup(ctx context.Context, group GroupParameter, reqEdit
 // ListIncidents List incidents, open ones first, then those that opened last
 //
 // An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
-// cause. Closed incidents are kept for a day.
+// cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
+// into others.
 //
 // Corresponds with GET /incidents (the `ListIncidents` operationId).
 func (c *Client) ListIncidents(ctx context.Context, params *ListIncidentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2961,8 +2975,8 @@ func (c *Client) GetIncident(ctx context.Context, incident IncidentParameter, re
 
 // AcceptIncident Accept the behaviour since the onset of an open incident as normal
 //
-// Closes the incident. What its first suspect and the calls to it did before the onset is forgotten; what they do since then is what they are
-// compared with.
+// Closes the incident when the epoch ends. What its first suspect and the calls to it did before the onset is forgotten; what they do since
+// then is what they are compared with. The service raises no incident for a quarter of an hour, in which its new level is learned.
 //
 // Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
 func (c *Client) AcceptIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5858,7 +5872,8 @@ type ClientWithResponsesInterface interface {
 	// ListIncidentsWithResponse List incidents, open ones first, then those that opened last
 	//
 	// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
-	// cause. Closed incidents are kept for a day.
+	// cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
+	// into others.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -5874,8 +5889,8 @@ type ClientWithResponsesInterface interface {
 
 	// AcceptIncidentWithResponse Accept the behaviour since the onset of an open incident as normal
 	//
-	// Closes the incident. What its first suspect and the calls to it did before the onset is forgotten; what they do since then is what they are
-	// compared with.
+	// Closes the incident when the epoch ends. What its first suspect and the calls to it did before the onset is forgotten; what they do since
+	// then is what they are compared with. The service raises no incident for a quarter of an hour, in which its new level is learned.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8071,7 +8086,8 @@ func (c *ClientWithResponses) ExplainGroupWithResponse(ctx context.Context, grou
 // ListIncidentsWithResponse List incidents, open ones first, then those that opened last
 //
 // An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
-// cause. Closed incidents are kept for a day.
+// cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
+// into others.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -8099,8 +8115,8 @@ func (c *ClientWithResponses) GetIncidentWithResponse(ctx context.Context, incid
 
 // AcceptIncidentWithResponse Accept the behaviour since the onset of an open incident as normal
 //
-// Closes the incident. What its first suspect and the calls to it did before the onset is forgotten; what they do since then is what they are
-// compared with.
+// Closes the incident when the epoch ends. What its first suspect and the calls to it did before the onset is forgotten; what they do since
+// then is what they are compared with. The service raises no incident for a quarter of an hour, in which its new level is learned.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -66,7 +66,7 @@ var rules = []rule{
 	{folder: "engine/spool", ours: []string{"internal/codec", "analysis/observation"}, about: "packed observations, in memory and in a temporary file"},
 	{folder: "engine", ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "incident", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
 	{folder: "engine/offline", ours: []string{"trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "search", "ingest/assemble", "ingest/file", "engine/spool", "engine"}, about: "files to a report, or to a comparison"},
-	{folder: "engine/backtest", ours: []string{"trace", "analysis/baselinediff", "incident", "search", "ingest", "ingest/assemble", "ingest/file", "engine"}, about: "recorded traces to the incidents that the service would report"},
+	{folder: "engine/backtest", ours: []string{"trace", "analysis/group", "analysis/baselinediff", "search", "ingest", "ingest/assemble", "ingest/file", "engine"}, about: "recorded traces to the incidents that the service would report"},
 	{folder: "engine/live", clock: true, ours: []string{"trace", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/baselinediff", "search", "ingest", "ingest/otlp", "ingest/assemble", "ingest/journal", "store", "engine"}, about: "the running service: intake, shards, epochs"},
 
 	{folder: "control", clock: true, ours: []string{"trace", "internal/refusal", "agents/tracepoint/protocol", "cct", "search"}, about: "agents: plans to them, feedback from them"},
@@ -77,13 +77,13 @@ var rules = []rule{
 
 	{folder: "api/access", about: "tokens and roles"},
 	{folder: "api/contract", about: "types and client generated from openapi.yaml"},
-	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "internal/metric", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/explain", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
+	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "internal/metric", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
 	{folder: "web", about: "the web UI: sources and built assets"},
 	{folder: "client", ours: []string{"internal/units", "internal/terminal", "api/contract"}, about: "the CLI's client of the API"},
 
 	{folder: "replay", clock: true, ours: []string{"trace", "ingest/otlp", "ingest/file"}, about: "sends recorded traces as if they happened now"},
 	{folder: "report/waterfall", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/critpath"}, about: "one trace with its critical path"},
-	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/stats", "analysis", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "search", "incident", "describe", "engine/offline", "engine/backtest"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
+	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/stats", "analysis", "analysis/group", "analysis/detect", "analysis/explain", "search", "describe", "engine", "engine/offline", "engine/backtest"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
 	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
 	{folder: "server", clock: true, ours: []string{everything}, about: "the parts behind sibyl serve, joined"},
 

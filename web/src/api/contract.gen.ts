@@ -14,7 +14,8 @@ export interface paths {
         /**
          * List incidents, open ones first, then those that opened last
          * @description An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
-         *     cause. Closed incidents are kept for a day.
+         *     cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
+         *     into others.
          */
         get: operations["listIncidents"];
         put?: never;
@@ -97,8 +98,8 @@ export interface paths {
         put?: never;
         /**
          * Accept the behaviour since the onset of an open incident as normal
-         * @description Closes the incident. What its first suspect and the calls to it did before the onset is forgotten; what they do since then is what they are
-         *     compared with.
+         * @description Closes the incident when the epoch ends. What its first suspect and the calls to it did before the onset is forgotten; what they do since
+         *     then is what they are compared with. The service raises no incident for a quarter of an hour, in which its new level is learned.
          */
         post: operations["acceptIncident"];
         delete?: never;
@@ -939,7 +940,7 @@ export interface components {
             expires?: string;
             text: string;
         };
-        /** @description Acknowledgement and mute of a problem. */
+        /** @description Acknowledgement and mute of an incident or a problem. */
         Notes: {
             acknowledged?: components["schemas"]["Note"];
             muted?: components["schemas"]["Note"];
@@ -998,6 +999,15 @@ export interface components {
              * @description null: still open.
              */
             closed: string | null;
+            /**
+             * Format: date-time
+             * @description End of the epoch in which it last returned after it had closed; absent: it never did.
+             */
+            reopened?: string;
+            /** @description Who accepted the behaviour since the onset as normal; empty: someone without a name; absent: nobody. */
+            accepted_by?: string;
+            /** @description ID of the incident that it was merged into, because they have one cause; absent: none. */
+            merged_into?: string;
             /** @description How much requests lose, since when, and where. */
             sentence: string;
             /** @description The first suspect, most likely the cause. */
@@ -1016,7 +1026,7 @@ export interface components {
             suspects: components["schemas"]["IncidentSuspect"][];
             /** @description Affected ones, those that lose most time first; at most 100. */
             request_types: components["schemas"]["IncidentRequestType"][];
-            /** @description Problems that were open during the incident at places of its suspects, those with most impact first; at most 100. */
+            /** @description Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100. */
             problems: components["schemas"]["ID"][];
             /** @description New versions of suspects from 30 minutes before the onset on, latest first. */
             deploys: components["schemas"]["Deploy"][];
@@ -2100,6 +2110,8 @@ export interface components {
             ready: boolean;
             learning: components["schemas"]["Learning"];
             epoch: components["schemas"]["Epochs"];
+            /** @description Number of open incidents. */
+            incidents: number;
             problems: number;
             /** @description Number of problems not investigated, because too many others are. */
             problems_uninvestigated: number;

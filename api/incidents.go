@@ -1,0 +1,351 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// incidentRow is an incident with all of its evidence but without notes.
+type incidentRow struct {
+	contract.Incident
+	id     uint64
+	listed bool // it was not merged into another
+}
+
+// Bounds of an incident.
+const (
+	listedSuspects    = 3 // in lists
+	incidentSuspects  = 20
+	shownOperations   = 10 // of a suspect
+	shownInstances    = 10 // of a suspect
+	incidentExemplars = 10
+)
+
+// addIncidents adds the incidents, with names of request types.
+func (s *snapshot) addIncidents(c *engine.Core, names *describe.Names) {
+	all := c.Incidents()
+	s.incidents = make([]incidentRow, 0, len(all))
+	for i := range all {
+		s.incidents = append(s.incidents, incidentRow{incidentOf(c, names, &all[i]), all[i].ID, all[i].Into == 0})
+	}
+	slices.SortStableFunc(s.incidents, func(a, b incidentRow) int {
+		return cmp.Or(trace.CompareBools(a.Closed != nil, b.Closed != nil), b.Opened.Compare(a.Opened), cmp.Compare(a.id, b.id))
+	})
+	for i := range s.incidents {
+		s.incidentByID[s.incidents[i].ID] = i
+		if s.incidents[i].Closed == nil {
+			s.tally.openIncidents++
+		}
+	}
+}
+
+// incidentOf returns an incident as its page shows it.
+func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contract.Incident {
+	suspects := x.Shown()
+	d := contract.Incident{
+		ID: hex16(x.ID), State: contract.IncidentStateOpen, Onset: at(x.Onset), Opened: at(x.Opened), Closed: instant(x.Closed), Reopened: instant(x.Reopened),
+		Sentence: incidentSentence(c, names, x), Requests: int64(x.Requests), Suspects: []contract.IncidentSuspect{}, RequestTypes: []contract.IncidentRequestType{}, Problems: []contract.ID{},
+		Deploys: []contract.Deploy{},
+	}
+	if x.Closed != 0 {
+		d.State = contract.IncidentStateClosed
+	}
+	if x.Accepted {
+		d.AcceptedBy = &x.AcceptedBy
+	}
+	if x.Into != 0 {
+		d.MergedInto = new(hex16(x.Into))
+	}
+	for i := range suspects[:min(len(suspects), incidentSuspects)] {
+		d.Suspects = append(d.Suspects, suspectOf(names, &suspects[i]))
+	}
+	if len(d.Suspects) > 0 {
+		d.Service, d.Score = d.Suspects[0].Service, d.Suspects[0].Score
+	}
+	for i := range x.Types {
+		d.RequestTypes = append(d.RequestTypes, affectedType(c, names, &x.Types[i]))
+	}
+	for _, p := range x.Problems {
+		d.Problems = append(d.Problems, p.String())
+	}
+	for _, deploy := range slices.Backward(x.Deploys(c.Deploys())) {
+		d.Deploys = append(d.Deploys, deployOf(c.Table(), deploy))
+	}
+	return d
+}
+
+// incidentSentence returns the sentence about an incident.
+func incidentSentence(c *engine.Core, names *describe.Names, x *engine.Incident) string {
+	return names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.Closed, c.Ended()), Suspects: x.Suspects}).String()
+}
+
+func suspectOf(names *describe.Names, s *baselinediff.Suspect) contract.IncidentSuspect {
+	d := names.Suspect(s)
+	x := contract.IncidentSuspect{
+		Service: d.Service, EmitsSpans: d.EmitsSpans, Score: float64(d.Score), Operations: []contract.SuspectOperation{}, Instances: []contract.SuspectInstance{},
+		Parts: contract.SuspectParts{
+			Own: float64(d.Parts.Own), In: float64(d.Parts.In), Out: float64(d.Parts.Out), Errors: float64(d.Parts.Errors),
+			Unanswered: float64(d.Parts.Unanswered), Shape: float64(d.Parts.Shape), Rest: float64(d.Parts.Rest),
+		},
+	}
+	for _, o := range d.Operations[:min(len(d.Operations), shownOperations)] {
+		x.Operations = append(x.Operations, contract.SuspectOperation{
+			Service: o.Service, Operation: o.Operation, Kind: o.Kind, Target: contractTarget(o.Target), Score: float64(o.Score),
+		})
+	}
+	for _, i := range s.Instances[:min(len(s.Instances), shownInstances)] {
+		x.Instances = append(x.Instances, contract.SuspectInstance{
+			Key: names.Table.Text(i.Key), Value: names.Table.Text(i.Value), Calls: int64(i.Calls), Part: i.Part,
+		})
+	}
+	return x
+}
+
+func affectedType(c *engine.Core, names *describe.Names, x *engine.AffectedType) contract.IncidentRequestType {
+	name := "request type " + x.RequestType.String()[:8] // its group was evicted
+	if g := c.Grouper().Group(x.RequestType); g != nil {
+		name = names.RequestType(g.ID, g.Entry)
+	}
+	return contract.IncidentRequestType{
+		ID: x.RequestType.String(), Name: name, Requests: int64(x.Requests), MeanNs: x.Mean, UsualNs: x.Usual, Failed: x.Failed, UsualFailed: x.UsualFailed,
+	}
+}
+
+// newIncidentList returns an empty list of incidents.
+func newIncidentList() *list[uint64] {
+	return &list[uint64]{compare: cmp.Compare[uint64], text: hex16[uint64], parse: func(s string) (id uint64, err error) {
+		_, err = fmt.Sscanf(s, "%016x", &id)
+		return id, err
+	}}
+}
+
+// ListIncidents implements contract.StrictServerInterface.
+func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequestObject) (contract.ListIncidentsResponseObject, error) {
+	s, err := a.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := &r.Params
+	notes := a.notes.All(a.options.Clock())
+	state, muted := string(value(q.State, contract.ListIncidentsParamsStateAll)), value(q.Muted, contract.ListIncidentsParamsMutedFalse)
+	keep := func(i int32) bool {
+		x := &s.incidents[i]
+		return x.listed && (state == string(contract.ListIncidentsParamsStateAll) || state == string(x.State)) && value(q.Service, x.Service) == x.Service &&
+			(muted == contract.ListIncidentsParamsMutedAll || (notes[x.ID].Muted != nil) == (muted == contract.ListIncidentsParamsMutedTrue))
+	}
+	order := newIncidentList()
+	for i := range s.incidents {
+		order.entries = append(order.entries, entry[uint64]{s.incidents[i].key(), s.incidents[i].id, int32(i)})
+	}
+	order.sort()
+	items, next, err := order.page(pageOf(q.Limit, q.Cursor, "incidents"), keep)
+	if err != nil {
+		return nil, err
+	}
+	list := contract.ListIncidents200JSONResponse{
+		Items: make([]contract.Incident, 0, len(items)), NextCursor: next, Total: order.count(keep), Epoch: s.epoch(), Learning: !s.learned,
+	}
+	for _, i := range items {
+		x := s.incidents[i].Incident
+		x.Notes, x.Suspects = notes[x.ID], x.Suspects[:min(len(x.Suspects), listedSuspects)]
+		list.Items = append(list.Items, x)
+	}
+	return list, nil
+}
+
+// key returns the key by which lists are sorted: the time of opening, with a bonus for open incidents.
+func (x *incidentRow) key() float64 {
+	const bonus = 1e18
+	key := -float64(x.Opened.UnixNano())
+	if x.Closed == nil {
+		key -= bonus
+	}
+	return key
+}
+
+// GetIncident implements contract.StrictServerInterface.
+func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObject) (contract.GetIncidentResponseObject, error) {
+	var d *contract.GetIncident200JSONResponse
+	err := a.ask(ctx, func(c *engine.Core) {
+		s := a.refresh(c)
+		row, ok := s.incidentByID[r.Incident]
+		if !ok {
+			return
+		}
+		all := c.Incidents()
+		i := slices.IndexFunc(all, func(x engine.Incident) bool { return x.ID == s.incidents[row].id })
+		if i < 0 {
+			return
+		}
+		names := renderer{s.names(c), c}
+		d = &contract.GetIncident200JSONResponse{
+			Incident: s.incidents[row].Incident, Next: names.advice(&all[i]), Timeline: names.timeline(s, &all[i]),
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, notFound(string(aboutIncident))
+	}
+	d.Incident.Notes = a.notes.All(a.options.Clock())[r.Incident]
+	d.Timeline = append(d.Timeline, noted(&d.Incident.Notes)...)
+	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
+	d.Exemplars, err = a.incidentExemplars(&d.Incident)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// advice returns the next step for the people who work on an incident.
+func (r renderer) advice(x *engine.Incident) string {
+	d := x.SuspectDeploy(r.core.Deploys())
+	return r.Advice(&describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Version: d.Version, Before: d.Before})
+}
+
+// timeline returns the events of an incident, but for its notes, in any order.
+func (r renderer) timeline(s *snapshot, x *engine.Incident) []contract.TimelineEntry {
+	events := []contract.TimelineEntry{
+		{At: at(x.Onset), Kind: contract.TimelineEntryKindOnset, Text: "The change began, by estimate."},
+		{At: at(x.Opened), Kind: contract.TimelineEntryKindOpened, Text: "The incident opened."},
+	}
+	add := func(when trace.Nanos, kind contract.TimelineEntryKind, text string) {
+		events = append(events, contract.TimelineEntry{At: at(when), Kind: kind, Text: text})
+	}
+	if x.Reopened != 0 {
+		add(x.Reopened, contract.TimelineEntryKindOpened, "The incident opened again.")
+	}
+	for _, d := range x.Deploys(r.core.Deploys()) {
+		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
+	}
+	for _, id := range x.Problems {
+		v := r.core.State().Investigation(id)
+		if v == nil {
+			continue // the time is unknown
+		}
+		add(v.Opened, contract.TimelineEntryKindProblem, s.problemText(r, id, v))
+		if op := v.Answer(); op != 0 {
+			add(v.Changed, contract.TimelineEntryKindLocated, "The investigation located "+r.Op(op)+".")
+		}
+	}
+	switch {
+	case x.Closed == 0:
+	case x.Into != 0:
+		add(x.Closed, contract.TimelineEntryKindClosed, "It was merged into incident "+hex16(x.Into)+", which has the same cause.")
+	case x.Accepted:
+		add(x.Closed, contract.TimelineEntryKindClosed, cmp.Or(x.AcceptedBy, "A person")+" accepted the behaviour since the onset as normal.")
+	default:
+		add(x.Closed, contract.TimelineEntryKindClosed, "The incident closed.")
+	}
+	return events
+}
+
+// problemText describes a problem of an incident: by its diagnosis while it is open.
+func (s *snapshot) problemText(r renderer, id analysis.Hash, v *search.Investigation) string {
+	if i, open := s.byID[id.String()]; open {
+		return s.problems[i].Diagnosis
+	}
+	return "A problem of " + r.RequestType(v.RequestType, v.Entry) + " opened; it is closed now."
+}
+
+// noted returns the notes about an incident as events.
+func noted(n *contract.Notes) []contract.TimelineEntry {
+	var events []contract.TimelineEntry
+	for _, x := range []struct {
+		kind contract.TimelineEntryKind
+		note *contract.Note
+	}{{contract.TimelineEntryKindAcknowledged, n.Acknowledged}, {contract.TimelineEntryKindMuted, n.Muted}} {
+		if x.note == nil {
+			continue
+		}
+		text := x.note.By + " " + string(x.kind) + " the incident"
+		if x.note.Text != "" {
+			text += ": " + x.note.Text
+		}
+		events = append(events, contract.TimelineEntry{At: x.note.At, Kind: x.kind, Text: text})
+	}
+	return events
+}
+
+// incidentExemplars returns slow traces of the affected request types during an incident: those that are slowest in
+// relation to the usual time of their type.
+func (a *API) incidentExemplars(x *contract.Incident) ([]contract.Exemplar, error) {
+	found := []contract.Exemplar{}
+	slowness := make(map[string]float64) // by trace
+	for i := range x.RequestTypes {
+		t := &x.RequestTypes[i]
+		id, err := analysis.ParseHash(t.ID)
+		if err != nil {
+			return nil, err
+		}
+		kept, err := a.history.Exemplars(id)
+		if err != nil {
+			return nil, err
+		}
+		for k := range kept.Slow {
+			e := &kept.Slow[k]
+			start, trace := at(e.Start), e.Trace.String()
+			if _, twice := slowness[trace]; twice || start.Before(x.Onset) || x.Closed != nil && start.After(*x.Closed) {
+				continue
+			}
+			slowness[trace] = float64(e.Duration) / max(1, t.UsualNs)
+			found = append(found, contract.Exemplar{Trace: trace, Group: t.ID, Stratum: contract.ExemplarStratumSlow, Start: start, DurationNs: e.Duration})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b contract.Exemplar) int { return cmp.Compare(slowness[b.Trace], slowness[a.Trace]) })
+	return found[:min(len(found), incidentExemplars)], nil
+}
+
+// AcknowledgeIncident implements contract.StrictServerInterface.
+func (a *API) AcknowledgeIncident(ctx context.Context, r contract.AcknowledgeIncidentRequestObject) (contract.AcknowledgeIncidentResponseObject, error) {
+	notes, err := a.note(ctx, aboutIncident, r.Incident, Acknowledged, r.Body)
+	return contract.AcknowledgeIncident200JSONResponse(notes), err
+}
+
+// UnacknowledgeIncident implements contract.StrictServerInterface.
+func (a *API) UnacknowledgeIncident(_ context.Context, r contract.UnacknowledgeIncidentRequestObject) (contract.UnacknowledgeIncidentResponseObject, error) {
+	return contract.UnacknowledgeIncident204Response{}, a.removeNote(r.Incident, Acknowledged)
+}
+
+// MuteIncident implements contract.StrictServerInterface.
+func (a *API) MuteIncident(ctx context.Context, r contract.MuteIncidentRequestObject) (contract.MuteIncidentResponseObject, error) {
+	notes, err := a.note(ctx, aboutIncident, r.Incident, Muted, r.Body)
+	return contract.MuteIncident200JSONResponse(notes), err
+}
+
+// UnmuteIncident implements contract.StrictServerInterface.
+func (a *API) UnmuteIncident(_ context.Context, r contract.UnmuteIncidentRequestObject) (contract.UnmuteIncidentResponseObject, error) {
+	return contract.UnmuteIncident204Response{}, a.removeNote(r.Incident, Muted)
+}
+
+// AcceptIncident implements contract.StrictServerInterface.
+func (a *API) AcceptIncident(ctx context.Context, r contract.AcceptIncidentRequestObject) (contract.AcceptIncidentResponseObject, error) {
+	s, err := a.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i, known := s.incidentByID[r.Incident]
+	if !known {
+		return nil, notFound(string(aboutIncident))
+	}
+	accepted, err := a.change(ctx, engine.Change{Accept: s.incidents[i].id, By: caller(ctx).name})
+	if err != nil {
+		return nil, err
+	}
+	if !accepted {
+		return nil, refusal.New(refusal.Conflict, "the incident is closed", "")
+	}
+	return contract.AcceptIncident204Response{}, nil
+}

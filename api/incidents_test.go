@@ -1,0 +1,168 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/bench/sim"
+)
+
+// newIncident returns a harness with an open incident, whose first suspect was deployed shortly before.
+func newIncident(t testing.TB) *harness {
+	t.Helper()
+	w := newHarnessOf(t, sim.CPU)
+	w.observeVersion("checkout", "1.4", w.now)
+	const healthy = 90
+	w.play(t, healthy+1, func() bool { return w.now == begin.Add(healthy*10*time.Second) })
+	w.observeVersion("checkout", "1.5", w.now)
+	w.app.Inject(w.now)
+	w.history.exemplar = nil // the next request is the exemplar
+	w.play(t, 60, func() bool {
+		all := w.core.Incidents()
+		return len(all) > 0 && len(all[0].Types) > 0 && len(all[0].Problems) > 0
+	})
+	w.history.group = w.core.Incidents()[0].Types[0].RequestType
+	return w
+}
+
+func (w *harness) incidents(t *testing.T, query string) contract.IncidentList {
+	t.Helper()
+	return decode[contract.IncidentList](t, w.call(t, http.MethodGet, "/api/v1/incidents"+query, nil))
+}
+
+func (w *harness) incident(t *testing.T) contract.IncidentDetail {
+	t.Helper()
+	return decode[contract.IncidentDetail](t, w.call(t, http.MethodGet, "/api/v1/incidents/"+hex16(w.core.Incidents()[0].ID), nil))
+}
+
+// kinds returns the kinds of the events of a timeline.
+func kinds(timeline []contract.TimelineEntry) (all []string) {
+	for _, x := range timeline {
+		all = append(all, string(x.Kind))
+	}
+	return all
+}
+
+func TestIncidents(t *testing.T) {
+	w := newIncident(t)
+	for query, want := range map[string]int{
+		"": 1, "?state=open": 1, "?state=closed": 0, "?service=checkout": 1, "?service=cart": 0, "?muted=true": 0, "?muted=all": 1,
+	} {
+		if got := w.incidents(t, query); got.Total != want || len(got.Items) != want {
+			t.Errorf("%s: %d incidents of %d, want %d", query, len(got.Items), got.Total, want)
+		}
+	}
+	x := w.incidents(t, "").Items[0]
+	if len(x.Suspects) > listedSuspects || x.Service != x.Suspects[0].Service || !strings.Contains(x.Sentence, " since ") || x.Closed != nil {
+		t.Errorf("listed: %+v", x)
+	}
+	path := "/api/v1/incidents/" + x.ID
+	w.call(t, http.MethodPut, path+"/acknowledge", map[string]string{"text": "on it"})
+	w.call(t, http.MethodPut, path+"/mute", map[string]string{})
+	if got := w.incidents(t, ""); got.Total != 0 {
+		t.Errorf("%d incidents while it is muted", got.Total)
+	}
+	if !w.notes.IsMuted(w.core.Incidents()[0].ID, w.clock()) {
+		t.Error("the notes do not know that it is muted")
+	}
+	d := w.incident(t)
+	if len(d.Exemplars) != 1 || d.Exemplars[0].Trace != w.history.exemplar.ID.String() {
+		t.Errorf("exemplars %+v", d.Exemplars)
+	}
+	want := []string{"onset", "deploy", "opened"}
+	got := slices.DeleteFunc(kinds(d.Timeline), func(kind string) bool { return !slices.Contains(want, kind) })
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("timeline (-want +got): %s", diff)
+	}
+	for _, kind := range []string{"problem", "acknowledged", "muted"} {
+		if !slices.Contains(kinds(d.Timeline), kind) {
+			t.Errorf("no %s in the timeline %+v", kind, d.Timeline)
+		}
+	}
+	if !slices.IsSortedFunc(d.Timeline, func(a, b contract.TimelineEntry) int { return a.At.Compare(b.At) }) {
+		t.Errorf("the timeline is not in order: %+v", d.Timeline)
+	}
+	w.call(t, http.MethodDelete, path+"/mute", nil)
+	if got := w.incidents(t, ""); got.Total != 1 {
+		t.Errorf("%d incidents after it was unmuted", got.Total)
+	}
+	for _, unknown := range []string{"", "/acknowledge", "/mute", "/accept"} {
+		method, body := http.MethodPut, any(map[string]string{})
+		switch unknown {
+		case "":
+			method, body = http.MethodGet, nil
+		case "/accept":
+			method, body = http.MethodPost, nil
+		}
+		if out := w.call(t, method, "/api/v1/incidents/00000000000000ff"+unknown, body); out.Code != http.StatusNotFound {
+			t.Errorf("%s of an unknown incident: %d", unknown, out.Code)
+		}
+	}
+}
+
+// An accepted incident closes at the end of the epoch, with the name of the person, and cannot be accepted again.
+func TestAcceptIncident(t *testing.T) {
+	w := newIncident(t)
+	path := "/api/v1/incidents/" + hex16(w.core.Incidents()[0].ID) + "/accept"
+	if out := w.call(t, http.MethodPost, path, nil); out.Code != http.StatusNoContent {
+		t.Fatalf("%d: %s", out.Code, out.Body)
+	}
+	w.epoch(t)
+	x := w.incidents(t, "?state=closed").Items
+	if len(x) != 1 || x[0].Closed == nil || x[0].AcceptedBy == nil || *x[0].AcceptedBy != "local" {
+		t.Errorf("after the epoch: %+v", x)
+	}
+	if last := kinds(w.incident(t).Timeline); last[len(last)-1] != "closed" {
+		t.Errorf("timeline %v", last)
+	}
+	if out := w.call(t, http.MethodPost, path, nil); out.Code != http.StatusConflict {
+		t.Errorf("accepted again: %d: %s", out.Code, out.Body)
+	}
+}
+
+// An incident causes an event when it opens, when it changes, and when it closes; each at most once in an epoch.
+func TestIncidentEvents(t *testing.T) {
+	w := newIncident(t)
+	id := w.core.Incidents()[0].ID
+	kinds := func() (all []string) {
+		for _, e := range w.incidentEvents(w.core, w.now) {
+			if *e.Incident != hex16(id) || *e.Service == "" || *e.Sentence == "" {
+				t.Errorf("event %+v", e)
+			}
+			all = append(all, e.Type)
+		}
+		return all
+	}
+	expect := func(when string, want ...string) {
+		t.Helper()
+		if got := kinds(); !slices.Equal(got, want) {
+			t.Errorf("%s: events %v, want %v", when, got, want)
+		}
+	}
+	expect("without a change")
+	w.hub.incidents = map[uint64]knownIncident{id: {types: 7}}
+	expect("changed", "incident.changed")
+	w.hub.incidents = map[uint64]knownIncident{}
+	expect("opened", "incident.opened")
+	w.hub.incidents = nil
+	expect("in the first epoch of a run")
+	w.call(t, http.MethodPost, "/api/v1/incidents/"+hex16(id)+"/accept", nil)
+	known := w.hub.incidents
+	w.epoch(t)
+	w.hub.incidents = known
+	expect("closed", "incident.closed")
+	metrics := w.callUnchecked(http.MethodGet, "/metrics").Body.String()
+	for _, want := range []string{"sibyl_incidents{state=\"open\"} 0\n", "sibyl_incidents{state=\"closed\"} 1\n", "sibyl_incidents_opened_total 2\n"} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package describe
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Advice is the evidence about an incident that decides the next step.
+type Advice struct {
+	Suspects []baselinediff.Suspect // ranked
+	Closed   bool
+	// Version is the latest version of the first suspect that was deployed shortly before the onset or since, and
+	// Before its predecessor; 0: there was no deploy.
+	Version, Before trace.Symbol
+}
+
+// leastPart is the smallest part of the cost at an instance or a version that leads to it.
+const leastPart = 0.5
+
+// Advice returns the next step for the people who work on an incident.
+func (n *Names) Advice(x *Advice) string {
+	switch {
+	case x.Closed:
+		return "Nothing to do: the incident is over."
+	case len(x.Suspects) == 0:
+		return "Compare slow traces with usual ones."
+	}
+	first := &x.Suspects[0]
+	name := n.Clean(n.Table.Text(first.Service))
+	if x.Version != 0 {
+		return "Compare " + name + " " + n.Clean(n.Table.Text(x.Version)) + ", which was just deployed, with " + n.Clean(n.Table.Text(x.Before)) +
+			": if it is the cause, roll it back."
+	}
+	if len(first.Instances) > 0 && first.Instances[0].Part >= leastPart {
+		i := &first.Instances[0]
+		return "Compare " + n.Clean(n.Table.Text(i.Key)) + " = " + n.Clean(n.Table.Text(i.Value)) + ", which carries " + units.Percent(i.Part) +
+			" of the cost, with the rest of " + name + "."
+	}
+	return n.adviceFor(first, name)
+}
+
+// adviceFor returns the next step for the largest part of the score of a suspect.
+func (n *Names) adviceFor(s *baselinediff.Suspect, name string) string {
+	wire := s.In + s.Rest
+	switch most := max(s.Own, wire, s.Out, s.Errors, s.Unanswered, s.Shape); {
+	case s.Opaque:
+		return "Look at the metrics and logs of " + name + ", which emits no spans, and at the connections to it."
+	case most == s.Unanswered:
+		return "Check whether " + name + " runs and can be reached."
+	case most == s.Errors:
+		return "Look at the failed spans of " + name + " in the slow traces, and at its logs."
+	case most == s.Shape:
+		return "Compare the calls that " + name + " makes in a slow trace with those in a usual one."
+	case most == wire:
+		return "Look at the network to " + name + ", at its queue and connections, and at its CPU limit."
+	case most == s.Out:
+		return "Look at the CPU limit, the connection pools and the network of " + name + ": all of its calls take longer."
+	case len(s.Operations) > 0:
+		return "Look at " + n.Op(s.Operations[0].Op) + " in a slow trace, and at the CPU, locks and garbage collection of " + name + "."
+	}
+	return "Look at the slow traces through " + name + "."
+}
