@@ -136,6 +136,14 @@ export const useIncidents = () =>
     "incident",
   );
 
+// useIncident reads an incident with its evidence; null: none.
+export const useIncident = (id: string | null) =>
+  useResource(
+    id && `incident ${id}`,
+    (signal) => client.GET("/incidents/{incident}", { params: { path: { incident: id! } }, signal }),
+    "incident",
+  );
+
 type List<T> = { items: T[]; next_cursor: string | null };
 
 // PagedList is the part of a list that has been read: its first page, and the items of all pages.

@@ -22,11 +22,12 @@ const leastPart = 0.005; // of the score; smaller parts are not listed
 
 export type Part = (typeof parts)[number] & { value: number };
 
-// partsOf returns the parts of a score that matter.
-export const partsOf = (s: Suspect): Part[] =>
+// partsOf returns the parts of a score that matter. Only in the score of a service without spans, the rest counts as
+// time to it.
+export const partsOf = ({ parts: of, score, emits_spans }: Suspect): Part[] =>
   parts
-    .map((part) => ({ ...part, value: s.parts[part.key] }))
-    .filter(({ value }) => value > 0 && value >= leastPart * s.score);
+    .map((part) => ({ ...part, value: of[part.key] + (part.key === "in" && !emits_spans ? of.rest : 0) }))
+    .filter(({ value }) => value > 0 && value >= leastPart * score);
 
 const leastSuspicion = 0.05; // of the first suspect's score
 
@@ -63,16 +64,17 @@ const isWord = (text: string, from: number, to: number) =>
   !(wordEdge.test(text[from - 1] ?? "") && wordEdge.test(text[from]!)) &&
   !(wordEdge.test(text[to] ?? "") && wordEdge.test(text[to - 1]!));
 
-// localTimes replaces the onset in a sentence, which the service writes in UTC, by the time in a zone.
-export function localTimes({ sentence, onset }: Incident, zone: Zone, now: number): string {
-  const [day, clock] = onset.split("T") as [string, string];
-  const [hour, minute, second] = clock.replace(/[.Z].*/, "").split(":");
-  const forms = second === "00" ? [`${hour}:${minute}`] : [`${hour}:${minute}:${second}`, `${hour}:${minute}`];
-  for (const form of [...forms.map((f) => `${day} ${f}`), ...forms]) {
-    const text = new RegExp(`\\bsince ${form}( UTC)?(?![\\d:])`);
-    if (text.test(sentence)) return sentence.replace(text, `since ${time(onset, zone, now)}`);
-  }
-  return sentence;
+// localTimes replaces the beginning and the end in the sentence of an incident, which the service writes in UTC and to
+// the minute, by the times in a zone.
+export function localTimes({ sentence, onset, closed }: Incident, zone: Zone, now: number): string {
+  const times = [onset, ...(closed ? [closed] : [])];
+  return sentence.replace(
+    /\b(since|between|and) (?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d)(?![\d:])/g,
+    (all, word: string, _day: string | undefined, clock: string) => {
+      const at = times.find((t) => t.slice(11, 16) === clock);
+      return at ? `${word} ${time(at, zone, now).replace(/(\d\d:\d\d):\d\d/, "$1")}` : all;
+    },
+  );
 }
 
 // servicesOf returns the names of the services that the sentence of an incident may contain.
@@ -82,12 +84,13 @@ export const servicesOf = (x: Incident) => [x.service, ...x.suspects.map((s) => 
 export const lasted = (x: Incident, now: number) =>
   Math.max(0, (x.closed ? Date.parse(x.closed) : now) - Date.parse(x.onset));
 
+const onsetPrecision = 180_000; // ms; incidents are noticed by windows of three minutes
+
 // relativeToOnset describes the time of a deploy, such as "4 min before the onset".
 export function relativeToOnset(at: string, onset: string): string {
   const ms = Date.parse(at) - Date.parse(onset);
-  const text = coarseDuration(Math.abs(ms));
-  if (text === "0 s") return "at the onset";
-  return `${text} ${ms < 0 ? "before" : "after"} the onset`;
+  if (Math.abs(ms) < onsetPrecision) return "about at the onset";
+  return `${coarseDuration(Math.abs(ms))} ${ms < 0 ? "before" : "after"} the onset`;
 }
 
 // affectedTypes counts the request types of an incident, such as "3 request types".
@@ -113,6 +116,11 @@ export function carrier(s: Suspect | undefined): string {
   const most = s?.instances[0];
   return most && most.part >= 0.5 ? `${most.key} = ${most.value} (${percent(most.part)} of the cost)` : "";
 }
+
+const recent = 86_400_000; // ms
+
+// isEarlier reports whether an incident closed more than a day ago.
+export const isEarlier = (x: Incident, now: number) => x.closed !== null && now - Date.parse(x.closed) > recent;
 
 // isMuted reports whether an incident is hidden from the list.
 export const isMuted = (x: Incident) => x.notes.muted !== undefined;

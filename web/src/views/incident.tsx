@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client, unwrap } from "../api/client.ts";
-import { useResource } from "../api/queries.ts";
+import { useIncident, useResource } from "../api/queries.ts";
 import { count, duration, factor, formatTimesIn, keepUnits, milli, percent } from "../logic/format.ts";
 import { failsMore, isSlower, likely } from "../logic/incidents.ts";
 import { incidentMarkdown } from "../logic/markdown.ts";
@@ -32,15 +32,11 @@ type Detail = Schemas["IncidentDetail"];
 type Incident = Schemas["Incident"];
 
 export default function IncidentView({ id }: { id: string }) {
-  const resource = useResource(
-    `incident ${id}`,
-    (signal) => client.GET("/incidents/{incident}", { params: { path: { incident: id } }, signal }),
-    "incident",
-  );
+  const resource = useIncident(id);
   if (resource.failure && [400, 404].includes(resource.failure.status)) {
     return (
       <Empty page title="Incident not found">
-        Closed incidents are kept for a day. <Link href="/">Current incidents</Link>
+        Closed incidents are kept for some days. <Link href="/">Current incidents</Link>
       </Empty>
     );
   }
@@ -82,14 +78,23 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
       <h1 className="diagnosis">
         <IncidentSentence of={x} />
       </h1>
-      <Facts
-        of={[
-          ["Onset", <When key="onset" at={x.onset} />, "Estimated beginning of the change"],
-          ["Noticed", <When key="opened" at={x.opened} />],
-          ...facts(x),
-          ["Sample", `${count(x.requests)} requests`, "In the three minutes with the most evidence"],
-        ]}
-      />
+      <div className="effects">
+        <Facts
+          of={[
+            ["Noticed", <When key="opened" at={x.opened} />],
+            ...facts(x),
+            ["Sample", `${count(x.requests)} requests`, "In the three minutes with the most evidence"],
+          ]}
+        />
+      </div>
+      {x.merged_into && (
+        <p className="does">
+          <span>
+            It has the same cause as <Link href={`/incidents/${x.merged_into}`}>another incident</Link>, which continues
+            it.
+          </span>
+        </p>
+      )}
       {detail.next && (
         <div className="does">
           <strong>Next</strong>
@@ -118,7 +123,7 @@ function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
   const [asking, setAsking] = useState(false);
   const act = async () => {
     await unwrap<unknown>(client.POST("/incidents/{incident}/accept", { params: { path: { incident: x.id } } }));
-    showToast("Accepted.");
+    showToast("Accepted: the incident closes when the epoch ends.");
     changed();
   };
   return (
@@ -133,8 +138,9 @@ function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
             before <When at={x.onset} />, and compares them with their behaviour since then.
           </p>
           <p>
-            Do this if the change is intended, such as a new version that does more work. It cannot be undone. To
-            silence the incident only for some time, mute it.
+            For a quarter of an hour, in which Sibyl learns the new level, no incident opens. Accept it if the change is
+            intended, such as a new version that does more work: this cannot be undone. To hide the incident only for
+            some time, mute it.
           </p>
         </Dialog>
       )}
@@ -280,9 +286,9 @@ function RequestTypes({ of: x }: { of: Incident }) {
               <td className="number nowrap">
                 {isSlower(t) ? <strong>{factor(t.mean_ns / t.usual_ns)}</strong> : <span className="dim">none</span>}
               </td>
-              <td className="number nowrap">
+              <td className="number">
                 {failsMore(t) ? <strong>{percent(t.failed)}</strong> : percent(t.failed)}{" "}
-                <span className="dim">usually {percent(t.usual_failed)}</span>
+                <span className="dim nowrap">usually {percent(t.usual_failed)}</span>
               </td>
               <td className="number">{count(t.requests)}</td>
             </tr>

@@ -1,13 +1,14 @@
 // Incidents: the open incidents and those of the last day.
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useId, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useIncidents, useResource } from "../api/queries.ts";
-import { coarseDuration, count, duration, factor, percent } from "../logic/format.ts";
+import { useIncident, useIncidents, useResource } from "../api/queries.ts";
+import { coarseDuration, count, duration, factor, keepUnits, percent } from "../logic/format.ts";
 import {
   affectedTypes,
   carrier,
   failsMore,
+  isEarlier,
   isMuted,
   isSlower,
   lastClosed,
@@ -34,7 +35,6 @@ type List = Schemas["IncidentList"];
 
 export function Incidents() {
   const resource = useIncidents();
-  const [muted, setMuted] = useEnum("muted", ["hidden", "shown"]);
   const open = (resource.value?.items ?? []).filter((x) => x.state === "open" && !isMuted(x)).length;
   useTitle(open > 0 ? `${openIncidents(open)}` : "Incidents");
   return (
@@ -50,7 +50,7 @@ export function Incidents() {
         )}
       </div>
       <Async of={resource} what="incidents">
-        {(list) => <Lists list={list} showMuted={muted === "shown"} setMuted={setMuted} changed={resource.reload} />}
+        {(list) => <Lists list={list} changed={resource.reload} />}
       </Async>
     </>
   );
@@ -75,14 +75,17 @@ const asTable = (items: Incident[]): TableData => ({
   ]),
 });
 
-type ListsProps = { list: List; showMuted: boolean; setMuted: (value: string) => void; changed: () => void };
+type ListsProps = { list: List; changed: () => void };
 
-function Lists({ list, showMuted, setMuted, changed }: ListsProps) {
+function Lists({ list, changed }: ListsProps) {
   const [dialog, setDialog] = useState<{ incident: Incident; note: Note }>();
-  const muted = list.items.filter(isMuted).length;
-  const shown = showMuted ? list.items : list.items.filter((x) => !isMuted(x));
-  const open = shown.filter((x) => x.state === "open");
-  const closed = shown.filter((x) => x.state === "closed");
+  const [muted, setMuted] = useEnum("muted", ["hidden", "shown"]);
+  const [earlier, setEarlier] = useEnum("earlier", ["hidden", "shown"]);
+  const now = useNow();
+  const all = list.items.filter((x) => muted === "shown" || !isMuted(x));
+  const open = all.filter((x) => x.state === "open");
+  const closed = all.filter((x) => x.state === "closed" && !isEarlier(x, now));
+  const old = all.filter((x) => isEarlier(x, now));
   const note = (kind: Note) => {
     const id = (document.activeElement as HTMLElement | null)?.dataset["incident"];
     const incident = list.items.find((x) => x.id === id);
@@ -103,34 +106,18 @@ function Lists({ list, showMuted, setMuted, changed }: ListsProps) {
             as of <When at={list.epoch} />
           </span>
         )}
-        {muted > 0 && (
-          <button type="button" className="link" onClick={() => setMuted(showMuted ? "hidden" : "shown")}>
-            {showMuted ? "Hide" : "Show"} {count(muted)} muted
-          </button>
-        )}
+        <Toggle n={list.items.filter(isMuted).length} of="muted" value={muted} pick={setMuted} />
       </p>
       {open.length > 0 ? (
-        <section aria-labelledby="open">
-          <h2 id="open" className="section">
-            Open
-          </h2>
-          {open.map((x) => (
-            <Entry key={x.id} of={x} />
-          ))}
-        </section>
+        <Section title="Open" of={open} />
       ) : (
         <NothingOpen list={list} muted={list.items.filter((x) => x.state === "open" && isMuted(x)).length} />
       )}
-      {closed.length > 0 && (
-        <section aria-labelledby="closed">
-          <h2 id="closed" className="section">
-            Closed in the last day
-          </h2>
-          {closed.map((x) => (
-            <Entry key={x.id} of={x} />
-          ))}
-        </section>
-      )}
+      {closed.length > 0 && <Section title="Closed in the last day" of={closed} />}
+      {earlier === "shown" && old.length > 0 && <Section title="Earlier" of={old} />}
+      <p className="under">
+        <Toggle n={old.length} of="earlier" value={earlier} pick={setEarlier} />
+      </p>
       <TruncationNote list={list} how="The API lists all." />
       <ProblemCount />
       {dialog && (
@@ -145,8 +132,35 @@ function Lists({ list, showMuted, setMuted, changed }: ListsProps) {
   );
 }
 
+// Toggle shows or hides n incidents.
+function Toggle({ n, of, value, pick }: { n: number; of: string; value: string; pick: (value: string) => void }) {
+  if (n === 0) return null;
+  const hidden = value === "hidden";
+  return (
+    <button type="button" className="link" onClick={() => pick(hidden ? "shown" : "hidden")}>
+      {hidden ? "Show" : "Hide"} {count(n)} {of}
+    </button>
+  );
+}
+
+function Section({ title, of }: { title: string; of: Incident[] }) {
+  const heading = useId();
+  return (
+    <section aria-labelledby={heading}>
+      <h2 id={heading} className="section">
+        {title}
+      </h2>
+      {of.map((x) => (
+        <Entry key={x.id} of={x} />
+      ))}
+    </section>
+  );
+}
+
 // Entry shows an incident in the list.
 function Entry({ of: x }: { of: Incident }) {
+  const detail = useIncident(x.state === "open" ? x.id : null);
+  const next: Fact[] = x.state === "open" ? [["Next", keepUnits(detail.value?.next ?? "…")]] : [];
   return (
     <article className={`incident ${x.state}`} aria-labelledby={`incident-${x.id}`}>
       <div className="what">
@@ -158,7 +172,7 @@ function Entry({ of: x }: { of: Incident }) {
             <IncidentSentence of={x} />
           </Link>
         </h3>
-        <Facts of={facts(x)} />
+        <Facts of={[...facts(x), ...next]} />
       </div>
       <SuspectList of={likely(x.suspects).slice(0, 3)} />
     </article>
@@ -174,10 +188,16 @@ export function IncidentState({ of: x }: { of: Incident }) {
       {x.closed ? (
         <span>
           <When at={x.closed} />, lasted {coarseDuration(lasted(x, now))}
+          {x.accepted_by !== undefined && <>, accepted as normal by {x.accepted_by || "somebody"}</>}
         </span>
       ) : (
         <span>
           since <When at={x.onset} />
+          {x.reopened && (
+            <>
+              , returned <When at={x.reopened} brief />
+            </>
+          )}
         </span>
       )}
       <NoteTags of={x.notes} />
@@ -185,19 +205,23 @@ export function IncidentState({ of: x }: { of: Incident }) {
   );
 }
 
+type Fact = [name: string, value: ReactNode, title?: string];
+
 // facts lists the effects of an incident and the circumstances that point to its cause.
-export function facts(x: Incident): [name: string, value: ReactNode, title?: string][] {
+export function facts(x: Incident): Fact[] {
   const worst = x.request_types[0];
   const on = carrier(x.suspects[0]);
   const deploy = x.deploys[0];
-  return [
-    ["Affected", affectedTypes(x.request_types.length)],
-    ...(worst ? [["Worst", <Effect key="worst" of={worst} />, "The request type that loses most time"] as const] : []),
-    ...(on ? [["Mostly on", <bdi key="on">{on}</bdi>, "Carries most of the cost of the first suspect"] as const] : []),
-    ...(deploy
-      ? [["Deployed", <Deployed key="deploy" of={deploy} onset={x.onset} />, "New versions of suspects"] as const]
-      : []),
-  ].map(([name, value, title]) => (title ? [name, value, title] : [name, value]));
+  const all: Fact[] = [["Affected", affectedTypes(x.request_types.length)]];
+  if (worst) all.push(["Worst", <Effect key="worst" of={worst} />, "The request type that loses most time"]);
+  if (on) all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Carries most of the cost of the first suspect"]);
+  if (deploy)
+    all.push([
+      "Deployed",
+      <Deployed key="deploy" of={deploy} onset={x.onset} />,
+      "The latest new version of a suspect",
+    ]);
+  return all;
 }
 
 // Effect shows a request type with its mean, and its failures if there are more than usual.
@@ -209,7 +233,7 @@ function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
         <bdi>{t.name}</bdi>
       </span>{" "}
       {(slower || !failsMore(t)) && (
-        <span className="nowrap">
+        <span>
           <strong>{duration(t.mean_ns)}</strong> on average,{" "}
           <span className="dim">
             usually {duration(t.usual_ns)}
@@ -219,7 +243,7 @@ function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
       )}
       {slower && failsMore(t) && "; "}
       {failsMore(t) && (
-        <span className="nowrap">
+        <span>
           <strong>{percent(t.failed)}</strong> fail, <span className="dim">usually {percent(t.usual_failed)}</span>
         </span>
       )}

@@ -47,7 +47,7 @@ const texts = {
 
 const mutedMeans = {
   problem: "It is hidden from the list until then; Sibyl keeps investigating it.",
-  incident: "It is hidden from the list until then; Sibyl keeps following it.",
+  incident: "It is hidden from the list until then, and webhooks are not called; Sibyl keeps following it.",
 };
 
 type Body = Schemas["NoteRequest"];

@@ -58,20 +58,23 @@ export function PartList({ of: s }: { of: Suspect }) {
 export function SuspectList({ of: suspects }: { of: Suspect[] }) {
   const max = Math.max(...suspects.map((s) => s.score));
   return (
-    <ol className="suspects" aria-label="Suspects">
-      {suspects.map((s) => (
-        <li key={s.service}>
-          <span className="suspect">
-            <ServiceName>{s.service}</ServiceName>
-            <strong className="number" title={scoreMeans}>
-              +{percent(s.score)}
-            </strong>
-          </span>
-          <ScoreBar of={s} max={max} />
-          <PartList of={s} />
-        </li>
-      ))}
-    </ol>
+    <div className="suspects">
+      <p className="dim small" title={scoreMeans}>
+        {suspects.length === 1 ? "Suspect" : "Suspects"}, by added time and failures
+      </p>
+      <ol className="plain">
+        {suspects.map((s) => (
+          <li key={s.service}>
+            <span className="suspect">
+              <ServiceName>{s.service}</ServiceName>
+              <strong className="number">+{percent(s.score)}</strong>
+            </span>
+            <ScoreBar of={s} max={max} />
+            <PartList of={s} />
+          </li>
+        ))}
+      </ol>
+    </div>
   );
 }
 

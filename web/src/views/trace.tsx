@@ -2,7 +2,7 @@
 import { useMemo, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useResource } from "../api/queries.ts";
+import { useIncident, useResource } from "../api/queries.ts";
 import { Minimap } from "../charts/minimap.tsx";
 import { count, duration, rank, abbreviate, keepUnits } from "../logic/format.ts";
 import {
@@ -55,9 +55,7 @@ function Content({ trace }: { trace: Trace }) {
   const p = useResource(problem ? `problem ${problem}` : null, (signal) =>
     client.GET("/problems/{problem}", { params: { path: { problem } }, signal }),
   ).value?.problem;
-  const x = useResource(incident ? `incident ${incident}` : null, (signal) =>
-    client.GET("/incidents/{incident}", { params: { path: { incident } }, signal }),
-  ).value?.incident;
+  const x = useIncident(incident || null).value?.incident;
   const root = trace.spans.find((s) => s.id === trace.roots[0]?.span) ?? trace.spans[0];
   const own = trace.roots[0]?.sections.length ?? 0;
   return (
