@@ -43,7 +43,7 @@ export function Incidents() {
         <h1>Incidents</h1>
         {resource.value && (
           <Menu
-            label="Incidents: export"
+            label="Incidents: table and export"
             icon="⋯"
             items={exportItems("Incidents", () => asTable(resource.value?.items ?? []))}
           />
