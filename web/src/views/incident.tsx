@@ -161,7 +161,7 @@ function Suspects({ of: x }: { of: Incident }) {
     <Figure
       id="suspects"
       title="Suspects"
-      hint="Services by the time and failures that they add to a request, the most likely cause first. Healthy requests through a service count against it."
+      hint="Services that add time and failures to requests, the most likely cause first. +10 % is a tenth of the usual time of a request, or a failure in every tenth. Healthy requests through a service count against it."
       table={() => ({
         header: ["service", "score", ...suspectColumns, "operations", "instances"],
         rows: x.suspects.map((s) => [
@@ -265,7 +265,7 @@ function RequestTypes({ of: x }: { of: Incident }) {
           head={[
             "Request type",
             { text: "Mean", title: "Since the onset, and usually" },
-            { text: "Slowdown", number: true },
+            { text: "Slower", number: true },
             { text: "Failed", number: true, title: "Share of requests since the onset, and usually" },
             { text: "Requests", number: true, title: "Since the onset" },
           ]}

@@ -234,9 +234,9 @@ function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
       </span>{" "}
       {(slower || !failsMore(t)) && (
         <span>
-          <strong>{duration(t.mean_ns)}</strong> on average,{" "}
+          <strong>{keepUnits(duration(t.mean_ns))}</strong> on average,{" "}
           <span className="dim">
-            usually {duration(t.usual_ns)}
+            {keepUnits(`usually ${duration(t.usual_ns)}`)}
             {slower && ` (${factor(t.mean_ns / t.usual_ns)})`}
           </span>
         </span>
@@ -244,7 +244,8 @@ function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
       {slower && failsMore(t) && "; "}
       {failsMore(t) && (
         <span>
-          <strong>{percent(t.failed)}</strong> fail, <span className="dim">usually {percent(t.usual_failed)}</span>
+          <strong>{keepUnits(percent(t.failed))}</strong> fail,{" "}
+          <span className="dim">{keepUnits(`usually ${percent(t.usual_failed)}`)}</span>
         </span>
       )}
     </>
@@ -326,10 +327,12 @@ function ProblemCount() {
   if (!value || value.total === 0) return null;
   return (
     <p className="under">
-      <Link href="/problems">
-        {count(value.total)} {value.total === 1 ? "problem" : "problems"}
-      </Link>
-      : request types that are slow or erratic, with or without an incident.
+      <span>
+        <Link href="/problems">
+          {count(value.total)} {value.total === 1 ? "problem" : "problems"}
+        </Link>
+        : request types that are slow or erratic, with or without an incident.
+      </span>
     </p>
   );
 }
