@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
 )
 
@@ -41,10 +42,17 @@ func (a *API) ListDeadLetters(_ context.Context, r contract.ListDeadLettersReque
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func deadLetter(m *store.Message) contract.DeadLetter {
-	return contract.DeadLetter{
-		Number: decimal(m.Number), Event: m.ID, Type: m.Event, Endpoint: m.Endpoint, Format: m.Format, Problem: problemID(m.Problem),
+	x := contract.DeadLetter{
+		Number: decimal(m.Number), Event: m.ID, Type: m.Event, Endpoint: m.Endpoint, Format: m.Format,
 		At: at(m.At), Put: at(m.Put), Attempts: m.Attempts, Error: m.Error, Bytes: m.Size,
 	}
+	switch notify.Type(m.Event) {
+	case notify.IncidentOpened, notify.IncidentClosed:
+		x.Incident = new(hex16(m.Problem.Lo))
+	default:
+		x.Problem = problemID(m.Problem)
+	}
+	return x
 }
 
 // ListWebhooks implements contract.StrictServerInterface.

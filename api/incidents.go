@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -177,6 +178,8 @@ func (x *incidentRow) key() float64 {
 // GetIncident implements contract.StrictServerInterface.
 func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObject) (contract.GetIncidentResponseObject, error) {
 	var d *contract.GetIncident200JSONResponse
+	var types []engine.AffectedType
+	var onset, closed trace.Nanos
 	err := a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
 		row, ok := s.incidentByID[r.Incident]
@@ -189,6 +192,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 			return
 		}
 		names := renderer{s.names(c), c}
+		types, onset, closed = slices.Clone(all[i].Types), all[i].Onset, all[i].Closed
 		d = &contract.GetIncident200JSONResponse{
 			Incident: s.incidents[row].Incident, Next: names.advice(&all[i]), Timeline: names.timeline(s, &all[i]),
 		}
@@ -202,11 +206,9 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	d.Incident.Notes = a.notes.All(a.options.Clock())[r.Incident]
 	d.Timeline = append(d.Timeline, noted(&d.Incident.Notes)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
-	d.Exemplars, err = a.incidentExemplars(&d.Incident)
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	slow, err := SlowTraces(a.history, types, onset, closed)
+	d.Exemplars = exemplarsOf(slow)
+	return d, err
 }
 
 // advice returns the next step for the people who work on an incident.
@@ -279,33 +281,44 @@ func noted(n *contract.Notes) []contract.TimelineEntry {
 	return events
 }
 
-// incidentExemplars returns slow traces of the affected request types during an incident: those that are slowest in
-// relation to the usual time of their type.
-func (a *API) incidentExemplars(x *contract.Incident) ([]contract.Exemplar, error) {
-	found := []contract.Exemplar{}
-	slowness := make(map[string]float64) // by trace
-	for i := range x.RequestTypes {
-		t := &x.RequestTypes[i]
-		id, err := analysis.ParseHash(t.ID)
+// SlowTrace is a slow trace of a request type that an incident affects.
+type SlowTrace struct {
+	store.Exemplar
+	RequestType analysis.Hash
+}
+
+// SlowTraces returns stored slow traces of the affected request types that began between the onset and the end of an
+// incident, 0 while it is open: those that are slowest in relation to the usual time of their type first.
+func SlowTraces(h History, types []engine.AffectedType, onset, closed trace.Nanos) ([]SlowTrace, error) {
+	var found []SlowTrace
+	slowness := make(map[trace.ID]float64)
+	for i := range types {
+		t := &types[i]
+		kept, err := h.Exemplars(t.RequestType)
 		if err != nil {
 			return nil, err
 		}
-		kept, err := a.history.Exemplars(id)
-		if err != nil {
-			return nil, err
-		}
-		for k := range kept.Slow {
-			e := &kept.Slow[k]
-			start, trace := at(e.Start), e.Trace.String()
-			if _, twice := slowness[trace]; twice || start.Before(x.Onset) || x.Closed != nil && start.After(*x.Closed) {
-				continue
+		for _, e := range kept.Slow {
+			if _, twice := slowness[e.Trace]; !twice && e.Start >= onset && (closed == 0 || e.Start <= closed) {
+				slowness[e.Trace] = float64(e.Duration) / max(1, t.Usual)
+				found = append(found, SlowTrace{e, t.RequestType})
 			}
-			slowness[trace] = float64(e.Duration) / max(1, t.UsualNs)
-			found = append(found, contract.Exemplar{Trace: trace, Group: t.ID, Stratum: contract.ExemplarStratumSlow, Start: start, DurationNs: e.Duration})
 		}
 	}
-	slices.SortStableFunc(found, func(a, b contract.Exemplar) int { return cmp.Compare(slowness[b.Trace], slowness[a.Trace]) })
-	return found[:min(len(found), incidentExemplars)], nil
+	slices.SortStableFunc(found, func(a, b SlowTrace) int { return cmp.Compare(slowness[b.Trace], slowness[a.Trace]) })
+	return found, nil
+}
+
+// exemplarsOf returns the first slow traces as exemplars.
+func exemplarsOf(found []SlowTrace) []contract.Exemplar {
+	all := []contract.Exemplar{}
+	for i := range found[:min(len(found), incidentExemplars)] {
+		x := &found[i]
+		all = append(all, contract.Exemplar{
+			Trace: x.Trace.String(), Group: x.RequestType.String(), Stratum: contract.ExemplarStratumSlow, Start: at(x.Start), DurationNs: x.Duration,
+		})
+	}
+	return all
 }
 
 // AcknowledgeIncident implements contract.StrictServerInterface.

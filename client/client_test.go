@@ -33,6 +33,9 @@ const answers = "../api/testdata"
 // problem is the ID of the problem in these files.
 const problem = "216a4622d8d8da9e3dce65e593965c5e"
 
+// incident is the ID of the incident in these files.
+const incident = "101885cb3de75177"
+
 // serve serves the golden files of the API, and records the requests.
 func serve(t *testing.T) (c *Client, asked *[]string) {
 	t.Helper()
@@ -48,6 +51,15 @@ func serve(t *testing.T) (c *Client, asked *[]string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /under/api/v1/problems", func(w http.ResponseWriter, _ *http.Request) { file(w, "listProblems.json", "", "") })
 	mux.HandleFunc("GET /under/api/v1/problems/"+problem, func(w http.ResponseWriter, _ *http.Request) { file(w, "getProblem.json", "", "") })
+	mux.HandleFunc("GET /under/api/v1/incidents", func(w http.ResponseWriter, _ *http.Request) { file(w, "listIncidents.json", "", "") })
+	mux.HandleFunc("GET /under/api/v1/incidents/"+incident, func(w http.ResponseWriter, _ *http.Request) { file(w, "getIncident.json", "", "") })
+	note := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{}")
+	}
+	mux.HandleFunc("PUT /under/api/v1/incidents/"+incident+"/acknowledge", note)
+	mux.HandleFunc("PUT /under/api/v1/incidents/"+incident+"/mute", note)
+	mux.HandleFunc("POST /under/api/v1/incidents/"+incident+"/accept", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /under/api/v1/tracepoints", func(w http.ResponseWriter, _ *http.Request) {
 		file(w, "getTracepoint.json", `{"next_cursor":null,"epoch":null,"items":[`, "]}")
 	})
@@ -87,6 +99,23 @@ func TestShow(t *testing.T) {
 	c, _ := serve(t)
 	style := terminal.Style{Width: 100}
 	for name, show := range map[string]func(w io.Writer) error{
+		"incidents.txt": func(w io.Writer) error {
+			list, err := c.Incidents(t.Context(), contract.ListIncidentsParams{}, 5)
+			if err == nil {
+				closed := list.Items[0]
+				closed.ID, closed.Closed = "0123456789abcdef", new(closed.Opened.Add(320*time.Second))
+				closed.Notes.Acknowledged = &contract.Note{By: "ada", Text: "ticket\x1b 42"}
+				list.Items = append(list.Items, closed)
+			}
+			return errors.Join(err, ShowIncidents(w, list, style, now))
+		},
+		"incident.txt": func(w io.Writer) error {
+			d, err := c.Incident(t.Context(), incident[:6])
+			if err == nil {
+				d.Incident.Suspects[0].Instances = []contract.SuspectInstance{{Key: "k8s.pod.name", Value: "checkout-7", Calls: 90, Part: 0.93}}
+			}
+			return errors.Join(err, ShowIncident(w, d, style, now))
+		},
 		"problems.txt": func(w io.Writer) error {
 			list, err := c.Problems(t.Context(), contract.ListProblemsParams{}, 5)
 			return errors.Join(err, ShowProblems(w, list, style, now))
@@ -136,6 +165,31 @@ func TestShow(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(want), out.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Incidents are found by ID or prefix, and noted and accepted by it.
+func TestIncidents(t *testing.T) {
+	c, asked := serve(t)
+	for _, err := range []error{
+		c.AcknowledgeIncident(t.Context(), incident, "on it"), c.MuteIncident(t.Context(), incident, ""), c.AcceptIncident(t.Context(), strings.ToUpper(incident[:8])),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	path := "/under/api/v1/incidents"
+	want := []string{
+		"PUT " + path + "/" + incident + `/acknowledge {"text":"on it"}`, "PUT " + path + "/" + incident + `/mute {"text":""}`,
+		"GET " + path, "POST " + path + "/" + incident + "/accept",
+	}
+	if diff := cmp.Diff(want, *asked); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{incident[:3], "ffff", "1"} {
+		if _, err := c.Incident(t.Context(), name); err == nil || !strings.Contains(err.Error(), "sibyl incidents") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -112,13 +112,8 @@ func (p *page) problem(x *contract.Problem) {
 		p.printf(": queued")
 	}
 	p.printf("  %s", p.since(x.Since))
-	for _, n := range []struct {
-		kind string
-		note *contract.Note
-	}{{"acknowledged", x.Notes.Acknowledged}, {"muted", x.Notes.Muted}} {
-		if n.note != nil {
-			p.printf("  %s by %s", n.kind, clean(n.note.By))
-		}
+	for _, n := range notes(&x.Notes) {
+		p.printf("  %s", n)
 	}
 	p.printf("\n%s", p.style.Wrap(clean(x.Diagnosis), 4))
 	p.printf("    %s\n", p.dim(fmt.Sprintf("%s  impact %s  CoV %s  p50 %s  p99 %s  %s requests/s", x.ID[:8], perSecond(x.Impact), intervalText(x.Cov),

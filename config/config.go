@@ -11,6 +11,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -83,8 +84,9 @@ type TLS struct {
 
 // API configures the listener at Config.HTTP.
 type API struct {
-	BasePath string // like "/sibyl"; empty: none
-	TLS      TLS
+	BasePath  string // like "/sibyl"; empty: none
+	PublicURL string // of the UI, for links; empty: see Config.UI
+	TLS       TLS
 }
 
 // Sampling configures remote sampling; see sampling.Options.
@@ -297,6 +299,23 @@ func (h *Webhook) Endpoint() (*notify.Endpoint, error) {
 		e.Events = append(e.Events, notify.Type(event))
 	}
 	return e, nil
+}
+
+// UI returns the address of the UI for people, without a slash at the end; empty if it is unknown, because it was not
+// configured and the service listens on all addresses or on any port.
+func (c *Config) UI() string {
+	if c.API.PublicURL != "" {
+		return strings.TrimSuffix(c.API.PublicURL, "/")
+	}
+	host, port, err := net.SplitHostPort(c.HTTP)
+	if ip := net.ParseIP(host); err != nil || host == "" || port == "0" || ip != nil && ip.IsUnspecified() {
+		return ""
+	}
+	scheme := "http://"
+	if c.API.TLS.Cert != "" {
+		scheme = "https://"
+	}
+	return scheme + c.HTTP + c.API.BasePath
 }
 
 // Links returns the templates of links to traces.

@@ -226,12 +226,13 @@ rules:
 func samples(t testing.TB, d *description) (a, b string) {
 	t.Helper()
 	lists := map[string][2]string{
-		"jaeger.query":  {"[{url: http://a}]", "[{url: http://b, protocol: grpc, services: [x, y], interval: 1m, lookback: 0s}]"},
-		"rules":         {"[{entry: s a}]", "[{entry: s b, name: n, merge: true, objective: 250ms, accept: {cov: 0.5, mean: 1s}}, {entry: s b}]"},
-		"trace-url":     {"[{name: a, url: 'http://a/{trace_id}'}]", "[{name: b, url: 'https://b/#{trace_id}'}]"},
-		"webhooks":      {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
-		"retention.age": {"2d", "3d"},
-		"explore":       {"0.05", "0.1"},
+		"jaeger.query":   {"[{url: http://a}]", "[{url: http://b, protocol: grpc, services: [x, y], interval: 1m, lookback: 0s}]"},
+		"rules":          {"[{entry: s a}]", "[{entry: s b, name: n, merge: true, objective: 250ms, accept: {cov: 0.5, mean: 1s}}, {entry: s b}]"},
+		"trace-url":      {"[{name: a, url: 'http://a/{trace_id}'}]", "[{name: b, url: 'https://b/#{trace_id}'}]"},
+		"api.public-url": {"http://10.0.0.1:8321", "https://sibyl.example/ui"},
+		"webhooks":       {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
+		"retention.age":  {"2d", "3d"},
+		"explore":        {"0.05", "0.1"},
 	}
 	lists["export.headers"] = [2]string{"[{name: X-A, value-file: a}]", "[{name: X-A, value-file: b}, {name: X-B, value-file: b}]"}
 	lists["self-tracing.headers"] = lists["export.headers"]
@@ -525,7 +526,9 @@ func TestReference(t *testing.T) {
 
 // Package notify accepts every format and event that the configuration accepts.
 func TestWebhookWords(t *testing.T) {
-	events := []notify.Type{notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided}
+	events := []notify.Type{
+		notify.IncidentOpened, notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided,
+	}
 	for _, format := range WebhookFormats {
 		e, err := (&Webhook{Name: "a", URL: "http://127.0.0.1:1", Format: format, Events: WebhookEvents, AllowPrivate: true}).Endpoint()
 		if err != nil {

@@ -30,7 +30,7 @@ const (
 // WebhookFormats are the formats of webhook bodies, WebhookEvents the events that webhooks can receive.
 var (
 	WebhookFormats = []string{"sibyl", "cloudevents", "alertmanager", "grafana-annotation", "slack"}
-	WebhookEvents  = []string{"problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
+	WebhookEvents  = []string{"incident.opened", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
 )
 
 // defaultKeys are attributes that instrumentation sets, that are numbers or have few values, and that often explain
@@ -60,6 +60,8 @@ func listenerKeys() []definition[Config] {
 			"Listen address of the API, the UI and the agents.").withDefault("127.0.0.1:8321"),
 		newField("api.base-path", words("path", "an empty path, or one like /sibyl without a trailing slash", isPrefix), func(c *Config) *string { return &c.API.BasePath },
 			"Path prefix of API and UI, for a reverse proxy that also serves other paths.").withDefault(""),
+		newField("api.public-url", words("url", "an empty text, or a URL that starts with http:// or https://", isPublicURL), func(c *Config) *string { return &c.API.PublicURL },
+			"URL of the UI with its path prefix, for links in webhooks; by default that of http, unless it listens on all addresses.").withDefault(""),
 	}, tlsKeys("api.tls.", "API and UI", "callers", func(c *Config) *TLS { return &c.API.TLS }), []definition[Config]{
 		newField("sampling-http", address(), func(c *Config) *string { return &c.SamplingHTTP },
 			"Listen address of Jaeger remote sampling over HTTP, usually port 5778.").withDefault(""),
@@ -213,7 +215,7 @@ func limitKeys(prefix, where string, tracepoints func(*Config) *int, bytes func(
 func outputKeys() []definition[Config] {
 	return slices.Concat([]definition[Config]{
 		newField("retention.age", duration(time.Hour, maxDuration), func(c *Config) *time.Duration { return &c.Retention.Age },
-			"How long to keep statistics, decisions and exemplars.").withDefault(7 * day).reloadable(),
+			"How long to keep statistics, decisions, exemplars and closed incidents; these at least a day.").withDefault(7 * day).reloadable(),
 		newField("retention.bytes", size(64*mib, maxBytes), func(c *Config) *int64 { return &c.Retention.Bytes },
 			"Maximum disk space of stored data, without the journal. Beyond it the oldest decisions and exemplars are deleted, evidence of open problems last.").withDefault(10 * gib).reloadable(),
 		newField("retention.exemplars", integer(0, 100), func(c *Config) *int { return &c.Retention.Exemplars },
@@ -221,7 +223,7 @@ func outputKeys() []definition[Config] {
 		newField("trace-url", traceURLs(), func(c *Config) *[]TraceURL { return &c.TraceURL },
 			"Links from traces to tracing backends.").withDefault([]TraceURL{}).reloadable(),
 		newField("webhooks", webhooks(), func(c *Config) *[]Webhook { return &c.Webhooks },
-			"Webhooks for problems and decisions.").withDefault([]Webhook{}).reloadable(),
+			"Webhooks for incidents, problems and decisions.").withDefault([]Webhook{}).reloadable(),
 	},
 		endpointKeys("export.", "OTLP/HTTP endpoint of a tracing backend that receives the critical paths of exemplars.", func(c *Config) *Endpoint { return &c.Export }),
 		endpointKeys("self-tracing.", "OTLP/HTTP endpoint for traces of Sibyl's own API and epochs. It must not be Sibyl itself.", func(c *Config) *Endpoint { return &c.SelfTracing }),
@@ -359,7 +361,7 @@ func webhooks() kind[[]Webhook] {
 		newField("secret-file", path("the name of a file"), func(h *w) *string { return &h.SecretFile },
 			"File with the secret."),
 		newField("events", &list{of: choice(WebhookEvents...)}, func(h *w) *[]string { return &h.Events },
-			"Events to send; by default all."),
+			"Events to send, by default incident.opened and incident.closed; an empty list: all.").withDefault([]string{"incident.opened", "incident.closed"}),
 		newField("allow-private", boolean(), func(h *w) *bool { return &h.AllowPrivate },
 			"Whether non-public addresses may be called: loopback, private, link-local, cloud metadata."),
 	}}

@@ -299,6 +299,15 @@ func isURL(s string) bool {
 	return err == nil && isText(s) && !strings.Contains(s, hidden) && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
+// isPublicURL accepts the URL of a page without credentials, query and fragment.
+func isPublicURL(s string) bool {
+	if s == "" {
+		return true
+	}
+	u, err := url.Parse(s)
+	return err == nil && isURL(s) && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
 // tracePlaceholder stands for the trace ID in a link; it is the only required placeholder.
 const tracePlaceholder = "{trace_id}"
 

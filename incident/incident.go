@@ -21,6 +21,8 @@ type Incident struct {
 	// that person's name, "" if it is unknown.
 	Accepted   bool
 	AcceptedBy string
+	// Alerted is the first suspect at the time when it opened, or opened again: alerts about it keep the name.
+	Alerted trace.Symbol
 	// Suspects are the services in the window with the highest score so far, the most likely cause first. There is at
 	// least one.
 	Suspects []baselinediff.Suspect

@@ -278,7 +278,7 @@ func (t *Tracker) raise(now trace.Nanos, s *baselinediff.Suspect, history *basel
 		case x.Into != 0 || x.Accepted || x.Closed != 0 && now.Sub(x.Closed) > returning:
 		case x.service == s.Service:
 			if x.Closed != 0 {
-				x.Closed, x.Reopened = 0, now
+				x.Closed, x.Reopened, x.Alerted = 0, now, x.Suspects[0].Service
 			}
 			x.seen, x.now = now, s.Score
 			return
@@ -342,6 +342,9 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 	slices.SortStableFunc(x.Suspects, func(a, b baselinediff.Suspect) int {
 		return cmp.Or(cmp.Compare(t.own(x, &a), t.own(x, &b)), cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)))
 	})
+	if x.Opened == now {
+		x.Alerted = x.Suspects[0].Service
+	}
 	return true
 }
 

@@ -685,3 +685,31 @@ func TestOrigin(t *testing.T) {
 		}
 	}
 }
+
+// A muted incident causes no calls, except that Alertmanager learns of the end of its alert.
+func TestMutedIncident(t *testing.T) {
+	outbox, closeStore := openOutbox(t, t.TempDir())
+	defer closeStore()
+	n, err := New(Options{Outbox: outbox, Log: slog.New(slog.DiscardHandler)}, []Endpoint{
+		{Name: "chat", URL: "http://chat.example", Format: "slack"}, {Name: "alerts", URL: "http://alerts.example", Format: "alertmanager"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		event        Type
+		muted        bool
+		chat, alerts int // messages so far
+	}{
+		{IncidentOpened, true, 0, 0}, {IncidentClosed, true, 0, 1}, {IncidentOpened, false, 1, 2},
+	} {
+		f := sampleIncident(step.event, "shop", "GET")
+		f.Muted = step.muted
+		enqueue(t, n, NewIncidentEvent(f))
+		chat, _ := outbox.Count("chat")
+		alerts, _ := outbox.Count("alerts")
+		if chat != step.chat || alerts != step.alerts {
+			t.Errorf("%s, muted %t: %d messages to the chat and %d alerts, want %d and %d", step.event, step.muted, chat, alerts, step.chat, step.alerts)
+		}
+	}
+}

@@ -3,12 +3,15 @@ package notify
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 func TestEvents(t *testing.T) {
@@ -47,5 +50,45 @@ func TestEvents(t *testing.T) {
 	e.Traces, e.URL = nil, nil
 	if p := Events(e)[0].Data.Problem; p.URL != "" || len(p.Traces) != 0 {
 		t.Errorf("%+v", p)
+	}
+}
+
+// An incident has one event when it opens, one when it opens again after its end, and one when it closes; none when it
+// continues or when an epoch is repeated.
+func TestIncidentEvents(t *testing.T) {
+	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
+	start := f.Incident.Opened
+	const epoch = 10 * time.Second
+	at := func(n time.Duration) trace.Nanos { return start.Add(n * epoch) }
+	seen := make(map[string]int)
+	var got []string
+	for _, step := range []struct {
+		now    time.Duration
+		change func(*engine.Incident)
+	}{
+		{0, nil}, {1, nil},
+		{2, func(x *engine.Incident) { x.Closed = at(2) }}, {3, nil},
+		{4, func(x *engine.Incident) { x.Closed, x.Reopened = 0, at(4) }}, {5, nil},
+		{6, func(x *engine.Incident) { x.Closed, x.Into = at(6), 7 }}, {6, nil}, {7, nil},
+	} {
+		if step.change != nil {
+			step.change(f.Incident)
+		}
+		for _, e := range Events(&Epoch{
+			At: at(step.now), Source: "here", Before: &search.State{}, After: &search.State{}, Names: f.Names,
+			Incidents: []engine.Incident{*f.Incident}, Deploys: f.Deploys, Muted: func(uint64) bool { return step.now == 6 },
+			IncidentTraces: func(*engine.Incident) []Trace { return f.Traces }, IncidentURL: func(uint64) string { return "/page" },
+		}) {
+			if seen[e.ID]++; seen[e.ID] == 1 {
+				got = append(got, fmt.Sprintf("%d %s %s, muted %t", step.now, e.Type, e.Data.Incident.State, e.muted))
+			}
+		}
+	}
+	want := []string{
+		"0 incident.opened open, muted false", "2 incident.closed closed, muted false", "4 incident.opened open, muted false",
+		"6 incident.closed closed, muted true",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }

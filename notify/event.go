@@ -21,6 +21,8 @@ type Type string
 
 // The types of events.
 const (
+	IncidentOpened   Type = "incident.opened"
+	IncidentClosed   Type = "incident.closed"
 	ProblemOpened    Type = "problem.opened"
 	ProblemLocated   Type = "problem.located"   // the investigation found one place, or up to three together
 	ProblemExplained Type = "problem.explained" // a variable accounts for it, too
@@ -31,18 +33,20 @@ const (
 
 // Event is an event with its evidence. Its texts are printable and bounded, but not escaped. It is immutable.
 type Event struct {
-	ID       string `json:"id"` // equal for equal events, see NewEvent
-	Type     Type   `json:"type"`
-	At       moment `json:"timestamp"`
-	Source   string `json:"source"` // the address of the UI, or a name
-	Data     Data   `json:"data"`
-	problem  analysis.Hash
-	resolved bool // the problem is closed
+	ID       string        `json:"id"` // equal for equal events, see NewEvent
+	Type     Type          `json:"type"`
+	At       moment        `json:"timestamp"`
+	Source   string        `json:"source"` // the address of the UI, or a name
+	Data     Data          `json:"data"`
+	subject  analysis.Hash // the incident or problem; zero: none
+	resolved bool          // the subject is closed
+	muted    bool          // only endpoints that keep state get it, if it is resolved
 }
 
 // Data is the subject of an event. Fractions are 0–1, durations nanoseconds, contexts lists of "service operation" from
 // the root down; null is unknown.
 type Data struct {
+	Incident *Incident `json:"incident"` // null: none
 	Problem  *Problem  `json:"problem"`  // null: none
 	Decision *Decision `json:"decision"` // null: none
 }
@@ -186,7 +190,7 @@ func NewEvent(f *Facts) *Event {
 	n := namer{f.Names}
 	e := &Event{Type: f.Type, At: moment(f.At), Source: clean(f.Source)}
 	if v := f.Investigation; v != nil {
-		e.problem, e.resolved = v.Problem, v.Status == search.Gone || f.Type == ProblemClosed
+		e.subject, e.resolved = v.Problem, v.Status == search.Gone || f.Type == ProblemClosed
 		e.Data.Problem = n.problem(f)
 	}
 	plan := int64(0)
@@ -194,9 +198,14 @@ func NewEvent(f *Facts) *Event {
 		plan = f.Decision.Plan
 		e.Data.Decision = n.decision(f.Decision)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %s %d", f.Type, f.At, e.problem, plan))
-	e.ID = "evt_" + hex.EncodeToString(sum[:16])
+	e.setID(plan)
 	return e
+}
+
+// setID sets the ID, which depends on type, time, subject and plan.
+func (e *Event) setID(plan int64) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %s %d", e.Type, trace.Nanos(e.At), e.subject, plan))
+	e.ID = "evt_" + hex.EncodeToString(sum[:16])
 }
 
 // NewTest returns a test event.
@@ -217,7 +226,7 @@ func (n namer) op(op trace.Op) string { return clean(n.names.Op(op)) }
 
 func (n namer) context(c trace.Context) []string { return boundContext(n.names.Context(c)) }
 
-func (n namer) tracepoint(s trace.Symbol) string { return clean(n.names.Table.Text(s)) }
+func (n namer) text(s trace.Symbol) string { return clean(n.names.Table.Text(s)) }
 
 func (n namer) problem(f *Facts) *Problem {
 	v := f.Investigation
@@ -254,10 +263,15 @@ func (p *Problem) bound() {
 
 func boundPlace(p *describe.Place) {
 	cleanAll(&p.Name, &p.Service, &p.Operation, &p.Before, &p.After)
-	if p.Target != nil {
-		p.Target = &describe.Target{Service: clean(p.Target.Service), Operation: clean(p.Target.Operation), External: p.Target.External}
-	}
+	p.Target = boundTarget(p.Target)
 	p.Context = boundContext(p.Context)
+}
+
+func boundTarget(t *describe.Target) *describe.Target {
+	if t == nil {
+		return nil
+	}
+	return &describe.Target{Service: clean(t.Service), Operation: clean(t.Operation), External: t.External}
 }
 
 // boundContext returns the last operations of a context. It changes path.
@@ -291,18 +305,18 @@ func (n namer) decision(d *search.Decision) *Decision {
 	for i := range d.Suspects {
 		s := &d.Suspects[i]
 		out.Suspects = append(out.Suspects, Suspect{
-			n.tracepoint(s.Tracepoint), n.context(s.Context), describe.Number(s.Share), describe.Number(s.Low), describe.Number(s.High), s.Requests, s.Open,
+			n.text(s.Tracepoint), n.context(s.Context), describe.Number(s.Share), describe.Number(s.Low), describe.Number(s.High), s.Requests, s.Open,
 		})
 	}
 	for i := range d.Picks[:min(len(d.Picks), maxPicks)] {
 		k := &d.Picks[i]
-		out.On = append(out.On, Pick{n.tracepoint(k.Tracepoint), n.context(k.Context), describe.Number(k.Score), clean(k.Reason), usage(k.Cost)})
+		out.On = append(out.On, Pick{n.text(k.Tracepoint), n.context(k.Context), describe.Number(k.Score), clean(k.Reason), usage(k.Cost)})
 	}
 	for _, x := range d.Off[:min(len(d.Off), maxPicks)] {
-		out.Off = append(out.Off, Excluded{n.tracepoint(x.Tracepoint), x.Reason})
+		out.Off = append(out.Off, Excluded{n.text(x.Tracepoint), x.Reason})
 	}
 	for _, x := range d.Rejected {
-		out.Rejected = append(out.Rejected, Excluded{n.tracepoint(x.Tracepoint), x.Reason})
+		out.Rejected = append(out.Rejected, Excluded{n.text(x.Tracepoint), x.Reason})
 	}
 	for _, op := range d.Missing[:min(len(d.Missing), maxMissing)] {
 		out.Missing = append(out.Missing, n.op(op))

@@ -17,16 +17,17 @@ import (
 type format struct {
 	contentType string
 	path        string             // default path of endpoints
+	keepsState  bool               // the receiver must learn of the end of what it knows
 	body        func(e *Event) any // the value to encode as JSON; nil: e is not sent
 }
 
 // formats are the formats by their names in the configuration.
 var formats = map[string]format{
-	"sibyl":              {"application/json", "", func(e *Event) any { return e }},
-	"cloudevents":        {"application/cloudevents+json", "", cloudEvent},
-	"alertmanager":       {"application/json", "/api/v2/alerts", alerts},
-	"grafana-annotation": {"application/json", "/api/annotations", annotation},
-	"slack":              {"application/json", "", slackMessage},
+	"sibyl":              {"application/json", "", false, func(e *Event) any { return e }},
+	"cloudevents":        {"application/cloudevents+json", "", false, cloudEvent},
+	"alertmanager":       {"application/json", "/api/v2/alerts", true, alerts},
+	"grafana-annotation": {"application/json", "/api/annotations", false, annotation},
+	"slack":              {"application/json", "", false, slackMessage},
 }
 
 // render returns the body of e; nil if e is not sent in this format.
@@ -47,7 +48,10 @@ func (f *format) render(e *Event) []byte {
 // cloudEvent returns e in the structured mode of CloudEvents 1.0.
 func cloudEvent(e *Event) any {
 	subject := ""
-	if e.Data.Problem != nil {
+	switch {
+	case e.Data.Incident != nil:
+		subject = e.Data.Incident.ID
+	case e.Data.Problem != nil:
 		subject = e.Data.Problem.ID
 	}
 	return struct {
@@ -87,14 +91,33 @@ type alert struct {
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 }
 
-// alerts returns the alert of a problem that changed, and of any that closed; chronic problems raise no alert. A
-// decision about the problem keeps the alert alive, and raises it if the problem was chronic until then. The labels,
-// which identify the alert, stay the same for the life of the problem.
+// alerts returns the alert of an incident, of a problem that changed, and of any problem that closed; chronic problems
+// raise no alert. A decision about the problem keeps the alert alive, and raises it if the problem was chronic until
+// then. The labels, which identify the alert, stay the same for the life of the incident or problem.
 func alerts(e *Event) any {
-	p := e.Data.Problem
-	if p == nil || !e.resolved && e.Type != Test && p.Onset != "changed" {
+	var a alert
+	switch p := e.Data.Problem; {
+	case e.Data.Incident != nil:
+		a = e.incidentAlert()
+	case p != nil && (e.resolved || e.Type == Test || p.Onset == "changed"):
+		a = e.problemAlert()
+	default:
 		return nil
 	}
+	for _, f := range e.figures() {
+		if f.text != "" {
+			a.Annotations[f.key] = f.text
+		}
+	}
+	if traces := e.traces(); len(traces) > 0 && len(traces[0].Links) > 0 {
+		a.Annotations["trace"] = traces[0].Links[0].URL
+	}
+	return []alert{a}
+}
+
+// problemAlert returns the alert of a problem.
+func (e *Event) problemAlert() alert {
+	p := e.Data.Problem
 	a := alert{
 		Labels:       filled("alertname", "SibylProblem", "problem", p.ID, "service", p.Service, "operation", p.Operation),
 		Annotations:  filled("summary", cmp.Or(p.Diagnosis, e.sentence()), "request_type", p.RequestType, "status", p.Status, "kind", p.Kind),
@@ -109,15 +132,7 @@ func alerts(e *Event) any {
 	case e.resolved:
 		a.EndsAt = e.At
 	}
-	for _, f := range e.figures() {
-		if f.text != "" {
-			a.Annotations[f.key] = f.text
-		}
-	}
-	if len(p.Traces) > 0 && len(p.Traces[0].Links) > 0 {
-		a.Annotations["trace"] = p.Traces[0].Links[0].URL
-	}
-	return []alert{a}
+	return a
 }
 
 // filled returns the pairs whose value is not empty.
@@ -131,7 +146,8 @@ func filled(pairs ...string) map[string]string {
 	return m
 }
 
-// annotation returns e as an annotation of Grafana: a point in time or, when a problem closes, its lifetime.
+// annotation returns e as an annotation of Grafana: a point in time or, when an incident or a problem closes, its
+// lifetime.
 func annotation(e *Event) any {
 	a := struct {
 		Time int64    `json:"time"` // ms
@@ -141,17 +157,18 @@ func annotation(e *Event) any {
 	}{Time: e.At.time().UnixMilli(), Tags: []string{"sibyl", string(e.Type)}}
 	var text strings.Builder
 	text.WriteString(html.EscapeString(e.title() + ": " + e.sentence()))
-	if p := e.Data.Problem; p != nil {
-		a.Tags = append(a.Tags, "problem:"+p.ID)
-		if p.Service != "" {
-			a.Tags = append(a.Tags, "service:"+p.Service)
-		}
-		if e.Type == ProblemClosed {
-			a.Time, a.End = p.Opened.time().UnixMilli(), e.At.time().UnixMilli()
-		}
-		for _, l := range p.links() {
-			fmt.Fprintf(&text, ` <a href="%s">%s</a>`, html.EscapeString(l.URL), html.EscapeString(l.Name))
-		}
+	kind, id, service, opened := e.about()
+	if id != "" {
+		a.Tags = append(a.Tags, kind+":"+id)
+	}
+	if service != "" {
+		a.Tags = append(a.Tags, "service:"+service)
+	}
+	if e.Type == ProblemClosed || e.Type == IncidentClosed {
+		a.Time, a.End = opened.time().UnixMilli(), e.At.time().UnixMilli()
+	}
+	for _, l := range e.links() {
+		fmt.Fprintf(&text, ` <a href="%s">%s</a>`, html.EscapeString(l.URL), html.EscapeString(l.Name))
 	}
 	a.Text = text.String()
 	return a
@@ -186,10 +203,6 @@ func slackMessage(e *Event) any {
 	}{Text: slackEscape(e.title() + ": " + sentence)}
 	section := slackBlock{Type: "section", Text: markdown("*" + e.title() + "*: " + slackEscape(sentence))}
 	message.Blocks = append(message.Blocks, section)
-	p := e.Data.Problem
-	if p == nil {
-		return message
-	}
 	if figures := e.figures(); len(figures) > 0 {
 		fields := slackBlock{Type: "section"}
 		for _, f := range figures {
@@ -198,7 +211,7 @@ func slackMessage(e *Event) any {
 		message.Blocks = append(message.Blocks, fields)
 	}
 	links := slackBlock{Type: "context"}
-	for _, l := range p.links() {
+	for _, l := range e.links() {
 		if link := slackLink(l); len(link) <= maxLink {
 			links.Elements = append(links.Elements, *markdown(link))
 		}
@@ -223,6 +236,7 @@ func slackLink(u URL) string {
 }
 
 var titles = map[Type]string{
+	IncidentOpened: "Incident opened", IncidentClosed: "Incident closed",
 	ProblemOpened: "Problem opened", ProblemLocated: "Problem located", ProblemExplained: "Problem explained",
 	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
 }
@@ -233,6 +247,8 @@ func (e *Event) title() string { return titles[e.Type] }
 func (e *Event) sentence() string {
 	p, d := e.Data.Problem, e.Data.Decision
 	switch {
+	case e.Data.Incident != nil:
+		return e.Data.Incident.Sentence
 	case e.Type == Decided && d != nil && p != nil:
 		return d.sentence() + " (" + p.RequestType + ")"
 	case e.Type == Decided && d != nil:
@@ -281,11 +297,14 @@ func listed(names []string, all int) string {
 	return strings.Join(names, ", ") + " …"
 }
 
-// figure is a number or name about a problem: with a name for people and a key for programs.
+// figure is a number or name about an incident or a problem: with a name for people and a key for programs.
 type figure struct{ key, name, text string }
 
-// figures returns the known figures of the event's problem; at most ten.
+// figures returns the known figures of the event's incident or problem; at most ten.
 func (e *Event) figures() []figure {
+	if x := e.Data.Incident; x != nil {
+		return x.figures()
+	}
 	var list []figure
 	add := func(known bool, key, name, text string) {
 		if known {
@@ -335,13 +354,46 @@ func (e *Event) place() string {
 // maxLinks is the maximum number of links in a message.
 const maxLinks = 5
 
-// links returns links for people, the page of the problem first.
-func (p *Problem) links() []URL {
-	var list []URL
-	if p.URL != "" {
-		list = append(list, URL{"Sibyl", p.URL})
+// about returns the kind of the incident or problem of e, its ID, service and time of opening; zeros if e has neither.
+func (e *Event) about() (kind, id, service string, opened moment) {
+	if x := e.Data.Incident; x != nil {
+		return "incident", x.ID, x.Service, x.Opened
 	}
-	for _, t := range p.Traces {
+	if p := e.Data.Problem; p != nil {
+		return "problem", p.ID, p.Service, p.Opened
+	}
+	return "", "", "", 0
+}
+
+// traces returns the sample traces of the event.
+func (e *Event) traces() []Trace {
+	switch {
+	case e.Data.Incident != nil:
+		return e.Data.Incident.Traces
+	case e.Data.Problem != nil:
+		return e.Data.Problem.Traces
+	}
+	return nil
+}
+
+// page returns the URL of the page of the incident or problem; empty if there is none.
+func (e *Event) page() string {
+	switch {
+	case e.Data.Incident != nil:
+		return e.Data.Incident.URL
+	case e.Data.Problem != nil:
+		return e.Data.Problem.URL
+	}
+	return ""
+}
+
+// links returns links for people, the page of the incident or problem first.
+func (e *Event) links() []URL {
+	var list []URL
+	if page := e.page(); page != "" {
+		list = append(list, URL{"Sibyl", page})
+	}
+	for _, t := range e.traces() {
 		for _, l := range t.Links {
 			if len(list) < maxLinks {
 				list = append(list, URL{l.Name + " (" + units.Nanos(float64(t.DurationNS)) + ")", l.URL})

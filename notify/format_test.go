@@ -17,9 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -85,11 +88,49 @@ func sample(t Type, service, operation string) *Facts {
 	return f
 }
 
+// sampleIncident returns the facts of an event of an incident whose first suspect is a service.
+func sampleIncident(t Type, service, operation string) *IncidentFacts {
+	p := sample(ProblemOpened, service, operation)
+	table := p.Names.Table
+	suspect := table.Symbol("payment")
+	other := table.Symbol("bank")
+	x := &engine.Incident{
+		Incident: incident.Incident{
+			ID: 0xabc, Onset: opened, Opened: opened.Add(3 * time.Minute), Alerted: suspect, Requests: 800,
+			Suspects: []baselinediff.Suspect{
+				{
+					Service: suspect, Score: 0.86, Own: 0.25, In: 0.61, Operations: []baselinediff.SuspectOperation{{Op: p.Problem.Entry, Score: 0.86}},
+					Instances: []baselinediff.InstancePart{{Key: table.Symbol("k8s.pod.name"), Value: table.Symbol("payment-7"), Calls: 90, Part: 0.97}},
+				},
+				{Service: table.Symbol(service), Score: 0.02, Own: 0.02}, {Service: other, Score: 0.001, Own: 0.001},
+			},
+		},
+		Types: []engine.AffectedType{{RequestType: p.Problem.RequestType, Requests: 400, Mean: 1.2e8, Usual: 4e7, Failed: 0.02, UsualFailed: 0.001}},
+	}
+	p.Names.SetName(p.Problem.RequestType, service+" "+operation)
+	f := &IncidentFacts{
+		Type: t, At: x.Opened, Source: p.Source, Incident: x, Traces: p.Traces, Names: p.Names, URL: "https://sibyl.example/incidents/0000000000000abc",
+		Deploys: []engine.Deploy{
+			{At: opened.Add(-time.Hour), Service: suspect, Version: table.Symbol("1.8.1"), Before: table.Symbol("1.8.0")},
+			{At: opened.Add(-time.Minute), Service: suspect, Version: table.Symbol("1.8.2"), Before: table.Symbol("1.8.1")},
+		},
+	}
+	if t == IncidentClosed { // another suspect has more evidence now
+		x.Closed = x.Opened.Add(40 * time.Minute)
+		x.Suspects[0], x.Suspects[1] = x.Suspects[1], x.Suspects[0]
+		f.At = x.Closed
+	}
+	return f
+}
+
 // events returns one event of each kind.
 func events() []*Event {
 	var list []*Event
 	for _, t := range []Type{ProblemOpened, ProblemLocated, ProblemExplained, ProblemClosed, Decided} {
 		list = append(list, NewEvent(sample(t, "shop", "POST /checkout")))
+	}
+	for _, t := range []Type{IncidentOpened, IncidentClosed} {
+		list = append(list, NewIncidentEvent(sampleIncident(t, "shop", "POST /checkout")))
 	}
 	table := &trace.Table{}
 	budget := &Facts{
@@ -178,7 +219,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// The labels of an alert, which identify it, are the same for the life of a problem.
+// The labels of an alert, which identify it, are the same for the life of an incident or a problem.
 func TestAlertLabels(t *testing.T) {
 	labels := func(typ Type) map[string]string {
 		list, ok := alerts(NewEvent(sample(typ, "shop", "POST /checkout"))).([]alert)
@@ -191,6 +232,16 @@ func TestAlertLabels(t *testing.T) {
 		if diff := cmp.Diff(labels(ProblemOpened), labels(typ)); diff != "" {
 			t.Errorf("%s: %s", typ, diff)
 		}
+	}
+	incidentLabels := func(typ Type) map[string]string {
+		list, ok := alerts(NewIncidentEvent(sampleIncident(typ, "shop", "POST /checkout"))).([]alert)
+		if !ok || len(list) != 1 {
+			t.Fatalf("%s: no alert", typ)
+		}
+		return list[0].Labels
+	}
+	if diff := cmp.Diff(incidentLabels(IncidentOpened), incidentLabels(IncidentClosed)); diff != "" {
+		t.Error(diff)
 	}
 	chronic := sample(ProblemOpened, "shop", "GET")
 	chronic.Problem.Onset = detect.Chronic
@@ -215,9 +266,13 @@ func FuzzFormats(f *testing.F) {
 		}
 		facts.Traces[0].Links = []URL{link.URL(&Request{Service: service, Operation: operation})}
 		facts.Problem.Explanations[0].Value = text
-		for _, typ := range []Type{ProblemOpened, Decided} {
-			facts.Type = typ
-			e := NewEvent(facts)
+		about := sampleIncident(IncidentOpened, service, operation)
+		about.Traces = facts.Traces
+		about.Deploys[1].Version = about.Names.Table.Symbol(text)
+		facts.Type = ProblemOpened
+		open := NewEvent(facts)
+		facts.Type = Decided
+		for _, e := range []*Event{open, NewEvent(facts), NewIncidentEvent(about)} {
 			for name, format := range formats {
 				body := format.render(e)
 				if body != nil && (!json.Valid(body) || !utf8.Valid(body) || len(body) > 1<<20) {

@@ -1,11 +1,11 @@
-// Package notify sends problems and decisions to webhooks.
+// Package notify sends incidents, problems and decisions to webhooks.
 //
 //	Events ─▶ Notifier.Enqueue ─(store.Outbox)─▶ one worker per endpoint ─▶ calls with retries
 //
 // An event that Enqueue accepted is delivered at least once to every endpoint that subscribes to its type, with the
-// same ID each time, or becomes a dead letter, which can be resent. An endpoint receives the events of one problem in
-// order. Endpoints do not wait for each other. Concurrency and duration of calls, the size of answers, and messages and
-// bytes in the outbox are bounded.
+// same ID each time, or becomes a dead letter, which can be resent. An endpoint receives the events of one incident or
+// problem in order. Endpoints do not wait for each other. Concurrency and duration of calls, the size of answers, and
+// messages and bytes in the outbox are bounded.
 //
 // Each call checks the address of its endpoint: connections to addresses that are not public are denied unless allowed,
 // and redirects are not followed.
@@ -150,12 +150,12 @@ func (n *Notifier) Enqueue(e *Event) error {
 	n.mu.Unlock()
 	var messages []store.Message
 	for _, c := range callers {
-		if !c.endpoint.subscribes(e.Type) {
+		if !c.endpoint.subscribes(e.Type) || e.muted && !(e.resolved && c.format.keepsState) {
 			continue
 		}
 		if body := c.format.render(e); body != nil {
 			messages = append(messages, store.Message{
-				ID: e.ID, Endpoint: c.endpoint.Name, Event: string(e.Type), Format: c.endpoint.Format, Problem: e.problem,
+				ID: e.ID, Endpoint: c.endpoint.Name, Event: string(e.Type), Format: c.endpoint.Format, Problem: e.subject,
 				At: trace.Nanos(e.At), Body: body,
 			})
 		}

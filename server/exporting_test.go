@@ -108,7 +108,7 @@ func TestExemplarsAreExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &config.Config{Export: config.Endpoint{OTLP: to.url, Headers: []config.Header{{Name: "X-Key", ValueFile: key}}}}
-	o, err := newOutbound(c, kept, intake{}, slog.New(slog.DiscardHandler))
+	o, err := newOutbound(c, kept, notesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/describe"
@@ -29,6 +31,9 @@ import (
 type outbound struct {
 	config       *config.Config // at the start, for keys that a reload does not change
 	log          *slog.Logger
+	store        *store.Store
+	notes        *api.Notes // of people, who mute incidents
+	links        atomic.Pointer[[]notify.Link]
 	outbox       *store.Outbox
 	notifier     *notify.Notifier
 	hooks        atomic.Int64 // number of webhooks
@@ -41,9 +46,9 @@ type outbound struct {
 }
 
 // newOutbound sets up the integrations that c configures. Fetched requests go to into.
-func newOutbound(c *config.Config, s *store.Store, into intake, log *slog.Logger) (*outbound, error) {
+func newOutbound(c *config.Config, s *store.Store, notes *api.Notes, into intake, log *slog.Logger) (*outbound, error) {
 	o := &outbound{
-		config: c, log: log, strategies: sampling.NewStrategies(&sampling.Rates{Default: c.Sampling.Default}),
+		config: c, log: log, store: s, notes: notes, strategies: sampling.NewStrategies(&sampling.Rates{Default: c.Sampling.Default}),
 		fetching: &fetching{intake: into, store: s, log: log, changed: make(chan struct{}, 1)},
 	}
 	var err error
@@ -75,7 +80,8 @@ func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 		return nil, err
 	}
 	return func() error {
-		rates := c.Sampling.Rates()
+		rates, links := c.Sampling.Rates(), c.Links()
+		o.links.Store(&links)
 		o.rates.Store(&rates)
 		o.hooks.Store(int64(len(endpoints)))
 		o.fetching.replace(fetchers)
@@ -110,12 +116,42 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 	}
 	for _, event := range notify.Events(&notify.Epoch{
 		At: e.At, Source: "sibyl", Before: &e.Before, After: core.State(), Decisions: e.Decisions, Problems: core.Problems(),
-		Names: namesOf(core, e.Decisions),
+		Names: namesOf(core, e.Decisions), Incidents: core.Incidents(), Deploys: core.Deploys(),
+		Muted:          func(id uint64) bool { return o.notes.IsMuted(id, time.Now()) },
+		IncidentTraces: func(x *engine.Incident) []notify.Trace { return o.slowTraces(core, x) },
+		IncidentURL:    o.incidentURL,
 	}) {
 		if err := o.notifier.Enqueue(event); err != nil {
 			o.log.Error("an event cannot be queued for webhooks", slog.Any("error", err))
 		}
 	}
+}
+
+// slowTraces returns slow traces of an incident, with links.
+func (o *outbound) slowTraces(core *engine.Core, x *engine.Incident) []notify.Trace {
+	found, err := api.SlowTraces(o.store, x.Types, x.Onset, x.Closed)
+	if err != nil {
+		o.log.Error("slow traces of an incident cannot be read", slog.Any("error", err))
+	}
+	var all []notify.Trace
+	for i := range found {
+		t := &found[i]
+		r := &notify.Request{Trace: t.Trace, Start: t.Start, End: t.Start.Add(time.Duration(t.Duration))}
+		if g := core.Grouper().Group(t.RequestType); g != nil {
+			r.Service, r.Operation = core.Table().ServiceName(g.Entry), core.Table().OpName(g.Entry)
+		}
+		all = append(all, notify.Trace{ID: t.Trace.String(), DurationNS: t.Duration, Links: notify.LinksTo(*o.links.Load(), r)})
+	}
+	return all
+}
+
+// incidentURL returns the address of the page of an incident; empty if the address of the UI is unknown.
+func (o *outbound) incidentURL(id uint64) string {
+	ui := o.config.UI()
+	if ui == "" {
+		return ""
+	}
+	return ui + "/incidents/" + fmt.Sprintf("%016x", id)
 }
 
 // entryRates returns the rate of traces per second by entry operation.
@@ -129,9 +165,13 @@ func entryRates(core *engine.Core) map[trace.Op]float64 {
 	return rates
 }
 
-// namesOf returns names that include the requests of the problems in decisions.
+// namesOf returns names that include the request types of incidents, and the requests of the problems in decisions.
 func namesOf(core *engine.Core, decisions []search.Decision) *describe.Names {
 	names, g := describe.New(core.Table(), describe.Verbatim), core.Grouper()
+	affected := core.AffectedTypes()
+	for i := range affected {
+		names.Add(&affected[i])
+	}
 	for i := range decisions {
 		for _, id := range []analysis.Hash{decisions[i].Group.RequestType, decisions[i].Group.Group} {
 			if group := g.Group(id); group != nil {

@@ -20,26 +20,51 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/internal/gogocodec"
 	"github.com/sibyl-trace/sibyl/internal/pebbledb"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// A fault in a running application causes a webhook event and a higher sampling rate of the affected requests.
+// notesIn returns the notes in a data directory.
+func notesIn(t *testing.T, dir string) *api.Notes {
+	t.Helper()
+	notes, err := api.OpenNotes(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return notes
+}
+
+// A fault in a running application causes webhook events and a higher sampling rate of the affected requests. The
+// incident causes one event, with slow traces and a link.
 func TestFaultCausesEventAndSampling(t *testing.T) {
-	events := make(chan string, 1000)
+	events := make(chan notify.Event, 1000)
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		body, err := io.ReadAll(q.Body)
-		var e struct{ Type string }
+		var e struct {
+			Type notify.Type
+			Data struct {
+				Incident *struct {
+					ID, Service, URL, Next string
+					Traces                 []notify.Trace
+				}
+			}
+		}
 		if err != nil || json.Unmarshal(body, &e) != nil {
 			t.Errorf("an event cannot be decoded: %s", body)
 		}
-		events <- e.Type
+		x := notify.Event{Type: e.Type}
+		if i := e.Data.Incident; i != nil {
+			x.Data.Incident = &notify.Incident{ID: i.ID, Service: i.Service, URL: i.URL, Next: i.Next, Traces: i.Traces}
+		}
+		events <- x
 	}))
 	defer hook.Close()
 	dir := t.TempDir()
@@ -52,8 +77,8 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kept.Close()
-	c := &config.Config{SamplingHTTP: "127.0.0.1:0", Sampling: config.Sampling{Default: 0.001, Wanted: 10, Budget: 100}, Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
-	o, err := newOutbound(c, kept, intake{}, slog.New(slog.DiscardHandler))
+	c := &config.Config{HTTP: "127.0.0.1:8321", SamplingHTTP: "127.0.0.1:0", Sampling: config.Sampling{Default: 0.001, Wanted: 10, Budget: 100}, Webhooks: []config.Webhook{{Name: "hook", URL: hook.URL, Format: "sibyl", AllowPrivate: true}}}
+	o, err := newOutbound(c, kept, notesIn(t, dir), intake{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +92,14 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 	core := engine.NewCore(app.Table(), options)
 	core.Announce(trace.Nanos(1), app.Catalogue())
 	now, services := trace.Nanos(1_700_000_000_000_000_000), map[string]bool{}
-	for epoch := range 40 {
-		if epoch == 12 {
+	for epoch := range 140 {
+		if epoch == 80 {
 			app.Inject(now)
 		}
 		for x := range app.Requests(now, now.Add(options.Epoch), &sim.Plan{}) {
+			if epoch == 80 {
+				putExemplar(t, kept, core, x)
+			}
 			core.Ingest(x)
 		}
 		now = now.Add(options.Epoch)
@@ -82,13 +110,24 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 			services[service] = true
 		}
 	}
-	for opened := false; !opened; {
+	incidents := 0
+	for problem := false; !problem || incidents == 0; {
 		select {
 		case e := <-events:
-			opened = e == "problem.opened"
+			problem = problem || e.Type == notify.ProblemOpened
+			if e.Type != notify.IncidentOpened {
+				continue
+			}
+			incidents++
+			if x := e.Data.Incident; x.Service == "" || x.Next == "" || len(x.Traces) == 0 || x.URL != "http://127.0.0.1:8321/incidents/"+x.ID {
+				t.Errorf("incident %+v", x)
+			}
 		case <-time.After(10 * time.Second):
-			t.Fatal("no event about a problem within 10 s")
+			t.Fatalf("a problem: %t, %d incidents within 10 s", problem, incidents)
 		}
+	}
+	if got := len(core.Incidents()); incidents != got {
+		t.Errorf("%d events for %d incidents", incidents, got)
 	}
 	if len(services) == 0 {
 		t.Error("no sampling rate was raised")
@@ -103,6 +142,17 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// putExemplar stores a trace as the slow exemplar of all request types.
+func putExemplar(t *testing.T, kept *store.Store, core *engine.Core, x *trace.Trace) {
+	t.Helper()
+	for g := range core.Grouper().Each() {
+		e := store.Exemplar{Trace: x.ID, Root: x.Spans[0].ID, Start: x.Spans[0].Start, Duration: int64(time.Second)}
+		if err := kept.PutExemplars(g.ID, &store.Exemplars{Slow: []store.Exemplar{e}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -104,11 +104,15 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 		return s, err
 	}
 	s.plane = control.New(feedback{s.live}, control.Options{MaxBuffered: max(opamp.MaxMessage, c.Memory/bodiesShare), Log: log})
-	if s.outbound, err = newOutbound(c, s.store, intake{s.live}, log); err != nil {
+	notes, err := api.OpenNotes(c.DataDir)
+	if err != nil {
+		return s, err
+	}
+	if s.outbound, err = newOutbound(c, s.store, notes, intake{s.live}, log); err != nil {
 		return s, err
 	}
 	s.tokens = access.Open(c.DataDir)
-	if s.api, err = s.newAPI(build, s.tokens); err != nil {
+	if s.api, err = s.newAPI(build, s.tokens, notes); err != nil {
 		return s, err
 	}
 	s.registry.MustRegister(collector{s})
@@ -244,11 +248,7 @@ func (s *Server) closeData() (err error) {
 type Build struct{ Version, Go string }
 
 // newAPI returns the handler of the API, the UI and /metrics.
-func (s *Server) newAPI(build Build, tokens *access.Tokens) (*api.API, error) {
-	notes, err := api.OpenNotes(s.config.DataDir)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *api.Notes) (*api.API, error) {
 	ui, err := web.New(s.config.API.BasePath)
 	if err != nil {
 		return nil, err

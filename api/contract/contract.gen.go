@@ -785,6 +785,9 @@ type DeadLetter struct {
 	// Format Format of the body.
 	Format string `json:"format"`
 
+	// Incident Incident of the event; absent: none.
+	Incident *string `json:"incident,omitempty"`
+
 	// Number Identifies the dead letter.
 	Number string `json:"number"`
 
@@ -794,7 +797,7 @@ type DeadLetter struct {
 	// Put Start of the attempts.
 	Put time.Time `json:"put"`
 
-	// Type Type of the event, such as problem.opened.
+	// Type Type of the event, such as incident.opened.
 	Type string `json:"type"`
 }
 

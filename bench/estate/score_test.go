@@ -137,20 +137,21 @@ func TestEffect(t *testing.T) {
 
 // The API's answer decodes. A service without incidents is an error of its own.
 func TestIncidents(t *testing.T) {
-	answer := `{"incidents": [{"id": "i1", "opened_unix_nano": 5, "closed_unix_nano": null, "sentence": "slow",
-		"suspects": [{"service": "cart", "operation": "GET /cart", "score": 0.5}]}]}`
+	answer := `{"items": [{"id": "i1", "opened": "1970-01-01T00:00:05Z", "closed": null, "sentence": "slow",
+		"suspects": [{"service": "cart", "operations": [{"operation": "GET /cart", "score": 0.5}], "score": 0.5}]}], "next_cursor": null}`
 	status := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/incidents" {
 			t.Errorf("path %s", r.URL.Path)
 		}
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(answer))
 	}))
 	defer server.Close()
 	s := &sibyl{api: strings.TrimPrefix(server.URL, "http://"), client: server.Client()}
 	got, err := s.incidents(t.Context())
-	want := []Incident{{ID: "i1", Opened: 5, Sentence: "slow", Suspects: []Suspect{{Service: "cart", Operation: "GET /cart", Score: 0.5}}}}
+	want := []Incident{{ID: "i1", Opened: 5e9, Sentence: "slow", Suspects: []Suspect{{Service: "cart", Operation: "GET /cart", Score: 0.5}}}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}

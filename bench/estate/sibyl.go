@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
 // sibyl is a sibyl serve process with shipping settings.
@@ -56,13 +58,13 @@ func (s *sibyl) readAddresses() bool {
 	return s.otlp != ""
 }
 
-// Incident is an incident of the API.
+// Incident is an incident that the service reported.
 type Incident struct {
 	ID       string    `json:"id"`
 	Opened   int64     `json:"opened_unix_nano"`
 	Closed   *int64    `json:"closed_unix_nano"` // nil while it is open
 	Sentence string    `json:"sentence"`
-	Suspects []Suspect `json:"suspects"` // ranked
+	Suspects []Suspect `json:"suspects"` // ranked, at most three
 }
 
 // Suspect is a suspect of an incident.
@@ -77,27 +79,42 @@ var errNoIncidents = errors.New("this sibyl has no /api/v1/incidents")
 
 // incidents returns all incidents, open and closed.
 func (s *sibyl) incidents(ctx context.Context) ([]Incident, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.api+"/api/v1/incidents", http.NoBody)
+	api, err := contract.NewClientWithResponses("http://"+s.api+"/api/v1", contract.WithHTTPClient(s.client))
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.client.Do(r)
-	if err != nil {
-		return nil, err
+	query := contract.ListIncidentsParams{Limit: new(1000), Muted: new(contract.ListIncidentsParamsMutedAll)}
+	var all []Incident
+	for {
+		page, err := api.ListIncidentsWithResponse(ctx, &query)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("list incidents: %w", err)
+		case page.StatusCode() == http.StatusNotFound:
+			return nil, errNoIncidents
+		case page.JSON200 == nil:
+			return nil, fmt.Errorf("list incidents: %s", page.Status())
+		}
+		for i := range page.JSON200.Items {
+			all = append(all, incidentOf(&page.JSON200.Items[i]))
+		}
+		if query.Cursor = page.JSON200.NextCursor; query.Cursor == nil {
+			return all, nil
+		}
 	}
-	defer func() { _ = answer.Body.Close() }() // it was only read
-	switch answer.StatusCode {
-	case http.StatusOK:
-	case http.StatusNotFound:
-		return nil, errNoIncidents
-	default:
-		return nil, fmt.Errorf("list incidents: %s", answer.Status)
+}
+
+func incidentOf(x *contract.Incident) Incident {
+	i := Incident{ID: x.ID, Opened: x.Opened.UnixNano(), Sentence: x.Sentence}
+	if x.Closed != nil {
+		i.Closed = new(x.Closed.UnixNano())
 	}
-	var list struct {
-		Incidents []Incident `json:"incidents"`
+	for k := range x.Suspects {
+		s := Suspect{Service: x.Suspects[k].Service, Score: x.Suspects[k].Score}
+		if operations := x.Suspects[k].Operations; len(operations) > 0 {
+			s.Operation = operations[0].Operation
+		}
+		i.Suspects = append(i.Suspects, s)
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&list); err != nil {
-		return nil, fmt.Errorf("decode incidents: %w", err)
-	}
-	return list.Incidents, nil
+	return i
 }

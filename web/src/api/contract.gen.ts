@@ -2174,7 +2174,7 @@ export interface components {
             number: string;
             /** @description ID of the event: the same for all webhooks and attempts. */
             event: string;
-            /** @description Type of the event, such as problem.opened. */
+            /** @description Type of the event, such as incident.opened. */
             type: string;
             /** @description Name of the webhook. */
             endpoint: string;
@@ -2182,6 +2182,8 @@ export interface components {
             format: string;
             /** @description Problem of the event; empty: none. */
             problem: string;
+            /** @description Incident of the event; absent: none. */
+            incident?: string;
             /**
              * Format: date-time
              * @description Time of the event.

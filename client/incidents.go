@@ -1,0 +1,264 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// Incidents returns up to most incidents that match q, open ones first, then those that opened last; 0: all.
+func (c *Client) Incidents(ctx context.Context, q contract.ListIncidentsParams, most int) (*contract.IncidentList, error) {
+	all := &contract.IncidentList{Items: []contract.Incident{}}
+	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+		q.Limit, q.Cursor = limit, cursor
+		r, err := c.api.ListIncidentsWithResponse(ctx, &q)
+		page, err := body(c, r, err)
+		if err != nil {
+			return 0, nil, err
+		}
+		all.Items = append(all.Items, page.Items...)
+		all.NextCursor, all.Total, all.Epoch, all.Learning = page.NextCursor, page.Total, page.Epoch, page.Learning
+		return len(page.Items), page.NextCursor, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// incidentID matches the ID of an incident.
+var incidentID = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+// Incident returns an incident, named by its ID or a prefix of the ID.
+func (c *Client) Incident(ctx context.Context, name string) (*contract.IncidentDetail, error) {
+	id, err := c.findIncident(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.api.GetIncidentWithResponse(ctx, id)
+	return body(c, r, err)
+}
+
+// AcknowledgeIncident acknowledges an incident, named as for [Client.Incident], with a text that may be empty.
+func (c *Client) AcknowledgeIncident(ctx context.Context, name, text string) error {
+	id, err := c.findIncident(ctx, name)
+	if err != nil {
+		return err
+	}
+	r, err := c.api.AcknowledgeIncidentWithResponse(ctx, id, contract.NoteRequest{Text: &text})
+	return c.check(r, err)
+}
+
+// MuteIncident mutes an incident, named as for [Client.Incident], with a text that may be empty.
+func (c *Client) MuteIncident(ctx context.Context, name, text string) error {
+	id, err := c.findIncident(ctx, name)
+	if err != nil {
+		return err
+	}
+	r, err := c.api.MuteIncidentWithResponse(ctx, id, contract.NoteRequest{Text: &text})
+	return c.check(r, err)
+}
+
+// AcceptIncident accepts the behaviour since the onset of an open incident, named as for [Client.Incident], as normal.
+func (c *Client) AcceptIncident(ctx context.Context, name string) error {
+	id, err := c.findIncident(ctx, name)
+	if err != nil {
+		return err
+	}
+	r, err := c.api.AcceptIncidentWithResponse(ctx, id)
+	return c.check(r, err)
+}
+
+// findIncident returns the ID of the incident with a prefix of the ID.
+func (c *Client) findIncident(ctx context.Context, name string) (string, error) {
+	prefix := strings.ToLower(name)
+	if incidentID.MatchString(prefix) {
+		return prefix, nil
+	}
+	list, err := c.Incidents(ctx, contract.ListIncidentsParams{Muted: new(contract.ListIncidentsParamsMutedAll)}, 0)
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for i := range list.Items {
+		if len(prefix) >= minPrefix && strings.HasPrefix(list.Items[i].ID, prefix) {
+			found = append(found, list.Items[i].ID)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fmt.Errorf("there is no incident %q: sibyl incidents lists them; name one by its ID or at least the first %d digits of it", name, minPrefix)
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("the IDs of %d incidents begin with %s: give more digits", len(found), name)
+}
+
+// Widths of columns of the table of incidents.
+const (
+	incidentWidth = 10
+	openedWidth   = 21
+	lastedWidth   = 9
+)
+
+// ShowIncidents writes a list of incidents, in its order: for each a line of a table, and its sentence.
+func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	switch {
+	case list.Learning:
+		p.printf("Sibyl is still learning: it reports no incidents yet. GET /api/v1/status shows the progress.\n")
+	case len(list.Items) == 0:
+		p.printf("No incident matches.\n")
+	default:
+		p.printf("%s\n", p.dim(terminal.PadRight("ID", incidentWidth)+terminal.PadRight("OPENED", openedWidth)+terminal.PadRight("LASTED", lastedWidth)+"SUSPECTS"))
+	}
+	for i := range list.Items {
+		p.incident(&list.Items[i])
+	}
+	if list.NextCursor != nil {
+		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
+	return p.flush(w)
+}
+
+// incident writes the line of an incident, its sentence, and its notes.
+func (p *page) incident(x *contract.Incident) {
+	var suspects []string
+	for i := range x.Suspects {
+		suspects = append(suspects, clean(x.Suspects[i].Service)+" "+units.Ratio(x.Suspects[i].Score))
+	}
+	lasted := terminal.PadRight("open", lastedWidth)
+	if x.Closed == nil {
+		lasted = p.style.Paint(terminal.Red, lasted)
+	} else {
+		lasted = terminal.PadRight(x.Closed.Sub(x.Opened).Round(time.Second).String(), lastedWidth)
+	}
+	p.printf("%s%s%s%s\n", terminal.PadRight(x.ID[:8], incidentWidth), terminal.PadRight(x.Opened.Local().Format(time.DateTime), openedWidth), lasted,
+		p.bold(terminal.Shorten(strings.Join(suspects, ", "), p.style.Line()-incidentWidth-openedWidth-lastedWidth)))
+	p.printf("%s", p.style.Wrap(clean(x.Sentence), 2))
+	for _, n := range notes(&x.Notes) {
+		p.printf("  %s\n", p.dim(n))
+	}
+}
+
+// notes describes notes, one text for each.
+func notes(n *contract.Notes) (all []string) {
+	for _, x := range []struct {
+		kind string
+		note *contract.Note
+	}{{"acknowledged", n.Acknowledged}, {"muted", n.Muted}} {
+		if x.note == nil {
+			continue
+		}
+		text := x.kind + " by " + clean(x.note.By)
+		if x.note.Text != "" {
+			text += ": " + clean(x.note.Text)
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// Limits of the evidence shown of an incident; JSON output holds all of it.
+const (
+	shownIncidentSuspects = 5
+	shownParts            = 3 // instances and operations of a suspect
+	shownTypes            = 12
+)
+
+// leastPart is the smallest part of a score that is shown.
+const leastPart = 0.005
+
+// ShowIncident writes an incident with its evidence.
+func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	x := &d.Incident
+	p.incident(x)
+	p.printf("\n%s\n%s", p.bold("Next step"), style.Wrap(clean(d.Next), 2))
+	p.printf("\n%s %s\n", p.bold("Suspects"), p.dim("score per request: times in usual durations of a request, numbers of failures"))
+	for i := range x.Suspects[:min(len(x.Suspects), shownIncidentSuspects)] {
+		p.suspect(&x.Suspects[i])
+	}
+	p.requestTypes(x.RequestTypes)
+	if len(x.Deploys) > 0 {
+		p.printf("\n%s\n", p.bold("Deploys"))
+		for i := range x.Deploys {
+			y := &x.Deploys[i]
+			p.printf("  %s  %s %s, before %s\n", clock(y.At), clean(y.Service), clean(y.Version), clean(y.Before))
+		}
+	}
+	p.printf("\n%s\n", p.bold("Timeline"))
+	for i := range d.Timeline {
+		p.printf("  %s  %s\n", clock(d.Timeline[i].At), strings.TrimSpace(style.Wrap(clean(d.Timeline[i].Text), len("  15:04:05  "))))
+	}
+	if len(d.Exemplars) > 0 {
+		p.printf("\n%s\n", p.bold("Slow traces"))
+		for i := range d.Exemplars {
+			e := &d.Exemplars[i]
+			p.printf("  %s  %s  %s\n", clock(e.Start), e.Trace, units.Nanos(float64(e.DurationNs)))
+		}
+	}
+	return p.flush(w)
+}
+
+func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
+
+// suspect writes the score of a suspect with its parts, and the instances and operations that carry most of it.
+func (p *page) suspect(s *contract.IncidentSuspect) {
+	var parts []string
+	for _, x := range []struct {
+		name  string
+		score float64
+	}{
+		{"time in it", s.Parts.Own}, {"time to it", s.Parts.In + s.Parts.Rest}, {"time from it", s.Parts.Out}, {"errors", s.Parts.Errors},
+		{"unanswered calls", s.Parts.Unanswered}, {"other calls than usual", s.Parts.Shape},
+	} {
+		if x.score >= leastPart {
+			parts = append(parts, x.name+" "+units.Ratio(x.score))
+		}
+	}
+	name := clean(s.Service)
+	if !s.EmitsSpans {
+		name += " (emits no spans)"
+	}
+	p.printf("  %s %s  %s\n", terminal.PadLeft(units.Ratio(s.Score), 6), p.bold(name), p.dim(strings.Join(parts, ", ")))
+	for i := range s.Instances[:min(len(s.Instances), shownParts)] {
+		x := &s.Instances[i]
+		p.printf("         %s of it: %s = %s\n", units.Percent(x.Part), clean(x.Key), clean(x.Value))
+	}
+	for i := range s.Operations[:min(len(s.Operations), shownParts)] {
+		x := &s.Operations[i]
+		text := clean(x.Service + " " + x.Operation)
+		if x.Target != nil {
+			text += " → " + clean(x.Target.Service+" "+x.Target.Operation)
+		}
+		p.printf("         %s %s\n", text, p.dim(units.Ratio(x.Score)))
+	}
+}
+
+// requestTypes writes the affected request types with their times and failures, and the usual ones.
+func (p *page) requestTypes(types []contract.IncidentRequestType) {
+	if len(types) == 0 {
+		return
+	}
+	column := func(text string) string { return terminal.PadLeft(text, 10) }
+	width := max(20, p.style.Line()-4-4*10)
+	p.printf("\n%s\n", p.bold("Request types"))
+	p.printf("  %s\n", p.dim(terminal.PadRight("", width)+column("MEAN")+column("USUALLY")+column("FAILED")+column("USUALLY")))
+	for i := range types[:min(len(types), shownTypes)] {
+		x := &types[i]
+		p.printf("  %s%s%s%s%s\n", terminal.PadRight(terminal.Shorten(clean(cmp.Or(x.Name, x.ID)), width-1), width), column(units.Nanos(x.MeanNs)),
+			column(units.Nanos(x.UsualNs)), column(units.Percent(x.Failed)), column(units.Percent(x.UsualFailed)))
+	}
+	if more := len(types) - shownTypes; more > 0 {
+		p.printf("  %s\n", p.dim("… and "+units.Plural(more, "more request type")))
+	}
+}

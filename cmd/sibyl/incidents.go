@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+)
+
+func (p *process) incidentsCommand() *cobra.Command {
+	state := cli.NewChoice("all", "open", "closed")
+	var muted bool
+	var service string
+	c := &cobra.Command{
+		Use:   "incidents [ID]",
+		Short: "List the incidents of a running service, or show one",
+		Long: `Incidents lists the incidents of a running sibyl serve, open ones first: times in which requests lose more time, or fail more
+often, than the history explains. Each line has the ID, the opening time, the duration, and the suspects with their scores.
+
+With an ID, or its first digits, it shows the incident with its evidence: suspects with their parts and instances, affected request
+types with their usual times, deploys, timeline and slow traces.`,
+		Example: `  sibyl incidents --state open
+  sibyl incidents 101885cb                   one incident with its evidence
+  sibyl incidents -o json | jq '.items[].sentence'
+  sibyl incidents accept 101885cb            what happens since its onset is normal`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	state.Flag(c, "state", "", "show only incidents in this state")
+	c.Flags().BoolVar(&muted, "muted", false, "include muted incidents")
+	c.Flags().StringVar(&service, "service", "", "show only incidents whose first suspect is this service")
+	f := addListFlags(c, "incidents", 20)
+	list := showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.IncidentList, error) {
+		q := contract.ListIncidentsParams{State: new(contract.ListIncidentsParamsState(state.Value))}
+		if muted {
+			q.Muted = new(contract.ListIncidentsParamsMutedAll)
+		}
+		if service != "" {
+			q.Service = &service
+		}
+		return api.Incidents(ctx, q, f.limit)
+	}, client.ShowIncidents)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return list(c, args)
+		}
+		return p.showIncident(c.Context(), f, args[0])
+	}
+	c.AddCommand(
+		p.incidentNoteCommand("acknowledge", "Acknowledge an incident, for a day", (*client.Client).AcknowledgeIncident),
+		p.incidentNoteCommand("mute", "Mute an incident, for a day: lists omit it, and webhooks are not called", (*client.Client).MuteIncident),
+		p.acceptIncidentCommand(),
+	)
+	return c
+}
+
+// showIncident shows one incident.
+func (p *process) showIncident(ctx context.Context, f *listFlags, name string) error {
+	api, err := f.server.client(p)
+	if err != nil {
+		return err
+	}
+	d, err := api.Incident(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case f.output.Value == "json":
+		return writeJSON(p.out, d)
+	}
+	return client.ShowIncident(p.out, d, terminal.Of(p.out, p.getenv), time.Now())
+}
+
+// incidentNoteCommand returns a command that sets a note about an incident.
+func (p *process) incidentNoteCommand(name, short string, set func(*client.Client, context.Context, string, string) error) *cobra.Command {
+	var text string
+	c := &cobra.Command{
+		Use:     name + " ID",
+		Short:   short,
+		Example: "  sibyl incidents " + name + " 101885cb --text 'known, ticket 42'",
+		Args:    cobra.ExactArgs(1),
+	}
+	c.Flags().StringVar(&text, "text", "", "text of the note")
+	server := addServerFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		api, err := server.client(p)
+		if err != nil {
+			return err
+		}
+		return set(api, c.Context(), args[0], text)
+	}
+	return c
+}
+
+func (p *process) acceptIncidentCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "accept ID",
+		Short: "Accept the behaviour since the onset of an open incident as normal",
+		Long: `Accept closes an open incident when the epoch ends. The history of its first suspect, and of the calls to it, before the onset is
+deleted; their behaviour since then is what they are compared with. For a quarter of an hour the service raises no incident.`,
+		Example: "  sibyl incidents accept 101885cb",
+		Args:    cobra.ExactArgs(1),
+	}
+	server := addServerFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		api, err := server.client(p)
+		if err != nil {
+			return err
+		}
+		if err := api.AcceptIncident(c.Context(), args[0]); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(p.out, "Accepted: the incident closes when the epoch ends.")
+		return err
+	}
+	return c
+}

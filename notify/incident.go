@@ -1,0 +1,226 @@
+package notify
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Incident is an incident at the time of its event. Its lists are bounded. Scores and parts of suspects are per
+// request: times in mean durations of a request of the history, and numbers of failures, unanswered calls and changed
+// call flows.
+type Incident struct {
+	ID           string         `json:"id"`
+	URL          string         `json:"url,omitempty"` // of its page
+	State        string         `json:"state"`         // open or closed
+	Sentence     string         `json:"sentence"`
+	Service      string         `json:"service"` // the first suspect
+	Onset        moment         `json:"onset"`
+	Opened       moment         `json:"opened"`             // or opened again, the last time
+	Closed       *moment        `json:"closed"`             // null: it is open
+	Accepted     bool           `json:"accepted,omitempty"` // a person accepted its behaviour as normal, which closed it
+	MergedInto   string         `json:"merged_into,omitempty"`
+	Suspects     []Culprit      `json:"suspects"`      // ranked
+	RequestTypes []AffectedType `json:"request_types"` // those that lose most time first
+	Affected     int            `json:"affected"`      // number of request types
+	Deploys      []Deploy       `json:"deploys"`       // of suspects, latest first
+	Traces       []Trace        `json:"traces"`        // slow ones
+	Next         string         `json:"next"`          // what to do
+	alerted      string         // the first suspect when it opened
+}
+
+// Culprit is a suspect of an incident.
+type Culprit struct {
+	Service    string                      `json:"service"`
+	EmitsSpans bool                        `json:"emits_spans"`
+	Score      describe.Number             `json:"score"`
+	Parts      describe.SuspectParts       `json:"parts"`
+	Operations []describe.SuspectOperation `json:"operations"`
+	Instances  []Instance                  `json:"instances"`
+}
+
+// Instance is an instance, host, zone or version with its part of the cost of a suspect.
+type Instance struct {
+	Key   string          `json:"key"`
+	Value string          `json:"value"`
+	Part  describe.Number `json:"part"`
+}
+
+// AffectedType is a request type that an incident affects.
+type AffectedType struct {
+	ID          string          `json:"id"`
+	Name        string          `json:"name"`
+	Requests    uint64          `json:"requests"` // since the onset
+	MeanNS      describe.Number `json:"mean_ns"`  // since the onset
+	UsualNS     describe.Number `json:"usual_ns"`
+	Failed      describe.Number `json:"failed"` // since the onset
+	UsualFailed describe.Number `json:"usual_failed"`
+}
+
+// Deploy is a new version of a service.
+type Deploy struct {
+	At      moment `json:"at"`
+	Service string `json:"service"`
+	Version string `json:"version"`
+	Before  string `json:"before"`
+}
+
+// Bounds of an incident in an event.
+const (
+	maxCulprits   = 5
+	maxOperations = 5
+	maxInstances  = 5
+	maxTypes      = 20
+	maxDeploys    = 10
+)
+
+// IncidentFacts are the input of an event about an incident.
+type IncidentFacts struct {
+	Type     Type
+	At       trace.Nanos
+	Source   string // see Event
+	Incident *engine.Incident
+	Deploys  []engine.Deploy // all known ones, oldest first
+	Traces   []Trace         // slow ones; the first are sent
+	Names    *describe.Names // with the request types
+	URL      string          // of the incident's page; may be empty
+	Muted    bool            // endpoints that keep state learn of the end only
+}
+
+// NewIncidentEvent returns an event about an incident. Its ID depends only on type, time and incident.
+func NewIncidentEvent(f *IncidentFacts) *Event {
+	x := f.Incident
+	e := &Event{
+		Type: f.Type, At: moment(f.At), Source: clean(f.Source), subject: analysis.Hash{Lo: x.ID}, resolved: f.Type == IncidentClosed, muted: f.Muted,
+		Data: Data{Incident: namer{f.Names}.incident(f)},
+	}
+	e.setID(0)
+	return e
+}
+
+func (n namer) incident(f *IncidentFacts) *Incident {
+	x := f.Incident
+	deploy := x.SuspectDeploy(f.Deploys)
+	d := &Incident{
+		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted,
+		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.Closed, f.At), Suspects: x.Suspects}).String(), maxSentenceText),
+		Affected: len(x.Types), alerted: n.text(x.Alerted),
+		Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
+		Next: shorten(n.names.Advice(&describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Version: deploy.Version, Before: deploy.Before}), maxSentenceText),
+	}
+	if x.Closed != 0 {
+		d.State, d.Closed = "closed", new(moment(x.Closed))
+	}
+	if x.Into != 0 {
+		d.MergedInto = hex16(x.Into)
+	}
+	suspects := x.Shown()
+	for i := range suspects[:min(len(suspects), maxCulprits)] {
+		d.Suspects = append(d.Suspects, n.culprit(&suspects[i]))
+	}
+	if len(d.Suspects) > 0 {
+		d.Service = d.Suspects[0].Service
+	}
+	for i := range x.Types[:min(len(x.Types), maxTypes)] {
+		t := &x.Types[i]
+		d.RequestTypes = append(d.RequestTypes, AffectedType{
+			t.RequestType.String(), n.requestType(t.RequestType), t.Requests, describe.Number(t.Mean), describe.Number(t.Usual),
+			describe.Number(t.Failed), describe.Number(t.UsualFailed),
+		})
+	}
+	deploys := x.Deploys(f.Deploys)
+	for i := len(deploys) - 1; i >= 0 && len(d.Deploys) < maxDeploys; i-- {
+		y := deploys[i]
+		d.Deploys = append(d.Deploys, Deploy{moment(y.At), n.text(y.Service), n.text(y.Version), n.text(y.Before)})
+	}
+	return d
+}
+
+func (n namer) culprit(s *baselinediff.Suspect) Culprit {
+	d := n.names.Suspect(s)
+	x := Culprit{
+		Service: clean(d.Service), EmitsSpans: d.EmitsSpans, Score: d.Score, Parts: d.Parts, Operations: d.Operations[:min(len(d.Operations), maxOperations)],
+		Instances: []Instance{},
+	}
+	for i := range x.Operations {
+		o := &x.Operations[i]
+		cleanAll(&o.Service, &o.Operation)
+		o.Target = boundTarget(o.Target)
+	}
+	for _, i := range s.Instances[:min(len(s.Instances), maxInstances)] {
+		x.Instances = append(x.Instances, Instance{n.text(i.Key), n.text(i.Value), describe.Number(i.Part)})
+	}
+	return x
+}
+
+func (n namer) requestType(id analysis.Hash) string {
+	if name := n.names.RequestType(id, 0); name != "" {
+		return clean(name)
+	}
+	return "request type " + id.String()[:8] // it was evicted
+}
+
+// hex16 returns the identity of an incident as text.
+func hex16(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+// lasted returns the time of x from its opening to its end; empty while it is open.
+func (x *Incident) lasted() string {
+	if x.Closed == nil {
+		return ""
+	}
+	return trace.Nanos(*x.Closed).Sub(trace.Nanos(x.Opened)).String()
+}
+
+// figures returns the known figures of an incident; at most ten.
+func (x *Incident) figures() []figure {
+	var list []figure
+	add := func(key, name, text string) {
+		if text != "" {
+			list = append(list, figure{key, name, text})
+		}
+	}
+	var suspects, deploys, traces []string
+	for i := range x.Suspects {
+		suspects = append(suspects, x.Suspects[i].Service+" "+units.Ratio(float64(x.Suspects[i].Score)))
+	}
+	add("suspects", "Suspects", shorten(strings.Join(suspects, ", "), maxText))
+	if x.Affected > 0 {
+		add("request_types", "Request types", strconv.Itoa(x.Affected))
+		t := &x.RequestTypes[0]
+		add("most_affected", "Most affected", shorten(t.Name+": "+units.Nanos(float64(t.MeanNS))+", usually "+units.Nanos(float64(t.UsualNS)), maxText))
+	}
+	for _, d := range x.Deploys {
+		deploys = append(deploys, d.Service+" "+d.Version+" after "+d.Before)
+	}
+	add("deploys", "Deploys", shorten(strings.Join(deploys, ", "), maxText))
+	for _, t := range x.Traces {
+		traces = append(traces, t.ID)
+	}
+	add("traces", "Slow traces", shorten(strings.Join(traces, " "), maxText))
+	add("lasted", "Lasted", x.lasted())
+	add("next", "Next step", shorten(x.Next, maxText))
+	return list
+}
+
+// incidentAlert returns the alert of an incident. Its labels, which identify it, stay the same until it closes.
+func (e *Event) incidentAlert() alert {
+	x := e.Data.Incident
+	a := alert{
+		Labels:       filled("alertname", "SibylIncident", "incident", x.ID, "service", x.alerted),
+		Annotations:  filled("summary", x.Sentence, "state", x.State),
+		StartsAt:     x.Opened,
+		EndsAt:       moment(e.At.time().Add(alertLife).UnixNano()),
+		GeneratorURL: x.URL,
+	}
+	if e.resolved {
+		a.EndsAt = e.At
+	}
+	return a
+}
