@@ -57,7 +57,7 @@ test("webhooks are listed with their events and format, but only with the origin
   await list.getByText("pager").waitFor();
   assert.match(
     await list.textContent(),
-    /http:\/\/127\.0\.0\.1:9\/….*problem\.opened, problem\.located.*everything.*as slack, not signed/,
+    /http:\/\/127\.0\.0\.1:9\/….*problem\.opened, problem\.located.*incident\.opened, incident\.closed.*as slack, not signed/,
   );
   assert.doesNotMatch(await page.content(), /9\/secret/);
   await context.close();

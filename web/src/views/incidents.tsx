@@ -36,7 +36,7 @@ type List = Schemas["IncidentList"];
 export function Incidents() {
   const resource = useIncidents();
   const open = (resource.value?.items ?? []).filter((x) => x.state === "open" && !isMuted(x)).length;
-  useTitle(open > 0 ? `${openIncidents(open)}` : "Incidents");
+  useTitle(open > 0 ? openIncidents(open) : "Incidents");
   return (
     <>
       <div className="toolbar">
@@ -56,7 +56,7 @@ export function Incidents() {
   );
 }
 
-const openIncidents = (n: number) => `${count(n)} open ${n === 1 ? "incident" : "incidents"}`;
+const openIncidents = (n: number) => `${n === 0 ? "No" : count(n)} open ${n === 1 ? "incident" : "incidents"}`;
 
 // asTable returns the incidents for export.
 const asTable = (items: Incident[]): TableData => ({
@@ -100,7 +100,7 @@ function Lists({ list, changed }: ListsProps) {
   return (
     <>
       <p className="under">
-        <span role="status">{open.length > 0 && openIncidents(open.length)}</span>
+        {!list.learning && <span role="status">{openIncidents(open.length)}</span>}
         {list.epoch && (
           <span>
             as of <When at={list.epoch} />
@@ -278,12 +278,13 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
     <div className="state">
       <strong>{muted > 0 ? `No incident but ${muted === 1 ? "a muted one" : "muted ones"}` : "All is well"}</strong>
       <p>
+        {muted > 0 ? "Other requests" : "Requests"} neither lose more time nor fail more often than usual.{" "}
         {last ? (
           <>
-            No request type loses more time or fails more often than usual. The last incident closed <When at={last} />.
+            The last incident closed <When at={last} />.
           </>
         ) : (
-          "No request type loses more time or fails more often than usual. There was no incident in the last day."
+          "There was no incident in the last day."
         )}
       </p>
       {silent && (
