@@ -46,10 +46,9 @@ func deadLetter(m *store.Message) contract.DeadLetter {
 		Number: decimal(m.Number), Event: m.ID, Type: m.Event, Endpoint: m.Endpoint, Format: m.Format,
 		At: at(m.At), Put: at(m.Put), Attempts: m.Attempts, Error: m.Error, Bytes: m.Size,
 	}
-	switch notify.Type(m.Event) {
-	case notify.IncidentOpened, notify.IncidentClosed:
+	if notify.Type(m.Event).AboutIncident() {
 		x.Incident = new(hex16(m.Problem.Lo))
-	default:
+	} else {
 		x.Problem = problemID(m.Problem)
 	}
 	return x

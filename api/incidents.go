@@ -214,7 +214,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 // advice returns the next step for the people who work on an incident.
 func (r renderer) advice(x *engine.Incident) string {
 	d := x.SuspectDeploy(r.core.Deploys())
-	return r.Advice(&describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Version: d.Version, Before: d.Before})
+	return r.Advice(&describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Into: x.Into, Version: d.Version, Before: d.Before})
 }
 
 // timeline returns the events of an incident, but for its notes, in any order.

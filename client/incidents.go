@@ -218,8 +218,12 @@ func (p *page) suspect(s *contract.IncidentSuspect) {
 		name  string
 		score float64
 	}{
-		{"time in it", s.Parts.Own}, {"time to it", s.Parts.In + s.Parts.Rest}, {"time from it", s.Parts.Out}, {"errors", s.Parts.Errors},
-		{"unanswered calls", s.Parts.Unanswered}, {"other calls than usual", s.Parts.Shape},
+		{"time in it", s.Parts.Own},
+		{"time to it", s.Parts.In + s.Parts.Rest},
+		{"time from it", s.Parts.Out},
+		{"errors", s.Parts.Errors},
+		{"unanswered calls", s.Parts.Unanswered},
+		{"other calls than usual", s.Parts.Shape},
 	} {
 		if x.score >= leastPart {
 			parts = append(parts, x.name+" "+units.Ratio(x.score))

@@ -1,6 +1,8 @@
 package describe
 
 import (
+	"fmt"
+
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -10,6 +12,7 @@ import (
 type Advice struct {
 	Suspects []baselinediff.Suspect // ranked
 	Closed   bool
+	Into     uint64 // the incident that it was merged into; 0: none
 	// Version is the latest version of the first suspect that was deployed shortly before the onset or since, and
 	// Before its predecessor; 0: there was no deploy.
 	Version, Before trace.Symbol
@@ -21,6 +24,8 @@ const leastPart = 0.5
 // Advice returns the next step for the people who work on an incident.
 func (n *Names) Advice(x *Advice) string {
 	switch {
+	case x.Into != 0:
+		return fmt.Sprintf("Look at incident %016x, which has the same cause.", x.Into)
 	case x.Closed:
 		return "Nothing to do: the incident is over."
 	case len(x.Suspects) == 0:

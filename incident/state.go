@@ -66,11 +66,14 @@ func (t *Tracker) State() State {
 	return s
 }
 
-// Restore returns the tracker with a state. It ignores scores without a service.
+// Restore returns the tracker with a state. It ignores incidents without suspects, and scores without a service.
 func Restore(s State) *Tracker {
 	t := NewTracker()
 	t.healthy, t.aged = s.Healthy, s.Aged
 	for _, x := range s.Incidents {
+		if len(x.Suspects) == 0 {
+			continue
+		}
 		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, service: x.Service, score: x.Score, seen: x.Seen})
 	}
 	for _, r := range s.Records {

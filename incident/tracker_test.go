@@ -208,7 +208,7 @@ func TestForget(t *testing.T) {
 	var state incident.State
 	const n = incident.MaxClosed + 10
 	for i := range trace.Nanos(n) {
-		x := incident.Incident{ID: uint64(i + 1), Opened: i + 1, Closed: i + 2}
+		x := incident.Incident{ID: uint64(i + 1), Opened: i + 1, Closed: i + 2, Suspects: []baselinediff.Suspect{{}}}
 		if i == 3 {
 			x.Closed = 0
 		}
@@ -221,6 +221,26 @@ func TestForget(t *testing.T) {
 	}
 	tracker.Forget(n)
 	if all := tracker.Incidents(); len(all) != 3 || all[0].ID != 4 || all[2].ID != n {
+		t.Errorf("incidents %+v", all)
+	}
+}
+
+// An incident that was reported before it is merged into another stays, closed, with the other's ID.
+func TestMerge(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	slow := map[string]float64{"cart": 3}
+	s.play(5*time.Minute, slow)
+	state := s.tracker.State()
+	gateway := s.table.Symbol("gateway")
+	state.Incidents = append(state.Incidents, incident.SavedIncident{
+		Incident: incident.Incident{ID: 7, Onset: s.now.Add(-2 * epoch), Opened: s.now.Add(-epoch), Suspects: []baselinediff.Suspect{{Service: gateway}}},
+		Service:  gateway, Score: 0.001, Seen: s.now,
+	})
+	s.tracker = incident.Restore(state)
+	s.play(epoch, slow)
+	all := s.tracker.Incidents()
+	if len(all) != 2 || all[0].Closed != 0 || all[1].Into != all[0].ID || all[1].Closed != s.now {
 		t.Errorf("incidents %+v", all)
 	}
 }

@@ -20,8 +20,9 @@ type Epoch struct {
 	Traces        func(p *detect.Problem) []Trace    // samples to link; nil: none
 	URL           func(problem analysis.Hash) string // of the problem's page; nil: it has none
 
-	Incidents      []engine.Incident // as of the end of the epoch
-	Deploys        []engine.Deploy   // oldest first
+	Incidents []engine.Incident // as of the end of the epoch
+	Deploys   []engine.Deploy   // oldest first
+	// The following are called for each event about an incident.
 	Muted          func(incident uint64) bool
 	IncidentTraces func(*engine.Incident) []Trace // slow ones to link
 	IncidentURL    func(incident uint64) string   // of the incident's page; empty: it has none

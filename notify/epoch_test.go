@@ -58,18 +58,22 @@ func TestEvents(t *testing.T) {
 func TestIncidentEvents(t *testing.T) {
 	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
 	start := f.Incident.Opened
-	const epoch = 10 * time.Second
-	at := func(n time.Duration) trace.Nanos { return start.Add(n * epoch) }
+	at := func(epoch int) trace.Nanos { return start + trace.Nanos(epoch)*trace.Nanos(10*time.Second) }
 	seen := make(map[string]int)
 	var got []string
 	for _, step := range []struct {
-		now    time.Duration
+		now    int
 		change func(*engine.Incident)
 	}{
-		{0, nil}, {1, nil},
-		{2, func(x *engine.Incident) { x.Closed = at(2) }}, {3, nil},
-		{4, func(x *engine.Incident) { x.Closed, x.Reopened = 0, at(4) }}, {5, nil},
-		{6, func(x *engine.Incident) { x.Closed, x.Into = at(6), 7 }}, {6, nil}, {7, nil},
+		{0, nil},
+		{1, nil},
+		{2, func(x *engine.Incident) { x.Closed = at(2) }},
+		{3, nil},
+		{4, func(x *engine.Incident) { x.Closed, x.Reopened = 0, at(4) }},
+		{5, nil},
+		{6, func(x *engine.Incident) { x.Closed, x.Into = at(6), 7 }},
+		{6, nil},
+		{7, nil},
 	} {
 		if step.change != nil {
 			step.change(f.Incident)

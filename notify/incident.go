@@ -113,7 +113,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.Closed, f.At), Suspects: x.Suspects}).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
 		Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
-		Next: shorten(n.names.Advice(&describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Version: deploy.Version, Before: deploy.Before}), maxSentenceText),
+		Next: shorten(n.names.Advice(&describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Into: x.Into, Version: deploy.Version, Before: deploy.Before}), maxSentenceText),
 	}
 	if x.Closed != 0 {
 		d.State, d.Closed = "closed", new(moment(x.Closed))

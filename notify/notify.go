@@ -150,7 +150,8 @@ func (n *Notifier) Enqueue(e *Event) error {
 	n.mu.Unlock()
 	var messages []store.Message
 	for _, c := range callers {
-		if !c.endpoint.subscribes(e.Type) || e.muted && !(e.resolved && c.format.keepsState) {
+		silent := e.muted && (!e.resolved || !c.format.keepsState)
+		if silent || !c.endpoint.subscribes(e.Type) {
 			continue
 		}
 		if body := c.format.render(e); body != nil {

@@ -1,0 +1,49 @@
+package describe_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// The next step follows from the strongest evidence: a deploy, an instance, the largest part of the score.
+func TestAdvice(t *testing.T) {
+	table := &trace.Table{}
+	n := describe.New(table, describe.Verbatim)
+	cart := table.Symbol("cart")
+	of := func(s baselinediff.Suspect) *describe.Advice {
+		s.Service = cart
+		return &describe.Advice{Suspects: []baselinediff.Suspect{s}}
+	}
+	deployed := of(baselinediff.Suspect{Own: 1})
+	deployed.Version, deployed.Before = table.Symbol("1.8.2"), table.Symbol("1.8.1")
+	pod := []baselinediff.InstancePart{{Key: table.Symbol("k8s.pod.name"), Value: table.Symbol("cart-7"), Part: 0.9}}
+	few := []baselinediff.InstancePart{{Key: table.Symbol("k8s.pod.name"), Value: table.Symbol("cart-7"), Part: 0.2}}
+	closed := of(baselinediff.Suspect{Own: 1})
+	closed.Closed = true
+	merged := of(baselinediff.Suspect{Own: 1})
+	merged.Closed, merged.Into = true, 0xabc
+	op := table.Op(cart, table.Symbol("GET /cart"), trace.Server)
+	for want, x := range map[string]*describe.Advice{
+		"Compare cart 1.8.2, which was just deployed, with 1.8.1":             deployed,
+		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,":      of(baselinediff.Suspect{Own: 1, Instances: pod}),
+		"Check whether cart runs":                                             of(baselinediff.Suspect{Own: 0.2, Unanswered: 0.4}),
+		"Look at the failed spans of cart":                                    of(baselinediff.Suspect{Own: 0.2, Errors: 0.4, Instances: few}),
+		"Compare the calls that cart makes":                                   of(baselinediff.Suspect{Own: 0.2, Shape: 0.4}),
+		"Look at the network to cart":                                         of(baselinediff.Suspect{Own: 0.3, In: 0.2, Rest: 0.2}),
+		"Look at the CPU limit, the connection pools and the network of cart": of(baselinediff.Suspect{Own: 0.3, Out: 0.4}),
+		"Look at cart GET /cart in a slow trace":                              of(baselinediff.Suspect{Own: 1, Operations: []baselinediff.SuspectOperation{{Op: op, Score: 1}}}),
+		"Look at the slow traces through cart":                                of(baselinediff.Suspect{Own: 1}),
+		"Look at the metrics and logs of cart, which emits no spans":          of(baselinediff.Suspect{Opaque: true, Rest: 1}),
+		"Nothing to do":                       closed,
+		"Look at incident 0000000000000abc":   merged,
+		"Compare slow traces with usual ones": {},
+	} {
+		if got := n.Advice(x); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
