@@ -213,7 +213,7 @@ function Suspects({ of: x }: { of: Incident }) {
                   </li>
                 ))}
               </ul>
-              {s.instances.length === 0 && <span className="dim">no single instance</span>}
+              {s.instances.length === 0 && <span className="dim">–</span>}
             </td>
           </tr>
         ))}
