@@ -30,7 +30,7 @@ test("control characters in names are escaped", async () => {
   const list = await service.api("/problems");
   list.items[0].diagnosis = "p99 of GET /\u202etxt.exe is 4× its median; all of it is pay\u200bment\u0000.";
   await page.route("**/api/v1/problems?*", (route) => route.fulfill({ json: list }));
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await page.getByText("p99 of GET /\\u{202e}txt.exe is 4× its median; all of it is pay\\u{200b}ment\\u{0}.").waitFor();
   await context.close();
 });
@@ -86,10 +86,10 @@ test("acknowledging shows and replaces the note of a concurrent user", async () 
     (request, response) => request.url.endsWith("/events") && Boolean((send = events(response))),
   );
   const { page, context } = await open(browser);
-  for (const path of ["/", paths.problem]) {
+  for (const path of [paths.problems, paths.problem]) {
     await page.goto(proxy + path);
     await settle(page);
-    if (path === "/") await page.locator(`a[data-problem="${paths.problem.split("/").at(-1)}"]`).focus();
+    if (path === paths.problems) await page.locator(`a[data-problem="${paths.problem.split("/").at(-1)}"]`).focus();
     await page.keyboard.press("a");
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Reason (visible to others)").fill("mine");
@@ -142,7 +142,7 @@ test("without browser storage, preferences and token last until the page is clos
     };
     for (const name of ["localStorage", "sessionStorage"]) Object.defineProperty(globalThis, name, none);
   });
-  await page.goto(locked.url);
+  await page.goto(`${locked.url}/problems`);
   await page.getByLabel("Token").fill(locked.secret);
   await page.getByRole("button", { name: "Log in" }).click();
   await page.locator("a[data-problem]").first().waitFor();
@@ -160,7 +160,7 @@ test("log-out clears storage and cache; forbidden actions are explained", async 
     await page.getByLabel("Token").fill(locked.secret);
     await page.getByRole("button", { name: "Log in" }).click();
   };
-  await page.goto(locked.url);
+  await page.goto(`${locked.url}/problems`);
   await logIn();
   await page.locator("a[data-problem]").first().click();
   await settle(page);
@@ -235,7 +235,7 @@ test("closing a dialog returns the focus to its opener", async () => {
   await page.getByRole("button", { name: "Theme, time, help" }).press("Enter");
   await page.getByRole("menuitem", { name: "Keyboard shortcuts" }).press("Enter");
   assert.equal(await closed(), "Theme, time, help");
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await settle(page);
   await page.keyboard.press("j");
   const row = await focused();

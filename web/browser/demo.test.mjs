@@ -26,7 +26,7 @@ test("the fault of the demo appears live and is located", async (t) => {
       });
     const [, url] = await printed(/Sibyl is at (http:\S+)/);
     const { page, issues } = await open(browser);
-    await page.goto(url);
+    await page.goto(`${url}/problems`);
     await page.getByText("Learning normal behaviour").first().waitFor({ timeout: 30_000 });
     await printed(/a fault may be active now/);
     const began = Date.now();

@@ -27,12 +27,14 @@ async function freePorts(n) {
   return ports;
 }
 
-// serve runs the real binary on a copy of the seeded data. empty starts it without data, large with the large state;
-// token is the role of a token that it then requires.
-export async function serve({ base = "", token = "", empty = false, large = false, args = [] } = {}) {
+// serve runs the real binary on a copy of the seeded data. empty starts it without data, large with the large state,
+// fresh with data up to now: an incident closes some minutes after the last traces; token is the role of a token that it
+// then requires.
+export async function serve({ base = "", token = "", empty = false, large = false, fresh = false, args = [] } = {}) {
   const dir = join(mkdtempSync(join(tmpdir(), "sibyl-ui-")), "data");
   if (large)
     execFileSync(seeder, ["--dir", dir, "--large"]); // its last epoch must be recent
+  else if (fresh) execFileSync(seeder, ["--dir", dir]);
   else if (!empty) cpSync(seed, dir, { recursive: true });
   const [port, grpc, otlp] = await freePorts(3);
   const address = `127.0.0.1:${port}`;
@@ -126,9 +128,12 @@ export async function viewPaths(service, problem) {
   const { items } = await service.api("/problems");
   const worst =
     problem ?? items.find((p) => p.onset === "changed") ?? items[0] ?? fail("the seeded state has no problem");
+  const { items: incidents } = await service.api("/incidents");
   const { items: exemplars } = await service.api(`/exemplars?group=${worst.group}`);
   return {
-    problems: "/",
+    incidents: "/",
+    ...(incidents[0] && { incident: `/incidents/${incidents[0].id}` }),
+    problems: "/problems",
     problem: `/problems/${worst.id}`,
     trace: `/traces/${exemplars[0].trace}?problem=${worst.id}`,
     trees: "/trees",

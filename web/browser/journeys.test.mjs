@@ -16,7 +16,7 @@ after(async () => {
 
 test("two clicks lead from the diagnosis to a slow request, and the URL restores it", async () => {
   const { page, context } = await open(browser);
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   const first = page.locator("a[data-problem]").first();
   const diagnosis = await first.textContent();
   await first.click();
@@ -126,7 +126,7 @@ test("a tree defines its shares, caps them at 100 %, and omits small ones", asyn
 });
 
 test("states and tags are defined in tooltips and in the help", async () => {
-  const { page, context } = await visit(browser, service.url);
+  const { page, context } = await visit(browser, `${service.url}/problems`);
   const titles = await page
     .locator(".queue .tag:not(.noted), .queue .badge")
     .evaluateAll((all) => all.map((e) => e.title));
@@ -148,14 +148,14 @@ test("the numbers of the diagnosis link to their evidence", async () => {
 });
 
 test("keyboard shortcuts: j, k, Enter, /, ?", async () => {
-  const { page, context } = await visit(browser, service.url);
+  const { page, context } = await visit(browser, `${service.url}/problems`);
   await page.keyboard.press("j");
   await page.keyboard.press("j");
   const second = await page.locator("a[data-problem]").nth(1).textContent();
   await page.keyboard.press("Enter");
   await settle(page);
   assert.equal(await page.textContent("h1"), second);
-  await page.keyboard.press("g");
+  await page.keyboard.press("p");
   await page.waitForSelector(".queue");
   await page.keyboard.press("/");
   await page.keyboard.type("no such thing");
@@ -168,7 +168,7 @@ test("keyboard shortcuts: j, k, Enter, /, ?", async () => {
 });
 
 test("sorting and filters are in the URL", async () => {
-  const { page, context } = await visit(browser, service.url);
+  const { page, context } = await visit(browser, `${service.url}/problems`);
   await page.getByRole("button", { name: "Impact" }).click();
   await page.waitForURL(/sort=impact/);
   await page.waitForFunction(() => document.querySelector("th[aria-sort=descending]"));
@@ -195,10 +195,10 @@ test("acknowledge, withdraw, mute", async () => {
   await page.getByRole("dialog").getByRole("button", { name: "Mute" }).click();
   await page.getByRole("button", { name: "Muted by local" }).waitFor();
   const id = paths.problem.split("/").at(-1);
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await settle(page);
   assert.equal(await page.locator(`a[data-problem="${id}"]`).count(), 0, "a muted problem is listed");
-  await page.goto(`${service.url}/?muted=true`);
+  await page.goto(`${service.url}/problems?muted=true`);
   await page.locator(`a[data-problem="${id}"]`).waitFor();
   await context.close();
 });

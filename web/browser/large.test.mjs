@@ -91,7 +91,7 @@ test("the API with 5 000 problems", async (t) => {
 
 test("the list of 5 000 problems", async (t) => {
   const { page, context } = await open(browser);
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await page.waitForSelector(".queue a[data-problem]");
   const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
   t.diagnostic(`first contentful paint after ${Math.round(paint)} ms`);
@@ -305,13 +305,13 @@ test("live updates", async (t) => {
       return new Response(its.pipeThrough(new TextEncoderStream()), response);
     };
   });
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await page.waitForSelector(".queue a[data-problem]");
   for (let i = 0; i < 3; i++) {
     await toEnd(page);
     await page.waitForTimeout(500);
   }
-  const other = openWithoutDebugger(service.url);
+  const other = openWithoutDebugger(`${service.url}/problems`);
   t.after(other.stop);
   const { items } = await service.api("/problems?limit=100");
   const received = () => page.evaluate(() => globalThis.received);

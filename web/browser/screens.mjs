@@ -25,6 +25,9 @@ const details = await Promise.all(items.map((p) => service.api(`/problems/${p.id
 const paths = await viewPaths(service, details.find((d) => d.contrasts.length > 0)?.problem);
 for (const name of ["problems", "problem", "trace", "tree", "compare", "tracepoints", "service"])
   await picture(name, paths[name], name === "problem" ? tall : {});
+await picture("incidents", paths.incidents);
+await picture("incident", paths.incident, tall);
+await picture("incidents-phone", paths.incidents, { width: 390, height: 800, theme: "dark" });
 await picture("problem-dark", paths.problem, { theme: "dark", ...tall });
 await picture("explanations", paths.problem, { from: "#explanations", height: 640 });
 await picture("explanations-phone", paths.problem, { from: "#explanations", width: 390, height: 800, theme: "dark" });

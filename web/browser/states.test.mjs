@@ -29,7 +29,7 @@ test("rows keep their order while one is under the pointer or focused", async ()
   const { page, context } = await open(browser);
   const list = await service.api("/problems");
   await page.route("**/api/v1/problems?*", (route) => route.fulfill({ json: list }));
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await settle(page);
   const order = () => page.locator("a[data-problem]").evaluateAll((links) => links.map((a) => a.dataset.problem));
   const before = await order();
@@ -51,9 +51,10 @@ test("an empty service explains what to do", async () => {
   const { page, context, issues } = await open(browser);
   await page.goto(empty.url);
   await page.getByText("No requests yet. Learning begins").waitFor();
-  await page.getByText("No problems yet").waitFor();
+  await page.getByText("Learning normal behaviour", { exact: true }).waitFor();
   assert.deepEqual(await violations(page), []);
   for (const [path, text] of [
+    ["/problems", "No problems yet"],
     ["/trees", "No trees yet"],
     ["/tracepoints", "No tracepoints yet"],
     ["/tracepoints?show=agents", "No agents"],
@@ -67,7 +68,7 @@ test("an empty service explains what to do", async () => {
   await empty.stop();
   await page.getByText(/^○ Not live/).waitFor({ timeout: 15_000 });
   await page.getByText("Sibyl is not responding").waitFor({ timeout: 25_000 }); // the status is refetched only after events
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await context.close();
 });
 
@@ -75,7 +76,7 @@ test("failures show their reason and a retry; stale data is labelled", async () 
   const { page, context } = await open(browser);
   let broken = true;
   await page.route("**/api/v1/problems?*", (route) => (broken ? route.fulfill(problem) : route.continue()));
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await page.getByText("something broke").waitFor();
   assert.deepEqual(await violations(page), []);
   broken = false;
@@ -113,10 +114,12 @@ test("truncated lists say so", async () => {
   await context.close();
 });
 
-test("missing problems and traces are reported as not found", async () => {
+test("missing problems, incidents and traces are reported as not found", async () => {
   const { page, context } = await open(browser);
   await page.goto(`${service.url}/problems/${"0".repeat(32)}`);
   await page.getByText("Problem not found").waitFor();
+  await page.goto(`${service.url}/incidents/${"0".repeat(16)}`);
+  await page.getByText("Incident not found").waitFor();
   await page.goto(`${service.url}/traces/${"0".repeat(31)}1`);
   await page.getByText("Trace not found").waitFor();
   assert.deepEqual(await violations(page), []);
@@ -132,7 +135,7 @@ test("text from traces is escaped", async () => {
     for (const p of list.items) Object.assign(p, { diagnosis: bad, request_type_name: bad, why: bad });
     await route.fulfill({ response, json: list });
   });
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await settle(page);
   assert.equal(await page.locator("a[data-problem]").first().textContent(), bad);
   assert.equal(await page.locator("main img").count(), 0);
@@ -173,7 +176,7 @@ test("an expired token on the event stream requires a log-in", async () => {
   await page.route("**/api/v1/events", (route) =>
     expired ? route.fulfill({ ...problem, status: 401 }) : route.abort(),
   );
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await settle(page);
   assert.equal(await page.getByLabel("Token").count(), 0);
   expired = true;
@@ -242,7 +245,7 @@ test("a page stays live if a proxy cuts the event stream every second, and is no
     };
   });
   page.on("request", (request) => (connections += request.url().endsWith("/events") ? 1 : 0));
-  await page.goto(service.url);
+  await page.goto(`${service.url}/problems`);
   await settle(page);
   const { epoch } = await service.api("/problems?limit=1");
   await page.locator(".under time").first().waitFor();

@@ -57,7 +57,7 @@ test("webhooks are listed with their events and format, but only with the origin
   await list.getByText("pager").waitFor();
   assert.match(
     await list.textContent(),
-    /http:\/\/127\.0\.0\.1:9\/….*problem\.opened, problem\.located.*everything.*as slack, not signed/,
+    /http:\/\/127\.0\.0\.1:9\/….*problem\.opened, problem\.located.*incident\.opened, incident\.closed.*as slack, not signed/,
   );
   assert.doesNotMatch(await page.content(), /9\/secret/);
   await context.close();
@@ -65,6 +65,8 @@ test("webhooks are listed with their events and format, but only with the origin
 
 // overlays are menus and dialogs: view, button, item of its menu that opens a dialog, and role.
 const overlays = [
+  ["incident", "Share this incident", null, "menu"],
+  ["incident", "Acknowledge", null, "dialog"],
   ["problem", "Theme, time, help", null, "menu"],
   ["problem", "Theme, time, help", "Keyboard shortcuts", "dialog"],
   ["problem", "Share this problem", null, "menu"],
@@ -182,8 +184,9 @@ test("charts export a table, CSV and PNG; tables export CSV", async () => {
     assert.deepEqual(unexported, [], `${path}: charts and tables without export`);
     for (const button of await page.getByRole("button", { name: ": table and export" }).all()) {
       const title = (await button.getAttribute("aria-label")).replace(": table and export", "");
-      const figure =
-        title === "Problems" ? page.locator("main") : page.getByRole("region", { name: title, exact: true });
+      const figure = ["Incidents", "Problems"].includes(title)
+        ? page.locator("main")
+        : page.getByRole("region", { name: title, exact: true });
       const drawn = (await figure.locator("canvas, svg.chart").count()) > 0;
       const table = (await figure.locator("table, .virtual").count()) > 0;
       const [name, text] = await saved(button, "Save as CSV");

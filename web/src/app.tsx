@@ -4,8 +4,9 @@ import { type ReactNode, Suspense, lazy, useEffect, useRef, useState } from "rea
 import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
 import { base, client, storeToken, requireLogin, token, unauthorized } from "./api/client.ts";
 import { connect, disconnect } from "./api/events.ts";
-import { queryClient, useConnection, useResource } from "./api/queries.ts";
+import { queryClient, useConnection, useIncidents, useResource } from "./api/queries.ts";
 import { coarseDuration, stateLabel } from "./logic/format.ts";
+import { isMuted } from "./logic/incidents.ts";
 import { useKeys } from "./use-keys.ts";
 import { ErrorBoundary } from "./components/error-boundary.tsx";
 import { Dialog } from "./components/dialog.tsx";
@@ -15,8 +16,10 @@ import { Toast } from "./components/toast.tsx";
 import { kindLabels, definitions } from "./components/badges.tsx";
 import { ThemeContext, NowContext, type Theme, useTheme, useApplyTheme, useClock, useZone } from "./settings.ts";
 import { LogIn } from "./views/login.tsx";
-import { Problems } from "./views/problems.tsx";
+import { Incidents } from "./views/incidents.tsx";
 
+const Incident = lazy(() => import("./views/incident.tsx"));
+const Problems = lazy(() => import("./views/problems.tsx"));
 const Problem = lazy(() => import("./views/problem.tsx"));
 const Trace = lazy(() => import("./views/trace.tsx"));
 const Trees = lazy(() => import("./views/trees.tsx"));
@@ -26,7 +29,8 @@ const Tracepoints = lazy(() => import("./views/tracepoints.tsx"));
 const Service = lazy(() => import("./views/service.tsx"));
 
 const views = [
-  ["/", "Problems"],
+  ["/", "Incidents"],
+  ["/problems", "Problems"],
   ["/trees", "Trees"],
   ["/compare", "Compare"],
   ["/tracepoints", "Tracepoints"],
@@ -94,6 +98,7 @@ function Frame() {
     "?": () => setHelp(true),
     "/": () => document.querySelector<HTMLInputElement>("[data-search]")?.focus(),
     g: () => go("/"),
+    p: () => go("/problems"),
   });
   return (
     <>
@@ -108,6 +113,7 @@ function Frame() {
           {views.map(([path, name]) => (
             <Link key={path} href={path} aria-current={isCurrent(at, path) ? "page" : undefined}>
               {name}
+              {path === "/" && <OpenCount />}
             </Link>
           ))}
         </nav>
@@ -120,10 +126,14 @@ function Frame() {
           <Suspense fallback={<Loading what="the view" />}>
             <Switch>
               <Route path="/">
-                <Problems />
+                <Incidents />
               </Route>
-              <Route path="/problems">
+              <Route path="/incidents">
                 <Redirect to="/" />
+              </Route>
+              <Route path="/incidents/:id">{({ id }) => <Incident key={id} id={id} />}</Route>
+              <Route path="/problems">
+                <Problems />
               </Route>
               <Route path="/problems/:id">{({ id }) => <Problem key={id} id={id} />}</Route>
               <Route path="/traces/:id">{({ id }) => <Trace key={id} id={id} />}</Route>
@@ -142,7 +152,7 @@ function Frame() {
               </Route>
               <Route>
                 <Empty page title="Page not found">
-                  The link may come from another version. <Link href="/">All problems</Link>
+                  The link may come from another version. <Link href="/">All incidents</Link>
                 </Empty>
               </Route>
             </Switch>
@@ -156,7 +166,19 @@ function Frame() {
 }
 
 const isCurrent = (at: string, path: string) =>
-  path === "/" ? at === "/" || at.startsWith("/problems") || at.startsWith("/traces") : at.startsWith(path);
+  path === "/" ? at === "/" || at.startsWith("/incidents") || at.startsWith("/traces") : at.startsWith(path);
+
+// OpenCount shows the number of open incidents that are not muted, in every view.
+function OpenCount() {
+  const { value } = useIncidents();
+  const n = (value?.items ?? []).filter((x) => x.state === "open" && !isMuted(x)).length;
+  if (n === 0) return null;
+  return (
+    <span className="count" title={`${n} open`}>
+      {n} <span className="hidden">open</span>
+    </span>
+  );
+}
 
 const interruption = 3000; // ms; shorter interruptions of the connection are not shown
 
@@ -268,7 +290,7 @@ function Banners({ connection: { live, since, ever } }: { connection: SteadyConn
         <strong>Learning normal behaviour{done === null ? "" : `: ${Math.floor(done * 100)} % done`}.</strong>{" "}
         {done === null
           ? "No requests yet. Learning begins when the service receives traces (OTLP)."
-          : "Until then no problems are reported, and statistics are provisional."}
+          : "Until then no incidents or problems are reported, and statistics are provisional."}
       </>,
     );
   }
@@ -283,9 +305,10 @@ const keys: [string, string][] = [
   ["j, k", "next, previous row"],
   ["Enter", "open the focused row"],
   ["/", "search"],
-  ["g", "all problems"],
-  ["a", "acknowledge the problem"],
-  ["m", "mute the problem"],
+  ["g", "all incidents"],
+  ["p", "all problems"],
+  ["a", "acknowledge the incident or problem"],
+  ["m", "mute the incident or problem"],
   ["← →", "collapse and expand, in a waterfall or tree"],
   ["?", "show this list"],
   ["Esc", "close a dialog, or leave the search"],

@@ -62,10 +62,13 @@ function useValidated(name: string, is: (value: string) => boolean): [string, (v
 
 const pattern = (form: RegExp) => (value: string) => form.test(value);
 const isID = pattern(/^[0-9a-f]{32}$/);
+const isShortID = pattern(/^[0-9a-f]{16}$/);
 const isNanos = pattern(/^[1-9]\d{0,14}$/);
 
-// useID reads an ID, useTimestamp an RFC 3339 time, useNanos a positive number of nanoseconds.
+// useID reads an ID, useShortID that of an incident, useTimestamp an RFC 3339 time, useNanos a positive number of
+// nanoseconds.
 export const useID = (name: string) => useValidated(name, isID);
+export const useShortID = (name: string) => useValidated(name, isShortID);
 export const useTimestamp = (name: string) => useValidated(name, isRFC3339);
 export const useNanos = (name: string) => useValidated(name, isNanos);
 

@@ -2,7 +2,7 @@
 import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { type Page, mergePages } from "../logic/pages.ts";
-import { type Answer, ApiError, unauthorized, unwrap } from "./client.ts";
+import { type Answer, ApiError, client, unauthorized, unwrap } from "./client.ts";
 import { type ServerEvent, currentConnection, onConnection, onEvent } from "./events.ts";
 
 // Resource is a value read from the API. With both a value and a failure, the value is stale.
@@ -70,12 +70,29 @@ async function refresh(queryKey: readonly unknown[]) {
   await queryClient.refetchQueries({ queryKey, exact: true, type: "active" }, { cancelRefetch: false });
 }
 
-// useRefresh calls reload after each event of a type, and when events were missed.
-function useRefresh(type: ServerEvent["type"] | null, reload: () => void) {
+// Live selects the events after which a resource is refetched: epochs, decisions, or epochs and incidents.
+type Live = boolean | "decision" | "incident";
+
+const eventTypes: Record<"epoch" | "decision" | "incident", readonly ServerEvent["type"][]> = {
+  epoch: ["epoch"],
+  decision: ["decision"],
+  incident: ["epoch", "incident.opened", "incident.changed", "incident.closed"],
+};
+
+const noEvents: readonly ServerEvent["type"][] = [];
+
+// eventsOf returns the types of events of a choice; none without a resource.
+function eventsOf(key: string | null, live: Live): readonly ServerEvent["type"][] {
+  if (key === null || live === false) return noEvents;
+  return eventTypes[live === true ? "epoch" : live];
+}
+
+// useRefresh calls reload after each event of the types, and when events were missed. types must be constant.
+function useRefresh(types: readonly ServerEvent["type"][], reload: () => void) {
   useEffect(() => {
-    if (type === null) return;
-    return onEvent((event) => (event === null || event.type === type) && reload());
-  }, [type, reload]);
+    if (types.length === 0) return;
+    return onEvent((event) => (event === null || types.includes(event.type)) && reload());
+  }, [types, reload]);
 }
 
 // useLastFailure returns the failure of a query, also while a query without a value is refetched: TanStack Query then
@@ -89,11 +106,11 @@ function useLastFailure(key: string | null, value: unknown, error: unknown): Api
 }
 
 // useResource reads the resource that key names; null: none. It returns a cached value at once and refetches it. If
-// live, it refetches after each epoch or decision, and when events were missed.
+// live, it refetches after each of the selected events, and when events were missed.
 export function useResource<T>(
   key: string | null,
   request: (signal: AbortSignal) => Answer<T>,
-  live: boolean | "decision" = false,
+  live: Live = false,
 ): Resource<T> {
   const { data, error, refetch } = useQuery({
     queryKey: [key],
@@ -101,7 +118,7 @@ export function useResource<T>(
     enabled: key !== null,
   });
   useRefresh(
-    eventType(key === null ? false : live),
+    eventsOf(key, live),
     useCallback(() => void refresh([key]), [key]),
   );
   const failure = useLastFailure(key, data, error);
@@ -109,10 +126,23 @@ export function useResource<T>(
   return { ...(data !== undefined && { value: data }), ...(failure && { failure }), reload };
 }
 
-function eventType(live: boolean | "decision"): ServerEvent["type"] | null {
-  if (live === "decision") return live;
-  return live ? "epoch" : null;
-}
+const listedIncidents = 100;
+
+// useIncidents reads the incidents, muted ones too.
+export const useIncidents = () =>
+  useResource(
+    "incidents",
+    (signal) => client.GET("/incidents", { params: { query: { limit: listedIncidents, muted: "all" } }, signal }),
+    "incident",
+  );
+
+// useIncident reads an incident with its evidence; null: none.
+export const useIncident = (id: string | null) =>
+  useResource(
+    id && `incident ${id}`,
+    (signal) => client.GET("/incidents/{incident}", { params: { path: { incident: id! } }, signal }),
+    "incident",
+  );
 
 type List<T> = { items: T[]; next_cursor: string | null };
 
@@ -164,7 +194,7 @@ export function usePages<T extends { id: string }, L extends List<T>>(
     void refresh(queryKey);
   }, [queryKey]);
   useRefresh(
-    "epoch",
+    eventTypes.epoch,
     useCallback(() => {
       round++;
       void refresh(queryKey);

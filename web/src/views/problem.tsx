@@ -1,13 +1,12 @@
 // Problem: a problem with its evidence, from the diagnosis to sample traces.
-import { useEffect, useState } from "react";
+import { useEffect } from "react";
 import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { type Resource, useResource } from "../api/queries.ts";
+import { type Resource, useIncidents, useResource } from "../api/queries.ts";
 import { sectionOf } from "../logic/diagnosis.ts";
 import { deploysSince } from "../logic/deploys.ts";
 import { count, duration, ratio, milli, percent, range, rate, factor, keepUnits } from "../logic/format.ts";
 import { markdown } from "../logic/markdown.ts";
-import { useKeys } from "../use-keys.ts";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
 import { Figure, saveFile } from "../components/figure.tsx";
 import { Table } from "../components/table.tsx";
@@ -21,8 +20,9 @@ import { CriticalPath, Edges } from "./edges.tsx";
 import { Exemplars, type ExemplarsResource, traceLink } from "./exemplars.tsx";
 import { Causes, Explanations } from "./explanations.tsx";
 import { Latency } from "./latency.tsx";
-import { type Note, NoteDialog } from "./notes.tsx";
+import { NoteButtons, problemSubject } from "./notes.tsx";
 import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
+import { IncidentSentence } from "./suspects.tsx";
 import { Timeline } from "./timeline.tsx";
 
 type Detail = Schemas["ProblemDetail"];
@@ -37,7 +37,7 @@ export default function ProblemView({ id }: { id: string }) {
   if (resource.failure?.status === 404) {
     return (
       <Empty page title={resource.value ? "This problem has closed" : "Problem not found"}>
-        It has closed, or never existed. <Link href="/">Current problems</Link>
+        It has closed, or never existed. <Link href="/problems">Current problems</Link>
         {resource.value && <> · It was: {resource.value.problem.diagnosis}</>}
       </Empty>
     );
@@ -124,7 +124,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
   return (
     <>
       <div className="crumbs">
-        <Link href="/">Problems</Link> <span aria-hidden="true">›</span> #{p.rank}{" "}
+        <Link href="/problems">Problems</Link> <span aria-hidden="true">›</span> #{p.rank}{" "}
         <ProblemTags onset={p.onset} kind={p.kind} />
         <span>
           {p.level === "group" ? `one group of ${p.request_type_name}` : `all requests of ${p.request_type_name}`}
@@ -172,6 +172,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
           ["Sample", `${count(p.requests)} requests`],
         ]}
       />
+      <PartOf id={p.id} />
       <div className="does">
         <StateBadge of={p.state} />
         <span>{keepUnits(detail.next) || "No action in progress."}</span>
@@ -180,7 +181,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
         )}
       </div>
       <div className="toolbar">
-        <Notes p={p} changed={reload} />
+        <NoteButtons of={problemSubject(p)} changed={reload} />
         <SampleLinks p={p} exemplars={exemplars} />
         <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Calling contexts</Link>
         <Link href={`/compare${query({ group: p.group })}`}>Compare</Link>
@@ -198,6 +199,19 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
   );
 }
 
+// PartOf links to the incident that a problem belongs to.
+function PartOf({ id }: { id: string }) {
+  const x = useIncidents().value?.items.find((x) => x.state === "open" && x.problems.includes(id));
+  if (!x) return null;
+  return (
+    <p className="does">
+      <span>
+        Part of an <Link href={`/incidents/${x.id}`}>open incident</Link>: <IncidentSentence of={x} />
+      </span>
+    </p>
+  );
+}
+
 // SampleLinks links to a slow sample trace, and to a typical one if all requests are slow.
 function SampleLinks({ p, exemplars }: { p: Problem; exemplars: ExemplarsResource }) {
   const strata = p.kind === "slow" ? ["typical", "slow"] : ["slow"];
@@ -208,24 +222,6 @@ function SampleLinks({ p, exemplars }: { p: Problem; exemplars: ExemplarsResourc
         <Link key={e.stratum} href={traceLink(e, p.id)}>{`A ${e.stratum} request, ${duration(e.duration_ns)}`}</Link>
       ))}
     </span>
-  );
-}
-
-// Notes shows and changes the notes of a problem. It is a component of its own so that opening a dialog renders nothing
-// else.
-function Notes({ p, changed }: { p: Problem; changed: () => void }) {
-  const [note, setNote] = useState<Note>();
-  useKeys({ a: () => setNote("acknowledge"), m: () => setNote("mute") });
-  return (
-    <>
-      <button type="button" onClick={() => setNote("acknowledge")}>
-        {p.notes.acknowledged ? `✓ acknowledged by ${p.notes.acknowledged.by}` : "Acknowledge"}
-      </button>
-      <button type="button" onClick={() => setNote("mute")}>
-        {p.notes.muted ? `Muted by ${p.notes.muted.by}` : "Mute …"}
-      </button>
-      {note && <NoteDialog problem={p} note={note} close={() => setNote(undefined)} changed={changed} />}
-    </>
   );
 }
 

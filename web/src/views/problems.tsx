@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
-import { ago, count, duration, ratio, milli, range, rate, factor, stateLabel, keepUnits } from "../logic/format.ts";
+import { count, duration, ratio, milli, range, rate, factor, stateLabel, keepUnits } from "../logic/format.ts";
 import { stableOrder } from "../logic/stable-order.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { When, useTitle } from "../components/basics.tsx";
@@ -14,9 +14,8 @@ import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { StateBadge, ProblemTags, kindLabels } from "../components/badges.tsx";
-import { useNow } from "../settings.ts";
 import { useEnum, useSearchText } from "../url.ts";
-import { NoteDialog, type Note } from "./notes.tsx";
+import { NoteDialog, NoteTags, type Note, problemSubject } from "./notes.tsx";
 
 type Problem = Schemas["Problem"];
 
@@ -25,7 +24,7 @@ type Sort = (typeof sorts)[number];
 const states = ["", "opened", "investigating", "located", "explained", "exhausted", "none"] as const;
 const pageSize = 200;
 
-export function Problems() {
+export default function Problems() {
   useTitle("Problems");
   const [q, setQ] = useSearchText();
   const [sort, setSort] = useEnum("sort", sorts);
@@ -253,7 +252,7 @@ function ProblemTable({ list, setView, filtered, sort, setSort, wasSorted, chang
       {list.more && <p className="under">More problems load as you scroll.</p>}
       {dialog && (
         <NoteDialog
-          problem={list.items.find((p) => p.id === dialog.problem.id) ?? dialog.problem}
+          subject={problemSubject(list.items.find((p) => p.id === dialog.problem.id) ?? dialog.problem)}
           note={dialog.note}
           close={() => setDialog(undefined)}
           changed={changed}
@@ -296,13 +295,7 @@ const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
         </Link>
         <div className="where">
           <ProblemTags onset={p.onset} kind={p.kind} />
-          {p.notes.acknowledged && <span className="tag noted">✓ acknowledged by {p.notes.acknowledged.by}</span>}
-          {p.notes.muted && (
-            <span className="tag noted">
-              muted by {p.notes.muted.by}
-              <Until at={p.notes.muted.expires} />
-            </span>
-          )}
+          <NoteTags of={p.notes} />
           <span className="dim" title={`Request type ${p.request_type_name}`}>
             {p.level === "group" ? `one group of ${p.request_type_name}` : p.request_type_name}
           </span>
@@ -335,11 +328,6 @@ const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
     </tr>
   );
 });
-
-function Until({ at }: { at: string | undefined }) {
-  const now = useNow();
-  return at ? `, ends ${ago(at, now)}` : null;
-}
 
 // Severity shows the measure that makes it a problem: slowdown, call flow or coefficient of variation.
 function Severity({ p }: { p: Problem }) {

@@ -2,7 +2,7 @@
 import { useMemo, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useResource } from "../api/queries.ts";
+import { useIncident, useResource } from "../api/queries.ts";
 import { Minimap } from "../charts/minimap.tsx";
 import { count, duration, rank, abbreviate, keepUnits } from "../logic/format.ts";
 import {
@@ -23,7 +23,8 @@ import { Choice, Search } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { VirtualList, indent } from "../components/virtual-list.tsx";
-import { toggled, useID, useEnum, useQuery, useSet, useSearchText } from "../url.ts";
+import { toggled, useID, useShortID, useEnum, useQuery, useSet, useSearchText } from "../url.ts";
+import { IncidentSentence } from "./suspects.tsx";
 import { TraceDetails } from "./trace-details.tsx";
 
 type Trace = Schemas["Trace"];
@@ -50,18 +51,27 @@ export default function TraceView({ id }: { id: string }) {
 
 function Content({ trace }: { trace: Trace }) {
   const [problem] = useID("problem");
+  const [incident] = useShortID("incident");
   const p = useResource(problem ? `problem ${problem}` : null, (signal) =>
     client.GET("/problems/{problem}", { params: { path: { problem } }, signal }),
   ).value?.problem;
+  const x = useIncident(incident || null).value?.incident;
   const root = trace.spans.find((s) => s.id === trace.roots[0]?.span) ?? trace.spans[0];
   const own = trace.roots[0]?.sections.length ?? 0;
   return (
     <>
       <div className="crumbs">
-        <Link href="/">Problems</Link>
-        {problem && (
+        {problem ? (
           <>
-            <span aria-hidden="true">›</span> <Link href={`/problems/${problem}`}>Problem</Link>
+            <Link href="/problems">Problems</Link> <span aria-hidden="true">›</span>{" "}
+            <Link href={`/problems/${problem}`}>Problem</Link>
+          </>
+        ) : (
+          <Link href="/">Incidents</Link>
+        )}
+        {incident && (
+          <>
+            <span aria-hidden="true">›</span> <Link href={`/incidents/${incident}`}>Incident</Link>
           </>
         )}
         <span aria-hidden="true">›</span> Trace <span className="mono">{trace.id}</span>
@@ -91,6 +101,13 @@ function Content({ trace }: { trace: Trace }) {
         <p className="does">
           <span>
             <Link href={`/problems/${problem}`}>Sample trace of a problem</Link>: {keepUnits(p.diagnosis)}
+          </span>
+        </p>
+      )}
+      {x && (
+        <p className="does">
+          <span>
+            <Link href={`/incidents/${incident}`}>Sample trace of an incident</Link>: <IncidentSentence of={x} />
           </span>
         </p>
       )}

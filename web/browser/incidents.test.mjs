@@ -1,0 +1,247 @@
+// Incidents: the first page and the page of an incident, with incidents that the engine found in simulated traffic.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, open, serve, settle, violations, visit } from "./harness.mjs";
+
+// The state has an incident that is open at first; it closes some minutes after the seeded traffic ends.
+let service, browser, listed, incident, closed;
+before(async () => {
+  service = await serve({ fresh: true });
+  browser = await launch();
+  listed = await service.api("/incidents");
+  incident = listed.items.find((x) => x.state === "open" && x.service === "search");
+  closed = listed.items.find((x) => x.state === "closed");
+  assert.ok(incident && closed, `${listed.items.length} incidents: ${listed.items.map((x) => x.sentence).join(" ")}`);
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+const entry = (page, { id }) => page.locator(".incident", { has: page.locator(`a[data-incident="${id}"]`) });
+
+const pathOf = ({ id }) => `/incidents/${id}`;
+
+// fixed makes the list of incidents of a page constant. change changes it.
+async function fixed(page, change) {
+  const list = structuredClone(listed);
+  change(list);
+  await page.route("**/api/v1/incidents?*", (route) => route.fulfill({ json: list }));
+  return list;
+}
+
+test("the first page says what is slow, where, since when, and what to do", async () => {
+  const { page, context } = await visit(browser, service.url, { timezoneId: "UTC" });
+  const states = await page.locator(".incident .badge").allTextContents();
+  assert.deepEqual(
+    states.map((text) => text.split(" ")[1]),
+    [...states]
+      .map((text) => text.split(" ")[1])
+      .sort()
+      .reverse(),
+    "open incidents are not first",
+  );
+  const now = entry(page, incident);
+  const { next } = await service.api(pathOf(incident));
+  assert.equal(await now.locator("h3 .name").first().textContent(), incident.service);
+  assert.match(await now.locator("h3").textContent(), /since \d\d:\d\d UTC|since \d\d:\d\d/);
+  assert.match(await now.locator(".crumbs").textContent(), /open\s*since \d\d:\d\d:\d\d, \d+ (s|min) ago/);
+  const facts = await now.locator(".facts").textContent();
+  assert.match(facts, /Affected\d+ request types?Worst.* on average, usually .*\(\d+\.\d×\)/);
+  assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0`));
+  await now.getByText(next, { exact: true }).waitFor();
+  assert.match(await now.locator(".suspects li").first().textContent(), /^search\+[\d.]+ %.*in it [\d.]+\s%/);
+  const before = entry(page, closed);
+  assert.match(await before.locator(".crumbs").textContent(), /closed\s*\d\d:\d\d:\d\d, \d+ min ago, lasted \d+ min/);
+  const open = listed.items.filter((x) => x.state === "open").length;
+  await page.getByRole("link", { name: `Incidents ${open} open` }).waitFor();
+  assert.match(await page.title(), /^\d+ open incidents? · Sibyl$/);
+  await context.close();
+});
+
+test("the times in the sentence are those of the reader's zone", async () => {
+  const { page, context } = await visit(browser, service.url, { timezoneId: "Asia/Kolkata" });
+  const at = new Date(Date.parse(incident.onset) + 330 * 60_000).toISOString().slice(11, 16);
+  assert.match(await entry(page, incident).locator("h3").textContent(), new RegExp(`since (\\S+ )?${at}`));
+  await context.close();
+});
+
+test("an incident leads to its requests, sample traces and problems, and back", async () => {
+  const { page, context } = await visit(browser, service.url);
+  await entry(page, incident).locator("h3 a").click();
+  await settle(page);
+  assert.equal(new URL(page.url()).pathname, pathOf(incident));
+  const sentence = await page.textContent("h1");
+  assert.equal(await page.locator("#suspects tbody .name").first().textContent(), incident.service);
+  assert.match(await page.locator("#timeline").textContent(), /The change began.*The incident opened\./);
+  await page.locator("#request-types tbody a").first().click();
+  await settle(page);
+  assert.match(await page.textContent(".diagnosis"), /slower|faster|on average|longer/);
+  await page.goBack();
+  await page.locator("#exemplars a").first().click();
+  await settle(page);
+  assert.ok((await page.textContent(".does")).endsWith(sentence), "the trace does not name its incident");
+  await page.getByRole("link", { name: "Incident", exact: true }).click();
+  await page.locator("#problems summary").click();
+  await page.waitForURL(/problems=open/);
+  await page.reload();
+  await page.locator("#problems li a").first().click();
+  await page.locator("#edges").waitFor();
+  await page.getByRole("link", { name: "open incident" }).click();
+  await settle(page);
+  assert.equal(new URL(page.url()).pathname, pathOf(incident));
+  await context.close();
+});
+
+test("incidents open, change and close without a reload", async () => {
+  let send;
+  const proxy = await service.proxy((request, response) => {
+    if (!request.url.endsWith("/events")) return false;
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    response.write(": events follow\n\n");
+    send = (type) =>
+      response.write(`id: x-1\nevent: ${type}\ndata: {"type":"${type}","at":"2026-01-01T00:00:00Z"}\n\n`);
+    return true;
+  });
+  const { page, context } = await open(browser);
+  const list = await fixed(page, (l) => (l.items = []));
+  await page.goto(proxy);
+  await page.getByText("All is well").waitFor();
+  await page.locator(".live:not(.off)").waitFor();
+  list.items = [structuredClone(incident)];
+  send("incident.opened");
+  await entry(page, incident).waitFor();
+  assert.equal(await page.locator(".under [role=status]").first().textContent(), "1 open incident");
+  list.items[0].sentence = "Requests take 99 % longer; all of it is time in search.";
+  send("incident.changed");
+  await page.getByText("Requests take 99 % longer").waitFor();
+  Object.assign(list.items[0], { state: "closed", closed: list.epoch });
+  send("incident.closed");
+  await page.getByText("The last incident closed").waitFor();
+  assert.equal(await page.locator("nav .count").count(), 0);
+  await context.close();
+});
+
+test("when nothing is open, the page says so, since when, and whether it can know", async () => {
+  const { page, context } = await open(browser);
+  const list = await fixed(page, (l) => (l.items = l.items.filter((x) => x.state === "closed")));
+  let ahead = 0; // ms; the page follows the clock of the service
+  const status = await service.api("/status");
+  await page.route("**/api/v1/status", (route) =>
+    route.fulfill({ json: status, headers: { Date: new Date(Date.now() + ahead).toUTCString() } }),
+  );
+  await page.goto(service.url);
+  await page.getByText("All is well").waitFor();
+  await page.getByText(/The last incident closed \d\d:\d\d:\d\d, \d+ min ago/).waitFor();
+  assert.equal(await page.getByText("No traces have arrived").count(), 0);
+  assert.deepEqual(await violations(page), []);
+  ahead = 90_000;
+  await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor({ timeout: 25_000 });
+  list.items = [];
+  list.learning = true;
+  await page.goto(service.url);
+  await page.getByText("Learning normal behaviour", { exact: true }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await context.close();
+});
+
+test("keys move between incidents, open, acknowledge and mute them; a muted one is hidden, not forgotten", async () => {
+  const { page, context } = await visit(browser, service.url);
+  await page.keyboard.press("j");
+  const first = await page.evaluate(() => document.activeElement.dataset.incident);
+  assert.equal(first, listed.items[0].id);
+  await page.keyboard.press("a");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("Acknowledge this incident").waitFor();
+  await dialog.getByLabel("Reason (visible to others)").fill("ticket 42");
+  await dialog.getByRole("button", { name: "Acknowledge" }).click();
+  await dialog.waitFor({ state: "detached" });
+  const one = entry(page, { id: first });
+  await one.getByText("acknowledged by local").waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.dataset.incident), first, "the focus is lost");
+  await page.keyboard.press("m");
+  await dialog.getByRole("button", { name: "Mute" }).click();
+  await one.waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Show 1 muted" }).click();
+  await page.waitForURL(/muted=shown/);
+  await one.getByText("muted by local").waitFor();
+  await one.locator("h3 a").focus();
+  await page.keyboard.press("Enter");
+  await settle(page);
+  assert.match(await page.locator("#timeline").textContent(), /ticket 42/);
+  await page.getByRole("button", { name: "Muted by local" }).click();
+  await dialog.getByRole("button", { name: "Unmute" }).click();
+  await page.getByRole("button", { name: "Mute …" }).waitFor();
+  await page.keyboard.press("p");
+  await page.locator(".queue").waitFor();
+  await page.keyboard.press("g");
+  await one.waitFor();
+  await context.close();
+});
+
+test("text from traces is escaped", async () => {
+  const bad = `<img src=x onerror="document.title='owned'"> \u202ejavascript:alert(1)`;
+  const shown = bad.replace("\u202e", "\\u{202e}");
+  const hostile = (x) => {
+    Object.assign(x, { service: bad, sentence: `Requests take longer; all of it is time in ${bad}.` });
+    Object.assign(x.suspects[0], { service: bad, instances: [{ key: bad, value: bad, calls: 1, part: 1 }] });
+    x.suspects[0].operations = [{ service: bad, operation: bad, kind: "server", score: 1 }];
+    x.request_types[0].name = bad;
+    x.deploys = [{ id: "0".repeat(16), at: x.onset, service: bad, version: bad, before: bad }];
+  };
+  const { page, context } = await open(browser, { width: 360 });
+  await fixed(page, (l) => l.items.forEach(hostile));
+  await page.route(`**/api/v1${pathOf(incident)}`, async (route) => {
+    const response = await route.fetch();
+    const detail = await response.json();
+    hostile(detail.incident);
+    Object.assign(detail, { next: bad, timeline: [{ at: incident.onset, kind: "onset", text: bad }] });
+    await route.fulfill({ response, json: detail });
+  });
+  for (const path of ["/", pathOf(incident)]) {
+    await page.goto(service.url + path);
+    await settle(page);
+    const heading = path === "/" ? entry(page, incident).locator("h3") : page.locator("h1");
+    assert.ok((await heading.textContent()).endsWith(`time in ${shown}.`), await heading.textContent());
+    assert.equal(await heading.locator(".name").textContent(), shown);
+    assert.equal(await page.locator("main img").count(), 0);
+    assert.ok(
+      (await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0,
+      `${path} is too wide`,
+    );
+  }
+  await context.close();
+});
+
+for (const theme of ["light", "dark"]) {
+  test(`both pages fit all widths without violations, ${theme}`, async () => {
+    const { page, context } = await open(browser, { theme });
+    for (const width of [360, 768, 1440, 1920]) {
+      await page.setViewportSize({ width, height: 800 });
+      for (const path of ["/", pathOf(incident), pathOf(closed)]) {
+        await page.goto(service.url + path);
+        await settle(page);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(overflow <= 0, `${path} is ${overflow} px too wide at ${width}`);
+        if (width === 360 || width === 1440) assert.deepEqual(await violations(page), [], `axe: ${path}, ${width}`);
+      }
+    }
+    await context.close();
+  });
+}
+
+test("accepting explains what it does, asks, and closes the incident", async () => {
+  const { page, context } = await visit(browser, service.url + pathOf(incident));
+  await page.getByRole("button", { name: "Accept as normal …" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText(/Sibyl forgets how search and the calls to it behaved/).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await dialog.waitFor({ state: "detached" });
+  assert.equal((await service.api(pathOf(incident))).incident.state, "open");
+  await page.getByRole("button", { name: "Accept as normal …" }).click();
+  await dialog.getByRole("button", { name: "Accept as normal" }).click();
+  await page.getByText(/accepted as normal by/).waitFor({ timeout: 25_000 }); // an epoch
+  assert.equal(await page.getByRole("button", { name: "Accept as normal …" }).count(), 0);
+  await context.close();
+});

@@ -1,0 +1,214 @@
+import { expect, test } from "vitest";
+import type { Schemas } from "../api/client.ts";
+import {
+  affectedTypes,
+  carrier,
+  failsMore,
+  isEarlier,
+  isSlower,
+  lastClosed,
+  lasted,
+  likely,
+  localTimes,
+  partsOf,
+  pieces,
+  relativeToOnset,
+  remaining,
+} from "./incidents.ts";
+import { incidentMarkdown } from "./markdown.ts";
+
+type Incident = Schemas["Incident"];
+type Suspect = Schemas["IncidentSuspect"];
+
+const none = { own: 0, in: 0, out: 0, errors: 0, unanswered: 0, shape: 0, rest: 0 };
+
+// suspect returns a suspect whose score is the sum of its parts.
+function suspect(service: string, parts: Partial<Schemas["SuspectParts"]>, rest: Partial<Suspect> = {}): Suspect {
+  const all = { ...none, ...parts };
+  const score = all.own + all.in + all.out + all.errors + all.unanswered + all.shape;
+  return { service, emits_spans: true, score, parts: all, operations: [], instances: [], ...rest };
+}
+
+const incident = (rest: Partial<Incident> = {}): Incident => ({
+  id: "0123456789abcdef",
+  state: "open",
+  onset: "2026-01-01T02:41:20Z",
+  opened: "2026-01-01T02:44:20Z",
+  closed: null,
+  sentence: "Requests take 86 % longer since 02:41; all of it is time in cart.",
+  service: "cart",
+  score: 0.86,
+  requests: 900,
+  suspects: [suspect("cart", { own: 0.86 })],
+  request_types: [],
+  problems: [],
+  deploys: [],
+  notes: {},
+  ...rest,
+});
+
+const requestType = (rest: Partial<Schemas["IncidentRequestType"]> = {}): Schemas["IncidentRequestType"] => ({
+  id: "0".repeat(32),
+  name: "web GET /cart",
+  requests: 90,
+  mean_ns: 3e8,
+  usual_ns: 1e8,
+  failed: 0,
+  usual_failed: 0,
+  ...rest,
+});
+
+test("partsOf omits parts that are negative or hardly contribute", () => {
+  const names = (s: Suspect) => partsOf(s).map((p) => `${p.name} ${p.value}`);
+  expect(names(suspect("cart", { own: -0.1, in: 0.6, out: 0.2, errors: 0.0001, shape: 0.1 }))).toEqual([
+    "to it 0.6",
+    "from it 0.2",
+    "other calls 0.1",
+  ]);
+  expect(names(suspect("cart", {}))).toEqual([]);
+});
+
+test("the unexplained time to a service counts only if the service emits no spans", () => {
+  const parts = (emits_spans: boolean) =>
+    partsOf(suspect("bank", { in: 0.25, rest: 0.5 }, { emits_spans, score: 0.75 })).map((p) => [p.key, p.value]);
+  expect(parts(true)).toEqual([["in", 0.25]]);
+  expect(parts(false)).toEqual([["in", 0.75]]);
+});
+
+test("likely suspects are the first and those with a similar score", () => {
+  const all = [suspect("a", { own: 1 }), suspect("b", { own: 0.05 }), suspect("c", { own: 0.049 }), suspect("d", {})];
+  expect(likely(all).map((s) => s.service)).toEqual(["a", "b"]);
+  expect(likely([suspect("a", {}), suspect("b", {})]).map((s) => s.service)).toEqual(["a"]);
+  expect(likely([])).toEqual([]);
+});
+
+const marked = (sentence: string, services: string[]) =>
+  pieces(sentence, services)
+    .map(({ text, service }) => (service ? `[${text}]` : text))
+    .join("");
+
+test("pieces sets whole names apart, the longest first", () => {
+  expect(marked("time to and from cart (to it 61 %)", ["cart"])).toBe("time to and from [cart] (to it 61 %)");
+  expect(marked("cart, cart-cache and carts", ["cart", "cart-cache"])).toBe("[cart], [cart-cache] and carts");
+  expect(marked("in a.b.c: payment_v2, payment", ["payment", "a.b.c"])).toBe("in [a.b.c]: payment_v2, [payment]");
+  expect(marked("von Öl zu Ö", ["Ö"])).toBe("von Öl zu [Ö]");
+  expect(marked("(x) and -x-", ["(x)", "-x-"])).toBe("[(x)] and [-x-]");
+  expect(marked("all is well", ["", "nothing"])).toBe("all is well");
+});
+
+test("pieces changes no text", () => {
+  const sentence = "<b>cart</b> & cart\u202e in in";
+  for (const names of [["cart"], ["in", "<b>"], [], [sentence]])
+    expect(
+      pieces(sentence, names)
+        .map((p) => p.text)
+        .join(""),
+    ).toBe(sentence);
+});
+
+test("localTimes replaces only the beginning and the end of the incident", () => {
+  const now = Date.parse("2026-01-01T03:00:00Z");
+  expect(localTimes(incident(), "utc", now)).toMatch(/since 02:41 UTC; /);
+  const closed = incident({
+    state: "closed",
+    closed: "2026-01-01T02:58:10Z",
+    sentence: "Requests take 3 % longer between 2026-01-01 02:41 and 02:58; 9 % of it is time in since 11:11.",
+  });
+  expect(localTimes(closed, "utc", now)).toBe(
+    "Requests take 3 % longer between 02:41 UTC and 02:58 UTC; 9 % of it is time in since 11:11.",
+  );
+  expect(localTimes(closed, "utc", now + 86_400_000)).toContain(
+    "between 2026-01-01 02:41 UTC and 2026-01-01 02:58 UTC;",
+  );
+});
+
+test("lasted counts from the onset to the end, or to now", () => {
+  const now = Date.parse("2026-01-01T03:00:00Z");
+  expect(lasted(incident(), now)).toBe(1_120_000);
+  expect(lasted(incident({ closed: "2026-01-01T02:51:20Z" }), now)).toBe(600_000);
+  expect(lasted(incident({ onset: "2026-01-01T03:00:05Z" }), now)).toBe(0);
+});
+
+test("incidents that closed more than a day ago are earlier ones", () => {
+  const closed = incident({ closed: "2026-01-01T00:00:00Z" });
+  expect(isEarlier(closed, Date.parse("2026-01-02T00:00:00Z"))).toBe(false);
+  expect(isEarlier(closed, Date.parse("2026-01-02T00:00:01Z"))).toBe(true);
+  expect(isEarlier(incident(), Date.parse("2027-01-01T00:00:00Z"))).toBe(false);
+});
+
+test("the time of a deploy is relative to the onset, which is an estimate", () => {
+  const onset = "2026-01-01T02:41:20Z";
+  expect(relativeToOnset("2026-01-01T02:37:20Z", onset)).toBe("4 min before the onset");
+  expect(relativeToOnset("2026-01-01T02:51:20Z", onset)).toBe("10 min after the onset");
+  expect(relativeToOnset("2026-01-01T02:42:00Z", onset)).toBe("about at the onset");
+});
+
+test("affectedTypes counts, up to the limit of the service", () => {
+  expect([0, 1, 3, 100].map(affectedTypes)).toEqual([
+    "no request type yet",
+    "1 request type",
+    "3 request types",
+    "100 or more request types",
+  ]);
+});
+
+test("a request type is slower, or fails more often, only if people would notice", () => {
+  expect(isSlower(requestType())).toBe(true);
+  expect(isSlower(requestType({ mean_ns: 1.04e8 }))).toBe(false);
+  expect(isSlower(requestType({ usual_ns: 0 }))).toBe(false);
+  expect(failsMore(requestType({ failed: 0.3, usual_failed: 0.001 }))).toBe(true);
+  expect(failsMore(requestType({ failed: 0.003 }))).toBe(false);
+  expect(failsMore(requestType({ failed: 0.2, usual_failed: 0.4 }))).toBe(false);
+});
+
+test("carrier names an instance that carries at least half of the cost", () => {
+  const on = (part: number) =>
+    carrier(suspect("cart", { own: 1 }, { instances: [{ key: "host.name", value: "cart-3", calls: 9, part }] }));
+  expect(on(0.82)).toBe("host.name = cart-3 (82 % of the cost)");
+  expect(on(0.49)).toBe("");
+  expect(carrier(undefined)).toBe("");
+});
+
+test("lastClosed is the latest end of an incident", () => {
+  const at = (closed: string | null) => incident({ closed });
+  expect(lastClosed([at("2026-01-01T01:00:00Z"), at(null), at("2026-01-01T02:00:00.5Z")])).toBe(
+    "2026-01-01T02:00:00.5Z",
+  );
+  expect(lastClosed([at(null)])).toBeUndefined();
+  expect(lastClosed([])).toBeUndefined();
+});
+
+test("remaining extrapolates the progress of learning", () => {
+  expect(remaining({ at: 0, done: 0.2 }, { at: 10_000, done: 0.4 })).toBeCloseTo(30_000);
+  expect(remaining({ at: 0, done: 0.2 }, { at: 0, done: 0.2 })).toBeUndefined();
+  expect(remaining({ at: 0, done: 0.4 }, { at: 10_000, done: 0.2 })).toBeUndefined();
+});
+
+test("markdown of an incident has its sentence, next step, suspects, request types and deploys, escaped", () => {
+  const text = incidentMarkdown(
+    {
+      incident: incident({
+        sentence: "Requests fail: errors begin in <b>_cart_</b>.",
+        suspects: [suspect("<b>_cart_</b>", { errors: 0.015, in: 0.5 }), suspect("far", { own: 0.001 })],
+        request_types: [requestType({ name: "GET /a_b\n# x", failed: 0.3 })],
+        deploys: [{ id: "1", at: "2026-01-01T02:37:20Z", service: "cart", version: "2", before: "1" }],
+      }),
+      next: "Look at the logs.",
+      timeline: [],
+      exemplars: [],
+    },
+    "https://sibyl/incidents/1",
+  );
+  expect(text.split("\n")).toEqual([
+    "**Requests fail: errors begin in \\<b\\>\\_cart\\_\\</b\\>.**",
+    "",
+    "Onset 2026-01-01T02:41:20Z, open. Look at the logs.",
+    "",
+    "- suspect: \\<b\\>\\_cart\\_\\</b\\> +52 % (to it 50 %, errors 1.5 %)",
+    "- GET /a\\_b \\# x: 300 ms on average, usually 100 ms; 30 % fail, usually 0 %",
+    "- deployed: cart 2 (1 before), 4 min before the onset",
+    "",
+    "https://sibyl/incidents/1",
+    "",
+  ]);
+});

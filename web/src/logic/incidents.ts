@@ -1,0 +1,138 @@
+// Incidents: the parts of their suspects, their sentences and times, for people.
+import type { Schemas } from "../api/client.ts";
+import { type Zone, coarseDuration, percent, time } from "./format.ts";
+
+type Incident = Schemas["Incident"];
+type Suspect = Schemas["IncidentSuspect"];
+type RequestType = Schemas["IncidentRequestType"];
+
+export type PartKey = Exclude<keyof Schemas["SuspectParts"], "rest">;
+
+// parts names the parts of a score, in the order in which they are drawn.
+export const parts: readonly { key: PartKey; name: string; means: string }[] = [
+  { key: "own", name: "in it", means: "Time spent in the service itself" },
+  { key: "in", name: "to it", means: "Time by which it answers late, for all of its callers" },
+  { key: "out", name: "from it", means: "Time by which it is late with all services that it calls" },
+  { key: "errors", name: "errors", means: "Failures that begin in the service" },
+  { key: "unanswered", name: "unanswered", means: "Calls that it did not answer" },
+  { key: "shape", name: "other calls", means: "Requests in which it made other calls than usual" },
+];
+
+const leastPart = 0.005; // of the score; smaller parts are not listed
+
+export type Part = (typeof parts)[number] & { value: number };
+
+// partsOf returns the parts of a score that matter. Only in the score of a service without spans, the rest counts as
+// time to it.
+export const partsOf = ({ parts: of, score, emits_spans }: Suspect): Part[] =>
+  parts
+    .map((part) => ({ ...part, value: of[part.key] + (part.key === "in" && !emits_spans ? of.rest : 0) }))
+    .filter(({ value }) => value > 0 && value >= leastPart * score);
+
+const leastSuspicion = 0.05; // of the first suspect's score
+
+// likely returns the suspects that are worth a look: the first, and those with a similar score.
+export const likely = (all: Suspect[]): Suspect[] =>
+  all.filter((s, i) => i === 0 || (s.score > 0 && s.score >= leastSuspicion * all[0]!.score));
+
+export type Piece = { text: string; service: boolean };
+
+const wordEdge = /[\p{L}\p{N}_]/u;
+
+// pieces divides a sentence at the names of services, so that they can be set apart from the prose. A name counts only
+// as a whole word, and the longest of several counts.
+export function pieces(sentence: string, services: Iterable<string>): Piece[] {
+  const names = [...new Set(services)].filter(Boolean).sort((a, b) => b.length - a.length);
+  const found: Piece[] = [];
+  let from = 0; // of the text after the last name
+  for (let at = 0; at < sentence.length;) {
+    const name = names.find((n) => sentence.startsWith(n, at) && isWord(sentence, at, at + n.length));
+    if (!name) {
+      at++;
+      continue;
+    }
+    if (at > from) found.push({ text: sentence.slice(from, at), service: false });
+    found.push({ text: name, service: true });
+    from = at += name.length;
+  }
+  if (from < sentence.length) found.push({ text: sentence.slice(from), service: false });
+  return found;
+}
+
+// isWord reports whether the text in [from, to) is not part of a longer word.
+const isWord = (text: string, from: number, to: number) =>
+  !(wordEdge.test(text[from - 1] ?? "") && wordEdge.test(text[from]!)) &&
+  !(wordEdge.test(text[to] ?? "") && wordEdge.test(text[to - 1]!));
+
+// localTimes replaces the beginning and the end in the sentence of an incident, which the service writes in UTC and to
+// the minute, by the times in a zone.
+export function localTimes({ sentence, onset, closed }: Incident, zone: Zone, now: number): string {
+  const times = [onset, ...(closed ? [closed] : [])];
+  return sentence.replace(
+    /\b(since|between|and) (?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d)(?![\d:])/g,
+    (all, word: string, _day: string | undefined, clock: string) => {
+      const at = times.find((t) => t.slice(11, 16) === clock);
+      return at ? `${word} ${time(at, zone, now).replace(/(\d\d:\d\d):\d\d/, "$1")}` : all;
+    },
+  );
+}
+
+// servicesOf returns the names of the services that the sentence of an incident may contain.
+export const servicesOf = (x: Incident) => [x.service, ...x.suspects.map((s) => s.service)];
+
+// lasted returns the ms from the onset of an incident to its end, or to now.
+export const lasted = (x: Incident, now: number) =>
+  Math.max(0, (x.closed ? Date.parse(x.closed) : now) - Date.parse(x.onset));
+
+const onsetPrecision = 180_000; // ms; incidents are noticed by windows of three minutes
+
+// relativeToOnset describes the time of a deploy, such as "4 min before the onset".
+export function relativeToOnset(at: string, onset: string): string {
+  const ms = Date.parse(at) - Date.parse(onset);
+  if (Math.abs(ms) < onsetPrecision) return "about at the onset";
+  return `${coarseDuration(Math.abs(ms))} ${ms < 0 ? "before" : "after"} the onset`;
+}
+
+// affectedTypes counts the request types of an incident, such as "3 request types".
+export function affectedTypes(n: number): string {
+  if (n === 0) return "no request type yet";
+  return n === 1 ? "1 request type" : `${n}${n >= maxTypes ? " or more" : ""} request types`;
+}
+
+const maxTypes = 100; // the service lists no more
+
+const leastFailures = 0.005; // share of requests beyond the usual
+
+// failsMore reports whether clearly more requests of a type fail than usual.
+export const failsMore = (t: RequestType) => t.failed - t.usual_failed >= leastFailures;
+
+const leastFactor = 1.05;
+
+// isSlower reports whether requests of a type take longer than usual.
+export const isSlower = (t: RequestType) => t.usual_ns > 0 && t.mean_ns >= leastFactor * t.usual_ns;
+
+// carrier describes the instance, host or version that carries most of the cost of a suspect; "" if none stands out.
+export function carrier(s: Suspect | undefined): string {
+  const most = s?.instances[0];
+  return most && most.part >= 0.5 ? `${most.key} = ${most.value} (${percent(most.part)} of the cost)` : "";
+}
+
+const recent = 86_400_000; // ms
+
+// isEarlier reports whether an incident closed more than a day ago.
+export const isEarlier = (x: Incident, now: number) => x.closed !== null && now - Date.parse(x.closed) > recent;
+
+// isMuted reports whether an incident is hidden from the list.
+export const isMuted = (x: Incident) => x.notes.muted !== undefined;
+
+// lastClosed returns the end of the incident that closed last.
+export const lastClosed = (all: Incident[]): string | undefined =>
+  all.map((x) => x.closed ?? "").sort((a, b) => Date.parse(b || "0") - Date.parse(a || "0"))[0] || undefined;
+
+export type Progress = { at: number; done: number };
+
+// remaining estimates the ms that learning still takes, from the progress at two times; undefined if it did not advance.
+export function remaining(first: Progress, last: Progress): number | undefined {
+  const speed = (last.done - first.done) / (last.at - first.at);
+  return speed > 0 ? (1 - last.done) / speed : undefined;
+}

@@ -1,0 +1,405 @@
+// Incident: an incident with its evidence, and the actions on it.
+import { useState } from "react";
+import { Link } from "wouter";
+import { type Schemas, client, unwrap } from "../api/client.ts";
+import { useIncident, useResource } from "../api/queries.ts";
+import { count, duration, factor, formatTimesIn, keepUnits, milli, percent } from "../logic/format.ts";
+import { failsMore, isSlower, likely } from "../logic/incidents.ts";
+import { incidentMarkdown } from "../logic/markdown.ts";
+import { useNow, useZone } from "../settings.ts";
+import { query, useEnum } from "../url.ts";
+import { Async, Empty } from "../components/async-state.tsx";
+import { StateBadge } from "../components/badges.tsx";
+import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
+import { Dialog } from "../components/dialog.tsx";
+import { Figure, saveFile } from "../components/figure.tsx";
+import { Menu } from "../components/menu.tsx";
+import { Table } from "../components/table.tsx";
+import { copyText, showToast } from "../components/toast.tsx";
+import { IncidentState, facts } from "./incidents.tsx";
+import { NoteButtons, incidentSubject } from "./notes.tsx";
+import {
+  IncidentSentence,
+  PartList,
+  ScoreBar,
+  ServiceName,
+  scoreMeans,
+  suspectCells,
+  suspectColumns,
+} from "./suspects.tsx";
+
+type Detail = Schemas["IncidentDetail"];
+type Incident = Schemas["Incident"];
+
+export default function IncidentView({ id }: { id: string }) {
+  const resource = useIncident(id);
+  if (resource.failure && [400, 404].includes(resource.failure.status)) {
+    return (
+      <Empty page title="Incident not found">
+        Closed incidents are kept for some days. <Link href="/">Current incidents</Link>
+      </Empty>
+    );
+  }
+  return (
+    <Async of={resource} what="the incident">
+      {(detail) => <Content detail={detail} reload={resource.reload} />}
+    </Async>
+  );
+}
+
+function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
+  const x = detail.incident;
+  useTitle(x.sentence);
+  return (
+    <>
+      <Head detail={detail} reload={reload} />
+      <Suspects of={x} />
+      <RequestTypes of={x} />
+      <div className="columns">
+        <Timeline detail={detail} />
+        <div>
+          <Samples detail={detail} />
+          <Problems of={x} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
+  const x = detail.incident;
+  const asFile = () =>
+    saveFile(`incident-${x.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
+  return (
+    <>
+      <div className="crumbs">
+        <Link href="/">Incidents</Link> <span aria-hidden="true">›</span> <IncidentState of={x} />
+      </div>
+      <h1 className="diagnosis">
+        <IncidentSentence of={x} />
+      </h1>
+      <div className="effects">
+        <Facts
+          of={[
+            ["Noticed", <When key="opened" at={x.opened} />],
+            ...facts(x),
+            ["Sample", `${count(x.requests)} requests`, "In the three minutes with the most evidence"],
+          ]}
+        />
+      </div>
+      {x.merged_into && (
+        <p className="does">
+          <span>
+            It has the same cause as <Link href={`/incidents/${x.merged_into}`}>another incident</Link>, which continues
+            it.
+          </span>
+        </p>
+      )}
+      {detail.next && (
+        <div className="does">
+          <strong>Next</strong>
+          <span>{keepUnits(detail.next)}</span>
+        </div>
+      )}
+      <div className="toolbar">
+        <NoteButtons of={incidentSubject(x)} changed={reload} />
+        {x.state === "open" && <Accept of={x} changed={reload} />}
+        <Menu
+          label="Share this incident"
+          icon="Share"
+          items={[
+            { text: "Copy the link", act: () => void copyText(location.href) },
+            { text: "Copy as Markdown", act: () => void copyText(incidentMarkdown(detail, location.href)) },
+            { text: "Save as JSON", act: asFile },
+          ]}
+        />
+      </div>
+    </>
+  );
+}
+
+// Accept declares, after a confirmation, the behaviour since the onset to be normal.
+function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
+  const [asking, setAsking] = useState(false);
+  const act = async () => {
+    await unwrap<unknown>(client.POST("/incidents/{incident}/accept", { params: { path: { incident: x.id } } }));
+    showToast("Accepted: the incident closes when the epoch ends.");
+    changed();
+  };
+  return (
+    <>
+      <button type="button" onClick={() => setAsking(true)}>
+        Accept as normal …
+      </button>
+      {asking && (
+        <Dialog title="Accept this as normal?" verb="Accept as normal" close={() => setAsking(false)} act={act}>
+          <p>
+            The incident closes. Sibyl forgets how <ServiceName>{x.service}</ServiceName> and the calls to it behaved
+            before <When at={x.onset} />, and compares them with their behaviour since then.
+          </p>
+          <p>
+            For a quarter of an hour, in which Sibyl learns the new level, no incident opens. Accept it if the change is
+            intended, such as a new version that does more work: this cannot be undone. To hide the incident only for
+            some time, mute it.
+          </p>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+const maxOperations = 3; // of a suspect, in the table
+const maxInstances = 3;
+
+// Suspects lists the suspects with the parts of their scores, and where the cost arises.
+function Suspects({ of: x }: { of: Incident }) {
+  const [shown, setShown] = useEnum("suspects", ["likely", "all"]);
+  const few = likely(x.suspects);
+  const listed = shown === "all" ? x.suspects : few;
+  const max = Math.max(...x.suspects.map((s) => s.score));
+  return (
+    <Figure
+      id="suspects"
+      title="Suspects"
+      hint="Services that add time and failures to requests, the most likely cause first. +10 % is a tenth of the usual time of a request, or a failure in every tenth. Healthy requests through a service count against it."
+      table={() => ({
+        header: ["service", "score", ...suspectColumns, "operations", "instances"],
+        rows: x.suspects.map((s) => [
+          s.service,
+          s.score,
+          ...suspectCells(s),
+          s.operations.map(operationName).join("; "),
+          s.instances.map((i) => `${i.key}=${i.value} (${percent(i.part)})`).join("; "),
+        ]),
+      })}
+      tableOnly
+    >
+      <Table
+        label="Suspects"
+        className="suspects-table"
+        head={["Service", { text: "Adds", title: scoreMeans }, "Operations", "Mostly on"]}
+      >
+        {listed.map((s) => (
+          <tr key={s.service}>
+            <td>
+              <ServiceName>{s.service}</ServiceName>
+              {!s.emits_spans && <div className="dim small">emits no spans; named by its callers</div>}
+            </td>
+            <td className="bars">
+              <strong>+{percent(s.score)}</strong>
+              <ScoreBar of={s} max={max} />
+              <PartList of={s} />
+            </td>
+            <td data-label="Operations">
+              <ul className="plain">
+                {s.operations.slice(0, maxOperations).map((o, i) => (
+                  <li key={i}>
+                    <span className="mono">
+                      <bdi>{operationName(o)}</bdi>
+                    </span>{" "}
+                    <span className="dim small nowrap">+{percent(o.score)}</span>
+                  </li>
+                ))}
+              </ul>
+            </td>
+            <td data-label="Mostly on">
+              <ul className="plain">
+                {s.instances.slice(0, maxInstances).map((i) => (
+                  <li key={`${i.key} ${i.value}`} title={`${count(i.calls)} calls`}>
+                    <bdi>
+                      {i.key} = <strong>{i.value}</strong>
+                    </bdi>{" "}
+                    <span className="dim small nowrap">{percent(i.part)} of the cost</span>
+                  </li>
+                ))}
+              </ul>
+              {s.instances.length === 0 && <span className="dim">–</span>}
+            </td>
+          </tr>
+        ))}
+      </Table>
+      {few.length < x.suspects.length && (
+        <p className="under">
+          <button type="button" className="link" onClick={() => setShown(shown === "all" ? "likely" : "all")}>
+            {shown === "all" ? "Fewer" : `${count(x.suspects.length - few.length)} more, much less likely`}
+          </button>
+        </p>
+      )}
+    </Figure>
+  );
+}
+
+// operationName names an operation of a suspect, with the callee of a call.
+const operationName = (o: Schemas["SuspectOperation"]) =>
+  `${o.service} ${o.operation}${o.target ? ` → ${[o.target.service, o.target.operation].filter(Boolean).join(" ")}` : ""}`;
+
+// RequestTypes lists the affected request types, worst first. Their names link to the requests before and after the
+// onset.
+function RequestTypes({ of: x }: { of: Incident }) {
+  const slowest = Math.max(...x.request_types.map((t) => t.mean_ns));
+  return (
+    <Figure
+      id="request-types"
+      title="Affected request types"
+      hint="Since the onset and in healthy times. Names lead to a comparison of the two."
+      table={() => ({
+        header: ["request type", "requests", "mean (ms)", "usual (ms)", "failed (of 1)", "usually failed (of 1)", "id"],
+        rows: x.request_types.map((t) => [
+          t.name,
+          t.requests,
+          milli(t.mean_ns),
+          milli(t.usual_ns),
+          t.failed,
+          t.usual_failed,
+          t.id,
+        ]),
+      })}
+      tableOnly
+    >
+      {x.request_types.length === 0 ? (
+        <p className="dim">No request type is clearly slower yet, and none fails clearly more often.</p>
+      ) : (
+        <Table
+          label="Affected request types"
+          className="affected"
+          head={[
+            "Request type",
+            { text: "Mean", title: "Since the onset, and usually" },
+            { text: "Slower", number: true },
+            { text: "Failed", number: true, title: "Share of requests since the onset, and usually" },
+            { text: "Requests", number: true, title: "Since the onset" },
+          ]}
+        >
+          {x.request_types.map((t) => (
+            <tr key={t.id}>
+              <td>
+                <Link href={`/compare${query({ group: t.id, by: "time", from: x.onset, base_to: x.onset })}`}>
+                  {t.name}
+                </Link>
+              </td>
+              <td className="bars">
+                <strong>{duration(t.mean_ns)}</strong>{" "}
+                <span className="dim nowrap">usually {duration(t.usual_ns)}</span>
+                <Bar of={t.mean_ns} max={slowest} />
+                <Bar of={t.usual_ns} max={slowest} />
+              </td>
+              <td className="number nowrap">
+                {isSlower(t) ? <strong>{factor(t.mean_ns / t.usual_ns)}</strong> : <span className="dim">none</span>}
+              </td>
+              <td className="number">
+                {failsMore(t) ? <strong>{percent(t.failed)}</strong> : percent(t.failed)}{" "}
+                <span className="dim nowrap">usually {percent(t.usual_failed)}</span>
+              </td>
+              <td className="number">{count(t.requests)}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+    </Figure>
+  );
+}
+
+// Timeline lists the events of an incident, oldest first.
+function Timeline({ detail }: { detail: Detail }) {
+  const [zone] = useZone();
+  const now = useNow();
+  return (
+    <Figure
+      id="timeline"
+      title="Timeline"
+      table={() => ({ header: ["at", "kind", "text"], rows: detail.timeline.map((e) => [e.at, e.kind, e.text]) })}
+      tableOnly
+    >
+      <ol className="timeline">
+        {detail.timeline.map((e, i) => (
+          <li key={i} className={e.kind === "deploy" ? "deployed" : ""}>
+            <div className="dim small">
+              <When at={e.at} />
+            </div>
+            <div className="path">
+              {e.kind === "deploy" && "▲ "}
+              {keepUnits(formatTimesIn(e.text, zone, now))}
+            </div>
+          </li>
+        ))}
+      </ol>
+    </Figure>
+  );
+}
+
+// Samples links to slow sample traces.
+function Samples({ detail: { incident, exemplars } }: { detail: Detail }) {
+  const names = new Map(incident.request_types.map((t) => [t.id, t.name]));
+  return (
+    <Figure
+      id="exemplars"
+      title="Slow sample traces"
+      table={() => ({
+        header: ["trace", "request type", "start", "duration (ms)"],
+        rows: exemplars.map((e) => [e.trace, names.get(e.group) ?? "", e.start, milli(e.duration_ns)]),
+      })}
+      tableOnly
+    >
+      {exemplars.length === 0 ? (
+        <p className="dim">No samples of its time are stored.</p>
+      ) : (
+        <ul className="plain">
+          {exemplars.map((e) => (
+            <li key={e.trace}>
+              <Link href={`/traces/${e.trace}${query({ incident: incident.id })}`}>{duration(e.duration_ns)}</Link>{" "}
+              <bdi>{names.get(e.group)}</bdi>{" "}
+              <span className="dim small">
+                <When at={e.start} brief />
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Figure>
+  );
+}
+
+const maxProblems = 20; // in the list
+
+// Problems lists, folded, the problems of an incident.
+function Problems({ of: x }: { of: Incident }) {
+  const [open, setOpen] = useEnum("problems", ["folded", "open"]);
+  if (x.problems.length === 0) return null;
+  return (
+    <section className="figure more" id="problems">
+      <details open={open === "open"} onToggle={(e) => setOpen(e.currentTarget.open ? "open" : "folded")}>
+        <summary>
+          {count(x.problems.length)} {x.problems.length === 1 ? "problem" : "problems"} at these places
+        </summary>
+        {open === "open" && (
+          <ul className="problems">
+            {x.problems.slice(0, maxProblems).map((id) => (
+              <ProblemLink key={id} id={id} />
+            ))}
+          </ul>
+        )}
+        {x.problems.length > maxProblems && (
+          <p>
+            The others are in the list of <Link href="/problems">problems</Link>.
+          </p>
+        )}
+      </details>
+    </section>
+  );
+}
+
+function ProblemLink({ id }: { id: string }) {
+  const resource = useResource(
+    `problem ${id}`,
+    (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }),
+    true,
+  );
+  if (resource.failure?.status === 404) return <li className="dim">It has closed since.</li>;
+  const p = resource.value?.problem;
+  if (!p) return <li aria-busy={resource.failure === undefined}>{resource.failure?.title ?? "…"}</li>;
+  return (
+    <li>
+      <StateBadge of={p.state} /> <Link href={`/problems/${id}`}>{keepUnits(p.diagnosis)}</Link>
+    </li>
+  );
+}

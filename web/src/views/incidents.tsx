@@ -1,0 +1,339 @@
+// Incidents: the open incidents and those of the last day.
+import { type ReactNode, useId, useState } from "react";
+import { Link } from "wouter";
+import { type Schemas, client } from "../api/client.ts";
+import { useIncident, useIncidents, useResource } from "../api/queries.ts";
+import { coarseDuration, count, duration, factor, keepUnits, percent } from "../logic/format.ts";
+import {
+  affectedTypes,
+  carrier,
+  failsMore,
+  isEarlier,
+  isMuted,
+  isSlower,
+  lastClosed,
+  lasted,
+  likely,
+  type Progress,
+  relativeToOnset,
+  remaining,
+} from "../logic/incidents.ts";
+import { useNow } from "../settings.ts";
+import { useEnum } from "../url.ts";
+import { moveFocus, useKeys } from "../use-keys.ts";
+import { Async, Empty } from "../components/async-state.tsx";
+import { StateBadge } from "../components/badges.tsx";
+import { Facts, When, useTitle } from "../components/basics.tsx";
+import { type TableData, exportItems } from "../components/figure.tsx";
+import { Menu } from "../components/menu.tsx";
+import { TruncationNote } from "../components/table.tsx";
+import { type Note, NoteDialog, NoteTags, incidentSubject } from "./notes.tsx";
+import { IncidentSentence, ServiceName, SuspectList } from "./suspects.tsx";
+
+type Incident = Schemas["Incident"];
+type List = Schemas["IncidentList"];
+
+export function Incidents() {
+  const resource = useIncidents();
+  const open = (resource.value?.items ?? []).filter((x) => x.state === "open" && !isMuted(x)).length;
+  useTitle(open > 0 ? openIncidents(open) : "Incidents");
+  return (
+    <>
+      <div className="toolbar">
+        <h1>Incidents</h1>
+        {resource.value && (
+          <Menu
+            label="Incidents: table and export"
+            icon="⋯"
+            items={exportItems("Incidents", () => asTable(resource.value?.items ?? []))}
+          />
+        )}
+      </div>
+      <Async of={resource} what="incidents">
+        {(list) => <Lists list={list} changed={resource.reload} />}
+      </Async>
+    </>
+  );
+}
+
+const openIncidents = (n: number) => `${n === 0 ? "No" : count(n)} open ${n === 1 ? "incident" : "incidents"}`;
+
+// asTable returns the incidents for export.
+const asTable = (items: Incident[]): TableData => ({
+  header: ["state", "sentence", "service", "score", "onset", "opened", "closed", "request types", "problems", "id"],
+  rows: items.map((x) => [
+    x.state,
+    x.sentence,
+    x.service,
+    x.score,
+    x.onset,
+    x.opened,
+    x.closed,
+    x.request_types.length,
+    x.problems.length,
+    x.id,
+  ]),
+});
+
+type ListsProps = { list: List; changed: () => void };
+
+function Lists({ list, changed }: ListsProps) {
+  const [dialog, setDialog] = useState<{ incident: Incident; note: Note }>();
+  const [muted, setMuted] = useEnum("muted", ["hidden", "shown"]);
+  const [earlier, setEarlier] = useEnum("earlier", ["hidden", "shown"]);
+  const now = useNow();
+  const all = list.items.filter((x) => muted === "shown" || !isMuted(x));
+  const open = all.filter((x) => x.state === "open");
+  const closed = all.filter((x) => x.state === "closed" && !isEarlier(x, now));
+  const old = all.filter((x) => isEarlier(x, now));
+  const note = (kind: Note) => {
+    const id = (document.activeElement as HTMLElement | null)?.dataset["incident"];
+    const incident = list.items.find((x) => x.id === id);
+    if (incident) setDialog({ incident, note: kind });
+  };
+  useKeys({
+    j: () => moveFocus("a[data-incident]", 1),
+    k: () => moveFocus("a[data-incident]", -1),
+    a: () => note("acknowledge"),
+    m: () => note("mute"),
+  });
+  return (
+    <>
+      <p className="under">
+        {!list.learning && <span role="status">{openIncidents(open.length)}</span>}
+        {list.epoch && (
+          <span>
+            as of <When at={list.epoch} />
+          </span>
+        )}
+        <Toggle n={list.items.filter(isMuted).length} of="muted" value={muted} pick={setMuted} />
+      </p>
+      {open.length > 0 ? (
+        <Section title="Open" of={open} />
+      ) : (
+        <NothingOpen list={list} muted={list.items.filter((x) => x.state === "open" && isMuted(x)).length} />
+      )}
+      {closed.length > 0 && <Section title="Closed in the last day" of={closed} />}
+      {earlier === "shown" && old.length > 0 && <Section title="Earlier" of={old} />}
+      <p className="under">
+        <Toggle n={old.length} of="earlier" value={earlier} pick={setEarlier} />
+      </p>
+      <TruncationNote list={list} how="The API lists all." />
+      <ProblemCount />
+      {dialog && (
+        <NoteDialog
+          subject={incidentSubject(list.items.find((x) => x.id === dialog.incident.id) ?? dialog.incident)}
+          note={dialog.note}
+          close={() => setDialog(undefined)}
+          changed={changed}
+        />
+      )}
+    </>
+  );
+}
+
+// Toggle shows or hides n incidents.
+function Toggle({ n, of, value, pick }: { n: number; of: string; value: string; pick: (value: string) => void }) {
+  if (n === 0) return null;
+  const hidden = value === "hidden";
+  return (
+    <button type="button" className="link" onClick={() => pick(hidden ? "shown" : "hidden")}>
+      {hidden ? "Show" : "Hide"} {count(n)} {of}
+    </button>
+  );
+}
+
+function Section({ title, of }: { title: string; of: Incident[] }) {
+  const heading = useId();
+  return (
+    <section aria-labelledby={heading}>
+      <h2 id={heading} className="section">
+        {title}
+      </h2>
+      {of.map((x) => (
+        <Entry key={x.id} of={x} />
+      ))}
+    </section>
+  );
+}
+
+// Entry shows an incident in the list.
+function Entry({ of: x }: { of: Incident }) {
+  const detail = useIncident(x.state === "open" ? x.id : null);
+  const next: Fact[] = x.state === "open" ? [["Next", keepUnits(detail.value?.next ?? "…")]] : [];
+  return (
+    <article className={`incident ${x.state}`} aria-labelledby={`incident-${x.id}`}>
+      <div className="what">
+        <div className="crumbs">
+          <IncidentState of={x} />
+        </div>
+        <h3 id={`incident-${x.id}`}>
+          <Link href={`/incidents/${x.id}`} data-incident={x.id}>
+            <IncidentSentence of={x} />
+          </Link>
+        </h3>
+        <Facts of={[...facts(x), ...next]} />
+      </div>
+      <SuspectList of={likely(x.suspects).slice(0, 3)} />
+    </article>
+  );
+}
+
+// IncidentState shows the state of an incident, its time, and who looks after it.
+export function IncidentState({ of: x }: { of: Incident }) {
+  const now = useNow();
+  return (
+    <>
+      <StateBadge of={x.state} />
+      {x.closed ? (
+        <span>
+          <When at={x.closed} />, lasted {coarseDuration(lasted(x, now))}
+          {x.accepted_by !== undefined && <>, accepted as normal by {x.accepted_by || "somebody"}</>}
+        </span>
+      ) : (
+        <span>
+          since <When at={x.onset} />
+          {x.reopened && (
+            <>
+              , returned <When at={x.reopened} brief />
+            </>
+          )}
+        </span>
+      )}
+      <NoteTags of={x.notes} />
+    </>
+  );
+}
+
+type Fact = [name: string, value: ReactNode, title?: string];
+
+// facts lists the effects of an incident and the circumstances that point to its cause.
+export function facts(x: Incident): Fact[] {
+  const worst = x.request_types[0];
+  const on = carrier(x.suspects[0]);
+  const deploy = x.deploys[0];
+  const all: Fact[] = [["Affected", affectedTypes(x.request_types.length)]];
+  if (worst) all.push(["Worst", <Effect key="worst" of={worst} />, "The request type that loses most time"]);
+  if (on) all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Carries most of the cost of the first suspect"]);
+  if (deploy)
+    all.push([
+      "Deployed",
+      <Deployed key="deploy" of={deploy} onset={x.onset} />,
+      "The latest new version of a suspect",
+    ]);
+  return all;
+}
+
+// Effect shows a request type with its mean, and its failures if there are more than usual.
+function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
+  const slower = isSlower(t);
+  return (
+    <>
+      <span className="mono">
+        <bdi>{t.name}</bdi>
+      </span>{" "}
+      {(slower || !failsMore(t)) && (
+        <span>
+          <strong>{keepUnits(duration(t.mean_ns))}</strong> on average,{" "}
+          <span className="dim">
+            {keepUnits(`usually ${duration(t.usual_ns)}`)}
+            {slower && ` (${factor(t.mean_ns / t.usual_ns)})`}
+          </span>
+        </span>
+      )}
+      {slower && failsMore(t) && "; "}
+      {failsMore(t) && (
+        <span>
+          <strong>{keepUnits(percent(t.failed))}</strong> fail,{" "}
+          <span className="dim">{keepUnits(`usually ${percent(t.usual_failed)}`)}</span>
+        </span>
+      )}
+    </>
+  );
+}
+
+function Deployed({ of: d, onset }: { of: Schemas["Deploy"]; onset: string }) {
+  return (
+    <>
+      <ServiceName>{d.service}</ServiceName> <bdi>{d.version}</bdi>, {relativeToOnset(d.at, onset)}
+    </>
+  );
+}
+
+// NothingOpen says that all is well, since when, or why Sibyl cannot say so.
+function NothingOpen({ list, muted }: { list: List; muted: number }) {
+  const { value: status } = useResource("status", (signal) => client.GET("/status", { signal }), true);
+  const left = useLearningTime(status);
+  const silent = useSilence(status);
+  if (list.learning) {
+    return (
+      <Empty title="Learning normal behaviour">
+        Sibyl compares requests with their own history, so it reports incidents only after it has seen enough of it.
+        {left && ` It needs about ${left} more.`}
+      </Empty>
+    );
+  }
+  const last = lastClosed(list.items);
+  return (
+    <div className="state">
+      <strong>{muted > 0 ? `No incident but ${muted === 1 ? "a muted one" : "muted ones"}` : "All is well"}</strong>
+      <p>
+        {muted > 0 ? "Other requests" : "Requests"} neither lose more time nor fail more often than usual.{" "}
+        {last ? (
+          <>
+            The last incident closed <When at={last} />.
+          </>
+        ) : (
+          "There was no incident in the last day."
+        )}
+      </p>
+      {silent && (
+        <p className="bad" role="status">
+          No traces have arrived for {silent}: incidents cannot be noticed. See <Link href="/service">service</Link>.
+        </p>
+      )}
+    </div>
+  );
+}
+
+// useLearningTime estimates, as text, how long learning still takes, from its progress since the page was opened.
+function useLearningTime(status: Schemas["Status"] | undefined): string {
+  const now = useNow();
+  const done = status?.learning.progress;
+  const [first, setFirst] = useState<Progress>();
+  if (typeof done !== "number") return "";
+  if (!first) setFirst({ at: now, done });
+  const left = first && remaining(first, { at: now, done });
+  return left === undefined ? "" : coarseDuration(left);
+}
+
+const silence = 60_000; // ms without traces from which they are missed
+
+// useSilence returns, as text, the time without new spans if it is long.
+function useSilence(status: Schemas["Status"] | undefined): string {
+  const now = useNow();
+  const spans = status?.ingest.spans;
+  const [last, setLast] = useState({ spans, at: now });
+  if (spans !== last.spans) setLast({ spans, at: now });
+  return spans !== undefined && now - last.at >= silence ? coarseDuration(now - last.at) : "";
+}
+
+// ProblemCount links to the list of problems.
+function ProblemCount() {
+  const { value } = useResource(
+    "number of problems",
+    (signal) => client.GET("/problems", { params: { query: { limit: 1 } }, signal }),
+    true,
+  );
+  if (!value || value.total === 0) return null;
+  return (
+    <p className="under">
+      <span>
+        <Link href="/problems">
+          {count(value.total)} {value.total === 1 ? "problem" : "problems"}
+        </Link>
+        : request types that are slow or erratic, with or without an incident.
+      </span>
+    </p>
+  );
+}

@@ -1,0 +1,84 @@
+// The suspects of an incident: their scores, divided into parts.
+import type { ReactNode } from "react";
+import type { Schemas } from "../api/client.ts";
+import { keepUnits, percent } from "../logic/format.ts";
+import { localTimes, parts, partsOf, pieces, servicesOf } from "../logic/incidents.ts";
+import { useNow, useZone } from "../settings.ts";
+
+type Incident = Schemas["Incident"];
+type Suspect = Schemas["IncidentSuspect"];
+
+// scoreMeans explains the score of a suspect.
+export const scoreMeans =
+  "Additional time of a request, as a share of its usual time, and the share of requests that fail, stay unanswered or make other calls, because of this service";
+
+// ServiceName sets the name of a service apart from prose.
+export const ServiceName = ({ children }: { children: string }) => (
+  <code className="name">
+    <bdi>{children}</bdi>
+  </code>
+);
+
+// IncidentSentence is the sentence of an incident, with the names of services set apart.
+export function IncidentSentence({ of: x }: { of: Incident }): ReactNode {
+  const [zone] = useZone();
+  const now = useNow();
+  return pieces(keepUnits(localTimes(x, zone, now)), servicesOf(x)).map(({ text, service }, i) =>
+    service ? <ServiceName key={i}>{text}</ServiceName> : <span key={i}>{text}</span>,
+  );
+}
+
+// ScoreBar draws the score of a suspect, of a maximum, divided into its parts. It is hidden from screen readers: the
+// parts are listed beside it.
+export function ScoreBar({ of: s, max }: { of: Suspect; max: number }) {
+  return (
+    <div className="score" aria-hidden="true">
+      {partsOf(s).map(({ key, value }) => (
+        <i key={key} className={`part-${key}`} style={{ width: `${(value / max) * 100}%` }} />
+      ))}
+    </div>
+  );
+}
+
+// PartList lists the parts of a score with the colours of its bar.
+export function PartList({ of: s }: { of: Suspect }) {
+  return (
+    <span className="parts">
+      {partsOf(s).map(({ key, name, means, value }) => (
+        <span key={key} title={means}>
+          <i className={`part-${key}`} aria-hidden="true" />
+          {name} {keepUnits(percent(value))}
+        </span>
+      ))}
+    </span>
+  );
+}
+
+// SuspectList lists suspects with their scores in little space.
+export function SuspectList({ of: suspects }: { of: Suspect[] }) {
+  const max = Math.max(...suspects.map((s) => s.score));
+  return (
+    <div className="suspects">
+      <p className="dim small" title={scoreMeans}>
+        {suspects.length === 1 ? "Suspect" : "Suspects"}, by added time and failures
+      </p>
+      <ol className="plain">
+        {suspects.map((s) => (
+          <li key={s.service}>
+            <span className="suspect">
+              <ServiceName>{s.service}</ServiceName>
+              <strong className="number">+{percent(s.score)}</strong>
+            </span>
+            <ScoreBar of={s} max={max} />
+            <PartList of={s} />
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+// suspectColumns are the columns of the parts in exports.
+export const suspectColumns = [...parts.map((part) => part.name), "unexplained"];
+
+export const suspectCells = (s: Suspect) => [...parts.map((part) => s.parts[part.key]), s.parts.rest];
