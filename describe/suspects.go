@@ -212,8 +212,8 @@ func (n *Names) Incident(x *Incident) Sentence {
 	case time:
 		w.whole = "of it"
 		s.Plain("Requests take ")
-		s.Strong(units.Percent(addedTime(x.Suspects)))
-		s.Plain(" longer " + x.When + "; ")
+		s.Strong(slowdown(addedTime(x.Suspects)))
+		s.Plain(" " + x.When + "; ")
 	case failures:
 		s.Plain("More requests fail " + x.When + ": ")
 	default:
@@ -256,6 +256,15 @@ func (n *Names) where(s *Sentence, x *baselinediff.Suspect) {
 // machineWords are the preposition and the plural for attributes that do not name instances.
 var machineWords = map[string][2]string{
 	"k8s.pod.name": {"on", "pods"}, "host.name": {"on", "hosts"}, "cloud.availability_zone": {"in", "zones"},
+}
+
+// slowdown describes the added time, in usual durations: "26 % longer" or "28 times as long".
+func slowdown(added float64) string {
+	const readable = 2 // percentages above 200 % are hard to read
+	if added >= readable {
+		return units.Ratio(1+added) + " times as long"
+	}
+	return units.Percent(added) + " longer"
 }
 
 // words name the whole of the added time, and the traces compared with.

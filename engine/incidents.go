@@ -137,15 +137,16 @@ func (c *Core) followIncidents() {
 
 // Thresholds of affected request types.
 const (
-	leastSlowdown = 1.1  // times the usual mean
+	leastSlowdown = 1.05 // times the usual mean
 	leastFailures = 0.02 // share of the requests, beyond the usual
 	leastAffected = 3    // failed requests
-	clearly       = 3.0  // standard errors
+	clearly       = 2.0  // standard errors: the incident itself is certain
 )
 
-// affectedTypes returns the request types that x affects. Their usual numbers stay as they were when they joined.
+// affectedTypes returns the request types that x affects, each as of the time at which it had lost most. Their usual
+// numbers stay as they were when they joined.
 func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []AffectedType {
-	var types []AffectedType
+	types := slices.Clone(before)
 	service := x.Suspects[0].Service
 	for g := range c.detector.Groups.Each() {
 		if g.Level != group.LevelRequestType || g.Reference.Total.N == 0 {
@@ -154,11 +155,16 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 		a := AffectedType{
 			RequestType: g.ID, Usual: g.Reference.Total.Mean(), UsualFailed: float64(g.Reference.Failed) / float64(g.Reference.Total.N),
 		}
-		if i := slices.IndexFunc(before, func(b AffectedType) bool { return b.RequestType == g.ID }); i >= 0 {
+		i := slices.IndexFunc(before, func(b AffectedType) bool { return b.RequestType == g.ID })
+		if i >= 0 {
 			a.Usual, a.UsualFailed = before[i].Usual, before[i].UsualFailed
 		}
-		if c.affects(g, x.Onset, &a) && c.passes(g, service) {
+		switch {
+		case !c.affects(g, x.Onset, &a) || !c.passes(g, service):
+		case i < 0:
 			types = append(types, a)
+		case a.lost() > types[i].lost():
+			types[i] = a
 		}
 	}
 	slices.SortFunc(types, func(a, b AffectedType) int {
