@@ -24,6 +24,7 @@ type SavedIncident struct {
 	Service trace.Symbol
 	Score   float64
 	Waits   bool
+	Opaque  bool
 	Seen    trace.Nanos
 }
 
@@ -50,7 +51,7 @@ type SavedWindow struct {
 func (t *Tracker) State() State {
 	s := State{Healthy: t.healthy, Aged: t.aged}
 	for _, x := range t.incidents {
-		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.seen})
+		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.seen})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		s.Records = append(s.Records, SavedRecord{service, *t.records[service]})
@@ -79,7 +80,7 @@ func Restore(s State) *Tracker {
 		if len(x.Suspects) == 0 {
 			continue
 		}
-		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits}, seen: x.Seen})
+		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits, x.Opaque}, seen: x.Seen})
 	}
 	for _, r := range s.Records {
 		t.records[r.Service] = new(record(r.Highest))

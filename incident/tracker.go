@@ -40,7 +40,7 @@ const (
 	// waiting is the same for services that do not call each other: a service that waits for another one may have no
 	// span that says so.
 	waiting = 0.1
-	// settling is the time after which the scores of neighbours tell victim from cause. Scores rise while a window fills.
+	// settling is the time after which scores tell victim from cause: while a window fills, they rise.
 	settling = Window / 2
 	// located is the number of suspects of an incident whose instances are told apart.
 	located = 3
@@ -83,12 +83,13 @@ type charge struct {
 	service trace.Symbol
 	score   float64
 	waits   bool // the score is time spent in the service, which may be time in which it waits for another one
+	opaque  bool // the service emits no spans: its score is time that its callers wait, which is also charged to them
 }
 
 // chargeOf returns the evidence against a suspect.
 func chargeOf(s *baselinediff.Suspect) charge {
 	const nearlyAll = 0.95
-	return charge{s.Service, s.Score, s.Own >= nearlyAll*s.Score}
+	return charge{s.Service, s.Score, s.Own >= nearlyAll*s.Score, s.Opaque}
 }
 
 // record is the highest score of a service in healthy windows: of the current and of the previous age.
@@ -156,8 +157,8 @@ func (t *Tracker) Forget(before trace.Nanos) {
 }
 
 const (
-	// relearning is the time after the acceptance of a service's behaviour in which it raises nothing: until its history
-	// is long enough, its scores mean nothing, and after that they are learned.
+	// relearning is the time after the acceptance of a service's behaviour in which it raises nothing. Its scores mean
+	// nothing until its history is long enough, and after that they are learned.
 	relearning = leastHistory + 3*Window
 )
 
@@ -345,21 +346,23 @@ func (x *tracked) strongest() charge {
 	return x.charge
 }
 
-// explained reports whether a service is the victim of another one. Services that do not call each other must be at
+// explained reports whether a service is the victim of another one. One that emits no spans and its callers are charged
+// with the same time. Services that do not call each other must be at
 // fault since about the same time and have callers in common: then one may wait for the other without a span.
 func explained(victim, cause charge, sameTime bool, history *baselinediff.Sites) bool {
 	switch {
 	case victim.service == cause.service:
 		return victim.score <= cause.score
 	case history.Adjacent(victim.service, cause.service):
-		return victim.score < dominated*cause.score
+		sameNanos := victim.opaque != cause.opaque && victim.score <= cause.score
+		return sameNanos || victim.score < dominated*cause.score
 	default:
 		return sameTime && victim.waits && victim.score < waiting*cause.score && history.Related(victim.service, cause.service)
 	}
 }
 
-// merge joins incidents, the younger to the older, if one explains the other: they have one cause. One that was reported
-// in an earlier epoch is closed, others disappear.
+// merge joins incidents, the younger to the older, if one explains the other: they have one cause. One that was
+// reported in an earlier epoch is closed, others disappear.
 func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 	t.incidents = slices.DeleteFunc(t.incidents, func(y *tracked) bool {
 		for _, x := range t.incidents {
@@ -419,8 +422,8 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 	return true
 }
 
-// rank returns 0 for the service that an incident is about, 2 for services that have an open incident of their own, and 1
-// for all others.
+// rank returns 0 for the service that an incident is about, 2 for services that have an open incident of their own, and
+// 1 for all others.
 func (t *Tracker) rank(x *tracked, s *baselinediff.Suspect) int {
 	if s.Service == x.service {
 		return 0

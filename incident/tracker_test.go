@@ -26,7 +26,8 @@ type shop struct {
 	rng     *rand.Rand
 	now     trace.Nanos
 	next    uint64
-	saves   bool // whether the tracker is saved and restored at each epoch
+	saves   bool   // whether the tracker is saved and restored at each epoch
+	silent  string // a service that emits no spans
 }
 
 func newShop() *shop {
@@ -71,11 +72,16 @@ func (s *shop) request(start trace.Nanos, service string, work trace.Nanos) *tra
 		return trace.Span{ID: id, Parent: parent, Op: s.table.Op(symbol, s.table.Symbol(name), kind), Service: symbol, Kind: kind, Start: start + from, End: start + to}
 	}
 	const wire = trace.Nanos(time.Millisecond)
-	return &trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16)}, Spans: []trace.Span{
+	spans := []trace.Span{
 		span(1, 0, "gateway", "GET /"+service, trace.Server, 0, work+4*wire),
 		span(2, 1, "gateway", "GET", trace.Client, wire, work+3*wire),
 		span(3, 2, service, "GET /"+service, trace.Server, 2*wire, work+2*wire),
-	}}
+	}
+	if service == s.silent {
+		spans[1].Peer = s.table.Op(s.table.Symbol(service), s.table.Symbol("GET"), trace.External)
+		spans = spans[:2]
+	}
+	return &trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16)}, Spans: spans}
 }
 
 // summary describes the incidents: the first suspect, the times from an instant on, and whether the incident is open.
@@ -266,8 +272,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestWaitingWithoutSpan slows cart down; search waits for some of its work, and no span says so: one incident, of cart,
-// although search alone would be another.
+// TestWaitingWithoutSpan slows cart down; search waits for some of its work, and no span says so: one incident, of
+// cart, although search alone would be another.
 func TestWaitingWithoutSpan(t *testing.T) {
 	for name, slower := range map[string]map[string]float64{"cart": {"cart": 40, "search": 3}, "search": {"search": 3}} {
 		s := newShop()
@@ -289,6 +295,18 @@ func TestFirstMinutes(t *testing.T) {
 	s.play(2*time.Hour, nil)
 	fault := s.now
 	s.play(5*time.Minute, map[string]float64{"cart": 2})
+	if got := s.summary(fault); len(got) != 1 {
+		t.Errorf("incidents %v, want one", got)
+	}
+}
+
+// TestSilentService slows a service down that emits no spans. Its time is also the gateway's: one incident.
+func TestSilentService(t *testing.T) {
+	s := newShop()
+	s.silent = "cart"
+	s.play(time.Hour, nil)
+	fault := s.now
+	s.play(10*time.Minute, map[string]float64{"cart": 3})
 	if got := s.summary(fault); len(got) != 1 {
 		t.Errorf("incidents %v, want one", got)
 	}

@@ -279,8 +279,8 @@ func fence(values []float64) (median, limit float64) {
 	return stats.Median(values), q3 + whisker*(q3-q1)
 }
 
-// highFence returns the median of values, and Tukey's upper fence or, if that is higher, the value that only rare pieces
-// exceed. It reorders values.
+// highFence returns the median of values, and Tukey's upper fence or, if that is higher, the value that only rare
+// pieces exceed. It reorders values.
 func highFence(values []float64) (median, limit float64) {
 	median, limit = fence(values)
 	return median, max(limit, stats.Quantile(values, rare))

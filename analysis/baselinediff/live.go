@@ -15,8 +15,8 @@ const (
 	// Plain judges the mean in the window. It ranks the causes of a change that is known to have happened.
 	Plain Manner = iota
 	// Steady judges the lowest mean of three parts of the window, against the same of each piece of the history, and of
-	// shapes the lowest share of three parts. Only a change that lasts counts, not a burst that ends within one part. It
-	// must also exceed what rare pieces of the history reach.
+	// shapes the lowest share of three parts. Only a change that lasts counts, not a burst that ends within one part,
+	// and only one that rare pieces of the history do not reach.
 	Steady
 )
 
