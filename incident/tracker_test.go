@@ -49,9 +49,7 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 				if f := max(slower[service], slower[pod]); f != 0 {
 					factor = f
 				}
-				request := s.request(at, service, trace.Nanos(factor*(90e6+20e6*s.rng.Float64())))
-				request.Attrs = []trace.Attr{{Key: s.table.Symbol("k8s.pod.name"), Text: s.table.Symbol(pod), Span: 2}}
-				tally.Observe(x.Extract(request))
+				tally.Observe(x.Extract(s.request(at, service, pod, trace.Nanos(factor*(90e6+20e6*s.rng.Float64())))))
 			}
 		}
 		s.history.Merge(tally)
@@ -64,24 +62,25 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 	}
 }
 
-// request returns a request to the gateway that a service answers after the given time.
-func (s *shop) request(start trace.Nanos, service string, work trace.Nanos) *trace.Trace {
+// request returns a request to the gateway that a pod of a service answers after the given time.
+func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos) *trace.Trace {
 	s.next++
 	span := func(id, parent trace.SpanID, service, name string, kind trace.Kind, from, to trace.Nanos) trace.Span {
 		symbol := s.table.Symbol(service)
 		return trace.Span{ID: id, Parent: parent, Op: s.table.Op(symbol, s.table.Symbol(name), kind), Service: symbol, Kind: kind, Start: start + from, End: start + to}
 	}
 	const wire = trace.Nanos(time.Millisecond)
-	spans := []trace.Span{
+	t := &trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16)}, Spans: []trace.Span{
 		span(1, 0, "gateway", "GET /"+service, trace.Server, 0, work+4*wire),
 		span(2, 1, "gateway", "GET", trace.Client, wire, work+3*wire),
-		span(3, 2, service, "GET /"+service, trace.Server, 2*wire, work+2*wire),
-	}
+	}}
 	if service == s.silent {
-		spans[1].Peer = s.table.Op(s.table.Symbol(service), s.table.Symbol("GET"), trace.External)
-		spans = spans[:2]
+		t.Spans[1].Peer = s.table.Op(s.table.Symbol(service), s.table.Symbol("GET"), trace.External)
+		return t
 	}
-	return &trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16)}, Spans: spans}
+	t.Spans = append(t.Spans, span(3, 2, service, "GET /"+service, trace.Server, 2*wire, work+2*wire))
+	t.Attrs = []trace.Attr{{Key: s.table.Symbol("k8s.pod.name"), Text: s.table.Symbol(pod), Span: 2}}
+	return t
 }
 
 // summary describes the incidents: the first suspect, the times from an instant on, and whether the incident is open.
