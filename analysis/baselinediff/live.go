@@ -38,7 +38,7 @@ type Comparison struct {
 // It takes time linear in the number of cells of the sites with calls in the window.
 func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	w := sliceRange{sliceOf(window.From), sliceOf(window.To)}
-	c := liveComparison{h: h, window: w, manner: manner, skipped: h.skippedBefore(w.from), known: make(map[uint64][]float64)}
+	c := liveComparison{h: h, window: w, manner: manner, skipped: h.skippedBefore(w.from), known: make(map[shape][]float64)}
 	requests := h.Requests(window)
 	result := Comparison{Requests: requests, Duration: c.usual()}
 	if requests == 0 {
@@ -74,10 +74,10 @@ type liveComparison struct {
 
 	pieces        []livePiece // of the history of the current site
 	means, values []float64
-	shares        []float64            // of shapes in pieces
-	known         map[uint64][]float64 // the same by shape
-	kept          counts               // memory of the past of a site
-	keptShape     counts               // and of a shape
+	shares        []float64           // of shapes in pieces
+	known         map[shape][]float64 // the same by shape
+	kept          counts              // memory of the past of a site
+	keptShape     counts              // and of a shape
 }
 
 // livePiece is a piece of the history of a site.
@@ -395,7 +395,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		case 1:
 			unique[last] += shares[last]
 		}
-		c.known[x.hash] = shares
+		c.known[x.shape] = shares
 	}
 	novel, novelShapes, novelCells := 0.0, []badShape{}, counts{}
 	own := &c.h.series[number]
@@ -406,7 +406,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		if count == 0 {
 			continue
 		}
-		shares := c.known[x.hash]
+		shares := c.known[x.shape]
 		if shares == nil {
 			novel += count
 			novelCells.cells = append(novelCells.cells, now.cells...)
