@@ -25,6 +25,7 @@ type snapshot struct {
 	ended      trace.Nanos // end of the epoch; 0: no epoch has ended yet
 	learned    bool
 	relearning bool // see [engine.Core.Relearning]
+	watching   bool // see [engine.Core.Watching]
 	progress   float64
 	length     time.Duration // of an epoch
 	types      map[analysis.Hash]string
@@ -97,7 +98,7 @@ func (a *API) refresh(c *engine.Core) *snapshot {
 
 func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	s := &snapshot{
-		ended: c.Ended(), learned: c.Learned(), relearning: c.Relearning(), progress: c.Progress(), length: c.Options().Epoch,
+		ended: c.Ended(), learned: c.Learned(), relearning: c.Relearning(), watching: c.Watching(), progress: c.Progress(), length: c.Options().Epoch,
 		byID: make(map[string]int), incidentByID: make(map[string]int), sorted: make(map[string]*list[analysis.Hash]),
 	}
 	names := describe.New(c.Table(), describe.Verbatim)

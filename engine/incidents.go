@@ -101,6 +101,9 @@ func (c *Core) forgetIncidents(now trace.Nanos) {
 	c.incidents.Forget(before)
 }
 
+// Watching reports whether incidents are reported: the history of calls is long enough.
+func (c *Core) Watching() bool { return incident.Ready(c.Ended(), c.sites) }
+
 // affected lists the request types and problems of an incident.
 type affected struct {
 	Types    []AffectedType

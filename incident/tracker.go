@@ -118,7 +118,7 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	steady := history.Compare(window, baselinediff.Steady)
 	t.age(now)
 	t.accept(now, history)
-	if window.From.Sub(history.Begin()) < leastHistory {
+	if !Ready(now, history) {
 		return
 	}
 	for _, c := range t.charges(now, steady.Suspects, t.ratio(history.Services())) {
@@ -136,6 +136,12 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	} else {
 		t.pend(now, steady.Suspects)
 	}
+}
+
+// Ready reports whether the history before the current window is long enough to judge it.
+func Ready(now trace.Nanos, history *baselinediff.Sites) bool {
+	begin := history.Begin()
+	return begin != 0 && now.Add(-Window).Sub(begin) >= leastHistory
 }
 
 // Forget deletes the incidents that closed before a time, and the first closed ones beyond [MaxClosed].

@@ -80,7 +80,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 		return err
 	}
 	if !o.ExitWhenFound {
-		d.watcher.report("the demo keeps running at %s until Ctrl-C", d.server.url())
+		d.watcher.report("the demo keeps running until Ctrl-C; the problem is at %s/problems", d.server.url())
 		select {
 		case <-ctx.Done():
 			return nil

@@ -78,6 +78,8 @@ func (w *watcher) handle(ctx context.Context, e contract.Event) {
 		w.epochs++
 		w.readPlan(ctx)
 		w.readAnswer(ctx, false)
+	case "incident.opened":
+		w.print("incident: %s %s/incidents/%s", deref(e.Sentence), w.server.url(), deref(e.Incident))
 	case "problem.opened":
 		w.problems++
 		w.open[deref(e.Problem)] = deref(e.Diagnosis)

@@ -268,8 +268,8 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
   if (list.learning) {
     return (
       <Empty title="Learning normal behaviour">
-        Sibyl compares requests with their own history, so it reports incidents only after it has seen enough of it.
-        {left && ` It needs about ${left} more.`}
+        Sibyl compares requests with their own history, so it reports incidents only after about ten minutes of traffic.
+        {left && ` It has learned the request types in about ${left}.`}
       </Empty>
     );
   }
