@@ -100,7 +100,7 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 			Suspects: []baselinediff.Suspect{
 				{
 					Service: suspect, Score: 0.86, Own: 0.25, In: 0.61, Operations: []baselinediff.SuspectOperation{{Op: p.Problem.Entry, Score: 0.86}},
-					Instances: []baselinediff.InstancePart{{Key: table.Symbol("k8s.pod.name"), Value: table.Symbol("payment-7"), Calls: 90, Part: 0.97}},
+					Instances: []baselinediff.InstancePart{{Key: table.Symbol("k8s.pod.name"), Value: table.Symbol("payment-7"), Calls: 90, Part: 0.97, Of: 12}},
 				},
 				{Service: table.Symbol(service), Score: 0.02, Own: 0.02},
 				{Service: other, Score: 0.001, Own: 0.001},

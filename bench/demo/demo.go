@@ -36,6 +36,8 @@ type Options struct {
 	Seed          uint64
 	DataDir       string              // of the server; empty: a temporary one
 	Learning      time.Duration       // before the fault
+	Past          time.Duration       // of the shop, made of its first requests; 0: none
+	Hold          time.Duration       // after the answer, to see incidents
 	Timeout       time.Duration       // of the search, from the injection of the fault
 	ExitWhenFound bool                // return after Done instead of when ctx ends
 	Out           io.Writer           // for progress
@@ -108,6 +110,7 @@ type demo struct {
 	*Options
 	dir, truth string
 	server     *server
+	past       *past // nil: the shop has none
 	shop       []*child
 	peers      map[string][]string // addresses of the replicas of each service
 	exited     chan *child         // receives each process when it exits
@@ -133,7 +136,13 @@ func (d *demo) start(ctx context.Context) error {
 	d.watchExit(d.server.child)
 	d.watcher = newWatcher(d.server, d.Out)
 	d.watcher.report("Sibyl is at %s", d.server.url())
-	return d.startShop(environment)
+	if d.Past == 0 {
+		return d.startShop(environment, d.server.otlp)
+	}
+	if d.past, err = startPast(ctx, d.server.otlp); err != nil {
+		return err
+	}
+	return d.startShop(environment, d.past.address())
 }
 
 // watchExit sends c to d.exited when it exits.
@@ -144,8 +153,9 @@ func (d *demo) watchExit(c *child) {
 	}()
 }
 
-// startShop starts the processes of the shop and sends each the addresses of the others.
-func (d *demo) startShop(environment []string) error {
+// startShop starts the processes of the shop, which send their spans to an address, and sends each the addresses of the
+// others.
+func (d *demo) startShop(environment []string, otlp string) error {
 	d.peers = make(map[string][]string)
 	instances := make(map[string]int)
 	for _, name := range shop.Services() {
@@ -156,7 +166,7 @@ func (d *demo) startShop(environment []string) error {
 		d.shop = append(d.shop, c)
 		d.watchExit(c)
 		setup := &shop.Setup{
-			Service: name, Instance: instances[name], Dir: d.dir, Truth: d.truth, OTLP: d.server.otlp, Control: d.server.url(),
+			Service: name, Instance: instances[name], Dir: d.dir, Truth: d.truth, OTLP: otlp, Control: d.server.url(),
 		}
 		if d.noAgents {
 			setup.Control = ""
@@ -180,12 +190,8 @@ func (d *demo) startShop(environment []string) error {
 // observe waits for the end of the learning period, injects the fault, and waits for the answer.
 func (d *demo) observe(ctx context.Context) (*Result, error) {
 	d.watcher.report("customers arrive; Sibyl learns normal behaviour for %s", d.Learning)
-	select { // even if the data directory has a learned state
-	case <-time.After(d.Learning):
-	case c := <-d.exited:
-		return nil, c.exitError()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := d.learn(ctx); err != nil {
+		return nil, err
 	}
 	if err := d.server.waitLearned(ctx); err != nil {
 		return nil, err
@@ -202,6 +208,9 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	select {
 	case <-d.watcher.located:
 		d.waitOff(ctx)
+		if err := d.sleep(ctx, d.Hold); err != nil {
+			return nil, err
+		}
 	case <-timeout:
 		d.watcher.timeOut(ctx)
 	case c := <-d.exited:
@@ -214,6 +223,34 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	return d.result(before, after)
+}
+
+// learn waits for the end of the learning period, even if the data directory has a learned state, and sends the past.
+func (d *demo) learn(ctx context.Context) error {
+	recording := d.Learning
+	if d.Past > 0 {
+		recording = d.Learning * 2 / 3
+	}
+	if err := d.sleep(ctx, recording); err != nil || d.past == nil {
+		return err
+	}
+	if err := d.past.repeat(ctx, d.Past); err != nil {
+		return err
+	}
+	d.watcher.report("Sibyl has seen the requests of %s as those of the last %s", recording, d.Past)
+	return d.sleep(ctx, d.Learning-recording)
+}
+
+// sleep waits. It returns an error if a process exits or ctx ends.
+func (d *demo) sleep(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-time.After(wait):
+		return nil
+	case c := <-d.exited:
+		return c.exitError()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // inject injects the fault into the shop.
@@ -284,7 +321,7 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &Result{
-		Fault: d.Fault, Seconds: time.Since(w.since).Seconds(), Epochs: w.epochs, Tracepoints: after.Tracepoints, EnabledEver: len(w.ever),
+		Fault: d.Fault, Incidents: w.incidents, Seconds: time.Since(w.since).Seconds(), Epochs: w.epochs, Tracepoints: after.Tracepoints, EnabledEver: len(w.ever),
 		EnabledPeak: w.peak, RemainingEnabled: w.enabled, Problems: w.problems, Requests: d.load.requests.Load(), Failed: d.load.failed.Load(), Seed: d.Seed,
 		largest: w.largest,
 	}
@@ -316,6 +353,9 @@ func (d *demo) close() error {
 	var errs []error
 	for _, c := range slices.Backward(d.shop) {
 		errs = append(errs, c.stop(stopTimeout))
+	}
+	if d.past != nil {
+		errs = append(errs, d.past.close())
 	}
 	if d.server != nil {
 		errs = append(errs, d.server.stop(stopTimeout))

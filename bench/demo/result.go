@@ -23,7 +23,8 @@ type Result struct {
 	EnabledPeak      int        `json:"enabled_peak"`
 	ExtraSpans       float64    `json:"extra_spans_fraction"` // of all spans since the fault
 	RemainingEnabled int        `json:"remaining_enabled_after"`
-	Problems         int        `json:"problems"` // raised
+	Problems         int        `json:"problems"`  // raised
+	Incidents        []string   `json:"incidents"` // first suspects of those raised
 	Requests         uint64     `json:"requests"`
 	Failed           uint64     `json:"failed_requests"`
 	Seed             uint64     `json:"seed"`

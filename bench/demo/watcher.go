@@ -25,6 +25,7 @@ type watcher struct {
 	since         time.Time         // of the injection of the fault; zero before
 	epochs        int               // since then
 	problems      int               // raised problems
+	incidents     []string          // first suspects of the incidents
 	open          map[string]string // diagnoses of open problems, by ID
 	ever          map[string]bool   // tracepoints that were ever enabled
 	names         map[string]string // operations of picked tracepoints, by ID
@@ -79,6 +80,7 @@ func (w *watcher) handle(ctx context.Context, e contract.Event) {
 		w.readPlan(ctx)
 		w.readAnswer(ctx, false)
 	case "incident.opened":
+		w.incidents = append(w.incidents, deref(e.Service))
 		w.print("incident: %s %s/incidents/%s", deref(e.Sentence), w.server.url(), deref(e.Incident))
 	case "problem.opened":
 		w.problems++

@@ -22,6 +22,7 @@ import (
 const (
 	defaultLearning = 30 * time.Second
 	defaultTimeout  = 3 * time.Minute
+	defaultPast     = 15 * time.Minute
 )
 
 // demoFlags holds the flags of the demo command.
@@ -65,6 +66,8 @@ values. As JSON, each result is printed on a line of its own at the end of its r
 	c.Flags().BoolVar(&f.headless, "headless", false, "print progress to standard error, and only the result to standard output")
 	c.Flags().BoolVar(&f.demo.ExitWhenFound, "exit-when-located", false, "exit with the answer, or with exit code 1 after the timeout")
 	c.Flags().DurationVar(&f.demo.Learning, "learning", defaultLearning, "learning period before the fault")
+	c.Flags().DurationVar(&f.demo.Past, "past", defaultPast, "time before the demo that Sibyl sees as well, made of the first requests; incidents need it")
+	c.Flags().DurationVar(&f.demo.Hold, "hold", 0, "time to go on after the answer, to see incidents")
 	c.Flags().DurationVar(&f.demo.Timeout, "timeout", defaultTimeout, "longest time from the fault to the answer")
 	c.Flags().StringVar(&f.demo.DataDir, "data-dir", "", "directory of Sibyl's data; empty: a temporary one")
 	c.Flags().Uint64Var(&f.seeds, "seeds", 0, "run a series with this many seeds of each fault; 0: a single demo")
@@ -173,6 +176,10 @@ func checkDemo(o *demo.Options) error {
 	switch {
 	case o.Timeout <= 0:
 		return cli.UsageError{Err: errors.New("--timeout must be above 0")}
+	case o.Past < 0 || o.Hold < 0:
+		return cli.UsageError{Err: errors.New("--past and --hold must not be negative")}
+	case o.Past > 0 && o.Learning < demo.LeastRecording:
+		return cli.UsageError{Err: fmt.Errorf("--learning must be at least %s, of which the past is made; or use --past 0", demo.LeastRecording)}
 	case o.Learning < demo.Epoch:
 		return cli.UsageError{Err: fmt.Errorf("--learning must be at least an epoch, %s", demo.Epoch)}
 	}

@@ -64,7 +64,7 @@ func sibylbench(t *testing.T, args ...string) result {
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	r := sibylbench(t, "demo", "--headless", "--exit-when-located", "--fault=lock", "--seed=1", "--learning=3s", "--timeout=1s", "-o=json")
+	r := sibylbench(t, "demo", "--headless", "--exit-when-located", "--fault=lock", "--seed=1", "--learning=3s", "--past=0", "--timeout=1s", "-o=json")
 	var got demo.Result
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != cli.ExitError {
 		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
@@ -83,7 +83,7 @@ func TestDemo(t *testing.T) {
 
 // TestDemoSeries: a series without a fault raises no problem, and invalid options are usage errors.
 func TestDemoSeries(t *testing.T) {
-	r := sibylbench(t, "demo", "--faults=none", "--seeds=1", "--learning=3s", "--timeout=1s")
+	r := sibylbench(t, "demo", "--faults=none", "--seeds=1", "--learning=3s", "--past=0", "--timeout=1s")
 	if r.code != cli.ExitOK || !strings.Contains(r.out, "none   1 of 1") {
 		t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
 	}

@@ -1,0 +1,154 @@
+package demo
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// past is an OTLP endpoint between the shop and the server. It passes spans on. Incidents need a history of minutes,
+// which nobody wants to wait for, so it also keeps the spans of the first seconds and sends them again and again as if
+// the shop had been running before.
+type past struct {
+	ptraceotlp.UnimplementedGRPCServer
+
+	listener   net.Listener
+	server     *grpc.Server
+	connection *grpc.ClientConn
+	to         ptraceotlp.GRPCClient
+
+	mu      sync.Mutex // guards the fields below
+	keeping bool
+	kept    []ptrace.Traces
+}
+
+// startPast starts an endpoint in front of the address to.
+func startPast(ctx context.Context, to string) (*past, error) {
+	connection, err := grpc.NewClient(to, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("connect to the server: %w", err)
+	}
+	p := &past{server: grpc.NewServer(), connection: connection, to: ptraceotlp.NewGRPCClient(connection), keeping: true}
+	if p.listener, err = new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0"); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen for spans: %w", err), connection.Close())
+	}
+	ptraceotlp.RegisterGRPCServer(p.server, p)
+	go func() { _ = p.server.Serve(p.listener) }() // ends with close, which is its only error
+	return p, nil
+}
+
+func (p *past) address() string { return p.listener.Addr().String() }
+
+// Export implements [ptraceotlp.GRPCServer].
+func (p *past) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	p.mu.Lock()
+	if p.keeping {
+		copied := ptrace.NewTraces()
+		r.Traces().CopyTo(copied)
+		p.kept = append(p.kept, copied)
+	}
+	p.mu.Unlock()
+	return p.to.Export(ctx, r)
+}
+
+// LeastRecording is the shortest learning period with a past.
+const LeastRecording = 10 * time.Second
+
+// closing is the time before the end of a recording from which requests may be incomplete.
+const closing = 2 * time.Second
+
+// repeat sends the complete requests that were kept as the traffic of a time before them.
+func (p *past) repeat(ctx context.Context, length time.Duration) error {
+	p.mu.Lock()
+	kept := p.kept
+	p.keeping, p.kept = false, nil
+	p.mu.Unlock()
+	first, end := completeRequests(kept)
+	period := end - first
+	if period <= 0 {
+		return errors.New("no request of the shop arrived")
+	}
+	for round := uint64(length)/period + 1; round > 0; round-- {
+		for _, traces := range kept {
+			earlier := ptrace.NewTraces()
+			traces.CopyTo(earlier)
+			shift(earlier, round, round*period)
+			if _, err := p.to.Export(ctx, ptraceotlp.NewExportRequestFromTraces(earlier)); err != nil {
+				return fmt.Errorf("send the past of the shop: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// completeRequests removes the spans of requests that may be incomplete, and returns the time in which the others
+// began, in ns since 1970.
+func completeRequests(kept []ptrace.Traces) (first, end uint64) {
+	begun := make(map[pcommon.TraceID]uint64) // requests whose root arrived
+	for _, traces := range kept {
+		for span := range spansOf(traces) {
+			if at := uint64(span.StartTimestamp()); span.ParentSpanID().IsEmpty() {
+				begun[span.TraceID()] = at
+				end = max(end, at)
+			}
+		}
+	}
+	end -= min(end, uint64(closing))
+	first = end
+	for _, at := range begun {
+		first = min(first, at)
+	}
+	for _, traces := range kept {
+		for _, resource := range traces.ResourceSpans().All() {
+			for _, scope := range resource.ScopeSpans().All() {
+				scope.Spans().RemoveIf(func(span ptrace.Span) bool {
+					at, rooted := begun[span.TraceID()]
+					return !rooted || at >= end
+				})
+			}
+		}
+	}
+	return first, end
+}
+
+// shift moves spans back in time, into requests with IDs of the round.
+func shift(traces ptrace.Traces, round, by uint64) {
+	for span := range spansOf(traces) {
+		id := [16]byte(span.TraceID())
+		binary.LittleEndian.PutUint64(id[:8], binary.LittleEndian.Uint64(id[:8])+round)
+		span.SetTraceID(id)
+		span.SetStartTimestamp(span.StartTimestamp() - pcommon.Timestamp(by))
+		span.SetEndTimestamp(span.EndTimestamp() - pcommon.Timestamp(by))
+	}
+}
+
+// spansOf yields the spans of traces.
+func spansOf(traces ptrace.Traces) func(yield func(ptrace.Span) bool) {
+	return func(yield func(ptrace.Span) bool) {
+		for _, resource := range traces.ResourceSpans().All() {
+			for _, scope := range resource.ScopeSpans().All() {
+				for _, span := range scope.Spans().All() {
+					if !yield(span) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// close stops the endpoint.
+func (p *past) close() error {
+	p.server.Stop()
+	return p.connection.Close()
+}
