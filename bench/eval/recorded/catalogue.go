@@ -17,10 +17,24 @@ const (
 	Services Baseline = "services"
 	// Entries are the parentless spans alone.
 	Entries Baseline = "entries"
+	// OTel is the baseline of OpenTelemetry's automatic instrumentation, which is always on: all but INTERNAL spans.
+	OTel Baseline = "otel"
 )
 
 // Baselines returns the names of all baselines, the default first.
-func Baselines() []string { return []string{string(Services), string(Entries)} }
+func Baselines() []string { return []string{string(Services), string(Entries), string(OTel)} }
+
+// contains reports whether b contains the operations of a kind, wherever they are called.
+func (b Baseline) contains(kind trace.Kind) bool {
+	switch b {
+	case Services:
+		return kind == trace.Server || kind == trace.Consumer
+	case OTel:
+		return kind != trace.Internal && kind != trace.Unspecified
+	default:
+		return false
+	}
+}
 
 // catalogue lists the tracepoints that agents of the recorded application would announce.
 type catalogue struct {
@@ -65,7 +79,7 @@ func newCatalogue(traces []*recordedTrace, baseline Baseline, table *trace.Table
 				c.points[s.Op] = p
 				c.order = append(c.order, s.Op)
 			}
-			p.baseline = p.baseline || t.parents[i] < 0 || baseline == Services && (s.Kind == trace.Server || s.Kind == trace.Consumer)
+			p.baseline = p.baseline || t.parents[i] < 0 || baseline.contains(s.Kind)
 		}
 	}
 	names := make(map[trace.Op]string, len(c.order))

@@ -61,6 +61,13 @@ func TestHiding(t *testing.T) {
 1 shop "GET /cart" server 100..200 sibyl.plan=3 sibyl.arm=a
   5 cart query client 130..170 tp="cart query client"
 `},
+		{OTel, []string{"cart sum internal"}, `
+1 shop "GET /cart" server 100..200 sibyl.plan=3 sibyl.arm=a
+  2 shop call client 110..190
+    3 cart Get server 112..188 size=7
+      5 cart query client 130..170
+      6 cart sum internal 170..175 tp="cart sum internal"
+`},
 	} {
 		var table trace.Table
 		tp := recordedTraceOf(t, cartTrace, &table)
@@ -184,7 +191,7 @@ func choose(t *testing.T, dir string, c Choice) (*ChoiceReport, error) {
 // repeat.
 func TestChoose(t *testing.T) {
 	dir := wholeShop(t)
-	for _, baseline := range []Baseline{Services, Entries} {
+	for _, baseline := range []Baseline{Services, Entries, OTel} {
 		choice := Choice{Baseline: baseline, Strategies: []string{"adaptive", "random"}}
 		r, err := choose(t, dir, choice)
 		if err != nil {
