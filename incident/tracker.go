@@ -118,22 +118,23 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	steady := history.Compare(window, baselinediff.Steady)
 	t.age(now)
 	t.accept(now, history)
-	if !Ready(now, history) {
-		return
+	ready := Ready(now, history)
+	if ready {
+		for _, c := range t.charges(now, steady.Suspects, t.ratio(history.Services())) {
+			t.raise(now, c, history)
+		}
+		t.merge(now, history)
 	}
-	for _, c := range t.charges(now, steady.Suspects, t.ratio(history.Services())) {
-		t.raise(now, c, history)
-	}
-	t.merge(now, history)
 	open := false
 	for _, x := range t.incidents {
 		if x.Closed == 0 {
 			open = t.follow(now, x, &steady, history) || open
 		}
 	}
-	if open {
+	switch {
+	case open:
 		t.pending = t.pending[:0]
-	} else {
+	case ready:
 		t.pend(now, steady.Suspects)
 	}
 }
@@ -162,11 +163,9 @@ func (t *Tracker) Forget(before trace.Nanos) {
 	})
 }
 
-const (
-	// relearning is the time after the acceptance of a service's behaviour in which it raises nothing. Its scores mean
-	// nothing until its history is long enough, and after that they are learned.
-	relearning = leastHistory + 3*Window
-)
+// relearning is the time after the acceptance of a service's behaviour in which it raises nothing. Its scores mean
+// nothing until its history is long enough, and after that they are learned.
+const relearning = leastHistory + 3*Window
 
 // Accept marks an open incident as accepted by someone, whose name may be empty. The next step closes it and takes the
 // behaviour of its first suspect since the onset as normal. It reports whether the incident is open.
@@ -352,9 +351,9 @@ func (x *tracked) strongest() charge {
 	return x.charge
 }
 
-// explained reports whether a service is the victim of another one. One that emits no spans and its callers are charged
-// with the same time. Services that do not call each other must be at
-// fault since about the same time and have callers in common: then one may wait for the other without a span.
+// explained reports whether a service is the victim of another one. A service that emits no spans and its callers are
+// charged with the same time. Services that do not call each other must be at fault since about the same time and have
+// callers in common: then one may wait for the other without a span.
 func explained(victim, cause charge, sameTime bool, history *baselinediff.Sites) bool {
 	switch {
 	case victim.service == cause.service:
