@@ -31,9 +31,10 @@ func (b Baseline) contains(kind trace.Kind) bool {
 		return kind == trace.Server || kind == trace.Consumer
 	case OTel:
 		return kind != trace.Internal && kind != trace.Unspecified
-	default:
+	case Entries:
 		return false
 	}
+	return false
 }
 
 // catalogue lists the tracepoints that agents of the recorded application would announce.
