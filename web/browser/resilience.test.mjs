@@ -30,7 +30,10 @@ test("the UI works behind a proxy that strips the base path, and redirects witho
     await page.goto(url);
     await settle(page);
     assert.ok(new URL(page.url()).pathname.startsWith(base), page.url());
-    await page.locator(url.includes("problems/") ? "#edges" : ".incident").first().waitFor();
+    await page
+      .locator(url.includes("problems/") ? "#edges" : ".incident")
+      .first()
+      .waitFor();
   }
   assert.match(page.url(), /by=mean/);
   await context.close();
