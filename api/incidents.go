@@ -40,9 +40,6 @@ func (s *snapshot) addIncidents(c *engine.Core, names *describe.Names) {
 	for i := range all {
 		s.incidents = append(s.incidents, incidentRow{incidentOf(c, names, &all[i]), all[i].ID, all[i].Into == 0})
 	}
-	slices.SortStableFunc(s.incidents, func(a, b incidentRow) int {
-		return cmp.Or(trace.CompareBools(a.Closed != nil, b.Closed != nil), b.Opened.Compare(a.Opened), cmp.Compare(a.id, b.id))
-	})
 	for i := range s.incidents {
 		s.incidentByID[s.incidents[i].ID] = i
 		if s.incidents[i].Closed == nil {

@@ -66,7 +66,7 @@ func (t *recording) add(traces ptrace.Traces) error {
 			r = &recorded{id: part.Trace, start: math.MaxUint64}
 			t.traces[part.Trace] = r
 		}
-		for s := range spans(part.Traces) {
+		for s := range Spans(part.Traces) {
 			t.spans++
 			if start, end := uint64(s.StartTimestamp()), uint64(s.EndTimestamp()); start > 0 && max(start, end) <= uint64(trace.MaxNanos) {
 				r.start, r.end = min(r.start, start), max(r.end, start, end)

@@ -248,7 +248,7 @@ func (m mask) change(id pcommon.TraceID) pcommon.TraceID {
 
 // move shifts all times of traces by shift nanoseconds and applies m to their IDs.
 func move(traces ptrace.Traces, shift int64, m mask) {
-	for s := range spans(traces) {
+	for s := range Spans(traces) {
 		s.SetStartTimestamp(shifted(s.StartTimestamp(), shift))
 		s.SetEndTimestamp(shifted(s.EndTimestamp(), shift))
 		s.SetTraceID(m.change(s.TraceID()))
@@ -269,8 +269,8 @@ func shifted(t pcommon.Timestamp, by int64) pcommon.Timestamp {
 	return pcommon.Timestamp(max(0, int64(t)+by))
 }
 
-// spans yields all spans of traces.
-func spans(traces ptrace.Traces) iter.Seq[ptrace.Span] {
+// Spans yields all spans of traces.
+func Spans(traces ptrace.Traces) iter.Seq[ptrace.Span] {
 	return func(yield func(ptrace.Span) bool) {
 		for _, rs := range traces.ResourceSpans().All() {
 			for _, ss := range rs.ScopeSpans().All() {

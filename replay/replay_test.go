@@ -53,7 +53,7 @@ func (f *fake) send(_ context.Context, traces ptrace.Traces) (answer, error) {
 			return answer{}, err
 		}
 	}
-	for s := range spans(traces) {
+	for s := range Spans(traces) {
 		f.spans = append(f.spans, sent{
 			time.Since(f.began), s.SpanID()[0], s.StartTimestamp().AsTime().Sub(f.began), s.EndTimestamp().AsTime().Sub(f.began),
 		})

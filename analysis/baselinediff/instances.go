@@ -217,7 +217,7 @@ func (u *usage) add(v usage) {
 	u.errors += v.errors
 }
 
-// instanceCost is the usage of a value in the window and in its thirds, and what is usual.
+// instanceCost holds the usage of a value in the window, in its thirds and before, and its usual usage.
 type instanceCost struct {
 	instanceKey
 	whole  usage

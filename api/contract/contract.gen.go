@@ -2588,8 +2588,8 @@ type ClientInterface interface {
 
 	// AcceptIncident Accept the behaviour since the onset of an open incident as normal
 	//
-	// Closes the incident when the epoch ends. What its first suspect and the calls to it did before the onset is forgotten; what they do since
-	// then is what they are compared with. The service raises no incident for a quarter of an hour, in which its new level is learned.
+	// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+	// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 	//
 	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
 	AcceptIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2978,8 +2978,8 @@ func (c *Client) GetIncident(ctx context.Context, incident IncidentParameter, re
 
 // AcceptIncident Accept the behaviour since the onset of an open incident as normal
 //
-// Closes the incident when the epoch ends. What its first suspect and the calls to it did before the onset is forgotten; what they do since
-// then is what they are compared with. The service raises no incident for a quarter of an hour, in which its new level is learned.
+// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 //
 // Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
 func (c *Client) AcceptIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -5892,8 +5892,8 @@ type ClientWithResponsesInterface interface {
 
 	// AcceptIncidentWithResponse Accept the behaviour since the onset of an open incident as normal
 	//
-	// Closes the incident when the epoch ends. What its first suspect and the calls to it did before the onset is forgotten; what they do since
-	// then is what they are compared with. The service raises no incident for a quarter of an hour, in which its new level is learned.
+	// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+	// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8118,8 +8118,8 @@ func (c *ClientWithResponses) GetIncidentWithResponse(ctx context.Context, incid
 
 // AcceptIncidentWithResponse Accept the behaviour since the onset of an open incident as normal
 //
-// Closes the incident when the epoch ends. What its first suspect and the calls to it did before the onset is forgotten; what they do since
-// then is what they are compared with. The service raises no incident for a quarter of an hour, in which its new level is learned.
+// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/sibyl-trace/sibyl/replay"
 )
 
 // past is an OTLP endpoint between the shop and the server. It passes spans on. Incidents need a history of minutes,
@@ -96,7 +98,7 @@ func (p *past) repeat(ctx context.Context, length time.Duration) error {
 func completeRequests(kept []ptrace.Traces) (first, end uint64) {
 	begun := make(map[pcommon.TraceID]uint64) // requests whose root arrived
 	for _, traces := range kept {
-		for span := range spansOf(traces) {
+		for span := range replay.Spans(traces) {
 			if at := uint64(span.StartTimestamp()); span.ParentSpanID().IsEmpty() {
 				begun[span.TraceID()] = at
 				end = max(end, at)
@@ -123,27 +125,12 @@ func completeRequests(kept []ptrace.Traces) (first, end uint64) {
 
 // shift moves spans back in time, into requests with IDs of the round.
 func shift(traces ptrace.Traces, round, by uint64) {
-	for span := range spansOf(traces) {
+	for span := range replay.Spans(traces) {
 		id := [16]byte(span.TraceID())
 		binary.LittleEndian.PutUint64(id[:8], binary.LittleEndian.Uint64(id[:8])+round)
 		span.SetTraceID(id)
 		span.SetStartTimestamp(span.StartTimestamp() - pcommon.Timestamp(by))
 		span.SetEndTimestamp(span.EndTimestamp() - pcommon.Timestamp(by))
-	}
-}
-
-// spansOf yields the spans of traces.
-func spansOf(traces ptrace.Traces) func(yield func(ptrace.Span) bool) {
-	return func(yield func(ptrace.Span) bool) {
-		for _, resource := range traces.ResourceSpans().All() {
-			for _, scope := range resource.ScopeSpans().All() {
-				for _, span := range scope.Spans().All() {
-					if !yield(span) {
-						return
-					}
-				}
-			}
-		}
 	}
 }
 

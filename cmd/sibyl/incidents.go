@@ -101,7 +101,7 @@ func (p *process) acceptIncidentCommand() *cobra.Command {
 		Use:   "accept ID",
 		Short: "Accept the behaviour since the onset of an open incident as normal",
 		Long: `Accept closes an open incident when the epoch ends. The history of its first suspect, and of the calls to it, before the onset is
-deleted; their behaviour since then is what they are compared with. For a quarter of an hour the service raises no incident.`,
+deleted; they are compared with their behaviour since then. For a quarter of an hour the service raises no incident.`,
 		Example: "  sibyl incidents accept 101885cb",
 		Args:    cobra.ExactArgs(1),
 	}

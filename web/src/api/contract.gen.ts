@@ -98,8 +98,8 @@ export interface paths {
         put?: never;
         /**
          * Accept the behaviour since the onset of an open incident as normal
-         * @description Closes the incident when the epoch ends. What its first suspect and the calls to it did before the onset is forgotten; what they do since
-         *     then is what they are compared with. The service raises no incident for a quarter of an hour, in which its new level is learned.
+         * @description Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+         *     them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
          */
         post: operations["acceptIncident"];
         delete?: never;
