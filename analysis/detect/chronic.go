@@ -161,7 +161,7 @@ func (f *chronicFinder) findVariable(g *group.Group) bool {
 		typical = size.Typical
 	}
 	p.Impact = p.Rate * max(0, float64(p.Mean)-typical)
-	rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareVariance })
+	p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareVariance })
 	f.problems = append(f.problems, p)
 	return true
 }
@@ -207,6 +207,6 @@ func (f *chronicFinder) addSlow(g *group.Group, expected time.Duration) {
 	p := problemOf(g, KindSlow, f.table)
 	p.Expected = expected
 	p.Impact = p.Rate * float64(p.Mean-expected)
-	rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareMean })
+	p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareMean })
 	f.problems = append(f.problems, p)
 }

@@ -137,17 +137,26 @@ func problemOf(g *group.Group, kind ProblemKind, table *trace.Table) Problem {
 	}
 }
 
-// rankEdges scores edges, unknown scores as 0, and sorts them by falling score.
-func rankEdges(edges []group.EdgeShare, score func(*group.EdgeShare) float64) {
+// rankEdges scores edges, unknown scores as 0, and returns them by falling score.
+func rankEdges(edges []group.EdgeShare, score func(*group.EdgeShare) float64) []group.EdgeShare {
 	for i := range edges {
 		edges[i].Score = score(&edges[i])
 		if math.IsNaN(edges[i].Score) || math.IsInf(edges[i].Score, 0) {
 			edges[i].Score = 0
 		}
 	}
-	slices.SortFunc(edges, func(a, b group.EdgeShare) int {
+	order := make([]*group.EdgeShare, 0, len(edges)) // shares are large to move
+	for i := range edges {
+		order = append(order, &edges[i])
+	}
+	slices.SortFunc(order, func(a, b *group.EdgeShare) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
 	})
+	ranked := make([]group.EdgeShare, 0, len(edges))
+	for _, e := range order {
+		ranked = append(ranked, *e)
+	}
+	return ranked
 }
 
 // Rank sorts problems: changed before chronic; then variable ones by CoV, slow ones by excess, shifted ones by shift;

@@ -120,13 +120,15 @@ func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 func (s *EdgeShare) compare(now, before stats.Moments) {
 	x := stats.Excess(now, before)
 	s.Excess, s.ExcessLow, s.ExcessHigh = x.Value, x.Low, x.High
-	s.Affected = affected(s.Excess, now.Variance()-before.Variance())
+	if x.Value > 0 {
+		s.Affected = affected(x.Value, now.Variance()-before.Variance())
+	}
 }
 
-// affected returns the fraction p of requests that bears an excess if all of these bear the same: the excess then adds
-// Δ = excess/p to each of them and p(1−p)Δ² to the variance.
+// affected returns the fraction p of requests that bears an excess, above 0, if all of these bear the same: the excess
+// then adds Δ = excess/p to each of them and p(1−p)Δ² to the variance. It is NaN if the variance is.
 func affected(excess, variance float64) float64 {
-	if !(excess > 0) || math.IsNaN(variance) {
+	if math.IsNaN(variance) {
 		return math.NaN()
 	}
 	return 1 / (1 + max(0, variance)/(excess*excess))

@@ -18,8 +18,19 @@ const sketchAccuracy = 0.01
 // so the memory of a sketch is bounded without collapsing bins.
 var bins = must(mapping.NewCubicallyInterpolatedMapping(sketchAccuracy))
 
-// lastBin is the highest bin of a duration.
-var lastBin = bins.Index(MaxNanos)
+// firstBin and lastBin are the lowest and the highest bin of a duration above 0.
+var firstBin, lastBin = bins.Index(1), bins.Index(MaxNanos)
+
+// binValues holds the middle of each bin from firstBin to lastBin, which is expensive to compute.
+var binValues = func() (values []float64) {
+	for k := firstBin; k <= lastBin; k++ {
+		values = append(values, bins.Value(k))
+	}
+	return values
+}()
+
+// binValue returns the middle of a bin.
+func binValue(bin int) float64 { return binValues[bin-firstBin] }
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -79,7 +90,7 @@ func (s *Sketch) Quantile(q float64) float64 {
 	if rank < float64(s.zeros) {
 		return 0
 	}
-	return bins.Value(s.store.KeyAtRank(rank - float64(s.zeros)))
+	return binValue(s.store.KeyAtRank(rank - float64(s.zeros)))
 }
 
 // CoV returns the coefficient of variation of the durations, with an interval by the delta method. Durations count as
@@ -92,7 +103,7 @@ func (s *Sketch) CoV() Interval {
 	each := func(f func(x, count float64)) {
 		f(0, float64(s.zeros))
 		for i, k := range keys {
-			f(bins.Value(k), float64(counts[i]))
+			f(binValue(k), float64(counts[i]))
 		}
 	}
 	each(func(x, count float64) { mean += x * count / n })
