@@ -43,6 +43,9 @@ type Options struct {
 	// incident is deleted, if it is longer than a day; 0: only when there is no room.
 	Retention time.Duration
 	Explore   float64 // share of the requests that have all tracepoints enabled, see search.Input; 0: none
+	// IncidentsOnly leaves out everything that incidents do not depend on: the percentiles of spans, calling-context
+	// trees, explanations of problems, and the search. There are no decisions.
+	IncidentsOnly bool
 
 	// Strategies are further strategies that Strategy may name, for evaluation.
 	Strategies []search.Strategy
@@ -159,7 +162,9 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 	if !p.Complete() {
 		return 0
 	}
-	c.spans.Current().Observe(p)
+	if !c.options.IncidentsOnly {
+		c.spans.Current().Observe(p)
+	}
 	for i := range p.Roots {
 		if p.Unusable(i) == "" {
 			c.observer.Observe(p, i, &c.scratch)
@@ -193,16 +198,23 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 	if requestType == nil {
 		return nil, nil // the grouper counts it
 	}
+	if group != nil && c.splitter != nil {
+		c.splitter.Observe(group.Whole, o)
+	}
+	if !c.options.IncidentsOnly {
+		c.investigate(requestType, group, o, simulation)
+	}
+	return requestType, group
+}
+
+// investigate takes a request for the explanation of problems and the search. Group may be nil.
+func (c *Core) investigate(requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation) {
 	c.observeTree(requestType.ID, o)
 	c.causes.arrive(requestType.ID, o)
 	c.refine(requestType.ID, o, simulation, true)
 	if group != nil {
 		c.refine(group.ID, o, simulation, false)
-		if c.splitter != nil {
-			c.splitter.Observe(group.Whole, o)
-		}
 	}
-	return requestType, group
 }
 
 // observeEarly keeps a request until the learning period ends.
@@ -269,7 +281,9 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		}
 		c.learn(now)
 	}
-	c.series.observe(c.detector.Groups)
+	if !c.options.IncidentsOnly {
+		c.series.observe(c.detector.Groups)
+	}
 	c.problems = c.detector.Watch(now, c.options.Watch)
 	c.followIncidents()
 	if age := c.options.Retention; age > 0 {
@@ -277,13 +291,20 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	}
 	c.detector.Learn(now.Add(-c.options.Learning), c.options.Watch)
 	c.resplit(now)
+	if !c.options.IncidentsOnly {
+		c.explainProblems(now)
+	}
+	return c.decide(now, c.options.Explore)
+}
+
+// explainProblems ends an epoch of the trees and of the explanations of problems.
+func (c *Core) explainProblems(now trace.Nanos) {
 	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.detector.Groups.Group(id) == nil })
 	c.ageTrees(now)
 	c.attachRefinements()
 	c.causes.endEpoch()
 	c.series.compare(len(c.problems) > 0)
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
-	return c.decide(now, c.options.Explore)
 }
 
 // trackIncidents ends an epoch of the history of sites and of the incidents.
@@ -302,6 +323,9 @@ func (c *Core) mergeTally() {
 // decide makes the next plan, in which a share of the requests explores: it has all tracepoints enabled. It returns the
 // decisions.
 func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
+	if c.options.IncidentsOnly {
+		return nil
+	}
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
 		Now: now, Problems: c.problems, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
@@ -351,7 +375,7 @@ func (c *Core) learn(now trace.Nanos) {
 			epochs = epochs[1:]
 		}
 		n++
-		if requestType, _ := c.detector.Groups.Observe(o); requestType != nil {
+		if requestType, _ := c.detector.Groups.Observe(o); requestType != nil && !c.options.IncidentsOnly {
 			c.observeTree(requestType.ID, o)
 		}
 	}

@@ -63,12 +63,12 @@ func TestAgreesWithService(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := NewPlayer(nil, Options{Table: in.Table, Core: o.Core, Assembly: o.Assembly})
+	got := engine.NewCore(in.Table, o.Core)
+	p := newPlayer(got, nil, Options{Table: in.Table, Core: o.Core, Assembly: o.Assembly})
 	for x := range timeline.All() {
 		p.Play(x)
 	}
 	p.Finish()
-	got := p.core.(*engine.Core)
 
 	s := startService(t, o, traces)
 	for _, x := range traces {

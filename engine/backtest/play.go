@@ -56,6 +56,7 @@ type Player struct {
 
 // NewPlayer returns a Player. Labels may be nil: then there is no score.
 func NewPlayer(labels []Label, options Options) *Player {
+	options.Core.IncidentsOnly = true
 	return newPlayer(engine.NewCore(options.Table, options.Core), labels, options)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -106,6 +107,31 @@ func TestLongGap(t *testing.T) {
 		if at <= c.epochs[i] {
 			t.Fatalf("epoch %d ended at %d, not after %d", i+1, at, c.epochs[i])
 		}
+	}
+}
+
+// A player leaves out the search, which changes no incident.
+func TestWithoutSearch(t *testing.T) {
+	const from = trace.Nanos(1_700_000_000_000_000_000)
+	app := sim.New(sim.Config{Seed: 3, Fault: sim.CPU, Tracepoints: 60, Rate: 5, Messages: -1})
+	o := Options{Table: app.Table(), Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()}
+	fast, whole := NewPlayer(nil, o), newPlayer(engine.NewCore(app.Table(), o.Core), nil, o)
+	play := func(from, to trace.Nanos) {
+		for x := range app.Requests(from, to, nil) {
+			fast.Play(x)
+			whole.Play(x)
+		}
+	}
+	fault := from.Add(20 * time.Minute)
+	play(from, fault)
+	app.Inject(fault)
+	play(fault, fault.Add(10*time.Minute))
+	got, want := fast.Finish(), whole.Finish()
+	if len(want.Incidents) == 0 || len(want.Incidents[0].Types) == 0 || len(want.Incidents[0].Problems) == 0 {
+		t.Fatalf("got %+v, want an incident with request types and problems", want.Incidents)
+	}
+	if diff := cmp.Diff([]any{want.Incidents, want.Types}, []any{got.Incidents, got.Types}); diff != "" {
+		t.Errorf("with and without the search (-with +without):\n%s", diff)
 	}
 }
 
