@@ -19,8 +19,8 @@ const spanOps = 8192
 // nor on the period. The zero value is empty.
 type SpanTimes struct {
 	ops     map[trace.Op]*stats.Ranks
-	last    trace.Op // the greatest of ops if there is no room for more; otherwise 0
-	dropped uint64   // spans of dropped operations
+	full    []trace.Op // the keys of ops if there is no room for more, as a heap, the greatest first; otherwise nil
+	dropped uint64     // spans of dropped operations
 }
 
 // Observe adds the spans of a complete trace.
@@ -29,20 +29,19 @@ func (t *SpanTimes) Observe(p *critpath.Path) {
 		if r := t.slot(p.Nodes[i].Step, 1); r != nil {
 			r.Add(spanTime(p.Span(int32(i)).Duration()))
 		}
-		t.trim()
 	}
 }
 
 // spanTime returns the duration d of a span, which may be malformed, limited to the range of statistics.
 func spanTime(d time.Duration) int64 { return min(max(0, int64(d)), stats.MaxNanos-1) }
 
-// slot returns the durations of the spans of an operation, to add to. If the operation is dropped, it counts the given
-// number of spans as dropped and returns nil.
+// slot returns the durations of the spans of an operation, to add to. It drops the last operation if there is one too
+// many. If that is op itself, it counts the given number of spans as dropped and returns nil.
 func (t *SpanTimes) slot(op trace.Op, spans uint64) *stats.Ranks {
 	if r := t.ops[op]; r != nil {
 		return r
 	}
-	if t.last != 0 && op > t.last {
+	if t.full != nil && op > t.full[0] {
 		t.dropped += spans
 		return nil
 	}
@@ -51,22 +50,31 @@ func (t *SpanTimes) slot(op trace.Op, spans uint64) *stats.Ranks {
 	}
 	r := new(stats.Ranks)
 	t.ops[op] = r
+	switch {
+	case t.full != nil:
+		t.replaceLast(op)
+	case len(t.ops) == spanOps:
+		t.full = slices.Sorted(maps.Keys(t.ops))
+		slices.Reverse(t.full)
+	}
 	return r
 }
 
-// trim drops the last operation if there is one too many.
-func (t *SpanTimes) trim() {
-	if len(t.ops) < spanOps || len(t.ops) == spanOps && t.last != 0 {
-		return
+// replaceLast drops the last operation for another.
+func (t *SpanTimes) replaceLast(op trace.Op) {
+	t.dropped += t.ops[t.full[0]].Count()
+	delete(t.ops, t.full[0])
+	i := 0
+	for next := 1; next < len(t.full); next = 2*i + 1 {
+		if next+1 < len(t.full) && t.full[next+1] > t.full[next] {
+			next++
+		}
+		if t.full[next] < op {
+			break
+		}
+		t.full[i], i = t.full[next], next
 	}
-	if len(t.ops) > spanOps {
-		t.dropped += t.ops[t.last].Count()
-		delete(t.ops, t.last)
-	}
-	t.last = 0
-	for op := range t.ops {
-		t.last = max(t.last, op)
-	}
+	t.full[i] = op
 }
 
 // Merge adds the spans of o, which it does not change.
@@ -76,7 +84,6 @@ func (t *SpanTimes) Merge(o *SpanTimes) {
 		if r := t.slot(op, spans.Count()); r != nil {
 			r.Merge(spans)
 		}
-		t.trim()
 	}
 }
 
@@ -164,7 +171,7 @@ func readSpanTimes(d *codec.Reader) (t SpanTimes) {
 		}
 		before, *t.slot(op, 0) = op, spans
 	}
-	if t.trim(); t.last == 0 && t.dropped > 0 {
+	if t.full == nil && t.dropped > 0 {
 		d.Fail() // nothing is dropped while there is room
 	}
 	return t
