@@ -2,6 +2,7 @@ package baselinediff
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -29,112 +30,192 @@ func (r sliceRange) contains(s slice) bool { return r.from <= s && s < r.to }
 type cell struct {
 	slice slice
 	calls uint32
+	nanos int64 // total time of the calls; 0 if only calls are counted
 }
 
-// counts holds calls, and maybe their times, by slice. The zero value is empty.
-type counts struct {
-	cells []cell  // ascending by slice; none is empty
-	nanos []int64 // by cell: the total time; nil if only calls are counted
-}
-
-// count adds calls without times.
-func (c *counts) count(at slice, calls uint32) { c.cells[c.at(at)].calls += calls }
+// cells holds calls by slice: ascending, none is empty.
+type cells []cell
 
 // add adds calls with their total time.
-func (c *counts) add(at slice, calls uint32, nanos int64) {
-	i := c.at(at)
-	if len(c.nanos) < len(c.cells) {
-		c.nanos = insert(c.nanos, i, 0)
+func (c *cells) add(at slice, calls uint32, nanos int64) {
+	i := len(*c) // calls mostly come in the order of time
+	if i > 0 && (*c)[i-1].slice >= at {
+		i, _ = slices.BinarySearchFunc(*c, at, func(x cell, at slice) int { return cmp.Compare(x.slice, at) })
 	}
-	c.cells[i].calls += calls
-	c.nanos[i] += nanos
-}
-
-// at returns the index of the cell of a slice. It inserts the cell if there is none.
-func (c *counts) at(at slice) int {
-	i := len(c.cells) // calls mostly come in the order of time
-	if i > 0 && c.cells[i-1].slice >= at {
-		i, _ = slices.BinarySearchFunc(c.cells, at, func(x cell, at slice) int { return cmp.Compare(x.slice, at) })
+	if i == len(*c) || (*c)[i].slice != at {
+		*c = slices.Insert(*c, i, cell{slice: at})
 	}
-	if i == len(c.cells) || c.cells[i].slice != at {
-		c.cells = insert(c.cells, i, cell{slice: at})
-	}
-	return i
-}
-
-// insert is slices.Insert, but reserves memory for only an eighth more: the length of a history soon stays about the
-// same.
-func insert[T any](s []T, i int, x T) []T {
-	if n := len(s); n == cap(s) {
-		s = append(make([]T, 0, n+n/8+4), s...)
-	}
-	return slices.Insert(s, i, x)
-}
-
-// part returns cells [first, last). It shares their memory.
-func (c *counts) part(first, last int) counts {
-	p := counts{cells: c.cells[first:last]}
-	if c.nanos != nil {
-		p.nanos = c.nanos[first:last]
-	}
-	return p
+	(*c)[i].calls += calls
+	(*c)[i].nanos += nanos
 }
 
 // within returns the cells in r. It shares their memory.
-func (c *counts) within(r sliceRange) counts {
-	first := len(c.cells)
-	for first > 0 && c.cells[first-1].slice >= r.from {
+func (c cells) within(r sliceRange) cells {
+	first := len(c)
+	for first > 0 && c[first-1].slice >= r.from {
 		first--
 	}
-	last := len(c.cells)
-	for last > first && c.cells[last-1].slice >= r.to {
+	last := len(c)
+	for last > first && c[last-1].slice >= r.to {
 		last--
 	}
-	return c.part(first, last)
+	return c[first:last]
 }
 
 // calls returns the number of calls.
-func (c *counts) calls() (n uint64) {
-	for _, x := range c.cells {
-		n += uint64(x.calls)
+func (c cells) calls() (n uint64) {
+	for i := range c {
+		n += uint64(c[i].calls)
 	}
 	return n
 }
 
 // time returns the total time.
-func (c *counts) time() (nanos int64) {
-	for _, x := range c.nanos {
-		nanos += x
+func (c cells) time() (nanos int64) {
+	for i := range c {
+		nanos += c[i].nanos
 	}
 	return nanos
 }
 
-// fold joins the cells of each minute in [from, to). Those before from cover minutes already.
-func (c *counts) fold(from, to slice) {
-	n := len(c.cells)
-	for n > 0 && c.cells[n-1].slice >= from {
+// fold joins the cells of each minute in [from, to), in place. Those before from cover minutes already.
+func (c cells) fold(from, to slice) cells {
+	n := len(c)
+	for n > 0 && c[n-1].slice >= from {
 		n--
 	}
-	rest := c.part(n, len(c.cells)) // each of its cells is read before its memory is written
-	c.cells, c.nanos = c.cells[:n], c.nanos[:min(n, len(c.nanos))]
-	for i, x := range rest.cells {
+	folded := c[:n]
+	for _, x := range c[n:] { // each is read before its memory is written
 		if x.slice < to {
 			x.slice = x.slice.minute()
 		}
-		if rest.nanos == nil {
-			c.count(x.slice, x.calls)
-		} else {
-			c.add(x.slice, x.calls, rest.nanos[i])
-		}
+		folded.add(x.slice, x.calls, x.nanos)
+	}
+	return folded
+}
+
+// counts holds calls, and maybe their times, by slice, in few bytes: [cells] encoded one after the other. The zero
+// value is empty.
+type counts struct {
+	bytes []byte
+	// recent is the offset of the last few cells. Calls are added to them without decoding the others. before is the
+	// slice of the cell before them.
+	recent int32
+	before slice
+}
+
+// recentCells is the largest number of recent cells: more than epochs end while a trace is open, so that late calls
+// mostly find their cell among them.
+const recentCells = 8
+
+// empty reports whether there are no calls.
+func (c *counts) empty() bool { return len(c.bytes) == 0 }
+
+// unpack returns all cells, in the memory of into.
+func (c *counts) unpack(into cells) cells { return decodeCells(into[:0], c.bytes, 0) }
+
+// last returns the last slice with calls; -1 if there is none.
+func (c *counts) last() slice {
+	var memory [recentCells]cell
+	if recent := decodeCells(memory[:0], c.bytes[c.recent:], c.before); len(recent) > 0 {
+		return recent[len(recent)-1].slice
+	}
+	return -1
+}
+
+// within returns the cells in r.
+func (c *counts) within(r sliceRange) cells { return c.unpack(nil).within(r) }
+
+// add adds calls with their total time.
+func (c *counts) add(at slice, calls uint32, nanos int64) {
+	if c.recent > 0 && at <= c.before {
+		all := c.unpack(nil)
+		all.add(at, calls, nanos)
+		c.pack(all)
+		return
+	}
+	var memory [recentCells + 1]cell
+	recent := decodeCells(memory[:0], c.bytes[c.recent:], c.before)
+	recent.add(at, calls, nanos)
+	c.bytes = c.bytes[:c.recent]
+	c.append(recent)
+}
+
+// pack replaces all cells.
+func (c *counts) pack(all cells) {
+	c.bytes, c.recent, c.before = c.bytes[:0], 0, 0
+	c.append(all)
+	if slack := cap(c.bytes) - len(c.bytes); slack > 2*slackOf(len(c.bytes)) {
+		c.bytes = append(make([]byte, 0, len(c.bytes)+slackOf(len(c.bytes))), c.bytes...)
 	}
 }
 
-// drop deletes the cells before oldest.
-func (c *counts) drop(oldest slice) {
-	n := 0
-	for n < len(c.cells) && c.cells[n].slice < oldest {
-		n++
+// append appends cells. The last recentCells/2 of more than recentCells are recent.
+func (c *counts) append(last cells) {
+	if n := len(last) - recentCells/2; len(last) > recentCells {
+		c.bytes = appendCells(c.bytes, last[:n], c.before)
+		c.recent, c.before = int32(len(c.bytes)), last[n-1].slice
+		last = last[n:]
 	}
-	c.cells = slices.Delete(c.cells, 0, n)
-	c.nanos = slices.Delete(c.nanos, 0, min(n, len(c.nanos)))
+	c.bytes = appendCells(c.bytes, last, c.before)
+}
+
+// drop deletes the cells before a slice.
+func (c *counts) drop(before slice) {
+	all := c.unpack(nil)
+	c.pack(all.within(sliceRange{before, maxSlice}))
+}
+
+const maxSlice = slice(1<<31 - 1)
+
+// slackOf returns the number of bytes to reserve beyond n: an eighth, since the length of a history soon stays about
+// the same.
+func slackOf(n int) int { return n/8 + 8 }
+
+// appendCells encodes cells that follow one of slice before: each as the distance of its slice with a bit that tells
+// whether it has a time, its calls, and its time.
+func appendCells(b []byte, of cells, before slice) []byte {
+	const longest = 2*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes of a cell
+	for _, x := range of {
+		if len(b)+longest > cap(b) {
+			b = append(make([]byte, 0, len(b)+longest+slackOf(len(b))), b...)
+		}
+		distance := uint64(x.slice-before) << 1
+		before = x.slice
+		if x.nanos == 0 {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, distance), uint64(x.calls))
+			continue
+		}
+		b = binary.AppendUvarint(binary.AppendUvarint(b, distance|1), uint64(x.calls))
+		b = binary.AppendVarint(b, x.nanos)
+	}
+	return b
+}
+
+// decodeCells appends the cells that appendCells encoded.
+func decodeCells(into cells, b []byte, before slice) cells {
+	for i := 0; i < len(b); {
+		var x cell
+		distance, n := uvarint(b[i:])
+		i += n
+		calls, n := uvarint(b[i:])
+		i += n
+		before += slice(distance >> 1)
+		x.slice, x.calls = before, uint32(calls)
+		if distance&1 != 0 {
+			nanos, n := uvarint(b[i:])
+			i += n
+			x.nanos = int64(nanos>>1) ^ -int64(nanos&1)
+		}
+		into = append(into, x)
+	}
+	return into
+}
+
+// uvarint is binary.Uvarint, but fast for a single byte, which most values have.
+func uvarint(b []byte) (x uint64, n int) {
+	if b[0] < 0x80 {
+		return uint64(b[0]), 1
+	}
+	return binary.Uvarint(b)
 }

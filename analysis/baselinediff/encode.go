@@ -19,9 +19,9 @@ const (
 // AppendBinary appends h to b, without its table. Histories of the same calls give equal bytes.
 func (h *Sites) AppendBinary(b []byte) []byte {
 	b = append(b, sitesVersion)
-	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(len(h.total.cells)))
-	for i, c := range h.total.cells {
-		b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls), uint64(h.total.nanos[i]))
+	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(len(h.total)))
+	for _, c := range h.total {
+		b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls), uint64(c.nanos))
 	}
 	b = codec.AppendUvarints(b, uint64(len(h.skipped)))
 	for _, r := range h.skipped {
@@ -39,18 +39,19 @@ func (h *instances) appendTo(b []byte) []byte {
 	for _, k := range slices.SortedFunc(maps.Keys(h.series), instanceKey.compare) {
 		s := h.series[k]
 		b = codec.AppendWords(b, uint64(k.service), uint64(k.key), uint64(k.value))
-		b = s.errors.appendTo(s.counts.appendTo(b))
+		b = s.errors.appendTo(s.counts.appendTo(b, true), false)
 	}
 	return b
 }
 
-// appendTo appends c with their times, if it has any.
-func (c *counts) appendTo(b []byte) []byte {
-	b = codec.AppendUvarints(b, uint64(len(c.cells)))
-	for i, x := range c.cells {
+// appendTo appends c, with times if timed.
+func (c *counts) appendTo(b []byte, timed bool) []byte {
+	all := c.unpack(nil)
+	b = codec.AppendUvarints(b, uint64(len(all)))
+	for _, x := range all {
 		b = codec.AppendUvarints(b, uint64(x.slice), uint64(x.calls))
-		if c.nanos != nil {
-			b = codec.AppendVarints(b, c.nanos[i])
+		if timed {
+			b = codec.AppendVarints(b, x.nanos)
 		}
 	}
 	return b
@@ -61,12 +62,12 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 	b = codec.AppendWords(b, uint64(s.parent), uint64(s.op), uint64(s.base), uint64(h.called[number]), uint64(h.names[s.service]))
 	b = codec.AppendBools(b, s.border, s.client)
 	series := &h.series[number]
-	b = series.appendTo(b)
+	b = series.appendTo(b, true)
 	b = codec.AppendUvarints(b, uint64(len(series.shapes)))
 	for _, x := range slices.SortedFunc(slices.Values(series.shapes), func(a, b shapeSeries) int { return a.shape.compare(b.shape) }) {
 		b = codec.AppendWords(b, x.hash)
 		b = codec.AppendBools(b, x.failed, x.answered)
-		b = x.appendTo(b)
+		b = x.appendTo(b, false)
 	}
 	return b
 }
@@ -78,7 +79,7 @@ func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	version := r.Version(sitesVersion, sitesVersion1)
 	h := NewSites(table)
 	h.refused, h.folded = r.Uvarint(), readSlice(r)
-	h.total = readCounts(r, func() int64 { return int64(r.Below(1 << 63)) })
+	h.total = readCells(r, func() int64 { return int64(r.Below(1 << 63)) })
 	for range r.Count(2) {
 		h.skipped = append(h.skipped, sliceRange{readSlice(r), readSlice(r)})
 	}
@@ -108,12 +109,13 @@ func (h *Sites) readSite(r *codec.Reader) {
 	_, known := h.numbers[s.siteKey]
 	r.Check(!known)
 	series := &h.series[h.number(&s)]
-	series.counts = readCounts(r, r.Varint)
+	series.pack(readCells(r, r.Varint))
 	for range r.Count(11) {
 		x := shapeSeries{shape: shape{r.Word(), r.Bool(), r.Bool()}}
-		x.counts = readCounts(r, nil)
+		x.pack(readCells(r, nil))
 		series.shapes = append(series.shapes, x)
 	}
+	h.shapes += len(series.shapes)
 }
 
 func (h *instances) read(r *codec.Reader) {
@@ -123,8 +125,9 @@ func (h *instances) read(r *codec.Reader) {
 	for range n {
 		k := instanceKey{trace.Symbol(r.Word()), trace.Symbol(r.Word()), trace.Symbol(r.Word())}
 		r.Check(last.compare(k) < 0)
-		s := &instanceSeries{counts: readCounts(r, r.Varint)}
-		s.errors = readCounts(r, nil)
+		s := &instanceSeries{}
+		s.pack(readCells(r, r.Varint))
+		s.errors.pack(readCells(r, nil))
 		if r.Bad() {
 			return
 		}
@@ -133,20 +136,18 @@ func (h *instances) read(r *codec.Reader) {
 	}
 }
 
-// readCounts reads counts, with times unless nanos is nil.
-func readCounts(r *codec.Reader, nanos func() int64) (c counts) {
+// readCells reads cells, with times unless nanos is nil.
+func readCells(r *codec.Reader, nanos func() int64) cells {
 	n := r.Count(2)
-	c.cells = make([]cell, 0, n)
-	if nanos != nil {
-		c.nanos = make([]int64, 0, n)
-	}
+	c := make(cells, 0, n)
 	for range n {
-		c.cells = append(c.cells, cell{readSlice(r), uint32(r.Below(1 << 32))})
+		x := cell{slice: readSlice(r), calls: uint32(r.Below(1 << 32))}
 		if nanos != nil {
-			c.nanos = append(c.nanos, nanos())
+			x.nanos = nanos()
 		}
+		c = append(c, x)
 	}
-	r.Check(slices.IsSortedFunc(c.cells, func(a, b cell) int { return cmp.Compare(a.slice, b.slice) }))
+	r.Check(slices.IsSortedFunc(c, func(a, b cell) int { return cmp.Compare(a.slice, b.slice) }))
 	return c
 }
 

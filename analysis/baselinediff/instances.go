@@ -17,6 +17,9 @@ func (k instanceKey) compare(l instanceKey) int {
 	return cmp.Or(cmp.Compare(k.service, l.service), cmp.Compare(k.key, l.key), cmp.Compare(k.value, l.value))
 }
 
+// rest returns the key of the values without room.
+func (k instanceKey) rest() instanceKey { return instanceKey{service: k.service, key: k.key} }
+
 // instanceSeries is the history of the calls with one value.
 type instanceSeries struct {
 	counts // with the times of placeCell
@@ -45,7 +48,7 @@ func (h *instances) of(k instanceKey) *instanceSeries {
 	if s := h.series[k]; s != nil {
 		return s
 	}
-	rest := instanceKey{service: k.service, key: k.key}
+	rest := k.rest()
 	if full := len(h.series) >= maxInstances; full || h.values[rest] >= maxValues && k != rest {
 		if k == rest {
 			return nil
@@ -60,7 +63,7 @@ func (h *instances) of(k instanceKey) *instanceSeries {
 func (h *instances) put(k instanceKey, s *instanceSeries) {
 	h.series[k] = s
 	if k.value != 0 {
-		h.values[instanceKey{service: k.service, key: k.key}]++
+		h.values[k.rest()]++
 	}
 }
 
@@ -95,18 +98,21 @@ func (h *instances) merge(t *Tally, folded slice) {
 func (s *instanceSeries) merge(at slice, c *placeCell) {
 	s.add(at, uint32(c.calls), c.nanos)
 	if c.errors > 0 {
-		s.errors.count(at, uint32(c.errors))
+		s.errors.add(at, uint32(c.errors), 0)
 	}
 }
 
-// age follows [Sites.Age].
-func (h *instances) age(from, to, oldest slice) {
-	for _, s := range h.series {
-		s.counts.fold(from, to)
-		s.errors.fold(from, to)
-	}
+// age replaces the cells of each value by those that kept returns of them. A value without calls makes room for
+// another. Where there is no room, one without calls since a slice does, too.
+func (h *instances) age(kept func(cells) cells, since slice) {
 	for k := range h.series {
-		h.drop(k, oldest)
+		h.replace(k, kept)
+	}
+	full, values := len(h.series) >= maxInstances, maps.Clone(h.values)
+	for k, s := range h.series {
+		if (full || values[k.rest()] >= maxValues) && s.last() < since {
+			h.replace(k, func(cells) cells { return nil })
+		}
 	}
 }
 
@@ -114,21 +120,21 @@ func (h *instances) age(from, to, oldest slice) {
 func (h *instances) forget(service trace.Symbol, before slice) {
 	for k := range h.series {
 		if k.service == service {
-			h.drop(k, before)
+			h.replace(k, func(all cells) cells { return all.within(sliceRange{before, maxSlice}) })
 		}
 	}
 }
 
-// drop deletes the calls with a value before a slice. A value without calls makes room for another.
-func (h *instances) drop(k instanceKey, before slice) {
+// replace replaces the cells of a value, and deletes the value if none are left.
+func (h *instances) replace(k instanceKey, kept func(cells) cells) {
 	s := h.series[k]
-	s.counts.drop(before)
-	s.errors.drop(before)
-	if len(s.cells) > 0 {
+	s.counts.pack(kept(s.counts.unpack(nil)))
+	s.errors.pack(kept(s.errors.unpack(nil)))
+	if !s.empty() {
 		return
 	}
 	delete(h.series, k)
-	if rest := (instanceKey{service: k.service, key: k.key}); k != rest {
+	if rest := k.rest(); k != rest {
 		if h.values[rest]--; h.values[rest] == 0 {
 			delete(h.values, rest)
 		}
@@ -285,7 +291,7 @@ func usageOf(s *instanceSeries, r sliceRange) usage {
 
 // before returns the usage of a value in the history.
 func (x *instanceComparison) before(s *instanceSeries) usage {
-	calls, errors := x.past(&s.counts, &x.kept), x.past(&s.errors, &x.keptShape)
+	calls, errors := x.past(s.unpack(nil), &x.kept), x.past(s.errors.unpack(nil), &x.keptShape)
 	return usage{float64(calls.calls()), float64(calls.time()), float64(errors.calls())}
 }
 

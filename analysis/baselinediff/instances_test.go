@@ -275,11 +275,11 @@ func TestInstancesBounded(t *testing.T) {
 		tally.slice(0).place(tally.places.of(tr, 0)).calls++
 	}
 	one.Merge(tally)
-	rest := one.instances.series[instanceKey{service: 1, key: pod}]
+	rest := one.instances.series[instanceKey{service: 1, key: pod}].unpack(nil)
 	if got := len(one.instances.series); got != maxValues+1 || rest.calls() != 1000-maxValues {
 		t.Errorf("%d values, %d calls of the rest; want %d and %d", got, rest.calls(), maxValues+1, 1000-maxValues)
 	}
-	one.instances.age(0, 1, 1)
+	one.instances.age(func(cells) cells { return nil }, 0)
 	if len(one.instances.series)+len(one.instances.values) != 0 {
 		t.Error("values without calls take room")
 	}

@@ -50,9 +50,8 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	}
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, limit)
 	for i := 1; i < len(h.sites); i++ {
-		now := h.series[i].within(w)
-		if n := now.calls(); n > 0 {
-			c.judge(int32(i), n, now)
+		if h.series[i].last() >= w.from {
+			c.judge(int32(i))
 		}
 	}
 	c.chargeShapes()
@@ -67,17 +66,39 @@ type liveComparison struct {
 	window  sliceRange
 	skipped []sliceRange // slices before the window that are no history: ascending, disjoint
 	manner  Manner
-	widened map[siteKey][]int32     // sites by wider key; nil: not needed yet
-	wide    map[siteKey]*siteSeries // histories pooled over sites, for those that have too little of their own
-	bad     []badCalls              // by site
-	judged  []int32                 // sites with calls in the window
+	widened map[siteKey][]int32       // sites by wider key; nil: not needed yet
+	wide    map[siteKey]*judgedSeries // histories pooled over sites, for those that have too little of their own
+	bad     []badCalls                // by site
+	judged  []int32                   // sites with calls in the window
 
 	pieces        []livePiece // of the history of the current site
 	means, values []float64
 	shares        []float64           // of shapes in pieces
 	known         map[shape][]float64 // the same by shape
-	kept          counts              // memory of the past of a site
-	keptShape     counts              // and of a shape
+	own           judgedSeries        // memory of the current site
+	kept          cells               // memory of the past of a site
+	keptShape     cells               // and of a shape
+}
+
+// judgedSeries is the unpacked history of a site.
+type judgedSeries struct {
+	cells
+	shapes []judgedShape
+}
+
+type judgedShape struct {
+	shape
+	cells
+}
+
+// unpack sets s to the history of a site.
+func (s *judgedSeries) unpack(of *siteSeries) {
+	s.cells = of.unpack(s.cells)
+	s.shapes = slices.Grow(s.shapes[:0], len(of.shapes))[:len(of.shapes)]
+	for i := range of.shapes {
+		s.shapes[i].shape = of.shapes[i].shape
+		s.shapes[i].cells = of.shapes[i].unpack(s.shapes[i].cells)
+	}
 }
 
 // livePiece is a piece of the history of a site.
@@ -114,39 +135,35 @@ func (h *Sites) skippedBefore(end slice) []sliceRange {
 }
 
 // past returns the cells of the history. They share the memory of all, or of kept if some are skipped.
-func (c *liveComparison) past(all, kept *counts) counts {
-	end := len(all.cells)
-	for end > 0 && all.cells[end-1].slice >= c.window.from {
+func (c *liveComparison) past(all cells, kept *cells) cells {
+	end := len(all)
+	for end > 0 && all[end-1].slice >= c.window.from {
 		end--
 	}
-	p := all.part(0, end)
-	if end == 0 || len(c.skipped) == 0 || c.skipped[len(c.skipped)-1].to <= p.cells[0].slice {
+	p := all[:end]
+	if end == 0 || len(c.skipped) == 0 || c.skipped[len(c.skipped)-1].to <= p[0].slice {
 		return p
 	}
-	kept.cells, kept.nanos = kept.cells[:0], kept.nanos[:0]
+	*kept = (*kept)[:0]
 	skipped := c.skipped
-	for i, x := range p.cells {
+	for _, x := range p {
 		for len(skipped) > 0 && skipped[0].to <= x.slice {
 			skipped = skipped[1:]
 		}
 		if len(skipped) > 0 && skipped[0].from <= x.slice {
 			continue
 		}
-		kept.cells = append(kept.cells, x)
-		if p.nanos != nil {
-			kept.nanos = append(kept.nanos, p.nanos[i])
-		}
+		*kept = append(*kept, x)
 	}
 	return *kept
 }
 
 // usual returns the mean duration of a trace of the history, in ns and at least 1.
 func (c *liveComparison) usual() float64 {
-	past := c.past(&c.h.total, &c.kept)
 	requests, duration := 0.0, 0.0
-	for i, x := range past.cells {
+	for _, x := range c.past(c.h.total, &c.kept) {
 		requests += float64(x.calls)
-		duration += float64(past.nanos[i])
+		duration += float64(x.nanos)
 	}
 	return max(1, duration/max(1, requests))
 }
@@ -184,7 +201,8 @@ func (c *liveComparison) graph() graph {
 					continue
 				}
 				if calls == 0 {
-					calls = h.series[i].calls()
+					c.kept = h.series[i].unpack(c.kept)
+					calls = c.kept.calls()
 				}
 				if b, ok := best[k]; !ok || cmp.Or(cmp.Compare(calls, b.calls), cmp.Compare(b.target.op, t.op)) > 0 {
 					best[k] = usual{t, calls}
@@ -213,16 +231,22 @@ func (c *liveComparison) graph() graph {
 	return graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees}
 }
 
-// judge compares the calls at a site, n in the window, with its history.
-func (c *liveComparison) judge(number int32, n uint64, now counts) {
+// judge compares the calls at a site in the window, if there are any, with its history.
+func (c *liveComparison) judge(number int32) {
+	c.own.unpack(&c.h.series[number])
+	now := c.own.within(c.window)
+	n := now.calls()
+	if n == 0 {
+		return
+	}
 	history, past, before := c.history(number)
 	if before < minHistory {
 		return
 	}
-	c.divide(past.cells, before, n)
+	c.divide(past, before, n)
 	c.means = c.means[:0]
 	for _, p := range c.pieces {
-		c.means = append(c.means, c.mean(past.part(p.first, p.last)))
+		c.means = append(c.means, c.mean(past[p.first:p.last]))
 	}
 	c.chargeTime(number, float64(n), c.mean(now), c.means)
 	if !c.h.sites[number].border {
@@ -230,17 +254,17 @@ func (c *liveComparison) judge(number int32, n uint64, now counts) {
 	}
 }
 
-// history returns the series that a site is compared with, its past, and the number of calls in it: its own or, with
-// too little of it, that of its step under all callers or of its operation whatever it calls.
-func (c *liveComparison) history(number int32) (s *siteSeries, past counts, before uint64) {
-	s = &c.h.series[number]
-	past = c.past(&s.counts, &c.kept)
+// history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.own, or,
+// with too little of it, that of its step under all callers or of its operation whatever it calls.
+func (c *liveComparison) history(number int32) (s *judgedSeries, past cells, before uint64) {
+	s = &c.own
+	past = c.past(s.cells, &c.kept)
 	if before = past.calls(); before >= minHistory {
 		return s, past, before
 	}
 	for _, key := range c.h.sites[number].wider() {
 		s = c.pooled(key)
-		past = c.past(&s.counts, &c.kept)
+		past = c.past(s.cells, &c.kept)
 		if before = past.calls(); before >= minHistory {
 			break
 		}
@@ -249,38 +273,58 @@ func (c *liveComparison) history(number int32) (s *siteSeries, past counts, befo
 }
 
 // pooled returns the sum of the series of all sites with a wider key.
-func (c *liveComparison) pooled(key siteKey) *siteSeries {
+func (c *liveComparison) pooled(key siteKey) *judgedSeries {
 	if s := c.wide[key]; s != nil {
 		return s
 	}
 	if c.wide == nil {
-		c.wide, c.widened = make(map[siteKey]*siteSeries), make(map[siteKey][]int32)
+		c.wide, c.widened = make(map[siteKey]*judgedSeries), make(map[siteKey][]int32)
 		for i := 1; i < len(c.h.sites); i++ {
 			for _, k := range c.h.sites[i].wider() {
 				c.widened[k] = append(c.widened[k], int32(i))
 			}
 		}
 	}
-	sum := &siteSeries{}
+	sum, one := &judgedSeries{}, judgedSeries{}
 	for _, i := range c.widened[key] {
-		s := &c.h.series[i]
-		for k, x := range s.cells {
-			sum.add(x.slice, x.calls, s.nanos[k])
-		}
-		for _, x := range s.shapes {
-			into := sum.shape(x.shape)
-			for _, y := range x.cells {
-				into.count(y.slice, y.calls)
-			}
-		}
+		one.unpack(&c.h.series[i])
+		sum.merge(&one)
 	}
 	c.wide[key] = sum
 	return sum
 }
 
+// merge adds the calls of another site.
+func (s *judgedSeries) merge(other *judgedSeries) {
+	for _, x := range other.cells {
+		s.add(x.slice, x.calls, x.nanos)
+	}
+	for i := range other.shapes {
+		into := s.shapeOf(other.shapes[i].shape)
+		for _, x := range other.shapes[i].cells {
+			into.add(x.slice, x.calls, 0)
+		}
+	}
+}
+
+// shapeOf returns the series of a shape, or of the other shapes if there are too many.
+func (s *judgedSeries) shapeOf(x shape) *judgedShape {
+	for i := range s.shapes {
+		if s.shapes[i].shape == x {
+			return &s.shapes[i]
+		}
+	}
+	if len(s.shapes) >= siteShapes && x.hash != 0 {
+		x.hash = 0
+		return s.shapeOf(x)
+	}
+	s.shapes = append(s.shapes, judgedShape{shape: x})
+	return &s.shapes[len(s.shapes)-1]
+}
+
 // divide divides the past of a site, of total calls, into pieces of whole cells, each with about as many calls as the
 // window, n, but into at least minPieces if there are as many cells.
-func (c *liveComparison) divide(past []cell, total, n uint64) {
+func (c *liveComparison) divide(past cells, total, n uint64) {
 	number := max(1, total/n, min(minPieces, total))
 	c.pieces = c.pieces[:0]
 	calls, first := uint64(0), 0
@@ -302,16 +346,16 @@ func (c *liveComparison) divide(past []cell, total, n uint64) {
 }
 
 // mean returns the mean own time of calls in ns, or the lowest of its parts, as c.manner says. There are calls.
-func (c *liveComparison) mean(of counts) float64 {
+func (c *liveComparison) mean(of cells) float64 {
 	calls, nanos := of.calls(), of.time()
 	whole := float64(nanos) / float64(calls)
 	if c.manner == Plain {
 		return whole
 	}
 	least, partCalls, partNanos, done := whole, uint64(0), int64(0), uint64(0)
-	for i, x := range of.cells {
+	for _, x := range of {
 		partCalls += uint64(x.calls)
-		partNanos += of.nanos[i]
+		partNanos += x.nanos
 		// A part ends with the cell that completes a third of the calls.
 		if (done+partCalls)*steadyParts >= calls*(partNumber(done, calls)+1) {
 			least = min(least, float64(partNanos)/float64(partCalls))
@@ -326,37 +370,33 @@ func (c *liveComparison) mean(of counts) float64 {
 func partNumber(done, all uint64) uint64 { return done * steadyParts / all }
 
 // inPieces sets the number of calls of a shape in each piece.
-func (c *liveComparison) inPieces(x *shapeSeries, calls []float64) {
-	past := c.past(&x.counts, &c.keptShape)
-	cells := past.cells
+func (c *liveComparison) inPieces(x *judgedShape, calls []float64) {
+	past := c.past(x.cells, &c.keptShape)
 	for k := range c.pieces {
 		p, n := c.pieces[k].sliceRange, uint64(0)
-		for len(cells) > 0 && cells[0].slice < p.to {
-			if cells[0].slice >= p.from {
-				n += uint64(cells[0].calls)
+		for len(past) > 0 && past[0].slice < p.to {
+			if past[0].slice >= p.from {
+				n += uint64(past[0].calls)
 			}
-			cells = cells[1:]
+			past = past[1:]
 		}
 		calls[k] = float64(n)
 	}
 }
 
 // count returns the number of calls in a part of the window.
-func count(in *counts, part sliceRange) float64 {
-	within := in.within(part)
-	return float64(within.calls())
-}
+func count(in cells, part sliceRange) float64 { return float64(in.within(part).calls()) }
 
 // share returns the share of a shape in the calls of the window or, as c.manner says, the lowest of its parts.
-func (c *liveComparison) share(cells, shape *counts) float64 {
-	share := count(shape, c.window) / count(cells, c.window)
+func (c *liveComparison) share(all, shape cells) float64 {
+	share := count(shape, c.window) / count(all, c.window)
 	if c.manner == Plain {
 		return share
 	}
 	length := c.window.to - c.window.from
 	for i := range slice(steadyParts) {
 		part := sliceRange{c.window.from + i*length/steadyParts, c.window.from + (i+1)*length/steadyParts}
-		calls := count(cells, part)
+		calls := count(all, part)
 		if calls == 0 {
 			return 0 // a part without calls does not show that the change lasts
 		}
@@ -366,7 +406,7 @@ func (c *liveComparison) share(cells, shape *counts) float64 {
 }
 
 // shifted finds the calls of a site whose shapes are more frequent in the window than in the pieces of the history.
-func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
+func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) {
 	if c.bad == nil {
 		c.bad = make([]badCalls, len(c.h.sites))
 	}
@@ -397,10 +437,9 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		}
 		c.known[x.shape] = shares
 	}
-	novel, novelShapes, novelCells := 0.0, []badShape{}, counts{}
-	own := &c.h.series[number]
-	for i := range own.shapes {
-		x := &own.shapes[i]
+	novel, novelShapes, novelCells := 0.0, []badShape{}, cells{}
+	for i := range c.own.shapes {
+		x := &c.own.shapes[i]
 		now := x.within(c.window)
 		count := float64(now.calls())
 		if count == 0 {
@@ -409,7 +448,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		shares := c.known[x.shape]
 		if shares == nil {
 			novel += count
-			novelCells.cells = append(novelCells.cells, now.cells...)
+			novelCells = append(novelCells, now...)
 			novelShapes = append(novelShapes, badShape{x.failed, x.answered, count})
 			continue
 		}
@@ -418,7 +457,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		}
 		c.values = append(c.values[:0], shares...)
 		_, limit := c.fence(c.values)
-		if surplus := max(0, c.share(&own.counts, &x.counts)-limit) * b.calls; surplus > 0 {
+		if surplus := max(0, c.share(c.own.cells, x.cells)-limit) * b.calls; surplus > 0 {
 			b.shapes = append(b.shapes, badShape{x.failed, x.answered, surplus})
 			b.total += surplus
 		}
@@ -427,8 +466,8 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		return
 	}
 	_, limit := c.fence(unique)
-	slices.SortFunc(novelCells.cells, func(a, b cell) int { return cmp.Compare(a.slice, b.slice) })
-	if surplus := max(0, c.share(&own.counts, &novelCells)-limit) * b.calls; surplus > 0 {
+	slices.SortFunc(novelCells, func(a, b cell) int { return cmp.Compare(a.slice, b.slice) })
+	if surplus := max(0, c.share(c.own.cells, novelCells)-limit) * b.calls; surplus > 0 {
 		for _, x := range novelShapes {
 			x.calls *= surplus / novel
 			b.shapes = append(b.shapes, x)

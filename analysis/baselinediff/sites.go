@@ -20,6 +20,7 @@ type Sites struct {
 	targets []target   // by number of the site
 	called  []trace.Op // by number of the site: the target of its step
 	series  []siteSeries
+	shapes  int    // of all sites
 	refused uint64 // calls at sites for which there was no room
 
 	serviceNumbers map[trace.Symbol]int32
@@ -27,9 +28,11 @@ type Sites struct {
 	calls          map[servicePair]bool
 	instances      instances
 
-	total   counts // all traces, with the durations of their primary roots
+	total   cells // all traces, with the durations of their primary roots
 	skipped []sliceRange
 	folded  slice // cells before it cover minutes
+
+	unpacked cells // scratch
 }
 
 // servicePair is the numbers of a service and of one that it calls.
@@ -56,15 +59,22 @@ type shapeSeries struct {
 
 // Bounds of a history.
 const (
-	// MaxSites is the largest number of sites. They take about 100 MB if each has calls of two shapes at every minute.
+	// MaxSites is the largest number of sites. With all shapes and instances they take less than 100 MB.
 	MaxSites = 20_000
+	// spareSites is the number of free places below which sites without calls are deleted.
+	spareSites = MaxSites / 8
 	// siteShapes bounds the shapes of a site: calls of others count as one shape of hash 0.
 	siteShapes = 16
+	// maxAllShapes bounds the shapes of all sites, besides those of hash 0.
+	maxAllShapes = 3 * MaxSites
 	// Span is the time that a history covers, without the time that was skipped.
 	Span = 2 * time.Hour
 
 	// fineSlices are kept as they are; older ones are joined to minutes.
 	fineSlices = 10 * slicesPerMinute
+	// keptSkipped is the time for which skipped slices are kept, in case that they are accepted as normal: enough to
+	// judge windows by.
+	keptSkipped = 30 * slicesPerMinute
 )
 
 // NewSites returns an empty history. The names of tallies must be in table before they are merged; the history adds the
@@ -104,7 +114,7 @@ func (h *Sites) Merge(t *Tally) {
 			case number == overflow:
 				h.refused += c.calls
 			default:
-				h.series[number].merge(at, c)
+				h.merge(&h.series[number], at, c)
 			}
 		}
 	}
@@ -155,28 +165,29 @@ func (h *Sites) service(name trace.Symbol) int32 {
 	return i
 }
 
-// merge adds the calls of a slice. It reorders their shapes.
-func (s *siteSeries) merge(at slice, c *tallyCell) {
-	s.add(at, uint32(c.calls), c.nanos)
+// merge adds the calls of a site in a slice. It reorders their shapes.
+func (h *Sites) merge(into *siteSeries, at slice, c *tallyCell) {
+	into.add(at, uint32(c.calls), c.nanos)
 	slices.SortFunc(c.shapes, func(a, b shapeCount) int { return a.shape.compare(b.shape) })
 	for _, x := range c.shapes {
-		s.shape(x.shape).count(at, uint32(x.calls))
+		h.shape(into, x.shape).add(at, uint32(x.calls), 0)
 	}
 }
 
 // shape returns the series of a shape, or of the other shapes if there are too many.
-func (s *siteSeries) shape(x shape) *shapeSeries {
-	for i := range s.shapes {
-		if s.shapes[i].shape == x {
-			return &s.shapes[i]
+func (h *Sites) shape(of *siteSeries, x shape) *shapeSeries {
+	for i := range of.shapes {
+		if of.shapes[i].shape == x {
+			return &of.shapes[i]
 		}
 	}
-	if len(s.shapes) >= siteShapes && x.hash != 0 {
+	if (len(of.shapes) >= siteShapes || h.shapes >= maxAllShapes) && x.hash != 0 {
 		x.hash = 0
-		return s.shape(x)
+		return h.shape(of, x)
 	}
-	s.shapes = append(s.shapes, shapeSeries{shape: x})
-	return &s.shapes[len(s.shapes)-1]
+	h.shapes++
+	of.shapes = append(of.shapes, shapeSeries{shape: x})
+	return &of.shapes[len(of.shapes)-1]
 }
 
 // Skip excludes the traces that begin in an interval from the history: they are not healthy.
@@ -201,7 +212,7 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	callees := (&liveComparison{h: h}).graph().callee
 	for i := 1; i < len(h.sites); i++ {
 		if h.sites[i].service == number || callees[i].service == number {
-			h.series[i].drop(sliceOf(since.From))
+			h.age(&h.series[i], func(all cells) cells { return all.within(sliceRange{sliceOf(since.From), maxSlice}) })
 		}
 	}
 	h.instances.forget(service, sliceOf(since.From))
@@ -220,13 +231,19 @@ func (h *Sites) unskip(r sliceRange) {
 	h.skipped = left
 }
 
-// drop deletes the calls before a slice.
-func (s *siteSeries) drop(before slice) {
-	s.counts.drop(before)
-	for i := range s.shapes {
-		s.shapes[i].drop(before)
+// age replaces the cells of a site by those that kept returns of them. Shapes without cells make room for others.
+func (h *Sites) age(s *siteSeries, kept func(cells) cells) {
+	age := func(c *counts) {
+		h.unpacked = c.unpack(h.unpacked)
+		c.pack(kept(h.unpacked))
 	}
-	s.shapes = slices.DeleteFunc(s.shapes, func(x shapeSeries) bool { return len(x.cells) == 0 })
+	age(&s.counts)
+	for i := range s.shapes {
+		age(&s.shapes[i].counts)
+	}
+	before := len(s.shapes)
+	s.shapes = slices.DeleteFunc(s.shapes, func(x shapeSeries) bool { return x.empty() })
+	h.shapes -= before - len(s.shapes)
 }
 
 func (h *Sites) isSkipped(s slice) bool {
@@ -240,26 +257,47 @@ func (h *Sites) Age(now trace.Nanos) {
 		return
 	}
 	h.folded = to
-	h.total.fold(from, to)
+	h.total = h.total.fold(from, to)
 	oldest := h.oldest()
-	h.total.drop(oldest)
-	for i := range h.series {
-		s := &h.series[i]
-		s.fold(from, to)
-		for k := range s.shapes {
-			s.shapes[k].fold(from, to)
-		}
-		s.drop(oldest)
+	forgotten := sliceOf(now) - keptSkipped
+	kept := func(all cells) cells {
+		all = all.fold(from, to).within(sliceRange{oldest, maxSlice})
+		return slices.DeleteFunc(all, func(x cell) bool { return x.slice < forgotten && h.isSkipped(x.slice) })
 	}
-	h.instances.age(from, to, oldest)
+	h.total = kept(h.total)
+	for i := range h.series {
+		h.age(&h.series[i], kept)
+	}
+	idle := sliceOf(now) - slice(Span/Slice)
+	h.instances.age(kept, idle)
+	if h.Len() > MaxSites-spareSites {
+		h.evict(idle)
+	}
 	h.skipped = slices.DeleteFunc(h.skipped, func(r sliceRange) bool { return r.to <= oldest })
+}
+
+// evict deletes the sites without calls since a slice, and the services that no other site names. It renumbers the
+// others.
+func (h *Sites) evict(since slice) {
+	old := *h
+	h.numbers, h.serviceNumbers = make(map[siteKey]int32), make(map[trace.Symbol]int32)
+	h.sites, h.targets, h.called, h.series = make([]site, 1), make([]target, 1), make([]trace.Op, 1), make([]siteSeries, 1)
+	h.names, h.calls = make([]trace.Symbol, 1), make(map[servicePair]bool)
+	for i := 1; i < len(old.sites); i++ {
+		if old.series[i].last() < since {
+			h.shapes -= len(old.series[i].shapes)
+			continue
+		}
+		s := &old.sites[i]
+		h.series[h.number(&tallySite{s.siteKey, s.base, old.called[i], old.names[s.service], s.client})] = old.series[i]
+	}
 }
 
 // oldest returns the first slice that the history covers: [Span] of minutes that have traces and are not skipped.
 func (h *Sites) oldest() slice {
 	left := int(Span / time.Minute)
 	minute := slice(-1)
-	for _, c := range slices.Backward(h.total.cells) {
+	for _, c := range slices.Backward(h.total) {
 		if m := c.slice.minute(); m != minute && !h.isSkipped(c.slice) {
 			minute = m
 			if left--; left < 0 {
@@ -272,8 +310,7 @@ func (h *Sites) oldest() slice {
 
 // Requests returns the number of traces that began in an interval.
 func (h *Sites) Requests(i Interval) uint64 {
-	w := h.total.within(sliceRange{sliceOf(i.From), sliceOf(i.To)})
-	return w.calls()
+	return h.total.within(sliceRange{sliceOf(i.From), sliceOf(i.To)}).calls()
 }
 
 // Services returns the number of services.
@@ -287,10 +324,10 @@ func (h *Sites) Adjacent(a, b trace.Symbol) bool {
 
 // Begin returns the beginning of the history; 0 if it is empty.
 func (h *Sites) Begin() trace.Nanos {
-	if len(h.total.cells) == 0 {
+	if len(h.total) == 0 {
 		return 0
 	}
-	return trace.Nanos(h.total.cells[0].slice) * trace.Nanos(Slice)
+	return trace.Nanos(h.total[0].slice) * trace.Nanos(Slice)
 }
 
 // Related reports whether two services call each other, have common callers or callees, or are connected by further

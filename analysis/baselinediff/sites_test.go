@@ -197,37 +197,49 @@ func TestSitesSkip(t *testing.T) {
 	h = NewSites(table)
 	h.Merge(callsAt(table, 0, 4*time.Hour, normal))
 	h.Age(trace.Nanos(4 * time.Hour))
-	if first := h.total.cells[0].slice; time.Duration(first)*Slice < 2*time.Hour-time.Minute || time.Duration(first)*Slice > 2*time.Hour+time.Minute {
+	if first := h.total[0].slice; time.Duration(first)*Slice < 2*time.Hour-time.Minute || time.Duration(first)*Slice > 2*time.Hour+time.Minute {
 		t.Errorf("the history begins after %v of 4h", time.Duration(first)*Slice)
 	}
 }
 
-// manySites returns the history of two hours of MaxSites sites with calls at intervals of the given number of slices,
-// each with two shapes, and its last three minutes.
-func manySites(interval int) (*Sites, Interval) {
+// load is the traffic of a large installation.
+type load struct {
+	every  int // slices between two with calls
+	shapes int // of a site in a slice
+	calls  uint64
+}
+
+// manySites returns the history of two hours of MaxSites sites and maxInstances instances, and its last three minutes.
+func manySites(l load) (*Sites, Interval) {
 	table := &trace.Table{}
 	h := NewSites(table)
 	service := [50]trace.Symbol{}
 	for i := range service {
 		service[i] = table.Symbol(fmt.Sprintf("service%d", i))
 	}
-	sites := NewTally()
+	all := NewTally()
 	for i := range MaxSites {
 		n := i % len(service)
 		op := table.Op(service[n], table.Symbol(fmt.Sprintf("op%d", i)), trace.Client)
 		target := table.Op(service[(n+1+i/50%7)%len(service)], table.Symbol(fmt.Sprintf("target%d", i)), trace.Server)
-		sites.add(tallySite{siteKey{op: op.To(target)}, op, target, service[n], true})
+		all.add(tallySite{siteKey{op: op.To(target)}, op, target, service[n], true})
+	}
+	for i := range maxInstances {
+		x := place{service: trace.Symbol(i / maxValues)}
+		x.values[1] = trace.Symbol(1 + i)
+		all.places.list = append(all.places.list, x)
 	}
 	r := rand.New(rand.NewPCG(1, 1))
 	const slices = int(Span/Slice) + 30
-	for at := 0; at < slices; at += interval {
-		t := &Tally{numbers: sites.numbers, sites: sites.sites, slices: make(map[slice]*tallySlice)}
+	for at := 0; at < slices; at += l.every {
+		t := &Tally{numbers: all.numbers, sites: all.sites, places: all.places, slices: make(map[slice]*tallySlice)}
 		s := t.slice(slice(at))
 		s.requests, s.duration = 1000, 1e11
 		for i := range MaxSites {
-			c := s.cell(int32(i))
-			c.calls, c.nanos = 10, 10e6+r.Int64N(1e6)
-			c.shapes = []shapeCount{{shape{1, false, true}, 9}, {shape{2, true, true}, 1}}
+			l.count(s.cell(int32(i)), r)
+			if i < maxInstances {
+				*s.place(int32(i + 1)) = placeCell{l.calls, 1, int64(l.calls)*1e6 + r.Int64N(1e6)}
+			}
 		}
 		h.Merge(t)
 		h.Age(trace.Nanos(at) * trace.Nanos(Slice))
@@ -235,33 +247,49 @@ func manySites(interval int) (*Sites, Interval) {
 	return h, Interval{trace.Nanos(slices-18) * trace.Nanos(Slice), trace.Nanos(slices) * trace.Nanos(Slice)}
 }
 
+// count adds the calls of a site in a slice: one with each shape, except that most have the first.
+func (l load) count(c *tallyCell, r *rand.Rand) {
+	c.calls, c.nanos = l.calls, int64(l.calls)*1e6+r.Int64N(1e6)
+	for k := range l.shapes {
+		c.shapes = append(c.shapes, shapeCount{shape{uint64(k + 1), k > 0, true}, 1})
+	}
+	c.shapes[0].calls = l.calls - uint64(l.shapes-1)
+}
+
 // BenchmarkCompare judges three minutes of 20,000 sites with calls at every slice, against two hours.
 func BenchmarkCompare(b *testing.B) {
-	h, window := manySites(1)
+	h, window := manySites(load{every: 1, shapes: 2, calls: 10})
 	for b.Loop() {
 		h.Compare(window, Steady)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/MaxSites, "ns/site")
 }
 
-// BenchmarkSitesMemory measures the memory of 20,000 sites with calls at every minute, and at every slice.
+// BenchmarkSitesMemory measures the memory of 20,000 sites and 4,096 instances: with calls of two shapes at every
+// minute, at every slice, and with as many calls and shapes as 200,000 calls a second have.
 func BenchmarkSitesMemory(b *testing.B) {
-	for _, interval := range []int{int(slicesPerMinute), 1} {
-		b.Run((time.Duration(interval) * Slice).String(), func(b *testing.B) {
+	for name, l := range map[string]load{
+		"minutes": {int(slicesPerMinute), 2, 10}, "slices": {1, 2, 10}, "most": {1, 20, 100},
+	} {
+		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				var before, after runtime.MemStats
-				runtime.GC()
-				runtime.ReadMemStats(&before)
-				h, _ := manySites(interval)
-				runtime.GC()
-				runtime.ReadMemStats(&after)
-				used := float64(after.HeapAlloc) - float64(before.HeapAlloc)
+				before := heapInUse()
+				h, _ := manySites(l)
+				used := float64(heapInUse() - before)
 				b.ReportMetric(used/1e6, "MB")
 				b.ReportMetric(used/MaxSites, "B/site")
 				runtime.KeepAlive(h)
 			}
 		})
 	}
+}
+
+// heapInUse returns the memory of all live objects.
+func heapInUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // Accept deletes the calls of a service and those to it before an interval, and returns the interval to the history.
@@ -282,9 +310,10 @@ func TestAccept(t *testing.T) {
 	own, others := 0, 0
 	for i := 1; i <= h.Len(); i++ {
 		s := &h.series[i]
-		old := len(s.cells) > 0 && s.cells[0].slice < sliceOf(window.From)
+		all := s.unpack(nil)
+		old := len(all) > 0 && all[0].slice < sliceOf(window.From)
 		for k := range s.shapes {
-			old = old || s.shapes[k].cells[0].slice < sliceOf(window.From)
+			old = old || s.shapes[k].unpack(nil)[0].slice < sliceOf(window.From)
 		}
 		number := h.serviceNumbers[service]
 		switch mine := h.sites[i].service == number || callees[i].service == number; {
