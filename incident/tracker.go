@@ -18,6 +18,8 @@ const (
 	Window = 3 * time.Minute
 	// quiet is the time without evidence after which an incident is over.
 	quiet = 2 * time.Minute
+	// onsetWithin is the time before the opening in which the onset is looked for: evidence takes up to a window to grow.
+	onsetWithin = 2 * Window
 	// returning is the time after its end within which an incident that returns is the same one.
 	returning = 3 * time.Minute
 	// MaxClosed is the largest number of closed incidents that are kept.
@@ -338,7 +340,7 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 		}
 	}
 	x := &tracked{charge: charge{service: c.service}, seen: now, now: c}
-	x.Onset, x.Opened = now.Add(-Window), now
+	x.Onset, x.Opened = history.Onset(c.service, baselinediff.Interval{From: now.Add(-onsetWithin), To: now}), now
 	x.ID = trace.Mix(uint64(c.service), uint64(now))
 	t.incidents = append(t.incidents, x)
 }
@@ -400,7 +402,7 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 // follow renews the suspects of an open incident when there is more evidence than before, and closes it after a quiet
 // time. It reports whether the incident is open.
 func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Comparison, history *baselinediff.Sites) bool {
-	history.Skip(baselinediff.Interval{From: x.Onset, To: now})
+	history.Skip(baselinediff.Interval{From: min(x.Onset, x.Opened.Add(-Window)), To: now})
 	if now.Sub(x.seen) >= quiet {
 		x.close(now)
 		return false

@@ -128,6 +128,25 @@ func TestIncident(t *testing.T) {
 	}
 }
 
+// TestOnset slows a service down some time before the incident opens: the onset is the beginning of
+// the change, within 20 seconds.
+func TestOnset(t *testing.T) {
+	for _, slower := range []float64{1.5, 2, 3, 6} {
+		s := newShop()
+		s.play(time.Hour, nil)
+		s.play(50*time.Second, nil) // the change does not begin on a full minute
+		began := s.now
+		s.play(5*time.Minute, map[string]float64{"cart": slower})
+		all := s.tracker.Incidents()
+		if len(all) != 1 {
+			t.Fatalf("%g times slower: %d incidents", slower, len(all))
+		}
+		if off := all[0].Onset.Sub(began); off.Abs() > 20*time.Second {
+			t.Errorf("%g times slower: the onset is off by %v; the incident opened after %v", slower, off, all[0].Opened.Sub(began))
+		}
+	}
+}
+
 // TestBurst slows a service down for 40 seconds: no incident.
 func TestBurst(t *testing.T) {
 	s := newShop()

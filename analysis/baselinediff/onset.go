@@ -1,0 +1,80 @@
+package baselinediff
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// settled is the time at the end of an interval that shows the extent of a change for [Sites.Onset].
+const settled = time.Minute
+
+// Onset estimates when a change began that a service shows at the end of an interval: more time in the service or in
+// calls to or from it, or other shapes of its calls. It returns the beginning of a slice in the interval.
+//
+// For each slice it adds up what requests lose relative to the means before the interval. The change begins where the
+// sum of these losses, each less half of what a slice loses at the end, is largest up to the end: the estimate by
+// maximum likelihood of a shift of known size in normal noise (Page, "Continuous inspection schemes", Biometrika 41,
+// 1954).
+func (h *Sites) Onset(service trace.Symbol, within Interval) trace.Nanos {
+	r := sliceRange{sliceOf(within.From), sliceOf(within.To)}
+	losses := h.losses(h.serviceNumbers[service], r)
+	after := 0.0
+	last := losses[max(0, len(losses)-int(settled/Slice)):]
+	for _, x := range last {
+		after += x / float64(len(last))
+	}
+	sum, most, onset := 0.0, 0.0, r.to
+	for i, x := range slices.Backward(losses) {
+		if sum += x - after/2; sum > most {
+			most, onset = sum, r.from+slice(i)
+		}
+	}
+	return trace.Nanos(onset) * trace.Nanos(Slice)
+}
+
+// losses returns, by slice, the requests' worth of time and calls that a service and those that it calls or is called
+// by lose relative to the history before r.
+func (h *Sites) losses(service int32, r sliceRange) []float64 {
+	c := liveComparison{h: h, window: r, skipped: h.skippedBefore(r.from)}
+	usual, callees := c.usual(), c.graph().callee
+	losses := make([]float64, max(0, r.to-r.from))
+	for i := 1; i < len(h.sites); i++ {
+		if h.sites[i].service != service && callees[i].service != service {
+			continue
+		}
+		c.own.unpack(&h.series[i])
+		past := c.past(c.own.cells, &c.kept)
+		calls := float64(past.calls())
+		if calls < minHistory {
+			continue
+		}
+		mean := float64(past.time()) / calls
+		now := c.own.cells.within(r)
+		for _, x := range now {
+			losses[x.slice-r.from] += (float64(x.nanos) - mean*float64(x.calls)) / usual
+		}
+		for k := range c.own.shapes {
+			c.addShapeLosses(losses, now, &c.own.shapes[k], calls)
+		}
+	}
+	return losses
+}
+
+// addShapeLosses adds the calls of a shape beyond its share of the calls before the window. Only shapes that became
+// more frequent count, as in Compare.
+func (c *liveComparison) addShapeLosses(losses []float64, now cells, x *judgedShape, before float64) {
+	past := c.past(x.cells, &c.keptShape)
+	share := float64(past.calls()) / before
+	within := x.within(c.window)
+	if float64(within.calls()) <= share*float64(now.calls()) {
+		return
+	}
+	for _, y := range within {
+		losses[y.slice-c.window.from] += float64(y.calls)
+	}
+	for _, y := range now {
+		losses[y.slice-c.window.from] -= share * float64(y.calls)
+	}
+}
