@@ -138,6 +138,7 @@ func optionalTime(t trace.Nanos) *trace.Nanos {
 
 type jsonIncident struct {
 	ID           string                `json:"id"`
+	Onset        trace.Nanos           `json:"onset_unix_nano"`
 	Opened       trace.Nanos           `json:"opened_unix_nano"`
 	Closed       *trace.Nanos          `json:"closed_unix_nano"` // null: open at the end
 	Sentence     string                `json:"sentence"`
@@ -171,7 +172,7 @@ type jsonInstance struct {
 
 func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 	j := jsonIncident{
-		ID: fmt.Sprintf("%016x", x.ID), Opened: x.Opened, Closed: optionalTime(x.Closed), Sentence: n.incident(x).String(),
+		ID: fmt.Sprintf("%016x", x.ID), Onset: x.Onset, Opened: x.Opened, Closed: optionalTime(x.Closed), Sentence: n.incident(x).String(),
 		RequestTypes: []string{}, Problems: []string{}, Suspects: make([]jsonIncidentSuspect, 0, len(x.Suspects)),
 	}
 	for i := range x.Types {

@@ -7,8 +7,11 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// settled is the time at the end of an interval that shows the extent of a change for [Sites.Onset].
-const settled = time.Minute
+// Constants of [Sites.Onset].
+const (
+	settled = 3 * time.Minute // at the end of an interval, which shows the extent of a change
+	loudest = 4               // times the extent of the change, the most that a slice counts
+)
 
 // Onset estimates when a change began that a service shows at the end of an interval: more time in the service or in
 // calls to or from it, or other shapes of its calls. It returns the beginning of a slice in the interval.
@@ -16,7 +19,7 @@ const settled = time.Minute
 // For each slice it adds up what requests lose relative to the means before the interval. The change begins where the
 // sum of these losses, each less half of what a slice loses at the end, is largest up to the end: the estimate by
 // maximum likelihood of a shift of known size in normal noise (Page, "Continuous inspection schemes", Biometrika 41,
-// 1954).
+// 1954). Single slices count little, so that one slow request shortly before a change is not its beginning.
 func (h *Sites) Onset(service trace.Symbol, within Interval) trace.Nanos {
 	r := sliceRange{sliceOf(within.From), sliceOf(within.To)}
 	losses := h.losses(h.serviceNumbers[service], r)
@@ -25,9 +28,9 @@ func (h *Sites) Onset(service trace.Symbol, within Interval) trace.Nanos {
 	for _, x := range last {
 		after += x / float64(len(last))
 	}
-	sum, most, onset := 0.0, 0.0, r.to
+	sum, most, onset := 0.0, 0.0, r.to-slice(len(last))
 	for i, x := range slices.Backward(losses) {
-		if sum += x - after/2; sum > most {
+		if sum += min(x, loudest*after) - after/2; sum > most {
 			most, onset = sum, r.from+slice(i)
 		}
 	}
