@@ -18,7 +18,8 @@ const (
 	Window = 3 * time.Minute
 	// quiet is the time without evidence after which an incident is over.
 	quiet = 2 * time.Minute
-	// onsetWithin is the time before the opening in which the onset is looked for: evidence takes up to a window to grow.
+	// onsetWithin is the time before the opening in which the onset is looked for: evidence takes up to a window to
+	// grow.
 	onsetWithin = 2 * Window
 	// returning is the time after its end within which an incident that returns is the same one.
 	returning = 3 * time.Minute
