@@ -120,12 +120,13 @@ func shareOf(e *EdgeTally, total stats.Moments, table *trace.Table) EdgeShare {
 func (s *EdgeShare) compare(now, before stats.Moments) {
 	x := stats.Excess(now, before)
 	s.Excess, s.ExcessLow, s.ExcessHigh = x.Value, x.Low, x.High
-	s.Affected = affected(s.Excess, now.Variance()-before.Variance())
+	s.Affected = Affected(s.Excess, now.Variance()-before.Variance())
 }
 
-// affected returns the fraction p of requests that bears an excess if all of these bear the same: the excess then adds
-// Δ = excess/p to each of them and p(1−p)Δ² to the variance.
-func affected(excess, variance float64) float64 {
+// Affected returns the fraction p of requests that bears an excess of their mean, given that of their variance, if all
+// of these bear the same: the excess then adds Δ = excess/p to each of them and p(1−p)Δ² to the variance. It is NaN
+// without an excess.
+func Affected(excess, variance float64) float64 {
 	if !(excess > 0) || math.IsNaN(variance) {
 		return math.NaN()
 	}

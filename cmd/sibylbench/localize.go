@@ -232,14 +232,11 @@ func (f *localizeFlags) chosenStrategies() ([]string, error) {
 	return f.strategies, nil
 }
 
-// recordedSamples is the least number of requests of a group in recorded traces, whose windows are short.
-const recordedSamples = 10
-
 // choice returns the configuration of --choose.
 func (f *localizeFlags) choice() (recorded.Choice, error) {
 	options := engine.DefaultOptions()
 	options.Path = f.path.Options()
-	options.Explore, options.Watch.MinSamples, options.Seed = f.explore, recordedSamples, f.firstSeed
+	options.Explore, options.Seed = f.explore, f.firstSeed
 	strategies, err := f.chosenStrategies()
 	return recorded.Choice{
 		Baseline: recorded.Baseline(f.baseline.Value), Strategies: strategies, Engine: options, Slices: f.slices,
