@@ -127,10 +127,11 @@ func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.
 	}
 }
 
-// loss is what requests of all types lose in an operation.
+// loss is what requests of all types lose in an operation. All but the first field are sums over requests.
 type loss struct {
-	requests                        float64
-	mean, excess, variance, squares float64 // sums over requests; squares of standard errors
+	requests, nanos           float64
+	compared                  float64 // requests of types that ran the operation before
+	excess, variance, squares float64 // of those compared; squares of standard errors
 }
 
 // problemOf describes the times in s as a problem: the mean of every operation now and before, in requests of the same
@@ -176,8 +177,9 @@ func (x *loss) add(now, before stats.Moments) {
 	excess := stats.Excess(now, before)
 	n := float64(now.N)
 	x.requests += n
-	x.mean += n * now.Mean()
+	x.nanos += n * now.Mean()
 	if excess.Valid() {
+		x.compared += n
 		half := n * (excess.High - excess.Value) / stats.Normal95
 		x.excess += n * excess.Value
 		x.variance += n * (now.Variance() - before.Variance())
@@ -185,15 +187,15 @@ func (x *loss) add(now, before stats.Moments) {
 	}
 }
 
-// edge returns the own time of the operation in a context as an edge.
+// edge returns the own time of the operation in a context as an edge. Its excess is NaN if no requests were compared.
 func (x *loss) edge(at trace.Context) group.EdgeShare {
-	half := stats.Normal95 * math.Sqrt(x.squares) / x.requests
+	half := stats.Normal95 * math.Sqrt(x.squares) / x.compared
 	e := group.EdgeShare{
-		Edge: trace.ContextEdge(at), Context: at, Mean: x.mean / x.requests, Excess: x.excess / x.requests,
+		Edge: trace.ContextEdge(at), Context: at, Mean: x.nanos / x.requests, Excess: x.excess / x.compared,
 		ShareMean: math.NaN(), ShareVariance: math.NaN(), ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN(),
 	}
 	e.ExcessLow, e.ExcessHigh = e.Excess-half, e.Excess+half
-	e.Affected = group.Affected(e.Excess, x.variance/x.requests)
+	e.Affected = group.Affected(e.Excess, x.variance/x.compared)
 	return e
 }
 
