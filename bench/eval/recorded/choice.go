@@ -144,7 +144,7 @@ func (r *runner) newRun(c *Case, strategy string, history []slice) *caseRun {
 	table := &trace.Table{} // runs must not share names
 	table.Merge(r.table)
 	p := &caseRun{
-		runner: r, ChoiceResult: ChoiceResult{Name: c.Name, Fault: c.Fault, Target: c.Target, Ranking: []ChoiceEntry{}},
+		runner: r, ChoiceResult: ChoiceResult{Name: c.Name, Fault: c.Fault, Target: c.Target, Suspects: []string{}, Ranking: []ChoiceEntry{}},
 		core: engine.NewCore(table, options), now: began, ever: make(map[trace.Symbol]bool),
 	}
 	announced := r.catalogue.announce()
