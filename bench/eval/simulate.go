@@ -35,7 +35,7 @@ type Run struct {
 	Locatable   bool      `json:"locatable"`   // determined before the run from the full traces, see locatable
 	Significant bool      `json:"significant"` // a weaker claim: an effect of three standard errors over the whole run, however small
 
-	Raised      bool    `json:"raised"`       // a problem was raised after the fault began
+	Raised      bool    `json:"raised"`       // a problem or an incident was raised after the fault began
 	Status      string  `json:"status"`       // of the investigation with the answer; empty: none
 	Rank        int     `json:"rank"`         // of the first correct suspect, from 1; 0: none
 	Answer      string  `json:"answer"`       // the first suspect
@@ -269,18 +269,23 @@ func (r *simulatedRun) alarms() {
 			r.FalseAlarms++
 		}
 	}
+	for _, x := range r.core.Incidents() {
+		if r.opened[x.ID] {
+			continue
+		}
+		r.opened[x.ID] = true
+		if r.injected {
+			r.Raised = true
+		} else {
+			r.FalseIncidents++
+		}
+	}
 	if r.injected {
 		return
 	}
 	r.GroupHours += float64(r.core.Watched()) * r.epoch.Hours()
 	if r.core.Watching() {
 		r.Watched += r.epoch.Hours()
-	}
-	for _, x := range r.core.Incidents() {
-		if !r.opened[x.ID] {
-			r.opened[x.ID] = true
-			r.FalseIncidents++
-		}
 	}
 }
 
