@@ -8,12 +8,12 @@ import "github.com/sibyl-trace/sibyl/trace"
 func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
 	in := &Builder{Limit: b.Limit}
 	inside := b.insideOf(operations)
-	for _, ctx := range sortedKeys(b.places) {
+	for ctx, place := range b.places { // in any order: in has room for all
 		at := inside(ctx)
 		if at == 0 {
 			continue
 		}
-		p := *b.places[ctx]
+		p := *place
 		if p.tp == 0 {
 			p.parent = 0
 		} else {
@@ -25,8 +25,7 @@ func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
 		return in
 	}
 	in.requests = b.requests
-	for _, h := range sortedKeys(b.sets) {
-		from := b.sets[h]
+	for h, from := range b.sets {
 		to := in.set(h, Observation{On: from.on, Explore: from.all})
 		to.requests, to.seen = from.requests, from.seen
 	}

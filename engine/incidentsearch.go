@@ -29,8 +29,9 @@ type incidentSearch struct {
 	requests   uint64                     // that ran any of the operations, since then
 	spent      map[spentKey]stats.Moments // own times of requests without those that did not run the operation
 	refinements
-	problem detect.Problem // as of the last epoch
-	tree    *cct.Tree      // inside the operations, over all request types; as of the last epoch
+	scanned map[analysis.Hash]int // number of edges of each request type when its steps were added
+	problem detect.Problem        // as of the last epoch
+	tree    *cct.Tree             // inside the operations, over all request types; as of the last epoch
 }
 
 // spentKey identifies the own time of an operation in the requests of one type.
@@ -88,6 +89,7 @@ func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 	return &incidentSearch{
 		incident: x.ID, service: x.Suspects[0].Service, operations: make(map[trace.Op]bool), since: now,
 		spent: make(map[spentKey]stats.Moments), refinements: refinements{bySet: make(map[uint64]*detect.Refinement)},
+		scanned: make(map[analysis.Hash]int),
 	}
 }
 
@@ -97,7 +99,12 @@ func (c *Core) addOperations(s *incidentSearch) {
 		if g.Level != group.LevelRequestType {
 			continue
 		}
-		for _, e := range g.Edges() {
+		edges := g.Edges()
+		if s.scanned[g.ID] == len(edges) {
+			continue
+		}
+		s.scanned[g.ID] = len(edges)
+		for _, e := range edges {
 			if step := c.table.Context(c.table.EdgeInfo(e).Context).Op; c.concerns(step, s.service) {
 				s.operations[step] = true
 			}
@@ -141,6 +148,7 @@ func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
 		ID: IncidentProblem(s.incident), Group: IncidentProblem(s.incident), Kind: detect.KindSlow, Onset: detect.Changed,
 		Requests: s.requests, CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(),
 	}
+	usual := c.usuallySpent(s)
 	losses := make(map[trace.Op]*loss)
 	for _, k := range slices.SortedFunc(maps.Keys(s.spent), spentKey.compare) {
 		x := losses[k.operation]
@@ -148,7 +156,7 @@ func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
 			x = &loss{}
 			losses[k.operation] = x
 		}
-		x.add(s.spent[k], c.usuallySpent(k))
+		x.add(s.spent[k], usual[k])
 	}
 	total := 0.0
 	for _, op := range slices.Sorted(maps.Keys(losses)) {
@@ -199,20 +207,25 @@ func (x *loss) edge(at trace.Context) group.EdgeShare {
 	return e
 }
 
-// usuallySpent returns the own time of an operation in healthy requests of a type that ran it.
-func (c *Core) usuallySpent(k spentKey) stats.Moments {
-	var m stats.Moments
-	g := c.detector.Groups.Group(k.requestType)
-	if g == nil {
-		return m
-	}
-	for i := range g.Reference.Tally.Edges {
-		e := &g.Reference.Tally.Edges[i]
-		if c.table.Context(c.table.EdgeInfo(e.Edge).Context).Op == k.operation {
-			m.Merge(e.CoMoments.Moments(e.Requests))
+// usuallySpent returns the own times of the operations of s in healthy requests that ran them.
+func (c *Core) usuallySpent(s *incidentSearch) map[spentKey]stats.Moments {
+	usual := make(map[spentKey]stats.Moments)
+	for _, id := range s.types() {
+		g := c.detector.Groups.Group(id)
+		if g == nil {
+			continue
+		}
+		for i := range g.Reference.Tally.Edges {
+			e := &g.Reference.Tally.Edges[i]
+			k := spentKey{id, c.table.Context(c.table.EdgeInfo(e.Edge).Context).Op}
+			if s.operations[k.operation] {
+				m := usual[k]
+				m.Merge(e.CoMoments.Moments(e.Requests))
+				usual[k] = m
+			}
 		}
 	}
-	return m
+	return usual
 }
 
 // insideTree returns the tree of the operations of s, over all request types that ran them.
@@ -329,7 +342,7 @@ func (c *Core) restoreSearches(all []savedSearch) error {
 		}
 		s := &incidentSearch{
 			incident: x.Incident, service: x.Service, operations: make(map[trace.Op]bool), since: x.Since, requests: x.Requests,
-			spent: make(map[spentKey]stats.Moments), refinements: *r, problem: detect.Problem{ID: IncidentProblem(x.Incident)},
+			spent: make(map[spentKey]stats.Moments), refinements: *r, scanned: make(map[analysis.Hash]int), problem: detect.Problem{ID: IncidentProblem(x.Incident)},
 		}
 		for _, op := range x.Operations {
 			s.operations[op] = true
