@@ -305,3 +305,68 @@ func TestReferenceMergesExactly(t *testing.T) {
 		}
 	})
 }
+
+// The part of a builder inside an operation is the builder of the parts of its requests, also if the parts of several
+// builders are merged. Results that the part learned reach the contexts that it came from.
+func TestInsideCommutesWithObserve(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		operations := map[trace.Op]bool{trace.Op(rapid.Uint64Range(7, 9).Draw(t, "operation")): true}
+		var whole [2]Builder
+		inside := make(map[trace.Context]uint64) // hits
+		for range rapid.IntRange(0, 6).Draw(t, "requests") {
+			o := drawObservation(t)
+			whole[rapid.IntRange(0, 1).Draw(t, "builder")].Observe(o)
+			for _, x := range o.Contexts {
+				if at := insideOf(&o, x.Context, operations); at != 0 {
+					inside[at]++
+				}
+			}
+		}
+		part := merged(whole[0].Inside(operations), whole[1].Inside(operations))
+		hits := make(map[trace.Context]uint64)
+		for ctx, p := range part.places {
+			hits[ctx] = p.hits
+		}
+		if diff := cmp.Diff(inside, hits); diff != "" {
+			t.Fatal(diff)
+		}
+		for i := range part.Build(nil, nil).Roots() {
+			if op := part.Build(nil, nil).Nodes[i].Op; !operations[op] {
+				t.Fatalf("operation %d is a root", op)
+			}
+		}
+		results := make(map[trace.Context]History)
+		for ctx := range inside {
+			results[ctx] = HistoryOf(0.5, 0.5)
+		}
+		whole[0].LearnInside(operations, results)
+		for ctx, p := range whole[0].Inside(operations).places {
+			if p.history.N == 0 {
+				t.Fatalf("context %x learned nothing", ctx)
+			}
+		}
+	})
+}
+
+// insideOf returns a context of o as it appears from the nearest baseline operation; 0 if that is none of the given
+// ones.
+func insideOf(o *Observation, ctx trace.Context, operations map[trace.Op]bool) trace.Context {
+	var path []trace.Op
+	for {
+		i := slices.IndexFunc(o.Contexts, func(x ContextCount) bool { return x.Context == ctx })
+		x := &o.Contexts[i]
+		path = append(path, x.Op)
+		if x.Tracepoint == 0 {
+			break
+		}
+		ctx = x.Parent
+	}
+	if !operations[path[len(path)-1]] {
+		return 0
+	}
+	at := trace.Context(0)
+	for _, op := range slices.Backward(path) {
+		at = at.Child(op)
+	}
+	return at
+}

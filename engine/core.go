@@ -19,7 +19,6 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine/spool"
 	"github.com/sibyl-trace/sibyl/incident"
@@ -94,6 +93,8 @@ type Core struct {
 	state       search.State
 	problems    []detect.Problem
 	refinements map[analysis.Hash]*refinements // by group, or request type, of an open problem
+	searches    []*incidentSearch              // in the order in which their incidents were opened
+	inside      observation.Observation        // scratch
 	causes      *causes
 	series      seriesSet
 	plans       []plan // the current one last
@@ -212,6 +213,7 @@ func (c *Core) investigate(requestType, group *group.Group, o *observation.Obser
 	c.observeTree(requestType.ID, o)
 	c.causes.arrive(requestType.ID, o)
 	c.refine(requestType.ID, o, simulation, true)
+	c.observeInside(requestType.ID, o)
 	if group != nil {
 		c.refine(group.ID, o, simulation, false)
 	}
@@ -303,6 +305,7 @@ func (c *Core) explainProblems(now trace.Nanos) {
 	c.ageTrees(now)
 	c.attachRefinements()
 	c.causes.endEpoch()
+	c.followSearches(now)
 	c.series.compare(len(c.problems) > 0)
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
 }
@@ -326,9 +329,10 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	if c.options.IncidentsOnly {
 		return nil
 	}
+	problems, taken := c.searchedProblems()
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
-		Now: now, Problems: c.problems, Trees: c.builtTrees(), Rates: c.rates(), State: c.state,
+		Now: now, Problems: problems, Taken: taken, Trees: c.builtTrees(), Joined: c.joinedTrees(), Rates: c.rates(), State: c.state,
 		Table: c.table, Budget: c.options.Budget, Strategy: c.strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
 		Explore: explore, Arms: c.armTimes(), Pairs: c.pairShares(),
 		Measured: c.measuredUsage(now), Unavailable: c.unavailable(now),
@@ -405,7 +409,7 @@ func (c *Core) Tree(requestType analysis.Hash) *cct.Tree {
 	return t.built
 }
 
-// builtTrees returns the trees of the request types with a problem. With a budget it returns the trees of all request
+// builtTrees returns the trees of the request types with a problem or an incident. With a budget it returns the trees of all request
 // types, since a tracepoint costs every type that runs it. Trees of types without a problem may be stale.
 func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree)
@@ -417,10 +421,17 @@ func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 			trees[id] = t.built
 		}
 	}
-	for i := range c.problems {
-		id := c.problems[i].RequestType
+	add := func(id analysis.Hash) {
 		if t := c.Tree(id); t != nil {
 			trees[id] = t
+		}
+	}
+	for i := range c.problems {
+		add(c.problems[i].RequestType)
+	}
+	for _, s := range c.searches {
+		for _, id := range s.types() {
+			add(id)
 		}
 	}
 	return trees
@@ -494,98 +505,6 @@ func (c *Core) arm(o *observation.Observation) *arm {
 		}
 	}
 	return &arm{}
-}
-
-// refinements hold the statistics of one problem by set of enabled tracepoints.
-type refinements struct {
-	bySet map[uint64]*detect.Refinement
-	bare  stats.Moments // durations of requests without tracepoints, while a plan had some
-	pairs *detect.Pairs // nil unless the strategy uses pairs
-}
-
-// refine adds a request to the statistics of the open problem of a group, if it has one.
-func (c *Core) refine(group analysis.Hash, o *observation.Observation, simulation *critpath.Simulation, coarse bool) {
-	r := c.refinements[group]
-	if r == nil {
-		return
-	}
-	if r.pairs != nil {
-		r.pairs.Observe(o, coarse)
-	}
-	a := c.arm(o)
-	c.causes.observe(group, o, a.on, simulation)
-	if a.set == 0 {
-		if o.Plan > 0 && len(c.plans[len(c.plans)-1].arms) > 0 {
-			r.bare.Add(o.Duration.Nanoseconds())
-		}
-		return
-	}
-	refinement := r.bySet[a.set]
-	if refinement == nil {
-		refinement = detect.NewRefinement(a.name, a.on)
-		r.bySet[a.set] = refinement
-	}
-	refinement.Observe(o, coarse)
-}
-
-// attachRefinements adds to every problem the shares that the current plan's tracepoints showed, and drops the
-// statistics of earlier plans and closed problems.
-func (c *Core) attachRefinements() {
-	present := c.plans[len(c.plans)-1].arms
-	open := make(map[analysis.Hash]*refinements, len(c.problems))
-	for i := range c.problems {
-		p := &c.problems[i]
-		r := c.refinements[p.Group]
-		if r == nil {
-			r = &refinements{bySet: make(map[uint64]*detect.Refinement)}
-		}
-		switch {
-		case !c.strategy.UsesPairs:
-			r.pairs = nil
-		case r.pairs == nil:
-			r.pairs = detect.NewPairs(p)
-		}
-		open[p.Group] = r
-		for set := range r.bySet {
-			if !slices.ContainsFunc(present, func(a arm) bool { return a.set == set }) {
-				delete(r.bySet, set)
-			}
-		}
-		p.Refined = c.shares(p, r, present)
-		p.Attribute()
-	}
-	c.refinements = open
-}
-
-// pairShares returns the pairs of edges that vary together, by problem; nil unless the strategy uses pairs.
-func (c *Core) pairShares() map[analysis.Hash][]detect.PairShare {
-	if !c.strategy.UsesPairs {
-		return nil
-	}
-	pairs := make(map[analysis.Hash][]detect.PairShare, len(c.problems))
-	for i := range c.problems {
-		p := &c.problems[i]
-		pairs[p.ID] = c.refinements[p.Group].pairs.Shares()
-	}
-	return pairs
-}
-
-// shares returns the shares that the tracepoints of the given arms showed.
-func (c *Core) shares(p *detect.Problem, r *refinements, arms []arm) []detect.RefinedShare {
-	var shares []detect.RefinedShare
-	seen := make(map[uint64]bool) // arms with equal sets share their statistics
-	for i := range arms {
-		if refinement := r.bySet[arms[i].set]; refinement != nil && !seen[arms[i].set] {
-			seen[arms[i].set] = true
-			of := refinement.Shares()
-			c.addReferences(p, arms[i].on, of)
-			shares = append(shares, of...)
-		}
-	}
-	slices.SortStableFunc(shares, func(a, b detect.RefinedShare) int {
-		return cmp.Or(cmp.Compare(a.Within, b.Within), cmp.Compare(a.Context, b.Context), cmp.Compare(a.Arm, b.Arm), cmp.Compare(a.Tracepoint, b.Tracepoint))
-	})
-	return shares
 }
 
 // Watched returns the number of groups and request types with an expectation.

@@ -47,9 +47,8 @@ func setPathTimes(o *observation.Observation, counts []cct.ContextCount) {
 }
 
 // addReferences sets the excess of shares: their mean minus that of healthy requests that explored. It leaves out
-// contexts whose reference is too uncertain to resolve a quarter of the excess of the edge.
-func (c *Core) addReferences(p *detect.Problem, on []trace.Symbol, shares []detect.RefinedShare) {
-	t := c.Tree(p.RequestType)
+// contexts whose reference is too uncertain to resolve a quarter of the excess of the edge. The tree may be nil.
+func addReferences(p *detect.Problem, t *cct.Tree, on []trace.Symbol, shares []detect.RefinedShare) {
 	if t == nil {
 		return
 	}

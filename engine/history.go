@@ -15,21 +15,43 @@ func (c *Core) recordHistory(decisions []search.Decision) {
 			continue
 		}
 		v := c.state.Investigation(d.Investigation)
-		t := c.trees[v.RequestType]
-		if t == nil {
+		if _, ok := IncidentOf(v.Problem); ok {
+			c.learnInside(v)
+		} else if t := c.trees[v.RequestType]; t != nil {
+			for ctx, h := range resultsOf(v) {
+				t.builder.Learn(ctx, h)
+			}
+			t.grown = true
+		}
+	}
+}
+
+// learnInside adds the evidence of the investigation of an incident to the trees of all its request types.
+func (c *Core) learnInside(v *search.Investigation) {
+	for _, s := range c.searches {
+		if s.problem.ID != v.Problem {
 			continue
 		}
-		own := make(map[trace.Symbol]float64, len(v.Suspects))
-		for _, s := range v.Suspects {
-			own[s.Tracepoint] += s.Share
-		}
-		learned := make(map[trace.Context]bool, len(v.Evidence))
-		for _, e := range v.Evidence {
-			if e.Context != 0 && !learned[e.Context] {
-				learned[e.Context] = true
-				t.builder.Learn(e.Context, cct.HistoryOf(own[e.Tracepoint], e.Mean))
+		results := resultsOf(v)
+		for _, id := range s.types() {
+			if t := c.trees[id]; t != nil && t.builder.LearnInside(s.operations, results) {
 				t.grown = true
 			}
 		}
 	}
+}
+
+// resultsOf returns the evidence of an investigation by context.
+func resultsOf(v *search.Investigation) map[trace.Context]cct.History {
+	own := make(map[trace.Symbol]float64, len(v.Suspects))
+	for _, s := range v.Suspects {
+		own[s.Tracepoint] += s.Share
+	}
+	results := make(map[trace.Context]cct.History, len(v.Evidence))
+	for _, e := range v.Evidence {
+		if _, known := results[e.Context]; e.Context != 0 && !known {
+			results[e.Context] = cct.HistoryOf(own[e.Tracepoint], e.Mean)
+		}
+	}
+	return results
 }

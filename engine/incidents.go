@@ -213,15 +213,12 @@ func (c *Core) passes(g *group.Group, service trace.Symbol) bool {
 
 // touches reports whether an edge is time in a service, or time in which a caller waits for it.
 func (c *Core) touches(e trace.EdgeInfo, service trace.Symbol) bool {
-	for _, op := range []trace.Op{c.table.Context(e.Context).Op, e.Before, e.After} {
-		if op == 0 {
-			continue
-		}
-		if c.table.Operation(op).Service == service || c.table.Operation(c.table.Target(op)).Service == service {
-			return true
-		}
-	}
-	return false
+	return c.concerns(c.table.Context(e.Context).Op, service) || c.concerns(e.Before, service) || c.concerns(e.After, service)
+}
+
+// concerns reports whether a step runs in a service or calls it.
+func (c *Core) concerns(step trace.Op, service trace.Symbol) bool {
+	return step != 0 && (c.table.Operation(step).Service == service || c.table.Operation(c.table.Target(step)).Service == service)
 }
 
 // leastExplained is the smallest part of a problem that must lie at a suspect for its incident to contain the problem.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -60,4 +62,80 @@ func TestIncidents(t *testing.T) {
 	if diff := cmp.Diff(w.core.Incidents(), restored.Incidents()); diff != "" {
 		t.Errorf("after a restart (-before +after):\n%s", diff)
 	}
+}
+
+// The search of an incident locates the cause without any problem of a request type, by tracepoints of the first
+// suspect only. A restart while tracepoints are on changes no decision.
+func TestIncidentSearch(t *testing.T) {
+	var logs [2][]string
+	for i := range logs {
+		logs[i] = searchIncident(t, i == 1)
+	}
+	if diff := cmp.Diff(logs[0], logs[1]); diff != "" {
+		t.Errorf("decisions without and with a restart:\n%s", diff)
+	}
+}
+
+// searchIncident plays until the search of an incident ends, and returns the decisions. It restarts the engine once, if
+// asked to, while tracepoints are on.
+func searchIncident(t *testing.T, restart bool) []string {
+	t.Helper()
+	options := engine.DefaultOptions()
+	options.Watch.MinImpact = math.MaxFloat64 // no problem opens
+	w := newWorld(small(3, sim.CPU), options)
+	w.until(20 * time.Minute)
+	w.app.Inject(w.now)
+	for w.now < start.Add(50*time.Minute) {
+		w.play()
+		all := w.core.Incidents()
+		if len(all) == 0 {
+			continue
+		}
+		v := w.core.Investigation(all[0].ID)
+		if v == nil {
+			t.Fatal("an open incident without an investigation")
+		}
+		leases := w.core.Plan().Leases
+		for _, l := range leases {
+			if got, want := w.service(l.Tracepoint), all[0].Suspects[0].Service; got != want {
+				t.Fatalf("a tracepoint of %s is on, want one of %s", w.app.Table().Text(got), w.app.Table().Text(want))
+			}
+		}
+		if restart && len(leases) > 0 {
+			restart = false
+			w.restart(t, options)
+		}
+		if v.Status < search.Located {
+			continue
+		}
+		if restart {
+			t.Error("the search ended without tracepoints")
+		}
+		if !slices.Contains(w.app.Target().Operations, v.Answer()) {
+			t.Errorf("%s %s: %s, want one of the operations %v", v.Status, w.app.Table().OpName(v.Answer()), v.Reason, w.app.Target().Operations)
+		}
+		return w.log
+	}
+	t.Fatal("the search did not end")
+	return nil
+}
+
+// restart replaces the engine by one with its state.
+func (w *world) restart(t *testing.T, options engine.Options) {
+	t.Helper()
+	restored := engine.NewCore(w.app.Table(), options)
+	if err := restored.Restore(w.core.AppendState(nil)); err != nil {
+		t.Fatal(err)
+	}
+	w.core = restored
+}
+
+// service returns the service that runs a tracepoint.
+func (w *world) service(tracepoint trace.Symbol) trace.Symbol {
+	for _, p := range w.app.Catalogue() {
+		if p.ID == tracepoint {
+			return w.app.Table().Operation(p.Op).Service
+		}
+	}
+	return 0
 }

@@ -10,22 +10,30 @@ import (
 // overhead of tracepoints from them.
 func (c *Core) armTimes() []search.ArmTimes {
 	var times []search.ArmTimes
-	current := c.plans[len(c.plans)-1].arms
+	if len(c.currentArms()) == 0 {
+		return nil
+	}
 	for i := range c.problems {
-		p := &c.problems[i]
-		r := c.refinements[p.Group]
-		if r == nil || len(current) == 0 {
-			continue
+		if r := c.refinements[c.problems[i].Group]; r != nil {
+			times = append(times, r.armTimes(c.problems[i].ID, c.currentArms())...)
 		}
-		times = append(times, bareTimes(p.ID, r.bare))
-		seen := make(map[uint64]bool)
-		for k := range current {
-			a := &current[k]
-			if x := r.bySet[a.set]; x != nil && !seen[a.set] {
-				seen[a.set] = true
-				n, mean, variance := x.Durations()
-				times = append(times, search.ArmTimes{Problem: p.ID, Arm: a.name, On: len(a.on), N: n, Mean: mean, Variance: variance})
-			}
+	}
+	for _, s := range c.searches {
+		times = append(times, s.armTimes(s.problem.ID, c.currentArms())...)
+	}
+	return times
+}
+
+// armTimes returns the durations of the requests of a problem by arm.
+func (r *refinements) armTimes(problem analysis.Hash, arms []arm) []search.ArmTimes {
+	times := []search.ArmTimes{bareTimes(problem, r.bare)}
+	seen := make(map[uint64]bool)
+	for k := range arms {
+		a := &arms[k]
+		if x := r.bySet[a.set]; x != nil && !seen[a.set] {
+			seen[a.set] = true
+			n, mean, variance := x.Durations()
+			times = append(times, search.ArmTimes{Problem: problem, Arm: a.name, On: len(a.on), N: n, Mean: mean, Variance: variance})
 		}
 	}
 	return times

@@ -40,6 +40,7 @@ type savedCore struct {
 	Plans         []savedPlan
 	Problems      []detect.Problem
 	Refinements   []savedRefinements // ascending by group
+	Searches      []savedSearch      // in the order in which their incidents were opened
 	Samples       []savedSample      // ascending by group
 	Loads         []savedPart        // ascending by request type
 	Found         []savedFound       // ascending by problem
@@ -105,6 +106,17 @@ type savedRefinements struct {
 	Sets  []savedSet // ascending
 	Bare  []byte
 	Pairs []byte // empty: the strategy uses none
+}
+
+func (r *refinements) saved(group analysis.Hash) savedRefinements {
+	saved := savedRefinements{Group: group, Bare: r.bare.AppendBinary(nil)}
+	if r.pairs != nil {
+		saved.Pairs = r.pairs.AppendBinary(nil)
+	}
+	for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
+		saved.Sets = append(saved.Sets, savedSet{set, r.bySet[set].AppendBinary(nil)})
+	}
+	return saved
 }
 
 type savedSet struct {
@@ -174,15 +186,10 @@ func (c *Core) saved() *savedCore {
 		s.Plans = append(s.Plans, saved)
 	}
 	for _, id := range hashes(c.refinements) {
-		r := c.refinements[id]
-		saved := savedRefinements{Group: id, Bare: r.bare.AppendBinary(nil)}
-		if r.pairs != nil {
-			saved.Pairs = r.pairs.AppendBinary(nil)
-		}
-		for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
-			saved.Sets = append(saved.Sets, savedSet{set, r.bySet[set].AppendBinary(nil)})
-		}
-		s.Refinements = append(s.Refinements, saved)
+		s.Refinements = append(s.Refinements, c.refinements[id].saved(id))
+	}
+	for _, x := range c.searches {
+		s.Searches = append(s.Searches, x.saved())
 	}
 	c.causes.save(s)
 	s.Series = c.series.saved()
@@ -422,9 +429,14 @@ func (c *Core) restore(s *savedCore) error {
 		c.epochs = append(c.epochs, epochEnd{m.End, m.Seen})
 	}
 	for i := range s.Refinements {
-		if err := c.restoreRefinements(&s.Refinements[i]); err != nil {
+		r, err := restoreRefinements(&s.Refinements[i])
+		if err != nil {
 			return err
 		}
+		c.refinements[s.Refinements[i].Group] = r
+	}
+	if err := c.restoreSearches(s.Searches); err != nil {
+		return err
 	}
 	if err := c.causes.restore(s); err != nil {
 		return err
@@ -442,23 +454,22 @@ func (c *Core) restore(s *savedCore) error {
 	return c.restoreSplitter(s)
 }
 
-func (c *Core) restoreRefinements(s *savedRefinements) (err error) {
-	r := &refinements{bySet: make(map[uint64]*detect.Refinement)}
+func restoreRefinements(s *savedRefinements) (r *refinements, err error) {
+	r = &refinements{bySet: make(map[uint64]*detect.Refinement)}
 	if r.bare, _, err = stats.DecodeMoments(s.Bare); err != nil {
-		return err
+		return nil, err
 	}
 	if len(s.Pairs) > 0 {
 		if r.pairs, _, err = detect.DecodePairs(s.Pairs); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, x := range s.Sets {
 		if r.bySet[x.Set], _, err = detect.DecodeRefinement(x.Refinement); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	c.refinements[s.Group] = r
-	return nil
+	return r, nil
 }
 
 func (c *causes) restore(s *savedCore) error {

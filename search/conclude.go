@@ -27,11 +27,19 @@ func (s *investigationStep) conclude(located bool, reason string) {
 	case located && !s.ranking().undivided():
 		s.settle(Located, describe(top))
 		return
+	case located && s.betweenServices(top.Op):
+		reason = "the time passes between two services, where no tracepoint runs"
 	case located:
 		reason = "no tracepoint divides the leading operation"
 	}
 	s.decision.Missing = s.ranking().missing()
 	s.settle(Exhausted, reason)
+}
+
+// betweenServices reports whether the own time of a step is the time on the way to another service and back.
+func (s *investigationStep) betweenServices(step trace.Op) bool {
+	table := s.epoch.in.Table
+	return table != nil && table.Target(step) != 0 && table.Operation(step).Kind == trace.Client
 }
 
 // describe returns the reason why s is located.

@@ -64,35 +64,66 @@ func newEpochStep(in *Input) *epochStep {
 // holds reports whether o has not ended at time now.
 func (o *Override) holds(now trace.Nanos) bool { return o.Until == 0 || o.Until > now }
 
-// investigate advances the investigation of p by one step. It opens one if there is none.
+// investigate advances the investigation of p by one step. It opens one if there is none, and resumes one that is gone,
+// if there is room.
 func (s *epochStep) investigate(p *detect.Problem) {
 	if _, seen := s.onset[p.ID]; seen {
 		return
 	}
 	s.onset[p.ID] = p.Onset
 	v := s.state.Investigation(p.ID)
+	if (v == nil || v.Status == Gone) && !s.makeRoom(p) {
+		return
+	}
 	if v == nil {
 		if v = s.open(p); v == nil {
 			return
 		}
 	}
-	tree := s.in.Trees[p.RequestType]
-	if tree == nil {
-		tree = new(cct.Tree)
-	}
-	i := &investigationStep{epoch: s, v: v, problem: p, tree: tree}
+	i := &investigationStep{epoch: s, v: v, problem: p, tree: s.treeOf(p)}
 	i.run()
 }
 
-// open starts an investigation. It returns nil if there are too many.
-func (s *epochStep) open(p *detect.Problem) *Investigation {
+// treeOf returns the tree of p, empty if there is none.
+func (s *epochStep) treeOf(p *detect.Problem) *cct.Tree {
+	if t := s.in.Joined[p.ID]; t != nil {
+		return t
+	}
+	if t := s.in.Trees[p.RequestType]; t != nil {
+		return t
+	}
+	return new(cct.Tree)
+}
+
+// makeRoom reports whether there is room for one more active investigation. For a problem that has changed it ends one
+// of a chronic problem, the lowest ranked.
+func (s *epochStep) makeRoom(p *detect.Problem) bool {
 	active := 0
 	for i := range s.state.Investigations {
 		if s.state.Investigations[i].Status.Active() {
 			active++
 		}
 	}
-	if active >= maxInvestigations || len(s.state.Investigations) >= maxKept {
+	if active < maxInvestigations {
+		return true
+	}
+	if p.Onset != detect.Changed {
+		return false
+	}
+	for i := range slices.Backward(s.in.Problems) {
+		chronic := &s.in.Problems[i]
+		v := s.state.Investigation(chronic.ID)
+		if chronic.Onset == detect.Chronic && v != nil && v.Status.Active() {
+			s.decisions = append(s.decisions, s.end(v, "a problem that has changed needs its place"))
+			return true
+		}
+	}
+	return false
+}
+
+// open starts an investigation. It returns nil if too many are kept.
+func (s *epochStep) open(p *detect.Problem) *Investigation {
+	if len(s.state.Investigations) >= maxKept {
 		return nil
 	}
 	s.state.Investigations = append(s.state.Investigations, Investigation{
@@ -102,14 +133,18 @@ func (s *epochStep) open(p *detect.Problem) *Investigation {
 	return &s.state.Investigations[len(s.state.Investigations)-1]
 }
 
-// endMissing ends the investigations of problems that closed, and deletes those that ended long ago.
+// endMissing ends the investigations of problems that closed or were taken, and deletes those that ended long ago.
 func (s *epochStep) endMissing() {
 	kept := s.state.Investigations[:0]
 	for _, v := range s.state.Investigations {
 		if _, seen := s.onset[v.Problem]; !seen {
 			v.Missed++
-			if v.Missed >= graceEpochs && v.Status != Gone {
-				s.decisions = append(s.decisions, s.end(&v))
+			switch {
+			case v.Status == Gone:
+			case s.in.Taken[v.Problem]:
+				s.decisions = append(s.decisions, s.end(&v, "its incident is investigated instead"))
+			case v.Missed >= graceEpochs:
+				s.decisions = append(s.decisions, s.end(&v, "the problem closed"))
 			}
 			if v.Status == Gone && s.in.Now.Sub(v.Changed) > CooldownPeriod {
 				continue
@@ -120,9 +155,9 @@ func (s *epochStep) endMissing() {
 	s.state.Investigations = kept
 }
 
-// end ends v because its problem closed.
-func (s *epochStep) end(v *Investigation) Decision {
-	d := Decision{At: s.in.Now, Investigation: v.Problem, Strategy: v.Strategy, From: v.Status, To: Gone, Reason: "the problem closed"}
+// end ends v for a reason.
+func (s *epochStep) end(v *Investigation, reason string) Decision {
+	d := Decision{At: s.in.Now, Investigation: v.Problem, Strategy: v.Strategy, From: v.Status, To: Gone, Reason: reason}
 	d.Suspects = slices.Clone(v.Suspects[:min(len(v.Suspects), maxSuspects)])
 	for _, r := range v.Requested {
 		d.Off = append(d.Off, Off{r.Tracepoint, WhyClosed})

@@ -84,7 +84,9 @@ func (p *Plan) has(tp trace.Symbol) bool {
 type Input struct {
 	Now      trace.Nanos
 	Problems []detect.Problem            // ranked
+	Taken    map[analysis.Hash]bool      // open problems that are not in Problems because another problem there stands for them
 	Trees    map[analysis.Hash]*cct.Tree // by request type
+	Joined   map[analysis.Hash]*cct.Tree // by problem: of those that concern several request types
 	Rates    map[analysis.Hash]float64   // requests per second, by request type
 	Table    *trace.Table                // names contexts that no tree has, to match them by edit distance; may be nil
 	State    State                       // returned by the previous call

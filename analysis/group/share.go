@@ -121,13 +121,14 @@ func (s *EdgeShare) compare(now, before stats.Moments) {
 	x := stats.Excess(now, before)
 	s.Excess, s.ExcessLow, s.ExcessHigh = x.Value, x.Low, x.High
 	if x.Value > 0 {
-		s.Affected = affected(x.Value, now.Variance()-before.Variance())
+		s.Affected = Affected(x.Value, now.Variance()-before.Variance())
 	}
 }
 
-// affected returns the fraction p of requests that bears an excess, above 0, if all of these bear the same: the excess
-// then adds Δ = excess/p to each of them and p(1−p)Δ² to the variance. It is NaN if the variance is.
-func affected(excess, variance float64) float64 {
+// Affected returns the fraction p of requests that bears an excess of their mean, above 0, given that of their variance,
+// if all of these bear the same: the excess then adds Δ = excess/p to each of them and p(1−p)Δ² to the variance. It is
+// NaN if the variance is.
+func Affected(excess, variance float64) float64 {
 	if math.IsNaN(variance) {
 		return math.NaN()
 	}

@@ -97,6 +97,9 @@ func goalTable(r *eval.Report) string {
 		goalRow("epochs from alarm to answer, median", float64(s.EpochsMedian), number, atMost(5)),
 		goalRow("false alarms in 1 000 group-hours, of "+units.Count(int(math.Round(s.GroupHours))), float64(s.FalseAlarms), number, atMost(1)),
 	}
+	if s.Watched > 0 {
+		rows = append(rows, goalRow("false incidents in a week, by "+units.Plural(int(math.Round(s.Watched)), "hour"), float64(s.FalseIncidents), number, atMost(2)))
+	}
 	if p := r.Strategies[plain]; p != nil {
 		rows = append(rows, goalRow("extra spans relative to `"+plain+"`", float64(s.SpanHitsMedian/p.SpanHitsMedian), times, atMost(1)))
 	}

@@ -39,7 +39,7 @@ func ChoiceTable(w io.Writer, r *recorded.ChoiceReport) error {
 			fmt.Fprintf(t, "%s\t%s\n", terminal.Printable(fault), choiceColumns(&sum))
 		}
 		if len(names) == 2 {
-			fmt.Fprintln(t, "\nrank\tcase\tlabelled\tfirst suspect\tshare\traised\tstatus\tenabled\tslices")
+			fmt.Fprintln(t, "\nrank\tcase\tlabelled\tincident\tfirst suspect\tshare\traised\tstatus\tenabled\tslices")
 			for i := range s.Cases {
 				choiceLine(t, &s.Cases[i])
 			}
@@ -48,10 +48,10 @@ func ChoiceTable(w io.Writer, r *recorded.ChoiceReport) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(&out, "\nFractions of cases. first, in three: rank of the labelled place by the visible spans; visible: its span was ever visible; raised: with a\n"+
-		"problem; unrepeated: raised before the window's traces were repeated. Medians over raised cases. enabled: fraction of the executed\n"+
-		"tracepoints that were ever enabled; slices: of the window until the answer; spans: extra ones per 1 000 requests. A CLIENT span stands\n"+
-		"for the way to its callee (→). False alarms: %d in %s.\n", r.FalseAlarms, units.Plural(r.ControlSlices, "normal slice"))
+	fmt.Fprintf(&out, "\nFractions of cases. first, in three: rank of the labelled service among the suspects of the incident or, without one, of the labelled\n"+
+		"place in the investigation of a problem; visible: its span was ever visible; raised: with a problem or incident; unrepeated: raised\n"+
+		"before the window's traces were repeated. Medians over raised cases. enabled: fraction of the executed tracepoints that were ever\n"+
+		"enabled; slices: of the window until the answer; spans: extra ones per 1 000 requests. A CLIENT span stands for the way to its callee (→). False alarms: %d in %s.\n", r.FalseAlarms, units.Plural(r.ControlSlices, "normal slice"))
 	_, err := io.WriteString(w, out.String())
 	return err
 }
@@ -67,7 +67,10 @@ func choiceColumns(s *recorded.ChoiceSum) string {
 
 // choiceLine writes the row of a case.
 func choiceLine(w io.Writer, c *recorded.ChoiceResult) {
-	suspect, share := "(no problem raised)", units.Unknown
+	incident, suspect, share := units.Unknown, units.Unknown, units.Unknown
+	if len(c.Suspects) > 0 {
+		incident = c.Suspects[0]
+	}
 	if len(c.Ranking) > 0 {
 		e := &c.Ranking[0]
 		suspect, share = e.Service+" "+e.Operation, score(e.Share)
@@ -83,14 +86,14 @@ func choiceLine(w io.Writer, c *recorded.ChoiceResult) {
 	if c.Repeated {
 		raised += " of " + strconv.Itoa(c.Recorded)
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\n", rank(c.Rank, units.Unknown), terminal.Printable(c.Name),
-		terminal.Printable(c.Target.Service), terminal.Printable(suspect), share, raised, status, c.Enabled, c.Executed, c.Slices)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\n", rank(c.Rank, units.Unknown), terminal.Printable(c.Name),
+		terminal.Printable(c.Target.Service), terminal.Printable(incident), terminal.Printable(suspect), share, raised, status, c.Enabled, c.Executed, c.Slices)
 }
 
 // ChoiceCSV writes a line for each case and strategy.
 func ChoiceCSV(w io.Writer, r *recorded.ChoiceReport) error {
 	lines := [][]string{{
-		"strategy", "case", "fault", "labelled_service", "labelled_operation", "traces", "window_slices", "raised", "status", "rank", "visible",
+		"strategy", "case", "fault", "labelled_service", "labelled_operation", "traces", "window_slices", "raised", "status", "rank", "visible", "incident",
 		"service", "operation", "kind", "callee", "share", "slices", "executed", "enabled", "requests", "span_hits",
 	}}
 	for _, name := range slices.Sorted(maps.Keys(r.Strategies)) {
@@ -98,7 +101,10 @@ func ChoiceCSV(w io.Writer, r *recorded.ChoiceReport) error {
 			c := &r.Strategies[name].Cases[i]
 			line := []string{
 				name, c.Name, c.Fault, c.Target.Service, c.Target.Operation, strconv.Itoa(c.Traces), strconv.Itoa(c.Recorded), rank(c.Raised, ""),
-				c.Status, rank(c.Rank, ""), strconv.FormatBool(c.Visible),
+				c.Status, rank(c.Rank, ""), strconv.FormatBool(c.Visible), "",
+			}
+			if len(c.Suspects) > 0 {
+				line[len(line)-1] = c.Suspects[0]
 			}
 			if len(c.Ranking) > 0 {
 				e := &c.Ranking[0]

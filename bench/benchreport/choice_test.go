@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 func sample() *recorded.ChoiceReport {
 	cases := []recorded.ChoiceResult{
 		{
-			Name: "a", Fault: "slow", Traces: 137, Recorded: 9, Raised: new(11), Repeated: true, Status: "located", Rank: new(1), Visible: true, Slices: 15,
+			Name: "a", Fault: "slow", Traces: 137, Recorded: 9, Raised: new(11), Repeated: true, Status: "located", Rank: new(1), Visible: true, Slices: 15, Suspects: []string{"cart", "shop"},
 			Ranking: []recorded.ChoiceEntry{
 				{Service: "shop", Operation: "Cart.Get", Kind: "client", Callee: "cart", Share: 0.75},
 				{Service: "shop", Operation: "GET /cart", Kind: "server", Baseline: true, Share: 0.25},
@@ -28,7 +28,7 @@ func sample() *recorded.ChoiceReport {
 			Executed: 40, Enabled: 10, Requests: 220, SpanHits: 330, Target: recorded.Target{Service: "cart"},
 		},
 		{
-			Name: "b", Fault: "lost", Traces: 32, Recorded: 2, Ranking: []recorded.ChoiceEntry{}, Slices: 72, Executed: 39, Requests: 1100,
+			Name: "b", Fault: "lost", Traces: 32, Recorded: 2, Suspects: []string{}, Ranking: []recorded.ChoiceEntry{}, Slices: 72, Executed: 39, Requests: 1100,
 			Target: recorded.Target{Service: "ads", Operation: "Get"},
 		},
 	}

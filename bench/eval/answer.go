@@ -1,21 +1,30 @@
 package eval
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
-// Answer returns the investigation that an observer would act on: of the best-ranked problem with a located cause, or
-// else of the best-ranked one with an active investigation, or else of the best-ranked one with any. It returns nil
-// if there are none.
+// Answer returns the investigation that an observer would act on: of an open incident, the one with the highest score
+// first, or of a problem, the best-ranked one first; one that located a cause before one that is active, and that before
+// others. It returns nil if there are none.
 func Answer(core *engine.Core) *search.Investigation {
 	var best *search.Investigation
-	state := core.State()
-	for i := range core.Problems() {
-		v := state.Investigation(core.Problems()[i].ID)
+	consider := func(v *search.Investigation) {
 		if v != nil && (best == nil || conclusive(v) > conclusive(best)) {
 			best = v
 		}
+	}
+	incidents := slices.DeleteFunc(core.Incidents(), func(x engine.Incident) bool { return x.Closed != 0 })
+	slices.SortStableFunc(incidents, func(a, b engine.Incident) int { return cmp.Compare(b.Suspects[0].Score, a.Suspects[0].Score) })
+	for i := range incidents {
+		consider(core.Investigation(incidents[i].ID))
+	}
+	for i := range core.Problems() {
+		consider(core.State().Investigation(core.Problems()[i].ID))
 	}
 	return best
 }

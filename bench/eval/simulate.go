@@ -35,21 +35,25 @@ type Run struct {
 	Locatable   bool      `json:"locatable"`   // determined before the run from the full traces, see locatable
 	Significant bool      `json:"significant"` // a weaker claim: an effect of three standard errors over the whole run, however small
 
-	Raised      bool          `json:"raised"`       // a problem was raised after the fault began
-	Status      string        `json:"status"`       // of the investigation with the answer; empty: none
-	Rank        int           `json:"rank"`         // of the first correct suspect, from 1; 0: none
-	Answer      string        `json:"answer"`       // the first suspect
-	Detected    int           `json:"detected"`     // epochs from the fault to the first problem, or to the end of the run
-	Epochs      int           `json:"epochs"`       // from the first problem to the answer, or to the end of the run
-	Executed    int           `json:"executed"`     // tracepoints that requests executed, enabled or not
-	Enabled     int           `json:"enabled"`      // of these, ever enabled
-	Peak        int           `json:"peak"`         // of these, enabled at the same time
-	SpanHits    int           `json:"span_hits"`    // spans of enabled tracepoints
-	ExploreHits int           `json:"explore_hits"` // of these, in exploring requests
-	Requests    int           `json:"requests"`     // since the fault began
-	FalseAlarms int           `json:"false_alarms"` // problems raised without a fault
-	GroupHours  float64       `json:"group_hours"`  // during which false alarms were counted
-	Decide      time.Duration `json:"decide_ns"`    // longest time to end an epoch
+	Raised      bool    `json:"raised"`       // a problem or an incident was raised after the fault began
+	Status      string  `json:"status"`       // of the investigation with the answer; empty: none
+	Rank        int     `json:"rank"`         // of the first correct suspect, from 1; 0: none
+	Answer      string  `json:"answer"`       // the first suspect
+	Detected    int     `json:"detected"`     // epochs from the fault to the first problem, or to the end of the run
+	Epochs      int     `json:"epochs"`       // from the first problem to the answer, or to the end of the run
+	Executed    int     `json:"executed"`     // tracepoints that requests executed, enabled or not
+	Enabled     int     `json:"enabled"`      // of these, ever enabled
+	Peak        int     `json:"peak"`         // of these, enabled at the same time
+	SpanHits    int     `json:"span_hits"`    // spans of enabled tracepoints
+	ExploreHits int     `json:"explore_hits"` // of these, in exploring requests
+	Requests    int     `json:"requests"`     // since the fault began
+	FalseAlarms int     `json:"false_alarms"` // problems raised without a fault
+	GroupHours  float64 `json:"group_hours"`  // during which false alarms were counted
+	// FalseIncidents is the number of incidents without a fault, and Watched the hours in which there could have been
+	// some.
+	FalseIncidents int           `json:"false_incidents"`
+	Watched        float64       `json:"watched_hours"`
+	Decide         time.Duration `json:"decide_ns"` // longest time to end an epoch
 }
 
 // Simulate executes all runs and returns the results in the order of faults, seeds and strategies. It calls progress,
@@ -121,6 +125,7 @@ type simulatedRun struct {
 	injected bool
 	ever     map[trace.Symbol]bool
 	raised   map[string]bool // problems, by identity
+	opened   map[uint64]bool // incidents
 
 	everything map[trace.Symbol]bool // all tracepoints outside the baseline
 }
@@ -134,7 +139,7 @@ func (s *Simulation) run(seed uint64, fault sim.Fault, strategy string, clock fu
 	r := &simulatedRun{
 		Run: Run{Seed: seed, Fault: fault, Strategy: strategy},
 		app: app, core: engine.NewCore(app.Table(), options), clock: clock, epoch: options.Epoch,
-		ever: make(map[trace.Symbol]bool), raised: make(map[string]bool),
+		ever: make(map[trace.Symbol]bool), raised: make(map[string]bool), opened: make(map[uint64]bool),
 		everything: make(map[trace.Symbol]bool),
 	}
 	r.core.Announce(start, app.Catalogue())
@@ -250,7 +255,7 @@ func (r *simulatedRun) count(t *trace.Trace) {
 
 var keyArm, exploring = trace.SymbolOf([]byte(trace.KeyArm)), trace.SymbolOf([]byte(search.ExploreArm))
 
-// alarms counts new problems, as false alarms if there is no fault yet.
+// alarms counts new problems and incidents, as false ones if there is no fault yet.
 func (r *simulatedRun) alarms() {
 	for i := range r.core.Problems() {
 		id := r.core.Problems()[i].ID.String()
@@ -264,8 +269,23 @@ func (r *simulatedRun) alarms() {
 			r.FalseAlarms++
 		}
 	}
-	if !r.injected {
-		r.GroupHours += float64(r.core.Watched()) * r.epoch.Hours()
+	for _, x := range r.core.Incidents() {
+		if r.opened[x.ID] {
+			continue
+		}
+		r.opened[x.ID] = true
+		if r.injected {
+			r.Raised = true
+		} else {
+			r.FalseIncidents++
+		}
+	}
+	if r.injected {
+		return
+	}
+	r.GroupHours += float64(r.core.Watched()) * r.epoch.Hours()
+	if r.core.Watching() {
+		r.Watched += r.epoch.Hours()
 	}
 }
 

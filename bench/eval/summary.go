@@ -44,11 +44,15 @@ type Score struct {
 	DetectedMedian Rate `json:"detected_median"`
 	EpochsMedian   Rate `json:"epochs_median"`
 	// FalseAlarms is per 1 000 group-hours without a fault, over all runs.
-	FalseAlarms    Rate              `json:"false_alarms_per_1000_group_hours"`
-	FalseAlarmsRaw int               `json:"false_alarms"`
-	GroupHours     float64           `json:"group_hours"`
-	Decide         time.Duration     `json:"decide_max_ns"` // longest time to end an epoch
-	ByFault        map[string]*Score `json:"by_fault,omitempty"`
+	FalseAlarms    Rate    `json:"false_alarms_per_1000_group_hours"`
+	FalseAlarmsRaw int     `json:"false_alarms"`
+	GroupHours     float64 `json:"group_hours"`
+	// FalseIncidents is per week without a fault, of one installation, over all runs.
+	FalseIncidents    Rate              `json:"false_incidents_per_week"`
+	FalseIncidentsRaw int               `json:"false_incidents"`
+	Watched           float64           `json:"watched_hours"`
+	Decide            time.Duration     `json:"decide_max_ns"` // longest time to end an epoch
+	ByFault           map[string]*Score `json:"by_fault,omitempty"`
 }
 
 // Summarize sums up runs by strategy and, within, by fault.
@@ -74,6 +78,8 @@ func summarize(runs []Run) *Score {
 		r := &runs[i]
 		s.FalseAlarmsRaw += r.FalseAlarms
 		s.GroupHours += r.GroupHours
+		s.FalseIncidentsRaw += r.FalseIncidents
+		s.Watched += r.Watched
 		s.Decide = max(s.Decide, r.Decide)
 		if r.Fault == sim.None {
 			continue
@@ -106,8 +112,13 @@ func summarize(runs []Run) *Score {
 	if s.FalseAlarms = None(); s.GroupHours > 0 {
 		s.FalseAlarms = Rate(1000 * float64(s.FalseAlarmsRaw) / s.GroupHours)
 	}
+	if s.FalseIncidents = None(); s.Watched > 0 {
+		s.FalseIncidents = Rate(hoursOfWeek * float64(s.FalseIncidentsRaw) / s.Watched)
+	}
 	return s
 }
+
+const hoursOfWeek = 7 * 24
 
 // Count returns 1 for true and 0 for false.
 func Count(b bool) int {

@@ -45,6 +45,7 @@ type localizeFlags struct {
 	strategies  []string
 	workers     int
 	explore     float64
+	healthy     time.Duration
 }
 
 func (p *process) localizeCommand() *cobra.Command {
@@ -55,7 +56,8 @@ func (p *process) localizeCommand() *cobra.Command {
 		Long: `Measures how accurately Sibyl locates the causes of faults.
 
 --sim, the default, runs seeded simulated applications with one fault each against the engine, epoch by epoch. The applications emit
-only spans of enabled tracepoints, and the engine's plan applies to the requests of the next epoch.
+only spans of enabled tracepoints, and the engine's plan applies to the requests of the next epoch. Problems and incidents raised
+before the fault are false; --faults none --healthy 24h has nothing else.
 
 --recorded DIR reads traces with labelled faults: DIR/` + recorded.TracesName + ` (also .gz, .zst) and DIR/` + recorded.CasesName + `, one fault
 a line: {"name", "fault", "start_unix_nano", "end_unix_nano", "target": {"service", "operation"?, "detail"?}}. For each fault it ranks
@@ -97,6 +99,7 @@ by the visible spans. The strategy "none" has only the baseline.`,
 	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "tracepoints of each simulated application")
 	flags.StringSliceVar(&f.faults, "faults", faultNames(), "simulated faults")
 	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies}, "search strategies, or "+allStrategies+": "+strings.Join(eval.StrategyNames(), ", "))
+	flags.DurationVar(&f.healthy, "healthy", time.Minute, "simulated time without a fault, after the learning period")
 	flags.Float64Var(&f.explore, "explore", 0, "fraction of the requests with all tracepoints enabled, at most 0.1")
 	flags.IntVar(&f.workers, "players", runtime.GOMAXPROCS(0), "concurrent simulations")
 	f.input = cli.AddInputFlags(c)
@@ -195,9 +198,12 @@ func (p *process) localizeSimulated(c *cobra.Command, f *localizeFlags) error {
 // simulation returns the simulation that the flags select.
 func (f *localizeFlags) simulation() (eval.Simulation, error) {
 	s := eval.Simulation{
-		App: sim.Config{Tracepoints: f.tracepoints}, Engine: engine.DefaultOptions(), Workers: f.workers,
+		App: sim.Config{Tracepoints: f.tracepoints}, Engine: engine.DefaultOptions(), Workers: f.workers, Healthy: f.healthy,
 	}
 	s.Engine.Explore = f.explore
+	if f.healthy <= 0 {
+		return s, errors.New("--healthy must be above 0")
+	}
 	if !f.sim {
 		return s, errors.New("nothing to do: neither --sim nor --recorded DIR")
 	}
@@ -232,14 +238,11 @@ func (f *localizeFlags) chosenStrategies() ([]string, error) {
 	return f.strategies, nil
 }
 
-// recordedSamples is the least number of requests of a group in recorded traces, whose windows are short.
-const recordedSamples = 10
-
 // choice returns the configuration of --choose.
 func (f *localizeFlags) choice() (recorded.Choice, error) {
 	options := engine.DefaultOptions()
 	options.Path = f.path.Options()
-	options.Explore, options.Watch.MinSamples, options.Seed = f.explore, recordedSamples, f.firstSeed
+	options.Explore, options.Seed = f.explore, f.firstSeed
 	strategies, err := f.chosenStrategies()
 	return recorded.Choice{
 		Baseline: recorded.Baseline(f.baseline.Value), Strategies: strategies, Engine: options, Slices: f.slices,

@@ -22,9 +22,9 @@ import (
 func caseSet(t *testing.T) string {
 	t.Helper()
 	var texts []string
-	for i := range 30 {
+	for i := range 100 {
 		at, end := 1000*i, 100
-		if i >= 25 {
+		if i >= 80 {
 			end = 150
 		}
 		texts = append(texts, fmt.Sprintf("%x shop \"GET /cart\" server %d..%d", i+1, at, at+end))
@@ -36,7 +36,7 @@ func caseSet(t *testing.T) string {
 	dir := t.TempDir()
 	for name, data := range map[string]string{
 		recorded.TracesName: string(request) + "\n",
-		recorded.CasesName:  `{"name": "a<b", "fault": "slow", "start_unix_nano": 25000, "end_unix_nano": "30000", "target": {"service": "shop"}}`,
+		recorded.CasesName:  `{"name": "a<b", "fault": "slow", "start_unix_nano": 80000, "end_unix_nano": "100000", "target": {"service": "shop"}}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)

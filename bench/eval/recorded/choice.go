@@ -14,6 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/eval/yardstick"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -38,7 +39,9 @@ type Choice struct {
 //     know that. Problems raised before any repetition are counted apart.
 //  5. The plan of an epoch determines the visible spans of the next. A request's arm is drawn from its identity and the
 //     engine's seed.
-//  6. The run ends with an answer, as in simulations: a suspect is located, or no candidate is left.
+//  6. The answer is the incident that opened in the window and has the highest score, with its investigation. The run
+//     ends when that has located a suspect, or when no candidate is left. Without an incident the answer is the
+//     investigation of a problem, as in simulations, at the end of the run.
 //
 // A control for each case has no window: the last tenth of the history, 1/controlFraction, runs once as if it were a
 // window, after learning from the rest. A problem raised there is a false alarm.
@@ -121,8 +124,10 @@ type caseRun struct {
 	ChoiceResult
 	core *engine.Core
 	now  trace.Nanos
-	ever map[trace.Symbol]bool // tracepoints that were enabled, except by exploring
-	out  trace.Trace           // scratch
+	// window is the time at which the window begins.
+	window trace.Nanos
+	ever   map[trace.Symbol]bool // tracepoints that were enabled, except by exploring
+	out    trace.Trace           // scratch
 }
 
 // began is the time at which every run begins, fixed so that runs repeat.
@@ -139,7 +144,7 @@ func (r *runner) newRun(c *Case, strategy string, history []slice) *caseRun {
 	table := &trace.Table{} // runs must not share names
 	table.Merge(r.table)
 	p := &caseRun{
-		runner: r, ChoiceResult: ChoiceResult{Name: c.Name, Fault: c.Fault, Target: c.Target, Ranking: []ChoiceEntry{}},
+		runner: r, ChoiceResult: ChoiceResult{Name: c.Name, Fault: c.Fault, Target: c.Target, Suspects: []string{}, Ranking: []ChoiceEntry{}},
 		core: engine.NewCore(table, options), now: began, ever: make(map[trace.Symbol]bool),
 	}
 	announced := r.catalogue.announce()
@@ -150,7 +155,7 @@ func (r *runner) newRun(c *Case, strategy string, history []slice) *caseRun {
 	for _, s := range history {
 		p.epoch(s, 0)
 	}
-	p.Requests, p.SpanHits = 0, 0
+	p.Requests, p.SpanHits, p.window = 0, 0, p.now
 	return p
 }
 
@@ -161,7 +166,7 @@ func (r *runner) run(c *Case, strategy string, normal, window []*recordedTrace) 
 	for len(feed) > 0 && p.Slices < r.Slices && !p.answered() {
 		p.epoch(feed[p.Slices%len(feed)], p.Slices/len(feed))
 		p.Slices++
-		if p.Raised == nil && len(p.core.Problems()) > 0 {
+		if p.Raised == nil && p.raised() {
 			p.Raised, p.Repeated = new(p.Slices), p.Slices > len(feed)
 		}
 	}
@@ -232,10 +237,42 @@ func (g *caseRun) count() {
 	}
 }
 
-// answered reports whether the engine has concluded.
+// raised reports whether there is a problem, or an incident that opened since the window began.
+func (g *caseRun) raised() bool { return len(g.core.Problems()) > 0 || g.incident() != nil }
+
+// settling is the time after which the suspects of an incident hardly change any more.
+const settling = incident.Window / 2
+
+// answered reports whether the suspects of the incident have settled and its search has ended.
 func (g *caseRun) answered() bool {
-	v := eval.Answer(g.core)
+	x := g.incident()
+	if x == nil || g.now.Sub(max(x.Opened, x.Reopened)) < settling {
+		return false
+	}
+	v := g.core.Investigation(x.ID)
 	return v != nil && v.Status >= search.Located
+}
+
+// incident returns the incident that opened, or opened again, since the window began and has the highest score; nil if
+// there is none.
+func (g *caseRun) incident() *engine.Incident {
+	var best *engine.Incident
+	all := g.core.Incidents()
+	for i := range all {
+		x := &all[i]
+		if max(x.Opened, x.Reopened) > g.window && x.Into == 0 && (best == nil || x.Suspects[0].Score > best.Suspects[0].Score) {
+			best = x
+		}
+	}
+	return best
+}
+
+// investigation returns the investigation with the answer; nil if there is none.
+func (g *caseRun) investigation() *search.Investigation {
+	if x := g.incident(); x != nil {
+		return g.core.Investigation(x.ID)
+	}
+	return eval.Answer(g.core)
 }
 
 // plan is a plan, prepared for selecting arms.
@@ -297,20 +334,38 @@ func (g *caseRun) score(window []*recordedTrace) {
 			g.Visible = true
 		}
 	}
-	v := eval.Answer(g.core)
-	if v == nil {
-		return
+	v := g.investigation()
+	if v != nil {
+		g.Status = v.Status.String()
 	}
-	g.Status = v.Status.String()
-	for i, s := range v.Ranking() {
-		e := g.entry(&s)
-		if g.Rank == nil && isTarget(&g.Target, g.catalogue.place(s.Op, g.seen), g.table) {
+	if x := g.incident(); x != nil {
+		g.scoreSuspects(x)
+	} else if v != nil {
+		for i, s := range v.Ranking() {
+			if g.Rank == nil && isTarget(&g.Target, g.catalogue.place(s.Op, g.seen), g.table) {
+				g.Rank = new(i + 1)
+			}
+		}
+	}
+	if v != nil {
+		for _, s := range v.Ranking()[:min(len(v.Ranking()), listed)] {
+			g.Ranking = append(g.Ranking, g.entry(&s))
+		}
+	}
+}
+
+// scoreSuspects looks the labelled service up in the suspects of an incident. The labelled operation, if there is one,
+// must be among the operations of the suspect.
+func (g *caseRun) scoreSuspects(x *engine.Incident) {
+	for i, s := range x.Suspects {
+		g.Suspects = append(g.Suspects, g.table.Text(s.Service))
+		hit := g.table.Text(s.Service) == g.Target.Service && (g.Target.Operation == "" ||
+			slices.ContainsFunc(s.Operations, func(o baselinediff.SuspectOperation) bool { return isTarget(&g.Target, o.Op, g.table) }))
+		if hit && g.Rank == nil {
 			g.Rank = new(i + 1)
 		}
-		if len(g.Ranking) < listed {
-			g.Ranking = append(g.Ranking, e)
-		}
 	}
+	g.Suspects = g.Suspects[:min(len(g.Suspects), listed)]
 }
 
 // listed is the number of suspects reported for a case.

@@ -54,7 +54,8 @@ type ChoiceResult struct {
 	Status   string        `json:"status,omitempty"` // of the investigation with the answer; empty: none
 	Rank     *int          `json:"rank"`             // of the first suspect with the label, from 1; nil: none
 	Visible  bool          `json:"visible"`          // whether the labelled operation was ever enabled or belongs to the baseline
-	Ranking  []ChoiceEntry `json:"ranking"`          // the first suspects; not nil
+	Suspects []string      `json:"suspects"`         // services that the incident names, the first of them; empty: no incident
+	Ranking  []ChoiceEntry `json:"ranking"`          // the first suspects of the investigation; not nil
 	Slices   int           `json:"slices"`           // executed slices of the window
 	Executed int           `json:"executed"`         // tracepoints that requests of the window executed, enabled or not
 	Enabled  int           `json:"enabled"`          // of these, ever enabled

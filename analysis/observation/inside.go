@@ -1,0 +1,97 @@
+package observation
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Inside sets out to the part of o that was spent in some baseline operations, whatever called them: their own time,
+// and the switched-on spans inside. Contexts begin at these operations, so that requests of different types share
+// them, and all own time of an operation is one edge. Inside reports whether o spent time in any of them; otherwise out
+// is undefined. It keeps nothing of o but its names.
+func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) bool {
+	*out = Observation{
+		Trace: o.Trace, Root: o.Root, Start: o.Start, Failed: o.Failed, Plan: o.Plan, Arm: o.Arm,
+		Contexts: out.Contexts[:0], Edges: out.Edges[:0], Refined: out.Refined[:0],
+	}
+	within := make(map[trace.Edge]trace.Edge) // baseline edges in the operations
+	for i := range o.Edges {
+		e := &o.Edges[i]
+		if at := o.inside(e.Context, operations); at != 0 {
+			edge := trace.ContextEdge(at)
+			within[e.Edge] = edge
+			out.Edges = append(out.Edges, EdgeTime{Edge: edge, Context: at, Nanos: e.Nanos})
+			out.Duration += time.Duration(e.Nanos)
+		}
+	}
+	if len(out.Edges) == 0 {
+		return false
+	}
+	for i := range o.Refined {
+		e := &o.Refined[i]
+		if edge, in := within[e.Within]; in {
+			if at := o.inside(e.Context, operations); at != 0 {
+				out.Refined = append(out.Refined, EdgeTime{Edge: trace.ContextEdge(at), Context: at, Within: edge, Nanos: e.Nanos})
+			}
+		}
+	}
+	for i := range o.Contexts {
+		if at := o.inside(o.Contexts[i].Context, operations); at != 0 {
+			c := o.Contexts[i]
+			c.Context, c.Parent = at, o.inside(c.Parent, operations)
+			if c.Tracepoint == 0 {
+				c.Parent = 0
+			}
+			out.Contexts = append(out.Contexts, c)
+		}
+	}
+	out.join()
+	return true
+}
+
+// inside returns a context as it appears from the nearest baseline operation at or above it; 0 if that is not one of
+// the operations, or unknown.
+func (o *Observation) inside(context trace.Context, operations map[trace.Op]bool) trace.Context {
+	c := o.Context(context)
+	switch {
+	case c == nil:
+		return 0
+	case c.Tracepoint == 0:
+		if operations[c.Step()] {
+			return trace.Context(0).Child(c.Step())
+		}
+		return 0
+	}
+	above := o.inside(c.Parent, operations)
+	if above == 0 {
+		return 0
+	}
+	return above.Child(c.Step())
+}
+
+// join sorts the contexts and times of o, and adds up those that are equal.
+func (o *Observation) join() {
+	slices.SortFunc(o.Contexts, func(a, b ContextCount) int { return cmp.Compare(a.Context, b.Context) })
+	contexts := o.Contexts[:0]
+	for _, c := range o.Contexts {
+		if n := len(contexts); n > 0 && contexts[n-1].Context == c.Context {
+			contexts[n-1].add(&c)
+		} else {
+			contexts = append(contexts, c)
+		}
+	}
+	o.Contexts, o.Edges, o.Refined = contexts, merged(o.Edges), merged(o.Refined)
+}
+
+// add adds the spans of x to those of c.
+func (c *ContextCount) add(x *ContextCount) {
+	c.Count += x.Count
+	c.Errors += x.Errors
+	c.Unanswered += x.Unanswered
+	c.Exclusive += x.Exclusive
+	c.Self += x.Self
+	c.Total += x.Total
+}

@@ -1,0 +1,92 @@
+package observation_test
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/bench/requests"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// The part of a request inside some operations has all of their own time, and all of the time of the tracepoints that
+// refine it. Its contexts begin at the operations. The part inside the same operations of the part is the part.
+func TestInside(t *testing.T) {
+	var some, none, refined int
+	rapid.Check(t, func(t *rapid.T) {
+		for _, o := range requests.Observe(tracetest.Traces(tracetest.Everything).Draw(t, "trace")) {
+			operations := make(map[trace.Op]bool)
+			for i := range o.Contexts {
+				if c := &o.Contexts[i]; c.Tracepoint == 0 && rapid.Bool().Draw(t, "in") {
+					operations[c.Step()] = true
+				}
+			}
+			own := make(map[trace.Op]int64)
+			var total time.Duration
+			for _, e := range o.Edges {
+				if step := o.Context(e.Context).Step(); operations[step] {
+					own[step] += e.Nanos
+					total += time.Duration(e.Nanos)
+				}
+			}
+			var in observation.Observation
+			if got := o.Inside(operations, &in); got != (total > 0) {
+				t.Fatalf("%v, with %v inside", got, total)
+			}
+			if total == 0 {
+				none++
+				continue
+			}
+			some++
+			if in.Duration != total || len(in.Edges) != len(own) {
+				t.Fatalf("%v in %d operations, want %v in %d", in.Duration, len(in.Edges), total, len(own))
+			}
+			for _, e := range in.Edges {
+				c := in.Context(e.Context)
+				if c == nil || c.Parent != 0 || e.Context != trace.Context(0).Child(c.Step()) || e.Nanos != own[c.Step()] {
+					t.Fatalf("edge %+v of context %+v, want %d ns", e, c, own[c.Step()])
+				}
+			}
+			if diff := gocmp.Diff(byTracepoint(o, operations), byTracepoint(&in, operations)); diff != "" {
+				t.Fatalf("times of tracepoints in the request (-) and inside (+):\n%s", diff)
+			}
+			refined += len(in.Refined)
+			if !slices.IsSortedFunc(in.Contexts, func(a, b observation.ContextCount) int { return cmp.Or(cmp.Compare(a.Context, b.Context), -1) }) {
+				t.Fatal("contexts are not ascending and distinct")
+			}
+			var again observation.Observation
+			if !in.Inside(operations, &again) {
+				t.Fatal("nothing is inside the part")
+			}
+			if diff := gocmp.Diff(in, again, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatal(diff)
+			}
+		}
+	})
+	if some == 0 || none == 0 || refined == 0 {
+		t.Errorf("%d requests with and %d without time inside, %d refined parts: want some of each", some, none, refined)
+	}
+}
+
+// byTracepoint returns the times of the parts of o that tracepoints refine, inside some operations.
+func byTracepoint(o *observation.Observation, operations map[trace.Op]bool) map[trace.Symbol]int64 {
+	within := make(map[trace.Edge]trace.Op)
+	for _, e := range o.Edges {
+		within[e.Edge] = o.Context(e.Context).Step()
+	}
+	times := make(map[trace.Symbol]int64)
+	for _, e := range o.Refined {
+		if c := o.Context(e.Context); operations[within[e.Within]] && c.Tracepoint != 0 {
+			times[c.Tracepoint] += e.Nanos
+		}
+	}
+	return times
+}

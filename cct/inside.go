@@ -1,0 +1,75 @@
+package cct
+
+import "github.com/sibyl-trace/sibyl/trace"
+
+// Inside returns the part of b inside some baseline operations, whatever calls them: each is a root, with the
+// tracepoints below it down to the next baseline operation. Contexts that differ only above an operation become one, so
+// that the parts of the builders of several request types can be merged. The result shares no memory with b.
+func (b *Builder) Inside(operations map[trace.Op]bool) *Builder {
+	in := &Builder{Limit: b.Limit}
+	inside := b.insideOf(operations)
+	for ctx, place := range b.places { // in any order: in has room for all
+		at := inside(ctx)
+		if at == 0 {
+			continue
+		}
+		p := *place
+		if p.tp == 0 {
+			p.parent = 0
+		} else {
+			p.parent = inside(p.parent)
+		}
+		in.mergePlace(at, &p)
+	}
+	if len(in.places) == 0 {
+		return in
+	}
+	in.requests = b.requests
+	for h, from := range b.sets {
+		to := in.set(h, Observation{On: from.on, Explore: from.all})
+		to.requests, to.seen = from.requests, from.seen
+	}
+	for tp, n := range b.before {
+		in.addBefore(tp, n)
+	}
+	return in
+}
+
+// LearnInside adds the results of an investigation of some operations, by context as [Builder.Inside] names it. It
+// reports whether b has any of the contexts.
+func (b *Builder) LearnInside(operations map[trace.Op]bool, results map[trace.Context]History) bool {
+	learned := false
+	inside := b.insideOf(operations)
+	for ctx, p := range b.places {
+		if h, found := results[inside(ctx)]; found {
+			p.history.Merge(h)
+			learned = true
+		}
+	}
+	return learned
+}
+
+// insideOf returns a function that renames contexts so that they begin at the nearest baseline operation. It returns 0
+// for a context whose operation is none of the given ones, or unknown.
+func (b *Builder) insideOf(operations map[trace.Op]bool) func(trace.Context) trace.Context {
+	known := make(map[trace.Context]trace.Context, len(b.places))
+	var rename func(ctx trace.Context, depth int) trace.Context
+	rename = func(ctx trace.Context, depth int) trace.Context {
+		if at, done := known[ctx]; done {
+			return at
+		}
+		at := trace.Context(0)
+		switch p := b.places[ctx]; {
+		case p == nil || depth > maxDepth:
+		case p.tp != 0:
+			if above := rename(p.parent, depth+1); above != 0 {
+				at = above.Child(p.op)
+			}
+		case operations[p.op]:
+			at = at.Child(p.op)
+		}
+		known[ctx] = at
+		return at
+	}
+	return func(ctx trace.Context) trace.Context { return rename(ctx, 0) }
+}

@@ -1,0 +1,360 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// incidentSearch is the part of the requests of an open incident that lies inside the operations of its first suspect,
+// and in the calls to it. The search sees it as one problem: all request types together, as if each operation were an
+// entry.
+type incidentSearch struct {
+	incident   uint64
+	service    trace.Symbol
+	operations map[trace.Op]bool // baseline steps that run in the service or call it
+	since      trace.Nanos
+	requests   uint64                     // that ran any of the operations, since then
+	spent      map[spentKey]stats.Moments // own times of requests without those that did not run the operation
+	refinements
+	scanned map[analysis.Hash]int // number of edges of each request type when its steps were added
+	problem detect.Problem        // as of the last epoch
+	tree    *cct.Tree             // inside the operations, over all request types; as of the last epoch
+}
+
+// spentKey identifies the own time of an operation in the requests of one type.
+type spentKey struct {
+	requestType analysis.Hash
+	operation   trace.Op
+}
+
+func (k spentKey) compare(o spentKey) int {
+	return cmp.Or(cmp.Compare(k.operation, o.operation), k.requestType.Compare(o.requestType))
+}
+
+// markIncident distinguishes the identities of incidents from those of problems.
+const markIncident = 0x696e636964656e74
+
+// IncidentProblem returns the identity of the problem as which the search sees an incident.
+func IncidentProblem(id uint64) analysis.Hash { return analysis.Hash{Hi: markIncident, Lo: id} }
+
+// IncidentOf is the inverse of [IncidentProblem]. It reports false for any other problem.
+func IncidentOf(problem analysis.Hash) (id uint64, ok bool) {
+	return problem.Lo, problem.Hi == markIncident
+}
+
+// maxSearched bounds the incidents that are searched at a time.
+const maxSearched = 16
+
+// followSearches starts and ends the searches of incidents, and renews their problems.
+func (c *Core) followSearches(now trace.Nanos) {
+	before := make(map[uint64]*incidentSearch, len(c.searches))
+	for _, s := range c.searches {
+		before[s.incident] = s
+	}
+	c.searches = nil
+	tracked := c.incidents.Incidents()
+	for i := range tracked {
+		x := &tracked[i]
+		if x.Closed != 0 || len(c.searches) == maxSearched || !losesTime(&x.Suspects[0]) {
+			continue
+		}
+		s := before[x.ID]
+		if s == nil || s.service != x.Suspects[0].Service {
+			s = newIncidentSearch(x, now)
+		}
+		c.searches = append(c.searches, s)
+		c.addOperations(s)
+		s.problem, s.tree = c.problemOf(s, now), c.insideTree(s)
+		c.attach(&s.problem, &s.refinements, s.tree)
+	}
+}
+
+// losesTime reports whether requests lose time at a suspect. The search cannot locate failures.
+func losesTime(s *baselinediff.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
+
+func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
+	return &incidentSearch{
+		incident: x.ID, service: x.Suspects[0].Service, operations: make(map[trace.Op]bool), since: now,
+		spent: make(map[spentKey]stats.Moments), refinements: refinements{bySet: make(map[uint64]*detect.Refinement)},
+		scanned: make(map[analysis.Hash]int),
+	}
+}
+
+// addOperations adds the steps of the service of s, and those that call it, on the critical paths of all request types.
+func (c *Core) addOperations(s *incidentSearch) {
+	for g := range c.detector.Groups.Each() {
+		if g.Level != group.LevelRequestType {
+			continue
+		}
+		edges := g.Edges()
+		if s.scanned[g.ID] == len(edges) {
+			continue
+		}
+		s.scanned[g.ID] = len(edges)
+		for _, e := range edges {
+			if step := c.table.Context(c.table.EdgeInfo(e).Context).Op; c.concerns(step, s.service) {
+				s.operations[step] = true
+			}
+		}
+	}
+}
+
+// observeInside adds a request to the searches of incidents.
+func (c *Core) observeInside(requestType analysis.Hash, o *observation.Observation) {
+	for _, s := range c.searches {
+		if o.Inside(s.operations, &c.inside) {
+			s.observe(requestType, &c.inside)
+			c.addRefined(&s.refinements, &c.inside, c.arm(o), false)
+		}
+	}
+}
+
+// observe adds the times of a request inside the operations of s.
+func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.Observation) {
+	s.requests++
+	for i := range inside.Edges {
+		e := &inside.Edges[i]
+		k := spentKey{requestType, inside.Context(e.Context).Step()}
+		m := s.spent[k]
+		m.Add(e.Nanos)
+		s.spent[k] = m
+	}
+}
+
+// loss is what requests of all types lose in an operation. All but the first field are sums over requests.
+type loss struct {
+	requests, nanos           float64
+	compared                  float64 // requests of types that ran the operation before
+	excess, variance, squares float64 // of those compared; squares of standard errors
+}
+
+// problemOf describes the times in s as a problem: the mean of every operation now and before, in requests of the same
+// type.
+func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
+	p := detect.Problem{
+		ID: IncidentProblem(s.incident), Group: IncidentProblem(s.incident), Kind: detect.KindSlow, Onset: detect.Changed,
+		Requests: s.requests, CoV: math.NaN(), CoVLow: math.NaN(), CoVHigh: math.NaN(),
+	}
+	usual := c.usuallySpent(s)
+	losses := make(map[trace.Op]*loss)
+	for _, k := range slices.SortedFunc(maps.Keys(s.spent), spentKey.compare) {
+		x := losses[k.operation]
+		if x == nil {
+			x = &loss{}
+			losses[k.operation] = x
+		}
+		x.add(s.spent[k], usual[k])
+	}
+	total := 0.0
+	for _, op := range slices.Sorted(maps.Keys(losses)) {
+		x := losses[op]
+		total += max(0, x.excess)
+		at := c.table.Child(0, op)
+		e := x.edge(at)
+		c.table.AddEdge(e.Edge, trace.EdgeInfo{Context: at})
+		p.Edges = append(p.Edges, e)
+	}
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		e.Score = max(0, losses[c.table.Context(e.Context).Op].excess) / max(1, total)
+	}
+	slices.SortFunc(p.Edges, func(a, b group.EdgeShare) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Edge, b.Edge))
+	})
+	if elapsed := now.Sub(s.since).Seconds(); elapsed > 0 {
+		p.Rate = float64(p.Requests) / elapsed
+	}
+	return p
+}
+
+// add adds requests of one type that ran the operation. Those that never did so before are no evidence.
+func (x *loss) add(now, before stats.Moments) {
+	excess := stats.Excess(now, before)
+	n := float64(now.N)
+	x.requests += n
+	x.nanos += n * now.Mean()
+	if excess.Valid() {
+		x.compared += n
+		half := n * (excess.High - excess.Value) / stats.Normal95
+		x.excess += n * excess.Value
+		x.variance += n * (now.Variance() - before.Variance())
+		x.squares += half * half
+	}
+}
+
+// edge returns the own time of the operation in a context as an edge. Its excess is NaN if no requests were compared.
+func (x *loss) edge(at trace.Context) group.EdgeShare {
+	half := stats.Normal95 * math.Sqrt(x.squares) / x.compared
+	e := group.EdgeShare{
+		Edge: trace.ContextEdge(at), Context: at, Mean: x.nanos / x.requests, Excess: x.excess / x.compared,
+		ShareMean: math.NaN(), ShareVariance: math.NaN(), ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN(),
+	}
+	e.ExcessLow, e.ExcessHigh, e.Affected = e.Excess-half, e.Excess+half, math.NaN()
+	if e.Excess > 0 {
+		e.Affected = group.Affected(e.Excess, x.variance/x.compared)
+	}
+	return e
+}
+
+// usuallySpent returns the own times of the operations of s in healthy requests that ran them.
+func (c *Core) usuallySpent(s *incidentSearch) map[spentKey]stats.Moments {
+	usual := make(map[spentKey]stats.Moments)
+	for _, id := range s.types() {
+		g := c.detector.Groups.Group(id)
+		if g == nil {
+			continue
+		}
+		for i := range g.Reference.Tally.Edges {
+			e := &g.Reference.Tally.Edges[i]
+			k := spentKey{id, c.table.Context(c.table.EdgeInfo(e.Edge).Context).Op}
+			if s.operations[k.operation] {
+				m := usual[k]
+				m.Merge(e.CoMoments.Moments(e.Requests))
+				usual[k] = m
+			}
+		}
+	}
+	return usual
+}
+
+// insideTree returns the tree of the operations of s, over all request types that ran them.
+func (c *Core) insideTree(s *incidentSearch) *cct.Tree {
+	var joined cct.Builder
+	for _, id := range s.types() {
+		if t := c.trees[id]; t != nil {
+			joined.Merge(t.builder.Inside(s.operations))
+		}
+	}
+	return joined.Build(c.indexed, c.table)
+}
+
+// types returns the request types with requests in s, ascending.
+func (s *incidentSearch) types() []analysis.Hash {
+	types := make(map[analysis.Hash]bool)
+	for k := range s.spent {
+		types[k.requestType] = true
+	}
+	return hashes(types)
+}
+
+// searchedProblems returns the problems that the search sees: incidents first, then the problems outside of them. Those
+// of an incident are taken: the search of the incident replaces theirs, unless it has located their cause. An incident
+// needs no search of its own if that of one of its problems located a cause in its first suspect.
+func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis.Hash]bool) {
+	taken = make(map[analysis.Hash]bool)
+	for _, s := range c.searches {
+		if c.state.Investigation(s.problem.ID) != nil || c.located(s) == nil {
+			problems = append(problems, s.problem)
+		}
+		for _, id := range c.affected[s.incident].Problems {
+			taken[id] = taken[id] || c.state.Investigation(id).Answer() == 0
+		}
+	}
+	for i := range c.problems {
+		if !taken[c.problems[i].ID] {
+			problems = append(problems, c.problems[i])
+		}
+	}
+	return problems, taken
+}
+
+// located returns the first investigation of a problem of the incident that located a cause in its first suspect; nil
+// if none did.
+func (c *Core) located(s *incidentSearch) *search.Investigation {
+	for _, id := range c.affected[s.incident].Problems {
+		v := c.state.Investigation(id)
+		if op := v.Answer(); op != 0 && c.concerns(op, s.service) {
+			return v
+		}
+	}
+	return nil
+}
+
+// Investigation returns the investigation of an incident: its own, or that of a problem which had located a cause
+// before; nil if there is none.
+func (c *Core) Investigation(id uint64) *search.Investigation {
+	if v := c.state.Investigation(IncidentProblem(id)); v != nil {
+		return v
+	}
+	for _, s := range c.searches {
+		if s.incident == id {
+			return c.located(s)
+		}
+	}
+	return nil
+}
+
+// joinedTrees returns the trees of the incidents that are searched, by their problems.
+func (c *Core) joinedTrees() map[analysis.Hash]*cct.Tree {
+	trees := make(map[analysis.Hash]*cct.Tree, len(c.searches))
+	for _, s := range c.searches {
+		trees[s.problem.ID] = s.tree
+	}
+	return trees
+}
+
+// savedSearch is the saved form of an incidentSearch.
+type savedSearch struct {
+	Incident   uint64
+	Service    trace.Symbol
+	Operations []trace.Op // ascending
+	Since      trace.Nanos
+	Requests   uint64
+	Spent      []savedSpent // ascending by operation and request type
+	Refined    savedRefinements
+}
+
+type savedSpent struct {
+	RequestType analysis.Hash
+	Operation   trace.Op
+	Times       []byte
+}
+
+func (s *incidentSearch) saved() savedSearch {
+	saved := savedSearch{
+		Incident: s.incident, Service: s.service, Operations: slices.Sorted(maps.Keys(s.operations)), Since: s.since, Requests: s.requests,
+		Refined: s.refinements.saved(s.problem.ID),
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(s.spent), spentKey.compare) {
+		saved.Spent = append(saved.Spent, savedSpent{k.requestType, k.operation, s.spent[k].AppendBinary(nil)})
+	}
+	return saved
+}
+
+// restoreSearches is the inverse of saving the searches. Their problems follow at the end of the epoch.
+func (c *Core) restoreSearches(all []savedSearch) error {
+	for i := range all {
+		x := &all[i]
+		r, err := restoreRefinements(&x.Refined)
+		if err != nil {
+			return err
+		}
+		s := &incidentSearch{
+			incident: x.Incident, service: x.Service, operations: make(map[trace.Op]bool), since: x.Since, requests: x.Requests,
+			spent: make(map[spentKey]stats.Moments), refinements: *r, scanned: make(map[analysis.Hash]int), problem: detect.Problem{ID: IncidentProblem(x.Incident)},
+		}
+		for _, op := range x.Operations {
+			s.operations[op] = true
+		}
+		for _, t := range x.Spent {
+			if s.spent[spentKey{t.RequestType, t.Operation}], _, err = stats.DecodeMoments(t.Times); err != nil {
+				return err
+			}
+		}
+		c.searches = append(c.searches, s)
+	}
+	return nil
+}

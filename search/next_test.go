@@ -1,0 +1,77 @@
+package search
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+)
+
+// searched returns the input of a call of Next with n chronic problems.
+func searched(n int) Input {
+	in := Input{Epoch: epoch}
+	for i := range n {
+		in.Problems = append(in.Problems, detect.Problem{ID: analysis.Hash{Lo: uint64(i + 1)}, Onset: detect.Chronic, Kind: detect.KindVariable})
+	}
+	return in
+}
+
+// statuses returns the number of active investigations, and the status and reason of one.
+func statuses(st *State, problem analysis.Hash) (active int, status Status, reason string) {
+	for i := range st.Investigations {
+		if st.Investigations[i].Status.Active() {
+			active++
+		}
+	}
+	if v := st.Investigation(problem); v != nil {
+		return active, v.Status, v.Reason
+	}
+	return active, Gone, ""
+}
+
+// A changed problem takes the place of the lowest-ranked chronic one, which returns when there is room again.
+func TestChangedProblemsTakeThePlaceOfChronicOnes(t *testing.T) {
+	in := searched(maxInvestigations + 1)
+	last := in.Problems[maxInvestigations-1].ID
+	in.State, _ = Next(in)
+	if active, status, _ := statuses(&in.State, last); active != maxInvestigations || status != Opened {
+		t.Fatalf("%d active, the last one %s", active, status)
+	}
+	changed := detect.Problem{ID: analysis.Hash{Hi: 1}, Onset: detect.Changed, Kind: detect.KindSlow}
+	in.Problems = slices.Insert(in.Problems, 0, changed)
+	for range 2 {
+		in.Now = in.Now.Add(epoch)
+		in.State, _ = Next(in)
+		active, status, _ := statuses(&in.State, changed.ID)
+		if _, chronic, reason := statuses(&in.State, last); active != maxInvestigations || status != Opened || chronic != Gone || reason == "" {
+			t.Fatalf("%d active, the changed one %s, the chronic one %s: %q", active, status, chronic, reason)
+		}
+	}
+	in.Problems = in.Problems[1:]
+	for range graceEpochs + 1 {
+		in.Now = in.Now.Add(epoch)
+		in.State, _ = Next(in)
+	}
+	if active, _, _ := statuses(&in.State, last); active != maxInvestigations || in.State.Investigation(in.Problems[maxInvestigations].ID) == nil && in.State.Investigation(last).Status == Gone {
+		t.Errorf("%d active after the changed problem closed, want %d", active, maxInvestigations)
+	}
+}
+
+// The investigation of a problem for which another one stands ends at once. It is looked at again if that closes.
+func TestTakenProblems(t *testing.T) {
+	in := searched(1)
+	problem := in.Problems[0]
+	in.State, _ = Next(in)
+	in.Problems, in.Taken = nil, map[analysis.Hash]bool{problem.ID: true}
+	var decisions []Decision
+	in.State, decisions = Next(in)
+	if _, status, reason := statuses(&in.State, problem.ID); status != Gone || len(decisions) != 1 || decisions[0].Reason != reason {
+		t.Errorf("%s: %q, decisions %v", status, reason, decisions)
+	}
+	in.Problems, in.Taken = []detect.Problem{problem}, nil
+	in.State, _ = Next(in)
+	if v := in.State.Investigation(problem.ID); v.Missed != 0 {
+		t.Errorf("%s, missed %d times", v.Status, v.Missed)
+	}
+}
