@@ -160,12 +160,7 @@ func (c *counts) append(last cells) {
 	c.bytes = appendCells(c.bytes, last, c.before)
 }
 
-// drop deletes the cells before a slice.
-func (c *counts) drop(before slice) {
-	all := c.unpack(nil)
-	c.pack(all.within(sliceRange{before, maxSlice}))
-}
-
+// maxSlice is the end of time.
 const maxSlice = slice(1<<31 - 1)
 
 // slackOf returns the number of bytes to reserve beyond n: an eighth, since the length of a history soon stays about

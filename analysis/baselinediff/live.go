@@ -413,6 +413,9 @@ func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) 
 	b := &c.bad[number]
 	b.calls = float64(n)
 	c.judged = append(c.judged, number)
+	if history == &c.own && len(history.shapes) == 1 {
+		return // all calls have the same shape
+	}
 	all := scratch.Sized(c.shares, (1+len(history.shapes))*len(c.pieces))
 	c.shares = all
 	unique, all := all[:len(c.pieces)], all[len(c.pieces):] // share of the shapes that occur in no other piece
