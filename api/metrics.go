@@ -135,6 +135,8 @@ func (m *metrics) engine(e metric.Emitter) {
 	e.Counter("groups_refused_requests_total", "Requests without a group of their own, because of the limit on groups.", int64(t.refused))
 	e.Counter("groups_evicted_total", "Groups evicted at the limit on groups.", int64(t.evicted))
 	e.Counter("calls_without_target_total", "Calls counted without their external target, because their operation calls too many.", int64(t.bare))
+	e.Gauge("sites", "Calls of an operation by another that are counted for incidents.", float64(t.sites))
+	e.Counter("calls_without_site_total", "Calls that no incident can be raised from, because there are too many sites.", int64(t.uncounted))
 	e.Counter("learning_dropped_requests_total", "Requests beyond the limit of the learning period.", int64(t.unlearned))
 	e.Counter("names_refused_total", "Names beyond the limit of the dictionary.", int64(t.unnamed))
 	e.Gauge("unranked_spans", "Spans of the last one to two hours without a percentile, because of the limit on operations.", float64(t.unranked))

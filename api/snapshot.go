@@ -49,6 +49,8 @@ type tally struct {
 	openIncidents                 int
 	refused, evicted, unlearned   uint64
 	bare                          uint64 // calls without their target
+	sites                         int
+	uncounted                     uint64 // calls at sites for which there was no room
 	unnamed, treeNodes, treeLost  int
 	unranked                      uint64
 	version                       int64
@@ -251,6 +253,7 @@ func (s *snapshot) count(c *engine.Core) {
 	t.groups = c.Grouper().Len()
 	t.refused, t.evicted, t.unlearned = c.Grouper().Refused, c.Grouper().Evicted, c.Dropped()
 	t.bare = c.Grouper().Bare
+	t.sites, t.uncounted = c.Sites()
 	t.unnamed = c.Table().Refused()
 	t.unranked = c.Spans().Dropped()
 	state := c.State()

@@ -1,6 +1,10 @@
 package engine
 
 import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
 	"testing"
 	"time"
 
@@ -8,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -65,6 +70,125 @@ func BenchmarkObserve(b *testing.B) {
 			c.Epoch(now)
 		}
 	})
+}
+
+// broadApp is an application of requestTypes request types with sites of their own, together as many as there is room
+// for.
+type broadApp struct {
+	table  *trace.Table
+	traces []*trace.Trace // one of each request type
+	turn   uint64
+	random *rand.Rand
+}
+
+const requestTypes = 1000
+
+// newBroadApp returns an application of 50 services. The entry of each request type calls an operation of nine other
+// services, each of which is the site of the call and that of the border, and one of its own.
+func newBroadApp() *broadApp {
+	a := &broadApp{table: &trace.Table{}, random: rand.New(rand.NewPCG(1, 2))}
+	service := func(i int) trace.Symbol { return a.table.Symbol(fmt.Sprintf("service%d", i%50)) }
+	for i := range requestTypes {
+		x := &trace.Trace{}
+		add := func(service trace.Symbol, name string, kind trace.Kind, parent trace.SpanID) {
+			x.Spans = append(x.Spans, trace.Span{
+				ID: trace.SpanID(len(x.Spans) + 1), Parent: parent, Service: service, Kind: kind,
+				Op: a.table.Op(service, a.table.Symbol(name), kind),
+			})
+		}
+		add(service(i), fmt.Sprintf("entry%d", i), trace.Server, 0)
+		add(service(i), fmt.Sprintf("work%d", i), trace.Internal, 1)
+		for k := range 9 {
+			add(service(i+k+1), fmt.Sprintf("op%d-%d", i, k), trace.Server, 1)
+		}
+		a.traces = append(a.traces, x)
+	}
+	return a
+}
+
+// request returns the next request of a type, with calls of 1 to 2 ms, times a factor, one after the other. It is valid
+// until the next one of the type.
+func (a *broadApp) request(requestType int, at trace.Nanos, factor float64) *trace.Trace {
+	x := a.traces[requestType]
+	a.turn++
+	binary.BigEndian.PutUint64(x.ID[:], trace.Mix(1, a.turn))
+	binary.BigEndian.PutUint64(x.ID[8:], a.turn)
+	x.Spans[0].Start = at
+	for i := 1; i < len(x.Spans); i++ {
+		x.Spans[i].Start = at
+		at = at.Add(time.Duration(factor * (1 + a.random.Float64()) * 1e6))
+		x.Spans[i].End = at
+	}
+	x.Spans[0].End = at
+	return x
+}
+
+// catalogue returns two tracepoints below each operation.
+func (a *broadApp) catalogue() (list []cct.Tracepoint) {
+	for _, x := range a.traces {
+		for i := range x.Spans {
+			for k := range 2 {
+				s := &x.Spans[i]
+				op := a.table.Op(s.Service, a.table.Symbol(fmt.Sprintf("tracepoint%d", k)), trace.Internal)
+				list = append(list, cct.Tracepoint{ID: trace.Symbol(trace.Mix(uint64(s.Op), uint64(k)) | 1), Op: op, Owner: s.Op})
+			}
+		}
+	}
+	return list
+}
+
+// BenchmarkEpoch measures the end of an epoch with 1,000 open problems and as many sites as there is room for: the
+// requests of all types became slower at the same time, after a quarter of an hour.
+func BenchmarkEpoch(b *testing.B) {
+	options := DefaultOptions()
+	a := newBroadApp()
+	c := NewCore(a.table, options)
+	now := trace.Nanos(1_700_000_000_000_000_000)
+	c.Announce(now, a.catalogue())
+	play := func(factor float64) {
+		for i := range requestTypes {
+			for range 2 {
+				c.Ingest(a.request(i, now.Add(time.Duration(a.random.Int64N(int64(options.Epoch)))), factor))
+			}
+		}
+		now = now.Add(options.Epoch)
+	}
+	for end := now.Add(15 * time.Minute); now < end; {
+		play(1)
+		c.Epoch(now)
+	}
+	for epochs := 0; len(c.Problems()) < requestTypes; epochs++ {
+		if epochs > 60 {
+			b.Fatalf("%d problems, want %d", len(c.Problems()), requestTypes)
+		}
+		play(3)
+		c.Epoch(now)
+	}
+	b.ReportAllocs()
+	var used time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		play(3)
+		before := cpuTime(b)
+		b.StartTimer()
+		c.Epoch(now)
+		used += cpuTime(b) - before
+	}
+	sites, _ := c.Sites()
+	b.ReportMetric(used.Seconds()*1e3/float64(b.N), "cpu-ms/op")
+	b.ReportMetric(float64(sites), "sites")
+	b.ReportMetric(float64(len(c.Problems())), "problems")
+	b.ReportMetric(float64(len(c.Incidents())), "incidents")
+}
+
+// cpuTime returns the CPU time of the process, which other load on the machine hardly changes.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // BenchmarkTally alternates between the ingestion of a trace, which contains the count of its calls by site and

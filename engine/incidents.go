@@ -104,6 +104,10 @@ func (c *Core) forgetIncidents(now trace.Nanos) {
 // Watching reports whether incidents are reported: the history of calls is long enough.
 func (c *Core) Watching() bool { return incident.Ready(c.Ended(), c.sites) }
 
+// Sites returns the number of sites from whose calls incidents are raised, and the number of calls at sites for which
+// there was no room.
+func (c *Core) Sites() (n int, refused uint64) { return c.sites.Len(), c.sites.Refused() }
+
 // affected lists the request types and problems of an incident.
 type affected struct {
 	Types    []AffectedType

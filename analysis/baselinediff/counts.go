@@ -160,12 +160,7 @@ func (c *counts) append(last cells) {
 	c.bytes = appendCells(c.bytes, last, c.before)
 }
 
-// drop deletes the cells before a slice.
-func (c *counts) drop(before slice) {
-	all := c.unpack(nil)
-	c.pack(all.within(sliceRange{before, maxSlice}))
-}
-
+// maxSlice is the end of time.
 const maxSlice = slice(1<<31 - 1)
 
 // slackOf returns the number of bytes to reserve beyond n: an eighth, since the length of a history soon stays about
@@ -195,27 +190,24 @@ func appendCells(b []byte, of cells, before slice) []byte {
 // decodeCells appends the cells that appendCells encoded.
 func decodeCells(into cells, b []byte, before slice) cells {
 	for i := 0; i < len(b); {
-		var x cell
-		distance, n := uvarint(b[i:])
+		// Most distances and calls have a single byte.
+		distance, n := uint64(b[i]), 1
+		if distance >= 0x80 {
+			distance, n = binary.Uvarint(b[i:])
+		}
 		i += n
-		calls, n := uvarint(b[i:])
+		calls, n := uint64(b[i]), 1
+		if calls >= 0x80 {
+			calls, n = binary.Uvarint(b[i:])
+		}
 		i += n
 		before += slice(distance >> 1)
-		x.slice, x.calls = before, uint32(calls)
+		x := cell{slice: before, calls: uint32(calls)}
 		if distance&1 != 0 {
-			nanos, n := uvarint(b[i:])
+			x.nanos, n = binary.Varint(b[i:])
 			i += n
-			x.nanos = int64(nanos>>1) ^ -int64(nanos&1)
 		}
 		into = append(into, x)
 	}
 	return into
-}
-
-// uvarint is binary.Uvarint, but fast for a single byte, which most values have.
-func uvarint(b []byte) (x uint64, n int) {
-	if b[0] < 0x80 {
-		return uint64(b[0]), 1
-	}
-	return binary.Uvarint(b)
 }

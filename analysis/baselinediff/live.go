@@ -91,9 +91,8 @@ type judgedShape struct {
 	cells
 }
 
-// unpack sets s to the history of a site.
-func (s *judgedSeries) unpack(of *siteSeries) {
-	s.cells = of.unpack(s.cells)
+// unpackShapes sets the shapes of s to those of a site.
+func (s *judgedSeries) unpackShapes(of *siteSeries) {
 	s.shapes = slices.Grow(s.shapes[:0], len(of.shapes))[:len(of.shapes)]
 	for i := range of.shapes {
 		s.shapes[i].shape = of.shapes[i].shape
@@ -233,7 +232,7 @@ func (c *liveComparison) graph() graph {
 
 // judge compares the calls at a site in the window, if there are any, with its history.
 func (c *liveComparison) judge(number int32) {
-	c.own.unpack(&c.h.series[number])
+	c.own.cells = c.h.series[number].unpack(c.own.cells)
 	now := c.own.within(c.window)
 	n := now.calls()
 	if n == 0 {
@@ -287,7 +286,8 @@ func (c *liveComparison) pooled(key siteKey) *judgedSeries {
 	}
 	sum, one := &judgedSeries{}, judgedSeries{}
 	for _, i := range c.widened[key] {
-		one.unpack(&c.h.series[i])
+		one.cells = c.h.series[i].unpack(one.cells)
+		one.unpackShapes(&c.h.series[i])
 		sum.merge(&one)
 	}
 	c.wide[key] = sum
@@ -413,6 +413,11 @@ func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) 
 	b := &c.bad[number]
 	b.calls = float64(n)
 	c.judged = append(c.judged, number)
+	own := &c.h.series[number]
+	if history == &c.own && len(own.shapes) == 1 {
+		return // all calls have the same shape
+	}
+	c.own.unpackShapes(own)
 	all := scratch.Sized(c.shares, (1+len(history.shapes))*len(c.pieces))
 	c.shares = all
 	unique, all := all[:len(c.pieces)], all[len(c.pieces):] // share of the shapes that occur in no other piece

@@ -97,10 +97,7 @@ func (h *Sites) Refused() uint64 { return h.refused }
 // calls in the tally.
 func (h *Sites) Merge(t *Tally) {
 	h.instances.merge(t, h.folded)
-	numbers := make([]int32, len(t.sites))
-	for _, key := range slices.SortedFunc(maps.Keys(t.numbers), siteKey.compare) {
-		numbers[t.numbers[key]] = h.number(&t.sites[t.numbers[key]])
-	}
+	numbers := h.numbersOf(t)
 	for _, at := range slices.Sorted(maps.Keys(t.slices)) {
 		s := t.slices[at]
 		if at < h.folded {
@@ -118,6 +115,24 @@ func (h *Sites) Merge(t *Tally) {
 			}
 		}
 	}
+}
+
+// numbersOf returns the numbers of the sites of a tally.
+func (h *Sites) numbersOf(t *Tally) []int32 {
+	numbers := make([]int32, len(t.sites))
+	var added []int32
+	for i := range t.sites {
+		number, known := h.numbers[t.sites[i].siteKey]
+		if !known {
+			added = append(added, int32(i))
+		}
+		numbers[i] = number
+	}
+	slices.SortFunc(added, func(a, b int32) int { return t.sites[a].compare(t.sites[b].siteKey) })
+	for _, i := range added {
+		numbers[i] = h.number(&t.sites[i])
+	}
+	return numbers
 }
 
 // number returns the number of a site; overflow if there is no room.

@@ -230,21 +230,25 @@ func manySites(l load) (*Sites, Interval) {
 		all.places.list = append(all.places.list, x)
 	}
 	r := rand.New(rand.NewPCG(1, 1))
-	const slices = int(Span/Slice) + 30
-	for at := 0; at < slices; at += l.every {
+	const minutes = int(Span/time.Minute) + 5
+	for minute := range minutes {
 		t := &Tally{numbers: all.numbers, sites: all.sites, places: all.places, slices: make(map[slice]*tallySlice)}
-		s := t.slice(slice(at))
-		s.requests, s.duration = 1000, 1e11
-		for i := range MaxSites {
-			l.count(s.cell(int32(i)), r)
-			if i < maxInstances {
-				*s.place(int32(i + 1)) = placeCell{l.calls, 1, int64(l.calls)*1e6 + r.Int64N(1e6)}
+		for k := 0; k < int(slicesPerMinute); k += l.every {
+			s := t.slice(slice(minute)*slicesPerMinute + slice(k))
+			s.requests, s.duration = 1000, 1e11
+			for i := range MaxSites {
+				l.count(s.cell(int32(i)), r)
+				if i < maxInstances {
+					*s.place(int32(i + 1)) = placeCell{l.calls, 1, int64(l.calls)*1e6 + r.Int64N(1e6)}
+				}
 			}
 		}
 		h.Merge(t)
-		h.Age(trace.Nanos(at) * trace.Nanos(Slice))
+		if minute%20 == 0 || minute > minutes-5 { // the content is the same as after an Age every minute
+			h.Age(trace.Nanos(minute+1) * trace.Nanos(time.Minute))
+		}
 	}
-	return h, Interval{trace.Nanos(slices-18) * trace.Nanos(Slice), trace.Nanos(slices) * trace.Nanos(Slice)}
+	return h, Interval{trace.Nanos(minutes-3) * trace.Nanos(time.Minute), trace.Nanos(minutes) * trace.Nanos(time.Minute)}
 }
 
 // count adds the calls of a site in a slice: one with each shape, except that most have the first.
@@ -266,10 +270,11 @@ func BenchmarkCompare(b *testing.B) {
 }
 
 // BenchmarkSitesMemory measures the memory of 20,000 sites and 4,096 instances: with calls of two shapes at every
-// minute, at every slice, and with as many calls and shapes as 200,000 calls a second have.
+// minute, at every slice, and with 200,000 calls a second of more shapes than
+// there is room for.
 func BenchmarkSitesMemory(b *testing.B) {
 	for name, l := range map[string]load{
-		"minutes": {int(slicesPerMinute), 2, 10}, "slices": {1, 2, 10}, "most": {1, 20, 100},
+		"minutes": {int(slicesPerMinute), 2, 10}, "slices": {1, 2, 10}, "most": {1, 5, 100},
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -290,6 +295,111 @@ func heapInUse() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// tallyOf returns a tally of a call of each of n operations of a service, numbered from first, and of an instance each.
+func tallyOf(table *trace.Table, service string, first, n int, at time.Duration) *Tally {
+	tally := NewTally()
+	s := tally.slice(sliceOf(trace.Nanos(at)))
+	s.requests, s.duration = 1, 1e6
+	for i := first; i < first+n; i++ {
+		op := table.Op(table.Symbol(service), table.Symbol(fmt.Sprintf("op%d", i)), trace.Server)
+		c := s.cell(tally.add(tallySite{siteKey: siteKey{op: op}, base: op, service: table.Symbol(service)}))
+		c.calls, c.nanos, c.shapes = 1, 1e6, []shapeCount{{shape{1, false, true}, 1}}
+		x := place{service: table.Symbol(service)}
+		x.values[1] = table.Symbol(fmt.Sprintf("pod%d", i))
+		tally.places.list = append(tally.places.list, x)
+		*s.place(int32(len(tally.places.list) - 1)) = placeCell{calls: 1}
+	}
+	return tally
+}
+
+// TestSitesEvicted fills a history with sites and instances that are called once: after two hours they make room for
+// new ones, with their services. A site that is still called stays, and so does its history.
+func TestSitesEvicted(t *testing.T) {
+	table := &trace.Table{}
+	h := NewSites(table)
+	merge := func(tally *Tally, at time.Duration) {
+		h.Merge(tally)
+		h.Age(trace.Nanos(at))
+	}
+	merge(tallyOf(table, "kept", 0, 1, 0), 0)
+	merge(tallyOf(table, "old", 0, MaxSites, 0), 0)
+	if h.Len() != MaxSites || h.Refused() != 1 {
+		t.Fatalf("%d sites, %d calls refused; want %d and 1", h.Len(), h.Refused(), MaxSites)
+	}
+	const last, pause = Span + 20*time.Minute, 10 * time.Minute
+	for at := pause; at <= last; at += pause {
+		merge(tallyOf(table, "kept", 0, 1, at), at)
+	}
+	if h.Len() != 1 || h.Services() != 1 || h.shapes != 1 {
+		t.Errorf("%d sites of %d services with %d shapes; want only the one that is called", h.Len(), h.Services(), h.shapes)
+	}
+	if got := h.series[1].unpack(nil).calls(); got != uint64(last/pause+1) {
+		t.Errorf("%d calls of the site that was kept", got)
+	}
+	if got := len(h.instances.series); got != 1 {
+		t.Errorf("%d instances, want the one that is called", got)
+	}
+	merge(tallyOf(table, "new", 0, MaxSites-1, last), last)
+	if h.Len() != MaxSites || h.Refused() != 1 {
+		t.Errorf("%d sites, %d calls refused; want %d and no more than before", h.Len(), h.Refused(), MaxSites)
+	}
+	restored, err := DecodeSites(h.AppendBinary(nil), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) || restored.shapes != h.shapes {
+		t.Error("a restart changes the content")
+	}
+}
+
+// TestInstancesReplaced replaces all 64 pods of a service while an incident is open: the new ones find room two hours
+// after the last call of the old ones, although the history before the incident is kept.
+func TestInstancesReplaced(t *testing.T) {
+	table := &trace.Table{}
+	h := NewSites(table)
+	counted := func(pod string) bool {
+		return h.instances.series[instanceKey{table.Symbol("cart"), instanceKeys[1], table.Symbol(pod)}] != nil
+	}
+	end := Span + 20*time.Minute
+	for at := time.Duration(0); at < end; at += time.Minute {
+		first := 0
+		if at >= 10*time.Minute {
+			first = maxValues
+			h.Skip(Interval{trace.Nanos(10 * time.Minute), trace.Nanos(at)})
+		}
+		h.Merge(tallyOf(table, "cart", first, maxValues, at))
+		h.Age(trace.Nanos(at))
+		if at == 20*time.Minute && counted("pod64") {
+			t.Error("there was room for a new pod")
+		}
+	}
+	if counted("pod0") || !counted("pod64") || !counted("pod127") {
+		t.Errorf("pods counted: old %t, new %t and %t", counted("pod0"), counted("pod64"), counted("pod127"))
+	}
+}
+
+// TestSkippedForgotten keeps an incident open for a day: the history before it stays, and only the last half hour of
+// the incident is kept with it.
+func TestSkippedForgotten(t *testing.T) {
+	table := &trace.Table{}
+	h := NewSites(table)
+	const day, healthy = 24 * time.Hour, time.Hour
+	for at := time.Duration(0); at < day; at += time.Minute {
+		if at > healthy {
+			h.Skip(Interval{trace.Nanos(healthy), trace.Nanos(at)})
+		}
+		h.Merge(tallyOf(table, "cart", 0, 1, at))
+		h.Age(trace.Nanos(at))
+	}
+	all := h.series[1].unpack(nil)
+	if got := len(all.within(sliceRange{0, sliceOf(trace.Nanos(healthy))})); got != int(healthy/time.Minute) {
+		t.Errorf("%d minutes before the incident, want %d", got, int(healthy/time.Minute))
+	}
+	if got := len(all); got < int((healthy+30*time.Minute)/time.Minute) || got > int((healthy+32*time.Minute)/time.Minute) {
+		t.Errorf("%d minutes in all, want an hour and a half", got)
+	}
 }
 
 // Accept deletes the calls of a service and those to it before an interval, and returns the interval to the history.
