@@ -295,6 +295,27 @@ func (c *Core) Investigation(id uint64) *search.Investigation {
 	return nil
 }
 
+// IncidentTree returns the tree in which the investigation of an incident searches: contexts begin at operations of its
+// first suspect. It is nil if the incident is not searched.
+func (c *Core) IncidentTree(id uint64) *cct.Tree {
+	for _, s := range c.searches {
+		if s.incident == id {
+			return s.tree
+		}
+	}
+	return nil
+}
+
+// IncidentWith returns the open incident that contains a problem, the oldest of several.
+func (c *Core) IncidentWith(problem analysis.Hash) (id uint64, ok bool) {
+	for _, x := range c.incidents.Incidents() {
+		if a := c.affected[x.ID]; x.Closed == 0 && a != nil && slices.Contains(a.Problems, problem) {
+			return x.ID, true
+		}
+	}
+	return 0, false
+}
+
 // joinedTrees returns the trees of the incidents that are searched, by their problems.
 func (c *Core) joinedTrees() map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree, len(c.searches))
