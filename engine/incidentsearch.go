@@ -316,6 +316,28 @@ func (c *Core) IncidentWith(problem analysis.Hash) (id uint64, ok bool) {
 	return 0, false
 }
 
+// Investigated returns the entry operations of the requests under investigation, those investigated longest first. They
+// may repeat.
+func (c *Core) Investigated() []trace.Op {
+	var entries []trace.Op
+	for i := range c.state.Investigations {
+		v := &c.state.Investigations[i]
+		id, pooled := IncidentOf(v.Problem)
+		switch {
+		case !v.Status.Active():
+		case !pooled:
+			entries = append(entries, v.Entry)
+		case c.affected[id] != nil:
+			for _, t := range c.affected[id].Types {
+				if g := c.detector.Groups.Group(t.RequestType); g != nil {
+					entries = append(entries, g.Entry)
+				}
+			}
+		}
+	}
+	return entries
+}
+
 // joinedTrees returns the trees of the incidents that are searched, by their problems.
 func (c *Core) joinedTrees() map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree, len(c.searches))

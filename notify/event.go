@@ -170,7 +170,7 @@ type Facts struct {
 	Source string // see Event
 
 	// The problem of the event, as last seen, and its investigation. Only the investigation is known after the problem
-	// has closed, and only the problem if it has not been investigated. Both are nil if the event is not about a problem.
+	// has closed, and only the problem if it has not been investigated. Both are nil if it is about none.
 	Problem       *detect.Problem
 	Investigation *search.Investigation
 	Decision      *search.Decision // nil: none

@@ -106,7 +106,7 @@ func (p position) Save(_ context.Context, through time.Time) error {
 // epoch publishes the results of an epoch. The owner of the core calls it when the epoch ends.
 func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
-		o.strategies.Publish(sampling.RatesOf(core.State(), core.Table(), entryRates(core), o.strategies.Rates(), *o.rates.Load()))
+		o.strategies.Publish(sampling.RatesOf(core.Investigated(), core.Table(), entryRates(core), o.strategies.Rates(), *o.rates.Load()))
 	}
 	if o.exporting != nil {
 		o.exporting.epoch(core.Problems())
