@@ -134,7 +134,7 @@ func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.
 	}
 }
 
-// loss is what requests of all types lose in an operation. All but the first field are sums over requests.
+// loss is the time that requests of all types lose in an operation. All but the first field are sums over requests.
 type loss struct {
 	requests, nanos           float64
 	compared                  float64 // requests of types that ran the operation before

@@ -36,9 +36,9 @@ type Options struct {
 // each epoch.
 func DefaultOptions() Options { return Options{Default: 0.001, Wanted: 10, Budget: 100} }
 
-// RatesOf returns rates for the entry operations under investigation, which may repeat. seen contains the received traces per second by entry operation,
-// sampled at the rates before, which may be nil; together they give the number of requests. If the budget is too small,
-// earlier entries come first. RatesOf depends on its arguments only.
+// RatesOf returns rates for the entry operations under investigation, which may repeat. seen contains the received
+// traces per second by entry operation, sampled at the rates before, which may be nil; together they give the number of
+// requests. If the budget is too small, earlier entries come first. RatesOf depends on its arguments only.
 func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, before *Rates, o Options) *Rates {
 	r := &Rates{Default: o.Default, Services: make(map[string][]Operation)}
 	left := o.Budget
