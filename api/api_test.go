@@ -31,7 +31,7 @@ var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "c
 func (w *harness) pathParams() *strings.Replacer {
 	problem := w.core.Problems()[0]
 	return strings.NewReplacer(
-		"{problem}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.history.exemplar.ID.String(),
+		"{problem}", problem.ID.String(), "{subject}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.history.exemplar.ID.String(),
 		"{request_type}", problem.RequestType.String(), "{decision}", decisionID{w.history.decisions[0].At, 0}.String(), "{tracepoint}", hex16(w.core.Plan().Leases[0].Tracepoint),
 	)
 }

@@ -46,10 +46,8 @@ func deadLetter(m *store.Message) contract.DeadLetter {
 		Number: decimal(m.Number), Event: m.ID, Type: m.Event, Endpoint: m.Endpoint, Format: m.Format,
 		At: at(m.At), Put: at(m.Put), Attempts: m.Attempts, Error: m.Error, Bytes: m.Size,
 	}
-	if notify.Type(m.Event).AboutIncident() {
-		x.Incident = new(hex16(m.Problem.Lo))
-	} else {
-		x.Problem = problemID(m.Problem)
+	if x.Problem, x.Incident = subjectOf(m.Problem); notify.Type(m.Event).AboutIncident() { // of an earlier version, too
+		x.Problem, x.Incident = "", new(hex16(m.Problem.Lo))
 	}
 	return x
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -58,7 +59,7 @@ func withIDs(decisions []search.Decision) []loggedDecision {
 // decisionQuery selects decisions.
 type decisionQuery struct {
 	from, to trace.Nanos   // end of the epoch in [from, to); to 0: no bound
-	problem  analysis.Hash // only of its investigation; zero: all
+	problem  analysis.Hash // only of its investigation, see [engine.IncidentProblem]; zero: all
 	before   decisionID    // only earlier ones; zero: all
 	limit    int           // maximum number
 }
@@ -116,7 +117,16 @@ func (a *API) ListDecisions(ctx context.Context, r contract.ListDecisionsRequest
 	if query.to, err = parseInstant(q.To); err != nil {
 		return nil, err
 	}
-	if q.Problem != nil {
+	switch {
+	case q.Problem != nil && q.Incident != nil:
+		return nil, refusal.New(refusal.Invalid, "incident: not together with problem", "")
+	case q.Incident != nil:
+		id, err := parseIncident(*q.Incident)
+		if err != nil {
+			return nil, notFound(string(aboutIncident))
+		}
+		query.problem = engine.IncidentProblem(id)
+	case q.Problem != nil:
 		if query.problem, err = analysis.ParseHash(*q.Problem); err != nil {
 			return nil, notFound("problem")
 		}

@@ -87,8 +87,9 @@ func TestNext(t *testing.T) {
 	w := newHarness(t)
 	names := w.renderer(w.core)
 	for want, c := range map[string]struct {
-		v       *search.Investigation
-		missing []string
+		v        *search.Investigation
+		incident *string
+		missing  []string
 	}{
 		"Queued: too many other problems are being investigated.":                         {},
 		"Just opened: tracepoints are chosen when the epoch ends, if any fit the budget.": {v: &search.Investigation{Status: search.Opened}},
@@ -96,9 +97,9 @@ func TestNext(t *testing.T) {
 		"One place stands out.":                                            {v: &search.Investigation{Status: search.Located, Reason: "one place stands out"}},
 		"The available tracepoints show no more. All were tried.":          {v: &search.Investigation{Status: search.Exhausted, Reason: "all were tried"}},
 		"Add tracepoints within a b, c d: the existing ones show no more.": {v: &search.Investigation{Status: search.Exhausted}, missing: []string{"a b", "c d"}},
-		"Nothing to do: the problem closed by itself.":                     {v: &search.Investigation{Status: search.Gone}},
+		"It is part of an incident, which Sibyl investigates as a whole.":  {v: &search.Investigation{Status: search.Gone}, incident: new("101885cb3de75177")},
 	} {
-		if got := names.next(c.v, c.missing); got != want {
+		if got := names.next(c.v, c.incident, c.missing); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -176,7 +177,7 @@ func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.
 		if !known && !first {
 			add("opened", p.ID, p.RequestType)
 		}
-		if now != before && now != search.Opened && !first {
+		if now != before && now != search.Opened && now != search.Gone && !first {
 			add(now.String(), p.ID, p.RequestType)
 		}
 	}
@@ -187,11 +188,11 @@ func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.
 	}
 	a.hub.known = open
 	for _, d := range withIDs(decisions) {
-		e := contract.Event{Type: "decision", At: at(d.id.at), Decision: new(d.id.String())}
-		if of := d.decision.Investigation; !of.IsZero() {
-			e.Problem = new(of.String())
+		problem, incident := subjectOf(d.decision.Investigation)
+		events = append(events, contract.Event{Type: "decision", At: at(d.id.at), Decision: new(d.id.String()), Problem: optional(problem), Incident: incident})
+		if incident != nil && d.decision.To == search.Located && d.decision.From != search.Located {
+			events = append(events, locatedEvent(c, &d))
 		}
-		events = append(events, e)
 	}
 	for _, d := range a.hub.newDeploys(c.Deploys(), first) {
 		x := deployOf(c.Table(), d)
@@ -243,6 +244,18 @@ func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event
 	}
 	a.hub.incidents = known
 	return events
+}
+
+// locatedEvent returns the event of a decision that located the cause of an incident.
+func locatedEvent(c *engine.Core, d *loggedDecision) contract.Event {
+	id, _ := engine.IncidentOf(d.decision.Investigation)
+	e := contract.Event{Type: string(notify.IncidentLocated), At: at(d.id.at), Incident: new(hex16(id)), Decision: new(d.id.String())}
+	if len(d.decision.Suspects) > 0 {
+		top := &d.decision.Suspects[0]
+		names := describe.New(c.Table(), describe.Verbatim)
+		e.Service, e.Sentence = new(c.Table().ServiceName(top.Op)), new(names.Located(top.Op, top.Share)+".")
+	}
+	return e
 }
 
 // newDeploys returns the deploys, oldest first, since its last call; none if this is the first epoch of the run.

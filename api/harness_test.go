@@ -148,13 +148,17 @@ func newHarness(t testing.TB) *harness {
 	return newHarnessOf(t, sim.ThirdParty)
 }
 
-// newHarnessOf returns a harness, without any request, of an application with a fault that can be injected.
-func newHarnessOf(t testing.TB, fault sim.Fault) *harness {
+// newHarnessOf returns a harness, without any request, of an application with a fault that can be injected. change, if
+// any, changes the options of the core.
+func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)) *harness {
 	t.Helper()
 	dir := t.TempDir()
 	app := sim.New(sim.Config{Tracepoints: 100, Seed: 3, Fault: fault})
 	options := engine.DefaultOptions()
 	options.Learning, options.Seed = time.Minute, 3
+	for _, f := range change {
+		f(&options)
+	}
 	w := &harness{core: engine.NewCore(app.Table(), options), now: begin, app: app}
 	w.core.Announce(begin, app.Catalogue())
 	w.clock = func() time.Time { return time.Unix(0, int64(w.now)) }

@@ -3,8 +3,8 @@ package api
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
@@ -12,6 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -122,11 +123,14 @@ func affectedType(c *engine.Core, names *describe.Names, x *engine.AffectedType)
 
 // newIncidentList returns an empty list of incidents.
 func newIncidentList() *list[uint64] {
-	return &list[uint64]{compare: cmp.Compare[uint64], text: hex16[uint64], parse: func(s string) (id uint64, err error) {
-		_, err = fmt.Sscanf(s, "%016x", &id)
-		return id, err
-	}}
+	return &list[uint64]{compare: cmp.Compare[uint64], text: hex16[uint64], parse: parseIncident}
 }
+
+// incidentDigits is the length of the ID of an incident.
+const incidentDigits = 16
+
+// parseIncident parses the ID of an incident, as hex16 returns it.
+func parseIncident(id string) (uint64, error) { return strconv.ParseUint(id, 16, 64) }
 
 // ListIncidents implements contract.StrictServerInterface.
 func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequestObject) (contract.ListIncidentsResponseObject, error) {
@@ -174,10 +178,14 @@ func (x *incidentRow) key() float64 {
 
 // GetIncident implements contract.StrictServerInterface.
 func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObject) (contract.GetIncidentResponseObject, error) {
+	located, err := a.located(ctx, r.Incident)
+	if err != nil {
+		return nil, err
+	}
 	var d *contract.GetIncident200JSONResponse
 	var types []engine.AffectedType
 	var onset, closed trace.Nanos
-	err := a.ask(ctx, func(c *engine.Core) {
+	err = a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
 		row, ok := s.incidentByID[r.Incident]
 		if !ok {
@@ -188,10 +196,14 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		if i < 0 {
 			return
 		}
-		names := renderer{s.names(c), c}
-		types, onset, closed = slices.Clone(all[i].Types), all[i].Onset, all[i].Closed
+		x, names := &all[i], renderer{s.names(c), c}
+		types, onset, closed = slices.Clone(x.Types), x.Onset, x.Closed
+		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
-			Incident: s.incidents[row].Incident, Next: names.advice(&all[i]), Timeline: names.timeline(s, &all[i]),
+			Incident: s.incidents[row].Incident, Next: notify.Advice(names.Names, x, v, c.Deploys()), Timeline: names.timeline(s, x, located),
+		}
+		if v != nil {
+			d.Investigation = names.investigationDetail(v)
 		}
 	})
 	if err != nil {
@@ -208,14 +220,25 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	return d, err
 }
 
-// advice returns the next step for the people who work on an incident.
-func (r renderer) advice(x *engine.Incident) string {
-	d := x.SuspectDeploy(r.core.Deploys())
-	return r.Advice(&describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Into: x.Into, Version: d.Version, Before: d.Before})
+// located returns the decisions that located the cause of an incident, latest first. They outlive its investigation.
+func (a *API) located(ctx context.Context, incident string) ([]*search.Decision, error) {
+	id, err := parseIncident(incident)
+	if err != nil {
+		return nil, notFound(string(aboutIncident))
+	}
+	decisions, _, err := a.find(ctx, decisionQuery{problem: engine.IncidentProblem(id), limit: shownDecisions})
+	var located []*search.Decision
+	for i := range decisions {
+		if d := decisions[i].decision; d.To == search.Located && d.From != d.To && len(d.Suspects) > 0 {
+			located = append(located, d)
+		}
+	}
+	return located, err
 }
 
-// timeline returns the events of an incident, but for its notes, in any order.
-func (r renderer) timeline(s *snapshot, x *engine.Incident) []contract.TimelineEntry {
+// timeline returns the events of an incident, but for its notes, in any order. located are the decisions that located
+// its cause.
+func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.Decision) []contract.TimelineEntry {
 	events := []contract.TimelineEntry{
 		{At: at(x.Onset), Kind: contract.TimelineEntryKindOnset, Text: "The change began, by estimate."},
 		{At: at(x.Opened), Kind: contract.TimelineEntryKindOpened, Text: "The incident opened."},
@@ -229,14 +252,18 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident) []contract.TimelineE
 	for _, d := range x.Deploys(r.core.Deploys()) {
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
 	}
+	for _, d := range located {
+		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share)+".")
+	}
 	for _, id := range x.Problems {
 		v := r.core.State().Investigation(id)
-		if v == nil {
-			continue // the time is unknown
+		if i, open := s.byID[id.String()]; open && s.problems[i].Since != nil {
+			events = append(events, contract.TimelineEntry{At: *s.problems[i].Since, Kind: contract.TimelineEntryKindProblem, Text: s.problems[i].Diagnosis})
+		} else if v != nil {
+			add(v.Opened, contract.TimelineEntryKindProblem, "A problem of "+r.RequestType(v.RequestType, v.Entry)+" opened; it is closed now.")
 		}
-		add(v.Opened, contract.TimelineEntryKindProblem, s.problemText(r, id, v))
 		if op := v.Answer(); op != 0 {
-			add(v.Changed, contract.TimelineEntryKindLocated, "The investigation located "+r.Op(op)+".")
+			add(v.Changed, contract.TimelineEntryKindLocated, "The investigation of a problem located "+r.Op(op)+".")
 		}
 	}
 	switch {
@@ -249,14 +276,6 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident) []contract.TimelineE
 		add(x.Closed, contract.TimelineEntryKindClosed, "The incident closed.")
 	}
 	return events
-}
-
-// problemText describes a problem of an incident: by its diagnosis while it is open.
-func (s *snapshot) problemText(r renderer, id analysis.Hash, v *search.Investigation) string {
-	if i, open := s.byID[id.String()]; open {
-		return s.problems[i].Diagnosis
-	}
-	return "A problem of " + r.RequestType(v.RequestType, v.Entry) + " opened; it is closed now."
 }
 
 // noted returns the notes about an incident as events.

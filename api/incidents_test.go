@@ -1,6 +1,7 @@
 package api
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,12 +12,20 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/engine"
 )
 
 // newIncident returns a harness with an open incident, whose first suspect was deployed shortly before.
 func newIncident(t testing.TB) *harness {
 	t.Helper()
 	w := newHarnessOf(t, sim.CPU)
+	w.openIncident(t, func(x *engine.Incident) bool { return len(x.Problems) > 0 })
+	return w
+}
+
+// openIncident plays until an incident that affects some request types satisfies a condition.
+func (w *harness) openIncident(t testing.TB, enough func(*engine.Incident) bool) {
+	t.Helper()
 	w.observeVersion("checkout", "1.4", w.now)
 	const healthy = 90
 	w.play(t, healthy+1, func() bool { return w.now == begin.Add(healthy*10*time.Second) })
@@ -25,10 +34,9 @@ func newIncident(t testing.TB) *harness {
 	w.history.exemplar = nil // the next request is the exemplar
 	w.play(t, 60, func() bool {
 		all := w.core.Incidents()
-		return len(all) > 0 && len(all[0].Types) > 0 && len(all[0].Problems) > 0
+		return len(all) > 0 && len(all[0].Types) > 0 && enough(&all[0])
 	})
 	w.history.group = w.core.Incidents()[0].Types[0].RequestType
-	return w
 }
 
 func (w *harness) incidents(t *testing.T, query string) contract.IncidentList {
@@ -56,6 +64,12 @@ func TestIncidents(t *testing.T) {
 	} {
 		if got := w.incidents(t, query); got.Total != want || len(got.Items) != want {
 			t.Errorf("%s: %d incidents of %d, want %d", query, len(got.Items), got.Total, want)
+		}
+	}
+	for _, id := range w.core.Incidents()[0].Problems {
+		p := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, "/api/v1/problems/"+id.String(), nil)).Problem
+		if p.Incident == nil || *p.Incident != hex16(w.core.Incidents()[0].ID) || p.Since == nil {
+			t.Errorf("a problem of the incident: %+v", p)
 		}
 	}
 	x := w.incidents(t, "").Items[0]
@@ -164,5 +178,56 @@ func TestIncidentEvents(t *testing.T) {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no %s in the metrics", want)
 		}
+	}
+}
+
+// The search of an incident shows as that of the incident everywhere. Its result outlives the incident.
+func TestIncidentInvestigation(t *testing.T) {
+	w := newHarnessOf(t, sim.CPU, func(o *engine.Options) { o.Watch.MinImpact = math.MaxFloat64 }) // no problem opens
+	w.openIncident(t, func(*engine.Incident) bool { return len(w.core.Plan().Leases) > 0 })
+	id := w.core.Incidents()[0].ID
+	path, pseudo := "/api/v1/incidents/"+hex16(id), engine.IncidentProblem(id).String()
+	for _, p := range decode[contract.TracepointList](t, w.call(t, http.MethodGet, "/api/v1/tracepoints?state=on", nil)).Items {
+		for _, l := range p.Leases {
+			if l.Owner != "" || l.Incident == nil || *l.Incident != hex16(id) {
+				t.Errorf("a lease of the incident: %+v", l)
+			}
+		}
+	}
+	d := w.incident(t)
+	if !strings.Contains(d.Next, "Compare checkout 1.5, which was just deployed") || !strings.Contains(d.Next, "on in checkout, waiting for requests.") {
+		t.Errorf("next: %s", d.Next)
+	}
+	w.play(t, 60, func() bool { return w.core.Investigation(id).Answer() != 0 })
+	d = w.incident(t)
+	if d.Investigation == nil || len(d.Investigation.Investigation.Suspects) == 0 || !strings.Contains(d.Next, d.Investigation.Investigation.Suspects[0].Operation+" carries") {
+		t.Errorf("located: %s %+v", d.Next, d.Investigation)
+	}
+	for _, s := range d.Investigation.Investigation.Suspects {
+		if len(s.Context) == 0 {
+			t.Errorf("%s has no context", s.Operation)
+		}
+	}
+	v := decode[contract.InvestigationDetail](t, w.call(t, http.MethodGet, "/api/v1/investigations/"+hex16(id), nil)).Investigation
+	if v.Incident == nil || *v.Incident != hex16(id) || v.Problem != "" || v.RequestType != "" || v.State != contract.StateLocated {
+		t.Errorf("investigation %+v", v)
+	}
+	for _, x := range decode[contract.DecisionList](t, w.call(t, http.MethodGet, "/api/v1/decisions?incident="+hex16(id), nil)).Items {
+		if x.Incident == nil || *x.Incident != hex16(id) || x.Problem != "" {
+			t.Errorf("decision %+v", x)
+		}
+	}
+	both := w.call(t, http.MethodGet, "/api/v1/decisions?incident="+hex16(id)+"&problem="+strings.Repeat("1", 32), nil)
+	if both.Code != http.StatusUnprocessableEntity {
+		t.Errorf("decisions of a problem and an incident: %d", both.Code)
+	}
+	events, _, _, _ := w.hub.since(0)
+	if strings.Count(events, "event: incident.located\n") != 1 || strings.Contains(events, pseudo) || strings.Contains(events, "problem.gone") {
+		t.Errorf("events: %s", events)
+	}
+	w.call(t, http.MethodPost, path+"/accept", nil)
+	w.epoch(t)
+	if d = w.incident(t); !slices.Contains(kinds(d.Timeline), "located") {
+		t.Errorf("the timeline of the closed incident: %v", d.Timeline)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
 )
 
 // ListInvestigations implements contract.StrictServerInterface.
@@ -42,13 +43,13 @@ func (a *API) ListInvestigations(ctx context.Context, r contract.ListInvestigati
 
 // GetInvestigation implements contract.StrictServerInterface.
 func (a *API) GetInvestigation(ctx context.Context, r contract.GetInvestigationRequestObject) (contract.GetInvestigationResponseObject, error) {
-	id, err := analysis.ParseHash(r.Problem)
+	find, err := finder(r.Subject)
 	if err != nil {
 		return nil, notFound("investigation")
 	}
 	var d *contract.InvestigationDetail
 	err = a.ask(ctx, func(c *engine.Core) {
-		if v := c.State().Investigation(id); v != nil {
+		if v := find(c); v != nil {
 			d = a.renderer(c).investigationDetail(v)
 		}
 	})
@@ -59,4 +60,14 @@ func (a *API) GetInvestigation(ctx context.Context, r contract.GetInvestigationR
 		return nil, notFound("investigation")
 	}
 	return contract.GetInvestigation200JSONResponse(*d), nil
+}
+
+// finder returns a function that returns the investigation of the problem or incident with an ID; nil if there is none.
+func finder(id string) (func(*engine.Core) *search.Investigation, error) {
+	if len(id) == incidentDigits {
+		incident, err := parseIncident(id)
+		return func(c *engine.Core) *search.Investigation { return c.Investigation(incident) }, err
+	}
+	problem, err := analysis.ParseHash(id)
+	return func(c *engine.Core) *search.Investigation { return c.State().Investigation(problem) }, err
 }

@@ -119,7 +119,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 		if v != nil {
 			d.Investigation = names.investigationDetail(v)
 		}
-		d.Next = names.next(v, d.Missing)
+		d.Next = names.next(v, d.Problem.Incident, d.Missing)
 	})
 	if err != nil {
 		return nil, err
@@ -131,9 +131,12 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 	return d, nil
 }
 
-// next describes the next step for a problem: Sibyl's, or a remedy for people.
-func (r renderer) next(v *search.Investigation, missing []string) string {
-	if v == nil {
+// next describes the next step for a problem, which may belong to an incident: Sibyl's, or a remedy for people.
+func (r renderer) next(v *search.Investigation, incident *string, missing []string) string {
+	if v == nil || v.Status == search.Gone {
+		if incident != nil {
+			return "It is part of an incident, which Sibyl investigates as a whole."
+		}
 		return "Queued: too many other problems are being investigated."
 	}
 	switch v.Status {
@@ -151,8 +154,7 @@ func (r renderer) next(v *search.Investigation, missing []string) string {
 			return strings.TrimSpace("Add tracepoints within " + strings.Join(missing, ", ") + ": the existing ones show no more. " + sentenceOf(v.Reason))
 		}
 		return strings.TrimSpace("The available tracepoints show no more. " + sentenceOf(v.Reason))
-	case search.Gone:
-		return "Nothing to do: the problem closed by itself."
+	case search.Gone: // above
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -58,6 +59,15 @@ func problemID(h analysis.Hash) string {
 	return h.String()
 }
 
+// subjectOf returns the identities of a problem and of an incident, of which one is empty; both are empty if h is zero.
+// The search sees an incident as a problem.
+func subjectOf(h analysis.Hash) (problem string, incident *string) {
+	if id, about := engine.IncidentOf(h); about {
+		return "", new(hex16(id))
+	}
+	return problemID(h), nil
+}
+
 // renderer converts the state of a core to the types of the contract. It must not be used when [Engine.Ask] has
 // returned.
 type renderer struct {
@@ -68,19 +78,26 @@ type renderer struct {
 // renderer returns a renderer of c, within a call of [Engine.Ask].
 func (a *API) renderer(c *engine.Core) renderer { return renderer{a.refresh(c).names(c), c} }
 
-// path returns the operations down to a calling context of a request type. A context is missing in the dictionary if it
-// leads over tracepoints that were never on together; its path comes from the tree.
-func (r renderer) path(requestType analysis.Hash, ctx trace.Context) []string {
+// path returns the operations down to a calling context in a tree, which may be nil. A context is missing in the
+// dictionary if it leads over tracepoints that were never on together; its path comes from the tree.
+func (r renderer) path(t *cct.Tree, ctx trace.Context) []string {
 	path := r.Context(ctx)
-	if len(path) > 0 || ctx == 0 {
+	if len(path) > 0 || ctx == 0 || t == nil {
 		return path
 	}
-	if t, _ := r.core.BuiltTree(requestType); t != nil {
-		if i := t.Find(ctx); i >= 0 {
-			return r.operations(t.Path(i))
-		}
+	if i := t.Find(ctx); i >= 0 {
+		return r.operations(t.Path(i))
 	}
 	return path
+}
+
+// tree returns the tree in which a problem with requests of a type is searched, or an incident; nil if it is unknown.
+func (r renderer) tree(problem, requestType analysis.Hash) *cct.Tree {
+	if id, about := engine.IncidentOf(problem); about {
+		return r.core.IncidentTree(id)
+	}
+	t, _ := r.core.BuiltTree(requestType)
+	return t
 }
 
 // tracepoint returns the name of a tracepoint; its identity if the name is unknown.
@@ -231,12 +248,12 @@ func sizeModel(m *group.SizeModel) *contract.SizeModel {
 	}
 }
 
-func (r renderer) suspects(requestType analysis.Hash, list []search.Suspect) []contract.Suspect {
+func (r renderer) suspects(t *cct.Tree, list []search.Suspect) []contract.Suspect {
 	all := make([]contract.Suspect, 0, len(list))
 	for i := range list {
 		x := &list[i]
 		all = append(all, contract.Suspect{
-			Tracepoint: r.tracepoint(x.Tracepoint), Operation: r.Op(x.Op), Context: r.path(requestType, x.Context),
+			Tracepoint: r.tracepoint(x.Tracepoint), Operation: r.Op(x.Op), Context: r.path(t, x.Context),
 			Share: interval(x.Share, x.Low, x.High), Inclusive: number(x.Inclusive), Requests: int64(x.Requests), Open: x.Open,
 		})
 	}
@@ -255,12 +272,15 @@ func (r renderer) operations(ops []trace.Op) []string {
 const shownSuspects = 3
 
 func (r renderer) investigation(v *search.Investigation, suspects int) contract.Investigation {
-	return contract.Investigation{
-		Problem: v.Problem.String(), RequestType: v.RequestType.String(), RequestTypeName: r.RequestType(v.RequestType, v.Entry),
-		Group: v.Group.String(), State: contract.State(v.Status.String()), Reason: v.Reason, Strategy: v.Strategy,
+	x := contract.Investigation{
+		State: contract.State(v.Status.String()), Reason: v.Reason, Strategy: v.Strategy,
 		Opened: at(v.Opened), Changed: at(v.Changed), Epochs: v.Epochs, On: len(v.Requested), Tried: len(v.Tried),
-		Suspects: r.suspects(v.RequestType, v.Suspects[:min(len(v.Suspects), suspects)]),
+		Suspects: r.suspects(r.tree(v.Problem, v.RequestType), v.Suspects[:min(len(v.Suspects), suspects)]),
 	}
+	if x.Problem, x.Incident = subjectOf(v.Problem); x.Incident == nil {
+		x.RequestType, x.RequestTypeName, x.Group = v.RequestType.String(), r.RequestType(v.RequestType, v.Entry), v.Group.String()
+	}
+	return x
 }
 
 // shownEvidence limits the evidence of an investigation in its detail.
@@ -310,12 +330,14 @@ func armNames(mask uint32) []string {
 
 func (r renderer) decision(logged *loggedDecision) contract.Decision {
 	d := logged.decision
+	problem, incident := subjectOf(d.Investigation)
+	tree := r.tree(d.Investigation, d.Group.RequestType)
 	x := contract.Decision{
-		ID: logged.id.String(), At: at(d.At), Plan: d.Plan, Problem: problemID(d.Investigation), Strategy: d.Strategy,
+		ID: logged.id.String(), At: at(d.At), Plan: d.Plan, Problem: problem, Incident: incident, Strategy: d.Strategy,
 		From: contract.State(d.From.String()), To: contract.State(d.To.String()), Reason: d.Reason, Text: r.decisionText(d),
 		Requests: int64(d.Group.Requests), Rate: number(d.Group.Rate), Cov: number(d.Group.CoV),
 		Tree:    contract.SearchedTree{Version: fmt.Sprintf("%016x", d.Tree.Version), Nodes: d.Tree.Nodes, Tracepoints: d.Tree.Tracepoints},
-		Matches: make([]contract.DecisionMatch, 0, len(d.Matches)), Suspects: r.suspects(d.Group.RequestType, d.Suspects), Picks: r.picks(d.Group.RequestType, d.Picks),
+		Matches: make([]contract.DecisionMatch, 0, len(d.Matches)), Suspects: r.suspects(tree, d.Suspects), Picks: r.picks(tree, d.Picks),
 		Rejected: make([]contract.Judged, 0, len(d.Rejected)), Off: make([]contract.Judged, 0, len(d.Off)),
 		Missing: r.operations(d.Missing), Estimate: usage(d.Estimate), Limit: limit(d.Budget.Tracepoints, d.Budget.Bytes, d.Budget.CPU),
 	}
@@ -348,12 +370,12 @@ func (r renderer) match(m *search.Matched) contract.DecisionMatch {
 	return x
 }
 
-func (r renderer) picks(requestType analysis.Hash, picks []search.Pick) []contract.Pick {
+func (r renderer) picks(t *cct.Tree, picks []search.Pick) []contract.Pick {
 	all := make([]contract.Pick, 0, len(picks))
 	for i := range picks {
 		p := &picks[i]
 		all = append(all, contract.Pick{
-			Tracepoint: hex16(p.Tracepoint), TracepointName: r.tracepoint(p.Tracepoint), Operation: r.Op(p.Op), Context: r.path(requestType, p.Context),
+			Tracepoint: hex16(p.Tracepoint), TracepointName: r.tracepoint(p.Tracepoint), Operation: r.Op(p.Op), Context: r.path(t, p.Context),
 			Score: number(p.Score), Arms: armNames(p.Arms), Cost: usage(p.Cost), Reason: p.Reason,
 		})
 	}

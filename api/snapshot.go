@@ -156,12 +156,15 @@ func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
 	for i := range problems {
 		p := &problems[i]
 		v := investigations[p.ID]
-		if v == nil {
+		x := problemOf(c, names, p, v, i+1)
+		if id, within := c.IncidentWith(p.ID); within && c.Investigation(id) != nil {
+			x.Incident = new(hex16(id))
+		} else if v == nil {
 			s.tally.uninvestigated++
 		}
-		s.byID[p.ID.String()] = i
+		s.byID[x.ID] = i
 		s.ids = append(s.ids, p.ID)
-		s.problems = append(s.problems, problemOf(c, names, p, v, i+1))
+		s.problems = append(s.problems, x)
 	}
 }
 
@@ -175,8 +178,14 @@ func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *sear
 		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(),
 		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: trend,
 	}
-	if v != nil {
-		x.Since, x.State = instant(v.Opened), contract.State(v.Status.String())
+	switch {
+	case p.Opened != 0:
+		x.Since = instant(p.Opened)
+	case v != nil:
+		x.Since = instant(v.Opened)
+	}
+	if v != nil && v.Status != search.Gone { // that of an incident may have replaced it
+		x.State = contract.State(v.Status.String())
 	}
 	if e := describe.Leading(p); e != nil {
 		x.Leading, x.Share = names.Edge(e), number(e.Score)

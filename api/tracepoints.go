@@ -158,8 +158,9 @@ func (r renderer) point(c *engine.Core, p *point) contract.Tracepoint {
 }
 
 func (r renderer) lease(plan *search.Plan, l *search.Lease) contract.Lease {
+	owner, incident := subjectOf(l.Owner)
 	return contract.Lease{
-		Arm: search.ArmName(plan.Arms[l.Arm].Name), Since: at(l.Since), Expires: at(l.Expires), Cause: l.Cause, Owner: problemID(l.Owner), Pinned: l.Pinned,
+		Arm: search.ArmName(plan.Arms[l.Arm].Name), Since: at(l.Since), Expires: at(l.Expires), Cause: l.Cause, Owner: owner, Incident: incident, Pinned: l.Pinned,
 	}
 }
 

@@ -187,6 +187,9 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	for i := range x.Suspects[:min(len(x.Suspects), shownIncidentSuspects)] {
 		p.suspect(&x.Suspects[i])
 	}
+	if d.Investigation != nil {
+		p.investigation(d.Investigation)
+	}
 	p.requestTypes(x.RequestTypes)
 	if len(x.Deploys) > 0 {
 		p.printf("\n%s\n", p.bold("Deploys"))

@@ -108,7 +108,10 @@ func (p *page) problem(x *contract.Problem) {
 		attribute = terminal.Red
 	}
 	p.printf("%s %s  %s", p.bold(fmt.Sprintf("%3d", x.Rank)), p.style.Paint(attribute, string(x.Onset)+", "+string(x.Kind)), string(x.State))
-	if x.State == contract.StateNone {
+	switch {
+	case x.State == contract.StateNone && x.Incident != nil:
+		p.printf(": part of incident %s", (*x.Incident)[:8])
+	case x.State == contract.StateNone:
 		p.printf(": queued")
 	}
 	p.printf("  %s", p.since(x.Since))
@@ -223,6 +226,9 @@ func (p *page) edges(d *contract.ProblemDetail) {
 func (p *page) investigation(d *contract.InvestigationDetail) {
 	v := &d.Investigation
 	p.printf("\n%s %s, %s on, %s tried\n", p.bold("Investigation"), v.State, units.Plural(v.On, "tracepoint"), units.Count(v.Tried))
+	if v.Reason != "" {
+		p.printf("%s", p.style.Wrap(clean(v.Reason), 2))
+	}
 	for i := range v.Suspects[:min(len(v.Suspects), shownSuspects)] {
 		x := &v.Suspects[i]
 		p.printf("  %s %s\n", terminal.PadLeft(units.Percent(of(x.Share.Value)), 6), clean(x.Operation))

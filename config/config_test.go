@@ -527,7 +527,7 @@ func TestReference(t *testing.T) {
 // Package notify accepts every format and event that the configuration accepts.
 func TestWebhookWords(t *testing.T) {
 	events := []notify.Type{
-		notify.IncidentOpened, notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided,
+		notify.IncidentOpened, notify.IncidentLocated, notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided,
 	}
 	for _, format := range WebhookFormats {
 		e, err := (&Webhook{Name: "a", URL: "http://127.0.0.1:1", Format: format, Events: WebhookEvents, AllowPrivate: true}).Endpoint()

@@ -30,7 +30,7 @@ const (
 // WebhookFormats are the formats of webhook bodies, WebhookEvents the events that webhooks can receive.
 var (
 	WebhookFormats = []string{"sibyl", "cloudevents", "alertmanager", "grafana-annotation", "slack"}
-	WebhookEvents  = []string{"incident.opened", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
+	WebhookEvents  = []string{"incident.opened", "incident.located", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
 )
 
 // defaultKeys are attributes that instrumentation sets, that are numbers or have few values, and that often explain

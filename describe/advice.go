@@ -16,6 +16,13 @@ type Advice struct {
 	// Version is the latest version of the first suspect that was deployed shortly before the onset or since, and
 	// Before its predecessor; 0: there was no deploy.
 	Version, Before trace.Symbol
+
+	// The state of the search inside the first suspect.
+	Located   trace.Op // 0: none
+	Share     float64  // of the lost time, at Located
+	Searching bool     // for Located
+	On        int      // tracepoints, while searching
+	Exhausted string   // the reason for which it located nothing; empty: none
 }
 
 // leastPart is the smallest part of the cost at an instance or a version that leads to it.
@@ -33,16 +40,50 @@ func (n *Names) Advice(x *Advice) string {
 	}
 	first := &x.Suspects[0]
 	name := n.Clean(n.Table.Text(first.Service))
+	if text := n.undoable(x, first, name); text != "" {
+		if x.Located != 0 {
+			text += " " + n.Located(x.Located, x.Share) + "."
+		}
+		return text + searching(x, name)
+	}
+	if x.Located != 0 {
+		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the lost time."
+	}
+	return n.adviceFor(first, name) + searching(x, name)
+}
+
+// undoable returns the next step if a deploy of a suspect with a name, or one of its instances, may be the cause: a
+// rollback or a restart is quicker than a diagnosis. Otherwise it is empty.
+func (n *Names) undoable(x *Advice, s *baselinediff.Suspect, name string) string {
 	if x.Version != 0 {
 		return "Compare " + name + " " + n.Clean(n.Table.Text(x.Version)) + ", which was just deployed, with " + n.Clean(n.Table.Text(x.Before)) +
 			": if it is the cause, roll it back."
 	}
-	if len(first.Instances) > 0 && first.Instances[0].Part >= leastPart {
-		i := &first.Instances[0]
+	if len(s.Instances) > 0 && s.Instances[0].Part >= leastPart {
+		i := &s.Instances[0]
 		return "Compare " + n.Clean(n.Table.Text(i.Key)) + " = " + n.Clean(n.Table.Text(i.Value)) + ", which carries " + units.Percent(i.Part) +
 			" of the cost, with the rest of " + name + "."
 	}
-	return n.adviceFor(first, name)
+	return ""
+}
+
+// Located describes the place with a share of the time that requests lose.
+func (n *Names) Located(place trace.Op, share float64) string {
+	return n.Op(place) + " carries " + units.Share(share) + " of the lost time"
+}
+
+// searching describes, in a sentence that follows another, the search inside a service with a name; empty if there is
+// none or it has located the place.
+func searching(x *Advice, name string) string {
+	switch {
+	case x.Exhausted != "":
+		return " The tracepoints of " + name + " show no more: " + x.Exhausted + "."
+	case x.Searching && x.On > 0:
+		return " Sibyl searches for the place: " + units.Plural(x.On, "tracepoint") + " on in " + name + ", waiting for requests."
+	case x.Searching:
+		return " Sibyl searches for the place in " + name + "; no tracepoint is on yet."
+	}
+	return ""
 }
 
 // adviceFor returns the next step for the largest part of the score of a suspect.

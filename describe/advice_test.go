@@ -27,6 +27,16 @@ func TestAdvice(t *testing.T) {
 	merged := of(baselinediff.Suspect{Own: 1})
 	merged.Closed, merged.Into = true, 0xabc
 	op := table.Op(cart, table.Symbol("GET /cart"), trace.Server)
+	located := of(baselinediff.Suspect{Own: 1})
+	located.Located, located.Share = op, 0.76
+	deployedAndLocated := *deployed
+	deployedAndLocated.Located, deployedAndLocated.Share = op, 1.2
+	searching := of(baselinediff.Suspect{Out: 1})
+	searching.Searching, searching.On = true, 3
+	starved := of(baselinediff.Suspect{Out: 1, Instances: pod})
+	starved.Searching = true
+	exhausted := of(baselinediff.Suspect{Out: 1})
+	exhausted.Exhausted = "no candidates are left"
 	for want, x := range map[string]*describe.Advice{
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1":             deployed,
 		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,":      of(baselinediff.Suspect{Own: 1, Instances: pod}),
@@ -38,6 +48,12 @@ func TestAdvice(t *testing.T) {
 		"Look at cart GET /cart in a slow trace":                              of(baselinediff.Suspect{Own: 1, Operations: []baselinediff.SuspectOperation{{Op: op, Score: 1}}}),
 		"Look at the slow traces through cart":                                of(baselinediff.Suspect{Own: 1}),
 		"Look at the metrics and logs of cart, which emits no spans":          of(baselinediff.Suspect{Opaque: true, Rest: 1}),
+		"Look at cart GET /cart: it carries 76 % of the lost time.":           located,
+		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. cart GET /cart carries all of the lost time.": &deployedAndLocated,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. " +
+			"Sibyl searches for the place: 3 tracepoints on in cart, waiting for requests.": searching,
+		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. Sibyl searches for the place in cart; no tracepoint is on yet.":             starved,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: no candidates are left.": exhausted,
 		"Nothing to do":                       closed,
 		"Look at incident 0000000000000abc":   merged,
 		"Compare slow traces with usual ones": {},

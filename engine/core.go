@@ -409,8 +409,9 @@ func (c *Core) Tree(requestType analysis.Hash) *cct.Tree {
 	return t.built
 }
 
-// builtTrees returns the trees of the request types with a problem or an incident. With a budget it returns the trees of all request
-// types, since a tracepoint costs every type that runs it. Trees of types without a problem may be stale.
+// builtTrees returns the trees of the request types with a problem or an incident. With a budget it returns the trees
+// of all request types, since a tracepoint costs every type that runs it. Trees of types without a problem may be
+// stale.
 func (c *Core) builtTrees() map[analysis.Hash]*cct.Tree {
 	trees := make(map[analysis.Hash]*cct.Tree)
 	if c.options.Budget != (search.Budget{}) {

@@ -101,6 +101,9 @@ func searchIncident(t *testing.T, restart bool) []string {
 				t.Fatalf("a tracepoint of %s is on, want one of %s", w.app.Table().Text(got), w.app.Table().Text(want))
 			}
 		}
+		if len(leases) > 0 && len(w.core.Investigated()) == 0 {
+			t.Fatal("no requests are under investigation while tracepoints are on")
+		}
 		if restart && len(leases) > 0 {
 			restart = false
 			w.restart(t, options)

@@ -134,7 +134,7 @@ func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.
 	}
 }
 
-// loss is what requests of all types lose in an operation. All but the first field are sums over requests.
+// loss is the time that requests of all types lose in an operation. All but the first field are sums over requests.
 type loss struct {
 	requests, nanos           float64
 	compared                  float64 // requests of types that ran the operation before
@@ -295,6 +295,49 @@ func (c *Core) Investigation(id uint64) *search.Investigation {
 		}
 	}
 	return nil
+}
+
+// IncidentTree returns the tree in which the investigation of an incident searches: contexts begin at operations of its
+// first suspect. It is nil if the incident is not searched.
+func (c *Core) IncidentTree(id uint64) *cct.Tree {
+	for _, s := range c.searches {
+		if s.incident == id {
+			return s.tree
+		}
+	}
+	return nil
+}
+
+// IncidentWith returns the open incident that contains a problem, the oldest of several.
+func (c *Core) IncidentWith(problem analysis.Hash) (id uint64, ok bool) {
+	for _, x := range c.incidents.Incidents() {
+		if a := c.affected[x.ID]; x.Closed == 0 && a != nil && slices.Contains(a.Problems, problem) {
+			return x.ID, true
+		}
+	}
+	return 0, false
+}
+
+// Investigated returns the entry operations of the requests under investigation, those investigated longest first. They
+// may repeat.
+func (c *Core) Investigated() []trace.Op {
+	var entries []trace.Op
+	for i := range c.state.Investigations {
+		v := &c.state.Investigations[i]
+		id, pooled := IncidentOf(v.Problem)
+		switch {
+		case !v.Status.Active():
+		case !pooled:
+			entries = append(entries, v.Entry)
+		case c.affected[id] != nil:
+			for _, t := range c.affected[id].Types {
+				if g := c.detector.Groups.Group(t.RequestType); g != nil {
+					entries = append(entries, g.Entry)
+				}
+			}
+		}
+	}
+	return entries
 }
 
 // joinedTrees returns the trees of the incidents that are searched, by their problems.

@@ -2,26 +2,25 @@ package notify
 
 import (
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
 // Change is an event of a problem or a decision.
 type Change struct {
 	Type     Type
-	Problem  analysis.Hash    // zero: none
+	Problem  analysis.Hash    // or the one as which an incident is searched, see [engine.IncidentProblem]; zero: none
 	Decision *search.Decision // nil: there was none
 }
 
-// Changes returns the changes between two states of the search in the order of their events: problems that opened or
-// opened again, then each decision, followed by the change of its problem, if any.
-func Changes(before, after *search.State, decisions []search.Decision) []Change {
+// Changes returns the changes in an epoch in the order of their events: problems that opened, each decision, followed
+// by the change of its problem or incident, if any, and problems that closed. Problems open and close whether or not
+// they are investigated.
+func Changes(before, after []detect.Problem, decisions []search.Decision) []Change {
 	var list []Change
-	for i := range after.Investigations {
-		v := &after.Investigations[i]
-		old := before.Investigation(v.Problem)
-		if v.Status != search.Gone && (old == nil || old.Status == search.Gone) {
-			list = append(list, Change{ProblemOpened, v.Problem, nil})
-		}
+	for _, p := range Missing(after, before) {
+		list = append(list, Change{ProblemOpened, p.ID, nil})
 	}
 	for i := range decisions {
 		d := &decisions[i]
@@ -30,16 +29,40 @@ func Changes(before, after *search.State, decisions []search.Decision) []Change 
 			list = append(list, Change{t, d.Investigation, d})
 		}
 	}
+	for _, p := range Missing(before, after) {
+		list = append(list, Change{ProblemClosed, p.ID, nil})
+	}
 	return list
 }
 
-// typeOf returns the type of the event in which a decision changes its problem; empty: there is none.
+// Missing returns the problems that are not among others, in their order.
+func Missing(problems, others []detect.Problem) []*detect.Problem {
+	known := make(map[analysis.Hash]bool, len(others))
+	for i := range others {
+		known[others[i].ID] = true
+	}
+	var missing []*detect.Problem
+	for i := range problems {
+		if p := &problems[i]; !known[p.ID] {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}
+
+// typeOf returns the type of the event in which a decision changes its problem or incident; empty: there is none.
 func typeOf(d *search.Decision) Type {
 	if d.From == d.To || d.Investigation.IsZero() {
 		return ""
 	}
+	if _, about := engine.IncidentOf(d.Investigation); about {
+		return incidentEvents[d.To]
+	}
 	return problemEvents[d.To]
 }
 
-// problemEvents are the events of a problem by the new status of its investigation.
-var problemEvents = map[search.Status]Type{search.Located: ProblemLocated, search.Explained: ProblemExplained, search.Gone: ProblemClosed}
+// Events of a problem and of an incident by the new status of its investigation.
+var (
+	problemEvents  = map[search.Status]Type{search.Located: ProblemLocated, search.Explained: ProblemExplained}
+	incidentEvents = map[search.Status]Type{search.Located: IncidentLocated}
+)

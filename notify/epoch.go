@@ -1,6 +1,8 @@
 package notify
 
 import (
+	"slices"
+
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/describe"
@@ -11,18 +13,20 @@ import (
 
 // Epoch is the result of an epoch.
 type Epoch struct {
-	At            trace.Nanos
-	Source        string        // see Event
-	Before, After *search.State // of the search
-	Decisions     []search.Decision
-	Problems      []detect.Problem
-	Names         *describe.Names                    // with the summaries of the problems' requests
-	Traces        func(p *detect.Problem) []Trace    // samples to link; nil: none
-	URL           func(problem analysis.Hash) string // of the problem's page; nil: it has none
+	At        trace.Nanos
+	Source    string // see Event
+	State     *search.State
+	Decisions []search.Decision
+	Before    []detect.Problem                   // open at the start of the epoch
+	Problems  []detect.Problem                   // open at its end
+	Names     *describe.Names                    // with the summaries of the problems' requests
+	Traces    func(p *detect.Problem) []Trace    // samples to link; nil: none
+	URL       func(problem analysis.Hash) string // of the problem's page; nil: it has none
 
 	Incidents []engine.Incident // as of the end of the epoch
 	Deploys   []engine.Deploy   // oldest first
 	// The following are called for each event about an incident.
+	Investigation  func(incident uint64) *search.Investigation // nil: it has none
 	Muted          func(incident uint64) bool
 	IncidentTraces func(*engine.Incident) []Trace // slow ones to link
 	IncidentURL    func(incident uint64) string   // of the incident's page; empty: it has none
@@ -30,19 +34,33 @@ type Epoch struct {
 
 // Events returns the events of an epoch in order. It depends on its argument only: repeated calls return equal events.
 func Events(e *Epoch) []*Event {
-	problems := make(map[analysis.Hash]*detect.Problem, len(e.Problems))
-	for i := range e.Problems {
-		problems[e.Problems[i].ID] = &e.Problems[i]
-	}
 	list := e.incidentEvents()
-	for _, c := range Changes(e.Before, e.After, e.Decisions) {
-		f := &Facts{Type: c.Type, At: e.At, Source: e.Source, Decision: c.Decision, Names: e.Names}
-		if !c.Problem.IsZero() {
-			e.about(f, &c, problems[c.Problem])
-		}
-		list = append(list, NewEvent(f))
+	for _, c := range Changes(e.Before, e.Problems, e.Decisions) {
+		list = append(list, e.event(&c))
 	}
 	return list
+}
+
+// event returns the event of a change.
+func (e *Epoch) event(c *Change) *Event {
+	id, about := engine.IncidentOf(c.Problem)
+	if x := e.incident(id); about && x != nil {
+		return e.incidentEvent(c.Type, x, c.Decision)
+	}
+	f := &Facts{Type: c.Type, At: e.At, Source: e.Source, Decision: c.Decision, Names: e.Names}
+	if !about && !c.Problem.IsZero() {
+		e.about(f, c.Problem)
+	}
+	return NewEvent(f)
+}
+
+// incident returns an incident; nil if it is forgotten.
+func (e *Epoch) incident(id uint64) *engine.Incident {
+	i := slices.IndexFunc(e.Incidents, func(x engine.Incident) bool { return x.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &e.Incidents[i]
 }
 
 // incidentEvents returns the events of the incidents that opened, opened again or closed in the epoch. They do not
@@ -51,31 +69,40 @@ func (e *Epoch) incidentEvents() []*Event {
 	var list []*Event
 	for i := range e.Incidents {
 		x := &e.Incidents[i]
-		f := &IncidentFacts{Type: IncidentOpened, At: e.At, Source: e.Source, Incident: x, Deploys: e.Deploys, Names: e.Names}
 		switch {
 		case x.Closed == 0 && (x.Opened == e.At || x.Reopened == e.At):
+			list = append(list, e.incidentEvent(IncidentOpened, x, nil))
 		case x.Closed == e.At && x.Reopened != e.At:
-			f.Type = IncidentClosed
-		default:
-			continue
+			list = append(list, e.incidentEvent(IncidentClosed, x, nil))
 		}
-		f.Traces, f.URL, f.Muted = e.IncidentTraces(x), e.IncidentURL(x.ID), e.Muted(x.ID)
-		list = append(list, NewIncidentEvent(f))
 	}
 	return list
 }
 
-// about adds the facts about the problem of a change.
-func (e *Epoch) about(f *Facts, c *Change, p *detect.Problem) {
-	f.Problem, f.Investigation = p, e.After.Investigation(c.Problem)
-	if f.Investigation == nil { // it ended in this epoch
-		d := &c.Decision.Group
-		f.Investigation = &search.Investigation{Problem: c.Problem, RequestType: d.RequestType, Group: d.Group, Status: c.Decision.To, Opened: e.At}
+func (e *Epoch) incidentEvent(t Type, x *engine.Incident, d *search.Decision) *Event {
+	return NewIncidentEvent(&IncidentFacts{
+		Type: t, At: e.At, Source: e.Source, Incident: x, Investigation: e.Investigation(x.ID), Decision: d, Deploys: e.Deploys, Names: e.Names,
+		Traces: e.IncidentTraces(x), URL: e.IncidentURL(x.ID), Muted: e.Muted(x.ID),
+	})
+}
+
+// about adds the facts about a problem.
+func (e *Epoch) about(f *Facts, problem analysis.Hash) {
+	f.Investigation = e.State.Investigation(problem)
+	is := func(p detect.Problem) bool { return p.ID == problem }
+	if i := slices.IndexFunc(e.Problems, is); i >= 0 {
+		f.Problem = &e.Problems[i]
+	} else if i := slices.IndexFunc(e.Before, is); i >= 0 && f.Type == ProblemClosed {
+		f.Problem = &e.Before[i]
 	}
-	if e.Traces != nil && p != nil {
-		f.Traces = e.Traces(p)
+	if f.Problem == nil && f.Investigation == nil { // both ended
+		d := &f.Decision.Group
+		f.Investigation = &search.Investigation{Problem: problem, RequestType: d.RequestType, Group: d.Group, Status: f.Decision.To, Opened: e.At}
+	}
+	if e.Traces != nil && f.Problem != nil {
+		f.Traces = e.Traces(f.Problem)
 	}
 	if e.URL != nil {
-		f.URL = e.URL(c.Problem)
+		f.URL = e.URL(problem)
 	}
 }

@@ -18,8 +18,9 @@ func TestEvents(t *testing.T) {
 	f := sample(Decided, "shop", "POST /checkout")
 	closing := search.Decision{Investigation: analysis.Hash{Lo: 5}, From: search.Located, To: search.Gone, Reason: "the problem closed"}
 	e := &Epoch{
-		At: opened, Source: "here", Before: &search.State{}, After: &search.State{Investigations: []search.Investigation{*f.Investigation}},
-		Decisions: []search.Decision{*f.Decision, closing, {Plan: 3, Reason: search.WhyBudget}}, Problems: []detect.Problem{*f.Problem}, Names: f.Names,
+		At: opened, Source: "here", State: &search.State{Investigations: []search.Investigation{*f.Investigation}},
+		Decisions: []search.Decision{*f.Decision, closing, {Plan: 3, Reason: search.WhyBudget}}, Names: f.Names,
+		Before: []detect.Problem{{ID: analysis.Hash{Lo: 6}, RequestType: f.Problem.RequestType}}, Problems: []detect.Problem{*f.Problem, {ID: analysis.Hash{Lo: 8}}},
 		Traces: func(p *detect.Problem) []Trace { return []Trace{{ID: p.ID.String()}} },
 		URL:    func(problem analysis.Hash) string { return "/" + problem.String() },
 	}
@@ -34,10 +35,11 @@ func TestEvents(t *testing.T) {
 	}
 	want := []string{
 		"problem.opened /00000000000000070000000000000009 investigating, 1 traces, decision false",
+		"problem.opened /00000000000000000000000000000008 none, 1 traces, decision false",
 		"decision /00000000000000070000000000000009 investigating, 1 traces, decision true",
 		"decision /00000000000000000000000000000005 gone, 0 traces, decision true",
-		"problem.closed /00000000000000000000000000000005 gone, 0 traces, decision true",
 		"decision nothing , 0 traces, decision true",
+		"problem.closed /00000000000000000000000000000006 gone, 1 traces, decision false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -79,8 +81,8 @@ func TestIncidentEvents(t *testing.T) {
 			step.change(f.Incident)
 		}
 		for _, e := range Events(&Epoch{
-			At: at(step.now), Source: "here", Before: &search.State{}, After: &search.State{}, Names: f.Names,
-			Incidents: []engine.Incident{*f.Incident}, Deploys: f.Deploys, Muted: func(uint64) bool { return step.now == 6 },
+			At: at(step.now), Source: "here", State: &search.State{}, Names: f.Names, Incidents: []engine.Incident{*f.Incident}, Deploys: f.Deploys,
+			Investigation: func(uint64) *search.Investigation { return nil }, Muted: func(uint64) bool { return step.now == 6 },
 			IncidentTraces: func(*engine.Incident) []Trace { return f.Traces }, IncidentURL: func(uint64) string { return "/page" },
 		}) {
 			if seen[e.ID]++; seen[e.ID] == 1 {
@@ -94,5 +96,59 @@ func TestIncidentEvents(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// A problem that its incident replaces in the search stays open: it neither closes nor loses its alert.
+func TestTakenProblem(t *testing.T) {
+	f := sample(Decided, "shop", "POST /checkout")
+	f.Investigation.Status = search.Gone
+	taken := search.Decision{Investigation: f.Problem.ID, From: search.Investigating, To: search.Gone, Reason: "its incident is investigated instead"}
+	open := []detect.Problem{*f.Problem}
+	list := Events(&Epoch{
+		At: opened, State: &search.State{Investigations: []search.Investigation{*f.Investigation}}, Decisions: []search.Decision{taken},
+		Before: open, Problems: open, Names: f.Names,
+	})
+	if len(list) != 1 || list[0].Type != Decided || list[0].resolved || list[0].Data.Problem.Status != "none" {
+		t.Errorf("%d events, the first %+v", len(list), list[0])
+	}
+}
+
+// The search of an incident causes events about the incident, not about a problem.
+func TestIncidentSearchEvents(t *testing.T) {
+	f := sampleIncident(IncidentLocated, "shop", "POST /checkout")
+	id := engine.IncidentProblem(f.Incident.ID)
+	muted := false
+	epoch := &Epoch{
+		At: f.Incident.Opened.Add(time.Minute), State: &search.State{}, Names: f.Names, Incidents: []engine.Incident{*f.Incident},
+		Decisions: []search.Decision{
+			{Investigation: id, From: search.Investigating, To: search.Located, Plan: 4},
+			{Investigation: id, From: search.Located, To: search.Gone, Plan: 5},
+			{Investigation: engine.IncidentProblem(99), From: search.Located, To: search.Gone, Plan: 5}, // its incident is forgotten
+		},
+		Investigation:  func(uint64) *search.Investigation { return f.Investigation },
+		Muted:          func(uint64) bool { return muted },
+		IncidentTraces: func(*engine.Incident) []Trace { return nil }, IncidentURL: func(uint64) string { return "" },
+	}
+	var got []string
+	for _, e := range Events(epoch) {
+		about := ""
+		if x := e.Data.Incident; x != nil {
+			about = x.ID + " at " + x.place()
+		}
+		got = append(got, fmt.Sprintf("%s %s, resolved %t, problem %t", e.Type, about, e.resolved, e.Data.Problem != nil))
+	}
+	want := []string{
+		"decision 0000000000000abc at payment/charge, resolved false, problem false",
+		"incident.located 0000000000000abc at payment/charge, resolved false, problem false",
+		"decision 0000000000000abc at payment/charge, resolved false, problem false",
+		"decision , resolved false, problem false",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	muted = true
+	if e := Events(epoch)[1]; !e.muted {
+		t.Error("an incident that is muted causes a notification")
 	}
 }

@@ -22,6 +22,7 @@ type Type string
 // The types of events.
 const (
 	IncidentOpened   Type = "incident.opened"
+	IncidentLocated  Type = "incident.located" // its investigation found one place, or up to three together
 	IncidentClosed   Type = "incident.closed"
 	ProblemOpened    Type = "problem.opened"
 	ProblemLocated   Type = "problem.located"   // the investigation found one place, or up to three together
@@ -32,7 +33,9 @@ const (
 )
 
 // AboutIncident reports whether events of the type are about incidents.
-func (t Type) AboutIncident() bool { return t == IncidentOpened || t == IncidentClosed }
+func (t Type) AboutIncident() bool {
+	return t == IncidentOpened || t == IncidentLocated || t == IncidentClosed
+}
 
 // Event is an event with its evidence. Its texts are printable and bounded, but not escaped. It is immutable.
 type Event struct {
@@ -60,7 +63,7 @@ type Problem struct {
 	describe.Findings
 
 	URL    string  `json:"url,omitempty"` // of its page
-	Status string  `json:"status"`        // of its investigation
+	Status string  `json:"status"`        // of its investigation; none: it has none, or that of its incident replaces it
 	Opened moment  `json:"opened"`
 	Traces []Trace `json:"traces"` // samples
 }
@@ -166,12 +169,14 @@ type Facts struct {
 	At     trace.Nanos
 	Source string // see Event
 
-	Investigation *search.Investigation // nil: the event is not about a problem
-	Problem       *detect.Problem       // of the investigation, as last seen; nil: unknown
-	Decision      *search.Decision      // nil: none
-	Traces        []Trace               // samples; the first are sent
-	Names         *describe.Names       // with the summary of the problem's requests, if there is one
-	URL           string                // of the problem's page; may be empty
+	// The problem of the event, as last seen, and its investigation. Only the investigation is known after the problem
+	// has closed, and only the problem if it has not been investigated. Both are nil if it is about none.
+	Problem       *detect.Problem
+	Investigation *search.Investigation
+	Decision      *search.Decision // nil: none
+	Traces        []Trace          // samples; the first are sent
+	Names         *describe.Names  // with the summary of the problem's requests, if there is one
+	URL           string           // of the problem's page; may be empty
 }
 
 // Bounds of an event: enough to understand a decision, and small enough for any receiver.
@@ -192,8 +197,8 @@ const (
 func NewEvent(f *Facts) *Event {
 	n := namer{f.Names}
 	e := &Event{Type: f.Type, At: moment(f.At), Source: clean(f.Source)}
-	if v := f.Investigation; v != nil {
-		e.subject, e.resolved = v.Problem, v.Status == search.Gone || f.Type == ProblemClosed
+	if f.aboutProblem() {
+		e.subject, e.resolved = f.subject(), f.closed()
 		e.Data.Problem = n.problem(f)
 	}
 	plan := int64(0)
@@ -203,6 +208,45 @@ func NewEvent(f *Facts) *Event {
 	}
 	e.setID(plan)
 	return e
+}
+
+func (f *Facts) aboutProblem() bool { return f.Problem != nil || f.Investigation != nil }
+
+// subject returns the identity of the problem.
+func (f *Facts) subject() analysis.Hash {
+	if f.Problem != nil {
+		return f.Problem.ID
+	}
+	return f.Investigation.Problem
+}
+
+// closed reports whether the problem is closed.
+func (f *Facts) closed() bool {
+	return f.Type == ProblemClosed || f.Problem == nil && f.Investigation.Status == search.Gone
+}
+
+// status returns the status of the problem's investigation. An open problem has none if that of its incident has
+// replaced it.
+func (f *Facts) status() string {
+	switch {
+	case f.closed():
+		return search.Gone.String()
+	case f.Investigation == nil || f.Investigation.Status == search.Gone:
+		return "none"
+	}
+	return f.Investigation.Status.String()
+}
+
+// opened returns the time at which the problem opened. That of a chronic problem is the time of the first event about
+// it.
+func (f *Facts) opened() trace.Nanos {
+	switch {
+	case f.Problem != nil && f.Problem.Opened != 0:
+		return f.Problem.Opened
+	case f.Investigation != nil:
+		return f.Investigation.Opened
+	}
+	return f.At
 }
 
 // setID sets the ID, which depends on type, time, subject and plan.
@@ -233,7 +277,7 @@ func (n namer) text(s trace.Symbol) string { return clean(n.names.Table.Text(s))
 
 func (n namer) problem(f *Facts) *Problem {
 	v := f.Investigation
-	p := &Problem{URL: f.URL, Status: v.Status.String(), Opened: moment(v.Opened), Traces: []Trace{}}
+	p := &Problem{URL: f.URL, Status: f.status(), Opened: moment(f.opened()), Traces: []Trace{}}
 	p.Findings = describe.Findings{Edges: []describe.ProblemEdge{}, Explanations: []describe.Explanation{}}
 	if f.Problem == nil {
 		p.Problem = n.names.Identify(v.Problem, v.RequestType, v.Group, v.Entry)
@@ -296,7 +340,7 @@ func (n namer) decision(d *search.Decision) *Decision {
 	out := &Decision{
 		Plan: d.Plan, Strategy: d.Strategy, Reason: clean(d.Reason),
 		Tree:    Tree{d.Tree.Version, d.Tree.Nodes, d.Tree.Tracepoints},
-		Matches: []Match{}, Suspects: []Suspect{}, On: []Pick{}, Off: []Excluded{}, Rejected: []Excluded{}, Missing: []string{},
+		Matches: []Match{}, On: []Pick{}, Off: []Excluded{}, Rejected: []Excluded{}, Missing: []string{},
 		Estimate: usage(d.Estimate), Budget: Usage{d.Budget.Tracepoints, describe.Number(d.Budget.Bytes), describe.Number(d.Budget.CPU)},
 	}
 	if !d.Investigation.IsZero() {
@@ -305,12 +349,7 @@ func (n namer) decision(d *search.Decision) *Decision {
 	for i := range d.Matches[:min(len(d.Matches), maxMatches)] {
 		out.Matches = append(out.Matches, n.match(&d.Matches[i]))
 	}
-	for i := range d.Suspects {
-		s := &d.Suspects[i]
-		out.Suspects = append(out.Suspects, Suspect{
-			n.text(s.Tracepoint), n.context(s.Context), describe.Number(s.Share), describe.Number(s.Low), describe.Number(s.High), s.Requests, s.Open,
-		})
-	}
+	out.Suspects = n.suspects(d.Suspects)
 	for i := range d.Picks[:min(len(d.Picks), maxPicks)] {
 		k := &d.Picks[i]
 		out.On = append(out.On, Pick{n.text(k.Tracepoint), n.context(k.Context), describe.Number(k.Score), clean(k.Reason), usage(k.Cost)})
@@ -328,6 +367,17 @@ func (n namer) decision(d *search.Decision) *Decision {
 		out.Overhead = &OverheadOf{o.Requests, describe.Number(o.Nanos), describe.Number(o.Low), describe.Number(o.High)}
 	}
 	return out
+}
+
+func (n namer) suspects(list []search.Suspect) []Suspect {
+	all := make([]Suspect, 0, len(list))
+	for i := range list {
+		s := &list[i]
+		all = append(all, Suspect{
+			n.text(s.Tracepoint), n.context(s.Context), describe.Number(s.Share), describe.Number(s.Low), describe.Number(s.High), s.Requests, s.Open,
+		})
+	}
+	return all
 }
 
 func (n namer) match(m *search.Matched) Match {

@@ -236,7 +236,7 @@ func slackLink(u URL) string {
 }
 
 var titles = map[Type]string{
-	IncidentOpened: "Incident opened", IncidentClosed: "Incident closed",
+	IncidentOpened: "Incident opened", IncidentLocated: "Incident located", IncidentClosed: "Incident closed",
 	ProblemOpened: "Problem opened", ProblemLocated: "Problem located", ProblemExplained: "Problem explained",
 	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
 }
@@ -247,6 +247,10 @@ func (e *Event) title() string { return titles[e.Type] }
 func (e *Event) sentence() string {
 	p, d := e.Data.Problem, e.Data.Decision
 	switch {
+	case e.Data.Incident != nil && e.Type == Decided && d != nil:
+		return d.sentence() + " (incident in " + e.Data.Incident.Service + ")"
+	case e.Type == IncidentLocated && e.Data.Incident.located != "":
+		return e.Data.Incident.located + ". " + e.Data.Incident.Sentence
 	case e.Data.Incident != nil:
 		return e.Data.Incident.Sentence
 	case e.Type == Decided && d != nil && p != nil:
@@ -344,7 +348,11 @@ func (e *Event) place() string {
 	if e.Type != ProblemLocated && e.Type != ProblemExplained || d == nil || len(d.Suspects) == 0 {
 		return ""
 	}
-	s := &d.Suspects[0]
+	return d.Suspects[0].place()
+}
+
+// place names the place of s: its tracepoint, or its operation.
+func (s *Suspect) place() string {
 	if s.Tracepoint != "" || len(s.Context) == 0 {
 		return s.Tracepoint
 	}

@@ -78,9 +78,8 @@ func sample(t Type, service, operation string) *Facts {
 	switch t {
 	case Decided:
 		f.Decision = d
-	case ProblemClosed: // its requests are not judged any more
-		v.Status, f.Problem, f.Traces = search.Gone, nil, nil
-		f.Decision = &search.Decision{At: opened, Investigation: v.Problem, From: search.Located, To: search.Gone, Reason: "the problem closed"}
+	case ProblemClosed:
+		v.Status = search.Located // it ends later
 	case ProblemLocated, ProblemExplained:
 		v.Status, f.Decision = search.Located, d
 	case ProblemOpened, Test:
@@ -116,6 +115,15 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 			{At: opened.Add(-time.Minute), Service: suspect, Version: table.Symbol("1.8.2"), Before: table.Symbol("1.8.1")},
 		},
 	}
+	if t == IncidentLocated {
+		f.Decision = sample(ProblemLocated, service, operation).Decision
+		f.Decision.Investigation = engine.IncidentProblem(x.ID)
+		at := table.Child(0, p.Problem.Entry)
+		f.Investigation = &search.Investigation{
+			Problem: engine.IncidentProblem(x.ID), Status: search.Located, Reason: "one location carries 76 % of the problem", Opened: x.Opened,
+			Suspects: []search.Suspect{{Tracepoint: table.Symbol("payment/charge"), Op: p.Problem.Entry, Context: at, Share: 0.76, Low: 0.7, High: 0.81, Requests: 300}},
+		}
+	}
 	if t == IncidentClosed { // another suspect has more evidence now
 		x.Closed = x.Opened.Add(40 * time.Minute)
 		x.Suspects[0], x.Suspects[1] = x.Suspects[1], x.Suspects[0]
@@ -130,7 +138,7 @@ func events() []*Event {
 	for _, t := range []Type{ProblemOpened, ProblemLocated, ProblemExplained, ProblemClosed, Decided} {
 		list = append(list, NewEvent(sample(t, "shop", "POST /checkout")))
 	}
-	for _, t := range []Type{IncidentOpened, IncidentClosed} {
+	for _, t := range []Type{IncidentOpened, IncidentLocated, IncidentClosed} {
 		list = append(list, NewIncidentEvent(sampleIncident(t, "shop", "POST /checkout")))
 	}
 	table := &trace.Table{}
@@ -190,30 +198,27 @@ func TestEventIDs(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
-	investigation := func(problem uint64, s search.Status) search.Investigation {
-		return search.Investigation{Problem: analysis.Hash{Lo: problem}, Status: s}
+	problems := func(ids ...uint64) (all []detect.Problem) {
+		for _, id := range ids {
+			all = append(all, detect.Problem{ID: analysis.Hash{Lo: id}})
+		}
+		return all
 	}
-	before := &search.State{Investigations: []search.Investigation{
-		investigation(1, search.Investigating), investigation(2, search.Located), investigation(3, search.Gone), investigation(4, search.Gone),
-	}}
-	after := &search.State{Investigations: []search.Investigation{
-		investigation(1, search.Located), investigation(2, search.Explained), investigation(3, search.Investigating),
-		investigation(4, search.Gone), investigation(5, search.Opened), investigation(6, search.Gone),
-	}}
 	decision := func(problem uint64, from, to search.Status) search.Decision {
 		return search.Decision{Investigation: analysis.Hash{Lo: problem}, From: from, To: to}
 	}
+	incident := decision(0, search.Investigating, search.Located)
+	incident.Investigation = engine.IncidentProblem(9)
 	var got []string
-	for _, c := range Changes(before, after, []search.Decision{
-		decision(1, search.Investigating, search.Located), decision(2, search.Located, search.Explained),
-		decision(3, search.Gone, search.Investigating), decision(6, search.Investigating, search.Gone),
-		decision(7, search.Located, search.Located), decision(8, search.Investigating, search.Exhausted), decision(0, 0, 0),
+	for _, c := range Changes(problems(1, 2, 3, 4), problems(5, 2, 1, 6), []search.Decision{
+		decision(1, search.Investigating, search.Located), decision(2, search.Located, search.Explained), decision(2, search.Explained, search.Gone),
+		decision(7, search.Located, search.Located), decision(8, search.Investigating, search.Exhausted), decision(0, 0, 0), incident,
 	}) {
 		got = append(got, fmt.Sprint(c.Problem.Lo, " ", c.Type))
 	}
 	want := []string{
-		"3 problem.opened", "5 problem.opened", "1 decision", "1 problem.located", "2 decision", "2 problem.explained", "3 decision",
-		"6 decision", "6 problem.closed", "7 decision", "8 decision", "0 decision",
+		"5 problem.opened", "6 problem.opened", "1 decision", "1 problem.located", "2 decision", "2 problem.explained", "2 decision",
+		"7 decision", "8 decision", "0 decision", "9 decision", "9 incident.located", "3 problem.closed", "4 problem.closed",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -241,8 +246,10 @@ func TestAlertLabels(t *testing.T) {
 		}
 		return list[0].Labels
 	}
-	if diff := cmp.Diff(incidentLabels(IncidentOpened), incidentLabels(IncidentClosed)); diff != "" {
-		t.Error(diff)
+	for _, typ := range []Type{IncidentLocated, IncidentClosed} {
+		if diff := cmp.Diff(incidentLabels(IncidentOpened), incidentLabels(typ)); diff != "" {
+			t.Errorf("%s: %s", typ, diff)
+		}
 	}
 	chronic := sample(ProblemOpened, "shop", "GET")
 	chronic.Problem.Onset = detect.Chronic

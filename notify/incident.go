@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -32,8 +33,18 @@ type Incident struct {
 	Affected     int            `json:"affected"`      // number of request types
 	Deploys      []Deploy       `json:"deploys"`       // of suspects, latest first
 	Traces       []Trace        `json:"traces"`        // slow ones
+	Search       *Search        `json:"investigation"` // null: none
 	Next         string         `json:"next"`          // what to do
+	located      string         // describes the place that the investigation located; empty: none
 	alerted      string         // the first suspect when it opened
+}
+
+// Search is the investigation of an incident, or that of a problem which had located its cause before.
+type Search struct {
+	Status      string    `json:"status"`
+	Reason      string    `json:"reason"`
+	Tracepoints int       `json:"tracepoints"` // that it keeps on
+	Suspects    []Suspect `json:"suspects"`    // best first; contexts begin at an operation, not at the entry of a request
 }
 
 // Culprit is a suspect of an incident.
@@ -83,37 +94,63 @@ const (
 
 // IncidentFacts are the input of an event about an incident.
 type IncidentFacts struct {
-	Type     Type
-	At       trace.Nanos
-	Source   string // see Event
-	Incident *engine.Incident
-	Deploys  []engine.Deploy // all known ones, oldest first
-	Traces   []Trace         // slow ones; the first are sent
-	Names    *describe.Names // with the request types
-	URL      string          // of the incident's page; may be empty
-	Muted    bool            // endpoints that keep state learn of the end only
+	Type          Type
+	At            trace.Nanos
+	Source        string // see Event
+	Incident      *engine.Incident
+	Investigation *search.Investigation // nil: none
+	Decision      *search.Decision      // nil: none
+	Deploys       []engine.Deploy       // all known ones, oldest first
+	Traces        []Trace               // slow ones; the first are sent
+	Names         *describe.Names       // with the request types
+	URL           string                // of the incident's page; may be empty
+	Muted         bool                  // endpoints that keep state learn of the end only
 }
 
-// NewIncidentEvent returns an event about an incident. Its ID depends only on type, time and incident.
+// NewIncidentEvent returns an event about an incident. Its ID depends only on type, time, incident and plan.
 func NewIncidentEvent(f *IncidentFacts) *Event {
-	x := f.Incident
+	x, n := f.Incident, namer{f.Names}
 	e := &Event{
-		Type: f.Type, At: moment(f.At), Source: clean(f.Source), subject: analysis.Hash{Lo: x.ID}, resolved: f.Type == IncidentClosed, muted: f.Muted,
-		Data: Data{Incident: namer{f.Names}.incident(f)},
+		Type: f.Type, At: moment(f.At), Source: clean(f.Source), subject: engine.IncidentProblem(x.ID), resolved: x.Closed != 0, muted: f.Muted,
+		Data: Data{Incident: n.incident(f)},
 	}
-	e.setID(0)
+	plan := int64(0)
+	if f.Decision != nil {
+		plan = f.Decision.Plan
+		e.Data.Decision = n.decision(f.Decision)
+	}
+	e.setID(plan)
 	return e
+}
+
+// Advice returns the next step for the people who work on an incident with an investigation, nil if there is none.
+// deploys are all known ones, oldest first.
+func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) string {
+	deploy := x.SuspectDeploy(deploys)
+	a := &describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Into: x.Into, Version: deploy.Version, Before: deploy.Before}
+	switch {
+	case v == nil:
+	case v.Answer() != 0:
+		a.Located, a.Share = v.Answer(), v.Suspects[0].Share
+	case v.Status == search.Exhausted:
+		a.Exhausted = v.Reason
+	case v.Status.Active():
+		a.Searching, a.On = true, len(v.Requested)
+	}
+	return names.Advice(a)
 }
 
 func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
-	deploy := x.SuspectDeploy(f.Deploys)
 	d := &Incident{
 		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted,
 		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.Closed, f.At), Suspects: x.Suspects}).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
 		Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
-		Next: shorten(n.names.Advice(&describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Into: x.Into, Version: deploy.Version, Before: deploy.Before}), maxSentenceText),
+		Search: n.search(f.Investigation), Next: shorten(Advice(n.names, x, f.Investigation, f.Deploys), maxSentenceText),
+	}
+	if v := f.Investigation; v.Answer() != 0 {
+		d.located = shorten(n.names.Located(v.Answer(), v.Suspects[0].Share), maxSentenceText)
 	}
 	if x.Closed != 0 {
 		d.State, d.Closed = "closed", new(moment(x.Closed))
@@ -141,6 +178,13 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		d.Deploys = append(d.Deploys, Deploy{moment(y.At), n.text(y.Service), n.text(y.Version), n.text(y.Before)})
 	}
 	return d
+}
+
+func (n namer) search(v *search.Investigation) *Search {
+	if v == nil {
+		return nil
+	}
+	return &Search{v.Status.String(), clean(v.Reason), len(v.Requested), n.suspects(v.Suspects[:min(len(v.Suspects), maxCulprits)])}
 }
 
 func (n namer) culprit(s *baselinediff.Suspect) Culprit {
@@ -178,6 +222,14 @@ func (x *Incident) lasted() string {
 	return trace.Nanos(*x.Closed).Sub(trace.Nanos(x.Opened)).String()
 }
 
+// place returns the place that the investigation located; empty if it located none.
+func (x *Incident) place() string {
+	if s := x.Search; s != nil && len(s.Suspects) > 0 && (s.Status == search.Located.String() || s.Status == search.Explained.String()) {
+		return s.Suspects[0].place()
+	}
+	return ""
+}
+
 // figures returns the known figures of an incident; at most ten.
 func (x *Incident) figures() []figure {
 	var list []figure
@@ -190,6 +242,7 @@ func (x *Incident) figures() []figure {
 	for i := range x.Suspects {
 		suspects = append(suspects, x.Suspects[i].Service+" "+units.Ratio(float64(x.Suspects[i].Score)))
 	}
+	add("located_at", "Located at", x.place())
 	add("suspects", "Suspects", shorten(strings.Join(suspects, ", "), maxText))
 	if x.Affected > 0 {
 		add("request_types", "Request types", strconv.Itoa(x.Affected))

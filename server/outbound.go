@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,6 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/connlimit"
 	"github.com/sibyl-trace/sibyl/internal/listener"
 	"github.com/sibyl-trace/sibyl/notify"
-	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -106,7 +106,7 @@ func (p position) Save(_ context.Context, through time.Time) error {
 // epoch publishes the results of an epoch. The owner of the core calls it when the epoch ends.
 func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 	if o.config.SamplingHTTP != "" || o.config.SamplingGRPC != "" {
-		o.strategies.Publish(sampling.RatesOf(core.State(), core.Table(), entryRates(core), o.strategies.Rates(), *o.rates.Load()))
+		o.strategies.Publish(sampling.RatesOf(core.Investigated(), core.Table(), entryRates(core), o.strategies.Rates(), *o.rates.Load()))
 	}
 	if o.exporting != nil {
 		o.exporting.epoch(core.Problems())
@@ -115,8 +115,8 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 		return
 	}
 	for _, event := range notify.Events(&notify.Epoch{
-		At: e.At, Source: "sibyl", Before: &e.Before, After: core.State(), Decisions: e.Decisions, Problems: core.Problems(),
-		Names: namesOf(core, e.Decisions), Incidents: core.Incidents(), Deploys: core.Deploys(),
+		At: e.At, Source: "sibyl", State: core.State(), Decisions: e.Decisions, Before: e.Before, Problems: core.Problems(),
+		Names: namesOf(core, e), Incidents: core.Incidents(), Deploys: core.Deploys(), Investigation: core.Investigation,
 		Muted:          func(id uint64) bool { return o.notes.IsMuted(id, time.Now()) },
 		IncidentTraces: func(x *engine.Incident) []notify.Trace { return o.slowTraces(core, x) },
 		IncidentURL:    o.incidentURL,
@@ -165,20 +165,27 @@ func entryRates(core *engine.Core) map[trace.Op]float64 {
 	return rates
 }
 
-// namesOf returns names that include the request types of incidents, and the requests of the problems in decisions.
-func namesOf(core *engine.Core, decisions []search.Decision) *describe.Names {
+// namesOf returns names that include the request types of incidents, and the requests of the problems in the events of
+// an epoch.
+func namesOf(core *engine.Core, e live.Ended) *describe.Names {
 	names, g := describe.New(core.Table(), describe.Verbatim), core.Grouper()
 	affected := core.AffectedTypes()
 	for i := range affected {
 		names.Add(&affected[i])
 	}
-	for i := range decisions {
-		for _, id := range []analysis.Hash{decisions[i].Group.RequestType, decisions[i].Group.Group} {
+	add := func(ids ...analysis.Hash) {
+		for _, id := range ids {
 			if group := g.Group(id); group != nil {
 				s := g.Summarize(group)
 				names.Add(&s)
 			}
 		}
+	}
+	for i := range e.Decisions {
+		add(e.Decisions[i].Group.RequestType, e.Decisions[i].Group.Group)
+	}
+	for _, p := range slices.Concat(notify.Missing(core.Problems(), e.Before), notify.Missing(e.Before, core.Problems())) {
+		add(p.RequestType, p.Group)
 	}
 	return names
 }

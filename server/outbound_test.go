@@ -103,7 +103,7 @@ func TestFaultCausesEventAndSampling(t *testing.T) {
 			core.Ingest(x)
 		}
 		now = now.Add(options.Epoch)
-		e := live.Ended{At: now, Before: *core.State()}
+		e := live.Ended{At: now, Before: core.Problems()}
 		e.Decisions = core.Epoch(now)
 		o.epoch(core, e)
 		for service := range o.strategies.Rates().Services {

@@ -122,7 +122,7 @@ func (c *changeDetector) shift(expected *group.Mix) float64 {
 // problem describes the open problem of a group.
 func (c *changeDetector) problem(g *group.Group, table *trace.Table) Problem {
 	p := problemOf(g, c.kind, table)
-	p.Onset = Changed
+	p.Onset, p.Opened = Changed, c.since
 	p.Expected = time.Duration(g.Reference.Total.Mean())
 	p.Impact = impact(g)
 	p.EValue = c.strongest()

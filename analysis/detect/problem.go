@@ -51,6 +51,7 @@ type Problem struct {
 	Group       analysis.Hash // or the request type
 	RequestType analysis.Hash
 	Entry       trace.Op
+	Opened      trace.Nanos // end of the epoch in which it opened; 0 for a chronic one
 
 	Requests uint64           // judged requests
 	Rate     float64          // requests per second

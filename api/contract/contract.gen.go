@@ -824,6 +824,9 @@ type Decision struct {
 	From State  `json:"from"`
 	ID   string `json:"id"`
 
+	// Incident Incident of the investigation; absent: none.
+	Incident *string `json:"incident,omitempty"`
+
 	// Limit 0: no bound.
 	Limit   Limit           `json:"limit"`
 	Matches []DecisionMatch `json:"matches"`
@@ -835,7 +838,7 @@ type Decision struct {
 	Picks    []Pick    `json:"picks"`
 	Plan     int64     `json:"plan"`
 
-	// Problem Problem of the investigation; empty: a decision of people or agents.
+	// Problem Problem of the investigation; empty: of an incident, or a decision of people or agents.
 	Problem  string    `json:"problem"`
 	Rate     *float64  `json:"rate"`
 	Reason   string    `json:"reason"`
@@ -1029,10 +1032,10 @@ type Event struct {
 	Problems    *int    `json:"problems,omitempty"`
 	RequestType *string `json:"request_type,omitempty"`
 
-	// Sentence Of the incident.
+	// Sentence About the incident; with `incident.located`, about the place.
 	Sentence *string `json:"sentence,omitempty"`
 
-	// Service The first suspect of an incident, or the service of a `deploy`.
+	// Service The first suspect of an incident, the service with the place of `incident.located`, or that of a `deploy`.
 	Service *string `json:"service,omitempty"`
 	Type    string  `json:"type"`
 	Version *string `json:"version,omitempty"`
@@ -1230,8 +1233,9 @@ type IncidentState string
 // IncidentDetail defines model for IncidentDetail.
 type IncidentDetail struct {
 	// Exemplars Slow traces since the onset, of the affected request types, slowest for their type first; at most 10.
-	Exemplars []Exemplar `json:"exemplars"`
-	Incident  Incident   `json:"incident"`
+	Exemplars     []Exemplar           `json:"exemplars"`
+	Incident      Incident             `json:"incident"`
+	Investigation *InvestigationDetail `json:"investigation,omitempty"`
 
 	// Next Next step of Sibyl, or advice to you.
 	Next string `json:"next"`
@@ -1312,19 +1316,31 @@ type Interval struct {
 	Value *float64 `json:"value"`
 }
 
-// Investigation defines model for Investigation.
+// Investigation The search for the cause of a problem, or of an incident. That of an incident concerns the requests of all types that run through its first
+// suspect, together: contexts begin at operations of that service, not at the entry of a request.
 type Investigation struct {
 	Changed time.Time `json:"changed"`
 	Epochs  int       `json:"epochs"`
-	Group   ID        `json:"group"`
+
+	// Group Empty: several.
+	Group string `json:"group"`
+
+	// Incident ID of the incident; absent: it is about a problem.
+	Incident *string `json:"incident,omitempty"`
 
 	// On Number of tracepoints that it keeps on.
-	On              int       `json:"on"`
-	Opened          time.Time `json:"opened"`
-	Problem         ID        `json:"problem"`
-	Reason          string    `json:"reason"`
-	RequestType     ID        `json:"request_type"`
-	RequestTypeName string    `json:"request_type_name"`
+	On     int       `json:"on"`
+	Opened time.Time `json:"opened"`
+
+	// Problem Empty: it is about an incident.
+	Problem string `json:"problem"`
+	Reason  string `json:"reason"`
+
+	// RequestType Empty: several.
+	RequestType string `json:"request_type"`
+
+	// RequestTypeName Empty: several.
+	RequestTypeName string `json:"request_type_name"`
 
 	// State `none`: not investigated, because too many others are.
 	State    State  `json:"state"`
@@ -1340,8 +1356,11 @@ type Investigation struct {
 // InvestigationDetail defines model for InvestigationDetail.
 type InvestigationDetail struct {
 	// Evidence Largest share first, at most 200.
-	Evidence      []Evidence    `json:"evidence"`
-	EvidenceTotal int           `json:"evidence_total"`
+	Evidence      []Evidence `json:"evidence"`
+	EvidenceTotal int        `json:"evidence_total"`
+
+	// Investigation The search for the cause of a problem, or of an incident. That of an incident concerns the requests of all types that run through its first
+	// suspect, together: contexts begin at operations of that service, not at the entry of a request.
 	Investigation Investigation `json:"investigation"`
 
 	// Requested Tracepoints that the investigation asks for.
@@ -1383,7 +1402,10 @@ type Lease struct {
 	Cause   string    `json:"cause"`
 	Expires time.Time `json:"expires"`
 
-	// Owner Problem whose investigation holds the lease; empty: a person.
+	// Incident Incident whose investigation holds the lease; absent: none.
+	Incident *string `json:"incident,omitempty"`
+
+	// Owner Problem whose investigation holds the lease; empty: that of an incident, or a person.
 	Owner  string    `json:"owner"`
 	Pinned bool      `json:"pinned"`
 	Since  time.Time `json:"since"`
@@ -1572,7 +1594,10 @@ type Problem struct {
 
 	// Impact Nanoseconds lost per second.
 	Impact *float64 `json:"impact"`
-	Kind   Kind     `json:"kind"`
+
+	// Incident ID of the open incident that contains it, whose investigation replaces that of the problem; absent: none.
+	Incident *string `json:"incident,omitempty"`
+	Kind     Kind    `json:"kind"`
 
 	// Leading Name of the leading edge.
 	Leading string `json:"leading"`
@@ -1599,7 +1624,7 @@ type Problem struct {
 	// Share Part of the problem that lies in the leading edge.
 	Share *float64 `json:"share"`
 
-	// Since Start of its investigation; null: no investigation.
+	// Since When it opened or, if it is chronic, its investigation; null: it has none.
 	Since *time.Time `json:"since"`
 
 	// State `none`: not investigated, because too many others are.
@@ -2232,6 +2257,9 @@ type ListDecisionsParams struct {
 
 	// Problem Problem whose investigation made the decisions.
 	Problem *ID `form:"problem,omitempty" json:"problem,omitempty"`
+
+	// Incident Incident whose own investigation made the decisions; not together with `problem`.
+	Incident *string `form:"incident,omitempty" json:"incident,omitempty"`
 }
 
 // ListDeploysParams defines parameters for ListDeploys.
@@ -2637,10 +2665,10 @@ type ClientInterface interface {
 	// Corresponds with GET /investigations (the `ListInvestigations` operationId).
 	ListInvestigations(ctx context.Context, params *ListInvestigationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetInvestigation Get an investigation with its evidence
+	// GetInvestigation Get the investigation of a problem or an incident with its evidence
 	//
-	// Corresponds with GET /investigations/{problem} (the `GetInvestigation` operationId).
-	GetInvestigation(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with GET /investigations/{subject} (the `GetInvestigation` operationId).
+	GetInvestigation(ctx context.Context, subject string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetPlan Get the current plan
 	//
@@ -3107,11 +3135,11 @@ func (c *Client) ListInvestigations(ctx context.Context, params *ListInvestigati
 	return c.Client.Do(req)
 }
 
-// GetInvestigation Get an investigation with its evidence
+// GetInvestigation Get the investigation of a problem or an incident with its evidence
 //
-// Corresponds with GET /investigations/{problem} (the `GetInvestigation` operationId).
-func (c *Client) GetInvestigation(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetInvestigationRequest(c.Server, problem)
+// Corresponds with GET /investigations/{subject} (the `GetInvestigation` operationId).
+func (c *Client) GetInvestigation(ctx context.Context, subject string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetInvestigationRequest(c.Server, subject)
 	if err != nil {
 		return nil, err
 	}
@@ -3695,6 +3723,18 @@ func NewListDecisionsRequest(server string, params *ListDecisionsParams) (*http.
 		if params.Problem != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "problem", *params.Problem, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Incident != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "incident", *params.Incident, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -4654,12 +4694,12 @@ func NewListInvestigationsRequest(server string, params *ListInvestigationsParam
 }
 
 // NewGetInvestigationRequest constructs an http.Request for the GetInvestigation method
-func NewGetInvestigationRequest(server string, problem ProblemParameter) (*http.Request, error) {
+func NewGetInvestigationRequest(server string, subject string) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
 
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "problem", problem, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "subject", subject, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
 	if err != nil {
 		return nil, err
 	}
@@ -5949,12 +5989,12 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /investigations (the `ListInvestigations` operationId).
 	ListInvestigationsWithResponse(ctx context.Context, params *ListInvestigationsParams, reqEditors ...RequestEditorFn) (*ListInvestigationsResponse, error)
 
-	// GetInvestigationWithResponse Get an investigation with its evidence
+	// GetInvestigationWithResponse Get the investigation of a problem or an incident with its evidence
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with GET /investigations/{problem} (the `GetInvestigation` operationId).
-	GetInvestigationWithResponse(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*GetInvestigationResponse, error)
+	// Corresponds with GET /investigations/{subject} (the `GetInvestigation` operationId).
+	GetInvestigationWithResponse(ctx context.Context, subject string, reqEditors ...RequestEditorFn) (*GetInvestigationResponse, error)
 
 	// GetPlanWithResponse Get the current plan
 	//
@@ -8223,13 +8263,13 @@ func (c *ClientWithResponses) ListInvestigationsWithResponse(ctx context.Context
 	return ParseListInvestigationsResponse(rsp)
 }
 
-// GetInvestigationWithResponse Get an investigation with its evidence
+// GetInvestigationWithResponse Get the investigation of a problem or an incident with its evidence
 //
 // Returns a wrapper object for the known response body format(s).
 //
-// Corresponds with GET /investigations/{problem} (the `GetInvestigation` operationId).
-func (c *ClientWithResponses) GetInvestigationWithResponse(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*GetInvestigationResponse, error) {
-	rsp, err := c.GetInvestigation(ctx, problem, reqEditors...)
+// Corresponds with GET /investigations/{subject} (the `GetInvestigation` operationId).
+func (c *ClientWithResponses) GetInvestigationWithResponse(ctx context.Context, subject string, reqEditors ...RequestEditorFn) (*GetInvestigationResponse, error) {
+	rsp, err := c.GetInvestigation(ctx, subject, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -9854,9 +9894,9 @@ type ServerInterface interface {
 	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(w http.ResponseWriter, r *http.Request, params ListInvestigationsParams)
-	// GetInvestigation Get an investigation with its evidence
-	// (GET /investigations/{problem})
-	GetInvestigation(w http.ResponseWriter, r *http.Request, problem ProblemParameter)
+	// GetInvestigation Get the investigation of a problem or an incident with its evidence
+	// (GET /investigations/{subject})
+	GetInvestigation(w http.ResponseWriter, r *http.Request, subject string)
 	// GetPlan Get the current plan
 	// (GET /plan)
 	GetPlan(w http.ResponseWriter, r *http.Request)
@@ -10031,9 +10071,9 @@ func (_ Unimplemented) ListInvestigations(w http.ResponseWriter, r *http.Request
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetInvestigation Get an investigation with its evidence
-// (GET /investigations/{problem})
-func (_ Unimplemented) GetInvestigation(w http.ResponseWriter, r *http.Request, problem ProblemParameter) {
+// GetInvestigation Get the investigation of a problem or an incident with its evidence
+// (GET /investigations/{subject})
+func (_ Unimplemented) GetInvestigation(w http.ResponseWriter, r *http.Request, subject string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -10335,6 +10375,19 @@ func (siw *ServerInterfaceWrapper) ListDecisions(w http.ResponseWriter, r *http.
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "problem"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "problem", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "incident" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "incident", r.URL.Query(), &params.Incident, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "incident"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
 		}
 		return
 	}
@@ -11096,17 +11149,17 @@ func (siw *ServerInterfaceWrapper) GetInvestigation(w http.ResponseWriter, r *ht
 	var err error
 	_ = err
 
-	// ------------- Path parameter "problem" -------------
-	var problem ProblemParameter
+	// ------------- Path parameter "subject" -------------
+	var subject string
 
-	err = runtime.BindStyledParameterWithOptions("simple", "problem", chi.URLParam(r, "problem"), &problem, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	err = runtime.BindStyledParameterWithOptions("simple", "subject", chi.URLParam(r, "subject"), &subject, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "problem", Err: err})
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "subject", Err: err})
 		return
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetInvestigation(w, r, problem)
+		siw.Handler.GetInvestigation(w, r, subject)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -12097,7 +12150,7 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/investigations", wrapper.ListInvestigations)
 	})
 	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/investigations/{problem}", wrapper.GetInvestigation)
+		r.Get(options.BaseURL+"/investigations/{subject}", wrapper.GetInvestigation)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/decisions", wrapper.ListDecisions)
@@ -12840,7 +12893,7 @@ func (response ListInvestigationsdefaultApplicationProblemPlusJSONResponse) Visi
 }
 
 type GetInvestigationRequestObject struct {
-	Problem ProblemParameter `json:"problem"`
+	Subject string `json:"subject"`
 }
 
 type GetInvestigationResponseObject interface {
@@ -13685,8 +13738,8 @@ type StrictServerInterface interface {
 	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(ctx context.Context, request ListInvestigationsRequestObject) (ListInvestigationsResponseObject, error)
-	// GetInvestigation Get an investigation with its evidence
-	// (GET /investigations/{problem})
+	// GetInvestigation Get the investigation of a problem or an incident with its evidence
+	// (GET /investigations/{subject})
 	GetInvestigation(ctx context.Context, request GetInvestigationRequestObject) (GetInvestigationResponseObject, error)
 	// GetPlan Get the current plan
 	// (GET /plan)
@@ -14271,10 +14324,10 @@ func (sh *strictHandler) ListInvestigations(w http.ResponseWriter, r *http.Reque
 }
 
 // GetInvestigation operation middleware
-func (sh *strictHandler) GetInvestigation(w http.ResponseWriter, r *http.Request, problem ProblemParameter) {
+func (sh *strictHandler) GetInvestigation(w http.ResponseWriter, r *http.Request, subject string) {
 	var request GetInvestigationRequestObject
 
-	request.Problem = problem
+	request.Subject = subject
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.GetInvestigation(ctx, request.(GetInvestigationRequestObject))

@@ -103,6 +103,13 @@ func TestWatcher(t *testing.T) {
 	if late.timeOut(t.Context()); late.found == nil || late.found.edge != w.found.edge {
 		t.Errorf("after the timeout: answer %+v, want %+v", late.found, w.found)
 	}
+	answer("/investigations/0000000000000abc", `{"investigation": {"suspects": [{"operation": "cart POST /tax", "share": {"value": 0.9}}]}}`)
+	first := newWatcher(s, io.Discard)
+	first.begin()
+	first.handle(t.Context(), contract.Event{Type: "incident.located", Incident: new("0000000000000abc")})
+	if first.found == nil {
+		t.Error("the place of an incident is no answer")
+	}
 }
 
 // TestResult: an answer is correct if it is the location that the shop wrote to the truth file. Without a fault, no

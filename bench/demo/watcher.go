@@ -82,6 +82,10 @@ func (w *watcher) handle(ctx context.Context, e contract.Event) {
 	case "incident.opened":
 		w.incidents = append(w.incidents, deref(e.Service))
 		w.print("incident: %s %s/incidents/%s", deref(e.Sentence), w.server.url(), deref(e.Incident))
+	case "incident.located":
+		if w.found == nil && !w.since.IsZero() {
+			w.readPlace(ctx, deref(e.Incident))
+		}
 	case "problem.opened":
 		w.problems++
 		w.open[deref(e.Problem)] = deref(e.Diagnosis)
@@ -189,9 +193,9 @@ func (w *watcher) readAnswer(ctx context.Context, final bool) {
 	}
 }
 
-// readPlace takes the place located by the investigation of a problem.
-func (w *watcher) readPlace(ctx context.Context, problem string) {
-	r, err := w.server.client.GetInvestigationWithResponse(ctx, problem)
+// readPlace takes the place located by the investigation of a problem or an incident.
+func (w *watcher) readPlace(ctx context.Context, subject string) {
+	r, err := w.server.client.GetInvestigationWithResponse(ctx, subject)
 	if err != nil || r.JSON200 == nil || len(r.JSON200.Investigation.Suspects) == 0 {
 		return // the next epoch retries
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // Answer returns the investigation that an observer would act on: of an open incident, the one with the highest score
-// first, or of a problem, the best-ranked one first; one that located a cause before one that is active, and that before
-// others. It returns nil if there are none.
+// first, or of a problem, the best-ranked one first; one that located a cause before one that is active, and that
+// before others. It returns nil if there are none.
 func Answer(core *engine.Core) *search.Investigation {
 	var best *search.Investigation
 	consider := func(v *search.Investigation) {

@@ -2,14 +2,13 @@
 // operations under investigation get higher rates, within a budget; all others get the default. The package chooses
 // traces, not tracepoints.
 //
-// [RatesOf] derives rates from the state of the search; [Strategies] serves them.
+// [RatesOf] derives rates from the operations under investigation; [Strategies] serves them.
 package sampling
 
 import (
 	"cmp"
 	"slices"
 
-	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -37,21 +36,20 @@ type Options struct {
 // each epoch.
 func DefaultOptions() Options { return Options{Default: 0.001, Wanted: 10, Budget: 100} }
 
-// RatesOf returns rates for the investigations in s. seen contains the received traces per second by entry operation,
-// sampled at the rates before, which may be nil; together they give the number of requests. If the budget is too small,
-// older investigations come first. RatesOf depends on its arguments only.
-func RatesOf(s *search.State, table *trace.Table, seen map[trace.Op]float64, before *Rates, o Options) *Rates {
+// RatesOf returns rates for the entry operations under investigation, which may repeat. seen contains the received
+// traces per second by entry operation, sampled at the rates before, which may be nil; together they give the number of
+// requests. If the budget is too small, earlier entries come first. RatesOf depends on its arguments only.
+func RatesOf(entries []trace.Op, table *trace.Table, seen map[trace.Op]float64, before *Rates, o Options) *Rates {
 	r := &Rates{Default: o.Default, Services: make(map[string][]Operation)}
 	left := o.Budget
 	done := make(map[trace.Op]bool)
-	for i := range s.Investigations {
-		v := &s.Investigations[i]
-		if !v.Status.Active() || done[v.Entry] {
+	for _, entry := range entries {
+		if done[entry] {
 			continue
 		}
-		done[v.Entry] = true
-		service, name := table.ServiceName(v.Entry), table.OpName(v.Entry)
-		requests := seen[v.Entry] / before.share(service, name, o.Default)
+		done[entry] = true
+		service, name := table.ServiceName(entry), table.OpName(entry)
+		requests := seen[entry] / before.share(service, name, o.Default)
 		if !(requests > 0) {
 			continue // the cost of a higher rate is unknown
 		}

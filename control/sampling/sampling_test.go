@@ -20,9 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/gogocodec"
-	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -149,30 +147,22 @@ func TestRatesOf(t *testing.T) {
 		return table.Op(table.Symbol(service), table.Symbol(name), trace.Server)
 	}
 	cart, pay, list, idle := op("shop", "GET /cart"), op("shop", "POST /pay"), op("store", "GET /list"), op("store", "GET /idle")
-	investigate := func(s search.Status, entries ...trace.Op) *search.State {
-		state := &search.State{}
-		for i, e := range entries {
-			state.Investigations = append(state.Investigations, search.Investigation{Problem: analysis.Hash{Lo: uint64(i + 1)}, Entry: e, Status: s})
-		}
-		return state
-	}
 	o := Options{Default: 0.01, Wanted: 10, Budget: 30}
 	seen := map[trace.Op]float64{cart: 1, pay: 0.05, list: 10}
 	for name, c := range map[string]struct {
-		state  *search.State
-		before *Rates
-		want   map[string][]Operation
+		entries []trace.Op
+		before  *Rates
+		want    map[string][]Operation
 	}{
-		"nothing":           {&search.State{}, nil, map[string][]Operation{}},
-		"over":              {investigate(search.Explained, cart), nil, map[string][]Operation{}},
-		"one":               {investigate(search.Investigating, cart, cart), nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}}}},
-		"few requests":      {investigate(search.Opened, pay), nil, map[string][]Operation{"shop": {{"POST /pay", 1}}}},
-		"unknown":           {investigate(search.Opened, idle), nil, map[string][]Operation{}},
-		"many requests":     {investigate(search.Located, list), nil, map[string][]Operation{}}, // the default rate suffices
-		"all, by name":      {investigate(search.Opened, pay, cart), nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}, {"POST /pay", 1}}}},
-		"under other rates": {investigate(search.Opened, cart), &Rates{Default: 0.01, Services: map[string][]Operation{"shop": {{"GET /cart", 0.05}}}}, map[string][]Operation{"shop": {{"GET /cart", 0.5}}}},
+		"nothing":           {nil, nil, map[string][]Operation{}},
+		"one":               {[]trace.Op{cart, cart}, nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}}}},
+		"few requests":      {[]trace.Op{pay}, nil, map[string][]Operation{"shop": {{"POST /pay", 1}}}},
+		"unknown":           {[]trace.Op{idle}, nil, map[string][]Operation{}},
+		"many requests":     {[]trace.Op{list}, nil, map[string][]Operation{}}, // the default rate suffices
+		"all, by name":      {[]trace.Op{pay, cart}, nil, map[string][]Operation{"shop": {{"GET /cart", 0.1}, {"POST /pay", 1}}}},
+		"under other rates": {[]trace.Op{cart}, &Rates{Default: 0.01, Services: map[string][]Operation{"shop": {{"GET /cart", 0.05}}}}, map[string][]Operation{"shop": {{"GET /cart", 0.5}}}},
 	} {
-		got := RatesOf(c.state, table, seen, c.before, o)
+		got := RatesOf(c.entries, table, seen, c.before, o)
 		if got.Default != o.Default {
 			t.Errorf("%s: default %g", name, got.Default)
 		}
@@ -181,7 +171,7 @@ func TestRatesOf(t *testing.T) {
 		}
 	}
 	o.Budget = 4.5 // half of the need of the first
-	got := RatesOf(investigate(search.Opened, cart, pay), table, seen, nil, o)
+	got := RatesOf([]trace.Op{cart, pay}, table, seen, nil, o)
 	if diff := cmp.Diff(map[string][]Operation{"shop": {{"GET /cart", 0.055}}}, got.Services, cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
 		t.Errorf("budget: %s", diff)
 	}

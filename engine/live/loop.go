@@ -120,7 +120,7 @@ func (l *loop) pass() {
 // epoch ends an epoch.
 func (l *loop) epoch(at trace.Nanos) {
 	began := l.options.Clock()
-	e := Ended{At: at, Before: *l.core.State()}
+	e := Ended{At: at, Before: l.core.Problems()}
 	e.Decisions = l.core.Epoch(at)
 	l.counts.Decided.Store(int64(l.options.Clock().Sub(began)))
 	if len(e.Decisions) > 0 {

@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -70,7 +71,7 @@ type Retention struct {
 // Ended is the result of an epoch.
 type Ended struct {
 	At        trace.Nanos
-	Before    search.State // of the search, at the start of the epoch
+	Before    []detect.Problem // open at the start of the epoch
 	Decisions []search.Decision
 }
 

@@ -67,11 +67,11 @@ var rules = []rule{
 	{folder: "engine", ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "incident", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
 	{folder: "engine/offline", ours: []string{"trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "search", "ingest/assemble", "ingest/file", "engine/spool", "engine"}, about: "files to a report, or to a comparison"},
 	{folder: "engine/backtest", ours: []string{"trace", "analysis/group", "analysis/baselinediff", "search", "ingest", "ingest/assemble", "ingest/file", "engine"}, about: "recorded traces to the incidents that the service would report"},
-	{folder: "engine/live", clock: true, ours: []string{"trace", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/baselinediff", "search", "ingest", "ingest/otlp", "ingest/assemble", "ingest/journal", "store", "engine"}, about: "the running service: intake, shards, epochs"},
+	{folder: "engine/live", clock: true, ours: []string{"trace", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "search", "ingest", "ingest/otlp", "ingest/assemble", "ingest/journal", "store", "engine"}, about: "the running service: intake, shards, epochs"},
 
 	{folder: "control", clock: true, ours: []string{"trace", "internal/refusal", "agents/tracepoint/protocol", "cct", "search"}, about: "agents: plans to them, feedback from them"},
 	{folder: "control/opamp", clock: true, ours: []string{"internal/refusal", "agents/tracepoint/protocol", "control"}, about: "agents over OpAMP"},
-	{folder: "control/sampling", clock: true, ours: []string{"trace", "internal/gogocodec", "search"}, about: "answers Jaeger's remote samplers"},
+	{folder: "control/sampling", clock: true, ours: []string{"trace", "internal/gogocodec"}, about: "answers Jaeger's remote samplers"},
 	{folder: "notify", clock: true, ours: []string{"trace", "internal/units", "analysis", "analysis/detect", "analysis/baselinediff", "search", "describe", "store", "engine"}, about: "webhooks"},
 	{folder: "notify/export", clock: true, ours: []string{"trace", "analysis/critpath"}, about: "critical paths as spans for tracing backends"},
 

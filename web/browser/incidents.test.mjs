@@ -93,6 +93,71 @@ test("an incident leads to its requests, sample traces and problems, and back", 
   await context.close();
 });
 
+test("the page shows the search inside the first suspect, its places, tracepoints and decisions", async () => {
+  const { page, context } = await open(browser);
+  const detail = await service.api(pathOf(incident));
+  assert.ok(detail.investigation, "the incident has no investigation");
+  const place = (n) => ({
+    tracepoint: `search/place-${n}`,
+    operation: `search place ${n}`,
+    context: ["search GET /search", `search place ${n}`],
+    share: { value: 0.76 / n, low: 0.7 / n, high: 0.81 / n },
+    inclusive: 0.8 / n,
+    requests: 1200,
+    open: 0,
+  });
+  const show = async (state, change) => {
+    Object.assign(detail.investigation.investigation, { incident: incident.id, problem: "", state, ...change });
+    detail.investigation.requested = state === "investigating" ? [{ ...tracepoint, tracepoint: "search/place-1" }] : [];
+    await page.goto(service.url + pathOf(incident));
+    await settle(page);
+    assert.deepEqual(await violations(page), [], state);
+    return page.locator("#search").textContent();
+  };
+  const tracepoint = { since: incident.opened, value: 0.4, cause: "largest share" };
+  await page.route(`**/api/v1${pathOf(incident)}`, (route) => route.fulfill({ json: detail }));
+  const suspects = [place(1), place(4)];
+  const now = await show("investigating", { on: 1, tried: 3, reason: "searching", suspects });
+  assert.match(now, /investigating.*1 tracepoint on in search: waiting for requests/);
+  assert.match(now, /search place 1.*76\s%.*70\s% to 81\s%.*search place 4.*19\s%/);
+  assert.match(now, /On now: search\/place-1/);
+  const done = await show("located", { on: 0, reason: "one location carries 76 % of the problem", suspects });
+  assert.match(done, /located.*One location carries 76\s% of the problem/);
+  assert.match(await show("exhausted", { reason: "no candidates are left" }), /inconclusive.*No candidates are left\./);
+  assert.match(await show("gone", {}), /The search ended with the incident/);
+  await page.locator("#search summary").click();
+  await page.waitForURL(/decisions=open/);
+  await page.locator("#search .timeline li").first().waitFor();
+  await context.close();
+});
+
+test("a problem of an incident points to it, instead of waiting for its turn", async () => {
+  const { page, context } = await open(browser);
+  const { items } = await service.api("/problems");
+  const taken = items.find((p) => p.incident === incident.id);
+  assert.ok(taken, "the incident has no problem");
+  const join = (p) => Object.assign(p, { state: "none", incident: incident.id });
+  await page.route(`**/api/v1/problems/${taken.id}`, async (route) => {
+    const detail = await (await route.fetch()).json();
+    join(detail.problem);
+    await route.fulfill({ json: detail });
+  });
+  await page.route("**/api/v1/problems?*", async (route) => {
+    const list = await (await route.fetch()).json();
+    list.items.filter((p) => p.id === taken.id).forEach(join);
+    await route.fulfill({ json: list });
+  });
+  await page.goto(`${service.url}/problems/${taken.id}`);
+  await settle(page);
+  await page.locator(".badge", { hasText: "in an incident" }).waitFor();
+  await page.getByRole("link", { name: "open incident" }).waitFor();
+  await page.goto(`${service.url}/problems`);
+  await page.getByRole("link", { name: "in an incident" }).first().click();
+  await settle(page);
+  assert.equal(new URL(page.url()).pathname, pathOf(incident));
+  await context.close();
+});
+
 test("incidents open, change and close without a reload", async () => {
   let send;
   const proxy = await service.proxy((request, response) => {

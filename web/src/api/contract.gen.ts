@@ -364,16 +364,17 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/investigations/{problem}": {
+    "/investigations/{subject}": {
         parameters: {
             query?: never;
             header?: never;
             path: {
-                problem: components["parameters"]["problemParameter"];
+                /** @description ID of the problem or of the incident. The investigation of an incident is its own, or that of a problem which had located its cause before. */
+                subject: string;
             };
             cookie?: never;
         };
-        /** Get an investigation with its evidence */
+        /** Get the investigation of a problem or an incident with its evidence */
         get: operations["getInvestigation"];
         put?: never;
         post?: never;
@@ -564,7 +565,7 @@ export interface paths {
         };
         /**
          * Stream server-sent events
-         * @description Events are `epoch`, `incident.opened`, `incident.changed`, `incident.closed`, `problem.opened`, `problem.investigating`, `problem.located`, `problem.explained`, `problem.exhausted`, `problem.closed`,
+         * @description Events are `epoch`, `incident.opened`, `incident.changed`, `incident.located`, `incident.closed`, `problem.opened`, `problem.investigating`, `problem.located`, `problem.explained`, `problem.exhausted`, `problem.closed`,
          *     `decision` and `deploy`; their data is an `Event`. `reset` means that events were lost: reload displayed data. Slow readers are disconnected
          *     and may resume with `Last-Event-ID`.
          */
@@ -1156,6 +1157,7 @@ export interface components {
             timeline: components["schemas"]["TimelineEntry"][];
             /** @description Slow traces since the onset, of the affected request types, slowest for their type first; at most 10. */
             exemplars: components["schemas"]["Exemplar"][];
+            investigation?: components["schemas"]["InvestigationDetail"];
             /** @description Next step of Sibyl, or advice to you. */
             next: string;
         };
@@ -1205,9 +1207,11 @@ export interface components {
             impact: number | null;
             /**
              * Format: date-time
-             * @description Start of its investigation; null: no investigation.
+             * @description When it opened or, if it is chronic, its investigation; null: it has none.
              */
             since: string | null;
+            /** @description ID of the open incident that contains it, whose investigation replaces that of the problem; absent: none. */
+            incident?: string;
             state: components["schemas"]["State"];
             /** @description One sentence: how slow the requests are, where, and when. */
             diagnosis: string;
@@ -1694,11 +1698,21 @@ export interface components {
             /** @description Number of untried tracepoints below it. */
             open: number;
         };
+        /**
+         * @description The search for the cause of a problem, or of an incident. That of an incident concerns the requests of all types that run through its first
+         *     suspect, together: contexts begin at operations of that service, not at the entry of a request.
+         */
         Investigation: {
-            problem: components["schemas"]["ID"];
-            request_type: components["schemas"]["ID"];
+            /** @description Empty: it is about an incident. */
+            problem: string;
+            /** @description ID of the incident; absent: it is about a problem. */
+            incident?: string;
+            /** @description Empty: several. */
+            request_type: string;
+            /** @description Empty: several. */
             request_type_name: string;
-            group: components["schemas"]["ID"];
+            /** @description Empty: several. */
+            group: string;
             state: components["schemas"]["State"];
             reason: string;
             strategy: string;
@@ -1817,8 +1831,10 @@ export interface components {
             at: string;
             /** Format: int64 */
             plan: number;
-            /** @description Problem of the investigation; empty: a decision of people or agents. */
+            /** @description Problem of the investigation; empty: of an incident, or a decision of people or agents. */
             problem: string;
+            /** @description Incident of the investigation; absent: none. */
+            incident?: string;
             strategy: string;
             from: components["schemas"]["State"];
             to: components["schemas"]["State"];
@@ -1901,8 +1917,10 @@ export interface components {
             /** Format: date-time */
             expires: string;
             cause: string;
-            /** @description Problem whose investigation holds the lease; empty: a person. */
+            /** @description Problem whose investigation holds the lease; empty: that of an incident, or a person. */
             owner: string;
+            /** @description Incident whose investigation holds the lease; absent: none. */
+            incident?: string;
             pinned: boolean;
         };
         Tracepoint: {
@@ -2043,13 +2061,13 @@ export interface components {
             diagnosis?: string;
             decision?: string;
             incident?: string;
-            /** @description Of the incident. */
+            /** @description About the incident; with `incident.located`, about the place. */
             sentence?: string;
             /** @description Number of open problems; only with `epoch`. */
             problems?: number;
             /** @description Number of open incidents; only with `epoch`. */
             incidents?: number;
-            /** @description The first suspect of an incident, or the service of a `deploy`. */
+            /** @description The first suspect of an incident, the service with the place of `incident.located`, or that of a `deploy`. */
             service?: string;
             version?: string;
             before?: string;
@@ -2823,7 +2841,8 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                problem: components["parameters"]["problemParameter"];
+                /** @description ID of the problem or of the incident. The investigation of an incident is its own, or that of a problem which had located its cause before. */
+                subject: string;
             };
             cookie?: never;
         };
@@ -2853,6 +2872,8 @@ export interface operations {
                 to?: components["parameters"]["toParameter"];
                 /** @description Problem whose investigation made the decisions. */
                 problem?: components["schemas"]["ID"];
+                /** @description Incident whose own investigation made the decisions; not together with `problem`. */
+                incident?: string;
             };
             header?: never;
             path?: never;

@@ -76,7 +76,7 @@ type Live = boolean | "decision" | "incident";
 const eventTypes: Record<"epoch" | "decision" | "incident", readonly ServerEvent["type"][]> = {
   epoch: ["epoch"],
   decision: ["decision"],
-  incident: ["epoch", "incident.opened", "incident.changed", "incident.closed"],
+  incident: ["epoch", "incident.opened", "incident.changed", "incident.located", "incident.closed"],
 };
 
 const noEvents: readonly ServerEvent["type"][] = [];

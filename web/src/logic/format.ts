@@ -107,6 +107,7 @@ export const pValue = (x: number) => (x < 0.001 ? "< 0.001" : digits(Number(x.to
 // stateLabel returns the word for a state of an investigation.
 export function stateLabel(state: string): string {
   if (state === "none") return "queued";
+  if (state === "joined") return "in an incident";
   return state === "exhausted" ? "inconclusive" : state;
 }
 

@@ -125,6 +125,9 @@ export const isEarlier = (x: Incident, now: number) => x.closed !== null && now 
 // isMuted reports whether an incident is hidden from the list.
 export const isMuted = (x: Incident) => x.notes.muted !== undefined;
 
+// isInIncident reports whether the search of an incident replaces that of a problem.
+export const isInIncident = (p: Schemas["Problem"]) => p.state === "none" && p.incident !== undefined;
+
 // lastClosed returns the end of the incident that closed last.
 export const lastClosed = (all: Incident[]): string | undefined =>
   all.map((x) => x.closed ?? "").sort((a, b) => Date.parse(b || "0") - Date.parse(a || "0"))[0] || undefined;

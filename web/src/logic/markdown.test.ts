@@ -79,7 +79,7 @@ test("markdown limits each list and prints unknown numbers as dashes", () => {
     }),
     "",
   );
-  expect(text).toContain("P50 –, P99 –, –, not investigated yet, queued.");
+  expect(text).toContain("P50 –, P99 –, –, since when is unknown, queued.");
   expect([
     text.match(/^- edge: 10 % of the variance$/gm)?.length,
     text.match(/^- correlated/gm)?.length,

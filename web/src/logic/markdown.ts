@@ -2,7 +2,7 @@ import type { Schemas } from "../api/client.ts";
 import { describeDeploy } from "./deploys.ts";
 import { likely, partsOf, relativeToOnset } from "./incidents.ts";
 import { matters } from "./recovery.ts";
-import { duration, percent, range, rate, stateLabel } from "./format.ts";
+import { duration, percent, range, rate, share, stateLabel } from "./format.ts";
 
 // markdown formats a problem for a ticket or a chat. Text from traces is escaped and stays on one line.
 export function markdown(
@@ -21,7 +21,7 @@ export function markdown(
   return [
     `**${plain(p.diagnosis)}**`,
     "",
-    `P50 ${duration(p.p50_ns)}, P99 ${duration(p.p99_ns)}, ${rate(p.rate)}, ${p.since ? `since ${p.since}` : "not investigated yet"}, ${stateLabel(p.state)}. ${plain(next)}`,
+    `P50 ${duration(p.p50_ns)}, P99 ${duration(p.p99_ns)}, ${rate(p.rate)}, ${p.since ? `since ${p.since}` : "since when is unknown"}, ${stateLabel(p.state)}. ${plain(next)}`,
     "",
     ...edges
       .slice(0, 5)
@@ -44,7 +44,7 @@ export function markdown(
 }
 
 // incidentMarkdown is markdown for an incident.
-export function incidentMarkdown({ incident: x, next }: Schemas["IncidentDetail"], url: string): string {
+export function incidentMarkdown({ incident: x, investigation, next }: Schemas["IncidentDetail"], url: string): string {
   return [
     `**${plain(x.sentence)}**`,
     "",
@@ -53,6 +53,9 @@ export function incidentMarkdown({ incident: x, next }: Schemas["IncidentDetail"
     ...likely(x.suspects)
       .slice(0, 3)
       .map((s) => `- suspect: ${plain(s.service)} +${percent(s.score)} (${scores(s)})`),
+    ...(investigation?.investigation.state === "located" ? investigation.investigation.suspects.slice(0, 1) : []).map(
+      (s) => `- located: ${plain(s.operation)} (${share(s.share.value)} of the lost time)`,
+    ),
     ...x.request_types
       .slice(0, 5)
       .map(

@@ -3,8 +3,8 @@ import { useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client, unwrap } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
-import { count, duration, factor, formatTimesIn, keepUnits, milli, percent } from "../logic/format.ts";
-import { failsMore, isSlower, likely } from "../logic/incidents.ts";
+import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
+import { failsMore, isInIncident, isSlower, likely } from "../logic/incidents.ts";
 import { incidentMarkdown } from "../logic/markdown.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum } from "../url.ts";
@@ -18,6 +18,7 @@ import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
 import { IncidentState, facts } from "./incidents.tsx";
 import { NoteButtons, incidentSubject } from "./notes.tsx";
+import { Decisions } from "./timeline.tsx";
 import {
   IncidentSentence,
   PartList,
@@ -54,6 +55,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
     <>
       <Head detail={detail} reload={reload} />
       <Suspects of={x} />
+      {detail.investigation && <Search of={detail.investigation} incident={x} />}
       <RequestTypes of={x} />
       <div className="columns">
         <Timeline detail={detail} />
@@ -233,6 +235,129 @@ function Suspects({ of: x }: { of: Incident }) {
 const operationName = (o: Schemas["SuspectOperation"]) =>
   `${o.service} ${o.operation}${o.target ? ` → ${[o.target.service, o.target.operation].filter(Boolean).join(" ")}` : ""}`;
 
+const maxPlaces = 5; // of the search
+const leastPlace = 0.01; // share of the lost time
+
+// Search shows how far the search for the place has come: its state, the places with their shares of the lost time, the
+// tracepoints that are on, and the decisions.
+function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"]; incident: Incident }) {
+  const v = detail.investigation;
+  const places = v.suspects.filter((s, i) => i === 0 || (s.share.value ?? 0) >= leastPlace).slice(0, maxPlaces);
+  return (
+    <Figure
+      id="search"
+      title="Place"
+      hint="Where requests of all types that run through the first suspect lose time. Sibyl switches tracepoints on and off to find the place."
+      tools={v.problem ? <Link href={`/problems/${v.problem}`}>Located for a problem</Link> : undefined}
+      table={() => ({
+        header: ["place", "tracepoint", "share of the lost time (of 1)", "low (of 1)", "high (of 1)", "requests"],
+        rows: v.suspects.map((s) => [
+          s.context.join(" → "),
+          s.tracepoint,
+          s.share.value,
+          s.share.low,
+          s.share.high,
+          s.requests,
+        ]),
+      })}
+      tableOnly
+    >
+      <p className="does">
+        <StateBadge of={v.state} title={searchStates[v.state]} />
+        <span>{searchText(v, x)}</span>
+      </p>
+      {places.length > 0 && (
+        <Table
+          label="Places"
+          className="results"
+          head={["Operation", "Share of the lost time", { text: "Requests", number: true }]}
+        >
+          {places.map((s, i) => (
+            <tr key={i}>
+              <td title={s.context.join(" → ")}>
+                <strong>
+                  <bdi>{s.operation}</bdi>
+                </strong>{" "}
+                {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
+              </td>
+              <td className="bars">
+                {share(s.share.value)}{" "}
+                {s.requests > 0 && <span className="dim small range">{range(s.share, percent)}</span>}
+                <Bar of={s.share.value} low={s.share.low} high={s.share.high} />
+              </td>
+              <td className="number">{s.requests > 0 ? count(s.requests) : "–"}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      {detail.requested.length > 0 && (
+        <p className="under">
+          <span>
+            On now:{" "}
+            <span className="mono path">
+              <bdi>{detail.requested.map((r) => r.tracepoint).join(", ")}</bdi>
+            </span>
+          </span>
+          <Link href={`/tracepoints${query({ state: "on" })}`}>Active tracepoints</Link>
+        </p>
+      )}
+      <SearchLog of={v} />
+    </Figure>
+  );
+}
+
+// searchStates define the states of the search of an incident.
+const searchStates: Record<Schemas["State"], string> = {
+  none: "",
+  opened: "The search begins with the next epoch",
+  investigating: "Tracepoints are being switched on and off to find the place",
+  located: "The place is known; no tracepoint below it is left to try",
+  explained: "The place is known, and so are attributes that correlate with the slowdown",
+  exhausted: "Every available tracepoint was tried; no place is certain",
+  gone: "It ended with the incident",
+};
+
+// searchText says how far a search has come.
+function searchText(v: Schemas["Investigation"], x: Incident): string {
+  const on = v.on === 1 ? "1 tracepoint" : `${count(v.on)} tracepoints`;
+  const tried = `${v.tried === 1 ? "1 tracepoint" : `${count(v.tried)} tracepoints`} tried.`;
+  switch (v.state) {
+    case "opened":
+      return `Sibyl is about to search in ${x.service}.`;
+    case "investigating":
+      return v.on > 0
+        ? `${on} on in ${x.service}: waiting for requests that show where the time goes. ${tried}`
+        : `No tracepoint is on: none fits the budget, or no agent offers one. ${tried}`;
+    case "gone":
+      return `The search ended with the incident. ${tried}`;
+    default:
+      return keepUnits(`${sentence(v.reason)} ${tried}`);
+  }
+}
+
+const sentence = (reason: string) => (reason ? `${reason[0]!.toUpperCase()}${reason.slice(1)}.` : "");
+
+// SearchLog lists, folded, the decisions of a search.
+function SearchLog({ of: v }: { of: Schemas["Investigation"] }) {
+  const [open, setOpen] = useEnum("decisions", ["folded", "open"]);
+  const of = v.incident ? { incident: v.incident } : { problem: v.problem };
+  const resource = useResource(
+    open === "open" ? `decisions ${v.incident ?? v.problem}` : null,
+    (signal) => client.GET("/decisions", { params: { query: { ...of, limit: 100 } }, signal }),
+    "decision",
+  );
+  return (
+    <details open={open === "open"} onToggle={(e) => setOpen(e.currentTarget.open ? "open" : "folded")}>
+      <summary>Decisions</summary>
+      {open === "open" && (
+        <Async of={resource} what="the decisions">
+          {(list) => <Decisions of={list.items} />}
+        </Async>
+      )}
+    </details>
+  );
+}
+
 // RequestTypes lists the affected request types, worst first. Their names link to the requests before and after the
 // onset.
 function RequestTypes({ of: x }: { of: Incident }) {
@@ -399,7 +524,7 @@ function ProblemLink({ id }: { id: string }) {
   if (!p) return <li aria-busy={resource.failure === undefined}>{resource.failure?.title ?? "…"}</li>;
   return (
     <li>
-      <StateBadge of={p.state} /> <Link href={`/problems/${id}`}>{keepUnits(p.diagnosis)}</Link>
+      {!isInIncident(p) && <StateBadge of={p.state} />} <Link href={`/problems/${id}`}>{keepUnits(p.diagnosis)}</Link>
     </li>
   );
 }

@@ -176,7 +176,6 @@ function marksOf(problem: Schemas["Problem"], decisions: Schemas["Decision"][], 
       title: d.text,
     })),
   );
-  if (problem.since)
-    marks.unshift({ at: Date.parse(problem.since), text: "problem", title: "The investigation began" });
+  if (problem.since) marks.unshift({ at: Date.parse(problem.since), text: "problem", title: "The problem opened" });
   return marks;
 }

@@ -6,6 +6,7 @@ import { type Resource, useIncidents, useResource } from "../api/queries.ts";
 import { sectionOf } from "../logic/diagnosis.ts";
 import { deploysSince } from "../logic/deploys.ts";
 import { count, duration, ratio, milli, percent, range, rate, factor, keepUnits } from "../logic/format.ts";
+import { isInIncident } from "../logic/incidents.ts";
 import { markdown } from "../logic/markdown.ts";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
 import { Figure, saveFile } from "../components/figure.tsx";
@@ -145,7 +146,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
       </h1>
       <Facts
         of={[
-          ["Since", p.since ? <When at={p.since} /> : "not investigated yet", "When the investigation began"],
+          ["Since", p.since ? <When at={p.since} /> : "unknown", "When the problem opened"],
           [
             "CoV",
             <>
@@ -174,7 +175,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
       />
       <PartOf id={p.id} />
       <div className="does">
-        <StateBadge of={p.state} />
+        <StateBadge of={isInIncident(p) ? "joined" : p.state} />
         <span>{keepUnits(detail.next) || "No action in progress."}</span>
         {detail.missing.some((m) => !detail.next.includes(m)) && (
           <span className="dim">No tracepoints in: {detail.missing.join(", ")}.</span>

@@ -5,6 +5,7 @@ import { type Schemas, client } from "../api/client.ts";
 import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
 import { count, duration, ratio, milli, range, rate, factor, stateLabel, keepUnits } from "../logic/format.ts";
+import { isInIncident } from "../logic/incidents.ts";
 import { stableOrder } from "../logic/stable-order.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { When, useTitle } from "../components/basics.tsx";
@@ -13,7 +14,7 @@ import { Search, Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
-import { StateBadge, ProblemTags, kindLabels } from "../components/badges.tsx";
+import { StateBadge, ProblemTags, definitions, kindLabels } from "../components/badges.tsx";
 import { useEnum, useSearchText } from "../url.ts";
 import { NoteDialog, NoteTags, type Note, problemSubject } from "./notes.tsx";
 
@@ -227,7 +228,7 @@ function ProblemTable({ list, setView, filtered, sort, setSort, wasSorted, chang
             <tr>
               {head("#", "rank", "Changed before chronic, then by kind and impact", "narrow")}
               <th scope="col">Problem</th>
-              {head("Since", "since", "When the investigation began")}
+              {head("Since", "since", "When the problem opened")}
               {head("Severity", "cov", "Coefficient of variation, or slowdown; sorted by the coefficient of variation")}
               {head("P50 → P99", "p99", "Median and 99th percentile; sorted by the latter")}
               {head("Rate", "rate", "Requests per second", "number")}
@@ -302,7 +303,7 @@ const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
         </div>
       </td>
       <td data-label="Since" className="nowrap">
-        {p.since ? <When at={p.since} brief /> : <span className="dim">not yet</span>}
+        {p.since ? <When at={p.since} brief /> : <span className="dim">–</span>}
       </td>
       <td data-label="Severity">
         <Severity p={p} />
@@ -323,7 +324,13 @@ const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
         {p.impact === null ? "–" : `${duration(p.impact)}/s`}
       </td>
       <td data-label="Investigation">
-        <StateBadge of={gone ? "gone" : p.state} />
+        {!gone && isInIncident(p) ? (
+          <Link href={`/incidents/${p.incident}`} title={definitions.joined}>
+            in an incident
+          </Link>
+        ) : (
+          <StateBadge of={gone ? "gone" : p.state} />
+        )}
       </td>
     </tr>
   );

@@ -300,6 +300,7 @@ function DeadLetters() {
                     <td>{letter.endpoint}</td>
                     <td>
                       {letter.type} {letter.problem && <Link href={`/problems/${letter.problem}`}>problem</Link>}
+                      {letter.incident && <Link href={`/incidents/${letter.incident}`}>incident</Link>}
                     </td>
                     <td className="small">
                       <When at={letter.at} />

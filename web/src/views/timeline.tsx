@@ -1,4 +1,4 @@
-// Timeline: the decisions about a problem, with reasons, results and costs, and deploys.
+// Timeline: the decisions about a problem or an incident, with reasons, results and costs, and deploys.
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
 import { describeDeploy } from "../logic/deploys.ts";
@@ -78,6 +78,17 @@ function Deployed({ d }: { d: Deploy }) {
   );
 }
 
+// Decisions lists decisions, latest first.
+export function Decisions({ of }: { of: Decision[] }) {
+  return (
+    <ol className="timeline">
+      {of.map((d) => (
+        <Step key={d.id} d={d} />
+      ))}
+    </ol>
+  );
+}
+
 function Step({ d }: { d: Decision }) {
   return (
     <li>
@@ -104,7 +115,7 @@ function Step({ d }: { d: Decision }) {
 function cost({ estimate: { tracepoints, bytes: data, cpu } }: Decision): string {
   if (tracepoints === 0) return "no tracepoints on afterwards";
   const on = tracepoints === 1 ? "1 tracepoint" : `${count(tracepoints)} tracepoints`;
-  return `afterwards ${on} on for all problems: ${bytes(data)}/s of trace data, ${duration((cpu ?? 0) * 1e9)}/s of CPU`;
+  return `afterwards ${on} on in total: ${bytes(data)}/s of trace data, ${duration((cpu ?? 0) * 1e9)}/s of CPU`;
 }
 
 const maxRejected = 20;

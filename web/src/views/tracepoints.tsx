@@ -128,7 +128,8 @@ function TracepointTable() {
           "since",
           "expires",
           "cause",
-          "owner",
+          "problem",
+          "incident",
         ],
         rows: (resource.value?.items ?? []).map((t) => [
           t.name,
@@ -143,6 +144,7 @@ function TracepointTable() {
           t.leases[0]?.expires,
           t.leases[0]?.cause,
           t.leases[0]?.owner,
+          t.leases[0]?.incident,
         ]),
       })}
       tableOnly
@@ -195,7 +197,9 @@ function TracepointTable() {
 function NoTracepoints({ q, state }: { q: string; state: string }) {
   if (state === "on" && !q)
     return (
-      <Empty title="No active tracepoints">Tracepoints are switched on while a problem is being investigated.</Empty>
+      <Empty title="No active tracepoints">
+        Tracepoints are switched on while an incident or a problem is being investigated.
+      </Empty>
     );
   if (state || q) return <Empty title="No matching tracepoints">Remove a filter to see more.</Empty>;
   return (
@@ -242,13 +246,19 @@ function Reason({ t }: { t: Tracepoint }) {
       <>
         {lease.cause}
         <div className="dim">
-          {lease.owner ? <Link href={`/problems/${lease.owner}`}>for a problem</Link> : "requested manually"},{" "}
-          <When at={lease.since} brief />
+          <Owner of={lease} />, <When at={lease.since} brief />
         </div>
       </>
     );
   }
   return t.override ? `${t.override.by}: ${t.override.kind}` : <span className="dim">–</span>;
+}
+
+// Owner says for what a tracepoint is on.
+function Owner({ of: lease }: { of: Schemas["Lease"] }) {
+  if (lease.incident) return <Link href={`/incidents/${lease.incident}`}>for an incident</Link>;
+  if (lease.owner) return <Link href={`/problems/${lease.owner}`}>for a problem</Link>;
+  return <>requested manually</>;
 }
 
 function agentIssue(a: Schemas["Agent"]): string {

@@ -53,7 +53,7 @@ export default function TreeView({ id }: { id: string }) {
   useTitle(tree ? `Tree of ${tree.name}` : "Tree");
   const investigation = useResource(
     problem ? `investigation ${problem}` : null,
-    (signal) => client.GET("/investigations/{problem}", { params: { path: { problem } }, signal }),
+    (signal) => client.GET("/investigations/{subject}", { params: { path: { subject: problem } }, signal }),
     true,
   );
   if (failure?.status === 404)
