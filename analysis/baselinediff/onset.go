@@ -47,7 +47,8 @@ func (h *Sites) losses(service int32, r sliceRange) []float64 {
 		if h.sites[i].service != service && callees[i].service != service {
 			continue
 		}
-		c.own.unpack(&h.series[i])
+		c.own.cells = h.series[i].unpack(c.own.cells)
+		c.own.unpackShapes(&h.series[i])
 		past := c.past(c.own.cells, &c.kept)
 		calls := float64(past.calls())
 		if calls < minHistory {
