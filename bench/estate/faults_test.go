@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,17 @@ func TestSchedule(t *testing.T) {
 		if len(seen) != len(kinds) {
 			t.Errorf("a round with %d kinds, want %d", len(seen), len(kinds))
 		}
+	}
+	perService := make(map[string]int)
+	for i := range faults {
+		service := faults[i].target.service
+		perService[service]++
+		if i > 0 && faults[i].target.kind != pause && service == faults[i-1].target.service { // only one service can be paused
+			t.Errorf("%s follows %s", &faults[i], &faults[i-1])
+		}
+	}
+	if len(perService) != 8 || slices.Max(slices.Collect(maps.Values(perService))) > 5 {
+		t.Errorf("faults by service: %v, want them spread over 8", perService)
 	}
 	if got := schedule(1, 5, nil); got != nil {
 		t.Errorf("without targets: %v", got)
