@@ -15,6 +15,37 @@ type graph struct {
 	names  []trace.Symbol // by number of the service
 	opaque []bool         // by number of the service: whether it emits no spans
 	callee []callee       // by number of the site: the usual callee of a CLIENT span; service 0: unknown
+	behind []callee       // by number of the site: see [graph.setBehind]; service 0: none
+}
+
+// setBehind sets the callees of spans that call one other service only, and have no CLIENT spans to show it: those of
+// proxies and gateways. Of that service it is the operation that is called most often.
+func (g *graph) setBehind(calls func(site int32) uint64) {
+	type usual struct {
+		callee
+		calls  uint64
+		others bool // there are callees of several services
+	}
+	of := make(map[trace.Op]usual) // by operation of the caller
+	for i := range g.sites {
+		s, called := &g.sites[i], g.callee[i]
+		if !s.border || called.service == 0 {
+			continue
+		}
+		n := calls(int32(i))
+		u, known := of[s.parent]
+		u.others = u.others || known && u.service != called.service
+		if !known || cmp.Or(cmp.Compare(n, u.calls), cmp.Compare(u.op, called.op)) > 0 {
+			u.callee, u.calls = called, n
+		}
+		of[s.parent] = u
+	}
+	g.behind = make([]callee, len(g.sites))
+	for i := range g.sites {
+		if s := &g.sites[i]; !s.client && !of[s.base].others {
+			g.behind[i] = of[s.base].callee
+		}
+	}
 }
 
 // ledger collects the evidence of a window, site by site, and ranks the services.
@@ -40,8 +71,9 @@ func newLedger(g graph, requests, duration float64, fence func([]float64) (media
 }
 
 // chargeTime charges the excess of own time at a site with n calls in the window. mean is the mean in the window, means
-// are those in the pieces of the history, in ns. It reorders means.
-func (l *ledger) chargeTime(number int32, n, mean float64, means []float64) {
+// are those in the pieces of the history, in ns. unanswered reports whether too many calls of the window failed before
+// anything answered. It reorders means.
+func (l *ledger) chargeTime(number int32, n, mean float64, means []float64, unanswered bool) {
 	excess, soft := 0.0, 0.0
 	if !atMost(mean, means, middle) {
 		median, limit := l.fence(means)
@@ -52,13 +84,17 @@ func (l *ledger) chargeTime(number int32, n, mean float64, means []float64) {
 	}
 	p := &l.sites[number]
 	suspect := callee{p.service, p.op}
-	if called := l.callee[number]; called.service != 0 {
+	called, border := l.callee[number], p.border
+	if unanswered && !p.client {
+		called, border = l.behind[number], true // it waited for the answer
+	}
+	if called.service != 0 {
 		suspect = called
 	}
 	e := &l.evidence[suspect.service]
 	e.soft = max(e.soft, soft)
 	if suspect.service != p.service {
-		l.wire.add(wire{p.service, suspect.service, p.border}, n/l.requests, excess)
+		l.wire.add(wire{p.service, suspect.service, border}, n/l.requests, excess)
 	}
 	if excess == 0 {
 		return
@@ -71,12 +107,15 @@ func (l *ledger) chargeTime(number int32, n, mean float64, means []float64) {
 	}
 }
 
-// chargeShape charges part of a request to a site, for a changed shape. A CLIENT span without an answer is charged to
-// the callee.
+// chargeShape charges part of a request to a site, for a changed shape. A call without an answer is charged to the
+// callee: a CLIENT span, or a span that failed before anything answered the only service that it calls.
 func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) {
 	p := &l.sites[number]
 	suspect := callee{p.service, p.op}
 	called := l.callee[number]
+	if !p.client {
+		called = l.behind[number]
+	}
 	unanswered := !answered && called.service != 0 && !l.opaque[called.service]
 	if unanswered {
 		suspect = called

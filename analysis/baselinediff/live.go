@@ -210,7 +210,9 @@ func (c *liveComparison) graph() graph {
 		}
 		callees[i] = callee{service[t.service], t.op}
 	}
-	return graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees}
+	g := graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees}
+	g.setBehind(func(i int32) uint64 { return h.series[i].calls() })
+	return g
 }
 
 // judge compares the calls at a site, n in the window, with its history.
@@ -224,10 +226,12 @@ func (c *liveComparison) judge(number int32, n uint64, now counts) {
 	for _, p := range c.pieces {
 		c.means = append(c.means, c.mean(past.part(p.first, p.last)))
 	}
-	c.chargeTime(number, float64(n), c.mean(now), c.means)
+	unanswered := false
 	if !c.h.sites[number].border {
 		c.shifted(number, n, history)
+		unanswered = slices.ContainsFunc(c.bad[number].shapes, func(x badShape) bool { return !x.answered })
 	}
+	c.chargeTime(number, float64(n), c.mean(now), c.means, unanswered)
 }
 
 // history returns the series that a site is compared with, its past, and the number of calls in it: its own or, with
@@ -410,7 +414,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		if shares == nil {
 			novel += count
 			novelCells.cells = append(novelCells.cells, now.cells...)
-			novelShapes = append(novelShapes, badShape{x.failed, x.answered, count})
+			novelShapes = append(novelShapes, badShape{x.failed, x.showsAnswer(), count})
 			continue
 		}
 		if atMost(count/b.calls, shares, upperQuartile) {
@@ -419,7 +423,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		c.values = append(c.values[:0], shares...)
 		_, limit := c.fence(c.values)
 		if surplus := max(0, c.share(&own.counts, &x.counts)-limit) * b.calls; surplus > 0 {
-			b.shapes = append(b.shapes, badShape{x.failed, x.answered, surplus})
+			b.shapes = append(b.shapes, badShape{x.failed, x.showsAnswer(), surplus})
 			b.total += surplus
 		}
 	}

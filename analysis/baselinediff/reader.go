@@ -59,6 +59,9 @@ func crosses(p *critpath.Path, i int32) bool {
 	return caller.Kind != trace.Client && caller.Service != p.Span(i).Service
 }
 
+// failedLeaf is the shape of a call that failed and made no calls.
+const failedLeaf uint64 = 2
+
 // shape returns the shape of node i, a hash of the operations it calls, the order of magnitude of their counts, and
 // whether it failed.
 func (r *pathReader) shape(p *critpath.Path, i int32, failed bool) uint64 {
@@ -72,7 +75,7 @@ func (r *pathReader) shape(p *critpath.Path, i int32, failed bool) uint64 {
 	slices.Sort(r.ops)
 	h := uint64(1)
 	if failed {
-		h = 2
+		h = failedLeaf
 	}
 	for i := 0; i < len(r.ops); {
 		first := i
