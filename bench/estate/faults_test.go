@@ -127,7 +127,7 @@ func TestSize(t *testing.T) {
 // Templates execute, also if only some programs run.
 func TestConfigs(t *testing.T) {
 	e := wired(t)
-	for name, file := range map[string]string{gateway: "Caddyfile", "verdaccio": "verdaccio.yaml", "kinto": "kinto.ini", "registry": "registry.yml"} {
+	for name, file := range map[string]string{"verdaccio": "verdaccio.yaml", "kinto": "kinto.ini", "registry": "registry.yml"} {
 		if err := os.MkdirAll(e.dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -135,15 +135,34 @@ func TestConfigs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, name := range []string{"httpbin-1", "httpbin-2", "httpbin-3"} {
-		delete(e.programs, name)
-	}
-	if err := e.writeConfig(gateway, "Caddyfile"); err != nil {
+}
+
+// The gateway forwards the paths of the running programs only, to all of their instances, and its spans include the
+// answers to failed requests.
+func TestGateway(t *testing.T) {
+	e := wired(t)
+	if err := os.MkdirAll(e.dir(gateway), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(e.dir(gateway), "Caddyfile"))
-	if err != nil || strings.Contains(string(text), "/bin/*") || !strings.Contains(string(text), "/store/*") {
-		t.Errorf("%v\n%s", err, text)
+	config := func() string {
+		if _, err := configureGateway(e); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(e.dir(gateway), "caddy.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	all := config()
+	for _, want := range []string{local(e.link(gateway, "httpbin-3")), `"/store/*"`, `"errors":{"routes"`} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %s in %s", want, all)
+		}
+	}
+	e.order = slices.DeleteFunc(e.order, func(p program) bool { return p.serviceName() == "httpbin" })
+	if less := config(); strings.Contains(less, `"/bin/*"`) || !strings.Contains(less, `"/store/*"`) {
+		t.Errorf("without httpbin: %s", less)
 	}
 }
 
