@@ -67,7 +67,8 @@ type SuspectOperation struct {
 //     share of each shape is compared in the same way; all shapes absent from the history count as one. Only shapes
 //     that become more frequent count: if one vanishes, another appears. In a trace the deepest span with such a shape
 //     is charged, because a failure below is a sufficient cause for its callers. A CLIENT span without an answer is
-//     charged to the callee, as is a span without CLIENT spans that fails before its only callee has a span.
+//     charged to the callee, as is a span without CLIENT spans that fails before its only callee has a span. For
+//     CLIENT spans that fail although the callee does not see [ledger.chargeFailures].
 //  3. Wire times are attributed to services, see [wires].
 //
 // It takes time linear in the number of spans of the window, and of the history at the same sites.

@@ -58,6 +58,7 @@ type ledger struct {
 	ops       map[callee]float64 // evidence against each operation
 	outExcess map[callee]float64 // wire excess of the calls that each operation makes
 	wire      wires
+	failures  wires // failed calls of CLIENT spans whose callee answered without a failure
 }
 
 // evidence is the evidence against a service.
@@ -66,7 +67,7 @@ type evidence struct{ own, errors, unanswered, shape, soft float64 }
 func newLedger(g graph, requests, duration float64, fence func([]float64) (median, limit float64)) *ledger {
 	return &ledger{
 		graph: g, requests: requests, duration: duration, fence: fence, evidence: make([]evidence, len(g.names)),
-		ops: make(map[callee]float64), outExcess: make(map[callee]float64), wire: make(wires),
+		ops: make(map[callee]float64), outExcess: make(map[callee]float64), wire: make(wires), failures: make(wires),
 	}
 }
 
@@ -94,7 +95,9 @@ func (l *ledger) chargeTime(number int32, n, mean float64, means []float64, unan
 	e := &l.evidence[suspect.service]
 	e.soft = max(e.soft, soft)
 	if suspect.service != p.service {
-		l.wire.add(wire{p.service, suspect.service, border}, n/l.requests, excess)
+		w := wire{p.service, suspect.service, border}
+		l.wire.add(w, n/l.requests, excess)
+		l.failures.add(w, n/l.requests, 0)
 	}
 	if excess == 0 {
 		return
@@ -116,9 +119,16 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	if !p.client {
 		called = l.behind[number]
 	}
-	unanswered := !answered && called.service != 0 && !l.opaque[called.service]
+	known := called.service != 0 && !l.opaque[called.service]
+	unanswered := !answered && known
 	if unanswered {
 		suspect = called
+	}
+	if failed && answered && known && p.client && called.service != p.service {
+		l.failures.add(wire{p.service, called.service, p.border}, 0, part)
+		l.ops[called] += part
+		l.ops[suspect] += part
+		return
 	}
 	switch e := &l.evidence[suspect.service]; {
 	case unanswered:
@@ -131,18 +141,35 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	l.ops[suspect] += part
 }
 
+// chargeFailures charges the calls that failed although their callees did not, which was on the way or at one end. Like
+// wire times they are attributed to a callee whose callers all see such failures, or to a caller that sees them with all
+// of its callees. Others count against the caller, whose span failed. numbers and index are those of [ledger.rank].
+func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) {
+	services := make([]service, len(numbers))
+	l.failures.attribute(services, index)
+	for i, number := range numbers {
+		l.evidence[number].errors += services[i].In + services[i].Out
+	}
+	for _, x := range l.failures.sorted(index) {
+		l.evidence[numbers[x.from]].errors += x.excess
+	}
+}
+
 // rank attributes the wire times and orders the services.
 func (l *ledger) rank() []Suspect {
 	numbers := l.byName()
-	services := make([]service, len(numbers))
 	index := make(map[int32]int, len(numbers))
+	for i, number := range numbers {
+		index[number] = i
+	}
+	l.chargeFailures(numbers, index)
+	services := make([]service, len(numbers))
 	for i, number := range numbers {
 		e := &l.evidence[number]
 		services[i].Suspect = Suspect{
 			Service: l.names[number], Soft: e.soft, Opaque: l.opaque[number],
 			Own: e.own, Errors: e.errors, Unanswered: e.unanswered, Shape: e.shape,
 		}
-		index[number] = i
 	}
 	l.wire.attribute(services, index)
 	l.operations(services, index)
