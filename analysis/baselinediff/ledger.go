@@ -142,8 +142,8 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 }
 
 // chargeFailures charges the calls that failed although their callees did not, which was on the way or at one end. Like
-// wire times they are attributed to a callee whose callers all see such failures, or to a caller that sees them with all
-// of its callees. Others count against the caller, whose span failed. numbers and index are those of [ledger.rank].
+// wire times they are attributed to a callee whose callers all see such failures, or to a caller that sees them with
+// all of its callees. Others count against the caller, whose span failed. numbers and index are those of [ledger.rank].
 func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) {
 	services := make([]service, len(numbers))
 	l.failures.attribute(services, index)
