@@ -127,7 +127,7 @@ func (e *estate) targets() (list []target) {
 			list = append(list, pauses(service, names)...)
 			continue
 		}
-		list = append(list, target{kind: cpu, service: service, detail: service, low: 0.01, high: 0.04, unit: " CPUs", inject: throttle(p.name)},
+		list = append(list, target{kind: cpu, service: service, detail: service, low: 1, high: 2, unit: " times its usual use", inject: throttle(p.name)},
 			target{kind: kill, service: service, detail: service, low: 1, high: 1, inject: killed(p.name)})
 	}
 	return append(list, e.serviceTargets()...)

@@ -188,6 +188,31 @@ func TestRepeat(t *testing.T) {
 	})
 }
 
+// Limits are at least those that the kernel accepts.
+func TestQuota(t *testing.T) {
+	const ms = time.Millisecond
+	for cpus, want := range map[float64][2]time.Duration{
+		2: {200 * ms, 100 * ms}, 0.05: {5 * ms, 100 * ms}, 0.004: {ms, 250 * ms}, 0.0001: {ms, 1000 * ms}, 0: {ms, 1000 * ms},
+	} {
+		if quota, period := quotaOf(cpus); quota != want[0] || period != want[1] {
+			t.Errorf("%v CPUs: quota %v of %v, want %v", cpus, quota, period, want)
+		}
+	}
+}
+
+// A busy process uses most of a CPU, an idle one hardly any.
+func TestCPUTime(t *testing.T) {
+	begin, before := time.Now(), cpuTime(os.Getpid())
+	for time.Since(begin) < 200*time.Millisecond { //nolint:revive // it is busy
+	}
+	if used := cpuTime(os.Getpid()) - before; used < 2*tick {
+		t.Errorf("used %v in 200ms", used)
+	}
+	if used := cpuTime(1 << 30); used != 0 {
+		t.Errorf("a process that does not exist used %v", used)
+	}
+}
+
 // Both versions of control groups are written. Without one, an error leaves nothing behind.
 func TestLimitCPU(t *testing.T) {
 	for version, files := range map[string]map[string]string{
