@@ -97,7 +97,9 @@ func (l *ledger) chargeTime(number int32, n, mean float64, means []float64, unan
 	if suspect.service != p.service {
 		w := wire{p.service, suspect.service, border}
 		l.wire.add(w, n/l.requests, excess)
-		l.failures.add(w, n/l.requests, 0)
+		if !border { // a caller without CLIENT spans does not show which of its calls fail
+			l.failures.add(w, n/l.requests, 0)
+		}
 	}
 	if excess == 0 {
 		return
@@ -125,7 +127,7 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 		suspect = called
 	}
 	if failed && answered && known && p.client && called.service != p.service {
-		l.failures.add(wire{p.service, called.service, p.border}, 0, part)
+		l.failures.add(wire{p.service, called.service, false}, 0, part)
 		l.ops[called] += part
 		l.ops[suspect] += part
 		return
