@@ -150,8 +150,11 @@ func (c *comparison) slow(g *siteCalls) {
 		return
 	}
 	c.values = pieceMeans(c.values[:0], c.h.nanos[history.first:history.last], len(g.nanos))
-	unanswered := c.surplus[siteShape{g.site, c.h.rec.shapeNumbers[failedLeaf]}] > 0
-	c.chargeTime(g.site, float64(len(g.nanos)), meanOf(g.nanos), c.values, unanswered)
+	leaves := false
+	for _, s := range []uint64{leaf, failedLeaf} {
+		leaves = leaves || c.surplus[siteShape{g.site, c.h.rec.shapeNumbers[s]}] > 0
+	}
+	c.chargeTime(g.site, float64(len(g.nanos)), meanOf(g.nanos), c.values, leaves)
 }
 
 // meanOf returns the mean. Its sum is exact for up to 2^16 times of nearly 2^47 ns, or more of shorter ones.

@@ -72,9 +72,9 @@ func newLedger(g graph, requests, duration float64, fence func([]float64) (media
 }
 
 // chargeTime charges the excess of own time at a site with n calls in the window. mean is the mean in the window, means
-// are those in the pieces of the history, in ns. unanswered reports whether too many calls of the window failed before
-// anything answered. It reorders means.
-func (l *ledger) chargeTime(number int32, n, mean float64, means []float64, unanswered bool) {
+// are those in the pieces of the history, in ns. leaves reports whether too many calls of the window made no calls. It
+// reorders means.
+func (l *ledger) chargeTime(number int32, n, mean float64, means []float64, leaves bool) {
 	excess, soft := 0.0, 0.0
 	if !atMost(mean, means, middle) {
 		median, limit := l.fence(means)
@@ -86,8 +86,8 @@ func (l *ledger) chargeTime(number int32, n, mean float64, means []float64, unan
 	p := &l.sites[number]
 	suspect := callee{p.service, p.op}
 	called, border := l.callee[number], p.border
-	if unanswered && !p.client {
-		called, border = l.behind[number], true // it waited for the answer
+	if leaves && !p.client {
+		called, border = l.behind[number], true // it waited for a callee whose span is missing
 	}
 	if called.service != 0 {
 		suspect = called

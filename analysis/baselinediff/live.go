@@ -95,8 +95,8 @@ type badCalls struct {
 }
 
 type badShape struct {
-	failed, answered bool
-	calls            float64
+	shape
+	calls float64
 }
 
 // skippedBefore returns the slices before another that are skipped, ascending and disjoint.
@@ -226,12 +226,12 @@ func (c *liveComparison) judge(number int32, n uint64, now counts) {
 	for _, p := range c.pieces {
 		c.means = append(c.means, c.mean(past.part(p.first, p.last)))
 	}
-	unanswered := false
+	leaves := false
 	if !c.h.sites[number].border {
 		c.shifted(number, n, history)
-		unanswered = slices.ContainsFunc(c.bad[number].shapes, func(x badShape) bool { return !x.answered })
+		leaves = slices.ContainsFunc(c.bad[number].shapes, func(x badShape) bool { return x.hash == leaf || x.hash == failedLeaf })
 	}
-	c.chargeTime(number, float64(n), c.mean(now), c.means, unanswered)
+	c.chargeTime(number, float64(n), c.mean(now), c.means, leaves)
 }
 
 // history returns the series that a site is compared with, its past, and the number of calls in it: its own or, with
@@ -414,7 +414,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		if shares == nil {
 			novel += count
 			novelCells.cells = append(novelCells.cells, now.cells...)
-			novelShapes = append(novelShapes, badShape{x.failed, x.showsAnswer(), count})
+			novelShapes = append(novelShapes, badShape{x.shape, count})
 			continue
 		}
 		if atMost(count/b.calls, shares, upperQuartile) {
@@ -423,7 +423,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *siteSeries) {
 		c.values = append(c.values[:0], shares...)
 		_, limit := c.fence(c.values)
 		if surplus := max(0, c.share(&own.counts, &x.counts)-limit) * b.calls; surplus > 0 {
-			b.shapes = append(b.shapes, badShape{x.failed, x.showsAnswer(), surplus})
+			b.shapes = append(b.shapes, badShape{x.shape, surplus})
 			b.total += surplus
 		}
 	}
@@ -477,7 +477,7 @@ func (c *liveComparison) chargeShapes() {
 		explained = min(explained, b.calls)
 		if rest := b.total - explained; rest > 0 {
 			for _, x := range b.shapes {
-				c.chargeShape(i, x.failed, x.answered, x.calls*rest/b.total/c.requests)
+				c.chargeShape(i, x.failed, x.showsAnswer(), x.calls*rest/b.total/c.requests)
 			}
 		}
 		below[i] = max(b.total, explained)

@@ -59,8 +59,11 @@ func crosses(p *critpath.Path, i int32) bool {
 	return caller.Kind != trace.Client && caller.Service != p.Span(i).Service
 }
 
-// failedLeaf is the shape of a call that failed and made no calls.
-const failedLeaf uint64 = 2
+// Shapes of calls that made no calls.
+const (
+	leaf       uint64 = 1
+	failedLeaf uint64 = 2
+)
 
 // shape returns the shape of node i, a hash of the operations it calls, the order of magnitude of their counts, and
 // whether it failed.
@@ -73,7 +76,7 @@ func (r *pathReader) shape(p *critpath.Path, i int32, failed bool) uint64 {
 		}
 	}
 	slices.Sort(r.ops)
-	h := uint64(1)
+	h := leaf
 	if failed {
 		h = failedLeaf
 	}
