@@ -15,7 +15,7 @@ type graph struct {
 	names  []trace.Symbol // by number of the service
 	opaque []bool         // by number of the service: whether it emits no spans
 	callee []callee       // by number of the site: the usual callee of a CLIENT span; service 0: unknown
-	behind []callee       // by number of the site: see [graph.setBehind]; service 0: none
+	behind []callee       // by number of the site, also of borders: see [graph.setBehind]; service 0: none
 }
 
 // setBehind sets the callees of spans that call one other service only, and have no CLIENT spans to show it: those of
@@ -42,8 +42,14 @@ func (g *graph) setBehind(calls func(site int32) uint64) {
 	}
 	g.behind = make([]callee, len(g.sites))
 	for i := range g.sites {
-		if s := &g.sites[i]; !s.client && !of[s.base].others {
-			g.behind[i] = of[s.base].callee
+		caller := g.sites[i].base
+		if s := &g.sites[i]; s.border {
+			caller = s.parent
+		} else if s.client {
+			continue
+		}
+		if u := of[caller]; !u.others {
+			g.behind[i] = u.callee
 		}
 	}
 }
@@ -58,7 +64,7 @@ type ledger struct {
 	ops       map[callee]float64 // evidence against each operation
 	outExcess map[callee]float64 // wire excess of the calls that each operation makes
 	wire      wires
-	failures  wires // failed calls of CLIENT spans whose callee answered without a failure
+	failures  wires // failed calls whose callee answered without a failure
 }
 
 // evidence is the evidence against a service.
@@ -97,7 +103,7 @@ func (l *ledger) chargeTime(number int32, n, mean float64, means []float64, leav
 	if suspect.service != p.service {
 		w := wire{p.service, suspect.service, border}
 		l.wire.add(w, n/l.requests, excess)
-		if !border { // a caller without CLIENT spans does not show which of its calls fail
+		if !border || l.behind[number].service != 0 { // else its failures do not show which of its calls failed
 			l.failures.add(w, n/l.requests, 0)
 		}
 	}
@@ -126,8 +132,8 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	if unanswered {
 		suspect = called
 	}
-	if failed && answered && known && p.client && called.service != p.service {
-		l.failures.add(wire{p.service, called.service, false}, 0, part)
+	if failed && answered && known && called.service != p.service {
+		l.failures.add(wire{p.service, called.service, !p.client}, 0, part)
 		l.ops[called] += part
 		l.ops[suspect] += part
 		return
@@ -143,9 +149,11 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	l.ops[suspect] += part
 }
 
-// chargeFailures charges the calls that failed although their callees did not, which was on the way or at one end. Like
-// wire times they are attributed to a callee whose callers all see such failures, or to a caller that sees them with
-// all of its callees. Others count against the caller, whose span failed. numbers and index are those of [ledger.rank].
+// chargeFailures charges the calls that failed although their callees did not: a connection broke, a caller did not
+// wait any longer, or one end takes the answer for a failure. Like wire times they are attributed to a callee whose
+// callers all see such failures, or to a caller that sees them with all of its callees. Others count against the
+// caller, whose span failed. The failed span of a proxy without CLIENT spans counts as its call. numbers and index are
+// those of [ledger.rank].
 func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) {
 	services := make([]service, len(numbers))
 	l.failures.attribute(services, index)
