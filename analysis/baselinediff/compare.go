@@ -67,7 +67,8 @@ type SuspectOperation struct {
 //     share of each shape is compared in the same way; all shapes absent from the history count as one. Only shapes
 //     that become more frequent count: if one vanishes, another appears. In a trace the deepest span with such a shape
 //     is charged, because a failure below is a sufficient cause for its callers. A CLIENT span without an answer is
-//     charged to the callee.
+//     charged to the callee, as is a span without CLIENT spans that fails before its only callee has a span. For
+//     CLIENT spans that fail although the callee does not see [ledger.chargeFailures].
 //  3. Wire times are attributed to services, see [wires].
 //
 // It takes time linear in the number of spans of the window, and of the history at the same sites.
@@ -77,13 +78,14 @@ func (h *Normal) Compare(window Traces) []Suspect {
 		return nil
 	}
 	g := graph{table: h.rec.table, sites: h.rec.sites, names: h.rec.names, opaque: h.opaque, callee: h.callee}
+	g.setBehind(func(i int32) uint64 { return uint64(h.series[i].len()) })
 	c := comparison{
 		h: h, traces: traces, ledger: newLedger(g, float64(len(traces)), h.duration, fence),
 		surplus: make(map[siteShape]float64), seen: make([]int32, len(h.rec.shapeNumbers)+2),
 	}
 	for _, g := range c.groups() {
-		c.slow(&g)
 		c.shifted(&g)
+		c.slow(&g)
 	}
 	c.chargeShapes()
 	return c.rank()
@@ -148,7 +150,11 @@ func (c *comparison) slow(g *siteCalls) {
 		return
 	}
 	c.values = pieceMeans(c.values[:0], c.h.nanos[history.first:history.last], len(g.nanos))
-	c.chargeTime(g.site, float64(len(g.nanos)), meanOf(g.nanos), c.values)
+	leaves := false
+	for _, s := range []uint64{leaf, failedLeaf} {
+		leaves = leaves || c.surplus[siteShape{g.site, c.h.rec.shapeNumbers[s]}] > 0
+	}
+	c.chargeTime(g.site, float64(len(g.nanos)), meanOf(g.nanos), c.values, leaves)
 }
 
 // meanOf returns the mean. Its sum is exact for up to 2^16 times of nearly 2^47 ns, or more of shorter ones.
@@ -277,6 +283,9 @@ func (c *comparison) chargeShapes() {
 
 // chargeShape charges part of a request to a call.
 func (c *comparison) chargeShape(x *call, part float64) {
-	answered := x.callee != 0 && c.h.rec.callees[x.callee].op != 0
+	answered := x.shape != c.h.rec.shapeNumbers[failedLeaf]
+	if c.h.rec.sites[x.site].client {
+		answered = x.callee != 0 && c.h.rec.callees[x.callee].op != 0
+	}
 	c.ledger.chargeShape(x.site, c.h.rec.shapeFailed[x.shape], answered, part)
 }

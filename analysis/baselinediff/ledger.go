@@ -15,6 +15,43 @@ type graph struct {
 	names  []trace.Symbol // by number of the service
 	opaque []bool         // by number of the service: whether it emits no spans
 	callee []callee       // by number of the site: the usual callee of a CLIENT span; service 0: unknown
+	behind []callee       // by number of the site, also of borders: see [graph.setBehind]; service 0: none
+}
+
+// setBehind sets the callees of spans that call one other service only, and have no CLIENT spans to show it: those of
+// proxies and gateways. Of that service it is the operation that is called most often.
+func (g *graph) setBehind(calls func(site int32) uint64) {
+	type usual struct {
+		callee
+		calls  uint64
+		others bool // there are callees of several services
+	}
+	of := make(map[trace.Op]usual) // by operation of the caller
+	for i := range g.sites {
+		s, called := &g.sites[i], g.callee[i]
+		if !s.border || called.service == 0 {
+			continue
+		}
+		n := calls(int32(i))
+		u, known := of[s.parent]
+		u.others = u.others || known && u.service != called.service
+		if !known || cmp.Or(cmp.Compare(n, u.calls), cmp.Compare(u.op, called.op)) > 0 {
+			u.callee, u.calls = called, n
+		}
+		of[s.parent] = u
+	}
+	g.behind = make([]callee, len(g.sites))
+	for i := range g.sites {
+		caller := g.sites[i].base
+		if s := &g.sites[i]; s.border {
+			caller = s.parent
+		} else if s.client {
+			continue
+		}
+		if u := of[caller]; !u.others {
+			g.behind[i] = u.callee
+		}
+	}
 }
 
 // ledger collects the evidence of a window, site by site, and ranks the services.
@@ -27,6 +64,7 @@ type ledger struct {
 	ops       map[callee]float64 // evidence against each operation
 	outExcess map[callee]float64 // wire excess of the calls that each operation makes
 	wire      wires
+	failures  wires // failed calls whose callee answered without a failure
 }
 
 // evidence is the evidence against a service.
@@ -35,13 +73,14 @@ type evidence struct{ own, errors, unanswered, shape, soft float64 }
 func newLedger(g graph, requests, duration float64, fence func([]float64) (median, limit float64)) *ledger {
 	return &ledger{
 		graph: g, requests: requests, duration: duration, fence: fence, evidence: make([]evidence, len(g.names)),
-		ops: make(map[callee]float64), outExcess: make(map[callee]float64), wire: make(wires),
+		ops: make(map[callee]float64), outExcess: make(map[callee]float64), wire: make(wires), failures: make(wires),
 	}
 }
 
 // chargeTime charges the excess of own time at a site with n calls in the window. mean is the mean in the window, means
-// are those in the pieces of the history, in ns. It reorders means.
-func (l *ledger) chargeTime(number int32, n, mean float64, means []float64) {
+// are those in the pieces of the history, in ns. leaves reports whether too many calls of the window made no calls. It
+// reorders means.
+func (l *ledger) chargeTime(number int32, n, mean float64, means []float64, leaves bool) {
 	excess, soft := 0.0, 0.0
 	if !atMost(mean, means, middle) {
 		median, limit := l.fence(means)
@@ -52,13 +91,21 @@ func (l *ledger) chargeTime(number int32, n, mean float64, means []float64) {
 	}
 	p := &l.sites[number]
 	suspect := callee{p.service, p.op}
-	if called := l.callee[number]; called.service != 0 {
+	called, border := l.callee[number], p.border
+	if leaves && !p.client {
+		called, border = l.behind[number], true // it waited for a callee whose span is missing
+	}
+	if called.service != 0 {
 		suspect = called
 	}
 	e := &l.evidence[suspect.service]
 	e.soft = max(e.soft, soft)
 	if suspect.service != p.service {
-		l.wire.add(wire{p.service, suspect.service, p.border}, n/l.requests, excess)
+		w := wire{p.service, suspect.service, border}
+		l.wire.add(w, n/l.requests, excess)
+		if !border || l.behind[number].service != 0 { // else its failures do not show which of its calls failed
+			l.failures.add(w, n/l.requests, 0)
+		}
 	}
 	if excess == 0 {
 		return
@@ -71,15 +118,25 @@ func (l *ledger) chargeTime(number int32, n, mean float64, means []float64) {
 	}
 }
 
-// chargeShape charges part of a request to a site, for a changed shape. A CLIENT span without an answer is charged to
-// the callee.
+// chargeShape charges part of a request to a site, for a changed shape. A call without an answer is charged to the
+// callee: a CLIENT span, or a span that failed before anything answered the only service that it calls.
 func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) {
 	p := &l.sites[number]
 	suspect := callee{p.service, p.op}
 	called := l.callee[number]
-	unanswered := !answered && called.service != 0 && !l.opaque[called.service]
+	if !p.client {
+		called = l.behind[number]
+	}
+	known := called.service != 0 && !l.opaque[called.service]
+	unanswered := !answered && known
 	if unanswered {
 		suspect = called
+	}
+	if failed && answered && known && called.service != p.service {
+		l.failures.add(wire{p.service, called.service, !p.client}, 0, part)
+		l.ops[called] += part
+		l.ops[suspect] += part
+		return
 	}
 	switch e := &l.evidence[suspect.service]; {
 	case unanswered:
@@ -92,18 +149,37 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	l.ops[suspect] += part
 }
 
+// chargeFailures charges the calls that failed although their callees did not: a connection broke, a caller did not
+// wait any longer, or one end takes the answer for a failure. Like wire times they are attributed to a callee whose
+// callers all see such failures, or to a caller that sees them with all of its callees. Others count against the
+// caller, whose span failed. The failed span of a proxy without CLIENT spans counts as its call. numbers and index are
+// those of [ledger.rank].
+func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) {
+	services := make([]service, len(numbers))
+	l.failures.attribute(services, index)
+	for i, number := range numbers {
+		l.evidence[number].errors += services[i].In + services[i].Out
+	}
+	for _, x := range l.failures.sorted(index) {
+		l.evidence[numbers[x.from]].errors += x.excess
+	}
+}
+
 // rank attributes the wire times and orders the services.
 func (l *ledger) rank() []Suspect {
 	numbers := l.byName()
-	services := make([]service, len(numbers))
 	index := make(map[int32]int, len(numbers))
+	for i, number := range numbers {
+		index[number] = i
+	}
+	l.chargeFailures(numbers, index)
+	services := make([]service, len(numbers))
 	for i, number := range numbers {
 		e := &l.evidence[number]
 		services[i].Suspect = Suspect{
 			Service: l.names[number], Soft: e.soft, Opaque: l.opaque[number],
 			Own: e.own, Errors: e.errors, Unanswered: e.unanswered, Shape: e.shape,
 		}
-		index[number] = i
 	}
 	l.wire.attribute(services, index)
 	l.operations(services, index)

@@ -115,8 +115,8 @@ type badCalls struct {
 }
 
 type badShape struct {
-	failed, answered bool
-	calls            float64
+	shape
+	calls float64
 }
 
 // skippedBefore returns the slices before another that are skipped, ascending and disjoint.
@@ -200,8 +200,7 @@ func (c *liveComparison) graph() graph {
 					continue
 				}
 				if calls == 0 {
-					c.kept = h.series[i].unpack(c.kept)
-					calls = c.kept.calls()
+					calls = c.calls(int32(i))
 				}
 				if b, ok := best[k]; !ok || cmp.Or(cmp.Compare(calls, b.calls), cmp.Compare(b.target.op, t.op)) > 0 {
 					best[k] = usual{t, calls}
@@ -227,7 +226,15 @@ func (c *liveComparison) graph() graph {
 		}
 		callees[i] = callee{service[t.service], t.op}
 	}
-	return graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees}
+	g := graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees}
+	g.setBehind(c.calls)
+	return g
+}
+
+// calls returns the number of calls at a site.
+func (c *liveComparison) calls(number int32) uint64 {
+	c.kept = c.h.series[number].unpack(c.kept)
+	return c.kept.calls()
 }
 
 // judge compares the calls at a site in the window, if there are any, with its history.
@@ -247,10 +254,12 @@ func (c *liveComparison) judge(number int32) {
 	for _, p := range c.pieces {
 		c.means = append(c.means, c.mean(past[p.first:p.last]))
 	}
-	c.chargeTime(number, float64(n), c.mean(now), c.means)
+	leaves := false
 	if !c.h.sites[number].border {
 		c.shifted(number, n, history)
+		leaves = slices.ContainsFunc(c.bad[number].shapes, func(x badShape) bool { return x.hash == leaf || x.hash == failedLeaf })
 	}
+	c.chargeTime(number, float64(n), c.mean(now), c.means, leaves)
 }
 
 // history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.own, or,
@@ -454,7 +463,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) 
 		if shares == nil {
 			novel += count
 			novelCells = append(novelCells, now...)
-			novelShapes = append(novelShapes, badShape{x.failed, x.answered, count})
+			novelShapes = append(novelShapes, badShape{x.shape, count})
 			continue
 		}
 		if atMost(count/b.calls, shares, upperQuartile) {
@@ -463,7 +472,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) 
 		c.values = append(c.values[:0], shares...)
 		_, limit := c.fence(c.values)
 		if surplus := max(0, c.share(c.own.cells, x.cells)-limit) * b.calls; surplus > 0 {
-			b.shapes = append(b.shapes, badShape{x.failed, x.answered, surplus})
+			b.shapes = append(b.shapes, badShape{x.shape, surplus})
 			b.total += surplus
 		}
 	}
@@ -517,7 +526,7 @@ func (c *liveComparison) chargeShapes() {
 		explained = min(explained, b.calls)
 		if rest := b.total - explained; rest > 0 {
 			for _, x := range b.shapes {
-				c.chargeShape(i, x.failed, x.answered, x.calls*rest/b.total/c.requests)
+				c.chargeShape(i, x.failed, x.showsAnswer(), x.calls*rest/b.total/c.requests)
 			}
 		}
 		below[i] = max(b.total, explained)

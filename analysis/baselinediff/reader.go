@@ -59,6 +59,12 @@ func crosses(p *critpath.Path, i int32) bool {
 	return caller.Kind != trace.Client && caller.Service != p.Span(i).Service
 }
 
+// Shapes of calls that made no calls.
+const (
+	leaf       uint64 = 1
+	failedLeaf uint64 = 2
+)
+
 // shape returns the shape of node i, a hash of the operations it calls, the order of magnitude of their counts, and
 // whether it failed.
 func (r *pathReader) shape(p *critpath.Path, i int32, failed bool) uint64 {
@@ -70,9 +76,9 @@ func (r *pathReader) shape(p *critpath.Path, i int32, failed bool) uint64 {
 		}
 	}
 	slices.Sort(r.ops)
-	h := uint64(1)
+	h := leaf
 	if failed {
-		h = 2
+		h = failedLeaf
 	}
 	for i := 0; i < len(r.ops); {
 		first := i

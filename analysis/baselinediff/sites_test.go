@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/bench/tracetest"
+	"github.com/sibyl-trace/sibyl/bench/tracetext"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -437,5 +439,37 @@ func TestAccept(t *testing.T) {
 	}
 	if own == 0 || others == 0 {
 		t.Errorf("%d sites of the service, %d others with an older history", own, others)
+	}
+}
+
+// TestSitesBehind fails requests of a proxy without CLIENT spans before the service behind it has a span: the history
+// charges that service, like [Normal.Compare].
+func TestSitesBehind(t *testing.T) {
+	table := &trace.Table{}
+	parse := func(text string) *trace.Trace {
+		tr, err := tracetext.Parse(text, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tr
+	}
+	healthy := parse("a proxy store server 0..100\n  b cart get server 10..90")
+	failed := parse("a proxy store server 0..100 error")
+	h, tally, x := NewSites(table), NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
+	for second := range 33 * 60 {
+		tr := healthy
+		if second >= 30*60 && second%2 == 0 {
+			tr = failed
+		}
+		moved := tracetest.Shift(tr, trace.Nanos(second)*1e9)
+		moved.ID = trace.ID{14: byte(second >> 8), 15: byte(second)}
+		tally.Observe(x.Extract(moved))
+	}
+	h.Merge(tally)
+	for _, manner := range []Manner{Plain, Steady} {
+		r := h.Compare(Interval{trace.Nanos(30 * time.Minute), trace.Nanos(33 * time.Minute)}, manner)
+		if s := r.Suspects[0]; table.Text(s.Service) != "cart" || math.Abs(s.Unanswered-0.5) > 0.01 {
+			t.Errorf("manner %d: got %s", manner, printSuspects(r.Suspects, table))
+		}
 	}
 }

@@ -62,6 +62,9 @@ type shape struct {
 	failed, answered bool
 }
 
+// showsAnswer reports whether the callee of a call, of a CLIENT span or [graph.behind] another, may have answered.
+func (x shape) showsAnswer() bool { return x.answered && x.hash != failedLeaf }
+
 func (x shape) compare(y shape) int {
 	return cmp.Or(cmp.Compare(x.hash, y.hash), trace.CompareBools(x.failed, y.failed), trace.CompareBools(x.answered, y.answered))
 }

@@ -12,34 +12,78 @@ import (
 	"time"
 )
 
-// throttle returns a function that limits a process to a number of CPUs: by a control group if the kernel allows it,
-// else by stopping the process most of the time.
+// throttle returns a function that limits a process to a multiple of the CPU time that it usually uses: by a control
+// group if the kernel allows it, else by stopping the process most of the time.
 func throttle(name string) func(context.Context, *estate, float64) error {
-	return func(ctx context.Context, e *estate, cpus float64) error {
-		p := e.processes[name]
+	return func(ctx context.Context, e *estate, times float64) error {
+		p, cpus := e.processes[name], times*e.usualCPUs[name]
 		release, err := limitCPU("/sys/fs/cgroup", append(descendants(p.pid()), p.pid()), cpus)
 		if err == nil {
 			<-ctx.Done()
 			return release()
 		}
 		defer p.signal(syscall.SIGCONT)
-		on := time.Duration(cpus * float64(stopPeriod))
+		on := time.Duration(min(1, cpus) * float64(stopPeriod))
 		return repeat(ctx, stopPeriod-on, on,
 			func(context.Context) error { p.signal(syscall.SIGSTOP); return nil },
 			func(context.Context) error { p.signal(syscall.SIGCONT); return nil })
 	}
 }
 
-// Periods of limits: that of the kernel's scheduler, and that of stops by signals.
+// cpuTimes returns the CPU time that each program has used so far.
+func (e *estate) cpuTimes() map[string]time.Duration {
+	times := make(map[string]time.Duration)
+	for name, p := range e.processes {
+		for _, pid := range append(descendants(p.pid()), p.pid()) {
+			times[name] += cpuTime(pid)
+		}
+	}
+	return times
+}
+
+// measureCPUs sets the usual number of CPUs of each program from the CPU times at the beginning of a duration that ends
+// now.
+func (e *estate) measureCPUs(before map[string]time.Duration, d time.Duration) {
+	e.usualCPUs = make(map[string]float64)
+	for name, now := range e.cpuTimes() {
+		e.usualCPUs[name] = (now - before[name]).Seconds() / max(1, d.Seconds())
+	}
+}
+
+// tick is the unit of CPU times in /proc, the same on all architectures.
+const tick = 10 * time.Millisecond
+
+// cpuTime returns the CPU time of a process, 0 if it has exited.
+func cpuTime(pid int) time.Duration {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // without it the process has exited
+	_, rest, _ := cutLast(string(data), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11]) // the kernel writes numbers
+	kernel, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+kernel) * tick
+}
+
+// Periods of limits: of the kernel's scheduler, and of stops by signals.
 const (
-	quotaPeriod = 100 * time.Millisecond
-	stopPeriod  = 400 * time.Millisecond
+	quotaPeriod   = 100 * time.Millisecond
+	longestPeriod = time.Second      // that the kernel accepts
+	leastQuota    = time.Millisecond // that the kernel accepts
+	stopPeriod    = 400 * time.Millisecond
 )
+
+// quotaOf returns the quota that limits processes to a number of CPUs, and its period.
+func quotaOf(cpus float64) (quota, period time.Duration) {
+	period = max(quotaPeriod, time.Duration(min(float64(longestPeriod), float64(leastQuota)/cpus)))
+	return max(leastQuota, time.Duration(cpus*float64(period))), period
+}
 
 // limitCPU moves processes into a new control group, of either version, below root. release moves them back.
 func limitCPU(root string, pids []int, cpus float64) (release func() error, err error) {
-	quota := strconv.Itoa(max(1000, int(cpus*float64(quotaPeriod.Microseconds()))))
-	period := strconv.FormatInt(quotaPeriod.Microseconds(), 10)
+	on, of := quotaOf(cpus)
+	quota, period := strconv.FormatInt(on.Microseconds(), 10), strconv.FormatInt(of.Microseconds(), 10)
 	parent, controls := filepath.Join(root, "cpu"), [][2]string{{"cpu.cfs_period_us", period}, {"cpu.cfs_quota_us", quota}}
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
 		parent, controls = root, [][2]string{{"cpu.max", quota + " " + period}}

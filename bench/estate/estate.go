@@ -36,6 +36,7 @@ type estate struct {
 	links     map[link]int   // ports
 	toxiproxy *toxiproxy
 	client    *http.Client
+	usualCPUs map[string]float64 // that each program uses while the service learns
 }
 
 // link is a connection between two programs through Toxiproxy.

@@ -1,6 +1,7 @@
 package estate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // Kinds of faults.
@@ -49,8 +52,9 @@ func (f *Fault) String() string {
 	return fmt.Sprintf("%s: %s of %s, %.3g%s", f.Name, f.target.kind, f.target.detail, f.strength, f.target.unit)
 }
 
-// schedule returns n faults. Each kind occurs once before any occurs again, and so does each target of a kind.
-// Strengths are log-uniform. Equal input yields an equal schedule.
+// schedule returns n faults. Each kind occurs once before any occurs again, and so does each target of a kind. Faults
+// are spread over the services, and follow each other in different ones if the kind allows it: an incident that returns
+// soon after its end is the same one. Strengths are log-uniform. Equal input yields an equal schedule.
 func schedule(seed uint64, n int, targets []target) []Fault {
 	r := rand.New(rand.NewPCG(seed, 2))
 	var kinds []string
@@ -70,15 +74,31 @@ func schedule(seed uint64, n int, targets []target) []Fault {
 		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	}
 	var faults []Fault
-	for round := 0; len(faults) < n; round++ {
+	for len(faults) < n {
 		r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		for _, k := range kinds[:min(len(kinds), n-len(faults))] {
-			t := byKind[k][round%len(byKind[k])]
+			t := next(byKind[k], faults)
 			strength := t.low * math.Pow(t.high/t.low, r.Float64())
 			faults = append(faults, Fault{fmt.Sprintf("%02d-%s-%s", len(faults)+1, k, t.service), t, strength})
 		}
 	}
 	return faults
+}
+
+// next returns the first of the targets that had the fewest faults so far: itself, then its service, unless that had
+// the last one.
+func next(targets []*target, faults []Fault) *target {
+	uses, ofService := make(map[*target]int), make(map[string]int)
+	last := ""
+	for i := range faults {
+		t := faults[i].target
+		uses[t]++
+		ofService[t.service]++
+		last = t.service
+	}
+	return slices.MinFunc(targets, func(a, b *target) int {
+		return cmp.Or(cmp.Compare(uses[a], uses[b]), trace.CompareBools(a.service == last, b.service == last), cmp.Compare(ofService[a.service], ofService[b.service]))
+	})
 }
 
 // Names of the databases in traces.
@@ -107,7 +127,7 @@ func (e *estate) targets() (list []target) {
 			list = append(list, pauses(service, names)...)
 			continue
 		}
-		list = append(list, target{kind: cpu, service: service, detail: service, low: 0.01, high: 0.04, unit: " CPUs", inject: throttle(p.name)},
+		list = append(list, target{kind: cpu, service: service, detail: service, low: 1, high: 2, unit: " times its usual use", inject: throttle(p.name)},
 			target{kind: kill, service: service, detail: service, low: 1, high: 1, inject: killed(p.name)})
 	}
 	return append(list, e.serviceTargets()...)

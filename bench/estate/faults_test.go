@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,17 @@ func TestSchedule(t *testing.T) {
 		if len(seen) != len(kinds) {
 			t.Errorf("a round with %d kinds, want %d", len(seen), len(kinds))
 		}
+	}
+	perService := make(map[string]int)
+	for i := range faults {
+		service := faults[i].target.service
+		perService[service]++
+		if i > 0 && faults[i].target.kind != pause && service == faults[i-1].target.service { // only one service can be paused
+			t.Errorf("%s follows %s", &faults[i], &faults[i-1])
+		}
+	}
+	if len(perService) != 8 || slices.Max(slices.Collect(maps.Values(perService))) > 5 {
+		t.Errorf("faults by service: %v, want them spread over 8", perService)
 	}
 	if got := schedule(1, 5, nil); got != nil {
 		t.Errorf("without targets: %v", got)
@@ -115,7 +127,7 @@ func TestSize(t *testing.T) {
 // Templates execute, also if only some programs run.
 func TestConfigs(t *testing.T) {
 	e := wired(t)
-	for name, file := range map[string]string{gateway: "Caddyfile", "verdaccio": "verdaccio.yaml", "kinto": "kinto.ini", "registry": "registry.yml"} {
+	for name, file := range map[string]string{"verdaccio": "verdaccio.yaml", "kinto": "kinto.ini", "registry": "registry.yml"} {
 		if err := os.MkdirAll(e.dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -123,15 +135,34 @@ func TestConfigs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, name := range []string{"httpbin-1", "httpbin-2", "httpbin-3"} {
-		delete(e.programs, name)
-	}
-	if err := e.writeConfig(gateway, "Caddyfile"); err != nil {
+}
+
+// The gateway forwards the paths of the running programs only, to all of their instances, and its spans include the
+// answers to failed requests.
+func TestGateway(t *testing.T) {
+	e := wired(t)
+	if err := os.MkdirAll(e.dir(gateway), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(e.dir(gateway), "Caddyfile"))
-	if err != nil || strings.Contains(string(text), "/bin/*") || !strings.Contains(string(text), "/store/*") {
-		t.Errorf("%v\n%s", err, text)
+	config := func() string {
+		if _, err := configureGateway(e); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(e.dir(gateway), "caddy.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	all := config()
+	for _, want := range []string{local(e.link(gateway, "httpbin-3")), `"/store/*"`, `"errors":{"routes"`} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %s in %s", want, all)
+		}
+	}
+	e.order = slices.DeleteFunc(e.order, func(p program) bool { return p.serviceName() == "httpbin" })
+	if less := config(); strings.Contains(less, `"/bin/*"`) || !strings.Contains(less, `"/store/*"`) {
+		t.Errorf("without httpbin: %s", less)
 	}
 }
 
@@ -155,6 +186,31 @@ func TestRepeat(t *testing.T) {
 			t.Errorf("error %v, want %v", err, failed)
 		}
 	})
+}
+
+// Limits are at least those that the kernel accepts.
+func TestQuota(t *testing.T) {
+	const ms = time.Millisecond
+	for cpus, want := range map[float64][2]time.Duration{
+		2: {200 * ms, 100 * ms}, 0.05: {5 * ms, 100 * ms}, 0.004: {ms, 250 * ms}, 0.0001: {ms, 1000 * ms}, 0: {ms, 1000 * ms},
+	} {
+		if quota, period := quotaOf(cpus); quota != want[0] || period != want[1] {
+			t.Errorf("%v CPUs: quota %v of %v, want %v", cpus, quota, period, want)
+		}
+	}
+}
+
+// A busy process uses most of a CPU, an idle one hardly any.
+func TestCPUTime(t *testing.T) {
+	begin, before := time.Now(), cpuTime(os.Getpid())
+	for time.Since(begin) < 200*time.Millisecond {
+	}
+	if used := cpuTime(os.Getpid()) - before; used < 2*tick {
+		t.Errorf("used %v in 200ms", used)
+	}
+	if used := cpuTime(1 << 30); used != 0 {
+		t.Errorf("a process that does not exist used %v", used)
+	}
 }
 
 // Both versions of control groups are written. Without one, an error leaves nothing behind.

@@ -51,11 +51,8 @@ func programs() []program {
 		name := "httpbin-" + strconv.Itoa(i+1)
 		list = append(list, program{name: name, service: "httpbin", packages: []string{"httpbin"}, ready: "/status/200", command: httpbin(name)})
 	}
-	return append(list, program{name: gateway, packages: []string{"caddy"}, ready: "/ready", command: caddy, prepare: configure(gateway, "Caddyfile")})
+	return append(list, program{name: gateway, packages: []string{"caddy"}, ready: "/ready", command: caddy, prepare: configureGateway})
 }
-
-// gateway is the program that receives all requests.
-const gateway = "caddy"
 
 //go:embed config
 var configFiles embed.FS
@@ -72,8 +69,7 @@ func (e *estate) writeConfig(program, file string) error {
 		return err
 	}
 	t, err := template.New(file).Funcs(template.FuncMap{
-		"port": e.port, "link": e.link, "dir": e.dir, "instances": e.instances,
-		"running": func(name string) bool { return e.programs[name] != nil },
+		"port": e.port, "link": e.link, "dir": e.dir,
 	}).Parse(string(text))
 	if err != nil {
 		return err
@@ -113,13 +109,6 @@ func (e *estate) installed(name string, path ...string) string {
 
 // local returns the loopback address of a port.
 func local(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
-
-func caddy(e *estate) command {
-	return command{
-		path: e.installed("caddy", "caddy"), args: []string{"run", "--config", e.dir(gateway) + "/Caddyfile", "--adapter", "caddyfile"},
-		env: e.telemetry(gateway, "HOME="+e.dir(gateway)),
-	}
-}
 
 func containerRegistry(e *estate) command {
 	return command{path: e.installed("registry", "registry"), args: []string{"serve", e.dir("registry") + "/registry.yml"}, env: e.telemetry("registry")}

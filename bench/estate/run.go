@@ -149,9 +149,11 @@ func (x *run) observe() (err error) {
 // phases runs the learning period and the faults or the quiet time.
 func (x *run) phases() error {
 	fmt.Fprintf(x.Out, "learning for %s\n", x.Learn)
+	before := x.estate.cpuTimes()
 	if err := x.pass(x.ctx, x.Learn); err != nil {
 		return err
 	}
+	x.estate.measureCPUs(before, x.Learn)
 	x.learned = time.Now()
 	if x.Quiet > 0 {
 		return x.pass(x.ctx, x.Quiet)

@@ -2,6 +2,7 @@ package estate
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -136,7 +137,8 @@ func (c *Case) raise(x *Incident, suspects []Suspect) {
 		if !slices.Contains(c.Suspects, s.Service) {
 			c.Suspects = append(c.Suspects, s.Service)
 		}
-		if slices.Contains(c.accept, s.Service) && c.RankService == nil {
+		system, _, _ := strings.Cut(s.Service, " ") // the address of a database follows its system
+		if (slices.Contains(c.accept, s.Service) || slices.Contains(c.accept, system)) && c.RankService == nil {
 			c.RankService = new(len(c.Suspects))
 		}
 	}

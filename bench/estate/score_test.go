@@ -86,14 +86,15 @@ func TestScoreClosed(t *testing.T) {
 	}
 }
 
-// The first incident of a window is judged, and further ones are false. A database counts under each of its names.
+// The first incident of a window is judged, and further ones are false. A database counts under each of its names, also
+// with its address.
 func TestScoreRank(t *testing.T) {
 	cases := []Case{faultAt("a", "cart", 100, 280), faultAt("b", "kinto", 1000, 1180, postgresNames...), faultAt("c", "cart", 2000, 2180)}
 	l := newIncidentLog()
 	l.add(at(3000), []Incident{
 		{ID: "2", Opened: at(160), Suspects: suspects("cart")},
 		{ID: "1", Opened: at(110), Suspects: suspects("a", "b", "c", "cart")},
-		{ID: "3", Opened: at(1200), Suspects: suspects("storedb")},
+		{ID: "3", Opened: at(1200), Suspects: suspects("postgresql {ip}:5432")},
 		{ID: "4", Opened: at(1500), Sentence: "nothing happened"},
 	}, cases)
 	r := l.score(cases, time.Unix(0, 0), time.Unix(3600, 0))

@@ -57,12 +57,12 @@ program runs after the end.`,
 	flags.StringVar(&o.Cache, "cache", "", "folder of the installed programs; empty: sibylbench in the user's cache folder")
 	flags.Uint64Var(&o.Seed, "seed", 1, "seed of the faults and the requests")
 	flags.IntVar(&o.Faults, "faults", 20, "number of faults")
-	flags.DurationVar(&o.Learn, "learn", 20*time.Minute, "healthy time before the first fault")
+	flags.DurationVar(&o.Learn, "learn", time.Hour, "healthy time before the first fault; within the first hour only large changes raise incidents")
 	flags.DurationVar(&o.Window, "window", 3*time.Minute, "duration of a fault")
 	flags.DurationVar(&o.Between, "between", 6*time.Minute, "healthy time after a fault")
 	flags.DurationVar(&o.Quiet, "quiet", 0, "healthy time instead of faults; 0: faults")
 	flags.Float64Var(&o.Rate, "rate", o.Rate, "requests per second")
-	flags.StringVar(&o.Record, "record", "", "folder for a recording of traces and faults, which localize --recorded reads; empty: none")
+	flags.StringVar(&o.Record, "record", "", "folder for a recording of traces and faults, which localize --recorded and sibyl backtest read; empty: none")
 	flags.StringSliceVar(&o.Only, "only", nil, "programs to run, with those that they call; empty: all")
 	return c
 }
