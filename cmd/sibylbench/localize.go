@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -32,6 +33,7 @@ type localizeFlags struct {
 	path     *cli.PathFlags
 
 	learn, between time.Duration
+	pairs          int
 
 	choose   bool
 	baseline *cli.Choice
@@ -63,7 +65,8 @@ before the fault are false; --faults none --healthy 24h has nothing else.
 a line: {"name", "fault", "start_unix_nano", "end_unix_nano", "target": {"service", "operation"?, "detail"?}}. For each fault it ranks
 all services by the difference between the traces of that window and those outside of all windows, and looks up the label: the line
 "told". The line "noticed" is a backtest, as by sibyl backtest, which is not told the windows. It plays one stream: healthy traces for
---learn, then each window, followed by healthy traces for --between. Healthy traces are repeated as needed.
+--learn, then each window, followed by healthy traces for --between. Healthy traces are repeated as needed. With --pairs, the line
+"two at once" is the same with the traces of two windows laid over each other: random pairs of faults that were noticed alone.
 
 --recorded DIR --choose also hides all spans except the baseline. The engine learns from the traces outside of all windows. Then each
 window runs against it, epoch by epoch, with only the spans of enabled tracepoints. A case counts if the labelled place is ranked first
@@ -76,6 +79,8 @@ by the visible spans. The strategy "none" has only the baseline.`,
 			switch {
 			case f.recorded == "" && f.choose:
 				return cli.UsageError{Err: errors.New("--choose needs --recorded DIR")}
+			case f.recorded == "" && f.pairs != 0:
+				return cli.UsageError{Err: errors.New("--pairs needs --recorded DIR")}
 			case f.recorded == "":
 			case c.Flags().Changed("sim") && f.sim:
 				return cli.UsageError{Err: errors.New("either --sim or --recorded DIR")}
@@ -90,12 +95,13 @@ by the visible spans. The strategy "none" has only the baseline.`,
 	flags.StringVar(&f.recorded, "recorded", "", "directory with recorded traces and labelled faults")
 	flags.DurationVar(&f.learn, "learn", 30*time.Minute, "with --recorded: healthy traces before the first window of the stream")
 	flags.DurationVar(&f.between, "between", 6*time.Minute, "with --recorded: healthy traces after each window of the stream")
+	flags.IntVar(&f.pairs, "pairs", 0, "with --recorded: number of pairs of faults at once to play")
 	flags.BoolVar(&f.choose, "choose", false, "with --recorded: hide spans until the engine enables their tracepoint")
 	f.baseline.Flag(c, "baseline", "", "with --choose: spans that are always visible")
 	flags.IntVar(&f.slices, "slices", 72, "with --choose: most epochs of a case")
 	flags.BoolVar(&f.sim, "sim", true, "run simulated applications")
 	flags.Uint64Var(&f.seeds, "seeds", 3, "simulated applications for each fault")
-	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "first seed; seeds below 1 000 are for tuning; with --choose, the seed of random strategies")
+	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "first seed; seeds below 1 000 are for tuning; with --recorded, the seed of random strategies and pairs")
 	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "tracepoints of each simulated application")
 	flags.StringSliceVar(&f.faults, "faults", faultNames(), "simulated faults")
 	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies}, "search strategies, or "+allStrategies+": "+strings.Join(eval.StrategyNames(), ", "))
@@ -120,8 +126,8 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	if f.learn < 0 || f.between < 0 {
-		return cli.UsageError{Err: errors.New("--learn and --between must not be negative")}
+	if f.learn < 0 || f.between < 0 || f.pairs < 0 {
+		return cli.UsageError{Err: errors.New("--learn, --between and --pairs must not be negative")}
 	}
 	defaults, err := config.Load(config.Sources{})
 	if err != nil {
@@ -148,7 +154,7 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 	} else {
 		o := backtest.Options{Core: defaults.Config.Engine(), Assembly: defaults.Config.OpenTraces()}
 		o.Core.Path = f.path.Options()
-		report.Noticed, err = set.Notice(c.Context(), recorded.Stream{Learn: f.learn, Between: f.between}, o)
+		err = f.notice(c.Context(), set, &report, o)
 		if errors.Is(err, recorded.ErrFewHealthy) {
 			fmt.Fprintf(p.err, "sibylbench: not noticed: %v\n", err)
 			err = nil
@@ -172,6 +178,16 @@ func (p *process) localizeRecorded(c *cobra.Command, f *localizeFlags) error {
 		return errors.Join(benchreport.RecordedTable(p.out, &report), benchreport.ChoiceTable(p.out, report.Choice))
 	}
 	return benchreport.RecordedTable(p.out, &report)
+}
+
+// notice plays the streams of the set.
+func (f *localizeFlags) notice(ctx context.Context, set *recorded.Set, report *recorded.Report, o backtest.Options) (err error) {
+	stream := recorded.Stream{Learn: f.learn, Between: f.between}
+	if report.Noticed, err = set.Notice(ctx, stream, o); err != nil || f.pairs == 0 {
+		return err
+	}
+	report.Pairs, err = set.NoticePairs(ctx, stream, report.Noticed, f.pairs, f.firstSeed, o)
+	return err
 }
 
 func (p *process) localizeSimulated(c *cobra.Command, f *localizeFlags) error {

@@ -18,6 +18,7 @@ type Report struct {
 	ByFault map[string]Score `json:"by_fault"`
 
 	Noticed *backtest.Score `json:"noticed,omitempty"` // nil unless [Set.Notice] was called
+	Pairs   *Pairs          `json:"pairs,omitempty"`   // nil unless [Set.NoticePairs] was called
 	Choice  *ChoiceReport   `json:"choice,omitempty"`  // nil unless [Set.Choose] was called
 }
 

@@ -37,7 +37,14 @@ var ErrFewHealthy = fmt.Errorf("the traces outside of all windows cover less tha
 // Notice plays a stream made of the set through the engine, and scores the incidents. The set must have been read with
 // KeepAll. Options.Table is not used. It returns [ErrFewHealthy] if it cannot make a stream.
 func (s *Set) Notice(ctx context.Context, stream Stream, options backtest.Options) (*backtest.Score, error) {
-	w, err := s.weave(stream)
+	cases := slices.Clone(s.Cases)
+	slices.SortStableFunc(cases, func(a, b Case) int { return cmp.Compare(a.Window.From, b.Window.From) })
+	return s.play(ctx, stream, slices.Collect(slices.Chunk(cases, 1)), options)
+}
+
+// play plays a stream with the given windows, each with the traces of one or more cases, through the engine.
+func (s *Set) play(ctx context.Context, stream Stream, windows [][]Case, options backtest.Options) (*backtest.Score, error) {
+	w, err := s.weave(stream, windows)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +81,8 @@ type movedTrace struct {
 	turn       int
 }
 
-// weave returns the stream.
-func (s *Set) weave(stream Stream) (*woven, error) {
+// weave returns the stream with the given windows.
+func (s *Set) weave(stream Stream, windows [][]Case) (*woven, error) {
 	all := make([]movedTrace, 0, len(s.all))
 	for _, t := range s.all {
 		from, to := backtest.Extent(t)
@@ -87,10 +94,8 @@ func (s *Set) weave(stream Stream) (*woven, error) {
 		return nil, ErrFewHealthy
 	}
 	w.playHealthy(stream.Learn)
-	cases := slices.Clone(s.Cases)
-	slices.SortStableFunc(cases, func(a, b Case) int { return cmp.Compare(a.Window.From, b.Window.From) })
-	for _, c := range cases {
-		if w.playWindow(all, c) {
+	for i, cases := range windows {
+		if w.playWindow(all, cases, i) {
 			w.playHealthy(stream.Between)
 		}
 	}
@@ -140,21 +145,23 @@ func (w *woven) playHealthy(length time.Duration) {
 	}
 }
 
-// playWindow adds the traces of the window of c. It reports whether there are any; if not, c is left out.
-func (w *woven) playWindow(all []movedTrace, c Case) bool {
-	n := len(w.traces)
-	for _, t := range all {
-		if c.Window.Contains(t.start) {
-			w.add(t, w.clock.Sub(c.Window.From), 0)
+// playWindow adds the traces of the windows of some cases, laid over each other. It reports whether there are any. Cases
+// without traces are left out. The traces of each window have IDs of their own.
+func (w *woven) playWindow(all []movedTrace, cases []Case, window int) bool {
+	begin := w.clock
+	for _, c := range cases {
+		n := len(w.traces)
+		for _, t := range all {
+			if c.Window.Contains(t.start) {
+				w.add(t, begin.Sub(c.Window.From), -1-window)
+			}
+		}
+		if len(w.traces) > n {
+			c.Window = baselinediff.Interval{From: begin, To: begin.Add(c.Window.To.Sub(c.Window.From))}
+			w.cases, w.clock = append(w.cases, c), max(w.clock, c.Window.To)
 		}
 	}
-	if len(w.traces) == n {
-		return false
-	}
-	end := w.clock.Add(c.Window.To.Sub(c.Window.From))
-	c.Window = baselinediff.Interval{From: w.clock, To: end}
-	w.cases, w.clock = append(w.cases, c), end
-	return true
+	return w.clock > begin
 }
 
 // move sets out to t as it is in the stream.
@@ -162,7 +169,7 @@ func (t *movedTrace) move(out *trace.Trace) {
 	out.Reset()
 	out.Append(t.of)
 	out.ID = t.of.ID
-	if t.turn > 0 {
+	if t.turn != 0 {
 		for _, half := range [][]byte{out.ID[:8], out.ID[8:]} {
 			binary.BigEndian.PutUint64(half, trace.Mix(uint64(t.turn), binary.BigEndian.Uint64(half)))
 		}

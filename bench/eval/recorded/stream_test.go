@@ -33,7 +33,7 @@ func windowOf(name string, from, to trace.Nanos) Case {
 // A stream begins with healthy traces without gaps, which also follow each window, and are repeated with other IDs.
 func TestWeave(t *testing.T) {
 	s := everySecond(300, windowOf("late", 240, 260), windowOf("early", 20, 40), windowOf("empty", 120, 140))
-	w, err := s.weave(Stream{Learn: 40 * time.Second, Between: 20 * time.Second})
+	w, err := s.weave(Stream{Learn: 40 * time.Second, Between: 20 * time.Second}, [][]Case{s.Cases[1:2], s.Cases[2:], s.Cases[:1]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +69,59 @@ func TestWeave(t *testing.T) {
 	}
 }
 
+// The windows of two cases are laid over each other, and the same traces have other IDs in another window.
+func TestWeavePairs(t *testing.T) {
+	s := everySecond(300, windowOf("a", 20, 40), windowOf("b", 240, 270))
+	w, err := s.weave(Stream{Between: 10 * time.Second}, [][]Case{s.Cases, s.Cases})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make(map[trace.ID]bool)
+	var moved trace.Trace
+	for i := range w.traces {
+		w.traces[i].move(&moved)
+		ids[moved.ID] = true
+	}
+	var from, to []time.Duration
+	for _, c := range w.cases {
+		from, to = append(from, c.Window.From.Sub(streamStart)), append(to, c.Window.To.Sub(streamStart))
+	}
+	if diff := cmp.Diff([]time.Duration{0, 0, 40 * time.Second, 40 * time.Second}, from); diff != "" {
+		t.Errorf("windows begin (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]time.Duration{20 * time.Second, 30 * time.Second, 60 * time.Second, 70 * time.Second}, to); diff != "" {
+		t.Errorf("windows end (-want +got):\n%s", diff)
+	}
+	if len(ids) != 120 || len(w.traces) != 120 {
+		t.Errorf("got %d traces with %d IDs, want 120: 50 in each window, and 10 after each", len(w.traces), len(ids))
+	}
+}
+
+// Pairs consist of cases that were noticed alone, of different services. Both count only if each has its own incident.
+func TestPairs(t *testing.T) {
+	s := &Set{Cases: []Case{windowOf("a", 1, 2), windowOf("b", 3, 4), windowOf("c", 5, 6), windowOf("d", 7, 8)}}
+	s.Cases[1].Target.Service, s.Cases[2].Target.Service = "b", "c"
+	found := func(name string, incident uint64) backtest.Case {
+		return backtest.Case{Name: name, RankService: new(1), Incident: incident}
+	}
+	pairs := s.pairs(&backtest.Score{Cases: []backtest.Case{found("a", 1), found("b", 2), {Name: "c"}, found("d", 3)}}, 10, 1)
+	if len(pairs) != 2 || len(s.pairs(&backtest.Score{}, 10, 1)) != 0 {
+		t.Errorf("got pairs %v, want b with a, and b with d", pairs)
+	}
+	for _, p := range pairs {
+		if len(p) != 2 || p[0].Target.Service == p[1].Target.Service || p[0].Name == "c" || p[1].Name == "c" {
+			t.Errorf("got the pair %v", p)
+		}
+	}
+	got := pairsOf(&backtest.Score{Cases: []backtest.Case{found("a", 1), found("b", 2), found("a", 3), found("b", 3), {}, {}, found("a", 4), {}}, FalseIncidents: 5})
+	if diff := cmp.Diff(&Pairs{Pairs: 4, Both: 0.25, One: 0.75, FalseIncidents: 5}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // When the healthy traces are used up, they begin anew.
 func TestWeaveRepeats(t *testing.T) {
-	w, err := everySecond(100).weave(Stream{Learn: 5 * time.Minute})
+	w, err := everySecond(100).weave(Stream{Learn: 5 * time.Minute}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
