@@ -145,8 +145,8 @@ func (w *woven) playHealthy(length time.Duration) {
 	}
 }
 
-// playWindow adds the traces of the windows of some cases, laid over each other. It reports whether there are any. Cases
-// without traces are left out. The traces of each window have IDs of their own.
+// playWindow adds the traces of the windows of some cases, laid over each other. It reports whether there are any.
+// Cases without traces are left out. The traces of each window have IDs of their own.
 func (w *woven) playWindow(all []movedTrace, cases []Case, window int) bool {
 	begin := w.clock
 	for _, c := range cases {
