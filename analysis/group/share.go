@@ -125,9 +125,9 @@ func (s *EdgeShare) compare(now, before stats.Moments) {
 	}
 }
 
-// Affected returns the fraction p of requests that bears an excess of their mean, above 0, given that of their variance,
-// if all of these bear the same: the excess then adds Δ = excess/p to each of them and p(1−p)Δ² to the variance. It is
-// NaN if the variance is.
+// Affected returns the fraction p of requests that bears an excess of their mean, above 0, given that of their
+// variance, if all of these bear the same: the excess then adds Δ = excess/p to each of them and p(1−p)Δ² to the
+// variance. It is NaN if the variance is.
 func Affected(excess, variance float64) float64 {
 	if math.IsNaN(variance) {
 		return math.NaN()
