@@ -59,7 +59,7 @@ func problemID(h analysis.Hash) string {
 	return h.String()
 }
 
-// subjectOf returns the identities of a problem and of an incident, of which one is empty; both are empty if h is zero.
+// subjectOf returns the identity of a problem or that of an incident; the other is empty. Both are if h is zero.
 // The search sees an incident as a problem.
 func subjectOf(h analysis.Hash) (problem string, incident *string) {
 	if id, about := engine.IncidentOf(h); about {

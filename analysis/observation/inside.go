@@ -17,12 +17,14 @@ func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) boo
 		Trace: o.Trace, Root: o.Root, Start: o.Start, Failed: o.Failed, Plan: o.Plan, Arm: o.Arm,
 		Contexts: out.Contexts[:0], Edges: out.Edges[:0], Refined: out.Refined[:0],
 	}
-	within := make(map[trace.Edge]trace.Edge) // baseline edges in the operations
+	within := make(map[trace.Edge]trace.Edge) // baseline edges in the operations, if any edge is refined
 	for i := range o.Edges {
 		e := &o.Edges[i]
 		if at := o.inside(e.Context, operations); at != 0 {
 			edge := trace.ContextEdge(at)
-			within[e.Edge] = edge
+			if len(o.Refined) > 0 {
+				within[e.Edge] = edge
+			}
 			out.Edges = append(out.Edges, EdgeTime{Edge: edge, Context: at, Nanos: e.Nanos})
 			out.Duration += time.Duration(e.Nanos)
 		}
@@ -41,10 +43,11 @@ func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) boo
 	for i := range o.Contexts {
 		if at := o.inside(o.Contexts[i].Context, operations); at != 0 {
 			c := o.Contexts[i]
-			c.Context, c.Parent = at, o.inside(c.Parent, operations)
-			if c.Tracepoint == 0 {
-				c.Parent = 0
+			parent := trace.Context(0)
+			if c.Tracepoint != 0 {
+				parent = o.inside(c.Parent, operations)
 			}
+			c.Context, c.Parent = at, parent
 			out.Contexts = append(out.Contexts, c)
 		}
 	}
