@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -25,6 +26,8 @@ type SavedIncident struct {
 	Score   float64
 	Waits   bool
 	Opaque  bool
+	Beyond  float64
+	Shared  []baselinediff.SharedPart
 	Seen    trace.Nanos
 }
 
@@ -51,7 +54,7 @@ type SavedWindow struct {
 func (t *Tracker) State() State {
 	s := State{Healthy: t.healthy, Aged: t.aged}
 	for _, x := range t.incidents {
-		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.seen})
+		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.seen})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		s.Records = append(s.Records, SavedRecord{service, *t.records[service]})
@@ -80,7 +83,7 @@ func Restore(s State) *Tracker {
 		if len(x.Suspects) == 0 {
 			continue
 		}
-		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits, x.Opaque}, seen: x.Seen})
+		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits, x.Opaque, x.Beyond, x.Shared}, seen: x.Seen})
 	}
 	for _, r := range s.Records {
 		t.records[r.Service] = new(record(r.Highest))

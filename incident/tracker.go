@@ -87,12 +87,29 @@ type charge struct {
 	score   float64
 	waits   bool // the score is time spent in the service, which may be time in which it waits for another one
 	opaque  bool // the service emits no spans: its score is time that its callers wait, which is also charged to them
+	// beyond is the part of the score above its threshold, without changed call flows: neighbours of a slow service may
+	// make other calls. At 0 or less, only they raise an incident.
+	beyond float64
+	shared []baselinediff.SharedPart
 }
 
-// chargeOf returns the evidence against a suspect.
-func chargeOf(s *baselinediff.Suspect) charge {
+// chargeOf returns the evidence against a suspect whose score is above a threshold.
+func chargeOf(s *baselinediff.Suspect, threshold float64) charge {
 	const nearlyAll = 0.95
-	return charge{s.Service, s.Score, s.Own >= nearlyAll*s.Score, s.Opaque}
+	return charge{
+		service: s.Service, score: s.Score, waits: s.Own >= nearlyAll*s.Score, opaque: s.Opaque,
+		beyond: s.Score - s.Shape - s.Unanswered - threshold, shared: s.Shared,
+	}
+}
+
+// apart reports whether the evidence raises an incident without what the service shares with a neighbour.
+func (c *charge) apart(neighbour trace.Symbol) bool {
+	for _, x := range c.shared {
+		if x.Service == neighbour {
+			return c.beyond > x.Score
+		}
+	}
+	return c.beyond > 0
 }
 
 // record is the highest score of a service in healthy windows: of the current and of the previous age.
@@ -136,8 +153,9 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	}
 	switch {
 	case open:
+		t.learnBefore(t.onset(now))
 		t.pending = t.pending[:0]
-	case ready:
+	case ready && !t.inWindow(now):
 		t.pend(now, steady.Suspects)
 	}
 }
@@ -218,8 +236,9 @@ func (t *Tracker) charges(now trace.Nanos, suspects []baselinediff.Suspect, rati
 	since := make(map[trace.Symbol]trace.Nanos)
 	for i := range suspects {
 		s := &suspects[i]
-		if _, relearned := t.relearned[s.Service]; !relearned && s.Score >= t.threshold(s.Service, ratio) {
-			above = append(above, chargeOf(s))
+		threshold := t.threshold(s.Service, ratio)
+		if _, relearned := t.relearned[s.Service]; !relearned && s.Score >= threshold {
+			above = append(above, chargeOf(s, threshold))
 			since[s.Service] = now
 			if at, ok := t.above[s.Service]; ok {
 				since[s.Service] = at
@@ -259,11 +278,11 @@ func (t *Tracker) aboveRecord(s *baselinediff.Suspect) float64 {
 	return max(0, s.Score-t.record(s.Service))
 }
 
-// proving is the time after which a window counts as healthy, unless an incident was raised meanwhile: scores rise
-// while a window fills with the requests of an incident.
+// proving is the time after which a window counts as healthy, unless an incident was raised meanwhile that began before
+// the end of the window: scores rise while a window fills with the requests of an incident.
 const proving = 2 * Window
 
-// pend takes the scores of a window without an incident, and learns those of earlier ones.
+// pend takes the scores of a window without an incident, and learns those of windows that have proved healthy.
 func (t *Tracker) pend(now trace.Nanos, suspects []baselinediff.Suspect) {
 	w := window{end: now}
 	for _, s := range suspects {
@@ -275,10 +294,30 @@ func (t *Tracker) pend(now trace.Nanos, suspects []baselinediff.Suspect) {
 		}
 	}
 	t.pending = append(t.pending, w)
-	for len(t.pending) > 1 && now.Sub(t.pending[0].end) >= proving {
+	t.learnBefore(now.Add(-proving))
+}
+
+// learnBefore learns the scores of the windows that ended before an instant.
+func (t *Tracker) learnBefore(instant trace.Nanos) {
+	for len(t.pending) > 1 && t.pending[0].end <= instant {
 		t.learn(&t.pending[0], t.pending[1].end)
 		t.pending = slices.Delete(t.pending, 0, 1)
 	}
+}
+
+// onset returns the onset of the open incidents, now if there is none.
+func (t *Tracker) onset(now trace.Nanos) trace.Nanos {
+	for _, x := range t.incidents {
+		if x.Closed == 0 {
+			now = min(now, x.Onset)
+		}
+	}
+	return now
+}
+
+// inWindow reports whether the current window has evidence of a closed incident, unless it was accepted.
+func (t *Tracker) inWindow(now trace.Nanos) bool {
+	return slices.ContainsFunc(t.incidents, func(x *tracked) bool { return !x.Accepted && x.seen > now.Add(-Window) })
 }
 
 // learn takes the scores of a healthy window, whose epoch was followed by one that ended at next.
@@ -355,7 +394,8 @@ func (x *tracked) strongest() charge {
 }
 
 // explained reports whether a service is the victim of another one. A service that emits no spans and its callers are
-// charged with the same time. Services that do not call each other must be at fault since about the same time and have
+// charged with the same time. A neighbour with a much lower score is a victim, unless it has enough evidence apart from
+// the calls between both and from what it does around its calls to the cause. Services that do not call each other must be at fault since about the same time and have
 // callers in common: then one may wait for the other without a span.
 func explained(victim, cause charge, sameTime bool, history *baselinediff.Sites) bool {
 	switch {
@@ -363,7 +403,7 @@ func explained(victim, cause charge, sameTime bool, history *baselinediff.Sites)
 		return victim.score <= cause.score
 	case history.Adjacent(victim.service, cause.service):
 		sameNanos := victim.opaque != cause.opaque && victim.score <= cause.score
-		return sameNanos || victim.score < dominated*cause.score
+		return sameNanos || victim.score < dominated*cause.score && !victim.apart(cause.service)
 	default:
 		return sameTime && victim.waits && victim.score < waiting*cause.score && history.Related(victim.service, cause.service)
 	}

@@ -2,6 +2,7 @@ package incident_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,8 +27,9 @@ type shop struct {
 	rng     *rand.Rand
 	now     trace.Nanos
 	next    uint64
-	saves   bool   // whether the tracker is saved and restored at each epoch
-	silent  string // a service that emits no spans
+	saves   bool                   // whether the tracker is saved and restored at each epoch
+	silent  string                 // a service that emits no spans
+	gateway map[string]trace.Nanos // additional work of the gateway, by the service that it calls
 }
 
 func newShop() *shop {
@@ -71,7 +73,7 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 	}
 	const wire = trace.Nanos(time.Millisecond)
 	t := &trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16)}, Spans: []trace.Span{
-		span(1, 0, "gateway", "GET /"+service, trace.Server, 0, work+4*wire),
+		span(1, 0, "gateway", "GET /"+service, trace.Server, 0, work+4*wire+s.gateway[service]),
 		span(2, 1, "gateway", "GET", trace.Client, wire, work+3*wire),
 	}}
 	if service == s.silent {
@@ -167,6 +169,47 @@ func TestTwoCauses(t *testing.T) {
 	got := s.summary(fault)
 	if len(got) != 2 || got[0][:4] == got[1][:4] {
 		t.Errorf("incidents %v, want one of cart and one of search", got)
+	}
+}
+
+// TestTwoNeighbours slows down cart, more than anything else, and the gateway, which calls it. The gateway has an incident
+// of its own unless it is late only where it calls cart: there it may wait for it without a span.
+func TestTwoNeighbours(t *testing.T) {
+	for _, c := range []struct {
+		late string // the service whose caller is late
+		want []string
+	}{
+		{"cart", []string{"cart"}},
+		{"search", []string{"cart", "gateway"}},
+	} {
+		s := newShop()
+		s.play(time.Hour, nil)
+		fault := s.now
+		s.gateway = map[string]trace.Nanos{c.late: 40e6}
+		s.play(6*time.Minute, map[string]float64{"cart": 6})
+		var got []string
+		for _, x := range s.summary(fault) {
+			got = append(got, strings.Fields(x)[0])
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("gateway late in calls to %s (-want +got):\n%s", c.late, diff)
+		}
+	}
+}
+
+// TestLearnBeforeOnset alternates between healthy times shorter than what proves a window healthy, and faults. The
+// windows before each onset are learned.
+func TestLearnBeforeOnset(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	before := s.tracker.State().Healthy[0]
+	for range 5 {
+		s.play(8*time.Minute, nil)
+		s.play(4*time.Minute, map[string]float64{"cart": 4})
+	}
+	if learned := s.tracker.State().Healthy[0] - before; learned < 5 {
+		t.Errorf("%.1f healthy windows learned in 40 healthy minutes between faults", learned)
 	}
 }
 

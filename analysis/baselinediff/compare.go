@@ -31,11 +31,20 @@ type Suspect struct {
 	Own, In, Out, Errors, Unanswered, Shape, Rest float64
 	// Opaque marks a service that emits no spans: CLIENT spans name it.
 	Opaque bool
+	// Shared has the parts of Score that may be those of a neighbour, by name: they come from calls between both
+	// services, or from own time and changed shapes of operations that call it. The parts of several neighbours overlap.
+	Shared []SharedPart
 	// Operations are those with evidence, in descending order of Score.
 	Operations []SuspectOperation
 	// Instances are the instances, hosts, zones and versions that carry most of the cost, in descending order of Part.
 	// Only histories of a running service tell instances apart.
 	Instances []InstancePart
+}
+
+// SharedPart is the part of the score of a service that it shares with a neighbour in the call graph.
+type SharedPart struct {
+	Service trace.Symbol
+	Score   float64
 }
 
 // InstancePart is the part of the additional cost of a service that calls with one value of an attribute carry, in

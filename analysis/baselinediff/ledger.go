@@ -62,6 +62,7 @@ type ledger struct {
 	fence     func(values []float64) (median, limit float64)
 	evidence  []evidence         // by number of the service
 	ops       map[callee]float64 // evidence against each operation
+	own       map[callee]float64 // the part of it that is not on the wire: own time and changed shapes
 	outExcess map[callee]float64 // wire excess of the calls that each operation makes
 	wire      wires
 	failures  wires // failed calls whose callee answered without a failure
@@ -73,7 +74,7 @@ type evidence struct{ own, errors, unanswered, shape, soft float64 }
 func newLedger(g graph, requests, duration float64, fence func([]float64) (median, limit float64)) *ledger {
 	return &ledger{
 		graph: g, requests: requests, duration: duration, fence: fence, evidence: make([]evidence, len(g.names)),
-		ops: make(map[callee]float64), outExcess: make(map[callee]float64), wire: make(wires), failures: make(wires),
+		ops: make(map[callee]float64), own: make(map[callee]float64), outExcess: make(map[callee]float64), wire: make(wires), failures: make(wires),
 	}
 }
 
@@ -115,6 +116,7 @@ func (l *ledger) chargeTime(number int32, n, mean float64, means []float64, leav
 		l.outExcess[callee{p.service, cmp.Or(p.parent, p.op)}] += excess
 	} else {
 		e.own += excess
+		l.own[suspect] += excess
 	}
 }
 
@@ -147,14 +149,15 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 		e.shape += part
 	}
 	l.ops[suspect] += part
+	l.own[suspect] += part
 }
 
 // chargeFailures charges the calls that failed although their callees did not: a connection broke, a caller did not
 // wait any longer, or one end takes the answer for a failure. Like wire times they are attributed to a callee whose
 // callers all see such failures, or to a caller that sees them with all of its callees. Others count against the
 // caller, whose span failed. The failed span of a proxy without CLIENT spans counts as its call. numbers and index are
-// those of [ledger.rank].
-func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) {
+// those of [ledger.rank]. It returns the services with the parts that they share with their neighbours.
+func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) []service {
 	services := make([]service, len(numbers))
 	l.failures.attribute(services, index)
 	for i, number := range numbers {
@@ -162,7 +165,9 @@ func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) {
 	}
 	for _, x := range l.failures.sorted(index) {
 		l.evidence[numbers[x.from]].errors += x.excess
+		services[x.from].share(x.to, x.excess)
 	}
+	return services
 }
 
 // rank attributes the wire times and orders the services.
@@ -172,7 +177,7 @@ func (l *ledger) rank() []Suspect {
 	for i, number := range numbers {
 		index[number] = i
 	}
-	l.chargeFailures(numbers, index)
+	failures := l.chargeFailures(numbers, index)
 	services := make([]service, len(numbers))
 	for i, number := range numbers {
 		e := &l.evidence[number]
@@ -183,6 +188,7 @@ func (l *ledger) rank() []Suspect {
 	}
 	l.wire.attribute(services, index)
 	l.operations(services, index)
+	l.share(services, failures, index)
 	slices.SortStableFunc(services, func(a, b service) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), trace.CompareBools(a.Opaque, b.Opaque), cmp.Compare(b.Soft, a.Soft))
 	})
@@ -232,4 +238,66 @@ func (l *ledger) operations(services []service, index map[int32]int) {
 			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
 		})
 	}
+}
+
+// share sets the parts of the scores that services share with their neighbours: those of calls between both, and the
+// own time and changed shapes of operations that call the neighbour, which may wait for it without a span.
+func (l *ledger) share(services, failures []service, index map[int32]int) {
+	for i := range services {
+		for k, part := range failures[i].shared {
+			services[i].share(k, part)
+		}
+	}
+	for pair, ops := range l.callingOps() {
+		part := 0.0
+		for _, op := range slices.Sorted(maps.Keys(ops)) {
+			part += l.own[callee{pair.caller, op}]
+		}
+		services[index[pair.caller]].share(index[pair.called], part)
+	}
+	for i := range services {
+		s := &services[i]
+		for k, part := range s.shared {
+			s.Shared = append(s.Shared, SharedPart{services[k].Service, part})
+		}
+		slices.SortFunc(s.Shared, func(a, b SharedPart) int { return compareNames(l.table, a.Service, b.Service) })
+	}
+}
+
+// callingOps returns the operations of services with own evidence that call another service, by themselves or through
+// others of their service.
+func (l *ledger) callingOps() map[servicePair]map[trace.Op]bool {
+	suspected := make([]bool, len(l.names))
+	for at := range l.own {
+		suspected[at.service] = true
+	}
+	callers := make(map[callee][]trace.Op) // by operation, within a service
+	for i := range l.sites {
+		s := &l.sites[i]
+		if suspected[s.service] && !s.border && s.parent != 0 && l.table.Operation(s.parent).Service == l.names[s.service] {
+			callers[callee{s.service, s.op}] = append(callers[callee{s.service, s.op}], s.parent)
+		}
+	}
+	calling := make(map[servicePair]map[trace.Op]bool)
+	for i := range l.sites {
+		s, called := &l.sites[i], l.callee[i].service
+		if !suspected[s.service] || called == 0 || called == s.service {
+			continue
+		}
+		pair := servicePair{s.service, called}
+		ops := calling[pair]
+		if ops == nil {
+			ops = make(map[trace.Op]bool)
+			calling[pair] = ops
+		}
+		for left := []trace.Op{s.parent}; len(left) > 0; {
+			op := left[len(left)-1]
+			left = left[:len(left)-1]
+			if op != 0 && !ops[op] {
+				ops[op] = true
+				left = append(left, callers[callee{s.service, op}]...)
+			}
+		}
+	}
+	return calling
 }

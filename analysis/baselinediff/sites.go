@@ -149,7 +149,9 @@ func (h *Sites) number(s *tallySite) int32 {
 	h.sites = append(h.sites, site{siteKey: s.siteKey, base: s.base, service: h.service(s.service), client: s.client})
 	target := h.targetOf(s)
 	h.targets, h.called = append(h.targets, target), append(h.called, s.target)
-	h.calls[servicePair{h.sites[i].service, target.service}] = true
+	if target.service != 0 {
+		h.calls[servicePair{h.sites[i].service, target.service}] = true
+	}
 	h.series = append(h.series, siteSeries{})
 	return i
 }

@@ -65,10 +65,12 @@ func explain(wires []*wireTo, virtual ...float64) explanation {
 	return x
 }
 
-// subtract removes the explained excess from the wires.
-func (x explanation) subtract(wires []*wireTo) {
+// subtract removes the explained excess from the wires. It calls explained with each part.
+func (x explanation) subtract(wires []*wireTo, explained func(of *wireTo, part float64)) {
 	for _, l := range wires {
-		l.excess -= min(l.excess, x.perCall*l.calls)
+		part := min(l.excess, x.perCall*l.calls)
+		l.excess -= part
+		explained(l, part)
 	}
 }
 
@@ -78,8 +80,20 @@ type service struct {
 	in, out     []*wireTo // from its callers, to its callees
 	toOpaque    []*wireTo // to callees that emit no spans
 	byIn, byOut explanation
+	shared      map[int]float64 // by index of the neighbour: the part of the score that comes from calls between both
 	processed   bool
 	oneTrace    bool // the virtual callee is as late as the service itself, see [wires]
+}
+
+// share notes a part of the score that comes from calls between s and a neighbour.
+func (s *service) share(neighbour int, part float64) {
+	if part == 0 {
+		return
+	}
+	if s.shared == nil {
+		s.shared = make(map[int]float64)
+	}
+	s.shared[neighbour] += part
 }
 
 // wireTo is a wire with the indices of the services at its ends.
@@ -135,10 +149,11 @@ func (w wires) attribute(services []service, index map[int32]int) {
 		s := &services[best]
 		s.processed = true
 		in, out := s.byIn, s.byOut
-		in.subtract(s.in)
-		out.subtract(s.out)
+		in.subtract(s.in, func(x *wireTo, part float64) { s.share(x.from, part) })
+		out.subtract(s.out, func(x *wireTo, part float64) { s.share(x.to, part) })
 		for _, x := range s.toOpaque {
 			s.Own += x.excess
+			s.share(x.to, x.excess)
 			services[x.to].Rest += x.excess
 			x.excess = 0
 			services[x.to].reevaluate()
@@ -152,6 +167,7 @@ func (w wires) attribute(services []service, index map[int32]int) {
 	}
 	for _, x := range all {
 		services[x.to].Rest += x.excess
+		services[x.to].share(x.from, x.excess)
 	}
 	for i := range services {
 		services[i].Score += services[i].Rest
