@@ -102,7 +102,7 @@ func chargeOf(s *baselinediff.Suspect, threshold float64) charge {
 	}
 }
 
-// apart reports whether the evidence raises an incident without what the service shares with a neighbour.
+// apart reports whether the evidence raises an incident without the part that the service shares with a neighbour.
 func (c *charge) apart(neighbour trace.Symbol) bool {
 	for _, x := range c.shared {
 		if x.Service == neighbour {
@@ -395,8 +395,8 @@ func (x *tracked) strongest() charge {
 
 // explained reports whether a service is the victim of another one. A service that emits no spans and its callers are
 // charged with the same time. A neighbour with a much lower score is a victim, unless it has enough evidence apart from
-// the calls between both and from what it does around its calls to the cause. Services that do not call each other must be at fault since about the same time and have
-// callers in common: then one may wait for the other without a span.
+// the calls between both and from the operations that call the cause. Services that do not call each other must be at
+// fault since about the same time and have callers in common: then one may wait for the other without a span.
 func explained(victim, cause charge, sameTime bool, history *baselinediff.Sites) bool {
 	switch {
 	case victim.service == cause.service:

@@ -172,8 +172,8 @@ func TestTwoCauses(t *testing.T) {
 	}
 }
 
-// TestTwoNeighbours slows down cart, more than anything else, and the gateway, which calls it. The gateway has an incident
-// of its own unless it is late only where it calls cart: there it may wait for it without a span.
+// TestTwoNeighbours slows down cart, more than anything else, and the gateway, which calls it. The gateway has an
+// incident of its own unless it is late only where it calls cart: there it may wait for it without a span.
 func TestTwoNeighbours(t *testing.T) {
 	for _, c := range []struct {
 		late string // the service whose caller is late

@@ -31,8 +31,9 @@ type Suspect struct {
 	Own, In, Out, Errors, Unanswered, Shape, Rest float64
 	// Opaque marks a service that emits no spans: CLIENT spans name it.
 	Opaque bool
-	// Shared has the parts of Score that may be those of a neighbour, by name: they come from calls between both
-	// services, or from own time and changed shapes of operations that call it. The parts of several neighbours overlap.
+	// Shared has the parts of Score that may be those of a neighbour, in the order of their names: they come from calls
+	// between both services, or from own time and changed shapes of operations that call it. The parts of several
+	// neighbours overlap.
 	Shared []SharedPart
 	// Operations are those with evidence, in descending order of Score.
 	Operations []SuspectOperation
