@@ -278,7 +278,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 			c.began = cmp.Or(c.began, now.Add(-c.options.Epoch))
 			c.epochs = append(c.epochs, epochEnd{now, c.seen})
 		}
-		if c.began == 0 || now.Sub(c.began) < c.options.Learning {
+		if c.learning(now) < c.options.Learning {
 			return c.decide(now, 0) // there are no problems yet, but overrides apply
 		}
 		c.learn(now)
@@ -357,6 +357,15 @@ func (c *Core) ageTrees(now trace.Nanos) {
 		t.builder.Age(now)
 		t.grown = true
 	}
+}
+
+// learning returns the time whose requests were seen until now: since the first epoch with a request or, if those of a
+// past arrived at once, as from a replayed recording, since its beginning.
+func (c *Core) learning(now trace.Nanos) time.Duration {
+	if c.began == 0 {
+		return 0
+	}
+	return max(now.Sub(c.began), c.sites.Covered(now))
 }
 
 // learn ends the learning period: it freezes the request types and makes the requests so far the expectation.

@@ -148,6 +148,26 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
+// Requests of a past that arrive at once, as from a replayed recording, end the learning period if they cover it without
+// gaps.
+func TestLearnFromPast(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		until   time.Duration // of the past, before now
+		learned bool
+	}{{"until now", 0, true}, {"with a gap before now", time.Hour, false}} {
+		app := sim.New(small(1, sim.None))
+		core := engine.NewCore(app.Table(), engine.DefaultOptions())
+		end := start.Add(7 * time.Minute)
+		for tr := range app.Requests(start, end, nil) {
+			core.Ingest(tr)
+		}
+		if core.Epoch(end.Add(c.until)); core.Watched() > 0 != c.learned {
+			t.Errorf("%s: learned %t, want %t", c.name, !c.learned, c.learned)
+		}
+	}
+}
+
 // A request type that misses its objective is investigated although nothing changed; one with an accepted level is not.
 func TestObjectivesOverTime(t *testing.T) {
 	for _, accepted := range []time.Duration{0, time.Hour} {

@@ -30,7 +30,7 @@ func (c *Core) Progress() float64 {
 	case c.began == 0:
 		return math.NaN()
 	}
-	return min(1, max(0, c.Ended().Sub(c.began).Seconds()/c.options.Learning.Seconds()))
+	return min(1, max(0, c.learning(c.Ended()).Seconds()/c.options.Learning.Seconds()))
 }
 
 // Catalogue returns the tracepoints that agents announced. The slice belongs to the core.

@@ -140,6 +140,7 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	t.accept(now, history)
 	ready := Ready(now, history)
 	if ready {
+		t.review(now, history)
 		for _, c := range t.charges(now, steady.Suspects, t.ratio(history.Services())) {
 			t.raise(now, c, history)
 		}
@@ -164,6 +165,22 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 func Ready(now trace.Nanos, history *baselinediff.Sites) bool {
 	begin := history.Begin()
 	return begin != 0 && now.Add(-Window).Sub(begin) >= leastHistory
+}
+
+// review learns the scores of the windows before the first one that is judged. There are some if a history became known
+// at once, like that of a replayed recording.
+func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {
+	if len(t.pending) > 0 || len(t.incidents) > 0 || t.healthy != [2]float64{} {
+		return
+	}
+	for end := history.Begin().Add(leastHistory + Window); end <= now.Add(-proving); end = end.Add(Window) {
+		c := history.Compare(baselinediff.Interval{From: end.Add(-Window), To: end}, baselinediff.Steady)
+		ratio := t.ratio(history.Services())
+		unusual := func(s baselinediff.Suspect) bool { return s.Score >= t.threshold(s.Service, ratio) }
+		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
+			t.learn(&window{end, t.scores(end, c.Suspects)}, end.Add(Window))
+		}
+	}
 }
 
 // Forget deletes the incidents that closed before a time, and the first closed ones beyond [MaxClosed].
@@ -284,17 +301,22 @@ const proving = 2 * Window
 
 // pend takes the scores of a window without an incident, and learns those of windows that have proved healthy.
 func (t *Tracker) pend(now trace.Nanos, suspects []baselinediff.Suspect) {
-	w := window{end: now}
+	t.pending = append(t.pending, window{now, t.scores(now, suspects)})
+	t.learnBefore(now.Add(-proving))
+}
+
+// scores returns the scores above 0 in a window that ends now, without those of services whose history is too short.
+func (t *Tracker) scores(now trace.Nanos, suspects []baselinediff.Suspect) []score {
+	var scores []score
 	for _, s := range suspects {
 		if since, relearned := t.relearned[s.Service]; relearned && now.Sub(since) < leastHistory {
 			continue
 		}
 		if s.Score > 0 {
-			w.scores = append(w.scores, score{s.Service, s.Score})
+			scores = append(scores, score{s.Service, s.Score})
 		}
 	}
-	t.pending = append(t.pending, w)
-	t.learnBefore(now.Add(-proving))
+	return scores
 }
 
 // learnBefore learns the scores of the windows that ended before an instant.

@@ -213,6 +213,36 @@ func TestLearnBeforeOnset(t *testing.T) {
 	}
 }
 
+// TestPast judges the first window when an hour of history is known at once: the windows of that hour count as healthy,
+// without those of a fault.
+func TestPast(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		faulty map[string]float64
+		least  float64 // healthy windows
+		most   float64
+	}{
+		{"healthy", nil, 16, 18},
+		{"with a fault", map[string]float64{"cart": 30}, 12, 16},
+	} {
+		s := newShop()
+		s.play(30*time.Minute, nil)
+		s.play(5*time.Minute, c.faulty)
+		s.play(25*time.Minute, nil)
+		s.tracker = incident.NewTracker()
+		s.play(epoch, nil)
+		state := s.tracker.State()
+		if got := state.Healthy[0]; got < c.least || got > c.most {
+			t.Errorf("%s: %.1f healthy windows, want %.0f to %.0f", c.name, got, c.least, c.most)
+		}
+		for _, r := range state.Records {
+			if r.Highest[0] > 0.05 {
+				t.Errorf("%s: the record of %s is %.3f", c.name, s.table.Text(r.Service), r.Highest[0])
+			}
+		}
+	}
+}
+
 // TestPod slows one of four pods down: its incident names it.
 func TestPod(t *testing.T) {
 	s := newShop()

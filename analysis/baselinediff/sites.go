@@ -330,6 +330,20 @@ func (h *Sites) Requests(i Interval) uint64 {
 	return h.total.within(sliceRange{sliceOf(i.From), sliceOf(i.To)}).calls()
 }
 
+// Covered returns the time until now in which traces began at least every two minutes, without its first minute: they
+// may have begun at its end.
+func (h *Sites) Covered(now trace.Nanos) time.Duration {
+	current := sliceOf(now).minute()
+	first := current
+	for _, c := range slices.Backward(h.total.within(sliceRange{0, current})) {
+		if c.slice.minute() < first-2*slicesPerMinute {
+			break
+		}
+		first = c.slice.minute()
+	}
+	return time.Duration(max(0, current-first-slicesPerMinute)) * Slice
+}
+
 // Services returns the number of services.
 func (h *Sites) Services() int { return len(h.names) - 1 }
 

@@ -44,7 +44,7 @@ func demos(out []byte) (*content, error) {
 	s := demo.Summarize(all)
 	rows = append(rows, append([]string{"all"}, demoCells(s)...))
 	text := table([]string{
-		"fault", "correct", "seconds, median", "max", "tracepoints ever enabled, median", "max", "peak, max", "extra spans, median", "remaining",
+		"fault", "correct", "incidents, median", "max", "opened, median", "located, median", "max", "tracepoints ever enabled, median", "max", "peak, max", "extra spans, median", "remaining",
 	}, rows)
 	text += "\n" + table(goalHeader, [][]string{
 		goalRow("correct, all runs", fractionCorrect(s), percent, atLeast(0.9)),
@@ -60,7 +60,8 @@ func demos(out []byte) (*content, error) {
 func demoCells(s *demo.Summary) []string {
 	median := func(xs []float64) float64 { return float64(eval.Median(xs)) }
 	return []string{
-		fmt.Sprintf("%d of %d", s.Correct, s.Runs), fmt.Sprintf("%.0f", median(s.Seconds)), fmt.Sprintf("%.0f", slices.Max(s.Seconds)),
+		fmt.Sprintf("%d of %d", s.Correct, s.Runs), fmt.Sprintf("%.0f", median(s.Incidents)), fmt.Sprintf("%.0f", slices.Max(s.Incidents)), s.OpenedMedian(),
+		fmt.Sprintf("%.0f s", median(s.Seconds)), fmt.Sprintf("%.0f s", slices.Max(s.Seconds)),
 		tenths(median(s.Ever)), tenths(slices.Max(s.Ever)), fmt.Sprintf("%.0f", slices.Max(s.Peak)), percent(median(s.Extra)), fmt.Sprint(s.Remaining),
 	}
 }

@@ -35,20 +35,20 @@ type Options struct {
 	Fault         shop.Fault // empty: Seed selects it
 	Seed          uint64
 	DataDir       string              // of the server; empty: a temporary one
-	Learning      time.Duration       // before the fault
+	Learning      time.Duration       // healthy time before the fault
 	Past          time.Duration       // of the shop, made of its first requests; 0: none
-	Hold          time.Duration       // after the answer, to see incidents
+	Hold          time.Duration       // after the answer, to see further incidents
 	Timeout       time.Duration       // of the search, from the injection of the fault
 	ExitWhenFound bool                // return after Done instead of when ctx ends
 	Out           io.Writer           // for progress
 	Done          func(*Result) error // called once
 }
 
-// ErrNotFound reports that the fault was not located in time or that, without a fault, a problem was raised.
+// ErrNotFound reports that the fault was not located in time or that, without a fault, an incident opened.
 var ErrNotFound = errors.New("no answer in time")
 
 const (
-	offTimeout  = 60 * time.Second // from the answer until all tracepoints are disabled
+	offTimeout  = 60 * time.Second // from the answer until its tracepoints are disabled
 	stopTimeout = 5 * time.Second  // from the request to stop until a process exits
 )
 
@@ -82,7 +82,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 		return err
 	}
 	if !o.ExitWhenFound {
-		d.watcher.report("the demo keeps running until Ctrl-C; the problem is at %s/problems", d.server.url())
+		d.watcher.report("the demo keeps running until Ctrl-C; Sibyl is at %s", d.server.url())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -187,13 +187,10 @@ func (d *demo) startShop(environment []string, otlp string) error {
 	return nil
 }
 
-// observe waits for the end of the learning period, injects the fault, and waits for the answer.
+// observe waits for the end of the healthy time, injects the fault, and waits for the answer.
 func (d *demo) observe(ctx context.Context) (*Result, error) {
-	d.watcher.report("customers arrive; Sibyl learns normal behaviour for %s", d.Learning)
+	d.watcher.report("customers arrive; Sibyl observes the healthy shop for %s", d.Learning)
 	if err := d.learn(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.server.waitLearned(ctx); err != nil {
 		return nil, err
 	}
 	before, err := d.report()
@@ -212,7 +209,6 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 	case <-timeout:
-		d.watcher.timeOut(ctx)
 	case c := <-d.exited:
 		return nil, c.exitError()
 	case <-ctx.Done():
@@ -225,7 +221,7 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	return d.result(before, after)
 }
 
-// learn waits for the end of the learning period, even if the data directory has a learned state, and sends the past.
+// learn waits for the end of the healthy time, even if the data directory has a learned state, and sends the past.
 func (d *demo) learn(ctx context.Context) error {
 	recording := d.Learning
 	if d.Past > 0 {
@@ -238,7 +234,10 @@ func (d *demo) learn(ctx context.Context) error {
 		return err
 	}
 	d.watcher.report("Sibyl has seen the requests of %s as those of the last %s", recording, d.Past)
-	return d.sleep(ctx, d.Learning-recording)
+	if err := d.sleep(ctx, d.Learning-recording); err != nil {
+		return err
+	}
+	return d.server.waitLearned(ctx)
 }
 
 // sleep waits. It returns an error if a process exits or ctx ends.
@@ -276,7 +275,7 @@ func (d *demo) inject() error {
 	return nil
 }
 
-// waitOff waits until all tracepoints are disabled, at most offTimeout.
+// waitOff waits until no tracepoint is enabled for an incident, at most offTimeout.
 func (d *demo) waitOff(ctx context.Context) {
 	deadline := time.After(offTimeout)
 	for !d.watcher.allOff() {
@@ -322,7 +321,7 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 	defer w.mu.Unlock()
 	r := &Result{
 		Fault: d.Fault, Incidents: w.incidents, Seconds: time.Since(w.since).Seconds(), Epochs: w.epochs, Tracepoints: after.Tracepoints, EnabledEver: len(w.ever),
-		EnabledPeak: w.peak, RemainingEnabled: w.enabled, Problems: w.problems, Requests: d.load.requests.Load(), Failed: d.load.failed.Load(), Seed: d.Seed,
+		EnabledPeak: w.peak, RemainingEnabled: w.held, Requests: d.load.requests.Load(), Failed: d.load.failed.Load(), Seed: d.Seed,
 		largest: w.largest,
 	}
 	if spans := after.Spans - before.Spans; spans > 0 {
@@ -332,7 +331,7 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 		r.Located, r.Edge, r.Seconds, r.Epochs = true, &f.edge, f.seconds, f.epochs
 	}
 	if d.Fault == shop.None {
-		r.Correct = !r.Located && r.Problems == 0
+		r.Correct = len(r.Incidents) == 0
 		return r, nil
 	}
 	data, err := os.ReadFile(d.truth)

@@ -23,15 +23,15 @@ import (
 // events are the events of the server of TestWatcher, in two streams of three.
 var events = []string{
 	`{"type": "problem.opened", "problem": "00000000000000000000000000000004", "diagnosis": "carts are slow"}`,
-	`{"type": "decision", "decision": "1-1"}`,
+	`{"type": "incident.opened", "incident": "0000000000000abc", "service": "cart", "sentence": "Requests take 2× longer; all of it is time in cart."}`,
 	`{"type": "epoch"}`,
-	`{"type": "problem.closed", "problem": "00000000000000000000000000000004"}`,
-	`{"type": "epoch"}`,
-	`{"type": "of another version"}`,
+	`{"type": "decision", "decision": "1-1", "incident": "0000000000000abc"}`,
+	`{"type": "decision", "decision": "1-2", "problem": "00000000000000000000000000000004"}`,
+	`{"type": "incident.located", "incident": "0000000000000abc"}`,
 }
 
-// TestWatcher: a watcher prints events, resumes a broken stream, takes the first answer, and counts enabled
-// tracepoints.
+// TestWatcher: a watcher prints the events of incidents, resumes a broken stream, takes the located place, and counts
+// enabled tracepoints, all and those for incidents.
 func TestWatcher(t *testing.T) {
 	streams := 0
 	api := http.NewServeMux()
@@ -45,24 +45,19 @@ func TestWatcher(t *testing.T) {
 		}
 		streams++
 	})
-	answer := func(path, body string) {
+	for path, body := range map[string]string{
+		"/plan": `{"version": 2, "arms": [{"name": "a", "tracepoints": [{"id": "1", "name": "cart/total", "lease": {"incident": "0000000000000abc"}}, {"id": "2", "name": "cart/tax"}]},
+			{"name": "b", "tracepoints": [{"id": "1", "name": "cart/total"}]}]}`,
+		"/decisions/1-1": `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}], "incident": "0000000000000abc",
+			"off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
+			"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`,
+		"/investigations/0000000000000abc": `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`,
+	} {
 		api.HandleFunc("GET /api/v1"+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, body)
 		})
 	}
-	answer("/plan", `{"version": 2, "arms": [
-		{"name": "a", "tracepoints": [{"id": "1", "name": "cart/total"}, {"id": "2", "name": "cart/tax"}]}, {"name": "b", "tracepoints": [{"id": "1", "name": "cart/total"}]}]}`)
-	answer("/decisions/1-1", `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}], "off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
-		"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`)
-	state := "investigating" // of the highest-ranked problem
-	api.HandleFunc("GET /api/v1/problems", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, strings.Replace(`{"items": [{"id": "00000000000000000000000000000001", "state": "STATE"}, {"id": "00000000000000000000000000000002", "state": "located"},
-			{"id": "00000000000000000000000000000003", "state": "located"}]}`, "STATE", state, 1))
-		state = "exhausted"
-	})
-	answer("/investigations/00000000000000000000000000000002", `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`)
 	h := httptest.NewServer(api)
 	defer h.Close()
 
@@ -83,8 +78,8 @@ func TestWatcher(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{
-		"problem: carts are slow", "2 tracepoints on", "  on: cart total", "  off: cart total, cart/read", "  first suspect: cart total, with 50 % of the problem",
-		"closed: carts are slow", "located: cart POST /tax·",
+		"incident: Requests take 2× longer; all of it is time in cart.", "          " + h.URL + "/incidents/0000000000000abc",
+		"2 tracepoints on", "  on: cart total", "  off: cart total, cart/read", "  first suspect: cart total, with 50 % of the problem", "located: cart POST /tax·",
 	}
 	var got []string
 	for line := range strings.Lines(printed.String()) {
@@ -93,22 +88,11 @@ func TestWatcher(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if w.epochs != 2 || w.problems != 1 || len(w.ever) != 2 || w.peak != 2 || w.enabled != 2 || w.allOff() {
-		t.Errorf("%+v; want 2 epochs, 1 problem, 2 tracepoints enabled", w)
+	if len(w.incidents) != 1 || w.incidents[0].Service != "cart" || w.incidents[0].Seconds <= 0 {
+		t.Errorf("incidents %+v, want one with first suspect cart", w.incidents)
 	}
-
-	state = "investigating"
-	late := newWatcher(s, io.Discard)
-	late.begin()
-	if late.timeOut(t.Context()); late.found == nil || late.found.edge != w.found.edge {
-		t.Errorf("after the timeout: answer %+v, want %+v", late.found, w.found)
-	}
-	answer("/investigations/0000000000000abc", `{"investigation": {"suspects": [{"operation": "cart POST /tax", "share": {"value": 0.9}}]}}`)
-	first := newWatcher(s, io.Discard)
-	first.begin()
-	first.handle(t.Context(), contract.Event{Type: "incident.located", Incident: new("0000000000000abc")})
-	if first.found == nil {
-		t.Error("the place of an incident is no answer")
+	if w.epochs != 1 || len(w.ever) != 2 || w.peak != 2 || w.held != 1 || w.allOff() {
+		t.Errorf("%+v; want 1 epoch, 2 tracepoints enabled, 1 for the incident", w)
 	}
 }
 
@@ -124,23 +108,24 @@ func TestResult(t *testing.T) {
 	if err := os.WriteFile(truth, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	one := []Incident{{Seconds: 70, Service: "cart", Sentence: "cart is slow", URL: "http://sibyl/incidents/1"}}
 	for _, c := range []struct {
-		fault    shop.Fault
-		found    *finding
-		problems int
-		correct  bool
-		text     string
+		fault     shop.Fault
+		found     *finding
+		incidents []Incident
+		correct   bool
+		text      string
 	}{
-		{shop.Disk, &finding{edge: edge}, 1, true, "Answer: cart total. This is correct"},
-		{shop.Disk, &finding{edge: shop.Edge{Service: "cart", Operation: "tax"}}, 1, false, "This is wrong: the fault is disk in cart total"},
-		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT", Target: "sqlite cart.items"}}, 1, true, "Answer: cart SELECT → sqlite cart.items. This is correct"},
-		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT"}}, 1, false, "This is wrong"},
-		{shop.Disk, nil, 1, false, "not located"},
-		{shop.None, nil, 0, true, "no problem was raised"},
-		{shop.None, nil, 2, false, "2 problems were raised"},
+		{shop.Disk, &finding{edge: edge}, one, true, "Answer: cart total. This is correct"},
+		{shop.Disk, &finding{edge: shop.Edge{Service: "cart", Operation: "tax"}}, one, false, "This is wrong: the fault is disk in cart total"},
+		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT", Target: "sqlite cart.items"}}, one, true, "Answer: cart SELECT → sqlite cart.items. This is correct"},
+		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT"}}, one, false, "This is wrong"},
+		{shop.Disk, nil, one, false, "not located"},
+		{shop.None, nil, nil, true, "no incident opened"},
+		{shop.None, nil, one, false, "1 incident opened.\nIncident after 70 s: cart is slow\n  http://sibyl/incidents/1\n"},
 	} {
 		d := &demo{Options: &Options{Fault: c.fault}, truth: truth, watcher: newWatcher(nil, nil)}
-		d.watcher.found, d.watcher.problems = c.found, c.problems
+		d.watcher.found, d.watcher.incidents = c.found, c.incidents
 		r, err := d.result(&shop.Report{Spans: 100, Extra: 10}, &shop.Report{Spans: 200, Extra: 35, Tracepoints: 7})
 		if err != nil {
 			t.Fatal(err)
@@ -215,15 +200,21 @@ func TestEnvironment(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var b strings.Builder
+	at := func(seconds ...float64) (all []Incident) {
+		for _, s := range seconds {
+			all = append(all, Incident{Seconds: s})
+		}
+		return all
+	}
 	err := Table(&b, []*Result{
-		{Fault: shop.Lock, Correct: true, Seconds: 10, Tracepoints: 200, EnabledEver: 4, EnabledPeak: 3, ExtraSpans: 0.1},
+		{Fault: shop.Lock, Correct: true, Seconds: 10, Incidents: at(8), Tracepoints: 200, EnabledEver: 4, EnabledPeak: 3, ExtraSpans: 0.1},
 		{Fault: shop.Disk, Seconds: 180, Tracepoints: 200, EnabledEver: 30, EnabledPeak: 9, ExtraSpans: 0.3, RemainingEnabled: 2},
-		{Fault: shop.Lock, Correct: true, Seconds: 40, Tracepoints: 200, EnabledEver: 10, EnabledPeak: 5, ExtraSpans: 0.05},
-		{Fault: shop.Lock, Seconds: 20, Tracepoints: 200, EnabledEver: 6, EnabledPeak: 4, ExtraSpans: 0.2},
+		{Fault: shop.Lock, Correct: true, Seconds: 40, Incidents: at(30, 50), Tracepoints: 200, EnabledEver: 10, EnabledPeak: 5, ExtraSpans: 0.05},
+		{Fault: shop.Lock, Seconds: 20, Incidents: at(9), Tracepoints: 200, EnabledEver: 6, EnabledPeak: 4, ExtraSpans: 0.2},
 	})
-	want := `  fault  correct  seconds  max  ever enabled     max  peak  extra spans  remaining
-   lock   2 of 3       20   40         3.0 %   5.0 %     5       10.0 %          0
-   disk   0 of 1      180  180        15.0 %  15.0 %     9       30.0 %          2
+	want := `  fault  correct  incidents  max  opened  located    max  ever enabled     max  peak  extra spans  remaining
+   lock   2 of 3          1    2     9 s     20 s   40 s         3.0 %   5.0 %     5       10.0 %          0
+   disk   0 of 1          0    0       –    180 s  180 s        15.0 %  15.0 %     9       30.0 %          2
 `
 	if d := cmp.Diff(want, b.String()); err != nil || d != "" {
 		t.Error(err, d)

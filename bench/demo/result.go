@@ -22,9 +22,8 @@ type Result struct {
 	EnabledEver      int        `json:"enabled_ever"`
 	EnabledPeak      int        `json:"enabled_peak"`
 	ExtraSpans       float64    `json:"extra_spans_fraction"` // of all spans since the fault
-	RemainingEnabled int        `json:"remaining_enabled_after"`
-	Problems         int        `json:"problems"`  // raised
-	Incidents        []string   `json:"incidents"` // first suspects of those raised
+	RemainingEnabled int        `json:"remaining_enabled_after"` // for incidents
+	Incidents        []Incident `json:"incidents"`
 	Requests         uint64     `json:"requests"`
 	Failed           uint64     `json:"failed_requests"`
 	Seed             uint64     `json:"seed"`
@@ -32,14 +31,22 @@ type Result struct {
 	largest *contract.Plan // with the most tracepoints; nil: no plan had any
 }
 
+// Incident is an incident of a demo.
+type Incident struct {
+	Seconds  float64 `json:"seconds"` // from the fault to its opening; 0: opened before the fault
+	Service  string  `json:"service"` // the first suspect
+	Sentence string  `json:"sentence"`
+	URL      string  `json:"url"`
+}
+
 // String formats the result in sentences, one a line.
 func (r *Result) String() string {
 	var b strings.Builder
 	switch {
 	case r.Fault == shop.None && r.Correct:
-		b.WriteString("\nThere was no fault, and no problem was raised.\n")
+		b.WriteString("\nThere was no fault, and no incident opened.\n")
 	case r.Fault == shop.None:
-		fmt.Fprintf(&b, "\nThere was no fault, but %s raised.\n", verb(r.Problems, "problem", "was", "were"))
+		fmt.Fprintf(&b, "\nThere was no fault, but %s opened.\n", units.Plural(len(r.Incidents), "incident"))
 	case !r.Located:
 		fmt.Fprintf(&b, "\nThe fault was not located in %.0f s. It is %s in %s.\n", r.Seconds, r.Fault, r.Expected)
 	case r.Correct:
@@ -47,7 +54,10 @@ func (r *Result) String() string {
 	default:
 		fmt.Fprintf(&b, "\nAnswer: %s. This is wrong: the fault is %s in %s. It took %.0f s and %s.\n", r.Edge, r.Fault, r.Expected, r.Seconds, units.Plural(r.Epochs, "epoch"))
 	}
-	fmt.Fprintf(&b, "Of %s, %d were enabled at some time, at most %d at once; %.1f %% of the spans were extra. %s enabled now.\n",
+	for _, x := range r.Incidents {
+		fmt.Fprintf(&b, "Incident after %.0f s: %s\n  %s\n", x.Seconds, x.Sentence, x.URL)
+	}
+	fmt.Fprintf(&b, "Of %s, %d were enabled at some time, at most %d at once; %.1f %% of the spans were extra. %s enabled for incidents now.\n",
 		units.Plural(r.Tracepoints, "tracepoint"), r.EnabledEver, r.EnabledPeak, 100*r.ExtraSpans, verb(r.RemainingEnabled, "tracepoint", "is", "are"))
 	return b.String()
 }

@@ -14,20 +14,10 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// serverArguments returns the arguments of the server, the same for each fault. Epochs and the time until traces close
-// are short because a demo is. Steady variation is not reported as a problem: on two cores most latencies of the shop
-// vary by more than the default threshold.
-func serverArguments(dataDir string, learning time.Duration) []string {
-	return []string{
-		"serve", "--data-dir", dataDir, "--log-format", "json",
-		"--http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off",
-		"--learning", learning.String(), "--epoch", Epoch.String(), "--thresholds-cov", "0",
-		"--assembly-settle", "1500ms", "--assembly-idle", "3s", "--journal-durability", "process", "--memory", "512MiB",
-	}
+// serverArguments returns the arguments of the server: directory, log and free ports. Everything else has its default.
+func serverArguments(dataDir string) []string {
+	return []string{"serve", "--data-dir", dataDir, "--log-format", "json", "--http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off"}
 }
-
-// Epoch is the epoch of the server.
-const Epoch = 3 * time.Second
 
 // server is the sibyl serve process of a demo.
 type server struct {
@@ -49,7 +39,7 @@ const startTimeout = 30 * time.Second
 
 // startServer starts the server and waits until it listens.
 func startServer(ctx context.Context, o *Options, dir, dataDir string, environment []string) (*server, error) {
-	c, err := start("server", o.Program, dir, environment, append([]string{SupervisedCommand, dir, o.Sibyl}, serverArguments(dataDir, o.Learning)...)...)
+	c, err := start("server", o.Program, dir, environment, append([]string{SupervisedCommand, dir, o.Sibyl}, serverArguments(dataDir)...)...)
 	if err != nil {
 		return nil, err
 	}

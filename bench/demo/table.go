@@ -8,12 +8,15 @@ import (
 
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 	"github.com/sibyl-trace/sibyl/bench/eval"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // Summary summarizes demos. The slices have an element for each demo.
 type Summary struct {
 	Runs, Correct int
-	Remaining     int       // most tracepoints that a demo left enabled
+	Remaining     int       // most tracepoints that a demo left enabled for incidents
+	Incidents     []float64 // number of incidents
+	Opened        []float64 // seconds from the fault until the first incident opened, of demos with one
 	Seconds       []float64 // from the fault to the answer
 	Ever          []float64 // fraction of the tracepoints that were ever enabled
 	Peak          []float64 // most tracepoints enabled at once
@@ -27,6 +30,10 @@ func Summarize(results []*Result) *Summary {
 		s.Correct += eval.Count(r.Correct)
 		s.Remaining = max(s.Remaining, r.RemainingEnabled)
 		s.Seconds, s.Peak, s.Extra = append(s.Seconds, r.Seconds), append(s.Peak, float64(r.EnabledPeak)), append(s.Extra, r.ExtraSpans)
+		s.Incidents = append(s.Incidents, float64(len(r.Incidents)))
+		if len(r.Incidents) > 0 {
+			s.Opened = append(s.Opened, r.Incidents[0].Seconds)
+		}
 		s.Ever = append(s.Ever, float64(r.EnabledEver)/float64(max(r.Tracepoints, 1)))
 	}
 	return s
@@ -43,11 +50,20 @@ func Table(w io.Writer, results []*Result) error {
 		byFault[r.Fault] = append(byFault[r.Fault], r)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "fault\tcorrect\tseconds\tmax\tever enabled\tmax\tpeak\textra spans\tremaining\t")
+	fmt.Fprintln(t, "fault\tcorrect\tincidents\tmax\topened\tlocated\tmax\tever enabled\tmax\tpeak\textra spans\tremaining\t")
 	for _, f := range faults {
 		s := Summarize(byFault[f])
-		fmt.Fprintf(t, "%s\t%d of %d\t%.0f\t%.0f\t%.1f %%\t%.1f %%\t%.0f\t%.1f %%\t%d\t\n", f, s.Correct, s.Runs,
+		fmt.Fprintf(t, "%s\t%d of %d\t%.0f\t%.0f\t%s\t%.0f s\t%.0f s\t%.1f %%\t%.1f %%\t%.0f\t%.1f %%\t%d\t\n", f, s.Correct, s.Runs,
+			eval.Median(s.Incidents), slices.Max(s.Incidents), s.OpenedMedian(),
 			eval.Median(s.Seconds), slices.Max(s.Seconds), 100*eval.Median(s.Ever), 100*slices.Max(s.Ever), slices.Max(s.Peak), 100*eval.Median(s.Extra), s.Remaining)
 	}
 	return t.Flush()
+}
+
+// OpenedMedian returns the median of Opened as text.
+func (s *Summary) OpenedMedian() string {
+	if len(s.Opened) == 0 {
+		return units.Unknown
+	}
+	return fmt.Sprintf("%.0f s", eval.Median(s.Opened))
 }

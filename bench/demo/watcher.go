@@ -20,21 +20,20 @@ type watcher struct {
 	server  *server
 	located chan struct{} // closed when found is set
 
-	mu            sync.Mutex // guards the fields below
-	out           io.Writer
-	since         time.Time         // of the injection of the fault; zero before
-	epochs        int               // since then
-	problems      int               // raised problems
-	incidents     []string          // first suspects of the incidents
-	open          map[string]string // diagnoses of open problems, by ID
-	ever          map[string]bool   // tracepoints that were ever enabled
-	names         map[string]string // operations of picked tracepoints, by ID
-	peak, enabled int               // tracepoints
-	largest       *contract.Plan    // with peak tracepoints; nil: no plan had any
-	found         *finding
+	mu        sync.Mutex // guards the fields below
+	out       io.Writer
+	since     time.Time // of the injection of the fault; zero before
+	epochs    int       // since then
+	incidents []Incident
+	ever      map[string]bool   // tracepoints that were ever enabled
+	names     map[string]string // operations of picked tracepoints, by ID
+	peak      int               // most tracepoints enabled at once
+	held      int               // tracepoints that are enabled for incidents
+	largest   *contract.Plan    // with peak tracepoints; nil: no plan had any
+	found     *finding
 }
 
-// finding is the first answer after the injection of the fault.
+// finding is the first place that was located after the injection of the fault.
 type finding struct {
 	edge    shop.Edge
 	seconds float64
@@ -43,7 +42,7 @@ type finding struct {
 
 func newWatcher(s *server, out io.Writer) *watcher {
 	return &watcher{
-		server: s, out: out, open: make(map[string]string), ever: make(map[string]bool), names: make(map[string]string), located: make(chan struct{}),
+		server: s, out: out, ever: make(map[string]bool), names: make(map[string]string), located: make(chan struct{}),
 	}
 }
 
@@ -70,7 +69,7 @@ func (w *watcher) report(format string, arguments ...any) {
 	w.print(format, arguments...)
 }
 
-// handle handles an event.
+// handle handles an event. It leaves out problems, which are chronic or parts of incidents.
 func (w *watcher) handle(ctx context.Context, e contract.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,23 +77,24 @@ func (w *watcher) handle(ctx context.Context, e contract.Event) {
 	case "epoch":
 		w.epochs++
 		w.readPlan(ctx)
-		w.readAnswer(ctx, false)
 	case "incident.opened":
-		w.incidents = append(w.incidents, deref(e.Service))
-		w.print("incident: %s %s/incidents/%s", deref(e.Sentence), w.server.url(), deref(e.Incident))
+		x := Incident{Service: deref(e.Service), Sentence: deref(e.Sentence), URL: w.server.url() + "/incidents/" + deref(e.Incident)}
+		if !w.since.IsZero() {
+			x.Seconds = time.Since(w.since).Seconds()
+		}
+		w.incidents = append(w.incidents, x)
+		w.print("incident: %s", x.Sentence)
+		w.print("          %s", x.URL)
 	case "incident.located":
 		if w.found == nil && !w.since.IsZero() {
 			w.readPlace(ctx, deref(e.Incident))
 		}
-	case "problem.opened":
-		w.problems++
-		w.open[deref(e.Problem)] = deref(e.Diagnosis)
-		w.print("problem: %s", deref(e.Diagnosis))
-	case "problem.closed":
-		w.print("closed: %s", w.open[deref(e.Problem)])
-		delete(w.open, deref(e.Problem))
+	case "incident.closed":
+		w.print("closed: %s", deref(e.Sentence))
 	case "decision":
-		w.readDecision(ctx, deref(e.Decision))
+		if e.Incident != nil {
+			w.readDecision(ctx, deref(e.Decision))
+		}
 	}
 }
 
@@ -106,20 +106,24 @@ func deref(s *string) string {
 	return *s
 }
 
-// readPlan counts the enabled tracepoints.
+// readPlan counts the enabled tracepoints: all, and those for incidents.
 func (w *watcher) readPlan(ctx context.Context) {
 	r, err := w.server.client.GetPlanWithResponse(ctx)
 	if err != nil || r.JSON200 == nil {
 		return // the next epoch retries
 	}
-	enabled := make(map[string]bool)
+	enabled, held := make(map[string]bool), make(map[string]bool)
 	for i := range r.JSON200.Arms {
 		for _, t := range r.JSON200.Arms[i].Tracepoints {
 			enabled[t.ID], w.ever[t.ID] = true, true
+			if t.Lease.Incident != nil {
+				held[t.ID] = true
+			}
 		}
 	}
-	if w.enabled = len(enabled); w.enabled > w.peak {
-		w.peak, w.largest = w.enabled, r.JSON200
+	w.held = len(held)
+	if len(enabled) > w.peak {
+		w.peak, w.largest = len(enabled), r.JSON200
 	}
 }
 
@@ -162,42 +166,11 @@ func (w *watcher) offNames(off []contract.Judged) string {
 	return strings.Join(names, ", ")
 }
 
-// timeOut takes the best answer so far, if there is none yet.
-func (w *watcher) timeOut(ctx context.Context) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.readAnswer(ctx, true)
-}
-
-// readAnswer takes the first answer: the place located for the highest-ranked problem. It skips problems whose search
-// ended without a place and, if final, those whose search is still running.
-func (w *watcher) readAnswer(ctx context.Context, final bool) {
-	if w.found != nil || w.since.IsZero() {
-		return
-	}
-	r, err := w.server.client.ListProblemsWithResponse(ctx, nil)
-	if err != nil || r.JSON200 == nil {
-		return // the next epoch retries
-	}
-	for i := range r.JSON200.Items {
-		switch p := &r.JSON200.Items[i]; p.State {
-		case contract.StateLocated, contract.StateExplained:
-			w.readPlace(ctx, p.ID)
-			return
-		case contract.StateNone, contract.StateExhausted, contract.StateGone:
-		case contract.StateOpened, contract.StateInvestigating:
-			if !final {
-				return
-			}
-		}
-	}
-}
-
-// readPlace takes the place located by the investigation of a problem or an incident.
-func (w *watcher) readPlace(ctx context.Context, subject string) {
-	r, err := w.server.client.GetInvestigationWithResponse(ctx, subject)
+// readPlace takes the place located by the investigation of an incident.
+func (w *watcher) readPlace(ctx context.Context, incident string) {
+	r, err := w.server.client.GetInvestigationWithResponse(ctx, incident)
 	if err != nil || r.JSON200 == nil || len(r.JSON200.Investigation.Suspects) == 0 {
-		return // the next epoch retries
+		return // it is not located
 	}
 	s := &r.JSON200.Investigation.Suspects[0]
 	w.found = &finding{edge: edgeOf(s.Operation), seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
@@ -212,9 +185,9 @@ func edgeOf(name string) shop.Edge {
 	return shop.Edge{Service: service, Operation: operation, Target: target}
 }
 
-// allOff reports whether no tracepoint is enabled.
+// allOff reports whether no tracepoint is enabled for an incident.
 func (w *watcher) allOff() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.enabled == 0
+	return w.held == 0
 }

@@ -81,7 +81,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestDemoSeries: a series without a fault raises no problem, and invalid options are usage errors.
+// TestDemoSeries: a series without a fault opens no incident, and invalid options are usage errors.
 func TestDemoSeries(t *testing.T) {
 	r := sibylbench(t, "demo", "--faults=none", "--seeds=1", "--learning=3s", "--past=0", "--timeout=1s")
 	if r.code != cli.ExitOK || !strings.Contains(r.out, "none   1 of 1") {
@@ -98,7 +98,7 @@ func TestDemoSeries(t *testing.T) {
 func TestOverhead(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	r := sibylbench(t, "overhead", "--rounds=1", "--time=1s", "--learning=3s", "--timeout=1s", "-o=json")
+	r := sibylbench(t, "overhead", "--rounds=1", "--time=1s", "--learning=3s", "--past=0", "--timeout=1s", "-o=json")
 	var got demo.Overhead
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != cli.ExitOK || len(got.Loads) != 3 {
 		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
