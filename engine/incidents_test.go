@@ -76,6 +76,31 @@ func TestIncidentSearch(t *testing.T) {
 	}
 }
 
+// The place of a steady problem in the first suspect, located before the incident, is not the place of the incident.
+func TestIncidentSearchedAnew(t *testing.T) {
+	options := engine.DefaultOptions()
+	options.Watch.Chronic.CoV = 0.01
+	w := newWorld(small(3, sim.CPU), options)
+	w.until(20 * time.Minute)
+	steady := make(map[trace.Symbol]bool) // services with located problems
+	for _, p := range w.core.Problems() {
+		if op := w.core.State().Investigation(p.ID).Answer(); op != 0 {
+			steady[w.app.Table().Operation(op).Service] = true
+		}
+	}
+	w.app.Inject(w.now)
+	for len(w.core.Incidents()) == 0 {
+		w.play()
+	}
+	x := w.core.Incidents()[0]
+	if !steady[x.Suspects[0].Service] {
+		t.Fatal("no steady problem was located in the first suspect")
+	}
+	if v := w.core.Investigation(x.ID); v == nil || v.Opened < x.Onset {
+		t.Errorf("the incident since %d has investigation %+v, want one that began later", x.Onset, v)
+	}
+}
+
 // searchIncident plays until the search of an incident ends, and returns the decisions. It restarts the engine once, if
 // asked to, while tracepoints are on.
 func searchIncident(t *testing.T, restart bool) []string {

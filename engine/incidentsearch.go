@@ -24,6 +24,7 @@ import (
 type incidentSearch struct {
 	incident   uint64
 	service    trace.Symbol
+	onset      trace.Nanos // of the incident
 	operations map[trace.Op]bool // baseline steps that run in the service or call it
 	since      trace.Nanos
 	requests   uint64                     // that ran any of the operations, since then
@@ -75,6 +76,7 @@ func (c *Core) followSearches(now trace.Nanos) {
 		if s == nil || s.service != x.Suspects[0].Service {
 			s = newIncidentSearch(x, now)
 		}
+		s.onset = x.Onset
 		c.searches = append(c.searches, s)
 		c.addOperations(s)
 		s.problem, s.tree = c.problemOf(s, now), c.insideTree(s)
@@ -272,10 +274,15 @@ func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis
 }
 
 // located returns the first investigation of a problem of the incident that located a cause in its first suspect; nil
-// if none did.
+// if none did. A problem that is older than the incident, or chronic, has another cause.
 func (c *Core) located(s *incidentSearch) *search.Investigation {
-	for _, id := range c.affected[s.incident].Problems {
-		v := c.state.Investigation(id)
+	problems := c.affected[s.incident].Problems
+	for i := range c.problems {
+		p := &c.problems[i]
+		if p.Onset != detect.Changed || p.Opened < s.onset || !slices.Contains(problems, p.ID) {
+			continue
+		}
+		v := c.state.Investigation(p.ID)
 		if op := v.Answer(); op != 0 && c.concerns(op, s.service) {
 			return v
 		}
