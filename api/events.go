@@ -190,9 +190,6 @@ func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.
 	for _, d := range withIDs(decisions) {
 		problem, incident := subjectOf(d.decision.Investigation)
 		events = append(events, contract.Event{Type: "decision", At: at(d.id.at), Decision: new(d.id.String()), Problem: optional(problem), Incident: incident})
-		if incident != nil && d.decision.To == search.Located && d.decision.From != search.Located {
-			events = append(events, locatedEvent(c, &d))
-		}
 	}
 	for _, d := range a.hub.newDeploys(c.Deploys(), first) {
 		x := deployOf(c.Table(), d)
@@ -205,10 +202,11 @@ func (a *API) epochEvents(c *engine.Core, ended trace.Nanos, decisions []search.
 type knownIncident struct {
 	suspect trace.Symbol
 	types   int
+	located bool // its place is known
 }
 
-// incidentEvents returns the events of the incidents that opened, changed or closed in an epoch: none if it is the
-// first epoch of the run.
+// incidentEvents returns the events of the incidents that opened, changed, were located or closed in an epoch: none if
+// it is the first epoch of the run.
 func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event {
 	first := a.hub.incidents == nil
 	known := make(map[uint64]knownIncident)
@@ -217,7 +215,8 @@ func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event
 	for i := range all {
 		x := &all[i]
 		before, wasOpen := a.hub.incidents[x.ID]
-		now := knownIncident{x.Suspects[0].Service, len(x.Types)}
+		v := c.Investigation(x.ID)
+		now := knownIncident{x.Suspects[0].Service, len(x.Types), v.Answer() != 0}
 		kind := ""
 		switch {
 		case x.Closed != 0 && wasOpen:
@@ -225,37 +224,41 @@ func (a *API) incidentEvents(c *engine.Core, ended trace.Nanos) []contract.Event
 		case x.Closed != 0:
 		case !wasOpen:
 			kind = "opened"
-		case now != before:
+		case now.suspect != before.suspect || now.types != before.types:
 			kind = "changed"
 		}
 		if x.Closed == 0 {
 			known[x.ID] = now
 		}
-		if kind == "" || first {
+		if first {
 			continue
 		}
 		if kind == "opened" {
 			a.opened.Add(1)
 		}
-		events = append(events, contract.Event{
-			Type: "incident." + kind, At: at(ended), Incident: new(hex16(x.ID)), Service: new(c.Table().Text(now.suspect)),
-			Sentence: new(incidentSentence(c, describe.New(c.Table(), describe.Verbatim), x)),
-		})
+		if kind != "" {
+			events = append(events, contract.Event{
+				Type: "incident." + kind, At: at(ended), Incident: new(hex16(x.ID)), Service: new(c.Table().Text(now.suspect)),
+				Sentence: new(incidentSentence(c, describe.New(c.Table(), describe.Verbatim), x)),
+			})
+		}
+		if now.located && !before.located && x.Closed == 0 {
+			events = append(events, locatedEvent(c, x.ID, v, ended))
+		}
 	}
 	a.hub.incidents = known
 	return events
 }
 
-// locatedEvent returns the event of a decision that located the cause of an incident.
-func locatedEvent(c *engine.Core, d *loggedDecision) contract.Event {
-	id, _ := engine.IncidentOf(d.decision.Investigation)
-	e := contract.Event{Type: string(notify.IncidentLocated), At: at(d.id.at), Incident: new(hex16(id)), Decision: new(d.id.String())}
-	if len(d.decision.Suspects) > 0 {
-		top := &d.decision.Suspects[0]
-		names := describe.New(c.Table(), describe.Verbatim)
-		e.Service, e.Sentence = new(c.Table().ServiceName(top.Op)), new(names.Located(top.Op, top.Share)+".")
+// locatedEvent returns the event of an incident whose place is known since this epoch: its investigation located it, or
+// that of one of its problems had done so before.
+func locatedEvent(c *engine.Core, id uint64, v *search.Investigation, ended trace.Nanos) contract.Event {
+	top := &v.Suspects[0]
+	names := describe.New(c.Table(), describe.Verbatim)
+	return contract.Event{
+		Type: string(notify.IncidentLocated), At: at(ended), Incident: new(hex16(id)),
+		Service: new(c.Table().ServiceName(top.Op)), Sentence: new(names.Located(top.Op, top.Share) + "."),
 	}
-	return e
 }
 
 // newDeploys returns the deploys, oldest first, since its last call; none if this is the first epoch of the run.

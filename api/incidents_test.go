@@ -142,7 +142,8 @@ func TestAcceptIncident(t *testing.T) {
 	}
 }
 
-// An incident causes an event when it opens, when it changes, and when it closes; each at most once in an epoch.
+// An incident causes an event when it opens, when it changes, when its place is known, and when it closes; each at most
+// once in an epoch.
 func TestIncidentEvents(t *testing.T) {
 	w := newIncident(t)
 	id := w.core.Incidents()[0].ID
@@ -162,10 +163,10 @@ func TestIncidentEvents(t *testing.T) {
 		}
 	}
 	expect("without a change")
-	w.hub.incidents = map[uint64]knownIncident{id: {types: 7}}
+	w.hub.incidents = map[uint64]knownIncident{id: {types: 7, located: true}}
 	expect("changed", "incident.changed")
 	w.hub.incidents = map[uint64]knownIncident{}
-	expect("opened", "incident.opened")
+	expect("opened, with a place that a problem located before", "incident.opened", "incident.located")
 	w.hub.incidents = nil
 	expect("in the first epoch of a run")
 	w.call(t, http.MethodPost, "/api/v1/incidents/"+hex16(id)+"/accept", nil)
