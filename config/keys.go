@@ -147,7 +147,7 @@ func problemKeys() []definition[Config] {
 		newField("epoch", duration(time.Second, time.Hour), func(c *Config) *time.Duration { return &c.Epoch },
 			"Time between two decisions.").withDefault(10 * time.Second),
 		newField("learning", duration(0, 30*day), func(c *Config) *time.Duration { return &c.Learning },
-			"Time during which the requests of a new group count as healthy.").withDefault(5 * time.Minute),
+			"Time during which the requests of a new group count as healthy. Requests that arrive late, as from a replayed recording, count by their own time.").withDefault(5 * time.Minute),
 		newField("min-samples", integer[uint64](2, maxCount), func(c *Config) *uint64 { return &c.MinSamples },
 			"Number of requests that a group needs before it is judged.").withDefault(t.MinSamples).reloadable(),
 		newField("thresholds.cov", number(0, 1000), func(c *Config) *float64 { return &c.Thresholds.CoV },
