@@ -148,8 +148,8 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
-// Requests of a past that arrive at once, as from a replayed recording, end the learning period if they cover it without
-// gaps.
+// Requests of a past that arrive at once, as from a replayed recording, end the learning period if they cover it
+// without gaps.
 func TestLearnFromPast(t *testing.T) {
 	for _, c := range []struct {
 		name    string

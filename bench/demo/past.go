@@ -31,7 +31,7 @@ type past struct {
 
 	mu      sync.Mutex // guards the fields below
 	keeping bool
-	kept    []ptrace.Traces
+	kept    ptrace.Traces
 }
 
 // startPast starts an endpoint in front of the address to.
@@ -40,7 +40,7 @@ func startPast(ctx context.Context, to string) (*past, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server: %w", err)
 	}
-	p := &past{server: grpc.NewServer(), connection: connection, to: ptraceotlp.NewGRPCClient(connection), keeping: true}
+	p := &past{server: grpc.NewServer(), connection: connection, to: ptraceotlp.NewGRPCClient(connection), keeping: true, kept: ptrace.NewTraces()}
 	if p.listener, err = new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0"); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen for spans: %w", err), connection.Close())
 	}
@@ -57,7 +57,7 @@ func (p *past) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptraceot
 	if p.keeping {
 		copied := ptrace.NewTraces()
 		r.Traces().CopyTo(copied)
-		p.kept = append(p.kept, copied)
+		copied.ResourceSpans().MoveAndAppendTo(p.kept.ResourceSpans())
 	}
 	p.mu.Unlock()
 	return p.to.Export(ctx, r)
@@ -69,11 +69,12 @@ const LeastRecording = 10 * time.Second
 // closing is the time before the end of a recording from which requests may be incomplete.
 const closing = 2 * time.Second
 
-// repeat sends the complete requests that were kept as the traffic of a time before them.
+// repeat sends the complete requests that were kept as the traffic of a time before them, all requests of a round at
+// once: the server writes each message to the disk before it answers.
 func (p *past) repeat(ctx context.Context, length time.Duration) error {
 	p.mu.Lock()
 	kept := p.kept
-	p.keeping, p.kept = false, nil
+	p.keeping, p.kept = false, ptrace.NewTraces()
 	p.mu.Unlock()
 	first, end := completeRequests(kept)
 	period := end - first
@@ -81,13 +82,11 @@ func (p *past) repeat(ctx context.Context, length time.Duration) error {
 		return errors.New("no request of the shop arrived")
 	}
 	for round := uint64(length)/period + 1; round > 0; round-- {
-		for _, traces := range kept {
-			earlier := ptrace.NewTraces()
-			traces.CopyTo(earlier)
-			shift(earlier, round, round*period)
-			if _, err := p.to.Export(ctx, ptraceotlp.NewExportRequestFromTraces(earlier)); err != nil {
-				return fmt.Errorf("send the past of the shop: %w", err)
-			}
+		earlier := ptrace.NewTraces()
+		kept.CopyTo(earlier)
+		shift(earlier, round, round*period)
+		if _, err := p.to.Export(ctx, ptraceotlp.NewExportRequestFromTraces(earlier)); err != nil {
+			return fmt.Errorf("send the past of the shop: %w", err)
 		}
 	}
 	return nil
@@ -95,14 +94,12 @@ func (p *past) repeat(ctx context.Context, length time.Duration) error {
 
 // completeRequests removes the spans of requests that may be incomplete, and returns the time in which the others
 // began, in ns since 1970.
-func completeRequests(kept []ptrace.Traces) (first, end uint64) {
+func completeRequests(kept ptrace.Traces) (first, end uint64) {
 	begun := make(map[pcommon.TraceID]uint64) // requests whose root arrived
-	for _, traces := range kept {
-		for span := range replay.Spans(traces) {
-			if at := uint64(span.StartTimestamp()); span.ParentSpanID().IsEmpty() {
-				begun[span.TraceID()] = at
-				end = max(end, at)
-			}
+	for span := range replay.Spans(kept) {
+		if at := uint64(span.StartTimestamp()); span.ParentSpanID().IsEmpty() {
+			begun[span.TraceID()] = at
+			end = max(end, at)
 		}
 	}
 	end -= min(end, uint64(closing))
@@ -110,14 +107,12 @@ func completeRequests(kept []ptrace.Traces) (first, end uint64) {
 	for _, at := range begun {
 		first = min(first, at)
 	}
-	for _, traces := range kept {
-		for _, resource := range traces.ResourceSpans().All() {
-			for _, scope := range resource.ScopeSpans().All() {
-				scope.Spans().RemoveIf(func(span ptrace.Span) bool {
-					at, rooted := begun[span.TraceID()]
-					return !rooted || at >= end
-				})
-			}
+	for _, resource := range kept.ResourceSpans().All() {
+		for _, scope := range resource.ScopeSpans().All() {
+			scope.Spans().RemoveIf(func(span ptrace.Span) bool {
+				at, rooted := begun[span.TraceID()]
+				return !rooted || at >= end
+			})
 		}
 	}
 	return first, end

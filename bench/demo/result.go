@@ -21,7 +21,7 @@ type Result struct {
 	Tracepoints      int        `json:"tracepoints"` // executed by requests
 	EnabledEver      int        `json:"enabled_ever"`
 	EnabledPeak      int        `json:"enabled_peak"`
-	ExtraSpans       float64    `json:"extra_spans_fraction"` // of all spans since the fault
+	ExtraSpans       float64    `json:"extra_spans_fraction"`    // of all spans since the fault
 	RemainingEnabled int        `json:"remaining_enabled_after"` // for incidents
 	Incidents        []Incident `json:"incidents"`
 	Requests         uint64     `json:"requests"`

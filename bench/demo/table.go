@@ -14,6 +14,7 @@ import (
 // Summary summarizes demos. The slices have an element for each demo.
 type Summary struct {
 	Runs, Correct int
+	Single        int       // demos with exactly one incident
 	Remaining     int       // most tracepoints that a demo left enabled for incidents
 	Incidents     []float64 // number of incidents
 	Opened        []float64 // seconds from the fault until the first incident opened, of demos with one
@@ -28,6 +29,7 @@ func Summarize(results []*Result) *Summary {
 	s := &Summary{Runs: len(results)}
 	for _, r := range results {
 		s.Correct += eval.Count(r.Correct)
+		s.Single += eval.Count(len(r.Incidents) == 1)
 		s.Remaining = max(s.Remaining, r.RemainingEnabled)
 		s.Seconds, s.Peak, s.Extra = append(s.Seconds, r.Seconds), append(s.Peak, float64(r.EnabledPeak)), append(s.Extra, r.ExtraSpans)
 		s.Incidents = append(s.Incidents, float64(len(r.Incidents)))
