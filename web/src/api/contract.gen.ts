@@ -566,7 +566,7 @@ export interface paths {
         /**
          * Stream server-sent events
          * @description Events are `epoch`, `incident.opened`, `incident.changed`, `incident.located`, `incident.closed`, `problem.opened`, `problem.investigating`, `problem.located`, `problem.explained`, `problem.exhausted`, `problem.closed`,
-         *     `decision` and `deploy`; their data is an `Event`. `reset` means that events were lost: reload displayed data. Slow readers are disconnected
+         *     `decision` and `deploy`; their data is an `Event`. `incident.located` follows `incident.opened` at once if a problem of the incident was located before. `reset` means that events were lost: reload displayed data. Slow readers are disconnected
          *     and may resume with `Last-Event-ID`.
          */
         get: operations["streamEvents"];
