@@ -33,8 +33,9 @@ type SavedIncident struct {
 
 // SavedRecord holds the highest scores of a service in healthy windows.
 type SavedRecord struct {
-	Service trace.Symbol
-	Highest [2]float64
+	Service  trace.Symbol
+	Highest  [2]float64
+	Failures [2]float64
 }
 
 // SavedTime is the time since when something is the case with a service.
@@ -48,6 +49,7 @@ type SavedWindow struct {
 	End      trace.Nanos
 	Services []trace.Symbol
 	Scores   []float64
+	Failures []float64 // parts of Scores
 }
 
 // State returns the state of t. Equal trackers give equal states.
@@ -57,7 +59,8 @@ func (t *Tracker) State() State {
 		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.seen})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
-		s.Records = append(s.Records, SavedRecord{service, *t.records[service]})
+		r := t.records[service]
+		s.Records = append(s.Records, SavedRecord{service, r.all, r.failures})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.relearned)) {
 		s.Relearned = append(s.Relearned, SavedTime{service, t.relearned[service]})
@@ -65,7 +68,8 @@ func (t *Tracker) State() State {
 	for _, w := range t.pending {
 		saved := SavedWindow{End: w.end}
 		for _, x := range w.scores {
-			saved.Services, saved.Scores = append(saved.Services, x.service), append(saved.Scores, x.score)
+			saved.Services, saved.Scores = append(saved.Services, x.service), append(saved.Scores, x.all)
+			saved.Failures = append(saved.Failures, x.failures)
 		}
 		s.Pending = append(s.Pending, saved)
 	}
@@ -86,15 +90,15 @@ func Restore(s State) *Tracker {
 		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits, x.Opaque, x.Beyond, x.Shared}, seen: x.Seen})
 	}
 	for _, r := range s.Records {
-		t.records[r.Service] = new(record(r.Highest))
+		t.records[r.Service] = &record{r.Highest, r.Failures}
 	}
 	for _, r := range s.Relearned {
 		t.relearned[r.Service] = r.Since
 	}
 	for _, saved := range s.Pending {
 		w := window{end: saved.End}
-		for i := range min(len(saved.Services), len(saved.Scores)) {
-			w.scores = append(w.scores, score{saved.Services[i], saved.Scores[i]})
+		for i := range min(len(saved.Services), len(saved.Scores), len(saved.Failures)) {
+			w.scores = append(w.scores, score{saved.Services[i], saved.Scores[i], saved.Failures[i]})
 		}
 		t.pending = append(t.pending, w)
 	}

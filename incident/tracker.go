@@ -68,9 +68,10 @@ type window struct {
 	scores []score // above 0
 }
 
+// score holds the score of a service, and the part of it that is failures.
 type score struct {
-	service trace.Symbol
-	score   float64
+	service       trace.Symbol
+	all, failures float64
 }
 
 // tracked is an incident with its state.
@@ -112,8 +113,9 @@ func (c *charge) apart(neighbour trace.Symbol) bool {
 	return c.beyond > 0
 }
 
-// record is the highest score of a service in healthy windows: of the current and of the previous age.
-type record [2]float64
+// record is the highest scores of a service in healthy windows, and the highest parts of them that were failures: of the
+// current and of the previous age.
+type record struct{ all, failures [2]float64 }
 
 // NewTracker returns a tracker without incidents.
 func NewTracker() *Tracker {
@@ -176,7 +178,7 @@ func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {
 	for end := history.Begin().Add(leastHistory + Window); end <= now.Add(-proving); end = end.Add(Window) {
 		c := history.Compare(baselinediff.Interval{From: end.Add(-Window), To: end}, baselinediff.Steady)
 		ratio := t.ratio(history.Services())
-		unusual := func(s baselinediff.Suspect) bool { return s.Score >= t.threshold(s.Service, ratio) }
+		unusual := func(s baselinediff.Suspect) bool { return t.unusual(&s, ratio) }
 		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
 			t.learn(&window{end, t.scores(end, c.Suspects)}, end.Add(Window))
 		}
@@ -247,15 +249,14 @@ func (x *tracked) close(now trace.Nanos) {
 	}
 }
 
-// charges returns the suspects whose score is above the threshold, in their order, and notes since when it is.
+// charges returns the suspects whose evidence raises an incident, in their order, and notes since when it is.
 func (t *Tracker) charges(now trace.Nanos, suspects []baselinediff.Suspect, ratio float64) []charge {
 	var above []charge
 	since := make(map[trace.Symbol]trace.Nanos)
 	for i := range suspects {
 		s := &suspects[i]
-		threshold := t.threshold(s.Service, ratio)
-		if _, relearned := t.relearned[s.Service]; !relearned && s.Score >= threshold {
-			above = append(above, chargeOf(s, threshold))
+		if _, relearned := t.relearned[s.Service]; !relearned && t.unusual(s, ratio) {
+			above = append(above, chargeOf(s, t.threshold(s.Service, ratio)))
 			since[s.Service] = now
 			if at, ok := t.above[s.Service]; ok {
 				since[s.Service] = at
@@ -282,10 +283,28 @@ func (t *Tracker) threshold(service trace.Symbol, ratio float64) float64 {
 	return max(leastScore, ratio*max(leastRecord, t.record(service)))
 }
 
+// failureThreshold returns the part of a score, by failures alone, that raises an incident. Times vary more than
+// failures: next to the record of a service with varying times, those of many requests would not count.
+func (t *Tracker) failureThreshold(service trace.Symbol, ratio float64) float64 {
+	highest := 0.0
+	if r := t.records[service]; r != nil {
+		highest = max(r.failures[0], r.failures[1])
+	}
+	return max(leastScore, ratio*max(leastRecord, highest))
+}
+
+// failures returns the part of the score of a suspect that is failures.
+func failures(s *baselinediff.Suspect) float64 { return s.Errors + s.Unanswered }
+
+// unusual reports whether the evidence against a suspect raises an incident.
+func (t *Tracker) unusual(s *baselinediff.Suspect, ratio float64) bool {
+	return s.Score >= t.threshold(s.Service, ratio) || failures(s) >= t.failureThreshold(s.Service, ratio)
+}
+
 // record returns the highest score of a service in healthy windows.
 func (t *Tracker) record(service trace.Symbol) float64 {
 	if r := t.records[service]; r != nil {
-		return max(r[0], r[1])
+		return max(r.all[0], r.all[1])
 	}
 	return 0
 }
@@ -313,7 +332,7 @@ func (t *Tracker) scores(now trace.Nanos, suspects []baselinediff.Suspect) []sco
 			continue
 		}
 		if s.Score > 0 {
-			scores = append(scores, score{s.Service, s.Score})
+			scores = append(scores, score{s.Service, s.Score, failures(&s)})
 		}
 	}
 	return scores
@@ -351,7 +370,7 @@ func (t *Tracker) learn(w *window, next trace.Nanos) {
 			r = &record{}
 			t.records[s.service] = r
 		}
-		r[0] = max(r[0], s.score)
+		r.all[0], r.failures[0] = max(r.all[0], s.all), max(r.failures[0], s.failures)
 	}
 }
 
@@ -366,7 +385,7 @@ func (t *Tracker) age(now trace.Nanos) {
 	t.aged = now
 	t.healthy = [2]float64{0, t.healthy[0]}
 	for s, r := range t.records {
-		if *r = (record{0, r[0]}); r[1] == 0 {
+		if *r = (record{[2]float64{0, r.all[0]}, [2]float64{0, r.failures[0]}}); r.all[1] == 0 {
 			delete(t.records, s)
 		}
 	}

@@ -30,6 +30,7 @@ type shop struct {
 	saves   bool                   // whether the tracker is saved and restored at each epoch
 	silent  string                 // a service that emits no spans
 	gateway map[string]trace.Nanos // additional work of the gateway, by the service that it calls
+	failing string                 // a service that fails a tenth of its requests
 }
 
 func newShop() *shop {
@@ -81,6 +82,9 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 		return t
 	}
 	t.Spans = append(t.Spans, span(3, 2, service, "GET /"+service, trace.Server, 2*wire, work+2*wire))
+	if service == s.failing && s.next%20 < 2 { // every second request is to the service
+		t.Spans[2].Flags |= trace.Error
+	}
 	t.Attrs = []trace.Attr{{Key: s.table.Symbol("k8s.pod.name"), Text: s.table.Symbol(pod), Span: 2}}
 	return t
 }
@@ -210,6 +214,28 @@ func TestLearnBeforeOnset(t *testing.T) {
 	}
 	if learned := s.tracker.State().Healthy[0] - before; learned < 5 {
 		t.Errorf("%.1f healthy windows learned in 40 healthy minutes between faults", learned)
+	}
+}
+
+// TestFailuresOfVaryingService lets a service fail whose times vary so much that the failures alone are small next to
+// its record.
+func TestFailuresOfVaryingService(t *testing.T) {
+	s := newShop()
+	for i := range 15 {
+		s.play(10*time.Minute, nil)
+		s.play(4*time.Minute, map[string]float64{"cart": 1.1 + 0.04*float64(i)})
+	}
+	if got := s.summary(0); got != nil {
+		t.Fatalf("incidents while times vary: %v", got)
+	}
+	if r := s.tracker.State().Records[0]; s.table.Text(r.Service) != "cart" || 3*r.Highest[0] < 0.05 || r.Failures[0] > 0 {
+		t.Fatalf("record %+v, want one of cart that hides failures of 5 %% of the requests", r)
+	}
+	fault := s.now
+	s.failing = "cart"
+	s.play(6*time.Minute, nil)
+	if diff := cmp.Diff([]string{"cart 2m30s"}, s.summary(fault)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
