@@ -23,6 +23,8 @@ type Advice struct {
 	Searching bool     // for Located
 	On        int      // tracepoints, while searching
 	Exhausted string   // the reason for which it located nothing; empty: none
+	Lead      trace.Op // if it is exhausted: the place with the largest share, below which nothing is known; 0: none
+	LeadShare float64  // of the lost time
 }
 
 // leastPart is the smallest part of the cost at an instance or a version that leads to it.
@@ -44,12 +46,12 @@ func (n *Names) Advice(x *Advice) string {
 		if x.Located != 0 {
 			text += " " + n.Located(x.Located, x.Share) + "."
 		}
-		return text + searching(x, name)
+		return text + n.searching(x, name)
 	}
 	if x.Located != 0 {
 		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the lost time."
 	}
-	return n.adviceFor(first, name) + searching(x, name)
+	return n.adviceFor(first, name) + n.searching(x, name)
 }
 
 // undoable returns the next step if a deploy of a suspect with a name, or one of its instances, may be the cause: a
@@ -74,10 +76,14 @@ func (n *Names) Located(place trace.Op, share float64) string {
 
 // searching describes, in a sentence that follows another, the search inside a service with a name; empty if there is
 // none or it has located the place.
-func searching(x *Advice, name string) string {
+func (n *Names) searching(x *Advice, name string) string {
 	switch {
 	case x.Exhausted != "":
-		return " The tracepoints of " + name + " show no more: " + x.Exhausted + "."
+		text := " The tracepoints of " + name + " show no more: " + x.Exhausted + "."
+		if x.Lead != 0 {
+			text += " Add some inside " + n.Op(x.Lead) + ", which carries " + units.Share(x.LeadShare) + " of the lost time."
+		}
+		return text
 	case x.Searching && x.On > 0:
 		return " Sibyl searches for the place: " + units.Plural(x.On, "tracepoint") + " on in " + name + ", waiting for requests."
 	case x.Searching:

@@ -37,6 +37,8 @@ func TestAdvice(t *testing.T) {
 	starved.Searching = true
 	exhausted := of(baselinediff.Suspect{Out: 1})
 	exhausted.Exhausted = "no candidates are left"
+	leading := *exhausted
+	leading.Lead, leading.LeadShare = op, 0.43
 	for want, x := range map[string]*describe.Advice{
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1":             deployed,
 		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,":      of(baselinediff.Suspect{Own: 1, Instances: pod}),
@@ -54,6 +56,8 @@ func TestAdvice(t *testing.T) {
 			"Sibyl searches for the place: 3 tracepoints on in cart, waiting for requests.": searching,
 		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. Sibyl searches for the place in cart; no tracepoint is on yet.":             starved,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: no candidates are left.": exhausted,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: " +
+			"no candidates are left. Add some inside cart GET /cart, which carries 43 % of the lost time.": &leading,
 		"Nothing to do":                       closed,
 		"Look at incident 0000000000000abc":   merged,
 		"Compare slow traces with usual ones": {},

@@ -134,6 +134,9 @@ func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, 
 		a.Located, a.Share = v.Answer(), v.Suspects[0].Share
 	case v.Status == search.Exhausted:
 		a.Exhausted = v.Reason
+		if len(v.Suspects) > 0 {
+			a.Lead, a.LeadShare = v.Suspects[0].Op, v.Suspects[0].Share
+		}
 	case v.Status.Active():
 		a.Searching, a.On = true, len(v.Requested)
 	}
