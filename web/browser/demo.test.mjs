@@ -9,7 +9,7 @@ const timeout = 150_000; // ms
 test("the fault of the demo appears live and is located", async (t) => {
   const demo = spawn(
     process.env.SIBYLBENCH,
-    ["demo", "--fault", "lock", "--seed", "3", "--learning", "15s", "--past", "0", "--headless"],
+    ["demo", "--fault", "lock", "--seed", "3", "--learning", "15s", "--headless"],
     {
       stdio: ["ignore", "ignore", "pipe"],
     },
