@@ -113,8 +113,8 @@ func (c *charge) apart(neighbour trace.Symbol) bool {
 	return c.beyond > 0
 }
 
-// record is the highest scores of a service in healthy windows, and the highest parts of them that were failures: of the
-// current and of the previous age.
+// record is the highest scores of a service in healthy windows, and the highest parts of them that were failures: of
+// the current and of the previous age.
 type record struct{ all, failures [2]float64 }
 
 // NewTracker returns a tracker without incidents.
