@@ -24,7 +24,7 @@ import (
 type incidentSearch struct {
 	incident   uint64
 	service    trace.Symbol
-	onset      trace.Nanos // of the incident
+	onset      trace.Nanos       // of the incident
 	operations map[trace.Op]bool // baseline steps that run in the service or call it
 	since      trace.Nanos
 	requests   uint64                     // that ran any of the operations, since then
