@@ -256,7 +256,8 @@ func (t *Tracker) charges(now trace.Nanos, suspects []baselinediff.Suspect, rati
 	for i := range suspects {
 		s := &suspects[i]
 		if _, relearned := t.relearned[s.Service]; !relearned && t.unusual(s, ratio) {
-			above = append(above, chargeOf(s, t.threshold(s.Service, ratio)))
+			highest, _ := t.highest(s.Service)
+			above = append(above, chargeOf(s, threshold(highest, ratio)))
 			since[s.Service] = now
 			if at, ok := t.above[s.Service]; ok {
 				since[s.Service] = at
@@ -278,40 +279,34 @@ func (t *Tracker) ratio(services int) float64 {
 	return max(1.25, math.Log(windowsPerWeek*float64(max(1, services))/falseRate)/math.Log(n))
 }
 
-// threshold returns the score that raises an incident with the given service as its first suspect.
-func (t *Tracker) threshold(service trace.Symbol, ratio float64) float64 {
-	return max(leastScore, ratio*max(leastRecord, t.record(service)))
+// threshold returns the score that raises an incident, if healthy windows reached the given highest one.
+func threshold(highest, ratio float64) float64 {
+	return max(leastScore, ratio*max(leastRecord, highest))
 }
 
-// failureThreshold returns the part of a score, by failures alone, that raises an incident. Times vary more than
-// failures: next to the record of a service with varying times, those of many requests would not count.
-func (t *Tracker) failureThreshold(service trace.Symbol, ratio float64) float64 {
-	highest := 0.0
-	if r := t.records[service]; r != nil {
-		highest = max(r.failures[0], r.failures[1])
+// highest returns the highest score of a service in healthy windows, and the highest part of one that was failures.
+func (t *Tracker) highest(service trace.Symbol) (all, failures float64) {
+	r := t.records[service]
+	if r == nil {
+		return 0, 0
 	}
-	return max(leastScore, ratio*max(leastRecord, highest))
+	return max(r.all[0], r.all[1]), max(r.failures[0], r.failures[1])
 }
 
 // failures returns the part of the score of a suspect that is failures.
 func failures(s *baselinediff.Suspect) float64 { return s.Errors + s.Unanswered }
 
-// unusual reports whether the evidence against a suspect raises an incident.
+// unusual reports whether the evidence against a suspect raises an incident: its score, or the failures in it alone.
+// Times vary more than failures: next to a service's record of times, those of many requests would not count.
 func (t *Tracker) unusual(s *baselinediff.Suspect, ratio float64) bool {
-	return s.Score >= t.threshold(s.Service, ratio) || failures(s) >= t.failureThreshold(s.Service, ratio)
-}
-
-// record returns the highest score of a service in healthy windows.
-func (t *Tracker) record(service trace.Symbol) float64 {
-	if r := t.records[service]; r != nil {
-		return max(r.all[0], r.all[1])
-	}
-	return 0
+	all, failed := t.highest(s.Service)
+	return s.Score >= threshold(all, ratio) || failures(s) >= threshold(failed, ratio)
 }
 
 // aboveRecord returns the part of a score above the record of its service.
 func (t *Tracker) aboveRecord(s *baselinediff.Suspect) float64 {
-	return max(0, s.Score-t.record(s.Service))
+	highest, _ := t.highest(s.Service)
+	return max(0, s.Score-highest)
 }
 
 // proving is the time after which a window counts as healthy, unless an incident was raised meanwhile that began before
