@@ -63,7 +63,7 @@ func (p *past) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptraceot
 	return p.to.Export(ctx, r)
 }
 
-// LeastRecording is the shortest healthy time of which a past can be made.
+// LeastRecording is the shortest healthy time that the demo can repeat as its past.
 const LeastRecording = 10 * time.Second
 
 // closing is the time before the end of a recording from which requests may be incomplete.
