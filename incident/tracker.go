@@ -163,10 +163,10 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	}
 }
 
-// Ready reports whether the history before the current window is long enough to judge it.
+// Ready reports whether the history before the current window is long enough to judge it. Minutes with traces count, not
+// the time since the first one, which may have a wrong clock. The first minute may be incomplete.
 func Ready(now trace.Nanos, history *baselinediff.Sites) bool {
-	begin := history.Begin()
-	return begin != 0 && now.Add(-Window).Sub(begin) >= leastHistory
+	return history.Minutes(now.Add(-Window)) > int(leastHistory/time.Minute)
 }
 
 // review learns the scores of the windows before the first one that is judged. There are some if a history became known
@@ -175,7 +175,8 @@ func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {
 	if len(t.pending) > 0 || len(t.incidents) > 0 || t.healthy != [2]float64{} {
 		return
 	}
-	for end := history.Begin().Add(leastHistory + Window); end <= now.Add(-proving); end = end.Add(Window) {
+	begin := now.Add(-history.Covered(now))
+	for end := begin.Add(leastHistory + Window); end <= now.Add(-proving); end = end.Add(Window) {
 		c := history.Compare(baselinediff.Interval{From: end.Add(-Window), To: end}, baselinediff.Steady)
 		ratio := t.ratio(history.Services())
 		unusual := func(s baselinediff.Suspect) bool { return t.unusual(&s, ratio) }

@@ -248,7 +248,7 @@ func TestPast(t *testing.T) {
 		least  float64 // healthy windows
 		most   float64
 	}{
-		{"healthy", nil, 16, 18},
+		{"healthy", nil, 15, 18},
 		{"with a fault", map[string]float64{"cart": 30}, 12, 16},
 	} {
 		s := newShop()
@@ -414,6 +414,37 @@ func TestFirstMinutes(t *testing.T) {
 	s.play(5*time.Minute, map[string]float64{"cart": 2})
 	if got := s.summary(fault); len(got) != 1 {
 		t.Errorf("incidents %v, want one", got)
+	}
+}
+
+// TestWrongClocks receives requests from hosts whose clocks are wrong, before any other and in an incident. They end
+// neither the time until windows can be judged, nor the history, nor the incident.
+func TestWrongClocks(t *testing.T) {
+	s := newShop()
+	s.now = trace.Nanos(50 * 365 * 24 * time.Hour)
+	receive := func(times ...trace.Nanos) {
+		tally, x := baselinediff.NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
+		for _, at := range times {
+			tally.Observe(x.Extract(s.request(at, "cart", "cart-0", 100e6)))
+		}
+		s.history.Merge(tally)
+	}
+	wrong := []trace.Nanos{0, trace.Nanos(5 * time.Second), s.now.Add(-365 * 24 * time.Hour), s.now.Add(365 * 24 * time.Hour)}
+	for i := range trace.Nanos(200) {
+		wrong = append(wrong, s.now.Add(24*time.Hour)+i*trace.Nanos(time.Minute))
+	}
+	receive(wrong...)
+	s.play(6*time.Minute, nil)
+	if incident.Ready(s.now, s.history) {
+		t.Errorf("the first window can be judged after six minutes")
+	}
+	s.play(time.Hour, nil)
+	fault := s.now
+	s.play(4*time.Minute, map[string]float64{"cart": 3})
+	receive(wrong...)
+	s.play(4*time.Minute, map[string]float64{"cart": 3})
+	if diff := cmp.Diff([]string{"cart 2m10s"}, s.summary(fault)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -46,6 +46,9 @@ func backtestNames(r *backtest.Result, clean func(string) string) *names {
 func wholeSecond(t trace.Nanos) trace.Nanos { return t - t%1e9 }
 
 func (t *table) backtestHeading(r *backtest.Result) {
+	if r.Misdated > 0 {
+		t.printf("ignored %s more than a year before or after the others, from wrong clocks\n", units.Plural(r.Misdated, "trace"))
+	}
 	t.printf("%s from %s to %s UTC; ", units.Plural(r.Traces, "trace"), describe.Clock(wholeSecond(r.From), true), describe.Clock(wholeSecond(r.To), true))
 	if r.Learned == 0 {
 		t.printf("the engine was still learning at the end, so nothing could be reported\n")
@@ -118,6 +121,7 @@ func BacktestJSON(w io.Writer, r *backtest.Result) error {
 	n := backtestNames(r, describe.Verbatim)
 	o := objectWriter{out: w}
 	o.field("traces", r.Traces)
+	o.field("misdated", r.Misdated)
 	o.field("from_unix_nano", r.From)
 	o.field("to_unix_nano", r.To)
 	o.field("learning_until_unix_nano", optionalTime(r.Learned))

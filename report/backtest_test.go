@@ -19,7 +19,7 @@ func newBacktest() *backtest.Result {
 	pay, cart := s.op("payment", "Pay", trace.Server), s.Table.Symbol("cart\x1b[31m")
 	const midnight = trace.Nanos(1_790_035_200_000_000_000)
 	return &backtest.Result{
-		Table: s.Table, Traces: 21_568, From: midnight + 1.5e9, To: midnight + 90_000e9, Learned: midnight + 310e9,
+		Table: s.Table, Traces: 21_568, Misdated: 3, From: midnight + 1.5e9, To: midnight + 90_000e9, Learned: midnight + 310e9,
 		Incidents: []engine.Incident{
 			{Incident: incident.Incident{
 				ID: 0xabc, Onset: midnight + 9480e9, Opened: midnight + 9660e9, Closed: midnight + 9980e9,

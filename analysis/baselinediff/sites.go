@@ -72,6 +72,9 @@ const (
 
 	// fineSlices are kept as they are; older ones are joined to minutes.
 	fineSlices = 10 * slicesPerMinute
+	// longestHistory and ahead bound how far a history reaches: traces beyond them have wrong clocks.
+	longestHistory = slice(7 * 24 * time.Hour / Slice)
+	ahead          = slicesPerMinute
 	// keptSkipped is the time for which skipped slices are kept, in case that they are accepted as normal: enough to
 	// judge windows by.
 	keptSkipped = 30 * slicesPerMinute
@@ -267,18 +270,20 @@ func (h *Sites) isSkipped(s slice) bool {
 	return slices.ContainsFunc(h.skipped, func(r sliceRange) bool { return r.contains(s) })
 }
 
-// Age joins slices to minutes and deletes those that the history no longer covers at time now.
+// Age joins slices to minutes and deletes those that the history no longer covers at time now, and those of traces with
+// wrong clocks.
 func (h *Sites) Age(now trace.Nanos) {
 	from, to := h.folded, (sliceOf(now) - fineSlices).minute()
 	if to <= from {
 		return
 	}
 	h.folded = to
-	h.total = h.total.fold(from, to)
-	oldest := h.oldest()
+	plausible := sliceRange{sliceOf(now) - longestHistory, sliceOf(now) + ahead}
+	h.total = h.total.within(plausible).fold(from, to)
+	oldest := max(h.oldest(), plausible.from)
 	forgotten := sliceOf(now) - keptSkipped
 	kept := func(all cells) cells {
-		all = all.fold(from, to).within(sliceRange{oldest, maxSlice})
+		all = all.within(sliceRange{oldest, plausible.to}).fold(from, to)
 		return slices.DeleteFunc(all, func(x cell) bool { return x.slice < forgotten && h.isSkipped(x.slice) })
 	}
 	h.total = kept(h.total)
@@ -353,12 +358,15 @@ func (h *Sites) Adjacent(a, b trace.Symbol) bool {
 	return h.calls[servicePair{i, k}] || h.calls[servicePair{k, i}]
 }
 
-// Begin returns the beginning of the history; 0 if it is empty.
-func (h *Sites) Begin() trace.Nanos {
-	if len(h.total) == 0 {
-		return 0
+// Minutes returns the number of minutes before an instant in which traces began.
+func (h *Sites) Minutes(before trace.Nanos) int {
+	n, last := 0, slice(-1)
+	for _, c := range h.total.within(sliceRange{0, sliceOf(before)}) {
+		if m := c.slice.minute(); m != last {
+			n, last = n+1, m
+		}
 	}
-	return trace.Nanos(h.total[0].slice) * trace.Nanos(Slice)
+	return n
 }
 
 // Related reports whether two services call each other, have common callers or callees, or are connected by further

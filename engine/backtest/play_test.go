@@ -1,6 +1,10 @@
 package backtest
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +16,7 @@ import (
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -265,5 +270,27 @@ func TestOverlappingWindows(t *testing.T) {
 	}
 	if want := (300 - 60 + 600 - 470 - 9) * time.Second; s.HealthyHours-want.Hours() > 1e-3 || want.Hours()-s.HealthyHours > 1e-3 {
 		t.Errorf("got %g healthy hours, want %g", s.HealthyHours, want.Hours())
+	}
+}
+
+// TestMisdated plays a file with traces of hosts whose clocks are wrong: they are counted, and do not move the clock of
+// the engine.
+func TestMisdated(t *testing.T) {
+	const now = 1_790_000_000
+	var lines strings.Builder
+	for i, at := range []int{now, 5, now + 1, now - 2*365*24*3600, now + 2, 2 * now} {
+		fmt.Fprintf(&lines, `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"%032x","spanId":"%016x","name":"GET","startTimeUnixNano":"%d000000000","endTimeUnixNano":"%[3]d000000001"}]}]}]}`+"\n",
+			i+1, i+1, at)
+	}
+	path := filepath.Join(t.TempDir(), "traces.jsonl")
+	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Files(t.Context(), []string{path}, nil, file.Options{}, Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Traces != 3 || r.Misdated != 3 || r.From != now*second || r.To != (now+2)*second+1 {
+		t.Errorf("%d traces and %d misdated from %d to %d, want 3 and 3 from %d to %d", r.Traces, r.Misdated, r.From, r.To, now*second, (now+2)*second+1)
 	}
 }
