@@ -163,8 +163,8 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	}
 }
 
-// Ready reports whether the history before the current window is long enough to judge it. Minutes with traces count, not
-// the time since the first one, which may have a wrong clock. The first minute may be incomplete.
+// Ready reports whether the history before the current window is long enough to judge it. Minutes with traces count,
+// not the time since the first one, which may have a wrong clock. The first minute may be incomplete.
 func Ready(now trace.Nanos, history *baselinediff.Sites) bool {
 	return history.Minutes(now.Add(-Window)) > int(leastHistory/time.Minute)
 }

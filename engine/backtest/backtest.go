@@ -36,8 +36,8 @@ type Result struct {
 // Files plays the traces of files and directories. It returns an error if a path cannot be read, if there is no room
 // for temporary files, or if ctx ends. Options.Table is not used.
 //
-// Traces more than a year before or after the median one have a wrong clock. They are not played, since the clock of the
-// engine would follow them.
+// Traces more than a year before or after the median one have a wrong clock. They are not played, since the clock of
+// the engine would follow them.
 func Files(ctx context.Context, paths []string, labels []Label, input file.Options, options Options) (result *Result, err error) {
 	if input.Memory <= 0 {
 		input.Memory = assemble.DefaultMemory
