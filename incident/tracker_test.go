@@ -153,6 +153,41 @@ func TestOnset(t *testing.T) {
 	}
 }
 
+// TestOnsetOfOutage stops the answers of a service: the calls to it are then at sites without a history. The onset is
+// the beginning of the outage, within 20 seconds.
+func TestOnsetOfOutage(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour+50*time.Second, nil)
+	began := s.now
+	s.silent = "cart"
+	s.play(5*time.Minute, nil)
+	all := s.tracker.Incidents()
+	if len(all) != 1 {
+		t.Fatalf("%d incidents", len(all))
+	}
+	if off := all[0].Onset.Sub(began); off.Abs() > 20*time.Second {
+		t.Errorf("the onset is off by %v; the incident opened after %v", off, all[0].Opened.Sub(began))
+	}
+}
+
+// TestScoresSinceOnset slows down a service that answers half of the requests: as soon as its incident opens, the score
+// is what a request since the onset takes longer.
+func TestScoresSinceOnset(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	for len(s.tracker.Incidents()) == 0 && s.now < trace.Nanos(3*time.Hour) {
+		s.play(epoch, map[string]float64{"cart": 3})
+	}
+	const longer = (3 - 1) * 100.0 / 2 / (100 + 4) // work takes 100 ms, the rest 4 ms
+	x := s.tracker.Incidents()[0]
+	if got := x.Suspects[0].Score; got < 0.9*longer || got > 1.05*longer {
+		t.Errorf("score %.2f, want about %.2f", got, longer)
+	}
+	if want := 2 * int(x.Opened.Sub(x.Onset).Seconds()); x.Requests != want {
+		t.Errorf("%d requests, want %d", x.Requests, want)
+	}
+}
+
 // TestBurst slows a service down for 40 seconds: no incident.
 func TestBurst(t *testing.T) {
 	s := newShop()

@@ -48,19 +48,21 @@ func (h *Sites) losses(service int32, r sliceRange) []float64 {
 			continue
 		}
 		c.own.cells = h.series[i].unpack(c.own.cells)
-		c.own.unpackShapes(&h.series[i])
-		past := c.past(c.own.cells, &c.kept)
-		calls := float64(past.calls())
-		if calls < minHistory {
+		now := c.own.cells.within(r)
+		if len(now) == 0 {
 			continue
 		}
-		mean := float64(past.time()) / calls
-		now := c.own.cells.within(r)
+		c.own.unpackShapes(&h.series[i])
+		history, past, before := c.history(int32(i))
+		if before < minHistory {
+			continue
+		}
+		mean := float64(past.time()) / float64(before)
 		for _, x := range now {
 			losses[x.slice-r.from] += (float64(x.nanos) - mean*float64(x.calls)) / usual
 		}
 		for k := range c.own.shapes {
-			c.addShapeLosses(losses, now, &c.own.shapes[k], calls)
+			c.addShapeLosses(losses, now, &c.own.shapes[k], history, before)
 		}
 	}
 	return losses
@@ -68,9 +70,13 @@ func (h *Sites) losses(service int32, r sliceRange) []float64 {
 
 // addShapeLosses adds the calls of a shape beyond its share of the calls before the window. Only shapes that became
 // more frequent count, as in Compare.
-func (c *liveComparison) addShapeLosses(losses []float64, now cells, x *judgedShape, before float64) {
-	past := c.past(x.cells, &c.keptShape)
-	share := float64(past.calls()) / before
+func (c *liveComparison) addShapeLosses(losses []float64, now cells, x *judgedShape, history *judgedSeries, before uint64) {
+	share := 0.0
+	for i := range history.shapes {
+		if y := &history.shapes[i]; y.shape == x.shape {
+			share = float64(c.past(y.cells, &c.keptShape).calls()) / float64(before)
+		}
+	}
 	within := x.within(c.window)
 	if float64(within.calls()) <= share*float64(now.calls()) {
 		return
