@@ -23,10 +23,10 @@ type Incident struct {
 	AcceptedBy string
 	// Alerted is the first suspect at the time when it opened, or opened again: alerts about it keep the name.
 	Alerted trace.Symbol
-	// Suspects are the services in the window with the highest score so far, the most likely cause first. There is at
-	// least one.
+	// Suspects are the services, the most likely cause first, as of the epoch with the most evidence so far. Their
+	// scores are means since the onset. There is at least one.
 	Suspects []baselinediff.Suspect
-	Requests int     // number of traces in that window
+	Requests int     // number of traces from the onset to that epoch
 	Duration float64 // mean duration of a trace in the history in ns: the unit of the times in Suspects
 }
 

@@ -491,7 +491,7 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 		return true
 	}
 	x.charge = evidence
-	x.Suspects, x.Requests, x.Duration = slices.Clone(steady.Suspects), int(steady.Requests), steady.Duration
+	x.Suspects = slices.Clone(steady.Suspects)
 	// The service that raised it is first: what explains it has taken its place. A score that a service reaches in
 	// healthy windows, too, is no evidence. Suspects with an incident of their own are no rivals.
 	slices.SortStableFunc(x.Suspects, func(a, b baselinediff.Suspect) int {
@@ -501,10 +501,29 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 		s := &x.Suspects[i]
 		s.Instances = history.Instances(baselinediff.Interval{From: now.Add(-Window), To: now}, steady, s)
 	}
+	x.measure(now, history)
 	if x.Opened == now {
 		x.Alerted = x.Suspects[0].Service
 	}
 	return true
+}
+
+// measure replaces the scores of the suspects by those of the time since the onset. The scores by which incidents are
+// raised and suspects ranked are lower bounds, of a window that may begin before the onset.
+func (x *tracked) measure(now trace.Nanos, history *baselinediff.Sites) {
+	since := history.Compare(baselinediff.Interval{From: x.Onset, To: now}, baselinediff.Plain)
+	x.Requests, x.Duration = int(since.Requests), since.Duration
+	measured := make(map[trace.Symbol]*baselinediff.Suspect, len(since.Suspects))
+	for i := range since.Suspects {
+		measured[since.Suspects[i].Service] = &since.Suspects[i]
+	}
+	for i := range x.Suspects {
+		s := &x.Suspects[i]
+		if m := measured[s.Service]; m != nil && s.Score > 0 && m.Score > 0 {
+			m.Instances = s.Instances
+			*s = *m
+		}
+	}
 }
 
 // rank returns 0 for the service that an incident is about, 2 for services that have an open incident of their own, and
