@@ -60,7 +60,7 @@ func (t *Tracker) State() State {
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		r := t.records[service]
-		s.Records = append(s.Records, SavedRecord{service, r.all, r.failures})
+		s.Records = append(s.Records, SavedRecord{service, [2]float64{r[0].all, r[1].all}, [2]float64{r[0].failures, r[1].failures}})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.relearned)) {
 		s.Relearned = append(s.Relearned, SavedTime{service, t.relearned[service]})
@@ -90,7 +90,7 @@ func Restore(s State) *Tracker {
 		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits, x.Opaque, x.Beyond, x.Shared}, seen: x.Seen})
 	}
 	for _, r := range s.Records {
-		t.records[r.Service] = &record{r.Highest, r.Failures}
+		t.records[r.Service] = &record{{r.Highest[0], r.Failures[0]}, {r.Highest[1], r.Failures[1]}}
 	}
 	for _, r := range s.Relearned {
 		t.relearned[r.Service] = r.Since
@@ -98,7 +98,7 @@ func Restore(s State) *Tracker {
 	for _, saved := range s.Pending {
 		w := window{end: saved.End}
 		for i := range min(len(saved.Services), len(saved.Scores), len(saved.Failures)) {
-			w.scores = append(w.scores, score{saved.Services[i], saved.Scores[i], saved.Failures[i]})
+			w.scores = append(w.scores, score{saved.Services[i], levels{saved.Scores[i], saved.Failures[i]}})
 		}
 		t.pending = append(t.pending, w)
 	}

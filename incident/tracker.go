@@ -68,10 +68,27 @@ type window struct {
 	scores []score // above 0
 }
 
-// score holds the score of a service, and the part of it that is failures.
+// score holds the levels of a service in a window.
 type score struct {
-	service       trace.Symbol
-	all, failures float64
+	service trace.Symbol
+	levels
+}
+
+// levels are the numbers that raise incidents, each above its own record. Times vary more than failures: next to a
+// service's record of times, those of many requests would not count.
+type levels struct {
+	all      float64 // the score
+	failures float64 // the part of it that is failures
+}
+
+// levelsOf returns the levels of a suspect.
+func levelsOf(s *baselinediff.Suspect) levels {
+	return levels{s.Score, s.Errors + s.Unanswered}
+}
+
+// max returns the larger ones of the levels.
+func (l levels) max(m levels) levels {
+	return levels{max(l.all, m.all), max(l.failures, m.failures)}
 }
 
 // tracked is an incident with its state.
@@ -94,7 +111,7 @@ type charge struct {
 	shared []baselinediff.SharedPart
 }
 
-// chargeOf returns the evidence against a suspect whose score is above a threshold.
+// chargeOf returns the evidence against a suspect whose levels raise an incident. Threshold is that of its score.
 func chargeOf(s *baselinediff.Suspect, threshold float64) charge {
 	const nearlyAll = 0.95
 	return charge{
@@ -113,9 +130,8 @@ func (c *charge) apart(neighbour trace.Symbol) bool {
 	return c.beyond > 0
 }
 
-// record is the highest scores of a service in healthy windows, and the highest parts of them that were failures: of
-// the current and of the previous age.
-type record struct{ all, failures [2]float64 }
+// record is the highest levels of a service in healthy windows, of the current and of the previous age.
+type record [2]levels
 
 // NewTracker returns a tracker without incidents.
 func NewTracker() *Tracker {
@@ -257,8 +273,7 @@ func (t *Tracker) charges(now trace.Nanos, suspects []baselinediff.Suspect, rati
 	for i := range suspects {
 		s := &suspects[i]
 		if _, relearned := t.relearned[s.Service]; !relearned && t.unusual(s, ratio) {
-			highest, _ := t.highest(s.Service)
-			above = append(above, chargeOf(s, threshold(highest, ratio)))
+			above = append(above, chargeOf(s, threshold(t.highest(s.Service).all, ratio)))
 			since[s.Service] = now
 			if at, ok := t.above[s.Service]; ok {
 				since[s.Service] = at
@@ -285,29 +300,24 @@ func threshold(highest, ratio float64) float64 {
 	return max(leastScore, ratio*max(leastRecord, highest))
 }
 
-// highest returns the highest score of a service in healthy windows, and the highest part of one that was failures.
-func (t *Tracker) highest(service trace.Symbol) (all, failures float64) {
+// highest returns the highest levels of a service in healthy windows.
+func (t *Tracker) highest(service trace.Symbol) levels {
 	r := t.records[service]
 	if r == nil {
-		return 0, 0
+		return levels{}
 	}
-	return max(r.all[0], r.all[1]), max(r.failures[0], r.failures[1])
+	return r[0].max(r[1])
 }
 
-// failures returns the part of the score of a suspect that is failures.
-func failures(s *baselinediff.Suspect) float64 { return s.Errors + s.Unanswered }
-
-// unusual reports whether the evidence against a suspect raises an incident: its score, or the failures in it alone.
-// Times vary more than failures: next to a service's record of times, those of many requests would not count.
+// unusual reports whether the evidence against a suspect raises an incident.
 func (t *Tracker) unusual(s *baselinediff.Suspect, ratio float64) bool {
-	all, failed := t.highest(s.Service)
-	return s.Score >= threshold(all, ratio) || failures(s) >= threshold(failed, ratio)
+	now, highest := levelsOf(s), t.highest(s.Service)
+	return now.all >= threshold(highest.all, ratio) || now.failures >= threshold(highest.failures, ratio)
 }
 
 // aboveRecord returns the part of a score above the record of its service.
 func (t *Tracker) aboveRecord(s *baselinediff.Suspect) float64 {
-	highest, _ := t.highest(s.Service)
-	return max(0, s.Score-highest)
+	return max(0, s.Score-t.highest(s.Service).all)
 }
 
 // proving is the time after which a window counts as healthy, unless an incident was raised meanwhile that began before
@@ -327,8 +337,8 @@ func (t *Tracker) scores(now trace.Nanos, suspects []baselinediff.Suspect) []sco
 		if since, relearned := t.relearned[s.Service]; relearned && now.Sub(since) < leastHistory {
 			continue
 		}
-		if s.Score > 0 {
-			scores = append(scores, score{s.Service, s.Score, failures(&s)})
+		if x := (score{s.Service, levelsOf(&s)}); x.levels != (levels{}) {
+			scores = append(scores, x)
 		}
 	}
 	return scores
@@ -366,7 +376,7 @@ func (t *Tracker) learn(w *window, next trace.Nanos) {
 			r = &record{}
 			t.records[s.service] = r
 		}
-		r.all[0], r.failures[0] = max(r.all[0], s.all), max(r.failures[0], s.failures)
+		r[0] = r[0].max(s.levels)
 	}
 }
 
@@ -381,7 +391,7 @@ func (t *Tracker) age(now trace.Nanos) {
 	t.aged = now
 	t.healthy = [2]float64{0, t.healthy[0]}
 	for s, r := range t.records {
-		if *r = (record{[2]float64{0, r.all[0]}, [2]float64{0, r.failures[0]}}); r.all[1] == 0 {
+		if *r = (record{1: r[0]}); r[1] == (levels{}) {
 			delete(t.records, s)
 		}
 	}
