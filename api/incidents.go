@@ -86,7 +86,7 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 
 // incidentSentence returns the sentence about an incident.
 func incidentSentence(c *engine.Core, names *describe.Names, x *engine.Incident) string {
-	return names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.Closed, c.Ended()), Suspects: x.Suspects}).String()
+	return names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), c.Ended()), Suspects: x.Suspects, Longer: x.Longer()}).String()
 }
 
 func suspectOf(names *describe.Names, s *baselinediff.Suspect) contract.IncidentSuspect {

@@ -12,6 +12,8 @@ import (
 type Advice struct {
 	Suspects []baselinediff.Suspect // ranked
 	Closed   bool
+	Accepted bool   // as normal, which closed it
+	By       string // the person who accepted it; empty: unknown
 	Into     uint64 // the incident that it was merged into; 0: none
 	// Version is the latest version of the first suspect that was deployed shortly before the onset or since, and
 	// Before its predecessor; 0: there was no deploy.
@@ -35,6 +37,10 @@ func (n *Names) Advice(x *Advice) string {
 	switch {
 	case x.Into != 0:
 		return fmt.Sprintf("Look at incident %016x, which has the same cause.", x.Into)
+	case x.Accepted && x.By != "":
+		return "Nothing to do: " + n.Clean(x.By) + " accepted this behaviour as normal, and it may go on."
+	case x.Accepted:
+		return "Nothing to do: somebody accepted this behaviour as normal, and it may go on."
 	case x.Closed:
 		return "Nothing to do: the incident is over."
 	case len(x.Suspects) == 0:
@@ -47,6 +53,9 @@ func (n *Names) Advice(x *Advice) string {
 			text += " " + n.Located(x.Located, x.Share) + "."
 		}
 		return text + n.searching(x, name)
+	}
+	if callee := silentCallee(x.Suspects); callee != nil {
+		return n.adviceFor(callee, n.Clean(n.Table.Text(callee.Service))) + n.searching(x, name)
 	}
 	if x.Located != 0 {
 		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the lost time."

@@ -49,6 +49,8 @@ func TestAdvice(t *testing.T) {
 		"Look at the CPU limit, the connection pools and the network of cart": of(baselinediff.Suspect{Own: 0.3, Out: 0.4}),
 		"Look at cart GET /cart in a slow trace":                              of(baselinediff.Suspect{Own: 1, Operations: []baselinediff.SuspectOperation{{Op: op, Score: 1}}}),
 		"Look at the slow traces through cart":                                of(baselinediff.Suspect{Own: 1}),
+		"Nothing to do: Ann accepted this behaviour as normal":                {Closed: true, Accepted: true, By: "Ann"},
+		"Nothing to do: somebody accepted this behaviour as normal":           {Closed: true, Accepted: true},
 		"Look at the metrics and logs of cart, which emits no spans":          of(baselinediff.Suspect{Opaque: true, Rest: 1}),
 		"Look at cart GET /cart: it carries 76 % of the lost time.":           located,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. cart GET /cart carries all of the lost time.": &deployedAndLocated,

@@ -129,6 +129,14 @@ func (x *TraceExplanation) Sentence() Sentence {
 	return s
 }
 
+// shorter reports whether the request took noticeably less time than usual. There is a usual time.
+func (x *TraceExplanation) shorter() bool {
+	return float64(*x.ExcessNS) < -noticeable*float64(*x.UsualNS)
+}
+
+// longer reports whether the request took longer than such requests usually do.
+func (x *TraceExplanation) longer() bool { return x.ExcessNS != nil && !x.usualRange && !x.shorter() }
+
 // durations appends the comparison of the durations.
 func (x *TraceExplanation) durations(s *Sentence) {
 	duration := units.Nanos(float64(x.DurationNS))
@@ -140,7 +148,7 @@ func (x *TraceExplanation) durations(s *Sentence) {
 	}
 	usual := units.Nanos(float64(*x.UsualNS))
 	switch difference := float64(*x.ExcessNS); {
-	case difference < -noticeable*float64(*x.UsualNS):
+	case x.shorter():
 		s.Plain("This request took ")
 		s.Strong(units.Nanos(-difference))
 		s.Plain(" less than such requests usually do (" + duration + " instead of " + usual + ")")
@@ -165,7 +173,7 @@ func (x *TraceExplanation) places(s *Sentence) {
 		separator, of := ", ", ""
 		if named == 1 {
 			separator, of = "; ", " more than usual"
-			if x.ExcessNS != nil && float64(c.ExcessNS) <= (1+noticeable)*float64(*x.ExcessNS) {
+			if x.longer() && float64(c.ExcessNS) <= (1+noticeable)*float64(*x.ExcessNS) {
 				of = " of it"
 			}
 		}

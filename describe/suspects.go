@@ -96,15 +96,15 @@ func Period(window baselinediff.Interval, openEnd, dated bool) string {
 }
 
 // IncidentPeriod describes the time of an incident in a sentence, see [Period]: to the minute, since the onset is an
-// estimate. closed is 0 while the incident is open. It is dated if it does not lie within the day of now or of its end.
-func IncidentPeriod(onset, closed, now trace.Nanos) string {
-	end := closed
+// estimate. ended is 0 while the incident is open. It is dated if it does not lie within the day of now or of its end.
+func IncidentPeriod(onset, ended, now trace.Nanos) string {
+	end := ended
 	if end == 0 {
 		end = now
 	}
 	const minute = trace.Nanos(time.Minute)
 	period := baselinediff.Interval{From: onset - onset%minute, To: max(onset+1, end-end%minute)}
-	return Period(period, closed == 0, !OneDay(period))
+	return Period(period, ended == 0, !OneDay(period))
 }
 
 // OneDay reports whether all intervals lie within one day, UTC.
@@ -141,11 +141,14 @@ type Comparison struct {
 	Usual    []float64              // the highest scores in parts of the baseline as long as the window; empty: unknown
 }
 
+// leastScore is the smallest score that is not rounded to 0.00.
+const leastScore = 0.005
+
 // Comparison describes d: the number of slower request types, the evidence against the first suspect, and the reasons
 // to doubt it.
 func (n *Names) Comparison(d *Comparison) Sentence {
 	var s Sentence
-	found := len(d.Suspects) > 0 && d.Suspects[0].Score > 0
+	found := len(d.Suspects) > 0 && d.Suspects[0].Score >= leastScore
 	switch {
 	case !found && d.Unjudged == d.Types:
 		s.Plain("Nothing can be compared: no request type has enough requests both in the window and in the baseline.")
@@ -162,11 +165,17 @@ func (n *Names) Comparison(d *Comparison) Sentence {
 		s.slower(d)
 		s.Plain("; ")
 	}
+	mostlyTime := false
 	if found {
-		n.evidence(&s, d.Suspects, comparisonWords)
+		first := &d.Suspects[0]
+		mostlyTime = 2*(first.Own+first.In+first.Out+first.Rest) >= first.Score
+		n.evidence(&s, d.Suspects, words{"of the added time", "in the baseline", d.Slower > 0 || mostlyTime})
 		s.Plain(".")
 	}
-	if found && len(d.Usual) > 0 && d.Suspects[0].Score <= stats.Median(slices.Clone(d.Usual)) {
+	switch {
+	case len(d.Usual) == 0 && d.Slower == 0 && mostlyTime:
+		s.Plain(" This may be chance: the baseline is too short to tell how much such scores vary.")
+	case found && len(d.Usual) > 0 && d.Suspects[0].Score <= stats.Median(slices.Clone(d.Usual)):
 		s.Plain(" This may be chance: half of the baseline scores as much.")
 	}
 	switch {
@@ -196,7 +205,12 @@ func (s *Sentence) slower(d *Comparison) {
 type Incident struct {
 	When     string                 // a [Period]
 	Suspects []baselinediff.Suspect // ranked
+	Longer   float64                // mean duration of all requests above the usual one, relative to it
 }
+
+// leastLonger is the smallest relative increase of the mean duration with which a sentence about failures names added
+// time. The time of a call without an answer is added to the wire, even if its caller waits no longer than usual.
+const leastLonger = 0.05
 
 // Incident describes x: how much longer requests take, and the evidence against the first suspect.
 func (n *Names) Incident(x *Incident) Sentence {
@@ -206,18 +220,23 @@ func (n *Names) Incident(x *Incident) Sentence {
 		return s
 	}
 	first := &x.Suspects[0]
-	time, failures := first.Own+first.In+first.Out+first.Rest, first.Errors+first.Unanswered
-	w := words{"of the added time", "before"}
-	switch max(time, failures, first.Shape) {
+	time := first.Own + first.In + first.Out + first.Rest
+	w := words{"of the added time", "before", true}
+	switch max(time, first.Errors+first.Unanswered, first.Shape) {
 	case time:
 		w.whole = "of it"
 		s.Plain("Requests take ")
 		s.Strong(slowdown(addedTime(x.Suspects)))
 		s.Plain(" " + x.When + "; ")
-	case failures:
-		s.Plain("More requests fail " + x.When + ": ")
-	default:
+	case first.Shape:
 		s.Plain("The call flow differs " + x.When + ": ")
+	default:
+		w.longer = x.Longer >= leastLonger
+		if first.Errors >= first.Unanswered {
+			s.Plain("More requests fail " + x.When + ": ")
+		} else {
+			s.Plain("More calls get no answer " + x.When + ": ")
+		}
 	}
 	n.evidence(&s, x.Suspects, w)
 	n.where(&s, first)
@@ -267,18 +286,20 @@ func slowdown(added float64) string {
 	return units.Percent(added) + " longer"
 }
 
-// words name the whole of the added time, and the traces compared with.
-type words struct{ whole, baseline string }
-
-var comparisonWords = words{"of the added time", "in the baseline"}
+// words name the whole of the added time, and the traces compared with. The added time is named if longer.
+type words struct {
+	whole, baseline string
+	longer          bool
+}
 
 // evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
 func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) {
 	first := &suspects[0]
 	name := n.Clean(n.Table.Text(first.Service))
+	least := leastShare * first.Score
 	clauses := 0
-	clause := func(part float64) bool {
-		if part < leastShare*first.Score {
+	clause := func(part, least float64) bool {
+		if part < least {
 			return false
 		}
 		if clauses++; clauses > 1 {
@@ -286,26 +307,34 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 		}
 		return true
 	}
-	if time := first.Own + first.In + first.Out + first.Rest; clause(time) {
+	if time := first.Own + first.In + first.Out + first.Rest; w.longer && clause(time, least) {
 		n.addedTime(s, first, max(time, addedTime(suspects)), w.whole)
+		if callee := silentCallee(suspects); callee != nil {
+			s.Plain(", in calls to ")
+			s.Strong(n.Clean(n.Table.Text(callee.Service)))
+			s.Plain(", which emits no spans")
+		}
 	}
-	if clause(first.Errors) {
+	if clause(first.Errors, min(least, leastFailures)) {
 		s.Plain("errors begin in ")
 		s.Strong(name)
 		s.Plain(", " + perHundred(first.Errors, "more"))
 	}
-	if clause(first.Unanswered) {
+	if clause(first.Unanswered, min(least, leastFailures)) {
 		s.Strong(name)
 		s.Plain(" does not answer " + perHundred(first.Unanswered, "more calls"))
 	}
-	if clause(first.Shape) {
+	if clause(first.Shape, least) {
 		s.Strong(name)
 		s.Plain(" makes other calls than " + w.baseline + ", " + perHundred(first.Shape, "times"))
 	}
 }
 
-// leastShare is the smallest part of a score, and of the added time, that a sentence names.
-const leastShare = 0.005
+// leastShare is the smallest part of a score, and of its time, that a sentence names.
+const leastShare = 0.05
+
+// leastFailures is the number of failures per request that a sentence names however slow requests are.
+const leastFailures = 0.01
 
 func perHundred(perRequest float64, noun string) string {
 	return units.Ratio(100*perRequest) + " " + noun + " per 100 requests"
@@ -328,16 +357,17 @@ func addedTime(suspects []baselinediff.Suspect) (total float64) {
 // (to it 61 %, from it 25 %)".
 func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64, whole string) {
 	var where, shares []string
+	time := x.Own + x.In + x.Out + x.Rest
 	for _, part := range []struct {
 		time        float64
 		preposition string
 	}{{x.Own, "in"}, {x.In + x.Rest, "to"}, {x.Out, "from"}} {
-		if share := part.time / total; share >= leastShare {
+		if part.time >= leastShare*time {
 			where = append(where, part.preposition)
-			shares = append(shares, part.preposition+" it "+units.Percent(share))
+			shares = append(shares, part.preposition+" it "+units.Percent(part.time/total))
 		}
 	}
-	s.Strong(units.Share((x.Own + x.In + x.Out + x.Rest) / total))
+	s.Strong(units.Share(time / total))
 	s.Plain(" " + whole + " is time " + enumerate(where) + " ")
 	s.Strong(n.Clean(n.Table.Text(x.Service)))
 	if x.Opaque {
@@ -346,6 +376,21 @@ func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64, w
 	if len(shares) > 1 {
 		s.Plain(" (" + strings.Join(shares, ", ") + ")")
 	}
+}
+
+// silentCallee returns the service without spans that accounts for the time in the first suspect, which calls it; nil
+// if there is none. Such a service is charged with the time of the calls to it, and so are its callers.
+func silentCallee(suspects []baselinediff.Suspect) *baselinediff.Suspect {
+	first := &suspects[0]
+	for _, shared := range first.Shared {
+		for i := range suspects {
+			x := &suspects[i]
+			if x.Service == shared.Service && x.Opaque && min(x.Rest, shared.Score) >= leastCarried*first.Score {
+				return x
+			}
+		}
+	}
+	return nil
 }
 
 // enumerate joins words like "in, to and from".

@@ -36,7 +36,22 @@ func TestComparison(t *testing.T) {
 			"errors and time in, to and from",
 			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.62, Own: 0.2, Rest: 0.1, Out: 0.2, Errors: 0.12}}},
 			"No request type is clearly slower since 02:41, but all of the added time is time in, to and from bank (in it 40 %, to it 20 %, " +
-				"from it 40 %); errors begin in bank, 12 more per 100 requests.",
+				"from it 40 %); errors begin in bank, 12 more per 100 requests. This may be chance: the baseline is too short to tell how much " +
+				"such scores vary.",
+		},
+		{
+			"a score that is rounded to 0",
+			Comparison{Types: 3, Suspects: suspects{{Service: bank, Score: 0.004, Own: 0.004}}},
+			"Nothing stands out: no request type is clearly slower since 02:41, and no service takes longer or behaves otherwise than the " +
+				"baseline explains.",
+		},
+		{
+			"calls to a service without spans",
+			Comparison{Types: 3, Slower: 1, Suspects: suspects{
+				{Service: payment, Score: 0.5, Own: 0.5, Shared: []baselinediff.SharedPart{{Service: bank, Score: 0.5}}},
+				{Service: bank, Opaque: true, Score: 0.48, Rest: 0.48},
+			}},
+			"1 request type is slower since 02:41; all of the added time is time in payment, in calls to bank, which emits no spans.",
 		},
 		{
 			"shape and unanswered calls",
@@ -83,19 +98,28 @@ func TestIncident(t *testing.T) {
 	version := s.table.Symbol("service.version")
 	for _, c := range []struct {
 		suspects []baselinediff.Suspect
+		longer   float64
 		want     string
 	}{
 		{
 			[]baselinediff.Suspect{{Service: bank, Score: 0.36, In: 0.23, Out: 0.1, Errors: 0.03}, {Service: shop, Score: 0.05, Own: 0.05}},
+			0.3,
 			"Requests take 38 % longer since 02:41; 87 % of it is time to and from bank (to it 61 %, from it 26 %); errors begin in bank, 3.0 more per 100 requests.",
 		},
 		{
-			[]baselinediff.Suspect{{Service: bank, Score: 0.21, Errors: 0.12, Unanswered: 0.08, Own: 0.01}},
+			[]baselinediff.Suspect{{Service: bank, Score: 0.24, Errors: 0.12, Unanswered: 0.08, Own: 0.04}},
+			0.06,
 			"More requests fail since 02:41: all of the added time is time in bank; errors begin in bank, 12 more per 100 requests; bank does not " +
 				"answer 8.0 more calls per 100 requests.",
 		},
 		{
+			[]baselinediff.Suspect{{Service: bank, Score: 0.24, Errors: 0.08, Unanswered: 0.12, Own: 0.04}},
+			-0.1,
+			"More calls get no answer since 02:41: errors begin in bank, 8.0 more per 100 requests; bank does not answer 12 more calls per 100 requests.",
+		},
+		{
 			[]baselinediff.Suspect{{Service: bank, Score: 0.1, Shape: 0.1}},
+			0,
 			"The call flow differs since 02:41: bank makes other calls than before, 10 times per 100 requests.",
 		},
 		{
@@ -104,6 +128,7 @@ func TestIncident(t *testing.T) {
 				{Key: s.table.Symbol("service.instance.id"), Value: s.table.Symbol("bank-7"), Part: 0.95, Of: 12},
 				{Key: s.table.Symbol("host.name"), Value: s.table.Symbol("node-3"), Part: 0.9, Of: 4},
 			}}},
+			0.3,
 			"Requests take 30 % longer since 02:41; all of it is time in bank, on bank-7, 1 of its 12 instances, only version 1.8.2.",
 		},
 		{
@@ -111,11 +136,12 @@ func TestIncident(t *testing.T) {
 				{Key: s.table.Symbol("cloud.availability_zone"), Value: s.table.Symbol("zone-b"), Part: 0.85, Of: 3},
 				{Key: version, Value: s.table.Symbol("1.8.2"), Part: 0.7, Of: 2},
 			}}},
+			0.3,
 			"Requests take 30 % longer since 02:41; all of it is time in bank, in zone-b, 1 of its 3 zones.",
 		},
-		{nil, "Requests lose more time or fail more often since 02:41, but no service accounts for it."},
+		{nil, 0, "Requests lose more time or fail more often since 02:41, but no service accounts for it."},
 	} {
-		if got := n.Incident(&Incident{When: "since 02:41", Suspects: c.suspects}).String(); got != c.want {
+		if got := n.Incident(&Incident{When: "since 02:41", Suspects: c.suspects, Longer: c.longer}).String(); got != c.want {
 			t.Errorf("got:\n%s\nwant:\n%s", got, c.want)
 		}
 	}

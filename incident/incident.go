@@ -15,6 +15,7 @@ type Incident struct {
 	Opened trace.Nanos // end of the epoch in which it was noticed
 	// Reopened is the end of the epoch in which it last returned after it had closed; 0: never.
 	Reopened trace.Nanos
+	Seen     trace.Nanos // end of the last epoch with evidence
 	Closed   trace.Nanos // 0: still open
 	Into     uint64      // the incident that it was merged into, which closed it; 0: none
 	// Accepted reports that a person accepted the behaviour since the onset as normal, which closes it. AcceptedBy is
@@ -28,6 +29,20 @@ type Incident struct {
 	Suspects []baselinediff.Suspect
 	Requests int     // number of traces from the onset to that epoch
 	Duration float64 // mean duration of a trace in the history in ns: the unit of the times in Suspects
+	Mean     float64 // mean duration of those traces in ns
+}
+
+// Longer returns the mean duration of the traces above that of the history, relative to it: negative if they are
+// shorter.
+func (x *Incident) Longer() float64 { return x.Mean/max(1, x.Duration) - 1 }
+
+// End returns the end of the evidence of a closed incident; 0 while it is open. Incidents close some time later, in
+// case the evidence returns.
+func (x *Incident) End() trace.Nanos {
+	if x.Seen == 0 {
+		return x.Closed // of an earlier version, which did not keep it
+	}
+	return min(x.Seen, x.Closed)
 }
 
 // leastShown is the smallest score that is not rounded to 0.00.

@@ -28,7 +28,6 @@ type SavedIncident struct {
 	Opaque  bool
 	Beyond  float64
 	Shared  []baselinediff.SharedPart
-	Seen    trace.Nanos
 }
 
 // SavedRecord holds the highest scores of a service in healthy windows.
@@ -56,7 +55,7 @@ type SavedWindow struct {
 func (t *Tracker) State() State {
 	s := State{Healthy: t.healthy, Aged: t.aged}
 	for _, x := range t.incidents {
-		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.seen})
+		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		r := t.records[service]
@@ -87,7 +86,7 @@ func Restore(s State) *Tracker {
 		if len(x.Suspects) == 0 {
 			continue
 		}
-		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits, x.Opaque, x.Beyond, x.Shared}, seen: x.Seen})
+		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits, x.Opaque, x.Beyond, x.Shared}})
 	}
 	for _, r := range s.Records {
 		t.records[r.Service] = &record{{r.Highest[0], r.Failures[0]}, {r.Highest[1], r.Failures[1]}}

@@ -94,9 +94,8 @@ func (l levels) max(m levels) levels {
 // tracked is an incident with its state.
 type tracked struct {
 	Incident
-	charge             // the highest so far
-	now    charge      // of this epoch, if its score is above the threshold
-	seen   trace.Nanos // end of the last epoch with evidence
+	charge        // the highest so far
+	now    charge // of this epoch, if its score is above the threshold
 }
 
 // charge is the evidence against the service that an incident is about.
@@ -364,7 +363,7 @@ func (t *Tracker) onset(now trace.Nanos) trace.Nanos {
 
 // inWindow reports whether the current window has evidence of a closed incident, unless it was accepted.
 func (t *Tracker) inWindow(now trace.Nanos) bool {
-	return slices.ContainsFunc(t.incidents, func(x *tracked) bool { return !x.Accepted && x.seen > now.Add(-Window) })
+	return slices.ContainsFunc(t.incidents, func(x *tracked) bool { return !x.Accepted && x.Seen > now.Add(-Window) })
 }
 
 // learn takes the scores of a healthy window, whose epoch was followed by one that ended at next.
@@ -406,7 +405,7 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 		if x.Closed != 0 {
 			x.Closed, x.Reopened, x.Alerted = 0, now, x.Suspects[0].Service
 		}
-		x.seen, x.now = now, c
+		x.Seen, x.now = now, c
 		return
 	}
 	for _, x := range t.incidents {
@@ -416,18 +415,19 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 		strongest, sameTime := x.strongest(), t.above[c.service].Sub(x.Opened) < settling
 		switch {
 		case explained(c, strongest, sameTime, history):
-			x.seen = now
+			x.Seen = now
 			return
 		case explained(strongest, c, sameTime, history):
-			x.charge, x.now, x.seen = charge{service: c.service}, c, now
+			x.charge, x.now, x.Seen = charge{service: c.service}, c, now
 			return
 		case now.Sub(x.Opened) < settling && history.Related(x.service, c.service):
-			x.seen = now // it is not yet known which of them is the cause
+			x.Seen = now // it is not yet known which of them is the cause
 			return
 		}
 	}
-	x := &tracked{charge: charge{service: c.service}, seen: now, now: c}
+	x := &tracked{charge: charge{service: c.service}, now: c}
 	x.Onset, x.Opened = history.Onset(c.service, baselinediff.Interval{From: now.Add(-onsetWithin), To: now}), now
+	x.Seen = now
 	x.ID = trace.Mix(uint64(c.service), uint64(now))
 	t.incidents = append(t.incidents, x)
 }
@@ -475,7 +475,7 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 			default:
 				continue
 			}
-			x.seen = max(x.seen, y.seen)
+			x.Seen = max(x.Seen, y.Seen)
 			if y.Opened == now {
 				return true
 			}
@@ -491,7 +491,7 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 // time. It reports whether the incident is open.
 func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Comparison, history *baselinediff.Sites) bool {
 	history.Skip(baselinediff.Interval{From: min(x.Onset, x.Opened.Add(-Window)), To: now})
-	if now.Sub(x.seen) >= quiet {
+	if now.Sub(x.Seen) >= quiet {
 		x.close(now)
 		return false
 	}
@@ -522,7 +522,7 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 // raised and suspects ranked are lower bounds, of a window that may begin before the onset.
 func (x *tracked) measure(now trace.Nanos, history *baselinediff.Sites) {
 	since := history.Compare(baselinediff.Interval{From: x.Onset, To: now}, baselinediff.Plain)
-	x.Requests, x.Duration = int(since.Requests), since.Duration
+	x.Requests, x.Duration, x.Mean = int(since.Requests), since.Duration, since.Mean
 	measured := make(map[trace.Symbol]*baselinediff.Suspect, len(since.Suspects))
 	for i := range since.Suspects {
 		measured[since.Suspects[i].Service] = &since.Suspects[i]

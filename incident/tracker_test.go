@@ -122,6 +122,9 @@ func TestIncident(t *testing.T) {
 		if diff := cmp.Diff([]string{"cart 2m10s to 12m50s"}, s.summary(fault)); diff != "" {
 			t.Errorf("after the fault (-want +got):\n%s", diff)
 		}
+		if end := s.tracker.Incidents()[0].End().Sub(fault); end < 10*time.Minute || end > 11*time.Minute {
+			t.Errorf("the evidence ends %v after the fault began, want 10 to 11 minutes", end)
+		}
 		again := s.now
 		s.play(10*time.Minute, map[string]float64{"cart": 3})
 		if got := s.summary(again); len(got) != 2 || got[1] != "cart 2m10s" {
@@ -413,8 +416,8 @@ func TestMerge(t *testing.T) {
 	state := s.tracker.State()
 	gateway := s.table.Symbol("gateway")
 	state.Incidents = append(state.Incidents, incident.SavedIncident{
-		Incident: incident.Incident{ID: 7, Onset: s.now.Add(-2 * epoch), Opened: s.now.Add(-epoch), Suspects: []baselinediff.Suspect{{Service: gateway}}},
-		Service:  gateway, Score: 0.001, Seen: s.now,
+		Incident: incident.Incident{ID: 7, Onset: s.now.Add(-2 * epoch), Opened: s.now.Add(-epoch), Seen: s.now, Suspects: []baselinediff.Suspect{{Service: gateway}}},
+		Service:  gateway, Score: 0.001,
 	})
 	s.tracker = incident.Restore(state)
 	s.play(epoch, slow)

@@ -686,6 +686,16 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
+// An incident that somebody accepted is not announced as over.
+func TestAcceptedIncident(t *testing.T) {
+	for _, accepted := range []bool{false, true} {
+		e := Event{Type: IncidentClosed, Data: Data{Incident: &Incident{Accepted: accepted}}}
+		if got := e.title(); (got == "Incident accepted as normal") != accepted {
+			t.Errorf("accepted: %t; title %q", accepted, got)
+		}
+	}
+}
+
 // A muted incident causes no calls, except that Alertmanager learns of the end of its alert.
 func TestMutedIncident(t *testing.T) {
 	outbox, closeStore := openOutbox(t, t.TempDir())

@@ -241,7 +241,12 @@ var titles = map[Type]string{
 	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
 }
 
-func (e *Event) title() string { return titles[e.Type] }
+func (e *Event) title() string {
+	if x := e.Data.Incident; e.Type == IncidentClosed && x != nil && x.Accepted {
+		return "Incident accepted as normal"
+	}
+	return titles[e.Type]
+}
 
 // sentence describes e in one sentence.
 func (e *Event) sentence() string {

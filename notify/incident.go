@@ -127,7 +127,7 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 // deploys are all known ones, oldest first.
 func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) string {
 	deploy := x.SuspectDeploy(deploys)
-	a := &describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Into: x.Into, Version: deploy.Version, Before: deploy.Before}
+	a := &describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Accepted: x.Accepted, By: x.AcceptedBy, Into: x.Into, Version: deploy.Version, Before: deploy.Before}
 	switch {
 	case v == nil:
 	case v.Answer() != 0:
@@ -147,7 +147,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
 	d := &Incident{
 		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted,
-		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.Closed, f.At), Suspects: x.Suspects}).String(), maxSentenceText),
+		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), f.At), Suspects: x.Suspects, Longer: x.Longer()}).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
 		Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
 		Search: n.search(f.Investigation), Next: shorten(Advice(n.names, x, f.Investigation, f.Deploys), maxSentenceText),
@@ -249,8 +249,7 @@ func (x *Incident) figures() []figure {
 	add("suspects", "Suspects", shorten(strings.Join(suspects, ", "), maxText))
 	if x.Affected > 0 {
 		add("request_types", "Request types", strconv.Itoa(x.Affected))
-		t := &x.RequestTypes[0]
-		add("most_affected", "Most affected", shorten(t.Name+": "+units.Nanos(float64(t.MeanNS))+", usually "+units.Nanos(float64(t.UsualNS)), maxText))
+		add("most_affected", "Most affected", shorten(x.RequestTypes[0].change(), maxText))
 	}
 	for _, d := range x.Deploys {
 		deploys = append(deploys, d.Service+" "+d.Version+" after "+d.Before)
@@ -263,6 +262,14 @@ func (x *Incident) figures() []figure {
 	add("lasted", "Lasted", x.lasted())
 	add("next", "Next step", shorten(x.Next, maxText))
 	return list
+}
+
+// change describes the change of a request type: of its failures or of its duration, whichever costs more.
+func (t *AffectedType) change() string {
+	if (t.Failed-t.UsualFailed)*t.UsualNS > t.MeanNS-t.UsualNS {
+		return t.Name + ": " + units.Percent(float64(t.Failed)) + " fail, usually " + units.Percent(float64(t.UsualFailed))
+	}
+	return t.Name + ": " + units.Nanos(float64(t.MeanNS)) + ", usually " + units.Nanos(float64(t.UsualNS))
 }
 
 // incidentAlert returns the alert of an incident. Its labels, which identify it, stay the same until it closes.

@@ -85,7 +85,7 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 
 // incident returns the sentence about x.
 func (n *names) incident(x *engine.Incident) describe.Sentence {
-	return n.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.Closed, x.Onset), Suspects: x.Suspects})
+	return n.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Longer: x.Longer()})
 }
 
 // score writes the score.

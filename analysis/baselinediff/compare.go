@@ -69,10 +69,10 @@ type SuspectOperation struct {
 // Traces are compared site by site; a site is an operation together with its caller.
 //
 //  1. Slow. The mean own time in the window is compared with the means over pieces of the history with as many
-//     occurrences, see [pieces]. The excess is the time above their fence: less than the whole change, but free of
-//     noise. Own time is charged to the service itself, except on the wire. The own time of a CLIENT span is on the
-//     wire to its callee. If a call has no CLIENT span, so is the caller's time immediately before and after it, see
-//     [pathReader.share].
+//     occurrences, see [pieces]. The excess is the time above their fence, and above the mean of the history: less
+//     than the whole change, but free of noise. Own time is charged to the service itself, except on the wire. The own
+//     time of a CLIENT span is on the wire to its callee. If a call has no CLIENT span, so is the caller's time
+//     immediately before and after it, see [pathReader.share].
 //  2. Shifted. The shape of a span is the set of operations it called, about how often, and whether it failed. The
 //     share of each shape is compared in the same way; all shapes absent from the history count as one. Only shapes
 //     that become more frequent count: if one vanishes, another appears. In a trace the deepest span with such a shape
@@ -159,12 +159,13 @@ func (c *comparison) slow(g *siteCalls) {
 	if history.len() < minHistory {
 		return
 	}
-	c.values = pieceMeans(c.values[:0], c.h.nanos[history.first:history.last], len(g.nanos))
+	past := c.h.nanos[history.first:history.last]
+	c.values = pieceMeans(c.values[:0], past, len(g.nanos))
 	leaves := false
 	for _, s := range []uint64{leaf, failedLeaf} {
 		leaves = leaves || c.surplus[siteShape{g.site, c.h.rec.shapeNumbers[s]}] > 0
 	}
-	c.chargeTime(g.site, float64(len(g.nanos)), meanOf(g.nanos), c.values, leaves)
+	c.chargeTime(g.site, float64(len(g.nanos)), meanOf(g.nanos), meanOf(past), c.values, leaves)
 }
 
 // meanOf returns the mean. Its sum is exact for up to 2^16 times of nearly 2^47 ns, or more of shorter ones.

@@ -297,6 +297,27 @@ func TestUsualScores(t *testing.T) {
 	}
 }
 
+// TestSameTraces compares traces with themselves: nothing has changed, although one of 40 requests is slow.
+func TestSameTraces(t *testing.T) {
+	s := newScript()
+	for _, window := range []bool{false, true} {
+		for i := range 40 {
+			text := "a shop get server 0..100"
+			if i == 39 {
+				text = "a shop get server 0..900"
+			}
+			if err := s.add(text, 1, window); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, x := range compareWindow(s.rec, scriptWindow) {
+		if x.Score > 1e-9 {
+			t.Errorf("score %v", x.Score)
+		}
+	}
+}
+
 // TestCompareUnusual compares malformed and unusual traces: scores are finite and the parts add up.
 func TestCompareUnusual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

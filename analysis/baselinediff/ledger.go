@@ -78,13 +78,14 @@ func newLedger(g graph, requests, duration float64, fence func([]float64) (media
 	}
 }
 
-// chargeTime charges the excess of own time at a site with n calls in the window. mean is the mean in the window, means
-// are those in the pieces of the history, in ns. leaves reports whether too many calls of the window made no calls. It
-// reorders means.
-func (l *ledger) chargeTime(number int32, n, mean float64, means []float64, leaves bool) {
+// chargeTime charges the excess of own time at a site with n calls in the window. mean is the mean in the window, usual
+// the least that is no excess, and means are those in the pieces of the history, in ns. leaves reports whether too many
+// calls of the window made no calls. It reorders means.
+func (l *ledger) chargeTime(number int32, n, mean, usual float64, means []float64, leaves bool) {
 	excess, soft := 0.0, 0.0
 	if !atMost(mean, means, middle) {
 		median, limit := l.fence(means)
+		limit = max(limit, usual) // the slow calls of the history may be in few pieces
 		excess = max(0, mean-limit) * n / l.requests / l.duration
 		if mean > median {
 			soft = (mean - median) / max(limit-median, 1)

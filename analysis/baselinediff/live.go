@@ -28,6 +28,7 @@ type Comparison struct {
 	Suspects []Suspect // like those of [Normal.Compare]
 	Requests uint64    // traces in the window
 	Duration float64   // mean duration of a trace in the history in ns, at least 1: the unit of the times in Suspects
+	Mean     float64   // mean duration of a trace in the window in ns
 }
 
 // Compare ranks all services by their additional cost in a window relative to the traces before it that were not
@@ -44,6 +45,7 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	if requests == 0 {
 		return result
 	}
+	result.Mean = float64(h.total.within(w).time()) / float64(requests)
 	limit := fence
 	if manner == Steady {
 		limit = highFence
@@ -259,7 +261,11 @@ func (c *liveComparison) judge(number int32) {
 		c.shifted(number, n, history)
 		leaves = slices.ContainsFunc(c.bad[number].shapes, func(x badShape) bool { return x.hash == leaf || x.hash == failedLeaf })
 	}
-	c.chargeTime(number, float64(n), c.mean(now), c.means, leaves)
+	usual := 0.0
+	if c.manner == Plain {
+		usual = float64(past.time()) / float64(before)
+	}
+	c.chargeTime(number, float64(n), c.mean(now), usual, c.means, leaves)
 }
 
 // history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.own, or,
