@@ -48,7 +48,7 @@ func wholeSecond(t trace.Nanos) trace.Nanos { return t - t%1e9 }
 func (t *table) backtestHeading(r *backtest.Result) {
 	t.printf("%s from %s to %s UTC; ", units.Plural(r.Traces, "trace"), describe.Clock(wholeSecond(r.From), true), describe.Clock(wholeSecond(r.To), true))
 	if r.Learned == 0 {
-		t.printf("the engine was still learning at the end, so nothing could be reported\n")
+		t.printf("incidents need nine minutes of history, so none could be reported\n")
 		return
 	}
 	t.printf("the engine learned until %s\n", describe.Clock(r.Learned, false))

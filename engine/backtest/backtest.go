@@ -23,7 +23,7 @@ type Result struct {
 	Table     *trace.Table // has the names of everything below
 	Traces    int
 	From, To  trace.Nanos       // start of the first span, end of the last; 0 without a trace
-	Learned   trace.Nanos       // end of the learning period; 0: the recording is too short
+	Learned   trace.Nanos       // incidents are reported from this time on; 0: the recording is too short
 	Incidents []engine.Incident // in the order of opening, as of their end or that of the recording; not nil
 	Types     []group.Summary   // names the request types that incidents affect
 	Score     *Score            // nil without labels

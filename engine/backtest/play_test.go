@@ -43,7 +43,7 @@ func (c *fakeCore) Epoch(now trace.Nanos) []search.Decision {
 
 func (c *fakeCore) now() trace.Nanos { return c.epochs[len(c.epochs)-1] }
 
-func (c *fakeCore) Learned() bool { return c.now() >= 60*second }
+func (c *fakeCore) Watching() bool { return c.now() >= 60*second }
 
 func (c *fakeCore) AffectedTypes() []group.Summary { return nil }
 

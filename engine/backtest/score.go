@@ -24,7 +24,7 @@ type Score struct {
 	Cases          []Case // in the order of the labels
 	All            Sum
 	FalseIncidents int
-	HealthyHours   float64 // time after learning outside of the labelled windows and Grace
+	HealthyHours   float64 // time after Result.Learned outside of the labelled windows and Grace
 	ByFault        map[string]Sum
 }
 
