@@ -78,6 +78,23 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Opened, true), openedWidth), terminal.PadRight(lasted, lastedWidth),
 		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-openedWidth-lastedWidth)))
 	t.printf("%s", wrap(t.style, t.names.incident(x), 2))
+	if r.Score != nil {
+		t.printf("  %s\n", t.style.Paint(terminal.Dim, terminal.Shorten(verdict(r.Score, x.ID), t.style.Line()-2)))
+	}
+}
+
+// verdict names the faults that an incident raised.
+func verdict(s *backtest.Score, id uint64) string {
+	var raised []string
+	for i := range s.Cases {
+		if c := &s.Cases[i]; c.Raised && c.Incident == id {
+			raised = append(raised, terminal.Printable(c.Name))
+		}
+	}
+	if len(raised) == 0 {
+		return "false: it raised none of the faults"
+	}
+	return "raised " + strings.Join(raised, ", ")
 }
 
 // incident returns the sentence about x.
@@ -99,7 +116,7 @@ func (t *table) score(s *backtest.Score) {
 		row(terminal.Printable(fault), &sum)
 	}
 	row("all", &s.All)
-	t.printf("%s in %s healthy hours\n", units.Plural(s.FalseIncidents, "false incident"), strconv.FormatFloat(s.HealthyHours, 'f', 1, 64))
+	t.printf("%s in %s healthy hours\n", units.Plural(len(s.False), "false incident"), strconv.FormatFloat(s.HealthyHours, 'f', 1, 64))
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		switch {
