@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
@@ -79,7 +80,7 @@ func parseLabel(line []byte) (l Label, err error) {
 		Target Target          `json:"target"`
 	}
 	if err := json.Unmarshal(line, &fields); err != nil {
-		return l, err
+		return l, expected(err)
 	}
 	l = Label{Name: fields.Name, Fault: fields.Fault, Target: fields.Target}
 	switch {
@@ -98,6 +99,20 @@ func parseLabel(line []byte) (l Label, err error) {
 		return l, fmt.Errorf("end_unix_nano %d lies before start_unix_nano %d", l.Window.To, l.Window.From)
 	}
 	return l, nil
+}
+
+// expected replaces an error of encoding/json, which names Go types, by the expected value.
+func expected(err error) error {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("want a JSON object on one line: %w", err)
+	case wrong.Field == "":
+		return fmt.Errorf("want a JSON object on one line, got %s", wrong.Value)
+	case wrong.Type.Kind() == reflect.String:
+		return fmt.Errorf("%s is of type %s, want string", wrong.Field, wrong.Value)
+	}
+	return fmt.Errorf("%s is of type %s, want object", wrong.Field, wrong.Value)
 }
 
 // parseTime parses a time as a number, or as a string because some languages round numbers of this size.

@@ -22,8 +22,10 @@ func TestParseLabels(t *testing.T) {
 func TestBrokenLabels(t *testing.T) {
 	good := `{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}` + "\n"
 	for line, want := range map[string]string{
-		`{`: "unexpected end",
-		`{"name": 1, "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}`:            "name",
+		`{`:                               "want a JSON object on one line: unexpected end",
+		`[{"name": "a"}]`:                 "malformed label: want a JSON object on one line, got array",
+		`{"name": "a", "target": "cart"}`: "target is of type string, want object",
+		`{"name": 1, "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}`:            "name is of type number, want string",
 		`{"start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}`:                       "no name",
 		`{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2}`:                                         "no target.service",
 		`{"name": "a", "end_unix_nano": 2, "target": {"service": "cart"}}`:                                "no start_unix_nano",
