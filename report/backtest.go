@@ -128,6 +128,9 @@ func (t *table) score(s *backtest.Score) {
 			t.printf("  suspect %d:  %s (%s)\n", *c.RankService, terminal.Printable(c.Name), terminal.Printable(c.Service))
 		}
 	}
+	for _, name := range s.Outside {
+		t.printf("  not scored: %s lies outside of the recording\n", terminal.Printable(name))
+	}
 }
 
 // BacktestJSON writes r as one JSON object. Times are in nanoseconds since 1970.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -30,7 +31,7 @@ type Result struct {
 }
 
 // Files plays the traces of files and directories. It returns an error if a path cannot be read, if there is no room
-// for temporary files, or if ctx ends. Options.Table is not used.
+// for temporary files, if ctx ends, or if there are labels but none lies in the recording. Options.Table is not used.
 func Files(ctx context.Context, paths []string, labels []Label, input file.Options, options Options) (result *Result, err error) {
 	if input.Memory <= 0 {
 		input.Memory = assemble.DefaultMemory
@@ -42,12 +43,14 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 	}
 	timeline := assemble.NewTimeline(assemble.Options{Memory: input.Memory, TempDir: input.TempDir})
 	defer func() { err = errors.Join(err, in.Close(), timeline.Close()) }()
+	recorded := baselinediff.Interval{From: math.MaxInt64}
 	for t, err := range in.All() {
 		if err == nil {
 			err = context.Cause(ctx)
 		}
 		if err == nil {
-			_, end := Extent(t)
+			start, end := Extent(t)
+			recorded.From, recorded.To = min(recorded.From, start), max(recorded.To, end)
 			err = timeline.Add(end, t)
 		}
 		if err != nil {
@@ -57,8 +60,15 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 	if err := in.Close(); err != nil { // frees memory
 		return nil, err
 	}
+	if recorded.To == 0 {
+		return &Result{Table: in.Table}, nil
+	}
+	within, outside, err := during(labels, recorded)
+	if err != nil {
+		return nil, err
+	}
 	options.Table = in.Table
-	p := NewPlayer(labels, options)
+	p := NewPlayer(within, options)
 	for t, err := range timeline.All() {
 		if err == nil {
 			err = context.Cause(ctx)
@@ -68,7 +78,11 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 		}
 		p.Play(t)
 	}
-	return p.Finish(), nil
+	result = p.Finish()
+	if result.Score != nil {
+		result.Score.Outside = outside
+	}
+	return result, nil
 }
 
 // Extent returns the start of the first span of t, and the end of the last.

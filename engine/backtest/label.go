@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -70,6 +71,28 @@ func ParseLabels(path string, data []byte) ([]Label, error) {
 	}
 	return labels, nil
 }
+
+// during returns the labels that lie in the recorded time, at least in part, and the names of the others. It returns an
+// error if all lie outside, or if a time is so far from the recorded time that it must be in another unit.
+func during(labels []Label, recorded baselinediff.Interval) (within []Label, outside []string, err error) {
+	for _, l := range labels {
+		w := l.Window
+		switch {
+		case w.From < recorded.From/2:
+			return nil, nil, fmt.Errorf("label %q begins at %s UTC, and the traces at %s: want nanoseconds since 1970", l.Name, date(w.From), date(recorded.From))
+		case w.To < recorded.From || w.From > recorded.To:
+			outside = append(outside, l.Name)
+		default:
+			within = append(within, l)
+		}
+	}
+	if len(within) == 0 && len(outside) > 0 {
+		return nil, nil, fmt.Errorf("no label lies in the time of the traces, from %s to %s UTC; the first begins at %s", date(recorded.From), date(recorded.To), date(labels[0].Window.From))
+	}
+	return within, outside, nil
+}
+
+func date(t trace.Nanos) string { return time.Unix(0, int64(t)).UTC().Format(time.DateTime) }
 
 func parseLabel(line []byte) (l Label, err error) {
 	var fields struct {

@@ -27,6 +27,7 @@ type Score struct {
 	False        []uint64 // IDs of the false incidents, in the order of opening
 	HealthyHours float64  // time after Result.Learned outside of the labelled windows and Grace
 	ByFault      map[string]Sum
+	Outside      []string // names of the labels outside of the recording, which are no cases
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -51,7 +52,8 @@ func (s *Score) MarshalJSON() ([]byte, error) {
 		False          []string       `json:"false"`
 		HealthyHours   float64        `json:"healthy_hours"`
 		ByFault        map[string]Sum `json:"by_fault"`
-	}{cases, s.All.Raised, s.All.Top1, s.All.Top3, len(s.False), incidents, s.HealthyHours, s.ByFault})
+		Outside        []string       `json:"outside"`
+	}{cases, s.All.Raised, s.All.Top1, s.All.Top3, len(s.False), incidents, s.HealthyHours, s.ByFault, append([]string{}, s.Outside...)})
 }
 
 type jsonCase struct {
