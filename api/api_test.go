@@ -18,8 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/pprof/profile"
 
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/engine"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
@@ -590,6 +593,16 @@ func TestProfile(t *testing.T) {
 		if at := strings.LastIndexByte(line, ' '); at < 1 || strings.TrimLeft(strings.TrimSpace(line[at:]), "0123456789") != "" {
 			t.Errorf("not a folded stack: %q", line)
 		}
+	}
+}
+
+// Folded stacks hold no control characters, not even in the names of request types.
+func TestProfileOfControlCharacters(t *testing.T) {
+	w := newHarnessOf(t, sim.ThirdParty, func(o *engine.Options) { o.Rules.Types = []group.TypeRule{{Name: "sh\x1b[31mop\x00"}} })
+	w.play(t, 8, w.core.Learned)
+	folded := w.call(t, http.MethodGet, "/api/v1/profile?format=folded", nil).Body.String()
+	if !strings.HasPrefix(folded, "sh·[31mop·") || strings.ContainsAny(folded, "\x1b\x00") {
+		t.Errorf("got %.100q", folded)
 	}
 }
 
