@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -68,6 +69,11 @@ func checkSides(files []string, before int) error {
 		return errors.New("which FILE is after? Name files or directories after --")
 	case slices.Contains(files[:before], file.Stdin) && slices.Contains(files[before:], file.Stdin):
 		return errors.New("standard input, -, can be on one side only")
+	}
+	for _, f := range files[before:] {
+		if strings.HasPrefix(f, "-") && f != file.Stdin {
+			return fmt.Errorf("%s stands after --, where only files do: write options before it, as in: sibyl diff -o json before.jsonl -- after.jsonl", f)
+		}
 	}
 	return nil
 }

@@ -135,7 +135,8 @@ func TestCompareUsage(t *testing.T) {
 		{"diff F -- nowhere", 1, "nowhere"},
 		{"diff F -- F", 1, "the files before hold 12 traces, too few"},
 		{"diff - -- F", 1, "the files before hold 0 traces, too few"},
-		{"diff " + shopTraces + " -- -o", 1, "-o"}, // a file: flags end at --
+		{"diff F -- F -o json", 2, "-o stands after --"},
+		{"diff F -- ./-o", 1, "read ./-o: no such file"},
 		{"diff " + shopTraces + " -- -", 1, "the files after hold no trace"},
 		{"analyze --window 14:13:30.. -", 1, "no trace that could be read"},
 		{"analyze --window 14:13 F", 2, "--window: \"14:13\": want FROM..TO"},
