@@ -76,7 +76,7 @@ baseline defaults to all traces before the window; if these are few, those after
   sibyl analyze --objective "shop GET /cart=250ms" --fail-on-problem traces.jsonl`,
 		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error {
-			if f.window != "" || f.baseline != "" {
+			if c.Flags().Changed("window") || c.Flags().Changed("baseline") {
 				return p.compareWindow(c, f, files)
 			}
 			return p.analyze(c, f, files)
