@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -84,6 +85,18 @@ func TestBacktest(t *testing.T) {
 	if table.code != 0 || !strings.Contains(table.out, doc.Incidents[0].Sentence[:20]) || !strings.Contains(table.out, "0 false incidents") {
 		t.Errorf("exit code %d, %s, %s", table.code, table.err, table.out)
 	}
+	text, err := os.ReadFile(labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write(text); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	if again := sibyl(t, packed.String(), "backtest", "--incidents", "-", traces); again.out != table.out {
+		t.Errorf("with compressed labels from standard input: %s, %s; want %s", again.err, again.out, table.out)
+	}
 	slow := filepath.Join(t.TempDir(), "sibyl.yaml")
 	if err := os.WriteFile(slow, []byte("learning: 2h"), 0o600); err != nil {
 		t.Fatal(err)
@@ -111,7 +124,9 @@ func TestBacktestErrors(t *testing.T) {
 		{[]string{"nowhere"}, 1, "nowhere"},
 		{[]string{file("")}, 1, "nothing to play"},
 		{[]string{"-o", "html", small}, 2, "table, json"},
-		{[]string{"--incidents", "nowhere", small}, 1, "read labels"},
+		{[]string{"--incidents", "nowhere", small}, 1, "labels: read nowhere: no such file"},
+		{[]string{"--incidents", "-", "-"}, 2, "either the traces or the faults"},
+		{[]string{"--incidents=", small}, 1, "labels: read"},
 		{[]string{"--incidents", file(`{"name": "a"}`), small}, 1, "file:1: malformed label: no target.service"},
 		{[]string{"--config", file("epoch: soon"), small}, 1, "epoch"},
 		{[]string{"--config", file("learning: 1m"), small}, 0, ""},

@@ -3,15 +3,17 @@ package backtest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"reflect"
 	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -36,11 +38,15 @@ var ErrNoLabels = errors.New("no labels, want one JSON object per line")
 // maxLabelLine is the longest line of labels.
 const maxLabelLine = 1 << 20
 
-// ReadLabels reads a file of labels, one JSON object per line. An error names the line and the field.
-func ReadLabels(path string) ([]Label, error) {
-	data, err := os.ReadFile(path)
+// maxLabels bounds the size of a file of labels in bytes.
+const maxLabels = 256 << 20
+
+// ReadLabels reads a file of labels, one JSON object per line, which may be compressed, or [file.Stdin]. An error names
+// the line and the field.
+func ReadLabels(ctx context.Context, path string, stdin io.Reader) ([]Label, error) {
+	data, err := file.Contents(ctx, path, stdin, maxLabels)
 	if err != nil {
-		return nil, fmt.Errorf("read labels: %w", err)
+		return nil, fmt.Errorf("labels: %w", err)
 	}
 	return ParseLabels(path, data)
 }

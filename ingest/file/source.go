@@ -149,6 +149,30 @@ func (s source) open(ctx context.Context, stdin io.Reader, read *atomic.Int64) (
 	return f, nil
 }
 
+// Contents returns the contents of a file, decompressed, or of standard input if path is [Stdin]. It returns an error
+// if they exceed limit bytes.
+func Contents(ctx context.Context, path string, stdin io.Reader, limit int64) (data []byte, err error) {
+	sources, err := list([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	if len(sources) != 1 || sources[0].listed {
+		return nil, fmt.Errorf("read %s: it is a directory", path)
+	}
+	f, err := sources[0].open(ctx, stdin, new(atomic.Int64))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if data, err = io.ReadAll(io.LimitReader(f, limit+1)); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read %s: longer than %d bytes", path, limit)
+	}
+	return data, nil
+}
+
 func (s source) openFile(ctx context.Context) (*os.File, error) {
 	if !s.pipe {
 		return os.Open(s.path)
