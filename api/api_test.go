@@ -18,8 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/pprof/profile"
 
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/engine"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
@@ -218,7 +221,8 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/api/v1/problems?cursor=abc", nil, "", 400, "begin without one"},
 		{"GET", "/api/v1/status?x=1", nil, "", 400, "no parameters"},
 		{"GET", "/api/v1/problems?q=%zz", nil, "", 400, "escape"},
-		{"GET", "/api/v1/decisions?from=yesterday", nil, "", 400, "from"},
+		{"GET", "/api/v1/decisions?from=yesterday", nil, "", 400, "from: want a time like"},
+		{"GET", "/api/v1/incidents/xyz", nil, "", 404, "incident: want 16 hexadecimal digits"},
 		{"GET", "/api/v1/decisions?from=2026-13-45T00:00:00Z", nil, "", 400, "want a time"},
 		{"GET", "/api/v1/exemplars", nil, "", 400, "group: is required"},
 		{"GET", params.Replace("/api/v1/groups/{group}/compare?slowest=0.2&from=1"), nil, "", 400, "either"},
@@ -590,6 +594,16 @@ func TestProfile(t *testing.T) {
 		if at := strings.LastIndexByte(line, ' '); at < 1 || strings.TrimLeft(strings.TrimSpace(line[at:]), "0123456789") != "" {
 			t.Errorf("not a folded stack: %q", line)
 		}
+	}
+}
+
+// Folded stacks hold no control characters, not even in the names of request types.
+func TestProfileOfControlCharacters(t *testing.T) {
+	w := newHarnessOf(t, sim.ThirdParty, func(o *engine.Options) { o.Rules.Types = []group.TypeRule{{Name: "sh\x1b[31mop\x00"}} })
+	w.play(t, 8, w.core.Learned)
+	folded := w.call(t, http.MethodGet, "/api/v1/profile?format=folded", nil).Body.String()
+	if !strings.HasPrefix(folded, "sh·[31mop·") || strings.ContainsAny(folded, "\x1b\x00") {
+		t.Errorf("got %.100q", folded)
 	}
 }
 

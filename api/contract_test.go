@@ -1,6 +1,7 @@
 package api
 
 import (
+	"regexp"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -29,5 +30,18 @@ func checkValues(t *testing.T, path string, value any) {
 		for _, x := range v {
 			checkValues(t, path, x)
 		}
+	}
+}
+
+// Errors describe every pattern of the contract.
+func TestPatternsAreDescribed(t *testing.T) {
+	found := regexp.MustCompile(`pattern: "([^"]+)"`).FindAllSubmatch(contractText, -1)
+	for _, m := range found {
+		if patterns[string(m[1])] == "" {
+			t.Errorf("the pattern %s has no description", m[1])
+		}
+	}
+	if len(found) == 0 {
+		t.Error("found no pattern")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // The parts of a diagnosis concatenate to it, and each refers to evidence in the answer of its problem.
@@ -85,7 +86,7 @@ func TestWhy(t *testing.T) {
 // Each state of an investigation has its next step.
 func TestNext(t *testing.T) {
 	w := newHarness(t)
-	names := w.renderer(w.core)
+	names, tried := w.renderer(w.core), []trace.Symbol{1}
 	for want, c := range map[string]struct {
 		v        *search.Investigation
 		incident *string
@@ -95,8 +96,11 @@ func TestNext(t *testing.T) {
 		"Just opened: tracepoints are chosen when the epoch ends, if any fit the budget.": {v: &search.Investigation{Status: search.Opened}},
 		"1 tracepoint on: waiting for requests that show where the time goes.":            {v: &search.Investigation{Status: search.Investigating, Requested: make([]search.TracepointRequest, 1)}},
 		"One place stands out.":                                            {v: &search.Investigation{Status: search.Located, Reason: "one place stands out"}},
-		"The available tracepoints show no more. All were tried.":          {v: &search.Investigation{Status: search.Exhausted, Reason: "all were tried"}},
-		"Add tracepoints within a b, c d: the existing ones show no more.": {v: &search.Investigation{Status: search.Exhausted}, missing: []string{"a b", "c d"}},
+		"The available tracepoints show no more. All were tried.":          {v: &search.Investigation{Status: search.Exhausted, Reason: "all were tried", Tried: tried}},
+		"Add tracepoints within a b, c d: the existing ones show no more.": {v: &search.Investigation{Status: search.Exhausted, Tried: tried}, missing: []string{"a b", "c d"}},
+		"Add tracepoints within a b: Sibyl found none to try.":             {v: &search.Investigation{Status: search.Exhausted}, missing: []string{"a b"}},
+		"Add tracepoints where the time is lost: Sibyl found none to try.": {v: &search.Investigation{Status: search.Exhausted}},
+		"The available tracepoints show no more. None fits the budget.":    {v: &search.Investigation{Status: search.Exhausted, Reason: "none fits the budget", BudgetStarved: 3}},
 		"It is part of an incident, which Sibyl investigates as a whole.":  {v: &search.Investigation{Status: search.Gone}, incident: new("101885cb3de75177")},
 	} {
 		if got := names.next(c.v, c.incident, c.missing); got != want {

@@ -339,6 +339,9 @@ func invalid(err error) error {
 		if schema.SchemaField == "format" && schema.Schema.Format == "date-time" {
 			why = "want a time like 2026-01-31T12:00:00Z" // the reason is a regular expression
 		}
+		if text := patterns[schema.Schema.Pattern]; schema.SchemaField == "pattern" && text != "" {
+			why = "want " + text
+		}
 		field = strings.Join(schema.JSONPointer(), ".")
 	}
 	request, ok := errors.AsType[*openapi3filter.RequestError](err)
@@ -360,6 +363,17 @@ func invalid(err error) error {
 		return refusal.New(refusal.Malformed, "the body is missing", "")
 	}
 	return refusal.New(refusal.Malformed, "the body is not valid JSON", "")
+}
+
+// patterns describes the patterns of the contract.
+var patterns = map[string]string{
+	"^[0-9a-f]{16}$":                "16 hexadecimal digits, in lower case",
+	"^[0-9a-f]{32}$":                "32 hexadecimal digits, in lower case",
+	"^[0-9a-fA-F]{32}$":             "32 hexadecimal digits",
+	"^([0-9a-f]{16}|[0-9a-f]{32})$": "16 or 32 hexadecimal digits, in lower case",
+	"^[0-9]{1,19}-[0-9]{1,9}$":      "the ID of a decision, like 1790000000000000000-0",
+	"^[1-9][0-9]{0,18}$":            "a number from 1",
+	"^([0-9]{1,19}|[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:.]+([Zz]|[+-][0-9]{2}:[0-9]{2}))$": "a time like 2026-01-31T12:00:00Z, or in nanoseconds since 1970",
 }
 
 // wantType describes the values of a parameter that could not be parsed.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -139,10 +140,18 @@ func (n *Notes) Set(id string, kind NoteKind, note *contract.Note, now time.Time
 		err = renameio.WriteFile(n.path, data, 0o600, renameio.WithTempDir(filepath.Dir(n.path)))
 	}
 	if err != nil {
-		return contract.Notes{}, fmt.Errorf("store notes: %w", err)
+		return contract.Notes{}, notStored(err)
 	}
 	n.all = next
 	return x, nil
+}
+
+// notStored returns the error for notes that could not be written.
+func notStored(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return refusal.New(refusal.Overloaded, "the disk is full", "free space on the disk of the data directory").Later(2 * time.Second)
+	}
+	return fmt.Errorf("store notes: %w", err)
 }
 
 // subject is the kind of object that a note is about.

@@ -150,6 +150,13 @@ func (r renderer) next(v *search.Investigation, incident *string, missing []stri
 		}
 		return sentenceOf(v.Reason)
 	case search.Exhausted:
+		if len(v.Tried) == 0 && v.BudgetStarved == 0 {
+			within := "where the time is lost"
+			if len(missing) > 0 {
+				within = "within " + strings.Join(missing, ", ")
+			}
+			return strings.TrimSpace("Add tracepoints " + within + ": Sibyl found none to try. " + sentenceOf(v.Reason))
+		}
 		if len(missing) > 0 {
 			return strings.TrimSpace("Add tracepoints within " + strings.Join(missing, ", ") + ": the existing ones show no more. " + sentenceOf(v.Reason))
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
@@ -34,8 +35,9 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) {
 	var profiles []describe.Profile
 	err = a.ask(r.Context(), func(c *engine.Core) {
 		names := s.names(c)
-		names.Clean = oneLine
+		names.Clean, names.Types = printable, make(map[analysis.Hash]string, len(types))
 		for _, id := range types {
+			names.Types[id] = printable(s.types[id])
 			if g := c.Grouper().Group(id); g != nil {
 				summary := c.Grouper().Summarize(g)
 				profiles = append(profiles, describe.NewProfile(names, &summary))
@@ -79,11 +81,12 @@ func (s *snapshot) busiest(wanted analysis.Hash) []analysis.Hash {
 	return ids
 }
 
-// oneLine replaces control characters by spaces, for formats made of lines.
-func oneLine(s string) string {
+// printable replaces unprintable characters by dots, as reports do: folded stacks are made of lines, and curl writes
+// them to terminals.
+func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
+		if !unicode.IsPrint(r) {
+			return '·'
 		}
 		return r
 	}, s)

@@ -147,6 +147,13 @@ func TestShow(t *testing.T) {
 			d, err := c.DeadLetter(t.Context(), "1")
 			return errors.Join(err, ShowDeadLetter(w, d, style, now))
 		},
+		"learning-incidents.txt": func(w io.Writer) error {
+			list, err := c.Incidents(t.Context(), contract.ListIncidentsParams{}, 0)
+			if err == nil {
+				list.Learning = true
+			}
+			return errors.Join(err, ShowIncidents(w, list, style, now))
+		},
 		"learning.txt": func(w io.Writer) error { return ShowProblems(w, &contract.ProblemList{Learning: true}, style, now) },
 	} {
 		var out strings.Builder

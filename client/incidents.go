@@ -114,10 +114,11 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	p := &page{style: style, now: now}
 	switch {
 	case list.Learning:
-		p.printf("Sibyl is still learning: it reports no incidents yet. GET /api/v1/status shows the progress.\n")
+		p.printf("Sibyl reports no new incidents yet: they need nine minutes of history.\n")
 	case len(list.Items) == 0:
 		p.printf("No incident matches.\n")
-	default:
+	}
+	if len(list.Items) > 0 {
 		p.printf("%s\n", p.dim(terminal.PadRight("ID", incidentWidth)+terminal.PadRight("OPENED", openedWidth)+terminal.PadRight("LASTED", lastedWidth)+"SUSPECTS"))
 	}
 	for i := range list.Items {

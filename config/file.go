@@ -180,10 +180,10 @@ func (w *walker[T]) suggest(key string) string {
 }
 
 // nearest returns the key or section with the least edit distance to a written key, "" if none is near: a third of the
-// characters of the last word may differ, and two more. A key that ends with the written one has distance 1 in any
-// section.
+// characters of the last word may differ, and one more; if that is more than half of them, the keys begin with the same
+// letter. A key that ends with the written one has distance 1 in any section.
 func (w *walker[T]) nearest(written string) string {
-	if len(written) > maxCompared {
+	if written == "" || len(written) > maxCompared {
 		return ""
 	}
 	written = strings.ToLower(strings.ReplaceAll(written, "_", "-"))
@@ -194,6 +194,9 @@ func (w *walker[T]) nearest(written string) string {
 			distance := levenshtein.ComputeDistance(written, key)
 			if strings.HasSuffix(key, "."+written) {
 				distance = min(distance, 1)
+			}
+			if 2*distance > last && key[0] != written[0] {
+				continue
 			}
 			if distance < least {
 				best, least = key, distance

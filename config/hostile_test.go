@@ -35,6 +35,7 @@ func hostile() map[string]string {
 		"too many elements": "rules: [" + strings.Repeat("{entry: a},", maxSections) + "{entry: a}]",
 		"many unknown keys": unknown.String(),
 		"many errors":       "rules: [" + strings.Repeat("{x: a},", maxSections) + "]",
+		"an empty key":      `"": 1`,
 		"a long key":        strings.Repeat("x", 100_000) + ": 1",
 		"a long value":      "data-dir: " + strings.Repeat("x", 500_000),
 		"escape sequences":  "\"\\e[2J\": 1\ndata-dir: \"\\e[2J\"",

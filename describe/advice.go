@@ -25,6 +25,7 @@ type Advice struct {
 	Searching bool     // for Located
 	On        int      // tracepoints, while searching
 	Exhausted string   // the reason for which it located nothing; empty: none
+	Untried   bool     // if it is exhausted: there was no tracepoint to try
 	Lead      trace.Op // if it is exhausted: the place with the largest share, below which nothing is known; 0: none
 	LeadShare float64  // of the lost time
 }
@@ -89,8 +90,14 @@ func (n *Names) searching(x *Advice, name string) string {
 	switch {
 	case x.Exhausted != "":
 		text := " The tracepoints of " + name + " show no more: " + x.Exhausted + "."
-		if x.Lead != 0 {
+		if x.Untried {
+			text = " Sibyl found no tracepoint to try in " + name + "."
+		}
+		switch {
+		case x.Lead != 0:
 			text += " Add some inside " + n.Op(x.Lead) + ", which carries " + units.Share(x.LeadShare) + " of the lost time."
+		case x.Untried:
+			text += " Add some to show the place."
 		}
 		return text
 	case x.Searching && x.On > 0:

@@ -39,7 +39,12 @@ func TestAdvice(t *testing.T) {
 	exhausted.Exhausted = "no candidates are left"
 	leading := *exhausted
 	leading.Lead, leading.LeadShare = op, 0.43
+	none, noneLeading := *exhausted, leading
+	none.Untried, noneLeading.Untried = true, true
 	for want, x := range map[string]*describe.Advice{
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl found no tracepoint to try in cart. Add some to show the place.": &none,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl found no tracepoint to try in cart. " +
+			"Add some inside cart GET /cart, which carries 43 % of the lost time.": &noneLeading,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1":             deployed,
 		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,":      of(baselinediff.Suspect{Own: 1, Instances: pod}),
 		"Check whether cart runs":                                             of(baselinediff.Suspect{Own: 0.2, Unanswered: 0.4}),

@@ -133,7 +133,7 @@ func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, 
 	case v.Answer() != 0:
 		a.Located, a.Share = v.Answer(), v.Suspects[0].Share
 	case v.Status == search.Exhausted:
-		a.Exhausted = v.Reason
+		a.Exhausted, a.Untried = v.Reason, len(v.Tried) == 0 && v.BudgetStarved == 0
 		if len(v.Suspects) > 0 {
 			a.Lead, a.LeadShare = v.Suspects[0].Op, v.Suspects[0].Share
 		}

@@ -51,7 +51,7 @@ func (t *table) backtestHeading(r *backtest.Result) {
 	}
 	t.printf("%s from %s to %s UTC; ", units.Plural(r.Traces, "trace"), describe.Clock(wholeSecond(r.From), true), describe.Clock(wholeSecond(r.To), true))
 	if r.Learned == 0 {
-		t.printf("the engine was still learning at the end, so nothing could be reported\n")
+		t.printf("incidents need nine minutes of history, so none could be reported\n")
 		return
 	}
 	t.printf("the engine learned until %s\n", describe.Clock(r.Learned, false))
@@ -81,6 +81,23 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Opened, true), openedWidth), terminal.PadRight(lasted, lastedWidth),
 		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-openedWidth-lastedWidth)))
 	t.printf("%s", wrap(t.style, t.names.incident(x), 2))
+	if r.Score != nil {
+		t.printf("  %s\n", t.style.Paint(terminal.Dim, terminal.Shorten(verdict(r.Score, x.ID), t.style.Line()-2)))
+	}
+}
+
+// verdict names the faults that an incident raised.
+func verdict(s *backtest.Score, id uint64) string {
+	var raised []string
+	for i := range s.Cases {
+		if c := &s.Cases[i]; c.Raised && c.Incident == id {
+			raised = append(raised, terminal.Printable(c.Name))
+		}
+	}
+	if len(raised) == 0 {
+		return "false: it raised none of the faults"
+	}
+	return "raised " + strings.Join(raised, ", ")
 }
 
 // incident returns the sentence about x.
@@ -102,7 +119,7 @@ func (t *table) score(s *backtest.Score) {
 		row(terminal.Printable(fault), &sum)
 	}
 	row("all", &s.All)
-	t.printf("%s in %s healthy hours\n", units.Plural(s.FalseIncidents, "false incident"), strconv.FormatFloat(s.HealthyHours, 'f', 1, 64))
+	t.printf("%s in %s healthy hours\n", units.Plural(len(s.False), "false incident"), strconv.FormatFloat(s.HealthyHours, 'f', 1, 64))
 	for i := range s.Cases {
 		c := &s.Cases[i]
 		switch {
@@ -113,6 +130,9 @@ func (t *table) score(s *backtest.Score) {
 		case *c.RankService > 1:
 			t.printf("  suspect %d:  %s (%s)\n", *c.RankService, terminal.Printable(c.Name), terminal.Printable(c.Service))
 		}
+	}
+	for _, name := range s.Outside {
+		t.printf("  not scored: %s lies outside of the recording\n", terminal.Printable(name))
 	}
 }
 

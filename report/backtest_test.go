@@ -48,8 +48,8 @@ func newBacktest() *backtest.Result {
 				{Name: "shop-return", Fault: "return", Raised: true, SecondsToRaise: new(90.), Service: "shop", Incident: 0xabc},
 				{Name: "stock-return", Fault: "return", Service: "stock"},
 			},
-			All:            backtest.Sum{Cases: 4, Raised: 0.75, Top1: 0.25, Top3: 0.5},
-			FalseIncidents: 1, HealthyHours: 24.25,
+			All:   backtest.Sum{Cases: 4, Raised: 0.75, Top1: 0.25, Top3: 0.5},
+			False: []uint64{0xdef}, HealthyHours: 24.25, Outside: []string{"last-week"},
 			ByFault: map[string]backtest.Sum{"cpu": {Cases: 2, Raised: 1, Top1: 0.5, Top3: 1}, "return": {Cases: 2, Raised: 0.5}},
 		},
 	}

@@ -158,13 +158,19 @@ func (t *table) suspects(c *offline.Comparison) {
 		}
 	}
 	t.printf("\n%s\n", t.style.Paint(terminal.Dim, head.String()+"  suspect, operations"))
+	exceeded := false
 	for i := range c.Suspects[:t.shown(found)] {
-		t.suspect(i+1, t.names.Suspect(&c.Suspects[i]))
+		s := t.names.Suspect(&c.Suspects[i])
+		t.suspect(i+1, s)
+		exceeded = exceeded || len(s.Operations) > 0 && s.Operations[0].Score >= s.Score+leastScore
 	}
 	t.more(found-t.shown(found), "suspect", "")
 	legend := "Scores are per request, beyond the variation of the baseline. own, to, from: added time in the service, to and from it, in " +
 		"mean durations of a request (" + units.Nanos(c.Mean) + "). errors, unanswered, calls: failures that begin there, calls that it " +
 		"does not answer, and requests in which it makes other calls."
+	if exceeded {
+		legend += " An operation may score more than its service: it includes time to and from other services, which they explain."
+	}
 	t.printf("\n%s", t.paintLines(legend))
 }
 

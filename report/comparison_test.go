@@ -96,3 +96,19 @@ func TestComparisonFits(t *testing.T) {
 		}
 	}
 }
+
+// The legend explains an operation that scores more than its service, if there is one.
+func TestComparisonExplainsOperations(t *testing.T) {
+	c := newComparison()
+	c.Suspects[0].Score = 0.15
+	text := comparisonText(t, func(w io.Writer) error { return ComparisonTable(w, c, inWindow, terminal.Style{Width: 400}, 10) })
+	const explained = "An operation may score more than its service"
+	if !strings.Contains(text, explained) {
+		t.Errorf("got %s, want it to explain the scores", text)
+	}
+	if text := comparisonText(t, func(w io.Writer) error {
+		return ComparisonTable(w, newComparison(), inWindow, terminal.Style{Width: 400}, 10)
+	}); strings.Contains(text, explained) {
+		t.Errorf("got %s, want no explanation", text)
+	}
+}

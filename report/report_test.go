@@ -68,7 +68,6 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) { golden(t, name, written(t, newSample(), write)) })
 	}
 	for name, r := range map[string]*offline.Report{
-		"empty.txt":      {Table: &trace.Table{}},
 		"incomplete.txt": {Table: &trace.Table{}, Traces: 2, Spans: 9, Rejected: map[trace.Reason]int{trace.Incomplete: 2}},
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, name, written(t, r, asTable(terminal.Style{Width: 80}, 10))) })

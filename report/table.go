@@ -82,8 +82,6 @@ func (t *table) heading(r *offline.Report) {
 	t.printf("%s, %s, ", units.Plural(types, "request type"), units.Plural(groups, "group"))
 	t.printf("%s\n", t.style.Paint(terminal.Bold, units.Plural(len(r.Problems), "problem")))
 	switch {
-	case r.Traces == 0:
-		t.printf("\nThe input holds no trace. Sibyl reads OTLP (JSON, JSON lines, protobuf) and Jaeger JSON.\n")
 	case r.Complete == 0:
 		t.printf("\nNo trace is complete, so there is nothing to judge. `sibyl trace` flags the missing parts of each trace.\n")
 	case len(r.Problems) == 0:

@@ -19,6 +19,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,8 +105,22 @@ func pack(plain []byte) []byte {
 	return b.Bytes()
 }
 
-// Serve answers a request for the page or one of its files, and reports whether it was one. Other paths are views, for
-// which it serves the page, if the client accepts HTML.
+// views are the first elements of the paths of the views.
+var views = []string{"compare", "incidents", "problems", "service", "tracepoints", "traces", "trees"}
+
+// wantsPage reports whether a request for a path without a file is answered with the page: it asks for HTML, or for
+// anything, as curl and link checkers do, and the path is that of a view.
+func wantsPage(r *http.Request, path string) bool {
+	accept := r.Header.Get("Accept")
+	if strings.Contains(accept, "text/html") {
+		return true
+	}
+	view, _, _ := strings.Cut(path, "/")
+	return slices.Contains(views, view) && (accept == "" || strings.HasPrefix(accept, "*/*"))
+}
+
+// Serve answers a request for the page or one of its files, and reports whether it was one. Other paths may be views,
+// for which it serves the page.
 func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -116,7 +131,7 @@ func (u *UI) Serve(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	f := u.files[name]
-	if f == nil && strings.Contains(r.Header.Get("Accept"), "text/html") || name == "" {
+	if f == nil && wantsPage(r, name) || name == "" {
 		name, f = page, u.files[page]
 	}
 	if !below || f == nil {

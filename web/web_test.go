@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -76,6 +77,21 @@ func TestBasePath(t *testing.T) {
 	}
 }
 
+// views lists the routes of the page.
+func TestViews(t *testing.T) {
+	source, err := os.ReadFile("src/app.tsx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`<Route path="/([a-z]+)`).FindAllSubmatch(source, -1) {
+		found[string(m[1])] = true
+	}
+	if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, views) {
+		t.Errorf("the page has the routes %v, want %v", got, views)
+	}
+}
+
 func TestServe(t *testing.T) {
 	u := newUI(t, "/sibyl")
 	const html = "text/html,application/xhtml+xml"
@@ -87,6 +103,9 @@ func TestServe(t *testing.T) {
 		{"/sibyl/", "", http.StatusOK},
 		{"/sibyl/problems/0123", html, http.StatusOK},
 		{"/sibyl/problems/0123", "application/json", 0},
+		{"/sibyl/incidents/0123", "*/*", http.StatusOK},
+		{"/sibyl/incidents/0123", "", http.StatusOK},
+		{"/sibyl/none", "*/*", 0},
 		{"/sibyl/assets/none.js", "*/*", 0},
 		{"/elsewhere", html, 0},
 		{"/sibyl/../web.go", "*/*", 0},

@@ -1250,7 +1250,7 @@ type IncidentList struct {
 	Epoch *Epoch     `json:"epoch"`
 	Items []Incident `json:"items"`
 
-	// Learning Sibyl is learning and reports no incidents yet.
+	// Learning Sibyl reports no new incidents yet: they need nine minutes of history, whatever the learning period of problems (`Status`).
 	Learning   bool    `json:"learning"`
 	NextCursor *string `json:"next_cursor"`
 

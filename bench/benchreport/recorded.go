@@ -54,7 +54,7 @@ func told(out *strings.Builder, r *recorded.Report) {
 	fmt.Fprintf(out, "\ntold     first %s, among three %s of %s\n", units.Percent(r.Top1), units.Percent(r.Top3), units.Plural(len(r.Cases), "case"))
 	if s := r.Noticed; s != nil {
 		fmt.Fprintf(out, "noticed  raised %s, first %s, among three %s of %s; %s in %.1f healthy hours\n", units.Percent(s.All.Raised), units.Percent(s.All.Top1),
-			units.Percent(s.All.Top3), units.Plural(s.All.Cases, "case"), units.Plural(s.FalseIncidents, "false incident"), s.HealthyHours)
+			units.Percent(s.All.Top3), units.Plural(s.All.Cases, "case"), units.Plural(len(s.False), "false incident"), s.HealthyHours)
 	}
 	if p := r.Pairs; p != nil {
 		fmt.Fprintf(out, "two at once  both first %s, at least one %s of %s; %s in %.1f healthy hours\n", units.Percent(p.Both), units.Percent(p.One),

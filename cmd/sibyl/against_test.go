@@ -155,7 +155,7 @@ func TestTraceAgainstUsage(t *testing.T) {
 		{"trace --against F", 2, "which FILE?"},
 		{"trace --against F --overlap-tolerance=0.5 F", 1, "overlap tolerance"},
 		{"trace --against F --trace-id 000000000000000000000000000000ff F", 1, "no trace"},
-		{"trace --against F -", 0, "no trace that could be read"},
+		{"trace --against F -", 1, "no trace that could be read"},
 		{"trace --against F nowhere", 1, "nowhere"},
 	} {
 		r := sibyl(t, "", strings.Fields(strings.ReplaceAll(c.args, "F", small))...)

@@ -76,7 +76,7 @@ baseline defaults to all traces before the window; if these are few, those after
   sibyl analyze --objective "shop GET /cart=250ms" --fail-on-problem traces.jsonl`,
 		Args: cli.RequireFiles,
 		RunE: func(c *cobra.Command, files []string) error {
-			if f.window != "" || f.baseline != "" {
+			if c.Flags().Changed("window") || c.Flags().Changed("baseline") {
 				return p.compareWindow(c, f, files)
 			}
 			return p.analyze(c, f, files)
@@ -118,29 +118,18 @@ func (p *process) analyze(c *cobra.Command, f *analyzeFlags, files []string) err
 	}
 	r, err := offline.Analyze(c.Context(), files, options)
 	n.Close()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case r.Traces == 0:
+		return fmt.Errorf("%w; there is nothing to report", cli.ErrNoTrace)
 	}
 	if err := f.write(c.Context(), p.out, r, files, terminal.Of(p.out, p.getenv)); err != nil {
 		return err
 	}
-	if r.Traces == 0 {
-		return p.reportNoTrace(f)
-	}
 	if f.fail && len(r.Problems) > 0 {
 		return exitProblems
 	}
-	return nil
-}
-
-// reportNoTrace reports that the input held no trace. With --fail-on-problem that is an error: a script must not take
-// it for health.
-func (p *process) reportNoTrace(f *analyzeFlags) error {
-	err := fmt.Errorf("%w; there is nothing to report", cli.ErrNoTrace)
-	if f.fail {
-		return err
-	}
-	fmt.Fprintf(p.err, "sibyl: %v\n", err)
 	return nil
 }
 

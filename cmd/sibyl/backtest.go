@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/engine/backtest"
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/report"
 )
@@ -30,8 +33,7 @@ func (p *process) backtestCommand() *cobra.Command {
 		Short: "Report the incidents that sibyl serve would have reported for recorded traces",
 		Long: `Backtest plays recorded traces through the engine of sibyl serve, with the same settings, on a clock driven by the
 traces, and prints the incidents that the service would have reported: when each opened, how long it lasted, and the
-services suspected. The first minutes are the learning period; see the key learning of the configuration. Several hours
-of traces give a fair picture.
+services suspected. Incidents need nine minutes of history. Several hours of traces give a fair picture.
 
 FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard
 input. Traces may be in any order.
@@ -48,7 +50,7 @@ incident. Every other incident is false.`,
 	}
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().StringVar(&f.config, "config", "", "configuration file of sibyl serve; default: its default settings")
-	c.Flags().StringVar(&f.labels, "incidents", "", "file with known faults to compare with")
+	c.Flags().StringVar(&f.labels, "incidents", "", "file with known faults to compare with, plain, gzip or zstd; - is standard input")
 	f.input = cli.AddInputFlags(c)
 	return c
 }
@@ -58,9 +60,12 @@ func (p *process) backtest(c *cobra.Command, f *backtestFlags, files []string) e
 	if err != nil {
 		return p.printConfigErrors(err)
 	}
+	if f.labels == file.Stdin && slices.Contains(files, file.Stdin) {
+		return cli.UsageError{Err: errors.New("standard input, -, can hold either the traces or the faults of --incidents")}
+	}
 	var labels []backtest.Label
-	if f.labels != "" {
-		if labels, err = backtest.ReadLabels(f.labels); err != nil {
+	if c.Flags().Changed("incidents") {
+		if labels, err = backtest.ReadLabels(c.Context(), f.labels, p.in); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -69,6 +70,11 @@ func checkSides(files []string, before int) error {
 	case slices.Contains(files[:before], file.Stdin) && slices.Contains(files[before:], file.Stdin):
 		return errors.New("standard input, -, can be on one side only")
 	}
+	for _, f := range files[before:] {
+		if strings.HasPrefix(f, "-") && f != file.Stdin {
+			return fmt.Errorf("%s stands after --, where only files do: write options before it, as in: sibyl diff -o json before.jsonl -- after.jsonl", f)
+		}
+	}
 	return nil
 }
 
@@ -116,7 +122,7 @@ func (p *process) compareWindow(c *cobra.Command, f *analyzeFlags, files []strin
 // ranges returns the window and the baseline, which is nil without --baseline. It returns an error if a flag does not
 // apply to the comparison of a window.
 func (f *analyzeFlags) ranges(flags *pflag.FlagSet) (window offline.TimeRange, baseline *offline.TimeRange, err error) {
-	if f.window == "" {
+	if !flags.Changed("window") {
 		return window, nil, errors.New("--baseline needs a window to compare it with: --window FROM..TO")
 	}
 	if !slices.Contains([]string{"table", "json"}, f.output.Value) {
@@ -133,7 +139,7 @@ func (f *analyzeFlags) ranges(flags *pflag.FlagSet) (window offline.TimeRange, b
 	if window, err = offline.ParseTimeRange(f.window); err != nil {
 		return window, nil, fmt.Errorf("--window: %w", err)
 	}
-	if f.baseline == "" {
+	if !flags.Changed("baseline") {
 		return window, nil, nil
 	}
 	b, err := offline.ParseTimeRange(f.baseline)
@@ -169,6 +175,8 @@ func (p *process) compare(ctx context.Context, x *comparison, labels report.Labe
 	result, err := run(o)
 	n.Close()
 	switch {
+	case errors.Is(err, offline.ErrOrder):
+		return cli.UsageError{Err: err}
 	case err != nil:
 		return err
 	case result.Traces == 0:

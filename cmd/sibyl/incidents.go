@@ -29,7 +29,7 @@ the place inside the first suspect, affected request types with their usual time
   sibyl incidents 101885cb                   one incident with its evidence
   sibyl incidents -o json | jq '.items[].sentence'
   sibyl incidents accept 101885cb            what happens since its onset is normal`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.Arguments(0, 1),
 	}
 	state.Flag(c, "state", "", "show only incidents in this state")
 	c.Flags().BoolVar(&muted, "muted", false, "include muted incidents")
@@ -82,7 +82,7 @@ func (p *process) incidentNoteCommand(name, short string, set func(*client.Clien
 		Use:     name + " ID",
 		Short:   short,
 		Example: "  sibyl incidents " + name + " 101885cb --text 'known, ticket 42'",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Arguments(1, 1),
 	}
 	c.Flags().StringVar(&text, "text", "", "text of the note")
 	server := addServerFlags(c)
@@ -103,7 +103,7 @@ func (p *process) acceptIncidentCommand() *cobra.Command {
 		Long: `Accept closes an open incident when the epoch ends. The history of its first suspect, and of the calls to it, before the onset is
 deleted; they are compared with their behaviour since then. For a quarter of an hour the service raises no incident.`,
 		Example: "  sibyl incidents accept 101885cb",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Arguments(1, 1),
 	}
 	server := addServerFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {

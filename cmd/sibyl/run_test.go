@@ -69,7 +69,10 @@ func TestExitCodes(t *testing.T) {
 		{"analyze -o text -", 2, "table, json, pprof, folded, html"},
 		{"analyze --attributes=" + strings.Repeat("a,b,c,d,e,f,g,", 5) + "z -", 0, ""},
 		{"analyze --min-samples=-1 -", 2, "--min-samples"},
-		{"analyze nowhere", 1, "nowhere"},
+		{"analyze nowhere", 1, "sibyl: read nowhere: no such file or directory"},
+		{"incidents accept", 2, "got 0 arguments, want: sibyl incidents accept ID"},
+		{"incidents a b", 2, "got 2 arguments, want: sibyl incidents [ID]"},
+		{"webhook dead 1 2", 2, "got 2 arguments, want: sibyl webhook dead [NUMBER]"},
 		{"analyze --fail-on-problem -", 0, ""},
 		{"replay", 2, "which FILE?"},
 		{"replay --to=nowhere -", 2, "--to"},
@@ -223,16 +226,16 @@ func TestAnalyzeFormats(t *testing.T) {
 	}
 }
 
-// Input without a readable trace is reported, and --fail-on-problem then fails.
+// Input without a readable trace is an error, reported once: a script must not take it for health.
 func TestNoTrace(t *testing.T) {
-	if r := sibyl(t, "", "trace", "-"); r.code != 0 || r.err != "sibyl: the input holds no trace that could be read\n" {
+	if r := sibyl(t, "", "trace", "-"); r.code != 1 || r.err != "sibyl: the input holds no trace that could be read\n" {
 		t.Errorf("trace: exit code %d, %q", r.code, r.err)
 	}
-	if r := sibyl(t, "no trace", "analyze", "-"); r.code != 0 || !strings.Contains(r.err, "no trace that could be read") {
-		t.Errorf("exit code %d, %q", r.code, r.err)
-	}
-	if r := sibyl(t, "no trace", "analyze", "--fail-on-problem", "-"); r.code != 1 || !strings.Contains(r.err, "no trace that could be read") {
-		t.Errorf("--fail-on-problem: exit code %d, %q; want 1", r.code, r.err)
+	for _, format := range []string{"table", "json"} {
+		r := sibyl(t, "no trace", "analyze", "-o", format, "-")
+		if r.code != 1 || r.out != "" || !strings.Contains(r.err, "no trace that could be read") {
+			t.Errorf("analyze -o %s: exit code %d, %q, output %q; want 1 and no output", format, r.code, r.err, r.out)
+		}
 	}
 }
 

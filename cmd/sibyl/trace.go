@@ -86,7 +86,7 @@ func (p *process) trace(c *cobra.Command, f *traceFlags, files []string) (err er
 	case shown == 0 && f.id != "":
 		return fmt.Errorf("no trace %s in the input", wanted)
 	case shown == 0:
-		fmt.Fprintf(p.err, "sibyl: %v\n", cli.ErrNoTrace)
+		return cli.ErrNoTrace
 	}
 	return out.Flush()
 }

@@ -93,7 +93,7 @@ func (p *process) webhookDeadCommand() *cobra.Command {
 		Long: `List the events that webhooks did not accept within a day, oldest first, each with its last error. With a NUMBER, show that
 event and the body sent.`,
 		Example: "  sibyl webhook dead\n  sibyl webhook dead 17",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cli.Arguments(0, 1),
 	}
 	f := addListFlags(c, "dead letters", 100)
 	c.RunE = func(c *cobra.Command, numbers []string) error {

@@ -77,6 +77,8 @@ by the visible spans. The strategy "none" has only the baseline.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
+			case f.recorded == "" && c.Flags().Changed("recorded"):
+				return cli.UsageError{Err: errors.New("--recorded is empty: name the directory")}
 			case f.recorded == "" && f.choose:
 				return cli.UsageError{Err: errors.New("--choose needs --recorded DIR")}
 			case f.recorded == "" && f.pairs != 0:

@@ -150,6 +150,7 @@ func TestLocalizeUsage(t *testing.T) {
 		"--sim --recorded x":       "either --sim or",
 		"--sim=false":              "nothing to do",
 		"--choose":                 "needs --recorded",
+		"--recorded=":              "--recorded is empty",
 		"--recorded x --learn -1s": "must not be negative",
 		"--faults nonsense":        "no fault is named",
 		"--strategies none":        "no strategy is named",

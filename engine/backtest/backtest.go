@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
@@ -27,17 +28,17 @@ type Result struct {
 	Traces    int
 	Misdated  int               // further traces, which were not played: their clocks were wrong
 	From, To  trace.Nanos       // start of the first span, end of the last; 0 without a trace
-	Learned   trace.Nanos       // end of the learning period; 0: the recording is too short
+	Learned   trace.Nanos       // incidents are reported from this time on; 0: the recording is too short
 	Incidents []engine.Incident // in the order of opening, as of their end or that of the recording; not nil
 	Types     []group.Summary   // names the request types that incidents affect
 	Score     *Score            // nil without labels
 }
 
 // Files plays the traces of files and directories. It returns an error if a path cannot be read, if there is no room
-// for temporary files, or if ctx ends. Options.Table is not used.
+// for temporary files, if ctx ends, or if there are labels but none lies in the recording. Options.Table is not used.
 //
-// Traces more than a year before or after the median one have a wrong clock. They are not played, since the clock of
-// the engine would follow them.
+// Traces that end more than a year before or after the median one have a wrong clock. They are not played, since the
+// clock of the engine would follow them.
 func Files(ctx context.Context, paths []string, labels []Label, input file.Options, options Options) (result *Result, err error) {
 	if input.Memory <= 0 {
 		input.Memory = assemble.DefaultMemory
@@ -49,15 +50,15 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 	}
 	timeline := assemble.NewTimeline(assemble.Options{Memory: input.Memory, TempDir: input.TempDir})
 	defer func() { err = errors.Join(err, in.Close(), timeline.Close()) }()
-	ends := make(days)
+	calendar := make(calendar)
 	for t, err := range in.All() {
 		if err == nil {
 			err = context.Cause(ctx)
 		}
 		if err == nil {
-			_, end := Extent(t)
-			ends.add(end)
-			err = timeline.Add(end, t)
+			from, to := Extent(t)
+			calendar.add(from, to)
+			err = timeline.Add(to, t)
 		}
 		if err != nil {
 			return nil, err
@@ -66,8 +67,16 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 	if err := in.Close(); err != nil { // frees memory
 		return nil, err
 	}
+	if len(calendar) == 0 {
+		return &Result{Table: in.Table}, nil
+	}
+	recorded := calendar.recorded()
+	within, outside, err := during(labels, recorded)
+	if err != nil {
+		return nil, err
+	}
 	options.Table = in.Table
-	p, middle, misdated := NewPlayer(labels, options), ends.median(), 0
+	p, misdated := NewPlayer(within, options), 0
 	for t, err := range timeline.All() {
 		if err == nil {
 			err = context.Cause(ctx)
@@ -75,8 +84,7 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 		if err != nil {
 			return nil, err
 		}
-		const year = 365 * 24 * time.Hour
-		if _, end := Extent(t); end.Sub(middle).Abs() > year {
+		if _, end := Extent(t); end < recorded.From || end > recorded.To {
 			misdated++
 			continue
 		}
@@ -84,28 +92,52 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 	}
 	result = p.Finish()
 	result.Misdated = misdated
+	if result.Score != nil {
+		result.Score.Outside = outside
+	}
 	return result, nil
 }
 
-// days counts times by day.
-type days map[trace.Nanos]int
+// calendar holds the traces that ended on each day since 1970.
+type calendar map[int]*entry
 
-const day = trace.Nanos(24 * time.Hour)
+type entry struct {
+	traces int
+	extent baselinediff.Interval // from the first start to the last end
+}
 
-func (d days) add(at trace.Nanos) { d[at/day]++ }
-
-// median returns the beginning of the day of the median time; 0 if there is none.
-func (d days) median() trace.Nanos {
-	all, passed := 0, 0
-	for _, n := range d {
-		all += n
+func (c calendar) add(from, to trace.Nanos) {
+	day := int(to / trace.Nanos(24*time.Hour))
+	e := c[day]
+	if e == nil {
+		e = &entry{extent: baselinediff.Interval{From: from, To: to}}
+		c[day] = e
 	}
-	for _, number := range slices.Sorted(maps.Keys(d)) {
-		if passed += d[number]; 2*passed >= all {
-			return number * day
+	e.traces++
+	e.extent.From, e.extent.To = min(e.extent.From, from), max(e.extent.To, to)
+}
+
+// recorded returns the time of the traces within a year of the day of the median one. There are traces.
+func (c calendar) recorded() baselinediff.Interval {
+	days, all := slices.Sorted(maps.Keys(c)), 0
+	for _, e := range c {
+		all += e.traces
+	}
+	median, passed := days[0], 0
+	for _, day := range days {
+		if median = day; 2*(passed+c[day].traces) >= all {
+			break
+		}
+		passed += c[day].traces
+	}
+	time := c[median].extent
+	for day, e := range c {
+		const year = 365
+		if median-year <= day && day <= median+year {
+			time.From, time.To = min(time.From, e.extent.From), max(time.To, e.extent.To)
 		}
 	}
-	return 0
+	return time
 }
 
 // Extent returns the start of the first span of t, and the end of the last.

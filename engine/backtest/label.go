@@ -3,13 +3,17 @@ package backtest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io"
+	"reflect"
 	"strings"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/ingest/file"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -34,11 +38,15 @@ var ErrNoLabels = errors.New("no labels, want one JSON object per line")
 // maxLabelLine is the longest line of labels.
 const maxLabelLine = 1 << 20
 
-// ReadLabels reads a file of labels, one JSON object per line. An error names the line and the field.
-func ReadLabels(path string) ([]Label, error) {
-	data, err := os.ReadFile(path)
+// maxLabels bounds the size of a file of labels in bytes.
+const maxLabels = 256 << 20
+
+// ReadLabels reads a file of labels, one JSON object per line, which may be compressed, or [file.Stdin]. An error names
+// the line and the field.
+func ReadLabels(ctx context.Context, path string, stdin io.Reader) ([]Label, error) {
+	data, err := file.Contents(ctx, path, stdin, maxLabels)
 	if err != nil {
-		return nil, fmt.Errorf("read labels: %w", err)
+		return nil, fmt.Errorf("labels: %w", err)
 	}
 	return ParseLabels(path, data)
 }
@@ -70,6 +78,28 @@ func ParseLabels(path string, data []byte) ([]Label, error) {
 	return labels, nil
 }
 
+// during returns the labels that lie in the recorded time, at least in part, and the names of the others. It returns an
+// error if all lie outside, or if a time is so far from the recorded time that it must be in another unit.
+func during(labels []Label, recorded baselinediff.Interval) (within []Label, outside []string, err error) {
+	for _, l := range labels {
+		w := l.Window
+		switch {
+		case w.From < recorded.From/2:
+			return nil, nil, fmt.Errorf("label %q begins at %s UTC, and the traces at %s: want nanoseconds since 1970", l.Name, date(w.From), date(recorded.From))
+		case w.To < recorded.From || w.From > recorded.To:
+			outside = append(outside, l.Name)
+		default:
+			within = append(within, l)
+		}
+	}
+	if len(within) == 0 && len(outside) > 0 {
+		return nil, nil, fmt.Errorf("no label lies in the time of the traces, from %s to %s UTC; the first begins at %s", date(recorded.From), date(recorded.To), date(labels[0].Window.From))
+	}
+	return within, outside, nil
+}
+
+func date(t trace.Nanos) string { return time.Unix(0, int64(t)).UTC().Format(time.DateTime) }
+
 func parseLabel(line []byte) (l Label, err error) {
 	var fields struct {
 		Name   string          `json:"name"`
@@ -79,7 +109,7 @@ func parseLabel(line []byte) (l Label, err error) {
 		Target Target          `json:"target"`
 	}
 	if err := json.Unmarshal(line, &fields); err != nil {
-		return l, err
+		return l, expected(err)
 	}
 	l = Label{Name: fields.Name, Fault: fields.Fault, Target: fields.Target}
 	switch {
@@ -98,6 +128,20 @@ func parseLabel(line []byte) (l Label, err error) {
 		return l, fmt.Errorf("end_unix_nano %d lies before start_unix_nano %d", l.Window.To, l.Window.From)
 	}
 	return l, nil
+}
+
+// expected replaces an error of encoding/json, which names Go types, by the expected value.
+func expected(err error) error {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("want a JSON object on one line: %w", err)
+	case wrong.Field == "":
+		return fmt.Errorf("want a JSON object on one line, got %s", wrong.Value)
+	case wrong.Type.Kind() == reflect.String:
+		return fmt.Errorf("%s is of type %s, want string", wrong.Field, wrong.Value)
+	}
+	return fmt.Errorf("%s is of type %s, want object", wrong.Field, wrong.Value)
 }
 
 // parseTime parses a time as a number, or as a string because some languages round numbers of this size.

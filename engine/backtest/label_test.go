@@ -3,6 +3,10 @@ package backtest
 import (
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 )
 
 func TestParseLabels(t *testing.T) {
@@ -22,8 +26,10 @@ func TestParseLabels(t *testing.T) {
 func TestBrokenLabels(t *testing.T) {
 	good := `{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}` + "\n"
 	for line, want := range map[string]string{
-		`{`: "unexpected end",
-		`{"name": 1, "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}`:            "name",
+		`{`:                               "want a JSON object on one line: unexpected end",
+		`[{"name": "a"}]`:                 "malformed label: want a JSON object on one line, got array",
+		`{"name": "a", "target": "cart"}`: "target is of type string, want object",
+		`{"name": 1, "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}`:            "name is of type number, want string",
 		`{"start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": "cart"}}`:                       "no name",
 		`{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2}`:                                         "no target.service",
 		`{"name": "a", "end_unix_nano": 2, "target": {"service": "cart"}}`:                                "no start_unix_nano",
@@ -41,5 +47,28 @@ func TestBrokenLabels(t *testing.T) {
 	}
 	if _, err := ParseLabels("f", []byte("\n\n")); err == nil {
 		t.Error("got no error for a file without labels")
+	}
+}
+
+// Labels outside of the recording are set apart. If all of them are, or a time is in another unit, that is an error.
+func TestLabelsDuring(t *testing.T) {
+	const start = 1_790_000_000
+	recorded := baselinediff.Interval{From: start * second, To: (start + 3600) * second}
+	before, first, last, after := label("before", start-20, start-10), label("first", start-20, start), label("last", start+3600, start+3700), label("after", start+3601, start+3700)
+	within, outside, err := during([]Label{before, first, last, after}, recorded)
+	if err != nil || len(within) != 2 || within[0].Name != "first" || within[1].Name != "last" || !cmp.Equal(outside, []string{"before", "after"}) {
+		t.Errorf("within %v, outside %v, %v", within, outside, err)
+	}
+	inSeconds := Label{Name: "seconds", Window: baselinediff.Interval{From: start, To: (start + 60) * second}}
+	for want, labels := range map[string][]Label{
+		`"seconds" begins at 1970-01-01 00:00:01 UTC, and the traces at 2026-09-21 14:13:20: want nanoseconds`: {first, inSeconds},
+		"from 2026-09-21 14:13:20 to 2026-09-21 15:13:20 UTC; the first begins at 2026-09-21 15:13:21":         {after, before},
+	} {
+		if _, _, err := during(labels, recorded); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
+		}
+	}
+	if within, outside, err := during(nil, recorded); within != nil || outside != nil || err != nil {
+		t.Errorf("without labels: %v, %v, %v", within, outside, err)
 	}
 }

@@ -26,7 +26,7 @@ type core interface {
 	Ingest(t *trace.Trace) (requests int)
 	ObserveVersions(seen []engine.VersionSeen)
 	Epoch(now trace.Nanos) []search.Decision
-	Learned() bool
+	Watching() bool
 	Incidents() []engine.Incident
 	AffectedTypes() []group.Summary
 }
@@ -124,7 +124,7 @@ func (p *Player) endEpoch(at trace.Nanos) {
 	p.core.ObserveVersions(slices.Collect(maps.Values(p.versions)))
 	clear(p.versions)
 	p.core.Epoch(at)
-	if p.result.Learned == 0 && p.core.Learned() {
+	if p.result.Learned == 0 && p.core.Watching() {
 		p.result.Learned = at
 	}
 	p.follow(at, p.core.Incidents())

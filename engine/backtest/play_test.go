@@ -48,7 +48,7 @@ func (c *fakeCore) Epoch(now trace.Nanos) []search.Decision {
 
 func (c *fakeCore) now() trace.Nanos { return c.epochs[len(c.epochs)-1] }
 
-func (c *fakeCore) Learned() bool { return c.now() >= 60*second }
+func (c *fakeCore) Watching() bool { return c.now() >= 60*second }
 
 func (c *fakeCore) AffectedTypes() []group.Summary { return nil }
 
@@ -234,8 +234,8 @@ func TestScore(t *testing.T) {
 			{Name: "pay", Service: "pay", Fault: "cpu"},
 		},
 		All: Sum{3, 2. / 3, 1. / 3, 2. / 3}, ByFault: map[string]Sum{"cpu": {3, 2. / 3, 1. / 3, 2. / 3}},
-		FalseIncidents: 3,
-		HealthyHours:   (140 + 140 + 440 + 31) / 3600.,
+		False:        []uint64{1, 3, 5},
+		HealthyHours: (140 + 140 + 440 + 31) / 3600.,
 	}
 	got := *r.Score
 	if diff := got.HealthyHours - want.HealthyHours; diff > 1e-3 || diff < -1e-3 {
@@ -259,13 +259,13 @@ func TestOverlappingWindows(t *testing.T) {
 	)
 	labels := []Label{label("cart", 300, 400), label("ship", 310, 410)}
 	s := c.play(labels, 600).Score
-	if s.Cases[0].Incident != 2 || s.Cases[1].Incident != 1 || s.All.Top1 != 1 || s.FalseIncidents != 0 {
+	if s.Cases[0].Incident != 2 || s.Cases[1].Incident != 1 || s.All.Top1 != 1 || len(s.False) != 0 {
 		t.Errorf("got %+v, want each incident credited to its own window", s)
 	}
 	c = &fakeCore{}
 	c.open(opening{from: 320, to: 500, suspects: []string{"ship", "cart"}})
 	s = c.play(labels, 600).Score
-	if s.All.Raised != 1 || s.All.Top1 != 0.5 || *s.Cases[0].RankService != 2 || s.FalseIncidents != 0 {
+	if s.All.Raised != 1 || s.All.Top1 != 0.5 || *s.Cases[0].RankService != 2 || len(s.False) != 0 {
 		t.Errorf("got %+v, want both windows raised by the only incident", s)
 	}
 	if want := (300 - 60 + 600 - 470 - 9) * time.Second; s.HealthyHours-want.Hours() > 1e-3 || want.Hours()-s.HealthyHours > 1e-3 {

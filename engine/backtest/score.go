@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,25 +22,47 @@ const Grace = time.Minute
 // first. A window is raised by the first incident credited to it, otherwise by the first that opened in it. All other
 // incidents are false, including repeated ones in one window.
 type Score struct {
-	Cases          []Case // in the order of the labels
-	All            Sum
-	FalseIncidents int
-	HealthyHours   float64 // time after learning outside of the labelled windows and Grace
-	ByFault        map[string]Sum
+	Cases        []Case // in the order of the labels
+	All          Sum
+	False        []uint64 // IDs of the false incidents, in the order of opening
+	HealthyHours float64  // time after Result.Learned outside of the labelled windows and Grace
+	ByFault      map[string]Sum
+	Outside      []string // names of the labels outside of the recording, which are no cases
 }
 
 // MarshalJSON implements json.Marshaler.
 func (s *Score) MarshalJSON() ([]byte, error) {
+	cases, incidents := make([]jsonCase, 0, len(s.Cases)), make([]string, 0, len(s.False))
+	for i := range s.Cases {
+		c := jsonCase{Case: s.Cases[i]}
+		if c.Raised {
+			c.Incident = new(incidentID(s.Cases[i].Incident))
+		}
+		cases = append(cases, c)
+	}
+	for _, id := range s.False {
+		incidents = append(incidents, incidentID(id))
+	}
 	return json.Marshal(struct {
-		Cases          []Case         `json:"cases"`
+		Cases          []jsonCase     `json:"cases"`
 		Raised         float64        `json:"raised"`
 		Top1           float64        `json:"top1"`
 		Top3           float64        `json:"top3"`
 		FalseIncidents int            `json:"false_incidents"`
+		False          []string       `json:"false"`
 		HealthyHours   float64        `json:"healthy_hours"`
 		ByFault        map[string]Sum `json:"by_fault"`
-	}{s.Cases, s.All.Raised, s.All.Top1, s.All.Top3, s.FalseIncidents, s.HealthyHours, s.ByFault})
+		Outside        []string       `json:"outside"`
+	}{cases, s.All.Raised, s.All.Top1, s.All.Top3, len(s.False), incidents, s.HealthyHours, s.ByFault, append([]string{}, s.Outside...)})
 }
+
+type jsonCase struct {
+	Case
+	Incident *string `json:"incident"` // nil: not raised
+}
+
+// incidentID returns the ID of an incident as in the API.
+func incidentID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
 // Case is the answer to one label.
 type Case struct {
@@ -119,7 +142,11 @@ func (s *scorer) score(r *Result) *Score {
 		}
 		score.Cases = append(score.Cases, c)
 	}
-	score.FalseIncidents = len(r.Incidents) - len(raised)
+	for i := range r.Incidents {
+		if id := r.Incidents[i].ID; !raised[id] {
+			score.False = append(score.False, id)
+		}
+	}
 	score.summarize()
 	return score
 }

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -57,9 +58,10 @@ func ParseTimeRange(text string) (TimeRange, error) {
 	return r, nil
 }
 
-func mixedUp(text string) error {
-	return fmt.Errorf("%s: the range ends before it begins; write the earlier time first", text)
-}
+// ErrOrder is returned for a range that ends before it begins.
+var ErrOrder = errors.New("the range ends before it begins; write the earlier time first")
+
+func mixedUp(text string) error { return fmt.Errorf("%s: %w", text, ErrOrder) }
 
 func parsePoint(text string) (timePoint, error) {
 	if text == "" {

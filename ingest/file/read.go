@@ -80,7 +80,8 @@ type InputError struct {
 	Spans  int // spans rejected from a record that was otherwise used; 0: the whole record was rejected
 }
 
-// Error returns position, reason and cause in one line, for example "a.jsonl.gz:12: malformed: …".
+// Error returns position, reason and cause in one line, for example "a.jsonl.gz:12: malformed: …". The cause
+// suffices if only spans were rejected.
 func (b InputError) Error() string {
 	position := fmt.Sprintf("byte %d", b.Offset)
 	if b.Line > 0 {
@@ -95,7 +96,7 @@ func (b InputError) Error() string {
 		if b.Spans == 1 {
 			spans = "span"
 		}
-		return fmt.Sprintf("%s:%s: %d %s left out: %s: %v", path, position, b.Spans, spans, b.Reason, b.Err)
+		return fmt.Sprintf("%s:%s: %d %s left out: %v", path, position, b.Spans, spans, b.Err)
 	}
 	cause := b.Err
 	if record, ok := errors.AsType[*ingest.RecordError](cause); ok {

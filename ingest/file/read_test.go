@@ -191,9 +191,10 @@ func TestBroken(t *testing.T) {
 		{"torn-line", []byte(line(1) + "\n" + line(2)[:400]), 6, []string{"f:2: malformed at byte "}},
 		{
 			"zero-id", []byte(strings.Replace(line(1), "01000000000000000000000000000000", "00000000000000000000000000000000", 1)), 5,
-			[]string{"f:byte 18: 1 span left out: bad_trace_id: trace id is all zero"},
+			[]string{"f:byte 18: 1 span left out: trace id is all zero"},
 		},
 		{"element", []byte(strings.Replace(line(1), `"name":`, `"name":x`, 1)), 3, []string{"f:byte 18: malformed at byte "}},
+		{"no-value", []byte(strings.Replace(line(1), `"startTimeUnixNano":`, `"startTimeUnixNano":NaN,"x":`, 1) + "\n" + line(2)), 6, []string{"the value is not valid in JSON"}},
 		{"torn-document", []byte(line(1)[:len(line(1))-30]), 3, []string{"f:byte 0: malformed: the data ends within a record"}},
 		{"line-then-garbage", []byte(line(1) + "}}\nx\n" + line(2)), 6, []string{"f:1: malformed at byte ", "f:2: malformed: a JSON document without"}},
 		{"document-then-garbage", []byte("{\n" + line(1)[1:] + "}}\nx\n" + line(2)), 12, []string{"f:byte "}},

@@ -51,7 +51,7 @@ func list(paths []string) ([]source, error) {
 		}
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, fmt.Errorf("find input: %w", err)
+			return nil, pathError(path, err)
 		}
 		if !info.IsDir() {
 			sources = append(sources, source{path: path, size: regularSize(info), pipe: info.Mode()&fs.ModeNamedPipe != 0})
@@ -59,7 +59,7 @@ func list(paths []string) ([]source, error) {
 		}
 		found, err := listDir(path)
 		if err != nil {
-			return nil, fmt.Errorf("list input: %w", err)
+			return nil, pathError(path, err)
 		}
 		if len(found) == 0 {
 			return nil, fmt.Errorf("no files in directory %s", path)
@@ -67,6 +67,14 @@ func list(paths []string) ([]source, error) {
 		sources = append(sources, found...)
 	}
 	return sources, nil
+}
+
+// pathError returns err with the path but without the system call.
+func pathError(path string, err error) error {
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		path, err = failed.Path, failed.Err
+	}
+	return fmt.Errorf("read %s: %w", path, err)
 }
 
 func regularSize(info fs.FileInfo) int64 {
@@ -131,7 +139,7 @@ func (s source) open(ctx context.Context, stdin io.Reader, read *atomic.Int64) (
 	} else {
 		file, err := s.openFile(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("open input: %w", err)
+			return nil, pathError(s.path, err)
 		}
 		stop := context.AfterFunc(ctx, func() { _ = file.Close() })
 		f.closers = append(f.closers, func() error { stop(); return file.Close() })
@@ -139,6 +147,30 @@ func (s source) open(ctx context.Context, stdin io.Reader, read *atomic.Int64) (
 	}
 	f.decompress()
 	return f, nil
+}
+
+// Contents returns the contents of a file, decompressed, or of standard input if path is [Stdin]. It returns an error
+// if they exceed limit bytes.
+func Contents(ctx context.Context, path string, stdin io.Reader, limit int64) (data []byte, err error) {
+	sources, err := list([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	if len(sources) != 1 || sources[0].listed {
+		return nil, fmt.Errorf("read %s: it is a directory", path)
+	}
+	f, err := sources[0].open(ctx, stdin, new(atomic.Int64))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if data, err = io.ReadAll(io.LimitReader(f, limit+1)); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read %s: longer than %d bytes", path, limit)
+	}
+	return data, nil
 }
 
 func (s source) openFile(ctx context.Context) (*os.File, error) {

@@ -52,7 +52,7 @@ func first(c *backtest.Case) bool { return c.RankService != nil && *c.RankServic
 
 // pairsOf sums up the cases of a stream, which come in pairs.
 func pairsOf(score *backtest.Score) *Pairs {
-	p := &Pairs{Pairs: len(score.Cases) / 2, FalseIncidents: score.FalseIncidents, HealthyHours: score.HealthyHours}
+	p := &Pairs{Pairs: len(score.Cases) / 2, FalseIncidents: len(score.False), HealthyHours: score.HealthyHours}
 	both, one := 0, 0
 	for i := range p.Pairs {
 		a, b := &score.Cases[2*i], &score.Cases[2*i+1]

@@ -64,7 +64,7 @@ type Options struct {
 // Read reads the case set in dir. It returns an error if a file is missing or a case is malformed; broken records
 // among the traces are reported by options and left out.
 func Read(ctx context.Context, dir string, options Options) (*Set, error) {
-	cases, err := backtest.ReadLabels(filepath.Join(dir, CasesName))
+	cases, err := backtest.ReadLabels(ctx, filepath.Join(dir, CasesName), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func TestPairs(t *testing.T) {
 			t.Errorf("got the pair %v", p)
 		}
 	}
-	got := pairsOf(&backtest.Score{Cases: []backtest.Case{found("a", 1), found("b", 2), found("a", 3), found("b", 3), {}, {}, found("a", 4), {}}, FalseIncidents: 5})
+	got := pairsOf(&backtest.Score{Cases: []backtest.Case{found("a", 1), found("b", 2), found("a", 3), found("b", 3), {}, {}, found("a", 4), {}}, False: make([]uint64, 5)})
 	if diff := cmp.Diff(&Pairs{Pairs: 4, Both: 0.25, One: 0.75, FalseIncidents: 5}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

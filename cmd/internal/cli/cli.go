@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // Exit codes of both programs. A command that returns an [ExitCode] adds its own.
@@ -75,6 +76,18 @@ func OnlyCommands(c *cobra.Command, args []string) error {
 		text += "; did you mean " + strings.Join(similar, " or ") + "?"
 	}
 	return errors.New(text)
+}
+
+// Arguments returns a [cobra.PositionalArgs] that wants at least and at most these numbers of arguments, which the use
+// of the command names.
+func Arguments(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) >= least && len(args) <= most {
+			return nil
+		}
+		parent := strings.TrimSuffix(c.CommandPath(), c.Name())
+		return fmt.Errorf("got %s, want: %s", units.Plural(len(args), "argument"), parent+c.Use)
+	}
 }
 
 // Interruptible returns a context that SIGINT or SIGTERM cancels, and a function that releases its resources. A second

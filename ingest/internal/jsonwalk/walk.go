@@ -16,10 +16,14 @@ import (
 var (
 	errTrailing = errors.New("bytes after the end of the document")
 	errDepth    = errors.New("nested more than 10000 deep")
+	errNoValue  = errors.New("the value is not valid in JSON")
 )
 
 // tooDeep is the message of jx's unexported error for excessive nesting.
 const tooDeep = "depth: maximum"
+
+// noValue is the message of jx's error for a value that is none of JSON, such as NaN.
+const noValue = "unexpected invalid"
 
 // Walker reads one record at a time. It reuses its buffers. The zero Walker is ready to use.
 type Walker struct {
@@ -51,8 +55,11 @@ func (w *Walker) failure(err error) error {
 		err = inner
 	}
 	failed := &ingest.RecordError{Reason: trace.Malformed, Offset: w.position(), Err: err}
-	if err.Error() == tooDeep {
+	switch err.Error() {
+	case tooDeep:
 		failed.Reason, failed.Err = trace.TooLarge, errDepth
+	case noValue:
+		failed.Err = errNoValue
 	}
 	return failed
 }

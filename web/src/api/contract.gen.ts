@@ -1039,7 +1039,7 @@ export interface components {
             /** @description Number of matching incidents on all pages. */
             total: number;
             epoch: components["schemas"]["Epoch"];
-            /** @description Sibyl is learning and reports no incidents yet. */
+            /** @description Sibyl reports no new incidents yet: they need nine minutes of history, whatever the learning period of problems (`Status`). */
             learning: boolean;
         };
         /**
