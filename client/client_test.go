@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 const answers = "../api/testdata"
 
 // problem is the ID of the problem in these files.
-const problem = "216a4622d8d8da9e3dce65e593965c5e"
+const problem = "f072d879d6001a5006b95cfc9e08bf19"
 
 // incident is the ID of the incident in these files.
 const incident = "101885cb3de75177"

@@ -49,8 +49,11 @@ func (op Op) To(target Op) Op {
 	if target == 0 {
 		return op
 	}
-	return Op(Mix(uint64(op), uint64(target)))
+	return Op(Mix(uint64(op), uint64(target)^stepSalt))
 }
+
+// stepSalt keeps the calling context of a step distinct from the edge, next to it, between op and target.
+const stepSalt = 0xbb67ae8584caa73b
 
 // Child returns the context of op when called from c.
 func (c Context) Child(op Op) Context { return Context(Mix(uint64(c), uint64(op))) }

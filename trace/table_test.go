@@ -123,8 +123,16 @@ func TestTableStep(t *testing.T) {
 
 // Saved state contains identities of steps.
 func TestStepIdentity(t *testing.T) {
-	if got := trace.Op(1).To(2); got != 0xb683bfdca864392d {
+	if got := trace.Op(1).To(2); got != 0x97e4113e1a97cdf5 {
 		t.Errorf("step %#x", uint64(got))
+	}
+}
+
+// An edge between a call of op and one of target is not the context in which op calls target.
+func TestEdgesAreNoContexts(t *testing.T) {
+	const parent, op, target = trace.Context(1), trace.Op(2), trace.Op(3)
+	if edge := trace.EdgeOf(parent, op, target); edge == trace.ContextEdge(parent.Child(op.To(target))) {
+		t.Errorf("edge and context %#x", uint64(edge))
 	}
 }
 

@@ -19,7 +19,7 @@ func (p *process) explainCommand() *cobra.Command {
 		Long: `Explain shows one open problem of a running sibyl serve: its diagnosis, the next step, the edges that carry it, correlated
 variables, and the tracepoints enabled to locate it. PROBLEM is its rank, its ID, or the first digits of the ID, at least four.`,
 		Example: `  sibyl explain 1
-  sibyl explain 216a4622 -o json | jq '.edges[0]'`,
+  sibyl explain f072d879 -o json | jq '.edges[0]'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return errors.New("which PROBLEM? Name one: sibyl problems lists them")
