@@ -14,6 +14,7 @@ type State struct {
 	Records   []SavedRecord // ascending by service
 	Healthy   [2]float64
 	Aged      trace.Nanos
+	Judged    trace.Nanos // end of the first window that was judged; 0: none, or of an earlier version
 	Pending   []SavedWindow
 	Relearned []SavedTime // services that are learned anew, ascending
 	Above     []SavedTime // services whose score is above its threshold, ascending
@@ -53,7 +54,7 @@ type SavedWindow struct {
 
 // State returns the state of t. Equal trackers give equal states.
 func (t *Tracker) State() State {
-	s := State{Healthy: t.healthy, Aged: t.aged}
+	s := State{Healthy: t.healthy, Aged: t.aged, Judged: t.judged}
 	for _, x := range t.incidents {
 		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared})
 	}
@@ -81,7 +82,10 @@ func (t *Tracker) State() State {
 // Restore returns the tracker with a state. It ignores incidents without suspects, and scores without a service.
 func Restore(s State) *Tracker {
 	t := NewTracker()
-	t.healthy, t.aged = s.Healthy, s.Aged
+	t.healthy, t.aged, t.judged = s.Healthy, s.Aged, s.Judged
+	if t.judged == 0 && t.healthy != [2]float64{} {
+		t.judged = t.aged // of an earlier version, which reviewed nothing after it had learned
+	}
 	for _, x := range s.Incidents {
 		if len(x.Suspects) == 0 {
 			continue

@@ -57,6 +57,7 @@ type Tracker struct {
 	records   map[trace.Symbol]*record
 	healthy   [2]float64                   // number of windows judged healthy: of the current and of the previous age of records
 	aged      trace.Nanos                  // beginning of the current age
+	judged    trace.Nanos                  // end of the first window that was judged or reviewed; 0: none
 	pending   []window                     // not yet known to be healthy
 	relearned map[trace.Symbol]trace.Nanos // services that are learned anew, with the time of their acceptance
 	above     map[trace.Symbol]trace.Nanos // since when the scores of services are above their thresholds
@@ -184,14 +185,20 @@ func Ready(now trace.Nanos, history *baselinediff.Sites) bool {
 	return history.Minutes(now.Add(-Window)) > int(leastHistory/time.Minute)
 }
 
-// review learns the scores of the windows before the first one that is judged. There are some if a history became known
-// at once, like that of a replayed recording.
+// review learns the scores of the windows before the first one that was judged. There are some if a history becomes
+// known at once, like that of a replayed recording, which may take several epochs to arrive.
 func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {
-	if len(t.pending) > 0 || len(t.incidents) > 0 || t.healthy != [2]float64{} {
+	if len(t.incidents) > 0 {
 		return
 	}
-	begin := now.Add(-history.Covered(now))
-	for end := begin.Add(leastHistory + Window); end <= now.Add(-proving); end = end.Add(Window) {
+	first, last := now.Add(-history.Covered(now)).Add(leastHistory+Window), now.Add(-proving)
+	if t.judged != 0 {
+		last = min(last, t.judged.Add(-Window))
+	}
+	if t.judged == 0 || first < t.judged {
+		t.judged = min(first, now)
+	}
+	for end := first; end <= last; end = end.Add(Window) {
 		c := history.Compare(baselinediff.Interval{From: end.Add(-Window), To: end}, baselinediff.Steady)
 		ratio := t.ratio(history.Services())
 		unusual := func(s baselinediff.Suspect) bool { return t.unusual(&s, ratio) }

@@ -307,6 +307,32 @@ func TestPast(t *testing.T) {
 	}
 }
 
+// TestPastInPieces receives half an hour of history over several epochs, the latest minutes first in one of two cases. Its
+// windows count as healthy once all of it is there, and each counts once.
+func TestPastInPieces(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		order []int // of three pieces of ten minutes
+	}{{"oldest first", []int{0, 1, 2}}, {"latest first", []int{2, 1, 0}}} {
+		s := newShop()
+		begin := s.now
+		s.now = begin.Add(30 * time.Minute)
+		for _, piece := range c.order {
+			tally, x := baselinediff.NewTally(), critpath.NewExtractor(critpath.DefaultOptions())
+			from := begin.Add(time.Duration(piece) * 10 * time.Minute)
+			for at := from; at < from.Add(10*time.Minute); at = at.Add(time.Second) {
+				tally.Observe(x.Extract(s.request(at, "cart", "cart-0", trace.Nanos(90e6+20e6*s.rng.Float64()))))
+			}
+			s.history.Merge(tally)
+			s.play(epoch, nil)
+		}
+		s.play(2*time.Minute, nil)
+		if got := s.tracker.State().Healthy[0]; got < 5 || got > 8 {
+			t.Errorf("%s: %.1f healthy windows, want 5 to 8", c.name, got)
+		}
+	}
+}
+
 // TestPod slows one of four pods down: its incident names it.
 func TestPod(t *testing.T) {
 	s := newShop()
