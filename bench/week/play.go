@@ -1,0 +1,145 @@
+package week
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/engine/backtest"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Options configure a run.
+type Options struct {
+	Seed  uint64
+	Weeks int     // at least 2: the first has no faults
+	Types int     // request types, 20 to 3 200
+	Rate  float64 // requests per second at the peak of the traffic
+
+	Backtest backtest.Options
+	Progress func(done float64) // called now and then with the fraction that is done; may be nil
+}
+
+// Run simulates the weeks and judges the incidents. It returns an error only if ctx ends.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	table := &trace.Table{}
+	a := newApp(o.Seed, o.Types, o.Rate, table)
+	s := plan(o.Seed, a, o.Weeks)
+	o.Backtest.Table = table
+	p := backtest.NewPlayer(s.labels(a), o.Backtest)
+	q := player{app: a, schedule: s, player: p, rate: o.Rate}
+	end := monday.Add(time.Duration(o.Weeks) * week)
+	for at := monday; at < end; at = at.Add(time.Minute) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if o.Progress != nil && at.Sub(monday)%time.Hour == 0 {
+			o.Progress(float64(at.Sub(monday)) / float64(end.Sub(monday)))
+		}
+		q.minute(at)
+	}
+	q.play(end.Add(time.Hour))
+	return judge(o, a, s, p.Finish()), nil
+}
+
+// labels returns the faults as labels of a backtest.
+func (s *schedule) labels(a *app) []backtest.Label {
+	labels := make([]backtest.Label, len(s.faults))
+	for i := range s.faults {
+		f := &s.faults[i]
+		labels[i] = backtest.Label{Name: fmt.Sprintf("%02d-%s", i+1, f.kind), Fault: f.kind, Window: f.window}
+		labels[i].Target.Service = a.table.Text(a.services[f.service].name)
+	}
+	return labels
+}
+
+// player sends the requests of the application to the engine.
+type player struct {
+	app      *app
+	schedule *schedule
+	player   *backtest.Player
+	rate     float64
+	changed  int // changes that have happened
+	open     endings
+	spare    []*trace.Trace
+}
+
+// minute sends the requests of a minute.
+func (q *player) minute(at trace.Nanos) {
+	q.app.advance(at)
+	end := at.Add(time.Minute)
+	for now := q.next(at, q.rate*q.app.load); now < end; now = q.next(now, q.rate*q.app.load) {
+		q.change(now)
+		if i := q.app.pick(); i >= 0 {
+			q.request(q.app.types[i].op, now)
+		}
+	}
+	if !inBatch(at) {
+		return
+	}
+	for now := q.next(at, batchRate); now < end; now = q.next(now, batchRate) {
+		q.request(q.app.batch, now)
+	}
+}
+
+// next returns the next instant of a Poisson process.
+func (q *player) next(at trace.Nanos, rate float64) trace.Nanos {
+	return at.Add(time.Duration(q.app.rng.ExpFloat64() / rate * float64(time.Second)))
+}
+
+// change makes the changes until an instant.
+func (q *player) change(until trace.Nanos) {
+	for ; q.changed < len(q.schedule.changes) && q.schedule.changes[q.changed].at <= until; q.changed++ {
+		q.schedule.changes[q.changed].do(q.app)
+	}
+}
+
+// request makes a request. Traces that have ended by then are played.
+func (q *player) request(op int, at trace.Nanos) {
+	q.play(at)
+	t := &trace.Trace{}
+	if n := len(q.spare); n > 0 {
+		t, q.spare = q.spare[n-1], q.spare[:n-1]
+	}
+	q.app.request(op, at, t)
+	_, end := backtest.Extent(t)
+	heap.Push(&q.open, ending{end, t})
+}
+
+// play plays the traces that end until an instant, in the order of their ends.
+func (q *player) play(until trace.Nanos) {
+	for len(q.open) > 0 && q.open[0].at <= until {
+		t := heap.Pop(&q.open).(ending).trace
+		q.player.Play(t)
+		q.spare = append(q.spare, t)
+	}
+}
+
+// ending is a trace with its end.
+type ending struct {
+	at    trace.Nanos
+	trace *trace.Trace
+}
+
+// endings is a heap of traces, by their ends.
+type endings []ending
+
+func (e endings) Len() int { return len(e) }
+
+func (e endings) Less(i, k int) bool {
+	return cmp.Or(cmp.Compare(e[i].at, e[k].at), e[i].trace.ID.Compare(e[k].trace.ID)) < 0
+}
+
+func (e endings) Swap(i, k int) { e[i], e[k] = e[k], e[i] }
+
+// Push implements heap.Interface.
+func (e *endings) Push(x any) { *e = append(*e, x.(ending)) }
+
+// Pop implements heap.Interface.
+func (e *endings) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
