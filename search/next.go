@@ -12,6 +12,7 @@ import (
 
 // Bounds of the investigations.
 const (
+	maxSteady         = 2    // of steady problems that are searched at a time
 	maxInvestigations = 64   // active at a time
 	maxKept           = 1024 // including those that ended
 	graceEpochs       = 2    // consecutive calls without the problem before an investigation is gone
@@ -42,6 +43,7 @@ type epochStep struct {
 	decisions []Decision
 	onset     map[analysis.Hash]detect.Onset // of the problems seen in this call
 	leading   map[trace.Op]bool              // operations in which investigations of better-ranked problems pick
+	steady    int                            // steady problems that are searched
 }
 
 func newEpochStep(in *Input) *epochStep {
@@ -53,6 +55,7 @@ func newEpochStep(in *Input) *epochStep {
 		s.strategy = defaultStrategy()
 	}
 	s.state.Investigations = slices.Clone(in.State.Investigations)
+	s.countSteady()
 	for _, o := range in.State.Overrides {
 		if o.holds(in.Now) {
 			s.state.Overrides = append(s.state.Overrides, o)
@@ -72,7 +75,8 @@ func (s *epochStep) investigate(p *detect.Problem) {
 	}
 	s.onset[p.ID] = p.Onset
 	v := s.state.Investigation(p.ID)
-	if (v == nil || v.Status == Gone) && !s.makeRoom(p) {
+	begun := v == nil || v.Status == Gone
+	if begun && !(s.inTurn(p) && s.makeRoom(p)) {
 		return
 	}
 	if v == nil {
@@ -82,6 +86,9 @@ func (s *epochStep) investigate(p *detect.Problem) {
 	}
 	i := &investigationStep{epoch: s, v: v, problem: p, tree: s.treeOf(p)}
 	i.run()
+	if begun && p.Onset == detect.Chronic && v.Status < Located {
+		s.steady++
+	}
 }
 
 // treeOf returns the tree of p, empty if there is none.
@@ -93,6 +100,28 @@ func (s *epochStep) treeOf(p *detect.Problem) *cct.Tree {
 		return t
 	}
 	return new(cct.Tree)
+}
+
+// inTurn reports whether the search for the cause of p may begin now. Steady problems are searched a few at a time, the
+// worst first: they are in no hurry, and in many applications most groups vary. Requests of all of them with most of
+// their tracepoints enabled would cost more than the answers are worth.
+func (s *epochStep) inTurn(p *detect.Problem) bool {
+	return p.Onset != detect.Chronic || s.steady < maxSteady
+}
+
+// countSteady counts the steady problems that are searched.
+func (s *epochStep) countSteady() {
+	chronic := make(map[analysis.Hash]bool)
+	for i := range s.in.Problems {
+		if p := &s.in.Problems[i]; p.Onset == detect.Chronic {
+			chronic[p.ID] = true
+		}
+	}
+	for i := range s.state.Investigations {
+		if v := &s.state.Investigations[i]; v.Status < Located && chronic[v.Problem] {
+			s.steady++
+		}
+	}
 }
 
 // makeRoom reports whether there is room for one more active investigation. For a problem that has changed it ends one
