@@ -34,6 +34,8 @@ const (
 	// leastScore is the smallest score that raises an incident: requests lose 2 % of their usual time, or 2 % of them
 	// fail.
 	leastScore = 0.02
+	// leastFailures is the number of failures in a window from which they are related to the calls of the service.
+	leastFailures = 5
 	// leastRecord is the highest healthy score that a service is assumed to have reached before it was observed.
 	leastRecord = 0.01
 	// leastHistory is the time before a window that must be known. In a shorter history most requests are unusual.
@@ -79,12 +81,17 @@ type score struct {
 // service's record of times, those of many requests would not count.
 type levels struct {
 	all      float64 // the score
-	failures float64 // the part of it that is failures
+	failures float64 // failures per request or, of a service with fewer calls than requests, per call
 }
 
-// levelsOf returns the levels of a suspect.
+// levelsOf returns the levels of a suspect. A few failures count among all requests, since one or two may be most of the
+// calls to a service that is rarely called.
 func levelsOf(s *baselinediff.Suspect) levels {
-	return levels{s.Score, s.Errors + s.Unanswered}
+	failures := s.Errors + s.Unanswered
+	if s.Failures >= leastFailures && s.Calls > 0 {
+		failures /= s.Calls
+	}
+	return levels{s.Score, failures}
 }
 
 // max returns the larger ones of the levels.

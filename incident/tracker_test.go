@@ -30,7 +30,8 @@ type shop struct {
 	saves   bool                   // whether the tracker is saved and restored at each epoch
 	silent  string                 // a service that emits no spans
 	gateway map[string]trace.Nanos // additional work of the gateway, by the service that it calls
-	failing string                 // a service that fails a tenth of its requests
+	failing string                 // a service that fails a tenth of its requests, or most of them if it is rare
+	rare    bool                   // whether a request in twelve seconds is to the service rare
 }
 
 func newShop() *shop {
@@ -47,7 +48,11 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 	for end := s.now.Add(d); s.now < end; {
 		tally := baselinediff.NewTally()
 		for at := s.now; at < s.now.Add(epoch); at = at.Add(time.Second) {
-			for _, service := range []string{"cart", "search"} {
+			services := []string{"cart", "search"}
+			if s.rare && at/trace.Nanos(time.Second)%12 == 0 {
+				services = append(services, "rare")
+			}
+			for _, service := range services {
 				factor, pod := 1.0, service+"-"+strconv.Itoa(s.rng.IntN(4))
 				if f := max(slower[service], slower[pod]); f != 0 {
 					factor = f
@@ -82,7 +87,7 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 		return t
 	}
 	t.Spans = append(t.Spans, span(3, 2, service, "GET /"+service, trace.Server, 2*wire, work+2*wire))
-	if service == s.failing && s.next%20 < 2 { // every second request is to the service
+	if service == s.failing && (s.next%20 < 2 || service == "rare" && s.next%4 > 0) { // every second request is to the service
 		t.Spans[2].Flags |= trace.Error
 	}
 	t.Attrs = []trace.Attr{{Key: s.table.Symbol("k8s.pod.name"), Text: s.table.Symbol(pod), Span: 2}}
@@ -272,8 +277,24 @@ func TestFailuresOfVaryingService(t *testing.T) {
 	fault := s.now
 	s.failing = "cart"
 	s.play(6*time.Minute, nil)
-	if diff := cmp.Diff([]string{"cart 2m30s"}, s.summary(fault)); diff != "" {
+	if diff := cmp.Diff([]string{"cart 2m20s"}, s.summary(fault)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFailuresOfRareService lets most requests to a service fail that few requests call: few of all requests.
+func TestFailuresOfRareService(t *testing.T) {
+	s := newShop()
+	s.rare = true
+	s.play(time.Hour, nil)
+	fault := s.now
+	s.failing = "rare"
+	s.play(5*time.Minute, nil)
+	if diff := cmp.Diff([]string{"rare 2m30s"}, s.summary(fault)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if score := s.tracker.Incidents()[0].Suspects[0].Score; score > 0.05 {
+		t.Errorf("the score is %.3f, want one that raises nothing among all requests", score)
 	}
 }
 

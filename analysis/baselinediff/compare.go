@@ -29,6 +29,11 @@ type Suspect struct {
 	// If the service emits no spans, Rest is also counted as Own of its callers: an alternative explanation, not an
 	// additional loss.
 	Own, In, Out, Errors, Unanswered, Shape, Rest float64
+	// Calls is the number of calls to the service by others per request of the window, at most 1. It is 1 for a service
+	// that no other one calls.
+	Calls float64
+	// Failures is the number of requests of the window in Errors and Unanswered.
+	Failures float64
 	// Opaque marks a service that emits no spans: CLIENT spans name it.
 	Opaque bool
 	// Shared has the parts of Score that may be those of a neighbour, in the order of their names: they come from calls

@@ -187,6 +187,7 @@ func (l *ledger) rank() []Suspect {
 			Own: e.own, Errors: e.errors, Unanswered: e.unanswered, Shape: e.shape,
 		}
 	}
+	l.countCalls(services, index)
 	l.wire.attribute(services, index)
 	l.operations(services, index)
 	l.share(services, failures, index)
@@ -200,6 +201,20 @@ func (l *ledger) rank() []Suspect {
 		}
 	}
 	return suspects
+}
+
+// countCalls sets the numbers of calls to the services, and of their failures.
+func (l *ledger) countCalls(services []service, index map[int32]int) {
+	for _, w := range l.wire.sorted(index) {
+		services[w.to].Calls += w.calls
+	}
+	for i := range services {
+		s := &services[i]
+		if s.Calls == 0 || s.Calls > 1 {
+			s.Calls = 1
+		}
+		s.Failures = (s.Errors + s.Unanswered) * l.requests
+	}
 }
 
 // byName returns the numbers of all services in the order of their names.
