@@ -19,7 +19,7 @@ type Options struct {
 	Rate  float64 // requests per second at the peak of the traffic
 
 	Backtest backtest.Options
-	Progress func(done float64) // called now and then with the fraction that is done; may be nil
+	Progress func(done, all int) // called after each hour of the weeks with its number; may be nil
 }
 
 // Run simulates the weeks and judges the incidents. It returns an error only if ctx ends.
@@ -35,10 +35,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if o.Progress != nil && at.Sub(monday)%time.Hour == 0 {
-			o.Progress(float64(at.Sub(monday)) / float64(end.Sub(monday)))
-		}
 		q.minute(at)
+		if since := at.Sub(monday) + time.Minute; o.Progress != nil && since%time.Hour == 0 {
+			o.Progress(int(since/time.Hour), o.Weeks*int(week/time.Hour))
+		}
 	}
 	q.play(end.Add(time.Hour))
 	return judge(o, a, s, p.Finish()), nil

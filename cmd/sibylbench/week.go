@@ -42,6 +42,7 @@ An incident counts for a fault if it opens in its window or within 60 s after it
 				return err
 			}
 			o.Backtest = backtest.Options{Core: defaults.Config.Engine(), Assembly: defaults.Config.OpenTraces()}
+			o.Progress = p.progress()
 			r, err := week.Run(c.Context(), o)
 			if err != nil {
 				return err
