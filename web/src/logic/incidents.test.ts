@@ -90,6 +90,9 @@ const marked = (sentence: string, services: string[]) =>
 test("pieces sets whole names apart, the longest first", () => {
   expect(marked("time to and from cart (to it 61 %)", ["cart"])).toBe("time to and from [cart] (to it 61 %)");
   expect(marked("cart, cart-cache and carts", ["cart", "cart-cache"])).toBe("[cart], [cart-cache] and carts");
+  expect(marked("time in cart, on cart-2, 1 of its 3 instances", ["cart"])).toBe(
+    "time in [cart], on cart-2, 1 of its 3 instances",
+  );
   expect(marked("in a.b.c: payment_v2, payment", ["payment", "a.b.c"])).toBe("in [a.b.c]: payment_v2, [payment]");
   expect(marked("von Öl zu Ö", ["Ö"])).toBe("von Öl zu [Ö]");
   expect(marked("(x) and -x-", ["(x)", "-x-"])).toBe("[(x)] and [-x-]");

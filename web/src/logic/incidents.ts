@@ -37,7 +37,7 @@ export const likely = (all: Suspect[]): Suspect[] =>
 
 export type Piece = { text: string; service: boolean };
 
-const wordEdge = /[\p{L}\p{N}_]/u;
+const wordEdge = /[\p{L}\p{N}_-]/u; // with the hyphen of instances such as cart-2
 
 // pieces divides a sentence at the names of services, so that they can be set apart from the prose. A name counts only
 // as a whole word, and the longest of several counts.
