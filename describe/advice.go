@@ -15,8 +15,8 @@ type Advice struct {
 	Accepted bool   // as normal, which closed it
 	By       string // the person who accepted it; empty: unknown
 	Into     uint64 // the incident that it was merged into; 0: none
-	// Version is the latest version of the first suspect that was deployed shortly before the onset or since, and
-	// Before its predecessor; 0: there was no deploy.
+	// Version is the latest version of the first suspect that was deployed between some time before the onset and the
+	// opening, and Before its predecessor; 0: there was no deploy.
 	Version, Before trace.Symbol
 
 	// The state of the search inside the first suspect.
