@@ -123,6 +123,10 @@ test("localTimes replaces only the beginning and the end of the incident", () =>
   expect(localTimes(closed, "utc", now + 86_400_000)).toContain(
     "between 2026-01-01 02:41 UTC and 2026-01-01 02:58 UTC;",
   );
+  const failing = { ...closed, sentence: "More requests fail between 02:41 and 02:56: errors begin in cart." };
+  expect(localTimes(failing, "utc", now)).toBe(
+    "More requests fail between 02:41 UTC and 02:56 UTC: errors begin in cart.",
+  );
   const late = { ...closed, closed: "2026-01-02T00:01:10Z" }; // the evidence ended the day before
   late.sentence = "Requests take 3 % longer between 02:41 and 23:59; 9 % of it is time in between 02:41 and 23:59.";
   expect(localTimes(late, "utc", now)).toBe(

@@ -69,7 +69,7 @@ const isWord = (text: string, from: number, to: number) =>
 export function localTimes({ sentence, onset, closed }: Incident, zone: Zone, now: number): string {
   const shown = (at: string) => time(at, zone, now).replace(/(\d\d:\d\d):\d\d/, "$1");
   return sentence.replace(
-    /\b(since|between) (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d)(?: and (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d))?(?![\d:])/,
+    /\b(since|between) (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d)(?: and (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d))?(?!:?\d)/,
     (all, word: string, begin: string, end?: string) => {
       if (onset.slice(11, 16) !== begin || (end && !closed)) return all;
       return `${word} ${shown(onset)}${end ? ` and ${shown(latest(end, closed!))}` : ""}`;
