@@ -144,10 +144,49 @@ func (p *page) incident(x *contract.Incident) {
 	}
 	p.printf("%s%s%s%s\n", terminal.PadRight(x.ID[:8], incidentWidth), terminal.PadRight(x.Opened.Local().Format(time.DateTime), openedWidth), lasted,
 		p.bold(terminal.Shorten(strings.Join(suspects, ", "), p.style.Line()-incidentWidth-openedWidth-lastedWidth)))
-	p.printf("%s", p.style.Wrap(clean(x.Sentence), 2))
+	p.printf("%s", p.style.Wrap(clean(localTimes(x, p.now)), 2))
 	for _, n := range notes(&x.Notes) {
 		p.printf("  %s\n", p.dim(n))
 	}
+}
+
+// period matches the time in the sentence of an incident, which the service writes in UTC and to the minute.
+var period = regexp.MustCompile(`\b(since|between) (?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?([0-9]{2}:[0-9]{2})(?: and (?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?([0-9]{2}:[0-9]{2}))?`)
+
+// minutes is the layout of times to the minute.
+const minutes = "15:04"
+
+// localTimes returns the sentence of x with its time in the local zone, like all other times, and dated if it does not
+// lie within one day. Names of services follow the time, and may look like one.
+func localTimes(x *contract.Incident, now time.Time) string {
+	found := period.FindStringSubmatch(x.Sentence)
+	if found == nil || found[2] != x.Onset.UTC().Format(minutes) || (found[3] != "") != (x.Closed != nil) {
+		return x.Sentence
+	}
+	from, to, layout := x.Onset.Local(), now.Local(), minutes
+	if x.Closed != nil {
+		to = latest(found[3], *x.Closed).Local()
+	}
+	if from.Format(time.DateOnly) != to.Format(time.DateOnly) {
+		layout = time.DateOnly + " " + minutes
+	}
+	text := found[1] + " " + from.Format(layout)
+	if x.Closed != nil {
+		text += " and " + to.Format(layout)
+	}
+	return strings.Replace(x.Sentence, found[0], text, 1)
+}
+
+// latest returns the latest time until an instant at which a clock shows the given hour and minute, UTC. The evidence of
+// an incident ends some minutes before the incident closes.
+func latest(clock string, until time.Time) time.Time {
+	hour, _ := time.Parse(minutes, clock)
+	until = until.UTC()
+	at := time.Date(until.Year(), until.Month(), until.Day(), hour.Hour(), hour.Minute(), 0, 0, time.UTC)
+	if at.After(until) {
+		at = at.AddDate(0, 0, -1)
+	}
+	return at
 }
 
 // notes describes notes, one text for each.

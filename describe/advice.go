@@ -15,8 +15,8 @@ type Advice struct {
 	Accepted bool   // as normal, which closed it
 	By       string // the person who accepted it; empty: unknown
 	Into     uint64 // the incident that it was merged into; 0: none
-	// Version is the latest version of the first suspect that was deployed shortly before the onset or since, and
-	// Before its predecessor; 0: there was no deploy.
+	// Version is the latest version of the first suspect that was deployed between some time before the onset and the
+	// opening, and Before its predecessor; 0: there was no deploy.
 	Version, Before trace.Symbol
 
 	// The state of the search inside the first suspect.
@@ -48,7 +48,7 @@ func (n *Names) Advice(x *Advice) string {
 		return "Compare slow traces with usual ones."
 	}
 	first := &x.Suspects[0]
-	name := n.Clean(n.Table.Text(first.Service))
+	name := n.NamedService(first.Service)
 	if text := n.undoable(x, first, name); text != "" {
 		if x.Located != 0 {
 			text += " " + n.Located(x.Located, x.Share) + "."
@@ -56,7 +56,7 @@ func (n *Names) Advice(x *Advice) string {
 		return text + n.searching(x, name)
 	}
 	if callee := silentCallee(x.Suspects); callee != nil {
-		return n.adviceFor(callee, n.Clean(n.Table.Text(callee.Service))) + n.searching(x, name)
+		return n.adviceFor(callee, n.NamedService(callee.Service)) + n.searching(x, name)
 	}
 	if x.Located != 0 {
 		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the lost time."
@@ -117,9 +117,9 @@ func (n *Names) adviceFor(s *baselinediff.Suspect, name string) string {
 	case most == s.Unanswered:
 		return "Check whether " + name + " runs and can be reached."
 	case most == s.Errors:
-		return "Look at the failed spans of " + name + " in the slow traces, and at its logs."
+		return "Look at the logs of " + name + ", and at its failed spans in your tracing backend." // the sample traces are slow ones
 	case most == s.Shape:
-		return "Compare the calls that " + name + " makes in a slow trace with those in a usual one."
+		return "Compare the calls that " + name + " makes now with those that it made before the onset, in your tracing backend."
 	case most == wire:
 		return "Look at the network to " + name + ", at its queue and connections, and at its CPU limit."
 	case most == s.Out:

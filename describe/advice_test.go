@@ -48,7 +48,7 @@ func TestAdvice(t *testing.T) {
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1":             deployed,
 		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost,":      of(baselinediff.Suspect{Own: 1, Instances: pod}),
 		"Check whether cart runs":                                             of(baselinediff.Suspect{Own: 0.2, Unanswered: 0.4}),
-		"Look at the failed spans of cart":                                    of(baselinediff.Suspect{Own: 0.2, Errors: 0.4, Instances: few}),
+		"Look at the logs of cart, and at its failed spans in your":           of(baselinediff.Suspect{Own: 0.2, Errors: 0.4, Instances: few}),
 		"Compare the calls that cart makes":                                   of(baselinediff.Suspect{Own: 0.2, Shape: 0.4}),
 		"Look at the network to cart":                                         of(baselinediff.Suspect{Own: 0.3, In: 0.2, Rest: 0.2}),
 		"Look at the CPU limit, the connection pools and the network of cart": of(baselinediff.Suspect{Own: 0.3, Out: 0.4}),

@@ -28,6 +28,9 @@ func (n *Names) Diagnosis(p *detect.Problem, located trace.Op) Sentence {
 		s.Strong(name)
 		s.Plain(" changed their ")
 		s.mention("call flow", Evidence{Kind: CallFlowEvidence})
+		if sum := n.Summary(p); sum != nil && sum.Failed > 0 {
+			s.Plain(", or fail as they did not before,")
+		}
 		s.Plain(" and take ")
 		s.mention(units.Duration(p.Mean), latency)
 		s.Plain(" on average")
@@ -99,11 +102,11 @@ func versus(s *Sentence, p *detect.Problem) {
 	s.mention(units.Duration(p.Expected), baseline)
 }
 
-// leading names the leading edge and its share of the problem. It adds nothing if no edge has a share above 0, as when
-// the requests are no slower than before.
+// leading names the leading edge and its share of the problem. It adds nothing if no edge has a share above 0, and for
+// shifted requests that are hardly slower than before: the shares divide a difference that means nothing.
 func (n *Names) leading(s *Sentence, p *detect.Problem) {
 	e := Leading(p)
-	if e == nil {
+	if e == nil || p.Kind == detect.KindShifted && float64(p.Mean) < (1+leastLonger)*float64(p.Expected) {
 		return
 	}
 	share, whole := e.Score, "slowdown"

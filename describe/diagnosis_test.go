@@ -29,6 +29,20 @@ func marked(s Sentence) string {
 }
 
 // The diagnoses of variations of two problems, as in marked.
+// The mix of shifted requests includes failures.
+func TestDiagnosisOfFailures(t *testing.T) {
+	s := newShop()
+	p := s.slow()
+	p.Kind, p.Mean = detect.KindShifted, p.Expected
+	n := s.names()
+	n.AddSummary(&group.Summary{ID: p.Group, Level: p.Level, Failed: 1})
+	want := "requests of shop GET / changed their [call flow](call_flow), or fail as they did not before, and take [15 ms](latency) on average, " +
+		"[1.0×](baseline) the expected [15 ms](baseline)."
+	if diff := cmp.Diff(want, marked(n.Diagnosis(p, 0))); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 func TestDiagnosis(t *testing.T) {
 	const (
 		inBank   = "; [83 % ± 4](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge)"
@@ -100,6 +114,10 @@ func TestDiagnosis(t *testing.T) {
 			"shifted", (*shop).slow, func(p *detect.Problem) { p.Kind = detect.KindShifted },
 			"requests of shop GET / changed their [call flow](call_flow) and take [35 ms](latency) on average" + expected +
 				"; [95 %](edge) of the change is in [shop render page](edge).",
+		},
+		{
+			"shifted, hardly slower", (*shop).slow, func(p *detect.Problem) { p.Kind, p.Mean = detect.KindShifted, p.Expected+p.Expected/50 },
+			"requests of shop GET / changed their [call flow](call_flow) and take [15.3 ms](latency) on average, [1.0×](baseline) the expected [15 ms](baseline).",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

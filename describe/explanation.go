@@ -60,7 +60,7 @@ func (n *Names) Explanation(id trace.ID, e *baselinediff.Explanation) *TraceExpl
 			SpanID: s.Span.String(), Unanswered: s.Unanswered, Node: s.Node,
 		}
 		if service := n.Clean(n.Table.Text(s.Service)); service != c.Service {
-			c.name = service + ", called by " + c.name
+			c.name = n.NamedService(s.Service) + ", called by " + c.name
 			c.Service = service
 		}
 		if s.Caller != 0 {
@@ -197,7 +197,7 @@ func (s *CallSuspect) otherwise(to *Sentence) {
 	case baselinediff.Failed:
 		to.Plain(" fails, although such calls usually do not")
 	case baselinediff.New:
-		to.Plain(" is called, as in no normal trace")
+		to.Plain(" is called, although no normal trace calls it")
 	case baselinediff.Slow, baselinediff.Missing:
 		to.Plain(" does not answer")
 	}
@@ -219,5 +219,5 @@ func (s *CallSuspect) lacks(to *Sentence) {
 	}
 	to.Plain(" does not call ")
 	to.Strong(enumerate(names))
-	to.Plain(", as it usually does")
+	to.Plain(", although it usually does")
 }

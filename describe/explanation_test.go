@@ -49,7 +49,7 @@ func TestExplanation(t *testing.T) {
 			}},
 			"This request took 288 ms less than such requests usually do (100 ms instead of 388 ms). payment Pay fails, although such " +
 				"calls usually do not. payment Pay does not call payment → bank POST /charge, bank POST /charge, shop GET / and 1 other, " +
-				"as it usually does. bank POST /charge does not answer.",
+				"although it usually does. bank POST /charge does not answer.",
 		},
 		{
 			"unknown",
@@ -63,8 +63,8 @@ func TestExplanation(t *testing.T) {
 		{
 			"new",
 			baselinediff.Explanation{Duration: 388e6, Usual: 388e6, Limit: 388e6, Suspects: suspects{{Service: bank, Op: s.bank, Reason: baselinediff.New, Calls: 1}}},
-			"This request took 388 ms, within the usual range of such requests (median 388 ms). bank POST /charge is called, as in no " +
-				"normal trace.",
+			"This request took 388 ms, within the usual range of such requests (median 388 ms). bank POST /charge is called, although " +
+				"no normal trace calls it.",
 		},
 		{
 			"nothing",

@@ -47,14 +47,14 @@ func New(table *trace.Table, clean func(string) string) *Names {
 }
 
 // Add adds the summary of a group or request type, as [Names.AddSummary] does, and gives a request type a name that is
-// unique among those added.
+// unique among those added. A type that is added again keeps its name.
 func (n *Names) Add(s *group.Summary) {
 	n.AddSummary(s)
 	if s.Level != group.LevelRequestType {
 		return
 	}
 	name := n.typeName(s)
-	if n.taken[name] {
+	if n.taken[name] && n.Types[s.ID] != name {
 		name += " #" + s.ID.String()[:8]
 	}
 	n.SetName(s.ID, name)
@@ -104,8 +104,19 @@ func (n *Names) Summary(p *detect.Problem) *group.Summary {
 	return n.summaries[summaryKey{p.Level, p.Group}]
 }
 
-// unnamed stands for an operation whose service and name are blank.
-const unnamed = "(unnamed)"
+// unnamed stands for an operation whose service and name are blank, unnamedService for a service.
+const (
+	unnamed        = "(unnamed)"
+	unnamedService = "(unnamed service)"
+)
+
+// NamedService returns the name of a service for a sentence or a table. Spans without service.name have a blank one.
+func (n *Names) NamedService(service trace.Symbol) string {
+	if name := n.Clean(n.Table.Text(service)); strings.TrimSpace(name) != "" {
+		return name
+	}
+	return unnamedService
+}
 
 // Op returns the name of a step: "service operation" and, if it has a target, the name of the target behind an arrow.
 // The name of an operation is left out if it says no more than that of the target, as the HTTP method does:

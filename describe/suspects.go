@@ -295,7 +295,7 @@ type words struct {
 // evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
 func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) {
 	first := &suspects[0]
-	name := n.Clean(n.Table.Text(first.Service))
+	name := n.NamedService(first.Service)
 	least := leastShare * first.Score
 	clauses := 0
 	clause := func(part, least float64) bool {
@@ -311,7 +311,7 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 		n.addedTime(s, first, max(time, addedTime(suspects)), w.whole)
 		if callee := silentCallee(suspects); callee != nil {
 			s.Plain(", in calls to ")
-			s.Strong(n.Clean(n.Table.Text(callee.Service)))
+			s.Strong(n.NamedService(callee.Service))
 			s.Plain(", which emits no spans")
 		}
 	}
@@ -369,7 +369,7 @@ func (n *Names) addedTime(s *Sentence, x *baselinediff.Suspect, total float64, w
 	}
 	s.Strong(units.Share(time / total))
 	s.Plain(" " + whole + " is time " + enumerate(where) + " ")
-	s.Strong(n.Clean(n.Table.Text(x.Service)))
+	s.Strong(n.NamedService(x.Service))
 	if x.Opaque {
 		s.Plain(", which emits no spans")
 	}

@@ -192,3 +192,17 @@ func TestSuspect(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// Spans without service.name have a service without a name.
+func TestUnnamedService(t *testing.T) {
+	s := newShop()
+	n := s.names()
+	of := []baselinediff.Suspect{{Service: s.table.Symbol(""), Score: 0.4, Own: 0.4}}
+	const want = "Requests take 40 % longer since 02:41; all of it is time in (unnamed service)."
+	if got := n.Incident(&Incident{When: "since 02:41", Suspects: of}).String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := n.Advice(&Advice{Suspects: of}), "Look at the slow traces through (unnamed service)."; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -111,5 +113,27 @@ func TestVersionsAreBounded(t *testing.T) {
 	}
 	if states[0] != states[1] {
 		t.Error("the states differ")
+	}
+}
+
+// A deploy of the first suspect after the opening is not the cause: it may be the remedy.
+func TestSuspectDeploy(t *testing.T) {
+	const cart, shop, minute = trace.Symbol(1), trace.Symbol(2), trace.Nanos(60e9)
+	x := engine.Incident{Incident: incident.Incident{Onset: 100 * minute, Opened: 103 * minute, Suspects: []baselinediff.Suspect{{Service: cart, Score: 1}, {Service: shop, Score: 1}}}}
+	deploy := func(service trace.Symbol, at trace.Nanos) engine.Deploy {
+		return engine.Deploy{Service: service, At: at * minute}
+	}
+	all := []engine.Deploy{deploy(cart, 60), deploy(cart, 80), deploy(shop, 99), deploy(cart, 110)}
+	if got := x.SuspectDeploy(all); got != all[1] {
+		t.Errorf("got %+v, want the latest before the opening", got)
+	}
+	if got := x.Deploys(all); len(got) != 3 {
+		t.Errorf("got %+v, want all from half an hour before the onset on", got)
+	}
+	if x.Reopened = 120 * minute; x.SuspectDeploy(all) != all[3] {
+		t.Errorf("got %+v, want the latest before it opened again", x.SuspectDeploy(all))
+	}
+	if got := x.SuspectDeploy(all[2:3]); got != (engine.Deploy{}) {
+		t.Errorf("got %+v, want none of the first suspect", got)
 	}
 }

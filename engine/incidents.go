@@ -39,10 +39,11 @@ func (x *Incident) Deploys(all []Deploy) []Deploy {
 	return found
 }
 
-// SuspectDeploy returns the latest of x.Deploys of the first suspect; zero if there is none.
+// SuspectDeploy returns the latest of x.Deploys of the first suspect that may have caused x; zero if there is none. One
+// after the opening is not the cause but perhaps the remedy.
 func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
 	for _, d := range slices.Backward(x.Deploys(all)) {
-		if d.Service == x.Suspects[0].Service {
+		if d.Service == x.Suspects[0].Service && d.At <= max(x.Opened, x.Reopened) {
 			return d
 		}
 	}

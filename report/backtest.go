@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -76,7 +77,7 @@ func (t *table) incident(r *backtest.Result, x *engine.Incident) {
 		if s.Score < leastScore {
 			break
 		}
-		suspects = append(suspects, t.names.Clean(r.Table.Text(s.Service))+" "+units.Ratio(s.Score))
+		suspects = append(suspects, t.names.NamedService(s.Service)+" "+units.Ratio(s.Score))
 	}
 	t.printf("\n%s%s%s\n", terminal.PadRight(describe.Clock(x.Opened, true), openedWidth), terminal.PadRight(lasted, lastedWidth),
 		t.style.Paint(terminal.Bold, terminal.Shorten(strings.Join(suspects, ", "), t.style.Line()-openedWidth-lastedWidth)))
@@ -116,7 +117,7 @@ func (t *table) score(s *backtest.Score) {
 	t.printf("\n%s\n", t.style.Paint(terminal.Dim, terminal.PadRight("fault", faultWidth)+column("cases")+column("raised")+column("first")+column("in three")))
 	for _, fault := range slices.Sorted(maps.Keys(s.ByFault)) {
 		sum := s.ByFault[fault]
-		row(terminal.Printable(fault), &sum)
+		row(cmp.Or(terminal.Printable(fault), "(no kind)"), &sum)
 	}
 	row("all", &s.All)
 	t.printf("%s in %s healthy hours\n", units.Plural(len(s.False), "false incident"), strconv.FormatFloat(s.HealthyHours, 'f', 1, 64))
@@ -126,13 +127,13 @@ func (t *table) score(s *backtest.Score) {
 		case !c.Raised:
 			t.printf("  not raised: %s (%s)\n", terminal.Printable(c.Name), terminal.Printable(c.Service))
 		case c.RankService == nil:
-			t.printf("  no suspect: %s (%s)\n", terminal.Printable(c.Name), terminal.Printable(c.Service))
+			t.printf("  raised, not suspected: %s (%s)\n", terminal.Printable(c.Name), terminal.Printable(c.Service))
 		case *c.RankService > 1:
-			t.printf("  suspect %d:  %s (%s)\n", *c.RankService, terminal.Printable(c.Name), terminal.Printable(c.Service))
+			t.printf("  raised, suspect %d: %s (%s)\n", *c.RankService, terminal.Printable(c.Name), terminal.Printable(c.Service))
 		}
 	}
 	for _, name := range s.Outside {
-		t.printf("  not scored: %s lies outside of the recording\n", terminal.Printable(name))
+		t.printf("  not scored: %s lies outside of the recording, or in its first nine minutes\n", terminal.Printable(name))
 	}
 }
 

@@ -161,7 +161,7 @@ func (t *table) suspects(c *offline.Comparison) {
 	exceeded := false
 	for i := range c.Suspects[:t.shown(found)] {
 		s := t.names.Suspect(&c.Suspects[i])
-		t.suspect(i+1, s)
+		t.suspect(i+1, t.names.NamedService(c.Suspects[i].Service), s)
 		exceeded = exceeded || len(s.Operations) > 0 && s.Operations[0].Score >= s.Score+leastScore
 	}
 	t.more(found-t.shown(found), "suspect", "")
@@ -184,8 +184,7 @@ func (t *table) paintLines(text string) string {
 }
 
 // suspect writes a suspect and its first operations.
-func (t *table) suspect(rank int, s describe.Suspect) {
-	name := s.Service
+func (t *table) suspect(rank int, name string, s describe.Suspect) {
 	if !s.EmitsSpans {
 		name += " (emits no spans)"
 	}

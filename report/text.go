@@ -7,7 +7,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
-// wrap writes a sentence in lines of the style's width, each indented by n spaces.
+// wrap writes a sentence in lines of the style's width, each indented by n spaces. A number stays on the line of the
+// word after it.
 func wrap(s terminal.Style, text describe.Sentence, n int) string {
 	var b strings.Builder
 	column := 0
@@ -18,7 +19,7 @@ func wrap(s terminal.Style, text describe.Sentence, n int) string {
 			b.WriteString(strings.Repeat(" ", n))
 			column = n
 		case w.glued:
-		case column+1+unbroken(words[i:]) > s.Line():
+		case !w.kept && column+1+unbroken(words[i:]) > s.Line():
 			b.WriteString("\n" + strings.Repeat(" ", n))
 			column = n
 		default:
@@ -36,12 +37,15 @@ func wrap(s terminal.Style, text describe.Sentence, n int) string {
 	return b.String()
 }
 
-// unbroken returns the width of the first of words and of those glued to it.
+// unbroken returns the width of the first of words and of those that stay on its line.
 func unbroken(words []word) int {
 	width := terminal.Width(words[0].Text)
 	for _, w := range words[1:] {
-		if !w.glued {
-			break
+		switch {
+		case w.kept:
+			width++
+		case !w.glued:
+			return width
 		}
 		width += terminal.Width(w.Text)
 	}
@@ -53,16 +57,17 @@ type word struct {
 	describe.Phrase
 
 	glued bool // no space before it
+	kept  bool // a space but no line break before it
 }
 
 func split(text describe.Sentence) []word {
 	var all []word
-	space := true
+	space, last := true, ""
 	for _, p := range text {
 		glued := !space && !strings.HasPrefix(p.Text, " ")
 		for w := range strings.FieldsSeq(p.Text) {
-			all = append(all, word{describe.Phrase{Text: w, Strong: p.Strong}, glued})
-			glued = false
+			all = append(all, word{describe.Phrase{Text: w, Strong: p.Strong}, glued, !glued && terminal.Together(last, w)})
+			glued, last = false, w
 		}
 		space = strings.HasSuffix(p.Text, " ")
 	}

@@ -52,8 +52,8 @@ the place inside the first suspect, affected request types with their usual time
 		return p.showIncident(c.Context(), f, args[0])
 	}
 	c.AddCommand(
-		p.incidentNoteCommand("acknowledge", "Acknowledge an incident, for a day", (*client.Client).AcknowledgeIncident),
-		p.incidentNoteCommand("mute", "Mute an incident, for a day: lists omit it, and webhooks are not called", (*client.Client).MuteIncident),
+		p.incidentNoteCommand("acknowledge", "Acknowledge an incident, for a day", "Acknowledged", (*client.Client).AcknowledgeIncident),
+		p.incidentNoteCommand("mute", "Mute an incident, for a day: lists omit it, and webhooks are not called", "Muted", (*client.Client).MuteIncident),
 		p.acceptIncidentCommand(),
 	)
 	return c
@@ -75,8 +75,8 @@ func (p *process) showIncident(ctx context.Context, f *listFlags, name string) e
 	return client.ShowIncident(p.out, d, terminal.Of(p.out, p.getenv), time.Now())
 }
 
-// incidentNoteCommand returns a command that sets a note about an incident.
-func (p *process) incidentNoteCommand(name, short string, set func(*client.Client, context.Context, string, string) error) *cobra.Command {
+// incidentNoteCommand returns a command that sets a note about an incident, and then says what it has done.
+func (p *process) incidentNoteCommand(name, short, done string, set func(*client.Client, context.Context, string, string) error) *cobra.Command {
 	var text string
 	c := &cobra.Command{
 		Use:     name + " ID",
@@ -91,7 +91,11 @@ func (p *process) incidentNoteCommand(name, short string, set func(*client.Clien
 		if err != nil {
 			return err
 		}
-		return set(api, c.Context(), args[0], text)
+		if err := set(api, c.Context(), args[0], text); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(p.out, done+" for a day.")
+		return err
 	}
 	return c
 }

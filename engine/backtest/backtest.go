@@ -9,6 +9,7 @@ package backtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -35,7 +36,7 @@ type Result struct {
 }
 
 // Files plays the traces of files and directories. It returns an error if a path cannot be read, if there is no room
-// for temporary files, if ctx ends, or if there are labels but none lies in the recording. Options.Table is not used.
+// for temporary files, if ctx ends, or if there are labels but none can be scored. Options.Table is not used.
 //
 // Traces that end more than a year before or after the median one have a wrong clock. They are not played, since the
 // clock of the engine would follow them.
@@ -92,9 +93,13 @@ func Files(ctx context.Context, paths []string, labels []Label, input file.Optio
 	}
 	result = p.Finish()
 	result.Misdated = misdated
-	if result.Score != nil {
-		result.Score.Outside = outside
+	if result.Score == nil {
+		return result, nil
 	}
+	if len(result.Score.Cases) == 0 && len(labels) > 0 {
+		return nil, fmt.Errorf("no label lies in the time in which incidents are reported: they need nine minutes of history, and the traces begin at %s UTC", date(result.From))
+	}
+	result.Score.Outside = append(outside, result.Score.Outside...)
 	return result, nil
 }
 

@@ -54,6 +54,7 @@ func ReadLabels(ctx context.Context, path string, stdin io.Reader) ([]Label, err
 // ParseLabels parses the contents of a file of labels. The path is used in errors.
 func ParseLabels(path string, data []byte) ([]Label, error) {
 	var labels []Label
+	known := make(map[Label]int) // its line
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, maxLabelLine)
 	n := 0
@@ -67,6 +68,10 @@ func ParseLabels(path string, data []byte) ([]Label, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: malformed label: %w", path, n, err)
 		}
+		if first := known[l]; first != 0 { // it would count twice
+			return nil, fmt.Errorf("%s:%d: label %q is a copy of line %d: leave it out", path, n, l.Name, first)
+		}
+		known[l] = n
 		labels = append(labels, l)
 	}
 	if err := lines.Err(); err != nil {

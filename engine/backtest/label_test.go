@@ -38,6 +38,7 @@ func TestBrokenLabels(t *testing.T) {
 		`{"name": "a", "start_unix_nano": 1.5e9, "end_unix_nano": 2, "target": {"service": "cart"}}`:      "start_unix_nano is 1.5e9",
 		`{"name": "a", "start_unix_nano": 3, "end_unix_nano": 2, "target": {"service": "cart"}}`:          "end_unix_nano 2 lies before",
 		`{"name": "a", "start_unix_nano": 1, "end_unix_nano": 2, "target": {"service": ["cart", "ad"]}}`:  "target.service",
+		strings.Replace(good, "1,", `"1",`, 1):                                                            `label "a" is a copy of line 1`,
 		`{"name": "` + strings.Repeat("a", maxLabelLine) + `", "start_unix_nano": 1, "end_unix_nano": 2}`: "too long",
 	} {
 		_, err := ParseLabels("faults.jsonl", []byte(good+line))

@@ -226,7 +226,7 @@ func TestScore(t *testing.T) {
 		opening{from: 760, to: 900, suspects: []string{"ship"}},                                                    // in the minute after
 		opening{from: 1000, to: 1100, suspects: []string{"ad"}, merged: true},
 	)
-	r := c.play([]Label{label("cart", 200, 400), label("ship", 600, 700), label("pay", 1200, 1300)}, 1400)
+	r := c.play([]Label{label("early", -30, -1), label("cart", 200, 400), label("ship", 600, 700), label("pay", 1200, 1300)}, 1400)
 	want := &Score{
 		Cases: []Case{
 			{Name: "cart", Service: "cart", Fault: "cpu", Raised: true, SecondsToRaise: new(100.), RankService: new(2), Incident: 2},
@@ -236,6 +236,7 @@ func TestScore(t *testing.T) {
 		All: Sum{3, 2. / 3, 1. / 3, 2. / 3}, ByFault: map[string]Sum{"cpu": {3, 2. / 3, 1. / 3, 2. / 3}},
 		False:        []uint64{1, 3, 5},
 		HealthyHours: (140 + 140 + 440 + 31) / 3600.,
+		Outside:      []string{"early"}, // a minute after its end, incidents are not yet reported
 	}
 	got := *r.Score
 	if diff := got.HealthyHours - want.HealthyHours; diff > 1e-3 || diff < -1e-3 {
@@ -270,6 +271,19 @@ func TestOverlappingWindows(t *testing.T) {
 	}
 	if want := (300 - 60 + 600 - 470 - 9) * time.Second; s.HealthyHours-want.Hours() > 1e-3 || want.Hours()-s.HealthyHours > 1e-3 {
 		t.Errorf("got %g healthy hours, want %g", s.HealthyHours, want.Hours())
+	}
+}
+
+// Labels that are over before incidents are reported are no cases. If no case is left, that is an error.
+func TestEarlyLabels(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "traces.jsonl")
+	const span = `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"1","spanId":"0000000000000001","name":"GET","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000001000000000"}]}]}]}`
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(span, `"1"`, `"`+strings.Repeat("01", 16)+`"`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Files(t.Context(), []string{path}, []Label{label("cart", 1790000000, 1790000001)}, file.Options{}, Options{Core: engine.DefaultOptions(), Assembly: assemble.DefaultOnlineOptions()})
+	if want := "need nine minutes of history, and the traces begin at 2026-09-21 14:13:20 UTC"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want %q", err, want)
 	}
 }
 

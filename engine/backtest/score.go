@@ -27,7 +27,9 @@ type Score struct {
 	False        []uint64 // IDs of the false incidents, in the order of opening
 	HealthyHours float64  // time after Result.Learned outside of the labelled windows and Grace
 	ByFault      map[string]Sum
-	Outside      []string // names of the labels outside of the recording, which are no cases
+	// Outside holds the names of the labels that are no cases: they lie outside of the recording, or are over before
+	// Result.Learned, so that no incident can open for them.
+	Outside []string
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -136,6 +138,10 @@ func (s *scorer) score(r *Result) *Score {
 	credited := s.credit(r.Incidents)
 	raised := make(map[uint64]bool)
 	for i := range s.labels {
+		if r.Learned == 0 || deadline(s.labels[i].Window) < r.Learned {
+			score.Outside = append(score.Outside, s.labels[i].Name)
+			continue
+		}
 		c := s.answer(i, credited[i], r.Incidents)
 		if c.Raised {
 			raised[c.Incident] = true

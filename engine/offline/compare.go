@@ -243,7 +243,7 @@ func (c *comparer) selectWindow(window TimeRange, baseline *TimeRange) error {
 		}
 	}
 	if c.result.Baseline.Traces < leastBaseline {
-		return fmt.Errorf("%d traces begin outside of the window, too few to compare with: want at least %d; choose a shorter window or add files with earlier traces",
+		return fmt.Errorf("too few traces to compare with begin outside of the window: %d, want at least %d; choose a shorter window or add files with earlier traces",
 			c.result.Baseline.Traces, leastBaseline)
 	}
 	return nil
@@ -261,7 +261,7 @@ func (c *comparer) selectBaseline(baseline TimeRange, w baselinediff.Interval, f
 	c.baseline = within(b)
 	history := c.recording.Select(c.baseline)
 	if history.Len() < leastBaseline {
-		return fmt.Errorf("%d traces begin in the baseline %s, too few to compare with: want at least %d; choose a longer baseline (the traces begin between %s and %s, UTC)",
+		return fmt.Errorf("too few traces to compare with begin in the baseline %[2]s: %[1]d, want at least %[3]d; choose a longer baseline (the traces begin between %[4]s and %[5]s, UTC)",
 			history.Len(), baseline.text, leastBaseline, dateTime(first), dateTime(last))
 	}
 	c.result.Baseline = side(history, b, baseline.to.kind == open)
@@ -274,7 +274,7 @@ func (c *comparer) selectSets() error {
 	before, after := c.recording.Of(beforeSet), c.recording.Of(afterSet)
 	switch {
 	case before.Len() < leastBaseline:
-		return fmt.Errorf("the files before hold %d traces, too few to compare with: want at least %d; add more of them", before.Len(), leastBaseline)
+		return fmt.Errorf("the files before hold too few traces to compare with: %d, want at least %d; add more of them", before.Len(), leastBaseline)
 	case after.Len() == 0:
 		return errors.New("the files after hold no trace that could be used: name files with traces")
 	}

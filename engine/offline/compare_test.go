@@ -199,7 +199,7 @@ func TestCompareErrors(t *testing.T) {
 		{"2020-01-01T00:00:00Z..2020-01-02T00:00:00Z", "", "outside of the traces"},
 		{"14:13:50..14:13:50", "", "no trace begins in the window"},
 		{"14:13:50..14:13:30", "", "write the earlier time first"},
-		{"+0s..", "", "too few to compare with: want at least 16"},
+		{"+0s..", "", "too few traces to compare with begin outside of the window: "},
 		{"+30s..", "+10s..+10.1s", "choose a longer baseline"},
 		{"+30s..", "..+31s", "overlaps with the window"},
 		{"+30s..", "14:13:30..14:13:20", "baseline: 14:13:30..14:13:20: the range ends before it begins"},
@@ -215,7 +215,7 @@ func TestCompareErrors(t *testing.T) {
 		}
 	}
 	few := fileOf(t, x.before[:15])
-	if _, err := offline.CompareFiles(t.Context(), []string{few}, []string{all}, offline.DefaultOptions()); err == nil || !strings.Contains(err.Error(), "hold 15 traces, too few") {
+	if _, err := offline.CompareFiles(t.Context(), []string{few}, []string{all}, offline.DefaultOptions()); err == nil || !strings.Contains(err.Error(), "hold too few traces to compare with: 15, want") {
 		t.Errorf("15 traces before: got error %v, want too few", err)
 	}
 	empty := fileOf(t, nil)

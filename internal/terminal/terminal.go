@@ -135,17 +135,18 @@ func Is(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Wrap returns text in lines of the style's width, indented by n spaces, each with a line break at its end.
+// Wrap returns text in lines of the style's width, indented by n spaces, each with a line break at its end. A number
+// stays on the line of the word after it.
 func (s Style) Wrap(text string, n int) string {
 	var b strings.Builder
 	column := 0
-	for word := range strings.FieldsSeq(text) {
-		width := Width(word)
+	words := strings.Fields(text)
+	for i, word := range words {
 		switch {
 		case column == 0:
 			b.WriteString(strings.Repeat(" ", n))
 			column = n
-		case column+1+width > s.Line():
+		case column+1+unbroken(words[i:]) > s.Line() && !Together(words[i-1], word):
 			b.WriteString("\n" + strings.Repeat(" ", n))
 			column = n
 		default:
@@ -153,7 +154,24 @@ func (s Style) Wrap(text string, n int) string {
 			column++
 		}
 		b.WriteString(word)
-		column += width
+		column += Width(word)
 	}
 	return b.String() + "\n"
+}
+
+// unbroken returns the width of the first of words and of those that stay on its line.
+func unbroken(words []string) int {
+	width := Width(words[0])
+	for i := 1; i < len(words) && Together(words[i-1], words[i]); i++ {
+		width += 1 + Width(words[i])
+	}
+	return width
+}
+
+// Together reports whether a line break between two words of a text would part a number from its unit, like % or ms.
+func Together(word, next string) bool { return isNumber(word) && !isNumber(next) }
+
+// isNumber reports whether a word is a number, such as "(1,198" or "−2.5", at whose end no clause ends.
+func isNumber(word string) bool {
+	return strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789.,(+−±≈<") == "" && !strings.HasSuffix(word, ".") && !strings.HasSuffix(word, ",")
 }

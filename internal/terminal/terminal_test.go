@@ -68,3 +68,19 @@ func TestOf(t *testing.T) {
 		t.Errorf("Printable = %q", got)
 	}
 }
+
+// A number stays on the line of its unit; a number at the end of a clause, or before another, need not.
+func TestWrapKeepsUnits(t *testing.T) {
+	const text = "92 % of it is time in and from the service frontend (in it 76 %, from it 16 %); 3.5 ms longer than in 1 2 3 4 5 6 of 10, 20, 30 to"
+	for width := 60; width < 130; width++ {
+		for line := range strings.Lines(Style{Width: width}.Wrap(text, 2)) {
+			if Width(strings.TrimRight(line, "\n")) > width {
+				t.Errorf("width %d: long line %q", width, line)
+			}
+			last := line[strings.LastIndexByte(strings.TrimRight(line, "\n"), ' ')+1:]
+			if n := strings.TrimSpace(last); n == "92" || n == "76" || n == "16" || n == "3.5" {
+				t.Errorf("width %d: %q is parted from its unit", width, n)
+			}
+		}
+	}
+}

@@ -202,6 +202,7 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   assert.deepEqual(await violations(page), []);
   ahead = 90_000;
   await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor({ timeout: 25_000 });
+  assert.equal(await page.getByText("All is well").count(), 0); // nobody knows
   list.items = [];
   list.learning = true;
   await page.goto(service.url);

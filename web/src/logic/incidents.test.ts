@@ -90,6 +90,9 @@ const marked = (sentence: string, services: string[]) =>
 test("pieces sets whole names apart, the longest first", () => {
   expect(marked("time to and from cart (to it 61 %)", ["cart"])).toBe("time to and from [cart] (to it 61 %)");
   expect(marked("cart, cart-cache and carts", ["cart", "cart-cache"])).toBe("[cart], [cart-cache] and carts");
+  expect(marked("time in cart, on cart-2, 1 of its 3 instances", ["cart"])).toBe(
+    "time in [cart], on cart-2, 1 of its 3 instances",
+  );
   expect(marked("in a.b.c: payment_v2, payment", ["payment", "a.b.c"])).toBe("in [a.b.c]: payment_v2, [payment]");
   expect(marked("von Öl zu Ö", ["Ö"])).toBe("von Öl zu [Ö]");
   expect(marked("(x) and -x-", ["(x)", "-x-"])).toBe("[(x)] and [-x-]");
@@ -119,6 +122,15 @@ test("localTimes replaces only the beginning and the end of the incident", () =>
   );
   expect(localTimes(closed, "utc", now + 86_400_000)).toContain(
     "between 2026-01-01 02:41 UTC and 2026-01-01 02:58 UTC;",
+  );
+  const failing = { ...closed, sentence: "More requests fail between 02:41 and 02:56: errors begin in cart." };
+  expect(localTimes(failing, "utc", now)).toBe(
+    "More requests fail between 02:41 UTC and 02:56 UTC: errors begin in cart.",
+  );
+  const late = { ...closed, closed: "2026-01-02T00:01:10Z" }; // the evidence ended the day before
+  late.sentence = "Requests take 3 % longer between 02:41 and 23:59; 9 % of it is time in between 02:41 and 23:59.";
+  expect(localTimes(late, "utc", now)).toBe(
+    "Requests take 3 % longer between 02:41 UTC and 23:59 UTC; 9 % of it is time in between 02:41 and 23:59.",
   );
 });
 

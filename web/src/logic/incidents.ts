@@ -37,7 +37,7 @@ export const likely = (all: Suspect[]): Suspect[] =>
 
 export type Piece = { text: string; service: boolean };
 
-const wordEdge = /[\p{L}\p{N}_]/u;
+const wordEdge = /[\p{L}\p{N}_-]/u; // with the hyphen of instances such as cart-2
 
 // pieces divides a sentence at the names of services, so that they can be set apart from the prose. A name counts only
 // as a whole word, and the longest of several counts.
@@ -65,16 +65,23 @@ const isWord = (text: string, from: number, to: number) =>
   !(wordEdge.test(text[to] ?? "") && wordEdge.test(text[to - 1]!));
 
 // localTimes replaces the beginning and the end in the sentence of an incident, which the service writes in UTC and to
-// the minute, by the times in a zone.
+// the minute, by the times in a zone. Names of services follow, and may look like times.
 export function localTimes({ sentence, onset, closed }: Incident, zone: Zone, now: number): string {
-  const times = [onset, ...(closed ? [closed] : [])];
+  const shown = (at: string) => time(at, zone, now).replace(/(\d\d:\d\d):\d\d/, "$1");
   return sentence.replace(
-    /\b(since|between|and) (?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d)(?![\d:])/g,
-    (all, word: string, _day: string | undefined, clock: string) => {
-      const at = times.find((t) => t.slice(11, 16) === clock);
-      return at ? `${word} ${time(at, zone, now).replace(/(\d\d:\d\d):\d\d/, "$1")}` : all;
+    /\b(since|between) (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d)(?: and (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d))?(?!:?\d)/,
+    (all, word: string, begin: string, end?: string) => {
+      if (onset.slice(11, 16) !== begin || (end && !closed)) return all;
+      return `${word} ${shown(onset)}${end ? ` and ${shown(latest(end, closed!))}` : ""}`;
     },
   );
+}
+
+// latest returns the latest time until an instant at which a clock shows the given hour and minute, UTC. The evidence of
+// an incident ends some minutes before the incident closes.
+function latest(clock: string, until: string): string {
+  const at = Date.parse(`${until.slice(0, 10)}T${clock}:00Z`);
+  return new Date(at > Date.parse(until) ? at - 86_400_000 : at).toISOString();
 }
 
 // servicesOf returns the names of the services that the sentence of an incident may contain.

@@ -273,6 +273,16 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
       </Empty>
     );
   }
+  if (silent) {
+    return (
+      <div className="state">
+        <strong>No traces arrive</strong>
+        <p className="bad" role="status">
+          No traces have arrived for {silent}: incidents cannot be noticed. See <Link href="/service">service</Link>.
+        </p>
+      </div>
+    );
+  }
   const last = lastClosed(list.items);
   return (
     <div className="state">
@@ -287,11 +297,6 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
           "There was no incident in the last day."
         )}
       </p>
-      {silent && (
-        <p className="bad" role="status">
-          No traces have arrived for {silent}: incidents cannot be noticed. See <Link href="/service">service</Link>.
-        </p>
-      )}
     </div>
   );
 }
