@@ -57,18 +57,20 @@ func overloaded(detail string, after time.Duration) *refusal.Error {
 
 var (
 	errTooMany = overloaded("too many requests at the same time", 0)
+	errYielded = overloaded("the body came too slowly while others waited", 0)
 	errSlow    = errors.New("the body came too slowly")
 )
 
-// enter admits a request before its body is read, or returns a refusal. After nil the caller must call s.budget.leave.
-func (s *Server) enter() error {
+// enter admits a request before its body is read, or returns a refusal. For the place see [budget.enter].
+func (s *Server) enter(cut func()) (*place, error) {
 	if refused := s.opts.Refuse(); refused != nil {
-		return overloaded(refused.Error(), refused.After)
+		return nil, overloaded(refused.Error(), refused.After)
 	}
-	if !s.budget.enter() {
-		return errTooMany
+	p := s.budget.enter(cut)
+	if p == nil {
+		return nil, errTooMany
 	}
-	return nil
+	return p, nil
 }
 
 // take passes a body to the Intake and returns the spans that it rejected, or a refusal.
@@ -99,6 +101,8 @@ func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
 		return refused
 	}
 	switch {
+	case errors.Is(err, errCutOff):
+		return errYielded
 	case errors.Is(err, errOverBudget):
 		return overloaded("too many bytes in flight", 0)
 	case errors.Is(err, errTooLarge):

@@ -5,7 +5,8 @@
 // spans.
 //
 // Invariants: the number of requests and the memory that they hold together are bounded ([Options]), whatever clients
-// send and whatever it expands to; memory is reserved before it is used. A request that does not fit gets a retryable
+// send and whatever it expands to; memory is reserved before it is used. Bodies that arrive slowly keep neither places
+// nor memory from others. A request that does not fit gets a retryable
 // refusal and never reaches the Intake. An acknowledged request was taken; a refused one was not. Clients never see
 // internal errors.
 //
@@ -151,7 +152,7 @@ func New(intake Intake, opts Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: opts, tls: encryption, intake: intake,
-		budget: &budget{maxRequests: opts.MaxRequests, maxBytes: opts.MaxInFlightBytes},
+		budget: &budget{maxRequests: opts.MaxRequests, maxBytes: opts.MaxInFlightBytes, slow: slowAfter},
 	}
 	s.bodies = newBodies(s.budget, opts.MaxRequestBytes)
 	return s, nil
@@ -239,7 +240,7 @@ type Load struct {
 // Load returns the present load. It is safe for concurrent use once Listen returned.
 func (s *Server) Load() Load {
 	return Load{
-		Requests: s.budget.requests.Load(), Bytes: s.budget.bytes.Load(),
+		Requests: s.budget.inFlight(), Bytes: s.budget.bytes.Load(),
 		GRPC: s.grpc.Load(), HTTP: s.http.Load(),
 	}
 }

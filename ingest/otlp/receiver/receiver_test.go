@@ -155,9 +155,9 @@ func TestTooManyRequests(t *testing.T) {
 
 // While the Intake is slow, fewer requests are admitted.
 func TestAdmitsFewerWhenSlow(t *testing.T) {
-	b := &budget{maxRequests: 2 * lateRequests}
+	b := &budget{maxRequests: 2 * lateRequests, slow: time.Minute}
 	enter := func() (n int) {
-		for b.enter() {
+		for b.enter(func() {}) != nil {
 			n++
 		}
 		return n
