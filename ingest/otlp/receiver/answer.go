@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/internal/connlimit"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -73,8 +75,10 @@ func (s *Server) enter(cut func()) (*place, error) {
 	return p, nil
 }
 
-// take passes a body to the Intake and returns the spans that it rejected, or a refusal.
-func (s *Server) take(ctx context.Context, data []byte, format Format) (Rejected, error) {
+// take passes a body to the Intake and returns the spans that it rejected, or a refusal. Local is the local address of
+// the connection.
+func (s *Server) take(ctx context.Context, local net.Addr, data []byte, format Format) (Rejected, error) {
+	defer connlimit.Working(local)()
 	began := time.Now()
 	rejected, err := s.intake.Take(ctx, data, format)
 	rejected.Why = refusal.Text(rejected.Why)
@@ -109,7 +113,7 @@ func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
 		return refuse(refusal.TooLarge, fmt.Sprintf("the request has more than %d bytes uncompressed", s.opts.MaxRequestBytes))
 	case errors.Is(err, errCorrupt):
 		return refuse(refusal.Malformed, "the body does not match its encoding, or needs a window over 8 MiB")
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(context.Cause(ctx), errSlow):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed), errors.Is(context.Cause(ctx), errSlow):
 		return refuse(refusal.TimedOut, errSlow.Error())
 	case ctx.Err() != nil:
 		return refuse(refusal.Canceled, "canceled")

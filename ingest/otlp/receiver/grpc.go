@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
@@ -93,7 +95,15 @@ func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error)
 	}
 	defer b.free()
 	event.Bytes = len(b.bytes())
-	return s.take(ctx, b.bytes(), Protobuf)
+	return s.take(ctx, localAddr(ctx), b.bytes(), Protobuf)
+}
+
+// localAddr returns the local address of a call's connection.
+func localAddr(ctx context.Context) net.Addr {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.LocalAddr
+	}
+	return nil
 }
 
 func first(values []string) string {

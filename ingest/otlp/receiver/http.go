@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"mime"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -80,7 +81,8 @@ func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, f
 	// From now on a read only notices that the sender is gone, and may wait as long as the Intake takes.
 	_ = control.SetReadDeadline(time.Time{}) // fails only for recorders in tests
 	event.Bytes = len(b.bytes())
-	return s.take(r.Context(), b.bytes(), format)
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return s.take(r.Context(), local, b.bytes(), format)
 }
 
 // admit returns the encoding of the body, or a refusal if the header alone is reason for one.

@@ -5,8 +5,8 @@
 // spans.
 //
 // Invariants: the number of requests and the memory that they hold together are bounded ([Options]), whatever clients
-// send and whatever it expands to; memory is reserved before it is used. Bodies that arrive slowly keep neither places
-// nor memory from others. A request that does not fit gets a retryable
+// send and whatever it expands to; memory is reserved before it is used. Bodies that arrive slowly keep neither places,
+// nor memory, nor connections from others. A request that does not fit gets a retryable
 // refusal and never reaches the Intake. An acknowledged request was taken; a refused one was not. Clients never see
 // internal errors.
 //
@@ -172,7 +172,7 @@ func (s *Server) Listen(ctx context.Context) (err error) {
 
 func (s *Server) listenerConfig(name, address string) listener.Config {
 	return listener.Config{
-		Name: name, Address: address, Share: connlimit.NewShare(s.opts.MaxConnections, s.opts.Log), TLS: s.tls, Log: s.opts.Log,
+		Name: name, Address: address, Share: connlimit.NewShare(s.opts.MaxConnections, s.opts.Log), TLS: s.tls, ByWork: true, Log: s.opts.Log,
 	}
 }
 
