@@ -559,3 +559,21 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+// Below 1 GiB of memory, the defaults of sizes are lower: requests of the default size would otherwise exceed it.
+func TestSmallMemory(t *testing.T) {
+	for memory, want := range map[string][3]int64{
+		"64MiB":  {4 * mib, 12 * mib, 16 * mib},
+		"512MiB": {32 * mib, 96 * mib, 64 * mib},
+		"1GiB":   {64 * mib, 192 * mib, 64 * mib},
+		"16GiB":  {64 * mib, 192 * mib, 64 * mib},
+	} {
+		e, err := Load(Sources{Getenv: func(name string) string { return map[string]string{"SIBYL_MEMORY": memory}[name] }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.OTLP.MaxInFlight, e.Config.Assembly.MaxBytes}; got != want {
+			t.Errorf("memory %s: got %d, want %d", memory, got, want)
+		}
+	}
+}

@@ -92,7 +92,25 @@ func merge(layers ...*layer) *Effective {
 	for _, l := range layers {
 		maps.Copy(e.origins, l.origins)
 	}
+	e.fit()
 	return e
+}
+
+// fit lowers the defaults of sizes to their share of a small memory.
+func (e *Effective) fit() {
+	c := &e.Config
+	for key, size := range map[string]struct {
+		field *int64
+		most  int64
+	}{
+		"otlp.max-request":   {&c.OTLP.MaxRequest, c.Memory / requestShare},
+		"otlp.max-in-flight": {&c.OTLP.MaxInFlight, 3 * (c.Memory / requestShare)},
+		"assembly.max-bytes": {&c.Assembly.MaxBytes, c.Memory / inFlightShare},
+	} {
+		if e.origins[key] == "" {
+			*size.field = min(*size.field, size.most)
+		}
+	}
 }
 
 // readFile adds the values in a file; "" is no file.
