@@ -59,7 +59,7 @@ func listenerKeys() []definition[Config] {
 		newField("http", address(), func(c *Config) *string { return &c.HTTP },
 			"Listen address of the API, the UI and the agents.").withDefault("127.0.0.1:8321"),
 		newField("api.base-path", words("path", "an empty path, or one like /sibyl without a trailing slash", isPrefix), func(c *Config) *string { return &c.API.BasePath },
-			"Path prefix of API and UI, for a reverse proxy that also serves other paths.").withDefault(""),
+			"Path prefix of API and UI, for a reverse proxy that also serves other paths. Create a token first: the proxy makes its clients local ones.").withDefault(""),
 		newField("api.public-url", words("url", "an empty text, or a URL that starts with http:// or https://", isPublicURL), func(c *Config) *string { return &c.API.PublicURL },
 			"URL of the UI with its path prefix, for links in webhooks; by default that of http, unless it listens on all addresses.").withDefault(""),
 	}, tlsKeys("api.tls.", "API and UI", "callers", func(c *Config) *TLS { return &c.API.TLS }), []definition[Config]{
