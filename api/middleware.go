@@ -214,7 +214,7 @@ func (a *API) identify(r *http.Request) (principal, error) {
 	if !strings.EqualFold(scheme, "bearer") {
 		secret = ""
 	}
-	token, some, err := a.tokens.Find(strings.TrimSpace(secret), a.options.Clock())
+	token, some, err := a.tokens.Identify(strings.TrimSpace(secret), r.RemoteAddr, a.options.Clock())
 	switch {
 	case err != nil:
 		return principal{}, err

@@ -113,7 +113,7 @@ func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
 		if !strings.EqualFold(scheme, "bearer") {
 			secret = ""
 		}
-		token, some, err := tokens.Find(strings.TrimSpace(secret), time.Now())
+		token, some, err := tokens.Identify(strings.TrimSpace(secret), r.RemoteAddr, time.Now())
 		switch {
 		case err != nil:
 			return "", err

@@ -26,6 +26,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.webhooks(e)
 	c.exports(e)
 	c.fetches(e)
+	e.Counter("tokens_refused_total", "Requests with an unknown, revoked or expired token.", c.server.tokens.Refused())
 }
 
 // connections emits the metrics of listeners.

@@ -111,7 +111,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if s.outbound, err = newOutbound(c, s.store, notes, intake{s.live}, log); err != nil {
 		return s, err
 	}
-	s.tokens = access.Open(c.DataDir)
+	s.tokens = access.OpenLogged(c.DataDir, log)
 	if s.api, err = s.newAPI(build, s.tokens, notes); err != nil {
 		return s, err
 	}
@@ -144,12 +144,12 @@ func retention(c *config.Config) live.Retention {
 }
 
 // sender returns a function that reports whether a token may send traces; nil if senders need none.
-func (s *Server) sender(tokens *access.Tokens) func(string) bool {
+func (s *Server) sender(tokens *access.Tokens) func(secret, from string) bool {
 	if !s.config.OTLP.RequireToken {
 		return nil
 	}
-	return func(secret string) bool {
-		t, _, err := tokens.Find(secret, time.Now())
+	return func(secret, from string) bool {
+		t, _, err := tokens.Identify(secret, from, time.Now())
 		return err == nil && t != nil && t.Role.Allows(access.Agent)
 	}
 }

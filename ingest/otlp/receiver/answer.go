@@ -121,13 +121,13 @@ func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
 	return refuse(refusal.Malformed, "the body is incomplete")
 }
 
-// authorized reports whether an Authorization header holds a token that may send traces.
-func (s *Server) authorized(header string) bool {
+// authorized reports whether an Authorization header from an address holds a token that may send traces.
+func (s *Server) authorized(header, from string) bool {
 	if s.opts.Authorized == nil {
 		return true
 	}
 	scheme, token, _ := strings.Cut(header, " ")
-	return strings.EqualFold(scheme, "Bearer") && s.opts.Authorized(strings.TrimSpace(token))
+	return strings.EqualFold(scheme, "Bearer") && s.opts.Authorized(strings.TrimSpace(token), from)
 }
 
 // errUnauthorized refuses a request without a valid token.

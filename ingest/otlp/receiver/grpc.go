@@ -78,7 +78,11 @@ func (s *Server) export(_ any, stream grpc.ServerStream) error {
 // exportGRPC returns the rejected spans of a request, or a refusal.
 func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error) {
 	header, _ := metadata.FromIncomingContext(ctx)
-	if !s.authorized(first(header.Get("authorization"))) {
+	client, ok := peer.FromContext(ctx)
+	if !ok {
+		client = &peer.Peer{Addr: &net.TCPAddr{}}
+	}
+	if !s.authorized(first(header.Get("authorization")), client.Addr.String()) {
 		return Rejected{}, errUnauthorized
 	}
 	if len(header) > maxHeaders {
@@ -95,15 +99,7 @@ func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error)
 	}
 	defer b.free()
 	event.Bytes = len(b.bytes())
-	return s.take(ctx, localAddr(ctx), b.bytes(), Protobuf)
-}
-
-// localAddr returns the local address of a call's connection.
-func localAddr(ctx context.Context) net.Addr {
-	if p, ok := peer.FromContext(ctx); ok {
-		return p.LocalAddr
-	}
-	return nil
+	return s.take(ctx, client.LocalAddr, b.bytes(), Protobuf)
 }
 
 func first(values []string) string {

@@ -91,7 +91,7 @@ func (s *Server) admit(r *http.Request, knownType bool) (encoding, error) {
 	switch {
 	case len(r.Header) > maxHeaders:
 		return 0, refuse(refusal.TooManyHeaders, "too many headers")
-	case !s.authorized(r.Header.Get("Authorization")):
+	case !s.authorized(r.Header.Get("Authorization"), r.RemoteAddr):
 		return 0, errUnauthorized
 	case r.URL.Path != tracesPath:
 		return 0, refuse(refusal.UnknownPath, "only "+tracesPath+" is served here")

@@ -133,7 +133,7 @@ func TestHTTPSuccess(t *testing.T) {
 // Every refusal is a google.rpc.Status in the format of the request.
 func TestHTTPRefusals(t *testing.T) {
 	const protobuf, text = "application/x-protobuf", "application/json"
-	s := start(t, newDecoding(t), Options{MaxRequestBytes: 1 << 20, Authorized: func(token string) bool { return token == "secret" }})
+	s := start(t, newDecoding(t), Options{MaxRequestBytes: 1 << 20, Authorized: func(token, from string) bool { return token == "secret" && from != "" }})
 	zeros := make([]byte, 1<<20+1)
 	tests := []struct {
 		name        string

@@ -59,7 +59,7 @@ type Options struct {
 	HTTP string        // address of HTTP, likewise
 	TLS  connlimit.TLS // of both; zero: clear text
 
-	Authorized func(token string) bool // checks a bearer token; nil: no token is needed. Safe for concurrent use
+	Authorized func(token, from string) bool // checks a bearer token from an address; nil: no token is needed. Safe for concurrent use
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
 	MaxInFlightBytes int64         // memory of all requests that are read, uncompressed or taken; default 160 MiB
