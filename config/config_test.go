@@ -577,3 +577,22 @@ func TestSmallMemory(t *testing.T) {
 		}
 	}
 }
+
+// User names and queries of URLs are hidden: they may be tokens.
+func TestHiddenURLs(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://tempo:4318/v1/traces":      "http://tempo:4318/v1/traces",
+		"http://geheim@tempo/x":            "http://(hidden)@tempo/x",
+		"https://u:geheim@tempo?a=geheim":  "https://(hidden)@tempo?(hidden)",
+		"https://tempo/v1?api-key=geheim1": "https://tempo/v1?(hidden)",
+	} {
+		if got := endpoint().text(url); got != want {
+			t.Errorf("%s is shown as %s, want %s", url, got, want)
+		}
+	}
+	if _, err := Load(Sources{Getenv: func(name string) string {
+		return map[string]string{"SIBYL_EXPORT_OTLP": "ftp://tempo?key=geheim"}[name]
+	}}); err == nil || strings.Contains(err.Error(), "geheim") {
+		t.Errorf("error %v, want one without the query", err)
+	}
+}
