@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -118,6 +119,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	s.registry.MustRegister(collector{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
 		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: tlsFiles(c.OTLP.TLS, log), Authorized: s.sender(s.tokens),
+		Trusted:         func(r *http.Request) bool { return !api.Loopback(r.RemoteAddr) || api.OwnHost(r.Host) }, // else DNS rebinding
 		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: s.files.others,
 		Refuse: s.live.Refuse, Observe: newReceived(s.registry).observe, Log: log,
 	})

@@ -93,6 +93,8 @@ func (s *Server) admit(r *http.Request, knownType bool) (encoding, error) {
 		return 0, refuse(refusal.TooManyHeaders, "too many headers")
 	case !s.authorized(r.Header.Get("Authorization"), r.RemoteAddr):
 		return 0, errUnauthorized
+	case s.opts.Authorized == nil && s.opts.Trusted != nil && fromPage(r) && !s.opts.Trusted(r):
+		return 0, errPage
 	case r.URL.Path != tracesPath:
 		return 0, refuse(refusal.UnknownPath, "only "+tracesPath+" is served here")
 	case r.Method != http.MethodPost:
@@ -104,6 +106,14 @@ func (s *Server) admit(r *http.Request, knownType bool) (encoding, error) {
 	}
 	return enc, nil
 }
+
+// fromPage reports whether a page in a browser sent a request: browsers add one of these headers to every POST.
+func fromPage(r *http.Request) bool {
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
+}
+
+// errPage refuses a request of a page that is not trusted.
+var errPage = refuse(refusal.Forbidden, "pages in a browser may send only to a loopback address or localhost, unless a token is needed")
 
 // errMethod refuses a request that is no POST.
 var errMethod = &refusal.Error{Reason: refusal.UnknownMethod, Detail: "only POST is allowed", Header: http.Header{"Allow": {http.MethodPost}}}

@@ -317,3 +317,22 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%d more events", len(events))
 	}
 }
+
+// Pages in browsers that are not trusted are refused unless senders need a token; programs are not asked.
+func TestHTTPPages(t *testing.T) {
+	page := http.Header{"Content-Type": {"application/json"}, "Origin": {"http://rebound.example"}}
+	program := http.Header{"Content-Type": {"application/json"}}
+	trusted := func(r *http.Request) bool { return r.Host == "trusted" }
+	s := start(t, newDecoding(t), Options{Trusted: trusted})
+	address := s.HTTPAddr().String()
+	for header, want := range map[*http.Header]int{&page: http.StatusForbidden, &program: http.StatusOK} {
+		if r := send(t, address, http.MethodPost, tracesPath, *header, strings.NewReader("{}")); r.code != want {
+			t.Errorf("%v: %d, want %d", *header, r.code, want)
+		}
+	}
+	guarded := start(t, newDecoding(t), Options{Trusted: trusted, Authorized: func(token, _ string) bool { return token == "secret" }})
+	page.Set("Authorization", "Bearer secret")
+	if r := send(t, guarded.HTTPAddr().String(), http.MethodPost, tracesPath, page, strings.NewReader("{}")); r.code != http.StatusOK {
+		t.Errorf("with a token: %d", r.code)
+	}
+}
