@@ -103,7 +103,7 @@ func inputKeys() []definition[Config] {
 		newField("otlp.max-in-flight", size(mib, tib), func(c *Config) *int64 { return &c.OTLP.MaxInFlight },
 			"Maximum total size of the requests being read or decoded, after decompression, at most a quarter of memory; by default three sixteenths if memory is below 1GiB. Beyond it senders are told to retry.").withDefault(192 * mib),
 		newField("otlp.require-token", boolean(), func(c *Config) *bool { return &c.OTLP.RequireToken },
-			"Whether senders need a token of role agent, operator or admin.").withDefault(false),
+			"Whether senders need a token of role agent, operator or admin; by default true if other machines can reach an OTLP address without a client certificate.").withDefault(false),
 	}, tlsKeys("otlp.tls.", "both OTLP listeners", "senders", func(c *Config) *TLS { return &c.OTLP.TLS }), []definition[Config]{
 		newField("jaeger.query", jaegerQueries(), func(c *Config) *[]JaegerQuery { return &c.Jaeger.Query },
 			"Query services of Jaeger to fetch traces from.").withDefault([]JaegerQuery{}).reloadable(),

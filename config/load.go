@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -96,9 +97,13 @@ func merge(layers ...*layer) *Effective {
 	return e
 }
 
-// fit lowers the defaults of sizes to their share of a small memory.
+// fit sets the defaults that depend on other keys: it lowers sizes to their share of a small memory, and requires tokens
+// of senders on other machines unless they have certificates.
 func (e *Effective) fit() {
 	c := &e.Config
+	if e.origins["otlp.require-token"] == "" {
+		c.OTLP.RequireToken = slices.ContainsFunc(c.Exposed(), func(l Listener) bool { return strings.HasPrefix(l.Key, "otlp.") })
+	}
 	for key, size := range map[string]struct {
 		field *int64
 		most  int64
