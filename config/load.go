@@ -97,8 +97,8 @@ func merge(layers ...*layer) *Effective {
 	return e
 }
 
-// fit sets the defaults that depend on other keys: it lowers sizes to their share of a small memory, and requires tokens
-// of senders on other machines unless they have certificates.
+// fit sets the defaults that depend on other keys: it lowers sizes to their share of a small memory, and requires
+// tokens of senders on other machines unless they have certificates.
 func (e *Effective) fit() {
 	c := &e.Config
 	if e.origins["otlp.require-token"] == "" {

@@ -70,8 +70,8 @@ func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Ou
 	return slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
 }
 
-// firstFailure returns the first tracepoint of a catalogue that could not be enabled, with the reason; empty if there is
-// none.
+// firstFailure returns the first tracepoint of a catalogue that could not be enabled, with the reason; empty if there
+// is none.
 func firstFailure(outcomes []protocol.Outcome, all []protocol.Tracepoint) string {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.State != protocol.Applied && find(all, o.ID) != nil {

@@ -62,8 +62,8 @@ type Options struct {
 
 	Authorized func(token, from string) bool // checks a bearer token from an address; nil: no token is needed. Safe for concurrent use
 
-	// Trusted reports whether a request over HTTP is accepted although a browser sent it; nil: all are. It is not called
-	// if senders need a token, which pages do not have. Safe for concurrent use.
+	// Trusted reports whether a request over HTTP is accepted although a browser sent it; nil: all are. It is not
+	// called if senders need a token, which pages do not have. Safe for concurrent use.
 	Trusted func(*http.Request) bool
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
