@@ -8,6 +8,7 @@ PARTS    ?= # of docs/benchmarks.md; empty: all
 MUTATE   ?= analysis cct search engine ingest control store notify # folders, including subfolders
 SAMPLE   ?= # mutants per folder; empty: all, which takes many hours
 SEED     ?= 1
+DESCRIBED ?= $(shell git describe --tags --always --dirty 2>/dev/null) # version of the build
 
 .PHONY: help
 help: ## list the targets
@@ -18,7 +19,7 @@ run: build ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	@bin/sibylbench demo # not go run, which reports a failure on every Ctrl-C
 
 build: ## build bin/sibyl and bin/sibylbench, static
-	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags="-s -w" -o bin/ ./cmd/sibyl ./cmd/sibylbench # without the tag, grpc links html/template
+	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags="-s -w -X main.described=$(strip $(DESCRIBED))" -o bin/ ./cmd/sibyl ./cmd/sibylbench # without the tag, grpc links html/template
 
 test: ## run all quick tests; installs Chromium for those of the web UI if it is missing
 	go test ./...

@@ -313,12 +313,22 @@ func TestWithoutTokens(t *testing.T) {
 			t.Errorf("from %s for %s: %d, want %d", c.remote, c.host, out.Code, c.code)
 		}
 	}
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "Via"} { // of a proxy on this machine
+		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/status", nil)
+		r.RemoteAddr = "127.0.0.1:1"
+		r.Header.Set(header, "203.0.113.5")
+		out := httptest.NewRecorder()
+		if w.ServeHTTP(out, r); out.Code != http.StatusForbidden || !strings.Contains(out.Body.String(), "proxy") {
+			t.Errorf("with %s: %d: %s", header, out.Code, out.Body)
+		}
+	}
 	secret, _, err := w.tokens.Create(access.Viewer, "", time.Unix(0, int64(w.now)), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequest(http.MethodGet, "http://sibyl.example/api/v1/status", nil)
 	r.RemoteAddr = "10.0.0.2:1"
+	r.Header.Set("X-Forwarded-For", "203.0.113.5")
 	r.Header.Set("Authorization", "bearer "+secret)
 	out := httptest.NewRecorder()
 	if w.ServeHTTP(out, r); out.Code != http.StatusOK {

@@ -81,8 +81,7 @@ func (a *API) harden(next http.Handler) http.Handler {
 	})
 }
 
-// requireLocal refuses callers from other machines, and pages of sites whose name was resolved to this machine (DNS
-// rebinding), as long as there is no token.
+// requireLocal refuses callers that are not local as long as there is no token.
 func (a *API) requireLocal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, some, err := a.tokens.Find("", a.options.Clock())
@@ -91,14 +90,40 @@ func (a *API) requireLocal(next http.Handler) http.Handler {
 			a.fail(w, r, err)
 		case some:
 			next.ServeHTTP(w, r)
-		case !Loopback(r.RemoteAddr):
-			a.fail(w, r, refusal.New(refusal.Forbidden, "until a token exists, only clients on the same machine are served", "create one with sibyl token create"))
-		case !OwnHost(r.Host) && !slices.Contains(a.options.Hosts, hostname(r.Host)):
-			a.fail(w, r, refusal.New(refusal.Forbidden, "until a token exists, requests must address this machine by a loopback address or as localhost", "use localhost, or create a token with sibyl token create"))
 		default:
+			if err := Local(r, a.options.Hosts...); err != nil {
+				a.fail(w, r, refusal.New(refusal.Forbidden, "until a token exists, "+err.Error(), "create one with sibyl token create"))
+				return
+			}
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// Errors of Local.
+var (
+	errRemote    = errors.New("only clients on the same machine are served")
+	errForwarded = errors.New("requests that a proxy forwards are refused: they may come from other machines")
+	errHost      = errors.New("requests must address this machine by a loopback address or as localhost")
+)
+
+// forwardedBy holds the headers by which proxies name the client.
+var forwardedBy = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"}
+
+// Local returns an error unless a request comes from a client on this machine: not from another machine, directly or by
+// a proxy that says so, and not from a page of a site whose name was resolved to this machine (DNS rebinding). Such a
+// page asks for its own host name, which is neither a name of the loopback nor one of hosts. The error is fit for
+// clients.
+func Local(r *http.Request, hosts ...string) error {
+	switch {
+	case !Loopback(r.RemoteAddr):
+		return errRemote
+	case slices.ContainsFunc(forwardedBy, func(name string) bool { return len(r.Header.Values(name)) > 0 }):
+		return errForwarded
+	case !OwnHost(r.Host) && !slices.Contains(hosts, hostname(r.Host)):
+		return errHost
+	}
+	return nil
 }
 
 // Loopback reports whether an address with a port is a loopback address.
@@ -189,7 +214,7 @@ func (a *API) identify(r *http.Request) (principal, error) {
 	if !strings.EqualFold(scheme, "bearer") {
 		secret = ""
 	}
-	token, some, err := a.tokens.Find(strings.TrimSpace(secret), a.options.Clock())
+	token, some, err := a.tokens.Identify(strings.TrimSpace(secret), r.RemoteAddr, a.options.Clock())
 	switch {
 	case err != nil:
 		return principal{}, err

@@ -168,6 +168,13 @@ func (c *checker) endpoints() {
 	c.require(!loops(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
 }
 
+// Shares of the memory that sizes may have, measured with senders of the largest requests: a request takes several
+// times its size while it is decoded, and the garbage collector runs late while much is allocated.
+const (
+	requestShare  = 16
+	inFlightShare = 4
+)
+
 // sizes checks that limits fit into the limits that include them.
 func (c *checker) sizes() {
 	cfg := &c.e.Config
@@ -175,7 +182,8 @@ func (c *checker) sizes() {
 		c.require(false, fmt.Sprintf("otlp.max-in-flight must be at least %dMiB to admit a request of otlp.max-request; raise one or lower the other", (need+mib-1)/mib),
 			"otlp.max-request", "otlp.max-in-flight")
 	}
-	c.require(cfg.OTLP.MaxInFlight <= cfg.Memory/2, "otlp.max-in-flight exceeds half of memory; lower it or raise memory", "otlp.max-in-flight", "memory")
+	c.require(cfg.OTLP.MaxRequest <= cfg.Memory/requestShare, "otlp.max-request exceeds a sixteenth of memory; lower it or raise memory", "otlp.max-request", "memory")
+	c.require(cfg.OTLP.MaxInFlight <= cfg.Memory/inFlightShare, "otlp.max-in-flight exceeds a quarter of memory; lower it or raise memory", "otlp.max-in-flight", "memory")
 	c.require(cfg.Assembly.MaxBytes <= cfg.Memory/2, "assembly.max-bytes exceeds half of memory; lower it or raise memory",
 		"assembly.max-bytes", "memory")
 }

@@ -559,3 +559,40 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+// Below 1 GiB of memory, the defaults of sizes are lower: requests of the default size would otherwise exceed it.
+func TestSmallMemory(t *testing.T) {
+	for memory, want := range map[string][3]int64{
+		"64MiB":  {4 * mib, 12 * mib, 16 * mib},
+		"512MiB": {32 * mib, 96 * mib, 64 * mib},
+		"1GiB":   {64 * mib, 192 * mib, 64 * mib},
+		"16GiB":  {64 * mib, 192 * mib, 64 * mib},
+	} {
+		e, err := Load(Sources{Getenv: func(name string) string { return map[string]string{"SIBYL_MEMORY": memory}[name] }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.OTLP.MaxInFlight, e.Config.Assembly.MaxBytes}; got != want {
+			t.Errorf("memory %s: got %d, want %d", memory, got, want)
+		}
+	}
+}
+
+// User names and queries of URLs are hidden: they may be tokens.
+func TestHiddenURLs(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://tempo:4318/v1/traces":      "http://tempo:4318/v1/traces",
+		"http://geheim@tempo/x":            "http://(hidden)@tempo/x",
+		"https://u:geheim@tempo?a=geheim":  "https://(hidden)@tempo?(hidden)",
+		"https://tempo/v1?api-key=geheim1": "https://tempo/v1?(hidden)",
+	} {
+		if got := endpoint().text(url); got != want {
+			t.Errorf("%s is shown as %s, want %s", url, got, want)
+		}
+	}
+	if _, err := Load(Sources{Getenv: func(name string) string {
+		return map[string]string{"SIBYL_EXPORT_OTLP": "ftp://tempo?key=geheim"}[name]
+	}}); err == nil || strings.Contains(err.Error(), "geheim") {
+		t.Errorf("error %v, want one without the query", err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -92,7 +93,29 @@ func merge(layers ...*layer) *Effective {
 	for _, l := range layers {
 		maps.Copy(e.origins, l.origins)
 	}
+	e.fit()
 	return e
+}
+
+// fit sets the defaults that depend on other keys: it lowers sizes to their share of a small memory, and requires
+// tokens of senders on other machines unless they have certificates.
+func (e *Effective) fit() {
+	c := &e.Config
+	if e.origins["otlp.require-token"] == "" {
+		c.OTLP.RequireToken = slices.ContainsFunc(c.Exposed(), func(l Listener) bool { return strings.HasPrefix(l.Key, "otlp.") })
+	}
+	for key, size := range map[string]struct {
+		field *int64
+		most  int64
+	}{
+		"otlp.max-request":   {&c.OTLP.MaxRequest, c.Memory / requestShare},
+		"otlp.max-in-flight": {&c.OTLP.MaxInFlight, 3 * (c.Memory / requestShare)},
+		"assembly.max-bytes": {&c.Assembly.MaxBytes, c.Memory / inFlightShare},
+	} {
+		if e.origins[key] == "" {
+			*size.field = min(*size.field, size.most)
+		}
+	}
 }
 
 // readFile adds the values in a file; "" is no file.

@@ -273,22 +273,31 @@ func isHost(s string) bool {
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-// endpoint returns the kind of URLs of other servers. Passwords in them are hidden.
+// endpoint returns the kind of URLs of other servers. User names, passwords and queries in them are hidden.
 func endpoint() *scalar[string] {
 	s := words("url", "a URL that starts with http:// or https://", isURL)
 	parse := s.parse
 	s.parse = func(text string) (string, error) {
 		v, err := parse(text)
-		if err != nil && strings.Contains(text, "@") { // do not repeat it: it may contain a password
+		if err != nil && strings.ContainsAny(text, "@?") { // do not repeat it: it may contain a secret
 			return "", errors.New("want " + s.wants)
 		}
 		return v, err
 	}
 	s.text = func(v string) string {
-		if u, err := url.Parse(v); err == nil && u.User != nil {
-			return u.Scheme + "://" + hidden + "@" + u.Host + u.RequestURI()
+		u, err := url.Parse(v)
+		if err != nil || u.User == nil && u.RawQuery == "" {
+			return v
 		}
-		return v
+		shown := u.Scheme + "://"
+		if u.User != nil {
+			shown += hidden + "@"
+		}
+		shown += u.Host + u.EscapedPath()
+		if u.RawQuery != "" {
+			shown += "?" + hidden
+		}
+		return shown
 	}
 	return s
 }

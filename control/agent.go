@@ -99,7 +99,7 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 		p.remove(a)
 		a = nil
 	}
-	if a == nil && len(p.agents) >= p.options.MaxAgents {
+	if a == nil && len(p.agents) >= p.options.MaxAgents && !p.makeRoom(c.Principal) {
 		return nil, ErrFull
 	}
 	list, err := p.catalogue(r.Catalogue)
@@ -115,6 +115,7 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	if a == nil {
 		a = &agent{id: c.ID, session: r.Session, principal: c.Principal, since: now, catalogueChanged: make(chan struct{})}
 		p.agents[c.ID] = a
+		p.perPrincipal[c.Principal]++
 	}
 	a.transport, a.resource, a.capabilities, a.seen = c.Transport, shownAttributes(r.Resource), r.Capabilities, now
 	if a.catalogue != list {
@@ -127,6 +128,27 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	}
 	p.counts.Registered.Add(1)
 	return list.missing(now), nil
+}
+
+// makeRoom removes an agent of the token with the most agents, unless the token with the given name would then have as
+// many, and reports whether it did: agents with one token cannot keep out those with another. An agent that is still
+// there registers again. The caller holds mu.
+func (p *Plane) makeRoom(principal string) bool {
+	most := 0
+	for _, n := range p.perPrincipal {
+		most = max(most, n)
+	}
+	if p.perPrincipal[principal]+1 >= most {
+		return false
+	}
+	for _, a := range p.agents {
+		if p.perPrincipal[a.principal] == most {
+			p.remove(a)
+			p.counts.Displaced.Add(1)
+			return true
+		}
+	}
+	return false
 }
 
 // shownPrefixes are the prefixes of resource attributes that are kept and shown.
@@ -188,6 +210,9 @@ func (p *Plane) remove(a *agent) {
 	p.detachCatalogue(a)
 	p.setOutcomes(a, nil)
 	delete(p.agents, a.id)
+	if p.perPrincipal[a.principal]--; p.perPrincipal[a.principal] == 0 {
+		delete(p.perPrincipal, a.principal)
+	}
 }
 
 // detachCatalogue removes a from the agents of its catalogue. The caller holds mu.

@@ -67,6 +67,7 @@ type Plane struct {
 
 	mu           sync.Mutex // guards the fields below, agents, and the fields of catalogues that have no mutex of their own
 	agents       map[string]*agent
+	perPrincipal map[string]int        // agents by token
 	catalogues   map[string]*catalogue // by hash
 	tracepoints  int                   // of all catalogues
 	numOutcomes  int                   // of all agents
@@ -79,6 +80,7 @@ type Counts struct {
 	Refused                                atomic.Int64 // requests
 	Conflicts                              atomic.Int64 // messages that use the ID of another agent
 	Expired                                atomic.Int64 // agents removed after a time without messages
+	Displaced                              atomic.Int64 // agents removed for those of other tokens
 }
 
 // New returns a Plane. It accepts plans, and refuses agents with [ErrStarting] until Begin is called.
@@ -90,7 +92,7 @@ func New(engine Engine, o Options) *Plane {
 	}
 	p := &Plane{
 		options: o, engine: engine, decoders: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), begun: make(chan struct{}), closing: make(chan struct{}),
-		agents: make(map[string]*agent), catalogues: make(map[string]*catalogue),
+		agents: make(map[string]*agent), perPrincipal: make(map[string]int), catalogues: make(map[string]*catalogue),
 	}
 	p.published.Store(newPublished(p.newPlan(0), nil))
 	return p

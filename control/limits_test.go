@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/control"
 )
 
@@ -30,6 +31,51 @@ func TestMaxAgents(t *testing.T) {
 			t.Errorf("agent %s: error %v, want %v", step.id, err, step.want)
 		}
 	}
+}
+
+// Agents with one token cannot keep out those with another: the token with the most agents makes room.
+func TestMaxAgentsOfToken(t *testing.T) {
+	p := control.New(&recorder{}, control.Options{Lease: 90 * time.Second, MaxAgents: 4, Log: slog.New(slog.DiscardHandler)})
+	p.Begin(nil)
+	list := points("shop", 1)
+	register := func(token string, n int) error {
+		_, err := p.Register(control.Caller{ID: fmt.Sprint(token, n), Principal: token}, registration("shop", "1", list, 0))
+		return err
+	}
+	for i, step := range []struct {
+		token string
+		want  error
+	}{
+		{"flood", nil}, {"flood", nil}, {"flood", nil}, {"flood", nil}, {"flood", control.ErrFull},
+		{"honest", nil}, {"honest", nil}, {"honest", control.ErrFull}, {"flood", control.ErrFull}, {"third", nil},
+	} {
+		if err := register(step.token, i); !errors.Is(err, step.want) {
+			t.Errorf("step %d, an agent of %s: error %v, want %v", i, step.token, err, step.want)
+		}
+	}
+	if n := len(p.Agents()); n != 4 {
+		t.Errorf("%d agents, want 4", n)
+	}
+	if n := p.Counts().Displaced.Load(); n != 3 {
+		t.Errorf("%d agents made room, want 3", n)
+	}
+}
+
+// The failure of a tracepoint that is not in the agent's catalogue is not shown.
+func TestForeignFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t)
+		w.register("a", "1", "shop", points("shop", 1))
+		for id, want := range map[string]string{"other/000000": "", "shop/000000": "shop/000000: failed"} {
+			status := protocol.Status{Session: "1", Tracepoints: []protocol.Outcome{{ID: id, State: protocol.Failed}}}
+			if err := w.plane.Report(control.Caller{ID: "a"}, &status); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.plane.Agents()[0].Problem; got != want {
+				t.Errorf("%s failed: problem %q, want %q", id, got, want)
+			}
+		}
+	})
 }
 
 // Of the resource of an agent, the plane keeps the attributes that identify it, up to a limit.

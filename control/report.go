@@ -29,7 +29,7 @@ func (p *Plane) Report(c Caller, s *protocol.Status) error {
 	if a.version == s.Version && s.Version > 0 {
 		a.usage = usageBetween(plan, all, a.outcomes, outcomes, a.seen.Sub(a.reported))
 	}
-	a.version, a.hash, a.problem, a.reported = s.Version, s.Hash, cmp.Or(s.Error, firstFailure(s.Tracepoints)), a.seen
+	a.version, a.hash, a.problem, a.reported = s.Version, s.Hash, cmp.Or(s.Error, firstFailure(s.Tracepoints, all)), a.seen
 	p.setOutcomes(a, outcomes)
 	a.on, a.failed = 0, 0
 	if s.Version > 0 {
@@ -70,10 +70,11 @@ func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Ou
 	return slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
 }
 
-// firstFailure returns the first tracepoint that could not be enabled, with the reason; empty if there is none.
-func firstFailure(outcomes []protocol.Outcome) string {
+// firstFailure returns the first tracepoint of a catalogue that could not be enabled, with the reason; empty if there
+// is none.
+func firstFailure(outcomes []protocol.Outcome, all []protocol.Tracepoint) string {
 	for i := range outcomes {
-		if o := &outcomes[i]; o.State != protocol.Applied {
+		if o := &outcomes[i]; o.State != protocol.Applied && find(all, o.ID) != nil {
 			return o.ID + ": " + cmp.Or(o.Reason, string(o.State))
 		}
 	}
@@ -95,11 +96,12 @@ func (p *Plane) ReportOutcomes(c Caller, outcomes []protocol.Outcome) error {
 	if err != nil {
 		return err
 	}
-	list := known(outcomes, a.catalogue.content())
+	all := a.catalogue.content()
+	list := known(outcomes, all)
 	if p.numOutcomes-len(a.outcomes)+len(list) > maxOutcomes {
 		return ErrFull
 	}
-	a.problem = cmp.Or(firstFailure(outcomes), a.problem)
+	a.problem = cmp.Or(firstFailure(outcomes, all), a.problem)
 	p.setOutcomes(a, list)
 	_, failed := count(p.published.Load(), list)
 	a.on, a.failed = a.on+a.failed-failed, failed // tracepoints that it does not list are on

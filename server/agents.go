@@ -113,15 +113,14 @@ func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
 		if !strings.EqualFold(scheme, "bearer") {
 			secret = ""
 		}
-		token, some, err := tokens.Find(strings.TrimSpace(secret), time.Now())
+		token, some, err := tokens.Identify(strings.TrimSpace(secret), r.RemoteAddr, time.Now())
 		switch {
 		case err != nil:
 			return "", err
-		case !some && !api.Loopback(r.RemoteAddr):
-			return "", refusal.New(refusal.Forbidden, "until a token exists, only agents on the same machine are served", "create one with sibyl token create --role agent")
-		case !some && !api.OwnHost(r.Host):
-			return "", refusal.New(refusal.Forbidden, "until a token exists, requests must address this machine by a loopback address or as localhost", "use localhost, or create a token with sibyl token create --role agent")
 		case !some:
+			if err := api.Local(r); err != nil {
+				return "", refusal.New(refusal.Forbidden, "until a token exists, "+err.Error(), "create one with sibyl token create --role agent")
+			}
 			return "", nil
 		case token == nil:
 			return "", &refusal.Error{

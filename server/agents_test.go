@@ -48,6 +48,7 @@ func TestIdentify(t *testing.T) {
 		{near, "192.0.2.1:8321", nil, http.StatusForbidden},
 		{near, "localhost:8321", []string{"Origin", "http://localhost:8321"}, http.StatusForbidden},
 		{near, "localhost:8321", []string{"Sec-Fetch-Site", "same-origin"}, http.StatusForbidden},
+		{near, "localhost:8321", []string{"X-Forwarded-For", "203.0.113.5"}, http.StatusForbidden},
 		{far, "localhost:8321", nil, http.StatusForbidden},
 	} {
 		if got := status(c.remote, c.host, c.header...); got != c.want {

@@ -26,6 +26,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.webhooks(e)
 	c.exports(e)
 	c.fetches(e)
+	const damaged = "Unreadable bytes at the end of a database's log that were removed at the start. A crash leaves some; many mean that the disk lost data."
+	e.Gauge("log_damaged_bytes", damaged, float64(c.server.journal.Truncated()), "database", "journal")
+	e.Gauge("log_damaged_bytes", damaged, float64(c.server.store.Truncated()), "database", "store")
+	e.Counter("tokens_refused_total", "Requests with an unknown, revoked or expired token.", c.server.tokens.Refused())
 }
 
 // connections emits the metrics of listeners.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -111,13 +112,14 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	if s.outbound, err = newOutbound(c, s.store, notes, intake{s.live}, log); err != nil {
 		return s, err
 	}
-	s.tokens = access.Open(c.DataDir)
+	s.tokens = access.OpenLogged(c.DataDir, log)
 	if s.api, err = s.newAPI(build, s.tokens, notes); err != nil {
 		return s, err
 	}
 	s.registry.MustRegister(collector{s})
 	s.receiver, err = receiver.New(intake{s.live}, receiver.Options{
 		GRPC: c.OTLP.GRPC, HTTP: c.OTLP.HTTP, TLS: tlsFiles(c.OTLP.TLS, log), Authorized: s.sender(s.tokens),
+		Trusted:         func(r *http.Request) bool { return !api.Loopback(r.RemoteAddr) || api.OwnHost(r.Host) }, // else DNS rebinding
 		MaxRequestBytes: c.OTLP.MaxRequest, MaxInFlightBytes: c.OTLP.MaxInFlight, MaxConnections: s.files.others,
 		Refuse: s.live.Refuse, Observe: newReceived(s.registry).observe, Log: log,
 	})
@@ -144,12 +146,12 @@ func retention(c *config.Config) live.Retention {
 }
 
 // sender returns a function that reports whether a token may send traces; nil if senders need none.
-func (s *Server) sender(tokens *access.Tokens) func(string) bool {
+func (s *Server) sender(tokens *access.Tokens) func(secret, from string) bool {
 	if !s.config.OTLP.RequireToken {
 		return nil
 	}
-	return func(secret string) bool {
-		t, _, err := tokens.Find(secret, time.Now())
+	return func(secret, from string) bool {
+		t, _, err := tokens.Identify(secret, from, time.Now())
 		return err == nil && t != nil && t.Role.Allows(access.Agent)
 	}
 }

@@ -76,10 +76,13 @@ func Open(o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", o.Dir, err), s.Close())
 	}
 	if db.Truncated > 0 {
-		o.Log.Warn("the end of the store's log could not be read and was cut off", slog.Int64("bytes", db.Truncated))
+		o.Log.Warn("the end of the store's log was unreadable and has been moved", slog.Int64("bytes", db.Truncated), slog.String("to", db.Removed))
 	}
 	return s, nil
 }
+
+// Truncated returns the number of unreadable bytes that were removed from the log when the store was opened.
+func (s *Store) Truncated() int64 { return s.db.Truncated }
 
 // migrate migrates the data to a version, step by step.
 func (s *Store) migrate(to uint64, steps []func(*Store, *pebble.Batch) error) error {

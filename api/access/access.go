@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,10 +95,22 @@ type Tokens struct {
 	seen fs.FileInfo // of the file that was read; nil: none
 	all  []Token
 	bad  error // the error in that file; nil: none
+
+	refused int64     // calls of Identify with a secret that is not valid
+	warned  time.Time // last log message about them
+	log     *slog.Logger
 }
 
+// warnInterval is the interval between log messages about refused secrets.
+const warnInterval = time.Minute
+
 // Open returns the tokens of a data directory. The file need not exist.
-func Open(dir string) *Tokens { return &Tokens{path: filepath.Join(dir, FileName)} }
+func Open(dir string) *Tokens { return OpenLogged(dir, slog.New(slog.DiscardHandler)) }
+
+// OpenLogged is like Open, and logs refused secrets, which may be attempts to guess a token.
+func OpenLogged(dir string, log *slog.Logger) *Tokens {
+	return &Tokens{path: filepath.Join(dir, FileName), log: log}
+}
 
 // refresh reads the file if it has changed since it was read. The caller holds mu.
 func (t *Tokens) refresh() error {
@@ -147,6 +160,30 @@ func (t *Tokens) Find(secret string, now time.Time) (found *Token, some bool, er
 		}
 	}
 	return found, len(t.all) > 0, nil
+}
+
+// Identify is like Find for the secret of a request from an address. It counts secrets that are not valid and logs the
+// first of a minute. No secret at all is not counted: a program asks so whether it needs one.
+func (t *Tokens) Identify(secret, from string, now time.Time) (found *Token, some bool, err error) {
+	found, some, err = t.Find(secret, now)
+	if err != nil || found != nil || secret == "" || !some {
+		return found, some, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused++
+	if now.Sub(t.warned) >= warnInterval {
+		t.warned = now
+		t.log.Warn("a request with an unknown, revoked or expired token was refused", slog.String("from", from), slog.Int64("refused", t.refused))
+	}
+	return found, some, err
+}
+
+// Refused returns the number of secrets that Identify found not valid.
+func (t *Tokens) Refused() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refused
 }
 
 func hashOf(secret string) string {

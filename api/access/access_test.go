@@ -2,6 +2,7 @@ package access
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -183,5 +184,27 @@ func TestConcurrentCreate(t *testing.T) {
 	making.Wait()
 	if all, err := Open(dir).List(); len(all) != 20 || err != nil {
 		t.Errorf("%d tokens, %v", len(all), err)
+	}
+}
+
+// Invalid secrets are counted and logged, once a minute, with the address of the client and without the secret.
+func TestRefused(t *testing.T) {
+	var log strings.Builder
+	tokens := OpenLogged(t.TempDir(), slog.New(slog.NewTextHandler(&log, nil)))
+	now := time.Unix(1_800_000_000, 0)
+	if _, _, err := tokens.Identify("guess", "192.0.2.7:1", now); err != nil || tokens.Refused() != 0 {
+		t.Errorf("without tokens: %v, %d refused", err, tokens.Refused())
+	}
+	secret, _, err := tokens.Create(Viewer, "", now, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, try := range []string{"", secret, "guess", "guess", "guess"} {
+		if _, _, err := tokens.Identify(try, "192.0.2.7:1", now.Add(time.Duration(i)*20*time.Second)); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := strings.Count(log.String(), "from=192.0.2.7:1"); tokens.Refused() != 3 || n != 1 || strings.Contains(log.String(), "guess") {
+		t.Errorf("%d refused, want 3; %d log messages, want 1: %s", tokens.Refused(), n, log.String())
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -23,6 +24,9 @@ type version struct {
 func (v version) String() string {
 	return fmt.Sprintf("sibyl %s %s %s %s", v.Version, v.Revision, v.Go, v.Platform)
 }
+
+// described is the output of git describe if the linker sets it: Go records no version in a workspace or a worktree.
+var described string
 
 func (p *process) versionCommand() *cobra.Command {
 	output := cli.NewChoice("table", "json")
@@ -57,6 +61,9 @@ func buildVersion() version {
 		if s.Key == "vcs.revision" {
 			v.Revision = s.Value
 		}
+	}
+	if described != "" {
+		v.Version, v.Revision = described, cmp.Or(v.Revision, described)
 	}
 	return v
 }

@@ -16,7 +16,7 @@ const (
 	Idle                            // a span is missing, but none arrived for a time
 	Age                             // it was open too long
 	Size                            // it had too many spans or bytes
-	Evicted                         // it was the oldest when memory ran out
+	Evicted                         // it was the oldest of the services with the most memory when memory ran out
 	CloseReasons                    // number of reasons
 )
 
@@ -56,11 +56,22 @@ type Online struct {
 	open    []openTrace        // by index
 	unused  []int32            // free indexes in open
 	lists   [3]list            // by state
+	owners  [ownerShares]owner // services, by hash
 	ready   []ready            // closed, not yet returned by Next
 	closed  remembered
 	spans   int64 // of open traces
 	late    int64
 	ids     idSet // scratch
+}
+
+// ownerShares is the number of shares into which services are divided by their hash. When memory runs out, the largest
+// share loses its oldest trace, so that services that send much do not displace the traces of the others.
+const ownerShares = 64
+
+// owner is a share of services.
+type owner struct {
+	bytes  int64 // of the blocks of its open traces
+	traces list  // oldest first
 }
 
 // States of open traces. Each list is in the order of deadlines, because the time from the last event to the deadline
@@ -69,6 +80,7 @@ const (
 	settling = iota // a span arrived recently
 	idling          // settled with spans missing
 	aging           // all open traces, oldest first
+	owned           // the open traces of an owner, oldest first
 )
 
 type openTrace struct {
@@ -79,9 +91,11 @@ type openTrace struct {
 	block       int32 // first block of its chain
 	tail        tail
 	bytes       int64 // size of its entries
+	held        int64 // size of its blocks
 	spans       int32
+	owner       uint8    // of the service of its first span: index in Online.owners
 	idle        bool     // in list idling rather than settling
-	links       [2]links // in settling or idling, in aging
+	links       [3]links // in settling or idling, in aging, in those of the owner
 }
 
 type links struct{ before, after int32 } // indexes of traces; −1: none
@@ -101,6 +115,9 @@ func NewOnline(options OnlineOptions) *Online {
 	for i := range o.lists {
 		o.lists[i] = list{-1, -1}
 	}
+	for i := range o.owners {
+		o.owners[i].traces = list{-1, -1}
+	}
 	o.closed.window = options.Remember
 	return o
 }
@@ -117,13 +134,14 @@ type Closed struct {
 // their arrival. Before and after, call [Online.Next] with the same time until it returns false.
 func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	id := b.Traces[r.From]
+	live := o.blocks.live()
 	n, ok := o.index[id]
 	if !ok {
 		if o.closed.has(id.Hash()) {
 			o.late += int64(r.To - r.From)
 			return
 		}
-		n = o.begin(now, record, id)
+		n = o.begin(now, record, id, b.Spans[r.From].Service)
 	}
 	t := &o.open[n]
 	if t.spans < 0 {
@@ -135,6 +153,9 @@ func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 		t.lastRecord = record
 	}
 	o.put(t, b, r)
+	grown := o.blocks.live() - live
+	t.held += grown
+	o.owners[t.owner].bytes += grown
 	o.spans += int64(r.To - r.From)
 	t.last = now
 	o.wait(n, settling)
@@ -142,8 +163,19 @@ func (o *Online) Add(now trace.Nanos, record uint64, b *ingest.Batch, r Run) {
 	case int(t.spans) >= o.options.MaxSpans || t.bytes >= o.options.MaxBytes:
 		o.end(n, Size, now)
 	case o.blocks.live() > o.options.Memory && o.lists[aging].first >= 0:
-		o.end(o.lists[aging].first, Evicted, now)
+		o.end(o.largestOwner().traces.first, Evicted, now)
 	}
+}
+
+// largestOwner returns the owner whose traces hold the most memory. There must be an open trace.
+func (o *Online) largestOwner() *owner {
+	largest := &o.owners[0]
+	for i := range o.owners {
+		if o.owners[i].bytes > largest.bytes {
+			largest = &o.owners[i]
+		}
+	}
+	return largest
 }
 
 // Run is a range of spans of a batch that belong to one trace.
@@ -190,7 +222,7 @@ func (o *Online) put(t *openTrace, b *ingest.Batch, r Run) {
 }
 
 // begin opens a trace and returns its index.
-func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID) int32 {
+func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID, service trace.Symbol) int32 {
 	var n int32
 	if last := len(o.unused) - 1; last >= 0 {
 		n, o.unused = o.unused[last], o.unused[:last]
@@ -199,10 +231,11 @@ func (o *Online) begin(now trace.Nanos, record uint64, id trace.ID) int32 {
 		o.open = append(o.open, openTrace{})
 	}
 	end := o.blocks.chain()
-	o.open[n] = openTrace{id: id, first: now, record: record, block: end.block, tail: end}
+	o.open[n] = openTrace{id: id, first: now, record: record, block: end.block, tail: end, owner: uint8(service % ownerShares)}
 	o.index[id] = n
 	o.push(n, settling)
 	o.push(n, aging)
+	o.push(n, owned)
 	return n
 }
 
@@ -315,6 +348,8 @@ func (o *Online) end(n int32, reason CloseReason, at trace.Nanos) {
 	t := &o.open[n]
 	o.unlink(n, settling)
 	o.unlink(n, aging)
+	o.unlink(n, owned)
+	o.owners[t.owner].bytes -= t.held
 	t.spans = -1
 	o.ready = append(o.ready, ready{n, reason, at})
 }
@@ -332,6 +367,8 @@ func (o *Online) link(n int32, waiting int) (*links, *list) {
 	switch {
 	case waiting == aging:
 		return &t.links[1], &o.lists[aging]
+	case waiting == owned:
+		return &t.links[2], &o.owners[t.owner].traces
 	case t.idle:
 		return &t.links[0], &o.lists[idling]
 	default:
@@ -351,7 +388,7 @@ func (o *Online) push(n int32, waiting int) {
 	l.last = n
 }
 
-// unlink removes a trace from its list: aging, or the one it waits in.
+// unlink removes a trace from a list: aging, owned, or the one it waits in.
 func (o *Online) unlink(n int32, waiting int) {
 	at, l := o.link(n, waiting)
 	if at.before >= 0 {

@@ -2,6 +2,7 @@ package assemble
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"testing"
@@ -307,4 +308,52 @@ func BenchmarkOnline(b *testing.B) {
 	}
 	b.ReportMetric(float64(n*spans)/b.Elapsed().Seconds()/1e6, "Mspans/s")
 	b.ReportMetric(float64(o.Stats().Bytes)/float64(max(1, o.Stats().Spans)), "B/span")
+}
+
+// When memory runs out, a service that sends much loses its own traces, not those of others.
+func TestOnlineIsFair(t *testing.T) {
+	options := quick
+	options.Memory = 100 * blockSize
+	o := NewOnline(options)
+	const quiet, flood = trace.Symbol(1), trace.Symbol(2)
+	reasons := map[CloseReason]int{} // of the quiet service
+	evicted := 0
+	var c Closed
+	drain := func(now trace.Nanos) {
+		for o.Next(now, &c) {
+			switch {
+			case c.Spans[0].Service == quiet:
+				reasons[c.Reason]++
+			case c.Reason == Evicted:
+				evicted++
+			}
+			if held := o.largestOwner().bytes; held > options.Memory {
+				t.Fatalf("an owner holds %d bytes", held)
+			}
+		}
+	}
+	record := uint64(0)
+	add := func(service trace.Symbol) {
+		record++
+		id := trace.ID{15: 1}
+		binary.BigEndian.PutUint64(id[:], record)
+		b := ingest.Batch{Traces: []trace.ID{id}, Spans: []trace.Span{{ID: 1, Service: service, Kind: trace.Server}}}
+		o.Add(1000, record, &b, Run{To: 1})
+		drain(1000)
+	}
+	for range 10 {
+		add(quiet)
+	}
+	for range 1000 {
+		add(flood)
+	}
+	drain(2000)
+	if reasons[Complete] != 10 || evicted != 910 {
+		t.Errorf("traces of the quiet service: %v, want 10 complete; %d of the other evicted, want 910", reasons, evicted)
+	}
+	for i := range o.owners {
+		if o.owners[i].bytes != 0 || o.owners[i].traces != (list{-1, -1}) {
+			t.Errorf("owner %d after the end: %+v", i, o.owners[i])
+		}
+	}
 }

@@ -19,7 +19,7 @@ type Share struct {
 	most int
 	log  *slog.Logger
 
-	mu     sync.Mutex // guards the fields below, and conn.place and conn.left
+	mu     sync.Mutex // guards the fields below, and place, working and left of conns
 	open   int
 	idle   list.List // of *conn without a request, longest idle first
 	warned time.Time // last log message about the limit
@@ -40,7 +40,7 @@ func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open < s.most {
-		s.count(c, 1)
+		s.admit(c)
 		return nil, true
 	}
 	if now := time.Now(); now.Sub(s.warned) >= warnInterval {
@@ -54,8 +54,16 @@ func (s *Share) enter(c *conn) (gone *conn, may bool) {
 	}
 	gone, _ = longest.Value.(*conn) // the list contains nothing else
 	s.remove(gone)
-	s.count(c, 1)
+	s.admit(c)
 	return gone, true
+}
+
+// admit counts c as open. The caller holds mu.
+func (s *Share) admit(c *conn) {
+	s.count(c, 1)
+	if c.of.byWork {
+		c.place = s.idle.PushBack(c)
+	}
 }
 
 // leave removes c when it is closed.
@@ -93,24 +101,38 @@ func (s *Share) busy(c *conn) {
 func (s *Share) rest(c *conn, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.restLocked(c, idle)
+}
+
+// restLocked is rest for callers that hold mu.
+func (s *Share) restLocked(c *conn, idle bool) {
 	s.busy(c)
-	if idle && !c.left {
+	if idle && !c.left && c.working == 0 {
 		c.place = s.idle.PushBack(c)
 	}
+}
+
+// work adds n to the requests that c's server works on.
+func (s *Share) work(c *conn, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.working += n
+	s.restLocked(c, true)
 }
 
 // Listener is an open address. It is safe for concurrent use.
 type Listener struct {
 	*net.TCPListener
 	share         *Share
+	byWork        bool // see ByWork
 	open          atomic.Int64
 	refused, gone atomic.Uint64
 }
 
 // Open opens an address whose connections count towards share.
-func Open(ctx context.Context, address string, share *Share) (*Listener, error) {
+func Open(ctx context.Context, hostPort string, share *Share) (*Listener, error) {
 	var c net.ListenConfig
-	l, err := c.Listen(ctx, "tcp", address)
+	l, err := c.Listen(ctx, "tcp", hostPort)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +141,21 @@ func Open(ctx context.Context, address string, share *Share) (*Listener, error) 
 		panic("listening for TCP gave something else")
 	}
 	return &Listener{TCPListener: tcp, share: share}, nil
+}
+
+// ByWork makes connections of l count as idle unless the server says that it works on a request, by [Working]: then
+// clients that send requests or read answers slowly also make room for others. Call it before Accept.
+func (l *Listener) ByWork() { l.byWork = true }
+
+// Working marks a connection as not idle until done is called. Local is its local address, as it comes with a request;
+// other addresses are ignored.
+func Working(local net.Addr) (done func()) {
+	a, ok := local.(address)
+	if !ok {
+		return func() {}
+	}
+	a.conn.of.share.work(a.conn, 1)
+	return func() { a.conn.of.share.work(a.conn, -1) }
 }
 
 // Load counts the connections of a listener.
@@ -166,7 +203,7 @@ func (l *Listener) State(c net.Conn, state http.ConnState) {
 		c = encrypted.NetConn()
 	}
 	if c, ok := c.(*conn); ok {
-		l.share.rest(c, state == http.StateNew || state == http.StateIdle)
+		l.share.rest(c, state == http.StateNew || state == http.StateIdle || l.byWork && state == http.StateActive)
 	}
 }
 
@@ -174,10 +211,20 @@ func (l *Listener) State(c net.Conn, state http.ConnState) {
 // idle one without holding a buffer for it.
 type conn struct {
 	*net.TCPConn
-	of    *Listener
-	place *list.Element // in Share.idle; nil: not idle
-	left  bool
+	of      *Listener
+	place   *list.Element // in Share.idle; nil: not idle
+	working int           // requests, see Working
+	left    bool
 }
+
+// address is the local address of a connection.
+type address struct {
+	net.Addr
+	conn *conn
+}
+
+// LocalAddr returns an address for Working.
+func (c *conn) LocalAddr() net.Addr { return address{c.TCPConn.LocalAddr(), c} }
 
 // Close closes the connection.
 func (c *conn) Close() error {

@@ -24,6 +24,7 @@ type Config struct {
 	Address string // host:port; "": off
 	Share   *connlimit.Share
 	TLS     *tls.Config  // nil: clear text
+	ByWork  bool         // of HTTP: see [connlimit.Listener.ByWork], which gRPC always uses
 	Log     *slog.Logger // receives errors of single connections at debug level
 }
 
@@ -52,6 +53,9 @@ func OpenHTTP(ctx context.Context, c Config, server *http.Server) (*Listener, er
 	if l == nil {
 		return nil, err
 	}
+	if c.ByWork {
+		l.ByWork()
+	}
 	var conns net.Listener = l.Listener
 	if c.TLS != nil {
 		conns = tls.NewListener(conns, only(c.TLS, "http/1.1"))
@@ -67,12 +71,14 @@ func OpenHTTP(ctx context.Context, c Config, server *http.Server) (*Listener, er
 	return l, nil
 }
 
-// OpenGRPC opens an address for the server that newServer returns; nil if c has no address.
+// OpenGRPC opens an address for the server that newServer returns; nil if c has no address. Connections are idle while
+// no handler says that it works on one of their requests, by [connlimit.Working].
 func OpenGRPC(ctx context.Context, c Config, newServer func(...grpc.ServerOption) *grpc.Server) (*Listener, error) {
 	l, err := open(ctx, c)
 	if l == nil {
 		return nil, err
 	}
+	l.ByWork()
 	options := []grpc.ServerOption{grpc.ConnectionTimeout(headerTimeout), grpc.MaxHeaderListSize(maxHeader)}
 	if c.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(only(c.TLS, "h2"))))

@@ -39,7 +39,8 @@ type Options struct {
 // DB is an open database.
 type DB struct {
 	*pebble.DB
-	Truncated int64 // unreadable bytes at the end of its log that were removed when it was opened
+	Truncated int64  // unreadable bytes at the end of its log that were removed when it was opened
+	Removed   string // the file that got them, or got others earlier
 
 	lock  *pebble.Lock
 	syncs atomic.Int64
@@ -60,10 +61,12 @@ func Open(o Options) (*DB, error) {
 		return nil, err
 	}
 	lock, err := pebble.LockDirectory(o.Dir, vfs.Default)
-	if err != nil {
+	if _, ok := errors.AsType[*os.PathError](err); ok { // the file of the lock cannot be opened
+		return nil, fmt.Errorf("lock %s: %w", o.Dir, err)
+	} else if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", o.Dir, ErrLocked)
 	}
-	db := &DB{lock: lock}
+	db := &DB{lock: lock, Removed: o.Dir + damagedSuffix}
 	if db.Truncated, err = truncateLogs(o.Dir); err == nil { // Pebble would truncate some of it silently and reject the rest
 		db.DB, err = pebble.Open(o.Dir, o.pebble(db))
 	}
@@ -130,8 +133,15 @@ func (l logger) Fatalf(format string, args ...any) {
 	l.giveUp(fmt.Errorf(format, args...))
 }
 
+// damagedSuffix follows the name of a directory in the name of the file that gets the removed ends of its logs.
+const damagedSuffix = ".damaged"
+
+// maxDamaged limits the bytes of that file.
+const maxDamaged = 64 << 20
+
 // truncateLogs truncates every write-ahead log in dir at the first unreadable record. It returns the number of bytes
-// removed.
+// removed, and keeps those of the last time in a file beside dir: a record that the disk has damaged makes all behind
+// it unreadable.
 func truncateLogs(dir string) (removed int64, err error) {
 	logs, err := wal.Scan(wal.Dir{FS: vfs.Default, Dirname: dir})
 	if err != nil {
@@ -166,8 +176,25 @@ func truncateLog(dir string, l wal.LogicalLog) (removed int64, err error) {
 		if err != nil {
 			return 0, err
 		}
+		keepDamaged(dir+damagedSuffix, path, at.Physical)
 		return info.Size() - at.Physical, os.Truncate(path, at.Physical)
 	}
+}
+
+// keepDamaged copies the end of a log to a file. An error only means that the copy is incomplete: the service must
+// start, also on a full disk.
+func keepDamaged(to, log string, from int64) {
+	src, err := os.Open(log)
+	if err != nil {
+		return
+	}
+	defer func() { _ = src.Close() }() // it was only read
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	_, _ = io.Copy(dst, io.NewSectionReader(src, from, maxDamaged))
+	_ = dst.Close()
 }
 
 // Excise deletes the keys [from, to) and frees their files at once.

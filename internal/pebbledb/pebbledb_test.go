@@ -56,3 +56,79 @@ func TestDamagedFile(t *testing.T) {
 		t.Errorf("error %q, want one that begins with %q", got, want)
 	}
 }
+
+// Only a directory that another process uses is reported as such.
+func TestUnusableLock(t *testing.T) {
+	dir := t.TempDir()
+	disk, err := NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Dir: filepath.Join(dir, "store"), MemTable: 1 << 20, Cache: 1 << 20, Disk: disk, Log: slog.New(slog.DiscardHandler)}
+	if err := os.MkdirAll(filepath.Join(o.Dir, "LOCK"), 0o700); err != nil { // root may open all files
+		t.Fatal(err)
+	}
+	if _, err := Open(o); err == nil || errors.Is(err, ErrLocked) {
+		t.Errorf("the file of the lock cannot be opened: %v", err)
+	}
+	if err := os.Remove(filepath.Join(o.Dir, "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	db, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := Open(o); !errors.Is(err, ErrLocked) {
+		t.Errorf("opened twice: %v, want ErrLocked", err)
+	}
+}
+
+// The part of a log that a damaged record makes unreadable is counted and kept.
+func TestDamagedLogIsKept(t *testing.T) {
+	dir := t.TempDir()
+	disk, err := NewDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Dir: filepath.Join(dir, "store"), MemTable: 1 << 20, Cache: 1 << 20, Disk: disk, Log: slog.New(slog.DiscardHandler)}
+	db, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if err := db.Set(fmt.Appendf(nil, "key %03d", i), []byte("value"), pebble.Sync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logs, err := filepath.Glob(filepath.Join(o.Dir, "*.log"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("logs %q, error %v, want one", logs, err)
+	}
+	content, err := os.ReadFile(logs[0]) // as a crash would leave it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	crashed := o
+	crashed.Dir = filepath.Join(dir, "crashed")
+	if err := os.CopyFS(crashed.Dir, os.DirFS(o.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(string(content), "key 050")
+	content[at] ^= 1
+	if err := os.WriteFile(filepath.Join(crashed.Dir, filepath.Base(logs[0])), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(crashed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	kept, err := os.ReadFile(again.Removed)
+	if err != nil || int64(len(kept)) != again.Truncated || !strings.Contains(string(kept), "key 099") {
+		t.Errorf("kept %d bytes, error %v, want the %d removed", len(kept), err, again.Truncated)
+	}
+}

@@ -152,14 +152,14 @@ func New(intake receiver.Intake, positions Positions, o Options) (*Fetcher, erro
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Fetcher{options: o, name: u.Redacted(), intake: intake, positions: positions, log: o.Log.With(slog.String("jaeger", u.Redacted()))}
+	f := &Fetcher{options: o, name: shown(u), intake: intake, positions: positions, log: o.Log.With(slog.String("jaeger", shown(u)))}
 	switch o.Protocol {
 	case "http", "":
 		f.source = newHTTP(u, o.MaxResponse)
 	case "grpc":
 		f.source, err = newGRPC(u, o.MaxResponse)
 	default:
-		err = fmt.Errorf("protocol %q of %s: want http or grpc", o.Protocol, u.Redacted())
+		err = fmt.Errorf("protocol %q of %s: want http or grpc", o.Protocol, shown(u))
 	}
 	if err != nil {
 		return nil, err
@@ -167,7 +167,14 @@ func New(intake receiver.Intake, positions Positions, o Options) (*Fetcher, erro
 	return f, nil
 }
 
-// Name returns the URL of the server without the password, for logs and metrics.
+// shown returns a URL without user name, password and query: a token may be in any of them.
+func shown(u *url.URL) string {
+	x := *u
+	x.User, x.RawQuery, x.Fragment = nil, "", ""
+	return x.String()
+}
+
+// Name returns the URL of the server without user name, password and query, for logs and metrics.
 func (f *Fetcher) Name() string { return f.name }
 
 // Counts returns the counters of f.

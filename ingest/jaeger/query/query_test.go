@@ -399,3 +399,16 @@ func TestFirstSpanDecides(t *testing.T) {
 		once(t, from, to, nil)
 	})
 }
+
+// The name of a server, in logs and metrics, holds no secrets of its URL.
+func TestName(t *testing.T) {
+	for _, secrets := range []string{"geheim@", "u:geheim@", ""} {
+		p, err := New(&intake{}, &positions{}, Options{URL: "http://" + secrets + "jaeger:16686/q?key=geheim"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Name() != "http://jaeger:16686/q" {
+			t.Errorf("name %s", p.Name())
+		}
+	}
+}

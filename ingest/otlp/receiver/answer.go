@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/internal/connlimit"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
 )
 
@@ -57,22 +59,26 @@ func overloaded(detail string, after time.Duration) *refusal.Error {
 
 var (
 	errTooMany = overloaded("too many requests at the same time", 0)
+	errYielded = overloaded("the body came too slowly while others waited", 0)
 	errSlow    = errors.New("the body came too slowly")
 )
 
-// enter admits a request before its body is read, or returns a refusal. After nil the caller must call s.budget.leave.
-func (s *Server) enter() error {
+// enter admits a request before its body is read, or returns a refusal. For the place see [budget.enter].
+func (s *Server) enter(cut func()) (*place, error) {
 	if refused := s.opts.Refuse(); refused != nil {
-		return overloaded(refused.Error(), refused.After)
+		return nil, overloaded(refused.Error(), refused.After)
 	}
-	if !s.budget.enter() {
-		return errTooMany
+	p := s.budget.enter(cut)
+	if p == nil {
+		return nil, errTooMany
 	}
-	return nil
+	return p, nil
 }
 
-// take passes a body to the Intake and returns the spans that it rejected, or a refusal.
-func (s *Server) take(ctx context.Context, data []byte, format Format) (Rejected, error) {
+// take passes a body to the Intake and returns the spans that it rejected, or a refusal. Local is the local address of
+// the connection.
+func (s *Server) take(ctx context.Context, local net.Addr, data []byte, format Format) (Rejected, error) {
+	defer connlimit.Working(local)()
 	began := time.Now()
 	rejected, err := s.intake.Take(ctx, data, format)
 	rejected.Why = refusal.Text(rejected.Why)
@@ -99,13 +105,15 @@ func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
 		return refused
 	}
 	switch {
+	case errors.Is(err, errCutOff):
+		return errYielded
 	case errors.Is(err, errOverBudget):
 		return overloaded("too many bytes in flight", 0)
 	case errors.Is(err, errTooLarge):
 		return refuse(refusal.TooLarge, fmt.Sprintf("the request has more than %d bytes uncompressed", s.opts.MaxRequestBytes))
 	case errors.Is(err, errCorrupt):
 		return refuse(refusal.Malformed, "the body does not match its encoding, or needs a window over 8 MiB")
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(context.Cause(ctx), errSlow):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed), errors.Is(context.Cause(ctx), errSlow):
 		return refuse(refusal.TimedOut, errSlow.Error())
 	case ctx.Err() != nil:
 		return refuse(refusal.Canceled, "canceled")
@@ -113,13 +121,13 @@ func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
 	return refuse(refusal.Malformed, "the body is incomplete")
 }
 
-// authorized reports whether an Authorization header holds a token that may send traces.
-func (s *Server) authorized(header string) bool {
+// authorized reports whether an Authorization header from an address holds a token that may send traces.
+func (s *Server) authorized(header, from string) bool {
 	if s.opts.Authorized == nil {
 		return true
 	}
 	scheme, token, _ := strings.Cut(header, " ")
-	return strings.EqualFold(scheme, "Bearer") && s.opts.Authorized(strings.TrimSpace(token))
+	return strings.EqualFold(scheme, "Bearer") && s.opts.Authorized(strings.TrimSpace(token), from)
 }
 
 // errUnauthorized refuses a request without a valid token.

@@ -30,6 +30,7 @@ var (
 	errOverBudget = errors.New("no memory left for the request")
 	errTooLarge   = errors.New("the request is too large")
 	errCorrupt    = errors.New("the compressed body is damaged")
+	errCutOff     = errors.New("the body was cut off") // by the budget
 )
 
 // bodies reads and uncompresses the bodies of requests. It is safe for concurrent use.
@@ -54,8 +55,8 @@ func newBodies(b *budget, limit int64) *bodies {
 }
 
 // read returns the bytes of src, uncompressed. The caller must free them. Size is the number of bytes in src, −1 if
-// unknown. The error is errOverBudget, errTooLarge, errCorrupt, or that of src or ctx.
-func (s *bodies) read(ctx context.Context, src io.Reader, size int64, enc encoding) (*body, error) {
+// unknown. The error is errOverBudget, errTooLarge, errCorrupt, errCutOff, or that of src or ctx.
+func (s *bodies) read(ctx context.Context, p *place, src io.Reader, size int64, enc encoding) (*body, error) {
 	limit := s.limit
 	if enc != identity {
 		limit += maxPiece // incompressible bytes become a little larger
@@ -67,6 +68,12 @@ func (s *bodies) read(ctx context.Context, src io.Reader, size int64, enc encodi
 		return nil, errOverBudget // before the first byte is read
 	}
 	b, err := s.fill(src, size, limit)
+	if !p.arrived() {
+		if err == nil {
+			b.free()
+		}
+		return nil, errCutOff
+	}
 	if err == nil && enc != identity {
 		b, err = s.uncompress(ctx, b, enc)
 	}
@@ -107,9 +114,8 @@ func (s *bodies) decode(d *decoder, sent *body, enc encoding) (*body, error) {
 
 // fill returns the bytes of src, at most limit.
 func (s *bodies) fill(src io.Reader, size, limit int64) (*body, error) {
-	b := &body{from: s, limit: limit}
-	// An announced size is trusted only up to one piece, which costs little if the bytes never come.
-	err := b.extend(pieceFor(size))
+	b := &body{from: s, announced: size, limit: limit}
+	err := b.extend(pieceFor(min(size, minPiece))) // more would be held for senders whose bytes never come
 	if err == nil {
 		err = b.fill(src)
 	}
@@ -129,6 +135,8 @@ type body struct {
 	size   int64  // bytes in pieces
 	limit  int64  // of size
 	joined []byte // all bytes, if there was more than one piece; pieces is empty then
+
+	announced int64 // size according to the sender; −1: unknown
 }
 
 // bytes returns the body. It must be joined.
@@ -154,6 +162,24 @@ func (b *body) extend(size int64) error {
 		return errOverBudget
 	}
 	b.pieces = append(b.pieces, b.from.memory.alloc(size))
+	return nil
+}
+
+// grow adds space for more bytes. Once minPiece bytes are there, an announced size is trusted up to one piece, which
+// replaces the first, so that most bodies need not be joined.
+func (b *body) grow() error {
+	first := b.pieces[0]
+	if len(b.pieces) > 1 || cap(*first) > minPiece || b.announced <= b.size {
+		return b.extend(pieceFor(2 * b.size))
+	}
+	size := pieceFor(b.announced)
+	if !b.from.budget.reserve(size - minPiece) {
+		return errOverBudget
+	}
+	larger := b.from.memory.alloc(size)
+	*larger = append(*larger, *first...)
+	b.from.memory.free(first)
+	b.pieces[0] = larger
 	return nil
 }
 
@@ -201,7 +227,7 @@ func (b *body) fill(src io.Reader) error {
 		if b.size == b.limit {
 			return errTooLarge
 		}
-		if err := b.extend(pieceFor(2 * b.size)); err != nil {
+		if err := b.grow(); err != nil {
 			return err
 		}
 		last = b.pieces[len(b.pieces)-1]

@@ -1,6 +1,7 @@
 package receiver
 
 import (
+	"container/list"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -12,33 +13,127 @@ import (
 //
 // Requests share the processor. If that is the bottleneck, each admitted request delays all others, until senders give
 // up on half-done work. So the budget admits fewer requests while the Intake is slow. Slow senders do not count.
+//
+// Slow senders must not take the places and the memory of others, however many there are. So when either runs short,
+// the budget cuts off the slow body that has been arriving for longest.
 type budget struct {
 	maxRequests, maxBytes int64
-	requests, bytes       atomic.Int64
+	slow                  time.Duration // age at which an arriving body is slow
+	bytes                 atomic.Int64
 	late                  atomic.Bool // the Intake was slow with the last request
+
+	mu       sync.Mutex // guards the fields below and those of places
+	requests int64
+	arriving list.List // of *place whose body is arriving, oldest first
+}
+
+// place is the right of one request to be in flight.
+type place struct {
+	of    *budget
+	began time.Time
+	cut   func()        // ends the reading of the body
+	entry *list.Element // in budget.arriving; nil: the body has arrived, or was cut off
+	held  bool          // counts as a request of the budget
 }
 
 const (
 	lateAfter    = 100 * time.Millisecond // from the complete body until the Intake returned
 	lateRequests = 256                    // admitted then; enough for commits of lateAfter, and few enough for some cores to finish in that time
+	slowAfter    = time.Second            // from a header to the last byte of its body; senders on a usual network need a tenth
+	cutShare     = 4                      // slow bodies are cut off while less than 1/cutShare of the memory is free, before others are refused
 )
 
-// enter reports whether it admits one more request. After true the caller must call leave.
-func (b *budget) enter() bool {
+// enter admits one more request, or returns nil. The caller must call arrived when it has the body, and leave in any
+// case. Cut makes the reading of the body fail. It is called at most once, before arrived returns, and must not block.
+func (b *budget) enter(cut func()) *place {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	limit := b.maxRequests
 	if b.late.Load() {
 		limit = min(limit, lateRequests)
 	}
-	return take(&b.requests, 1, limit)
+	for b.requests >= limit {
+		if !b.cutSlowest() {
+			return nil
+		}
+	}
+	b.requests++
+	p := &place{of: b, began: time.Now(), cut: cut, held: true}
+	p.entry = b.arriving.PushBack(p)
+	return p
+}
+
+// cutSlowest cuts off the body that has been arriving for longest and frees its place, or reports false if it is not
+// slow. Its memory is free once its reader notices. The caller holds mu.
+func (b *budget) cutSlowest() bool {
+	oldest := b.arriving.Front()
+	if oldest == nil {
+		return false
+	}
+	p, _ := oldest.Value.(*place) // the list contains nothing else
+	if time.Since(p.began) < b.slow {
+		return false
+	}
+	p.settle()
+	p.release()
+	p.cut()
+	return true
+}
+
+// settle removes p from the arriving bodies. The caller holds mu.
+func (p *place) settle() {
+	p.of.arriving.Remove(p.entry)
+	p.entry = nil
+}
+
+// release frees the place once. The caller holds mu.
+func (p *place) release() {
+	if p.held {
+		p.held = false
+		p.of.requests--
+	}
+}
+
+// arrived ends the time in which the body may be cut off, and reports false if it was.
+func (p *place) arrived() bool {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.entry != nil {
+		p.settle()
+	}
+	return p.held
+}
+
+// leave frees the place.
+func (p *place) leave() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.entry != nil {
+		p.settle()
+	}
+	p.release()
+}
+
+// inFlight returns the number of requests in flight.
+func (b *budget) inFlight() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.requests
 }
 
 // taken records how long the Intake took for a request.
 func (b *budget) taken(took time.Duration) { b.late.Store(took > lateAfter) }
 
-func (b *budget) leave() { b.requests.Add(-1) }
-
 // reserve reports whether n more bytes fit. After true the caller must call release.
-func (b *budget) reserve(n int64) bool { return take(&b.bytes, n, b.maxBytes) }
+func (b *budget) reserve(n int64) bool {
+	ok := take(&b.bytes, n, b.maxBytes)
+	if !ok || b.bytes.Load() > b.maxBytes-b.maxBytes/cutShare {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.cutSlowest()
+	}
+	return ok
+}
 
 func (b *budget) release(n int64) { b.bytes.Add(-n) }
 
@@ -59,6 +154,7 @@ func take(total *atomic.Int64, n, limit int64) bool {
 const (
 	minPieceBits = 16 // first piece of a body of unknown size
 	maxPieceBits = 20 // most bodies need one piece
+	minPiece     = 1 << minPieceBits
 	maxPiece     = 1 << maxPieceBits
 )
 

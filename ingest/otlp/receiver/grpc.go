@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
@@ -76,23 +78,28 @@ func (s *Server) export(_ any, stream grpc.ServerStream) error {
 // exportGRPC returns the rejected spans of a request, or a refusal.
 func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error) {
 	header, _ := metadata.FromIncomingContext(ctx)
-	if !s.authorized(first(header.Get("authorization"))) {
+	client, ok := peer.FromContext(ctx)
+	if !ok {
+		client = &peer.Peer{Addr: &net.TCPAddr{}}
+	}
+	if !s.authorized(first(header.Get("authorization")), client.Addr.String()) {
 		return Rejected{}, errUnauthorized
 	}
 	if len(header) > maxHeaders {
 		return Rejected{}, refuse(refusal.TooManyHeaders, "too many headers")
 	}
-	if err := s.enter(); err != nil {
+	p, err := s.enter(func() { cancel(ctx, errSlow) })
+	if err != nil {
 		return Rejected{}, err
 	}
-	defer s.budget.leave()
-	b, err := s.readGRPC(ctx)
+	defer p.leave()
+	b, err := s.readGRPC(ctx, p)
 	if err != nil {
 		return Rejected{}, s.unread(ctx, err)
 	}
 	defer b.free()
 	event.Bytes = len(b.bytes())
-	return s.take(ctx, b.bytes(), Protobuf)
+	return s.take(ctx, client.LocalAddr, b.bytes(), Protobuf)
 }
 
 func first(values []string) string {
@@ -103,9 +110,8 @@ func first(values []string) string {
 }
 
 // readGRPC returns the one message of a call, uncompressed. The caller must free it.
-func (s *Server) readGRPC(ctx context.Context) (*body, error) {
-	stop := timeout(ctx, s.opts.ReadTimeout)
-	defer stop()
+func (s *Server) readGRPC(ctx context.Context, p *place) (*body, error) {
+	defer time.AfterFunc(s.opts.ReadTimeout, func() { cancel(ctx, errSlow) }).Stop()
 	stream := rawStreamOf(ctx)
 	size, compressed, err := readPrefix(stream)
 	if err != nil {
@@ -118,7 +124,7 @@ func (s *Server) readGRPC(ctx context.Context) (*body, error) {
 			return nil, refuse(refusal.UnknownEncoding, "the message has an unknown compression")
 		}
 	}
-	return s.bodies.read(ctx, &message{stream: stream, left: size}, size, enc)
+	return s.bodies.read(ctx, p, &message{stream: stream, left: size}, size, enc)
 }
 
 // readPrefix reads the prefix of a message: its size in bytes and whether it is compressed.
@@ -187,10 +193,11 @@ func cancelable(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	return context.WithValue(ctx, cancelKey{}, cancel), nil
 }
 
-// timeout cancels the call of ctx with errSlow after d, unless the caller calls stop before.
-func timeout(ctx context.Context, d time.Duration) (stop func() bool) {
-	cancel, _ := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
-	return time.AfterFunc(d, func() { cancel(errSlow) }).Stop
+// cancel cancels the call of ctx, with a cause.
+func cancel(ctx context.Context, cause error) {
+	if cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc); ok {
+		cancel(cause)
+	}
 }
 
 // reply is an encoded response.

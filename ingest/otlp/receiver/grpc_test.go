@@ -88,7 +88,7 @@ func TestGRPCRefusals(t *testing.T) {
 			if test.intake != nil {
 				to = intake(func(context.Context, []byte, Format) (Rejected, error) { return Rejected{}, test.intake })
 			}
-			s := start(t, to, Options{MaxRequestBytes: 1 << 20, Authorized: func(token string) bool { return token == "secret" }})
+			s := start(t, to, Options{MaxRequestBytes: 1 << 20, Authorized: func(token, from string) bool { return token == "secret" && from != "" }})
 			ctx := t.Context()
 			if token := orElse(test.token, "Bearer secret"); token != "-" {
 				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", token)

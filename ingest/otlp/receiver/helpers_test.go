@@ -221,17 +221,24 @@ func readAnswer(t testing.TB, r *http.Response) answer {
 // rawCall sends the data of body after the header of a call of Export.
 func rawCall(t testing.TB, address, encoding string, body io.Reader) answer {
 	t.Helper()
+	response, err := tryCall(t, address, encoding, body)
+	must(t, err)
+	return readAnswer(t, response)
+}
+
+// tryCall is like rawCall, but the call may fail, and its answer is not read.
+func tryCall(t testing.TB, address, encoding string, body io.Reader) (*http.Response, error) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: protocols}
 	t.Cleanup(transport.CloseIdleConnections)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+exportMethod, body)
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
 	r.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}
 	if encoding != "" {
 		r.Header.Set("Grpc-Encoding", encoding)
 	}
-	response, err := transport.RoundTrip(r)
-	must(t, err)
-	return readAnswer(t, response)
+	return transport.RoundTrip(r)
 }

@@ -121,6 +121,90 @@ func TestSlowSenders(t *testing.T) {
 	}
 }
 
+// Slow bodies make room for other requests when places or memory run short, and are told to send again.
+func TestSlowSendersMakeRoom(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts  Options
+		slow  int // bodies over each transport
+		begin int // bytes that each sends at once
+	}{
+		"places": {Options{MaxRequests: 20}, 10, 10},
+		"memory": {Options{MaxRequestBytes: 1 << 20, MaxInFlightBytes: 5 << 20}, 2, minPiece + 1}, // 1 MiB each
+	} {
+		t.Run(name, func(t *testing.T) {
+			outcomes := make(chan refusal.Reason, 100)
+			test.opts.Observe = func(e Event) { outcomes <- e.Refused }
+			s := start(t, newDecoding(t), test.opts)
+			const size = 1_000_000
+			for range test.slow {
+				connect(t, s.HTTPAddr(), fmt.Sprintf("POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)+strings.Repeat(" ", test.begin))
+				body, sender := newPipe(t)
+				sender.Write(framed(0, make([]byte, size))[:5+test.begin])
+				go func() {
+					if r, err := tryCall(t, s.GRPCAddr().String(), "", body); err == nil {
+						r.Body.Close()
+					}
+				}()
+			}
+			for s.Load().Requests < int64(2*test.slow) || s.Load().Bytes < int64(2*test.slow*min(1<<20, minPiece+test.begin-10)) {
+				time.Sleep(quick)
+			}
+			time.Sleep(slowAfter)
+			conn := dial(t, s.GRPCAddr().String())
+			for range test.slow {
+				if _, err := exportRaw(t.Context(), conn, requestOf(1, 1)); err != nil {
+					t.Error(err)
+				}
+			}
+			yielded := 0
+			for range test.slow + 1 {
+				if r := <-outcomes; r == refusal.Overloaded {
+					yielded++
+				}
+			}
+			if yielded == 0 {
+				t.Error("no slow body was cut off")
+			}
+		})
+	}
+}
+
+// Bodies that just began to arrive are not cut off.
+func TestNewBodiesKeepTheirPlaces(t *testing.T) {
+	b := &budget{maxRequests: 1, maxBytes: 100, slow: time.Minute}
+	p := b.enter(func() { t.Error("cut off") })
+	if b.enter(func() {}) != nil || b.reserve(101) || !b.reserve(100) {
+		t.Error("the limits were exceeded")
+	}
+	if !p.arrived() {
+		t.Error("the body did not arrive")
+	}
+	p.leave()
+	if n := b.inFlight(); n != 0 {
+		t.Errorf("%d requests in flight", n)
+	}
+}
+
+// A body that has arrived is never cut off, however long it takes to process.
+func TestArrivedBodiesKeepTheirPlaces(t *testing.T) {
+	b := &budget{maxRequests: 1, maxBytes: 100}
+	p := b.enter(func() { t.Error("cut off") })
+	p.arrived()
+	if b.enter(func() {}) != nil {
+		t.Error("the limit was exceeded")
+	}
+	p.leave()
+	slow, cut := b.enter(func() {}), 0
+	slow.cut = func() { cut++ }
+	if b.enter(func() {}) == nil || b.enter(func() {}) == nil || cut != 1 || slow.arrived() {
+		t.Errorf("a slow body was cut off %d times, want once", cut)
+	}
+	slow.leave()
+	if n := b.inFlight(); n != 1 {
+		t.Errorf("%d requests in flight, want 1", n)
+	}
+}
+
 // The time that the Intake takes does not count towards ReadTimeout.
 func TestSlowIntake(t *testing.T) {
 	h := newHeld()

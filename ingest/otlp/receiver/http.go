@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"mime"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -65,11 +66,14 @@ func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, f
 	if err != nil {
 		return Rejected{}, err
 	}
-	if err := s.enter(); err != nil {
+	p, err := s.enter(func() {
+		_ = control.SetReadDeadline(time.Unix(1, 0)) // in the past; fails only for recorders in tests
+	})
+	if err != nil {
 		return Rejected{}, err
 	}
-	defer s.budget.leave()
-	b, err := s.bodies.read(r.Context(), r.Body, r.ContentLength, enc)
+	defer p.leave()
+	b, err := s.bodies.read(r.Context(), p, r.Body, r.ContentLength, enc)
 	if err != nil {
 		return Rejected{}, s.unread(r.Context(), err)
 	}
@@ -77,7 +81,8 @@ func (s *Server) exportHTTP(r *http.Request, control *http.ResponseController, f
 	// From now on a read only notices that the sender is gone, and may wait as long as the Intake takes.
 	_ = control.SetReadDeadline(time.Time{}) // fails only for recorders in tests
 	event.Bytes = len(b.bytes())
-	return s.take(r.Context(), b.bytes(), format)
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return s.take(r.Context(), local, b.bytes(), format)
 }
 
 // admit returns the encoding of the body, or a refusal if the header alone is reason for one.
@@ -86,8 +91,10 @@ func (s *Server) admit(r *http.Request, knownType bool) (encoding, error) {
 	switch {
 	case len(r.Header) > maxHeaders:
 		return 0, refuse(refusal.TooManyHeaders, "too many headers")
-	case !s.authorized(r.Header.Get("Authorization")):
+	case !s.authorized(r.Header.Get("Authorization"), r.RemoteAddr):
 		return 0, errUnauthorized
+	case s.opts.Authorized == nil && s.opts.Trusted != nil && fromPage(r) && !s.opts.Trusted(r):
+		return 0, errPage
 	case r.URL.Path != tracesPath:
 		return 0, refuse(refusal.UnknownPath, "only "+tracesPath+" is served here")
 	case r.Method != http.MethodPost:
@@ -99,6 +106,14 @@ func (s *Server) admit(r *http.Request, knownType bool) (encoding, error) {
 	}
 	return enc, nil
 }
+
+// fromPage reports whether a page in a browser sent a request: browsers add one of these headers to every POST.
+func fromPage(r *http.Request) bool {
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
+}
+
+// errPage refuses a request of a page that is not trusted.
+var errPage = refuse(refusal.Forbidden, "pages in a browser may send only to a loopback address or localhost, unless a token is needed")
 
 // errMethod refuses a request that is no POST.
 var errMethod = &refusal.Error{Reason: refusal.UnknownMethod, Detail: "only POST is allowed", Header: http.Header{"Allow": {http.MethodPost}}}

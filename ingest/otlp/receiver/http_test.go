@@ -133,7 +133,7 @@ func TestHTTPSuccess(t *testing.T) {
 // Every refusal is a google.rpc.Status in the format of the request.
 func TestHTTPRefusals(t *testing.T) {
 	const protobuf, text = "application/x-protobuf", "application/json"
-	s := start(t, newDecoding(t), Options{MaxRequestBytes: 1 << 20, Authorized: func(token string) bool { return token == "secret" }})
+	s := start(t, newDecoding(t), Options{MaxRequestBytes: 1 << 20, Authorized: func(token, from string) bool { return token == "secret" && from != "" }})
 	zeros := make([]byte, 1<<20+1)
 	tests := []struct {
 		name        string
@@ -315,5 +315,24 @@ func TestEvents(t *testing.T) {
 	}
 	if len(events) > 0 {
 		t.Errorf("%d more events", len(events))
+	}
+}
+
+// Pages in browsers that are not trusted are refused unless senders need a token; programs are not asked.
+func TestHTTPPages(t *testing.T) {
+	page := http.Header{"Content-Type": {"application/json"}, "Origin": {"http://rebound.example"}}
+	program := http.Header{"Content-Type": {"application/json"}}
+	trusted := func(r *http.Request) bool { return r.Host == "trusted" }
+	s := start(t, newDecoding(t), Options{Trusted: trusted})
+	address := s.HTTPAddr().String()
+	for header, want := range map[*http.Header]int{&page: http.StatusForbidden, &program: http.StatusOK} {
+		if r := send(t, address, http.MethodPost, tracesPath, *header, strings.NewReader("{}")); r.code != want {
+			t.Errorf("%v: %d, want %d", *header, r.code, want)
+		}
+	}
+	guarded := start(t, newDecoding(t), Options{Trusted: trusted, Authorized: func(token, _ string) bool { return token == "secret" }})
+	page.Set("Authorization", "Bearer secret")
+	if r := send(t, guarded.HTTPAddr().String(), http.MethodPost, tracesPath, page, strings.NewReader("{}")); r.code != http.StatusOK {
+		t.Errorf("with a token: %d", r.code)
 	}
 }

@@ -5,7 +5,8 @@
 // spans.
 //
 // Invariants: the number of requests and the memory that they hold together are bounded ([Options]), whatever clients
-// send and whatever it expands to; memory is reserved before it is used. A request that does not fit gets a retryable
+// send and whatever it expands to; memory is reserved before it is used. Bodies that arrive slowly keep neither places,
+// nor memory, nor connections from others. A request that does not fit gets a retryable
 // refusal and never reaches the Intake. An acknowledged request was taken; a refused one was not. Clients never see
 // internal errors.
 //
@@ -19,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -58,7 +60,11 @@ type Options struct {
 	HTTP string        // address of HTTP, likewise
 	TLS  connlimit.TLS // of both; zero: clear text
 
-	Authorized func(token string) bool // checks a bearer token; nil: no token is needed. Safe for concurrent use
+	Authorized func(token, from string) bool // checks a bearer token from an address; nil: no token is needed. Safe for concurrent use
+
+	// Trusted reports whether a request over HTTP is accepted although a browser sent it; nil: all are. It is not
+	// called if senders need a token, which pages do not have. Safe for concurrent use.
+	Trusted func(*http.Request) bool
 
 	MaxRequestBytes  int64         // largest body, uncompressed; default 64 MiB
 	MaxInFlightBytes int64         // memory of all requests that are read, uncompressed or taken; default 160 MiB
@@ -151,7 +157,7 @@ func New(intake Intake, opts Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: opts, tls: encryption, intake: intake,
-		budget: &budget{maxRequests: opts.MaxRequests, maxBytes: opts.MaxInFlightBytes},
+		budget: &budget{maxRequests: opts.MaxRequests, maxBytes: opts.MaxInFlightBytes, slow: slowAfter},
 	}
 	s.bodies = newBodies(s.budget, opts.MaxRequestBytes)
 	return s, nil
@@ -171,7 +177,7 @@ func (s *Server) Listen(ctx context.Context) (err error) {
 
 func (s *Server) listenerConfig(name, address string) listener.Config {
 	return listener.Config{
-		Name: name, Address: address, Share: connlimit.NewShare(s.opts.MaxConnections, s.opts.Log), TLS: s.tls, Log: s.opts.Log,
+		Name: name, Address: address, Share: connlimit.NewShare(s.opts.MaxConnections, s.opts.Log), TLS: s.tls, ByWork: true, Log: s.opts.Log,
 	}
 }
 
@@ -239,7 +245,7 @@ type Load struct {
 // Load returns the present load. It is safe for concurrent use once Listen returned.
 func (s *Server) Load() Load {
 	return Load{
-		Requests: s.budget.requests.Load(), Bytes: s.budget.bytes.Load(),
+		Requests: s.budget.inFlight(), Bytes: s.budget.bytes.Load(),
 		GRPC: s.grpc.Load(), HTTP: s.http.Load(),
 	}
 }

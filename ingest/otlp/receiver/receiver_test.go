@@ -8,9 +8,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -155,9 +155,9 @@ func TestTooManyRequests(t *testing.T) {
 
 // While the Intake is slow, fewer requests are admitted.
 func TestAdmitsFewerWhenSlow(t *testing.T) {
-	b := &budget{maxRequests: 2 * lateRequests}
+	b := &budget{maxRequests: 2 * lateRequests, slow: time.Minute}
 	enter := func() (n int) {
-		for b.enter() {
+		for b.enter(func() {}) != nil {
 			n++
 		}
 		return n
@@ -223,27 +223,53 @@ func wantOverload(t *testing.T, s *Server, why string) {
 	}
 }
 
-// Beyond the connection limit, an idle HTTP connection or else the new connection is closed. Closed connections make
-// room for others.
+// Beyond the connection limit, the idle connection of longest standing is closed. Those whose request was not read
+// completely are idle, too. Closed connections make room for others.
 func TestTooManyConnections(t *testing.T) {
-	s := start(t, newDecoding(t), Options{MaxConnections: 2})
-	for i, address := range []net.Addr{s.GRPCAddr(), s.HTTPAddr()} {
-		all := []rawConn{connect(t, address, ""), connect(t, address, ""), connect(t, address, "")}
-		closed := []rawConn{all[2], all[0]}[i]
-		if n, err := closed.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("the third connection to %s is open: %v", address, err)
+	slow := map[string]string{
+		"idle":          "",
+		"slow body":     "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{",
+		"refused":       "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+		"HTTP/2, quiet": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + string(http2Frame(4, 0, 0, nil)),
+	}
+	for name, text := range slow {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, newDecoding(t), Options{MaxConnections: 2})
+			addresses := []net.Addr{s.GRPCAddr(), s.HTTPAddr()}
+			for _, address := range addresses {
+				all := []rawConn{connect(t, address, text), connect(t, address, text)}
+				time.Sleep(quick)
+				all = append(all, connect(t, address, text))
+				if _, err := io.Copy(io.Discard, all[0]); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("the first connection to %s is still open", address)
+				}
+			}
+			answers := background(t, s, nil)
+			must(t, <-answers)
+			must(t, <-answers)
+			if load := s.Load(); load.GRPC.Refused != 0 || load.HTTP.Refused != 0 || load.GRPC.Gone+load.HTTP.Gone == 0 { // text of the other transport is refused
+				t.Errorf("%+v", load)
+			}
+		})
+	}
+}
+
+// A connection whose request is taken is not idle: beyond the limit, the new one is closed.
+func TestTooManyRequestsTaken(t *testing.T) {
+	h := newHeld()
+	s := start(t, h, Options{MaxConnections: 1})
+	answers := background(t, s, nil)
+	<-h.came
+	<-h.came
+	for _, address := range []net.Addr{s.GRPCAddr(), s.HTTPAddr()} {
+		c := connect(t, address, "")
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the second connection to %s is open", address)
 		}
-		for _, c := range all {
-			c.Close()
-		}
 	}
-	if load := s.Load(); load.GRPC.Refused != 1 || load.HTTP.Gone != 1 || load.HTTP.Refused != 0 {
-		t.Errorf("%+v", load)
-	}
-	for end := time.Now().Add(patience); connections(s) > 0 && time.Now().Before(end); {
-		time.Sleep(quick)
-	}
-	must(t, <-background(t, s, nil))
+	close(h.letGo)
+	must(t, <-answers)
+	must(t, <-answers)
 }
 
 // If an address is in use, Listen returns an error and leaves no other address open.
