@@ -29,6 +29,7 @@ func (e *Effective) check(known Errors) Errors {
 	c.tls("sampling.tls", e.Config.Sampling.TLS)
 	c.addresses()
 	c.endpoints()
+	c.routes()
 	c.sizes()
 	c.times()
 	cfg := &e.Config
@@ -166,6 +167,16 @@ func (c *checker) endpoints() {
 	c.require(len(c.e.Config.SelfTracing.Headers) == 0 || c.e.Config.SelfTracing.OTLP != "", "headers need an endpoint; set self-tracing.otlp", "self-tracing.headers", "self-tracing.otlp")
 	c.require(!loops(c.e.Config.Export.OTLP), "export.otlp"+message, "export.otlp", "otlp.http")
 	c.require(!loops(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
+}
+
+// routes checks that owners name existing webhooks.
+func (c *checker) routes() {
+	for _, o := range c.e.Config.Owners {
+		for _, name := range o.Route {
+			known := slices.ContainsFunc(c.e.Config.Webhooks, func(h Webhook) bool { return h.Name == name })
+			c.require(known, "owner "+quote(o.Name)+": there is no webhook "+quote(name)+"; correct its route, or add the webhook", "owners", "webhooks")
+		}
+	}
 }
 
 // sizes checks that limits fit into the limits that include them.

@@ -64,6 +64,8 @@ type Config struct {
 	Retention Retention
 
 	TraceURL    []TraceURL
+	SuspectURL  []SuspectURL
+	Owners      []Owner
 	Webhooks    []Webhook
 	Export      Endpoint // critical-path attributes for a tracing backend
 	SelfTracing Endpoint // Sibyl's own traces
@@ -177,6 +179,21 @@ type Retention struct {
 type TraceURL struct {
 	Name string
 	URL  string // a template; see notify.NewLink
+}
+
+// SuspectURL is a link to a page about a service, such as its logs.
+type SuspectURL struct {
+	Name     string
+	URL      string   // a template; see notify.NewServiceLink
+	Services []string // names, in which * stands for any text; empty: all
+}
+
+// Owner is a team that is responsible for some services.
+type Owner struct {
+	Services []string // names, in which * stands for any text
+	Name     string
+	Contact  string   // empty: unknown
+	Route    []string // names of webhooks that receive no other incidents
 }
 
 // Webhook receives problems and decisions.
@@ -318,17 +335,27 @@ func (c *Config) UI() string {
 	return scheme + c.HTTP + c.API.BasePath
 }
 
-// Links returns the templates of links to traces.
-func (c *Config) Links() []notify.Link {
-	var links []notify.Link
-	for _, u := range c.TraceURL {
-		l, err := notify.NewLink(u.Name, u.URL)
-		if err != nil {
-			panic(err) // Load checked the templates
-		}
-		links = append(links, l)
+// Directory returns the owners of services, and the templates of links.
+func (c *Config) Directory() notify.Directory {
+	var d notify.Directory
+	for _, o := range c.Owners {
+		d.Owners = append(d.Owners, notify.Owner{Name: o.Name, Contact: o.Contact, Services: o.Services, Route: o.Route})
 	}
-	return links
+	for _, u := range c.TraceURL {
+		d.Traces = append(d.Traces, checked(notify.NewLink(u.Name, u.URL)))
+	}
+	for _, u := range c.SuspectURL {
+		d.Services = append(d.Services, checked(notify.NewServiceLink(u.Name, u.URL, u.Services...)))
+	}
+	return d
+}
+
+// checked returns a link whose template Load has checked.
+func checked(l notify.Link, err error) notify.Link {
+	if err != nil {
+		panic(err)
+	}
+	return l
 }
 
 // Search returns b as a budget of package search.

@@ -229,6 +229,8 @@ func samples(t testing.TB, d *description) (a, b string) {
 		"jaeger.query":   {"[{url: http://a}]", "[{url: http://b, protocol: grpc, services: [x, y], interval: 1m, lookback: 0s}]"},
 		"rules":          {"[{entry: s a}]", "[{entry: s b, name: n, merge: true, objective: 250ms, accept: {cov: 0.5, mean: 1s}}, {entry: s b}]"},
 		"trace-url":      {"[{name: a, url: 'http://a/{trace_id}'}]", "[{name: b, url: 'https://b/#{trace_id}'}]"},
+		"suspect-url":    {"[{name: a, url: 'http://a/{service}'}]", "[{name: a, url: 'https://b/{service}', services: ['x*', y]}]"},
+		"owners":         {"[{services: [x], name: a}]", "[{services: ['x*', y], name: b, contact: c, route: [d]}]"},
 		"api.public-url": {"http://10.0.0.1:8321", "https://sibyl.example/ui"},
 		"webhooks":       {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
 		"retention.age":  {"2d", "3d"},
@@ -548,14 +550,46 @@ func TestWebhookWords(t *testing.T) {
 }
 
 func TestLinks(t *testing.T) {
-	e := mustLoad(t, t.TempDir(), "trace-url: [{name: Jaeger, url: 'http://jaeger/{trace_id}?from={start_ms}'}]")
-	links := notify.LinksTo(e.Config.Links(), &notify.Request{Trace: trace.ID{15: 1}, Start: 5e6})
+	e := mustLoad(t, t.TempDir(), "trace-url: [{name: Jaeger, url: 'http://jaeger/{trace_id}?from={start_ms}'}]\nsuspect-url: [{name: Logs, url: 'http://logs/{service}', services: [a*]}]")
+	d := e.Config.Directory()
+	links := notify.LinksTo(d.Traces, &notify.Request{Trace: trace.ID{15: 1}, Start: 5e6})
 	if len(links) != 1 || links[0] != (notify.URL{Name: "Jaeger", URL: "http://jaeger/00000000000000000000000000000001?from=5"}) {
 		t.Errorf("%v", links)
 	}
-	for _, wrong := range []string{"http://jaeger/{traceid}/{trace_id}", "http://jaeger/", "http://{service}/{trace_id}"} {
-		if _, err := Load(sources(t, t.TempDir(), "trace-url: [{name: Jaeger, url: '"+wrong+"'}]", nil, nil)); err == nil {
+	if links := d.ServiceLinks(&notify.Request{Service: "a b"}); len(links) != 1 || links[0] != (notify.URL{Name: "Logs", URL: "http://logs/a%20b"}) {
+		t.Errorf("%v", links)
+	}
+	if links := d.ServiceLinks(&notify.Request{Service: "b"}); len(links) != 0 {
+		t.Errorf("%v for a service without such a page", links)
+	}
+	for _, wrong := range []string{
+		"trace-url: [{name: Jaeger, url: 'http://jaeger/{traceid}/{trace_id}'}]", "trace-url: [{name: Jaeger, url: 'http://jaeger/'}]",
+		"trace-url: [{name: Jaeger, url: 'http://{service}/{trace_id}'}]", "suspect-url: [{name: Logs, url: 'http://{service}/'}]",
+		"suspect-url: [{name: Logs, url: 'http://logs/{trace_id}'}]", "suspect-url: [{name: Logs, url: 'javascript:alert(1)'}]",
+	} {
+		if _, err := Load(sources(t, t.TempDir(), wrong, nil, nil)); err == nil {
 			t.Errorf("%s is accepted", wrong)
+		}
+	}
+}
+
+// Owners are found by service; their routes name webhooks.
+func TestOwners(t *testing.T) {
+	const hooks = "webhooks: [{name: pager, url: 'https://pager.example'}]\n"
+	e := mustLoad(t, t.TempDir(), hooks+"owners: [{services: [payment, 'bank-*'], name: Payments, contact: '#pay', route: [pager]}, {services: ['*'], name: Platform}]")
+	d := e.Config.Directory()
+	for service, want := range map[string]string{"payment": "Payments (#pay)", "bank-eu": "Payments (#pay)", "payments": "Platform"} {
+		if got := d.Owner(service).String(); got != want {
+			t.Errorf("%s belongs to %q, want %q", service, got, want)
+		}
+	}
+	for wrong, want := range map[string]string{
+		"owners: [{services: [a]}]":                                 "name is missing",
+		"owners: [{name: A}]":                                       "services is missing",
+		hooks + "owners: [{services: [a], name: A, route: [page]}]": `there is no webhook "page"`,
+	} {
+		if _, err := Load(sources(t, t.TempDir(), wrong, nil, nil)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", wrong, err, want)
 		}
 	}
 }

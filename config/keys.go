@@ -222,6 +222,10 @@ func outputKeys() []definition[Config] {
 			"Number of slow, of typical and of fast traces to keep for each group.").withDefault(3).reloadable(),
 		newField("trace-url", traceURLs(), func(c *Config) *[]TraceURL { return &c.TraceURL },
 			"Links from traces to tracing backends.").withDefault([]TraceURL{}).reloadable(),
+		newField("suspect-url", suspectURLs(), func(c *Config) *[]SuspectURL { return &c.SuspectURL },
+			"Links from the suspects of incidents to their logs, metrics and runbooks.").withDefault([]SuspectURL{}).reloadable(),
+		newField("owners", owners(), func(c *Config) *[]Owner { return &c.Owners },
+			"Owners of services, shown with incidents. The first matching element applies.").withDefault([]Owner{}).reloadable(),
 		newField("webhooks", webhooks(), func(c *Config) *[]Webhook { return &c.Webhooks },
 			"Webhooks for incidents, problems and decisions.").withDefault([]Webhook{}).reloadable(),
 	},
@@ -344,6 +348,36 @@ func traceURLs() kind[[]TraceURL] {
 			"Text of the link, like Jaeger.").required(),
 		newField("url", words("url", wants, isTraceURL), func(u *l) *string { return &u.URL },
 			"URL with "+tracePlaceholder+" in place of the trace ID. docs/webhooks.md lists further placeholders.").required(),
+	}}
+}
+
+func suspectURLs() kind[[]SuspectURL] {
+	type l = SuspectURL
+	wants := "a URL, usually with {service} in it, like https://wiki.example/runbooks/{service}"
+	return &sections[l]{noun: "link", keys: []definition[l]{
+		newField("name", text("the name of a page"), func(u *l) *string { return &u.Name },
+			"Text of the link, like Logs, Metrics or Runbook.").required(),
+		newField("url", words("url", wants, isSuspectURL), func(u *l) *string { return &u.URL },
+			"URL in which {service} stands for the suspect. docs/webhooks.md lists further placeholders.").required(),
+		newField("services", &list{of: text(servicePattern)}, func(u *l) *[]string { return &u.Services },
+			"Services that have this page; by default all."),
+	}}
+}
+
+// servicePattern describes a pattern of services.
+const servicePattern = "the name of a service, in which * stands for any text"
+
+func owners() kind[[]Owner] {
+	type o = Owner
+	return &sections[o]{noun: "owner", keys: []definition[o]{
+		newField("services", &list{of: text(servicePattern)}, func(x *o) *[]string { return &x.Services },
+			"Services of the owner.").required(),
+		newField("name", text("the name of a team"), func(x *o) *string { return &x.Name },
+			"Name of the owner.").required(),
+		newField("contact", text("a channel, a telephone number, or an address"), func(x *o) *string { return &x.Contact },
+			"How to reach the owner."),
+		newField("route", &list{of: text("the name of a webhook")}, func(x *o) *[]string { return &x.Route },
+			"Webhooks for incidents whose first suspect, when they open, is one of these services. They receive no other incidents."),
 	}}
 }
 

@@ -25,6 +25,7 @@ type Epoch struct {
 
 	Incidents []engine.Incident // as of the end of the epoch
 	Deploys   []engine.Deploy   // oldest first
+	Directory Directory
 	// The following are called for each event about an incident.
 	Investigation  func(incident uint64) *search.Investigation // nil: it has none
 	Muted          func(incident uint64) bool
@@ -82,7 +83,7 @@ func (e *Epoch) incidentEvents() []*Event {
 func (e *Epoch) incidentEvent(t Type, x *engine.Incident, d *search.Decision) *Event {
 	return NewIncidentEvent(&IncidentFacts{
 		Type: t, At: e.At, Source: e.Source, Incident: x, Investigation: e.Investigation(x.ID), Decision: d, Deploys: e.Deploys, Names: e.Names,
-		Traces: e.IncidentTraces(x), URL: e.IncidentURL(x.ID), Muted: e.Muted(x.ID),
+		Traces: e.IncidentTraces(x), Directory: e.Directory, URL: e.IncidentURL(x.ID), Muted: e.Muted(x.ID),
 	})
 }
 

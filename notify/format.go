@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,7 +113,20 @@ func alerts(e *Event) any {
 	if traces := e.traces(); len(traces) > 0 && len(traces[0].Links) > 0 {
 		a.Annotations["trace"] = traces[0].Links[0].URL
 	}
+	for _, l := range slices.Concat(e.serviceLinks(), e.actions()) {
+		a.Annotations[annotationName(l.Name)] = l.URL
+	}
 	return []alert{a}
+}
+
+// annotationName returns the name of the annotation for a link, like link_runbook.
+func annotationName(link string) string {
+	return strings.Map(func(r rune) rune {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') {
+			return '_'
+		}
+		return r
+	}, strings.ToLower("link "+link))
 }
 
 // problemAlert returns the alert of a problem.
@@ -364,8 +378,11 @@ func (s *Suspect) place() string {
 	return s.Context[len(s.Context)-1]
 }
 
-// maxLinks is the maximum number of links in a message.
-const maxLinks = 5
+// Limits of links in a message: with the page of the incident and its actions at most ten, as Slack requires.
+const (
+	maxTraceLinks = 3
+	maxPageLinks  = 3 // about the first suspect
+)
 
 // about returns the kind of the incident or problem of e, its ID, service and time of opening; zeros if e has neither.
 func (e *Event) about() (kind, id, service string, opened moment) {
@@ -400,18 +417,42 @@ func (e *Event) page() string {
 	return ""
 }
 
-// links returns links for people, the page of the incident or problem first.
+// links returns links for people: to the page of the incident or problem, to pages about the first suspect, to slow
+// traces, and to dialogs that change the incident.
 func (e *Event) links() []URL {
 	var list []URL
 	if page := e.page(); page != "" {
 		list = append(list, URL{"Sibyl", page})
 	}
+	services := e.serviceLinks()
+	return slices.Concat(list, services[:min(len(services), maxPageLinks)], e.traceLinks(), e.actions())
+}
+
+// traceLinks returns links to the first traces of the event, with their durations.
+func (e *Event) traceLinks() []URL {
+	var list []URL
 	for _, t := range e.traces() {
 		for _, l := range t.Links {
-			if len(list) < maxLinks {
+			if len(list) < maxTraceLinks {
 				list = append(list, URL{l.Name + " (" + units.Nanos(float64(t.DurationNS)) + ")", l.URL})
 			}
 		}
 	}
 	return list
+}
+
+// serviceLinks returns the links to pages about the first suspect of the event's incident.
+func (e *Event) serviceLinks() []URL {
+	if x := e.Data.Incident; x != nil && len(x.Suspects) > 0 {
+		return x.Suspects[0].Links
+	}
+	return nil
+}
+
+// actions returns the links to the dialogs of the event's incident.
+func (e *Event) actions() []URL {
+	if x := e.Data.Incident; x != nil {
+		return x.Actions
+	}
+	return nil
 }

@@ -110,6 +110,7 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 	p.Names.SetName(p.Problem.RequestType, service+" "+operation)
 	f := &IncidentFacts{
 		Type: t, At: x.Opened, Source: p.Source, Incident: x, Traces: p.Traces, Names: p.Names, URL: "https://sibyl.example/incidents/0000000000000abc",
+		Directory: sampleDirectory(),
 		Deploys: []engine.Deploy{
 			{At: opened.Add(-time.Hour), Service: suspect, Version: table.Symbol("1.8.1"), Before: table.Symbol("1.8.0")},
 			{At: opened.Add(-time.Minute), Service: suspect, Version: table.Symbol("1.8.2"), Before: table.Symbol("1.8.1")},
@@ -130,6 +131,25 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 		f.At = x.Closed
 	}
 	return f
+}
+
+// sampleDirectory returns owners of the sample's services, and links to pages about them.
+func sampleDirectory() Directory {
+	logs, err := NewServiceLink("Logs", "https://logs.example/?service={service}&instance={instance}&from={start_ms}&to={end_ms}")
+	if err != nil {
+		panic(err)
+	}
+	runbook, err := NewServiceLink("Runbook", "https://wiki.example/payment#{operation}", "payment")
+	if err != nil {
+		panic(err)
+	}
+	return Directory{
+		Owners: []Owner{
+			{Name: "Payments", Contact: "#payments", Services: []string{"pay*"}, Route: []string{"payments"}},
+			{Name: "Shop", Services: []string{"shop"}},
+		},
+		Services: []Link{logs, runbook},
+	}
 }
 
 // events returns one event of each kind.
@@ -258,6 +278,8 @@ func TestAlertLabels(t *testing.T) {
 	}
 }
 
+var allowedLink = regexp.MustCompile(`^https://(jaeger|sibyl|logs|wiki)\.example/`)
+
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // FuzzFormats checks the requirements of receivers on bodies with arbitrary texts.
@@ -325,9 +347,9 @@ func checkSlack(t *testing.T, e *Event) {
 			if n := utf8.RuneCountInString(x.Text); n == 0 || n > limit {
 				t.Fatalf("%s: %d characters", b.Type, n)
 			}
-			for rest := x.Text; strings.Contains(rest, "<"); { // only links to traces and to Sibyl are allowed
+			for rest := x.Text; strings.Contains(rest, "<"); { // only links of templates and to Sibyl are allowed
 				_, rest, _ = strings.Cut(rest, "<")
-				if !strings.HasPrefix(rest, "https://jaeger.example/") && !strings.HasPrefix(rest, "https://sibyl.example/") {
+				if !allowedLink.MatchString(rest) {
 					t.Fatalf("unexpected link: %q", x.Text)
 				}
 			}

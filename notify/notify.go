@@ -151,7 +151,7 @@ func (n *Notifier) Enqueue(e *Event) error {
 	var messages []store.Message
 	for _, c := range callers {
 		silent := e.muted && (!e.resolved || !c.format.keepsState)
-		if silent || !c.endpoint.subscribes(e.Type) {
+		if silent || !c.endpoint.subscribes(e.Type) || !e.routedTo(c.endpoint.Name) {
 			continue
 		}
 		if body := c.format.render(e); body != nil {

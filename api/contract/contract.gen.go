@@ -1201,6 +1201,9 @@ type Incident struct {
 	// Opened End of the epoch in which it was noticed.
 	Opened time.Time `json:"opened"`
 
+	// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
+	Owner *Owner `json:"owner,omitempty"`
+
 	// Problems Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100.
 	Problems []ID `json:"problems"`
 
@@ -1287,9 +1290,15 @@ type IncidentSuspect struct {
 	// Instances Instances, hosts, zones and versions that carry most of the cost, by falling part; at most 10.
 	Instances []SuspectInstance `json:"instances"`
 
+	// Links To its logs, metrics and runbooks, of `suspect-url`; absent: none.
+	Links *[]Link `json:"links,omitempty"`
+
 	// Operations Those with evidence, by falling score; at most 10.
 	Operations []SuspectOperation `json:"operations"`
-	Parts      SuspectParts       `json:"parts"`
+
+	// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
+	Owner *Owner       `json:"owner,omitempty"`
+	Parts SuspectParts `json:"parts"`
 
 	// Score Sum of the parts, without the rest.
 	Score   float64 `json:"score"`
@@ -1508,6 +1517,13 @@ type OverrideRequest struct {
 
 // OverrideRequestKind `pin`: never evicted by the search.
 type OverrideRequestKind string
+
+// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
+type Owner struct {
+	// Contact How to reach it; absent: unknown.
+	Contact *string `json:"contact,omitempty"`
+	Name    string  `json:"name"`
+}
 
 // Pick defines model for Pick.
 type Pick struct {
