@@ -169,12 +169,18 @@ func (c *checker) endpoints() {
 	c.require(!loops(c.e.Config.SelfTracing.OTLP), "self-tracing.otlp"+message, "self-tracing.otlp", "otlp.http")
 }
 
-// routes checks that owners name existing webhooks.
+// routes checks that names of webhooks and e-mail destinations are unique, and that owners name existing ones.
 func (c *checker) routes() {
-	for _, o := range c.e.Config.Owners {
+	cfg := &c.e.Config
+	for i := range cfg.Email {
+		name := cfg.Email[i].Name
+		twice := slices.ContainsFunc(cfg.Webhooks, func(h Webhook) bool { return h.Name == name })
+		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one", "email", "webhooks")
+	}
+	names := cfg.EndpointNames()
+	for _, o := range cfg.Owners {
 		for _, name := range o.Route {
-			known := slices.ContainsFunc(c.e.Config.Webhooks, func(h Webhook) bool { return h.Name == name })
-			c.require(known, "owner "+quote(o.Name)+": there is no webhook "+quote(name)+"; correct its route, or add the webhook", "owners", "webhooks")
+			c.require(slices.Contains(names, name), "owner "+quote(o.Name)+": there is no webhook "+quote(name)+"; correct its route, or add the webhook", "owners", "webhooks", "email")
 		}
 	}
 }

@@ -6,30 +6,47 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // format is the form of bodies for one kind of receiver.
 type format struct {
-	contentType string
-	path        string             // default path of endpoints
-	keepsState  bool               // the receiver must learn of the end of what it knows
-	body        func(e *Event) any // the value to encode as JSON; nil: e is not sent
+	contentType  string
+	path         string             // default path of endpoints
+	keepsState   bool               // the receiver must learn of the end of what it knows
+	acknowledges bool               // the receiver must learn of acknowledgements of what it knows
+	body         func(e *Event) any // the value to encode as JSON; nil: e is not sent
+
+	// target returns an addition to the path of an endpoint, and the query, for a body; nil: there is none.
+	target func(t Type, subject analysis.Hash, body []byte) (path, query string)
+	// authorize adds the token of an endpoint to the header or the body of a call; nil: endpoints have none.
+	authorize func(h http.Header, token string, body []byte) []byte
 }
 
-// formats are the formats by their names in the configuration.
+const jsonType = "application/json"
+
+// formats are the formats by their names in the configuration; email is that of destinations of e-mails.
 var formats = map[string]format{
-	"sibyl":              {"application/json", "", false, func(e *Event) any { return e }},
-	"cloudevents":        {"application/cloudevents+json", "", false, cloudEvent},
-	"alertmanager":       {"application/json", "/api/v2/alerts", true, alerts},
-	"grafana-annotation": {"application/json", "/api/annotations", false, annotation},
-	"slack":              {"application/json", "", false, slackMessage},
+	"sibyl":              {contentType: jsonType, body: func(e *Event) any { return e }},
+	"cloudevents":        {contentType: "application/cloudevents+json", body: cloudEvent},
+	"alertmanager":       {contentType: jsonType, path: "/api/v2/alerts", keepsState: true, body: alerts},
+	"grafana-annotation": {contentType: jsonType, path: "/api/annotations", body: annotation},
+	"slack":              {contentType: jsonType, body: slackMessage},
+	"teams":              {contentType: jsonType, body: teams},
+	"pagerduty":          {contentType: jsonType, path: "/v2/enqueue", keepsState: true, acknowledges: true, body: pagerDuty, authorize: addRoutingKey},
+	"opsgenie":           {contentType: jsonType, path: "/v2/alerts", keepsState: true, acknowledges: true, body: opsgenie, target: opsgenieTarget, authorize: addGenieKey},
+	"email":              {contentType: "message/rfc822", body: mailOf},
 }
+
+// NeedsToken reports whether calls in a format need a token.
+func NeedsToken(name string) bool { return formats[name].authorize != nil }
 
 // render returns the body of e; nil if e is not sent in this format.
 func (f *format) render(e *Event) []byte {
@@ -98,6 +115,8 @@ type alert struct {
 func alerts(e *Event) any {
 	var a alert
 	switch p := e.Data.Problem; {
+	case e.Type == IncidentAcknowledged:
+		return nil // Alertmanager knows no acknowledgements
 	case e.Data.Incident != nil:
 		a = e.incidentAlert()
 	case p != nil && (e.resolved || e.Type == Test || p.Onset == "changed"):
@@ -250,7 +269,7 @@ func slackLink(u URL) string {
 }
 
 var titles = map[Type]string{
-	IncidentOpened: "Incident opened", IncidentLocated: "Incident located", IncidentClosed: "Incident closed",
+	IncidentOpened: "Incident opened", IncidentLocated: "Incident located", IncidentAcknowledged: "Incident acknowledged", IncidentClosed: "Incident closed",
 	ProblemOpened: "Problem opened", ProblemLocated: "Problem located", ProblemExplained: "Problem explained",
 	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
 }
@@ -268,6 +287,8 @@ func (e *Event) sentence() string {
 	switch {
 	case e.Data.Incident != nil && e.Type == Decided && d != nil:
 		return d.sentence() + " (incident in " + e.Data.Incident.Service + ")"
+	case e.Type == IncidentAcknowledged && e.Data.Incident != nil && e.Data.Incident.Acknowledged != nil:
+		return e.Data.Incident.Acknowledged.sentence() + " " + e.Data.Incident.Sentence
 	case e.Type == IncidentLocated && e.Data.Incident.located != "":
 		return e.Data.Incident.located + ". " + e.Data.Incident.Sentence
 	case e.Data.Incident != nil:
@@ -284,6 +305,14 @@ func (e *Event) sentence() string {
 		return p.RequestType
 	}
 	return string(e.Type)
+}
+
+// sentence names the person who acknowledged an incident, and the reason.
+func (n *Note) sentence() string {
+	if n.Text == "" {
+		return cmp.Or(n.By, "Somebody") + " acknowledged it."
+	}
+	return cmp.Or(n.By, "Somebody") + " acknowledged it: " + n.Text + "."
 }
 
 // maxNamed is the maximum number of tracepoints that a sentence names.

@@ -116,6 +116,10 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 			{At: opened.Add(-time.Minute), Service: suspect, Version: table.Symbol("1.8.2"), Before: table.Symbol("1.8.1")},
 		},
 	}
+	if t == IncidentAcknowledged {
+		f.At = f.At.Add(time.Minute)
+		f.Acknowledged = NewNote("alice", time.Unix(0, int64(f.At)), "rolling back")
+	}
 	if t == IncidentLocated {
 		f.Decision = sample(ProblemLocated, service, operation).Decision
 		f.Decision.Investigation = engine.IncidentProblem(x.ID)
@@ -158,7 +162,7 @@ func events() []*Event {
 	for _, t := range []Type{ProblemOpened, ProblemLocated, ProblemExplained, ProblemClosed, Decided} {
 		list = append(list, NewEvent(sample(t, "shop", "POST /checkout")))
 	}
-	for _, t := range []Type{IncidentOpened, IncidentLocated, IncidentClosed} {
+	for _, t := range []Type{IncidentOpened, IncidentLocated, IncidentAcknowledged, IncidentClosed} {
 		list = append(list, NewIncidentEvent(sampleIncident(t, "shop", "POST /checkout")))
 	}
 	table := &trace.Table{}
@@ -298,11 +302,14 @@ func FuzzFormats(f *testing.F) {
 		facts.Problem.Explanations[0].Value = text
 		about := sampleIncident(IncidentOpened, service, operation)
 		about.Traces = facts.Traces
+		about.Acknowledged = NewNote(service, time.Unix(0, 0), text)
 		about.Deploys[1].Version = about.Names.Table.Symbol(text)
 		facts.Type = ProblemOpened
 		open := NewEvent(facts)
 		facts.Type = Decided
-		for _, e := range []*Event{open, NewEvent(facts), NewIncidentEvent(about)} {
+		acknowledged := *about
+		acknowledged.Type = IncidentAcknowledged
+		for _, e := range []*Event{open, NewEvent(facts), NewIncidentEvent(about), NewIncidentEvent(&acknowledged)} {
 			for name, format := range formats {
 				body := format.render(e)
 				if body != nil && (!json.Valid(body) || !utf8.Valid(body) || len(body) > 1<<20) {
@@ -311,6 +318,7 @@ func FuzzFormats(f *testing.F) {
 			}
 			checkSlack(t, e)
 			checkAlerts(t, e)
+			checkReceivers(t, e)
 		}
 	})
 }

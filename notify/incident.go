@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
@@ -27,6 +28,7 @@ type Incident struct {
 	Onset        moment         `json:"onset"`
 	Opened       moment         `json:"opened"`             // or opened again, the last time
 	Closed       *moment        `json:"closed"`             // null: it is open
+	Acknowledged *Note          `json:"acknowledged"`       // null: nobody takes care of it
 	Accepted     bool           `json:"accepted,omitempty"` // a person accepted its behaviour as normal, which closed it
 	MergedInto   string         `json:"merged_into,omitempty"`
 	Suspects     []Culprit      `json:"suspects"`      // ranked
@@ -39,6 +41,18 @@ type Incident struct {
 	Actions      []URL          `json:"actions"`       // pages that ask to accept, acknowledge or mute it; empty if it is closed
 	located      string         // describes the place that the investigation located; empty: none
 	alerted      string         // the first suspect when it opened
+}
+
+// Note is a note of a person about an incident.
+type Note struct {
+	By   string `json:"by"`
+	At   moment `json:"at"`
+	Text string `json:"text,omitempty"`
+}
+
+// NewNote returns a note that a person wrote at a time.
+func NewNote(by string, at time.Time, text string) *Note {
+	return &Note{clean(by), moment(at.UnixNano()), shorten(text, maxSentenceText)}
 }
 
 // Search is the investigation of an incident, or that of a problem which had located its cause before.
@@ -109,7 +123,8 @@ type IncidentFacts struct {
 	Names         *describe.Names       // with the request types
 	Directory     Directory             // owners, and links to pages about services
 	URL           string                // of the incident's page; may be empty
-	Muted         bool                  // endpoints that keep state learn of the end only
+	Acknowledged  *Note                 // nil: nobody acknowledged it
+	Muted         bool                  // endpoints that keep state learn of the end and of acknowledgements only
 }
 
 // NewIncidentEvent returns an event about an incident. Its ID depends only on type, time, incident and plan.
@@ -151,7 +166,7 @@ func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, 
 func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
 	d := &Incident{
-		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted,
+		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted, Acknowledged: f.Acknowledged,
 		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), f.At), Suspects: x.Suspects, Longer: x.Longer()}).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
 		Actions: []URL{}, Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),

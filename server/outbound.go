@@ -119,6 +119,7 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 		Names: namesOf(core, e), Incidents: core.Incidents(), Deploys: core.Deploys(), Investigation: core.Investigation,
 		Directory:      *o.directory.Load(),
 		Muted:          func(id uint64) bool { return o.notes.IsMuted(id, time.Now()) },
+		Acknowledged:   o.acknowledged,
 		IncidentTraces: func(x *engine.Incident) []notify.Trace { return o.slowTraces(core, x) },
 		IncidentURL:    o.incidentURL,
 	}) {
@@ -126,6 +127,15 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 			o.log.Error("an event cannot be queued for webhooks", slog.Any("error", err))
 		}
 	}
+}
+
+// acknowledged returns the acknowledgement of an incident; nil if there is none.
+func (o *outbound) acknowledged(incident uint64) *notify.Note {
+	n := o.notes.Acknowledgement(incident, time.Now())
+	if n == nil {
+		return nil
+	}
+	return notify.NewNote(n.By, n.At, n.Text)
 }
 
 // slowTraces returns slow traces of an incident, with links to tracing backends or, without one, to the UI.

@@ -602,7 +602,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List configured webhooks and their deliveries */
+        /** List configured webhooks and e-mail destinations, and their deliveries */
         get: operations["listWebhooks"];
         put?: never;
         post?: never;
@@ -2166,7 +2166,7 @@ export interface components {
         };
         Webhook: {
             name: string;
-            /** @description Scheme and host of its URL; the rest may be secret. */
+            /** @description Scheme and host of its URL, the rest of which may be secret; smtp:// and the server of an e-mail destination. */
             origin: string;
             /** @description Format of the body. */
             format: string;
@@ -3208,7 +3208,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All webhooks, in the order of the configuration. */
+            /** @description All webhooks, then all e-mail destinations, in the order of the configuration. */
             200: {
                 headers: {
                     [name: string]: unknown;
