@@ -326,7 +326,7 @@ test("owners and links of suspects are shown", async () => {
   detail.incident.suspects[0].links = [{ name: "Runbook", url: "https://wiki.invalid/search" }];
   await page.route(`**/api/v1${pathOf(incident)}`, (route) => route.fulfill({ json: detail }));
   await page.goto(service.url + pathOf(incident));
-  const suspects = page.getByRole("table", { name: "Suspects" });
+  const suspects = page.getByRole("group", { name: "Suspects" });
   await suspects.getByText("Discovery <b> (#disco)").waitFor();
   assert.equal(
     await suspects.getByRole("link", { name: "Runbook" }).getAttribute("href"),
