@@ -75,7 +75,7 @@ type Size struct {
 type Options struct {
 	Base        string                  // prefix of all paths, like "/sibyl"; empty: none
 	Hosts       []string                // host names without ports, besides those of the loopback, that callers may use while no token exists
-	Links       []notify.Link           // to traces
+	Directory   notify.Directory        // owners of services, and templates of links
 	Version     string                  // of this build
 	Go          string                  // version of the compiler
 	Queues      func() []Size           // of the parts of the service; nil: none
@@ -105,11 +105,11 @@ type API struct {
 	metrics *metrics
 	hub     hub
 
-	links    atomic.Pointer[[]notify.Link]
-	failures atomic.Uint64 // number of error answers; identifies them
-	serving  atomic.Int64  // number of requests in progress, without streams
-	opened   atomic.Int64  // number of incidents that opened or opened again, in this run
-	snapshot snapshots
+	directory atomic.Pointer[notify.Directory]
+	failures  atomic.Uint64 // number of error answers; identifies them
+	serving   atomic.Int64  // number of requests in progress, without streams
+	opened    atomic.Int64  // number of incidents that opened or opened again, in this run
+	snapshot  snapshots
 }
 
 // Limits of requests.
@@ -129,7 +129,7 @@ func New(engine Engine, history History, tokens *access.Tokens, notes *Notes, op
 		return nil, err
 	}
 	a := &API{engine: engine, history: history, tokens: tokens, notes: notes, options: options, doc: doc}
-	a.SetLinks(options.Links)
+	a.SetDirectory(options.Directory)
 	a.metrics = newMetrics(a)
 	a.hub.start(options.Clock())
 	root := chi.NewRouter()
@@ -149,8 +149,8 @@ func New(engine Engine, history History, tokens *access.Tokens, notes *Notes, op
 	return a, nil
 }
 
-// SetLinks replaces the links to traces in answers.
-func (a *API) SetLinks(links []notify.Link) { a.links.Store(&links) }
+// SetDirectory replaces the owners of services and the links in answers.
+func (a *API) SetDirectory(d notify.Directory) { a.directory.Store(&d) }
 
 // routes adds the operations of the contract.
 func (a *API) routes(r chi.Router) {

@@ -170,9 +170,17 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
+	logs, err := notify.NewServiceLink("Logs", "http://logs.invalid/?service={service}&from={start_ms}&to={end_ms}&incident={incident}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := notify.Directory{
+		Traces: []notify.Link{link}, Services: []notify.Link{logs},
+		Owners: []notify.Owner{{Name: "Money", Contact: "#money", Services: []string{"bank", "pay*", "checkout"}}},
+	}
 	w.outbox = newOutbox(t)
 	w.API, err = New(w, &w.history, access.Open(dir), notes, Options{
-		Version: "test", Go: "go", Links: []notify.Link{link},
+		Version: "test", Go: "go", Directory: directory,
 		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
 		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} }, Agents: &fakeAgents{},
 		Webhooks: func() []notify.Webhook {

@@ -161,9 +161,55 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 	for _, i := range items {
 		x := s.incidents[i].Incident
 		x.Notes, x.Suspects = notes[x.ID], x.Suspects[:min(len(x.Suspects), listedSuspects)]
+		a.addDirectory(&x, s.ended)
 		list.Items = append(list.Items, x)
 	}
 	return list, nil
+}
+
+// addDirectory adds the owners of suspects and links to pages about them, which a reload may have changed since the
+// epoch ended.
+func (a *API) addDirectory(x *contract.Incident, ended trace.Nanos) {
+	directory, end := a.directory.Load(), ended
+	if x.Closed != nil {
+		end = trace.Nanos(x.Closed.UnixNano())
+	}
+	x.Suspects = slices.Clone(x.Suspects) // the snapshot shares them
+	for i := range x.Suspects {
+		s := &x.Suspects[i]
+		s.Owner = ownerOf(directory, s.Service)
+		r := &notify.Request{Service: s.Service, Incident: x.ID, Start: trace.Nanos(x.Onset.UnixNano()), End: end}
+		if len(s.Operations) > 0 {
+			r.Operation = s.Operations[0].Operation
+		}
+		for _, part := range s.Instances {
+			r.AddInstance(part.Key, part.Value)
+		}
+		if links := directory.ServiceLinks(r); len(links) > 0 {
+			s.Links = new(contractLinks(links))
+		}
+	}
+	x.Owner = ownerOf(directory, x.Service)
+}
+
+func ownerOf(d *notify.Directory, service string) *contract.Owner {
+	o := d.Owner(service)
+	if o == nil {
+		return nil
+	}
+	x := &contract.Owner{Name: o.Name}
+	if o.Contact != "" {
+		x.Contact = &o.Contact
+	}
+	return x
+}
+
+func contractLinks(links []notify.URL) []contract.Link {
+	all := make([]contract.Link, 0, len(links))
+	for _, u := range links {
+		all = append(all, contract.Link{Name: u.Name, URL: u.URL})
+	}
+	return all
 }
 
 // key returns the key by which lists are sorted: the time of opening, with a bonus for open incidents.
@@ -184,7 +230,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	}
 	var d *contract.GetIncident200JSONResponse
 	var types []engine.AffectedType
-	var onset, closed trace.Nanos
+	var onset, closed, ended trace.Nanos
 	err = a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
 		row, ok := s.incidentByID[r.Incident]
@@ -197,7 +243,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 			return
 		}
 		x, names := &all[i], renderer{s.names(c), c}
-		types, onset, closed = slices.Clone(x.Types), x.Onset, x.Closed
+		types, onset, closed, ended = slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
 			Incident: s.incidents[row].Incident, Next: notify.Advice(names.Names, x, v, c.Deploys()), Timeline: names.timeline(s, x, located),
@@ -213,6 +259,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		return nil, notFound(string(aboutIncident))
 	}
 	d.Incident.Notes = a.notes.All(a.options.Clock())[r.Incident]
+	a.addDirectory(&d.Incident, ended)
 	d.Timeline = append(d.Timeline, noted(&d.Incident.Notes)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
 	slow, err := SlowTraces(a.history, types, onset, closed)

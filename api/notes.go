@@ -76,6 +76,11 @@ func (n *Notes) IsMuted(incident uint64, now time.Time) bool {
 	return n.All(now)[hex16(incident)].Muted != nil
 }
 
+// Acknowledgement returns the acknowledgement of an incident; nil if there is none.
+func (n *Notes) Acknowledgement(incident uint64, now time.Time) *contract.Note {
+	return n.All(now)[hex16(incident)].Acknowledged
+}
+
 // All returns the notes that have not expired, by the ID of their incident or problem. The map is immutable.
 func (n *Notes) All(now time.Time) map[string]contract.Notes {
 	n.mu.Lock()

@@ -73,9 +73,7 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	if err := a.rank(ctx, d, steps); err != nil {
 		return nil, err
 	}
-	for _, u := range notify.LinksTo(*a.links.Load(), linkTarget(id, d)) {
-		d.Links = append(d.Links, contract.Link{Name: u.Name, URL: u.URL})
-	}
+	d.Links = append(d.Links, contractLinks(notify.LinksTo(a.directory.Load().Traces, linkTarget(id, d)))...)
 	return contract.GetTrace200JSONResponse(*d), nil
 }
 

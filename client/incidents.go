@@ -238,6 +238,7 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 			p.printf("  %s  %s %s, before %s\n", clock(y.At), clean(y.Service), clean(y.Version), clean(y.Before))
 		}
 	}
+	p.links(x)
 	p.printf("\n%s\n", p.bold("Timeline"))
 	for i := range d.Timeline {
 		p.printf("  %s  %s\n", clock(d.Timeline[i].At), strings.TrimSpace(style.Wrap(clean(d.Timeline[i].Text), len("  15:04:05  "))))
@@ -277,6 +278,9 @@ func (p *page) suspect(s *contract.IncidentSuspect) {
 		name += " (emits no spans)"
 	}
 	p.printf("  %s %s  %s\n", terminal.PadLeft(units.Ratio(s.Score), 6), p.bold(name), p.dim(strings.Join(parts, ", ")))
+	if s.Owner != nil {
+		p.printf("         %s\n", "owned by "+owner(s.Owner))
+	}
 	for i := range s.Instances[:min(len(s.Instances), shownParts)] {
 		x := &s.Instances[i]
 		p.printf("         %s of it: %s = %s\n", units.Percent(x.Part), clean(x.Key), clean(x.Value))
@@ -288,6 +292,25 @@ func (p *page) suspect(s *contract.IncidentSuspect) {
 			text += " → " + clean(x.Target.Service+" "+x.Target.Operation)
 		}
 		p.printf("         %s %s\n", text, p.dim(units.Ratio(x.Score)))
+	}
+}
+
+// owner returns the name and, if it is known, the contact of an owner.
+func owner(o *contract.Owner) string {
+	if o.Contact == nil {
+		return clean(o.Name)
+	}
+	return clean(o.Name) + " (" + clean(*o.Contact) + ")"
+}
+
+// links writes the links to pages about the first suspect.
+func (p *page) links(x *contract.Incident) {
+	if len(x.Suspects) == 0 || x.Suspects[0].Links == nil {
+		return
+	}
+	p.printf("\n%s\n", p.bold("Links"))
+	for _, l := range *x.Suspects[0].Links {
+		p.printf("  %s  %s\n", clean(l.Name), clean(l.URL))
 	}
 }
 

@@ -29,6 +29,7 @@ func (e *Effective) check(known Errors) Errors {
 	c.tls("sampling.tls", e.Config.Sampling.TLS)
 	c.addresses()
 	c.endpoints()
+	c.routes()
 	c.sizes()
 	c.times()
 	cfg := &e.Config
@@ -174,6 +175,22 @@ const (
 	requestShare  = 16
 	inFlightShare = 4
 )
+
+// routes checks that names of webhooks and e-mail destinations are unique, and that owners name existing ones.
+func (c *checker) routes() {
+	cfg := &c.e.Config
+	for i := range cfg.Email {
+		name := cfg.Email[i].Name
+		twice := slices.ContainsFunc(cfg.Webhooks, func(h Webhook) bool { return h.Name == name })
+		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one", "email", "webhooks")
+	}
+	names := cfg.EndpointNames()
+	for _, o := range cfg.Owners {
+		for _, name := range o.Route {
+			c.require(slices.Contains(names, name), "owner "+quote(o.Name)+": there is no webhook "+quote(name)+"; correct its route, or add the webhook", "owners", "webhooks", "email")
+		}
+	}
+}
 
 // sizes checks that limits fit into the limits that include them.
 func (c *checker) sizes() {

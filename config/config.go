@@ -64,7 +64,10 @@ type Config struct {
 	Retention Retention
 
 	TraceURL    []TraceURL
+	SuspectURL  []SuspectURL
+	Owners      []Owner
 	Webhooks    []Webhook
+	Email       []Email
 	Export      Endpoint // critical-path attributes for a tracing backend
 	SelfTracing Endpoint // Sibyl's own traces
 }
@@ -179,6 +182,21 @@ type TraceURL struct {
 	URL  string // a template; see notify.NewLink
 }
 
+// SuspectURL is a link to a page about a service, such as its logs.
+type SuspectURL struct {
+	Name     string
+	URL      string   // a template; see notify.NewServiceLink
+	Services []string // names, in which * stands for any text; empty: all
+}
+
+// Owner is a team that is responsible for some services.
+type Owner struct {
+	Services []string // names, in which * stands for any text
+	Name     string
+	Contact  string   // empty: unknown
+	Route    []string // names of webhooks that receive no other incidents
+}
+
 // Webhook receives problems and decisions.
 type Webhook struct {
 	Name         string
@@ -186,8 +204,24 @@ type Webhook struct {
 	Format       string   // one of WebhookFormats
 	Secret       string   // whsec_…, as in Standard Webhooks; empty: see SecretFile
 	SecretFile   string   // file with the secret; if both are empty, calls are not signed
+	Token        string   // authorizes calls in some formats, see notify.NeedsToken; empty: see TokenFile
+	TokenFile    string   // file with the token
 	Events       []string // of WebhookEvents; empty: all
 	AllowPrivate bool     // non-public addresses may be called
+}
+
+// Email is a destination of e-mails about incidents, problems and decisions.
+type Email struct {
+	Name         string
+	Server       string // host and port
+	Security     string // starttls, tls or none
+	From         string
+	To           []string
+	Username     string // empty: no authentication
+	Password     string // empty: see PasswordFile
+	PasswordFile string
+	Events       []string // of WebhookEvents; empty: all
+	AllowPrivate bool     // the address of the server may be non-public
 }
 
 // Endpoint is an OTLP endpoint to export to; empty: none.
@@ -254,17 +288,46 @@ func (s *Sampling) Rates() sampling.Options {
 	return sampling.Options{Default: s.Default, Wanted: s.Wanted, Budget: s.Budget}
 }
 
-// Endpoints returns the webhooks as endpoints of package notify. It reads their secret files.
+// Endpoints returns the webhooks and the destinations of e-mails as endpoints of package notify. It reads the files
+// with their secrets.
 func (c *Config) Endpoints() ([]notify.Endpoint, error) {
 	var all []notify.Endpoint
-	for i := range c.Webhooks {
-		e, err := c.Webhooks[i].Endpoint()
+	for _, name := range c.EndpointNames() {
+		e, err := c.Endpoint(name)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, *e)
 	}
 	return all, nil
+}
+
+// EndpointNames returns the names of the webhooks, then those of the destinations of e-mails.
+func (c *Config) EndpointNames() []string {
+	var names []string
+	for i := range c.Webhooks {
+		names = append(names, c.Webhooks[i].Name)
+	}
+	for i := range c.Email {
+		names = append(names, c.Email[i].Name)
+	}
+	return names
+}
+
+// Endpoint returns the webhook or destination of e-mails with a name as an endpoint of package notify; nil if there is
+// none. It reads the files with its secrets.
+func (c *Config) Endpoint(name string) (*notify.Endpoint, error) {
+	for i := range c.Webhooks {
+		if c.Webhooks[i].Name == name {
+			return c.Webhooks[i].Endpoint()
+		}
+	}
+	for i := range c.Email {
+		if c.Email[i].Name == name {
+			return c.Email[i].Endpoint()
+		}
+	}
+	return nil, nil
 }
 
 // Key returns the key that signs calls of the webhook, nil if they are not signed. It reads the secret file if there is
@@ -288,17 +351,63 @@ func (h *Webhook) Key() ([]byte, error) {
 	return key, nil
 }
 
-// Endpoint returns the webhook as an endpoint of package notify. It reads the secret file if there is one.
+// Endpoint returns the webhook as an endpoint of package notify. It reads the files with its secrets.
 func (h *Webhook) Endpoint() (*notify.Endpoint, error) {
 	key, err := h.Key()
 	if err != nil {
 		return nil, err
 	}
-	e := &notify.Endpoint{Name: h.Name, URL: h.URL, Format: h.Format, Key: key, AllowPrivate: h.AllowPrivate}
-	for _, event := range h.Events {
-		e.Events = append(e.Events, notify.Type(event))
+	token, err := secretOf(h.Token, h.TokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("token of webhook %s: %w", h.Name, err)
 	}
-	return e, nil
+	return &notify.Endpoint{Name: h.Name, URL: h.URL, Format: h.Format, Key: key, Token: token, Events: eventTypes(h.Events), AllowPrivate: h.AllowPrivate}, nil
+}
+
+// Endpoint returns the destination as an endpoint of package notify. It reads the file with the password if there is
+// one.
+func (m *Email) Endpoint() (*notify.Endpoint, error) {
+	password, err := secretOf(m.Password, m.PasswordFile)
+	if err != nil {
+		return nil, fmt.Errorf("password of e-mail %s: %w", m.Name, err)
+	}
+	from, err := notify.ParseMail(m.From)
+	if err != nil {
+		return nil, fmt.Errorf("sender of e-mail %s: %w", m.Name, err)
+	}
+	to := &notify.Mail{Server: m.Server, Security: m.Security, From: from, Username: m.Username, Password: password}
+	for _, text := range m.To {
+		a, err := notify.ParseMail(text)
+		if err != nil {
+			return nil, fmt.Errorf("recipient of e-mail %s: %w", m.Name, err)
+		}
+		to.To = append(to.To, a)
+	}
+	return &notify.Endpoint{Name: m.Name, Mail: to, Format: "email", Events: eventTypes(m.Events), AllowPrivate: m.AllowPrivate}, nil
+}
+
+func eventTypes(events []string) []notify.Type {
+	var types []notify.Type
+	for _, event := range events {
+		types = append(types, notify.Type(event))
+	}
+	return types
+}
+
+// secretOf returns a secret or, if file is not empty, its contents without spaces around them.
+func secretOf(secret, file string) (string, error) {
+	if file == "" {
+		return secret, nil
+	}
+	text, err := readFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	secret = strings.TrimSpace(string(text))
+	if !isText(secret) {
+		return "", fmt.Errorf("%s: want %s", file, secretValue)
+	}
+	return secret, nil
 }
 
 // UI returns the address of the UI for people, without a slash at the end; empty if it is unknown, because it was not
@@ -318,17 +427,27 @@ func (c *Config) UI() string {
 	return scheme + c.HTTP + c.API.BasePath
 }
 
-// Links returns the templates of links to traces.
-func (c *Config) Links() []notify.Link {
-	var links []notify.Link
-	for _, u := range c.TraceURL {
-		l, err := notify.NewLink(u.Name, u.URL)
-		if err != nil {
-			panic(err) // Load checked the templates
-		}
-		links = append(links, l)
+// Directory returns the owners of services, and the templates of links.
+func (c *Config) Directory() notify.Directory {
+	var d notify.Directory
+	for _, o := range c.Owners {
+		d.Owners = append(d.Owners, notify.Owner{Name: o.Name, Contact: o.Contact, Services: o.Services, Route: o.Route})
 	}
-	return links
+	for _, u := range c.TraceURL {
+		d.Traces = append(d.Traces, checked(notify.NewLink(u.Name, u.URL)))
+	}
+	for _, u := range c.SuspectURL {
+		d.Services = append(d.Services, checked(notify.NewServiceLink(u.Name, u.URL, u.Services...)))
+	}
+	return d
+}
+
+// checked returns a link whose template Load has checked.
+func checked(l notify.Link, err error) notify.Link {
+	if err != nil {
+		panic(err)
+	}
+	return l
 }
 
 // Search returns b as a budget of package search.

@@ -229,6 +229,9 @@ func samples(t testing.TB, d *description) (a, b string) {
 		"jaeger.query":   {"[{url: http://a}]", "[{url: http://b, protocol: grpc, services: [x, y], interval: 1m, lookback: 0s}]"},
 		"rules":          {"[{entry: s a}]", "[{entry: s b, name: n, merge: true, objective: 250ms, accept: {cov: 0.5, mean: 1s}}, {entry: s b}]"},
 		"trace-url":      {"[{name: a, url: 'http://a/{trace_id}'}]", "[{name: b, url: 'https://b/#{trace_id}'}]"},
+		"suspect-url":    {"[{name: a, url: 'http://a/{service}'}]", "[{name: a, url: 'https://b/{service}', services: ['x*', y]}]"},
+		"owners":         {"[{services: [x], name: a}]", "[{services: ['x*', y], name: b, contact: c, route: [d]}]"},
+		"email":          {"[{name: a, server: 'a:25', from: a@b, to: [c@d]}]", "[{name: b, server: '[::1]:465', security: tls, from: 'A <a@b>', to: [c@d, e@f], username: u, password-file: x, events: []}]"},
 		"api.public-url": {"http://10.0.0.1:8321", "https://sibyl.example/ui"},
 		"webhooks":       {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
 		"retention.age":  {"2d", "3d"},
@@ -527,14 +530,18 @@ func TestReference(t *testing.T) {
 // Package notify accepts every format and event that the configuration accepts.
 func TestWebhookWords(t *testing.T) {
 	events := []notify.Type{
-		notify.IncidentOpened, notify.IncidentLocated, notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided,
+		notify.IncidentOpened, notify.IncidentLocated, notify.IncidentAcknowledged, notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided,
 	}
 	for _, format := range WebhookFormats {
-		e, err := (&Webhook{Name: "a", URL: "http://127.0.0.1:1", Format: format, Events: WebhookEvents, AllowPrivate: true}).Endpoint()
+		token := ""
+		if notify.NeedsToken(format) {
+			token = "geheim"
+		}
+		e, err := (&Webhook{Name: "a", URL: "http://127.0.0.1:1", Format: format, Token: token, Events: WebhookEvents, AllowPrivate: true}).Endpoint()
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := &notify.Endpoint{Name: "a", URL: "http://127.0.0.1:1", Format: format, Events: events, AllowPrivate: true}
+		want := &notify.Endpoint{Name: "a", URL: "http://127.0.0.1:1", Format: format, Token: token, Events: events, AllowPrivate: true}
 		if diff := cmp.Diff(want, e); diff != "" {
 			t.Errorf("%s: %s", format, diff)
 		}
@@ -548,32 +555,91 @@ func TestWebhookWords(t *testing.T) {
 }
 
 func TestLinks(t *testing.T) {
-	e := mustLoad(t, t.TempDir(), "trace-url: [{name: Jaeger, url: 'http://jaeger/{trace_id}?from={start_ms}'}]")
-	links := notify.LinksTo(e.Config.Links(), &notify.Request{Trace: trace.ID{15: 1}, Start: 5e6})
+	e := mustLoad(t, t.TempDir(), "trace-url: [{name: Jaeger, url: 'http://jaeger/{trace_id}?from={start_ms}'}]\nsuspect-url: [{name: Logs, url: 'http://logs/{service}', services: [a*]}]")
+	d := e.Config.Directory()
+	links := notify.LinksTo(d.Traces, &notify.Request{Trace: trace.ID{15: 1}, Start: 5e6})
 	if len(links) != 1 || links[0] != (notify.URL{Name: "Jaeger", URL: "http://jaeger/00000000000000000000000000000001?from=5"}) {
 		t.Errorf("%v", links)
 	}
-	for _, wrong := range []string{"http://jaeger/{traceid}/{trace_id}", "http://jaeger/", "http://{service}/{trace_id}"} {
-		if _, err := Load(sources(t, t.TempDir(), "trace-url: [{name: Jaeger, url: '"+wrong+"'}]", nil, nil)); err == nil {
+	if links := d.ServiceLinks(&notify.Request{Service: "a b"}); len(links) != 1 || links[0] != (notify.URL{Name: "Logs", URL: "http://logs/a%20b"}) {
+		t.Errorf("%v", links)
+	}
+	if links := d.ServiceLinks(&notify.Request{Service: "b"}); len(links) != 0 {
+		t.Errorf("%v for a service without such a page", links)
+	}
+	for _, wrong := range []string{
+		"trace-url: [{name: Jaeger, url: 'http://jaeger/{traceid}/{trace_id}'}]", "trace-url: [{name: Jaeger, url: 'http://jaeger/'}]",
+		"trace-url: [{name: Jaeger, url: 'http://{service}/{trace_id}'}]", "suspect-url: [{name: Logs, url: 'http://{service}/'}]",
+		"suspect-url: [{name: Logs, url: 'http://logs/{trace_id}'}]", "suspect-url: [{name: Logs, url: 'javascript:alert(1)'}]",
+	} {
+		if _, err := Load(sources(t, t.TempDir(), wrong, nil, nil)); err == nil {
 			t.Errorf("%s is accepted", wrong)
 		}
 	}
 }
 
-// Below 1 GiB of memory, the defaults of sizes are lower: requests of the default size would otherwise exceed it.
-func TestSmallMemory(t *testing.T) {
-	for memory, want := range map[string][3]int64{
-		"64MiB":  {4 * mib, 12 * mib, 16 * mib},
-		"512MiB": {32 * mib, 96 * mib, 64 * mib},
-		"1GiB":   {64 * mib, 192 * mib, 64 * mib},
-		"16GiB":  {64 * mib, 192 * mib, 64 * mib},
-	} {
-		e, err := Load(Sources{Getenv: func(name string) string { return map[string]string{"SIBYL_MEMORY": memory}[name] }})
-		if err != nil {
-			t.Fatal(err)
+// Owners are found by service; their routes name webhooks.
+func TestOwners(t *testing.T) {
+	const hooks = "webhooks: [{name: pager, url: 'https://pager.example'}]\n"
+	e := mustLoad(t, t.TempDir(), hooks+"owners: [{services: [payment, 'bank-*'], name: Payments, contact: '#pay', route: [pager]}, {services: ['*'], name: Platform}]")
+	d := e.Config.Directory()
+	for service, want := range map[string]string{"payment": "Payments (#pay)", "bank-eu": "Payments (#pay)", "payments": "Platform"} {
+		if got := d.Owner(service).String(); got != want {
+			t.Errorf("%s belongs to %q, want %q", service, got, want)
 		}
-		if got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.OTLP.MaxInFlight, e.Config.Assembly.MaxBytes}; got != want {
-			t.Errorf("memory %s: got %d, want %d", memory, got, want)
+	}
+	for wrong, want := range map[string]string{
+		"owners: [{services: [a]}]":                                 "name is missing",
+		"owners: [{name: A}]":                                       "services is missing",
+		hooks + "owners: [{services: [a], name: A, route: [page]}]": `there is no webhook "page"`,
+	} {
+		if _, err := Load(sources(t, t.TempDir(), wrong, nil, nil)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", wrong, err, want)
+		}
+	}
+}
+
+// Tokens and passwords are read from files, and neither printed nor repeated in errors.
+func TestNotificationSecrets(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "secret")
+	if err := os.WriteFile(file, []byte("geheim2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := mustLoad(t, dir, `webhooks:
+  - {name: pager, url: "https://events.pagerduty.com", format: pagerduty, token: geheim1}
+  - {name: genie, url: "https://api.opsgenie.com", format: opsgenie, token-file: `+file+`}
+email:
+  - {name: mail, server: "smtp.example:587", from: "Sibyl <sibyl@example.com>", to: [a@b.example], username: sibyl, password: geheim3}
+`)
+	all, err := e.Config.Endpoints()
+	if err != nil || len(all) != 3 || all[0].Token != "geheim1" || all[1].Token != "geheim2" || all[2].Mail.Password != "geheim3" || all[2].Mail.From.Name != "Sibyl" {
+		t.Fatalf("%+v %v", all, err)
+	}
+	if _, err := notify.New(notify.Options{}, all); err != nil {
+		t.Error(err)
+	}
+	var printed strings.Builder
+	if err := errors.Join(e.Print(&printed), e.JSON(&printed)); err != nil || strings.Contains(printed.String(), "geheim") {
+		t.Errorf("%v: secrets are printed: %s", err, printed.String())
+	}
+	const hook, mail = "webhooks: [{name: a, url: 'https://a.example', ", "email: [{name: a, server: 'a:25', from: a@b, to: [c@d], "
+	for wrong, want := range map[string]string{
+		hook + "format: pagerduty}]":                              "needs a token",
+		hook + "token: geheim}]":                                  "has no token",
+		hook + "format: opsgenie, token: geheim, token-file: x}]": "both given",
+		hook + "format: pagerduty, token: \"ge\\nheim\"}]":        "want one line",
+		mail + "username: u}]":                                    "has no password",
+		mail + "password: geheim}]":                               "belongs to no user",
+		mail + "username: u, password: geheim, security: none}]":  "must not be sent unencrypted",
+		"email: [{name: a, server: a, from: a@b, to: [c@d]}]":     "a host and a port",
+		"email: [{name: a, server: 'a:25', from: a, to: [c@d]}]":  "an address like",
+		"email: [{name: a, server: 'a:25', from: a@b, to: []}]":   "no recipient",
+		"email: [{name: a, server: ':25', from: a@b, to: [c@d]}]": "a host and a port",
+		hook + "format: slack}]\n" + mail + "security: tls}]":     "there is already a webhook",
+	} {
+		if _, err := Load(sources(t, dir, wrong, nil, nil)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %v, want %q", wrong, err, want)
 		}
 	}
 }
@@ -594,5 +660,23 @@ func TestHiddenURLs(t *testing.T) {
 		return map[string]string{"SIBYL_EXPORT_OTLP": "ftp://tempo?key=geheim"}[name]
 	}}); err == nil || strings.Contains(err.Error(), "geheim") {
 		t.Errorf("error %v, want one without the query", err)
+	}
+}
+
+// Below 1 GiB of memory, the defaults of sizes are lower: requests of the default size would otherwise exceed it.
+func TestSmallMemory(t *testing.T) {
+	for memory, want := range map[string][3]int64{
+		"64MiB":  {4 * mib, 12 * mib, 16 * mib},
+		"512MiB": {32 * mib, 96 * mib, 64 * mib},
+		"1GiB":   {64 * mib, 192 * mib, 64 * mib},
+		"16GiB":  {64 * mib, 192 * mib, 64 * mib},
+	} {
+		e, err := Load(Sources{Getenv: func(name string) string { return map[string]string{"SIBYL_MEMORY": memory}[name] }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.OTLP.MaxInFlight, e.Config.Assembly.MaxBytes}; got != want {
+			t.Errorf("memory %s: got %d, want %d", memory, got, want)
+		}
 	}
 }

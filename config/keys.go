@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
 )
 
@@ -29,8 +30,8 @@ const (
 
 // WebhookFormats are the formats of webhook bodies, WebhookEvents the events that webhooks can receive.
 var (
-	WebhookFormats = []string{"sibyl", "cloudevents", "alertmanager", "grafana-annotation", "slack"}
-	WebhookEvents  = []string{"incident.opened", "incident.located", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
+	WebhookFormats = []string{"sibyl", "cloudevents", "alertmanager", "grafana-annotation", "slack", "teams", "pagerduty", "opsgenie"}
+	WebhookEvents  = []string{"incident.opened", "incident.located", "incident.acknowledged", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
 )
 
 // defaultKeys are attributes that instrumentation sets, that are numbers or have few values, and that often explain
@@ -222,8 +223,14 @@ func outputKeys() []definition[Config] {
 			"Number of slow, of typical and of fast traces to keep for each group.").withDefault(3).reloadable(),
 		newField("trace-url", traceURLs(), func(c *Config) *[]TraceURL { return &c.TraceURL },
 			"Links from traces to tracing backends.").withDefault([]TraceURL{}).reloadable(),
+		newField("suspect-url", suspectURLs(), func(c *Config) *[]SuspectURL { return &c.SuspectURL },
+			"Links from the suspects of incidents to their logs, metrics and runbooks.").withDefault([]SuspectURL{}).reloadable(),
+		newField("owners", owners(), func(c *Config) *[]Owner { return &c.Owners },
+			"Owners of services, shown with incidents. The first matching element applies.").withDefault([]Owner{}).reloadable(),
 		newField("webhooks", webhooks(), func(c *Config) *[]Webhook { return &c.Webhooks },
 			"Webhooks for incidents, problems and decisions.").withDefault([]Webhook{}).reloadable(),
+		newField("email", emails(), func(c *Config) *[]Email { return &c.Email },
+			"Destinations of e-mails about incidents, problems and decisions.").withDefault([]Email{}).reloadable(),
 	},
 		endpointKeys("export.", "OTLP/HTTP endpoint of a tracing backend that receives the critical paths of exemplars.", func(c *Config) *Endpoint { return &c.Export }),
 		endpointKeys("self-tracing.", "OTLP/HTTP endpoint for traces of Sibyl's own API and epochs. It must not be Sibyl itself.", func(c *Config) *Endpoint { return &c.SelfTracing }),
@@ -319,7 +326,7 @@ func headers() kind[[]Header] {
 }
 
 // headerValue describes the value of a header.
-const headerValue = "one line of printable characters"
+const headerValue = secretValue
 
 func checkHeader(h *Header) string {
 	switch {
@@ -347,6 +354,36 @@ func traceURLs() kind[[]TraceURL] {
 	}}
 }
 
+func suspectURLs() kind[[]SuspectURL] {
+	type l = SuspectURL
+	wants := "a URL, usually with {service} in it, like https://wiki.example/runbooks/{service}"
+	return &sections[l]{noun: "link", keys: []definition[l]{
+		newField("name", text("the name of a page"), func(u *l) *string { return &u.Name },
+			"Text of the link, like Logs, Metrics or Runbook.").required(),
+		newField("url", words("url", wants, isSuspectURL), func(u *l) *string { return &u.URL },
+			"URL in which {service} stands for the suspect. docs/webhooks.md lists further placeholders.").required(),
+		newField("services", &list{of: text(servicePattern)}, func(u *l) *[]string { return &u.Services },
+			"Services that have this page; by default all."),
+	}}
+}
+
+// servicePattern describes a pattern of services.
+const servicePattern = "the name of a service, in which * stands for any text"
+
+func owners() kind[[]Owner] {
+	type o = Owner
+	return &sections[o]{noun: "owner", keys: []definition[o]{
+		newField("services", &list{of: text(servicePattern)}, func(x *o) *[]string { return &x.Services },
+			"Services of the owner.").required(),
+		newField("name", text("the name of a team"), func(x *o) *string { return &x.Name },
+			"Name of the owner.").required(),
+		newField("contact", text("a channel, a telephone number, or an address"), func(x *o) *string { return &x.Contact },
+			"How to reach the owner."),
+		newField("route", &list{of: text("the name of a webhook")}, func(x *o) *[]string { return &x.Route },
+			"Webhooks for incidents whose first suspect, when they open, is one of these services. They receive no other incidents."),
+	}}
+}
+
 func webhooks() kind[[]Webhook] {
 	type w = Webhook
 	return &sections[w]{noun: "webhook", name: func(h *w) string { return h.Name }, check: checkWebhook, keys: []definition[w]{
@@ -360,18 +397,89 @@ func webhooks() kind[[]Webhook] {
 			"Secret that signs calls. Prefer secret-file."),
 		newField("secret-file", path("the name of a file"), func(h *w) *string { return &h.SecretFile },
 			"File with the secret."),
-		newField("events", &list{of: choice(WebhookEvents...)}, func(h *w) *[]string { return &h.Events },
-			"Events to send, by default incident.opened and incident.closed; an empty list: all.").withDefault([]string{"incident.opened", "incident.closed"}),
+		newField("token", secret(text(secretValue)), func(h *w) *string { return &h.Token },
+			"Routing key of PagerDuty, or key of an API integration of Opsgenie; never shown. Prefer token-file."),
+		newField("token-file", path("the name of a file"), func(h *w) *string { return &h.TokenFile },
+			"File with the token."),
+		eventsField(func(h *w) *[]string { return &h.Events }),
 		newField("allow-private", boolean(), func(h *w) *bool { return &h.AllowPrivate },
 			"Whether non-public addresses may be called: loopback, private, link-local, cloud metadata."),
 	}}
 }
 
+// eventsField returns the key with the events that an endpoint receives.
+func eventsField[T any](of func(*T) *[]string) definition[T] {
+	return newField("events", &list{of: choice(WebhookEvents...)}, of,
+		"Events to send, by default incident.opened and incident.closed; an empty list: all.").withDefault([]string{"incident.opened", "incident.closed"})
+}
+
 func checkWebhook(h *Webhook) string {
-	if h.Secret != "" && h.SecretFile != "" {
+	switch needed := notify.NeedsToken(h.Format); {
+	case h.Secret != "" && h.SecretFile != "":
 		return "secret and secret-file are both given; remove one"
+	case h.Token != "" && h.TokenFile != "":
+		return "token and token-file are both given; remove one"
+	case needed && h.Token == "" && h.TokenFile == "":
+		return "format " + h.Format + " needs a token; set token or token-file"
+	case !needed && (h.Token != "" || h.TokenFile != ""):
+		return "format " + h.Format + " has no token; remove it"
 	}
 	return ""
+}
+
+func emails() kind[[]Email] {
+	type m = Email
+	return &sections[m]{noun: "e-mail destination", name: func(x *m) string { return x.Name }, check: checkEmail, keys: []definition[m]{
+		newField("name", text("a name"), func(x *m) *string { return &x.Name },
+			"Name in the UI, in logs and for sibyl webhook test; no webhook has it.").required(),
+		newField("server", words("address", "a host and a port, like smtp.example.com:587", isServer), func(x *m) *string { return &x.Server },
+			"SMTP server that accepts the e-mails, usually at port 587 (starttls) or 465 (tls).").required(),
+		newField("security", choice("starttls", "tls", "none"), func(x *m) *string { return &x.Security },
+			"Encryption of the connection: by STARTTLS, from its beginning, or none. With starttls nothing is sent to a server that does not offer it.").withDefault("starttls"),
+		newField("from", words("text", "an address like sibyl@example.com or Sibyl <sibyl@example.com>", isMail), func(x *m) *string { return &x.From },
+			"Sender.").required(),
+		newField("to", &list{of: words("text", "an address like oncall@example.com", isMail)}, func(x *m) *[]string { return &x.To },
+			"Recipients.").required(),
+		newField("username", text("a user name"), func(x *m) *string { return &x.Username },
+			"User name at the server; by default Sibyl does not log in."),
+		newField("password", secret(text(secretValue)), func(x *m) *string { return &x.Password },
+			"Password at the server; never shown. Prefer password-file."),
+		newField("password-file", path("the name of a file"), func(x *m) *string { return &x.PasswordFile },
+			"File with the password."),
+		eventsField(func(x *m) *[]string { return &x.Events }),
+		newField("allow-private", boolean(), func(x *m) *bool { return &x.AllowPrivate },
+			"Whether the server may have a non-public address: loopback, private, link-local."),
+	}}
+}
+
+func checkEmail(m *Email) string {
+	given := m.Password != "" || m.PasswordFile != ""
+	switch {
+	case m.Password != "" && m.PasswordFile != "":
+		return "password and password-file are both given; remove one"
+	case m.Username != "" && !given:
+		return "the user has no password; set password or password-file"
+	case m.Username == "" && given:
+		return "the password belongs to no user; set username"
+	case given && m.Security == "none":
+		return "a password must not be sent unencrypted; set security to starttls or tls"
+	case len(m.To) == 0:
+		return "there is no recipient; set to"
+	}
+	return ""
+}
+
+// secretValue describes a token or a password.
+const secretValue = "one line of printable characters"
+
+func isServer(s string) bool {
+	host, port, _ := strings.Cut(s, ":")
+	return isAddress(s) && (host != "" || strings.HasPrefix(s, "[")) && port != "0"
+}
+
+func isMail(s string) bool {
+	_, err := notify.ParseMail(s)
+	return err == nil && isText(s)
 }
 
 // webhookSecret describes a symmetric secret of Standard Webhooks.

@@ -325,6 +325,11 @@ func isTraceURL(s string) bool {
 	return err == nil && isText(s)
 }
 
+func isSuspectURL(s string) bool {
+	_, err := notify.NewServiceLink("", s)
+	return err == nil && isText(s)
+}
+
 var prefix = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
 
 func isPrefix(s string) bool {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/store"
 )
 
 // Limits of a call, whatever the endpoint does.
@@ -27,7 +29,8 @@ const (
 // Answer is the answer of an endpoint.
 type Answer struct {
 	Status int
-	Text   string        // beginning of the body, printable
+	Text   string        // beginning of the body, printable; of a mail server: the recipients that it refused
+	Partly bool          // a mail server refused some of the recipients
 	After  time.Duration // Retry-After; 0: none
 	Took   time.Duration // of the call
 }
@@ -56,6 +59,7 @@ type caller struct {
 	format   format
 	url      string
 	client   *http.Client
+	mail     *mailer // nil: calls go to url
 	clock    func() time.Time
 }
 
@@ -64,16 +68,23 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 	if !ok {
 		return nil, fmt.Errorf("webhook %s: there is no format %q", e.Name, e.Format)
 	}
+	if f.authorize != nil && e.Token == "" {
+		return nil, fmt.Errorf("webhook %s: format %s needs a token", e.Name, e.Format)
+	}
+	dialer := &net.Dialer{Timeout: connectTimeout}
+	if !e.AllowPrivate {
+		dialer.Control = denyPrivate
+	}
+	if e.Mail != nil {
+		m, err := newMailer(e, dialer)
+		return &caller{endpoint: *e, format: f, client: &http.Client{}, mail: m, clock: clock}, err
+	}
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return nil, fmt.Errorf("webhook %s: its URL does not begin with http:// or https://", e.Name) // without the URL, which may be a secret
 	}
 	if path := strings.TrimSuffix(u.Path, "/"); f.path != "" && !strings.HasSuffix(path, f.path) {
 		u.Path, u.RawPath = path+f.path, ""
-	}
-	dialer := &net.Dialer{Timeout: connectTimeout}
-	if !e.AllowPrivate {
-		dialer.Control = denyPrivate
 	}
 	transport := &http.Transport{
 		Proxy:                  nil, // denyPrivate would check the address of the proxy
@@ -91,23 +102,23 @@ func newCaller(e *Endpoint, clock func() time.Time) (*caller, error) {
 		Timeout:       callTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &caller{*e, f, u.String(), client, clock}, nil
+	return &caller{endpoint: *e, format: f, url: u.String(), client: client, clock: clock}, nil
 }
 
 // close closes idle connections.
 func (c *caller) close() { c.client.CloseIdleConnections() }
 
-// call sends a body. It returns an error if there is no answer. The error does not contain the URL, whose path may be a
-// secret.
-func (c *caller) call(ctx context.Context, id string, body []byte) (*Answer, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+// call sends a message. It returns an error if there is no answer. The error does not contain the URL, whose path may
+// be a secret.
+func (c *caller) call(ctx context.Context, m *store.Message) (*Answer, error) {
+	if c.mail != nil {
+		return c.mail.send(ctx, m)
+	}
+	start := c.clock()
+	r, err := c.request(ctx, m, start)
 	if err != nil {
 		return nil, withoutURL(err)
 	}
-	start := c.clock()
-	r.Header.Set("Content-Type", c.format.contentType)
-	r.Header.Set("User-Agent", "sibyl")
-	sign(r.Header, c.endpoint.Key, id, start, body)
 	w, err := c.client.Do(r)
 	if err != nil {
 		return nil, withoutURL(err)
@@ -122,6 +133,34 @@ func (c *caller) call(ctx context.Context, id string, body []byte) (*Answer, err
 		Status: w.StatusCode, Text: clean(string(text[:min(len(text), shownAnswer)])),
 		After: retryAfter(w.Header.Get("Retry-After"), now), Took: now.Sub(start),
 	}, nil
+}
+
+// request returns the request that sends a message. Only it contains the endpoint's token.
+func (c *caller) request(ctx context.Context, m *store.Message, now time.Time) (*http.Request, error) {
+	to, err := url.Parse(c.url)
+	if err != nil {
+		return nil, err
+	}
+	body, header := m.Body, make(http.Header)
+	if c.format.target != nil {
+		path, query := c.format.target(Type(m.Event), m.Problem, body)
+		to.Path += path
+		if query != "" {
+			to.RawQuery = query
+		}
+	}
+	if c.format.authorize != nil {
+		body = c.format.authorize(header, c.endpoint.Token, body)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	header.Set("Content-Type", c.format.contentType)
+	header.Set("User-Agent", "sibyl")
+	sign(header, c.endpoint.Key, m.ID, now, body)
+	r.Header = header
+	return r, nil
 }
 
 // withoutURL returns the cause of an error of the client, without the URL.

@@ -222,7 +222,7 @@ func TestTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.client.Timeout = 50 * time.Millisecond
-	if _, err := c.call(t.Context(), "id", nil); err == nil || strings.Contains(err.Error(), "127.0.0.1") {
+	if _, err := c.call(t.Context(), &store.Message{ID: "id"}); err == nil || strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("%v", err)
 	}
 }

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
@@ -25,12 +26,19 @@ type Epoch struct {
 
 	Incidents []engine.Incident // as of the end of the epoch
 	Deploys   []engine.Deploy   // oldest first
+	Directory Directory
 	// The following are called for each event about an incident.
 	Investigation  func(incident uint64) *search.Investigation // nil: it has none
 	Muted          func(incident uint64) bool
+	Acknowledged   func(incident uint64) *Note    // nil: nobody acknowledged it
 	IncidentTraces func(*engine.Incident) []Trace // slow ones to link
 	IncidentURL    func(incident uint64) string   // of the incident's page; empty: it has none
 }
+
+// acknowledgedWithin is the age up to which an acknowledgement causes an event. After each restart within this time,
+// and in each epoch, it causes the same event, of which an outbox keeps one: so none is lost to a crash. It must be
+// shorter than the time for which an outbox remembers events.
+const acknowledgedWithin = time.Hour
 
 // Events returns the events of an epoch in order. It depends on its argument only: repeated calls return equal events.
 func Events(e *Epoch) []*Event {
@@ -75,14 +83,38 @@ func (e *Epoch) incidentEvents() []*Event {
 		case x.Closed == e.At && x.Reopened != e.At:
 			list = append(list, e.incidentEvent(IncidentClosed, x, nil))
 		}
+		if at, acknowledged := e.acknowledged(x); acknowledged {
+			event := e.incidentEvent(IncidentAcknowledged, x, nil)
+			event.At = moment(at)
+			event.setID(0)
+			list = append(list, event)
+		}
 	}
 	return list
 }
 
+// acknowledged returns the time since which an open incident is acknowledged, and whether it causes an event: that of
+// the note or, if the incident opened again since, of the opening, which made receivers page people again.
+func (e *Epoch) acknowledged(x *engine.Incident) (trace.Nanos, bool) {
+	if x.Closed != 0 || e.Acknowledged == nil {
+		return 0, false
+	}
+	note := e.Acknowledged(x.ID)
+	if note == nil {
+		return 0, false
+	}
+	at := max(trace.Nanos(note.At), x.Opened, x.Reopened)
+	return at, at <= e.At && e.At.Sub(at) < acknowledgedWithin
+}
+
 func (e *Epoch) incidentEvent(t Type, x *engine.Incident, d *search.Decision) *Event {
+	var note *Note
+	if e.Acknowledged != nil {
+		note = e.Acknowledged(x.ID)
+	}
 	return NewIncidentEvent(&IncidentFacts{
 		Type: t, At: e.At, Source: e.Source, Incident: x, Investigation: e.Investigation(x.ID), Decision: d, Deploys: e.Deploys, Names: e.Names,
-		Traces: e.IncidentTraces(x), URL: e.IncidentURL(x.ID), Muted: e.Muted(x.ID),
+		Traces: e.IncidentTraces(x), Directory: e.Directory, URL: e.IncidentURL(x.ID), Muted: e.Muted(x.ID), Acknowledged: note,
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -21,20 +22,22 @@ type Type string
 
 // The types of events.
 const (
-	IncidentOpened   Type = "incident.opened"
-	IncidentLocated  Type = "incident.located" // its investigation found one place, or up to three together
-	IncidentClosed   Type = "incident.closed"
-	ProblemOpened    Type = "problem.opened"
-	ProblemLocated   Type = "problem.located"   // the investigation found one place, or up to three together
-	ProblemExplained Type = "problem.explained" // a variable accounts for it, too
-	ProblemClosed    Type = "problem.closed"
-	Decided          Type = "decision" // the plan or an investigation's state changed
-	Test             Type = "test"     // sent on request, to check an endpoint
+	IncidentOpened  Type = "incident.opened"
+	IncidentLocated Type = "incident.located" // its investigation found one place, or up to three together
+	IncidentClosed  Type = "incident.closed"
+	// IncidentAcknowledged means that a person takes care of it.
+	IncidentAcknowledged Type = "incident.acknowledged"
+	ProblemOpened        Type = "problem.opened"
+	ProblemLocated       Type = "problem.located"   // the investigation found one place, or up to three together
+	ProblemExplained     Type = "problem.explained" // a variable accounts for it, too
+	ProblemClosed        Type = "problem.closed"
+	Decided              Type = "decision" // the plan or an investigation's state changed
+	Test                 Type = "test"     // sent on request, to check an endpoint
 )
 
 // AboutIncident reports whether events of the type are about incidents.
 func (t Type) AboutIncident() bool {
-	return t == IncidentOpened || t == IncidentLocated || t == IncidentClosed
+	return t == IncidentOpened || t == IncidentLocated || t == IncidentAcknowledged || t == IncidentClosed
 }
 
 // Event is an event with its evidence. Its texts are printable and bounded, but not escaped. It is immutable.
@@ -47,6 +50,10 @@ type Event struct {
 	subject  analysis.Hash // the incident or problem; zero: none
 	resolved bool          // the subject is closed
 	muted    bool          // only endpoints that keep state get it, if it is resolved
+	// Of an incident: the configuration of owners, nil if there is none, and the owner of the service that was the
+	// first suspect when it opened, nil if it has none.
+	directory *Directory
+	owner     *Owner
 }
 
 // Data is the subject of an event. Fractions are 0–1, durations nanoseconds, contexts lists of "service operation" from
@@ -247,6 +254,15 @@ func (f *Facts) opened() trace.Nanos {
 		return f.Investigation.Opened
 	}
 	return f.At
+}
+
+// routedTo reports whether an endpoint is told of e: it is, unless owners route incidents to the endpoint and e is not
+// about an incident of one of them. All events of an incident have one route, whatever its suspects are later.
+func (e *Event) routedTo(endpoint string) bool {
+	if e.directory == nil || !e.directory.isRouted(endpoint) {
+		return true
+	}
+	return e.owner != nil && slices.Contains(e.owner.Route, endpoint)
 }
 
 // setID sets the ID, which depends on type, time, subject and plan.

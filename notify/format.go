@@ -6,29 +6,47 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // format is the form of bodies for one kind of receiver.
 type format struct {
-	contentType string
-	path        string             // default path of endpoints
-	keepsState  bool               // the receiver must learn of the end of what it knows
-	body        func(e *Event) any // the value to encode as JSON; nil: e is not sent
+	contentType  string
+	path         string             // default path of endpoints
+	keepsState   bool               // the receiver must learn of the end of what it knows
+	acknowledges bool               // the receiver must learn of acknowledgements of what it knows
+	body         func(e *Event) any // the value to encode as JSON; nil: e is not sent
+
+	// target returns an addition to the path of an endpoint, and the query, for a body; nil: there is none.
+	target func(t Type, subject analysis.Hash, body []byte) (path, query string)
+	// authorize adds the token of an endpoint to the header or the body of a call; nil: endpoints have none.
+	authorize func(h http.Header, token string, body []byte) []byte
 }
 
-// formats are the formats by their names in the configuration.
+const jsonType = "application/json"
+
+// formats are the formats by their names in the configuration; email is that of destinations of e-mails.
 var formats = map[string]format{
-	"sibyl":              {"application/json", "", false, func(e *Event) any { return e }},
-	"cloudevents":        {"application/cloudevents+json", "", false, cloudEvent},
-	"alertmanager":       {"application/json", "/api/v2/alerts", true, alerts},
-	"grafana-annotation": {"application/json", "/api/annotations", false, annotation},
-	"slack":              {"application/json", "", false, slackMessage},
+	"sibyl":              {contentType: jsonType, body: func(e *Event) any { return e }},
+	"cloudevents":        {contentType: "application/cloudevents+json", body: cloudEvent},
+	"alertmanager":       {contentType: jsonType, path: "/api/v2/alerts", keepsState: true, body: alerts},
+	"grafana-annotation": {contentType: jsonType, path: "/api/annotations", body: annotation},
+	"slack":              {contentType: jsonType, body: slackMessage},
+	"teams":              {contentType: jsonType, body: teams},
+	"pagerduty":          {contentType: jsonType, path: "/v2/enqueue", keepsState: true, acknowledges: true, body: pagerDuty, authorize: addRoutingKey},
+	"opsgenie":           {contentType: jsonType, path: "/v2/alerts", keepsState: true, acknowledges: true, body: opsgenie, target: opsgenieTarget, authorize: addGenieKey},
+	"email":              {contentType: "message/rfc822", body: mailOf},
 }
+
+// NeedsToken reports whether calls in a format need a token.
+func NeedsToken(name string) bool { return formats[name].authorize != nil }
 
 // render returns the body of e; nil if e is not sent in this format.
 func (f *format) render(e *Event) []byte {
@@ -97,6 +115,8 @@ type alert struct {
 func alerts(e *Event) any {
 	var a alert
 	switch p := e.Data.Problem; {
+	case e.Type == IncidentAcknowledged:
+		return nil // Alertmanager knows no acknowledgements
 	case e.Data.Incident != nil:
 		a = e.incidentAlert()
 	case p != nil && (e.resolved || e.Type == Test || p.Onset == "changed"):
@@ -112,7 +132,20 @@ func alerts(e *Event) any {
 	if traces := e.traces(); len(traces) > 0 && len(traces[0].Links) > 0 {
 		a.Annotations["trace"] = traces[0].Links[0].URL
 	}
+	for _, l := range slices.Concat(e.serviceLinks(), e.actions()) {
+		a.Annotations[annotationName(l.Name)] = l.URL
+	}
 	return []alert{a}
+}
+
+// annotationName returns the name of the annotation for a link, like link_runbook.
+func annotationName(link string) string {
+	return strings.Map(func(r rune) rune {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') {
+			return '_'
+		}
+		return r
+	}, strings.ToLower("link "+link))
 }
 
 // problemAlert returns the alert of a problem.
@@ -236,7 +269,7 @@ func slackLink(u URL) string {
 }
 
 var titles = map[Type]string{
-	IncidentOpened: "Incident opened", IncidentLocated: "Incident located", IncidentClosed: "Incident closed",
+	IncidentOpened: "Incident opened", IncidentLocated: "Incident located", IncidentAcknowledged: "Incident acknowledged", IncidentClosed: "Incident closed",
 	ProblemOpened: "Problem opened", ProblemLocated: "Problem located", ProblemExplained: "Problem explained",
 	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
 }
@@ -254,6 +287,8 @@ func (e *Event) sentence() string {
 	switch {
 	case e.Data.Incident != nil && e.Type == Decided && d != nil:
 		return d.sentence() + " (incident in " + e.Data.Incident.Service + ")"
+	case e.Type == IncidentAcknowledged && e.Data.Incident != nil && e.Data.Incident.Acknowledged != nil:
+		return e.Data.Incident.Acknowledged.sentence() + " " + e.Data.Incident.Sentence
 	case e.Type == IncidentLocated && e.Data.Incident.located != "":
 		return e.Data.Incident.located + ". " + e.Data.Incident.Sentence
 	case e.Data.Incident != nil:
@@ -270,6 +305,14 @@ func (e *Event) sentence() string {
 		return p.RequestType
 	}
 	return string(e.Type)
+}
+
+// sentence names the person who acknowledged an incident, and the reason.
+func (n *Note) sentence() string {
+	if n.Text == "" {
+		return cmp.Or(n.By, "Somebody") + " acknowledged it."
+	}
+	return cmp.Or(n.By, "Somebody") + " acknowledged it: " + n.Text + "."
 }
 
 // maxNamed is the maximum number of tracepoints that a sentence names.
@@ -364,8 +407,11 @@ func (s *Suspect) place() string {
 	return s.Context[len(s.Context)-1]
 }
 
-// maxLinks is the maximum number of links in a message.
-const maxLinks = 5
+// Limits of links in a message: with the page of the incident and its actions at most ten, as Slack requires.
+const (
+	maxTraceLinks = 3
+	maxPageLinks  = 3 // about the first suspect
+)
 
 // about returns the kind of the incident or problem of e, its ID, service and time of opening; zeros if e has neither.
 func (e *Event) about() (kind, id, service string, opened moment) {
@@ -400,18 +446,42 @@ func (e *Event) page() string {
 	return ""
 }
 
-// links returns links for people, the page of the incident or problem first.
+// links returns links for people: to the page of the incident or problem, to pages about the first suspect, to slow
+// traces, and to dialogs that change the incident.
 func (e *Event) links() []URL {
 	var list []URL
 	if page := e.page(); page != "" {
 		list = append(list, URL{"Sibyl", page})
 	}
+	services := e.serviceLinks()
+	return slices.Concat(list, services[:min(len(services), maxPageLinks)], e.traceLinks(), e.actions())
+}
+
+// traceLinks returns links to the first traces of the event, with their durations.
+func (e *Event) traceLinks() []URL {
+	var list []URL
 	for _, t := range e.traces() {
 		for _, l := range t.Links {
-			if len(list) < maxLinks {
+			if len(list) < maxTraceLinks {
 				list = append(list, URL{l.Name + " (" + units.Nanos(float64(t.DurationNS)) + ")", l.URL})
 			}
 		}
 	}
 	return list
+}
+
+// serviceLinks returns the links to pages about the first suspect of the event's incident.
+func (e *Event) serviceLinks() []URL {
+	if x := e.Data.Incident; x != nil && len(x.Suspects) > 0 {
+		return x.Suspects[0].Links
+	}
+	return nil
+}
+
+// actions returns the links to the dialogs of the event's incident.
+func (e *Event) actions() []URL {
+	if x := e.Data.Incident; x != nil {
+		return x.Actions
+	}
+	return nil
 }

@@ -110,10 +110,15 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 	p.Names.SetName(p.Problem.RequestType, service+" "+operation)
 	f := &IncidentFacts{
 		Type: t, At: x.Opened, Source: p.Source, Incident: x, Traces: p.Traces, Names: p.Names, URL: "https://sibyl.example/incidents/0000000000000abc",
+		Directory: sampleDirectory(),
 		Deploys: []engine.Deploy{
 			{At: opened.Add(-time.Hour), Service: suspect, Version: table.Symbol("1.8.1"), Before: table.Symbol("1.8.0")},
 			{At: opened.Add(-time.Minute), Service: suspect, Version: table.Symbol("1.8.2"), Before: table.Symbol("1.8.1")},
 		},
+	}
+	if t == IncidentAcknowledged {
+		f.At = f.At.Add(time.Minute)
+		f.Acknowledged = NewNote("alice", time.Unix(0, int64(f.At)), "rolling back")
 	}
 	if t == IncidentLocated {
 		f.Decision = sample(ProblemLocated, service, operation).Decision
@@ -132,13 +137,32 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 	return f
 }
 
+// sampleDirectory returns owners of the sample's services, and links to pages about them.
+func sampleDirectory() Directory {
+	logs, err := NewServiceLink("Logs", "https://logs.example/?service={service}&instance={instance}&from={start_ms}&to={end_ms}")
+	if err != nil {
+		panic(err)
+	}
+	runbook, err := NewServiceLink("Runbook", "https://wiki.example/payment#{operation}", "payment")
+	if err != nil {
+		panic(err)
+	}
+	return Directory{
+		Owners: []Owner{
+			{Name: "Payments", Contact: "#payments", Services: []string{"pay*"}, Route: []string{"payments"}},
+			{Name: "Shop", Services: []string{"shop"}},
+		},
+		Services: []Link{logs, runbook},
+	}
+}
+
 // events returns one event of each kind.
 func events() []*Event {
 	var list []*Event
 	for _, t := range []Type{ProblemOpened, ProblemLocated, ProblemExplained, ProblemClosed, Decided} {
 		list = append(list, NewEvent(sample(t, "shop", "POST /checkout")))
 	}
-	for _, t := range []Type{IncidentOpened, IncidentLocated, IncidentClosed} {
+	for _, t := range []Type{IncidentOpened, IncidentLocated, IncidentAcknowledged, IncidentClosed} {
 		list = append(list, NewIncidentEvent(sampleIncident(t, "shop", "POST /checkout")))
 	}
 	table := &trace.Table{}
@@ -258,6 +282,8 @@ func TestAlertLabels(t *testing.T) {
 	}
 }
 
+var allowedLink = regexp.MustCompile(`^https://(jaeger|sibyl|logs|wiki)\.example/`)
+
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // FuzzFormats checks the requirements of receivers on bodies with arbitrary texts.
@@ -276,11 +302,14 @@ func FuzzFormats(f *testing.F) {
 		facts.Problem.Explanations[0].Value = text
 		about := sampleIncident(IncidentOpened, service, operation)
 		about.Traces = facts.Traces
+		about.Acknowledged = NewNote(service, time.Unix(0, 0), text)
 		about.Deploys[1].Version = about.Names.Table.Symbol(text)
 		facts.Type = ProblemOpened
 		open := NewEvent(facts)
 		facts.Type = Decided
-		for _, e := range []*Event{open, NewEvent(facts), NewIncidentEvent(about)} {
+		acknowledged := *about
+		acknowledged.Type = IncidentAcknowledged
+		for _, e := range []*Event{open, NewEvent(facts), NewIncidentEvent(about), NewIncidentEvent(&acknowledged)} {
 			for name, format := range formats {
 				body := format.render(e)
 				if body != nil && (!json.Valid(body) || !utf8.Valid(body) || len(body) > 1<<20) {
@@ -289,6 +318,7 @@ func FuzzFormats(f *testing.F) {
 			}
 			checkSlack(t, e)
 			checkAlerts(t, e)
+			checkReceivers(t, e)
 		}
 	})
 }
@@ -325,9 +355,9 @@ func checkSlack(t *testing.T, e *Event) {
 			if n := utf8.RuneCountInString(x.Text); n == 0 || n > limit {
 				t.Fatalf("%s: %d characters", b.Type, n)
 			}
-			for rest := x.Text; strings.Contains(rest, "<"); { // only links to traces and to Sibyl are allowed
+			for rest := x.Text; strings.Contains(rest, "<"); { // only links of templates and to Sibyl are allowed
 				_, rest, _ = strings.Cut(rest, "<")
-				if !strings.HasPrefix(rest, "https://jaeger.example/") && !strings.HasPrefix(rest, "https://sibyl.example/") {
+				if !allowedLink.MatchString(rest) {
 					t.Fatalf("unexpected link: %q", x.Text)
 				}
 			}

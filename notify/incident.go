@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
@@ -23,9 +24,11 @@ type Incident struct {
 	State        string         `json:"state"`         // open or closed
 	Sentence     string         `json:"sentence"`
 	Service      string         `json:"service"` // the first suspect
+	Owner        *Owner         `json:"owner"`   // of the first suspect; null: none is configured
 	Onset        moment         `json:"onset"`
 	Opened       moment         `json:"opened"`             // or opened again, the last time
 	Closed       *moment        `json:"closed"`             // null: it is open
+	Acknowledged *Note          `json:"acknowledged"`       // null: nobody takes care of it
 	Accepted     bool           `json:"accepted,omitempty"` // a person accepted its behaviour as normal, which closed it
 	MergedInto   string         `json:"merged_into,omitempty"`
 	Suspects     []Culprit      `json:"suspects"`      // ranked
@@ -35,8 +38,21 @@ type Incident struct {
 	Traces       []Trace        `json:"traces"`        // slow ones
 	Search       *Search        `json:"investigation"` // null: none
 	Next         string         `json:"next"`          // what to do
+	Actions      []URL          `json:"actions"`       // pages that ask to accept, acknowledge or mute it; empty if it is closed
 	located      string         // describes the place that the investigation located; empty: none
 	alerted      string         // the first suspect when it opened
+}
+
+// Note is a note of a person about an incident.
+type Note struct {
+	By   string `json:"by"`
+	At   moment `json:"at"`
+	Text string `json:"text,omitempty"`
+}
+
+// NewNote returns a note that a person wrote at a time.
+func NewNote(by string, at time.Time, text string) *Note {
+	return &Note{clean(by), moment(at.UnixNano()), shorten(text, maxSentenceText)}
 }
 
 // Search is the investigation of an incident, or that of a problem which had located its cause before.
@@ -50,11 +66,13 @@ type Search struct {
 // Culprit is a suspect of an incident.
 type Culprit struct {
 	Service    string                      `json:"service"`
+	Owner      *Owner                      `json:"owner"` // null: none is configured
 	EmitsSpans bool                        `json:"emits_spans"`
 	Score      describe.Number             `json:"score"`
 	Parts      describe.SuspectParts       `json:"parts"`
 	Operations []describe.SuspectOperation `json:"operations"`
 	Instances  []Instance                  `json:"instances"`
+	Links      []URL                       `json:"links"` // to its logs, metrics and runbooks
 }
 
 // Instance is an instance, host, zone or version with its part of the cost of a suspect.
@@ -103,8 +121,10 @@ type IncidentFacts struct {
 	Deploys       []engine.Deploy       // all known ones, oldest first
 	Traces        []Trace               // slow ones; the first are sent
 	Names         *describe.Names       // with the request types
+	Directory     Directory             // owners, and links to pages about services
 	URL           string                // of the incident's page; may be empty
-	Muted         bool                  // endpoints that keep state learn of the end only
+	Acknowledged  *Note                 // nil: nobody acknowledged it
+	Muted         bool                  // endpoints that keep state learn of the end and of acknowledgements only
 }
 
 // NewIncidentEvent returns an event about an incident. Its ID depends only on type, time, incident and plan.
@@ -112,7 +132,7 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 	x, n := f.Incident, namer{f.Names}
 	e := &Event{
 		Type: f.Type, At: moment(f.At), Source: clean(f.Source), subject: engine.IncidentProblem(x.ID), resolved: x.Closed != 0, muted: f.Muted,
-		Data: Data{Incident: n.incident(f)},
+		Data: Data{Incident: n.incident(f)}, directory: &f.Directory, owner: f.Directory.Owner(n.names.Table.Text(x.Alerted)),
 	}
 	plan := int64(0)
 	if f.Decision != nil {
@@ -146,10 +166,10 @@ func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, 
 func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
 	d := &Incident{
-		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted,
+		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted, Acknowledged: f.Acknowledged,
 		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), f.At), Suspects: x.Suspects, Longer: x.Longer()}).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
-		Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
+		Actions: []URL{}, Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
 		Search: n.search(f.Investigation), Next: shorten(Advice(n.names, x, f.Investigation, f.Deploys), maxSentenceText),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
@@ -157,16 +177,18 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 	}
 	if x.Closed != 0 {
 		d.State, d.Closed = "closed", new(moment(x.Closed))
+	} else {
+		d.Actions = actionsAt(f.URL)
 	}
 	if x.Into != 0 {
 		d.MergedInto = hex16(x.Into)
 	}
 	suspects := x.Shown()
 	for i := range suspects[:min(len(suspects), maxCulprits)] {
-		d.Suspects = append(d.Suspects, n.culprit(&suspects[i]))
+		d.Suspects = append(d.Suspects, n.culprit(&suspects[i], f))
 	}
 	if len(d.Suspects) > 0 {
-		d.Service = d.Suspects[0].Service
+		d.Service, d.Owner = d.Suspects[0].Service, d.Suspects[0].Owner
 	}
 	for i := range x.Types[:min(len(x.Types), maxTypes)] {
 		t := &x.Types[i]
@@ -190,11 +212,20 @@ func (n namer) search(v *search.Investigation) *Search {
 	return &Search{v.Status.String(), clean(v.Reason), len(v.Requested), n.suspects(v.Suspects[:min(len(v.Suspects), maxCulprits)])}
 }
 
-func (n namer) culprit(s *baselinediff.Suspect) Culprit {
+// actionsAt returns links that open the dialogs of the page of an open incident. Following one changes nothing: mail
+// scanners and chats follow links, too.
+func actionsAt(page string) []URL {
+	if page == "" {
+		return []URL{}
+	}
+	return []URL{{"Acknowledge", page + "?dialog=acknowledge"}, {"Mute", page + "?dialog=mute"}, {"Accept as normal", page + "?dialog=accept"}}
+}
+
+func (n namer) culprit(s *baselinediff.Suspect, f *IncidentFacts) Culprit {
 	d := n.names.Suspect(s)
 	x := Culprit{
 		Service: clean(d.Service), EmitsSpans: d.EmitsSpans, Score: d.Score, Parts: d.Parts, Operations: d.Operations[:min(len(d.Operations), maxOperations)],
-		Instances: []Instance{},
+		Instances: []Instance{}, Owner: f.Directory.Owner(d.Service),
 	}
 	for i := range x.Operations {
 		o := &x.Operations[i]
@@ -204,7 +235,20 @@ func (n namer) culprit(s *baselinediff.Suspect) Culprit {
 	for _, i := range s.Instances[:min(len(s.Instances), maxInstances)] {
 		x.Instances = append(x.Instances, Instance{n.text(i.Key), n.text(i.Value), describe.Number(i.Part)})
 	}
+	x.Links = f.Directory.ServiceLinks(f.linkTarget(&x))
 	return x
+}
+
+// linkTarget returns a suspect as the target of links.
+func (f *IncidentFacts) linkTarget(s *Culprit) *Request {
+	r := &Request{Service: s.Service, Incident: hex16(f.Incident.ID), Start: f.Incident.Onset, End: f.At}
+	if len(s.Operations) > 0 {
+		r.Operation = s.Operations[0].Operation
+	}
+	for _, i := range s.Instances {
+		r.AddInstance(i.Key, i.Value)
+	}
+	return r
 }
 
 func (n namer) requestType(id analysis.Hash) string {
@@ -246,6 +290,7 @@ func (x *Incident) figures() []figure {
 		suspects = append(suspects, x.Suspects[i].Service+" "+units.Ratio(float64(x.Suspects[i].Score)))
 	}
 	add("located_at", "Located at", x.place())
+	add("owner", "Owner", shorten(x.Owner.String(), maxText))
 	add("suspects", "Suspects", shorten(strings.Join(suspects, ", "), maxText))
 	if x.Affected > 0 {
 		add("request_types", "Request types", strconv.Itoa(x.Affected))
@@ -259,6 +304,7 @@ func (x *Incident) figures() []figure {
 		traces = append(traces, t.ID)
 	}
 	add("traces", "Slow traces", shorten(strings.Join(traces, " "), maxText))
+	add("began", "Began", x.Onset.time().Format("2006-01-02 15:04:05 UTC"))
 	add("lasted", "Lasted", x.lasted())
 	add("next", "Next step", shorten(x.Next, maxText))
 	return list

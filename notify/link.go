@@ -15,69 +15,112 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Link is a template of links to traces in a tracing backend.
+// Link is a template of links to traces, or to pages about a service.
 type Link struct {
 	name, template string
+	kind           *linkKind
+	services       []string // patterns of the services with such a page; empty: all
 }
 
-// Request is the target of a link. All fields but Trace may be empty.
+// Request is the target of a link: a trace, or a service during an incident. All fields but Trace may be empty.
 type Request struct {
 	Trace              trace.ID
-	Service, Operation string // of the entry span
+	Service, Operation string // of the entry span of the trace; or a suspect, and its operation with most evidence
+	Instance           string // that carries most of the cost of a suspect
+	Incident           string // ID
 	Start, End         trace.Nanos
 }
 
-// placeholders are the placeholders of templates, written in braces, with their values.
-var placeholders = map[string]func(r *Request) string{
-	"trace_id":  func(r *Request) string { return r.Trace.String() },
-	"service":   func(r *Request) string { return escape(r.Service) },
-	"operation": func(r *Request) string { return escape(r.Operation) },
-	"start_s":   func(r *Request) string { return count(r.Start, time.Second) },
-	"start_ms":  func(r *Request) string { return count(r.Start, time.Millisecond) },
-	"start_us":  func(r *Request) string { return count(r.Start, time.Microsecond) },
-	"start_ns":  func(r *Request) string { return count(r.Start, time.Nanosecond) },
-	"end_s":     func(r *Request) string { return count(r.End+trace.Nanos(time.Second-1), time.Second) },
-	"end_ms":    func(r *Request) string { return count(r.End+trace.Nanos(time.Millisecond-1), time.Millisecond) },
-	"end_us":    func(r *Request) string { return count(r.End+trace.Nanos(time.Microsecond-1), time.Microsecond) },
-	"end_ns":    func(r *Request) string { return count(r.End, time.Nanosecond) },
+// AddInstance sets the instance to the value of an attribute, unless an earlier call did or the value is a version.
+func (r *Request) AddInstance(key, value string) {
+	if r.Instance == "" && key != "service.version" {
+		r.Instance = value
+	}
+}
+
+// linkKind defines the placeholders of a kind of links, written in braces, with their values.
+type linkKind struct {
+	target       string // for error messages
+	required     string // placeholder that templates must contain; empty: none
+	placeholders map[string]func(r *Request) string
+}
+
+var (
+	traceLinks = &linkKind{target: "trace", required: "{trace_id}", placeholders: withTimes(map[string]func(r *Request) string{
+		"trace_id":  func(r *Request) string { return r.Trace.String() },
+		"service":   func(r *Request) string { return escape(r.Service) },
+		"operation": func(r *Request) string { return escape(r.Operation) },
+	})}
+	serviceLinks = &linkKind{target: "service", placeholders: withTimes(map[string]func(r *Request) string{
+		"service":   func(r *Request) string { return escape(r.Service) },
+		"operation": func(r *Request) string { return escape(r.Operation) },
+		"instance":  func(r *Request) string { return escape(r.Instance) },
+		"incident":  func(r *Request) string { return escape(r.Incident) },
+	})}
+)
+
+// withTimes adds the placeholders of times, which all kinds have. Ends are rounded up.
+func withTimes(placeholders map[string]func(r *Request) string) map[string]func(r *Request) string {
+	maps.Copy(placeholders, map[string]func(r *Request) string{
+		"start_s":  func(r *Request) string { return count(r.Start, time.Second) },
+		"start_ms": func(r *Request) string { return count(r.Start, time.Millisecond) },
+		"start_us": func(r *Request) string { return count(r.Start, time.Microsecond) },
+		"start_ns": func(r *Request) string { return count(r.Start, time.Nanosecond) },
+		"end_s":    func(r *Request) string { return count(r.End+trace.Nanos(time.Second-1), time.Second) },
+		"end_ms":   func(r *Request) string { return count(r.End+trace.Nanos(time.Millisecond-1), time.Millisecond) },
+		"end_us":   func(r *Request) string { return count(r.End+trace.Nanos(time.Microsecond-1), time.Microsecond) },
+		"end_ns":   func(r *Request) string { return count(r.End, time.Nanosecond) },
+	})
+	return placeholders
 }
 
 // placeholder matches placeholders. Other braces are literal, as in queries of Grafana.
 var placeholder = regexp.MustCompile(`\{[A-Za-z][A-Za-z0-9_-]*\}`)
 
-// NewLink returns a Link. It returns an error unless template is a URL of http or https that contains {trace_id} and
-// has no placeholder in its host.
-func NewLink(name, template string) (Link, error) {
+// NewLink returns a Link to traces. It returns an error unless template is a URL of http or https that contains
+// {trace_id} and has no placeholder in its host.
+func NewLink(name, template string) (Link, error) { return newLink(traceLinks, name, template) }
+
+// NewServiceLink returns a Link to a page about each service that matches one of the patterns, or about every service
+// if there are none. It returns an error unless template is a URL of http or https without a placeholder in its host.
+func NewServiceLink(name, template string, services ...string) (Link, error) {
+	l, err := newLink(serviceLinks, name, template)
+	l.services = services
+	return l, err
+}
+
+func newLink(kind *linkKind, name, template string) (Link, error) {
 	for _, p := range placeholder.FindAllString(template, -1) {
-		if _, ok := placeholders[p[1:len(p)-1]]; !ok {
-			return Link{}, fmt.Errorf("link %s: there is no placeholder %s; did you mean {%s}?", name, p, nearest(p[1:len(p)-1]))
+		if _, ok := kind.placeholders[p[1:len(p)-1]]; !ok {
+			return Link{}, fmt.Errorf("link %s: there is no placeholder %s; did you mean {%s}?", name, p, kind.nearest(p[1:len(p)-1]))
 		}
 	}
-	if !strings.Contains(template, "{trace_id}") {
-		return Link{}, fmt.Errorf("link %s: want {trace_id} in the URL", name)
+	if !strings.Contains(template, kind.required) {
+		return Link{}, fmt.Errorf("link %s: want %s in the URL", name, kind.required)
 	}
 	u, err := url.Parse(placeholder.ReplaceAllLiteralString(template, "0"))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return Link{}, fmt.Errorf("link %s: want a URL that starts with http:// or https://", name)
 	}
 	if v, err := url.Parse(placeholder.ReplaceAllLiteralString(template, "1")); err != nil || v.Host != u.Host || v.User.String() != u.User.String() {
-		return Link{}, fmt.Errorf("link %s: the host cannot depend on the trace", name)
+		return Link{}, fmt.Errorf("link %s: the host cannot depend on the %s", name, kind.target)
 	}
-	return Link{clean(name), template}, nil
+	return Link{name: clean(name), template: template, kind: kind}, nil
 }
 
-func nearest(name string) string {
-	return slices.MinFunc(slices.Sorted(maps.Keys(placeholders)), func(a, b string) int {
+// nearest returns the placeholder whose name is most like a mistyped one.
+func (k *linkKind) nearest(name string) string {
+	return slices.MinFunc(slices.Sorted(maps.Keys(k.placeholders)), func(a, b string) int {
 		return levenshtein.ComputeDistance(name, a) - levenshtein.ComputeDistance(name, b)
 	})
 }
 
-// URL returns the link to a request. Names from traces are escaped for every part of a URL.
+// URL returns the link to a target. Names from traces are escaped for every part of a URL.
 func (l Link) URL(r *Request) URL {
-	return URL{l.name, placeholder.ReplaceAllStringFunc(l.template, func(p string) string { return placeholders[p[1:len(p)-1]](r) })}
+	return URL{l.name, placeholder.ReplaceAllStringFunc(l.template, func(p string) string { return l.kind.placeholders[p[1:len(p)-1]](r) })}
 }
 
-// LinksTo returns the links to a request in all backends.
+// LinksTo returns the links to a trace in all backends.
 func LinksTo(links []Link, r *Request) []URL {
 	all := []URL{}
 	for _, l := range links {

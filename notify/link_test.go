@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -44,6 +46,29 @@ func TestWrongLinks(t *testing.T) {
 		"{trace_id}":                              "starts with http",
 	} {
 		if _, err := NewLink("backend", template); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", template, err, want)
+		}
+	}
+}
+
+// Links about a service escape its names and apply to the configured services.
+func TestServiceLinks(t *testing.T) {
+	d := sampleDirectory()
+	got := d.ServiceLinks(&Request{Service: "payment", Operation: "GET /x?y#z", Instance: "a b", Start: 1_700_000_000_123_456_789, End: 1_700_000_001_000_000_001})
+	want := []URL{
+		{"Logs", "https://logs.example/?service=payment&instance=a%20b&from=1700000000123&to=1700000001001"},
+		{"Runbook", "https://wiki.example/payment#GET%20%2Fx%3Fy%23z"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	for template, want := range map[string]string{
+		"https://a.example/{trace_id}":  "there is no placeholder {trace_id}",
+		"https://a.example/{incidnet}":  "did you mean {incident}?",
+		"https://{service}.example/":    "the host cannot depend on the service",
+		"javascript:alert('{service}')": "starts with http",
+	} {
+		if _, err := NewServiceLink("x", template); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", template, err, want)
 		}
 	}

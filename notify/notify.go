@@ -1,4 +1,4 @@
-// Package notify sends incidents, problems and decisions to webhooks.
+// Package notify sends incidents, problems and decisions to webhooks and by e-mail.
 //
 //	Events ─▶ Notifier.Enqueue ─(store.Outbox)─▶ one worker per endpoint ─▶ calls with retries
 //
@@ -26,19 +26,31 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Endpoint is a webhook.
+// Endpoint is a webhook, or a destination of e-mails.
 type Endpoint struct {
 	Name         string // unique; the outbox refers to it
-	URL          string
-	Format       string // sibyl, cloudevents, alertmanager, grafana-annotation or slack
+	URL          string // empty: see Mail
+	Mail         *Mail  // of format email
+	Format       string // one of Formats
 	Key          []byte // signs calls; nil: they are not signed
+	Token        string // authorizes calls: a routing key of PagerDuty, a key of an integration of Opsgenie; empty in other formats
 	Events       []Type // subscribed types; empty: all
 	AllowPrivate bool   // permits addresses that are not public
 }
 
-// subscribes reports whether e subscribes to a type.
+// subscribes reports whether e subscribes to a type. An endpoint whose receiver pages people until one of them
+// acknowledges the incident subscribes to acknowledgements of the incidents that it receives.
 func (e *Endpoint) subscribes(t Type) bool {
-	return t == Test || len(e.Events) == 0 || slices.Contains(e.Events, t)
+	implied := t == IncidentAcknowledged && formats[e.Format].acknowledges && slices.Contains(e.Events, IncidentOpened)
+	return t == Test || len(e.Events) == 0 || slices.Contains(e.Events, t) || implied
+}
+
+// origin returns the scheme and host of its address.
+func (e *Endpoint) origin() string {
+	if e.Mail != nil {
+		return "smtp://" + e.Mail.Server
+	}
+	return origin(e.URL)
 }
 
 // Options configure a [Notifier].
@@ -150,8 +162,8 @@ func (n *Notifier) Enqueue(e *Event) error {
 	n.mu.Unlock()
 	var messages []store.Message
 	for _, c := range callers {
-		silent := e.muted && (!e.resolved || !c.format.keepsState)
-		if silent || !c.endpoint.subscribes(e.Type) {
+		informed := c.format.keepsState && (e.resolved || e.Type == IncidentAcknowledged)
+		if e.muted && !informed || !c.endpoint.subscribes(e.Type) || !e.routedTo(c.endpoint.Name) {
 			continue
 		}
 		if body := c.format.render(e); body != nil {
@@ -212,7 +224,7 @@ func (n *Notifier) Webhooks() []Webhook {
 	all := make([]Webhook, len(callers))
 	for i, c := range callers {
 		e := &c.endpoint
-		all[i] = Webhook{Name: e.Name, Format: e.Format, Origin: origin(e.URL), Events: e.Events, Signed: e.Key != nil, Count: counts[e.Name]}
+		all[i] = Webhook{Name: e.Name, Format: e.Format, Origin: e.origin(), Events: e.Events, Signed: e.Key != nil, Count: counts[e.Name]}
 		all[i].Waiting, all[i].Dead = n.options.Outbox.Count(e.Name)
 	}
 	return all
@@ -332,7 +344,7 @@ func Try(ctx context.Context, e *Endpoint, source string, clock func() time.Time
 	}
 	defer c.close()
 	event := NewTest(trace.Nanos(clock().UnixNano()), source)
-	answer, err := c.call(ctx, event.ID, c.format.render(event))
+	answer, err := c.call(ctx, &store.Message{ID: event.ID, Event: string(event.Type), Problem: event.subject, At: trace.Nanos(event.At), Body: c.format.render(event)})
 	if err != nil {
 		return nil, fmt.Errorf("call webhook %s: %w", e.Name, err)
 	}

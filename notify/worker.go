@@ -81,7 +81,7 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 		w.giveUp(m, "the format of the webhook has changed")
 		return
 	}
-	answer, err := w.caller.call(ctx, m.ID, m.Body)
+	answer, err := w.caller.call(ctx, m)
 	if ctx.Err() != nil && err != nil {
 		w.notifier.options.Outbox.Release(m) // the shutdown interrupted the call
 		return
@@ -90,7 +90,12 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 		err = answer.Err()
 	}
 	if err == nil {
-		w.notifier.count(m.Endpoint, func(c *Count) { c.Delivered++; c.Last, c.LastError = w.notifier.now(), "" })
+		problem := ""
+		if answer.Partly {
+			problem = "refused recipients: " + answer.Text
+			w.notifier.options.Log.Warn("webhooks: a mail server refused some recipients", slog.String("endpoint", m.Endpoint), slog.String("refused", answer.Text))
+		}
+		w.notifier.count(m.Endpoint, func(c *Count) { c.Delivered++; c.Last, c.LastError = w.notifier.now(), problem })
 		w.logError(w.notifier.options.Outbox.Done(m))
 		return
 	}

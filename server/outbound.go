@@ -33,7 +33,7 @@ type outbound struct {
 	log          *slog.Logger
 	store        *store.Store
 	notes        *api.Notes // of people, who mute incidents
-	links        atomic.Pointer[[]notify.Link]
+	directory    atomic.Pointer[notify.Directory]
 	outbox       *store.Outbox
 	notifier     *notify.Notifier
 	hooks        atomic.Int64 // number of webhooks
@@ -80,8 +80,8 @@ func (o *outbound) prepare(c *config.Config) (apply func() error, err error) {
 		return nil, err
 	}
 	return func() error {
-		rates, links := c.Sampling.Rates(), c.Links()
-		o.links.Store(&links)
+		rates, directory := c.Sampling.Rates(), c.Directory()
+		o.directory.Store(&directory)
 		o.rates.Store(&rates)
 		o.hooks.Store(int64(len(endpoints)))
 		o.fetching.replace(fetchers)
@@ -117,7 +117,9 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 	for _, event := range notify.Events(&notify.Epoch{
 		At: e.At, Source: "sibyl", State: core.State(), Decisions: e.Decisions, Before: e.Before, Problems: core.Problems(),
 		Names: namesOf(core, e), Incidents: core.Incidents(), Deploys: core.Deploys(), Investigation: core.Investigation,
+		Directory:      *o.directory.Load(),
 		Muted:          func(id uint64) bool { return o.notes.IsMuted(id, time.Now()) },
+		Acknowledged:   o.acknowledged,
 		IncidentTraces: func(x *engine.Incident) []notify.Trace { return o.slowTraces(core, x) },
 		IncidentURL:    o.incidentURL,
 	}) {
@@ -127,12 +129,22 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 	}
 }
 
-// slowTraces returns slow traces of an incident, with links.
+// acknowledged returns the acknowledgement of an incident; nil if there is none.
+func (o *outbound) acknowledged(incident uint64) *notify.Note {
+	n := o.notes.Acknowledgement(incident, time.Now())
+	if n == nil {
+		return nil
+	}
+	return notify.NewNote(n.By, n.At, n.Text)
+}
+
+// slowTraces returns slow traces of an incident, with links to tracing backends or, without one, to the UI.
 func (o *outbound) slowTraces(core *engine.Core, x *engine.Incident) []notify.Trace {
 	found, err := api.SlowTraces(o.store, x.Types, x.Onset, x.Closed)
 	if err != nil {
 		o.log.Error("slow traces of an incident cannot be read", slog.Any("error", err))
 	}
+	templates, ui := o.directory.Load().Traces, o.config.UI()
 	var all []notify.Trace
 	for i := range found {
 		t := &found[i]
@@ -140,7 +152,11 @@ func (o *outbound) slowTraces(core *engine.Core, x *engine.Incident) []notify.Tr
 		if g := core.Grouper().Group(t.RequestType); g != nil {
 			r.Service, r.Operation = core.Table().ServiceName(g.Entry), core.Table().OpName(g.Entry)
 		}
-		all = append(all, notify.Trace{ID: t.Trace.String(), DurationNS: t.Duration, Links: notify.LinksTo(*o.links.Load(), r)})
+		links := notify.LinksTo(templates, r)
+		if len(links) == 0 && ui != "" {
+			links = append(links, notify.URL{Name: "Trace", URL: ui + "/traces/" + t.Trace.String()})
+		}
+		all = append(all, notify.Trace{ID: t.Trace.String(), DurationNS: t.Duration, Links: links})
 	}
 	return all
 }

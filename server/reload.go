@@ -33,7 +33,7 @@ func (s *Server) Apply(ctx context.Context, c *config.Config) error {
 	}
 	s.applied.Store(c)
 	s.live.Retain(retention(c))
-	s.api.SetLinks(c.Links())
+	s.api.SetDirectory(c.Directory())
 	return nil
 }
 

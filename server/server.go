@@ -256,7 +256,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *api.Notes) (*
 		return nil, err
 	}
 	o := api.Options{
-		Base: s.config.API.BasePath, Pages: ui.Serve, Links: s.config.Links(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
+		Base: s.config.API.BasePath, Pages: ui.Serve, Directory: s.config.Directory(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
 		Agents: s.plane, Webhooks: s.outbound.notifier.Webhooks, DeadLetters: s.outbound.outbox, Resend: s.outbound.notifier.Resend, Clock: time.Now, Log: s.log,
 	}
 	if s.traced != nil {

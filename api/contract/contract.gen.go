@@ -1201,6 +1201,9 @@ type Incident struct {
 	// Opened End of the epoch in which it was noticed.
 	Opened time.Time `json:"opened"`
 
+	// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
+	Owner *Owner `json:"owner,omitempty"`
+
 	// Problems Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100.
 	Problems []ID `json:"problems"`
 
@@ -1287,9 +1290,15 @@ type IncidentSuspect struct {
 	// Instances Instances, hosts, zones and versions that carry most of the cost, by falling part; at most 10.
 	Instances []SuspectInstance `json:"instances"`
 
+	// Links To its logs, metrics and runbooks, of `suspect-url`; absent: none.
+	Links *[]Link `json:"links,omitempty"`
+
 	// Operations Those with evidence, by falling score; at most 10.
 	Operations []SuspectOperation `json:"operations"`
-	Parts      SuspectParts       `json:"parts"`
+
+	// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
+	Owner *Owner       `json:"owner,omitempty"`
+	Parts SuspectParts `json:"parts"`
 
 	// Score Sum of the parts, without the rest.
 	Score   float64 `json:"score"`
@@ -1508,6 +1517,13 @@ type OverrideRequest struct {
 
 // OverrideRequestKind `pin`: never evicted by the search.
 type OverrideRequestKind string
+
+// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
+type Owner struct {
+	// Contact How to reach it; absent: unknown.
+	Contact *string `json:"contact,omitempty"`
+	Name    string  `json:"name"`
+}
 
 // Pick defines model for Pick.
 type Pick struct {
@@ -2154,7 +2170,7 @@ type Webhook struct {
 	LastError string `json:"last_error"`
 	Name      string `json:"name"`
 
-	// Origin Scheme and host of its URL; the rest may be secret.
+	// Origin Scheme and host of its URL, the rest of which may be secret; smtp:// and the server of an e-mail destination.
 	Origin string `json:"origin"`
 	Signed bool   `json:"signed"`
 
@@ -2780,7 +2796,7 @@ type ClientInterface interface {
 	// Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 	GetTree(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListWebhooks List configured webhooks and their deliveries
+	// ListWebhooks List configured webhooks and e-mail destinations, and their deliveries
 	//
 	// Corresponds with GET /webhooks (the `ListWebhooks` operationId).
 	ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3440,7 +3456,7 @@ func (c *Client) GetTree(ctx context.Context, requestType ID, params *GetTreePar
 	return c.Client.Do(req)
 }
 
-// ListWebhooks List configured webhooks and their deliveries
+// ListWebhooks List configured webhooks and e-mail destinations, and their deliveries
 //
 // Corresponds with GET /webhooks (the `ListWebhooks` operationId).
 func (c *Client) ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6130,7 +6146,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 	GetTreeWithResponse(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*GetTreeResponse, error)
 
-	// ListWebhooksWithResponse List configured webhooks and their deliveries
+	// ListWebhooksWithResponse List configured webhooks and e-mail destinations, and their deliveries
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -8518,7 +8534,7 @@ func (c *ClientWithResponses) GetTreeWithResponse(ctx context.Context, requestTy
 	return ParseGetTreeResponse(rsp)
 }
 
-// ListWebhooksWithResponse List configured webhooks and their deliveries
+// ListWebhooksWithResponse List configured webhooks and e-mail destinations, and their deliveries
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -9942,7 +9958,7 @@ type ServerInterface interface {
 	// GetTree Get the calling contexts of a request type, with tracepoints and the places matched to problems
 	// (GET /trees/{request_type})
 	GetTree(w http.ResponseWriter, r *http.Request, requestType ID, params GetTreeParams)
-	// ListWebhooks List configured webhooks and their deliveries
+	// ListWebhooks List configured webhooks and e-mail destinations, and their deliveries
 	// (GET /webhooks)
 	ListWebhooks(w http.ResponseWriter, r *http.Request)
 	// ListDeadLetters List events that a webhook did not accept in time, oldest first
@@ -10167,7 +10183,7 @@ func (_ Unimplemented) GetTree(w http.ResponseWriter, r *http.Request, requestTy
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListWebhooks List configured webhooks and their deliveries
+// ListWebhooks List configured webhooks and e-mail destinations, and their deliveries
 // (GET /webhooks)
 func (_ Unimplemented) ListWebhooks(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -13786,7 +13802,7 @@ type StrictServerInterface interface {
 	// GetTree Get the calling contexts of a request type, with tracepoints and the places matched to problems
 	// (GET /trees/{request_type})
 	GetTree(ctx context.Context, request GetTreeRequestObject) (GetTreeResponseObject, error)
-	// ListWebhooks List configured webhooks and their deliveries
+	// ListWebhooks List configured webhooks and e-mail destinations, and their deliveries
 	// (GET /webhooks)
 	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
 	// ListDeadLetters List events that a webhook did not accept in time, oldest first

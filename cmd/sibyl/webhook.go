@@ -33,7 +33,8 @@ func (p *process) webhookTestCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test NAME",
 		Short: "Send a test event to a webhook and print its response",
-		Long: `Call the named webhook once, as sibyl serve would, with an event marked as a test, and print the response.
+		Long: `Call the named webhook once, as sibyl serve would, with an event marked as a test, and print the response. With the name of an
+element of email, send one e-mail to its recipients. PagerDuty and Opsgenie open an alert of low priority: close it there.
 
 Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
 		Example: "  sibyl webhook test oncall --config /etc/sibyl/sibyl.yaml",
@@ -50,40 +51,36 @@ Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
 		if err != nil {
 			return p.printConfigErrors(err)
 		}
-		return p.tryWebhook(c.Context(), e.Config.Webhooks, names[0])
+		return p.tryWebhook(c.Context(), &e.Config, names[0])
 	}
 	return c
 }
 
-// tryWebhook calls the webhook with the given name, and prints its response.
-func (p *process) tryWebhook(ctx context.Context, webhooks []config.Webhook, name string) error {
-	var known []string
-	for i := range webhooks {
-		if webhooks[i].Name != name {
-			known = append(known, webhooks[i].Name)
-			continue
-		}
-		endpoint, err := webhooks[i].Endpoint()
-		if err != nil {
-			return err
-		}
-		answer, err := notify.Try(ctx, endpoint, "", time.Now)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(p.out, "%d after %s\n", answer.Status, answer.Took.Round(time.Millisecond))
-		if answer.Text != "" {
-			fmt.Fprintln(p.out, terminal.Printable(answer.Text))
-		}
-		if err := answer.Err(); err != nil {
-			return fmt.Errorf("webhook %s did not accept the event: %w", name, err)
-		}
-		return nil
+// tryWebhook calls the webhook or sends to the e-mail destination with the given name, and prints its response.
+func (p *process) tryWebhook(ctx context.Context, c *config.Config, name string) error {
+	endpoint, err := c.Endpoint(name)
+	if err != nil {
+		return err
 	}
-	if len(known) == 0 {
-		return cli.UsageError{Err: errors.New("the configuration has no webhooks: name the file with --config")}
+	if endpoint == nil {
+		known := c.EndpointNames()
+		if len(known) == 0 {
+			return cli.UsageError{Err: errors.New("the configuration has no webhooks: name the file with --config")}
+		}
+		return cli.UsageError{Err: fmt.Errorf("the configuration has no webhook %q, but %s", name, strings.Join(known, ", "))}
 	}
-	return cli.UsageError{Err: fmt.Errorf("the configuration has no webhook %q, but %s", name, strings.Join(known, ", "))}
+	answer, err := notify.Try(ctx, endpoint, "", time.Now)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.out, "%d after %s\n", answer.Status, answer.Took.Round(time.Millisecond))
+	if answer.Text != "" {
+		fmt.Fprintln(p.out, terminal.Printable(answer.Text))
+	}
+	if err := answer.Err(); err != nil {
+		return fmt.Errorf("webhook %s did not accept the event: %w", name, err)
+	}
+	return nil
 }
 
 func (p *process) webhookDeadCommand() *cobra.Command {

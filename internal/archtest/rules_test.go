@@ -72,7 +72,7 @@ var rules = []rule{
 	{folder: "control", clock: true, ours: []string{"trace", "internal/refusal", "agents/tracepoint/protocol", "cct", "search"}, about: "agents: plans to them, feedback from them"},
 	{folder: "control/opamp", clock: true, ours: []string{"internal/refusal", "agents/tracepoint/protocol", "control"}, about: "agents over OpAMP"},
 	{folder: "control/sampling", clock: true, ours: []string{"trace", "internal/gogocodec"}, about: "answers Jaeger's remote samplers"},
-	{folder: "notify", clock: true, ours: []string{"trace", "internal/units", "analysis", "analysis/detect", "analysis/baselinediff", "search", "describe", "store", "engine"}, about: "webhooks"},
+	{folder: "notify", clock: true, ours: []string{"trace", "internal/units", "analysis", "analysis/detect", "analysis/baselinediff", "search", "describe", "store", "engine"}, about: "webhooks and e-mails"},
 	{folder: "notify/export", clock: true, ours: []string{"trace", "analysis/critpath"}, about: "critical paths as spans for tracing backends"},
 
 	{folder: "api/access", about: "tokens and roles"},

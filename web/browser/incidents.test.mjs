@@ -296,6 +296,48 @@ for (const theme of ["light", "dark"]) {
   });
 }
 
+test("a link of a notification opens a dialog, and changes nothing by itself", async () => {
+  const { page, context } = await visit(browser, service.url + pathOf(incident) + "?dialog=accept");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText(/Sibyl forgets how search/).waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await dialog.waitFor({ state: "detached" });
+  assert.equal(new URL(page.url()).search, "");
+  for (const [note, title] of [
+    ["mute", "Mute this incident"],
+    ["acknowledge", "Acknowledge this incident"],
+  ]) {
+    await page.goto(service.url + pathOf(incident) + `?dialog=${note}`);
+    await dialog.getByRole("heading", { name: title }).waitFor();
+    assert.deepEqual((await service.api(pathOf(incident))).incident.notes, {}, note);
+  }
+  await dialog.getByRole("button", { name: "Acknowledge" }).click();
+  await page.getByRole("button", { name: /acknowledged by/ }).waitFor();
+  await dialog.waitFor({ state: "detached" });
+  await page.goto(service.url + pathOf(incident) + "?dialog=acknowledge");
+  await page.getByRole("button", { name: /acknowledged by/ }).waitFor();
+  assert.equal(await dialog.count(), 0, "a link offers to withdraw the acknowledgement");
+  await context.close();
+});
+
+test("owners and links of suspects are shown", async () => {
+  const { page, context } = await visit(browser, service.url, { waitUntil: "commit" });
+  const detail = structuredClone(await service.api(pathOf(incident)));
+  detail.incident.owner = detail.incident.suspects[0].owner = { name: "Discovery <b>", contact: "#disco" };
+  detail.incident.suspects[0].links = [{ name: "Runbook", url: "https://wiki.invalid/search" }];
+  await page.route(`**/api/v1${pathOf(incident)}`, (route) => route.fulfill({ json: detail }));
+  await page.goto(service.url + pathOf(incident));
+  const suspects = page.getByRole("group", { name: "Suspects" });
+  await suspects.getByText("Discovery <b> (#disco)").waitFor();
+  assert.equal(
+    await suspects.getByRole("link", { name: "Runbook" }).getAttribute("href"),
+    "https://wiki.invalid/search",
+  );
+  assert.match(await page.locator(".facts").first().textContent(), /OwnerDiscovery <b> \(#disco\)/);
+  assert.deepEqual(await violations(page), []);
+  await context.close();
+});
+
 test("accepting explains what it does, asks, and closes the incident", async () => {
   const { page, context } = await visit(browser, service.url + pathOf(incident));
   await page.getByRole("button", { name: "Accept as normal …" }).click();

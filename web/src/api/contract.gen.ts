@@ -602,7 +602,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List configured webhooks and their deliveries */
+        /** List configured webhooks and e-mail destinations, and their deliveries */
         get: operations["listWebhooks"];
         put?: never;
         post?: never;
@@ -1013,6 +1013,7 @@ export interface components {
             sentence: string;
             /** @description The first suspect, most likely the cause. */
             service: string;
+            owner?: components["schemas"]["Owner"];
             /**
              * Format: double
              * @description Of the first suspect.
@@ -1048,6 +1049,9 @@ export interface components {
          */
         IncidentSuspect: {
             service: string;
+            owner?: components["schemas"]["Owner"];
+            /** @description To its logs, metrics and runbooks, of `suspect-url`; absent: none. */
+            links?: components["schemas"]["Link"][];
             /** @description false: only attributes of its callers name it. */
             emits_spans: boolean;
             /**
@@ -1060,6 +1064,12 @@ export interface components {
             operations: components["schemas"]["SuspectOperation"][];
             /** @description Instances, hosts, zones and versions that carry most of the cost, by falling part; at most 10. */
             instances: components["schemas"]["SuspectInstance"][];
+        };
+        /** @description Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured. */
+        Owner: {
+            name: string;
+            /** @description How to reach it; absent: unknown. */
+            contact?: string;
         };
         SuspectParts: {
             /**
@@ -2156,7 +2166,7 @@ export interface components {
         };
         Webhook: {
             name: string;
-            /** @description Scheme and host of its URL; the rest may be secret. */
+            /** @description Scheme and host of its URL, the rest of which may be secret; smtp:// and the server of an e-mail destination. */
             origin: string;
             /** @description Format of the body. */
             format: string;
@@ -3198,7 +3208,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All webhooks, in the order of the configuration. */
+            /** @description All webhooks, then all e-mail destinations, in the order of the configuration. */
             200: {
                 headers: {
                     [name: string]: unknown;

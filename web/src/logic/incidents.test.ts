@@ -10,6 +10,7 @@ import {
   lasted,
   likely,
   localTimes,
+  ownerText,
   partsOf,
   pieces,
   relativeToOnset,
@@ -223,4 +224,12 @@ test("markdown of an incident has its sentence, next step, suspects, request typ
     "https://sibyl/incidents/1",
     "",
   ]);
+});
+
+test("an owner is named with the contact, if it is known", () => {
+  expect(ownerText({ name: "Payments" })).toBe("Payments");
+  expect(ownerText({ name: "Payments", contact: "#pay" })).toBe("Payments (#pay)");
+  const owned = incident({ suspects: [suspect("cart", { own: 1 }, { owner: { name: "Shop", contact: "#shop" } })] });
+  const detail = { incident: owned, timeline: [], exemplars: [], next: "" };
+  expect(incidentMarkdown(detail, "")).toContain("- suspect: cart +100 % (in it 100 %), owned by Shop (\\#shop)");
 });

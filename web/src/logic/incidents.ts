@@ -124,6 +124,9 @@ export function carrier(s: Suspect | undefined): string {
   return most && most.part >= 0.5 ? `${most.key} = ${most.value} (${percent(most.part)} of the cost)` : "";
 }
 
+// ownerText names an owner, with the contact if it is known.
+export const ownerText = (o: Schemas["Owner"]): string => (o.contact ? `${o.name} (${o.contact})` : o.name);
+
 const recent = 86_400_000; // ms
 
 // isEarlier reports whether an incident closed more than a day ago.

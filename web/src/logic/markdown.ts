@@ -1,6 +1,6 @@
 import type { Schemas } from "../api/client.ts";
 import { describeDeploy } from "./deploys.ts";
-import { likely, partsOf, relativeToOnset } from "./incidents.ts";
+import { likely, ownerText, partsOf, relativeToOnset } from "./incidents.ts";
 import { matters } from "./recovery.ts";
 import { duration, percent, range, rate, share, stateLabel } from "./format.ts";
 
@@ -52,7 +52,10 @@ export function incidentMarkdown({ incident: x, investigation, next }: Schemas["
     "",
     ...likely(x.suspects)
       .slice(0, 3)
-      .map((s) => `- suspect: ${plain(s.service)} +${percent(s.score)} (${scores(s)})`),
+      .map(
+        (s) =>
+          `- suspect: ${plain(s.service)} +${percent(s.score)} (${scores(s)})${s.owner ? `, owned by ${plain(ownerText(s.owner))}` : ""}`,
+      ),
     ...(investigation?.investigation.state === "located" ? investigation.investigation.suspects.slice(0, 1) : []).map(
       (s) => `- located: ${plain(s.operation)} (${share(s.share.value)} of the lost time)`,
     ),

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client, unwrap } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
 import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
-import { failsMore, isInIncident, isSlower, likely } from "../logic/incidents.ts";
+import { failsMore, isInIncident, isSlower, likely, ownerText } from "../logic/incidents.ts";
 import { incidentMarkdown } from "../logic/markdown.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum } from "../url.ts";
@@ -17,7 +17,7 @@ import { Menu } from "../components/menu.tsx";
 import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
 import { IncidentState, facts } from "./incidents.tsx";
-import { NoteButtons, incidentSubject } from "./notes.tsx";
+import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
 import {
   IncidentSentence,
@@ -122,7 +122,12 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
 
 // Accept declares, after a confirmation, the behaviour since the onset to be normal.
 function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
-  const [asking, setAsking] = useState(false);
+  const [linked, setLinked] = useEnum("dialog", dialogs);
+  const [asking, setAsking] = useState(linked === "accept");
+  const close = () => {
+    setAsking(false);
+    if (linked) setLinked("");
+  };
   const act = async () => {
     await unwrap<unknown>(client.POST("/incidents/{incident}/accept", { params: { path: { incident: x.id } } }));
     showToast("Accepted: the incident closes when the epoch ends.");
@@ -134,7 +139,7 @@ function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
         Accept as normal …
       </button>
       {asking && (
-        <Dialog title="Accept this as normal?" verb="Accept as normal" close={() => setAsking(false)} act={act}>
+        <Dialog title="Accept this as normal?" verb="Accept as normal" close={close} act={act}>
           <p>
             The incident closes. Sibyl forgets how <ServiceName>{x.service}</ServiceName> and the calls to it behaved
             before <When at={x.onset} />, and compares them with their behaviour since then.
@@ -165,9 +170,10 @@ function Suspects({ of: x }: { of: Incident }) {
       title="Suspects"
       hint="Services that add time and failures to requests, the most likely cause first. +10 % is a tenth of the usual time of a request, or a failure in every tenth. Healthy requests through a service count against it."
       table={() => ({
-        header: ["service", "score", ...suspectColumns, "operations", "instances"],
+        header: ["service", "owner", "score", ...suspectColumns, "operations", "instances"],
         rows: x.suspects.map((s) => [
           s.service,
+          s.owner ? ownerText(s.owner) : "",
           s.score,
           ...suspectCells(s),
           s.operations.map(operationName).join("; "),
@@ -185,7 +191,21 @@ function Suspects({ of: x }: { of: Incident }) {
           <tr key={s.service}>
             <td>
               <ServiceName>{s.service}</ServiceName>
+              {s.owner && (
+                <div className="small">
+                  <bdi>{ownerText(s.owner)}</bdi>
+                </div>
+              )}
               {!s.emits_spans && <div className="dim small">emits no spans; named by its callers</div>}
+              {s.links && (
+                <div className="small">
+                  {s.links.map((l) => (
+                    <a key={l.url} href={l.url} target="_blank" rel="noreferrer">
+                      {l.name}{" "}
+                    </a>
+                  ))}
+                </div>
+              )}
             </td>
             <td className="bars">
               <strong>+{percent(s.score)}</strong>

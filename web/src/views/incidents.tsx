@@ -17,6 +17,7 @@ import {
   type Progress,
   relativeToOnset,
   remaining,
+  ownerText,
 } from "../logic/incidents.ts";
 import { useNow } from "../settings.ts";
 import { useEnum } from "../url.ts";
@@ -213,6 +214,7 @@ export function facts(x: Incident): Fact[] {
   const on = carrier(x.suspects[0]);
   const deploy = x.deploys[0];
   const all: Fact[] = [["Affected", affectedTypes(x.request_types.length)]];
+  if (x.owner) all.push(["Owner", <bdi key="owner">{ownerText(x.owner)}</bdi>, "Of the first suspect"]);
   if (worst) all.push(["Worst", <Effect key="worst" of={worst} />, "The request type that loses most time"]);
   if (on) all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Carries most of the cost of the first suspect"]);
   if (deploy)

@@ -5,6 +5,7 @@ import { Select } from "../components/controls.tsx";
 import { Dialog } from "../components/dialog.tsx";
 import { ago } from "../logic/format.ts";
 import { useNow } from "../settings.ts";
+import { useEnum } from "../url.ts";
 import { useKeys } from "../use-keys.ts";
 
 export type Note = "acknowledge" | "mute";
@@ -140,10 +141,21 @@ export function NoteTags({ of: { acknowledged, muted } }: { of: Schemas["Notes"]
   );
 }
 
+// dialogs are the values of the parameter with which a link, as in a notification, opens a dialog.
+export const dialogs = ["", "acknowledge", "mute", "accept"] as const;
+
 // NoteButtons opens the dialogs that change the notes of a subject. It is a component of its own so that opening a
-// dialog renders nothing else.
+// dialog renders nothing else. A link opens no dialog to withdraw a note: somebody else was faster.
 export function NoteButtons({ of: subject, changed }: { of: Subject; changed: () => void }) {
-  const [note, setNote] = useState<Note>();
+  const [linked, setLinked] = useEnum("dialog", dialogs);
+  const [note, setNote] = useState<Note | undefined>(() => {
+    if (linked === "acknowledge" && !subject.notes.acknowledged) return linked;
+    return linked === "mute" && !subject.notes.muted ? linked : undefined;
+  });
+  const close = () => {
+    setNote(undefined);
+    if (linked) setLinked("");
+  };
   useKeys({ a: () => setNote("acknowledge"), m: () => setNote("mute") });
   const { acknowledged, muted } = subject.notes;
   return (
@@ -154,7 +166,7 @@ export function NoteButtons({ of: subject, changed }: { of: Subject; changed: ()
       <button type="button" onClick={() => setNote("mute")}>
         {muted ? `Muted by ${muted.by}` : "Mute …"}
       </button>
-      {note && <NoteDialog subject={subject} note={note} close={() => setNote(undefined)} changed={changed} />}
+      {note && <NoteDialog subject={subject} note={note} close={close} changed={changed} />}
     </>
   );
 }

@@ -212,8 +212,8 @@ function Webhooks() {
         {({ items }) =>
           items.length === 0 ? (
             <p className="dim">
-              No webhooks are configured. Add them under <code>webhooks</code> in the configuration to be notified when
-              a problem opens, is located, or closes.
+              No webhooks are configured. Add them under <code>webhooks</code> or <code>email</code> in the
+              configuration to be notified when an incident opens or closes.
             </p>
           ) : (
             <Table

@@ -1,0 +1,41 @@
+package notify
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Patterns match as regular expressions do in which .* stands for *.
+func TestPatterns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pattern := rapid.StringMatching(`[ab*.]{0,8}`).Draw(t, "pattern")
+		name := rapid.StringMatching(`[ab.]{0,8}`).Draw(t, "name")
+		want := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$").MatchString(name)
+		if got := matches(pattern, name); got != want {
+			t.Fatalf("%q matches %q: %t, want %t", pattern, name, got, want)
+		}
+	})
+}
+
+// An endpoint on the route of an owner receives only the incidents whose first suspect, when they opened, belongs to
+// this owner; others receive everything.
+func TestRoutes(t *testing.T) {
+	events := make(map[Type]*Event)
+	for _, typ := range []Type{IncidentOpened, IncidentClosed} {
+		events[typ] = NewIncidentEvent(sampleIncident(typ, "shop", "POST /checkout"))
+	}
+	if events[IncidentClosed].Data.Incident.Service == "payment" {
+		t.Fatal("the first suspect did not change")
+	}
+	other := sampleIncident(IncidentOpened, "shop", "POST /checkout")
+	other.Incident.Alerted = other.Names.Table.Symbol("shop")
+	events["of another owner"], events["of a problem"] = NewIncidentEvent(other), NewEvent(sample(ProblemOpened, "shop", "x"))
+	for typ, want := range map[Type]bool{IncidentOpened: true, IncidentClosed: true, "of another owner": false, "of a problem": true} {
+		if e := events[typ]; e.routedTo("payments") != want || !e.routedTo("everything") {
+			t.Errorf("%s: routed to payments: %t, want %t; to an endpoint without owner: %t", typ, e.routedTo("payments"), want, e.routedTo("everything"))
+		}
+	}
+}

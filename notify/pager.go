@@ -1,0 +1,206 @@
+package notify
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+)
+
+// step is the change that an event makes to an alert of a paging service.
+type step int
+
+const (
+	stepNone step = iota
+	stepOpen
+	stepUpdate
+	stepAcknowledge
+	stepClose
+)
+
+// step returns the change that e makes. An event after the end never opens an alert again; chronic problems have none.
+func (e *Event) step() step {
+	p := e.Data.Problem
+	changed := p != nil && p.Onset == "changed"
+	switch {
+	case e.Type == Test:
+		return stepOpen
+	case e.resolved && (e.Type == IncidentClosed || e.Type == ProblemClosed):
+		return stepClose
+	case e.resolved:
+		return stepNone
+	case e.Type == IncidentOpened, e.Type == ProblemOpened && changed:
+		return stepOpen
+	case e.Type == IncidentAcknowledged:
+		return stepAcknowledge
+	case e.Type == IncidentLocated, (e.Type == ProblemLocated || e.Type == ProblemExplained) && changed:
+		return stepUpdate
+	}
+	return stepNone
+}
+
+// alertKey identifies the alert of an incident or a problem: it is the same for all events about it.
+func alertKey(t Type, subject analysis.Hash) string {
+	id, about := engine.IncidentOf(subject)
+	switch {
+	case t == Test:
+		return "sibyl-test"
+	case about:
+		return "sibyl-incident-" + hex16(id)
+	}
+	return "sibyl-problem-" + subject.String()
+}
+
+// Limits of PagerDuty and Opsgenie, in characters.
+const (
+	maxSummary  = 1024 // of PagerDuty
+	maxMessage  = 130  // this and the next are of Opsgenie
+	maxNoteText = 15_000
+	maxUser     = 100
+	maxEntity   = 512
+)
+
+// pagerDutyEvent is an event of PagerDuty's Events API, version 2, without the routing key.
+type pagerDutyEvent struct {
+	Action    string            `json:"event_action"`
+	Key       string            `json:"dedup_key"`
+	Client    string            `json:"client,omitempty"`
+	ClientURL string            `json:"client_url,omitempty"`
+	Payload   *pagerDutyPayload `json:"payload,omitempty"` // only of a trigger
+	Links     []pagerDutyLink   `json:"links,omitempty"`
+}
+
+type pagerDutyPayload struct {
+	Summary   string            `json:"summary"`
+	Source    string            `json:"source"`
+	Severity  string            `json:"severity"`
+	Timestamp moment            `json:"timestamp"`
+	Component string            `json:"component,omitempty"`
+	Group     string            `json:"group,omitempty"`
+	Class     string            `json:"class"`
+	Details   map[string]string `json:"custom_details"`
+}
+
+type pagerDutyLink struct {
+	Address string `json:"href"`
+	Text    string `json:"text"`
+}
+
+var pagerDutyActions = map[step]string{stepOpen: "trigger", stepUpdate: "trigger", stepAcknowledge: "acknowledge", stepClose: "resolve"}
+
+// pagerDuty returns e for PagerDuty. A further trigger with the same key adds to the alert and notifies nobody.
+func pagerDuty(e *Event) any {
+	action := pagerDutyActions[e.step()]
+	if action == "" {
+		return nil
+	}
+	event := pagerDutyEvent{Action: action, Key: alertKey(e.Type, e.subject)}
+	if action != "trigger" {
+		return event
+	}
+	kind, _, service, began := e.about()
+	event.Client, event.ClientURL = "Sibyl", e.page()
+	event.Payload = &pagerDutyPayload{
+		Summary: shorten(cmp.Or(e.sentence(), string(e.Type)), maxSummary-1), Source: cmp.Or(service, "sibyl"), Severity: "warning", Timestamp: began,
+		Component: service, Class: kind, Details: make(map[string]string),
+	}
+	if x := e.Data.Incident; x != nil {
+		event.Payload.Severity, event.Payload.Timestamp = "error", x.Onset
+		if x.Owner != nil {
+			event.Payload.Group = x.Owner.Name
+		}
+	}
+	if e.Type == Test {
+		event.Payload.Severity = "info"
+	}
+	for _, f := range e.figures() {
+		event.Payload.Details[f.key] = f.text
+	}
+	for _, l := range e.links() {
+		event.Links = append(event.Links, pagerDutyLink{l.URL, l.Name})
+	}
+	return event
+}
+
+// addRoutingKey adds the routing key to the body of a call, an object of JSON that is not empty. Stored bodies do not
+// contain it.
+func addRoutingKey(_ http.Header, key string, body []byte) []byte {
+	text, err := json.Marshal(key)
+	if err != nil {
+		panic(err) // strings can be encoded
+	}
+	return append(append(append([]byte(`{"routing_key":`), text...), ','), body[1:]...)
+}
+
+// opsgenieAlert creates an alert in Opsgenie.
+type opsgenieAlert struct {
+	Message     string            `json:"message"`
+	Alias       string            `json:"alias"`
+	Description string            `json:"description"`
+	Tags        []string          `json:"tags"`
+	Details     map[string]string `json:"details"`
+	Entity      string            `json:"entity,omitempty"`
+	Source      string            `json:"source"`
+	Priority    string            `json:"priority"`
+}
+
+// opsgenieChange changes an alert in Opsgenie: the path says how.
+type opsgenieChange struct {
+	User   string `json:"user,omitempty"`
+	Source string `json:"source"`
+	Note   string `json:"note"`
+}
+
+// opsgenie returns e for Opsgenie's Alert API. Its path is that of opsgenieTarget.
+func opsgenie(e *Event) any {
+	switch e.step() {
+	case stepNone:
+		return nil
+	case stepUpdate, stepAcknowledge, stepClose:
+		change := opsgenieChange{Source: "Sibyl", Note: e.title() + ": " + shorten(e.sentence(), maxSentenceText)}
+		if x := e.Data.Incident; e.Type == IncidentAcknowledged && x != nil && x.Acknowledged != nil {
+			change.User = shorten(x.Acknowledged.By, maxUser-1)
+		}
+		return change
+	}
+	kind, id, service, _ := e.about()
+	alert := opsgenieAlert{
+		Message: shorten(cmp.Or(e.sentence(), string(e.Type)), maxMessage-1), Alias: alertKey(e.Type, e.subject), Description: shortenLines(e.text(), maxNoteText),
+		Tags: []string{"sibyl"}, Details: map[string]string{kind: id, "service": service}, Entity: shorten(service, maxEntity-1), Source: "Sibyl", Priority: "P3",
+	}
+	for _, f := range e.figures() {
+		alert.Details[f.key] = f.text
+	}
+	switch {
+	case e.Type == Test:
+		alert.Priority = "P5"
+	case e.Data.Incident != nil:
+		alert.Priority = "P2"
+	}
+	return alert
+}
+
+// opsgenieTarget returns the path below the alerts of Opsgenie, and the query, for an event.
+func opsgenieTarget(t Type, subject analysis.Hash, body []byte) (path, query string) {
+	var created struct{ Alias string }
+	if json.Unmarshal(body, &created) == nil && created.Alias != "" {
+		return "", ""
+	}
+	verb := "notes"
+	switch t {
+	case IncidentAcknowledged:
+		verb = "acknowledge"
+	case IncidentClosed, ProblemClosed:
+		verb = "close"
+	}
+	return "/" + url.PathEscape(alertKey(t, subject)) + "/" + verb, "identifierType=alias"
+}
+
+// addGenieKey adds the key of the Opsgenie integration to the header of a call.
+func addGenieKey(h http.Header, key string, body []byte) []byte {
+	h.Set("Authorization", "GenieKey "+key)
+	return body
+}
