@@ -177,8 +177,8 @@ func localTimes(x *contract.Incident, now time.Time) string {
 	return strings.Replace(x.Sentence, found[0], text, 1)
 }
 
-// latest returns the latest time until an instant at which a clock shows the given hour and minute, UTC. The evidence of
-// an incident ends some minutes before the incident closes.
+// latest returns the latest time until an instant at which a clock shows the given hour and minute, UTC. The evidence
+// of an incident ends some minutes before the incident closes.
 func latest(clock string, until time.Time) time.Time {
 	hour, _ := time.Parse(minutes, clock)
 	until = until.UTC()

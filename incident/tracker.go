@@ -84,8 +84,8 @@ type levels struct {
 	failures float64 // failures per request or, of a service with fewer calls than requests, per call
 }
 
-// levelsOf returns the levels of a suspect. A few failures count among all requests, since one or two may be most of the
-// calls to a service that is rarely called.
+// levelsOf returns the levels of a suspect. A few failures count among all requests, since one or two may be most of
+// the calls to a service that is rarely called.
 func levelsOf(s *baselinediff.Suspect) levels {
 	failures := s.Errors + s.Unanswered
 	if s.Failures >= leastFailures && s.Calls > 0 {

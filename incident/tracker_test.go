@@ -328,8 +328,8 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// TestPastInPieces receives half an hour of history over several epochs, the latest minutes first in one of two cases. Its
-// windows count as healthy once all of it is there, and each counts once.
+// TestPastInPieces receives half an hour of history over several epochs, in one of two cases the latest minutes first.
+// Its windows count as healthy once all of it is there, and each counts once.
 func TestPastInPieces(t *testing.T) {
 	for _, c := range []struct {
 		name  string

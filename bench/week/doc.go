@@ -6,8 +6,8 @@
 // # The application
 //
 // Forty services in three tiers: 4 gateways, 16 services behind them, and 20 at the bottom, each with a database that
-// emits no spans. Spans have the default names of OpenTelemetry: SERVER spans are named after their route, calls GET and
-// statements SELECT. Every request type is a route of a gateway. It calls one to three operations of the middle tier,
+// emits no spans. Spans have the default names of OpenTelemetry: SERVER spans are named after their route, calls GET
+// and statements SELECT. Every request type is a route of a gateway. It calls one to three operations of the middle tier,
 // the last of them in 70 % of the requests. Each of those calls up to two operations of the bottom tier.
 //
 // Own times are log-normal. Their means are log-uniform between 0.5 and 8 ms and their coefficients of variation
@@ -28,10 +28,10 @@
 //
 //   - 20 harmless deploys in working hours, ten of which change the structure: a span or a statement more in every
 //     request to an operation. Instances are replaced one after the other, 45 s apart.
-//   - 20 steps of 20 minutes: the own time of an operation grows so that requests through it take 30 % longer in the mean.
-//     Ten begin at random hours, five of them a few minutes after a deploy of the same service has ended, and five while
-//     another service is slow. Operations with at least one call in six seconds at the time are eligible.
-//   - two steps of the same size that concern one instance only, at three times the size
+//   - 20 steps of 20 minutes: the own time of an operation grows, so that requests through it take 30 % longer in the
+//     mean. Ten begin at random hours, five some minutes after a deploy of the same service has ended, and five while
+//     another service is slow. Operations with at least one call in six seconds at that time are eligible.
+//   - two steps of three times that size that concern one instance only
 //   - three operations that fail in 15 % of their calls for 20 minutes, without a change of latency
 //   - a request type, one of the five most frequent ones, without requests for half an hour
 //   - a leak: own times of a service grow by 5 % an hour for 24 hours

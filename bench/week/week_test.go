@@ -150,8 +150,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestJudge judges five incidents: of a step, in time; a second one of the same step; of a deploy; one that is late, and
-// one without a cause.
+// TestJudge judges five incidents: of a step, in time; a second one of the same step; of a deploy; one that is late;
+// and one without a cause.
 func TestJudge(t *testing.T) {
 	a := testApp()
 	at := func(minutes float64) trace.Nanos {
