@@ -7,8 +7,8 @@
 //
 // Forty services in three tiers: 4 gateways, 16 services behind them, and 20 at the bottom, each with a database that
 // emits no spans. Spans have the default names of OpenTelemetry: SERVER spans are named after their route, calls GET
-// and statements SELECT. Every request type is a route of a gateway. It calls one to three operations of the middle tier,
-// the last of them in 70 % of the requests. Each of those calls up to two operations of the bottom tier.
+// and statements SELECT. Every request type is a route of a gateway. It calls one to three operations of the middle
+// tier, the last of them in 70 % of the requests. Each of those calls up to two operations of the bottom tier.
 //
 // Own times are log-normal. Their means are log-uniform between 0.5 and 8 ms and their coefficients of variation
 // uniform between 0.3 and 0.8; one own time in 200 is ten times as long. The shares of the request types are
