@@ -46,8 +46,16 @@ func TestMaxAgentsOfToken(t *testing.T) {
 		token string
 		want  error
 	}{
-		{"flood", nil}, {"flood", nil}, {"flood", nil}, {"flood", nil}, {"flood", control.ErrFull},
-		{"honest", nil}, {"honest", nil}, {"honest", control.ErrFull}, {"flood", control.ErrFull}, {"third", nil},
+		{"flood", nil},
+		{"flood", nil},
+		{"flood", nil},
+		{"flood", nil},
+		{"flood", control.ErrFull},
+		{"honest", nil},
+		{"honest", nil},
+		{"honest", control.ErrFull},
+		{"flood", control.ErrFull},
+		{"third", nil},
 	} {
 		if err := register(step.token, i); !errors.Is(err, step.want) {
 			t.Errorf("step %d, an agent of %s: error %v, want %v", i, step.token, err, step.want)

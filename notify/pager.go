@@ -159,6 +159,7 @@ func opsgenie(e *Event) any {
 	switch e.step() {
 	case stepNone:
 		return nil
+	case stepOpen:
 	case stepUpdate, stepAcknowledge, stepClose:
 		change := opsgenieChange{Source: "Sibyl", Note: e.title() + ": " + shorten(e.sentence(), maxSentenceText)}
 		if x := e.Data.Incident; e.Type == IncidentAcknowledged && x != nil && x.Acknowledged != nil {
@@ -189,15 +190,12 @@ func opsgenieTarget(t Type, subject analysis.Hash, body []byte) (path, query str
 	if json.Unmarshal(body, &created) == nil && created.Alias != "" {
 		return "", ""
 	}
-	verb := "notes"
-	switch t {
-	case IncidentAcknowledged:
-		verb = "acknowledge"
-	case IncidentClosed, ProblemClosed:
-		verb = "close"
-	}
+	verb := cmp.Or(opsgenieVerbs[t], "notes")
 	return "/" + url.PathEscape(alertKey(t, subject)) + "/" + verb, "identifierType=alias"
 }
+
+// opsgenieVerbs holds the last element of the path for events that change more than the notes of an alert.
+var opsgenieVerbs = map[Type]string{IncidentAcknowledged: "acknowledge", IncidentClosed: "close", ProblemClosed: "close"}
 
 // addGenieKey adds the key of the Opsgenie integration to the header of a call.
 func addGenieKey(h http.Header, key string, body []byte) []byte {

@@ -93,7 +93,7 @@ func (w *worker) deliver(ctx context.Context, m *store.Message) {
 		problem := ""
 		if answer.Partly {
 			problem = "refused recipients: " + answer.Text
-			w.notifier.options.Log.Warn("webhooks: a mail server refused some recipients", slog.String("endpoint", m.Endpoint), slog.String("refused", answer.Text))
+			w.notifier.options.Log.WarnContext(ctx, "webhooks: a mail server refused some recipients", slog.String("endpoint", m.Endpoint), slog.String("refused", answer.Text))
 		}
 		w.notifier.count(m.Endpoint, func(c *Count) { c.Delivered++; c.Last, c.LastError = w.notifier.now(), problem })
 		w.logError(w.notifier.options.Outbox.Done(m))

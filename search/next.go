@@ -76,7 +76,7 @@ func (s *epochStep) investigate(p *detect.Problem) {
 	s.onset[p.ID] = p.Onset
 	v := s.state.Investigation(p.ID)
 	begun := v == nil || v.Status == Gone
-	if begun && !(s.inTurn(p) && s.makeRoom(p)) {
+	if begun && (!s.inTurn(p) || !s.makeRoom(p)) {
 		return
 	}
 	if v == nil {

@@ -111,7 +111,8 @@ func (q *player) request(op int, at trace.Nanos) {
 // play plays the traces that end until an instant, in the order of their ends.
 func (q *player) play(until trace.Nanos) {
 	for len(q.open) > 0 && q.open[0].at <= until {
-		t := heap.Pop(&q.open).(ending).trace
+		t := q.open[0].trace
+		heap.Pop(&q.open)
 		q.player.Play(t)
 		q.spare = append(q.spare, t)
 	}
@@ -135,7 +136,11 @@ func (e endings) Less(i, k int) bool {
 func (e endings) Swap(i, k int) { e[i], e[k] = e[k], e[i] }
 
 // Push implements heap.Interface.
-func (e *endings) Push(x any) { *e = append(*e, x.(ending)) }
+func (e *endings) Push(x any) {
+	if t, ok := x.(ending); ok {
+		*e = append(*e, t)
+	}
+}
 
 // Pop implements heap.Interface.
 func (e *endings) Pop() any {
