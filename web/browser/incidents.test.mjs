@@ -238,6 +238,9 @@ test("keys move between incidents, open, acknowledge and mute them; a muted one 
   await page.getByRole("button", { name: "Muted by local" }).click();
   await dialog.getByRole("button", { name: "Unmute" }).click();
   await page.getByRole("button", { name: "Mute …" }).waitFor();
+  await page.getByRole("button", { name: "✓ acknowledged by local" }).click();
+  await dialog.getByRole("button", { name: "Withdraw" }).click();
+  await page.getByRole("button", { name: "Acknowledge", exact: true }).waitFor();
   await page.keyboard.press("p");
   await page.locator(".queue").waitFor();
   await page.keyboard.press("g");
