@@ -35,9 +35,9 @@ type Epoch struct {
 	IncidentURL    func(incident uint64) string   // of the incident's page; empty: it has none
 }
 
-// acknowledgedWithin is the age up to which an acknowledgement causes an event. After each restart within this time,
-// and in each epoch, it causes the same event, of which an outbox keeps one: so none is lost to a crash. It must be
-// shorter than the time for which an outbox remembers events.
+// acknowledgedWithin is the age up to which an acknowledgement causes an event. Each epoch within this time returns the
+// same event, also after a restart, so that a crash loses none; an outbox keeps one copy. It must be shorter than the
+// time for which an outbox remembers events.
 const acknowledgedWithin = time.Hour
 
 // Events returns the events of an epoch in order. It depends on its argument only: repeated calls return equal events.

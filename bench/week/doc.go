@@ -26,8 +26,8 @@
 //
 // The first week has neither deploys nor faults. Each of the following ones has these events:
 //
-//   - 20 harmless deploys in working hours, ten of which change the structure: a span or a statement more in every
-//     request to an operation. Instances are replaced one after the other, 45 s apart.
+//   - 20 harmless deploys in working hours. Half of them change the structure: every request to an operation has one
+//     more span or statement. Instances are replaced one after the other, 45 s apart.
 //   - 20 steps of 20 minutes: the own time of an operation grows, so that requests through it take 30 % longer in the
 //     mean. Ten begin at random hours, five some minutes after a deploy of the same service has ended, and five while
 //     another service is slow. Operations with at least one call in six seconds at that time are eligible.
