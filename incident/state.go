@@ -3,6 +3,7 @@ package incident
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -18,6 +19,29 @@ type State struct {
 	Pending   []SavedWindow
 	Relearned []SavedTime // services that are learned anew, ascending
 	Above     []SavedTime // services whose score is above its threshold, ascending
+	Scales    []SavedScale
+}
+
+// SavedScale is what is known of operations in healthy windows of one length.
+type SavedScale struct {
+	Healthy []float64        // by age of records
+	Records []SavedOperation // ascending by service and operation
+	Pending []SavedGrowth
+	Judged  trace.Nanos
+}
+
+// SavedOperation holds the highest growth of an operation in healthy windows.
+type SavedOperation struct {
+	Service  trace.Symbol
+	Op       trace.Op
+	Time     []float64 // by age of records
+	Failures []float64
+}
+
+// SavedGrowth holds the growth of operations in a window that is not yet known to be healthy.
+type SavedGrowth struct {
+	End        trace.Nanos
+	Operations []SavedOperation // of one age
 }
 
 // SavedIncident is an incident with what the tracker knows of it.
@@ -29,6 +53,9 @@ type SavedIncident struct {
 	Opaque  bool
 	Beyond  float64
 	Shared  []baselinediff.SharedPart
+
+	Affected []trace.Symbol // ascending
+	Every    time.Duration  // between windows that may have evidence; 0: every epoch
 }
 
 // SavedRecord holds the highest scores of a service in healthy windows.
@@ -55,8 +82,11 @@ type SavedWindow struct {
 // State returns the state of t. Equal trackers give equal states.
 func (t *Tracker) State() State {
 	s := State{Healthy: t.healthy, Aged: t.aged, Judged: t.judged}
+	for i := range t.scales {
+		s.Scales = append(s.Scales, t.scales[i].save())
+	}
 	for _, x := range t.incidents {
-		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared})
+		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.affected, x.every})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		r := t.records[service]
@@ -79,6 +109,56 @@ func (t *Tracker) State() State {
 	return s
 }
 
+func (x *scale) save() SavedScale {
+	s := SavedScale{Healthy: slices.Clone(x.healthy[:]), Judged: x.judged}
+	for _, o := range slices.SortedFunc(maps.Keys(x.records), operation.compare) {
+		s.Records = append(s.Records, savedOperation(o, x.records[o][:]...))
+	}
+	for _, w := range x.pending {
+		saved := SavedGrowth{End: w.end}
+		for _, g := range w.growth {
+			saved.Operations = append(saved.Operations, savedOperation(g.operation, g.growth))
+		}
+		s.Pending = append(s.Pending, saved)
+	}
+	return s
+}
+
+func savedOperation(o operation, ages ...growth) SavedOperation {
+	s := SavedOperation{Service: o.service, Op: o.op}
+	for _, g := range ages {
+		s.Time, s.Failures = append(s.Time, g.time), append(s.Failures, g.failures)
+	}
+	return s
+}
+
+// restore sets x to what save returned.
+func (x *scale) restore(s *SavedScale) {
+	copy(x.healthy[:], s.Healthy)
+	x.judged = s.Judged
+	for i := range s.Records {
+		o := &s.Records[i]
+		x.records[operation{o.Service, o.Op}] = o.record()
+	}
+	for _, saved := range s.Pending {
+		w := grownWindow{end: saved.End}
+		for i := range saved.Operations {
+			o := &saved.Operations[i]
+			w.growth = append(w.growth, operationGrowth{operation{o.Service, o.Op}, o.record()[0]})
+		}
+		x.pending = append(x.pending, w)
+	}
+}
+
+// record returns the growth by age.
+func (s *SavedOperation) record() *operationRecord {
+	r := &operationRecord{}
+	for i := range min(len(r), len(s.Time), len(s.Failures)) {
+		r[i] = growth{s.Time[i], s.Failures[i]}
+	}
+	return r
+}
+
 // Restore returns the tracker with a state. It ignores incidents without suspects, and scores without a service.
 func Restore(s State) *Tracker {
 	t := NewTracker()
@@ -90,7 +170,9 @@ func Restore(s State) *Tracker {
 		if len(x.Suspects) == 0 {
 			continue
 		}
-		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{x.Service, x.Score, x.Waits, x.Opaque, x.Beyond, x.Shared}})
+		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{
+			service: x.Service, score: x.Score, waits: x.Waits, opaque: x.Opaque, beyond: x.Beyond, shared: x.Shared,
+		}, affected: x.Affected, every: x.Every})
 	}
 	for _, r := range s.Records {
 		t.records[r.Service] = &record{{r.Highest[0], r.Failures[0]}, {r.Highest[1], r.Failures[1]}}
@@ -104,6 +186,9 @@ func Restore(s State) *Tracker {
 			w.scores = append(w.scores, score{saved.Services[i], levels{saved.Scores[i], saved.Failures[i]}})
 		}
 		t.pending = append(t.pending, w)
+	}
+	for i := range min(numScales, len(s.Scales)) {
+		t.scales[i].restore(&s.Scales[i])
 	}
 	for _, x := range s.Above {
 		t.above[x.Service] = x.Since

@@ -2,6 +2,7 @@ package incident
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -18,9 +19,6 @@ const (
 	Window = 3 * time.Minute
 	// quiet is the time without evidence after which an incident is over.
 	quiet = 2 * time.Minute
-	// onsetWithin is the time before the opening in which the onset is looked for: evidence takes up to a window to
-	// grow.
-	onsetWithin = 2 * Window
 	// returning is the time after its end within which an incident that returns is the same one.
 	returning = 3 * time.Minute
 	// MaxClosed is the largest number of closed incidents that are kept.
@@ -30,7 +28,8 @@ const (
 	keptOperations = 10
 	// recordAge is the time for which the highest score of a service counts as healthy, at least once and at most
 	// twice.
-	recordAge = 24 * time.Hour
+	recordAge   = 24 * time.Hour
+	serviceAges = 2
 	// leastScore is the smallest score that raises an incident: requests lose 2 % of their usual time, or 2 % of them
 	// fail.
 	leastScore = 0.02
@@ -57,7 +56,8 @@ const (
 type Tracker struct {
 	incidents []*tracked // by the time of opening
 	records   map[trace.Symbol]*record
-	healthy   [2]float64                   // number of windows judged healthy: of the current and of the previous age of records
+	healthy   [serviceAges]float64 // number of windows judged healthy: of the current and of the previous age of records
+	scales    [numScales]scale
 	aged      trace.Nanos                  // beginning of the current age
 	judged    trace.Nanos                  // end of the first window that was judged or reviewed; 0: none
 	pending   []window                     // not yet known to be healthy
@@ -104,6 +104,17 @@ type tracked struct {
 	Incident
 	charge        // the highest so far
 	now    charge // of this epoch, if its score is above the threshold
+	// affected are the services whose calls may be those of the incident, ascending: its suspects so far, and their
+	// callers.
+	affected []trace.Symbol
+	every    time.Duration // between windows that may have evidence; 0: every epoch
+}
+
+// finding is the comparison of a window.
+type finding struct {
+	baselinediff.Comparison
+	window baselinediff.Interval
+	every  time.Duration // between two windows; 0: every epoch
 }
 
 // charge is the evidence against the service that an incident is about.
@@ -115,15 +126,17 @@ type charge struct {
 	// beyond is the part of the score above its threshold, without changed call flows: neighbours of a slow service may
 	// make other calls. At 0 or less, only they raise an incident.
 	beyond float64
+	debug  string
 	shared []baselinediff.SharedPart
+	from   *finding // nil: of an earlier epoch
 }
 
 // chargeOf returns the evidence against a suspect whose levels raise an incident. Threshold is that of its score.
-func chargeOf(s *baselinediff.Suspect, threshold float64) charge {
+func chargeOf(s *baselinediff.Suspect, threshold float64, from *finding) charge {
 	const nearlyAll = 0.95
 	return charge{
 		service: s.Service, score: s.Score, waits: s.Own >= nearlyAll*s.Score, opaque: s.Opaque,
-		beyond: s.Score - s.Shape - s.Unanswered - threshold, shared: s.Shared,
+		beyond: s.Score - s.Shape - s.Unanswered - threshold, shared: s.Shared, from: from,
 	}
 }
 
@@ -138,13 +151,17 @@ func (c *charge) apart(neighbour trace.Symbol) bool {
 }
 
 // record is the highest levels of a service in healthy windows, of the current and of the previous age.
-type record [2]levels
+type record [serviceAges]levels
 
 // NewTracker returns a tracker without incidents.
 func NewTracker() *Tracker {
-	return &Tracker{
+	t := &Tracker{
 		records: make(map[trace.Symbol]*record), relearned: make(map[trace.Symbol]trace.Nanos), above: make(map[trace.Symbol]trace.Nanos),
 	}
+	for i := range t.scales {
+		t.scales[i].records = make(map[operation]*operationRecord)
+	}
+	return t
 }
 
 // Incidents returns the open incidents and the closed ones that are kept, in the order in which they were opened. The
@@ -157,16 +174,16 @@ func (t *Tracker) Incidents() []Incident {
 	return all
 }
 
-// Step ends an epoch at time now. It excludes the time of incidents from the history.
+// Step ends an epoch at time now. It excludes the time of incidents from the history of the services that they affect.
 func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
-	window := baselinediff.Interval{From: now.Add(-Window), To: now}
-	steady := history.Compare(window, baselinediff.Steady)
+	f := &finding{window: baselinediff.Interval{From: now.Add(-Window), To: now}}
+	f.Comparison = history.Compare(f.window, baselinediff.Steady)
 	t.age(now)
 	t.accept(now, history)
 	ready := Ready(now, history)
 	if ready {
 		t.review(now, history)
-		for _, c := range t.charges(now, steady.Suspects, t.ratio(history.Services())) {
+		for _, c := range append(t.charges(now, f, history), t.judgeSlowly(now, history)...) {
 			t.raise(now, c, history)
 		}
 		t.merge(now, history)
@@ -174,15 +191,15 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	open := false
 	for _, x := range t.incidents {
 		if x.Closed == 0 {
-			open = t.follow(now, x, &steady, history) || open
+			open = t.follow(now, x, history) || open
 		}
 	}
 	switch {
 	case open:
 		t.learnBefore(t.onset(now))
-		t.pending = t.pending[:0]
+		t.pending, t.scales[fine].pending = t.pending[:0], t.scales[fine].pending[:0]
 	case ready && !t.inWindow(now):
-		t.pend(now, steady.Suspects)
+		t.pend(now, f.Suspects)
 	}
 }
 
@@ -208,7 +225,7 @@ func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {
 	for end := first; end <= last; end = end.Add(Window) {
 		c := history.Compare(baselinediff.Interval{From: end.Add(-Window), To: end}, baselinediff.Steady)
 		ratio := t.ratio(history.Services())
-		unusual := func(s baselinediff.Suspect) bool { return t.unusual(&s, ratio) }
+		unusual := func(s baselinediff.Suspect) bool { return t.unusual(&s, ratio, 1) }
 		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
 			t.learn(&window{end, t.scores(end, c.Suspects)}, end.Add(Window))
 		}
@@ -265,6 +282,10 @@ func (t *Tracker) accept(now trace.Nanos, history *baselinediff.Sites) {
 			for i := range t.pending {
 				t.pending[i].scores = slices.DeleteFunc(t.pending[i].scores, func(s score) bool { return s.service == service })
 			}
+			for i := range t.scales {
+				t.scales[i].forget(func(s trace.Symbol) bool { return s == service })
+				maps.DeleteFunc(t.scales[i].records, func(o operation, _ *operationRecord) bool { return o.service == service })
+			}
 		}
 	}
 }
@@ -279,33 +300,74 @@ func (x *tracked) close(now trace.Nanos) {
 	}
 }
 
-// charges returns the suspects whose evidence raises an incident, in their order, and notes since when it is.
-func (t *Tracker) charges(now trace.Nanos, suspects []baselinediff.Suspect, ratio float64) []charge {
+// keeping is the share of what raises an incident that keeps it open: evidence near the threshold comes and goes.
+const keeping = 0.5
+
+// charges returns the suspects whose evidence raises an incident, in their order, and notes since when it is. It notes
+// the evidence that keeps incidents open.
+func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sites) []charge {
 	var above []charge
+	ratio := t.ratio(history.Services())
 	since := make(map[trace.Symbol]trace.Nanos)
-	for i := range suspects {
-		s := &suspects[i]
-		if _, relearned := t.relearned[s.Service]; !relearned && t.unusual(s, ratio) {
-			above = append(above, chargeOf(s, threshold(t.highest(s.Service).all, ratio)))
-			since[s.Service] = now
-			if at, ok := t.above[s.Service]; ok {
-				since[s.Service] = at
+	for i := range f.Suspects {
+		s := &f.Suspects[i]
+		if s.Score == 0 || t.isRelearned(s.Service) {
+			continue
+		}
+		o := t.grown(now, fine, s, 1, history)
+		if o == nil && !t.unusual(s, ratio, 1) {
+			if x := t.openOf(s.Service); x != nil && (t.unusual(s, ratio, keeping) || t.grown(now, fine, s, keeping, history) != nil) {
+				x.Seen = now
 			}
+			continue
+		}
+		c := chargeOf(s, threshold(t.highest(s.Service).all, ratio), f)
+		if o != nil {
+			c.debug = fmt.Sprintf("op=%x calls=%.0f excess=%.2fms usual=%.2fms failed=%.0f rec=%+v opaque=%v score=%.4f windows=%.0f", o.Op, o.Calls, o.Excess/1e6, o.Usual/1e6, o.Failed, t.scales[fine].records[operation{s.Service, o.Op}].highest(), s.Opaque, s.Score, t.healthy[0]+t.healthy[1])
+			c.beyond = max(c.beyond, o.Score)
+		}
+		above = append(above, c)
+		since[s.Service] = now
+		if at, ok := t.above[s.Service]; ok {
+			since[s.Service] = at
 		}
 	}
 	t.above = since
 	return above
 }
 
-// ratio returns how many times its record the score of a service must reach.
+// isRelearned reports whether a service is learned anew.
+func (t *Tracker) isRelearned(service trace.Symbol) bool {
+	_, relearned := t.relearned[service]
+	return relearned
+}
+
+// openOf returns the open incident of a service; nil if there is none.
+func (t *Tracker) openOf(service trace.Symbol) *tracked {
+	for _, x := range t.incidents {
+		if x.Closed == 0 && x.service == service {
+			return x
+		}
+	}
+	return nil
+}
+
+// ratio returns how many times its record the score of a service must reach, see [ratioFor].
+func (t *Tracker) ratio(services int) float64 { return ratioFor(services, Window, t.healthy[:]) }
+
+// ratioFor returns how many times its record one of a number of scores must reach, judged by windows of a length, if a
+// number of them were healthy, by age.
 //
 // The highest scores of healthy windows fall off exponentially, so that the record of n windows is about θ·ln n, and
-// one window exceeds r times the record with probability n^−r. With r = ln(N) ⁄ ln(n), for the N windows of all
-// services in a week, one of them is expected to.
-func (t *Tracker) ratio(services int) float64 {
-	const windowsPerWeek = float64(7 * 24 * time.Hour / Window)
-	n := max(2, t.healthy[0]+t.healthy[1])
-	return max(1.25, math.Log(windowsPerWeek*float64(max(1, services))/falseRate)/math.Log(n))
+// one window exceeds r times the record with probability n^−r. With r = ln(N) ⁄ ln(n), for the N windows of all scores
+// in a week, one of them is expected to.
+func ratioFor(scores int, length time.Duration, healthy []float64) float64 {
+	const week = 7 * 24 * time.Hour
+	n := 0.0
+	for _, windows := range healthy {
+		n += windows
+	}
+	return max(1.25, math.Log(float64(week/length)*float64(max(1, scores))/falseRate)/math.Log(max(2, n)))
 }
 
 // threshold returns the score that raises an incident, if healthy windows reached the given highest one.
@@ -322,10 +384,10 @@ func (t *Tracker) highest(service trace.Symbol) levels {
 	return r[0].max(r[1])
 }
 
-// unusual reports whether the evidence against a suspect raises an incident.
-func (t *Tracker) unusual(s *baselinediff.Suspect, ratio float64) bool {
+// unusual reports whether the evidence against a suspect reaches a share of what raises an incident.
+func (t *Tracker) unusual(s *baselinediff.Suspect, ratio, share float64) bool {
 	now, highest := levelsOf(s), t.highest(s.Service)
-	return now.all >= threshold(highest.all, ratio) || now.failures >= threshold(highest.failures, ratio)
+	return now.all >= share*threshold(highest.all, ratio) || now.failures >= share*threshold(highest.failures, ratio)
 }
 
 // aboveRecord returns the part of a score above the record of its service.
@@ -340,6 +402,7 @@ const proving = 2 * Window
 // pend takes the scores of a window without an incident, and learns those of windows that have proved healthy.
 func (t *Tracker) pend(now trace.Nanos, suspects []baselinediff.Suspect) {
 	t.pending = append(t.pending, window{now, t.scores(now, suspects)})
+	t.scales[fine].pend(now, suspects, t.isRelearned)
 	t.learnBefore(now.Add(-proving))
 }
 
@@ -363,6 +426,7 @@ func (t *Tracker) learnBefore(instant trace.Nanos) {
 		t.learn(&t.pending[0], t.pending[1].end)
 		t.pending = slices.Delete(t.pending, 0, 1)
 	}
+	t.scales[fine].learnBefore(instant, Window)
 }
 
 // onset returns the onset of the open incidents, now if there is none.
@@ -393,15 +457,22 @@ func (t *Tracker) learn(w *window, next trace.Nanos) {
 	}
 }
 
+// leastInAge is the number of healthy windows that an age of records has at least: during a long incident nothing is
+// learned.
+const leastInAge = float64(recordAge/Window) / 2
+
 // age begins a new age of records if the current one is old enough.
 func (t *Tracker) age(now trace.Nanos) {
 	if t.aged == 0 {
 		t.aged = now
 	}
-	if now.Sub(t.aged) < recordAge {
+	if now.Sub(t.aged) < recordAge || t.healthy[0] < leastInAge {
 		return
 	}
 	t.aged = now
+	for i := range t.scales {
+		t.scales[i].age()
+	}
 	t.healthy = [2]float64{0, t.healthy[0]}
 	for s, r := range t.records {
 		if *r = (record{1: r[0]}); r[1] == (levels{}) {
@@ -419,7 +490,7 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 		if x.Closed != 0 {
 			x.Closed, x.Reopened, x.Alerted = 0, now, x.Suspects[0].Service
 		}
-		x.Seen, x.now = now, c
+		x.Seen, x.now, x.every = now, c, max(x.every, c.from.every)
 		return
 	}
 	for _, x := range t.incidents {
@@ -439,11 +510,20 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 			return
 		}
 	}
-	x := &tracked{charge: charge{service: c.service}, now: c}
-	x.Onset, x.Opened = history.Onset(c.service, baselinediff.Interval{From: now.Add(-onsetWithin), To: now}), now
+	x := &tracked{charge: charge{service: c.service}, now: c, affected: history.Callers(c.service), every: c.from.every}
+	w := c.from.window
+	x.Onset, x.Opened = history.Onset(c.service, baselinediff.Interval{From: w.From.Add(-w.To.Sub(w.From)), To: now}), now
 	x.Seen = now
 	x.ID = trace.Mix(uint64(c.service), uint64(now))
+	for i := range c.from.Suspects {
+		if s := &c.from.Suspects[i]; s.Service == c.service {
+			debugf("%016x %d svc=%x every=%v score=%.4f own=%.4f in=%.4f out=%.4f err=%.4f una=%.4f shape=%.4f rest=%.4f rec=%.4f thr=%.4f %s\n", x.ID, now/1e9, c.service, x.every, s.Score, s.Own, s.In, s.Out, s.Errors, s.Unanswered, s.Shape, s.Rest, t.highest(c.service).all, threshold(t.highest(c.service).all, t.ratio(history.Services())), c.debug)
+		}
+	}
 	t.incidents = append(t.incidents, x)
+	for i := range t.scales {
+		t.scales[i].forget(func(s trace.Symbol) bool { return t.affects(s, now) })
+	}
 }
 
 // strongest returns the evidence against the service of x.
@@ -503,9 +583,9 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 
 // follow renews the suspects of an open incident when there is more evidence than before, and closes it after a quiet
 // time. It reports whether the incident is open.
-func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Comparison, history *baselinediff.Sites) bool {
-	history.Skip(baselinediff.Interval{From: min(x.Onset, x.Opened.Add(-Window)), To: now})
-	if now.Sub(x.Seen) >= quiet {
+func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Sites) bool {
+	history.Skip(baselinediff.Interval{From: min(x.Onset, x.Opened.Add(-Window)), To: now}, x.affected...)
+	if now.Sub(x.Seen) >= quiet+x.every {
 		x.close(now)
 		return false
 	}
@@ -515,7 +595,9 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 		return true
 	}
 	x.charge = evidence
-	x.Suspects = slices.Clone(steady.Suspects)
+	f := evidence.from
+	x.Suspects = slices.Clone(f.Suspects)
+	x.affect(history)
 	// The service that raised it is first: what explains it has taken its place. A score that a service reaches in
 	// healthy windows, too, is no evidence. Suspects with an incident of their own are no rivals.
 	slices.SortStableFunc(x.Suspects, func(a, b baselinediff.Suspect) int {
@@ -523,13 +605,24 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, steady *baselinediff.Compa
 	})
 	for i := range x.Suspects[:min(located, len(x.Suspects))] {
 		s := &x.Suspects[i]
-		s.Instances = history.Instances(baselinediff.Interval{From: now.Add(-Window), To: now}, steady, s)
+		s.Instances = history.Instances(f.window, &f.Comparison, s)
 	}
 	x.measure(now, history)
 	if x.Opened == now {
 		x.Alerted = x.Suspects[0].Service
 	}
 	return true
+}
+
+// affect adds the suspects of x, and their callers, to the services that it affects.
+func (x *tracked) affect(history *baselinediff.Sites) {
+	affected := append(slices.Clone(x.affected), x.service)
+	for i := range x.Suspects {
+		if s := &x.Suspects[i]; s.Score > 0 {
+			affected = append(affected, s.Service)
+		}
+	}
+	x.affected = history.Callers(affected...)
 }
 
 // measure replaces the scores of the suspects by those of the time since the onset. The scores by which incidents are

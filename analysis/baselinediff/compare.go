@@ -62,10 +62,19 @@ type InstancePart struct {
 	Of         int // number of values of Key with calls in the window
 }
 
-// SuspectOperation is the contribution of one operation.
+// SuspectOperation is an operation of a suspect, with its calls by themselves: unlike Score, they do not depend on its
+// part in all requests.
 type SuspectOperation struct {
 	Op    trace.Op
 	Score float64 // like Suspect.Score; may exceed it, because it includes wire times that other services explain
+	// Calls is the number of calls in the window; 0 if the operation cannot be judged by itself, because its history is
+	// too short or its evidence is time on the wire. For an operation of a service that emits no spans, they are the
+	// calls to it.
+	Calls float64
+	// Excess and Usual are own times of a call in ns: above the variation of the history, and the median of the
+	// history. They are means over sites.
+	Excess, Usual float64
+	Failed        float64 // number of calls that failed or got no answer, above the variation of the history
 }
 
 // Compare ranks all services by their additional cost in the window relative to h: by Score, then Soft, then name. The
@@ -170,7 +179,9 @@ func (c *comparison) slow(g *siteCalls) {
 	for _, s := range []uint64{leaf, failedLeaf} {
 		leaves = leaves || c.surplus[siteShape{g.site, c.h.rec.shapeNumbers[s]}] > 0
 	}
-	c.chargeTime(g.site, float64(len(g.nanos)), meanOf(g.nanos), meanOf(past), c.values, leaves)
+	c.chargeTime(&siteTime{
+		number: g.site, calls: float64(len(g.nanos)), mean: meanOf(g.nanos), usual: meanOf(past), means: c.values, leaves: leaves,
+	})
 }
 
 // meanOf returns the mean. Its sum is exact for up to 2^16 times of nearly 2^47 ns, or more of shorter ones.

@@ -123,6 +123,15 @@ func (c *counts) last() slice {
 	return -1
 }
 
+// first returns the first slice with calls; -1 if there is none.
+func (c *counts) first() slice {
+	if c.empty() {
+		return -1
+	}
+	distance, _ := binary.Uvarint(c.bytes)
+	return slice(distance >> 1)
+}
+
 // within returns the cells in r.
 func (c *counts) within(r sliceRange) cells { return c.unpack(nil).within(r) }
 

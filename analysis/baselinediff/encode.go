@@ -10,22 +10,26 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Versions of the encoding. The first has no instances.
+// Versions of the encoding. The first has no instances, the second no weeks.
 const (
-	sitesVersion  = 2
+	sitesVersion  = 3
 	sitesVersion1 = 1
+	sitesVersion2 = 2
 )
 
 // AppendBinary appends h to b, without its table. Histories of the same calls give equal bytes.
 func (h *Sites) AppendBinary(b []byte) []byte {
 	b = append(b, sitesVersion)
-	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(len(h.total)))
+	b = codec.AppendUvarints(b, h.refused, uint64(h.folded), uint64(h.hour), uint64(len(h.total)))
 	for _, c := range h.total {
 		b = codec.AppendUvarints(b, uint64(c.slice), uint64(c.calls), uint64(c.nanos))
 	}
 	b = codec.AppendUvarints(b, uint64(len(h.skipped)))
-	for _, r := range h.skipped {
-		b = codec.AppendUvarints(b, uint64(r.from), uint64(r.to))
+	for _, s := range h.skipped {
+		b = codec.AppendUvarints(b, uint64(s.from), uint64(s.to), uint64(len(s.services)))
+		for _, service := range s.services {
+			b = codec.AppendWords(b, uint64(service))
+		}
 	}
 	b = codec.AppendUvarints(b, uint64(len(h.numbers)))
 	for _, key := range slices.SortedFunc(maps.Keys(h.numbers), siteKey.compare) {
@@ -69,24 +73,33 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 		b = codec.AppendBools(b, x.failed, x.answered)
 		b = x.appendTo(b, false)
 	}
-	return b
+	return series.week.appendTo(b)
 }
 
 // DecodeSites returns the history that AppendBinary encoded. table is the one of the encoded history. An error wraps
 // [codec.ErrCorrupt].
 func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	r := codec.NewReader(b)
-	version := r.Version(sitesVersion, sitesVersion1)
+	version := r.Version(sitesVersion, sitesVersion2, sitesVersion1)
 	h := NewSites(table)
 	h.refused, h.folded = r.Uvarint(), readSlice(r)
+	if version > sitesVersion2 {
+		h.hour = hour(r.Below(1 << 31))
+	}
 	h.total = readCells(r, func() int64 { return int64(r.Below(1 << 63)) })
 	for range r.Count(2) {
-		h.skipped = append(h.skipped, sliceRange{readSlice(r), readSlice(r)})
+		s := skip{sliceRange: sliceRange{readSlice(r), readSlice(r)}}
+		if version > sitesVersion2 {
+			for range r.Count(8) {
+				s.services = append(s.services, trace.Symbol(r.Word()))
+			}
+		}
+		h.skipped = append(h.skipped, s)
 	}
 	n := r.Count(40)
 	r.Check(n <= MaxSites)
 	for range n {
-		h.readSite(r)
+		h.readSite(r, version)
 	}
 	if version != sitesVersion1 {
 		h.instances.read(r)
@@ -97,7 +110,7 @@ func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	return h, nil
 }
 
-func (h *Sites) readSite(r *codec.Reader) {
+func (h *Sites) readSite(r *codec.Reader, version byte) {
 	s := tallySite{
 		siteKey: siteKey{parent: trace.Op(r.Word()), op: trace.Op(r.Word())},
 		base:    trace.Op(r.Word()), target: trace.Op(r.Word()), service: trace.Symbol(r.Word()),
@@ -116,6 +129,9 @@ func (h *Sites) readSite(r *codec.Reader) {
 		series.shapes = append(series.shapes, x)
 	}
 	h.shapes += len(series.shapes)
+	if version > sitesVersion2 {
+		series.week = readWeek(r)
+	}
 }
 
 func (h *instances) read(r *codec.Reader) {

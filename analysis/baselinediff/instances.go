@@ -102,11 +102,11 @@ func (s *instanceSeries) merge(at slice, c *placeCell) {
 	}
 }
 
-// age replaces the cells of each value by those that kept returns of them. A value without calls makes room for
+// age replaces the cells of each value by those that kept, of its service, returns of them. A value without calls makes room for
 // another. Where there is no room, one without calls since a slice does, too.
-func (h *instances) age(kept func(cells) cells, since slice) {
+func (h *instances) age(kept func(service trace.Symbol) func(cells) cells, since slice) {
 	for k := range h.series {
-		h.replace(k, kept)
+		h.replace(k, kept(k.service))
 	}
 	full, values := len(h.series) >= maxInstances, maps.Clone(h.values)
 	for k, s := range h.series {
@@ -141,6 +141,17 @@ func (h *instances) replace(k instanceKey, kept func(cells) cells) {
 	}
 }
 
+// Started reports whether an instance of a service, or one of another version or in another place, has its first calls
+// since an instant.
+func (h *Sites) Started(service trace.Symbol, since trace.Nanos) bool {
+	for k, s := range h.instances.series {
+		if k.service == service && k.value != 0 && s.first() >= sliceOf(since) {
+			return true
+		}
+	}
+	return false
+}
+
 // Constants of [Sites.Instances]. They are ratios of costs within one service and window: none depends on the
 // application.
 const (
@@ -171,7 +182,7 @@ const (
 func (h *Sites) Instances(window Interval, c *Comparison, s *Suspect) []InstancePart {
 	w := sliceRange{sliceOf(window.From), sliceOf(window.To)}
 	x := instanceComparison{
-		liveComparison: liveComparison{h: h, window: w, skipped: h.skippedBefore(w.from)}, duration: c.Duration,
+		liveComparison: liveComparison{h: h, window: w, skipped: h.skipped.of(s.Service)}, duration: c.Duration,
 		least: leastVisible * s.Score * float64(c.Requests),
 	}
 	var all []InstancePart

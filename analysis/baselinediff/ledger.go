@@ -66,6 +66,14 @@ type ledger struct {
 	outExcess map[callee]float64 // wire excess of the calls that each operation makes
 	wire      wires
 	failures  wires // failed calls whose callee answered without a failure
+	called    map[callee]*operationCalls
+}
+
+// operationCalls sums up the calls of an operation in the window: see [SuspectOperation].
+type operationCalls struct {
+	calls, failed float64
+	known         float64 // calls at sites with a long enough history
+	excess, usual float64 // ns of the known calls
 }
 
 // evidence is the evidence against a service.
@@ -75,45 +83,58 @@ func newLedger(g graph, requests, duration float64, fence func([]float64) (media
 	return &ledger{
 		graph: g, requests: requests, duration: duration, fence: fence, evidence: make([]evidence, len(g.names)),
 		ops: make(map[callee]float64), own: make(map[callee]float64), outExcess: make(map[callee]float64), wire: make(wires), failures: make(wires),
+		called: make(map[callee]*operationCalls),
 	}
 }
 
-// chargeTime charges the excess of own time at a site with n calls in the window. mean is the mean in the window, usual
-// the least that is no excess, and means are those in the pieces of the history, in ns. leaves reports whether too many
-// calls of the window made no calls. It reorders means.
-func (l *ledger) chargeTime(number int32, n, mean, usual float64, means []float64, leaves bool) {
-	excess, soft := 0.0, 0.0
-	if !atMost(mean, means, middle) {
-		median, limit := l.fence(means)
-		limit = max(limit, usual) // the slow calls of the history may be in few pieces
-		excess = max(0, mean-limit) * n / l.requests / l.duration
-		if mean > median {
-			soft = (mean - median) / max(limit-median, 1)
+// siteTime is the own time of the calls at a site.
+type siteTime struct {
+	number int32
+	calls  float64   // in the window
+	mean   float64   // in the window, in ns
+	usual  float64   // the least mean that is no excess, in ns
+	means  []float64 // in the pieces of the history, in ns
+	leaves bool      // too many calls of the window made no calls
+	young  bool      // the site has not been known for long enough to judge its calls by themselves
+}
+
+// chargeTime charges the excess of own time at a site. It reorders x.means.
+func (l *ledger) chargeTime(x *siteTime) {
+	excess, soft, median := 0.0, 0.0, x.mean
+	if !atMost(x.mean, x.means, middle) {
+		limit := 0.0
+		median, limit = l.fence(x.means)
+		limit = max(limit, x.usual) // the slow calls of the history may be in few pieces
+		excess = max(0, x.mean-limit) * x.calls / l.requests / l.duration
+		if x.mean > median {
+			soft = (x.mean - median) / max(limit-median, 1)
 		}
 	}
-	p := &l.sites[number]
+	p := &l.sites[x.number]
 	suspect := callee{p.service, p.op}
-	called, border := l.callee[number], p.border
-	if leaves && !p.client {
-		called, border = l.behind[number], true // it waited for a callee whose span is missing
+	called, border := l.callee[x.number], p.border
+	if x.leaves && !p.client {
+		called, border = l.behind[x.number], true // it waited for a callee whose span is missing
 	}
 	if called.service != 0 {
 		suspect = called
 	}
 	e := &l.evidence[suspect.service]
 	e.soft = max(e.soft, soft)
-	if suspect.service != p.service {
+	wired := suspect.service != p.service
+	l.count(x, suspect, excess*l.requests*l.duration, median*x.calls)
+	if wired {
 		w := wire{p.service, suspect.service, border}
-		l.wire.add(w, n/l.requests, excess)
-		if !border || l.behind[number].service != 0 { // else its failures do not show which of its calls failed
-			l.failures.add(w, n/l.requests, 0)
+		l.wire.add(w, x.calls/l.requests, excess)
+		if !border || l.behind[x.number].service != 0 { // else its failures do not show which of its calls failed
+			l.failures.add(w, x.calls/l.requests, 0)
 		}
 	}
 	if excess == 0 {
 		return
 	}
 	l.ops[suspect] += excess
-	if suspect.service != p.service {
+	if wired {
 		l.outExcess[callee{p.service, cmp.Or(p.parent, p.op)}] += excess
 	} else {
 		e.own += excess
@@ -151,6 +172,42 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 	}
 	l.ops[suspect] += part
 	l.own[suspect] += part
+	if failed || unanswered {
+		l.callsOf(suspect).failed += part * l.requests
+	}
+}
+
+// callsOf returns the calls of an operation.
+func (l *ledger) callsOf(of callee) *operationCalls {
+	c := l.called[of]
+	if c == nil {
+		c = &operationCalls{}
+		l.called[of] = c
+	}
+	return c
+}
+
+// count counts the calls at a site for its operation, whose own time they are or whose failures, and for the suspect if
+// that emits no spans. excess and usual are times of all calls in ns.
+func (l *ledger) count(x *siteTime, suspect callee, excess, usual float64) {
+	p := &l.sites[x.number]
+	own := callee{p.service, p.op}
+	if suspect != own && !p.border {
+		l.callsOf(own).add(x, 0, 0)
+	}
+	if suspect.service == p.service || l.opaque[suspect.service] {
+		l.callsOf(suspect).add(x, excess, usual)
+	}
+}
+
+func (c *operationCalls) add(x *siteTime, excess, usual float64) {
+	c.calls += x.calls
+	if x.young {
+		return
+	}
+	c.known += x.calls
+	c.excess += excess
+	c.usual += usual
 }
 
 // chargeFailures charges the calls that failed although their callees did not: a connection broke, a caller did not
@@ -246,7 +303,7 @@ func (l *ledger) operations(services []service, index map[int32]int) {
 	}
 	for k, score := range l.ops {
 		if s := &services[index[k.service]]; score > 0 {
-			s.Operations = append(s.Operations, SuspectOperation{k.op, score})
+			s.Operations = append(s.Operations, l.operation(k, score))
 		}
 	}
 	for i := range services {
@@ -254,6 +311,18 @@ func (l *ledger) operations(services []service, index map[int32]int) {
 			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
 		})
 	}
+}
+
+// operation describes an operation with evidence.
+func (l *ledger) operation(k callee, score float64) SuspectOperation {
+	o := SuspectOperation{Op: k.op, Score: score}
+	if c := l.called[k]; c != nil && c.known >= c.calls/2 {
+		o.Calls, o.Failed = max(c.calls, c.failed), c.failed
+		if c.known > 0 {
+			o.Excess, o.Usual = c.excess/c.known, c.usual/c.known
+		}
+	}
+	return o
 }
 
 // share sets the parts of the scores that services share with their neighbours: those of calls between both, and the

@@ -39,7 +39,7 @@ type Comparison struct {
 // It takes time linear in the number of cells of the sites with calls in the window.
 func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	w := sliceRange{sliceOf(window.From), sliceOf(window.To)}
-	c := liveComparison{h: h, window: w, manner: manner, skipped: h.skippedBefore(w.from), known: make(map[shape][]float64)}
+	c := liveComparison{h: h, window: w, manner: manner, skipped: h.skipped.all(), known: make(map[shape][]float64)}
 	requests := h.Requests(window)
 	result := Comparison{Requests: requests, Duration: c.usual()}
 	if requests == 0 {
@@ -66,7 +66,8 @@ type liveComparison struct {
 	*ledger
 	h       *Sites
 	window  sliceRange
-	skipped []sliceRange // slices before the window that are no history: ascending, disjoint
+	skipped ranges           // that are no history: of the current service, or of all
+	skips   map[int32]ranges // the same by number of the service
 	manner  Manner
 	widened map[siteKey][]int32       // sites by wider key; nil: not needed yet
 	wide    map[siteKey]*judgedSeries // histories pooled over sites, for those that have too little of their own
@@ -121,18 +122,17 @@ type badShape struct {
 	calls float64
 }
 
-// skippedBefore returns the slices before another that are skipped, ascending and disjoint.
-func (h *Sites) skippedBefore(end slice) []sliceRange {
-	var all []sliceRange
-	for _, r := range slices.SortedFunc(slices.Values(h.skipped), func(a, b sliceRange) int { return cmp.Compare(a.from, b.from) }) {
-		r.to = min(r.to, end)
-		if n := len(all); n > 0 && r.from <= all[n-1].to {
-			all[n-1].to = max(all[n-1].to, r.to)
-		} else if r.from < r.to {
-			all = append(all, r)
+// skip sets the skipped times to those of a service.
+func (c *liveComparison) skip(service int32) {
+	skipped, known := c.skips[service]
+	if !known {
+		if c.skips == nil {
+			c.skips = make(map[int32]ranges)
 		}
+		skipped = c.h.skipped.of(c.h.names[service])
+		c.skips[service] = skipped
 	}
-	return all
+	c.skipped = skipped
 }
 
 // past returns the cells of the history. They share the memory of all, or of kept if some are skipped.
@@ -141,22 +141,7 @@ func (c *liveComparison) past(all cells, kept *cells) cells {
 	for end > 0 && all[end-1].slice >= c.window.from {
 		end--
 	}
-	p := all[:end]
-	if end == 0 || len(c.skipped) == 0 || c.skipped[len(c.skipped)-1].to <= p[0].slice {
-		return p
-	}
-	*kept = (*kept)[:0]
-	skipped := c.skipped
-	for _, x := range p {
-		for len(skipped) > 0 && skipped[0].to <= x.slice {
-			skipped = skipped[1:]
-		}
-		if len(skipped) > 0 && skipped[0].from <= x.slice {
-			continue
-		}
-		*kept = append(*kept, x)
-	}
-	return *kept
+	return all[:end].without(c.skipped, kept)
 }
 
 // usual returns the mean duration of a trace of the history, in ns and at least 1.
@@ -247,6 +232,7 @@ func (c *liveComparison) judge(number int32) {
 	if n == 0 {
 		return
 	}
+	c.skip(c.h.sites[number].service)
 	history, past, before := c.history(number)
 	if before < minHistory {
 		return
@@ -256,16 +242,17 @@ func (c *liveComparison) judge(number int32) {
 	for _, p := range c.pieces {
 		c.means = append(c.means, c.mean(past[p.first:p.last]))
 	}
-	leaves := false
+	x := siteTime{number: number, calls: float64(n), mean: c.mean(now), means: c.means}
+	w := c.h.series[number].week
+	x.usual, x.young = w.usual(c.window.to-1), w.knownFor((c.window.to-1).hour()) < hoursPerDay
 	if !c.h.sites[number].border {
 		c.shifted(number, n, history)
-		leaves = slices.ContainsFunc(c.bad[number].shapes, func(x badShape) bool { return x.hash == leaf || x.hash == failedLeaf })
+		x.leaves = slices.ContainsFunc(c.bad[number].shapes, func(x badShape) bool { return x.hash == leaf || x.hash == failedLeaf })
 	}
-	usual := 0.0
 	if c.manner == Plain {
-		usual = float64(past.time()) / float64(before)
+		x.usual = max(x.usual, float64(past.time())/float64(before))
 	}
-	c.chargeTime(number, float64(n), c.mean(now), usual, c.means, leaves)
+	c.chargeTime(&x)
 }
 
 // history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.own, or,
@@ -362,12 +349,16 @@ func (c *liveComparison) divide(past cells, total, n uint64) {
 
 // mean returns the mean own time of calls in ns, or the lowest of its parts, as c.manner says. There are calls.
 func (c *liveComparison) mean(of cells) float64 {
-	calls, nanos := of.calls(), of.time()
-	whole := float64(nanos) / float64(calls)
 	if c.manner == Plain {
-		return whole
+		return float64(of.time()) / float64(of.calls())
 	}
-	least, partCalls, partNanos, done := whole, uint64(0), int64(0), uint64(0)
+	return steadyMean(of)
+}
+
+// steadyMean returns the lowest mean of three parts of calls, each with about a third of them, in ns. There are calls.
+func steadyMean(of cells) float64 {
+	calls := of.calls()
+	least, partCalls, partNanos, done := float64(of.time())/float64(calls), uint64(0), int64(0), uint64(0)
 	for _, x := range of {
 		partCalls += uint64(x.calls)
 		partNanos += x.nanos

@@ -40,7 +40,7 @@ func (h *Sites) Onset(service trace.Symbol, within Interval) trace.Nanos {
 // losses returns, by slice, the requests' worth of time and calls that a service and those that it calls or is called
 // by lose relative to the history before r.
 func (h *Sites) losses(service int32, r sliceRange) []float64 {
-	c := liveComparison{h: h, window: r, skipped: h.skippedBefore(r.from)}
+	c := liveComparison{h: h, window: r, skipped: h.skipped.all()}
 	usual, callees := c.usual(), c.graph().callee
 	losses := make([]float64, max(0, r.to-r.from))
 	for i := 1; i < len(h.sites); i++ {
@@ -52,6 +52,7 @@ func (h *Sites) losses(service int32, r sliceRange) []float64 {
 		if len(now) == 0 {
 			continue
 		}
+		c.skip(h.sites[i].service)
 		c.own.unpackShapes(&h.series[i])
 		history, past, before := c.history(int32(i))
 		if before < minHistory {

@@ -29,8 +29,9 @@ type Sites struct {
 	instances      instances
 
 	total   cells // all traces, with the durations of their primary roots
-	skipped []sliceRange
+	skipped skips
 	folded  slice // cells before it cover minutes
+	hour    hour  // the first that is not yet in the weeks of the sites
 
 	unpacked cells // scratch
 }
@@ -49,6 +50,7 @@ type target struct {
 type siteSeries struct {
 	counts // with own times
 	shapes []shapeSeries
+	week   *week // nil: not yet known
 }
 
 // shapeSeries counts the calls of one shape at a site.
@@ -76,8 +78,8 @@ const (
 	longestHistory = slice(7 * 24 * time.Hour / Slice)
 	ahead          = slicesPerMinute
 	// keptSkipped is the time for which skipped slices are kept, in case that they are accepted as normal: enough to
-	// judge windows by.
-	keptSkipped = 30 * slicesPerMinute
+	// judge windows by, and until the end of the hour.
+	keptSkipped = 65 * slicesPerMinute
 )
 
 // NewSites returns an empty history. The names of tallies must be in table before they are merged; the history adds the
@@ -210,17 +212,6 @@ func (h *Sites) shape(of *siteSeries, x shape) *shapeSeries {
 	return &of.shapes[len(of.shapes)-1]
 }
 
-// Skip excludes the traces that begin in an interval from the history: they are not healthy.
-func (h *Sites) Skip(i Interval) {
-	r := sliceRange{sliceOf(i.From), sliceOf(i.To) + 1}
-	if n := len(h.skipped); n > 0 && h.skipped[n-1].to >= r.from {
-		h.skipped[n-1].from = min(h.skipped[n-1].from, r.from)
-		h.skipped[n-1].to = max(h.skipped[n-1].to, r.to)
-		return
-	}
-	h.skipped = append(h.skipped, r)
-}
-
 // Accept takes the behaviour of a service in an interval as normal: the interval is no longer skipped, and the calls of
 // the service and those to it before the interval are deleted. It takes time linear in the number of cells.
 func (h *Sites) Accept(service trace.Symbol, since Interval) {
@@ -233,22 +224,10 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	for i := 1; i < len(h.sites); i++ {
 		if h.sites[i].service == number || callees[i].service == number {
 			h.age(&h.series[i], func(all cells) cells { return all.within(sliceRange{sliceOf(since.From), maxSlice}) })
+			h.series[i].week = nil
 		}
 	}
 	h.instances.forget(service, sliceOf(since.From))
-}
-
-// unskip returns the slices of r to the history.
-func (h *Sites) unskip(r sliceRange) {
-	var left []sliceRange
-	for _, s := range h.skipped {
-		for _, rest := range []sliceRange{{s.from, min(s.to, r.from)}, {max(s.from, r.to), s.to}} {
-			if rest.from < rest.to {
-				left = append(left, rest)
-			}
-		}
-	}
-	h.skipped = left
 }
 
 // age replaces the cells of a site by those that kept returns of them. Shapes without cells make room for others.
@@ -266,10 +245,6 @@ func (h *Sites) age(s *siteSeries, kept func(cells) cells) {
 	h.shapes -= before - len(s.shapes)
 }
 
-func (h *Sites) isSkipped(s slice) bool {
-	return slices.ContainsFunc(h.skipped, func(r sliceRange) bool { return r.contains(s) })
-}
-
 // Age joins slices to minutes and deletes those that the history no longer covers at time now, and those of traces with
 // wrong clocks.
 func (h *Sites) Age(now trace.Nanos) {
@@ -278,24 +253,28 @@ func (h *Sites) Age(now trace.Nanos) {
 		return
 	}
 	h.folded = to
+	h.learnHours(sliceOf(now))
 	plausible := sliceRange{sliceOf(now) - longestHistory, sliceOf(now) + ahead}
 	h.total = h.total.within(plausible).fold(from, to)
-	oldest := max(h.oldest(), plausible.from)
 	forgotten := sliceOf(now) - keptSkipped
-	kept := func(all cells) cells {
-		all = all.within(sliceRange{oldest, plausible.to}).fold(from, to)
-		return slices.DeleteFunc(all, func(x cell) bool { return x.slice < forgotten && h.isSkipped(x.slice) })
+	coverages := h.coverages()
+	kept := func(service int32) func(cells) cells {
+		of := &coverages[service]
+		return func(all cells) cells {
+			all = all.within(sliceRange{max(of.oldest, plausible.from), plausible.to}).fold(from, to)
+			return slices.DeleteFunc(all, func(x cell) bool { return x.slice < forgotten && of.skipped.contains(x.slice) })
+		}
 	}
-	h.total = kept(h.total)
+	h.total = h.total.within(sliceRange{max(coverages[0].oldest, plausible.from), plausible.to})
 	for i := range h.series {
-		h.age(&h.series[i], kept)
+		h.age(&h.series[i], kept(h.sites[i].service))
 	}
 	idle := sliceOf(now) - slice(Span/Slice)
-	h.instances.age(kept, idle)
+	h.instances.age(func(service trace.Symbol) func(cells) cells { return kept(h.serviceNumbers[service]) }, idle)
 	if h.Len() > MaxSites-spareSites {
 		h.evict(idle)
 	}
-	h.skipped = slices.DeleteFunc(h.skipped, func(r sliceRange) bool { return r.to <= oldest })
+	h.skipped = slices.DeleteFunc(h.skipped, func(s skip) bool { return s.to <= coverages[0].oldest })
 }
 
 // evict deletes the sites without calls since a slice, and the services that no other site names. It renumbers the
@@ -313,21 +292,6 @@ func (h *Sites) evict(since slice) {
 		s := &old.sites[i]
 		h.series[h.number(&tallySite{s.siteKey, s.base, old.called[i], old.names[s.service], s.client})] = old.series[i]
 	}
-}
-
-// oldest returns the first slice that the history covers: [Span] of minutes that have traces and are not skipped.
-func (h *Sites) oldest() slice {
-	left := int(Span / time.Minute)
-	minute := slice(-1)
-	for _, c := range slices.Backward(h.total) {
-		if m := c.slice.minute(); m != minute && !h.isSkipped(c.slice) {
-			minute = m
-			if left--; left < 0 {
-				return m + slicesPerMinute
-			}
-		}
-	}
-	return 0
 }
 
 // Requests returns the number of traces that began in an interval.

@@ -414,7 +414,7 @@ func TestAccept(t *testing.T) {
 	h.Skip(Interval{window.From.Add(-time.Hour), window.To.Add(time.Hour)})
 	h.Accept(service, window)
 	for s, want := range map[slice]bool{sliceOf(window.From) - 1: true, sliceOf(window.From): false, sliceOf(window.To): false, sliceOf(window.To) + 1: true} {
-		if h.isSkipped(s) != want {
+		if h.skipped.of(service).contains(s) != want {
 			t.Errorf("slice %d of [%d, %d] skipped: %t", s, sliceOf(window.From), sliceOf(window.To), !want)
 		}
 	}

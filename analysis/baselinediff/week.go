@@ -1,0 +1,242 @@
+package baselinediff
+
+import (
+	"math"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// hour numbers the hours, from the Unix epoch.
+type hour int32
+
+const (
+	slicesPerHour = 60 * slicesPerMinute
+	hoursPerDay   = 24
+	daysPerWeek   = 7
+	hoursPerWeek  = daysPerWeek * hoursPerDay
+)
+
+func (s slice) hour() hour { return hour(s / slicesPerHour) }
+
+// slices returns the slices of an hour.
+func (h hour) slices() sliceRange {
+	return sliceRange{slice(h) * slicesPerHour, slice(h+1) * slicesPerHour}
+}
+
+// week holds the own times of the calls at a site in each hour of the last week.
+type week struct {
+	since hour // the first that is known
+	hours [hoursPerWeek]hourTimes
+	rises [creptHours]float32 // means of the last hours relative to those of a week before, the last first; 0: unknown
+}
+
+// hourTimes holds the own times of the calls of an hour.
+type hourTimes struct {
+	mean level // of the calls that were not skipped
+	high level // the highest mean of a window, as [Steady] judges it
+}
+
+// level is a time on a logarithmic scale, with steps of 0.07 %; 0: unknown.
+type level uint16
+
+const levelsPerOctave = 1024
+
+func levelOf(nanos float64) level {
+	return level(1 + math.Round(levelsPerOctave*math.Log2(1+max(0, nanos))))
+}
+
+// nanos returns the time in ns; 0 if it is unknown.
+func (l level) nanos() float64 {
+	if l == 0 {
+		return 0
+	}
+	return math.Exp2(float64(l-1)/levelsPerOctave) - 1
+}
+
+// at returns the times of an hour of the last week.
+func (w *week) at(h hour) *hourTimes { return &w.hours[(h%hoursPerWeek+hoursPerWeek)%hoursPerWeek] }
+
+// knownFor returns the number of hours before h since the calls of a site have been known. w may be nil.
+func (w *week) knownFor(h hour) hour {
+	if w == nil {
+		return 0
+	}
+	return h - w.since
+}
+
+const (
+	// nearHour is the time before and after an hour in which its times are usual, too: a job takes a little longer
+	// every night.
+	nearHour = 20 * slicesPerMinute
+	// lateTraces is the time after the end of an hour after which its calls are taken for complete.
+	lateTraces = 2 * slicesPerMinute
+)
+
+// usual returns the mean that calls at about this time of the day reached on at least two days of the last week, in ns;
+// 0 if there is none. What happens on two days at the same hour is a habit: a nightly job, or a busy morning. A single
+// day may have had an incident. w may be nil.
+func (w *week) usual(at slice) float64 {
+	if w == nil {
+		return 0
+	}
+	first, second := level(0), level(0)
+	for day := 1; day <= daysPerWeek; day++ {
+		then := at - slice(day)*hoursPerDay*slicesPerHour
+		high := w.at(then.hour()).high
+		for _, near := range []slice{then - nearHour, then + nearHour} {
+			if day < daysPerWeek || near > then { // earlier hours of that day have been replaced by those of today
+				high = max(high, w.at(near.hour()).high)
+			}
+		}
+		if high > first {
+			first, second = high, first
+		} else {
+			second = max(second, high)
+		}
+	}
+	return second.nanos()
+}
+
+// learnHours adds the hours that have ended by now to the weeks of all sites.
+func (h *Sites) learnHours(now slice) {
+	next := (now - lateTraces).hour()
+	if next <= h.hour {
+		return
+	}
+	first := max(h.hour, next-1)
+	if h.hour == 0 {
+		first = next - 1
+	}
+	skipped := make([]ranges, len(h.names))
+	for i := range skipped {
+		skipped[i] = h.skipped.of(h.names[i])
+	}
+	for i := 1; i < len(h.series); i++ {
+		s := &h.series[i]
+		h.unpacked = s.unpack(h.unpacked)
+		for of := max(h.hour, next-hoursPerWeek); of < next; of++ {
+			var times hourTimes
+			if of >= first {
+				times = timesOf(h.unpacked.within(of.slices()), skipped[h.sites[i].service])
+			}
+			switch {
+			case s.week != nil:
+				s.week.put(of, times)
+			case times != hourTimes{}:
+				s.week = &week{since: of}
+				s.week.put(of, times)
+			}
+		}
+	}
+	h.hour = next
+}
+
+// timesOf returns the times of the calls of an hour.
+func timesOf(all cells, skipped ranges) (t hourTimes) {
+	if len(all) == 0 {
+		return t
+	}
+	calls, nanos := uint64(0), int64(0)
+	for _, c := range all {
+		if !skipped.contains(c.slice) {
+			calls += uint64(c.calls)
+			nanos += c.nanos
+		}
+	}
+	if calls >= minHistory {
+		t.mean = levelOf(float64(nanos) / float64(calls))
+	}
+	of := all[0].slice.hour().slices()
+	for from := of.from; from < of.to; from += weekWindow {
+		if part := all.within(sliceRange{from, from + weekWindow}); part.calls() >= minHistory {
+			t.high = max(t.high, levelOf(steadyMean(part)))
+		}
+	}
+	return t
+}
+
+// put replaces the times of an hour of the week before.
+func (w *week) put(of hour, t hourTimes) {
+	copy(w.rises[1:], w.rises[:])
+	w.rises[0] = 0
+	if before := w.at(of); before.mean != 0 && t.mean != 0 {
+		w.rises[0] = float32(t.mean.nanos() / max(1, before.mean.nanos()))
+	}
+	*w.at(of) = t
+}
+
+// creptHours is the number of hours that must all be slower than a week before.
+const creptHours = 3
+
+// crept returns the mean own time in the last hours relative to the same hours of the week before, the lowest of them;
+// 0 if it is not known. w may be nil.
+func (w *week) crept() float64 {
+	if w == nil {
+		return 0
+	}
+	return float64(slices.Min(w.rises[:]))
+}
+
+// Crept compares the last hour with the same hour of the week before. It charges the own times that have been longer
+// for three hours than in those of the week before: the lowest of their three ratios.
+func (h *Sites) Crept(now trace.Nanos) Comparison {
+	w := (sliceOf(now) - lateTraces).hour() - 1
+	c := liveComparison{h: h, window: w.slices(), skipped: h.skipped.all()}
+	requests := h.total.within(c.window).calls()
+	result := Comparison{Requests: requests, Duration: c.usual()}
+	if requests == 0 || h.hour != w+1 {
+		return result
+	}
+	result.Mean = float64(h.total.within(c.window).time()) / float64(requests)
+	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, fence)
+	for i := 1; i < len(h.sites); i++ {
+		rise := h.series[i].week.crept()
+		if rise <= 1 {
+			continue
+		}
+		c.own.cells = h.series[i].unpack(c.own.cells)
+		if hour := c.own.within(c.window); len(hour) > 0 {
+			calls := float64(hour.calls())
+			mean := float64(hour.time()) / calls
+			c.chargeTime(&siteTime{number: int32(i), calls: calls, mean: mean, means: []float64{mean / rise}})
+		}
+	}
+	result.Suspects = c.rank()
+	return result
+}
+
+// weekWindow is the length of the windows in an hour.
+const weekWindow = 3 * slicesPerMinute
+
+// appendTo appends w.
+func (w *week) appendTo(b []byte) []byte {
+	b = codec.AppendBools(b, w != nil)
+	if w == nil {
+		return b
+	}
+	b = codec.AppendUvarints(b, uint64(w.since))
+	for _, rise := range w.rises {
+		b = codec.AppendUvarints(b, uint64(math.Float32bits(rise)))
+	}
+	for _, x := range w.hours {
+		b = codec.AppendUvarints(b, uint64(x.mean), uint64(x.high))
+	}
+	return b
+}
+
+// readWeek reads what appendTo appended.
+func readWeek(r *codec.Reader) *week {
+	if !r.Bool() {
+		return nil
+	}
+	w := &week{since: hour(r.Below(1 << 31))}
+	for i := range w.rises {
+		w.rises[i] = math.Float32frombits(uint32(r.Below(1 << 32)))
+	}
+	for i := range w.hours {
+		w.hours[i] = hourTimes{level(r.Below(1 << 16)), level(r.Below(1 << 16))}
+	}
+	return w
+}

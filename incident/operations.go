@@ -1,0 +1,249 @@
+package incident
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Operations are judged by themselves, too: a large installation runs thousands, and one may be three times as slow
+// without changing what all requests lose by a thousandth. They are judged once they have been known for a day.
+const (
+	// leastGrowth, leastExcess and leastLost are the smallest growth of the own time of an operation, the smallest time
+	// that a call loses, and the smallest time that all its calls lose in a second, that raise an incident.
+	leastGrowth = 0.1
+	leastExcess = time.Millisecond
+	leastLost   = time.Millisecond
+	// leastCalls is the number of calls in a window from which an operation is judged.
+	leastCalls = 10
+	// leastFailing is the smallest share of failed calls that raises an incident.
+	leastFailing = 0.05
+	// leastGrowthRecord and leastFailingRecord are the highest healthy growth and share that an operation is assumed to
+	// have reached before it was observed.
+	leastGrowthRecord  = 0.1
+	leastFailingRecord = 0.02
+	// operationAges is the number of ages of the records of operations: many have their worst minute once a week.
+	operationAges = 7
+)
+
+// Instances are slow when they start, for seconds or for minutes. For a time after a start, operations of the service
+// must be slower by a factor to raise an incident.
+const (
+	warmUp       = 5 * time.Minute
+	warmUpFactor = 3
+)
+
+// The scales by which operations are judged.
+const (
+	fine   = iota // every epoch by a window: sudden changes
+	coarse        // by longer windows: small changes, and those that come and go
+	weekly        // by hours, against those of the week before: changes that take days
+	numScales
+)
+
+// lengths are the lengths of the windows, and the times between two of them; 0: an epoch.
+var lengths = [numScales]struct{ window, every time.Duration }{
+	fine: {window: Window}, coarse: {30 * time.Minute, 5 * time.Minute}, weekly: {time.Hour, time.Hour},
+}
+
+// scale is what is known of operations in healthy windows of one length.
+type scale struct {
+	records map[operation]*operationRecord // those without growth in any window have none
+	healthy [operationAges]float64         // number of windows judged healthy, by age
+	pending []grownWindow                  // not yet known to be healthy
+	judged  trace.Nanos                    // end of the last window; 0: none
+}
+
+// grownWindow is the growth of operations in a window.
+type grownWindow struct {
+	end    trace.Nanos
+	growth []operationGrowth
+}
+
+// operationGrowth is the growth of an operation.
+type operationGrowth struct {
+	operation
+	growth
+}
+
+// operation identifies an operation of a suspect.
+type operation struct {
+	service trace.Symbol
+	op      trace.Op
+}
+
+func (o operation) compare(p operation) int {
+	return cmp.Or(cmp.Compare(o.service, p.service), cmp.Compare(o.op, p.op))
+}
+
+// growth are the numbers by which an operation raises incidents, each above its own record.
+type growth struct {
+	time     float64 // own time of a call above the variation of the history, relative to the usual one
+	failures float64 // share of the calls that fail, above the variation of the history
+}
+
+// growthOf returns the growth of an operation; zero if it cannot be judged by itself.
+func growthOf(o *baselinediff.SuspectOperation) growth {
+	var g growth
+	if o.Calls >= leastCalls {
+		g.time = o.Excess / max(o.Usual, float64(time.Microsecond))
+	}
+	if o.Calls > 0 && o.Failed >= leastFailures {
+		g.failures = o.Failed / o.Calls
+	}
+	return g
+}
+
+// max returns the larger ones of the numbers.
+func (g growth) max(h growth) growth {
+	return growth{max(g.time, h.time), max(g.failures, h.failures)}
+}
+
+// operationRecord is the highest growth of an operation in healthy windows, by age: the current one first.
+type operationRecord [operationAges]growth
+
+// highest returns the highest growth of all ages. r may be nil.
+func (r *operationRecord) highest() (h growth) {
+	if r != nil {
+		for _, g := range r {
+			h = h.max(g)
+		}
+	}
+	return h
+}
+
+// grown returns the operation of a suspect with the highest score whose growth reaches a share of what raises an
+// incident; nil if none does.
+func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, share float64, history *baselinediff.Sites) *baselinediff.SuspectOperation {
+	x := &t.scales[of]
+	ratio := share * ratioFor(history.Len(), lengths[of].window, x.healthy[:])
+	for i := range s.Operations {
+		o := &s.Operations[i]
+		g := growthOf(o)
+		if g == (growth{}) {
+			continue
+		}
+		highest := x.records[operation{s.Service, o.Op}].highest()
+		if g.failures >= max(share*leastFailing, ratio*max(leastFailingRecord, highest.failures)) {
+			return o
+		}
+		least := max(share*leastGrowth, ratio*max(leastGrowthRecord, highest.time))
+		lost := o.Excess * o.Calls / lengths[of].window.Seconds()
+		if g.time < least || o.Excess < share*float64(leastExcess) || lost < share*float64(leastLost) {
+			continue
+		}
+		if g.time >= warmUpFactor*least || !history.Started(s.Service, now.Add(-warmUp)) {
+			return o
+		}
+	}
+	return nil
+}
+
+// pend takes the growth of the operations of suspects in a window that ends now, except those of some services.
+func (x *scale) pend(now trace.Nanos, suspects []baselinediff.Suspect, except func(service trace.Symbol) bool) {
+	w := grownWindow{end: now}
+	for i := range suspects {
+		s := &suspects[i]
+		if len(s.Operations) == 0 || except(s.Service) {
+			continue
+		}
+		for k := range s.Operations {
+			if g := growthOf(&s.Operations[k]); g != (growth{}) {
+				w.growth = append(w.growth, operationGrowth{operation{s.Service, s.Operations[k].Op}, g})
+			}
+		}
+	}
+	x.pending = append(x.pending, w)
+}
+
+// learnBefore learns the pending windows, of a length, that ended before an instant.
+func (x *scale) learnBefore(instant trace.Nanos, length time.Duration) {
+	for len(x.pending) > 1 && x.pending[0].end <= instant {
+		x.learn(&x.pending[0], float64(x.pending[1].end.Sub(x.pending[0].end))/float64(length))
+		x.pending = slices.Delete(x.pending, 0, 1)
+	}
+}
+
+// learn takes the growth in a healthy window, which counts as a number of windows without overlap.
+func (x *scale) learn(w *grownWindow, windows float64) {
+	x.healthy[0] += windows
+	for _, g := range w.growth {
+		r := x.records[g.operation]
+		if r == nil {
+			r = &operationRecord{}
+			x.records[g.operation] = r
+		}
+		r[0] = r[0].max(g.growth)
+	}
+}
+
+// forget deletes the pending growth of some services.
+func (x *scale) forget(services func(trace.Symbol) bool) {
+	for i := range x.pending {
+		w := &x.pending[i]
+		w.growth = slices.DeleteFunc(w.growth, func(g operationGrowth) bool { return services(g.service) })
+	}
+}
+
+// age begins a new age of records.
+func (x *scale) age() {
+	copy(x.healthy[1:], x.healthy[:])
+	x.healthy[0] = 0
+	for o, r := range x.records {
+		copy(r[1:], r[:])
+		if r[0] = (growth{}); *r == (operationRecord{}) {
+			delete(x.records, o)
+		}
+	}
+}
+
+// judgeSlowly returns the evidence of the windows of the slower scales that end now.
+func (t *Tracker) judgeSlowly(now trace.Nanos, history *baselinediff.Sites) (above []charge) {
+	for of := coarse; of < numScales; of++ {
+		x, length := &t.scales[of], lengths[of]
+		if now.Sub(x.judged) < length.every {
+			continue
+		}
+		x.judged = now
+		f := &finding{window: baselinediff.Interval{From: now.Add(-length.window), To: now}, every: length.every}
+		if of == weekly {
+			f.Comparison = history.Crept(now)
+		} else {
+			f.Comparison = history.Compare(f.window, baselinediff.Steady)
+		}
+		affected := func(service trace.Symbol) bool { return t.affects(service, f.window.From) }
+		for i := range f.Suspects {
+			s := &f.Suspects[i]
+			if t.isRelearned(s.Service) || affected(s.Service) && !t.raisedBy(s.Service, length.every) {
+				continue
+			}
+			if o := t.grown(now, of, s, 1, history); o != nil {
+				c := chargeOf(s, 0, f)
+				c.beyond = o.Score
+				above = append(above, c)
+			}
+		}
+		x.pend(now, f.Suspects, affected)
+		x.learnBefore(now.Add(-2*length.window), length.window)
+	}
+	return above
+}
+
+// affects reports whether a service was affected by an incident since an instant.
+func (t *Tracker) affects(service trace.Symbol, since trace.Nanos) bool {
+	return slices.ContainsFunc(t.incidents, func(x *tracked) bool {
+		if x.Closed != 0 && x.Seen <= since {
+			return false
+		}
+		_, found := slices.BinarySearch(x.affected, service)
+		return found
+	})
+}
+
+// raisedBy reports whether there is an open incident of a service that windows at least some time apart have raised.
+func (t *Tracker) raisedBy(service trace.Symbol, every time.Duration) bool {
+	return slices.ContainsFunc(t.incidents, func(x *tracked) bool { return x.Closed == 0 && x.service == service && x.every >= every })
+}
