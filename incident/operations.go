@@ -25,8 +25,6 @@ const (
 	// have reached before it was observed.
 	leastGrowthRecord  = 0.1
 	leastFailingRecord = 0.02
-	// operationAges is the number of ages of the records of operations: many have their worst minute once a week.
-	operationAges = 7
 )
 
 // Instances are slow when they start, for seconds or for minutes. For a time after a start, operations of the service
@@ -52,7 +50,7 @@ var lengths = [numScales]struct{ window, every time.Duration }{
 // scale is what is known of operations in healthy windows of one length.
 type scale struct {
 	records map[operation]*operationRecord // those without growth in any window have none
-	healthy [operationAges]float64         // number of windows judged healthy, by age
+	healthy [ages]float64                  // number of windows judged healthy, by age
 	pending []grownWindow                  // not yet known to be healthy
 	judged  trace.Nanos                    // end of the last window; 0: none
 }
@@ -103,7 +101,7 @@ func (g growth) max(h growth) growth {
 }
 
 // operationRecord is the highest growth of an operation in healthy windows, by age: the current one first.
-type operationRecord [operationAges]growth
+type operationRecord [ages]growth
 
 // highest returns the highest growth of all ages. r may be nil.
 func (r *operationRecord) highest() (h growth) {

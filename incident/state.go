@@ -13,7 +13,7 @@ import (
 type State struct {
 	Incidents []SavedIncident
 	Records   []SavedRecord // ascending by service
-	Healthy   [2]float64
+	Healthy   []float64     // by age of records
 	Aged      trace.Nanos
 	Judged    trace.Nanos // end of the first window that was judged; 0: none, or of an earlier version
 	Pending   []SavedWindow
@@ -61,8 +61,8 @@ type SavedIncident struct {
 // SavedRecord holds the highest scores of a service in healthy windows.
 type SavedRecord struct {
 	Service  trace.Symbol
-	Highest  [2]float64
-	Failures [2]float64
+	Highest  []float64 // by age of records
+	Failures []float64
 }
 
 // SavedTime is the time since when something is the case with a service.
@@ -81,7 +81,7 @@ type SavedWindow struct {
 
 // State returns the state of t. Equal trackers give equal states.
 func (t *Tracker) State() State {
-	s := State{Healthy: t.healthy, Aged: t.aged, Judged: t.judged}
+	s := State{Healthy: slices.Clone(t.healthy[:]), Aged: t.aged, Judged: t.judged}
 	for i := range t.scales {
 		s.Scales = append(s.Scales, t.scales[i].save())
 	}
@@ -89,8 +89,11 @@ func (t *Tracker) State() State {
 		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.affected, x.every})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
-		r := t.records[service]
-		s.Records = append(s.Records, SavedRecord{service, [2]float64{r[0].all, r[1].all}, [2]float64{r[0].failures, r[1].failures}})
+		saved := SavedRecord{Service: service}
+		for _, l := range t.records[service] {
+			saved.Highest, saved.Failures = append(saved.Highest, l.all), append(saved.Failures, l.failures)
+		}
+		s.Records = append(s.Records, saved)
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.relearned)) {
 		s.Relearned = append(s.Relearned, SavedTime{service, t.relearned[service]})
@@ -162,8 +165,9 @@ func (s *SavedOperation) record() *operationRecord {
 // Restore returns the tracker with a state. It ignores incidents without suspects, and scores without a service.
 func Restore(s State) *Tracker {
 	t := NewTracker()
-	t.healthy, t.aged, t.judged = s.Healthy, s.Aged, s.Judged
-	if t.judged == 0 && t.healthy != [2]float64{} {
+	copy(t.healthy[:], s.Healthy)
+	t.aged, t.judged = s.Aged, s.Judged
+	if t.judged == 0 && t.healthy != [ages]float64{} {
 		t.judged = t.aged // of an earlier version, which reviewed nothing after it had learned
 	}
 	for _, x := range s.Incidents {
@@ -174,8 +178,12 @@ func Restore(s State) *Tracker {
 			service: x.Service, score: x.Score, waits: x.Waits, opaque: x.Opaque, beyond: x.Beyond, shared: x.Shared,
 		}, affected: x.Affected, every: x.Every})
 	}
-	for _, r := range s.Records {
-		t.records[r.Service] = &record{{r.Highest[0], r.Failures[0]}, {r.Highest[1], r.Failures[1]}}
+	for _, saved := range s.Records {
+		r := &record{}
+		for i := range min(len(r), len(saved.Highest), len(saved.Failures)) {
+			r[i] = levels{saved.Highest[i], saved.Failures[i]}
+		}
+		t.records[saved.Service] = r
 	}
 	for _, r := range s.Relearned {
 		t.relearned[r.Service] = r.Since

@@ -26,10 +26,10 @@ const (
 	// keptSuspects and keptOperations bound the suspects of an incident and their operations once it is closed.
 	keptSuspects   = 20
 	keptOperations = 10
-	// recordAge is the time for which the highest score of a service counts as healthy, at least once and at most
-	// twice.
-	recordAge   = 24 * time.Hour
-	serviceAges = 2
+	// recordAge is the length of an age of records, and ages the number of those that count, the current one included:
+	// many services and operations have their worst minutes once a week.
+	recordAge = 24 * time.Hour
+	ages      = 7
 	// leastScore is the smallest score that raises an incident: requests lose 2 % of their usual time, or 2 % of them
 	// fail.
 	leastScore = 0.02
@@ -46,17 +46,20 @@ const (
 	waiting = 0.1
 	// settling is the time after which scores tell victim from cause: while a window fills, they rise.
 	settling = Window / 2
+	// spreading is the time after which an incident shows all services that it affects: earlier none is learned.
+	spreading = 30 * time.Minute
 	// located is the number of suspects of an incident whose instances are told apart.
 	located = 3
-	// falseRate is the expected number of false incidents in a week.
-	falseRate = 1.0
+	// falseRate is the expected number of false incidents in a week, of services and of the operations in each scale: one
+	// of all.
+	falseRate = 1.0 / (1 + numScales)
 )
 
 // Tracker raises, follows and closes incidents. It is not safe for concurrent use.
 type Tracker struct {
 	incidents []*tracked // by the time of opening
 	records   map[trace.Symbol]*record
-	healthy   [serviceAges]float64 // number of windows judged healthy: of the current and of the previous age of records
+	healthy   [ages]float64 // number of windows judged healthy, by age of records: the current one first
 	scales    [numScales]scale
 	aged      trace.Nanos                  // beginning of the current age
 	judged    trace.Nanos                  // end of the first window that was judged or reviewed; 0: none
@@ -150,8 +153,8 @@ func (c *charge) apart(neighbour trace.Symbol) bool {
 	return c.beyond > 0
 }
 
-// record is the highest levels of a service in healthy windows, of the current and of the previous age.
-type record [serviceAges]levels
+// record is the highest levels of a service in healthy windows, by age: the current one first.
+type record [ages]levels
 
 // NewTracker returns a tracker without incidents.
 func NewTracker() *Tracker {
@@ -377,11 +380,13 @@ func threshold(highest, ratio float64) float64 {
 
 // highest returns the highest levels of a service in healthy windows.
 func (t *Tracker) highest(service trace.Symbol) levels {
-	r := t.records[service]
-	if r == nil {
-		return levels{}
+	var highest levels
+	if r := t.records[service]; r != nil {
+		for _, l := range r {
+			highest = highest.max(l)
+		}
 	}
-	return r[0].max(r[1])
+	return highest
 }
 
 // unusual reports whether the evidence against a suspect reaches a share of what raises an incident.
@@ -473,9 +478,11 @@ func (t *Tracker) age(now trace.Nanos) {
 	for i := range t.scales {
 		t.scales[i].age()
 	}
-	t.healthy = [2]float64{0, t.healthy[0]}
+	copy(t.healthy[1:], t.healthy[:])
+	t.healthy[0] = 0
 	for s, r := range t.records {
-		if *r = (record{1: r[0]}); r[1] == (levels{}) {
+		copy(r[1:], r[:])
+		if r[0] = (levels{}); *r == (record{}) {
 			delete(t.records, s)
 		}
 	}
@@ -584,7 +591,12 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 // follow renews the suspects of an open incident when there is more evidence than before, and closes it after a quiet
 // time. It reports whether the incident is open.
 func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Sites) bool {
-	history.Skip(baselinediff.Interval{From: min(x.Onset, x.Opened.Add(-Window)), To: now}, x.affected...)
+	skipped := baselinediff.Interval{From: min(x.Onset, x.Opened.Add(-Window)), To: now}
+	if now.Sub(x.Opened) < spreading {
+		history.Skip(x.ID, skipped)
+	} else {
+		history.Skip(x.ID, skipped, x.affected...)
+	}
 	if now.Sub(x.Seen) >= quiet+x.every {
 		x.close(now)
 		return false

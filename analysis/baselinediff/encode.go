@@ -26,6 +26,7 @@ func (h *Sites) AppendBinary(b []byte) []byte {
 	}
 	b = codec.AppendUvarints(b, uint64(len(h.skipped)))
 	for _, s := range h.skipped {
+		b = codec.AppendWords(b, s.id)
 		b = codec.AppendUvarints(b, uint64(s.from), uint64(s.to), uint64(len(s.services)))
 		for _, service := range s.services {
 			b = codec.AppendWords(b, uint64(service))
@@ -88,7 +89,11 @@ func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	}
 	h.total = readCells(r, func() int64 { return int64(r.Below(1 << 63)) })
 	for range r.Count(2) {
-		s := skip{sliceRange: sliceRange{readSlice(r), readSlice(r)}}
+		s := skip{}
+		if version > sitesVersion2 {
+			s.id = r.Word()
+		}
+		s.sliceRange = sliceRange{readSlice(r), readSlice(r)}
 		if version > sitesVersion2 {
 			for range r.Count(8) {
 				s.services = append(s.services, trace.Symbol(r.Word()))

@@ -74,6 +74,8 @@ type liveComparison struct {
 	bad     []badCalls                // by site
 	judged  []int32                   // sites with calls in the window
 
+	otherTargets bool // the history of the current site is that of its operation, whatever it calls
+
 	pieces        []livePiece // of the history of the current site
 	means, values []float64
 	shares        []float64           // of shapes in pieces
@@ -258,13 +260,13 @@ func (c *liveComparison) judge(number int32) {
 // history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.own, or,
 // with too little of it, that of its step under all callers or of its operation whatever it calls.
 func (c *liveComparison) history(number int32) (s *judgedSeries, past cells, before uint64) {
-	s = &c.own
+	s, c.otherTargets = &c.own, false
 	past = c.past(s.cells, &c.kept)
 	if before = past.calls(); before >= minHistory {
 		return s, past, before
 	}
-	for _, key := range c.h.sites[number].wider() {
-		s = c.pooled(key)
+	for i, key := range c.h.sites[number].wider() {
+		s, c.otherTargets = c.pooled(key), i > 0
 		past = c.past(s.cells, &c.kept)
 		if before = past.calls(); before >= minHistory {
 			break
@@ -453,7 +455,8 @@ func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) 
 		x := &c.own.shapes[i]
 		now := x.within(c.window)
 		count := float64(now.calls())
-		if count == 0 {
+		// A call to another target is another call, not a changed one, unless it failed or got no answer.
+		if count == 0 || c.otherTargets && !x.failed && x.hash != leaf {
 			continue
 		}
 		shares := c.known[x.shape]

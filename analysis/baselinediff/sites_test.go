@@ -189,8 +189,8 @@ func TestSitesSkip(t *testing.T) {
 	const normal, slow = int64(100 * time.Millisecond), int64(300 * time.Millisecond)
 	h.Merge(callsAt(table, 0, 30*time.Minute, normal))
 	h.Merge(callsAt(table, 30*time.Minute, 4*time.Hour, slow))
-	h.Skip(Interval{trace.Nanos(30 * time.Minute), trace.Nanos(3 * time.Hour)})
-	h.Skip(Interval{trace.Nanos(3 * time.Hour), trace.Nanos(4 * time.Hour)})
+	h.Skip(1, Interval{trace.Nanos(30 * time.Minute), trace.Nanos(3 * time.Hour)})
+	h.Skip(1, Interval{trace.Nanos(3 * time.Hour), trace.Nanos(4 * time.Hour)})
 	h.Age(trace.Nanos(4 * time.Hour))
 	r := h.Compare(Interval{trace.Nanos(237 * time.Minute), trace.Nanos(4 * time.Hour)}, Steady)
 	if got := r.Suspects[0].Score; math.Abs(got-2) > 1e-9 {
@@ -369,7 +369,7 @@ func TestInstancesReplaced(t *testing.T) {
 		first := 0
 		if at >= 10*time.Minute {
 			first = maxValues
-			h.Skip(Interval{trace.Nanos(10 * time.Minute), trace.Nanos(at)})
+			h.Skip(1, Interval{trace.Nanos(10 * time.Minute), trace.Nanos(at)})
 		}
 		h.Merge(tallyOf(table, "cart", first, maxValues, at))
 		h.Age(trace.Nanos(at))
@@ -390,7 +390,7 @@ func TestSkippedForgotten(t *testing.T) {
 	const day, healthy = 24 * time.Hour, time.Hour
 	for at := time.Duration(0); at < day; at += time.Minute {
 		if at > healthy {
-			h.Skip(Interval{trace.Nanos(healthy), trace.Nanos(at)})
+			h.Skip(1, Interval{trace.Nanos(healthy), trace.Nanos(at)})
 		}
 		h.Merge(tallyOf(table, "cart", 0, 1, at))
 		h.Age(trace.Nanos(at))
@@ -411,7 +411,7 @@ func TestAccept(t *testing.T) {
 	traces, window = stretch(traces, window)
 	h := sitesOf(e.table, traces, 100)
 	service := e.table.Symbol(e.target())
-	h.Skip(Interval{window.From.Add(-time.Hour), window.To.Add(time.Hour)})
+	h.Skip(1, Interval{window.From.Add(-time.Hour), window.To.Add(time.Hour)})
 	h.Accept(service, window)
 	for s, want := range map[slice]bool{sliceOf(window.From) - 1: true, sliceOf(window.From): false, sliceOf(window.To): false, sliceOf(window.To) + 1: true} {
 		if h.skipped.of(service).contains(s) != want {

@@ -12,6 +12,7 @@ import (
 // skip is a time in which requests were not healthy.
 type skip struct {
 	sliceRange
+	id       uint64
 	services []trace.Symbol // whose calls are no history, ascending; none: all
 }
 
@@ -22,21 +23,17 @@ type skips []skip
 type ranges []sliceRange
 
 // Skip excludes the calls of some services, and the calls to them, from the history, in the traces that begin in an
-// interval: they are not healthy. Without services it excludes all calls.
-func (h *Sites) Skip(i Interval, services ...trace.Symbol) {
-	added := skip{sliceRange{sliceOf(i.From), sliceOf(i.To) + 1}, slices.Compact(slices.Sorted(slices.Values(services)))}
-	for _, s := range h.skipped {
-		if slices.Equal(s.services, added.services) && s.to >= added.from && added.to >= s.from {
-			added.from, added.to = min(added.from, s.from), max(added.to, s.to)
+// interval: they are not healthy. Without services it excludes all calls. It replaces what was skipped before under the
+// same id.
+func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
+	added := skip{sliceRange{sliceOf(i.From), sliceOf(i.To) + 1}, id, slices.Compact(slices.Sorted(slices.Values(services)))}
+	for k := range h.skipped {
+		if h.skipped[k].id == id {
+			h.skipped[k] = added
+			return
 		}
 	}
-	h.skipped = append(slices.DeleteFunc(h.skipped, added.covers), added)
-}
-
-// covers reports whether s skips all that t skips.
-func (s *skip) covers(t skip) bool {
-	return s.from <= t.from && t.to <= s.to && (len(s.services) == 0 || len(t.services) > 0 &&
-		!slices.ContainsFunc(t.services, func(x trace.Symbol) bool { return !s.concerns(x) }))
+	h.skipped = append(h.skipped, added)
 }
 
 // concerns reports whether s skips the calls of a service.
@@ -113,7 +110,7 @@ func (h *Sites) unskip(r sliceRange) {
 	for _, s := range h.skipped {
 		for _, rest := range []sliceRange{{s.from, min(s.to, r.from)}, {max(s.from, r.to), s.to}} {
 			if rest.from < rest.to {
-				left = append(left, skip{rest, s.services})
+				left = append(left, skip{rest, s.id, s.services})
 			}
 		}
 	}
