@@ -86,7 +86,7 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 
 // incidentSentence returns the sentence about an incident.
 func incidentSentence(c *engine.Core, names *describe.Names, x *engine.Incident) string {
-	return names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), c.Ended()), Suspects: x.Suspects, Longer: x.Longer()}).String()
+	return names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), c.Ended()), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual}).String()
 }
 
 func suspectOf(names *describe.Names, s *baselinediff.Suspect) contract.IncidentSuspect {
@@ -95,7 +95,7 @@ func suspectOf(names *describe.Names, s *baselinediff.Suspect) contract.Incident
 		Service: d.Service, EmitsSpans: d.EmitsSpans, Score: float64(d.Score), Operations: []contract.SuspectOperation{}, Instances: []contract.SuspectInstance{},
 		Parts: contract.SuspectParts{
 			Own: float64(d.Parts.Own), In: float64(d.Parts.In), Out: float64(d.Parts.Out), Errors: float64(d.Parts.Errors),
-			Unanswered: float64(d.Parts.Unanswered), Shape: float64(d.Parts.Shape), Rest: float64(d.Parts.Rest),
+			Unanswered: float64(d.Parts.Unanswered), Silent: float64(d.Parts.Silent), Shape: float64(d.Parts.Shape), Rest: float64(d.Parts.Rest),
 		},
 	}
 	for _, o := range d.Operations[:min(len(d.Operations), shownOperations)] {

@@ -267,6 +267,7 @@ func (p *page) suspect(s *contract.IncidentSuspect) {
 		{"time from it", s.Parts.Out},
 		{"errors", s.Parts.Errors},
 		{"unanswered calls", s.Parts.Unanswered},
+		{"missing requests", s.Parts.Silent},
 		{"other calls than usual", s.Parts.Shape},
 	} {
 		if x.score >= leastPart {

@@ -111,11 +111,13 @@ func (n *Names) searching(x *Advice, name string) string {
 // adviceFor returns the next step for the largest part of the score of a suspect.
 func (n *Names) adviceFor(s *baselinediff.Suspect, name string) string {
 	wire := s.In + s.Rest
-	switch most := max(s.Own, wire, s.Out, s.Errors, s.Unanswered, s.Shape); {
+	switch most := max(s.Own, wire, s.Out, s.Errors, s.Unanswered, s.Silent, s.Shape); {
 	case s.Opaque:
 		return "Look at the metrics and logs of " + name + ", which emits no spans, and at the connections to it."
 	case most == s.Unanswered:
 		return "Check whether " + name + " runs and can be reached."
+	case most == s.Silent:
+		return "Check what sends these requests to " + name + ", and the way from there."
 	case most == s.Errors:
 		return "Look at the logs of " + name + ", and at its failed spans in your tracing backend." // the sample traces are slow ones
 	case most == s.Shape:

@@ -28,6 +28,7 @@ type SuspectParts struct {
 	Out        Number `json:"out"`
 	Errors     Number `json:"errors"`
 	Unanswered Number `json:"unanswered"`
+	Silent     Number `json:"silent"`
 	Shape      Number `json:"shape"`
 	Rest       Number `json:"rest"`
 }
@@ -48,7 +49,7 @@ func (n *Names) Suspect(s *baselinediff.Suspect) Suspect {
 		Service: n.Clean(n.Table.Text(s.Service)), EmitsSpans: !s.Opaque, Score: Number(s.Score),
 		Parts: SuspectParts{
 			Own: Number(s.Own), In: Number(s.In), Out: Number(s.Out), Errors: Number(s.Errors), Unanswered: Number(s.Unanswered),
-			Shape: Number(s.Shape), Rest: Number(s.Rest),
+			Silent: Number(s.Silent), Shape: Number(s.Shape), Rest: Number(s.Rest),
 		},
 		Operations: []SuspectOperation{},
 	}
@@ -206,6 +207,7 @@ type Incident struct {
 	When     string                 // a [Period]
 	Suspects []baselinediff.Suspect // ranked
 	Longer   float64                // mean duration of all requests above the usual one, relative to it
+	Gradual  bool                   // it took days: it is told from the week before
 }
 
 // leastLonger is the smallest relative increase of the mean duration with which a sentence about failures names added
@@ -221,6 +223,12 @@ func (n *Names) Incident(x *Incident) Sentence {
 	}
 	first := &x.Suspects[0]
 	time := first.Own + first.In + first.Out + first.Rest
+	if o := outstanding(first); o != nil {
+		n.operation(&s, x, o)
+		n.where(&s, first)
+		s.Plain(".")
+		return s
+	}
 	w := words{"of the added time", "before", true}
 	switch max(time, first.Errors+first.Unanswered, first.Shape) {
 	case time:
@@ -242,6 +250,57 @@ func (n *Names) Incident(x *Incident) Sentence {
 	n.where(&s, first)
 	s.Plain(".")
 	return s
+}
+
+// smallScore is the score below which a sentence tells of an operation rather than of all requests, which hardly change.
+const smallScore = 0.02
+
+// outstanding returns the operation of a suspect whose calls by themselves tell more than what all requests lose; nil
+// if there is none.
+func outstanding(s *baselinediff.Suspect) *baselinediff.SuspectOperation {
+	if s.Silent < s.Score/2 && s.Score >= smallScore {
+		return nil
+	}
+	for i := range s.Operations {
+		if o := &s.Operations[i]; o.Calls > 0 && (o.Excess > 0 || o.Failed > 0) {
+			return o
+		}
+	}
+	return nil
+}
+
+// operation appends what calls of an operation lose.
+func (n *Names) operation(s *Sentence, x *Incident, o *baselinediff.SuspectOperation) {
+	name, first := n.Op(o.Op), &x.Suspects[0]
+	switch growth := 1 + o.Excess/max(1, o.Usual); {
+	case first.Silent >= first.Score/2:
+		s.Strong(name)
+		s.Plain(" gets no requests " + x.When + "; they came steadily before")
+	case o.Failed/o.Calls >= leastFailures && o.Failed/o.Calls > growth-1:
+		s.Strong(units.Percent(min(1, o.Failed/o.Calls)) + " of the calls")
+		s.Plain(" of ")
+		s.Strong(name)
+		s.Plain(" fail " + x.When)
+	default:
+		s.Strong(name)
+		if first.Opaque {
+			s.Plain(" waits ")
+		} else {
+			s.Plain(" takes ")
+		}
+		s.Strong(slowdown(growth - 1))
+		s.Plain(" " + x.When + ": ")
+		if x.Gradual {
+			s.Plain(units.Nanos(o.Usual+o.Excess) + " a call, " + units.Nanos(o.Usual) + " a week ago")
+		} else {
+			s.Plain(units.Nanos(o.Usual+o.Excess) + " a call, " + units.Nanos(o.Usual) + " before")
+		}
+		if first.Opaque {
+			s.Plain(", for ")
+			s.Strong(n.NamedService(first.Service))
+			s.Plain(", which emits no spans")
+		}
+	}
 }
 
 // leastCarried is the part of the cost of a service that an instance or version carries if a sentence names it.

@@ -17,7 +17,9 @@ type Incident struct {
 	Reopened trace.Nanos
 	Seen     trace.Nanos // end of the last epoch with evidence
 	Closed   trace.Nanos // 0: still open
-	Into     uint64      // the incident that it was merged into, which closed it; 0: none
+	// Gradual reports that it was noticed by a comparison with the week before: it took hours or days to grow.
+	Gradual bool
+	Into    uint64 // the incident that it was merged into, which closed it; 0: none
 	// Accepted reports that a person accepted the behaviour since the onset as normal, which closes it. AcceptedBy is
 	// that person's name, "" if it is unknown.
 	Accepted   bool

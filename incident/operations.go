@@ -220,7 +220,7 @@ func (t *Tracker) judgeSlowly(now trace.Nanos, history *baselinediff.Sites) (abo
 			}
 			if o := t.grown(now, of, s, 1, history); o != nil {
 				c := chargeOf(s, 0, f)
-				c.beyond = o.Score
+				c.beyond, c.grown = o.Score, true
 				above = append(above, c)
 			}
 		}

@@ -19,8 +19,11 @@ const (
 	Window = 3 * time.Minute
 	// quiet is the time without evidence after which an incident is over.
 	quiet = 2 * time.Minute
-	// returning is the time after its end within which an incident that returns is the same one.
-	returning = 3 * time.Minute
+	// returning is the time after its end within which an incident that returns is the same one. After a brief one of an
+	// operation that has been known for a day it is longer: some faults come and go.
+	returning      = 3 * time.Minute
+	brief          = Window
+	returningBrief = 10 * time.Minute
 	// MaxClosed is the largest number of closed incidents that are kept.
 	MaxClosed = 1000
 	// keptSuspects and keptOperations bound the suspects of an incident and their operations once it is closed.
@@ -132,6 +135,7 @@ type charge struct {
 	debug  string
 	shared []baselinediff.SharedPart
 	from   *finding // nil: of an earlier epoch
+	grown  bool     // an operation by itself raises an incident
 }
 
 // chargeOf returns the evidence against a suspect whose levels raise an incident. Threshold is that of its score.
@@ -327,7 +331,7 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 		c := chargeOf(s, threshold(t.highest(s.Service).all, ratio), f)
 		if o != nil {
 			c.debug = fmt.Sprintf("op=%x calls=%.0f excess=%.2fms usual=%.2fms failed=%.0f rec=%+v opaque=%v score=%.4f windows=%.0f", o.Op, o.Calls, o.Excess/1e6, o.Usual/1e6, o.Failed, t.scales[fine].records[operation{s.Service, o.Op}].highest(), s.Opaque, s.Score, t.healthy[0]+t.healthy[1])
-			c.beyond = max(c.beyond, o.Score)
+			c.beyond, c.grown = max(c.beyond, o.Score), true
 		}
 		above = append(above, c)
 		since[s.Service] = now
@@ -491,10 +495,13 @@ func (t *Tracker) age(now trace.Nanos) {
 // raise opens an incident for a service, unless the evidence belongs to one that is open or has just closed.
 func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) {
 	for _, x := range slices.Backward(t.incidents) {
-		if x.Into != 0 || x.Accepted || x.service != c.service || x.Closed != 0 && now.Sub(x.Closed) > returning {
+		if x.Into != 0 || x.Accepted || x.service != c.service || x.Closed != 0 && now.Sub(x.Closed) > x.returning(&c) {
 			continue
 		}
 		if x.Closed != 0 {
+			if now.Sub(x.Closed) > returning {
+				x.every = max(x.every, returningBrief) // it comes and goes
+			}
 			x.Closed, x.Reopened, x.Alerted = 0, now, x.Suspects[0].Service
 		}
 		x.Seen, x.now, x.every = now, c, max(x.every, c.from.every)
@@ -520,7 +527,7 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 	x := &tracked{charge: charge{service: c.service}, now: c, affected: history.Callers(c.service), every: c.from.every}
 	w := c.from.window
 	x.Onset, x.Opened = history.Onset(c.service, baselinediff.Interval{From: w.From.Add(-w.To.Sub(w.From)), To: now}), now
-	x.Seen = now
+	x.Seen, x.Gradual = now, c.from.every == lengths[weekly].every
 	x.ID = trace.Mix(uint64(c.service), uint64(now))
 	for i := range c.from.Suspects {
 		if s := &c.from.Suspects[i]; s.Service == c.service {
@@ -531,6 +538,14 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 	for i := range t.scales {
 		t.scales[i].forget(func(s trace.Symbol) bool { return t.affects(s, now) })
 	}
+}
+
+// returning returns the time after the end of x within which it is the same if evidence returns.
+func (x *tracked) returning(evidence *charge) time.Duration {
+	if evidence.grown && x.Seen.Sub(max(x.Opened, x.Reopened)) < brief {
+		return returningBrief
+	}
+	return returning
 }
 
 // strongest returns the evidence against the service of x.

@@ -32,13 +32,16 @@ type shop struct {
 	gateway map[string]trace.Nanos // additional work of the gateway, by the service that it calls
 	failing string                 // a service that fails a tenth of its requests, or most of them if it is rare
 	rare    bool                   // whether a request in twelve seconds is to the service rare
+	spacing time.Duration          // between requests to a service
+	stopped string                 // a service that gets no requests
+	pods    int                    // number of the first pod of each service
 }
 
 func newShop() *shop {
 	table := &trace.Table{}
 	return &shop{
 		table: table, history: baselinediff.NewSites(table), tracker: incident.NewTracker(), rng: rand.New(rand.NewPCG(1, 2)),
-		now: trace.Nanos(time.Hour),
+		now: trace.Nanos(time.Hour), spacing: time.Second,
 	}
 }
 
@@ -47,13 +50,13 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 	x := critpath.NewExtractor(critpath.DefaultOptions())
 	for end := s.now.Add(d); s.now < end; {
 		tally := baselinediff.NewTally()
-		for at := s.now; at < s.now.Add(epoch); at = at.Add(time.Second) {
-			services := []string{"cart", "search"}
+		for at := s.now; at < s.now.Add(epoch); at = at.Add(s.spacing) {
+			services := slices.DeleteFunc([]string{"cart", "search"}, func(name string) bool { return name == s.stopped })
 			if s.rare && at/trace.Nanos(time.Second)%12 == 0 {
 				services = append(services, "rare")
 			}
 			for _, service := range services {
-				factor, pod := 1.0, service+"-"+strconv.Itoa(s.rng.IntN(4))
+				factor, pod := 1.0, service+"-"+strconv.Itoa(s.pods+s.rng.IntN(4))
 				if f := max(slower[service], slower[pod]); f != 0 {
 					factor = f
 				}

@@ -167,7 +167,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
 	d := &Incident{
 		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted, Acknowledged: f.Acknowledged,
-		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), f.At), Suspects: x.Suspects, Longer: x.Longer()}).String(), maxSentenceText),
+		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), f.At), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual}).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
 		Actions: []URL{}, Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
 		Search: n.search(f.Investigation), Next: shorten(Advice(n.names, x, f.Investigation, f.Deploys), maxSentenceText),

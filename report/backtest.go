@@ -103,7 +103,7 @@ func verdict(s *backtest.Score, id uint64) string {
 
 // incident returns the sentence about x.
 func (n *names) incident(x *engine.Incident) describe.Sentence {
-	return n.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Longer: x.Longer()})
+	return n.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual})
 }
 
 // score writes the score.
@@ -187,6 +187,7 @@ type jsonIncidentParts struct {
 	Out        describe.Number `json:"out"`
 	Errors     describe.Number `json:"errors"`
 	Unanswered describe.Number `json:"unanswered"`
+	Silent     describe.Number `json:"silent"`
 	Shape      describe.Number `json:"shape"`
 }
 
@@ -211,7 +212,7 @@ func (n *names) jsonIncident(x *engine.Incident) jsonIncident {
 		p := &s.Parts
 		suspect := jsonIncidentSuspect{
 			Service: s.Service, Score: s.Score, Instances: []jsonInstance{},
-			Parts: jsonIncidentParts{Own: p.Own, In: p.In + p.Rest, Out: p.Out, Errors: p.Errors, Unanswered: p.Unanswered, Shape: p.Shape},
+			Parts: jsonIncidentParts{Own: p.Own, In: p.In + p.Rest, Out: p.Out, Errors: p.Errors, Unanswered: p.Unanswered, Silent: p.Silent, Shape: p.Shape},
 		}
 		if len(s.Operations) > 0 {
 			suspect.Operation = s.Operations[0].Operation

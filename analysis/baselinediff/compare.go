@@ -25,10 +25,11 @@ type Suspect struct {
 	Soft float64
 	// The parts of Score. Own: time spent in the service. In, Out: time by which it is late for all of its callers, or
 	// with all of its callees. Errors, Unanswered, Shape: requests with a changed shape, because a span failed, because
-	// a call to the service was not answered, or for another reason. Rest: unexplained time on the wire to the service.
+	// a call to the service was not answered, or for another reason. Silent: requests that came steadily before, and do
+	// not come any more; only in histories of a running service. Rest: unexplained time on the wire to the service.
 	// If the service emits no spans, Rest is also counted as Own of its callers: an alternative explanation, not an
 	// additional loss.
-	Own, In, Out, Errors, Unanswered, Shape, Rest float64
+	Own, In, Out, Errors, Unanswered, Silent, Shape, Rest float64
 	// Calls is the number of calls to the service by others per request of the window, at most 1. It is 1 for a service
 	// that no other one calls.
 	Calls float64

@@ -29,7 +29,7 @@ import (
 // A line of the ranking holds the service, its score, parts, soft evidence and operations. Parts that are 0 are
 // omitted.
 func TestCompare(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		s := newScript()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			times := 1

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -212,20 +213,29 @@ func TestInstancesOrder(t *testing.T) {
 	})
 }
 
-// TestDecodeSitesVersion1 restores a history of the version without instances.
-func TestDecodeSitesVersion1(t *testing.T) {
+// TestDecodeSitesVersions restores a history of the version without weeks, which Sibyl wrote on 25 November 2026, and
+// of the version before, without instances.
+func TestDecodeSitesVersions(t *testing.T) {
 	f := newFleet()
 	h := NewSites(f.table)
 	f.play(h, 0, 10*time.Minute, f.instances(3))
-	h.instances = newInstances()
-	saved := h.AppendBinary(nil)
-	old := slices.Concat([]byte{sitesVersion1}, saved[1:len(saved)-1])
-	restored, err := DecodeSites(old, f.table)
+	h.Skip(0, Interval{trace.Nanos(2 * time.Minute), trace.Nanos(3 * time.Minute)})
+	v2, err := os.ReadFile("testdata/sites.v2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(restored.AppendBinary(nil), saved) {
-		t.Error("the restored history differs")
+	v1 := slices.Concat([]byte{sitesVersion1}, v2[1:len(v2)-len(h.instances.appendTo(nil))])
+	for _, old := range [][]byte{v2, v1} {
+		if old[0] == sitesVersion1 {
+			h.instances = newInstances()
+		}
+		restored, err := DecodeSites(old, f.table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) {
+			t.Errorf("the history restored from version %d differs", old[0])
+		}
 	}
 }
 

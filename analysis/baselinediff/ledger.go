@@ -77,7 +77,7 @@ type operationCalls struct {
 }
 
 // evidence is the evidence against a service.
-type evidence struct{ own, errors, unanswered, shape, soft float64 }
+type evidence struct{ own, errors, unanswered, silent, shape, soft float64 }
 
 func newLedger(g graph, requests, duration float64, fence func([]float64) (median, limit float64)) *ledger {
 	return &ledger{
@@ -241,7 +241,7 @@ func (l *ledger) rank() []Suspect {
 		e := &l.evidence[number]
 		services[i].Suspect = Suspect{
 			Service: l.names[number], Soft: e.soft, Opaque: l.opaque[number],
-			Own: e.own, Errors: e.errors, Unanswered: e.unanswered, Shape: e.shape,
+			Own: e.own, Errors: e.errors, Unanswered: e.unanswered, Silent: e.silent, Shape: e.shape,
 		}
 	}
 	l.countCalls(services, index)

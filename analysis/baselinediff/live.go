@@ -52,8 +52,11 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	}
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, limit)
 	for i := 1; i < len(h.sites); i++ {
-		if h.series[i].last() >= w.from {
+		switch {
+		case h.series[i].last() >= w.from:
 			c.judge(int32(i))
+		case manner == Steady && w.to%slicesPerMinute == 0: // once a minute is often enough
+			c.chargeSilent(int32(i))
 		}
 	}
 	c.chargeShapes()

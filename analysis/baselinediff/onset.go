@@ -49,6 +49,9 @@ func (h *Sites) losses(service int32, r sliceRange) []float64 {
 		}
 		c.own.cells = h.series[i].unpack(c.own.cells)
 		now := c.own.cells.within(r)
+		if h.sites[i].parent == 0 {
+			c.addMissing(losses, &h.series[i])
+		}
 		if len(now) == 0 {
 			continue
 		}
@@ -67,6 +70,23 @@ func (h *Sites) losses(service int32, r sliceRange) []float64 {
 		}
 	}
 	return losses
+}
+
+// addMissing adds the calls that are missing since the last one at a site where requests begin, if there are none at the
+// end of the window.
+func (c *liveComparison) addMissing(losses []float64, s *siteSeries) {
+	last := s.last()
+	if c.window.to-last < slice(settled/Slice) {
+		return
+	}
+	past := c.own.cells.within(sliceRange{0, last})
+	if len(past) == 0 {
+		return
+	}
+	rate := float64(past.calls()) / float64(last-past[0].slice)
+	for at := max(c.window.from, last+1); at < c.window.to; at++ {
+		losses[at-c.window.from] += rate
+	}
 }
 
 // addShapeLosses adds the calls of a shape beyond its share of the calls before the window. Only shapes that became

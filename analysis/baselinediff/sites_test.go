@@ -190,7 +190,7 @@ func TestSitesSkip(t *testing.T) {
 	h.Merge(callsAt(table, 0, 30*time.Minute, normal))
 	h.Merge(callsAt(table, 30*time.Minute, 4*time.Hour, slow))
 	h.Skip(1, Interval{trace.Nanos(30 * time.Minute), trace.Nanos(3 * time.Hour)})
-	h.Skip(1, Interval{trace.Nanos(3 * time.Hour), trace.Nanos(4 * time.Hour)})
+	h.Skip(2, Interval{trace.Nanos(3 * time.Hour), trace.Nanos(4 * time.Hour)})
 	h.Age(trace.Nanos(4 * time.Hour))
 	r := h.Compare(Interval{trace.Nanos(237 * time.Minute), trace.Nanos(4 * time.Hour)}, Steady)
 	if got := r.Suspects[0].Score; math.Abs(got-2) > 1e-9 {
@@ -399,8 +399,8 @@ func TestSkippedForgotten(t *testing.T) {
 	if got := len(all.within(sliceRange{0, sliceOf(trace.Nanos(healthy))})); got != int(healthy/time.Minute) {
 		t.Errorf("%d minutes before the incident, want %d", got, int(healthy/time.Minute))
 	}
-	if got := len(all); got < int((healthy+30*time.Minute)/time.Minute) || got > int((healthy+32*time.Minute)/time.Minute) {
-		t.Errorf("%d minutes in all, want an hour and a half", got)
+	if got := len(all); got < int((healthy+65*time.Minute)/time.Minute) || got > int((healthy+67*time.Minute)/time.Minute) {
+		t.Errorf("%d minutes in all, want two hours and five minutes", got)
 	}
 }
 

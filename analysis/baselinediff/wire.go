@@ -115,7 +115,7 @@ func (s *service) evaluate() {
 	}
 	s.byOut = explain(s.out, virtual...)
 	s.In, s.Out = s.byIn.gain, s.byOut.gain
-	s.Score = s.Own + s.Errors + s.Unanswered + s.Shape + s.In + s.Out
+	s.Score = s.Own + s.Errors + s.Unanswered + s.Silent + s.Shape + s.In + s.Out
 	for _, x := range s.toOpaque {
 		s.Score += x.excess
 	}

@@ -1943,6 +1943,9 @@ type SuspectParts struct {
 	// Shape Requests in which it made other calls than usual.
 	Shape float64 `json:"shape"`
 
+	// Silent Requests that came steadily before and do not come any more.
+	Silent float64 `json:"silent"`
+
 	// Unanswered Calls that it did not answer.
 	Unanswered float64 `json:"unanswered"`
 }

@@ -15,6 +15,7 @@ export const parts: readonly { key: PartKey; name: string; means: string }[] = [
   { key: "out", name: "from it", means: "Time by which it is late with all services that it calls" },
   { key: "errors", name: "errors", means: "Failures that begin in the service" },
   { key: "unanswered", name: "unanswered", means: "Calls that it did not answer" },
+  { key: "silent", name: "missing", means: "Requests that came steadily before and do not come any more" },
   { key: "shape", name: "other calls", means: "Requests in which it made other calls than usual" },
 ];
 

@@ -1,0 +1,76 @@
+package baselinediff
+
+// Constants of silence. They are numbers of calls and pieces, and depend on no application.
+const (
+	// leastMissing is the number of calls that are expected in the time in which there are none. Calls that come at
+	// random, with that mean, stay away once in 500 million times.
+	leastMissing = 20
+	// leastPieces is the number of pieces of the history, each as long as the silence, that all have calls. A job that
+	// runs once an hour, or that began lately, is not steady.
+	leastPieces = 10
+	// longestPiece bounds the length of a piece, so that half of a history has enough of them.
+	longestPiece = slice(Span/Slice) / leastPieces / 2
+)
+
+// chargeSilent charges a site without calls in the window, where requests begin that came steadily, with the requests
+// that did not come.
+func (c *liveComparison) chargeSilent(number int32) {
+	s := &c.h.sites[number]
+	if s.parent != 0 || s.border {
+		return
+	}
+	c.skip(s.service)
+	c.own.cells = c.h.series[number].unpack(c.own.cells)
+	past := c.past(c.own.cells, &c.kept)
+	if len(past) == 0 {
+		return
+	}
+	end := past[len(past)-1].slice + 1
+	piece := max(c.window.to-c.window.from, min(c.window.to-end, longestPiece))
+	if c.h.series[number].week.silentAt(c.window.to - 1) {
+		return
+	}
+	pieces, first := 0, past[0].slice
+	for pieces < leastPieces && len(past) > 0 {
+		from := end - piece*slice(pieces+1)
+		if from < first || len(past.within(sliceRange{from, from + piece})) == 0 {
+			return
+		}
+		pieces++
+	}
+	steady := sliceRange{end - piece*leastPieces, end}
+	rate := float64(past.within(steady).calls()) / float64(steady.to-steady.from)
+	if rate*float64(c.window.to-end) < leastMissing {
+		return
+	}
+	missing := rate * float64(c.window.to-c.window.from)
+	if c.continued(number, end) >= missing/2 {
+		return
+	}
+	c.evidence[s.service].silent += missing / c.requests
+	k := callee{s.service, s.op}
+	c.ops[k] += missing / c.requests
+	of := c.callsOf(k)
+	of.calls, of.known, of.failed = of.calls+missing, of.known+missing, of.failed+missing
+}
+
+// continued returns the number of calls in the window that may be those of a site that has none since a slice: of the
+// same step under a caller that sends spans now, or of new operations of the service where requests begin, which may be
+// new names.
+func (c *liveComparison) continued(number int32, since slice) (calls float64) {
+	s := &c.h.sites[number]
+	for i := 1; i < len(c.h.sites); i++ {
+		x, series := &c.h.sites[i], &c.h.series[i]
+		if x.op == s.op || x.parent == 0 && x.service == s.service && series.first() >= since-slicesPerMinute {
+			calls += float64(series.within(c.window).calls())
+		}
+	}
+	return calls
+}
+
+// silentAt reports whether there were no calls at this hour of the day before, although the site was known. w may be
+// nil.
+func (w *week) silentAt(at slice) bool {
+	yesterday := at.hour() - hoursPerDay
+	return w.knownFor(at.hour()) > hoursPerDay && *w.at(yesterday) == hourTimes{}
+}

@@ -1,0 +1,97 @@
+package baselinediff
+
+import (
+	"bytes"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// playDays plays days of a request every ten seconds. slow returns the own time at an instant.
+func playDays(table *trace.Table, h *Sites, from, to time.Duration, slow func(time.Duration) time.Duration) {
+	for at := from; at < to; at += 10 * time.Minute {
+		for part := at; part < at+10*time.Minute; part += Slice {
+			h.Merge(callsAt(table, part, part+Slice, int64(slow(part))))
+		}
+		h.Age(trace.Nanos(at + 10*time.Minute))
+	}
+}
+
+const testDay = 24 * time.Hour
+
+// TestWeek learns a slow hour of every day, from the third day on, and forgets it after a week. What happened on one day
+// only is not usual.
+func TestWeek(t *testing.T) {
+	table := &trace.Table{}
+	h := NewSites(table)
+	const normal, slow = 100 * time.Millisecond, 200 * time.Millisecond
+	nightly := func(at time.Duration) time.Duration {
+		if at < 10*testDay && at%testDay >= 2*time.Hour && at%testDay < 3*time.Hour || at/time.Hour == 5*24+12 {
+			return slow
+		}
+		return normal
+	}
+	begin := time.Duration(0)
+	usual := func(day, hour time.Duration) time.Duration {
+		at := day*testDay + hour*time.Hour + 30*time.Minute
+		playDays(table, h, begin, at-30*time.Minute, nightly)
+		begin = at - 30*time.Minute
+		return time.Duration(h.series[1].week.usual(slice(at / Slice))).Round(time.Millisecond)
+	}
+	for _, x := range []struct{ day, hour, want time.Duration }{
+		{1, 2, 0}, {2, 2, slow}, {2, 12, normal}, {6, 2, slow}, {6, 12, normal}, {15, 2, slow}, {16, 2, normal},
+	} {
+		if got := usual(x.day, x.hour); got != x.want {
+			t.Errorf("day %d, %d:30: %v, want %v", x.day, x.hour, got, x.want)
+		}
+	}
+	restored, err := DecodeSites(h.AppendBinary(nil), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) {
+		t.Error("the restored history differs")
+	}
+}
+
+// TestCrept compares the last hours with those of the week before: all three must be slower.
+func TestCrept(t *testing.T) {
+	table := &trace.Table{}
+	h := NewSites(table)
+	const normal = 100 * time.Millisecond
+	playDays(table, h, 0, 7*testDay, func(time.Duration) time.Duration { return normal })
+	end := 7 * testDay
+	for i, x := range []struct {
+		factor time.Duration // in tenths
+		want   float64
+	}{{10, 0}, {15, 0}, {13, 0}, {14, 0.3}, {12, 0.2}, {10, 0}, {14, 0}} {
+		playDays(table, h, end, end+time.Hour, func(time.Duration) time.Duration { return normal * x.factor / 10 })
+		end += time.Hour
+		playDays(table, h, end, end+10*time.Minute, func(time.Duration) time.Duration { return normal })
+		c := h.Crept(trace.Nanos(end + 10*time.Minute))
+		growth := 0.0
+		for _, s := range c.Suspects {
+			for _, o := range s.Operations {
+				growth = max(growth, o.Excess/o.Usual)
+			}
+		}
+		if math.Abs(growth-x.want) > 0.06 { // ten minutes of the next hour are normal
+			t.Errorf("hour %d: grown by %.2f, want %.2f", i, growth, x.want)
+		}
+		end += 0
+	}
+}
+
+// TestLevel keeps times to a thousandth.
+func TestLevel(t *testing.T) {
+	for nanos := 1.0; nanos < float64(trace.MaxDuration); nanos *= 1.7 {
+		if got := levelOf(nanos).nanos(); math.Abs(got/nanos-1) > 1e-3 {
+			t.Errorf("%v: got %v", nanos, got)
+		}
+	}
+	if level(0).nanos() != 0 || levelOf(0) == 0 {
+		t.Error("a time of 0 is not told from an unknown one")
+	}
+}

@@ -1,0 +1,160 @@
+package incident_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// until plays healthy time until a time of the day.
+func (s *shop) until(hour, minute int) {
+	const day = 24 * time.Hour
+	at := time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute
+	s.play((at-time.Duration(s.now)%day+day)%day, nil)
+}
+
+// TestOperation slows a rarely called operation down by a third, which changes what all requests lose by a hundredth. It
+// raises an incident once the operation has been known for a day.
+func TestOperation(t *testing.T) {
+	for _, saves := range []bool{false, true} {
+		s := newShop()
+		s.saves, s.rare = saves, true
+		s.play(3*time.Hour, nil)
+		s.play(10*time.Minute, map[string]float64{"rare": 1.35})
+		s.play(22*time.Hour, nil)
+		if got := s.summary(0); got != nil {
+			t.Errorf("within a day: %v", got)
+		}
+		fault := s.now
+		s.play(20*time.Minute, map[string]float64{"rare": 1.35})
+		s.play(20*time.Minute, nil)
+		if diff := cmp.Diff([]string{"rare 2m40s to 22m20s"}, s.summary(fault)); diff != "" {
+			t.Errorf("after a day (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestNightlyJob makes a service slow at the same time of every day. Two nights make it a habit; at another time the same
+// slowdown is an incident.
+func TestNightlyJob(t *testing.T) {
+	s := newShop()
+	job := func() {
+		s.until(2, 10)
+		s.play(30*time.Minute, map[string]float64{"cart": 2})
+	}
+	for range 5 {
+		job()
+	}
+	s.until(10, 0)
+	s.play(10*time.Minute, map[string]float64{"cart": 2})
+	s.play(10*time.Minute, nil)
+	var days []string
+	for _, x := range s.tracker.Incidents() {
+		days = append(days, fmt.Sprintf("day %d, %02d h", x.Opened/trace.Nanos(24*time.Hour), x.Opened/trace.Nanos(time.Hour)%24))
+	}
+	if diff := cmp.Diff([]string{"day 0, 02 h", "day 1, 02 h", "day 4, 10 h"}, days); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestComesAndGoes makes a service slow for two of seven minutes, for an hour: one incident.
+func TestComesAndGoes(t *testing.T) {
+	s := newShop()
+	s.rare = true
+	s.play(26*time.Hour, nil)
+	fault := s.now
+	for range 9 {
+		s.play(2*time.Minute, map[string]float64{"rare": 3})
+		s.play(5*time.Minute, nil)
+	}
+	s.play(2*time.Hour, nil)
+	got := s.summary(fault)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "rare ") || !strings.Contains(got[0], " to ") {
+		t.Errorf("incidents %v, want one of rare that ends", got)
+	}
+	if end := s.tracker.Incidents()[0].End().Sub(fault); end < 50*time.Minute || end > 90*time.Minute {
+		t.Errorf("ended after %v", end)
+	}
+}
+
+// TestLeak makes a service slower by 5 % an hour. It is told from the week before, before it takes half as long again.
+func TestLeak(t *testing.T) {
+	s := newShop()
+	s.spacing = 5 * time.Second
+	s.play(8*24*time.Hour, nil)
+	fault, factor := s.now, 1.0
+	for range 24 {
+		factor *= 1.05
+		s.play(time.Hour, map[string]float64{"cart": factor})
+		if len(s.tracker.Incidents()) > 0 {
+			break
+		}
+	}
+	all := s.tracker.Incidents()
+	if len(all) != 1 || !all[0].Gradual || s.table.Text(all[0].Suspects[0].Service) != "cart" || factor >= 1.5 {
+		t.Fatalf("incidents %v, raised at a factor of %.2f", s.summary(fault), factor)
+	}
+	s.play(6*time.Hour, nil)
+	if got := s.summary(fault); len(got) != 1 || !strings.Contains(got[0], " to ") {
+		t.Errorf("after the leak: %v", got)
+	}
+}
+
+// TestStopped stops the requests to a service. An hour of steady requests makes that an incident, which ends when they
+// return.
+func TestStopped(t *testing.T) {
+	s := newShop()
+	s.play(2*time.Hour, nil)
+	s.stopped = "cart"
+	fault := s.now
+	s.play(20*time.Minute, nil)
+	s.stopped = ""
+	s.play(20*time.Minute, nil)
+	if diff := cmp.Diff([]string{"gateway 3m0s to 22m0s"}, s.summary(fault)); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	x := s.tracker.Incidents()[0]
+	if x.Suspects[0].Silent < 0.9 || x.Onset < fault-trace.Nanos(epoch) || x.Onset > fault+trace.Nanos(epoch) {
+		t.Errorf("silent %.2f, onset %v after the last request", x.Suspects[0].Silent, x.Onset.Sub(fault))
+	}
+}
+
+// TestJobEnds ends requests that came for half an hour, and those that came for a minute in half an hour: neither were
+// steady.
+func TestJobEnds(t *testing.T) {
+	s := newShop()
+	s.stopped = "cart"
+	s.play(2*time.Hour, nil)
+	s.stopped = ""
+	s.play(25*time.Minute, nil)
+	s.stopped = "cart"
+	s.play(time.Hour, nil)
+	for range 4 {
+		s.stopped = ""
+		s.play(time.Minute, nil)
+		s.stopped = "cart"
+		s.play(29*time.Minute, nil)
+	}
+	s.play(time.Hour, nil)
+	if got := s.summary(0); got != nil {
+		t.Errorf("incidents %v", got)
+	}
+}
+
+// TestWarmUp replaces the pods of a service: for a minute they are slow.
+func TestWarmUp(t *testing.T) {
+	s := newShop()
+	s.rare = true
+	s.play(26*time.Hour, nil)
+	s.pods = 4
+	s.play(4*time.Minute, map[string]float64{"rare": 1.35})
+	s.play(20*time.Minute, nil)
+	if got := s.summary(0); got != nil {
+		t.Errorf("incidents %v", got)
+	}
+}
