@@ -63,6 +63,7 @@ type SavedRecord struct {
 	Service  trace.Symbol
 	Highest  []float64 // by age of records
 	Failures []float64
+	Chance   []float64
 }
 
 // SavedTime is the time since when something is the case with a service.
@@ -77,6 +78,7 @@ type SavedWindow struct {
 	Services []trace.Symbol
 	Scores   []float64
 	Failures []float64 // parts of Scores
+	Chance   []float64
 }
 
 // State returns the state of t. Equal trackers give equal states.
@@ -92,6 +94,7 @@ func (t *Tracker) State() State {
 		saved := SavedRecord{Service: service}
 		for _, l := range t.records[service] {
 			saved.Highest, saved.Failures = append(saved.Highest, l.all), append(saved.Failures, l.failures)
+			saved.Chance = append(saved.Chance, l.chance)
 		}
 		s.Records = append(s.Records, saved)
 	}
@@ -102,7 +105,7 @@ func (t *Tracker) State() State {
 		saved := SavedWindow{End: w.end}
 		for _, x := range w.scores {
 			saved.Services, saved.Scores = append(saved.Services, x.service), append(saved.Scores, x.all)
-			saved.Failures = append(saved.Failures, x.failures)
+			saved.Failures, saved.Chance = append(saved.Failures, x.failures), append(saved.Chance, x.chance)
 		}
 		s.Pending = append(s.Pending, saved)
 	}
@@ -162,6 +165,14 @@ func (s *SavedOperation) record() *operationRecord {
 	return r
 }
 
+// at returns an element; 0 if there is none, as in states of earlier versions.
+func at(all []float64, i int) float64 {
+	if i < len(all) {
+		return all[i]
+	}
+	return 0
+}
+
 // Restore returns the tracker with a state. It ignores incidents without suspects, and scores without a service.
 func Restore(s State) *Tracker {
 	t := NewTracker()
@@ -181,7 +192,7 @@ func Restore(s State) *Tracker {
 	for _, saved := range s.Records {
 		r := &record{}
 		for i := range min(len(r), len(saved.Highest), len(saved.Failures)) {
-			r[i] = levels{saved.Highest[i], saved.Failures[i]}
+			r[i] = levels{all: saved.Highest[i], failures: saved.Failures[i], chance: at(saved.Chance, i)}
 		}
 		t.records[saved.Service] = r
 	}
@@ -191,7 +202,7 @@ func Restore(s State) *Tracker {
 	for _, saved := range s.Pending {
 		w := window{end: saved.End}
 		for i := range min(len(saved.Services), len(saved.Scores), len(saved.Failures)) {
-			w.scores = append(w.scores, score{saved.Services[i], levels{saved.Scores[i], saved.Failures[i]}})
+			w.scores = append(w.scores, score{saved.Services[i], levels{saved.Scores[i], saved.Failures[i], at(saved.Chance, i)}})
 		}
 		t.pending = append(t.pending, w)
 	}

@@ -88,21 +88,24 @@ type score struct {
 type levels struct {
 	all      float64 // the score
 	failures float64 // failures per request or, of a service with fewer calls than requests, per call
+	// chance is the score times the square root of the number of requests. What scores are by chance grows when traffic
+	// falls, at night and at weekends.
+	chance float64
 }
 
 // levelsOf returns the levels of a suspect. A few failures count among all requests, since one or two may be most of
 // the calls to a service that is rarely called.
-func levelsOf(s *baselinediff.Suspect) levels {
+func levelsOf(s *baselinediff.Suspect, requests uint64) levels {
 	failures := s.Errors + s.Unanswered
 	if s.Failures >= leastFailures && s.Calls > 0 {
 		failures /= s.Calls
 	}
-	return levels{s.Score, failures}
+	return levels{s.Score, failures, s.Score * math.Sqrt(float64(requests))}
 }
 
 // max returns the larger ones of the levels.
 func (l levels) max(m levels) levels {
-	return levels{max(l.all, m.all), max(l.failures, m.failures)}
+	return levels{max(l.all, m.all), max(l.failures, m.failures), max(l.chance, m.chance)}
 }
 
 // tracked is an incident with its state.
@@ -206,7 +209,7 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 		t.learnBefore(t.onset(now))
 		t.pending, t.scales[fine].pending = t.pending[:0], t.scales[fine].pending[:0]
 	case ready && !t.inWindow(now):
-		t.pend(now, f.Suspects)
+		t.pend(now, &f.Comparison)
 	}
 }
 
@@ -232,9 +235,9 @@ func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {
 	for end := first; end <= last; end = end.Add(Window) {
 		c := history.Compare(baselinediff.Interval{From: end.Add(-Window), To: end}, baselinediff.Steady)
 		ratio := t.ratio(history.Services())
-		unusual := func(s baselinediff.Suspect) bool { return t.unusual(&s, ratio, 1) }
+		unusual := func(s baselinediff.Suspect) bool { return t.unusual(&s, c.Requests, ratio, 1) }
 		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
-			t.learn(&window{end, t.scores(end, c.Suspects)}, end.Add(Window))
+			t.learn(&window{end, t.scores(end, &c)}, end.Add(Window))
 		}
 	}
 }
@@ -322,13 +325,13 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 			continue
 		}
 		o := t.grown(now, fine, s, 1, history)
-		if o == nil && !t.unusual(s, ratio, 1) {
-			if x := t.openOf(s.Service); x != nil && (t.unusual(s, ratio, keeping) || t.grown(now, fine, s, keeping, history) != nil) {
+		if o == nil && !t.unusual(s, f.Requests, ratio, 1) {
+			if x := t.openOf(s.Service); x != nil && (t.unusual(s, f.Requests, ratio, keeping) || t.grown(now, fine, s, keeping, history) != nil) {
 				x.Seen = now
 			}
 			continue
 		}
-		c := chargeOf(s, threshold(t.highest(s.Service).all, ratio), f)
+		c := chargeOf(s, threshold(t.highest(s.Service).score(f.Requests), ratio), f)
 		if o != nil {
 			c.debug = fmt.Sprintf("op=%x calls=%.0f excess=%.2fms usual=%.2fms failed=%.0f rec=%+v opaque=%v score=%.4f windows=%.0f", o.Op, o.Calls, o.Excess/1e6, o.Usual/1e6, o.Failed, t.scales[fine].records[operation{s.Service, o.Op}].highest(), s.Opaque, s.Score, t.healthy[0]+t.healthy[1])
 			c.beyond, c.grown = max(c.beyond, o.Score), true
@@ -393,10 +396,15 @@ func (t *Tracker) highest(service trace.Symbol) levels {
 	return highest
 }
 
+// score returns the highest score that is usual in a window with a number of requests.
+func (l levels) score(requests uint64) float64 {
+	return max(l.all, l.chance/math.Sqrt(float64(max(1, requests))))
+}
+
 // unusual reports whether the evidence against a suspect reaches a share of what raises an incident.
-func (t *Tracker) unusual(s *baselinediff.Suspect, ratio, share float64) bool {
-	now, highest := levelsOf(s), t.highest(s.Service)
-	return now.all >= share*threshold(highest.all, ratio) || now.failures >= share*threshold(highest.failures, ratio)
+func (t *Tracker) unusual(s *baselinediff.Suspect, requests uint64, ratio, share float64) bool {
+	now, highest := levelsOf(s, requests), t.highest(s.Service)
+	return now.all >= share*threshold(highest.score(requests), ratio) || now.failures >= share*threshold(highest.failures, ratio)
 }
 
 // aboveRecord returns the part of a score above the record of its service.
@@ -409,20 +417,21 @@ func (t *Tracker) aboveRecord(s *baselinediff.Suspect) float64 {
 const proving = 2 * Window
 
 // pend takes the scores of a window without an incident, and learns those of windows that have proved healthy.
-func (t *Tracker) pend(now trace.Nanos, suspects []baselinediff.Suspect) {
-	t.pending = append(t.pending, window{now, t.scores(now, suspects)})
-	t.scales[fine].pend(now, suspects, t.isRelearned)
+func (t *Tracker) pend(now trace.Nanos, c *baselinediff.Comparison) {
+	t.pending = append(t.pending, window{now, t.scores(now, c)})
+	t.scales[fine].pend(now, c.Suspects, t.isRelearned)
 	t.learnBefore(now.Add(-proving))
 }
 
 // scores returns the scores above 0 in a window that ends now, without those of services whose history is too short.
-func (t *Tracker) scores(now trace.Nanos, suspects []baselinediff.Suspect) []score {
+func (t *Tracker) scores(now trace.Nanos, c *baselinediff.Comparison) []score {
 	var scores []score
-	for _, s := range suspects {
+	for i := range c.Suspects {
+		s := &c.Suspects[i]
 		if since, relearned := t.relearned[s.Service]; relearned && now.Sub(since) < leastHistory {
 			continue
 		}
-		if x := (score{s.Service, levelsOf(&s)}); x.levels != (levels{}) {
+		if x := (score{s.Service, levelsOf(s, c.Requests)}); x.levels != (levels{}) {
 			scores = append(scores, x)
 		}
 	}
@@ -531,7 +540,7 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 	x.ID = trace.Mix(uint64(c.service), uint64(now))
 	for i := range c.from.Suspects {
 		if s := &c.from.Suspects[i]; s.Service == c.service {
-			debugf("%016x %d svc=%x every=%v score=%.4f own=%.4f in=%.4f out=%.4f err=%.4f una=%.4f shape=%.4f rest=%.4f rec=%.4f thr=%.4f %s\n", x.ID, now/1e9, c.service, x.every, s.Score, s.Own, s.In, s.Out, s.Errors, s.Unanswered, s.Shape, s.Rest, t.highest(c.service).all, threshold(t.highest(c.service).all, t.ratio(history.Services())), c.debug)
+			debugf("%016x %d svc=%x every=%v score=%.4f own=%.4f in=%.4f out=%.4f err=%.4f una=%.4f shape=%.4f rest=%.4f rec=%.4f thr=%.4f %s\n", x.ID, now/1e9, c.service, x.every, s.Score, s.Own, s.In, s.Out, s.Errors, s.Unanswered, s.Shape, s.Rest, t.highest(c.service).all, threshold(t.highest(c.service).score(c.from.Requests), t.ratio(history.Services())), c.debug)
 		}
 	}
 	t.incidents = append(t.incidents, x)

@@ -96,6 +96,7 @@ type siteTime struct {
 	means  []float64 // in the pieces of the history, in ns
 	leaves bool      // too many calls of the window made no calls
 	young  bool      // the site has not been known for long enough to judge its calls by themselves
+	window cells     // of the window, if the excess of an operation must not come from few of them; nil: it may
 }
 
 // chargeTime charges the excess of own time at a site. It reorders x.means.
@@ -206,8 +207,26 @@ func (c *operationCalls) add(x *siteTime, excess, usual float64) {
 		return
 	}
 	c.known += x.calls
-	c.excess += excess
 	c.usual += usual
+	if excess > 0 && (x.window == nil || x.window.lastingRise(x.mean, usual/x.calls)) {
+		c.excess += excess
+	}
+}
+
+const (
+	// outlying is the number of slices whose time may be that of single slow calls: one in each part of a window.
+	outlying = steadyParts
+	// lasting is the part of a rise that the others must show at least.
+	lasting = 1. / 3
+)
+
+// lastingRise reports whether the mean time of calls rises from usual to mean in most slices, not only in the few that
+// take longest.
+func (c cells) lastingRise(mean, usual float64) bool {
+	byTime := slices.SortedFunc(slices.Values(c), func(a, b cell) int { return cmp.Compare(b.nanos, a.nanos) })
+	rest := cells(byTime[min(outlying, len(byTime)):])
+	calls := rest.calls()
+	return calls > 0 && float64(rest.time())/float64(calls)-usual >= lasting*(mean-usual)
 }
 
 // chargeFailures charges the calls that failed although their callees did not: a connection broke, a caller did not

@@ -254,7 +254,9 @@ func (c *liveComparison) judge(number int32) {
 		c.shifted(number, n, history)
 		x.leaves = slices.ContainsFunc(c.bad[number].shapes, func(x badShape) bool { return x.hash == leaf || x.hash == failedLeaf })
 	}
-	if c.manner == Plain {
+	if c.manner == Steady {
+		x.window = now
+	} else {
 		x.usual = max(x.usual, float64(past.time())/float64(before))
 	}
 	c.chargeTime(&x)
