@@ -246,7 +246,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		types, onset, closed, ended = slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
-			Incident: s.incidents[row].Incident, Next: notify.Advice(names.Names, x, v, c.Deploys()), Timeline: names.timeline(s, x, located),
+			Incident: s.incidents[row].Incident, Next: notify.Advice(names.Names, x, v, c.Deploys(), c.Ended()), Timeline: names.timeline(s, x, located),
 		}
 		if v != nil {
 			d.Investigation = names.investigationDetail(v)

@@ -15,6 +15,7 @@ type Advice struct {
 	Accepted bool   // as normal, which closed it
 	By       string // the person who accepted it; empty: unknown
 	Into     uint64 // the incident that it was merged into; 0: none
+	Lasting  bool   // it has been open for a day
 	// Version is the latest version of the first suspect that was deployed between some time before the onset and the
 	// opening, and Before its predecessor; 0: there was no deploy.
 	Version, Before trace.Symbol
@@ -46,6 +47,10 @@ func (n *Names) Advice(x *Advice) string {
 		return "Nothing to do: the incident is over."
 	case len(x.Suspects) == 0:
 		return "Compare slow traces with usual ones."
+	case x.Lasting:
+		open := *x
+		open.Lasting = false
+		return n.Advice(&open) + " It has been like this for a day: if it is normal now, accept it."
 	}
 	first := &x.Suspects[0]
 	name := n.NamedService(first.Service)

@@ -206,3 +206,33 @@ func TestUnnamedService(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// The sentence tells of an operation if all requests together hardly notice, and of requests that do not come.
+func TestOperationSentence(t *testing.T) {
+	s := newShop()
+	n := s.names()
+	stock := s.table.Op(s.table.Symbol("store"), s.table.Symbol("GET /stock"), trace.Server)
+	query := s.table.Op(s.table.Symbol("payment"), s.table.Symbol("SELECT"), trace.Client)
+	of := func(service string, x baselinediff.Suspect, o baselinediff.SuspectOperation) *Incident {
+		x.Service, x.Operations = s.table.Symbol(service), []baselinediff.SuspectOperation{o}
+		return &Incident{When: "since 02:41", Suspects: []baselinediff.Suspect{x}}
+	}
+	slow := baselinediff.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Excess: 8.1e6, Usual: 3.9e6}
+	gradual := of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow)
+	gradual.Gradual = true
+	for want, x := range map[string]*Incident{
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":     of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow),
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.": gradual,
+		"Requests take 40 % longer since 02:41; all of it is time in store.":                     of("store", baselinediff.Suspect{Score: 0.4, Own: 0.4}, slow),
+		"payment SELECT waits 50 % longer since 02:41: 3 ms a call, 2 ms before, for db, which emits no spans.": of("db", baselinediff.Suspect{Score: 0.004, Rest: 0.004, Opaque: true},
+			baselinediff.SuspectOperation{Op: query, Score: 0.004, Calls: 40, Excess: 1e6, Usual: 2e6}),
+		"15 % of the calls of store GET /stock fail since 02:41.": of("store", baselinediff.Suspect{Score: 0.004, Errors: 0.004},
+			baselinediff.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Failed: 6}),
+		"store GET /stock gets no requests since 02:41; they came steadily before.": of("store", baselinediff.Suspect{Score: 0.3, Silent: 0.3},
+			baselinediff.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40}),
+	} {
+		if got := n.Incident(x).String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

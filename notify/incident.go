@@ -143,11 +143,13 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 	return e
 }
 
-// Advice returns the next step for the people who work on an incident with an investigation, nil if there is none.
-// deploys are all known ones, oldest first.
-func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy) string {
+const day = 24 * time.Hour
+
+// Advice returns the next step, at an instant, for the people who work on an incident with an investigation, nil if
+// there is none. deploys are all known ones, oldest first.
+func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy, now trace.Nanos) string {
 	deploy := x.SuspectDeploy(deploys)
-	a := &describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Accepted: x.Accepted, By: x.AcceptedBy, Into: x.Into, Version: deploy.Version, Before: deploy.Before}
+	a := &describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Accepted: x.Accepted, By: x.AcceptedBy, Into: x.Into, Lasting: x.Closed == 0 && now.Sub(x.Opened) >= day, Version: deploy.Version, Before: deploy.Before}
 	switch {
 	case v == nil:
 	case v.Answer() != 0:
@@ -170,7 +172,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), f.At), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual}).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
 		Actions: []URL{}, Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
-		Search: n.search(f.Investigation), Next: shorten(Advice(n.names, x, f.Investigation, f.Deploys), maxSentenceText),
+		Search: n.search(f.Investigation), Next: shorten(Advice(n.names, x, f.Investigation, f.Deploys, f.At), maxSentenceText),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
 		d.located = shorten(n.names.Located(v.Answer(), v.Suspects[0].Share), maxSentenceText)

@@ -1282,7 +1282,7 @@ type IncidentRequestType struct {
 }
 
 // IncidentSuspect A service with its additional cost. Score and parts are per request: times in mean durations of a request of the history, and numbers of
-// failures, unanswered calls and changed call flows.
+// failures, unanswered calls, missing requests and changed call flows.
 type IncidentSuspect struct {
 	// EmitsSpans false: only attributes of its callers name it.
 	EmitsSpans bool `json:"emits_spans"`
