@@ -41,7 +41,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		}
 	}
 	q.play(end.Add(time.Hour))
-	return judge(o, a, s, p.Finish()), nil
+	r := judge(o, a, s, p.Finish())
+	var err error
+	r.Chronic, err = runChronic(ctx, &o)
+	if r.Chronic != nil {
+		r.NotificationDelay = r.Chronic.Epochs
+	}
+	return r, err
 }
 
 // labels returns the faults as labels of a backtest.

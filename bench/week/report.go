@@ -22,12 +22,14 @@ type Report struct {
 	HarmlessDeploysRaised int      `json:"harmless_deploys_raised"`  // with an incident of their service within a quarter of an hour
 	Deploys               int      `json:"deploys"`
 	Steps                 Steps    `json:"steps"`
-	LeakRaisedAtRatio     *float64 `json:"leak_raised_at_ratio"`    // own time relative to the usual one when the first leak was raised; nil: not raised
-	IntermittentIncidents int      `json:"intermittent_incidents"`  // within the first intermittent fault
-	OutageRaised          bool     `json:"outage_raised"`           // all outages
-	ErrorsRaised          float64  `json:"errors_raised"`           // share of the operations that failed
-	PodsRaised            float64  `json:"pods_raised"`             // share of the slow instances
-	OpenWithoutFault      float64  `json:"time_open_without_fault"` // share of the time outside of faults in which an incident was open
+	LeakRaisedAtRatio     *float64 `json:"leak_raised_at_ratio"`                         // own time relative to the usual one when the first leak was raised; nil: not raised
+	IntermittentIncidents int      `json:"intermittent_incidents"`                       // within the first intermittent fault
+	OutageRaised          bool     `json:"outage_raised"`                                // all outages
+	ErrorsRaised          float64  `json:"errors_raised"`                                // share of the operations that failed
+	PodsRaised            float64  `json:"pods_raised"`                                  // share of the slow instances
+	OpenWithoutFault      float64  `json:"time_open_without_fault"`                      // share of the time outside of faults in which an incident was open
+	NotificationDelay     *int     `json:"notification_delay_epochs_under_5000_chronic"` // nil: no notification
+	Chronic               *Chronic `json:"chronic"`
 	Faults                []Fault  `json:"faults"`
 	False                 []False  `json:"false"`
 }
@@ -248,6 +250,9 @@ func (r *Report) Table(out io.Writer) error {
 	fmt.Fprintf(w, "failing operations raised\t%.0f %%\t\n", 100*r.ErrorsRaised)
 	fmt.Fprintf(w, "slow instances raised\t%.0f %%\t\n", 100*r.PodsRaised)
 	fmt.Fprintf(w, "time open without a fault\t%.1f %%\tat most 1 %%\n", 100*r.OpenWithoutFault)
+	if c := r.Chronic; c != nil {
+		fmt.Fprintf(w, "epochs until a notification, with %d chronic problems\t%s\tat most 2\n", c.Problems, number(c.Epochs, "%d"))
+	}
 	fmt.Fprintf(w, "\nfault\tservice\tcalls/s\tfactor\tlost\tseconds\trank\n")
 	for i := range r.Faults {
 		f := &r.Faults[i]

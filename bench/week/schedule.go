@@ -169,23 +169,30 @@ func between(from trace.Nanos, length time.Duration) baselinediff.Interval {
 // not; the one called most often if none is.
 func (p *planner) busy(at trace.Nanos, not int) int {
 	var eligible []int
-	most := -1
 	for i := range p.app.ops {
 		o := &p.app.ops[i]
 		if o.service < gateways || o.service == not {
 			continue
-		}
-		if most < 0 || o.rate > p.app.ops[most].rate {
-			most = i
 		}
 		if o.rate*load(at) >= leastCalls {
 			eligible = append(eligible, i)
 		}
 	}
 	if len(eligible) == 0 {
-		return most
+		return p.busiest()
 	}
 	return eligible[p.rng.IntN(len(eligible))]
+}
+
+// busiest returns the operation below the gateways that is called most often.
+func (p *planner) busiest() int {
+	most := -1
+	for i := range p.app.ops {
+		if o := &p.app.ops[i]; o.service >= gateways && (most < 0 || o.rate > p.app.ops[most].rate) {
+			most = i
+		}
+	}
+	return most
 }
 
 // factorFor returns the factor on own times of an operation by which requests through it take longer in the mean.
