@@ -54,23 +54,24 @@ func (t *Thresholds) of(g *group.Group, rules *group.RuleSet) (objective time.Du
 // Chronic returns the problems that the judged windows show without history, ranked: variable and slow groups, each at
 // the level that explains it best. Edges of a problem are ranked by their contribution.
 func (d *Detector) Chronic(t Thresholds) []Problem {
-	problems := d.chronicProblems(t)
+	problems := d.chronicProblems(nil, t)
 	Rank(problems)
 	d.detail(problems)
 	return problems
 }
 
-// chronicProblems returns the chronic problems of request types without a changed one. An open problem stays open until
-// its value itself, not the end of its interval, is within the threshold.
-func (d *Detector) chronicProblems(t Thresholds) []Problem {
-	finder := chronicFinder{rules: d.Groups.Types.Rules, table: d.Groups.Table, thresholds: &t, open: d.chronic}
+// chronicProblems appends the chronic problems of request types without a changed one to those that changed. An open
+// problem stays open until its value itself, not the end of its interval, is within the threshold.
+func (d *Detector) chronicProblems(changed []Problem, t Thresholds) []Problem {
+	d.forgetJudgements()
+	finder := chronicFinder{detector: d, rules: d.Groups.Types.Rules, thresholds: &t, problems: slices.Grow(changed, len(d.chronic))}
 	for requestType, groups := range d.Groups.ByType() {
 		if !requestType.AnyOpenProblem {
 			finder.judge(requestType, groups)
 		}
 	}
 	clear(d.chronic)
-	for i := range finder.problems {
+	for i := len(changed); i < len(finder.problems); i++ {
 		d.chronic[finder.problems[i].ID] = true
 	}
 	return finder.problems
@@ -88,27 +89,25 @@ const maxDetailed = 500
 // detail sets the values that come from the sample in the first problems.
 func (d *Detector) detail(ranked []Problem) {
 	for i := range ranked[:min(len(ranked), maxDetailed)] {
-		p := &ranked[i]
-		g := d.Groups.Group(p.Group)
-		cov := g.Judged().CoV(p.Size)
-		p.CoVLow, p.CoVHigh = cov.Low, cov.High
-		g.AddEstimates(p.Edges)
+		g := d.Groups.Group(ranked[i].Group)
+		d.judgementOf(g).detail(g, &ranked[i])
 	}
 }
 
 // chronicFinder finds the problems of groups that did not change.
 type chronicFinder struct {
+	detector   *Detector
 	rules      *group.RuleSet
-	table      *trace.Table
 	thresholds *Thresholds
-	open       map[analysis.Hash]bool // problems that were open before
-	problems   []Problem              // found so far
+	problems   []Problem      // found so far
+	groups     []*group.Group // scratch
 }
 
 // judge judges one request type and its groups.
 func (f *chronicFinder) judge(requestType *group.Group, groups []*group.Group) {
 	t := f.thresholds
-	groups = slices.DeleteFunc(slices.Clone(groups), func(x *group.Group) bool { return x.Judged().Total.N < t.MinSamples })
+	f.groups = slices.DeleteFunc(append(f.groups[:0], groups...), func(x *group.Group) bool { return x.Judged().Total.N < t.MinSamples })
+	groups = f.groups
 	f.findSlow(requestType, groups)
 	if requestType.Judged().Total.N < t.MinSamples || math.IsInf(t.CoV, 1) && math.IsInf(t.Delayed, 1) {
 		return
@@ -137,32 +136,25 @@ func structuralVariance(requestType *group.Group, groups []*group.Group) bool {
 // findVariable adds the problem of a group whose CoV, or fraction of delayed requests, is certainly above the
 // threshold. It reports whether there is one.
 func (f *chronicFinder) findVariable(g *group.Group) bool {
-	w := g.Judged()
+	j := f.detector.judgementOf(g)
 	_, accepted := f.thresholds.of(g, f.rules)
 	threshold := max(f.thresholds.CoV, accepted.CoV)
 	size := g.JudgedSize()
-	if size == nil && !(w.Total.CoV() > threshold) {
+	if size == nil && !(j.spread > threshold) {
 		return false // the interval is more expensive to compute
 	}
-	cov := w.CoV(size)
+	cov := j.interval(g)
 	low, bad, badLow := cov.Low, 0.0, 0.0
 	if size != nil {
 		bad, badLow = size.Delayed+size.TimedOut, size.BadLow
 	}
-	if f.open[problemID(KindVariable, g)] {
+	if f.detector.chronic[problemID(KindVariable, g)] {
 		low, badLow = cov.Value, bad
 	}
 	if !(low > threshold) && !(badLow > max(f.thresholds.Delayed, accepted.Delayed)) {
 		return false
 	}
-	p := problemOf(g, KindVariable, f.table)
-	typical := w.Latency.Quantile(0.5)
-	if size != nil {
-		typical = size.Typical
-	}
-	p.Impact = p.Rate * max(0, float64(p.Mean)-typical)
-	p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareVariance })
-	f.problems = append(f.problems, p)
+	f.problems = append(f.problems, j.problem(g, f.detector.Groups.Table))
 	return true
 }
 
@@ -197,14 +189,14 @@ func (f *chronicFinder) findSlow(requestType *group.Group, groups []*group.Group
 func (f *chronicFinder) misses(g *group.Group, limit float64) bool {
 	total := g.Judged().Total
 	least := total.Mean()
-	if g.Expectation.Learned && !f.open[problemID(KindSlow, g)] {
+	if g.Expectation.Learned && !f.detector.chronic[problemID(KindSlow, g)] {
 		least -= stats.Normal95 * total.StdDev() / math.Sqrt(float64(total.N))
 	}
 	return total.N >= f.thresholds.MinSamples && least > limit
 }
 
 func (f *chronicFinder) addSlow(g *group.Group, expected time.Duration) {
-	p := problemOf(g, KindSlow, f.table)
+	p := problemOf(g, KindSlow, f.detector.Groups.Table)
 	p.Expected = expected
 	p.Impact = p.Rate * float64(p.Mean-expected)
 	p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareMean })

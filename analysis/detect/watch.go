@@ -121,7 +121,7 @@ func (d *Detector) problems(o WatchOptions) []Problem {
 			open = append(open, d.changeDetectorOf(g).problem(g, d.Groups.Table))
 		}
 	}
-	open = append(open, d.chronicProblems(o.chronic())...)
+	open = d.chronicProblems(open, o.chronic())
 	Rank(open)
 	d.detail(open)
 	return open
