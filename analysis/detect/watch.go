@@ -90,6 +90,7 @@ type testResult struct {
 
 // step compares the open epoch of every group with its expectation and returns the results of all tests.
 func (d *Detector) step(o WatchOptions) (tests []testResult) {
+	tests = make([]testResult, 0, 3*len(d.changes))
 	watched := 0
 	for g := range d.Groups.Each() {
 		if !g.Expectation.Learned {
@@ -98,10 +99,10 @@ func (d *Detector) step(o WatchOptions) (tests []testResult) {
 		watched++
 		c := d.changeDetectorOf(g)
 		c.step(&g.Expectation, o.Calm)
-		tests = append(tests,
-			testResult{g, KindSlow, c.change.Slower()}, testResult{g, KindVariable, c.change.Variable()})
+		e := c.evalues()
+		tests = append(tests, testResult{g, KindSlow, e.slower}, testResult{g, KindVariable, e.variable})
 		if g.Expectation.Mix != nil {
-			tests = append(tests, testResult{g, KindShifted, c.mix.Shifted()})
+			tests = append(tests, testResult{g, KindShifted, e.shifted})
 		}
 		if c.accumulate(c.strongest()); c.rising == 0 && !g.OpenProblem {
 			c.recentMixes = nil

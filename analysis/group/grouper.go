@@ -128,7 +128,7 @@ func (g *Grouper) create(with Group, parent *Group) *Group {
 // there are no epochs.
 func (g *Grouper) Close(now trace.Nanos) {
 	from := g.epochStart(now)
-	for _, group := range g.groups {
+	for _, group := range g.all() {
 		if group.Open.Total.N > 0 {
 			group.endEpoch(from, now, &g.past)
 		}
@@ -144,7 +144,7 @@ func (g *Grouper) Close(now trace.Nanos) {
 // requests such as a restart, the first request. It ignores requests that claim to start after now.
 func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 	from := now
-	for _, group := range g.groups {
+	for _, group := range g.all() {
 		if group.Open.Total.N > 0 {
 			from = min(from, group.Open.First)
 		}

@@ -57,7 +57,7 @@ type Player struct {
 // NewPlayer returns a Player. Labels may be nil: then there is no score.
 func NewPlayer(labels []Label, options Options) *Player {
 	options.Core.IncidentsOnly = true
-	return newPlayer(engine.NewCore(options.Table, options.Core), labels, options)
+	return newPlayer(wrapped(engine.NewCore(options.Table, options.Core), options), labels, options)
 }
 
 func newPlayer(c core, labels []Label, options Options) *Player {
