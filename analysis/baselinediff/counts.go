@@ -97,11 +97,20 @@ func (c cells) fold(from, to slice) cells {
 // counts holds calls, and maybe their times, by slice, in few bytes: [cells] encoded one after the other. The zero
 // value is empty.
 type counts struct {
-	bytes []byte
-	// recent is the offset of the last few cells. Calls are added to them without decoding the others. before is the
-	// slice of the cell before them.
-	recent int32
-	before slice
+	bytes  []byte
+	calls  uint64 // of all cells
+	newest slice  // of the last cell
+	recent mark   // before the last few cells: calls are added to them without decoding the others
+	// window is where the window of the last comparison begins; see [counts.seek]. earlier is the number of calls before
+	// it.
+	window  mark
+	earlier uint64
+}
+
+// mark is a place between two cells.
+type mark struct {
+	offset int32 // of the bytes of the cell behind it
+	before slice // of the cell before it; 0: there is none
 }
 
 // recentCells is the largest number of recent cells: more than epochs end while a trace is open, so that late calls
@@ -116,35 +125,58 @@ func (c *counts) unpack(into cells) cells { return decodeCells(into[:0], c.bytes
 
 // last returns the last slice with calls; -1 if there is none.
 func (c *counts) last() slice {
-	var memory [recentCells]cell
-	if recent := decodeCells(memory[:0], c.bytes[c.recent:], c.before); len(recent) > 0 {
-		return recent[len(recent)-1].slice
+	if c.empty() {
+		return -1
 	}
-	return -1
+	return c.newest
 }
 
 // within returns the cells in r.
 func (c *counts) within(r sliceRange) cells { return c.unpack(nil).within(r) }
 
+// seek moves the mark of the window to the first cell at or after a slice. It is fast if the slice is a little later than
+// that of the last call.
+func (c *counts) seek(at slice) {
+	if c.window.before >= at {
+		c.window, c.earlier = mark{}, 0
+	}
+	for int(c.window.offset) < len(c.bytes) {
+		x, next := decodeCell(c.bytes, int(c.window.offset), c.window.before)
+		if x.slice >= at {
+			return
+		}
+		c.window = mark{int32(next), x.slice}
+		c.earlier += uint64(x.calls)
+	}
+}
+
 // add adds calls with their total time.
 func (c *counts) add(at slice, calls uint32, nanos int64) {
-	if c.recent > 0 && at <= c.before {
+	if c.recent.offset > 0 && at <= c.recent.before {
 		all := c.unpack(nil)
 		all.add(at, calls, nanos)
 		c.pack(all)
 		return
 	}
 	var memory [recentCells + 1]cell
-	recent := decodeCells(memory[:0], c.bytes[c.recent:], c.before)
+	recent := decodeCells(memory[:0], c.bytes[c.recent.offset:], c.recent.before)
 	recent.add(at, calls, nanos)
-	c.bytes = c.bytes[:c.recent]
+	c.bytes = c.bytes[:c.recent.offset]
 	c.append(recent)
+	c.calls += uint64(calls)
+	c.newest = recent[len(recent)-1].slice
+	if at <= c.window.before {
+		c.window, c.earlier = mark{}, 0
+	}
 }
 
 // pack replaces all cells.
 func (c *counts) pack(all cells) {
-	c.bytes, c.recent, c.before = c.bytes[:0], 0, 0
+	*c = counts{bytes: c.bytes[:0], calls: all.calls()}
 	c.append(all)
+	if len(all) > 0 {
+		c.newest = all[len(all)-1].slice
+	}
 	if slack := cap(c.bytes) - len(c.bytes); slack > 2*slackOf(len(c.bytes)) {
 		c.bytes = append(make([]byte, 0, len(c.bytes)+slackOf(len(c.bytes))), c.bytes...)
 	}
@@ -153,11 +185,11 @@ func (c *counts) pack(all cells) {
 // append appends cells. The last recentCells/2 of more than recentCells are recent.
 func (c *counts) append(last cells) {
 	if n := len(last) - recentCells/2; len(last) > recentCells {
-		c.bytes = appendCells(c.bytes, last[:n], c.before)
-		c.recent, c.before = int32(len(c.bytes)), last[n-1].slice
+		c.bytes = appendCells(c.bytes, last[:n], c.recent.before)
+		c.recent = mark{int32(len(c.bytes)), last[n-1].slice}
 		last = last[n:]
 	}
-	c.bytes = appendCells(c.bytes, last, c.before)
+	c.bytes = appendCells(c.bytes, last, c.recent.before)
 }
 
 // maxSlice is the end of time.
@@ -190,24 +222,38 @@ func appendCells(b []byte, of cells, before slice) []byte {
 // decodeCells appends the cells that appendCells encoded.
 func decodeCells(into cells, b []byte, before slice) cells {
 	for i := 0; i < len(b); {
-		// Most distances and calls have a single byte.
-		distance, n := uint64(b[i]), 1
-		if distance >= 0x80 {
-			distance, n = binary.Uvarint(b[i:])
-		}
-		i += n
-		calls, n := uint64(b[i]), 1
-		if calls >= 0x80 {
-			calls, n = binary.Uvarint(b[i:])
-		}
-		i += n
-		before += slice(distance >> 1)
-		x := cell{slice: before, calls: uint32(calls)}
-		if distance&1 != 0 {
-			x.nanos, n = binary.Varint(b[i:])
-			i += n
-		}
+		var x cell
+		x, i = decodeCell(b, i, before)
+		before = x.slice
 		into = append(into, x)
 	}
 	return into
+}
+
+// decodeCell returns the cell that begins at offset i and the offset of the next one.
+func decodeCell(b []byte, i int, before slice) (x cell, next int) {
+	// Most distances and calls have a single byte.
+	distance, n := uint64(b[i]), 1
+	if distance >= 0x80 {
+		distance, n = binary.Uvarint(b[i:])
+	}
+	i += n
+	calls, n := uint64(b[i]), 1
+	if calls >= 0x80 {
+		calls, n = binary.Uvarint(b[i:])
+	}
+	i += n
+	x = cell{slice: before + slice(distance>>1), calls: uint32(calls)}
+	if distance&1 == 0 {
+		return x, i
+	}
+	nanos, shift := uint64(0), 0
+	for b[i] >= 0x80 {
+		nanos |= uint64(b[i]&0x7f) << shift
+		shift += 7
+		i++
+	}
+	nanos |= uint64(b[i]) << shift
+	x.nanos = int64(nanos>>1) ^ -int64(nanos&1) // as in [binary.Varint]
+	return x, i + 1
 }

@@ -16,6 +16,8 @@ type graph struct {
 	opaque []bool         // by number of the service: whether it emits no spans
 	callee []callee       // by number of the site: the usual callee of a CLIENT span; service 0: unknown
 	behind []callee       // by number of the site, also of borders: see [graph.setBehind]; service 0: none
+
+	calling *calling // of sites; nil: not known yet
 }
 
 // setBehind sets the callees of spans that call one other service only, and have no CLIENT spans to show it: those of
@@ -264,11 +266,7 @@ func (l *ledger) share(services, failures []service, index map[int32]int) {
 			services[i].share(k, part)
 		}
 	}
-	for pair, ops := range l.callingOps() {
-		part := 0.0
-		for _, op := range slices.Sorted(maps.Keys(ops)) {
-			part += l.own[callee{pair.caller, op}]
-		}
+	for pair, part := range l.callingParts() {
 		services[index[pair.caller]].share(index[pair.called], part)
 	}
 	for i := range services {
@@ -278,42 +276,4 @@ func (l *ledger) share(services, failures []service, index map[int32]int) {
 		}
 		slices.SortFunc(s.Shared, func(a, b SharedPart) int { return compareNames(l.table, a.Service, b.Service) })
 	}
-}
-
-// callingOps returns the operations of services with own evidence that call another service, by themselves or through
-// others of their service.
-func (l *ledger) callingOps() map[servicePair]map[trace.Op]bool {
-	suspected := make([]bool, len(l.names))
-	for at := range l.own {
-		suspected[at.service] = true
-	}
-	callers := make(map[callee][]trace.Op) // by operation, within a service
-	for i := range l.sites {
-		s := &l.sites[i]
-		if suspected[s.service] && !s.border && s.parent != 0 && l.table.Operation(s.parent).Service == l.names[s.service] {
-			callers[callee{s.service, s.op}] = append(callers[callee{s.service, s.op}], s.parent)
-		}
-	}
-	calling := make(map[servicePair]map[trace.Op]bool)
-	for i := range l.sites {
-		s, called := &l.sites[i], l.callee[i].service
-		if !suspected[s.service] || called == 0 || called == s.service {
-			continue
-		}
-		pair := servicePair{s.service, called}
-		ops := calling[pair]
-		if ops == nil {
-			ops = make(map[trace.Op]bool)
-			calling[pair] = ops
-		}
-		for left := []trace.Op{s.parent}; len(left) > 0; {
-			op := left[len(left)-1]
-			left = left[:len(left)-1]
-			if op != 0 && !ops[op] {
-				ops[op] = true
-				left = append(left, callers[callee{s.service, op}]...)
-			}
-		}
-	}
-	return calling
 }

@@ -18,6 +18,9 @@ const (
 	// shapes the lowest share of three parts. Only a change that lasts counts, not a burst that ends within one part,
 	// and only one that rare pieces of the history do not reach.
 	Steady
+	// Brief is like Steady, but leaves Suspect.Soft at 0 unless it is needed to order suspects with a score. It takes most
+	// of the time, since nearly every site has some.
+	Brief
 )
 
 // steadyParts is the number of parts into which Steady divides a window.
@@ -47,18 +50,44 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	}
 	result.Mean = float64(h.total.within(w).time()) / float64(requests)
 	limit := fence
-	if manner == Steady {
+	if manner != Plain {
 		limit = highFence
 	}
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, limit)
+	if manner == Brief && w.to-w.from != h.screened.length {
+		clear(h.quiet)
+		h.screened.length = w.to - w.from
+	}
 	for i := 1; i < len(h.sites); i++ {
-		if h.series[i].last() >= w.from {
+		if h.series[i].last() < w.from {
+			continue
+		}
+		if manner != Brief || !c.pass(int32(i)) {
 			c.judge(int32(i))
+		}
+	}
+	if manner == Brief {
+		h.screened.from = max(h.screened.from, w.from)
+		for i := range c.evidence {
+			c.evidence[i].soft = 0
 		}
 	}
 	c.chargeShapes()
 	result.Suspects = c.rank()
+	if manner == Brief && tied(result.Suspects) {
+		return h.Compare(window, Steady)
+	}
 	return result
+}
+
+// tied reports whether two suspects with a score are ordered by Soft only.
+func tied(suspects []Suspect) bool {
+	for i := 1; i < len(suspects); i++ {
+		if a, b := &suspects[i-1], &suspects[i]; b.Score > 0 && a.Score == b.Score && a.Opaque == b.Opaque {
+			return true
+		}
+	}
+	return false
 }
 
 // liveComparison is the state of one call of Compare.
@@ -68,10 +97,9 @@ type liveComparison struct {
 	window  sliceRange
 	skipped []sliceRange // slices before the window that are no history: ascending, disjoint
 	manner  Manner
-	widened map[siteKey][]int32       // sites by wider key; nil: not needed yet
-	wide    map[siteKey]*judgedSeries // histories pooled over sites, for those that have too little of their own
-	bad     []badCalls                // by site
-	judged  []int32                   // sites with calls in the window
+	wide    map[int32]*pooledSeries // by number of the pool: histories pooled over sites, for those that have too little of their own
+	bad     []badCalls              // by site
+	judged  []int32                 // sites with calls in the window
 
 	pieces        []livePiece // of the history of the current site
 	means, values []float64
@@ -80,6 +108,8 @@ type liveComparison struct {
 	own           judgedSeries        // memory of the current site
 	kept          cells               // memory of the past of a site
 	keptShape     cells               // and of a shape
+	sum           sums
+	screening     screening
 }
 
 // judgedSeries is the unpacked history of a site.
@@ -228,15 +258,28 @@ func (c *liveComparison) graph() graph {
 		}
 		callees[i] = callee{service[t.service], t.op}
 	}
-	g := graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees}
+	g := graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees, calling: &h.index().calling}
 	g.setBehind(c.calls)
 	return g
 }
 
 // calls returns the number of calls at a site.
 func (c *liveComparison) calls(number int32) uint64 {
-	c.kept = c.h.series[number].unpack(c.kept)
-	return c.kept.calls()
+	return c.h.series[number].calls
+}
+
+// pass counts the calls at a site in the window if the site is certainly no evidence, and reports whether it is not.
+func (c *liveComparison) pass(number int32) bool {
+	n, healthy := c.screen(number)
+	if !healthy || n == 0 {
+		return healthy
+	}
+	if !c.h.sites[number].border {
+		c.note(number, n)
+	}
+	c.means = append(c.means[:0], 0)
+	c.chargeTime(number, float64(n), 0, 0, c.means, false)
+	return true
 }
 
 // judge compares the calls at a site in the window, if there are any, with its history.
@@ -258,7 +301,10 @@ func (c *liveComparison) judge(number int32) {
 	}
 	leaves := false
 	if !c.h.sites[number].border {
-		c.shifted(number, n, history)
+		c.note(number, n)
+		if c.manner == Plain || c.gap(now) < c.window.from {
+			c.shifted(number, history)
+		}
 		leaves = slices.ContainsFunc(c.bad[number].shapes, func(x badShape) bool { return x.hash == leaf || x.hash == failedLeaf })
 	}
 	usual := 0.0
@@ -269,15 +315,16 @@ func (c *liveComparison) judge(number int32) {
 }
 
 // history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.own, or,
-// with too little of it, that of its step under all callers or of its operation whatever it calls.
+// with too little of it, that of its step under all callers or of its operation whatever it calls, without shapes.
 func (c *liveComparison) history(number int32) (s *judgedSeries, past cells, before uint64) {
 	s = &c.own
 	past = c.past(s.cells, &c.kept)
 	if before = past.calls(); before >= minHistory {
 		return s, past, before
 	}
+	x := c.h.index()
 	for _, key := range c.h.sites[number].wider() {
-		s = c.pooled(key)
+		s = c.pooled(x.pools[key])
 		past = c.past(s.cells, &c.kept)
 		if before = past.calls(); before >= minHistory {
 			break
@@ -286,34 +333,91 @@ func (c *liveComparison) history(number int32) (s *judgedSeries, past cells, bef
 	return s, past, before
 }
 
-// pooled returns the sum of the series of all sites with a wider key.
-func (c *liveComparison) pooled(key siteKey) *judgedSeries {
-	if s := c.wide[key]; s != nil {
-		return s
-	}
-	if c.wide == nil {
-		c.wide, c.widened = make(map[siteKey]*judgedSeries), make(map[siteKey][]int32)
-		for i := 1; i < len(c.h.sites); i++ {
-			for _, k := range c.h.sites[i].wider() {
-				c.widened[k] = append(c.widened[k], int32(i))
-			}
-		}
-	}
-	sum, one := &judgedSeries{}, judgedSeries{}
-	for _, i := range c.widened[key] {
-		one.cells = c.h.series[i].unpack(one.cells)
-		one.unpackShapes(&c.h.series[i])
-		sum.merge(&one)
-	}
-	c.wide[key] = sum
-	return sum
+// pooledSeries is the sum of the series of several sites.
+type pooledSeries struct {
+	judgedSeries
+	withShapes bool // the shapes were summed up, too
 }
 
-// merge adds the calls of another site.
-func (s *judgedSeries) merge(other *judgedSeries) {
-	for _, x := range other.cells {
-		s.add(x.slice, x.calls, x.nanos)
+// pooled returns the sum of the series of all sites of a pool, without shapes.
+func (c *liveComparison) pooled(pool int32) *judgedSeries {
+	if s := c.wide[pool]; s != nil {
+		return &s.judgedSeries
 	}
+	if c.wide == nil {
+		c.wide = make(map[int32]*pooledSeries)
+	}
+	sum := &pooledSeries{}
+	c.sum.restart(c.window.to + ahead)
+	for _, i := range c.h.index().members.of(pool) {
+		c.sum.addAll(c.h.series[i].bytes)
+	}
+	sum.cells = c.sum.all()
+	c.wide[pool] = sum
+	return &sum.judgedSeries
+}
+
+// poolShapes sums up the shapes of a history that is not that of a single site.
+func (c *liveComparison) poolShapes(history *judgedSeries) {
+	for pool, sum := range c.wide {
+		if &sum.judgedSeries != history || sum.withShapes {
+			continue
+		}
+		sum.withShapes = true
+		one := judgedSeries{}
+		for _, i := range c.h.index().members.of(pool) {
+			one.unpackShapes(&c.h.series[i])
+			sum.mergeShapes(&one)
+		}
+	}
+}
+
+// sums adds up cells that do not come in the order of time.
+type sums struct {
+	from   slice  // of the first cell of recent
+	recent []cell // one for each slice; without calls if there are none
+	others cells
+}
+
+// summed is the number of slices that sums adds up fast: more than a history usually covers.
+const summed = 2048
+
+// addAll adds encoded cells.
+func (s *sums) addAll(encoded []byte) {
+	var x cell
+	for i := 0; i < len(encoded); {
+		x, i = decodeCell(encoded, i, x.slice)
+		if x.slice < s.from || x.slice-s.from >= summed {
+			s.others.add(x.slice, x.calls, x.nanos)
+			continue
+		}
+		c := &s.recent[x.slice-s.from]
+		c.slice = x.slice
+		c.calls += x.calls
+		c.nanos += x.nanos
+	}
+}
+
+// restart starts a sum of cells most of which come before a slice.
+func (s *sums) restart(to slice) {
+	s.from, s.recent, s.others = max(0, to-summed), scratch.Filled(s.recent, summed, cell{}), s.others[:0]
+}
+
+// all returns the sums.
+func (s *sums) all() cells {
+	all := make(cells, 0, 256)
+	later, _ := slices.BinarySearchFunc(s.others, s.from, func(x cell, at slice) int { return cmp.Compare(x.slice, at) })
+	all = append(all, s.others[:later]...)
+	for _, x := range s.recent {
+		if x.calls > 0 {
+			all = append(all, x)
+		}
+	}
+	return append(all, s.others[later:]...)
+}
+
+// mergeShapes adds the shapes of another site.
+func (s *judgedSeries) mergeShapes(other *judgedSeries) {
 	for i := range other.shapes {
 		into := s.shapeOf(other.shapes[i].shape)
 		for _, x := range other.shapes[i].cells {
@@ -420,17 +524,24 @@ func (c *liveComparison) share(all, shape cells) float64 {
 	return share
 }
 
-// shifted finds the calls of a site whose shapes are more frequent in the window than in the pieces of the history.
-func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) {
+// note notes a site whose calls in the window can be judged, and their number.
+func (c *liveComparison) note(number int32, calls uint64) {
 	if c.bad == nil {
 		c.bad = make([]badCalls, len(c.h.sites))
 	}
-	b := &c.bad[number]
-	b.calls = float64(n)
+	c.bad[number].calls = float64(calls)
 	c.judged = append(c.judged, number)
+}
+
+// shifted finds the calls of a site whose shapes are more frequent in the window than in the pieces of the history.
+func (c *liveComparison) shifted(number int32, history *judgedSeries) {
+	b := &c.bad[number]
 	own := &c.h.series[number]
 	if history == &c.own && len(own.shapes) == 1 {
 		return // all calls have the same shape
+	}
+	if history != &c.own {
+		c.poolShapes(history)
 	}
 	c.own.unpackShapes(own)
 	all := scratch.Sized(c.shares, (1+len(history.shapes))*len(c.pieces))
@@ -498,13 +609,14 @@ func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) 
 
 // chargeShapes charges each site beyond the surplus of its callees.
 func (c *liveComparison) chargeShapes() {
-	callees := make(map[trace.Op][]int32)                                     // sites by the step of their caller
-	sameStep, calls := make(map[trace.Op]float64), make(map[trace.Op]float64) // by step, under all callers
+	if !slices.ContainsFunc(c.judged, func(i int32) bool { return c.bad[i].total > 0 }) {
+		return
+	}
+	x := c.h.index()
+	sameStep, calls := make([]float64, len(x.steps)), make([]float64, len(x.steps)) // by step, under all callers
 	for _, i := range c.judged {
-		s := &c.h.sites[i]
-		callees[s.parent] = append(callees[s.parent], i)
-		sameStep[s.op] += c.bad[i].total
-		calls[s.op] += c.bad[i].calls
+		sameStep[x.step[i]] += c.bad[i].total
+		calls[x.step[i]] += c.bad[i].calls
 	}
 	below := make([]float64, len(c.h.sites)) // bad calls at or below a site
 	state := make([]uint8, len(c.h.sites))
@@ -515,19 +627,22 @@ func (c *liveComparison) chargeShapes() {
 			return
 		}
 		state[i] = visiting
-		s, b := &c.h.sites[i], &c.bad[i]
+		b, step := &c.bad[i], x.step[i]
 		explained := 0.0
-		for _, k := range callees[s.op] {
+		for _, k := range x.below.of(step) {
+			if c.bad[k].calls == 0 {
+				continue // not judged
+			}
 			visit(k)
 			if state[k] == done {
 				explained += below[k]
 			}
 		}
 		// The same step has sites under other callers, which share its callees.
-		if all := sameStep[s.op]; all > 0 {
+		if all := sameStep[step]; all > 0 {
 			explained *= b.total / all
 		} else {
-			explained *= b.calls / calls[s.op]
+			explained *= b.calls / calls[step]
 		}
 		explained = min(explained, b.calls)
 		if rest := b.total - explained; rest > 0 {

@@ -20,8 +20,9 @@ type Sites struct {
 	targets []target   // by number of the site
 	called  []trace.Op // by number of the site: the target of its step
 	series  []siteSeries
-	shapes  int    // of all sites
-	refused uint64 // calls at sites for which there was no room
+	quiet   []quiet // by number of the site
+	shapes  int     // of all sites
+	refused uint64  // calls at sites for which there was no room
 
 	serviceNumbers map[trace.Symbol]int32
 	names          []trace.Symbol // by number of the service; the first is unused
@@ -32,7 +33,11 @@ type Sites struct {
 	skipped []sliceRange
 	folded  slice // cells before it cover minutes
 
-	unpacked cells // scratch
+	screened struct { // the windows that quiet describes
+		length, from slice // from is the latest beginning of one
+	}
+	indexed  *siteIndex // nil: not known yet
+	unpacked cells      // scratch
 }
 
 // servicePair is the numbers of a service and of one that it calls.
@@ -84,7 +89,7 @@ const (
 // steps.
 func NewSites(table *trace.Table) *Sites {
 	return &Sites{
-		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1),
+		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1), quiet: make([]quiet, 1),
 		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1),
 		calls: make(map[servicePair]bool), instances: newInstances(),
 	}
@@ -114,6 +119,7 @@ func (h *Sites) Merge(t *Tally) {
 			case number == overflow:
 				h.refused += c.calls
 			default:
+				h.quiet[number] = quiet{}
 				h.merge(&h.series[number], at, c)
 			}
 		}
@@ -155,7 +161,7 @@ func (h *Sites) number(s *tallySite) int32 {
 	if target.service != 0 {
 		h.calls[servicePair{h.sites[i].service, target.service}] = true
 	}
-	h.series = append(h.series, siteSeries{})
+	h.series, h.quiet = append(h.series, siteSeries{}), append(h.quiet, quiet{})
 	return i
 }
 
@@ -213,7 +219,15 @@ func (h *Sites) shape(of *siteSeries, x shape) *shapeSeries {
 // Skip excludes the traces that begin in an interval from the history: they are not healthy.
 func (h *Sites) Skip(i Interval) {
 	r := sliceRange{sliceOf(i.From), sliceOf(i.To) + 1}
-	if n := len(h.skipped); n > 0 && h.skipped[n-1].to >= r.from {
+	n := len(h.skipped)
+	added := r.from // the first slice that was not skipped before
+	if n > 0 && h.skipped[n-1].from <= r.from {
+		added = max(added, h.skipped[n-1].to)
+	}
+	if added < min(r.to, h.screened.from) {
+		clear(h.quiet)
+	}
+	if n > 0 && h.skipped[n-1].to >= r.from {
 		h.skipped[n-1].from = min(h.skipped[n-1].from, r.from)
 		h.skipped[n-1].to = max(h.skipped[n-1].to, r.to)
 		return
@@ -232,6 +246,7 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	callees := (&liveComparison{h: h}).graph().callee
 	for i := 1; i < len(h.sites); i++ {
 		if h.sites[i].service == number || callees[i].service == number {
+			h.quiet[i] = quiet{}
 			h.age(&h.series[i], func(all cells) cells { return all.within(sliceRange{sliceOf(since.From), maxSlice}) })
 		}
 	}
@@ -240,6 +255,7 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 
 // unskip returns the slices of r to the history.
 func (h *Sites) unskip(r sliceRange) {
+	clear(h.quiet)
 	var left []sliceRange
 	for _, s := range h.skipped {
 		for _, rest := range []sliceRange{{s.from, min(s.to, r.from)}, {max(s.from, r.to), s.to}} {
@@ -287,6 +303,7 @@ func (h *Sites) Age(now trace.Nanos) {
 		return slices.DeleteFunc(all, func(x cell) bool { return x.slice < forgotten && h.isSkipped(x.slice) })
 	}
 	h.total = kept(h.total)
+	clear(h.quiet)
 	for i := range h.series {
 		h.age(&h.series[i], kept)
 	}
@@ -304,6 +321,7 @@ func (h *Sites) evict(since slice) {
 	old := *h
 	h.numbers, h.serviceNumbers = make(map[siteKey]int32), make(map[trace.Symbol]int32)
 	h.sites, h.targets, h.called, h.series = make([]site, 1), make([]target, 1), make([]trace.Op, 1), make([]siteSeries, 1)
+	h.quiet, h.indexed = make([]quiet, 1), nil
 	h.names, h.calls = make([]trace.Symbol, 1), make(map[servicePair]bool)
 	for i := 1; i < len(old.sites); i++ {
 		if old.series[i].last() < since {
