@@ -101,6 +101,7 @@ type counts struct {
 	calls  uint64 // of all cells
 	newest slice  // of the last cell
 	recent mark   // before the last few cells: calls are added to them without decoding the others
+	fine   mark   // the cells before it cover minutes
 	// window is where the window of the last comparison begins; see [counts.seek]. earlier is the number of calls before
 	// it.
 	window  mark
@@ -167,6 +168,9 @@ func (c *counts) add(at slice, calls uint32, nanos int64) {
 	c.newest = recent[len(recent)-1].slice
 	if at <= c.window.before {
 		c.window, c.earlier = mark{}, 0
+	}
+	if at <= c.fine.before {
+		c.fine = mark{}
 	}
 }
 

@@ -102,11 +102,13 @@ func (s *instanceSeries) merge(at slice, c *placeCell) {
 	}
 }
 
-// age replaces the cells of each value by those that kept returns of them. A value without calls makes room for
-// another. Where there is no room, one without calls since a slice does, too.
-func (h *instances) age(kept func(cells) cells, since slice) {
-	for k := range h.series {
-		h.replace(k, kept)
+// age applies a to each value. A value without calls makes room for another. Where there is no room, one without calls
+// since a slice does, too.
+func (h *instances) age(a *aging, since slice) {
+	for k, s := range h.series {
+		s.age(a)
+		s.errors.age(a)
+		h.deleteEmpty(k)
 	}
 	full, values := len(h.series) >= maxInstances, maps.Clone(h.values)
 	for k, s := range h.series {
@@ -130,7 +132,12 @@ func (h *instances) replace(k instanceKey, kept func(cells) cells) {
 	s := h.series[k]
 	s.counts.pack(kept(s.counts.unpack(nil)))
 	s.errors.pack(kept(s.errors.unpack(nil)))
-	if !s.empty() {
+	h.deleteEmpty(k)
+}
+
+// deleteEmpty deletes a value without calls.
+func (h *instances) deleteEmpty(k instanceKey) {
+	if !h.series[k].empty() {
 		return
 	}
 	delete(h.series, k)

@@ -279,7 +279,7 @@ func TestInstancesBounded(t *testing.T) {
 	if got := len(one.instances.series); got != maxValues+1 || rest.calls() != 1000-maxValues {
 		t.Errorf("%d values, %d calls of the rest; want %d and %d", got, rest.calls(), maxValues+1, 1000-maxValues)
 	}
-	one.instances.age(func(cells) cells { return nil }, 0)
+	one.instances.age(&aging{}, 0)
 	if len(one.instances.series)+len(one.instances.values) != 0 {
 		t.Error("values without calls take room")
 	}

@@ -33,11 +33,13 @@ type Sites struct {
 	skipped []sliceRange
 	folded  slice // cells before it cover minutes
 
+	forgotten slice // skipped cells before it were deleted
+	late      bool  // there may be others since then
+
 	screened struct { // the windows that quiet describes
 		length, from slice // from is the latest beginning of one
 	}
-	indexed  *siteIndex // nil: not known yet
-	unpacked cells      // scratch
+	indexed *siteIndex // nil: not known yet
 }
 
 // servicePair is the numbers of a service and of one that it calls.
@@ -111,6 +113,7 @@ func (h *Sites) Merge(t *Tally) {
 		if at < h.folded {
 			at = at.minute()
 		}
+		h.late = h.late || at < h.forgotten
 		h.total.add(at, uint32(s.requests), s.duration)
 		for k := range s.cells {
 			c := &s.cells[k]
@@ -227,6 +230,7 @@ func (h *Sites) Skip(i Interval) {
 	if added < min(r.to, h.screened.from) {
 		clear(h.quiet)
 	}
+	h.late = h.late || added < h.forgotten
 	if n > 0 && h.skipped[n-1].to >= r.from {
 		h.skipped[n-1].from = min(h.skipped[n-1].from, r.from)
 		h.skipped[n-1].to = max(h.skipped[n-1].to, r.to)
@@ -247,7 +251,7 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	for i := 1; i < len(h.sites); i++ {
 		if h.sites[i].service == number || callees[i].service == number {
 			h.quiet[i] = quiet{}
-			h.age(&h.series[i], func(all cells) cells { return all.within(sliceRange{sliceOf(since.From), maxSlice}) })
+			h.age(&h.series[i], &aging{keep: sliceRange{sliceOf(since.From), maxSlice}})
 		}
 	}
 	h.instances.forget(service, sliceOf(since.From))
@@ -267,19 +271,20 @@ func (h *Sites) unskip(r sliceRange) {
 	h.skipped = left
 }
 
-// age replaces the cells of a site by those that kept returns of them. Shapes without cells make room for others.
-func (h *Sites) age(s *siteSeries, kept func(cells) cells) {
-	age := func(c *counts) {
-		h.unpacked = c.unpack(h.unpacked)
-		c.pack(kept(h.unpacked))
-	}
-	age(&s.counts)
+// age applies a to a site. Shapes without cells make room for others. It reports whether cells were deleted or joined.
+func (h *Sites) age(s *siteSeries, a *aging) (changed bool) {
+	changed = s.age(a)
+	empty := false
 	for i := range s.shapes {
-		age(&s.shapes[i].counts)
+		changed = s.shapes[i].age(a) || changed
+		empty = empty || s.shapes[i].empty()
 	}
-	before := len(s.shapes)
-	s.shapes = slices.DeleteFunc(s.shapes, func(x shapeSeries) bool { return x.empty() })
-	h.shapes -= before - len(s.shapes)
+	if empty {
+		before := len(s.shapes)
+		s.shapes = slices.DeleteFunc(s.shapes, func(x shapeSeries) bool { return x.empty() })
+		h.shapes -= before - len(s.shapes)
+	}
+	return changed
 }
 
 func (h *Sites) isSkipped(s slice) bool {
@@ -297,22 +302,28 @@ func (h *Sites) Age(now trace.Nanos) {
 	plausible := sliceRange{sliceOf(now) - longestHistory, sliceOf(now) + ahead}
 	h.total = h.total.within(plausible).fold(from, to)
 	oldest := max(h.oldest(), plausible.from)
-	forgotten := sliceOf(now) - keptSkipped
-	kept := func(all cells) cells {
-		all = all.within(sliceRange{oldest, plausible.to}).fold(from, to)
-		return slices.DeleteFunc(all, func(x cell) bool { return x.slice < forgotten && h.isSkipped(x.slice) })
-	}
-	h.total = kept(h.total)
-	clear(h.quiet)
+	a := h.aging(sliceOf(now)-keptSkipped, aging{keep: sliceRange{oldest, plausible.to}, fold: sliceRange{from, to}})
+	h.total = a.apply(h.total)
 	for i := range h.series {
-		h.age(&h.series[i], kept)
+		if h.age(&h.series[i], a) {
+			h.quiet[i] = quiet{}
+		}
 	}
 	idle := sliceOf(now) - slice(Span/Slice)
-	h.instances.age(kept, idle)
+	h.instances.age(a, idle)
 	if h.Len() > MaxSites-spareSites {
 		h.evict(idle)
 	}
 	h.skipped = slices.DeleteFunc(h.skipped, func(r sliceRange) bool { return r.to <= oldest })
+}
+
+// aging returns a with the skipped slices before another, if there may be calls in them that were not yet deleted.
+func (h *Sites) aging(before slice, a aging) *aging {
+	if h.late || slices.ContainsFunc(h.skipped, func(r sliceRange) bool { return r.from < before && h.forgotten < r.to }) {
+		a.forgotten = func(s slice) bool { return s < before && h.isSkipped(s) }
+	}
+	h.forgotten, h.late = before, false
+	return &a
 }
 
 // evict deletes the sites without calls since a slice, and the services that no other site names. It renumbers the
