@@ -6,6 +6,7 @@ import "slices"
 type aging struct {
 	keep      sliceRange         // cells outside of it are deleted
 	fold      sliceRange         // of minutes, whose cells are joined
+	skips     bool               // some slices are skipped, so that it matters in which one a call is
 	forgotten func(s slice) bool // whether the cells of a slice in keep are deleted, too; nil: none are
 	unpacked  cells              // scratch
 	encoded   []byte             // scratch
@@ -20,7 +21,7 @@ func (a *aging) apply(all cells) cells {
 	return slices.DeleteFunc(all, func(x cell) bool { return a.forgotten(x.slice) })
 }
 
-// age applies a. It reports whether cells were deleted or joined. It only decodes those and their neighbours, unless
+// age applies a. It reports whether cells were deleted or joined, or moved in a way that matters. It only decodes those and their neighbours, unless
 // slices in the middle are forgotten.
 func (c *counts) age(a *aging) (changed bool) {
 	switch {
@@ -55,8 +56,8 @@ func (c *counts) trim(a *aging) (changed bool) {
 	return true
 }
 
-// fold joins the cells of each minute of a.fold. It reports whether any minute has several.
-func (c *counts) fold(a *aging) (joined bool) {
+// fold joins the cells of each minute of a.fold. It reports whether any minute has several, or moving one matters.
+func (c *counts) fold(a *aging) (changed bool) {
 	a.unpacked = a.unpacked[:0]
 	first, at := c.fine, c.fine // of the cells to fold, and behind them
 	count, moved := 0, false
@@ -96,7 +97,7 @@ func (c *counts) fold(a *aging) (joined bool) {
 			}
 		}
 	}
-	return len(a.unpacked) < count
+	return len(a.unpacked) < count || a.skips
 }
 
 // splice replaces the bytes from a mark to an offset. The last cell of the new bytes, if any are behind them, is the last

@@ -148,13 +148,19 @@ func (c *liveComparison) gap(now cells) slice {
 
 // allSkipped reports whether all cells are skipped.
 func (c *liveComparison) allSkipped(encoded []byte) bool {
-	if len(c.skipped) == 0 {
-		return false
+	var x cell
+	for i := 0; i < len(encoded); {
+		x, i = decodeCell(encoded, i, x.slice)
+		if !c.skips(x.slice) {
+			return false
+		}
 	}
-	c.keptShape = decodeCells(c.keptShape[:0], encoded, 0)
-	return !slices.ContainsFunc(c.keptShape, func(x cell) bool {
-		return !slices.ContainsFunc(c.skipped, func(r sliceRange) bool { return r.contains(x.slice) })
-	})
+	return true
+}
+
+// skips reports whether a slice is no history.
+func (c *liveComparison) skips(s slice) bool {
+	return slices.ContainsFunc(c.skipped, func(r sliceRange) bool { return r.contains(s) })
 }
 
 // reached reports whether enough pieces of the history reach the own time, and the shares of the wanted shapes. The
@@ -195,7 +201,7 @@ func (c *liveComparison) reachedIn(time *wanted, piece cells, calls uint64, nano
 	all := time.pieces <= 0
 	for i := range c.screening.shapes {
 		s := &c.screening.shapes[i]
-		n := s.read(piece[0].slice, to)
+		n := c.read(s, piece[0].slice, to)
 		share := float64(n) / float64(calls)
 		s.reach(share)
 		s.whole.reach(share)
@@ -204,14 +210,14 @@ func (c *liveComparison) reachedIn(time *wanted, piece cells, calls uint64, nano
 	return all
 }
 
-// read returns the number of calls in [from, to), and drops them and those before.
-func (s *wantedShape) read(from, to slice) (calls uint64) {
+// read returns the number of calls of a shape in [from, to), and drops them and those before.
+func (c *liveComparison) read(s *wantedShape, from, to slice) (calls uint64) {
 	for len(s.rest) > 0 {
 		x, next := decodeCell(s.rest, 0, s.last)
 		if x.slice >= to {
 			break
 		}
-		if x.slice >= from {
+		if x.slice >= from && !c.skips(x.slice) {
 			calls += uint64(x.calls)
 		}
 		s.rest, s.last = s.rest[next:], x.slice

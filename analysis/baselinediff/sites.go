@@ -302,7 +302,9 @@ func (h *Sites) Age(now trace.Nanos) {
 	plausible := sliceRange{sliceOf(now) - longestHistory, sliceOf(now) + ahead}
 	h.total = h.total.within(plausible).fold(from, to)
 	oldest := max(h.oldest(), plausible.from)
-	a := h.aging(sliceOf(now)-keptSkipped, aging{keep: sliceRange{oldest, plausible.to}, fold: sliceRange{from, to}})
+	a := h.aging(sliceOf(now)-keptSkipped, aging{
+		keep: sliceRange{oldest, plausible.to}, fold: sliceRange{from, to}, skips: len(h.skipped) > 0,
+	})
 	h.total = a.apply(h.total)
 	for i := range h.series {
 		if h.age(&h.series[i], a) {
