@@ -115,7 +115,10 @@ func (c *counts) splice(from mark, to int32, with []byte) {
 	if slack := cap(c.bytes) - len(c.bytes); slack > 2*slackOf(len(c.bytes)) {
 		c.bytes = append(make([]byte, 0, len(c.bytes)+slackOf(len(c.bytes))), c.bytes...)
 	}
-	for _, m := range []*mark{&c.recent, &c.fine} {
+	if c.tail.offset < to || c.recent.offset < to {
+		c.after = recentCells
+	}
+	for _, m := range []*mark{&c.recent, &c.fine, &c.tail} {
 		m.splice(from, to, by)
 	}
 	if c.window.splice(from, to, by); c.window == from {

@@ -102,6 +102,8 @@ type counts struct {
 	newest slice  // of the last cell
 	recent mark   // before the last few cells: calls are added to them without decoding the others
 	fine   mark   // the cells before it cover minutes
+	tail   mark   // before the last cell, if there are less than recentCells recent ones
+	after  uint8  // number of recent cells; recentCells: unknown
 	// window is where the window of the last comparison begins; see [counts.seek]. earlier is the number of calls before
 	// it.
 	window  mark
@@ -159,19 +161,37 @@ func (c *counts) add(at slice, calls uint32, nanos int64) {
 		c.pack(all)
 		return
 	}
-	var memory [recentCells + 1]cell
-	recent := decodeCells(memory[:0], c.bytes[c.recent.offset:], c.recent.before)
-	recent.add(at, calls, nanos)
-	c.bytes = c.bytes[:c.recent.offset]
-	c.append(recent)
+	if c.after == 0 || c.after == recentCells || at < c.newest {
+		var memory [recentCells + 1]cell
+		recent := decodeCells(memory[:0], c.bytes[c.recent.offset:], c.recent.before)
+		recent.add(at, calls, nanos)
+		c.bytes = c.bytes[:c.recent.offset]
+		c.append(recent)
+	} else {
+		c.addLast(cell{at, calls, nanos})
+	}
 	c.calls += uint64(calls)
-	c.newest = recent[len(recent)-1].slice
+	c.newest = max(c.newest, at)
 	if at <= c.window.before {
 		c.window, c.earlier = mark{}, 0
 	}
 	if at <= c.fine.before {
 		c.fine = mark{}
 	}
+}
+
+// addLast adds calls to the last cell, or behind it.
+func (c *counts) addLast(x cell) {
+	if x.slice == c.newest {
+		last, _ := decodeCell(c.bytes, int(c.tail.offset), c.tail.before)
+		x.calls += last.calls
+		x.nanos += last.nanos
+		c.bytes = c.bytes[:c.tail.offset]
+	} else {
+		c.tail = mark{int32(len(c.bytes)), c.newest}
+		c.after++
+	}
+	c.bytes = appendCells(c.bytes, cells{x}, c.tail.before)
 }
 
 // pack replaces all cells.
@@ -193,7 +213,13 @@ func (c *counts) append(last cells) {
 		c.recent = mark{int32(len(c.bytes)), last[n-1].slice}
 		last = last[n:]
 	}
-	c.bytes = appendCells(c.bytes, last, c.recent.before)
+	c.tail, c.after = c.recent, uint8(len(last))
+	if n := len(last) - 1; n > 0 {
+		c.bytes = appendCells(c.bytes, last[:n], c.recent.before)
+		c.tail = mark{int32(len(c.bytes)), last[n-1].slice}
+		last = last[n:]
+	}
+	c.bytes = appendCells(c.bytes, last, c.tail.before)
 }
 
 // maxSlice is the end of time.

@@ -352,7 +352,7 @@ func (c *liveComparison) pooled(pool int32) *judgedSeries {
 	for _, i := range c.h.index().members.of(pool) {
 		c.sum.addAll(c.h.series[i].bytes)
 	}
-	sum.cells = c.sum.all()
+	sum.cells = c.sum.take()
 	c.wide[pool] = sum
 	return &sum.judgedSeries
 }
@@ -374,9 +374,10 @@ func (c *liveComparison) poolShapes(history *judgedSeries) {
 
 // sums adds up cells that do not come in the order of time.
 type sums struct {
-	from   slice  // of the first cell of recent
-	recent []cell // one for each slice; without calls if there are none
-	others cells
+	from        slice  // of the first cell of recent
+	recent      []cell // one for each slice; empty if there are no calls
+	first, last int    // the indices of the others
+	others      cells
 }
 
 // summed is the number of slices that sums adds up fast: more than a history usually covers.
@@ -391,7 +392,9 @@ func (s *sums) addAll(encoded []byte) {
 			s.others.add(x.slice, x.calls, x.nanos)
 			continue
 		}
-		c := &s.recent[x.slice-s.from]
+		at := int(x.slice - s.from)
+		s.first, s.last = min(s.first, at), max(s.last, at)
+		c := &s.recent[at]
 		c.slice = x.slice
 		c.calls += x.calls
 		c.nanos += x.nanos
@@ -400,18 +403,21 @@ func (s *sums) addAll(encoded []byte) {
 
 // restart starts a sum of cells most of which come before a slice.
 func (s *sums) restart(to slice) {
-	s.from, s.recent, s.others = max(0, to-summed), scratch.Filled(s.recent, summed, cell{}), s.others[:0]
+	if s.recent == nil {
+		s.recent = make([]cell, summed)
+	}
+	s.from, s.first, s.last, s.others = max(0, to-summed), summed, -1, s.others[:0]
 }
 
-// all returns the sums.
-func (s *sums) all() cells {
-	all := make(cells, 0, 256)
+// take returns the sums, and empties them.
+func (s *sums) take() (all cells) {
 	later, _ := slices.BinarySearchFunc(s.others, s.from, func(x cell, at slice) int { return cmp.Compare(x.slice, at) })
-	all = append(all, s.others[:later]...)
-	for _, x := range s.recent {
-		if x.calls > 0 {
-			all = append(all, x)
+	all = append(make(cells, 0, max(0, s.last-s.first+1)+len(s.others)), s.others[:later]...)
+	for i := s.first; i <= s.last; i++ {
+		if s.recent[i].calls > 0 {
+			all = append(all, s.recent[i])
 		}
+		s.recent[i] = cell{}
 	}
 	return append(all, s.others[later:]...)
 }

@@ -143,13 +143,15 @@ func (f *chronicFinder) findVariable(g *group.Group) bool {
 	if size == nil && !(j.spread > threshold) {
 		return false // the interval is more expensive to compute
 	}
-	cov := j.interval(g)
-	low, bad, badLow := cov.Low, 0.0, 0.0
+	low, badLow := j.spread, 0.0
 	if size != nil {
-		bad, badLow = size.Delayed+size.TimedOut, size.BadLow
+		low, badLow = size.CoV, size.Delayed+size.TimedOut
 	}
-	if f.detector.chronic[problemID(KindVariable, g)] {
-		low, badLow = cov.Value, bad
+	if !f.detector.chronic[problemID(KindVariable, g)] {
+		low = j.interval(g).Low
+		if size != nil {
+			badLow = size.BadLow
+		}
 	}
 	if !(low > threshold) && !(badLow > max(f.thresholds.Delayed, accepted.Delayed)) {
 		return false
