@@ -178,7 +178,7 @@ const (
 func (h *Sites) Instances(window Interval, c *Comparison, s *Suspect) []InstancePart {
 	w := sliceRange{sliceOf(window.From), sliceOf(window.To)}
 	x := instanceComparison{
-		liveComparison: liveComparison{h: h, window: w, skipped: h.skippedBefore(w.from)}, duration: c.Duration,
+		liveComparison: liveComparison{liveMemory: &liveMemory{}, h: h, window: w, skipped: h.skippedBefore(w.from)}, duration: c.Duration,
 		least: leastVisible * s.Score * float64(c.Requests),
 	}
 	var all []InstancePart

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -42,7 +43,7 @@ func (g *graph) setBehind(calls func(site int32) uint64) {
 		}
 		of[s.parent] = u
 	}
-	g.behind = make([]callee, len(g.sites))
+	g.behind = scratch.Filled(g.behind, len(g.sites), callee{})
 	for i := range g.sites {
 		caller := g.sites[i].base
 		if s := &g.sites[i]; s.border {
@@ -162,6 +163,9 @@ func (l *ledger) chargeShape(number int32, failed, answered bool, part float64) 
 // those of [ledger.rank]. It returns the services with the parts that they share with their neighbours.
 func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) []service {
 	services := make([]service, len(numbers))
+	if !l.failures.late() {
+		return services
+	}
 	l.failures.attribute(services, index)
 	for i, number := range numbers {
 		l.evidence[number].errors += services[i].In + services[i].Out

@@ -42,7 +42,7 @@ type Comparison struct {
 // It takes time linear in the number of cells of the sites with calls in the window.
 func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	w := sliceRange{sliceOf(window.From), sliceOf(window.To)}
-	c := liveComparison{h: h, window: w, manner: manner, skipped: h.skippedBefore(w.from), known: make(map[shape][]float64)}
+	c := liveComparison{liveMemory: h.comparing(), h: h, window: w, manner: manner, skipped: h.skippedBefore(w.from)}
 	requests := h.Requests(window)
 	result := Comparison{Requests: requests, Duration: c.usual()}
 	if requests == 0 {
@@ -93,23 +93,46 @@ func tied(suspects []Suspect) bool {
 // liveComparison is the state of one call of Compare.
 type liveComparison struct {
 	*ledger
+	*liveMemory
 	h       *Sites
 	window  sliceRange
 	skipped []sliceRange // slices before the window that are no history: ascending, disjoint
 	manner  Manner
 	wide    map[int32]*pooledSeries // by number of the pool: histories pooled over sites, for those that have too little of their own
-	bad     []badCalls              // by site
-	judged  []int32                 // sites with calls in the window
+}
+
+// liveMemory is memory that comparisons use one after the other.
+type liveMemory struct {
+	bad    []badCalls // by site
+	judged []int32    // sites with calls in the window
 
 	pieces        []livePiece // of the history of the current site
 	means, values []float64
 	shares        []float64           // of shapes in pieces
 	known         map[shape][]float64 // the same by shape
-	own           judgedSeries        // memory of the current site
+	site          judgedSeries        // the current one
 	kept          cells               // memory of the past of a site
 	keptShape     cells               // and of a shape
 	sum           sums
 	screening     screening
+
+	callees, behind []callee // by site
+	below           []float64
+	visited         []uint8
+}
+
+// comparing returns memory for a comparison.
+func (h *Sites) comparing() *liveMemory {
+	m := h.memory
+	if m == nil || len(m.bad) != len(h.sites) {
+		m = &liveMemory{bad: make([]badCalls, len(h.sites)), known: make(map[shape][]float64)}
+		h.memory = m
+	}
+	for _, i := range m.judged {
+		m.bad[i] = badCalls{shapes: m.bad[i].shapes[:0]}
+	}
+	m.judged = m.judged[:0]
+	return m
 }
 
 // judgedSeries is the unpacked history of a site.
@@ -204,7 +227,8 @@ func (c *liveComparison) usual() float64 {
 func (c *liveComparison) graph() graph {
 	h := c.h
 	service, opaque := h.resolve()
-	callees := make([]callee, len(h.sites))
+	callees := scratch.Filled(c.callees, len(h.sites), callee{})
+	c.callees = callees
 	type usual struct {
 		target target
 		calls  uint64
@@ -258,8 +282,9 @@ func (c *liveComparison) graph() graph {
 		}
 		callees[i] = callee{service[t.service], t.op}
 	}
-	g := graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees, calling: &h.index().calling}
+	g := graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees, behind: c.behind, calling: &h.index().calling}
 	g.setBehind(c.calls)
+	c.behind = g.behind
 	return g
 }
 
@@ -284,8 +309,8 @@ func (c *liveComparison) pass(number int32) bool {
 
 // judge compares the calls at a site in the window, if there are any, with its history.
 func (c *liveComparison) judge(number int32) {
-	c.own.cells = c.h.series[number].unpack(c.own.cells)
-	now := c.own.within(c.window)
+	c.site.cells = c.h.series[number].unpack(c.site.cells)
+	now := c.site.within(c.window)
 	n := now.calls()
 	if n == 0 {
 		return
@@ -314,10 +339,10 @@ func (c *liveComparison) judge(number int32) {
 	c.chargeTime(number, float64(n), c.mean(now), usual, c.means, leaves)
 }
 
-// history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.own, or,
+// history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.site, or,
 // with too little of it, that of its step under all callers or of its operation whatever it calls, without shapes.
 func (c *liveComparison) history(number int32) (s *judgedSeries, past cells, before uint64) {
-	s = &c.own
+	s = &c.site
 	past = c.past(s.cells, &c.kept)
 	if before = past.calls(); before >= minHistory {
 		return s, past, before
@@ -357,7 +382,7 @@ func (c *liveComparison) pooled(pool int32) *judgedSeries {
 	return &sum.judgedSeries
 }
 
-// poolShapes sums up the shapes of a history that is not that of a single site.
+// poolShapes sums up the shapes of a history unless it is that of a single site.
 func (c *liveComparison) poolShapes(history *judgedSeries) {
 	for pool, sum := range c.wide {
 		if &sum.judgedSeries != history || sum.withShapes {
@@ -532,9 +557,6 @@ func (c *liveComparison) share(all, shape cells) float64 {
 
 // note notes a site whose calls in the window can be judged, and their number.
 func (c *liveComparison) note(number int32, calls uint64) {
-	if c.bad == nil {
-		c.bad = make([]badCalls, len(c.h.sites))
-	}
 	c.bad[number].calls = float64(calls)
 	c.judged = append(c.judged, number)
 }
@@ -543,13 +565,11 @@ func (c *liveComparison) note(number int32, calls uint64) {
 func (c *liveComparison) shifted(number int32, history *judgedSeries) {
 	b := &c.bad[number]
 	own := &c.h.series[number]
-	if history == &c.own && len(own.shapes) == 1 {
+	if history == &c.site && len(own.shapes) == 1 {
 		return // all calls have the same shape
 	}
-	if history != &c.own {
-		c.poolShapes(history)
-	}
-	c.own.unpackShapes(own)
+	c.poolShapes(history)
+	c.site.unpackShapes(own)
 	all := scratch.Sized(c.shares, (1+len(history.shapes))*len(c.pieces))
 	c.shares = all
 	unique, all := all[:len(c.pieces)], all[len(c.pieces):] // share of the shapes that occur in no other piece
@@ -575,8 +595,8 @@ func (c *liveComparison) shifted(number int32, history *judgedSeries) {
 		c.known[x.shape] = shares
 	}
 	novel, novelShapes, novelCells := 0.0, []badShape{}, cells{}
-	for i := range c.own.shapes {
-		x := &c.own.shapes[i]
+	for i := range c.site.shapes {
+		x := &c.site.shapes[i]
 		now := x.within(c.window)
 		count := float64(now.calls())
 		if count == 0 {
@@ -594,7 +614,7 @@ func (c *liveComparison) shifted(number int32, history *judgedSeries) {
 		}
 		c.values = append(c.values[:0], shares...)
 		_, limit := c.fence(c.values)
-		if surplus := max(0, c.share(c.own.cells, x.cells)-limit) * b.calls; surplus > 0 {
+		if surplus := max(0, c.share(c.site.cells, x.cells)-limit) * b.calls; surplus > 0 {
 			b.shapes = append(b.shapes, badShape{x.shape, surplus})
 			b.total += surplus
 		}
@@ -604,7 +624,7 @@ func (c *liveComparison) shifted(number int32, history *judgedSeries) {
 	}
 	_, limit := c.fence(unique)
 	slices.SortFunc(novelCells, func(a, b cell) int { return cmp.Compare(a.slice, b.slice) })
-	if surplus := max(0, c.share(c.own.cells, novelCells)-limit) * b.calls; surplus > 0 {
+	if surplus := max(0, c.share(c.site.cells, novelCells)-limit) * b.calls; surplus > 0 {
 		for _, x := range novelShapes {
 			x.calls *= surplus / novel
 			b.shapes = append(b.shapes, x)
@@ -624,8 +644,8 @@ func (c *liveComparison) chargeShapes() {
 		sameStep[x.step[i]] += c.bad[i].total
 		calls[x.step[i]] += c.bad[i].calls
 	}
-	below := make([]float64, len(c.h.sites)) // bad calls at or below a site
-	state := make([]uint8, len(c.h.sites))
+	c.below, c.visited = scratch.Sized(c.below, len(c.h.sites)), scratch.Filled(c.visited, len(c.h.sites), 0)
+	below, state := c.below, c.visited // bad calls at or below a site
 	const visiting, done = 1, 2
 	var visit func(i int32)
 	visit = func(i int32) {

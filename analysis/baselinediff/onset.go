@@ -40,29 +40,30 @@ func (h *Sites) Onset(service trace.Symbol, within Interval) trace.Nanos {
 // losses returns, by slice, the requests' worth of time and calls that a service and those that it calls or is called
 // by lose relative to the history before r.
 func (h *Sites) losses(service int32, r sliceRange) []float64 {
-	c := liveComparison{h: h, window: r, skipped: h.skippedBefore(r.from)}
+	c := liveComparison{liveMemory: &liveMemory{}, h: h, window: r, skipped: h.skippedBefore(r.from)}
 	usual, callees := c.usual(), c.graph().callee
 	losses := make([]float64, max(0, r.to-r.from))
 	for i := 1; i < len(h.sites); i++ {
 		if h.sites[i].service != service && callees[i].service != service {
 			continue
 		}
-		c.own.cells = h.series[i].unpack(c.own.cells)
-		now := c.own.cells.within(r)
+		c.site.cells = h.series[i].unpack(c.site.cells)
+		now := c.site.cells.within(r)
 		if len(now) == 0 {
 			continue
 		}
-		c.own.unpackShapes(&h.series[i])
+		c.site.unpackShapes(&h.series[i])
 		history, past, before := c.history(int32(i))
 		if before < minHistory {
 			continue
 		}
+		c.poolShapes(history)
 		mean := float64(past.time()) / float64(before)
 		for _, x := range now {
 			losses[x.slice-r.from] += (float64(x.nanos) - mean*float64(x.calls)) / usual
 		}
-		for k := range c.own.shapes {
-			c.addShapeLosses(losses, now, &c.own.shapes[k], history, before)
+		for k := range c.site.shapes {
+			c.addShapeLosses(losses, now, &c.site.shapes[k], history, before)
 		}
 	}
 	return losses

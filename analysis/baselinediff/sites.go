@@ -39,7 +39,8 @@ type Sites struct {
 	screened struct { // the windows that quiet describes
 		length, from slice // from is the latest beginning of one
 	}
-	indexed *siteIndex // nil: not known yet
+	indexed *siteIndex  // nil: not known yet
+	memory  *liveMemory // nil: there was no comparison
 }
 
 // servicePair is the numbers of a service and of one that it calls.
@@ -247,7 +248,7 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	if !known {
 		return
 	}
-	callees := (&liveComparison{h: h}).graph().callee
+	callees := (&liveComparison{h: h, liveMemory: &liveMemory{}}).graph().callee
 	for i := 1; i < len(h.sites); i++ {
 		if h.sites[i].service == number || callees[i].service == number {
 			h.quiet[i] = quiet{}

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -54,27 +55,38 @@ func (t *Thresholds) of(g *group.Group, rules *group.RuleSet) (objective time.Du
 // Chronic returns the problems that the judged windows show without history, ranked: variable and slow groups, each at
 // the level that explains it best. Edges of a problem are ranked by their contribution.
 func (d *Detector) Chronic(t Thresholds) []Problem {
-	problems := d.chronicProblems(nil, t)
-	Rank(problems)
-	d.detail(problems)
-	return problems
+	return ranked(d.chronicProblems(nil, t))
 }
 
 // chronicProblems appends the chronic problems of request types without a changed one to those that changed. An open
 // problem stays open until its value itself, not the end of its interval, is within the threshold.
-func (d *Detector) chronicProblems(changed []Problem, t Thresholds) []Problem {
+func (d *Detector) chronicProblems(changed []found, t Thresholds) []found {
 	d.forgetJudgements()
-	finder := chronicFinder{detector: d, rules: d.Groups.Types.Rules, thresholds: &t, problems: slices.Grow(changed, len(d.chronic))}
+	if !d.thresholds.equal(&t) {
+		clear(d.chronicTypes)
+		d.thresholds = t
+		d.thresholds.Accepted, d.thresholds.Objectives = maps.Clone(t.Accepted), maps.Clone(t.Objectives)
+	}
+	all := slices.Grow(changed, len(d.chronic))
+	finder := chronicFinder{detector: d, rules: d.Groups.Types.Rules, thresholds: &t}
 	for requestType, groups := range d.Groups.ByType() {
-		if !requestType.AnyOpenProblem {
-			finder.judge(requestType, groups)
+		if requestType.AnyOpenProblem {
+			delete(d.chronicTypes, requestType)
+			continue
 		}
+		all = append(all, finder.problemsOf(requestType, groups)...)
 	}
 	clear(d.chronic)
-	for i := len(changed); i < len(finder.problems); i++ {
-		d.chronic[finder.problems[i].ID] = true
+	for i := len(changed); i < len(all); i++ {
+		d.chronic[all[i].problem.ID] = true
 	}
-	return finder.problems
+	return all
+}
+
+// equal reports whether two thresholds are the same.
+func (t *Thresholds) equal(u *Thresholds) bool {
+	return t.CoV == u.CoV && t.Delayed == u.Delayed && t.MinSamples == u.MinSamples &&
+		maps.Equal(t.Accepted, u.Accepted) && maps.Equal(t.Objectives, u.Objectives)
 }
 
 // problemID returns the identity of a problem, which is stable over time.
@@ -86,21 +98,40 @@ func problemID(kind ProblemKind, g *group.Group) analysis.Hash {
 // allows to investigate, at the same time.
 const maxDetailed = 500
 
-// detail sets the values that come from the sample in the first problems.
-func (d *Detector) detail(ranked []Problem) {
-	for i := range ranked[:min(len(ranked), maxDetailed)] {
-		g := d.Groups.Group(ranked[i].Group)
-		d.judgementOf(g).detail(g, &ranked[i])
-	}
-}
-
 // chronicFinder finds the problems of groups that did not change.
 type chronicFinder struct {
 	detector   *Detector
 	rules      *group.RuleSet
 	thresholds *Thresholds
-	problems   []Problem      // found so far
+	problems   []found        // of the current request type
 	groups     []*group.Group // scratch
+}
+
+// problemsOf returns the problems of a request type and its groups.
+func (f *chronicFinder) problemsOf(requestType *group.Group, groups []*group.Group) []found {
+	revisions := requestType.Revision()
+	for _, g := range groups {
+		revisions += g.Revision()
+	}
+	known := f.detector.chronicTypes[requestType]
+	if known != nil && known.settled && known.revisions == revisions {
+		return known.problems
+	}
+	f.problems = f.problems[:0]
+	f.judge(requestType, groups)
+	if known == nil {
+		known = &chronicType{}
+		f.detector.chronicTypes[requestType] = known
+	}
+	known.settled = slices.EqualFunc(known.problems, f.problems, func(a, b found) bool { return a.problem.ID == b.problem.ID })
+	known.revisions = revisions
+	known.problems = append(known.problems[:0], f.problems...)
+	return known.problems
+}
+
+// add adds a problem of a group.
+func (f *chronicFinder) add(g *group.Group, p *Problem) {
+	f.problems = append(f.problems, found{p, g, f.detector.judgementOf(g)})
 }
 
 // judge judges one request type and its groups.
@@ -156,7 +187,7 @@ func (f *chronicFinder) findVariable(g *group.Group) bool {
 	if !(low > threshold) && !(badLow > max(f.thresholds.Delayed, accepted.Delayed)) {
 		return false
 	}
-	f.problems = append(f.problems, j.problem(g, f.detector.Groups.Table))
+	f.add(g, j.problem(g, f.detector.Groups.Table))
 	return true
 }
 
@@ -202,5 +233,5 @@ func (f *chronicFinder) addSlow(g *group.Group, expected time.Duration) {
 	p.Expected = expected
 	p.Impact = p.Rate * float64(p.Mean-expected)
 	p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareMean })
-	f.problems = append(f.problems, p)
+	f.add(g, &p)
 }

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -37,6 +38,7 @@ func (d *Detector) judgementOf(g *group.Group) *judgement {
 func (d *Detector) forgetJudgements() {
 	if len(d.judged) > d.Groups.Len() {
 		maps.DeleteFunc(d.judged, func(g *group.Group, _ *judgement) bool { return d.Groups.Group(g.ID) != g })
+		maps.DeleteFunc(d.chronicTypes, func(g *group.Group, _ *chronicType) bool { return d.Groups.Group(g.ID) != g })
 	}
 }
 
@@ -48,8 +50,8 @@ func (j *judgement) interval(g *group.Group) stats.Interval {
 	return *j.cov
 }
 
-// problem returns the problem of g if its requests are too variable. Its edges must not be changed.
-func (j *judgement) problem(g *group.Group, table *trace.Table) Problem {
+// problem returns the problem of g if its requests are too variable. It must not be changed.
+func (j *judgement) problem(g *group.Group, table *trace.Table) *Problem {
 	if j.variable == nil {
 		p := problemOf(g, KindVariable, table)
 		typical := j.window.Latency.Quantile(0.5)
@@ -60,22 +62,67 @@ func (j *judgement) problem(g *group.Group, table *trace.Table) Problem {
 		p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareVariance })
 		j.variable = &p
 	}
-	return *j.variable
+	return j.variable
 }
 
-// detail sets the values of a problem of g that come from the sample.
-func (j *judgement) detail(g *group.Group, p *Problem) {
+// detail sets the values of a problem that come from the sample. P is a copy of f.problem.
+func (f *found) detail(p *Problem) {
+	j, g := f.judged, f.group
 	cov := j.interval(g)
 	p.CoVLow, p.CoVHigh = cov.Low, cov.High
 	switch {
 	case j.window == &g.Reference: // it has no sample
-	case j.variable == nil || p.Kind != KindVariable || p.Onset != Chronic:
-		g.AddEstimates(p.Edges)
-	default:
+	case f.problem == j.variable:
 		if j.detailed == nil {
 			j.detailed = slices.Clone(p.Edges)
 			g.AddEstimates(j.detailed)
 		}
 		p.Edges = j.detailed
+	default:
+		p.Edges = slices.Clone(p.Edges)
+		g.AddEstimates(p.Edges)
 	}
+}
+
+// found is a problem that was found.
+type found struct {
+	problem *Problem // without the values of the sample
+	group   *group.Group
+	judged  *judgement
+}
+
+// chronicType holds the chronic problems of a request type. They remain the same until a window or the thresholds change.
+type chronicType struct {
+	revisions uint64 // sum of those of the type and its groups
+	settled   bool   // the same problems were open before
+	problems  []found
+}
+
+// ranked returns the problems in the order of [Rank], the first ones with the values of the sample.
+func ranked(all []found) []Problem {
+	type rank struct {
+		onset    Onset
+		kind     ProblemKind
+		severity float64
+		*found
+	}
+	order := make([]rank, len(all))
+	for i := range all {
+		p := all[i].problem
+		order[i] = rank{p.Onset, p.Kind, severity(p), &all[i]}
+	}
+	slices.SortFunc(order, func(a, b rank) int {
+		if a.onset != b.onset || a.kind != b.kind || a.severity == b.severity {
+			return cmp.Or(cmp.Compare(a.onset, b.onset), cmp.Compare(a.kind, b.kind), cmp.Compare(b.severity, a.severity), a.problem.ID.Compare(b.problem.ID))
+		}
+		return cmp.Compare(b.severity, a.severity)
+	})
+	problems := make([]Problem, len(order))
+	for i := range order {
+		problems[i] = *order[i].problem
+		if i < maxDetailed {
+			order[i].detail(&problems[i])
+		}
+	}
+	return problems
 }

@@ -116,16 +116,13 @@ func (d *Detector) step(o WatchOptions) (tests []testResult) {
 
 // problems returns the open problems, ranked.
 func (d *Detector) problems(o WatchOptions) []Problem {
-	var open []Problem
+	var open []found
 	for g := range d.Groups.Each() {
 		if g.OpenProblem {
-			open = append(open, d.changeDetectorOf(g).problem(g, d.Groups.Table))
+			open = append(open, found{new(d.changeDetectorOf(g).problem(g, d.Groups.Table)), g, d.judgementOf(g)})
 		}
 	}
-	open = d.chronicProblems(open, o.chronic())
-	Rank(open)
-	d.detail(open)
-	return open
+	return ranked(d.chronicProblems(open, o.chronic()))
 }
 
 // epoch judges groups at the end of an epoch.

@@ -48,7 +48,8 @@ func (group *Group) Edges() []trace.Edge { return group.numbers.edges }
 // SizeKey returns the key of the attribute with the size of a request; 0 if sizes do not matter.
 func (group *Group) SizeKey() trace.Symbol { return group.sizeRule.key }
 
-// Revision returns a number that changes with the statistics of Current and Reference.
+// Revision returns a number that changes with the statistics of Current and Reference. No other group, and no other
+// state of the group, had it before.
 func (group *Group) Revision() uint64 { return group.revision }
 
 // Rate returns the requests per second of the current window or, if that is empty, of the reference.

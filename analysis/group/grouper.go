@@ -48,6 +48,7 @@ type Grouper struct {
 	groups     map[analysis.Hash]*Group
 	ordered    []*Group    // request types, each followed by its groups, without those in created; nil: to be rebuilt
 	created    []*Group    // since ordered was last used
+	added      uint64      // number of groups ever added, for their revisions
 	closed     trace.Nanos // end of the last epoch; 0: none
 	dictionary dictionary
 	rows       rowBuilder
@@ -120,9 +121,16 @@ func (g *Grouper) create(with Group, parent *Group) *Group {
 		group.Expectation.Number = mix.Numbers[group.ID] // known if the group was evicted before
 	}
 	group.reset()
-	g.groups[group.ID] = group
+	g.add(group)
 	g.created = append(g.created, group)
 	return group
+}
+
+// add adds a group. Its revisions differ from those of all others.
+func (g *Grouper) add(group *Group) {
+	g.groups[group.ID] = group
+	g.added++
+	group.revision = g.added << 32
 }
 
 // Close ends the open epoch of all groups at time now: its requests become part of the current windows. Now is 0 if
