@@ -55,7 +55,7 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	}
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, limit)
 	if manner == Brief && w.to-w.from != h.screened.length {
-		clear(h.quiet)
+		clear(h.verdicts)
 		h.screened.length = w.to - w.from
 	}
 	for i := 1; i < len(h.sites); i++ {
@@ -293,17 +293,17 @@ func (c *liveComparison) calls(number int32) uint64 {
 	return c.h.series[number].calls
 }
 
-// pass counts the calls at a site in the window if the site is certainly no evidence, and reports whether it is not.
+// pass charges the calls at a site in the window by the verdict on the site. It reports whether there is one.
 func (c *liveComparison) pass(number int32) bool {
-	n, healthy := c.screen(number)
-	if !healthy || n == 0 {
-		return healthy
+	v, ok := c.screen(number)
+	if !ok || v.calls == 0 {
+		return ok
 	}
 	if !c.h.sites[number].border {
-		c.note(number, n)
+		c.note(number, uint64(v.calls))
 	}
-	c.means = append(c.means[:0], 0)
-	c.chargeTime(number, float64(n), 0, 0, c.means, false)
+	c.means = append(c.means[:0], v.limit) // the fence of a single value is the value
+	c.chargeTime(number, float64(v.calls), v.mean, 0, c.means, false)
 	return true
 }
 

@@ -5,16 +5,18 @@ import (
 	"slices"
 )
 
-// A healthy site is no evidence, and most sites are healthy. To know that, it usually suffices to look at a part of its
-// history: a value in the window is within the fence if one piece in twenty reaches it, see [highFence]. screen looks
-// for these pieces from the beginning of the history, and stops as soon as it has found them. What it says of a site
-// remains true until calls are added to the site, leave the window or are deleted; see [quiet].
+// Most sites are healthy, or only somewhat slower than usual. To know that a site is healthy, it usually suffices to look
+// at a part of its history: a value in the window is within the fence if one piece in twenty reaches it, see [highFence].
+// screen looks for these pieces from the beginning of the history, and stops as soon as it has found them. What it says
+// of a site remains true until calls are added to the site, leave the window, or are deleted; see [verdict].
 
-// quiet says that a site is no evidence in the windows that begin in [from, until] and contain all of its calls from
-// then on: their number is calls. The zero value says nothing.
-type quiet struct {
+// verdict says what a site is in the windows that begin in [from, until] and contain all of its calls from then on:
+// their number, their mean own time, and its limit. Both times are 0 if the mean is within the limit. Shapes are no
+// evidence. The zero value says nothing.
+type verdict struct {
 	from, until slice
 	calls       uint32
+	mean, limit float64
 }
 
 // wanted is a value of the window and the number of pieces of the history that must reach it.
@@ -48,19 +50,20 @@ type screening struct {
 	shapes               []wantedShape
 }
 
-// screen reports whether a site is certainly no evidence, and the number of its calls in the window.
-func (c *liveComparison) screen(number int32) (calls uint64, healthy bool) {
-	s, known := &c.h.series[number], &c.h.quiet[number]
+// screen returns the verdict on a site, unless the site has to be judged in detail. It has no calls in the window if the
+// verdict has none.
+func (c *liveComparison) screen(number int32) (v verdict, ok bool) {
+	s, known := &c.h.series[number], &c.h.verdicts[number]
 	if known.from <= c.window.from && c.window.from <= known.until && s.newest < c.window.to {
-		return uint64(known.calls), true
+		return *known, true
 	}
-	*known = quiet{}
+	*known = verdict{}
 	s.seek(c.window.from)
 	x := &c.screening
 	x.now = decodeCells(x.now[:0], s.bytes[s.window.offset:], s.window.before).within(c.window)
 	n := x.now.calls()
 	if n == 0 {
-		return 0, true
+		return verdict{}, true
 	}
 	x.past, x.shapes = x.past[:0], x.shapes[:0]
 	before, encoded := s.earlier, s.bytes[:s.window.offset]
@@ -71,23 +74,41 @@ func (c *liveComparison) screen(number int32) (calls uint64, healthy bool) {
 			before, encoded = x.past.calls(), nil
 		}
 	}
-	if before < minHistory {
-		return n, false
+	if before < minHistory || n > math.MaxUint32 {
+		return v, false
 	}
 	pieces := max(1, before/n, min(minPieces, before))
 	until, ok := c.wantShapes(number, n, pieces)
-	if !ok || !c.reached(wanted{c.mean(x.now), enough(pieces)}, before, pieces, encoded) {
-		return n, false
+	if !ok {
+		return v, false
 	}
-	for i := range x.shapes {
-		if x.shapes[i].whole.pieces > 0 {
-			until = c.window.from // its share in the parts of later windows may be larger
+	v = verdict{from: c.window.from, until: until, calls: uint32(n)}
+	mean := c.mean(x.now)
+	if !c.reached(wanted{mean, enough(pieces)}, before, pieces, encoded) {
+		if slices.ContainsFunc(x.shapes, func(s wantedShape) bool { return s.pieces > 0 }) {
+			return v, false
 		}
+		v.mean, v.limit = mean, c.limit(before, n)
 	}
-	if s.newest < c.window.to && n <= math.MaxUint32 {
-		*known = quiet{c.window.from, until, uint32(n)}
+	if slices.ContainsFunc(x.shapes, func(s wantedShape) bool { return s.whole.pieces > 0 }) {
+		v.until = c.window.from // their shares in the parts of later windows may be larger
 	}
-	return n, true
+	if s.newest < c.window.to {
+		*known = v
+	}
+	return v, true
+}
+
+// limit returns the limit of the mean of n calls in the window. The history is c.screening.past.
+func (c *liveComparison) limit(before, n uint64) float64 {
+	past := c.screening.past
+	c.divide(past, before, n)
+	c.means = c.means[:0]
+	for _, p := range c.pieces {
+		c.means = append(c.means, c.mean(past[p.first:p.last]))
+	}
+	_, limit := c.fence(c.means)
+	return limit
 }
 
 // wantShapes lists the shapes of the n calls in the window whose share the history must reach, and returns the last
@@ -164,7 +185,8 @@ func (c *liveComparison) skips(s slice) bool {
 }
 
 // reached reports whether enough pieces of the history reach the own time, and the shares of the wanted shapes. The
-// history has calls before the window; those cells that are not in c.screening.past are encoded.
+// history has calls before the window; those cells that are not in c.screening.past are encoded. If they do not,
+// c.screening.past has all cells in the end.
 func (c *liveComparison) reached(time wanted, before, pieces uint64, encoded []byte) bool {
 	x := &c.screening
 	first, calls, nanos, done := 0, uint64(0), int64(0), uint64(0) // of the current piece, and the calls before it

@@ -14,15 +14,15 @@ import (
 //
 // The content does not depend on the order in which tallies were merged, unless the bound on sites was reached.
 type Sites struct {
-	table   *trace.Table
-	numbers map[siteKey]int32
-	sites   []site     // by number; the first is unused
-	targets []target   // by number of the site
-	called  []trace.Op // by number of the site: the target of its step
-	series  []siteSeries
-	quiet   []quiet // by number of the site
-	shapes  int     // of all sites
-	refused uint64  // calls at sites for which there was no room
+	table    *trace.Table
+	numbers  map[siteKey]int32
+	sites    []site     // by number; the first is unused
+	targets  []target   // by number of the site
+	called   []trace.Op // by number of the site: the target of its step
+	series   []siteSeries
+	verdicts []verdict // by number of the site
+	shapes   int       // of all sites
+	refused  uint64    // calls at sites for which there was no room
 
 	serviceNumbers map[trace.Symbol]int32
 	names          []trace.Symbol // by number of the service; the first is unused
@@ -36,7 +36,7 @@ type Sites struct {
 	forgotten slice // skipped cells before it were deleted
 	late      bool  // there may be others since then
 
-	screened struct { // the windows that quiet describes
+	screened struct { // the windows that verdicts are about
 		length, from slice // from is the latest beginning of one
 	}
 	indexed *siteIndex  // nil: not known yet
@@ -92,7 +92,7 @@ const (
 // steps.
 func NewSites(table *trace.Table) *Sites {
 	return &Sites{
-		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1), quiet: make([]quiet, 1),
+		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1), verdicts: make([]verdict, 1),
 		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1),
 		calls: make(map[servicePair]bool), instances: newInstances(),
 	}
@@ -123,7 +123,7 @@ func (h *Sites) Merge(t *Tally) {
 			case number == overflow:
 				h.refused += c.calls
 			default:
-				h.quiet[number] = quiet{}
+				h.verdicts[number] = verdict{}
 				h.merge(&h.series[number], at, c)
 			}
 		}
@@ -165,7 +165,7 @@ func (h *Sites) number(s *tallySite) int32 {
 	if target.service != 0 {
 		h.calls[servicePair{h.sites[i].service, target.service}] = true
 	}
-	h.series, h.quiet = append(h.series, siteSeries{}), append(h.quiet, quiet{})
+	h.series, h.verdicts = append(h.series, siteSeries{}), append(h.verdicts, verdict{})
 	return i
 }
 
@@ -229,7 +229,7 @@ func (h *Sites) Skip(i Interval) {
 		added = max(added, h.skipped[n-1].to)
 	}
 	if added < min(r.to, h.screened.from) {
-		clear(h.quiet)
+		clear(h.verdicts)
 	}
 	h.late = h.late || added < h.forgotten
 	if n > 0 && h.skipped[n-1].to >= r.from {
@@ -251,7 +251,7 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	callees := (&liveComparison{h: h, liveMemory: &liveMemory{}}).graph().callee
 	for i := 1; i < len(h.sites); i++ {
 		if h.sites[i].service == number || callees[i].service == number {
-			h.quiet[i] = quiet{}
+			h.verdicts[i] = verdict{}
 			h.age(&h.series[i], &aging{keep: sliceRange{sliceOf(since.From), maxSlice}})
 		}
 	}
@@ -260,7 +260,7 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 
 // unskip returns the slices of r to the history.
 func (h *Sites) unskip(r sliceRange) {
-	clear(h.quiet)
+	clear(h.verdicts)
 	var left []sliceRange
 	for _, s := range h.skipped {
 		for _, rest := range []sliceRange{{s.from, min(s.to, r.from)}, {max(s.from, r.to), s.to}} {
@@ -309,7 +309,7 @@ func (h *Sites) Age(now trace.Nanos) {
 	h.total = a.apply(h.total)
 	for i := range h.series {
 		if h.age(&h.series[i], a) {
-			h.quiet[i] = quiet{}
+			h.verdicts[i] = verdict{}
 		}
 	}
 	idle := sliceOf(now) - slice(Span/Slice)
@@ -335,7 +335,7 @@ func (h *Sites) evict(since slice) {
 	old := *h
 	h.numbers, h.serviceNumbers = make(map[siteKey]int32), make(map[trace.Symbol]int32)
 	h.sites, h.targets, h.called, h.series = make([]site, 1), make([]target, 1), make([]trace.Op, 1), make([]siteSeries, 1)
-	h.quiet, h.indexed = make([]quiet, 1), nil
+	h.verdicts, h.indexed = make([]verdict, 1), nil
 	h.names, h.calls = make([]trace.Symbol, 1), make(map[servicePair]bool)
 	for i := 1; i < len(old.sites); i++ {
 		if old.series[i].last() < since {
