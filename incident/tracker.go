@@ -187,7 +187,11 @@ func (t *Tracker) Incidents() []Incident {
 // Step ends an epoch at time now. It excludes the time of incidents from the history of the services that they affect.
 func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	f := &finding{window: baselinediff.Interval{From: now.Add(-Window), To: now}}
-	f.Comparison = history.Compare(f.window, baselinediff.Steady)
+	manner := baselinediff.Brief
+	if slices.ContainsFunc(t.incidents, func(x *tracked) bool { return x.Accepted && x.Closed == 0 }) {
+		manner = baselinediff.Steady // accepting them changes the history
+	}
+	f.Comparison = history.Compare(f.window, manner)
 	t.age(now)
 	t.accept(now, history)
 	ready := Ready(now, history)
@@ -197,6 +201,9 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 			t.raise(now, c, history)
 		}
 		t.merge(now, history)
+	}
+	if manner == baselinediff.Brief && slices.ContainsFunc(t.incidents, (*tracked).grows) {
+		f.Comparison = history.Compare(f.window, baselinediff.Steady)
 	}
 	open := false
 	for _, x := range t.incidents {
@@ -233,7 +240,7 @@ func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {
 		t.judged = min(first, now)
 	}
 	for end := first; end <= last; end = end.Add(Window) {
-		c := history.Compare(baselinediff.Interval{From: end.Add(-Window), To: end}, baselinediff.Steady)
+		c := history.Compare(baselinediff.Interval{From: end.Add(-Window), To: end}, baselinediff.Brief)
 		ratio := t.ratio(history.Services())
 		unusual := func(s baselinediff.Suspect) bool { return t.unusual(&s, c.Requests, ratio, 1) }
 		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
@@ -625,9 +632,9 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Site
 		x.close(now)
 		return false
 	}
-	evidence := x.now
+	evidence, grows := x.now, x.grows()
 	x.now = charge{}
-	if evidence.score == 0 || evidence.score < x.score {
+	if !grows {
 		return true
 	}
 	x.charge = evidence
@@ -660,6 +667,9 @@ func (x *tracked) affect(history *baselinediff.Sites) {
 	}
 	x.affected = history.Callers(affected...)
 }
+
+// grows reports whether there is more evidence than before.
+func (x *tracked) grows() bool { return x.Closed == 0 && x.now.score > 0 && x.now.score >= x.score }
 
 // measure replaces the scores of the suspects by those of the time since the onset. The scores by which incidents are
 // raised and suspects ranked are lower bounds, of a window that may begin before the onset.

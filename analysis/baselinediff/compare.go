@@ -72,8 +72,8 @@ type SuspectOperation struct {
 	// too short or its evidence is time on the wire. For an operation of a service that emits no spans, they are the
 	// calls to it.
 	Calls float64
-	// Excess and Usual are own times of a call in ns: above the variation of the history, and the median of the
-	// history. They are means over sites.
+	// Usual and Excess are own times of a call in ns, means over sites: what the history explains at most, and what a
+	// call takes beyond that; if the mean is compared, as in Plain, the mean of the history and what is added to it.
 	Excess, Usual float64
 	Failed        float64 // number of calls that failed or got no answer, above the variation of the history
 }

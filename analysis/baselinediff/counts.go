@@ -97,11 +97,23 @@ func (c cells) fold(from, to slice) cells {
 // counts holds calls, and maybe their times, by slice, in few bytes: [cells] encoded one after the other. The zero
 // value is empty.
 type counts struct {
-	bytes []byte
-	// recent is the offset of the last few cells. Calls are added to them without decoding the others. before is the
-	// slice of the cell before them.
-	recent int32
-	before slice
+	bytes  []byte
+	calls  uint64 // of all cells
+	newest slice  // of the last cell
+	recent mark   // before the last few cells: calls are added to them without decoding the others
+	fine   mark   // the cells before it cover minutes
+	tail   mark   // before the last cell, if there are less than recentCells recent ones
+	after  uint8  // number of recent cells; recentCells: unknown
+	// window is where the window of the last comparison begins; see [counts.seek]. earlier is the number of calls before
+	// it.
+	window  mark
+	earlier uint64
+}
+
+// mark is a place between two cells.
+type mark struct {
+	offset int32 // of the bytes of the cell behind it
+	before slice // of the cell before it; 0: there is none
 }
 
 // recentCells is the largest number of recent cells: more than epochs end while a trace is open, so that late calls
@@ -116,11 +128,10 @@ func (c *counts) unpack(into cells) cells { return decodeCells(into[:0], c.bytes
 
 // last returns the last slice with calls; -1 if there is none.
 func (c *counts) last() slice {
-	var memory [recentCells]cell
-	if recent := decodeCells(memory[:0], c.bytes[c.recent:], c.before); len(recent) > 0 {
-		return recent[len(recent)-1].slice
+	if c.empty() {
+		return -1
 	}
-	return -1
+	return c.newest
 }
 
 // first returns the first slice with calls; -1 if there is none.
@@ -135,25 +146,70 @@ func (c *counts) first() slice {
 // within returns the cells in r.
 func (c *counts) within(r sliceRange) cells { return c.unpack(nil).within(r) }
 
+// seek moves the mark of the window to the first cell at or after a slice. It is fast if the slice is a little later than
+// that of the last call.
+func (c *counts) seek(at slice) {
+	if c.window.before >= at {
+		c.window, c.earlier = mark{}, 0
+	}
+	for int(c.window.offset) < len(c.bytes) {
+		x, next := decodeCell(c.bytes, int(c.window.offset), c.window.before)
+		if x.slice >= at {
+			return
+		}
+		c.window = mark{int32(next), x.slice}
+		c.earlier += uint64(x.calls)
+	}
+}
+
 // add adds calls with their total time.
 func (c *counts) add(at slice, calls uint32, nanos int64) {
-	if c.recent > 0 && at <= c.before {
+	if c.recent.offset > 0 && at <= c.recent.before {
 		all := c.unpack(nil)
 		all.add(at, calls, nanos)
 		c.pack(all)
 		return
 	}
-	var memory [recentCells + 1]cell
-	recent := decodeCells(memory[:0], c.bytes[c.recent:], c.before)
-	recent.add(at, calls, nanos)
-	c.bytes = c.bytes[:c.recent]
-	c.append(recent)
+	if c.after == 0 || c.after == recentCells || at < c.newest {
+		var memory [recentCells + 1]cell
+		recent := decodeCells(memory[:0], c.bytes[c.recent.offset:], c.recent.before)
+		recent.add(at, calls, nanos)
+		c.bytes = c.bytes[:c.recent.offset]
+		c.append(recent)
+	} else {
+		c.addLast(cell{at, calls, nanos})
+	}
+	c.calls += uint64(calls)
+	c.newest = max(c.newest, at)
+	if at <= c.window.before {
+		c.window, c.earlier = mark{}, 0
+	}
+	if at <= c.fine.before {
+		c.fine = mark{}
+	}
+}
+
+// addLast adds calls to the last cell, or behind it.
+func (c *counts) addLast(x cell) {
+	if x.slice == c.newest {
+		last, _ := decodeCell(c.bytes, int(c.tail.offset), c.tail.before)
+		x.calls += last.calls
+		x.nanos += last.nanos
+		c.bytes = c.bytes[:c.tail.offset]
+	} else {
+		c.tail = mark{int32(len(c.bytes)), c.newest}
+		c.after++
+	}
+	c.bytes = appendCells(c.bytes, cells{x}, c.tail.before)
 }
 
 // pack replaces all cells.
 func (c *counts) pack(all cells) {
-	c.bytes, c.recent, c.before = c.bytes[:0], 0, 0
+	*c = counts{bytes: c.bytes[:0], calls: all.calls()}
 	c.append(all)
+	if len(all) > 0 {
+		c.newest = all[len(all)-1].slice
+	}
 	if slack := cap(c.bytes) - len(c.bytes); slack > 2*slackOf(len(c.bytes)) {
 		c.bytes = append(make([]byte, 0, len(c.bytes)+slackOf(len(c.bytes))), c.bytes...)
 	}
@@ -162,11 +218,17 @@ func (c *counts) pack(all cells) {
 // append appends cells. The last recentCells/2 of more than recentCells are recent.
 func (c *counts) append(last cells) {
 	if n := len(last) - recentCells/2; len(last) > recentCells {
-		c.bytes = appendCells(c.bytes, last[:n], c.before)
-		c.recent, c.before = int32(len(c.bytes)), last[n-1].slice
+		c.bytes = appendCells(c.bytes, last[:n], c.recent.before)
+		c.recent = mark{int32(len(c.bytes)), last[n-1].slice}
 		last = last[n:]
 	}
-	c.bytes = appendCells(c.bytes, last, c.before)
+	c.tail, c.after = c.recent, uint8(len(last))
+	if n := len(last) - 1; n > 0 {
+		c.bytes = appendCells(c.bytes, last[:n], c.recent.before)
+		c.tail = mark{int32(len(c.bytes)), last[n-1].slice}
+		last = last[n:]
+	}
+	c.bytes = appendCells(c.bytes, last, c.tail.before)
 }
 
 // maxSlice is the end of time.
@@ -199,24 +261,38 @@ func appendCells(b []byte, of cells, before slice) []byte {
 // decodeCells appends the cells that appendCells encoded.
 func decodeCells(into cells, b []byte, before slice) cells {
 	for i := 0; i < len(b); {
-		// Most distances and calls have a single byte.
-		distance, n := uint64(b[i]), 1
-		if distance >= 0x80 {
-			distance, n = binary.Uvarint(b[i:])
-		}
-		i += n
-		calls, n := uint64(b[i]), 1
-		if calls >= 0x80 {
-			calls, n = binary.Uvarint(b[i:])
-		}
-		i += n
-		before += slice(distance >> 1)
-		x := cell{slice: before, calls: uint32(calls)}
-		if distance&1 != 0 {
-			x.nanos, n = binary.Varint(b[i:])
-			i += n
-		}
+		var x cell
+		x, i = decodeCell(b, i, before)
+		before = x.slice
 		into = append(into, x)
 	}
 	return into
+}
+
+// decodeCell returns the cell that begins at offset i and the offset of the next one.
+func decodeCell(b []byte, i int, before slice) (x cell, next int) {
+	// Most distances and calls have a single byte.
+	distance, n := uint64(b[i]), 1
+	if distance >= 0x80 {
+		distance, n = binary.Uvarint(b[i:])
+	}
+	i += n
+	calls, n := uint64(b[i]), 1
+	if calls >= 0x80 {
+		calls, n = binary.Uvarint(b[i:])
+	}
+	i += n
+	x = cell{slice: before + slice(distance>>1), calls: uint32(calls)}
+	if distance&1 == 0 {
+		return x, i
+	}
+	nanos, shift := uint64(0), 0
+	for b[i] >= 0x80 {
+		nanos |= uint64(b[i]&0x7f) << shift
+		shift += 7
+		i++
+	}
+	nanos |= uint64(b[i]) << shift
+	x.nanos = int64(nanos>>1) ^ -int64(nanos&1) // as in [binary.Varint]
+	return x, i + 1
 }

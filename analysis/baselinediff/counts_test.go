@@ -31,3 +31,55 @@ func TestCounts(t *testing.T) {
 		}
 	})
 }
+
+// Counts age as cells do, and know the calls before a window, while time passes and calls arrive, some of them late.
+func TestCountsAge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var packed counts
+		var want cells
+		now, folded, oldest := slice(1000), slice(1000-20).minute(), slice(0)
+		for range rapid.IntRange(1, 150).Draw(t, "steps") {
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0:
+				now += slice(rapid.IntRange(0, 14).Draw(t, "passed"))
+			case 1:
+				a := aging{keep: sliceRange{oldest, now + ahead}, fold: sliceRange{folded, max(folded, (now - 20).minute())}}
+				if rapid.IntRange(0, 9).Draw(t, "forget") == 0 {
+					a.forgotten = func(s slice) bool { return s/6%5 == 0 }
+				}
+				before := slices.Clone(want)
+				want = a.apply(want)
+				folded = a.fold.to
+				changed := packed.age(&a)
+				if moved := !slices.EqualFunc(before, want, func(x, y cell) bool { return x.calls == y.calls && x.nanos == y.nanos }); moved && !changed {
+					t.Fatalf("from %v to %v without a change", before, want)
+				}
+			case 2:
+				oldest = max(oldest, now-slice(rapid.IntRange(0, 100).Draw(t, "age")))
+			case 3:
+				at := now - slice(rapid.IntRange(-7, 30).Draw(t, "before"))
+				packed.seek(at)
+				if past := want.within(sliceRange{0, at}); packed.earlier != past.calls() {
+					t.Fatalf("%d calls before %d, want %d: %v", packed.earlier, at, past.calls(), want)
+				}
+				if rest := decodeCells(nil, packed.bytes[packed.window.offset:], packed.window.before); !slices.Equal(rest, want.within(sliceRange{at, maxSlice})) {
+					t.Fatalf("%v from %d on, want %v", rest, at, want)
+				}
+			default:
+				at := now - slice(rapid.SampledFrom([]int{-7, 0, 0, 1, 1, 2, 5, 15, 25, 60}).Draw(t, "late"))
+				if at < folded {
+					at = at.minute()
+				}
+				calls, nanos := uint32(rapid.IntRange(1, 200).Draw(t, "calls")), int64(rapid.IntRange(0, 1<<30).Draw(t, "nanos"))
+				packed.add(at, calls, nanos)
+				want.add(at, calls, nanos)
+			}
+			if got := packed.unpack(nil); !slices.Equal(got, want) || packed.calls != want.calls() {
+				t.Fatalf("%d calls: %v\nwant %v", packed.calls, got, want)
+			}
+			if len(want) > 0 && packed.last() != want[len(want)-1].slice || len(want) == 0 && packed.last() != -1 {
+				t.Fatalf("last slice %d of %v", packed.last(), want)
+			}
+		}
+	})
+}

@@ -102,11 +102,14 @@ func (s *instanceSeries) merge(at slice, c *placeCell) {
 	}
 }
 
-// age replaces the cells of each value by those that kept, of its service, returns of them. A value without calls makes room for
-// another. Where there is no room, one without calls since a slice does, too.
-func (h *instances) age(kept func(service trace.Symbol) func(cells) cells, since slice) {
-	for k := range h.series {
-		h.replace(k, kept(k.service))
+// age applies to each value what of returns for its service. A value without calls makes room for another. Where there is
+// no room, one without calls since a slice does, too.
+func (h *instances) age(of func(service trace.Symbol) *aging, since slice) {
+	for k, s := range h.series {
+		a := of(k.service)
+		s.age(a)
+		s.errors.age(a)
+		h.deleteEmpty(k)
 	}
 	full, values := len(h.series) >= maxInstances, maps.Clone(h.values)
 	for k, s := range h.series {
@@ -130,7 +133,12 @@ func (h *instances) replace(k instanceKey, kept func(cells) cells) {
 	s := h.series[k]
 	s.counts.pack(kept(s.counts.unpack(nil)))
 	s.errors.pack(kept(s.errors.unpack(nil)))
-	if !s.empty() {
+	h.deleteEmpty(k)
+}
+
+// deleteEmpty deletes a value without calls.
+func (h *instances) deleteEmpty(k instanceKey) {
+	if !h.series[k].empty() {
 		return
 	}
 	delete(h.series, k)
@@ -182,7 +190,7 @@ const (
 func (h *Sites) Instances(window Interval, c *Comparison, s *Suspect) []InstancePart {
 	w := sliceRange{sliceOf(window.From), sliceOf(window.To)}
 	x := instanceComparison{
-		liveComparison: liveComparison{h: h, window: w, skipped: h.skipped.of(s.Service)}, duration: c.Duration,
+		liveComparison: liveComparison{liveMemory: &liveMemory{}, h: h, window: w, skipped: h.skipped.of(s.Service).before(w.from)}, duration: c.Duration,
 		least: leastVisible * s.Score * float64(c.Requests),
 	}
 	var all []InstancePart

@@ -289,7 +289,7 @@ func TestInstancesBounded(t *testing.T) {
 	if got := len(one.instances.series); got != maxValues+1 || rest.calls() != 1000-maxValues {
 		t.Errorf("%d values, %d calls of the rest; want %d and %d", got, rest.calls(), maxValues+1, 1000-maxValues)
 	}
-	one.instances.age(func(trace.Symbol) func(cells) cells { return func(cells) cells { return nil } }, 0)
+	one.instances.age(func(trace.Symbol) *aging { return &aging{} }, 0)
 	if len(one.instances.series)+len(one.instances.values) != 0 {
 		t.Error("values without calls take room")
 	}

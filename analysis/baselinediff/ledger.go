@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -16,6 +17,8 @@ type graph struct {
 	opaque []bool         // by number of the service: whether it emits no spans
 	callee []callee       // by number of the site: the usual callee of a CLIENT span; service 0: unknown
 	behind []callee       // by number of the site, also of borders: see [graph.setBehind]; service 0: none
+
+	calling *calling // of sites; nil: not known yet
 }
 
 // setBehind sets the callees of spans that call one other service only, and have no CLIENT spans to show it: those of
@@ -40,7 +43,7 @@ func (g *graph) setBehind(calls func(site int32) uint64) {
 		}
 		of[s.parent] = u
 	}
-	g.behind = make([]callee, len(g.sites))
+	g.behind = scratch.Filled(g.behind, len(g.sites), callee{})
 	for i := range g.sites {
 		caller := g.sites[i].base
 		if s := &g.sites[i]; s.border {
@@ -93,17 +96,18 @@ type siteTime struct {
 	calls  float64   // in the window
 	mean   float64   // in the window, in ns
 	usual  float64   // the least mean that is no excess, in ns
-	means  []float64 // in the pieces of the history, in ns
+	means  []float64 // in the pieces of the history, in ns; none: the mean is within their fence
 	leaves bool      // too many calls of the window made no calls
 	young  bool      // the site has not been known for long enough to judge its calls by themselves
-	window cells     // of the window, if the excess of an operation must not come from few of them; nil: it may
+	window cells     // of the window: the excess of an operation must not come from few of them
+	before float64   // mean of the history in ns, from which the excess of an operation is measured; 0: from the limit
 }
 
 // chargeTime charges the excess of own time at a site. It reorders x.means.
 func (l *ledger) chargeTime(x *siteTime) {
-	excess, soft, median := 0.0, 0.0, x.mean
-	if !atMost(x.mean, x.means, middle) {
-		limit := 0.0
+	excess, soft, limit := 0.0, 0.0, x.mean
+	if len(x.means) > 0 && !atMost(x.mean, x.means, middle) {
+		median := 0.0
 		median, limit = l.fence(x.means)
 		limit = max(limit, x.usual) // the slow calls of the history may be in few pieces
 		excess = max(0, x.mean-limit) * x.calls / l.requests / l.duration
@@ -123,7 +127,7 @@ func (l *ledger) chargeTime(x *siteTime) {
 	e := &l.evidence[suspect.service]
 	e.soft = max(e.soft, soft)
 	wired := suspect.service != p.service
-	l.count(x, suspect, excess*l.requests*l.duration, median*x.calls)
+	l.count(x, suspect, min(limit, x.mean))
 	if wired {
 		w := wire{p.service, suspect.service, border}
 		l.wire.add(w, x.calls/l.requests, excess)
@@ -189,44 +193,44 @@ func (l *ledger) callsOf(of callee) *operationCalls {
 }
 
 // count counts the calls at a site for its operation, whose own time they are or whose failures, and for the suspect if
-// that emits no spans. excess and usual are times of all calls in ns.
-func (l *ledger) count(x *siteTime, suspect callee, excess, usual float64) {
+// that emits no spans. limit is the time of a call in ns above which it is excess.
+func (l *ledger) count(x *siteTime, suspect callee, limit float64) {
 	p := &l.sites[x.number]
 	own := callee{p.service, p.op}
 	if suspect != own && !p.border {
-		l.callsOf(own).add(x, 0, 0)
+		l.callsOf(own).add(x, x.mean)
 	}
 	if suspect.service == p.service || l.opaque[suspect.service] {
-		l.callsOf(suspect).add(x, excess, usual)
+		l.callsOf(suspect).add(x, limit)
 	}
 }
 
-func (c *operationCalls) add(x *siteTime, excess, usual float64) {
+func (c *operationCalls) add(x *siteTime, limit float64) {
 	c.calls += x.calls
 	if x.young {
 		return
 	}
+	usual := limit
+	if x.before > 0 {
+		usual = min(x.before, x.mean)
+	}
 	c.known += x.calls
-	c.usual += usual
-	if excess > 0 && (x.window == nil || x.window.lastingRise(x.mean, usual/x.calls)) {
-		c.excess += excess
+	c.usual += usual * x.calls
+	if x.mean > usual && (x.before > 0 || x.window.exceeds(limit)) {
+		c.excess += (x.mean - usual) * x.calls
 	}
 }
 
-const (
-	// outlying is the number of slices whose time may be that of single slow calls: one in each part of a window.
-	outlying = steadyParts
-	// lasting is the part of a rise that the others must show at least.
-	lasting = 1. / 3
-)
+// outlying is the number of slices whose time may be that of single slow calls: one in each part of a window.
+const outlying = steadyParts
 
-// lastingRise reports whether the mean time of calls rises from usual to mean in most slices, not only in the few that
-// take longest.
-func (c cells) lastingRise(mean, usual float64) bool {
+// exceeds reports whether the mean time of calls exceeds a limit in most slices, not only with the few that take
+// longest.
+func (c cells) exceeds(limit float64) bool {
 	byTime := slices.SortedFunc(slices.Values(c), func(a, b cell) int { return cmp.Compare(b.nanos, a.nanos) })
 	rest := cells(byTime[min(outlying, len(byTime)):])
 	calls := rest.calls()
-	return calls > 0 && float64(rest.time())/float64(calls)-usual >= lasting*(mean-usual)
+	return calls > 0 && float64(rest.time())/float64(calls) > limit
 }
 
 // chargeFailures charges the calls that failed although their callees did not: a connection broke, a caller did not
@@ -236,6 +240,9 @@ func (c cells) lastingRise(mean, usual float64) bool {
 // those of [ledger.rank]. It returns the services with the parts that they share with their neighbours.
 func (l *ledger) chargeFailures(numbers []int32, index map[int32]int) []service {
 	services := make([]service, len(numbers))
+	if !l.failures.late() {
+		return services
+	}
 	l.failures.attribute(services, index)
 	for i, number := range numbers {
 		l.evidence[number].errors += services[i].In + services[i].Out
@@ -352,11 +359,7 @@ func (l *ledger) share(services, failures []service, index map[int32]int) {
 			services[i].share(k, part)
 		}
 	}
-	for pair, ops := range l.callingOps() {
-		part := 0.0
-		for _, op := range slices.Sorted(maps.Keys(ops)) {
-			part += l.own[callee{pair.caller, op}]
-		}
+	for pair, part := range l.callingParts() {
 		services[index[pair.caller]].share(index[pair.called], part)
 	}
 	for i := range services {
@@ -366,42 +369,4 @@ func (l *ledger) share(services, failures []service, index map[int32]int) {
 		}
 		slices.SortFunc(s.Shared, func(a, b SharedPart) int { return compareNames(l.table, a.Service, b.Service) })
 	}
-}
-
-// callingOps returns the operations of services with own evidence that call another service, by themselves or through
-// others of their service.
-func (l *ledger) callingOps() map[servicePair]map[trace.Op]bool {
-	suspected := make([]bool, len(l.names))
-	for at := range l.own {
-		suspected[at.service] = true
-	}
-	callers := make(map[callee][]trace.Op) // by operation, within a service
-	for i := range l.sites {
-		s := &l.sites[i]
-		if suspected[s.service] && !s.border && s.parent != 0 && l.table.Operation(s.parent).Service == l.names[s.service] {
-			callers[callee{s.service, s.op}] = append(callers[callee{s.service, s.op}], s.parent)
-		}
-	}
-	calling := make(map[servicePair]map[trace.Op]bool)
-	for i := range l.sites {
-		s, called := &l.sites[i], l.callee[i].service
-		if !suspected[s.service] || called == 0 || called == s.service {
-			continue
-		}
-		pair := servicePair{s.service, called}
-		ops := calling[pair]
-		if ops == nil {
-			ops = make(map[trace.Op]bool)
-			calling[pair] = ops
-		}
-		for left := []trace.Op{s.parent}; len(left) > 0; {
-			op := left[len(left)-1]
-			left = left[:len(left)-1]
-			if op != 0 && !ops[op] {
-				ops[op] = true
-				left = append(left, callers[callee{s.service, op}]...)
-			}
-		}
-	}
-	return calling
 }

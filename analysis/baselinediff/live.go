@@ -18,6 +18,9 @@ const (
 	// shapes the lowest share of three parts. Only a change that lasts counts, not a burst that ends within one part,
 	// and only one that rare pieces of the history do not reach.
 	Steady
+	// Brief is like Steady, but leaves Suspect.Soft at 0 unless it is needed to order suspects with a score. It takes most
+	// of the time, since nearly every site has some.
+	Brief
 )
 
 // steadyParts is the number of parts into which Steady divides a window.
@@ -39,7 +42,7 @@ type Comparison struct {
 // It takes time linear in the number of cells of the sites with calls in the window.
 func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	w := sliceRange{sliceOf(window.From), sliceOf(window.To)}
-	c := liveComparison{h: h, window: w, manner: manner, skipped: h.skipped.all(), known: make(map[shape][]float64)}
+	c := liveComparison{liveMemory: h.comparing(), h: h, window: w, manner: manner, skipped: h.skipped.all().before(w.from)}
 	requests := h.Requests(window)
 	result := Comparison{Requests: requests, Duration: c.usual()}
 	if requests == 0 {
@@ -47,35 +50,66 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	}
 	result.Mean = float64(h.total.within(w).time()) / float64(requests)
 	limit := fence
-	if manner == Steady {
+	if manner != Plain {
 		limit = highFence
 	}
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, limit)
+	if manner == Brief && w.to-w.from != h.screened.length {
+		clear(h.verdicts)
+		h.screened.length = w.to - w.from
+	}
 	for i := 1; i < len(h.sites); i++ {
-		switch {
-		case h.series[i].last() >= w.from:
+		if h.series[i].last() < w.from {
+			if manner != Plain && w.to%slicesPerMinute == 0 { // once a minute is often enough
+				c.chargeSilent(int32(i))
+			}
+			continue
+		}
+		c.skip(h.sites[i].service)
+		if manner != Brief || !c.pass(int32(i)) {
 			c.judge(int32(i))
-		case manner == Steady && w.to%slicesPerMinute == 0: // once a minute is often enough
-			c.chargeSilent(int32(i))
+		}
+	}
+	if manner == Brief {
+		h.screened.from = max(h.screened.from, w.from)
+		for i := range c.evidence {
+			c.evidence[i].soft = 0
 		}
 	}
 	c.chargeShapes()
 	result.Suspects = c.rank()
+	if manner == Brief && tied(result.Suspects) {
+		return h.Compare(window, Steady)
+	}
 	return result
+}
+
+// tied reports whether two suspects with a score are ordered by Soft only.
+func tied(suspects []Suspect) bool {
+	for i := 1; i < len(suspects); i++ {
+		if a, b := &suspects[i-1], &suspects[i]; b.Score > 0 && a.Score == b.Score && a.Opaque == b.Opaque {
+			return true
+		}
+	}
+	return false
 }
 
 // liveComparison is the state of one call of Compare.
 type liveComparison struct {
 	*ledger
+	*liveMemory
 	h       *Sites
 	window  sliceRange
 	skipped ranges           // that are no history: of the current service, or of all
 	skips   map[int32]ranges // the same by number of the service
 	manner  Manner
-	widened map[siteKey][]int32       // sites by wider key; nil: not needed yet
-	wide    map[siteKey]*judgedSeries // histories pooled over sites, for those that have too little of their own
-	bad     []badCalls                // by site
-	judged  []int32                   // sites with calls in the window
+	wide    map[int32]*pooledSeries // by number of the pool: histories pooled over sites, for those that have too little of their own
+}
+
+// liveMemory is memory that comparisons use one after the other.
+type liveMemory struct {
+	bad    []badCalls // by site
+	judged []int32    // sites with calls in the window
 
 	otherTargets bool // the history of the current site is that of its operation, whatever it calls
 
@@ -83,9 +117,29 @@ type liveComparison struct {
 	means, values []float64
 	shares        []float64           // of shapes in pieces
 	known         map[shape][]float64 // the same by shape
-	own           judgedSeries        // memory of the current site
+	site          judgedSeries        // the current one
 	kept          cells               // memory of the past of a site
 	keptShape     cells               // and of a shape
+	sum           sums
+	screening     screening
+
+	callees, behind []callee // by site
+	below           []float64
+	visited         []uint8
+}
+
+// comparing returns memory for a comparison.
+func (h *Sites) comparing() *liveMemory {
+	m := h.memory
+	if m == nil || len(m.bad) != len(h.sites) {
+		m = &liveMemory{bad: make([]badCalls, len(h.sites)), known: make(map[shape][]float64)}
+		h.memory = m
+	}
+	for _, i := range m.judged {
+		m.bad[i] = badCalls{shapes: m.bad[i].shapes[:0]}
+	}
+	m.judged = m.judged[:0]
+	return m
 }
 
 // judgedSeries is the unpacked history of a site.
@@ -134,7 +188,7 @@ func (c *liveComparison) skip(service int32) {
 		if c.skips == nil {
 			c.skips = make(map[int32]ranges)
 		}
-		skipped = c.h.skipped.of(c.h.names[service])
+		skipped = c.h.skipped.of(c.h.names[service]).before(c.window.from)
 		c.skips[service] = skipped
 	}
 	c.skipped = skipped
@@ -164,7 +218,8 @@ func (c *liveComparison) usual() float64 {
 func (c *liveComparison) graph() graph {
 	h := c.h
 	service, opaque := h.resolve()
-	callees := make([]callee, len(h.sites))
+	callees := scratch.Filled(c.callees, len(h.sites), callee{})
+	c.callees = callees
 	type usual struct {
 		target target
 		calls  uint64
@@ -218,26 +273,53 @@ func (c *liveComparison) graph() graph {
 		}
 		callees[i] = callee{service[t.service], t.op}
 	}
-	g := graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees}
+	g := graph{table: h.table, sites: h.sites, names: h.names, opaque: opaque, callee: callees, behind: c.behind, calling: &h.index().calling}
 	g.setBehind(c.calls)
+	c.behind = g.behind
 	return g
 }
 
 // calls returns the number of calls at a site.
 func (c *liveComparison) calls(number int32) uint64 {
-	c.kept = c.h.series[number].unpack(c.kept)
-	return c.kept.calls()
+	return c.h.series[number].calls
+}
+
+// pass charges the calls at a site in the window by the verdict on the site. It reports whether there is one.
+func (c *liveComparison) pass(number int32) bool {
+	v, ok := c.screen(number)
+	if !ok || v.calls == 0 {
+		return ok
+	}
+	if !c.h.sites[number].border {
+		c.note(number, uint64(v.calls))
+	}
+	x := c.siteTime(number, float64(v.calls), v.mean)
+	if c.means = c.means[:0]; v.limit > 0 {
+		c.means = append(c.means, v.limit) // the fence of a single value is the value
+		s := &c.h.series[number]
+		s.seek(c.window.from)
+		x.window = decodeCells(c.screening.now[:0], s.bytes[s.window.offset:], s.window.before).within(c.window)
+		c.screening.now = x.window[:0]
+	}
+	x.means = c.means
+	c.chargeTime(&x)
+	return true
+}
+
+// siteTime returns the mean own time of the calls at a site in the window, with what is known of the site.
+func (c *liveComparison) siteTime(number int32, calls, mean float64) siteTime {
+	w, at := c.h.series[number].week, c.window.to-1
+	return siteTime{number: number, calls: calls, mean: mean, usual: w.usual(at), young: w.knownFor(at.hour()) < hoursPerDay}
 }
 
 // judge compares the calls at a site in the window, if there are any, with its history.
 func (c *liveComparison) judge(number int32) {
-	c.own.cells = c.h.series[number].unpack(c.own.cells)
-	now := c.own.within(c.window)
+	c.site.cells = c.h.series[number].unpack(c.site.cells)
+	now := c.site.within(c.window)
 	n := now.calls()
 	if n == 0 {
 		return
 	}
-	c.skip(c.h.sites[number].service)
 	history, past, before := c.history(number)
 	if before < minHistory {
 		return
@@ -247,31 +329,35 @@ func (c *liveComparison) judge(number int32) {
 	for _, p := range c.pieces {
 		c.means = append(c.means, c.mean(past[p.first:p.last]))
 	}
-	x := siteTime{number: number, calls: float64(n), mean: c.mean(now), means: c.means}
-	w := c.h.series[number].week
-	x.usual, x.young = w.usual(c.window.to-1), w.knownFor((c.window.to-1).hour()) < hoursPerDay
+	x := c.siteTime(number, float64(n), c.mean(now))
+	x.means = c.means
 	if !c.h.sites[number].border {
-		c.shifted(number, n, history)
+		c.note(number, n)
+		if c.manner == Plain || c.gap(now) < c.window.from {
+			c.shifted(number, history)
+		}
 		x.leaves = slices.ContainsFunc(c.bad[number].shapes, func(x badShape) bool { return x.hash == leaf || x.hash == failedLeaf })
 	}
-	if c.manner == Steady {
+	if c.manner != Plain {
 		x.window = now
 	} else {
-		x.usual = max(x.usual, float64(past.time())/float64(before))
+		x.before = float64(past.time()) / float64(before)
+		x.usual = max(x.usual, x.before)
 	}
 	c.chargeTime(&x)
 }
 
-// history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.own, or,
-// with too little of it, that of its step under all callers or of its operation whatever it calls.
+// history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.site, or,
+// with too little of it, that of its step under all callers or of its operation whatever it calls, without shapes.
 func (c *liveComparison) history(number int32) (s *judgedSeries, past cells, before uint64) {
-	s, c.otherTargets = &c.own, false
+	s, c.otherTargets = &c.site, false
 	past = c.past(s.cells, &c.kept)
 	if before = past.calls(); before >= minHistory {
 		return s, past, before
 	}
+	x := c.h.index()
 	for i, key := range c.h.sites[number].wider() {
-		s, c.otherTargets = c.pooled(key), i > 0
+		s, c.otherTargets = c.pooled(x.pools[key]), i > 0
 		past = c.past(s.cells, &c.kept)
 		if before = past.calls(); before >= minHistory {
 			break
@@ -280,34 +366,97 @@ func (c *liveComparison) history(number int32) (s *judgedSeries, past cells, bef
 	return s, past, before
 }
 
-// pooled returns the sum of the series of all sites with a wider key.
-func (c *liveComparison) pooled(key siteKey) *judgedSeries {
-	if s := c.wide[key]; s != nil {
-		return s
-	}
-	if c.wide == nil {
-		c.wide, c.widened = make(map[siteKey]*judgedSeries), make(map[siteKey][]int32)
-		for i := 1; i < len(c.h.sites); i++ {
-			for _, k := range c.h.sites[i].wider() {
-				c.widened[k] = append(c.widened[k], int32(i))
-			}
-		}
-	}
-	sum, one := &judgedSeries{}, judgedSeries{}
-	for _, i := range c.widened[key] {
-		one.cells = c.h.series[i].unpack(one.cells)
-		one.unpackShapes(&c.h.series[i])
-		sum.merge(&one)
-	}
-	c.wide[key] = sum
-	return sum
+// pooledSeries is the sum of the series of several sites.
+type pooledSeries struct {
+	judgedSeries
+	withShapes bool // the shapes were summed up, too
 }
 
-// merge adds the calls of another site.
-func (s *judgedSeries) merge(other *judgedSeries) {
-	for _, x := range other.cells {
-		s.add(x.slice, x.calls, x.nanos)
+// pooled returns the sum of the series of all sites of a pool, without shapes.
+func (c *liveComparison) pooled(pool int32) *judgedSeries {
+	if s := c.wide[pool]; s != nil {
+		return &s.judgedSeries
 	}
+	if c.wide == nil {
+		c.wide = make(map[int32]*pooledSeries)
+	}
+	sum := &pooledSeries{}
+	c.sum.restart(c.window.to + ahead)
+	for _, i := range c.h.index().members.of(pool) {
+		c.sum.addAll(c.h.series[i].bytes)
+	}
+	sum.cells = c.sum.take()
+	c.wide[pool] = sum
+	return &sum.judgedSeries
+}
+
+// poolShapes sums up the shapes of a history unless it is that of a single site.
+func (c *liveComparison) poolShapes(history *judgedSeries) {
+	for pool, sum := range c.wide {
+		if &sum.judgedSeries != history || sum.withShapes {
+			continue
+		}
+		sum.withShapes = true
+		one := judgedSeries{}
+		for _, i := range c.h.index().members.of(pool) {
+			one.unpackShapes(&c.h.series[i])
+			sum.mergeShapes(&one)
+		}
+	}
+}
+
+// sums adds up cells that do not come in the order of time.
+type sums struct {
+	from        slice  // of the first cell of recent
+	recent      []cell // one for each slice; empty if there are no calls
+	first, last int    // the indices of the others
+	others      cells
+}
+
+// summed is the number of slices that sums adds up fast: more than a history usually covers.
+const summed = 2048
+
+// addAll adds encoded cells.
+func (s *sums) addAll(encoded []byte) {
+	var x cell
+	for i := 0; i < len(encoded); {
+		x, i = decodeCell(encoded, i, x.slice)
+		if x.slice < s.from || x.slice-s.from >= summed {
+			s.others.add(x.slice, x.calls, x.nanos)
+			continue
+		}
+		at := int(x.slice - s.from)
+		s.first, s.last = min(s.first, at), max(s.last, at)
+		c := &s.recent[at]
+		c.slice = x.slice
+		c.calls += x.calls
+		c.nanos += x.nanos
+	}
+}
+
+// restart starts a sum of cells most of which come before a slice.
+func (s *sums) restart(to slice) {
+	if s.recent == nil {
+		s.recent = make([]cell, summed)
+	}
+	s.from, s.first, s.last, s.others = max(0, to-summed), summed, -1, s.others[:0]
+}
+
+// take returns the sums, and empties them.
+func (s *sums) take() (all cells) {
+	later, _ := slices.BinarySearchFunc(s.others, s.from, func(x cell, at slice) int { return cmp.Compare(x.slice, at) })
+	all = append(make(cells, 0, max(0, s.last-s.first+1)+len(s.others)), s.others[:later]...)
+	for i := s.first; i <= s.last; i++ {
+		if s.recent[i].calls > 0 {
+			all = append(all, s.recent[i])
+		}
+		s.recent[i] = cell{}
+	}
+	return append(all, s.others[later:]...)
+}
+
+// mergeShapes adds the shapes of another site.
+func (s *judgedSeries) mergeShapes(other *judgedSeries) {
 	for i := range other.shapes {
 		into := s.shapeOf(other.shapes[i].shape)
 		for _, x := range other.shapes[i].cells {
@@ -418,19 +567,21 @@ func (c *liveComparison) share(all, shape cells) float64 {
 	return share
 }
 
-// shifted finds the calls of a site whose shapes are more frequent in the window than in the pieces of the history.
-func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) {
-	if c.bad == nil {
-		c.bad = make([]badCalls, len(c.h.sites))
-	}
-	b := &c.bad[number]
-	b.calls = float64(n)
+// note notes a site whose calls in the window can be judged, and their number.
+func (c *liveComparison) note(number int32, calls uint64) {
+	c.bad[number].calls = float64(calls)
 	c.judged = append(c.judged, number)
+}
+
+// shifted finds the calls of a site whose shapes are more frequent in the window than in the pieces of the history.
+func (c *liveComparison) shifted(number int32, history *judgedSeries) {
+	b := &c.bad[number]
 	own := &c.h.series[number]
-	if history == &c.own && len(own.shapes) == 1 {
+	if history == &c.site && len(own.shapes) == 1 {
 		return // all calls have the same shape
 	}
-	c.own.unpackShapes(own)
+	c.poolShapes(history)
+	c.site.unpackShapes(own)
 	all := scratch.Sized(c.shares, (1+len(history.shapes))*len(c.pieces))
 	c.shares = all
 	unique, all := all[:len(c.pieces)], all[len(c.pieces):] // share of the shapes that occur in no other piece
@@ -456,8 +607,8 @@ func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) 
 		c.known[x.shape] = shares
 	}
 	novel, novelShapes, novelCells := 0.0, []badShape{}, cells{}
-	for i := range c.own.shapes {
-		x := &c.own.shapes[i]
+	for i := range c.site.shapes {
+		x := &c.site.shapes[i]
 		now := x.within(c.window)
 		count := float64(now.calls())
 		// A call to another target is another call, not a changed one, unless it failed or got no answer.
@@ -476,7 +627,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) 
 		}
 		c.values = append(c.values[:0], shares...)
 		_, limit := c.fence(c.values)
-		if surplus := max(0, c.share(c.own.cells, x.cells)-limit) * b.calls; surplus > 0 {
+		if surplus := max(0, c.share(c.site.cells, x.cells)-limit) * b.calls; surplus > 0 {
 			b.shapes = append(b.shapes, badShape{x.shape, surplus})
 			b.total += surplus
 		}
@@ -486,7 +637,7 @@ func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) 
 	}
 	_, limit := c.fence(unique)
 	slices.SortFunc(novelCells, func(a, b cell) int { return cmp.Compare(a.slice, b.slice) })
-	if surplus := max(0, c.share(c.own.cells, novelCells)-limit) * b.calls; surplus > 0 {
+	if surplus := max(0, c.share(c.site.cells, novelCells)-limit) * b.calls; surplus > 0 {
 		for _, x := range novelShapes {
 			x.calls *= surplus / novel
 			b.shapes = append(b.shapes, x)
@@ -497,16 +648,17 @@ func (c *liveComparison) shifted(number int32, n uint64, history *judgedSeries) 
 
 // chargeShapes charges each site beyond the surplus of its callees.
 func (c *liveComparison) chargeShapes() {
-	callees := make(map[trace.Op][]int32)                                     // sites by the step of their caller
-	sameStep, calls := make(map[trace.Op]float64), make(map[trace.Op]float64) // by step, under all callers
-	for _, i := range c.judged {
-		s := &c.h.sites[i]
-		callees[s.parent] = append(callees[s.parent], i)
-		sameStep[s.op] += c.bad[i].total
-		calls[s.op] += c.bad[i].calls
+	if !slices.ContainsFunc(c.judged, func(i int32) bool { return c.bad[i].total > 0 }) {
+		return
 	}
-	below := make([]float64, len(c.h.sites)) // bad calls at or below a site
-	state := make([]uint8, len(c.h.sites))
+	x := c.h.index()
+	sameStep, calls := make([]float64, len(x.steps)), make([]float64, len(x.steps)) // by step, under all callers
+	for _, i := range c.judged {
+		sameStep[x.step[i]] += c.bad[i].total
+		calls[x.step[i]] += c.bad[i].calls
+	}
+	c.below, c.visited = scratch.Sized(c.below, len(c.h.sites)), scratch.Filled(c.visited, len(c.h.sites), 0)
+	below, state := c.below, c.visited // bad calls at or below a site
 	const visiting, done = 1, 2
 	var visit func(i int32)
 	visit = func(i int32) {
@@ -514,19 +666,22 @@ func (c *liveComparison) chargeShapes() {
 			return
 		}
 		state[i] = visiting
-		s, b := &c.h.sites[i], &c.bad[i]
+		b, step := &c.bad[i], x.step[i]
 		explained := 0.0
-		for _, k := range callees[s.op] {
+		for _, k := range x.below.of(step) {
+			if c.bad[k].calls == 0 {
+				continue // not judged
+			}
 			visit(k)
 			if state[k] == done {
 				explained += below[k]
 			}
 		}
 		// The same step has sites under other callers, which share its callees.
-		if all := sameStep[s.op]; all > 0 {
+		if all := sameStep[step]; all > 0 {
 			explained *= b.total / all
 		} else {
-			explained *= b.calls / calls[s.op]
+			explained *= b.calls / calls[step]
 		}
 		explained = min(explained, b.calls)
 		if rest := b.total - explained; rest > 0 {

@@ -40,15 +40,15 @@ func (h *Sites) Onset(service trace.Symbol, within Interval) trace.Nanos {
 // losses returns, by slice, the requests' worth of time and calls that a service and those that it calls or is called
 // by lose relative to the history before r.
 func (h *Sites) losses(service int32, r sliceRange) []float64 {
-	c := liveComparison{h: h, window: r, skipped: h.skipped.all()}
+	c := liveComparison{liveMemory: &liveMemory{}, h: h, window: r, skipped: h.skipped.all().before(r.from)}
 	usual, callees := c.usual(), c.graph().callee
 	losses := make([]float64, max(0, r.to-r.from))
 	for i := 1; i < len(h.sites); i++ {
 		if h.sites[i].service != service && callees[i].service != service {
 			continue
 		}
-		c.own.cells = h.series[i].unpack(c.own.cells)
-		now := c.own.cells.within(r)
+		c.site.cells = h.series[i].unpack(c.site.cells)
+		now := c.site.cells.within(r)
 		if h.sites[i].parent == 0 {
 			c.addMissing(losses, &h.series[i])
 		}
@@ -56,17 +56,18 @@ func (h *Sites) losses(service int32, r sliceRange) []float64 {
 			continue
 		}
 		c.skip(h.sites[i].service)
-		c.own.unpackShapes(&h.series[i])
+		c.site.unpackShapes(&h.series[i])
 		history, past, before := c.history(int32(i))
 		if before < minHistory {
 			continue
 		}
+		c.poolShapes(history)
 		mean := float64(past.time()) / float64(before)
 		for _, x := range now {
 			losses[x.slice-r.from] += (float64(x.nanos) - mean*float64(x.calls)) / usual
 		}
-		for k := range c.own.shapes {
-			c.addShapeLosses(losses, now, &c.own.shapes[k], history, before)
+		for k := range c.site.shapes {
+			c.addShapeLosses(losses, now, &c.site.shapes[k], history, before)
 		}
 	}
 	return losses
@@ -79,7 +80,7 @@ func (c *liveComparison) addMissing(losses []float64, s *siteSeries) {
 	if c.window.to-last < slice(settled/Slice) {
 		return
 	}
-	past := c.own.cells.within(sliceRange{0, last})
+	past := c.site.cells.within(sliceRange{0, last})
 	if len(past) == 0 {
 		return
 	}

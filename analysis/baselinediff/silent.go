@@ -20,8 +20,8 @@ func (c *liveComparison) chargeSilent(number int32) {
 		return
 	}
 	c.skip(s.service)
-	c.own.cells = c.h.series[number].unpack(c.own.cells)
-	past := c.past(c.own.cells, &c.kept)
+	c.site.cells = c.h.series[number].unpack(c.site.cells)
+	past := c.past(c.site.cells, &c.kept)
 	if len(past) == 0 {
 		return
 	}

@@ -14,14 +14,15 @@ import (
 //
 // The content does not depend on the order in which tallies were merged, unless the bound on sites was reached.
 type Sites struct {
-	table   *trace.Table
-	numbers map[siteKey]int32
-	sites   []site     // by number; the first is unused
-	targets []target   // by number of the site
-	called  []trace.Op // by number of the site: the target of its step
-	series  []siteSeries
-	shapes  int    // of all sites
-	refused uint64 // calls at sites for which there was no room
+	table    *trace.Table
+	numbers  map[siteKey]int32
+	sites    []site     // by number; the first is unused
+	targets  []target   // by number of the site
+	called   []trace.Op // by number of the site: the target of its step
+	series   []siteSeries
+	verdicts []verdict // by number of the site
+	shapes   int       // of all sites
+	refused  uint64    // calls at sites for which there was no room
 
 	serviceNumbers map[trace.Symbol]int32
 	names          []trace.Symbol // by number of the service; the first is unused
@@ -34,6 +35,15 @@ type Sites struct {
 	hour    hour  // the first that is not yet in the weeks of the sites
 
 	unpacked cells // scratch
+
+	forgotten slice // skipped cells before it were deleted
+	late      bool  // there may be others since then
+
+	screened struct { // the windows that verdicts are about
+		length, from slice // from is the latest beginning of one
+	}
+	indexed *siteIndex  // nil: not known yet
+	memory  *liveMemory // nil: there was no comparison
 }
 
 // servicePair is the numbers of a service and of one that it calls.
@@ -86,7 +96,7 @@ const (
 // steps.
 func NewSites(table *trace.Table) *Sites {
 	return &Sites{
-		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1),
+		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1), verdicts: make([]verdict, 1),
 		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1),
 		calls: make(map[servicePair]bool), instances: newInstances(),
 	}
@@ -108,6 +118,7 @@ func (h *Sites) Merge(t *Tally) {
 		if at < h.folded {
 			at = at.minute()
 		}
+		h.late = h.late || at < h.forgotten
 		h.total.add(at, uint32(s.requests), s.duration)
 		for k := range s.cells {
 			c := &s.cells[k]
@@ -116,6 +127,7 @@ func (h *Sites) Merge(t *Tally) {
 			case number == overflow:
 				h.refused += c.calls
 			default:
+				h.verdicts[number] = verdict{}
 				h.merge(&h.series[number], at, c)
 			}
 		}
@@ -157,7 +169,7 @@ func (h *Sites) number(s *tallySite) int32 {
 	if target.service != 0 {
 		h.calls[servicePair{h.sites[i].service, target.service}] = true
 	}
-	h.series = append(h.series, siteSeries{})
+	h.series, h.verdicts = append(h.series, siteSeries{}), append(h.verdicts, verdict{})
 	return i
 }
 
@@ -220,29 +232,30 @@ func (h *Sites) Accept(service trace.Symbol, since Interval) {
 	if !known {
 		return
 	}
-	callees := (&liveComparison{h: h}).graph().callee
+	callees := (&liveComparison{h: h, liveMemory: &liveMemory{}}).graph().callee
 	for i := 1; i < len(h.sites); i++ {
 		if h.sites[i].service == number || callees[i].service == number {
-			h.age(&h.series[i], func(all cells) cells { return all.within(sliceRange{sliceOf(since.From), maxSlice}) })
-			h.series[i].week = nil
+			h.verdicts[i], h.series[i].week = verdict{}, nil
+			h.age(&h.series[i], &aging{keep: sliceRange{sliceOf(since.From), maxSlice}})
 		}
 	}
 	h.instances.forget(service, sliceOf(since.From))
 }
 
-// age replaces the cells of a site by those that kept returns of them. Shapes without cells make room for others.
-func (h *Sites) age(s *siteSeries, kept func(cells) cells) {
-	age := func(c *counts) {
-		h.unpacked = c.unpack(h.unpacked)
-		c.pack(kept(h.unpacked))
-	}
-	age(&s.counts)
+// age applies a to a site. Shapes without cells make room for others. It reports whether cells were deleted or joined.
+func (h *Sites) age(s *siteSeries, a *aging) (changed bool) {
+	changed = s.age(a)
+	empty := false
 	for i := range s.shapes {
-		age(&s.shapes[i].counts)
+		changed = s.shapes[i].age(a) || changed
+		empty = empty || s.shapes[i].empty()
 	}
-	before := len(s.shapes)
-	s.shapes = slices.DeleteFunc(s.shapes, func(x shapeSeries) bool { return x.empty() })
-	h.shapes -= before - len(s.shapes)
+	if empty {
+		before := len(s.shapes)
+		s.shapes = slices.DeleteFunc(s.shapes, func(x shapeSeries) bool { return x.empty() })
+		h.shapes -= before - len(s.shapes)
+	}
+	return changed
 }
 
 // Age joins slices to minutes and deletes those that the history no longer covers at time now, and those of traces with
@@ -256,21 +269,21 @@ func (h *Sites) Age(now trace.Nanos) {
 	h.learnHours(sliceOf(now))
 	plausible := sliceRange{sliceOf(now) - longestHistory, sliceOf(now) + ahead}
 	h.total = h.total.within(plausible).fold(from, to)
-	forgotten := sliceOf(now) - keptSkipped
-	coverages := h.coverages()
-	kept := func(service int32) func(cells) cells {
-		of := &coverages[service]
-		return func(all cells) cells {
-			all = all.within(sliceRange{max(of.oldest, plausible.from), plausible.to}).fold(from, to)
-			return slices.DeleteFunc(all, func(x cell) bool { return x.slice < forgotten && of.skipped.contains(x.slice) })
+	coverages := h.coverages(sliceOf(now) - keptSkipped)
+	a := &aging{fold: sliceRange{from, to}}
+	of := func(service int32) *aging {
+		c := &coverages[service]
+		a.keep, a.skips, a.forgotten = sliceRange{max(c.oldest, plausible.from), plausible.to}, len(c.skipped) > 0, c.forgotten
+		return a
+	}
+	h.total = h.total.within(of(0).keep)
+	for i := range h.series {
+		if h.age(&h.series[i], of(h.sites[i].service)) {
+			h.verdicts[i] = verdict{}
 		}
 	}
-	h.total = h.total.within(sliceRange{max(coverages[0].oldest, plausible.from), plausible.to})
-	for i := range h.series {
-		h.age(&h.series[i], kept(h.sites[i].service))
-	}
 	idle := sliceOf(now) - slice(Span/Slice)
-	h.instances.age(func(service trace.Symbol) func(cells) cells { return kept(h.serviceNumbers[service]) }, idle)
+	h.instances.age(func(service trace.Symbol) *aging { return of(h.serviceNumbers[service]) }, idle)
 	if h.Len() > MaxSites-spareSites {
 		h.evict(idle)
 	}
@@ -283,6 +296,7 @@ func (h *Sites) evict(since slice) {
 	old := *h
 	h.numbers, h.serviceNumbers = make(map[siteKey]int32), make(map[trace.Symbol]int32)
 	h.sites, h.targets, h.called, h.series = make([]site, 1), make([]target, 1), make([]trace.Op, 1), make([]siteSeries, 1)
+	h.verdicts, h.indexed = make([]verdict, 1), nil
 	h.names, h.calls = make([]trace.Symbol, 1), make(map[servicePair]bool)
 	for i := 1; i < len(old.sites); i++ {
 		if old.series[i].last() < since {

@@ -418,7 +418,7 @@ func TestAccept(t *testing.T) {
 			t.Errorf("slice %d of [%d, %d] skipped: %t", s, sliceOf(window.From), sliceOf(window.To), !want)
 		}
 	}
-	callees := (&liveComparison{h: h}).graph().callee
+	callees := (&liveComparison{h: h, liveMemory: &liveMemory{}}).graph().callee
 	own, others := 0, 0
 	for i := 1; i <= h.Len(); i++ {
 		s := &h.series[i]

@@ -27,13 +27,27 @@ type ranges []sliceRange
 // same id.
 func (h *Sites) Skip(id uint64, i Interval, services ...trace.Symbol) {
 	added := skip{sliceRange{sliceOf(i.From), sliceOf(i.To) + 1}, id, slices.Compact(slices.Sorted(slices.Values(services)))}
-	for k := range h.skipped {
-		if h.skipped[k].id == id {
-			h.skipped[k] = added
-			return
-		}
+	k := slices.IndexFunc(h.skipped, func(s skip) bool { return s.id == id })
+	if k < 0 {
+		h.changeSkipped(added.from)
+		h.skipped = append(h.skipped, added)
+		return
 	}
-	h.skipped = append(h.skipped, added)
+	switch s := &h.skipped[k]; {
+	case s.from != added.from || added.to < s.to || !slices.Equal(s.services, added.services):
+		h.changeSkipped(min(s.from, added.from))
+	case s.to < added.to:
+		h.changeSkipped(s.to)
+	}
+	h.skipped[k] = added
+}
+
+// changeSkipped prepares for a change of the skipped times that begins with a slice.
+func (h *Sites) changeSkipped(from slice) {
+	if from < h.screened.from {
+		clear(h.verdicts)
+	}
+	h.late = h.late || from < h.forgotten
 }
 
 // concerns reports whether s skips the calls of a service.
@@ -79,6 +93,17 @@ func (r ranges) union() ranges {
 	return joined
 }
 
+// before returns the parts of ranges before a slice. It shares their memory.
+func (r ranges) before(end slice) ranges {
+	for len(r) > 0 && r[len(r)-1].from >= end {
+		r = r[:len(r)-1]
+	}
+	if n := len(r); n > 0 {
+		r[n-1].to = min(r[n-1].to, end)
+	}
+	return r
+}
+
 // contains reports whether a slice is in one of the ranges.
 func (r ranges) contains(s slice) bool {
 	for len(r) > 0 && r[len(r)-1].from > s {
@@ -106,6 +131,7 @@ func (c cells) without(r ranges, kept *cells) cells {
 
 // unskip returns the slices of r to the history of all services.
 func (h *Sites) unskip(r sliceRange) {
+	clear(h.verdicts)
 	var left skips
 	for _, s := range h.skipped {
 		for _, rest := range []sliceRange{{s.from, min(s.to, r.from)}, {max(s.from, r.to), s.to}} {
@@ -119,12 +145,14 @@ func (h *Sites) unskip(r sliceRange) {
 
 // coverage is the part of the history of a service that is kept.
 type coverage struct {
-	skipped ranges
-	oldest  slice
+	skipped   ranges
+	oldest    slice
+	forgotten func(slice) bool // whether the skipped calls of a slice are deleted; nil: none are, or all have been
 }
 
-// coverages returns the coverage of the calls of each service by number, and that of all at index 0.
-func (h *Sites) coverages() []coverage {
+// coverages returns the coverage of the calls of each service by number, and that of all at index 0. Skipped calls before
+// a slice are deleted.
+func (h *Sites) coverages(before slice) []coverage {
 	all := make([]coverage, len(h.names))
 	all[0].skipped = h.skipped.all()
 	all[0].oldest = h.oldest(all[0].skipped)
@@ -136,7 +164,11 @@ func (h *Sites) coverages() []coverage {
 		} else {
 			c.oldest = h.oldest(c.skipped)
 		}
+		if h.late || slices.ContainsFunc(c.skipped, func(r sliceRange) bool { return r.from < before && h.forgotten < r.to }) {
+			c.forgotten = func(s slice) bool { return s < before && c.skipped.contains(s) }
+		}
 	}
+	h.forgotten, h.late = before, false
 	return all
 }
 

@@ -183,7 +183,7 @@ func (w *week) crept() float64 {
 // for three hours than in those of the week before: the lowest of their three ratios.
 func (h *Sites) Crept(now trace.Nanos) Comparison {
 	w := (sliceOf(now) - lateTraces).hour() - 1
-	c := liveComparison{h: h, window: w.slices(), skipped: h.skipped.all()}
+	c := liveComparison{liveMemory: &liveMemory{}, h: h, window: w.slices(), skipped: h.skipped.all().before(w.slices().from)}
 	requests := h.total.within(c.window).calls()
 	result := Comparison{Requests: requests, Duration: c.usual()}
 	if requests == 0 || h.hour != w+1 {
@@ -196,11 +196,11 @@ func (h *Sites) Crept(now trace.Nanos) Comparison {
 		if rise <= 1 {
 			continue
 		}
-		c.own.cells = h.series[i].unpack(c.own.cells)
-		if hour := c.own.within(c.window); len(hour) > 0 {
+		c.site.cells = h.series[i].unpack(c.site.cells)
+		if hour := c.site.within(c.window); len(hour) > 0 {
 			calls := float64(hour.calls())
 			mean := float64(hour.time()) / calls
-			c.chargeTime(&siteTime{number: int32(i), calls: calls, mean: mean, means: []float64{mean / rise}})
+			c.chargeTime(&siteTime{number: int32(i), calls: calls, mean: mean, means: []float64{mean / rise}, before: mean / rise})
 		}
 	}
 	result.Suspects = c.rank()

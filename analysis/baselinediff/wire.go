@@ -43,6 +43,16 @@ func (w wires) add(x wire, calls, excess float64) {
 	l.calls += calls
 }
 
+// late reports whether any wire has an excess.
+func (w wires) late() bool {
+	for _, x := range w {
+		if x.excess > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // explanation attributes perCall of the excess of each call of some wires to a service; gain is the excess it explains.
 type explanation struct{ gain, perCall float64 }
 

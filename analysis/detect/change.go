@@ -25,6 +25,20 @@ type changeDetector struct {
 
 	kind  ProblemKind // of the last problem
 	since trace.Nanos // time at which it was opened
+
+	values evalues // of change and mix
+	valued bool    // values are those of the evidence so far
+}
+
+// evalues are the e-values of the tests of a group.
+type evalues struct{ slower, variable, shifted float64 }
+
+// evalues returns the e-values of the evidence so far.
+func (c *changeDetector) evalues() evalues {
+	if !c.valued {
+		c.values, c.valued = evalues{c.change.Slower(), c.change.Variable(), c.mix.Shifted()}, true
+	}
+	return c.values
 }
 
 // step adds the open epoch, and empties it. The detector remembers the last calm epochs.
@@ -33,17 +47,21 @@ func (c *changeDetector) step(e *group.Expectation, calm int) {
 	if e.Counts.N > 0 {
 		c.idle = 0
 		c.judged++
+		c.valued = false
 		c.change.Step(&e.Reference, e.Counts)
 		c.recent = last(append(c.recent, e.Counts), calm)
 		e.Counts = stats.Counts{}
 	}
-	if e.Mix != nil {
-		c.mix.Step(&e.Mix.Reference, e.Mix.Open)
-		if c.idle == 0 {
-			c.recentMixes = last(append(c.recentMixes, slices.Clone(e.Mix.Open)), calm)
-		}
-		clear(e.Mix.Open)
+	if e.Mix == nil {
+		return
 	}
+	if c.mix.Step(&e.Mix.Reference, e.Mix.Open) {
+		c.valued = false
+	}
+	if c.idle == 0 {
+		c.recentMixes = last(append(c.recentMixes, slices.Clone(e.Mix.Open)), calm)
+	}
+	clear(e.Mix.Open)
 }
 
 // last returns the last n elements of all, moved to its start.
@@ -60,7 +78,8 @@ const healthyEvidence = 2
 
 // strongest returns the strongest evidence against the health of the group.
 func (c *changeDetector) strongest() float64 {
-	return max(c.change.Slower(), c.change.Variable(), c.mix.Shifted())
+	e := c.evalues()
+	return max(e.slower, e.variable, e.shifted)
 }
 
 // accumulate records the evidence at the end of an epoch.
@@ -76,7 +95,7 @@ func (c *changeDetector) accumulate(evidence float64) {
 // reset discards the evidence.
 func (c *changeDetector) reset() {
 	c.rising, c.evidence = 0, 0
-	c.change, c.mix, c.recentMixes = stats.Change{}, stats.Mix{}, nil
+	c.change, c.mix, c.recentMixes, c.valued = stats.Change{}, stats.Mix{}, nil, false
 }
 
 // withinExpectation reports whether the recent epochs together satisfy the expectation that the problem violated.

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -54,26 +55,38 @@ func (t *Thresholds) of(g *group.Group, rules *group.RuleSet) (objective time.Du
 // Chronic returns the problems that the judged windows show without history, ranked: variable and slow groups, each at
 // the level that explains it best. Edges of a problem are ranked by their contribution.
 func (d *Detector) Chronic(t Thresholds) []Problem {
-	problems := d.chronicProblems(t)
-	Rank(problems)
-	d.detail(problems)
-	return problems
+	return ranked(d.chronicProblems(nil, t))
 }
 
-// chronicProblems returns the chronic problems of request types without a changed one. An open problem stays open until
-// its value itself, not the end of its interval, is within the threshold.
-func (d *Detector) chronicProblems(t Thresholds) []Problem {
-	finder := chronicFinder{rules: d.Groups.Types.Rules, table: d.Groups.Table, thresholds: &t, open: d.chronic}
+// chronicProblems appends the chronic problems of request types without a changed one to those that changed. An open
+// problem stays open until its value itself, not the end of its interval, is within the threshold.
+func (d *Detector) chronicProblems(changed []found, t Thresholds) []found {
+	d.forgetJudgements()
+	if !d.thresholds.equal(&t) {
+		clear(d.chronicTypes)
+		d.thresholds = t
+		d.thresholds.Accepted, d.thresholds.Objectives = maps.Clone(t.Accepted), maps.Clone(t.Objectives)
+	}
+	all := slices.Grow(changed, len(d.chronic))
+	finder := chronicFinder{detector: d, rules: d.Groups.Types.Rules, thresholds: &t}
 	for requestType, groups := range d.Groups.ByType() {
-		if !requestType.AnyOpenProblem {
-			finder.judge(requestType, groups)
+		if requestType.AnyOpenProblem {
+			delete(d.chronicTypes, requestType)
+			continue
 		}
+		all = append(all, finder.problemsOf(requestType, groups)...)
 	}
 	clear(d.chronic)
-	for i := range finder.problems {
-		d.chronic[finder.problems[i].ID] = true
+	for i := len(changed); i < len(all); i++ {
+		d.chronic[all[i].problem.ID] = true
 	}
-	return finder.problems
+	return all
+}
+
+// equal reports whether two thresholds are the same.
+func (t *Thresholds) equal(u *Thresholds) bool {
+	return t.CoV == u.CoV && t.Delayed == u.Delayed && t.MinSamples == u.MinSamples &&
+		maps.Equal(t.Accepted, u.Accepted) && maps.Equal(t.Objectives, u.Objectives)
 }
 
 // problemID returns the identity of a problem, which is stable over time.
@@ -85,30 +98,47 @@ func problemID(kind ProblemKind, g *group.Group) analysis.Hash {
 // allows to investigate, at the same time.
 const maxDetailed = 500
 
-// detail sets the values that come from the sample in the first problems.
-func (d *Detector) detail(ranked []Problem) {
-	for i := range ranked[:min(len(ranked), maxDetailed)] {
-		p := &ranked[i]
-		g := d.Groups.Group(p.Group)
-		cov := g.Judged().CoV(p.Size)
-		p.CoVLow, p.CoVHigh = cov.Low, cov.High
-		g.AddEstimates(p.Edges)
-	}
-}
-
 // chronicFinder finds the problems of groups that did not change.
 type chronicFinder struct {
+	detector   *Detector
 	rules      *group.RuleSet
-	table      *trace.Table
 	thresholds *Thresholds
-	open       map[analysis.Hash]bool // problems that were open before
-	problems   []Problem              // found so far
+	problems   []found        // of the current request type
+	groups     []*group.Group // scratch
+}
+
+// problemsOf returns the problems of a request type and its groups.
+func (f *chronicFinder) problemsOf(requestType *group.Group, groups []*group.Group) []found {
+	revisions := requestType.Revision()
+	for _, g := range groups {
+		revisions += g.Revision()
+	}
+	known := f.detector.chronicTypes[requestType]
+	if known != nil && known.settled && known.revisions == revisions {
+		return known.problems
+	}
+	f.problems = f.problems[:0]
+	f.judge(requestType, groups)
+	if known == nil {
+		known = &chronicType{}
+		f.detector.chronicTypes[requestType] = known
+	}
+	known.settled = slices.EqualFunc(known.problems, f.problems, func(a, b found) bool { return a.problem.ID == b.problem.ID })
+	known.revisions = revisions
+	known.problems = append(known.problems[:0], f.problems...)
+	return known.problems
+}
+
+// add adds a problem of a group.
+func (f *chronicFinder) add(g *group.Group, p *Problem) {
+	f.problems = append(f.problems, found{p, g, f.detector.judgementOf(g)})
 }
 
 // judge judges one request type and its groups.
 func (f *chronicFinder) judge(requestType *group.Group, groups []*group.Group) {
 	t := f.thresholds
-	groups = slices.DeleteFunc(slices.Clone(groups), func(x *group.Group) bool { return x.Judged().Total.N < t.MinSamples })
+	f.groups = slices.DeleteFunc(append(f.groups[:0], groups...), func(x *group.Group) bool { return x.Judged().Total.N < t.MinSamples })
+	groups = f.groups
 	f.findSlow(requestType, groups)
 	if requestType.Judged().Total.N < t.MinSamples || math.IsInf(t.CoV, 1) && math.IsInf(t.Delayed, 1) {
 		return
@@ -137,32 +167,27 @@ func structuralVariance(requestType *group.Group, groups []*group.Group) bool {
 // findVariable adds the problem of a group whose CoV, or fraction of delayed requests, is certainly above the
 // threshold. It reports whether there is one.
 func (f *chronicFinder) findVariable(g *group.Group) bool {
-	w := g.Judged()
+	j := f.detector.judgementOf(g)
 	_, accepted := f.thresholds.of(g, f.rules)
 	threshold := max(f.thresholds.CoV, accepted.CoV)
 	size := g.JudgedSize()
-	if size == nil && !(w.Total.CoV() > threshold) {
+	if size == nil && !(j.spread > threshold) {
 		return false // the interval is more expensive to compute
 	}
-	cov := w.CoV(size)
-	low, bad, badLow := cov.Low, 0.0, 0.0
+	low, badLow := j.spread, 0.0
 	if size != nil {
-		bad, badLow = size.Delayed+size.TimedOut, size.BadLow
+		low, badLow = size.CoV, size.Delayed+size.TimedOut
 	}
-	if f.open[problemID(KindVariable, g)] {
-		low, badLow = cov.Value, bad
+	if !f.detector.chronic[problemID(KindVariable, g)] {
+		low = j.interval(g).Low
+		if size != nil {
+			badLow = size.BadLow
+		}
 	}
 	if !(low > threshold) && !(badLow > max(f.thresholds.Delayed, accepted.Delayed)) {
 		return false
 	}
-	p := problemOf(g, KindVariable, f.table)
-	typical := w.Latency.Quantile(0.5)
-	if size != nil {
-		typical = size.Typical
-	}
-	p.Impact = p.Rate * max(0, float64(p.Mean)-typical)
-	p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareVariance })
-	f.problems = append(f.problems, p)
+	f.add(g, j.problem(g, f.detector.Groups.Table))
 	return true
 }
 
@@ -197,16 +222,16 @@ func (f *chronicFinder) findSlow(requestType *group.Group, groups []*group.Group
 func (f *chronicFinder) misses(g *group.Group, limit float64) bool {
 	total := g.Judged().Total
 	least := total.Mean()
-	if g.Expectation.Learned && !f.open[problemID(KindSlow, g)] {
+	if g.Expectation.Learned && !f.detector.chronic[problemID(KindSlow, g)] {
 		least -= stats.Normal95 * total.StdDev() / math.Sqrt(float64(total.N))
 	}
 	return total.N >= f.thresholds.MinSamples && least > limit
 }
 
 func (f *chronicFinder) addSlow(g *group.Group, expected time.Duration) {
-	p := problemOf(g, KindSlow, f.table)
+	p := problemOf(g, KindSlow, f.detector.Groups.Table)
 	p.Expected = expected
 	p.Impact = p.Rate * float64(p.Mean-expected)
 	p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareMean })
-	f.problems = append(f.problems, p)
+	f.add(g, &p)
 }

@@ -16,11 +16,18 @@ type Detector struct {
 	Groups  *group.Grouper
 	changes map[*group.Group]*changeDetector // of groups with an expectation, from the end of their next epoch on
 	chronic map[analysis.Hash]bool           // open chronic problems
+	judged  map[*group.Group]*judgement
+
+	chronicTypes map[*group.Group]*chronicType // by request type
+	thresholds   Thresholds                    // of chronicTypes
 }
 
 // New returns a Detector for groups without expectations.
 func New(groups *group.Grouper) *Detector {
-	return &Detector{Groups: groups, changes: make(map[*group.Group]*changeDetector), chronic: make(map[analysis.Hash]bool)}
+	return &Detector{
+		Groups: groups, changes: make(map[*group.Group]*changeDetector),
+		chronic: make(map[analysis.Hash]bool), judged: make(map[*group.Group]*judgement), chronicTypes: make(map[*group.Group]*chronicType),
+	}
 }
 
 // changeDetectorOf returns the change detector of a group, adding it if necessary.

@@ -90,6 +90,7 @@ type testResult struct {
 
 // step compares the open epoch of every group with its expectation and returns the results of all tests.
 func (d *Detector) step(o WatchOptions) (tests []testResult) {
+	tests = make([]testResult, 0, 3*len(d.changes))
 	watched := 0
 	for g := range d.Groups.Each() {
 		if !g.Expectation.Learned {
@@ -98,10 +99,10 @@ func (d *Detector) step(o WatchOptions) (tests []testResult) {
 		watched++
 		c := d.changeDetectorOf(g)
 		c.step(&g.Expectation, o.Calm)
-		tests = append(tests,
-			testResult{g, KindSlow, c.change.Slower()}, testResult{g, KindVariable, c.change.Variable()})
+		e := c.evalues()
+		tests = append(tests, testResult{g, KindSlow, e.slower}, testResult{g, KindVariable, e.variable})
 		if g.Expectation.Mix != nil {
-			tests = append(tests, testResult{g, KindShifted, c.mix.Shifted()})
+			tests = append(tests, testResult{g, KindShifted, e.shifted})
 		}
 		if c.accumulate(c.strongest()); c.rising == 0 && !g.OpenProblem {
 			c.recentMixes = nil
@@ -115,16 +116,13 @@ func (d *Detector) step(o WatchOptions) (tests []testResult) {
 
 // problems returns the open problems, ranked.
 func (d *Detector) problems(o WatchOptions) []Problem {
-	var open []Problem
+	var open []found
 	for g := range d.Groups.Each() {
 		if g.OpenProblem {
-			open = append(open, d.changeDetectorOf(g).problem(g, d.Groups.Table))
+			open = append(open, found{new(d.changeDetectorOf(g).problem(g, d.Groups.Table)), g, d.judgementOf(g)})
 		}
 	}
-	open = append(open, d.chronicProblems(o.chronic())...)
-	Rank(open)
-	d.detail(open)
-	return open
+	return ranked(d.chronicProblems(open, o.chronic()))
 }
 
 // epoch judges groups at the end of an epoch.

@@ -297,6 +297,6 @@ func (g *Grouper) adopt(group, before *Group) bool {
 	}
 	group.options = &g.options
 	group.sizeRule = g.Types.Rules.sizeRule(group.RequestType, group.Entry)
-	g.groups[group.ID] = group
+	g.add(group)
 	return true
 }

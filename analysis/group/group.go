@@ -31,6 +31,7 @@ type Group struct {
 	history       stats.Series[Past, *Past]
 	Since         trace.Nanos // end of the first epoch with a request
 	Seen          trace.Nanos // end of the last epoch with a request
+	revision      uint64
 
 	Expectation    Expectation
 	OpenProblem    bool // the group has an open problem, so that Current is judged; set by package detect
@@ -46,6 +47,10 @@ func (group *Group) Edges() []trace.Edge { return group.numbers.edges }
 
 // SizeKey returns the key of the attribute with the size of a request; 0 if sizes do not matter.
 func (group *Group) SizeKey() trace.Symbol { return group.sizeRule.key }
+
+// Revision returns a number that changes with the statistics of Current and Reference. No other group, and no other
+// state of the group, had it before.
+func (group *Group) Revision() uint64 { return group.revision }
 
 // Rate returns the requests per second of the current window or, if that is empty, of the reference.
 func (group *Group) Rate() float64 {
@@ -129,6 +134,7 @@ func (group *Group) renumber(rows *rowBuilder) {
 // endEpoch adds the requests of the epoch [from, now] to the current window and to the history. Now is 0 if there are
 // no epochs. Past is scratch.
 func (group *Group) endEpoch(from, now trace.Nanos, past *Past) {
+	group.revision++
 	if now > 0 {
 		group.Open.stamp(from, now)
 		if p := group.history.At(lastOf(now)); p != nil {
@@ -162,6 +168,7 @@ func (group *Group) LimitWindow(now trace.Nanos) {
 		group.successor.Reset(group.options.LargeSample)
 	case span > maxJudged && group.successor.Total.N > 0:
 		group.Current, group.successor = *group.successor, nil
+		group.revision++
 	}
 }
 
@@ -169,6 +176,7 @@ func (group *Group) LimitWindow(now trace.Nanos) {
 func (group *Group) RestartWindow() {
 	group.Current.Reset(group.options.Sample)
 	group.successor = nil
+	group.revision++
 }
 
 // EnlargeSample sets the size of the sample of the open epoch: large for a group that may have a problem.

@@ -46,7 +46,9 @@ type Grouper struct {
 	options    Options
 	targets    externalTargets
 	groups     map[analysis.Hash]*Group
-	ordered    []*Group    // request types, each followed by its groups; nil: to be rebuilt
+	ordered    []*Group    // request types, each followed by its groups, without those in created; nil: to be rebuilt
+	created    []*Group    // since ordered was last used
+	added      uint64      // number of groups ever added, for their revisions
 	closed     trace.Nanos // end of the last epoch; 0: none
 	dictionary dictionary
 	rows       rowBuilder
@@ -119,16 +121,23 @@ func (g *Grouper) create(with Group, parent *Group) *Group {
 		group.Expectation.Number = mix.Numbers[group.ID] // known if the group was evicted before
 	}
 	group.reset()
-	g.groups[group.ID] = group
-	g.ordered = nil
+	g.add(group)
+	g.created = append(g.created, group)
 	return group
+}
+
+// add adds a group. Its revisions differ from those of all others.
+func (g *Grouper) add(group *Group) {
+	g.groups[group.ID] = group
+	g.added++
+	group.revision = g.added << 32
 }
 
 // Close ends the open epoch of all groups at time now: its requests become part of the current windows. Now is 0 if
 // there are no epochs.
 func (g *Grouper) Close(now trace.Nanos) {
 	from := g.epochStart(now)
-	for _, group := range g.groups {
+	for _, group := range g.all() {
 		if group.Open.Total.N > 0 {
 			group.endEpoch(from, now, &g.past)
 		}
@@ -144,7 +153,7 @@ func (g *Grouper) Close(now trace.Nanos) {
 // requests such as a restart, the first request. It ignores requests that claim to start after now.
 func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 	from := now
-	for _, group := range g.groups {
+	for _, group := range g.all() {
 		if group.Open.Total.N > 0 {
 			from = min(from, group.Open.First)
 		}
@@ -183,9 +192,11 @@ func (g *Grouper) evict() {
 // problem.
 func (g *Grouper) Forget(before trace.Nanos) {
 	n := len(g.groups)
-	maps.DeleteFunc(g.groups, func(_ analysis.Hash, group *Group) bool {
-		return group.Seen > 0 && group.Seen < before && !group.parent.AnyOpenProblem // a request type is seen whenever one of its groups is
-	})
+	for _, group := range g.all() {
+		if group.Seen > 0 && group.Seen < before && !group.parent.AnyOpenProblem { // a request type is seen whenever one of its groups is
+			delete(g.groups, group.ID)
+		}
+	}
 	if len(g.groups) < n {
 		g.ordered = nil
 		g.forgetSplits()
@@ -215,11 +226,32 @@ func (g *Grouper) Closed() trace.Nanos { return g.closed }
 
 // all returns all request types, each followed by its groups, ordered by identity. The slice belongs to g.
 func (g *Grouper) all() []*Group {
-	if g.ordered == nil {
+	switch {
+	case g.ordered == nil:
 		g.ordered = slices.AppendSeq(make([]*Group, 0, len(g.groups)), maps.Values(g.groups))
 		slices.SortFunc(g.ordered, compareGroups)
+	case len(g.created) > 0:
+		slices.SortFunc(g.created, compareGroups)
+		g.ordered = merged(g.ordered, g.created)
 	}
+	g.created = g.created[:0]
 	return g.ordered
+}
+
+// merged returns all groups of two ordered slices in order, in the memory of the first if that suffices.
+func merged(a, b []*Group) []*Group {
+	i, k := len(a)-1, len(b)-1
+	all := slices.Grow(a, len(b))[:len(a)+len(b)]
+	for at := len(all) - 1; k >= 0; at-- {
+		if i >= 0 && compareGroups(all[i], b[k]) > 0 {
+			all[at] = all[i]
+			i--
+		} else {
+			all[at] = b[k]
+			k--
+		}
+	}
+	return all
 }
 
 // compareGroups orders request types, each followed by its groups, by identity.

@@ -84,9 +84,9 @@ func readEvidence(d *codec.Reader) (e Evidence) {
 // fraction of false rejections is at most alpha for any dependence between the e-values. NaN counts as 0. Source: Wang
 // and Ramdas 2022, "False discovery rate control with e-values".
 func EBH(evalues []float64, alpha float64) []int {
-	order := make([]int, 0, len(evalues))
+	order := []int{} // without those too small to be rejected even together with all others
 	for i, e := range evalues {
-		if e > 0 {
+		if e*alpha*float64(len(evalues)) >= float64(len(evalues)) {
 			order = append(order, i)
 		}
 	}

@@ -38,22 +38,27 @@ func raiseOdds(p, ratio float64) float64 { return ratio * p / (1 - p + ratio*p) 
 type Mix struct{ more, less []Evidence }
 
 // Step adds an epoch with the number of requests of each group of r. If the number of groups differs from the previous
-// epoch, the evidence starts anew.
-func (m *Mix) Step(r *MixReference, requests []uint64) {
+// epoch, the evidence starts anew. Step reports whether the evidence changed.
+func (m *Mix) Step(r *MixReference, requests []uint64) (changed bool) {
 	if len(requests) != len(r.more) {
 		panic(fmt.Sprintf("stats: counts of %d groups for a reference of %d", len(requests), len(r.more)))
 	}
 	if len(m.more) != len(requests) {
 		m.more, m.less = make([]Evidence, len(requests)), make([]Evidence, len(requests))
+		changed = true
 	}
 	var n uint64
 	for _, k := range requests {
 		n += k
 	}
+	if n == 0 {
+		return changed
+	}
 	for i, k := range requests {
 		m.more[i].Step(r.more[i], k, n, r.rho)
 		m.less[i].Step(r.less[i], n-k, n, r.rho)
 	}
+	return true
 }
 
 // Shifted returns the e-value against the hypothesis that the mix shifted by at most the margin: the average over

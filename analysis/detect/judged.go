@@ -1,0 +1,128 @@
+package detect
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// judgement holds the values that follow from the judged window of a group alone. They are computed when they are first
+// needed and remain valid until the window changes: most groups have no requests in an epoch.
+type judgement struct {
+	window   *group.Window // the judged one
+	revision uint64        // of the group
+	spread   float64       // CoV of the durations, also if these depend on the size
+	cov      *stats.Interval
+	variable *Problem          // of kind variable; without the values of the sample
+	detailed []group.EdgeShare // the edges of variable with the values of the sample
+}
+
+// judgementOf returns the judgement of a group, which is up to date.
+func (d *Detector) judgementOf(g *group.Group) *judgement {
+	j := d.judged[g]
+	if j == nil {
+		j = &judgement{}
+		d.judged[g] = j
+	}
+	if w := g.Judged(); j.window != w || j.revision != g.Revision() {
+		*j = judgement{window: w, revision: g.Revision(), spread: w.Total.CoV()}
+	}
+	return j
+}
+
+// forgetJudgements deletes the judgements of groups that were deleted.
+func (d *Detector) forgetJudgements() {
+	if len(d.judged) > d.Groups.Len() {
+		maps.DeleteFunc(d.judged, func(g *group.Group, _ *judgement) bool { return d.Groups.Group(g.ID) != g })
+		maps.DeleteFunc(d.chronicTypes, func(g *group.Group, _ *chronicType) bool { return d.Groups.Group(g.ID) != g })
+	}
+}
+
+// interval returns the CoV of g with its interval.
+func (j *judgement) interval(g *group.Group) stats.Interval {
+	if j.cov == nil {
+		j.cov = new(j.window.CoV(g.JudgedSize()))
+	}
+	return *j.cov
+}
+
+// problem returns the problem of g if its requests are too variable. It must not be changed.
+func (j *judgement) problem(g *group.Group, table *trace.Table) *Problem {
+	if j.variable == nil {
+		p := problemOf(g, KindVariable, table)
+		typical := j.window.Latency.Quantile(0.5)
+		if p.Size != nil {
+			typical = p.Size.Typical
+		}
+		p.Impact = p.Rate * max(0, float64(p.Mean)-typical)
+		p.Edges = rankEdges(p.Edges, func(e *group.EdgeShare) float64 { return e.ShareVariance })
+		j.variable = &p
+	}
+	return j.variable
+}
+
+// detail sets the values of a problem that come from the sample. P is a copy of f.problem.
+func (f *found) detail(p *Problem) {
+	j, g := f.judged, f.group
+	cov := j.interval(g)
+	p.CoVLow, p.CoVHigh = cov.Low, cov.High
+	switch {
+	case j.window == &g.Reference: // it has no sample
+	case f.problem == j.variable:
+		if j.detailed == nil {
+			j.detailed = slices.Clone(p.Edges)
+			g.AddEstimates(j.detailed)
+		}
+		p.Edges = j.detailed
+	default:
+		p.Edges = slices.Clone(p.Edges)
+		g.AddEstimates(p.Edges)
+	}
+}
+
+// found is a problem that was found.
+type found struct {
+	problem *Problem // without the values of the sample
+	group   *group.Group
+	judged  *judgement
+}
+
+// chronicType holds the chronic problems of a request type. They remain the same until a window or the thresholds change.
+type chronicType struct {
+	revisions uint64 // sum of those of the type and its groups
+	settled   bool   // the same problems were open before
+	problems  []found
+}
+
+// ranked returns the problems in the order of [Rank], the first ones with the values of the sample.
+func ranked(all []found) []Problem {
+	type rank struct {
+		onset    Onset
+		kind     ProblemKind
+		severity float64
+		*found
+	}
+	order := make([]rank, len(all))
+	for i := range all {
+		p := all[i].problem
+		order[i] = rank{p.Onset, p.Kind, severity(p), &all[i]}
+	}
+	slices.SortFunc(order, func(a, b rank) int {
+		if a.onset != b.onset || a.kind != b.kind || a.severity == b.severity {
+			return cmp.Or(cmp.Compare(a.onset, b.onset), cmp.Compare(a.kind, b.kind), cmp.Compare(b.severity, a.severity), a.problem.ID.Compare(b.problem.ID))
+		}
+		return cmp.Compare(b.severity, a.severity)
+	})
+	problems := make([]Problem, len(order))
+	for i := range order {
+		problems[i] = *order[i].problem
+		if i < maxDetailed {
+			order[i].detail(&problems[i])
+		}
+	}
+	return problems
+}
