@@ -158,3 +158,22 @@ func TestWarmUp(t *testing.T) {
 		t.Errorf("incidents %v", got)
 	}
 }
+
+// TestDeploy makes a version of a service call another one that it did not call before. That alone is no incident if the
+// version is known.
+func TestDeploy(t *testing.T) {
+	for _, versions := range []bool{true, false} {
+		s := newShop()
+		s.version = "1"
+		s.play(3*time.Hour, nil)
+		s.extra = true
+		if versions {
+			s.version = "2"
+		}
+		s.play(3*time.Hour, nil)
+		got := s.summary(0)
+		if versions && got != nil || !versions && len(got) != 1 {
+			t.Errorf("with versions %t: incidents %v", versions, got)
+		}
+	}
+}

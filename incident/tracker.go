@@ -331,9 +331,9 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 		if s.Score == 0 || t.isRelearned(s.Service) {
 			continue
 		}
-		o := t.grown(now, fine, s, 1, history)
-		if o == nil && !t.unusual(s, f.Requests, ratio, 1) {
-			if x := t.openOf(s.Service); x != nil && (t.unusual(s, f.Requests, ratio, keeping) || t.grown(now, fine, s, keeping, history) != nil) {
+		o, whole := t.grown(now, fine, s, 1, history), t.withoutNews(now, s, history)
+		if o == nil && !t.unusual(whole, f.Requests, ratio, 1) {
+			if x := t.openOf(s.Service); x != nil && (t.unusual(whole, f.Requests, ratio, keeping) || t.grown(now, fine, s, keeping, history) != nil) {
 				x.Seen = now
 			}
 			continue
@@ -351,6 +351,17 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 	}
 	t.above = since
 	return above
+}
+
+// withoutNews returns a suspect without the changed call flows of a version that was deployed within the last half of the
+// history, after which they are usual: a version that makes other calls is no incident, unless it is slower or fails more.
+func (t *Tracker) withoutNews(now trace.Nanos, s *baselinediff.Suspect, history *baselinediff.Sites) *baselinediff.Suspect {
+	if s.Shape == 0 || history.Covered(now) <= baselinediff.Span/2 || !history.Deployed(s.Service, now.Add(-baselinediff.Span/2)) {
+		return s
+	}
+	whole := *s
+	whole.Score -= whole.Shape
+	return &whole
 }
 
 // isRelearned reports whether a service is learned anew.

@@ -35,6 +35,8 @@ type shop struct {
 	spacing time.Duration          // between requests to a service
 	stopped string                 // a service that gets no requests
 	pods    int                    // number of the first pod of each service
+	version string                 // of cart; empty: unknown
+	extra   bool                   // whether cart calls another service
 }
 
 func newShop() *shop {
@@ -94,6 +96,13 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 		t.Spans[2].Flags |= trace.Error
 	}
 	t.Attrs = []trace.Attr{{Key: s.table.Symbol("k8s.pod.name"), Text: s.table.Symbol(pod), Span: 2}}
+	if service == "cart" && s.version != "" {
+		t.Attrs = append(t.Attrs, trace.Attr{Key: s.table.Symbol("service.version"), Text: s.table.Symbol(s.version), Span: 2})
+	}
+	if service == "cart" && s.extra {
+		t.Spans = append(t.Spans, span(4, 3, service, "GET", trace.Client, 3*wire, 4*wire))
+		t.Spans[3].Peer = s.table.Op(s.table.Symbol("prices"), s.table.Symbol("GET"), trace.External)
+	}
 	return t
 }
 

@@ -152,8 +152,18 @@ func (h *instances) deleteEmpty(k instanceKey) {
 // Started reports whether an instance of a service, or one of another version or in another place, has its first calls
 // since an instant.
 func (h *Sites) Started(service trace.Symbol, since trace.Nanos) bool {
+	return h.began(service, since, func(trace.Symbol) bool { return true })
+}
+
+// Deployed reports whether another version of a service has its first calls since an instant.
+func (h *Sites) Deployed(service trace.Symbol, since trace.Nanos) bool {
+	return h.began(service, since, func(key trace.Symbol) bool { return key == versionKey })
+}
+
+// began reports whether one of the values of some attributes of a service has its first calls since an instant.
+func (h *Sites) began(service trace.Symbol, since trace.Nanos, of func(key trace.Symbol) bool) bool {
 	for k, s := range h.instances.series {
-		if k.service == service && k.value != 0 && s.first() >= sliceOf(since) {
+		if k.service == service && k.value != 0 && of(k.key) && s.first() >= sliceOf(since) {
 			return true
 		}
 	}
