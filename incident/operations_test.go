@@ -124,14 +124,14 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestJobEnds ends requests that came for half an hour, and those that came for a minute in half an hour: neither were
+// TestJobEnds ends requests that came for fifty minutes, and those that came for a minute in half an hour: neither were
 // steady.
 func TestJobEnds(t *testing.T) {
 	s := newShop()
 	s.stopped = "cart"
 	s.play(2*time.Hour, nil)
 	s.stopped = ""
-	s.play(25*time.Minute, nil)
+	s.play(50*time.Minute, nil)
 	s.stopped = "cart"
 	s.play(time.Hour, nil)
 	for range 4 {

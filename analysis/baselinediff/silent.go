@@ -5,9 +5,10 @@ const (
 	// leastMissing is the number of calls that are expected in the time in which there are none. Calls that come at
 	// random, with that mean, stay away once in 500 million times.
 	leastMissing = 20
-	// leastPieces is the number of pieces of the history, each as long as the silence, that all have calls. A job that
-	// runs once an hour, or that began lately, is not steady.
+	// leastPieces is the number of pieces of the history, each as long as the silence, that all have calls, and leastSteady
+	// their length together. A job that runs once an hour, or for less than an hour, is not steady.
 	leastPieces = 10
+	leastSteady = slicesPerHour
 	// longestPiece bounds the length of a piece, so that half of a history has enough of them.
 	longestPiece = slice(Span/Slice) / leastPieces / 2
 )
@@ -30,15 +31,15 @@ func (c *liveComparison) chargeSilent(number int32) {
 	if c.h.series[number].week.silentAt(c.window.to - 1) {
 		return
 	}
-	pieces, first := 0, past[0].slice
-	for pieces < leastPieces && len(past) > 0 {
-		from := end - piece*slice(pieces+1)
-		if from < first || len(past.within(sliceRange{from, from + piece})) == 0 {
+	steady := sliceRange{end - piece*max(leastPieces, (leastSteady+piece-1)/piece), end}
+	if steady.from < past[0].slice {
+		return
+	}
+	for from := steady.from; from < end; from += piece {
+		if len(past.within(sliceRange{from, from + piece})) == 0 {
 			return
 		}
-		pieces++
 	}
-	steady := sliceRange{end - piece*leastPieces, end}
 	rate := float64(past.within(steady).calls()) / float64(steady.to-steady.from)
 	if rate*float64(c.window.to-end) < leastMissing {
 		return
