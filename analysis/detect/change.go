@@ -21,7 +21,8 @@ type changeDetector struct {
 	evidence float64 // the strongest at the end of the last epoch
 	rising   int     // consecutive epochs in which the evidence grew and exceeded 1
 	judged   int     // epochs with requests since the problem was opened or an accepted change was last checked
-	idle     int     // consecutive epochs without requests
+	idle     int     // consecutive epochs without requests until asOf
+	asOf     uint64  // number of an epoch, see [Detector.epochs]
 
 	kind  ProblemKind // of the last problem
 	since trace.Nanos // time at which it was opened
@@ -41,9 +42,12 @@ func (c *changeDetector) evalues() evalues {
 	return c.values
 }
 
-// step adds the open epoch, and empties it. The detector remembers the last calm epochs.
-func (c *changeDetector) step(e *group.Expectation, calm int) {
-	c.idle++
+// idleUntil returns the number of consecutive epochs without requests until an epoch.
+func (c *changeDetector) idleUntil(epoch uint64) int { return c.idle + int(epoch-c.asOf) }
+
+// step adds the open epoch, which has a number, and empties it. The detector remembers the last calm epochs.
+func (c *changeDetector) step(e *group.Expectation, epoch uint64, calm int) {
+	c.idle, c.asOf = c.idleUntil(epoch), epoch
 	if e.Counts.N > 0 {
 		c.idle = 0
 		c.judged++

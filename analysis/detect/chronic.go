@@ -61,7 +61,7 @@ func (d *Detector) Chronic(t Thresholds) []Problem {
 // chronicProblems appends the chronic problems of request types without a changed one to those that changed. An open
 // problem stays open until its value itself, not the end of its interval, is within the threshold.
 func (d *Detector) chronicProblems(changed []found, t Thresholds) []found {
-	d.forgetJudgements()
+	d.forgetDeleted()
 	if !d.thresholds.equal(&t) {
 		clear(d.chronicTypes)
 		d.thresholds = t
@@ -109,11 +109,17 @@ type chronicFinder struct {
 
 // problemsOf returns the problems of a request type and its groups.
 func (f *chronicFinder) problemsOf(requestType *group.Group, groups []*group.Group) []found {
+	known, rest := f.detector.chronicTypes[requestType], f.detector.resting[requestType]
+	if rest != nil {
+		if known != nil && known.settled && rest.judged {
+			return known.problems
+		}
+		rest.judged = true
+	}
 	revisions := requestType.Revision()
 	for _, g := range groups {
 		revisions += g.Revision()
 	}
-	known := f.detector.chronicTypes[requestType]
 	if known != nil && known.settled && known.revisions == revisions {
 		return known.problems
 	}

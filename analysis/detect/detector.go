@@ -20,6 +20,10 @@ type Detector struct {
 
 	chronicTypes map[*group.Group]*chronicType // by request type
 	thresholds   Thresholds                    // of chronicTypes
+
+	epochs    uint64                    // number of calls of Watch
+	resting   map[*group.Group]*resting // by request type
+	deletions uint64                    // of the groups of resting
 }
 
 // New returns a Detector for groups without expectations.
@@ -27,6 +31,7 @@ func New(groups *group.Grouper) *Detector {
 	return &Detector{
 		Groups: groups, changes: make(map[*group.Group]*changeDetector),
 		chronic: make(map[analysis.Hash]bool), judged: make(map[*group.Group]*judgement), chronicTypes: make(map[*group.Group]*chronicType),
+		resting: make(map[*group.Group]*resting),
 	}
 }
 
@@ -34,7 +39,7 @@ func New(groups *group.Grouper) *Detector {
 func (d *Detector) changeDetectorOf(g *group.Group) *changeDetector {
 	c := d.changes[g]
 	if c == nil {
-		c = &changeDetector{}
+		c = &changeDetector{asOf: d.epochs}
 		d.changes[g] = c
 	}
 	return c
@@ -51,11 +56,13 @@ func (d *Detector) Learn(by trace.Nanos, o WatchOptions) {
 			continue
 		}
 		if ready(requestType) {
+			delete(d.resting, requestType)
 			requestType.LearnMix(groups, o.MinSamples, o.Tests)
 			requestType.Learn(o.Tests)
 		}
 		for _, g := range groups {
 			if ready(g) {
+				delete(d.resting, requestType)
 				g.Learn(o.Tests)
 			}
 		}
@@ -69,6 +76,7 @@ func (d *Detector) Accept(id analysis.Hash, now trace.Nanos) bool {
 	if accepted == nil {
 		return false
 	}
+	delete(d.resting, accepted.Parent())
 	for g := range d.Groups.Each() {
 		if g == accepted || g.Parent() == accepted {
 			delete(d.changes, g)

@@ -24,9 +24,9 @@ func (d *Detector) AppendBinary(b []byte) []byte {
 		} else {
 			c := d.changes[g]
 			if c == nil {
-				c = &changeDetector{}
+				c = &changeDetector{asOf: d.epochs}
 			}
-			writeWatch(w, g, c)
+			writeWatch(w, g, c, d.epochs)
 		}
 		return w.B
 	})
@@ -39,8 +39,8 @@ func writeHashes(w *codec.Writer, hashes map[analysis.Hash]bool) {
 	}
 }
 
-// writeWatch writes the expectation of a group and the evidence against it.
-func writeWatch(w *codec.Writer, g *group.Group, c *changeDetector) {
+// writeWatch writes the expectation of a group and the evidence against it at the end of an epoch.
+func writeWatch(w *codec.Writer, g *group.Group, c *changeDetector, epoch uint64) {
 	e := &g.Expectation
 	w.Bools(e.Learned, g.AnyOpenProblem, g.OpenProblem)
 	w.Uvarints(uint64(c.kind), uint64(e.Number))
@@ -56,7 +56,7 @@ func writeWatch(w *codec.Writer, g *group.Group, c *changeDetector) {
 	for _, m := range e.Blocks {
 		w.B = m.AppendBinary(w.B)
 	}
-	w.Uvarints(uint64(e.Healthy), uint64(c.rising), uint64(c.judged), uint64(c.idle))
+	w.Uvarints(uint64(e.Healthy), uint64(c.rising), uint64(c.judged), uint64(c.idleUntil(epoch)))
 	w.Floats(c.evidence)
 	w.Times(c.since)
 	w.Bools(e.Mix != nil)

@@ -34,11 +34,15 @@ func (d *Detector) judgementOf(g *group.Group) *judgement {
 	return j
 }
 
-// forgetJudgements deletes the judgements of groups that were deleted.
-func (d *Detector) forgetJudgements() {
-	if len(d.judged) > d.Groups.Len() {
-		maps.DeleteFunc(d.judged, func(g *group.Group, _ *judgement) bool { return d.Groups.Group(g.ID) != g })
-		maps.DeleteFunc(d.chronicTypes, func(g *group.Group, _ *chronicType) bool { return d.Groups.Group(g.ID) != g })
+// forgetDeleted forgets the groups that were deleted.
+func (d *Detector) forgetDeleted() {
+	if n := d.Groups.Deletions(); n != d.deletions {
+		d.deletions = n
+		clear(d.resting)
+		deleted := func(g *group.Group) bool { return d.Groups.Group(g.ID) != g }
+		maps.DeleteFunc(d.changes, func(g *group.Group, _ *changeDetector) bool { return deleted(g) })
+		maps.DeleteFunc(d.judged, func(g *group.Group, _ *judgement) bool { return deleted(g) })
+		maps.DeleteFunc(d.chronicTypes, func(g *group.Group, _ *chronicType) bool { return deleted(g) })
 	}
 }
 

@@ -2,7 +2,6 @@ package detect
 
 import (
 	"cmp"
-	"maps"
 	"math"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
@@ -62,8 +61,8 @@ func (o *WatchOptions) chronic() Thresholds {
 //     their reference.
 //  5. Describe the open problems, and look for chronic ones in groups that did not change.
 func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
-	tests := d.step(o)
-	evalues := make([]float64, len(tests))
+	tests, rested := d.step(o)
+	evalues := make([]float64, len(tests)+rested) // those of groups at rest are too small to matter
 	for i := range tests {
 		evalues[i] = tests[i].evalue
 	}
@@ -76,7 +75,10 @@ func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
 	}
 	d.Groups.Close(now)
 	for requestType, groups := range d.Groups.ByType() {
-		e.judge(requestType, groups)
+		if d.resting[requestType] == nil {
+			e.judge(requestType, groups)
+			e.rest(requestType, groups)
+		}
 	}
 	return d.problems(o)
 }
@@ -88,38 +90,94 @@ type testResult struct {
 	evalue float64
 }
 
-// step compares the open epoch of every group with its expectation and returns the results of all tests.
-func (d *Detector) step(o WatchOptions) (tests []testResult) {
-	tests = make([]testResult, 0, 3*len(d.changes))
-	watched := 0
-	for g := range d.Groups.Each() {
+// resting is the state of a request type without requests that is healthy, as are its groups: nothing changes until it
+// has requests again. Most types have none in an epoch.
+type resting struct {
+	tests  int  // number of tests of the type and its groups
+	judged bool // its chronic problems are known
+}
+
+// step compares the open epoch of every group with its expectation. It returns the results of all tests except those of
+// types at rest, and the number of these.
+func (d *Detector) step(o WatchOptions) (tests []testResult, rested int) {
+	d.forgetDeleted()
+	for requestType, groups := range d.Groups.ByType() {
+		if r := d.resting[requestType]; r != nil {
+			if requestType.Open.Total.N == 0 {
+				rested += r.tests
+				continue
+			}
+			delete(d.resting, requestType)
+		}
+		tests = d.stepGroup(tests, requestType, &o)
+		for _, g := range groups {
+			tests = d.stepGroup(tests, g, &o)
+		}
+	}
+	d.epochs++
+	return tests, rested
+}
+
+// stepGroup compares the open epoch of one group with its expectation, and appends the results of its tests.
+func (d *Detector) stepGroup(tests []testResult, g *group.Group, o *WatchOptions) []testResult {
+	if !g.Expectation.Learned {
+		return tests
+	}
+	c := d.changeDetectorOf(g)
+	c.step(&g.Expectation, d.epochs+1, o.Calm)
+	e := c.evalues()
+	tests = append(tests, testResult{g, KindSlow, e.slower}, testResult{g, KindVariable, e.variable})
+	if g.Expectation.Mix != nil {
+		tests = append(tests, testResult{g, KindShifted, e.shifted})
+	}
+	if c.accumulate(c.strongest()); c.rising == 0 && !g.OpenProblem {
+		c.recentMixes = nil
+	}
+	return tests
+}
+
+// rest lets a judged request type rest if nothing changes until it has requests again.
+func (e *epoch) rest(requestType *group.Group, groups []*group.Group) {
+	if requestType.AnyOpenProblem {
+		return
+	}
+	tests := 0
+	for i := range 1 + len(groups) {
+		g := requestType
+		if i > 0 {
+			g = groups[i-1]
+		}
 		if !g.Expectation.Learned {
 			continue
 		}
-		watched++
-		c := d.changeDetectorOf(g)
-		c.step(&g.Expectation, o.Calm)
-		e := c.evalues()
-		tests = append(tests, testResult{g, KindSlow, e.slower}, testResult{g, KindVariable, e.variable})
+		c := e.detector.changeDetectorOf(g)
+		strongest := c.strongest()
+		if g.Current.Total.N > 0 || c.evidence != strongest || strongest >= healthyEvidence || strongest*e.options.FalseDiscovery >= 1 {
+			return
+		}
+		tests += 2
 		if g.Expectation.Mix != nil {
-			tests = append(tests, testResult{g, KindShifted, e.shifted})
-		}
-		if c.accumulate(c.strongest()); c.rising == 0 && !g.OpenProblem {
-			c.recentMixes = nil
+			tests++
 		}
 	}
-	if len(d.changes) > watched { // some groups were deleted
-		maps.DeleteFunc(d.changes, func(g *group.Group, _ *changeDetector) bool { return d.Groups.Group(g.ID) != g })
-	}
-	return tests
+	e.detector.resting[requestType] = &resting{tests: tests}
 }
 
 // problems returns the open problems, ranked.
 func (d *Detector) problems(o WatchOptions) []Problem {
 	var open []found
-	for g := range d.Groups.Each() {
-		if g.OpenProblem {
-			open = append(open, found{new(d.changeDetectorOf(g).problem(g, d.Groups.Table)), g, d.judgementOf(g)})
+	for requestType, groups := range d.Groups.ByType() {
+		if !requestType.AnyOpenProblem {
+			continue
+		}
+		for i := range 1 + len(groups) {
+			g := requestType
+			if i > 0 {
+				g = groups[i-1]
+			}
+			if g.OpenProblem {
+				open = append(open, found{new(d.changeDetectorOf(g).problem(g, d.Groups.Table)), g, d.judgementOf(g)})
+			}
 		}
 	}
 	return ranked(d.chronicProblems(open, o.chronic()))
@@ -177,7 +235,7 @@ func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 // soon.
 func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) {
 	c := e.detector.changeDetectorOf(g)
-	if c.idle > 0 || c.rising < e.options.Confirm || !e.hasImpact(g, kind) {
+	if c.idleUntil(e.detector.epochs) > 0 || c.rising < e.options.Confirm || !e.hasImpact(g, kind) {
 		return
 	}
 	switch {
@@ -214,7 +272,7 @@ func (e *epoch) hasImpact(g *group.Group, kind ProblemKind) bool {
 // more.
 func (e *epoch) maybeClose(g *group.Group) {
 	c := e.detector.changeDetectorOf(g)
-	if c.idle >= e.options.Silence || c.judged >= e.options.Calm && c.withinExpectation(&g.Expectation) {
+	if c.idleUntil(e.detector.epochs) >= e.options.Silence || c.judged >= e.options.Calm && c.withinExpectation(&g.Expectation) {
 		e.reset(g)
 	}
 }

@@ -49,6 +49,7 @@ type Grouper struct {
 	ordered    []*Group    // request types, each followed by its groups, without those in created; nil: to be rebuilt
 	created    []*Group    // since ordered was last used
 	added      uint64      // number of groups ever added, for their revisions
+	deletions  uint64      // number of times at which groups were deleted
 	closed     trace.Nanos // end of the last epoch; 0: none
 	dictionary dictionary
 	rows       rowBuilder
@@ -185,6 +186,7 @@ func (g *Grouper) evict() {
 		g.Evicted++
 	}
 	g.ordered = nil
+	g.deletions++
 	g.forgetSplits()
 }
 
@@ -199,6 +201,7 @@ func (g *Grouper) Forget(before trace.Nanos) {
 	}
 	if len(g.groups) < n {
 		g.ordered = nil
+		g.deletions++
 		g.forgetSplits()
 	}
 }
@@ -217,6 +220,9 @@ func (g *Grouper) forgetSplits() {
 
 // Group returns the group or request type with the given identity; nil if there is none.
 func (g *Grouper) Group(id analysis.Hash) *Group { return g.groups[id] }
+
+// Deletions returns the number of times at which groups were deleted.
+func (g *Grouper) Deletions() uint64 { return g.deletions }
 
 // Len returns the number of groups and request types.
 func (g *Grouper) Len() int { return len(g.groups) }
