@@ -252,7 +252,8 @@ func (n *Names) Incident(x *Incident) Sentence {
 	return s
 }
 
-// smallScore is the score below which a sentence tells of an operation rather than of all requests, which hardly change.
+// smallScore is the score below which a sentence tells of an operation rather than of all requests, which hardly
+// change.
 const smallScore = 0.02
 
 // outstanding returns the operation of a suspect whose calls by themselves tell more than what all requests lose; nil

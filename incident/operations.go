@@ -10,7 +10,7 @@ import (
 )
 
 // Operations are judged by themselves, too: a large installation runs thousands, and one may be three times as slow
-// without changing what all requests lose by a thousandth. They are judged once they have been known for a day.
+// while all requests lose a thousandth of their time. They are judged once they have been known for a day.
 const (
 	// leastGrowth, leastExcess and leastLost are the smallest growth of the own time of an operation, the smallest time
 	// that a call loses, and the smallest time that all its calls lose in a second, that raise an incident.
@@ -47,7 +47,7 @@ var lengths = [numScales]struct{ window, every time.Duration }{
 	fine: {window: Window}, coarse: {30 * time.Minute, 5 * time.Minute}, weekly: {time.Hour, time.Hour},
 }
 
-// scale is what is known of operations in healthy windows of one length.
+// scale is the knowledge of operations in healthy windows of one length.
 type scale struct {
 	records map[operation]*operationRecord // those without growth in any window have none
 	healthy [ages]float64                  // number of windows judged healthy, by age
@@ -113,8 +113,8 @@ func (r *operationRecord) highest() (h growth) {
 	return h
 }
 
-// grown returns the operation of a suspect with the highest score whose growth reaches a share of what raises an
-// incident; nil if none does.
+// grown returns the operation of a suspect with the highest score whose growth reaches a share of the least one
+// that raises an incident; nil if none does.
 func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, share float64, history *baselinediff.Sites) *baselinediff.SuspectOperation {
 	x := &t.scales[of]
 	ratio := share * ratioFor(history.Len(), lengths[of].window, x.healthy[:])

@@ -18,8 +18,8 @@ func (s *shop) until(hour, minute int) {
 	s.play((at-time.Duration(s.now)%day+day)%day, nil)
 }
 
-// TestOperation slows a rarely called operation down by a third, which changes what all requests lose by a hundredth. It
-// raises an incident once the operation has been known for a day.
+// TestOperation slows a rarely called operation down by a third, which costs all requests a hundredth of their time.
+// It raises an incident once the operation has been known for a day.
 func TestOperation(t *testing.T) {
 	for _, saves := range []bool{false, true} {
 		s := newShop()
@@ -39,8 +39,8 @@ func TestOperation(t *testing.T) {
 	}
 }
 
-// TestNightlyJob makes a service slow at the same time of every day. Two nights make it a habit; at another time the same
-// slowdown is an incident.
+// TestNightlyJob makes a service slow at the same time of every day. Two nights make it a habit; at another time the
+// same slowdown is an incident.
 func TestNightlyJob(t *testing.T) {
 	s := newShop()
 	job := func() {
@@ -159,8 +159,8 @@ func TestWarmUp(t *testing.T) {
 	}
 }
 
-// TestDeploy makes a version of a service call another one that it did not call before. That alone is no incident if the
-// version is known.
+// TestDeploy makes a version of a service call another one that it did not call before. That alone is no incident if
+// the version is known.
 func TestDeploy(t *testing.T) {
 	for _, versions := range []bool{true, false} {
 		s := newShop()

@@ -22,7 +22,7 @@ type State struct {
 	Scales    []SavedScale
 }
 
-// SavedScale is what is known of operations in healthy windows of one length.
+// SavedScale is the knowledge of operations in healthy windows of one length.
 type SavedScale struct {
 	Healthy []float64        // by age of records
 	Records []SavedOperation // ascending by service and operation
@@ -138,7 +138,7 @@ func savedOperation(o operation, ages ...growth) SavedOperation {
 	return s
 }
 
-// restore sets x to what save returned.
+// restore sets x to a scale that save returned.
 func (x *scale) restore(s *SavedScale) {
 	copy(x.healthy[:], s.Healthy)
 	x.judged = s.Judged

@@ -2,7 +2,6 @@ package incident
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -19,8 +18,8 @@ const (
 	Window = 3 * time.Minute
 	// quiet is the time without evidence after which an incident is over.
 	quiet = 2 * time.Minute
-	// returning is the time after its end within which an incident that returns is the same one. After a brief one of an
-	// operation that has been known for a day it is longer: some faults come and go.
+	// returning is the time after its end within which an incident that returns is the same one. After a brief one of
+	// an operation that has been known for a day it is longer: some faults come and go.
 	returning      = 3 * time.Minute
 	brief          = Window
 	returningBrief = 10 * time.Minute
@@ -53,8 +52,8 @@ const (
 	spreading = 30 * time.Minute
 	// located is the number of suspects of an incident whose instances are told apart.
 	located = 3
-	// falseRate is the expected number of false incidents in a week, of services and of the operations in each scale: one
-	// of all.
+	// falseRate is the expected number of false incidents in a week, of services and of the operations in each scale:
+	// one of all.
 	falseRate = 1.0 / (1 + numScales)
 )
 
@@ -135,7 +134,6 @@ type charge struct {
 	// beyond is the part of the score above its threshold, without changed call flows: neighbours of a slow service may
 	// make other calls. At 0 or less, only they raise an incident.
 	beyond float64
-	debug  string
 	shared []baselinediff.SharedPart
 	from   *finding // nil: of an earlier epoch
 	grown  bool     // an operation by itself raises an incident
@@ -317,7 +315,7 @@ func (x *tracked) close(now trace.Nanos) {
 	}
 }
 
-// keeping is the share of what raises an incident that keeps it open: evidence near the threshold comes and goes.
+// keeping is the share of a threshold that keeps an incident open: evidence near the threshold comes and goes.
 const keeping = 0.5
 
 // charges returns the suspects whose evidence raises an incident, in their order, and notes since when it is. It notes
@@ -340,7 +338,6 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 		}
 		c := chargeOf(s, threshold(t.highest(s.Service).score(f.Requests), ratio), f)
 		if o != nil {
-			c.debug = fmt.Sprintf("op=%x calls=%.0f excess=%.2fms usual=%.2fms failed=%.0f rec=%+v opaque=%v score=%.4f windows=%.0f", o.Op, o.Calls, o.Excess/1e6, o.Usual/1e6, o.Failed, t.scales[fine].records[operation{s.Service, o.Op}].highest(), s.Opaque, s.Score, t.healthy[0]+t.healthy[1])
 			c.beyond, c.grown = max(c.beyond, o.Score), true
 		}
 		above = append(above, c)
@@ -353,8 +350,9 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 	return above
 }
 
-// withoutNews returns a suspect without the changed call flows of a version that was deployed within the last half of the
-// history, after which they are usual: a version that makes other calls is no incident, unless it is slower or fails more.
+// withoutNews returns a suspect without the changed call flows of a version that was deployed within the last half of
+// the history, after which they are usual: a version that makes other calls is no incident, unless it is slower or
+// fails more.
 func (t *Tracker) withoutNews(now trace.Nanos, s *baselinediff.Suspect, history *baselinediff.Sites) *baselinediff.Suspect {
 	if s.Shape == 0 || history.Covered(now) <= baselinediff.Span/2 || !history.Deployed(s.Service, now.Add(-baselinediff.Span/2)) {
 		return s
@@ -419,7 +417,7 @@ func (l levels) score(requests uint64) float64 {
 	return max(l.all, l.chance/math.Sqrt(float64(max(1, requests))))
 }
 
-// unusual reports whether the evidence against a suspect reaches a share of what raises an incident.
+// unusual reports whether the evidence against a suspect reaches a share of the threshold.
 func (t *Tracker) unusual(s *baselinediff.Suspect, requests uint64, ratio, share float64) bool {
 	now, highest := levelsOf(s, requests), t.highest(s.Service)
 	return now.all >= share*threshold(highest.score(requests), ratio) || now.failures >= share*threshold(highest.failures, ratio)
@@ -556,11 +554,6 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 	x.Onset, x.Opened = history.Onset(c.service, baselinediff.Interval{From: w.From.Add(-w.To.Sub(w.From)), To: now}), now
 	x.Seen, x.Gradual = now, c.from.every == lengths[weekly].every
 	x.ID = trace.Mix(uint64(c.service), uint64(now))
-	for i := range c.from.Suspects {
-		if s := &c.from.Suspects[i]; s.Service == c.service {
-			debugf("%016x %d svc=%x every=%v score=%.4f own=%.4f in=%.4f out=%.4f err=%.4f una=%.4f shape=%.4f rest=%.4f rec=%.4f thr=%.4f %s\n", x.ID, now/1e9, c.service, x.every, s.Score, s.Own, s.In, s.Out, s.Errors, s.Unanswered, s.Shape, s.Rest, t.highest(c.service).all, threshold(t.highest(c.service).score(c.from.Requests), t.ratio(history.Services())), c.debug)
-		}
-	}
 	t.incidents = append(t.incidents, x)
 	for i := range t.scales {
 		t.scales[i].forget(func(s trace.Symbol) bool { return t.affects(s, now) })

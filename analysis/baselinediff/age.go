@@ -2,7 +2,7 @@ package baselinediff
 
 import "slices"
 
-// aging is what [Sites.Age] does to each series.
+// aging describes the changes that [Sites.Age] makes to each series.
 type aging struct {
 	keep      sliceRange         // cells outside of it are deleted
 	fold      sliceRange         // of minutes, whose cells are joined
@@ -21,8 +21,8 @@ func (a *aging) apply(all cells) cells {
 	return slices.DeleteFunc(all, func(x cell) bool { return a.forgotten(x.slice) })
 }
 
-// age applies a. It reports whether cells were deleted or joined, or moved in a way that matters. It only decodes those and their neighbours, unless
-// slices in the middle are forgotten.
+// age applies a. It reports whether cells were deleted or joined, or moved in a way that matters. It only decodes those
+// and their neighbours, unless slices in the middle are forgotten.
 func (c *counts) age(a *aging) (changed bool) {
 	switch {
 	case c.empty():
@@ -100,8 +100,8 @@ func (c *counts) fold(a *aging) (changed bool) {
 	return len(a.unpacked) < count || a.skips
 }
 
-// splice replaces the bytes from a mark to an offset. The last cell of the new bytes, if any are behind them, is the last
-// of the old ones.
+// splice replaces the bytes from a mark to an offset. The last cell of the new bytes, if any are behind them, is the
+// last of the old ones.
 func (c *counts) splice(from mark, to int32, with []byte) {
 	n := len(c.bytes)
 	by := int32(len(with)) - (to - from.offset)

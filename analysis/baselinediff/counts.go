@@ -104,8 +104,8 @@ type counts struct {
 	fine   mark   // the cells before it cover minutes
 	tail   mark   // before the last cell, if there are less than recentCells recent ones
 	after  uint8  // number of recent cells; recentCells: unknown
-	// window is where the window of the last comparison begins; see [counts.seek]. earlier is the number of calls before
-	// it.
+	// window is the beginning of the window of the last comparison, see [counts.seek], and earlier the number of calls
+	// before it.
 	window  mark
 	earlier uint64
 }
@@ -146,8 +146,8 @@ func (c *counts) first() slice {
 // within returns the cells in r.
 func (c *counts) within(r sliceRange) cells { return c.unpack(nil).within(r) }
 
-// seek moves the mark of the window to the first cell at or after a slice. It is fast if the slice is a little later than
-// that of the last call.
+// seek moves the mark of the window to the first cell at or after a slice. It is fast if the slice is a little later
+// than that of the last call.
 func (c *counts) seek(at slice) {
 	if c.window.before >= at {
 		c.window, c.earlier = mark{}, 0

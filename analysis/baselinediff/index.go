@@ -90,7 +90,7 @@ func indexOf(sites []site, names []trace.Symbol, table *trace.Table) *siteIndex 
 	return x
 }
 
-// calling tells which operations of a service call which sites, by themselves or through others of the service.
+// calling lists the sites that operations of a service call, by themselves or through others of the service.
 type calling struct {
 	nodes  numbers[callee]
 	nested lists // by node: the nodes that it calls within its service

@@ -102,8 +102,8 @@ func (s *instanceSeries) merge(at slice, c *placeCell) {
 	}
 }
 
-// age applies to each value what of returns for its service. A value without calls makes room for another. Where there is
-// no room, one without calls since a slice does, too.
+// age applies to each value what of returns for its service. A value without calls makes room for another. Where there
+// is no room, one without calls since a slice does, too.
 func (h *instances) age(of func(service trace.Symbol) *aging, since slice) {
 	for k, s := range h.series {
 		a := of(k.service)

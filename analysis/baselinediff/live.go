@@ -18,8 +18,8 @@ const (
 	// shapes the lowest share of three parts. Only a change that lasts counts, not a burst that ends within one part,
 	// and only one that rare pieces of the history do not reach.
 	Steady
-	// Brief is like Steady, but leaves Suspect.Soft at 0 unless it is needed to order suspects with a score. It takes most
-	// of the time, since nearly every site has some.
+	// Brief is like Steady, but leaves Suspect.Soft at 0 unless it is needed to order suspects with a score. It takes
+	// most of the time, since nearly every site has some.
 	Brief
 )
 
@@ -347,8 +347,8 @@ func (c *liveComparison) judge(number int32) {
 	c.chargeTime(&x)
 }
 
-// history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.site, or,
-// with too little of it, that of its step under all callers or of its operation whatever it calls, without shapes.
+// history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.site,
+// or, with too little of it, that of its step under all callers or of its operation whatever it calls, without shapes.
 func (c *liveComparison) history(number int32) (s *judgedSeries, past cells, before uint64) {
 	s, c.otherTargets = &c.site, false
 	past = c.past(s.cells, &c.kept)

@@ -73,8 +73,8 @@ func (h *Sites) losses(service int32, r sliceRange) []float64 {
 	return losses
 }
 
-// addMissing adds the calls that are missing since the last one at a site where requests begin, if there are none at the
-// end of the window.
+// addMissing adds the calls that are missing since the last one at a site where requests begin, if there are none at
+// the end of the window.
 func (c *liveComparison) addMissing(losses []float64, s *siteSeries) {
 	last := s.last()
 	if c.window.to-last < slice(settled/Slice) {

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// Most sites are healthy, or only somewhat slower than usual. To know that a site is healthy, it usually suffices to look
-// at a part of its history: a value in the window is within the fence if one piece in twenty reaches it, see [highFence].
-// screen looks for these pieces from the beginning of the history, and stops as soon as it has found them. What it says
-// of a site remains true until calls are added to the site, leave the window, or are deleted; see [verdict].
+// Most sites are healthy, or only somewhat slower than usual. To know that a site is healthy, it usually suffices to
+// look at a part of its history: a value in the window is within the fence if one piece in twenty reaches it, see
+// [highFence]. screen looks for these pieces from the beginning of the history, and stops as soon as it has found them.
+// What it says of a site remains true until calls are added to the site, leave the window, or are deleted; see
+// [verdict].
 
-// verdict says what a site is in the windows that begin in [from, until] and contain all of its calls from then on:
-// their number, their mean own time, and its limit; 0 if the mean is within it. Shapes are no
-// evidence. The zero value says nothing.
+// verdict is the evidence of a site in the windows that begin in [from, until] and contain all of its calls from then
+// on: their number, their mean own time, and its limit, 0 if the mean is within it. Shapes are no evidence. The zero
+// value says nothing.
 type verdict struct {
 	from, until slice
 	calls       uint32
@@ -50,8 +51,8 @@ type screening struct {
 	shapes               []wantedShape
 }
 
-// screen returns the verdict on a site, unless the site has to be judged in detail. It has no calls in the window if the
-// verdict has none.
+// screen returns the verdict on a site, unless the site has to be judged in detail. It has no calls in the window if
+// the verdict has none.
 func (c *liveComparison) screen(number int32) (v verdict, ok bool) {
 	s, known := &c.h.series[number], &c.h.verdicts[number]
 	if known.from <= c.window.from && c.window.from <= known.until && s.newest < c.window.to {

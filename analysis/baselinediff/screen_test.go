@@ -15,8 +15,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// randomCalls makes the calls of a random application: sites with very different numbers of calls, some of them borders,
-// some without a known target, some that appear late. Now and then a site becomes slow or changes its shapes.
+// randomCalls makes the calls of a random application: sites with very different numbers of calls, some of them
+// borders, some without a known target, some that appear late. Now and then a site becomes slow or changes its shapes.
 type randomCalls struct {
 	*rand.Rand
 	table    *trace.Table

@@ -5,8 +5,8 @@ const (
 	// leastMissing is the number of calls that are expected in the time in which there are none. Calls that come at
 	// random, with that mean, stay away once in 500 million times.
 	leastMissing = 20
-	// leastPieces is the number of pieces of the history, each as long as the silence, that all have calls, and leastSteady
-	// their length together. A job that runs once an hour, or for less than an hour, is not steady.
+	// leastPieces is the number of pieces of the history, each as long as the silence, that all have calls, and
+	// leastSteady their length together. A job that runs once an hour, or for less than an hour, is not steady.
 	leastPieces = 10
 	leastSteady = slicesPerHour
 	// longestPiece bounds the length of a piece, so that half of a history has enough of them.

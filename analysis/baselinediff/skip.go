@@ -150,8 +150,8 @@ type coverage struct {
 	forgotten func(slice) bool // whether the skipped calls of a slice are deleted; nil: none are, or all have been
 }
 
-// coverages returns the coverage of the calls of each service by number, and that of all at index 0. Skipped calls before
-// a slice are deleted.
+// coverages returns the coverage of the calls of each service by number, and that of all at index 0. Skipped calls
+// before a slice are deleted.
 func (h *Sites) coverages(before slice) []coverage {
 	all := make([]coverage, len(h.names))
 	all[0].skipped = h.skipped.all()

@@ -21,8 +21,8 @@ func playDays(table *trace.Table, h *Sites, from, to time.Duration, slow func(ti
 
 const testDay = 24 * time.Hour
 
-// TestWeek learns a slow hour of every day, from the third day on, and forgets it after a week. What happened on one day
-// only is not usual.
+// TestWeek learns a slow hour of every day, from the third day on, and forgets it after a week. What happened on one
+// day only is not usual.
 func TestWeek(t *testing.T) {
 	table := &trace.Table{}
 	h := NewSites(table)

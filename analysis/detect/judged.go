@@ -95,7 +95,8 @@ type found struct {
 	judged  *judgement
 }
 
-// chronicType holds the chronic problems of a request type. They remain the same until a window or the thresholds change.
+// chronicType holds the chronic problems of a request type. They remain the same until a window or the thresholds
+// change.
 type chronicType struct {
 	revisions uint64 // sum of those of the type and its groups
 	settled   bool   // the same problems were open before

@@ -14,7 +14,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Chronic tells how an installation with many chronic problems notifies people of an incident.
+// Chronic is the answer to a fault in an installation with many chronic problems.
 type Chronic struct {
 	Problems int `json:"problems"` // open when the fault begins
 	// Epochs is the number of epochs between the opening of the incident and its notification; nil: no incident opened,
@@ -23,7 +23,8 @@ type Chronic struct {
 	Seconds float64 `json:"slowest_epoch_seconds"` // time that the slowest end of an epoch took during the fault
 }
 
-// Sizes of the installation with chronic problems. Nearly all of its request types vary more than the default threshold.
+// Sizes of the installation with chronic problems. Nearly all of its request types vary more than the default
+// threshold.
 const (
 	chronicTypes  = 5200
 	chronicRate   = 320 // requests per second
