@@ -14,6 +14,7 @@ type State struct {
 	Incidents []SavedIncident
 	Records   []SavedRecord // ascending by service
 	Healthy   []float64     // by age of records
+	Requests  []float64     // in the healthy windows, by age
 	Aged      trace.Nanos
 	Judged    trace.Nanos // end of the first window that was judged; 0: none, or of an earlier version
 	Pending   []SavedWindow
@@ -75,6 +76,7 @@ type SavedTime struct {
 // SavedWindow holds the scores of a window that is not yet known to be healthy.
 type SavedWindow struct {
 	End      trace.Nanos
+	Requests uint64
 	Services []trace.Symbol
 	Scores   []float64
 	Failures []float64 // parts of Scores
@@ -83,7 +85,7 @@ type SavedWindow struct {
 
 // State returns the state of t. Equal trackers give equal states.
 func (t *Tracker) State() State {
-	s := State{Healthy: slices.Clone(t.healthy[:]), Aged: t.aged, Judged: t.judged}
+	s := State{Healthy: slices.Clone(t.healthy[:]), Requests: slices.Clone(t.requests[:]), Aged: t.aged, Judged: t.judged}
 	for i := range t.scales {
 		s.Scales = append(s.Scales, t.scales[i].save())
 	}
@@ -102,7 +104,7 @@ func (t *Tracker) State() State {
 		s.Relearned = append(s.Relearned, SavedTime{service, t.relearned[service]})
 	}
 	for _, w := range t.pending {
-		saved := SavedWindow{End: w.end}
+		saved := SavedWindow{End: w.end, Requests: w.requests}
 		for _, x := range w.scores {
 			saved.Services, saved.Scores = append(saved.Services, x.service), append(saved.Scores, x.all)
 			saved.Failures, saved.Chance = append(saved.Failures, x.failures), append(saved.Chance, x.chance)
@@ -177,6 +179,7 @@ func at(all []float64, i int) float64 {
 func Restore(s State) *Tracker {
 	t := NewTracker()
 	copy(t.healthy[:], s.Healthy)
+	copy(t.requests[:], s.Requests)
 	t.aged, t.judged = s.Aged, s.Judged
 	if t.judged == 0 && t.healthy != [ages]float64{} {
 		t.judged = t.aged // of an earlier version, which reviewed nothing after it had learned
@@ -200,7 +203,7 @@ func Restore(s State) *Tracker {
 		t.relearned[r.Service] = r.Since
 	}
 	for _, saved := range s.Pending {
-		w := window{end: saved.End}
+		w := window{end: saved.End, requests: saved.Requests}
 		for i := range min(len(saved.Services), len(saved.Scores), len(saved.Failures)) {
 			w.scores = append(w.scores, score{saved.Services[i], levels{saved.Scores[i], saved.Failures[i], at(saved.Chance, i)}})
 		}

@@ -62,6 +62,7 @@ type Tracker struct {
 	incidents []*tracked // by the time of opening
 	records   map[trace.Symbol]*record
 	healthy   [ages]float64 // number of windows judged healthy, by age of records: the current one first
+	requests  [ages]float64 // in these windows
 	scales    [numScales]scale
 	aged      trace.Nanos                  // beginning of the current age
 	judged    trace.Nanos                  // end of the first window that was judged or reviewed; 0: none
@@ -72,8 +73,9 @@ type Tracker struct {
 
 // window is the evidence of one epoch.
 type window struct {
-	end    trace.Nanos
-	scores []score // above 0
+	end      trace.Nanos
+	requests uint64
+	scores   []score // above 0
 }
 
 // score holds the levels of a service in a window.
@@ -242,7 +244,7 @@ func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {
 		ratio := t.ratio(history.Services())
 		unusual := func(s baselinediff.Suspect) bool { return t.unusual(&s, c.Requests, ratio, 1) }
 		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
-			t.learn(&window{end, t.scores(end, &c)}, end.Add(Window))
+			t.learn(&window{end, c.Requests, t.scores(end, &c)}, end.Add(Window))
 		}
 	}
 }
@@ -336,7 +338,7 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 			}
 			continue
 		}
-		c := chargeOf(s, threshold(t.highest(s.Service).score(f.Requests), ratio), f)
+		c := chargeOf(s, t.threshold(s.Service, f.Requests, ratio), f)
 		if o != nil {
 			c.beyond, c.grown = max(c.beyond, o.Score), true
 		}
@@ -401,6 +403,20 @@ func threshold(highest, ratio float64) float64 {
 	return max(leastScore, ratio*max(leastRecord, highest))
 }
 
+// threshold returns the score of a service that raises an incident in a window with a number of requests. With fewer
+// requests than usual, chance makes higher scores, also of services that have none in the usual traffic.
+func (t *Tracker) threshold(service trace.Symbol, requests uint64, ratio float64) float64 {
+	windows, all := 0.0, 0.0
+	for i := range t.healthy {
+		windows, all = windows+t.healthy[i], all+t.requests[i]
+	}
+	fewer := 1.0
+	if windows > float64(recordAge/Window) { // else the usual traffic is not known
+		fewer = max(1, all/windows/float64(max(1, requests)))
+	}
+	return max(threshold(t.highest(service).score(requests), ratio), math.Sqrt(fewer)*threshold(0, ratio))
+}
+
 // highest returns the highest levels of a service in healthy windows.
 func (t *Tracker) highest(service trace.Symbol) levels {
 	var highest levels
@@ -419,8 +435,8 @@ func (l levels) score(requests uint64) float64 {
 
 // unusual reports whether the evidence against a suspect reaches a share of the threshold.
 func (t *Tracker) unusual(s *baselinediff.Suspect, requests uint64, ratio, share float64) bool {
-	now, highest := levelsOf(s, requests), t.highest(s.Service)
-	return now.all >= share*threshold(highest.score(requests), ratio) || now.failures >= share*threshold(highest.failures, ratio)
+	now := levelsOf(s, requests)
+	return now.all >= share*t.threshold(s.Service, requests, ratio) || now.failures >= share*threshold(t.highest(s.Service).failures, ratio)
 }
 
 // aboveRecord returns the part of a score above the record of its service.
@@ -434,7 +450,7 @@ const proving = 2 * Window
 
 // pend takes the scores of a window without an incident, and learns those of windows that have proved healthy.
 func (t *Tracker) pend(now trace.Nanos, c *baselinediff.Comparison) {
-	t.pending = append(t.pending, window{now, t.scores(now, c)})
+	t.pending = append(t.pending, window{now, c.Requests, t.scores(now, c)})
 	t.scales[fine].pend(now, c.Suspects, t.isRelearned)
 	t.learnBefore(now.Add(-proving))
 }
@@ -480,7 +496,9 @@ func (t *Tracker) inWindow(now trace.Nanos) bool {
 
 // learn takes the scores of a healthy window, whose epoch was followed by one that ended at next.
 func (t *Tracker) learn(w *window, next trace.Nanos) {
-	t.healthy[0] += float64(next.Sub(w.end)) / float64(Window)
+	windows := float64(next.Sub(w.end)) / float64(Window)
+	t.healthy[0] += windows
+	t.requests[0] += windows * float64(w.requests)
 	for _, s := range w.scores {
 		r := t.records[s.service]
 		if r == nil {
@@ -508,7 +526,8 @@ func (t *Tracker) age(now trace.Nanos) {
 		t.scales[i].age()
 	}
 	copy(t.healthy[1:], t.healthy[:])
-	t.healthy[0] = 0
+	copy(t.requests[1:], t.requests[:])
+	t.healthy[0], t.requests[0] = 0, 0
 	for s, r := range t.records {
 		copy(r[1:], r[:])
 		if r[0] = (levels{}); *r == (record{}) {

@@ -20,9 +20,8 @@ func (c *liveComparison) chargeSilent(number int32) {
 	if s.parent != 0 || s.border {
 		return
 	}
-	c.skip(s.service)
 	c.site.cells = c.h.series[number].unpack(c.site.cells)
-	past := c.past(c.site.cells, &c.kept)
+	past := c.site.cells // also when incidents were open: they do not change how often requests come
 	if len(past) == 0 {
 		return
 	}
@@ -73,5 +72,5 @@ func (c *liveComparison) continued(number int32, since slice) (calls float64) {
 // nil.
 func (w *week) silentAt(at slice) bool {
 	yesterday := at.hour() - hoursPerDay
-	return w.knownFor(at.hour()) > hoursPerDay && *w.at(yesterday) == hourTimes{}
+	return w.knownFor(at.hour()) > hoursPerDay && w.highs[yesterday.index()] == 0
 }

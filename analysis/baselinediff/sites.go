@@ -83,7 +83,7 @@ const (
 	Span = 2 * time.Hour
 
 	// fineSlices are kept as they are; older ones are joined to minutes.
-	fineSlices = 10 * slicesPerMinute
+	fineSlices = 6 * slicesPerMinute
 	// longestHistory and ahead bound how far a history reaches: traces beyond them have wrong clocks.
 	longestHistory = slice(7 * 24 * time.Hour / Slice)
 	ahead          = slicesPerMinute

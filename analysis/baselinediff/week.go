@@ -28,14 +28,15 @@ func (h hour) slices() sliceRange {
 // week holds the own times of the calls at a site in each hour of the last week.
 type week struct {
 	since hour // the first that is known
-	hours [hoursPerWeek]hourTimes
+	means [hoursPerWeek]level
+	highs [hoursPerWeek]coarseLevel
 	rises [creptHours]float32 // means of the last hours relative to those of a week before, the last first; 0: unknown
 }
 
 // hourTimes holds the own times of the calls of an hour.
 type hourTimes struct {
-	mean level // of the calls that were not skipped
-	high level // the highest mean of a window, as [Steady] judges it
+	mean level       // of the calls that were not skipped
+	high coarseLevel // the highest mean of a window, as [Steady] judges it
 }
 
 // level is a time on a logarithmic scale, with steps of 0.07 %; 0: unknown.
@@ -55,8 +56,29 @@ func (l level) nanos() float64 {
 	return math.Exp2(float64(l-1)/levelsPerOctave) - 1
 }
 
-// at returns the times of an hour of the last week.
-func (w *week) at(h hour) *hourTimes { return &w.hours[(h%hoursPerWeek+hoursPerWeek)%hoursPerWeek] }
+// coarseLevel is a time on a logarithmic scale from a microsecond to an hour, rounded up to steps of 9 %; 0: unknown.
+type coarseLevel uint8
+
+const (
+	coarsePerOctave = 8
+	coarseFrom      = 1000 // ns
+)
+
+func coarseLevelOf(nanos float64) coarseLevel {
+	steps := math.Ceil(coarsePerOctave * math.Log2(max(1, nanos/coarseFrom)))
+	return coarseLevel(1 + min(steps, math.MaxUint8-1))
+}
+
+// nanos returns the time in ns; 0 if it is unknown.
+func (l coarseLevel) nanos() float64 {
+	if l == 0 {
+		return 0
+	}
+	return coarseFrom * math.Exp2(float64(l-1)/coarsePerOctave)
+}
+
+// index returns the place of an hour in a week.
+func (h hour) index() int { return int((h%hoursPerWeek + hoursPerWeek) % hoursPerWeek) }
 
 // knownFor returns the number of hours before h since the calls of a site have been known. w may be nil.
 func (w *week) knownFor(h hour) hour {
@@ -81,13 +103,13 @@ func (w *week) usual(at slice) float64 {
 	if w == nil {
 		return 0
 	}
-	first, second := level(0), level(0)
+	first, second := coarseLevel(0), coarseLevel(0)
 	for day := 1; day <= daysPerWeek; day++ {
 		then := at - slice(day)*hoursPerDay*slicesPerHour
-		high := w.at(then.hour()).high
+		high := w.highs[then.hour().index()]
 		for _, near := range []slice{then - nearHour, then + nearHour} {
 			if day < daysPerWeek || near > then { // earlier hours of that day have been replaced by those of today
-				high = max(high, w.at(near.hour()).high)
+				high = max(high, w.highs[near.hour().index()])
 			}
 		}
 		if high > first {
@@ -151,7 +173,7 @@ func timesOf(all cells, skipped ranges) (t hourTimes) {
 	of := all[0].slice.hour().slices()
 	for from := of.from; from < of.to; from += weekWindow {
 		if part := all.within(sliceRange{from, from + weekWindow}); part.calls() >= minHistory {
-			t.high = max(t.high, levelOf(steadyMean(part)))
+			t.high = max(t.high, coarseLevelOf(steadyMean(part)))
 		}
 	}
 	return t
@@ -161,10 +183,11 @@ func timesOf(all cells, skipped ranges) (t hourTimes) {
 func (w *week) put(of hour, t hourTimes) {
 	copy(w.rises[1:], w.rises[:])
 	w.rises[0] = 0
-	if before := w.at(of); before.mean != 0 && t.mean != 0 {
-		w.rises[0] = float32(t.mean.nanos() / max(1, before.mean.nanos()))
+	i := of.index()
+	if before := w.means[i]; before != 0 && t.mean != 0 {
+		w.rises[0] = float32(t.mean.nanos() / max(1, before.nanos()))
 	}
-	*w.at(of) = t
+	w.means[i], w.highs[i] = t.mean, t.high
 }
 
 // creptHours is the number of hours that must all be slower than a week before.
@@ -220,8 +243,8 @@ func (w *week) appendTo(b []byte) []byte {
 	for _, rise := range w.rises {
 		b = codec.AppendUvarints(b, uint64(math.Float32bits(rise)))
 	}
-	for _, x := range w.hours {
-		b = codec.AppendUvarints(b, uint64(x.mean), uint64(x.high))
+	for i := range w.means {
+		b = codec.AppendUvarints(b, uint64(w.means[i]), uint64(w.highs[i]))
 	}
 	return b
 }
@@ -235,8 +258,8 @@ func readWeek(r *codec.Reader) *week {
 	for i := range w.rises {
 		w.rises[i] = math.Float32frombits(uint32(r.Below(1 << 32)))
 	}
-	for i := range w.hours {
-		w.hours[i] = hourTimes{level(r.Below(1 << 16)), level(r.Below(1 << 16))}
+	for i := range w.means {
+		w.means[i], w.highs[i] = level(r.Below(1<<16)), coarseLevel(r.Below(1<<8))
 	}
 	return w
 }
