@@ -128,7 +128,9 @@ func (h *Sites) readSite(r *codec.Reader, version byte) {
 	r.Check(!known)
 	series := &h.series[h.number(&s)]
 	series.pack(readCells(r, r.Varint))
-	for range r.Count(11) {
+	n := r.Count(11)
+	series.shapes = make([]shapeSeries, 0, n)
+	for range n {
 		x := shapeSeries{shape: shape{r.Word(), r.Bool(), r.Bool()}}
 		x.pack(readCells(r, nil))
 		series.shapes = append(series.shapes, x)

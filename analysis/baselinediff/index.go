@@ -8,12 +8,12 @@ import (
 
 // siteIndex relates the sites of a history to each other. It changes only with the sites.
 type siteIndex struct {
-	steps numbers[trace.Op]
+	steps int     // number of steps
 	step  []int32 // by number of the site: the number of its step
 	below lists   // by number of a step: the sites that it calls, ascending
 
-	pools   numbers[siteKey] // see [site.wider]
-	members lists            // by number of a pool: its sites, ascending
+	pools   lists // by number of the site: its pools, see [site.wider]
+	members lists // by number of a pool: its sites, ascending
 
 	calling calling
 }
@@ -66,25 +66,31 @@ func (h *Sites) index() *siteIndex {
 }
 
 func indexOf(sites []site, names []trace.Symbol, table *trace.Table) *siteIndex {
-	x := &siteIndex{steps: make(numbers[trace.Op]), step: make([]int32, len(sites)), pools: make(numbers[siteKey])}
+	x := &siteIndex{step: make([]int32, len(sites))}
+	steps, pools := make(numbers[trace.Op]), make(numbers[siteKey])
 	for i := range sites {
-		x.step[i] = x.steps.of(sites[i].op)
-		x.steps.of(sites[i].parent)
+		x.step[i] = steps.of(sites[i].op)
+		steps.of(sites[i].parent)
 		for _, key := range sites[i].wider() {
-			x.pools.of(key)
+			pools.of(key)
 		}
 	}
-	x.below = listsOf(len(x.steps), func(yield func(list, value int32)) {
+	x.steps = len(steps)
+	x.below = listsOf(len(steps), func(yield func(list, value int32)) {
 		for i := 1; i < len(sites); i++ {
-			yield(x.steps[sites[i].parent], int32(i))
+			yield(steps[sites[i].parent], int32(i))
 		}
 	})
-	x.members = listsOf(len(x.pools), func(yield func(list, value int32)) {
+	pooled := func(yield func(site, pool int32)) {
 		for i := 1; i < len(sites); i++ {
 			for _, key := range sites[i].wider() {
-				yield(x.pools[key], int32(i))
+				yield(int32(i), pools[key])
 			}
 		}
+	}
+	x.pools = listsOf(len(sites), pooled)
+	x.members = listsOf(len(pools), func(yield func(list, value int32)) {
+		pooled(func(site, pool int32) { yield(pool, site) })
 	})
 	x.calling = callingOf(sites, names, table)
 	return x

@@ -355,9 +355,8 @@ func (c *liveComparison) history(number int32) (s *judgedSeries, past cells, bef
 	if before = past.calls(); before >= minHistory {
 		return s, past, before
 	}
-	x := c.h.index()
-	for i, key := range c.h.sites[number].wider() {
-		s, c.otherTargets = c.pooled(x.pools[key]), i > 0
+	for i, pool := range c.h.index().pools.of(number) {
+		s, c.otherTargets = c.pooled(pool), i > 0
 		past = c.past(s.cells, &c.kept)
 		if before = past.calls(); before >= minHistory {
 			break
@@ -652,7 +651,7 @@ func (c *liveComparison) chargeShapes() {
 		return
 	}
 	x := c.h.index()
-	sameStep, calls := make([]float64, len(x.steps)), make([]float64, len(x.steps)) // by step, under all callers
+	sameStep, calls := make([]float64, x.steps), make([]float64, x.steps) // by step, under all callers
 	for _, i := range c.judged {
 		sameStep[x.step[i]] += c.bad[i].total
 		calls[x.step[i]] += c.bad[i].calls

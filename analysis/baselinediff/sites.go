@@ -220,6 +220,9 @@ func (h *Sites) shape(of *siteSeries, x shape) *shapeSeries {
 		return h.shape(of, x)
 	}
 	h.shapes++
+	if len(of.shapes) == cap(of.shapes) { // grow by one: there are many sites, and their shapes soon stay the same
+		of.shapes = append(make([]shapeSeries, 0, len(of.shapes)+1), of.shapes...)
+	}
 	of.shapes = append(of.shapes, shapeSeries{shape: x})
 	return &of.shapes[len(of.shapes)-1]
 }
