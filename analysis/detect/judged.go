@@ -117,10 +117,11 @@ func ranked(all []found) []Problem {
 		order[i] = rank{p.Onset, p.Kind, severity(p), &all[i]}
 	}
 	slices.SortFunc(order, func(a, b rank) int {
-		if a.onset != b.onset || a.kind != b.kind || a.severity == b.severity {
-			return cmp.Or(cmp.Compare(a.onset, b.onset), cmp.Compare(a.kind, b.kind), cmp.Compare(b.severity, a.severity), a.problem.ID.Compare(b.problem.ID))
+		c := cmp.Or(cmp.Compare(a.onset, b.onset), cmp.Compare(a.kind, b.kind), cmp.Compare(b.severity, a.severity))
+		if c == 0 {
+			c = a.problem.ID.Compare(b.problem.ID)
 		}
-		return cmp.Compare(b.severity, a.severity)
+		return c
 	})
 	problems := make([]Problem, len(order))
 	for i := range order {

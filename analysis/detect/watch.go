@@ -76,8 +76,11 @@ func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
 	d.Groups.Close(now)
 	for requestType, groups := range d.Groups.ByType() {
 		if d.resting[requestType] == nil {
+			before := requestType.AnyOpenProblem
 			e.judge(requestType, groups)
-			e.rest(requestType, groups)
+			if !before { // else it has groups with large samples
+				e.rest(requestType, groups)
+			}
 		}
 	}
 	return d.problems(o)
