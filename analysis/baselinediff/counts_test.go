@@ -51,7 +51,8 @@ func TestCountsAge(t *testing.T) {
 				want = a.apply(want)
 				folded = a.fold.to
 				changed := packed.age(&a)
-				if moved := !slices.EqualFunc(before, want, func(x, y cell) bool { return x.calls == y.calls && x.nanos == y.nanos }); moved && !changed {
+				same := func(x, y cell) bool { return x.calls == y.calls && x.nanos == y.nanos }
+				if !changed && !slices.EqualFunc(before, want, same) {
 					t.Fatalf("from %v to %v without a change", before, want)
 				}
 			case 2:
@@ -62,7 +63,8 @@ func TestCountsAge(t *testing.T) {
 				if past := want.within(sliceRange{0, at}); packed.earlier != past.calls() {
 					t.Fatalf("%d calls before %d, want %d: %v", packed.earlier, at, past.calls(), want)
 				}
-				if rest := decodeCells(nil, packed.bytes[packed.window.offset:], packed.window.before); !slices.Equal(rest, want.within(sliceRange{at, maxSlice})) {
+				rest := decodeCells(nil, packed.bytes[packed.window.offset:], packed.window.before)
+				if !slices.Equal(rest, want.within(sliceRange{at, maxSlice})) {
 					t.Fatalf("%v from %d on, want %v", rest, at, want)
 				}
 			default:

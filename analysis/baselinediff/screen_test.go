@@ -47,7 +47,8 @@ func newRandomCalls(seed uint64) *randomCalls {
 // add adds a site. Its caller may be any other step.
 func (c *randomCalls) add() {
 	service := c.services[c.IntN(len(c.services))]
-	op := c.table.Op(service, c.table.Symbol(fmt.Sprintf("op%d", c.IntN(12))), []trace.Kind{trace.Server, trace.Client, trace.Internal}[c.IntN(3)])
+	kind := []trace.Kind{trace.Server, trace.Client, trace.Internal}[c.IntN(3)]
+	op := c.table.Op(service, c.table.Symbol(fmt.Sprintf("op%d", c.IntN(12))), kind)
 	s := tallySite{siteKey: siteKey{op: op}, base: op, service: service}
 	if k := c.IntN(len(c.sites) + 1); k < len(c.sites) {
 		s.parent = c.sites[k].op

@@ -262,8 +262,8 @@ func (l load) count(c *tallyCell, r *rand.Rand) {
 	c.shapes[0].calls = l.calls - uint64(l.shapes-1)
 }
 
-// BenchmarkCompare judges three minutes of 20,000 sites with calls at every slice, against two hours. Brief judges all of
-// them anew, as if each had a call since the last time.
+// BenchmarkCompare judges three minutes of 20,000 sites with calls at every slice, against two hours. Brief judges all
+// of them anew, as if each had a call since the last time.
 func BenchmarkCompare(b *testing.B) {
 	for name, manner := range map[string]Manner{"steady": Steady, "brief": Brief} {
 		b.Run(name, func(b *testing.B) {
