@@ -2,7 +2,7 @@ package baselinediff
 
 import "slices"
 
-// aging is what [Sites.Age] does to each series.
+// aging is the change that [Sites.Age] makes to each series.
 type aging struct {
 	keep      sliceRange         // cells outside of it are deleted
 	fold      sliceRange         // of minutes, whose cells are joined
@@ -100,8 +100,8 @@ func (c *counts) fold(a *aging) (changed bool) {
 	return len(a.unpacked) < count || a.skips
 }
 
-// splice replaces the bytes from a mark to an offset. If others are behind them, the last cell of the new bytes is in the
-// same slice as that of the old ones.
+// splice replaces the bytes from a mark to an offset. If others are behind them, the last cell of the new bytes is in
+// the same slice as that of the old ones.
 func (c *counts) splice(from mark, to int32, with []byte) {
 	n := len(c.bytes)
 	by := int32(len(with)) - (to - from.offset)
