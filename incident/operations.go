@@ -12,18 +12,20 @@ import (
 // Operations are judged by themselves, too: a large installation runs thousands, and one may be three times as slow
 // while all requests lose a thousandth of their time. They are judged once they have been known for a day.
 const (
-	// leastGrowth, leastExcess and leastLost are the smallest growth of the own time of an operation, the smallest time
-	// that a call loses, and the smallest time that all its calls lose in a second, that raise an incident.
+	// leastGrowth and leastExcess are the smallest growth of the own time of an operation, and the smallest time that a
+	// call loses, that raise an incident.
 	leastGrowth = 0.1
 	leastExcess = time.Millisecond
-	leastLost   = time.Millisecond
+	// leastLost is the smallest time that all calls of the operation lose in a second, and leastPart the part of the time
+	// of all requests that is enough in a small installation.
+	leastLost = time.Millisecond
+	leastPart = 1. / 2000
 	// leastCalls is the number of calls in a window from which an operation is judged.
 	leastCalls = 10
 	// leastFailing is the smallest share of failed calls that raises an incident.
 	leastFailing = 0.05
-	// leastGrowthRecord and leastFailingRecord are the highest healthy growth and share that an operation is assumed to
-	// have reached before it was observed.
-	leastGrowthRecord  = 0.1
+	// leastFailingRecord is the highest healthy share that an operation is assumed to have reached before it was
+	// observed. For its growth see lengths.
 	leastFailingRecord = 0.02
 )
 
@@ -42,9 +44,13 @@ const (
 	numScales
 )
 
-// lengths are the lengths of the windows, and the times between two of them; 0: an epoch.
-var lengths = [numScales]struct{ window, every time.Duration }{
-	fine: {window: Window}, coarse: {30 * time.Minute, 5 * time.Minute}, weekly: {time.Hour, time.Hour},
+// lengths are the lengths of the windows, the times between two of them, 0: an epoch, and the highest healthy growth that
+// an operation is assumed to have reached in one before it was observed.
+var lengths = [numScales]struct {
+	window, every time.Duration
+	growth        float64
+}{
+	fine: {Window, 0, 0.1}, coarse: {30 * time.Minute, 5 * time.Minute, 0.05}, weekly: {time.Hour, time.Hour, 0.05},
 }
 
 // scale is the knowledge of operations in healthy windows of one length.
@@ -115,7 +121,7 @@ func (r *operationRecord) highest() (h growth) {
 
 // grown returns the operation of a suspect with the highest score whose growth reaches a share of the least one
 // that raises an incident; nil if none does.
-func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, share float64, history *baselinediff.Sites) *baselinediff.SuspectOperation {
+func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *finding, share float64, history *baselinediff.Sites) *baselinediff.SuspectOperation {
 	x := &t.scales[of]
 	ratio := share * ratioFor(history.Len(), lengths[of].window, x.healthy[:])
 	for i := range s.Operations {
@@ -128,9 +134,10 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, share 
 		if g.failures >= max(share*leastFailing, ratio*max(leastFailingRecord, highest.failures)) {
 			return o
 		}
-		least := max(share*leastGrowth, ratio*max(leastGrowthRecord, highest.time))
-		lost := o.Excess * o.Calls / lengths[of].window.Seconds()
-		if g.time < least || o.Excess < share*float64(leastExcess) || lost < share*float64(leastLost) {
+		least := max(share*leastGrowth, ratio*max(lengths[of].growth, highest.time))
+		lost := o.Excess * o.Calls
+		enough := min(float64(leastLost)*lengths[of].window.Seconds(), leastPart*float64(f.Requests)*f.Duration)
+		if g.time < least || o.Excess < share*float64(leastExcess) || lost < share*enough {
 			continue
 		}
 		if g.time >= warmUpFactor*least || !history.Started(s.Service, now.Add(-warmUp)) {
@@ -218,9 +225,9 @@ func (t *Tracker) judgeSlowly(now trace.Nanos, history *baselinediff.Sites) (abo
 			if t.isRelearned(s.Service) || affected(s.Service) && !t.raisedBy(s.Service, length.every) {
 				continue
 			}
-			if o := t.grown(now, of, s, 1, history); o != nil {
+			if o := t.grown(now, of, s, f, 1, history); o != nil {
 				c := chargeOf(s, 0, f)
-				c.beyond, c.grown = o.Score, true
+				c.beyond = o.Score
 				above = append(above, c)
 			}
 		}

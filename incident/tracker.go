@@ -138,7 +138,6 @@ type charge struct {
 	beyond float64
 	shared []baselinediff.SharedPart
 	from   *finding // nil: of an earlier epoch
-	grown  bool     // an operation by itself raises an incident
 }
 
 // chargeOf returns the evidence against a suspect whose levels raise an incident. Threshold is that of its score.
@@ -331,16 +330,16 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 		if s.Score == 0 || t.isRelearned(s.Service) {
 			continue
 		}
-		o, whole := t.grown(now, fine, s, 1, history), t.withoutNews(now, s, history)
+		o, whole := t.grown(now, fine, s, f, 1, history), t.withoutNews(now, s, history)
 		if o == nil && !t.unusual(whole, f.Requests, ratio, 1) {
-			if x := t.openOf(s.Service); x != nil && (t.unusual(whole, f.Requests, ratio, keeping) || t.grown(now, fine, s, keeping, history) != nil) {
+			if x := t.openOf(s.Service); x != nil && (t.unusual(whole, f.Requests, ratio, keeping) || t.grown(now, fine, s, f, keeping, history) != nil) {
 				x.Seen = now
 			}
 			continue
 		}
 		c := chargeOf(s, t.threshold(s.Service, f.Requests, ratio), f)
 		if o != nil {
-			c.beyond, c.grown = max(c.beyond, o.Score), true
+			c.beyond = max(c.beyond, o.Score)
 		}
 		above = append(above, c)
 		since[s.Service] = now
@@ -411,7 +410,7 @@ func (t *Tracker) threshold(service trace.Symbol, requests uint64, ratio float64
 		windows, all = windows+t.healthy[i], all+t.requests[i]
 	}
 	fewer := 1.0
-	if windows > float64(recordAge/Window) { // else the usual traffic is not known
+	if t.dayIsKnown() { // else the usual traffic is not known
 		fewer = max(1, all/windows/float64(max(1, requests)))
 	}
 	return max(threshold(t.highest(service).score(requests), ratio), math.Sqrt(fewer)*threshold(0, ratio))
@@ -539,7 +538,7 @@ func (t *Tracker) age(now trace.Nanos) {
 // raise opens an incident for a service, unless the evidence belongs to one that is open or has just closed.
 func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) {
 	for _, x := range slices.Backward(t.incidents) {
-		if x.Into != 0 || x.Accepted || x.service != c.service || x.Closed != 0 && now.Sub(x.Closed) > x.returning(&c) {
+		if x.Into != 0 || x.Accepted || x.service != c.service || x.Closed != 0 && now.Sub(x.Closed) > t.returning(x) {
 			continue
 		}
 		if x.Closed != 0 {
@@ -580,11 +579,20 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 }
 
 // returning returns the time after the end of x within which it is the same if evidence returns.
-func (x *tracked) returning(evidence *charge) time.Duration {
-	if evidence.grown && x.Seen.Sub(max(x.Opened, x.Reopened)) < brief {
+func (t *Tracker) returning(x *tracked) time.Duration {
+	if t.dayIsKnown() && x.Seen.Sub(max(x.Opened, x.Reopened)) < brief {
 		return returningBrief
 	}
 	return returning
+}
+
+// dayIsKnown reports whether the healthy windows make up a day.
+func (t *Tracker) dayIsKnown() bool {
+	windows := 0.0
+	for _, n := range t.healthy {
+		windows += n
+	}
+	return windows > float64(recordAge/Window)
 }
 
 // strongest returns the evidence against the service of x.

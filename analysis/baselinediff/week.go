@@ -36,7 +36,7 @@ type week struct {
 // hourTimes holds the own times of the calls of an hour.
 type hourTimes struct {
 	mean level       // of the calls that were not skipped
-	high coarseLevel // the highest mean of a window, as [Steady] judges it
+	high coarseLevel // the third highest mean of a window, as [Steady] judges it: a job of nine minutes shows
 }
 
 // level is a time on a logarithmic scale, with steps of 0.07 %; 0: unknown.
@@ -171,10 +171,15 @@ func timesOf(all cells, skipped ranges) (t hourTimes) {
 		t.mean = levelOf(float64(nanos) / float64(calls))
 	}
 	of := all[0].slice.hour().slices()
+	var means []float64
 	for from := of.from; from < of.to; from += weekWindow {
-		if part := all.within(sliceRange{from, from + weekWindow}); part.calls() >= minHistory {
-			t.high = max(t.high, coarseLevelOf(steadyMean(part)))
+		if part := all.within(sliceRange{from, from + weekWindow}); part.calls() >= leastInWindow {
+			means = append(means, steadyMean(part))
 		}
+	}
+	if n := len(means); n >= highest {
+		slices.Sort(means)
+		t.high = coarseLevelOf(means[n-highest])
 	}
 	return t
 }
@@ -230,8 +235,13 @@ func (h *Sites) Crept(now trace.Nanos) Comparison {
 	return result
 }
 
-// weekWindow is the length of the windows in an hour.
-const weekWindow = 3 * slicesPerMinute
+const (
+	// weekWindow is the length of the windows in an hour, and leastInWindow the number of calls that has a mean.
+	weekWindow    = 3 * slicesPerMinute
+	leastInWindow = 10
+	// highest is the rank of the mean that is the high one of an hour. The highest two of twenty may be chance.
+	highest = 3
+)
 
 // appendTo appends w.
 func (w *week) appendTo(b []byte) []byte {
