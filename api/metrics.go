@@ -88,6 +88,10 @@ func (m *metrics) ingest(e metric.Emitter) {
 	for reason, count := range n.Unusable() {
 		e.Counter("traces_unusable_total", "Complete traces, or roots of them, excluded from the statistics, by reason.", count, "reason", string(reason))
 	}
+	for key, count := range n.Unnamed() {
+		e.Counter("attribute_values_unnamed_total", "Values of attributes shown as (other), because their key has too many, by key.", count, "key", key)
+	}
+	e.Counter("names_forgotten_total", "Names deleted from the dictionary because nothing mentions them any more.", n.Names.Load())
 	open := n.Open()
 	e.Gauge("open_traces", "Traces waiting for more spans.", float64(open.Traces))
 	e.Gauge("open_spans", "Spans of open traces.", float64(open.Spans))

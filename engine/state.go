@@ -146,10 +146,16 @@ type savedPart struct {
 }
 
 // AppendState appends to b the state with which a Core continues after a restart. Cores with the same input give the
-// same bytes.
+// same bytes. Of the table it has the entries that the state mentions.
 func (c *Core) AppendState(b []byte) []byte {
+	state := c.appendStatistics(nil)
 	b = append(b, coreVersion)
-	b = codec.AppendSection(b, c.table.AppendBinary)
+	b = codec.AppendSection(b, func(b []byte) []byte { return c.table.AppendMentioned(b, state) })
+	return append(b, state...)
+}
+
+// appendStatistics appends the state without the table.
+func (c *Core) appendStatistics(b []byte) []byte {
 	b = codec.AppendSection(b, c.types.AppendBinary)
 	b = codec.AppendSection(b, c.detector.AppendBinary)
 	b = codec.AppendSection(b, func(b []byte) []byte { return AppendSearchState(b, &c.state) })

@@ -98,7 +98,7 @@ func TestValue(t *testing.T) {
 		"":                           "",
 	} {
 		for range 2 {
-			sym := names.Value([]byte(text))
+			sym := names.Value(0, []byte(text))
 			got := names.Table.Text(sym)
 			if got != want || sym != trace.SymbolOf([]byte(want)) || !utf8.ValidString(got) {
 				t.Errorf("%.20q of %d bytes became %.20q of %d bytes", text, len(text), got, len(got))

@@ -116,6 +116,19 @@ func (k *Keys) setOnly() {
 	}
 }
 
+// nameOf returns the key with the given result of Find, or of a kind of value; "" for unnamed keys.
+func (k *Keys) nameOf(found int) string {
+	switch {
+	case found < len(k.names):
+		return k.names[found]
+	case found == versions:
+		return versionKey
+	case found == hosts:
+		return hostKeys[0]
+	}
+	return ""
+}
+
 // intern stores the names of the set in table, so that reports can name attributes.
 func (k *Keys) intern(table *trace.Table) {
 	for _, name := range k.names {

@@ -97,8 +97,8 @@ type EdgeInfo struct {
 // filled independently never contradict each other and merge by union.
 //
 // A Table is bounded: once it holds Limit entries of a kind, it refuses and counts new ones, and they appear under the
-// name [Overflow] in reports. The zero Table is empty and holds up to [DefaultLimit] entries of each kind. A Table is
-// not safe for concurrent use.
+// name [Overflow] in reports, unless [Table.Forget] makes room. The zero Table is empty and holds up to [DefaultLimit]
+// entries of each kind. A Table is not safe for concurrent use.
 type Table struct {
 	Limit int // maximum number of entries of each kind; 0: DefaultLimit
 
@@ -111,6 +111,8 @@ type Table struct {
 	recording bool     // new symbols and operations are recorded for TakeAdditions
 	newText   []Symbol // since the last call of TakeAdditions
 	newOps    []Op
+
+	renewed *renewals // nil: Renew was never called
 }
 
 // DefaultLimit is the default limit of a [Table] for each kind of entry. It is far above the number of operations of
@@ -120,16 +122,34 @@ const DefaultLimit = 1 << 20
 // Overflow is the name of every entry that a full [Table] refused.
 const Overflow = "(other)"
 
+// Room returns the maximum number of entries of each kind.
+func (t *Table) Room() int { return t.limit() }
+
+// Contains reports whether t contains sym.
+func (t *Table) Contains(sym Symbol) bool {
+	_, ok := t.text[sym]
+	return ok || sym == 0
+}
+
 // Refused returns the number of entries refused because the table was full. It may count the same entry many times.
 func (t *Table) Refused() int { return t.refused }
 
 // Symbol stores s and returns its symbol.
 func (t *Table) Symbol(s string) Symbol {
 	sym := symbolOf(s)
-	if sym != 0 && add(t, &t.text, sym, s) && t.recording {
-		t.newText = append(t.newText, sym)
+	if sym != 0 {
+		t.addText(sym, s)
 	}
 	return sym
+}
+
+func (t *Table) addText(sym Symbol, s string) {
+	if t.renewed != nil {
+		t.renewed.current.text[sym] = struct{}{}
+	}
+	if add(t, &t.text, sym, s) && t.recording {
+		t.newText = append(t.newText, sym)
+	}
 }
 
 // SymbolBytes is like Symbol for bytes. It copies s only if it is new.
@@ -138,8 +158,8 @@ func (t *Table) SymbolBytes(s []byte) Symbol {
 	if sym == 0 {
 		return 0
 	}
-	if _, ok := t.text[sym]; !ok && add(t, &t.text, sym, string(s)) && t.recording {
-		t.newText = append(t.newText, sym)
+	if _, ok := t.text[sym]; !ok || t.renewed != nil {
+		t.addText(sym, string(s))
 	}
 	return sym
 }
@@ -162,10 +182,17 @@ func (t *Table) Step(op, target Op) Op {
 
 func (t *Table) addOp(o Operation) Op {
 	op := o.id()
+	t.putOp(op, o)
+	return op
+}
+
+func (t *Table) putOp(op Op, o Operation) {
+	if t.renewed != nil {
+		t.renewed.current.ops[op] = struct{}{}
+	}
 	if add(t, &t.ops, op, o) && t.recording {
 		t.newOps = append(t.newOps, op)
 	}
-	return op
 }
 
 // Base returns the operation of a step, without its target. For an operation, and if t does not contain the step, it
@@ -248,11 +275,20 @@ const maxPath = 1 << 20
 
 // Merge adds all entries of u to t.
 func (t *Table) Merge(u *Table) {
-	merge(t, &t.text, u.text)
-	merge(t, &t.ops, u.ops)
-	merge(t, &t.contexts, u.contexts)
-	merge(t, &t.edges, u.edges)
+	each(u.text, t.addText)
+	each(u.ops, t.putOp)
+	each(u.contexts, func(c Context, info ContextInfo) { add(t, &t.contexts, c, info) })
+	each(u.edges, t.AddEdge)
 	t.refused += u.refused
+}
+
+// Clear deletes all entries, also those that [Table.TakeAdditions] would return.
+func (t *Table) Clear() {
+	clear(t.text)
+	clear(t.ops)
+	clear(t.contexts)
+	clear(t.edges)
+	t.newText, t.newOps = t.newText[:0], t.newOps[:0]
 }
 
 // RecordAdditions makes t record the symbols and operations added from now on, for [Table.TakeAdditions].
@@ -280,11 +316,7 @@ func add[K comparable, V any](t *Table, m *map[K]V, k K, v V) bool {
 	if _, ok := (*m)[k]; ok {
 		return false
 	}
-	limit := t.Limit
-	if limit == 0 {
-		limit = DefaultLimit
-	}
-	if len(*m) >= limit {
+	if len(*m) >= t.limit() {
 		t.refused++
 		return false
 	}
@@ -295,9 +327,11 @@ func add[K comparable, V any](t *Table, m *map[K]V, k K, v V) bool {
 	return true
 }
 
-// merge adds entries in ascending order, so that a full table always refuses the same ones.
-func merge[K cmp.Ordered, V any](t *Table, m *map[K]V, from map[K]V) {
-	for _, k := range slices.Sorted(maps.Keys(from)) {
-		add(t, m, k, from[k])
+func (t *Table) limit() int { return cmp.Or(t.Limit, DefaultLimit) }
+
+// each calls put with the entries of m in ascending order, so that a full table always refuses the same ones.
+func each[K cmp.Ordered, V any](m map[K]V, put func(K, V)) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		put(k, m[k])
 	}
 }

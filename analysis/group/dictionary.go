@@ -49,6 +49,12 @@ func (d *dictionary) add(o *observation.Observation) {
 	}
 }
 
+// forget empties the caches, after entries of the table were deleted.
+func (d *dictionary) forget() {
+	clear(d.known[:])
+	clear(d.shapes[:])
+}
+
 // isNew reports whether a hash may be new, and caches it.
 func (d *dictionary) isNew(hash uint64) bool {
 	slot := &d.known[hash%knownSlots]

@@ -204,6 +204,14 @@ func (g *Grouper) forgetSplits() {
 	g.Keys.Splits.Keep(func(whole analysis.Hash) bool { return kept[whole] })
 }
 
+// NamesForgotten tells g that entries of its table were deleted. It adds those that requests still have again.
+func (g *Grouper) NamesForgotten() {
+	g.dictionary.forget()
+	if g.Types.Rules != nil {
+		clear(g.Types.Rules.entries)
+	}
+}
+
 // Group returns the group or request type with the given identity; nil if there is none.
 func (g *Grouper) Group(id analysis.Hash) *Group { return g.groups[id] }
 

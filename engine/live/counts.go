@@ -1,6 +1,7 @@
 package live
 
 import (
+	"iter"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -28,8 +29,11 @@ type Counts struct {
 	Decided, ExemplarsLate       atomic.Int64                                // ns of the end of the last epoch; exemplars that were not stored in time
 	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // deleted epochs and requests
 
-	mu        sync.Mutex                             // guards unusables
+	Names atomic.Int64 // deleted from the dictionary of the core
+
+	mu        sync.Mutex                             // guards unusables and values
 	unusables map[trace.Reason]int64                 // complete roots or traces that enter no statistics
+	values    map[string]int64                       // values of attributes without a name, by key
 	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: unknown
 }
 
@@ -69,6 +73,26 @@ func (c *Counts) unusable(reason trace.Reason) {
 		c.unusables = make(map[trace.Reason]int64)
 	}
 	c.unusables[reason]++
+}
+
+// unnamed counts values of attributes that have no name because their key has too many, by key.
+func (c *Counts) unnamed(values iter.Seq2[string, uint64]) {
+	for key, n := range values {
+		c.mu.Lock()
+		if c.values == nil {
+			c.values = make(map[string]int64)
+		}
+		c.values[key] += int64(n)
+		c.mu.Unlock()
+	}
+}
+
+// Unnamed returns the number of times that values of attributes appeared that have no name because their key has too
+// many, by key.
+func (c *Counts) Unnamed() map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.values)
 }
 
 // Unusable returns the numbers of complete traces, or roots of traces, that enter no statistics, by reason.

@@ -98,6 +98,9 @@ func (l *loop) pass() {
 		m.change.apply(l.core, m.at)
 	case m.epoch:
 		l.epoch(m.at)
+		if m.renews {
+			l.renewNames(m.at)
+		}
 		if m.at.Sub(l.saved) >= max(l.options.Checkpoint, savingShare*l.saving) {
 			l.checkpoint(m, oldest)
 		}

@@ -144,7 +144,7 @@ func Open(o Options) (*Service, error) {
 		o.Shards = runtime.GOMAXPROCS(0)
 	}
 	s := &Service{
-		options: &o, intake: newIntake(&o),
+		options:  &o,
 		arrivals: make(chan *delivery, arrivalsWaiting),
 		changes:  make(chan *pendingChange, changesWaiting),
 		flushes:  make(chan chan<- struct{}),
@@ -152,6 +152,7 @@ func Open(o Options) (*Service, error) {
 		queries:  make(chan query, queriesWaiting),
 		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
+	s.intake = newIntake(&o, &s.counts)
 	s.retained.Store(&o.Retention)
 	s.counts.open = make([]atomic.Pointer[assemble.OnlineStats], o.Shards)
 	if err := s.assemble(); err != nil {
