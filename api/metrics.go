@@ -105,6 +105,7 @@ func (m *metrics) ingest(e metric.Emitter) {
 	e.Counter("retention_forgotten_total", forgotten, n.Forgotten.Exemplars.Load(), "what", "exemplars")
 	e.Gauge("epoch_work_seconds", "Time spent on the decisions of the last epoch.", time.Duration(n.Decided.Load()).Seconds())
 	e.Counter("epochs_total", "Epochs.", n.Epochs.Load())
+	e.Gauge("checkpoint_work_seconds", "Time for which the last checkpoint stopped the decisions, but not the intake.", time.Duration(n.Encoded.Load()).Seconds())
 	e.Counter("checkpoints_total", "Successful checkpoints.", n.Checkpoints.Load())
 	e.Counter("checkpoints_failed_total", "Failed checkpoints.", n.Unsaved.Load())
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
@@ -14,25 +13,29 @@ import (
 const tableVersion = 2 // 1 had no targets
 
 // AppendBinary appends t to b, without its limit. Equal entries give equal bytes. It takes O(n log n) for n entries.
-func (t *Table) AppendBinary(b []byte) []byte {
+func (t *Table) AppendBinary(b []byte) []byte { return t.appendBinary(b, nil) }
+
+// appendBinary is AppendBinary for the entries in m, or for all if m is nil.
+func (t *Table) appendBinary(b []byte, m *mentions) []byte {
 	b = append(b, tableVersion)
 	b = binary.AppendUvarint(b, uint64(t.refused))
-	b = appendEntries(b, t.text, codec.AppendText)
-	b = appendEntries(b, t.ops, func(b []byte, o Operation) []byte {
+	b = appendEntries(b, m, t.text, codec.AppendText)
+	b = appendEntries(b, m, t.ops, func(b []byte, o Operation) []byte {
 		return append(codec.AppendWords(b, uint64(o.Service), uint64(o.Name), uint64(o.Target)), byte(o.Kind))
 	})
-	b = appendEntries(b, t.contexts, func(b []byte, c ContextInfo) []byte {
+	b = appendEntries(b, m, t.contexts, func(b []byte, c ContextInfo) []byte {
 		return codec.AppendWords(b, uint64(c.Parent), uint64(c.Op))
 	})
-	return appendEntries(b, t.edges, func(b []byte, e EdgeInfo) []byte {
+	return appendEntries(b, m, t.edges, func(b []byte, e EdgeInfo) []byte {
 		return codec.AppendWords(b, uint64(e.Context), uint64(e.Before), uint64(e.After))
 	})
 }
 
-func appendEntries[K ~uint64, V any](b []byte, m map[K]V, value func([]byte, V) []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(m)))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		b = value(codec.AppendWords(b, uint64(k)), m[k])
+func appendEntries[K ~uint64, V any](b []byte, m *mentions, all map[K]V, value func([]byte, V) []byte) []byte {
+	keys := mentionedKeys(m, all)
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, k := range keys {
+		b = value(codec.AppendWords(b, uint64(k)), all[k])
 	}
 	return b
 }
@@ -62,6 +65,7 @@ func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 		}
 		return e
 	})
+	maps.DeleteFunc(t.edges, func(e Edge, info EdgeInfo) bool { return e == ContextEdge(info.Context) }) // of older versions
 	for sym, s := range t.text {
 		r.Check(symbolOf(s) == sym)
 	}

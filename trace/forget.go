@@ -3,7 +3,9 @@ package trace
 import (
 	"encoding/binary"
 	"iter"
+	"maps"
 	"math/bits"
+	"slices"
 )
 
 // Renew begins a period. [Table.Forget] keeps the symbols and operations that were added in this period or in the one
@@ -37,21 +39,36 @@ func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) 
 	if t.renewed == nil || t.renewed.before.text == nil {
 		return 0, nil
 	}
-	kept, err := t.mentioned(parts)
-	if err != nil {
-		return 0, err
+	m := newMentions(t)
+	for part, err := range parts {
+		if err != nil {
+			return 0, err
+		}
+		m.scan(part)
 	}
 	for _, period := range []added{t.renewed.before, t.renewed.current} {
 		for sym := range period.text {
-			kept.keepText(sym)
+			m.keep(uint64(sym))
 		}
 		for op := range period.ops {
-			kept.keepOp(op)
+			m.keep(uint64(op))
 		}
 	}
 	before := t.Len()
-	t.text, t.ops, t.contexts, t.edges = kept.text, kept.ops, kept.contexts, kept.edges
+	t.text, t.ops = kept(m, t.text), kept(m, t.ops)
+	t.contexts, t.edges = kept(m, t.contexts), kept(m, t.edges)
 	return before - t.Len(), nil
+}
+
+// kept returns the entries of all that are mentioned, in memory of its own.
+func kept[K ~uint64, V any](m *mentions, all map[K]V) map[K]V {
+	some := make(map[K]V)
+	for k, v := range all {
+		if m.has(uint64(k)) {
+			some[k] = v
+		}
+	}
+	return some
 }
 
 // Len returns the number of entries.
@@ -65,55 +82,67 @@ func (t *Table) Crowded() bool {
 // AppendMentioned appends to b the entries that an encoded state mentions (see [Table.Forget]), as [Table.AppendBinary]
 // does. The bytes do not depend on the other names that t has seen.
 func (t *Table) AppendMentioned(b, state []byte) []byte {
-	kept, _ := t.mentioned(func(yield func([]byte, error) bool) { yield(state, nil) }) // without errors
-	kept.refused = t.refused
-	return kept.AppendBinary(b)
+	m := newMentions(t)
+	m.scan(state)
+	return t.appendBinary(b, m)
 }
 
-// selection is a table under construction with entries of another one. For each entry it has those that the entry
-// refers to.
-type selection struct {
-	*Table
-	from *Table
+// mentions is a set of entries of a table, each with the entries that it refers to. Entries with equal identities are
+// in the set together.
+type mentions struct {
+	of *Table
+	// slots is a hash table of the identities of all entries, with open addressing. It has twice as many slots. 0: free.
+	slots []uint64
+	in    []bool   // by slot: whether the entries are in the set
+	known []uint64 // bits of the identities by their lowest bits, for most of the words that are none
+	stack []uint64 // scratch
 }
 
-// mentioned returns the entries that the encoded parts of a state mention (see [Table.Forget]).
-func (t *Table) mentioned(parts iter.Seq2[[]byte, error]) (*selection, error) {
-	s := &selection{&Table{
-		text: make(map[Symbol]string), ops: make(map[Op]Operation), contexts: make(map[Context]ContextInfo), edges: make(map[Edge]EdgeInfo),
-	}, t}
-	known := newHashFilter(t.Len())
-	for k := range t.text {
-		known.add(uint64(k))
-	}
-	for k := range t.ops {
-		known.add(uint64(k))
-	}
-	for k := range t.contexts {
-		known.add(uint64(k))
-	}
-	for k := range t.edges {
-		known.add(uint64(k))
-	}
-	for part, err := range parts {
-		if err != nil {
-			return nil, err
-		}
-		s.scan(part, &known)
-	}
-	return s, nil
+// newMentions returns an empty set of entries of t.
+func newMentions(t *Table) *mentions {
+	size := uint64(2) << bits.Len(uint(t.Len()))
+	m := &mentions{of: t, slots: make([]uint64, size), in: make([]bool, size), known: make([]uint64, max(1, min(size*8, maxKnown)/64))}
+	index(m, t.text)
+	index(m, t.ops)
+	index(m, t.contexts)
+	index(m, t.edges)
+	return m
 }
 
-// scan adds the entries that b mentions. All entries are known.
-func (s *selection) scan(b []byte, known *hashFilter) {
+// maxKnown is the largest number of bits in mentions.known: 2 MiB fit into the cache of a core.
+const maxKnown = 1 << 24
+
+func index[K ~uint64, V any](m *mentions, all map[K]V) {
+	for k := range all {
+		x := uint64(k)
+		m.slots[m.slot(x)] = x
+		m.known[x/64%uint64(len(m.known))] |= 1 << (x % 64)
+	}
+}
+
+// slot returns the slot of x, or the free one where it belongs. x is a hash.
+func (m *mentions) slot(x uint64) uint64 {
+	mask := uint64(len(m.slots) - 1)
+	i := x >> 8 & mask // the lowest bits are those of known
+	for m.slots[i] != x && m.slots[i] != 0 {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// has reports whether the entries with identity x, of which there is one, are in the set.
+func (m *mentions) has(x uint64) bool { return m.in[m.slot(x)] }
+
+// scan adds the entries that b mentions.
+func (m *mentions) scan(b []byte) {
 	for i := range max(0, len(b)-7) {
 		x := binary.LittleEndian.Uint64(b[i:])
-		if known.has(x) {
-			s.keep(x)
+		if m.mayKnow(x) {
+			m.keep(x)
 		}
 		if i > 0 && b[i-1] == cborUint64 {
-			if x = bits.ReverseBytes64(x); known.has(x) {
-				s.keep(x)
+			if x = bits.ReverseBytes64(x); m.mayKnow(x) {
+				m.keep(x)
 			}
 		}
 	}
@@ -122,79 +151,44 @@ func (s *selection) scan(b []byte, known *hashFilter) {
 // cborUint64 is the first byte of a number of eight bytes in CBOR, which are big-endian (RFC 8949, section 3.1).
 const cborUint64 = 0x1b
 
-// keep adds the entries with the identity x.
-func (s *selection) keep(x uint64) {
-	s.keepText(Symbol(x))
-	s.keepOp(Op(x))
-	s.keepContext(Context(x))
-	e := Edge(x)
-	if info, ok := s.from.edges[e]; ok && isNew(s.edges, e) {
-		s.edges[e] = info
-		s.keepContext(info.Context)
-		s.keepOp(info.Before)
-		s.keepOp(info.After)
-	}
+func (m *mentions) mayKnow(x uint64) bool {
+	return m.known[x/64%uint64(len(m.known))]&(1<<(x%64)) != 0
 }
 
-func (s *selection) keepText(sym Symbol) {
-	if text, ok := s.from.text[sym]; ok {
-		s.text[sym] = text
-	}
-}
-
-// keepOp adds an operation or a step, with its operation without the target.
-func (s *selection) keepOp(op Op) {
-	for op != 0 && isNew(s.ops, op) {
-		o, ok := s.from.ops[op]
-		if !ok {
-			return
+// keep adds the entries with identity x, if there are any, and those that they refer to.
+func (m *mentions) keep(x uint64) {
+	t := m.of
+	for m.stack = append(m.stack[:0], x); len(m.stack) > 0; {
+		x := m.stack[len(m.stack)-1]
+		m.stack = m.stack[:len(m.stack)-1]
+		i := m.slot(x)
+		if x == 0 || m.slots[i] != x || m.in[i] {
+			continue
 		}
-		s.ops[op] = o
-		s.keepText(o.Service)
-		s.keepText(o.Name)
-		if o.Target != 0 {
-			s.keepOp(OpOf(o.Service, o.Name, o.Kind))
+		m.in[i] = true
+		if o, ok := t.ops[Op(x)]; ok {
+			m.stack = append(m.stack, uint64(o.Service), uint64(o.Name), uint64(o.Target), uint64(OpOf(o.Service, o.Name, o.Kind)))
 		}
-		op = o.Target
+		if c, ok := t.contexts[Context(x)]; ok {
+			m.stack = append(m.stack, uint64(c.Parent), uint64(c.Op))
+		}
+		if e, ok := t.edges[Edge(x)]; ok {
+			m.stack = append(m.stack, uint64(e.Context), uint64(e.Before), uint64(e.After))
+		}
 	}
 }
 
-// keepContext adds a context and those above it.
-func (s *selection) keepContext(c Context) {
-	for c != 0 && isNew(s.contexts, c) {
-		info, ok := s.from.contexts[c]
-		if !ok {
-			return
-		}
-		s.contexts[c] = info
-		s.keepOp(info.Op)
-		c = info.Parent
+// mentionedKeys returns the keys of all, ascending: those in m, or every one if m is nil.
+func mentionedKeys[K ~uint64, V any](m *mentions, all map[K]V) []K {
+	if m == nil {
+		return slices.Sorted(maps.Keys(all))
 	}
-}
-
-func isNew[K comparable, V any](m map[K]V, k K) bool {
-	_, known := m[k]
-	return !known
-}
-
-// hashFilter is a set of hashes that may contain further ones: it compares their low bits only.
-type hashFilter struct {
-	set  []uint64
-	mask uint64
-}
-
-// newHashFilter returns an empty filter that fewer than one in 32 hashes pass if it holds n.
-func newHashFilter(n int) hashFilter {
-	size := uint64(1) << min(26, 6+bits.Len(uint(n)))
-	return hashFilter{make([]uint64, size/64), size - 1}
-}
-
-func (f *hashFilter) add(x uint64) {
-	x &= f.mask
-	f.set[x/64] |= 1 << (x % 64)
-}
-
-func (f *hashFilter) has(x uint64) bool {
-	x &= f.mask
-	return f.set[x/64]&(1<<(x%64)) != 0
+	var keys []K
+	for k := range all {
+		if m.has(uint64(k)) {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }

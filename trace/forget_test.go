@@ -51,7 +51,7 @@ func TestForgetKeepsMentioned(t *testing.T) {
 			want := table.AppendBinary(nil)
 			for i := range 100 {
 				c := table.Child(root, table.Op(table.Symbol("shop"), table.Symbol(fmt.Sprint("order ", i)), trace.Internal))
-				table.AddEdge(trace.ContextEdge(c), trace.EdgeInfo{Context: c})
+				table.AddEdge(trace.EdgeOf(c, 0, 0), trace.EdgeInfo{Context: c})
 			}
 			b := append64(make([]byte, offset), uint64(edge))
 			if got := table.AppendMentioned(nil, b); !bytes.Equal(got, want) {

@@ -214,8 +214,12 @@ func (t *Table) Child(parent Context, op Op) Context {
 	return ctx
 }
 
-// AddEdge stores the content of e.
-func (t *Table) AddEdge(e Edge, info EdgeInfo) { add(t, &t.edges, e, info) }
+// AddEdge stores the content of e, unless it is a [ContextEdge]: its context says as much.
+func (t *Table) AddEdge(e Edge, info EdgeInfo) {
+	if e != ContextEdge(info.Context) {
+		add(t, &t.edges, e, info)
+	}
+}
 
 // AddContext stores the content of ctx.
 func (t *Table) AddContext(ctx, parent Context, op Op) {
@@ -240,7 +244,13 @@ func (t *Table) Operation(op Op) Operation { return t.ops[op] }
 func (t *Table) Context(ctx Context) ContextInfo { return t.contexts[ctx] }
 
 // EdgeInfo returns the content of e, or the zero EdgeInfo if t does not contain it.
-func (t *Table) EdgeInfo(e Edge) EdgeInfo { return t.edges[e] }
+func (t *Table) EdgeInfo(e Edge) EdgeInfo {
+	info, ok := t.edges[e]
+	if _, context := t.contexts[Context(e)]; !ok && context {
+		return EdgeInfo{Context: Context(e)}
+	}
+	return info
+}
 
 // ServiceName returns the name of op's service.
 func (t *Table) ServiceName(op Op) string { return t.Text(t.ops[op].Service) }

@@ -44,7 +44,6 @@ func (d *dictionary) add(o *observation.Observation) {
 		e := &o.Edges[i]
 		if d.isNew(uint64(e.Edge)) {
 			d.table.AddEdge(e.Edge, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After})
-			d.table.AddEdge(trace.ContextEdge(e.Context), trace.EdgeInfo{Context: e.Context})
 		}
 	}
 }

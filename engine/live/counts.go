@@ -27,6 +27,7 @@ type Counts struct {
 
 	Epochs, Checkpoints, Unsaved atomic.Int64                                // epochs, checkpoints, failed checkpoints
 	Decided, ExemplarsLate       atomic.Int64                                // ns of the end of the last epoch; exemplars that were not stored in time
+	Encoded                      atomic.Int64                                // ns for which the last checkpoint stopped the core
 	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // deleted epochs and requests
 
 	Names atomic.Int64 // deleted from the dictionary of the core
@@ -48,7 +49,7 @@ func (s *Service) Queues() []Queue {
 	all := []Queue{
 		{"arrivals", int64(len(s.arrivals)), arrivalsWaiting},
 		{"in_flight_bytes", s.intake.inFlight.Load(), s.options.InFlight},
-		{"observed", int64(len(s.outputs.waiting)), outputsWaiting},
+		{"observed", s.outputs.held.Load(), maxHeld},
 		{"questions", int64(len(s.queries)), queriesWaiting},
 		{"changes", int64(len(s.changes)), changesWaiting},
 		{"exemplars", int64(len(s.loop.exemplars.work)), tasksWaiting},

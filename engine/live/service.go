@@ -148,7 +148,7 @@ func Open(o Options) (*Service, error) {
 		arrivals: make(chan *delivery, arrivalsWaiting),
 		changes:  make(chan *pendingChange, changesWaiting),
 		flushes:  make(chan chan<- struct{}),
-		outputs:  &shardOutputs{waiting: make(chan *shardOutput, outputsWaiting)},
+		outputs:  newShardOutputs(),
 		queries:  make(chan query, queriesWaiting),
 		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -225,6 +225,7 @@ func (s *Service) restore() error {
 // finishes the accepted requests and takes a checkpoint. Open traces stay open across the restart.
 func (s *Service) Run(ctx context.Context) error {
 	var shards, loop sync.WaitGroup
+	loop.Go(s.outputs.run)
 	for _, sh := range s.shards {
 		shards.Go(sh.run)
 	}

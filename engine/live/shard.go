@@ -2,6 +2,7 @@ package live
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
@@ -47,10 +48,51 @@ type request struct {
 	records    []uint64
 }
 
-// shardOutputs is the way from the shards to the core loop.
+// shardOutputs is the way from the shards and the sequencer to the core loop. It holds the outputs while the loop is
+// busy, as with the end of an epoch or with a checkpoint, so that these stop neither the shards nor the intake.
 type shardOutputs struct {
 	waiting chan *shardOutput
-	free    sync.Pool // of *shardOutput
+	ready   chan *shardOutput // to the core loop: the outputs from waiting, in the same order
+	held    atomic.Int64      // cost of the outputs between the two channels
+	free    sync.Pool         // of *shardOutput
+}
+
+// maxHeld bounds the cost of the outputs that wait for the core loop. A request takes a few kilobytes.
+const maxHeld = 1 << 15
+
+func newShardOutputs() *shardOutputs {
+	return &shardOutputs{waiting: make(chan *shardOutput, outputsWaiting), ready: make(chan *shardOutput)}
+}
+
+// cost returns the room that o takes: its requests and itself.
+func (o *shardOutput) cost() int64 { return 1 + int64(o.n) }
+
+// run passes outputs on until waiting is closed, and then closes ready.
+func (q *shardOutputs) run() {
+	defer close(q.ready)
+	var held []*shardOutput
+	for more := true; more || len(held) > 0; {
+		var in, out chan *shardOutput
+		var first *shardOutput
+		if more && q.held.Load() < maxHeld {
+			in = q.waiting
+		}
+		if len(held) > 0 {
+			out, first = q.ready, held[0]
+		}
+		var o *shardOutput
+		select {
+		case o, more = <-in:
+			if more {
+				held = append(held, o)
+				q.held.Add(o.cost())
+			}
+		case out <- first:
+			held[0] = nil
+			held = held[1:]
+			q.held.Add(-first.cost())
+		}
+	}
 }
 
 // outputRequests is the number of requests in an output.
