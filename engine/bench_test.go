@@ -85,9 +85,7 @@ const requestTypes = 1000
 
 // newBroadApp returns an application of 50 services. The entry of each request type calls an operation of nine other
 // services, each of which is the site of the call and that of the border, and one of its own.
-func newBroadApp() *broadApp { return newBroadApp2(requestTypes) }
-
-func newBroadApp2(requestTypes int) *broadApp {
+func newBroadApp() *broadApp {
 	a := &broadApp{table: &trace.Table{}, random: rand.New(rand.NewPCG(1, 2))}
 	service := func(i int) trace.Symbol { return a.table.Symbol(fmt.Sprintf("service%d", i%50)) }
 	for i := range requestTypes {

@@ -107,6 +107,7 @@ type Core struct {
 	preview    *detect.Detector // provisional groups of these observations
 	epochs     []epochEnd       // of the learning period
 	seen       uint64           // observations in early
+	encoded    int              // bytes of the last encoding
 	forgotten  trace.Nanos      // time of the last deletion of names since the start of the process; 0: none
 	dropped    uint64           // observations that early had no room for
 }

@@ -19,7 +19,7 @@ const namesAge = 24 * time.Hour
 func (c *Core) RenewNames(now trace.Nanos, parts iter.Seq2[[]byte, error]) (deleted int, err error) {
 	if c.table.Crowded() || now.Sub(c.forgotten) >= namesAge && c.forgotten != 0 {
 		deleted, err = c.table.Forget(func(yield func([]byte, error) bool) {
-			if yield(c.appendStatistics(nil), nil) {
+			if yield(c.statistics(), nil) {
 				parts(yield)
 			}
 		})

@@ -148,19 +148,39 @@ type savedPart struct {
 // AppendState appends to b the state with which a Core continues after a restart. Cores with the same input give the
 // same bytes. Of the table it has the entries that the state mentions.
 func (c *Core) AppendState(b []byte) []byte {
-	state := c.appendStatistics(nil)
-	b = append(b, coreVersion)
-	b = codec.AppendSection(b, func(b []byte) []byte { return c.table.AppendMentioned(b, state) })
-	return append(b, state...)
+	return (&Snapshot{c.statistics(), c.table}).AppendState(b)
 }
 
-// appendStatistics appends the state without the table.
-func (c *Core) appendStatistics(b []byte) []byte {
+// Snapshot is the state of a core at one time.
+type Snapshot struct {
+	statistics []byte
+	names      *trace.Table
+}
+
+// Snapshot returns the present state of c. Another goroutine may encode it while c is used and changed, until
+// [Core.Release].
+func (c *Core) Snapshot() *Snapshot { return &Snapshot{c.statistics(), c.table.Freeze()} }
+
+// Release ends the use of the last snapshot.
+func (c *Core) Release() { c.table.Thaw() }
+
+// AppendState appends to b what [Core.AppendState] appends.
+func (s *Snapshot) AppendState(b []byte) []byte {
+	b = append(slices.Grow(b, len(s.statistics)*5/4), coreVersion)
+	b = codec.AppendSection(b, func(b []byte) []byte { return s.names.AppendMentioned(b, s.statistics) })
+	return append(b, s.statistics...)
+}
+
+// statistics returns the encoded state without the table.
+func (c *Core) statistics() []byte {
+	b := make([]byte, 0, c.encoded+c.encoded/8)
 	b = codec.AppendSection(b, c.types.AppendBinary)
 	b = codec.AppendSection(b, c.detector.AppendBinary)
 	b = codec.AppendSection(b, func(b []byte) []byte { return AppendSearchState(b, &c.state) })
 	b = codec.AppendSection(b, c.appendEarly)
-	return codec.AppendSection(b, func(b []byte) []byte { return plain.Append(b, c.saved()) })
+	b = codec.AppendSection(b, func(b []byte) []byte { return plain.Append(b, c.saved()) })
+	c.encoded = len(b)
+	return b
 }
 
 // appendEarly appends the observations of the learning period with their provisional groups; nothing after that period.

@@ -3,7 +3,6 @@ package trace
 import (
 	"encoding/binary"
 	"iter"
-	"maps"
 	"math/bits"
 	"slices"
 )
@@ -55,28 +54,28 @@ func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) 
 		}
 	}
 	before := t.Len()
-	t.text, t.ops = kept(m, t.text), kept(m, t.ops)
-	t.contexts, t.edges = kept(m, t.contexts), kept(m, t.edges)
+	t.text, t.ops = kept(m, &t.text), kept(m, &t.ops)
+	t.contexts, t.edges = kept(m, &t.contexts), kept(m, &t.edges)
 	return before - t.Len(), nil
 }
 
 // kept returns the entries of all that are mentioned, in memory of its own.
-func kept[K ~uint64, V any](m *mentions, all map[K]V) map[K]V {
+func kept[K ~uint64, V any](m *mentions, from *entries[K, V]) entries[K, V] {
 	some := make(map[K]V)
-	for k, v := range all {
+	for k, v := range from.all() {
 		if m.has(uint64(k)) {
 			some[k] = v
 		}
 	}
-	return some
+	return entries[K, V]{added: some}
 }
 
 // Len returns the number of entries.
-func (t *Table) Len() int { return len(t.text) + len(t.ops) + len(t.contexts) + len(t.edges) }
+func (t *Table) Len() int { return t.text.len() + t.ops.len() + t.contexts.len() + t.edges.len() }
 
 // Crowded reports whether less than a quarter of the room for entries of a kind is left.
 func (t *Table) Crowded() bool {
-	return max(len(t.text), len(t.ops), len(t.contexts), len(t.edges)) > t.limit()/4*3
+	return max(t.text.len(), t.ops.len(), t.contexts.len(), t.edges.len()) > t.limit()/4*3
 }
 
 // AppendMentioned appends to b the entries that an encoded state mentions (see [Table.Forget]), as [Table.AppendBinary]
@@ -102,18 +101,18 @@ type mentions struct {
 func newMentions(t *Table) *mentions {
 	size := uint64(2) << bits.Len(uint(t.Len()))
 	m := &mentions{of: t, slots: make([]uint64, size), in: make([]bool, size), known: make([]uint64, max(1, min(size*8, maxKnown)/64))}
-	index(m, t.text)
-	index(m, t.ops)
-	index(m, t.contexts)
-	index(m, t.edges)
+	index(m, &t.text)
+	index(m, &t.ops)
+	index(m, &t.contexts)
+	index(m, &t.edges)
 	return m
 }
 
 // maxKnown is the largest number of bits in mentions.known: 2 MiB fit into the cache of a core.
 const maxKnown = 1 << 24
 
-func index[K ~uint64, V any](m *mentions, all map[K]V) {
-	for k := range all {
+func index[K ~uint64, V any](m *mentions, from *entries[K, V]) {
+	for k := range from.all() {
 		x := uint64(k)
 		m.slots[m.slot(x)] = x
 		m.known[x/64%uint64(len(m.known))] |= 1 << (x % 64)
@@ -166,26 +165,23 @@ func (m *mentions) keep(x uint64) {
 			continue
 		}
 		m.in[i] = true
-		if o, ok := t.ops[Op(x)]; ok {
+		if o, ok := t.ops.get(Op(x)); ok {
 			m.stack = append(m.stack, uint64(o.Service), uint64(o.Name), uint64(o.Target), uint64(OpOf(o.Service, o.Name, o.Kind)))
 		}
-		if c, ok := t.contexts[Context(x)]; ok {
+		if c, ok := t.contexts.get(Context(x)); ok {
 			m.stack = append(m.stack, uint64(c.Parent), uint64(c.Op))
 		}
-		if e, ok := t.edges[Edge(x)]; ok {
+		if e, ok := t.edges.get(Edge(x)); ok {
 			m.stack = append(m.stack, uint64(e.Context), uint64(e.Before), uint64(e.After))
 		}
 	}
 }
 
-// mentionedKeys returns the keys of all, ascending: those in m, or every one if m is nil.
-func mentionedKeys[K ~uint64, V any](m *mentions, all map[K]V) []K {
-	if m == nil {
-		return slices.Sorted(maps.Keys(all))
-	}
-	var keys []K
-	for k := range all {
-		if m.has(uint64(k)) {
+// mentionedKeys returns the keys in m, ascending; all if m is nil.
+func mentionedKeys[K ~uint64, V any](m *mentions, of *entries[K, V]) []K {
+	keys := make([]K, 0, of.len())
+	for k := range of.all() {
+		if m == nil || m.has(uint64(k)) {
 			keys = append(keys, k)
 		}
 	}

@@ -106,3 +106,32 @@ func TestForgetMakesRoom(t *testing.T) {
 		t.Errorf("a new name is %q", got)
 	}
 }
+
+// A frozen table has the entries of the time at which it was frozen, and may be read while others are added and forgotten.
+func TestFreeze(t *testing.T) {
+	for _, forgets := range []bool{false, true} {
+		table := &trace.Table{}
+		for i := range 100 {
+			table.Op(table.Symbol("shop"), table.Symbol(fmt.Sprint("order ", i)), trace.Server)
+		}
+		before := table.AppendBinary(nil)
+		frozen, read := table.Freeze(), make(chan []byte)
+		go func() { read <- frozen.AppendBinary(nil) }()
+		op := table.Op(table.Symbol("cart"), table.Symbol("GET /cart"), trace.Server)
+		table.Symbol("order 5")
+		if forgets {
+			forget(t, table, binary.LittleEndian.AppendUint64(nil, uint64(op)))
+		}
+		if got := <-read; !bytes.Equal(got, before) {
+			t.Error("the frozen table changed")
+		}
+		table.Thaw()
+		want := 201 + 3
+		if forgets {
+			want = 3
+		}
+		if table.Len() != want || table.OpName(op) != "GET /cart" {
+			t.Errorf("%d entries, want %d; the new operation is %q", table.Len(), want, table.OpName(op))
+		}
+	}
+}

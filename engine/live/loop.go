@@ -168,15 +168,18 @@ type saving struct {
 	err     error
 }
 
-// checkpoint begins to save the state at a barrier. Only the encoding stops the loop: the state is stored meanwhile.
+// checkpoint begins to save the state at a barrier. Only the encoding of the statistics stops the loop. Their names are
+// added, and the state is stored, while the loop goes on.
 func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	s := &saving{began: l.options.Clock(), cleanup: l.retention(m.at)}
-	s.Checkpoint = &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: l.youngEnough(m, oldest), State: l.core.AppendState(nil), Closed: l.closed}
+	s.Checkpoint = &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: l.youngEnough(m, oldest), Closed: l.closed}
+	state := l.core.Snapshot()
 	l.closed = nil
 	l.counts.Encoded.Store(int64(l.options.Clock().Sub(s.began)))
 	done := make(chan *saving, 1)
 	l.saving = done
 	go func() {
+		s.State = state.AppendState(nil)
 		s.err = l.options.Store.Save(s.Checkpoint, m.at.Add(-2*l.options.Assembly.Remember))
 		done <- s
 	}()
@@ -192,6 +195,7 @@ func (l *loop) finish() {
 // finished ends a checkpoint. If it failed, the previous one stays valid, with all records since.
 func (l *loop) finished(s *saving) {
 	l.saving = nil
+	l.core.Release()
 	l.took = l.options.Clock().Sub(s.began)
 	err := s.err
 	if err == nil {

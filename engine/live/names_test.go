@@ -24,7 +24,7 @@ type endless struct {
 
 // request returns an export request with n traces of the service, of which every tenth calls an operation with an ID in
 // its name, and every hundredth a service with the name of a pod.
-func (x *endless) request(t *testing.T, n int) []byte {
+func (x *endless) request(t testing.TB, n int) []byte {
 	t.Helper()
 	traces := ptrace.NewTraces()
 	shop := service(traces, "shop")
@@ -63,7 +63,7 @@ func (x *endless) span(into ptrace.SpanSlice, id, parent byte, name string, dura
 	return s
 }
 
-func encoded(t *testing.T, traces ptrace.Traces) []byte {
+func encoded(t testing.TB, traces ptrace.Traces) []byte {
 	t.Helper()
 	body, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
 	if err != nil {
