@@ -95,6 +95,8 @@ type mentions struct {
 	in    []bool   // by slot: whether the entries are in the set
 	known []uint64 // bits of the identities by their lowest bits, for most of the words that are none
 	stack []uint64 // scratch
+	// recent caches identities that were mentioned: those of a group are mentioned several times in its windows.
+	recent [1 << 12]uint64
 }
 
 // newMentions returns an empty set of entries of t.
@@ -136,7 +138,8 @@ func (m *mentions) has(x uint64) bool { return m.in[m.slot(x)] }
 func (m *mentions) scan(b []byte) {
 	for i := range max(0, len(b)-7) {
 		x := binary.LittleEndian.Uint64(b[i:])
-		if m.mayKnow(x) {
+		if at := &m.recent[x%uint64(len(m.recent))]; m.mayKnow(x) && *at != x {
+			*at = x
 			m.keep(x)
 		}
 		if i > 0 && b[i-1] == cborUint64 {
