@@ -116,6 +116,17 @@ func (k *Keys) setOnly() {
 	}
 }
 
+// Names returns the keys whose values become attributes, except those of the protocol.
+func (k *Keys) Names() []string {
+	names := slices.Clone(k.names[requested:])
+	for i := firstIdentityKey; i < requested; i++ {
+		if k.kept[i] {
+			names = append(names, k.names[i])
+		}
+	}
+	return names
+}
+
 // nameOf returns the key with the given result of Find, or of a kind of value; "" for unnamed keys.
 func (k *Keys) nameOf(found int) string {
 	switch {

@@ -90,7 +90,7 @@ func (t *Table) AppendMentioned(b, state []byte) []byte {
 // in the set together.
 type mentions struct {
 	of *Table
-	// slots is a hash table of the identities of all entries, with open addressing. It has twice as many slots. 0: free.
+	// slots is a hash table of the identities of all entries, with open addressing and at least as many free slots, 0.
 	slots []uint64
 	in    []bool   // by slot: whether the entries are in the set
 	known []uint64 // bits of the identities by their lowest bits, for most of the words that are none

@@ -107,7 +107,8 @@ func TestForgetMakesRoom(t *testing.T) {
 	}
 }
 
-// A frozen table has the entries of the time at which it was frozen, and may be read while others are added and forgotten.
+// A frozen table has the entries of the time at which it was frozen, and may be read while others are added and
+// forgotten.
 func TestFreeze(t *testing.T) {
 	for _, forgets := range []bool{false, true} {
 		table := &trace.Table{}

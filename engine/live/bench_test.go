@@ -121,8 +121,8 @@ func BenchmarkTake(b *testing.B) {
 	r.end()
 }
 
-// BenchmarkCheckpoint measures what a checkpoint with 10 000 request types, each of eleven places, costs the intake: the
-// longest time that the acknowledgement of a request takes while an epoch ends and a checkpoint is made, and for
+// BenchmarkCheckpoint measures what a checkpoint with 10 000 request types, each of eleven places, costs the intake:
+// the longest time that the acknowledgement of a request takes while an epoch ends and a checkpoint is made, and for
 // comparison at other times, with four senders.
 func BenchmarkCheckpoint(b *testing.B) {
 	dir := b.TempDir()

@@ -80,11 +80,16 @@ func (c *Counts) unusable(reason trace.Reason) {
 func (c *Counts) unnamed(values iter.Seq2[string, uint64]) {
 	for key, n := range values {
 		c.mu.Lock()
-		if c.values == nil {
-			c.values = make(map[string]int64)
-		}
 		c.values[key] += int64(n)
 		c.mu.Unlock()
+	}
+}
+
+// expect makes the counts of the values of keys start at 0.
+func (c *Counts) expect(keys []string) {
+	c.values = make(map[string]int64)
+	for _, key := range keys {
+		c.values[key] = 0
 	}
 }
 

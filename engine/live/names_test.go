@@ -15,15 +15,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// endless sends traces whose names never end: an ID as the value of an attribute, and every now and then an ID in the name of an
-// operation, and the name of a pod as that of a service.
+// endless makes traces whose names never end: an ID as the value of an attribute, and every now and then an ID in the
+// name of an operation, and the name of a pod as that of a service.
 type endless struct {
 	at     trace.Nanos
 	traces uint64
 }
 
-// request returns an export request with n traces of the service, of which every tenth calls an operation with an ID in
-// its name, and every hundredth a service with the name of a pod.
+// request returns an export request with n traces of a service, each with 21 values of an attribute. Every tenth calls an
+// operation with an ID in its name, and every thirtieth a service with the name of a pod.
 func (x *endless) request(t testing.TB, n int) []byte {
 	t.Helper()
 	traces := ptrace.NewTraces()
@@ -31,10 +31,12 @@ func (x *endless) request(t testing.TB, n int) []byte {
 	for range n {
 		x.traces++
 		id := fmt.Sprintf("u%dx", x.traces*7919)
-		root := x.span(shop, 1, 0, "GET /cart", 20*time.Millisecond)
-		root.Attributes().PutStr("user.id", id)
+		x.span(shop, 1, 0, "GET /cart", 20*time.Millisecond).Attributes().PutStr("user.id", id)
+		for i := range byte(20) {
+			x.span(shop, 3+i, 1, "item", time.Millisecond).Attributes().PutStr("user.id", fmt.Sprint(id, i))
+		}
 		switch {
-		case x.traces%100 == 0:
+		case x.traces%30 == 0:
 			x.span(service(traces, "worker-"+id), 2, 1, "work", 5*time.Millisecond)
 		case x.traces%10 == 0:
 			x.span(shop, 2, 1, "order "+id, 5*time.Millisecond)
@@ -72,14 +74,11 @@ func encoded(t testing.TB, traces ptrace.Traces) []byte {
 	return body
 }
 
-// A day of traffic with a million values of one attribute, 90 000 operations with an ID in their names, and 10 000 services
+// A day of traffic with a million values of one attribute, 3 000 operations with an ID in their names, and 1 500 services
 // named after pods costs nothing but these names: a service, an operation and values of other attributes that appear
 // afterwards have names.
 func TestNamesNeverRunOut(t *testing.T) {
-	perMinute := 700 // traces
-	if testing.Short() {
-		perMinute = 20
-	}
+	const perMinute = 33 // traces
 	keys, err := ingest.NewKeys("user.id", "tier")
 	if err != nil {
 		t.Fatal(err)

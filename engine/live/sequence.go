@@ -17,7 +17,8 @@ const tickInterval = 100 * time.Millisecond
 // sizeInterval is the time between two checks of the size of the journal and of the free space of the disk.
 const sizeInterval = time.Second
 
-// namesPeriod is the least length of a period of the dictionary of the core, after which all names are sent to it again.
+// namesPeriod is the least length of a period of the dictionary of the core, after which all names are sent to it
+// again.
 const namesPeriod = 5 * time.Minute
 
 // maxCommitBytes limits the requests of one commit to the journal; the others wait for the next.

@@ -152,6 +152,7 @@ func Open(o Options) (*Service, error) {
 		queries:  make(chan query, queriesWaiting),
 		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
+	s.counts.expect(o.Keys.Names())
 	s.intake = newIntake(&o, &s.counts)
 	s.retained.Store(&o.Retention)
 	s.counts.open = make([]atomic.Pointer[assemble.OnlineStats], o.Shards)
