@@ -1,7 +1,7 @@
 package live
 
 import (
-	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,36 +16,40 @@ func TestIntakeGoesOnWhileCoreIsBusy(t *testing.T) {
 	c.set(start)
 	r := run(t, t.TempDir(), c, func(o *Options) { o.Shards = 2 })
 	defer r.end()
-	busy, release, free := make(chan struct{}), make(chan struct{}), make(chan error)
+	busy, free := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(free) })
+	answered := make(chan error)
 	go func() {
-		free <- r.Ask(t.Context(), func(*engine.Core) { close(busy); <-release })
+		answered <- r.Ask(t.Context(), func(*engine.Core) { close(busy); <-free })
 	}()
 	<-busy
+	late := time.AfterFunc(time.Minute, func() {
+		t.Error("requests wait for the core")
+		release()
+	})
 	const traces = 6000
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	x := &endless{}
-	longest, acknowledged := time.Duration(0), 0
-	for ; acknowledged < traces; acknowledged++ {
+	longest := time.Duration(0)
+	for range traces {
 		c.add(20 * time.Millisecond) // traces close after six seconds
 		x.at = c.at()
 		began := time.Now()
-		if _, _, err := r.Take(ctx, x.request(t, 1), journal.Protobuf); err != nil {
-			t.Errorf("after %d traces: %v", acknowledged, err)
-			break
+		if _, _, err := r.Take(t.Context(), x.request(t, 1), journal.Protobuf); err != nil {
+			t.Fatal(err)
 		}
 		longest = max(longest, time.Since(began))
 	}
-	t.Logf("%d requests acknowledged while the core was busy, each within %v; %d wait", acknowledged, longest, r.outputs.held.Load())
-	close(release)
-	if err := <-free; err != nil {
+	t.Logf("%d requests acknowledged while the core was busy, each within %v; %d wait", traces, longest, r.outputs.held.Load())
+	late.Stop()
+	release()
+	if err := <-answered; err != nil {
 		t.Fatal(err)
 	}
-	c.add(time.Minute)
-	r.settle()
-	c.add(time.Minute)
-	r.settle()
-	if n := r.counted(); n != uint64(acknowledged) {
-		t.Errorf("%d requests counted, %d acknowledged", n, acknowledged)
+	for range 2 {
+		c.add(time.Minute)
+		r.settle()
+	}
+	if n := r.counted(); n != traces {
+		t.Errorf("%d requests counted, want %d", n, traces)
 	}
 }
