@@ -20,12 +20,15 @@ type visit struct {
 	of reflect.Type
 }
 
-var identityTypes = []reflect.Type{reflect.TypeFor[trace.Symbol](), reflect.TypeFor[trace.Op](), reflect.TypeFor[trace.Context](), reflect.TypeFor[trace.Edge]()}
+var identityTypes = []reflect.Type{
+	reflect.TypeFor[trace.Symbol](), reflect.TypeFor[trace.Op](), reflect.TypeFor[trace.Context](), reflect.TypeFor[trace.Edge](),
+}
 
 // skipped are the types and fields whose identities need no name: the table itself, scratch memory, and a field that
 // samples do not save.
 var skipped = map[string]bool{
-	"trace.Table": true, "critpath.Extractor": true, "observation.Observer": true, "core.scratch": true, "core.simulated": true, "core.inside": true,
+	"trace.Table": true, "critpath.Extractor": true, "observation.Observer": true,
+	"core.scratch": true, "core.simulated": true, "core.inside": true,
 	"core.causes.samples.Sample.requests.items.Value.Observation.Contexts.Peer": true,
 }
 

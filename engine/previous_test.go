@@ -43,9 +43,11 @@ func TestRestorePreviousState(t *testing.T) {
 		t.Fatal(err)
 	}
 	type contents struct {
-		learned                                                                           bool
-		groups, problems, incidents, investigations, overrides, deploys, trees, catalogue int
-		plan                                                                              int64
+		learned                            bool
+		groups, problems, incidents        int
+		investigations, overrides, deploys int
+		trees, catalogue                   int
+		plan                               int64
 	}
 	contentsOf := func(c *Core) contents {
 		return contents{

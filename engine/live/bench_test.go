@@ -6,11 +6,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/s2"
 
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/bench/sim"
@@ -123,7 +126,7 @@ func BenchmarkTake(b *testing.B) {
 
 // BenchmarkCheckpoint measures what a checkpoint with 10 000 request types, each of eleven places, costs the intake:
 // the longest time that the acknowledgement of a request takes while an epoch ends and a checkpoint is made, and for
-// comparison at other times, with four senders.
+// comparison at other times, with four senders. It also measures a restart with this state.
 func BenchmarkCheckpoint(b *testing.B) {
 	dir := b.TempDir()
 	c := &clock{}
@@ -133,11 +136,20 @@ func BenchmarkCheckpoint(b *testing.B) {
 	r := run(b, dir, c, nil) // creates the databases
 	r.stop()
 	state := broadState(options)
-	if err := errors.Join(<-r.stopped, r.store.Save(&store.Checkpoint{At: start, State: state}, 0), r.journal.Close(), r.store.Close()); err != nil {
+	err := errors.Join(<-r.stopped, r.store.Save(&store.Checkpoint{At: start, State: state}, 0), r.journal.Close(), r.store.Close())
+	if err != nil {
 		b.Fatal(err)
 	}
-	r = run(b, dir, c, func(o *Options) { o.Core, o.Checkpoint = options, time.Hour })
+	opened := time.Now()
+	r = run(b, dir, c, func(o *Options) {
+		o.Core, o.Checkpoint = options, time.Hour
+		o.Clock = func() time.Time { return c.Now().Add(time.Since(opened)) }
+	})
 	defer r.end()
+	restart := time.Since(opened)
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
 	var saving atomic.Bool
 	var longest [2]atomic.Int64 // ns of an acknowledgement, without and with a checkpoint
 	var sent atomic.Int64
@@ -165,7 +177,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 			}
 		})
 	}
-	var whole time.Duration
+	var whole, stopped time.Duration
 	for b.Loop() {
 		time.Sleep(2 * time.Second)
 		saving.Store(true)
@@ -174,6 +186,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 			time.Sleep(time.Millisecond)
 		}
 		whole += time.Since(began)
+		stopped += time.Duration(r.Counts().Encoded.Load())
 		saving.Store(false)
 	}
 	cancel()
@@ -181,7 +194,11 @@ func BenchmarkCheckpoint(b *testing.B) {
 	b.ReportMetric(float64(longest[1].Load())/1e6, "longest-ack-ms")
 	b.ReportMetric(float64(longest[0].Load())/1e6, "longest-ack-without-ms")
 	b.ReportMetric(whole.Seconds()*1e3/float64(b.N), "epoch+checkpoint-ms")
-	b.ReportMetric(float64(len(state))/1e6, "MB")
+	b.ReportMetric(stopped.Seconds()*1e3/float64(b.N), "core-stopped-ms")
+	b.ReportMetric(restart.Seconds()*1e3, "restart-ms")
+	b.ReportMetric(float64(memory.HeapAlloc)/1e6, "heap-MB")
+	b.ReportMetric(float64(len(state))/1e6, "state-MB")
+	b.ReportMetric(float64(len(s2.Encode(nil, state)))/1e6, "stored-MB")
 	b.ReportMetric(float64(sent.Load())/float64(b.N), "requests/op")
 }
 
@@ -197,12 +214,13 @@ func broadState(options engine.Options) []byte {
 			binary.BigEndian.PutUint64(x.ID[8:], trace.Mix(n, 1))
 			for k := range 11 {
 				service := table.Symbol(fmt.Sprint("service", (i+k)%50))
+				begin, length := now.Add(time.Duration(k)*time.Millisecond), time.Duration(n%997)*time.Microsecond
 				s := trace.Span{
-					ID: trace.SpanID(k + 1), Parent: 1, Service: service, Kind: trace.Server, Op: table.Op(service, table.Symbol(fmt.Sprintf("op%d-%d", i, k)), trace.Server),
-					Start: now.Add(time.Duration(k) * time.Millisecond), End: now.Add(time.Duration(k)*time.Millisecond + time.Duration(n%997)*time.Microsecond),
+					ID: trace.SpanID(k + 1), Parent: 1, Service: service, Kind: trace.Server, Start: begin, End: begin.Add(length),
+					Op: table.Op(service, table.Symbol(fmt.Sprintf("op%d-%d", i, k)), trace.Server),
 				}
 				if k == 0 {
-					s.Parent, s.End = 0, now.Add(20*time.Millisecond+time.Duration(n%997)*time.Microsecond)
+					s.Parent, s.End = 0, begin.Add(20*time.Millisecond+length)
 				}
 				x.Spans = append(x.Spans, s)
 			}

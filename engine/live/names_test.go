@@ -1,6 +1,7 @@
 package live
 
 import (
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"testing"
@@ -53,7 +54,7 @@ func service(traces ptrace.Traces, name string) ptrace.SpanSlice {
 
 func (x *endless) span(into ptrace.SpanSlice, id, parent byte, name string, duration time.Duration) ptrace.Span {
 	s := into.AppendEmpty()
-	s.SetTraceID(pcommon.TraceID{0: 1, 5: byte(x.traces >> 40), 6: byte(x.traces >> 32), 7: byte(x.traces >> 24), 8: byte(x.traces >> 16), 9: byte(x.traces >> 8), 10: byte(x.traces)})
+	s.SetTraceID(pcommon.TraceID(binary.BigEndian.AppendUint64([]byte{1, 7: 0}, x.traces)))
 	s.SetSpanID(pcommon.SpanID{7: id})
 	if parent != 0 {
 		s.SetParentSpanID(pcommon.SpanID{7: parent})
@@ -138,8 +139,8 @@ func (r *running) sizes() (text string) {
 	r.t.Helper()
 	err := r.Ask(r.t.Context(), func(core *engine.Core) {
 		sites, refused := core.Sites()
-		text = fmt.Sprintf("%d names, %d groups, %d sites, %d calls without a site, state of %.1f MB", core.Table().Len(), core.Grouper().Len(), sites, refused,
-			float64(len(core.AppendState(nil)))/1e6)
+		text = fmt.Sprintf("%d names, %d groups, %d sites, %d calls without a site, state of %.1f MB",
+			core.Table().Len(), core.Grouper().Len(), sites, refused, float64(len(core.AppendState(nil)))/1e6)
 	})
 	if err != nil {
 		r.t.Fatal(err)

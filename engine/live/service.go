@@ -6,7 +6,8 @@
 //	 1. Take decodes a request and waits. The sequencer numbers the waiting requests, sets their time of arrival,
 //	    appends them to the journal in one commit, and answers the callers.
 //	 2. Each shard owns the open traces whose IDs hash to it. It reduces closed traces to observations.
-//	 3. The core loop owns all statistics. It ends an epoch when the epoch has ended on every shard.
+//	 3. The core loop owns all statistics. It ends an epoch when the epoch has ended on every shard. While it is busy, the
+//	    outputs of the shards wait in a queue, so that neither epochs nor checkpoints stop the intake.
 //	 4. The core loop stores the decisions and reports them to the caller of the service. [Service.Ask] reads the core.
 //
 // The state is a function of the journal, which has the numbers and times of requests, the ends of epochs, and all
@@ -41,7 +42,7 @@ type Options struct {
 	Assembly   assemble.OnlineOptions // Memory is for all shards together
 	Keys       *ingest.Keys           // attributes to decode; nil: those of the protocol only
 	Shards     int                    // 0: one per core
-	InFlight   int64                  // limit in bytes of the requests that are accepted and not yet assembled
+	InFlight   int64                  // limit in bytes of the requests that are accepted and not yet assembled, and of those that wait for the core
 	Checkpoint time.Duration          // minimum time between two checkpoints, which are taken at the ends of epochs
 	Retention  Retention
 	Journal    *journal.Journal
@@ -148,7 +149,7 @@ func Open(o Options) (*Service, error) {
 		arrivals: make(chan *delivery, arrivalsWaiting),
 		changes:  make(chan *pendingChange, changesWaiting),
 		flushes:  make(chan chan<- struct{}),
-		outputs:  newShardOutputs(),
+		outputs:  newShardOutputs(o.InFlight),
 		queries:  make(chan query, queriesWaiting),
 		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -207,6 +208,10 @@ func (s *Service) restore() error {
 			return fmt.Errorf("restore the checkpoint: %w: %w", errOldStrategy, err)
 		}
 		return fmt.Errorf("restore the checkpoint: %w: %w", errUnreadable, err)
+	}
+	if core.Relearning() {
+		s.options.Log.Warn("an earlier version wrote the checkpoint with other identities: request types, groups, problems and trees are learned anew; " +
+			"names, overrides, versions, deploys, decisions and reports of agents were kept")
 	}
 	for _, x := range c.Closed {
 		for _, sh := range s.shards {

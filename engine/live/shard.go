@@ -53,28 +53,42 @@ type request struct {
 type shardOutputs struct {
 	waiting chan *shardOutput
 	ready   chan *shardOutput // to the core loop: the outputs from waiting, in the same order
-	held    atomic.Int64      // cost of the outputs between the two channels
+	limit   int64             // in bytes of the outputs between the two channels
+	held    atomic.Int64      // bytes of these outputs
 	free    sync.Pool         // of *shardOutput
 }
 
-// maxHeld bounds the cost of the outputs that wait for the core loop. A request takes a few kilobytes.
-const maxHeld = 1 << 15
-
-func newShardOutputs() *shardOutputs {
-	return &shardOutputs{waiting: make(chan *shardOutput, outputsWaiting), ready: make(chan *shardOutput)}
+func newShardOutputs(limit int64) *shardOutputs {
+	return &shardOutputs{waiting: make(chan *shardOutput, outputsWaiting), ready: make(chan *shardOutput), limit: limit}
 }
 
-// cost returns the room that o takes: its requests and itself.
-func (o *shardOutput) cost() int64 { return 1 + int64(o.n) }
+// bytes estimates the memory that o takes.
+func (o *shardOutput) bytes() int64 {
+	const output, perName, perRequest, perEdge, perVariable = 200, 100, 500, 64, 48
+	const perContext = 160 // with its part of the simulation
+	n := output
+	if o.names != nil {
+		n += perName * o.names.Len()
+	}
+	for i := range o.requests[:o.n] {
+		r := &o.requests[i]
+		n += perRequest + perContext*len(r.Contexts) + perEdge*(len(r.Edges)+len(r.Refined)) + perVariable*len(r.Variables)
+	}
+	return int64(n)
+}
 
 // run passes outputs on until waiting is closed, and then closes ready.
 func (q *shardOutputs) run() {
 	defer close(q.ready)
-	var held []*shardOutput
+	type sized struct {
+		*shardOutput
+		bytes int64
+	}
+	var held []sized
 	for more := true; more || len(held) > 0; {
 		var in, out chan *shardOutput
-		var first *shardOutput
-		if more && q.held.Load() < maxHeld {
+		var first sized
+		if more && q.held.Load() < q.limit {
 			in = q.waiting
 		}
 		if len(held) > 0 {
@@ -84,13 +98,13 @@ func (q *shardOutputs) run() {
 		select {
 		case o, more = <-in:
 			if more {
-				held = append(held, o)
-				q.held.Add(o.cost())
+				held = append(held, sized{o, o.bytes()})
+				q.held.Add(held[len(held)-1].bytes)
 			}
-		case out <- first:
-			held[0] = nil
+		case out <- first.shardOutput:
+			held[0] = sized{}
 			held = held[1:]
-			q.held.Add(-first.cost())
+			q.held.Add(-first.bytes)
 		}
 	}
 }
