@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -90,6 +91,7 @@ func TestNamesNeverRunOut(t *testing.T) {
 		o.Keys, o.Core.Retention, o.Checkpoint = keys, 24*time.Hour, time.Hour
 	})
 	defer r.end()
+	decided, unmentioned := r.decisionAbout(t)
 	x := &endless{}
 	for minute := range 24 * 60 {
 		x.at = c.at()
@@ -119,6 +121,12 @@ func TestNamesNeverRunOut(t *testing.T) {
 		if !found {
 			t.Error("no request type is named after the new service and its operation")
 		}
+		if got := table.OpName(decided); got != "decided" {
+			t.Errorf("the operation in a stored decision is named %q", got)
+		}
+		if got := table.OpName(unmentioned); got != trace.Overflow {
+			t.Errorf("an operation that nothing mentions is named %q", got)
+		}
 		for _, name := range []string{"tier", "gold", "user.id", "shop"} {
 			if got := table.Text(trace.SymbolOf([]byte(name))); got != name {
 				t.Errorf("%q has the name %q", name, got)
@@ -132,6 +140,23 @@ func TestNamesNeverRunOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("in the end: %s; unnamed values: %v", r.sizes(), r.Counts().Unnamed())
+}
+
+// decisionAbout returns an operation that only a stored decision mentions, and one that nothing mentions.
+func (r *running) decisionAbout(t *testing.T) (decided, unmentioned trace.Op) {
+	t.Helper()
+	err := r.Ask(t.Context(), func(core *engine.Core) {
+		table := core.Table()
+		decided = table.Op(table.Symbol("old"), table.Symbol("decided"), trace.Server)
+		unmentioned = table.Op(table.Symbol("old"), table.Symbol("unmentioned"), trace.Server)
+	})
+	if err == nil {
+		err = r.store.PutDecisions(start, []search.Decision{{At: start, Missing: []trace.Op{decided}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decided, unmentioned
 }
 
 // sizes describes the memory of the service.
