@@ -112,7 +112,7 @@ func TestForgetKeepsNamesOfState(t *testing.T) {
 		for range 4 {
 			c.table.Renew()
 		}
-		c.forgotten = now.Add(-namesAge)
+		c.forgotten = now.Add(-defaultNamesAge)
 		if n, err := c.RenewNames(now, func(func([]byte, error) bool) {}); n == 0 || err != nil {
 			t.Errorf("epoch %d: forgot %d names: %v", epoch, n, err)
 		}

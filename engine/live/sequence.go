@@ -17,8 +17,8 @@ const tickInterval = 100 * time.Millisecond
 // sizeInterval is the time between two checks of the size of the journal and of the free space of the disk.
 const sizeInterval = time.Second
 
-// namesPeriod is the least length of a period of the dictionary of the core, after which all names are sent to it
-// again.
+// namesPeriod is the default of the least length of a period of the dictionary of the core, after which all names are
+// sent to it again.
 const namesPeriod = 5 * time.Minute
 
 // maxCommitBytes limits the requests of one commit to the journal; the others wait for the next.
@@ -202,7 +202,7 @@ func (q *sequencer) epochEnd() *barrier {
 // their names in the last period, and their traces close in this one, so that the core forgets no name that it still
 // needs.
 func (q *sequencer) renewNames(now trace.Nanos) bool {
-	if now.Sub(q.renewed) < max(namesPeriod, 2*q.options.Assembly.MaxAge) {
+	if now.Sub(q.renewed) < max(q.options.names, 2*q.options.Assembly.MaxAge) {
 		return false
 	}
 	q.renewed = now

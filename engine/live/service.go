@@ -59,7 +59,8 @@ type Options struct {
 	// quickly. Nil: not called.
 	Epoch func(core *engine.Core, e Ended)
 
-	tick time.Duration // between two checks for traces to close; 0: tickInterval
+	tick  time.Duration // between two checks for traces to close; 0: tickInterval
+	names time.Duration // least length of a period of the dictionary of the core; 0: namesPeriod
 }
 
 // Retention limits the stored history.
@@ -126,7 +127,7 @@ func Open(o Options) (*Service, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	o.tick = cmp.Or(o.tick, tickInterval)
+	o.tick, o.names = cmp.Or(o.tick, tickInterval), cmp.Or(o.names, namesPeriod)
 	never := func(time.Time) bool { return false }
 	if o.Full == nil {
 		o.Full = never
