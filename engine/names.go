@@ -20,7 +20,7 @@ const defaultNamesAge = 24 * time.Hour
 func (c *Core) RenewNames(now trace.Nanos, parts iter.Seq2[[]byte, error]) (deleted int, err error) {
 	if c.table.Crowded() || now.Sub(c.forgotten) >= cmp.Or(c.options.NamesAge, defaultNamesAge) && c.forgotten != 0 {
 		deleted, err = c.table.Forget(func(yield func([]byte, error) bool) {
-			if yield(c.statistics(), nil) {
+			if yield(c.appendStatistics(nil), nil) {
 				parts(yield)
 			}
 		})

@@ -31,6 +31,15 @@ func (t *Table) appendBinary(b []byte, m *mentions) []byte {
 	})
 }
 
+// EncodedSize returns the largest number of bytes that AppendBinary and AppendMentioned append.
+func (t *Table) EncodedSize() int {
+	n := 1 + 5*binary.MaxVarintLen64
+	for _, s := range t.text.all() {
+		n += 8 + binary.MaxVarintLen64 + len(s)
+	}
+	return n + 33*t.ops.len() + 24*t.contexts.len() + 32*t.edges.len()
+}
+
 func appendEntries[K ~uint64, V any](b []byte, m *mentions, of *entries[K, V], value func([]byte, V) []byte) []byte {
 	keys := mentionedKeys(m, of)
 	b = binary.AppendUvarint(b, uint64(len(keys)))

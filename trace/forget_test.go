@@ -116,6 +116,9 @@ func TestFreeze(t *testing.T) {
 			table.Op(table.Symbol("shop"), table.Symbol(fmt.Sprint("order ", i)), trace.Server)
 		}
 		before := table.AppendBinary(nil)
+		if n := table.EncodedSize(); len(before) > n {
+			t.Errorf("%d bytes, at most %d expected", len(before), n)
+		}
 		frozen, read := table.Freeze(), make(chan []byte)
 		go func() { read <- frozen.AppendBinary(nil) }()
 		op := table.Op(table.Symbol("cart"), table.Symbol("GET /cart"), trace.Server)

@@ -254,7 +254,7 @@ func traffic(t testing.TB, n, fault int) []stretch {
 		}
 		all[i].bodies, all[i].traces = requests(t, app, from, from.Add(stretchSpan))
 		rollout := len(all[i].bodies) * max(0, min(2, i-n/2)) / 2 // in one stretch, half of the requests are from the new version
-		host := fmt.Sprint("host ", i) // a name that no state mentions
+		host := fmt.Sprint("host ", i)                            // a name that no state mentions
 		deployed(t, all[i].bodies[:rollout], "2", host)
 		deployed(t, all[i].bodies[rollout:], "1", host)
 	}

@@ -179,7 +179,7 @@ func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	done := make(chan *saving, 1)
 	l.saving = done
 	go func() {
-		s.State = state.AppendState(nil)
+		s.State = state.Encode()
 		s.err = l.options.Store.Save(s.Checkpoint, m.at.Add(-2*l.options.Assembly.Remember))
 		done <- s
 	}()
