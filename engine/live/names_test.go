@@ -24,8 +24,8 @@ type endless struct {
 	traces uint64
 }
 
-// request returns an export request with n traces of a service, each with 21 values of an attribute. Every tenth calls an
-// operation with an ID in its name, and every thirtieth a service with the name of a pod.
+// request returns an export request with n traces of a service, each with 21 values of an attribute. Every 33rd calls
+// an operation with an ID in its name, or a service with the name of a pod.
 func (x *endless) request(t testing.TB, n int) []byte {
 	t.Helper()
 	traces := ptrace.NewTraces()
@@ -38,9 +38,9 @@ func (x *endless) request(t testing.TB, n int) []byte {
 			x.span(shop, 3+i, 1, "item", time.Millisecond).Attributes().PutStr("user.id", fmt.Sprint(id, i))
 		}
 		switch {
-		case x.traces%30 == 0:
+		case x.traces%66 == 0:
 			x.span(service(traces, "worker-"+id), 2, 1, "work", 5*time.Millisecond)
-		case x.traces%10 == 0:
+		case x.traces%33 == 0:
 			x.span(shop, 2, 1, "order "+id, 5*time.Millisecond)
 		}
 	}
@@ -76,11 +76,11 @@ func encoded(t testing.TB, traces ptrace.Traces) []byte {
 	return body
 }
 
-// A day of traffic with a million values of one attribute, 3 000 operations with an ID in their names, and 1 500 services
-// named after pods costs nothing but these names: a service, an operation and values of other attributes that appear
+// A day of traffic with a million values of one attribute, 720 operations with an ID in their names, and as many services
+// named after pods, costs nothing but these names: a service, an operation and values of other attributes that appear
 // afterwards have names.
 func TestNamesNeverRunOut(t *testing.T) {
-	const perMinute = 33 // traces
+	const step, traces = 2 * time.Minute, 66
 	keys, err := ingest.NewKeys("user.id", "tier")
 	if err != nil {
 		t.Fatal(err)
@@ -93,21 +93,21 @@ func TestNamesNeverRunOut(t *testing.T) {
 	defer r.end()
 	decided, unmentioned := r.decisionAbout(t)
 	x := &endless{}
-	for minute := range 24 * 60 {
+	for played := step; played <= 24*time.Hour; played += step {
 		x.at = c.at()
-		r.send([][]byte{x.request(t, perMinute)})
-		c.add(time.Minute)
+		r.send([][]byte{x.request(t, traces)})
+		c.add(step)
 		r.settle()
-		if minute%240 == 239 {
-			t.Logf("after %d h: %s", (minute+1)/60, r.sizes())
+		if played%(4*time.Hour) == 0 {
+			t.Logf("after %v: %s", played, r.sizes())
 		}
 	}
 	for range 10 {
 		x.at, x.traces = c.at(), x.traces+1
-		traces := ptrace.NewTraces()
-		x.span(service(traces, "billing"), 1, 0, "POST /invoice", time.Second).Attributes().PutStr("tier", "gold")
-		r.send([][]byte{x.request(t, perMinute), encoded(t, traces)})
-		c.add(time.Minute)
+		invoice := ptrace.NewTraces()
+		x.span(service(invoice, "billing"), 1, 0, "POST /invoice", time.Second).Attributes().PutStr("tier", "gold")
+		r.send([][]byte{x.request(t, traces), encoded(t, invoice)})
+		c.add(step)
 		r.settle()
 	}
 	err = r.Ask(t.Context(), func(core *engine.Core) {
