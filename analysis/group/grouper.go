@@ -135,6 +135,7 @@ func (g *Grouper) Close(now trace.Nanos) {
 	}
 	g.closed = now
 	g.Aliases.Close(now)
+	g.targets.age(now)
 	if len(g.groups) >= g.options.Groups {
 		g.evict()
 	}
