@@ -88,6 +88,10 @@ func (m *metrics) ingest(e metric.Emitter) {
 	for reason, count := range n.Unusable() {
 		e.Counter("traces_unusable_total", "Complete traces, or roots of them, excluded from the statistics, by reason.", count, "reason", string(reason))
 	}
+	for key, count := range n.Unnamed() {
+		e.Counter("attribute_values_unnamed_total", "Values of attributes shown as (other), because their key has too many, by key.", count, "key", key)
+	}
+	e.Counter("names_forgotten_total", "Names deleted from the dictionary because nothing mentions them any more.", n.Names.Load())
 	open := n.Open()
 	e.Gauge("open_traces", "Traces waiting for more spans.", float64(open.Traces))
 	e.Gauge("open_spans", "Spans of open traces.", float64(open.Spans))
@@ -101,6 +105,7 @@ func (m *metrics) ingest(e metric.Emitter) {
 	e.Counter("retention_forgotten_total", forgotten, n.Forgotten.Exemplars.Load(), "what", "exemplars")
 	e.Gauge("epoch_work_seconds", "Time spent on the decisions of the last epoch.", time.Duration(n.Decided.Load()).Seconds())
 	e.Counter("epochs_total", "Epochs.", n.Epochs.Load())
+	e.Gauge("checkpoint_work_seconds", "Time for which the last checkpoint stopped the decisions, but not the intake.", time.Duration(n.Encoded.Load()).Seconds())
 	e.Counter("checkpoints_total", "Successful checkpoints.", n.Checkpoints.Load())
 	e.Counter("checkpoints_failed_total", "Failed checkpoints.", n.Unsaved.Load())
 }

@@ -46,6 +46,9 @@ type Options struct {
 	// trees, explanations of problems, and the search. There are no decisions.
 	IncidentsOnly bool
 
+	// NamesAge is the time after which names that nothing mentions are deleted although there is room for more; 0: a day.
+	NamesAge time.Duration
+
 	// Strategies are further strategies that Strategy may name, for evaluation.
 	Strategies []search.Strategy
 }
@@ -107,6 +110,8 @@ type Core struct {
 	preview    *detect.Detector // provisional groups of these observations
 	epochs     []epochEnd       // of the learning period
 	seen       uint64           // observations in early
+	encoded    int              // bytes of the last encoding
+	forgotten  trace.Nanos      // time of the last deletion of names since the start of the process; 0: none
 	dropped    uint64           // observations that early had no room for
 }
 

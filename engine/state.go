@@ -146,15 +146,47 @@ type savedPart struct {
 }
 
 // AppendState appends to b the state with which a Core continues after a restart. Cores with the same input give the
-// same bytes.
-func (c *Core) AppendState(b []byte) []byte {
-	b = append(b, coreVersion)
-	b = codec.AppendSection(b, c.table.AppendBinary)
+// same bytes. Of the table it has the entries that the state mentions.
+func (c *Core) AppendState(b []byte) []byte { return append(b, c.snapshot(c.table).Encode()...) }
+
+// Snapshot is the state of a core at one time.
+type Snapshot struct {
+	bytes []byte // room for the table, then the encoded state without it
+	room  int
+	table *trace.Table
+}
+
+// Snapshot returns the present state of c. Another goroutine may encode it while c is used and changed, until
+// [Core.Release].
+func (c *Core) Snapshot() *Snapshot { return c.snapshot(c.table.Freeze()) }
+
+func (c *Core) snapshot(table *trace.Table) *Snapshot {
+	room := table.EncodedSize() + codec.SectionSize + 1 // so that the state, which may be large, need not be copied
+	return &Snapshot{c.appendStatistics(make([]byte, room, room+c.encoded+c.encoded/8)), room, table}
+}
+
+// Release ends the use of the last snapshot.
+func (c *Core) Release() { c.table.Thaw() }
+
+// Encode returns what [Core.AppendState] appends. It shares memory with s.
+func (s *Snapshot) Encode() []byte {
+	names := s.table.AppendMentioned(nil, s.bytes[s.room:])
+	head := codec.AppendSection([]byte{coreVersion}, func(b []byte) []byte { return append(b, names...) })
+	b := s.bytes[s.room-len(head):]
+	copy(b, head)
+	return b
+}
+
+// appendStatistics appends the state without the table.
+func (c *Core) appendStatistics(b []byte) []byte {
+	before := len(b)
 	b = codec.AppendSection(b, c.types.AppendBinary)
 	b = codec.AppendSection(b, c.detector.AppendBinary)
 	b = codec.AppendSection(b, func(b []byte) []byte { return AppendSearchState(b, &c.state) })
 	b = codec.AppendSection(b, c.appendEarly)
-	return codec.AppendSection(b, func(b []byte) []byte { return plain.Append(b, c.saved()) })
+	b = codec.AppendSection(b, func(b []byte) []byte { return plain.Append(b, c.saved()) })
+	c.encoded = len(b) - before
+	return b
 }
 
 // appendEarly appends the observations of the learning period with their provisional groups; nothing after that period.

@@ -11,7 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// again returns a core restored from the state of w.core, and checks that its state is the same.
+// again returns a core restored from the state of w.core, and checks that its state is the same. As in the service, the
+// names of the application arrive again.
 func (w *world) again(t *testing.T, options engine.Options) *engine.Core {
 	t.Helper()
 	core := engine.NewCore(&trace.Table{}, options)
@@ -22,6 +23,7 @@ func (w *world) again(t *testing.T, options engine.Options) *engine.Core {
 	if !bytes.Equal(core.AppendState(nil), state) {
 		t.Fatalf("%v: the restored state differs", w.now.Sub(start))
 	}
+	core.Table().Merge(w.app.Table())
 	return core
 }
 

@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -75,7 +76,30 @@ const (
 // NewBuilder returns a builder that keeps the attributes in keys and adds names to table.
 func NewBuilder(table *trace.Table, keys *Keys) *Builder {
 	keys.intern(table)
-	return &Builder{keys: keys, names: Names{Table: table}}
+	return &Builder{keys: keys, names: newNames(table, keys)}
+}
+
+// Forget empties the dictionary, so that the names that appear from now on are new to it.
+func (b *Builder) Forget() {
+	b.names.forget()
+	b.keys.intern(b.names.Table)
+}
+
+// Unnamed yields the keys with values that were not stored in the dictionary because there were too many since the last
+// call, or since the start, and the number of times that such values appeared. The key of keys that are not requested
+// is "".
+func (b *Builder) Unnamed() iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
+		for found, n := range b.names.beyond {
+			if n == 0 {
+				continue
+			}
+			b.names.beyond[found] = 0
+			if !yield(b.keys.nameOf(found), n) {
+				return
+			}
+		}
+	}
 }
 
 // Begin starts a record. Its spans are appended to into.
@@ -140,14 +164,14 @@ func (b *Builder) ResourceText(key, text []byte) {
 		return
 	case versionKey:
 		if b.version == 0 {
-			b.version = b.names.Value(text)
+			b.version = b.names.Value(versions, text)
 			b.noteVersion()
 		}
 		return
 	}
 	for rank := range b.hostRank {
 		if string(key) == hostKeys[rank] && !IsLocal(text) {
-			b.host, b.hostRank = b.names.Value(text), rank
+			b.host, b.hostRank = b.names.Value(hosts, text), rank
 			return
 		}
 	}
@@ -208,7 +232,7 @@ func (b *Builder) Attr(found int, key []byte, v Value) {
 	switch found {
 	case keyTracepoint:
 		if b.tracepoint == 0 && !v.Numeric {
-			b.tracepoint = b.names.Value(v.Text)
+			b.tracepoint = b.names.Value(found, v.Text)
 		}
 	case keyJoin:
 		b.Join = b.Join || v.True()
@@ -228,12 +252,12 @@ func (b *Builder) Attr(found int, key []byte, v Value) {
 func (b *Builder) attr(a *trace.Attr, found int, key []byte, v Value) {
 	a.Number, a.Numeric, a.Span = v.Number, v.Numeric, int32(len(b.into.Spans))
 	if found == unnamed {
-		a.Key = b.names.Value(key)
+		a.Key = b.names.Value(unnamedKeys, key)
 	} else {
 		a.Key = b.keys.symbols[found]
 	}
 	if !v.Numeric {
-		a.Text = b.names.Value(v.Text)
+		a.Text = b.names.Value(found, v.Text)
 	}
 }
 

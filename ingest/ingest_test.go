@@ -98,12 +98,63 @@ func TestValue(t *testing.T) {
 		"":                           "",
 	} {
 		for range 2 {
-			sym := names.Value([]byte(text))
+			sym := names.Value(0, []byte(text))
 			got := names.Table.Text(sym)
 			if got != want || sym != trace.SymbolOf([]byte(want)) || !utf8.ValidString(got) {
 				t.Errorf("%.20q of %d bytes became %.20q of %d bytes", text, len(text), got, len(got))
 			}
 		}
+	}
+}
+
+// A key with too many values loses the text of its own further values only, and these are counted. Once the builder has
+// forgotten the names, the key has room again.
+func TestValuesOfKey(t *testing.T) {
+	keys, err := ingest.NewKeys("user.id", "tier")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := &trace.Table{Limit: 1000}
+	b := ingest.NewBuilder(table, keys)
+	add := func(name, key, value string) trace.Symbol {
+		var batch ingest.Batch
+		b.Begin(&batch)
+		b.ResourceText([]byte("service.name"), []byte("shop"))
+		b.Span()
+		b.ID, b.Trace, b.Name, b.Start, b.End = []byte("spanspan"), []byte("tracetracetracet"), []byte(name), 1, 2
+		b.Attr(keys.Find([]byte(key)), []byte(key), ingest.Value{Text: []byte(value)})
+		b.EndSpan()
+		if got := table.OpName(batch.Spans[0].Op); got != name {
+			t.Errorf("operation %q is named %q", name, got)
+		}
+		return batch.Attrs[0].Text
+	}
+	const users = 2000
+	named := 0
+	for i := range users {
+		if sym := add("GET /", "user.id", fmt.Sprintf("u%dx", i)); table.Contains(sym) {
+			named++
+		}
+	}
+	if named < 10 || named > 100 {
+		t.Errorf("%d of %d values have a name, want an equal part of half of the dictionary", named, users)
+	}
+	if sym := add("POST /", "tier", "gold"); table.Text(sym) != "gold" {
+		t.Errorf("the value of another key is %q", table.Text(sym))
+	}
+	unnamed := make(map[string]uint64)
+	for key, n := range b.Unnamed() {
+		unnamed[key] = n
+	}
+	if want := map[string]uint64{"user.id": uint64(users - named)}; !cmp.Equal(unnamed, want) {
+		t.Errorf("values without a name %v, want %v", unnamed, want)
+	}
+	for range b.Unnamed() {
+		t.Error("values were counted twice")
+	}
+	b.Forget()
+	if sym := add("GET /", "user.id", "later"); table.Text(sym) != "later" || !table.Contains(trace.SymbolOf([]byte("user.id"))) {
+		t.Errorf("after the names were forgotten, a value is %q", table.Text(sym))
 	}
 }
 

@@ -116,6 +116,30 @@ func (k *Keys) setOnly() {
 	}
 }
 
+// Names returns the keys whose values become attributes, except those of the protocol.
+func (k *Keys) Names() []string {
+	names := slices.Clone(k.names[requested:])
+	for i := firstIdentityKey; i < requested; i++ {
+		if k.kept[i] {
+			names = append(names, k.names[i])
+		}
+	}
+	return names
+}
+
+// nameOf returns the key with the given result of Find, or of a kind of value; "" for unnamed keys.
+func (k *Keys) nameOf(found int) string {
+	switch {
+	case found < len(k.names):
+		return k.names[found]
+	case found == versions:
+		return versionKey
+	case found == hosts:
+		return hostKeys[0]
+	}
+	return ""
+}
+
 // intern stores the names of the set in table, so that reports can name attributes.
 func (k *Keys) intern(table *trace.Table) {
 	for _, name := range k.names {

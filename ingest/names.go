@@ -15,10 +15,18 @@ const (
 	MaxValue = 1 << 10 // bytes of an attribute's key or value; longer ones are truncated
 )
 
-// maxValues bounds the attribute values whose text is stored. It is half of a full dictionary, so that values of high
-// cardinality cannot crowd out the names of operations. Further values have a symbol but no text; reports show
-// trace.Overflow.
-const maxValues = trace.DefaultLimit / 2
+// valuesShare is the part of a dictionary, one in valuesShare, that the values of attributes may fill. Each key has an
+// equal part of it, so that values of high cardinality crowd out neither the names of operations nor the values of
+// other keys. Further values have a symbol but no text; reports show trace.Overflow.
+const valuesShare = 2
+
+// Keys of texts that are no attributes of Keys, for [Names.Value]. They follow the results of Keys.Find.
+const (
+	versions = unnamed + 1 + iota
+	hosts
+	unnamedKeys // not the values of unnamed keys, but these keys
+	valueKinds
+)
 
 // Numbers of cache entries: 256 KiB of operations and 128 KiB of values fit into the private cache of a core.
 const (
@@ -34,7 +42,31 @@ type Names struct {
 	ops    [cachedOps][4]cachedOp     // four-way associative; each set has the newest entry first
 	stored [cachedValues]trace.Symbol // direct-mapped: valid values that are already stored
 	buf    []byte
-	values int
+	most   int                // values of a key whose text is stored; 0: as many as there is room for values
+	values [valueKinds]int    // stored ones, by key
+	beyond [valueKinds]uint64 // values that were not stored, each time that they appeared
+}
+
+// newNames returns Names that are empty and share the room for values equally among keys.
+func newNames(table *trace.Table, keys *Keys) Names {
+	return Names{Table: table, most: table.Room() / valuesShare / (len(keys.names) + valueKinds - unnamed)}
+}
+
+// room returns the number of values of a key that the dictionary may hold. The values of unnamed keys are those of
+// many keys.
+func (n *Names) room(key int) int {
+	if n.most == 0 || key == unnamed {
+		return n.Table.Room() / valuesShare
+	}
+	return n.most
+}
+
+// forget empties the dictionary and the caches.
+func (n *Names) forget() {
+	n.Table.Clear()
+	clear(n.ops[:])
+	clear(n.stored[:])
+	clear(n.values[:])
 }
 
 type cachedOp struct {
@@ -84,28 +116,36 @@ func (n *Names) cache(key uint64, op trace.Op) {
 // Symbol returns the symbol of a service name.
 func (n *Names) Symbol(name []byte) trace.Symbol { return n.Table.SymbolBytes(clean(name, MaxName)) }
 
-// Value returns the symbol of an attribute's key or value, truncated to [MaxValue] bytes.
-func (n *Names) Value(text []byte) trace.Symbol {
+// Value returns the symbol of a value, truncated to [MaxValue] bytes, of the key with the given result of [Keys.Find].
+func (n *Names) Value(key int, text []byte) trace.Symbol {
 	if len(text) > MaxValue {
 		text = clean(text, MaxValue)
 	}
 	sym := trace.SymbolOf(text)
 	if c := &n.stored[sym%cachedValues]; *c != sym {
 		if valid := clean(text, MaxValue); len(valid) != len(text) || &valid[0] != &text[0] {
-			return n.Value(valid)
+			return n.Value(key, valid)
 		}
-		n.store(sym, text)
-		*c = sym
+		if n.store(key, sym, text) {
+			*c = sym
+		}
 	}
 	return sym
 }
 
-// store adds a value to the dictionary unless it already holds maxValues values.
-func (n *Names) store(sym trace.Symbol, text []byte) {
-	if n.values < maxValues && n.Table.Text(sym) == trace.Overflow {
-		n.values++
+// store adds a value to the dictionary unless it has the most values of the key. It reports whether the dictionary has
+// the value.
+func (n *Names) store(key int, sym trace.Symbol, text []byte) bool {
+	switch {
+	case n.Table.Contains(sym):
+	case n.values[key] < n.room(key):
+		n.values[key]++
 		n.Table.SymbolBytes(text)
+	default:
+		n.beyond[key]++
+		return false
 	}
+	return true
 }
 
 // clean returns text truncated to at most limit bytes at a character boundary, with invalid UTF-8 replaced by U+FFFD.

@@ -2,7 +2,9 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -55,6 +57,24 @@ func (s *Store) Decisions(from, to trace.Nanos, limit int, newest bool) (all []s
 		}
 	}
 	return all, nil
+}
+
+// EncodedDecisions yields the encoded decisions of each epoch, oldest first. They are valid until the next. An error
+// ends the sequence.
+func (s *Store) EncodedDecisions() iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		stop := errors.New("enough")
+		err := s.each([]byte{keyDecisions}, func(_, packed []byte) error {
+			data, err := decompress(packed)
+			if err == nil && !yield(data, nil) {
+				err = stop
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, stop) {
+			yield(nil, fmt.Errorf("read decisions: %w", err))
+		}
+	}
 }
 
 func decodeDecisions(packed []byte) ([]search.Decision, error) {

@@ -31,7 +31,7 @@ const (
 )
 
 // Version is the version of the format that this program writes, including the contents of checkpoints.
-const Version = 5
+const Version = 6
 
 // migrations holds the steps between versions, first the step from version 1 to 2. The changes that a step adds to the
 // batch are committed together with the number of the version, so that a crash leaves either version.
@@ -40,6 +40,7 @@ var migrations = []func(*Store, *pebble.Batch) error{
 	func(*Store, *pebble.Batch) error { return nil }, // to 3: sampled requests have times; decoders accept those of version 2 without
 	func(*Store, *pebble.Batch) error { return nil }, // to 4: values are CBOR; decoders accept the gob of version 3
 	func(*Store, *pebble.Batch) error { return nil }, // to 5: changes, messages and the state of the search are CBOR; decoders accept the JSON of version 4
+	func(*Store, *pebble.Batch) error { return nil }, // to 6: tables lack the edges of whole contexts; decoders skip those of version 5
 }
 
 // ErrNewer is wrapped by errors of [Open] if a newer program wrote the data.

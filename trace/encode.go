@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
 )
@@ -14,25 +13,39 @@ import (
 const tableVersion = 2 // 1 had no targets
 
 // AppendBinary appends t to b, without its limit. Equal entries give equal bytes. It takes O(n log n) for n entries.
-func (t *Table) AppendBinary(b []byte) []byte {
+func (t *Table) AppendBinary(b []byte) []byte { return t.appendBinary(b, nil) }
+
+// appendBinary is AppendBinary for the entries in m, or for all if m is nil.
+func (t *Table) appendBinary(b []byte, m *mentions) []byte {
 	b = append(b, tableVersion)
 	b = binary.AppendUvarint(b, uint64(t.refused))
-	b = appendEntries(b, t.text, codec.AppendText)
-	b = appendEntries(b, t.ops, func(b []byte, o Operation) []byte {
+	b = appendEntries(b, m, &t.text, codec.AppendText)
+	b = appendEntries(b, m, &t.ops, func(b []byte, o Operation) []byte {
 		return append(codec.AppendWords(b, uint64(o.Service), uint64(o.Name), uint64(o.Target)), byte(o.Kind))
 	})
-	b = appendEntries(b, t.contexts, func(b []byte, c ContextInfo) []byte {
+	b = appendEntries(b, m, &t.contexts, func(b []byte, c ContextInfo) []byte {
 		return codec.AppendWords(b, uint64(c.Parent), uint64(c.Op))
 	})
-	return appendEntries(b, t.edges, func(b []byte, e EdgeInfo) []byte {
+	return appendEntries(b, m, &t.edges, func(b []byte, e EdgeInfo) []byte {
 		return codec.AppendWords(b, uint64(e.Context), uint64(e.Before), uint64(e.After))
 	})
 }
 
-func appendEntries[K ~uint64, V any](b []byte, m map[K]V, value func([]byte, V) []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(m)))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		b = value(codec.AppendWords(b, uint64(k)), m[k])
+// EncodedSize returns the largest number of bytes that AppendBinary and AppendMentioned append.
+func (t *Table) EncodedSize() int {
+	n := 1 + 5*binary.MaxVarintLen64
+	for _, s := range t.text.all() {
+		n += 8 + binary.MaxVarintLen64 + len(s)
+	}
+	return n + 33*t.ops.len() + 24*t.contexts.len() + 32*t.edges.len()
+}
+
+func appendEntries[K ~uint64, V any](b []byte, m *mentions, of *entries[K, V], value func([]byte, V) []byte) []byte {
+	keys := mentionedKeys(m, of)
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, k := range keys {
+		v, _ := of.get(k)
+		b = value(codec.AppendWords(b, uint64(k)), v)
 	}
 	return b
 }
@@ -45,8 +58,8 @@ func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 	version := r.Version(1, tableVersion)
 	limit = cmp.Or(limit, DefaultLimit)
 	t := &Table{Limit: limit, refused: int(r.Below(1 << 62))}
-	decodeEntries(r, limit, 9, &t.text, func() string { return r.Text(math.MaxInt) })
-	decodeEntries(r, limit, 25, &t.ops, func() (o Operation) {
+	decodeEntries(r, limit, 9, &t.text.added, func() string { return r.Text(math.MaxInt) })
+	decodeEntries(r, limit, 25, &t.ops.added, func() (o Operation) {
 		o.Service, o.Name = Symbol(r.Word()), Symbol(r.Word())
 		if version > 1 {
 			o.Target = Op(r.Word())
@@ -54,18 +67,19 @@ func DecodeTable(b []byte, limit int) (*Table, []byte, error) {
 		o.Kind = Kind(r.Byte())
 		return o
 	})
-	decodeEntries(r, limit, 24, &t.contexts, func() ContextInfo { return ContextInfo{Context(r.Word()), Op(r.Word())} })
-	decodeEntries(r, limit, 32, &t.edges, func() EdgeInfo {
+	decodeEntries(r, limit, 24, &t.contexts.added, func() ContextInfo { return ContextInfo{Context(r.Word()), Op(r.Word())} })
+	decodeEntries(r, limit, 32, &t.edges.added, func() EdgeInfo {
 		e := EdgeInfo{Context(r.Word()), Op(r.Word()), Op(r.Word())}
 		if version == 1 {
 			r.Word() // the callee
 		}
 		return e
 	})
-	for sym, s := range t.text {
+	maps.DeleteFunc(t.edges.added, func(e Edge, info EdgeInfo) bool { return e == ContextEdge(info.Context) }) // of older versions
+	for sym, s := range t.text.all() {
 		r.Check(symbolOf(s) == sym)
 	}
-	for op, o := range t.ops {
+	for op, o := range t.ops.all() {
 		r.Check(o.Kind <= External && o.id() == op)
 	}
 	if r.Bad() {

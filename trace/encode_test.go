@@ -29,6 +29,9 @@ func filledTable() *trace.Table {
 func TestTableRoundTrip(t *testing.T) {
 	for _, table := range []*trace.Table{{}, filledTable()} {
 		b := table.AppendBinary(nil)
+		if n := table.EncodedSize(); len(b) > n {
+			t.Errorf("%d bytes, at most %d expected", len(b), n)
+		}
 		again, rest, err := trace.DecodeTable(append(bytes.Clone(b), 7), table.Limit)
 		if err != nil || len(rest) != 1 {
 			t.Fatalf("%d bytes left: %v", len(rest), err)

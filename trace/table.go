@@ -2,7 +2,6 @@ package trace
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -97,20 +96,22 @@ type EdgeInfo struct {
 // filled independently never contradict each other and merge by union.
 //
 // A Table is bounded: once it holds Limit entries of a kind, it refuses and counts new ones, and they appear under the
-// name [Overflow] in reports. The zero Table is empty and holds up to [DefaultLimit] entries of each kind. A Table is
-// not safe for concurrent use.
+// name [Overflow] in reports, unless [Table.Forget] makes room. The zero Table is empty and holds up to [DefaultLimit]
+// entries of each kind. A Table is not safe for concurrent use.
 type Table struct {
 	Limit int // maximum number of entries of each kind; 0: DefaultLimit
 
-	text     map[Symbol]string
-	ops      map[Op]Operation
-	contexts map[Context]ContextInfo
-	edges    map[Edge]EdgeInfo
+	text     entries[Symbol, string]
+	ops      entries[Op, Operation]
+	contexts entries[Context, ContextInfo]
+	edges    entries[Edge, EdgeInfo]
 	refused  int
 
 	recording bool     // new symbols and operations are recorded for TakeAdditions
 	newText   []Symbol // since the last call of TakeAdditions
 	newOps    []Op
+
+	renewed *renewals // nil: Renew was never called
 }
 
 // DefaultLimit is the default limit of a [Table] for each kind of entry. It is far above the number of operations of
@@ -120,16 +121,33 @@ const DefaultLimit = 1 << 20
 // Overflow is the name of every entry that a full [Table] refused.
 const Overflow = "(other)"
 
+// Room returns the maximum number of entries of each kind.
+func (t *Table) Room() int { return t.limit() }
+
+// Contains reports whether t contains sym.
+func (t *Table) Contains(sym Symbol) bool {
+	return sym == 0 || t.text.has(sym)
+}
+
 // Refused returns the number of entries refused because the table was full. It may count the same entry many times.
 func (t *Table) Refused() int { return t.refused }
 
 // Symbol stores s and returns its symbol.
 func (t *Table) Symbol(s string) Symbol {
 	sym := symbolOf(s)
-	if sym != 0 && add(t, &t.text, sym, s) && t.recording {
-		t.newText = append(t.newText, sym)
+	if sym != 0 {
+		t.addText(sym, s)
 	}
 	return sym
+}
+
+func (t *Table) addText(sym Symbol, s string) {
+	if t.renewed != nil {
+		t.renewed.current.text[sym] = struct{}{}
+	}
+	if add(t, &t.text, sym, s) && t.recording {
+		t.newText = append(t.newText, sym)
+	}
 }
 
 // SymbolBytes is like Symbol for bytes. It copies s only if it is new.
@@ -138,8 +156,8 @@ func (t *Table) SymbolBytes(s []byte) Symbol {
 	if sym == 0 {
 		return 0
 	}
-	if _, ok := t.text[sym]; !ok && add(t, &t.text, sym, string(s)) && t.recording {
-		t.newText = append(t.newText, sym)
+	if !t.text.has(sym) || t.renewed != nil {
+		t.addText(sym, string(s))
 	}
 	return sym
 }
@@ -153,7 +171,7 @@ func (t *Table) Op(service, name Symbol, kind Kind) Op {
 // Step stores the step in which op calls target and returns its identity. If target is 0, or t does not contain op, it
 // stores nothing.
 func (t *Table) Step(op, target Op) Op {
-	if o, ok := t.ops[op]; ok && target != 0 {
+	if o, ok := t.ops.get(op); ok && target != 0 {
 		o.Target = target
 		return t.addOp(o)
 	}
@@ -162,23 +180,30 @@ func (t *Table) Step(op, target Op) Op {
 
 func (t *Table) addOp(o Operation) Op {
 	op := o.id()
+	t.putOp(op, o)
+	return op
+}
+
+func (t *Table) putOp(op Op, o Operation) {
+	if t.renewed != nil {
+		t.renewed.current.ops[op] = struct{}{}
+	}
 	if add(t, &t.ops, op, o) && t.recording {
 		t.newOps = append(t.newOps, op)
 	}
-	return op
 }
 
 // Base returns the operation of a step, without its target. For an operation, and if t does not contain the step, it
 // returns step itself.
 func (t *Table) Base(step Op) Op {
-	if o, ok := t.ops[step]; ok && o.Target != 0 {
+	if o := t.Operation(step); o.Target != 0 {
 		return OpOf(o.Service, o.Name, o.Kind)
 	}
 	return step
 }
 
 // Target returns the target of a step; 0 if it has none.
-func (t *Table) Target(step Op) Op { return t.ops[step].Target }
+func (t *Table) Target(step Op) Op { return t.Operation(step).Target }
 
 // Child stores the context of op when called from parent and returns its identity.
 func (t *Table) Child(parent Context, op Op) Context {
@@ -187,8 +212,12 @@ func (t *Table) Child(parent Context, op Op) Context {
 	return ctx
 }
 
-// AddEdge stores the content of e.
-func (t *Table) AddEdge(e Edge, info EdgeInfo) { add(t, &t.edges, e, info) }
+// AddEdge stores the content of e, unless it is a [ContextEdge]: its context says as much.
+func (t *Table) AddEdge(e Edge, info EdgeInfo) {
+	if e != ContextEdge(info.Context) {
+		add(t, &t.edges, e, info)
+	}
+}
 
 // AddContext stores the content of ctx.
 func (t *Table) AddContext(ctx, parent Context, op Op) {
@@ -200,27 +229,39 @@ func (t *Table) Text(sym Symbol) string {
 	if sym == 0 {
 		return ""
 	}
-	if s, ok := t.text[sym]; ok {
+	if s, ok := t.text.get(sym); ok {
 		return s
 	}
 	return Overflow
 }
 
 // Operation returns the content of op, or the zero Operation if t does not contain it.
-func (t *Table) Operation(op Op) Operation { return t.ops[op] }
+func (t *Table) Operation(op Op) Operation {
+	o, _ := t.ops.get(op)
+	return o
+}
 
 // Context returns the content of ctx, or the zero ContextInfo if t does not contain it.
-func (t *Table) Context(ctx Context) ContextInfo { return t.contexts[ctx] }
+func (t *Table) Context(ctx Context) ContextInfo {
+	info, _ := t.contexts.get(ctx)
+	return info
+}
 
 // EdgeInfo returns the content of e, or the zero EdgeInfo if t does not contain it.
-func (t *Table) EdgeInfo(e Edge) EdgeInfo { return t.edges[e] }
+func (t *Table) EdgeInfo(e Edge) EdgeInfo {
+	info, ok := t.edges.get(e)
+	if !ok && t.contexts.has(Context(e)) {
+		return EdgeInfo{Context: Context(e)}
+	}
+	return info
+}
 
 // ServiceName returns the name of op's service.
-func (t *Table) ServiceName(op Op) string { return t.Text(t.ops[op].Service) }
+func (t *Table) ServiceName(op Op) string { return t.Text(t.Operation(op).Service) }
 
 // OpName returns the name of op without its service, or [Overflow] if t does not contain it.
 func (t *Table) OpName(op Op) string {
-	o, ok := t.ops[op]
+	o, ok := t.ops.get(op)
 	if !ok && op != 0 {
 		return Overflow
 	}
@@ -232,7 +273,7 @@ func (t *Table) OpName(op Op) string {
 func (t *Table) Path(ctx Context) []Op {
 	var path []Op
 	for ctx != 0 && len(path) < maxPath {
-		info, ok := t.contexts[ctx]
+		info, ok := t.contexts.get(ctx)
 		if !ok {
 			break
 		}
@@ -248,11 +289,20 @@ const maxPath = 1 << 20
 
 // Merge adds all entries of u to t.
 func (t *Table) Merge(u *Table) {
-	merge(t, &t.text, u.text)
-	merge(t, &t.ops, u.ops)
-	merge(t, &t.contexts, u.contexts)
-	merge(t, &t.edges, u.edges)
+	u.text.each(t.addText)
+	u.ops.each(t.putOp)
+	u.contexts.each(func(c Context, info ContextInfo) { add(t, &t.contexts, c, info) })
+	u.edges.each(t.AddEdge)
 	t.refused += u.refused
+}
+
+// Clear deletes all entries, also those that [Table.TakeAdditions] would return.
+func (t *Table) Clear() {
+	t.text.clear()
+	t.ops.clear()
+	t.contexts.clear()
+	t.edges.clear()
+	t.newText, t.newOps = t.newText[:0], t.newOps[:0]
 }
 
 // RecordAdditions makes t record the symbols and operations added from now on, for [Table.TakeAdditions].
@@ -266,38 +316,29 @@ func (t *Table) TakeAdditions() *Table {
 	}
 	added := &Table{}
 	for _, sym := range t.newText {
-		add(added, &added.text, sym, t.text[sym])
+		add(added, &added.text, sym, t.Text(sym))
 	}
 	for _, op := range t.newOps {
-		add(added, &added.ops, op, t.ops[op])
+		add(added, &added.ops, op, t.Operation(op))
 	}
 	t.newText, t.newOps = t.newText[:0], t.newOps[:0]
 	return added
 }
 
 // add stores v under k unless k is present or the table is full, and reports whether it stored it.
-func add[K comparable, V any](t *Table, m *map[K]V, k K, v V) bool {
-	if _, ok := (*m)[k]; ok {
+func add[K cmp.Ordered, V any](t *Table, to *entries[K, V], k K, v V) bool {
+	if to.has(k) {
 		return false
 	}
-	limit := t.Limit
-	if limit == 0 {
-		limit = DefaultLimit
-	}
-	if len(*m) >= limit {
+	if to.len() >= t.limit() {
 		t.refused++
 		return false
 	}
-	if *m == nil {
-		*m = make(map[K]V)
+	if to.added == nil {
+		to.added = make(map[K]V)
 	}
-	(*m)[k] = v
+	to.added[k] = v
 	return true
 }
 
-// merge adds entries in ascending order, so that a full table always refuses the same ones.
-func merge[K cmp.Ordered, V any](t *Table, m *map[K]V, from map[K]V) {
-	for _, k := range slices.Sorted(maps.Keys(from)) {
-		add(t, m, k, from[k])
-	}
-}
+func (t *Table) limit() int { return cmp.Or(t.Limit, DefaultLimit) }

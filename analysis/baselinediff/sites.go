@@ -20,9 +20,10 @@ type Sites struct {
 	targets  []target   // by number of the site
 	called   []trace.Op // by number of the site: the target of its step
 	series   []siteSeries
-	verdicts []verdict // by number of the site
-	shapes   int       // of all sites
-	refused  uint64    // calls at sites for which there was no room
+	verdicts []verdict            // by number of the site
+	crowds   map[trace.Symbol]int // by service: number of its sites
+	shapes   int                  // of all sites
+	refused  uint64               // calls at sites for which there was no room
 
 	serviceNumbers map[trace.Symbol]int32
 	names          []trace.Symbol // by number of the service; the first is unused
@@ -75,6 +76,9 @@ const (
 	MaxSites = 20_000
 	// spareSites is the number of free places below which sites without calls are deleted.
 	spareSites = MaxSites / 8
+	// serviceSites bounds the sites of a service: one whose operations have IDs in their names must leave room for the
+	// others. Calls at further sites count at one more, which is named [trace.Overflow].
+	serviceSites = MaxSites / 4
 	// siteShapes bounds the shapes of a site: calls of others count as one shape of hash 0.
 	siteShapes = 16
 	// maxAllShapes bounds the shapes of all sites, besides those of hash 0.
@@ -98,7 +102,7 @@ func NewSites(table *trace.Table) *Sites {
 	return &Sites{
 		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1), verdicts: make([]verdict, 1),
 		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1),
-		calls: make(map[servicePair]bool), instances: newInstances(),
+		calls: make(map[servicePair]bool), instances: newInstances(), crowds: make(map[trace.Symbol]int),
 	}
 }
 
@@ -147,9 +151,22 @@ func (h *Sites) numbersOf(t *Tally) []int32 {
 	}
 	slices.SortFunc(added, func(a, b int32) int { return t.sites[a].compare(t.sites[b].siteKey) })
 	for _, i := range added {
-		numbers[i] = h.number(&t.sites[i])
+		numbers[i] = h.admit(&t.sites[i])
 	}
 	return numbers
+}
+
+// admit returns the number of a site or, if its service has too many, of the one that stands for all further ones;
+// overflow if there is no room. Calls that other services answer are not counted there a second time.
+func (h *Sites) admit(s *tallySite) int32 {
+	if h.crowds[s.service] < serviceSites {
+		return h.number(s)
+	}
+	if s.border {
+		return overflow
+	}
+	other := h.table.Op(s.service, h.table.Symbol(trace.Overflow), trace.Internal)
+	return h.number(&tallySite{siteKey: siteKey{op: other}, base: other, service: s.service})
 }
 
 // number returns the number of a site; overflow if there is no room.
@@ -170,6 +187,7 @@ func (h *Sites) number(s *tallySite) int32 {
 		h.calls[servicePair{h.sites[i].service, target.service}] = true
 	}
 	h.series, h.verdicts = append(h.series, siteSeries{}), append(h.verdicts, verdict{})
+	h.crowds[s.service]++
 	return i
 }
 
@@ -287,10 +305,20 @@ func (h *Sites) Age(now trace.Nanos) {
 	}
 	idle := sliceOf(now) - slice(Span/Slice)
 	h.instances.age(func(service trace.Symbol) *aging { return of(h.serviceNumbers[service]) }, idle)
-	if h.Len() > MaxSites-spareSites {
+	if h.Len() > MaxSites-spareSites || h.crowded() {
 		h.evict(idle)
 	}
 	h.skipped = slices.DeleteFunc(h.skipped, func(s skip) bool { return s.to <= coverages[0].oldest })
+}
+
+// crowded reports whether a service has too many sites.
+func (h *Sites) crowded() bool {
+	for _, n := range h.crowds {
+		if n >= serviceSites {
+			return true
+		}
+	}
+	return false
 }
 
 // evict deletes the sites without calls since a slice, and the services that no other site names. It renumbers the
@@ -300,7 +328,7 @@ func (h *Sites) evict(since slice) {
 	h.numbers, h.serviceNumbers = make(map[siteKey]int32), make(map[trace.Symbol]int32)
 	h.sites, h.targets, h.called, h.series = make([]site, 1), make([]target, 1), make([]trace.Op, 1), make([]siteSeries, 1)
 	h.verdicts, h.indexed = make([]verdict, 1), nil
-	h.names, h.calls = make([]trace.Symbol, 1), make(map[servicePair]bool)
+	h.names, h.calls, h.crowds = make([]trace.Symbol, 1), make(map[servicePair]bool), make(map[trace.Symbol]int)
 	for i := 1; i < len(old.sites); i++ {
 		if old.series[i].last() < since {
 			h.shapes -= len(old.series[i].shapes)

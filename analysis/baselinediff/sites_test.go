@@ -333,7 +333,11 @@ func TestSitesEvicted(t *testing.T) {
 		h.Age(trace.Nanos(at))
 	}
 	merge(tallyOf(table, "kept", 0, 1, 0), 0)
-	merge(tallyOf(table, "old", 0, MaxSites, 0), 0)
+	for i := range MaxSites / (serviceSites - 1) {
+		merge(tallyOf(table, fmt.Sprint("old", i), 0, serviceSites-1, 0), 0)
+	}
+	left := MaxSites - h.Len()
+	merge(tallyOf(table, "last", 0, left+1, 0), 0)
 	if h.Len() != MaxSites || h.Refused() != 1 {
 		t.Fatalf("%d sites, %d calls refused; want %d and 1", h.Len(), h.Refused(), MaxSites)
 	}
@@ -347,10 +351,13 @@ func TestSitesEvicted(t *testing.T) {
 	if got := h.series[1].unpack(nil).calls(); got != uint64(last/pause+1) {
 		t.Errorf("%d calls of the site that was kept", got)
 	}
-	if got := len(h.instances.series); got != 1 {
-		t.Errorf("%d instances, want the one that is called", got)
+	if got := len(h.instances.series); got != 1+left+1 {
+		t.Errorf("%d instances, want the one that is called and those of the service with few", got)
 	}
-	merge(tallyOf(table, "new", 0, MaxSites-1, last), last)
+	for i := range MaxSites / (serviceSites - 1) {
+		merge(tallyOf(table, fmt.Sprint("new", i), 0, serviceSites-1, last), last)
+	}
+	merge(tallyOf(table, "last", 0, MaxSites-h.Len(), last), last)
 	if h.Len() != MaxSites || h.Refused() != 1 {
 		t.Errorf("%d sites, %d calls refused; want %d and no more than before", h.Len(), h.Refused(), MaxSites)
 	}
@@ -360,6 +367,38 @@ func TestSitesEvicted(t *testing.T) {
 	}
 	if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) || restored.shapes != h.shapes {
 		t.Error("a restart changes the content")
+	}
+}
+
+// TestSitesOfService calls ever new operations of a service: the service takes a quarter of the sites, its further
+// operations count together, and those of another service have room. After two hours the service has room again.
+func TestSitesOfService(t *testing.T) {
+	table := &trace.Table{}
+	h := NewSites(table)
+	merge := func(tally *Tally, at time.Duration) {
+		h.Merge(tally)
+		h.Age(trace.Nanos(at))
+	}
+	merge(tallyOf(table, "shop", 0, 2*MaxSites, 0), 0)
+	merge(tallyOf(table, "cart", 0, 100, 0), 0)
+	if got, want := h.Len(), serviceSites+1+100; got != want || h.Refused() != 0 {
+		t.Errorf("%d sites, %d calls refused; want %d and none", got, h.Refused(), want)
+	}
+	other := table.Op(table.Symbol("shop"), table.Symbol(trace.Overflow), trace.Internal)
+	if got := h.series[h.numbers[siteKey{op: other}]].unpack(nil).calls(); got != 2*MaxSites-serviceSites {
+		t.Errorf("%d calls of other operations", got)
+	}
+	restored, err := DecodeSites(h.AppendBinary(nil), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) || restored.crowds[table.Symbol("shop")] != serviceSites+1 {
+		t.Error("a restart changes the content")
+	}
+	const later = Span + 20*time.Minute
+	merge(tallyOf(table, "cart", 0, 100, later), later)
+	if h.Len() != 100 {
+		t.Errorf("%d sites after two hours, want those of the service that is still called", h.Len())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -255,6 +256,56 @@ func TestThirdPartiesHaveNoAlias(t *testing.T) {
 	o = call(peer, 1)
 	if a.Apply(o, table); o.Contexts[0].Target != cart {
 		t.Error("the alias was lost during an outage")
+	}
+}
+
+// External targets that are not called any more make room for others within two days. Those that are called stay.
+func TestExternalTargetsAge(t *testing.T) {
+	m := &mesh{table: &trace.Table{}, calls: [][2]int{{2, 0}, {0, 0}, {0, 0}}}
+	types := &group.RequestTypes{}
+	g := group.NewGrouper(types, m.table, group.Options{})
+	call := func(host string) (kept bool) {
+		m.peer = func(int) string { return host }
+		o := requests.Observe(m.trace(1, 1))[0]
+		g.Observe(o)
+		return slices.ContainsFunc(o.Contexts, func(c observation.ContextCount) bool { return m.table.OpName(c.Op) == "GET" && c.Target != 0 })
+	}
+	count := func(name string) (kept int) {
+		for n := range 200 {
+			if call(fmt.Sprint(name, n)) {
+				kept++
+			}
+		}
+		return kept
+	}
+	now := trace.Nanos(time.Hour)
+	g.Close(now)
+	count("old")
+	if n := count("old"); n != 64 {
+		t.Errorf("%d targets of an operation, want 64", n)
+	}
+	steady := ""
+	for n := range 200 {
+		if host := fmt.Sprint("old", n); steady == "" && call(host) {
+			steady = host
+		}
+	}
+	for range 3 {
+		g.Close(now)
+		now = now.Add(24 * time.Hour)
+		if !call(steady) {
+			t.Error("a target that is called every day was forgotten")
+		}
+		state := g.AppendBinary(nil, nothing)
+		var err error
+		g, _, err = group.DecodeGrouper(state, types, m.table, group.Options{}, func(b []byte, _ *group.Group) ([]byte, error) { return b, nil })
+		if err != nil || !bytes.Equal(state, g.AppendBinary(nil, nothing)) {
+			t.Fatalf("the restored state differs, error %v", err)
+		}
+	}
+	count("new")
+	if n := count("new"); n < 60 {
+		t.Errorf("%d targets instead of those that are not called any more, want 63 or 64", n)
 	}
 }
 

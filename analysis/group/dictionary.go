@@ -44,9 +44,14 @@ func (d *dictionary) add(o *observation.Observation) {
 		e := &o.Edges[i]
 		if d.isNew(uint64(e.Edge)) {
 			d.table.AddEdge(e.Edge, trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After})
-			d.table.AddEdge(trace.ContextEdge(e.Context), trace.EdgeInfo{Context: e.Context})
 		}
 	}
+}
+
+// forget empties the caches, after entries of the table were deleted.
+func (d *dictionary) forget() {
+	clear(d.known[:])
+	clear(d.shapes[:])
 }
 
 // isNew reports whether a hash may be new, and caches it.

@@ -155,7 +155,8 @@ func readSizeModel(d *codec.Reader) *SizeModel {
 const (
 	unstampedVersion = 2 // sampled requests have no time stamp
 	aliaslessVersion = 3 // neither aliases nor a bound on targets
-	grouperVersion   = 4 // written
+	agelessVersion   = 4 // external targets are never forgotten
+	grouperVersion   = 5 // written
 )
 
 // AppendBinary appends the state of g to b, without request types, table, splits and options, and without expectations
@@ -243,13 +244,13 @@ func DecodeGrouper(
 ) (*Grouper, []byte, error) {
 	g := NewGrouper(types, table, options)
 	d := codec.NewReader(b)
-	version, decodeRow := d.Version(grouperVersion, aliaslessVersion, unstampedVersion), rowDecoder(stats.DecodeRow)
+	version, decodeRow := d.Version(grouperVersion, agelessVersion, aliaslessVersion, unstampedVersion), rowDecoder(stats.DecodeRow)
 	if version == unstampedVersion {
 		decodeRow = stats.DecodeUnstampedRow
 	}
 	g.Refused, g.Evicted, g.closed = d.Uvarint(), d.Uvarint(), d.Time()
-	if version == grouperVersion {
-		g.Aliases, g.Bare, g.targets = readAliases(d), d.Uvarint(), readExternalTargets(d)
+	if version >= agelessVersion {
+		g.Aliases, g.Bare, g.targets = readAliases(d), d.Uvarint(), readExternalTargets(d, version > agelessVersion)
 	}
 	readMore := func(group *Group) *Group {
 		return codec.Decode(d, func(b []byte) (*Group, []byte, error) {

@@ -145,6 +145,7 @@ func (g *Grouper) Close(now trace.Nanos) {
 	}
 	g.closed = now
 	g.Aliases.Close(now)
+	g.targets.age(now)
 	if len(g.groups) >= g.options.Groups {
 		g.evict()
 	}
@@ -216,6 +217,14 @@ func (g *Grouper) forgetSplits() {
 		kept[group.Whole] = true
 	}
 	g.Keys.Splits.Keep(func(whole analysis.Hash) bool { return kept[whole] })
+}
+
+// NamesForgotten tells g that entries of its table were deleted. It adds those that requests still have again.
+func (g *Grouper) NamesForgotten() {
+	g.dictionary.forget()
+	if g.Types.Rules != nil {
+		clear(g.Types.Rules.entries)
+	}
 }
 
 // Group returns the group or request type with the given identity; nil if there is none.

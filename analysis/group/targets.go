@@ -3,6 +3,7 @@ package group
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
@@ -12,27 +13,57 @@ import (
 // maxCallers is the largest number of operations with external targets. Calls of further ones have no target.
 const maxCallers = 1 << 16
 
+// targetsAge is the time after which external targets without calls begin to be forgotten; it takes twice as long at
+// most.
+const targetsAge = 24 * time.Hour
+
 // externalTargets bounds the external targets of each operation to those with the smallest hashes: their names come
 // from attributes, and each is a calling context of its own. Like that of groups, the bound may depend on the order
-// of the requests of an epoch while it is being reached, but not afterwards. The zero externalTargets is empty.
+// of the requests of an epoch while it is being reached, but not afterwards. Targets that are not called any more are
+// forgotten, so that there is room for others. The zero externalTargets is empty.
 type externalTargets struct {
-	of map[trace.Op][]trace.Op // by operation; ascending
+	of     map[trace.Op][]trace.Op // by operation, called in the present period; ascending
+	before map[trace.Op][]trace.Op // called in the last period, but not in this one
+	began  trace.Nanos             // start of the period; 0: none has begun
+}
+
+// age ends an epoch at time now. It begins a new period once the present one is over, or if there is no room.
+func (x *externalTargets) age(now trace.Nanos) {
+	if x.began == 0 {
+		x.began = now
+	}
+	if now.Sub(x.began) >= targetsAge || len(x.of)+len(x.before) >= maxCallers {
+		x.of, x.before, x.began = nil, x.of, now
+	}
 }
 
 // admits reports whether calls of op, which may have the given number of targets, keep target. It remembers the target.
 func (x *externalTargets) admits(op, target trace.Op, limit int) bool {
 	known, ok := x.of[op]
 	i, found := slices.BinarySearch(known, target)
-	switch {
-	case found:
+	if found {
 		return true
-	case i >= limit || !ok && len(x.of) >= maxCallers:
+	}
+	old, some := x.before[op]
+	k, again := slices.BinarySearch(old, target)
+	switch {
+	case again:
+		x.before[op] = slices.Delete(old, k, k+1)
+	case i+k >= limit || !ok && !some && len(x.of)+len(x.before) >= maxCallers:
 		return false
-	case x.of == nil:
+	case len(known)+len(old) < limit:
+	case len(old) == 0 || len(known) > i && known[len(known)-1] > old[len(old)-1]: // the greatest makes room
+		known = known[:len(known)-1]
+	default:
+		x.before[op] = old[:len(old)-1]
+	}
+	if x.of == nil {
 		x.of = make(map[trace.Op][]trace.Op)
 	}
-	known = slices.Insert(known, i, target)
-	x.of[op] = known[:min(len(known), limit)]
+	x.of[op] = slices.Insert(known, i, target)
+	if some && len(x.before[op]) == 0 {
+		delete(x.before, op)
+	}
 	return true
 }
 
@@ -54,18 +85,34 @@ func (x *externalTargets) bound(o *observation.Observation, limit int) (calls ui
 }
 
 func (x *externalTargets) appendBinary(w *codec.Writer) {
-	w.Uvarints(uint64(len(x.of)))
-	for _, op := range slices.Sorted(maps.Keys(x.of)) {
+	w.Times(x.began)
+	writeTargets(w, x.of)
+	writeTargets(w, x.before)
+}
+
+func writeTargets(w *codec.Writer, of map[trace.Op][]trace.Op) {
+	w.Uvarints(uint64(len(of)))
+	for _, op := range slices.Sorted(maps.Keys(of)) {
 		w.Words(uint64(op))
-		w.Uvarints(uint64(len(x.of[op])))
-		for _, target := range x.of[op] {
+		w.Uvarints(uint64(len(of[op])))
+		for _, target := range of[op] {
 			w.Words(uint64(target))
 		}
 	}
 }
 
-func readExternalTargets(d *codec.Reader) (x externalTargets) {
-	x.of = make(map[trace.Op][]trace.Op)
+// readExternalTargets reads what appendBinary appended, or a version without periods did.
+func readExternalTargets(d *codec.Reader, periods bool) (x externalTargets) {
+	if !periods {
+		x.of = readTargets(d)
+		return x
+	}
+	x.began, x.of, x.before = d.Time(), readTargets(d), readTargets(d)
+	return x
+}
+
+func readTargets(d *codec.Reader) map[trace.Op][]trace.Op {
+	of := make(map[trace.Op][]trace.Op)
 	before := trace.Op(0)
 	for i := range d.Count(8 + 1) {
 		op := trace.Op(d.Word())
@@ -76,11 +123,11 @@ func readExternalTargets(d *codec.Reader) (x externalTargets) {
 			target := trace.Op(d.Word())
 			d.Ascending(k, k > 0 && target > targets[max(0, len(targets)-1)])
 			if d.Bad() {
-				return externalTargets{}
+				return nil
 			}
 			targets = append(targets, target)
 		}
-		x.of[op] = targets
+		of[op] = targets
 	}
-	return x
+	return of
 }

@@ -6,13 +6,20 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/s2"
+
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
 	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -115,4 +122,112 @@ func BenchmarkTake(b *testing.B) {
 	b.ReportMetric(cpu.Seconds()/(float64(n)/1e6), "CPU-s/Mspans")
 	b.Logf("%+v busy %d journal %+v", r.counts.Open(), r.counts.Refused.Busy.Load(), r.journal.Stats())
 	r.end()
+}
+
+// BenchmarkCheckpoint measures what a checkpoint with 10 000 request types, each of eleven places, costs the intake:
+// the longest time that the acknowledgement of a request takes while an epoch ends and a checkpoint is made, and for
+// comparison at other times, with four senders. It also measures a restart with this state.
+func BenchmarkCheckpoint(b *testing.B) {
+	dir := b.TempDir()
+	c := &clock{}
+	c.set(start)
+	options := engine.DefaultOptions()
+	options.Learning = time.Minute
+	r := run(b, dir, c, nil) // creates the databases
+	r.stop()
+	state := broadState(options)
+	err := errors.Join(<-r.stopped, r.store.Save(&store.Checkpoint{At: start, State: state}, 0), r.journal.Close(), r.store.Close())
+	if err != nil {
+		b.Fatal(err)
+	}
+	opened := time.Now()
+	r = run(b, dir, c, func(o *Options) {
+		o.Core, o.Checkpoint = options, time.Hour
+		o.Clock = func() time.Time { return c.Now().Add(time.Since(opened)) }
+	})
+	defer r.end()
+	restart := time.Since(opened)
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	var saving atomic.Bool
+	var longest [2]atomic.Int64 // ns of an acknowledgement, without and with a checkpoint
+	var sent atomic.Int64
+	ctx, cancel := context.WithCancel(context.Background())
+	var senders sync.WaitGroup
+	for sender := range 4 {
+		senders.Go(func() {
+			x := &endless{traces: uint64(sender) << 40}
+			for ctx.Err() == nil {
+				x.at = c.at()
+				body := x.request(b, 10)
+				during, began := saving.Load(), time.Now()
+				if _, _, err := r.Take(ctx, body, journal.Protobuf); err != nil && ctx.Err() == nil {
+					b.Error(err)
+				}
+				took := int64(time.Since(began))
+				at := &longest[0]
+				if during || saving.Load() {
+					at = &longest[1]
+				}
+				for most := at.Load(); took > most && !at.CompareAndSwap(most, took); most = at.Load() {
+				}
+				sent.Add(1)
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	var whole, stopped time.Duration
+	for b.Loop() {
+		time.Sleep(2 * time.Second)
+		saving.Store(true)
+		began, saved := time.Now(), r.Counts().Checkpoints.Load()
+		for c.add(time.Hour); r.Counts().Checkpoints.Load() == saved; {
+			time.Sleep(time.Millisecond)
+		}
+		whole += time.Since(began)
+		stopped += time.Duration(r.Counts().Encoded.Load())
+		saving.Store(false)
+	}
+	cancel()
+	senders.Wait()
+	b.ReportMetric(float64(longest[1].Load())/1e6, "longest-ack-ms")
+	b.ReportMetric(float64(longest[0].Load())/1e6, "longest-ack-without-ms")
+	b.ReportMetric(whole.Seconds()*1e3/float64(b.N), "epoch+checkpoint-ms")
+	b.ReportMetric(stopped.Seconds()*1e3/float64(b.N), "core-stopped-ms")
+	b.ReportMetric(restart.Seconds()*1e3, "restart-ms")
+	b.ReportMetric(float64(memory.HeapAlloc)/1e6, "heap-MB")
+	b.ReportMetric(float64(len(state))/1e6, "state-MB")
+	b.ReportMetric(float64(len(s2.Encode(nil, state)))/1e6, "stored-MB")
+	b.ReportMetric(float64(sent.Load())/float64(b.N), "requests/op")
+}
+
+// broadState returns the state of a core with 10 000 request types.
+func broadState(options engine.Options) []byte {
+	table := &trace.Table{}
+	core := engine.NewCore(table, options)
+	n := uint64(0)
+	for now := start - 5*trace.Nanos(time.Minute); now < start; {
+		for i := range 10_000 {
+			n++
+			x := trace.Trace{ID: trace.ID{1: 1}}
+			binary.BigEndian.PutUint64(x.ID[8:], trace.Mix(n, 1))
+			for k := range 11 {
+				service := table.Symbol(fmt.Sprint("service", (i+k)%50))
+				begin, length := now.Add(time.Duration(k)*time.Millisecond), time.Duration(n%997)*time.Microsecond
+				s := trace.Span{
+					ID: trace.SpanID(k + 1), Parent: 1, Service: service, Kind: trace.Server, Start: begin, End: begin.Add(length),
+					Op: table.Op(service, table.Symbol(fmt.Sprintf("op%d-%d", i, k)), trace.Server),
+				}
+				if k == 0 {
+					s.Parent, s.End = 0, begin.Add(20*time.Millisecond+length)
+				}
+				x.Spans = append(x.Spans, s)
+			}
+			core.Ingest(&x)
+		}
+		now = now.Add(options.Epoch)
+		core.Epoch(now)
+	}
+	return core.AppendState(nil)
 }

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"iter"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -26,10 +27,14 @@ type Counts struct {
 
 	Epochs, Checkpoints, Unsaved atomic.Int64                                // epochs, checkpoints, failed checkpoints
 	Decided, ExemplarsLate       atomic.Int64                                // ns of the end of the last epoch; exemplars that were not stored in time
+	Encoded                      atomic.Int64                                // ns for which the last checkpoint stopped the core
 	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // deleted epochs and requests
 
-	mu        sync.Mutex                             // guards unusables
+	Names atomic.Int64 // deleted from the dictionary of the core
+
+	mu        sync.Mutex                             // guards unusables and values
 	unusables map[trace.Reason]int64                 // complete roots or traces that enter no statistics
+	values    map[string]int64                       // values of attributes without a name, by key
 	open      []atomic.Pointer[assemble.OnlineStats] // by shard; nil: unknown
 }
 
@@ -44,7 +49,7 @@ func (s *Service) Queues() []Queue {
 	all := []Queue{
 		{"arrivals", int64(len(s.arrivals)), arrivalsWaiting},
 		{"in_flight_bytes", s.intake.inFlight.Load(), s.options.InFlight},
-		{"observed", int64(len(s.outputs.waiting)), outputsWaiting},
+		{"observed", s.outputs.held.Load(), s.options.InFlight}, // in bytes
 		{"questions", int64(len(s.queries)), queriesWaiting},
 		{"changes", int64(len(s.changes)), changesWaiting},
 		{"exemplars", int64(len(s.loop.exemplars.work)), tasksWaiting},
@@ -69,6 +74,31 @@ func (c *Counts) unusable(reason trace.Reason) {
 		c.unusables = make(map[trace.Reason]int64)
 	}
 	c.unusables[reason]++
+}
+
+// unnamed counts values of attributes that have no name because their key has too many, by key.
+func (c *Counts) unnamed(values iter.Seq2[string, uint64]) {
+	for key, n := range values {
+		c.mu.Lock()
+		c.values[key] += int64(n)
+		c.mu.Unlock()
+	}
+}
+
+// expect makes the counts of the values of keys start at 0.
+func (c *Counts) expect(keys []string) {
+	c.values = make(map[string]int64)
+	for _, key := range keys {
+		c.values[key] = 0
+	}
+}
+
+// Unnamed returns the number of times that values of attributes appeared that have no name because their key has too
+// many, by key.
+func (c *Counts) Unnamed() map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.values)
 }
 
 // Unusable returns the numbers of complete traces, or roots of traces, that enter no statistics, by reason.

@@ -37,10 +37,13 @@ type intake struct {
 	// names of released deliveries that did not reach the core. Their decoder will not return them again, so the next
 	// delivery takes them along. Nil: none.
 	names atomic.Pointer[trace.Table]
+	// period counts the periods of the dictionary of the core. Each decoder begins a period with an empty dictionary.
+	period atomic.Int64
+	counts *Counts
 }
 
-func newIntake(o *Options) *intake {
-	in := &intake{shards: o.Shards, limit: o.InFlight, decoders: make(chan *decoder, runtime.GOMAXPROCS(0))}
+func newIntake(o *Options, counts *Counts) *intake {
+	in := &intake{counts: counts, shards: o.Shards, limit: o.InFlight, decoders: make(chan *decoder, runtime.GOMAXPROCS(0))}
 	for range cap(in.decoders) {
 		in.decoders <- newDecoder(o.Keys)
 	}
@@ -50,16 +53,27 @@ func newIntake(o *Options) *intake {
 // decoder is one of a few decoders, each with its own caches and dictionary.
 type decoder struct {
 	*otlp.Decoder
-	table *trace.Table
+	table  *trace.Table
+	period int64 // of the names in table
 }
 
-// decoderNames limits the dictionary of a decoder. Names beyond it keep their identity but lose their text.
+// decoderNames limits the dictionary of a decoder. Of a request with more than a quarter of it in new names, some keep
+// their identity but lose their text.
 const decoderNames = 1 << 18
 
 func newDecoder(keys *ingest.Keys) *decoder {
 	table := &trace.Table{Limit: decoderNames}
 	table.RecordAdditions()
-	return &decoder{otlp.NewDecoder(table, keys), table}
+	return &decoder{Decoder: otlp.NewDecoder(table, keys), table: table}
+}
+
+// begin prepares the decoder for a request in a period: it forgets the names of earlier periods, and those of this one
+// if there is little room for more.
+func (c *decoder) begin(period int64) {
+	if c.period != period || c.table.Crowded() {
+		c.period = period
+		c.Forget()
+	}
 }
 
 // delivery is a request on its way to the shards.
@@ -156,6 +170,7 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	c.begin(in.period.Load())
 	var err error
 	if d.kind == journal.JSON {
 		err = c.JSON(body, &d.batch)
@@ -163,6 +178,7 @@ func (in *intake) decode(ctx context.Context, d *delivery, body []byte) error {
 		err = c.Protobuf(body, &d.batch)
 	}
 	d.names = in.takeNames(c.table.TakeAdditions())
+	in.counts.unnamed(c.Unnamed())
 	in.decoders <- c
 	if err != nil {
 		return err

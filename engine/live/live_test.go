@@ -221,8 +221,8 @@ type stretch struct {
 	traces int
 }
 
-// deployed sets the version of all services in the requests.
-func deployed(t testing.TB, bodies [][]byte, version string) {
+// deployed sets the version and the host of all services in the requests.
+func deployed(t testing.TB, bodies [][]byte, version, host string) {
 	t.Helper()
 	for i, body := range bodies {
 		traces, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(body)
@@ -231,6 +231,7 @@ func deployed(t testing.TB, bodies [][]byte, version string) {
 		}
 		for _, rs := range traces.ResourceSpans().All() {
 			rs.Resource().Attributes().PutStr("service.version", version)
+			rs.Resource().Attributes().PutStr("host.name", host)
 		}
 		if bodies[i], err = (&ptrace.ProtoMarshaler{}).MarshalTraces(traces); err != nil {
 			t.Fatal(err)
@@ -253,8 +254,9 @@ func traffic(t testing.TB, n, fault int) []stretch {
 		}
 		all[i].bodies, all[i].traces = requests(t, app, from, from.Add(stretchSpan))
 		rollout := len(all[i].bodies) * max(0, min(2, i-n/2)) / 2 // in one stretch, half of the requests are from the new version
-		deployed(t, all[i].bodies[:rollout], "2")
-		deployed(t, all[i].bodies[rollout:], "1")
+		host := fmt.Sprint("host ", i)                            // a name that no state mentions
+		deployed(t, all[i].bodies[:rollout], "2", host)
+		deployed(t, all[i].bodies[rollout:], "1", host)
 	}
 	return all
 }
@@ -307,20 +309,23 @@ func feedback() map[int]*search.Feedback {
 	}
 }
 
-// Every trace is counted once, and state and decisions are equal, for any number of shards and after stops and kills.
+// Every trace is counted once, and state and decisions are equal, for any number of shards, after stops and kills, and
+// whether or not names are forgotten.
 func TestShardsAndRestartsChangeNothing(t *testing.T) {
 	all := traffic(t, 28, 14)
 	sent := 0
 	for _, s := range all {
 		sent += s.traces
 	}
+	var names time.Duration // period and age of names; 0: none is forgotten
 	play := func(shards int, stops func(stretch int) string) (state []byte, decisions string, deploys []engine.Deploy) {
 		dir := t.TempDir()
 		c := &clock{}
 		c.set(start)
 		var decided *engine.Settings // nil: not yet
 		change := func(o *Options) {
-			o.Shards = shards
+			o.Shards, o.names, o.Core.NamesAge = shards, names, names
+			o.Assembly.MaxAge = 15 * time.Second
 			if decided != nil { // the next start has the changed configuration
 				o.Core.Budget, o.Core.Explore = decided.Budget, decided.Explore
 			}
@@ -343,6 +348,9 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 				r.end()
 				r = run(t, dir, c, change)
 			case "kill":
+				if forgotten := r.Counts().Names.Load(); (forgotten > 0) != (names > 0) {
+					t.Errorf("%d names forgotten", forgotten)
+				}
 				dir = r.crash(dir)
 				r = run(t, dir, c, change)
 			}
@@ -398,8 +406,17 @@ func TestShardsAndRestartsChangeNothing(t *testing.T) {
 			}
 			return ""
 		}},
+		{"names forgotten", 2, func(i int) string {
+			if i == 24 {
+				return "kill"
+			}
+			return ""
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "names forgotten" {
+				names = 10 * time.Second
+			}
 			s, d, x := play(c.shards, c.stops)
 			if d != decisions {
 				t.Error("the decisions differ")

@@ -29,7 +29,8 @@ type loop struct {
 	missing   int            // shards that have not reached the barrier
 	ahead     []*shardOutput // from shards beyond the barrier
 	saved     trace.Nanos    // time of the last checkpoint
-	saving    time.Duration  // duration of that checkpoint
+	took      time.Duration  // duration of that checkpoint
+	saving    chan *saving   // receives the checkpoint that is being stored; nil: none is
 	trimmed   trace.Nanos    // time of the last deletion of exemplars by age
 	closed    []store.Closed
 }
@@ -42,11 +43,14 @@ func (l *loop) run(ctx context.Context) {
 	defer close(l.exemplars.work)
 	for {
 		select {
-		case o, more := <-l.outputs.waiting:
+		case o, more := <-l.outputs.ready:
 			if !more {
+				l.finish()
 				return
 			}
 			l.receive(o)
+		case s := <-l.saving:
+			l.finished(s)
 		case q := <-l.queries:
 			q.read(l.core)
 			close(q.answered)
@@ -98,7 +102,10 @@ func (l *loop) pass() {
 		m.change.apply(l.core, m.at)
 	case m.epoch:
 		l.epoch(m.at)
-		if m.at.Sub(l.saved) >= max(l.options.Checkpoint, savingShare*l.saving) {
+		if m.renews {
+			l.renewNames(m.at)
+		}
+		if l.saving == nil && m.at.Sub(l.saved) >= max(l.options.Checkpoint, savingShare*l.took) {
 			l.checkpoint(m, oldest)
 		}
 	case m.reached != nil:
@@ -106,7 +113,9 @@ func (l *loop) pass() {
 	case l.options.Spent(l.options.Clock()):
 		l.options.Log.Warn("checkpoint skipped because the disk is full; a restart will read more of the journal")
 	default:
+		l.finish()
 		l.checkpoint(m, oldest)
+		l.finish()
 	}
 	clear(l.atBarrier)
 	l.missing = len(l.atBarrier)
@@ -151,19 +160,52 @@ func (l *loop) youngEnough(m *barrier, oldest uint64) uint64 {
 	return min(seq, m.seq+1)
 }
 
-// checkpoint saves the state at a barrier. If that fails, the previous checkpoint stays valid, with all records since.
+// saving is a checkpoint that is being stored.
+type saving struct {
+	*store.Checkpoint
+	began   time.Time
+	cleanup *cleanup
+	err     error
+}
+
+// checkpoint begins to save the state at a barrier. Only the encoding of the statistics stops the loop. Their names are
+// added, and the state is stored, while the loop goes on.
 func (l *loop) checkpoint(m *barrier, oldest uint64) {
-	began := l.options.Clock()
-	defer func() { l.saving = l.options.Clock().Sub(began) }()
-	oldest = l.youngEnough(m, oldest)
-	c := &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: oldest, State: l.core.AppendState(nil), Closed: l.closed}
-	err := l.options.Store.Save(c, m.at.Add(-2*l.options.Assembly.Remember))
+	s := &saving{began: l.options.Clock(), cleanup: l.retention(m.at)}
+	s.Checkpoint = &store.Checkpoint{Seq: m.seq, At: m.at, Oldest: l.youngEnough(m, oldest), Closed: l.closed}
+	state := l.core.Snapshot()
+	l.closed = nil
+	l.counts.Encoded.Store(int64(l.options.Clock().Sub(s.began)))
+	done := make(chan *saving, 1)
+	l.saving = done
+	go func() {
+		s.State = state.Encode()
+		s.err = l.options.Store.Save(s.Checkpoint, m.at.Add(-2*l.options.Assembly.Remember))
+		done <- s
+	}()
+}
+
+// finish waits until the checkpoint that is being stored, if any, is durable.
+func (l *loop) finish() {
+	if l.saving != nil {
+		l.finished(<-l.saving)
+	}
+}
+
+// finished ends a checkpoint. If it failed, the previous one stays valid, with all records since.
+func (l *loop) finished(s *saving) {
+	l.saving = nil
+	l.core.Release()
+	l.took = l.options.Clock().Sub(s.began)
+	err := s.err
 	if err == nil {
-		l.saved, l.closed = m.at, nil
-		l.exemplars.trim(oldest, l.retention(m.at))
+		l.saved = s.At
+		l.exemplars.trim(s.Oldest, s.cleanup)
+	} else {
+		l.closed = append(s.Closed, l.closed...)
 	}
 	if age := l.retained.Load().Age; age > 0 && err == nil {
-		err = l.options.Store.DeleteDecisionsBefore(m.at.Add(-age))
+		err = l.options.Store.DeleteDecisionsBefore(s.At.Add(-age))
 	}
 	if err != nil {
 		l.counts.Unsaved.Add(1)

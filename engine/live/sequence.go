@@ -17,6 +17,10 @@ const tickInterval = 100 * time.Millisecond
 // sizeInterval is the time between two checks of the size of the journal and of the free space of the disk.
 const sizeInterval = time.Second
 
+// namesPeriod is the default of the least length of a period of the dictionary of the core, after which all names are
+// sent to it again.
+const namesPeriod = 5 * time.Minute
+
 // maxCommitBytes limits the requests of one commit to the journal; the others wait for the next.
 const maxCommitBytes = 16 << 20
 
@@ -33,6 +37,7 @@ type barrier struct {
 	at      trace.Nanos
 	seq     uint64          // its own record or, if it has none, the one before it
 	epoch   bool            // an epoch ends
+	renews  bool            // a period of the dictionary of the core begins
 	change  *pendingChange  // applied here; nil: none
 	reached chan<- struct{} // closed when the core loop has received the barrier, without a checkpoint; nil: none
 	// versions of services that arrived since the previous barrier
@@ -56,6 +61,7 @@ type sequencer struct {
 	epoch    trace.Nanos // end of the current epoch; 0: none has begun
 	settings []byte      // the change that made the current settings; nil: none did
 	covered  uint64      // last record that the restored checkpoint covers
+	renewed  trace.Nanos // start of the current period of the dictionary of the core; 0: none has begun
 	versions versionBuffer
 }
 
@@ -188,7 +194,20 @@ func (q *sequencer) epochEnd() *barrier {
 	if first {
 		return nil
 	}
-	return &barrier{at: over, epoch: true}
+	return &barrier{at: over, epoch: true, renews: q.renewNames(over)}
+}
+
+// renewNames begins a new period of the dictionary of the core if the current one is over, and reports whether it did.
+// Requests that are decoded from now on bring all of their names with them. Those that were decoded before have brought
+// their names in the last period, and their traces close in this one, so that the core forgets no name that it still
+// needs.
+func (q *sequencer) renewNames(now trace.Nanos) bool {
+	if now.Sub(q.renewed) < max(q.options.names, 2*q.options.Assembly.MaxAge) {
+		return false
+	}
+	q.renewed = now
+	q.intake.period.Add(1)
+	return true
 }
 
 // broadcast sends m to all shards, a barrier with the versions that arrived since the previous one.
@@ -255,7 +274,7 @@ func (q *sequencer) recover(ctx context.Context, oldest uint64) error {
 		switch r.Kind {
 		case journal.Epoch:
 			if r.Seq > q.covered {
-				q.broadcast(message{at: r.At, barrier: &barrier{at: r.At, seq: r.Seq, epoch: true}})
+				q.broadcast(message{at: r.At, barrier: &barrier{at: r.At, seq: r.Seq, epoch: true, renews: q.renewNames(r.At)}})
 			}
 		case journal.Change:
 			if r.Seq > q.covered {

@@ -6,7 +6,8 @@
 //	 1. Take decodes a request and waits. The sequencer numbers the waiting requests, sets their time of arrival,
 //	    appends them to the journal in one commit, and answers the callers.
 //	 2. Each shard owns the open traces whose IDs hash to it. It reduces closed traces to observations.
-//	 3. The core loop owns all statistics. It ends an epoch when the epoch has ended on every shard.
+//	 3. The core loop owns all statistics. It ends an epoch when the epoch has ended on every shard. While it is busy, the
+//	    outputs of the shards wait in a queue, so that neither epochs nor checkpoints stop the intake.
 //	 4. The core loop stores the decisions and reports them to the caller of the service. [Service.Ask] reads the core.
 //
 // The state is a function of the journal, which has the numbers and times of requests, the ends of epochs, and all
@@ -41,7 +42,7 @@ type Options struct {
 	Assembly   assemble.OnlineOptions // Memory is for all shards together
 	Keys       *ingest.Keys           // attributes to decode; nil: those of the protocol only
 	Shards     int                    // 0: one per core
-	InFlight   int64                  // limit in bytes of the requests that are accepted and not yet assembled
+	InFlight   int64                  // limit in bytes of the requests that are accepted and not yet assembled, and of those that wait for the core
 	Checkpoint time.Duration          // minimum time between two checkpoints, which are taken at the ends of epochs
 	Retention  Retention
 	Journal    *journal.Journal
@@ -58,7 +59,8 @@ type Options struct {
 	// quickly. Nil: not called.
 	Epoch func(core *engine.Core, e Ended)
 
-	tick time.Duration // between two checks for traces to close; 0: tickInterval
+	tick  time.Duration // between two checks for traces to close; 0: tickInterval
+	names time.Duration // least length of a period of the dictionary of the core; 0: namesPeriod
 }
 
 // Retention limits the stored history.
@@ -125,7 +127,7 @@ func Open(o Options) (*Service, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	o.tick = cmp.Or(o.tick, tickInterval)
+	o.tick, o.names = cmp.Or(o.tick, tickInterval), cmp.Or(o.names, namesPeriod)
 	never := func(time.Time) bool { return false }
 	if o.Full == nil {
 		o.Full = never
@@ -144,14 +146,16 @@ func Open(o Options) (*Service, error) {
 		o.Shards = runtime.GOMAXPROCS(0)
 	}
 	s := &Service{
-		options: &o, intake: newIntake(&o),
+		options:  &o,
 		arrivals: make(chan *delivery, arrivalsWaiting),
 		changes:  make(chan *pendingChange, changesWaiting),
 		flushes:  make(chan chan<- struct{}),
-		outputs:  &shardOutputs{waiting: make(chan *shardOutput, outputsWaiting)},
+		outputs:  newShardOutputs(o.InFlight),
 		queries:  make(chan query, queriesWaiting),
 		started:  make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
+	s.counts.expect(o.Keys.Names())
+	s.intake = newIntake(&o, &s.counts)
 	s.retained.Store(&o.Retention)
 	s.counts.open = make([]atomic.Pointer[assemble.OnlineStats], o.Shards)
 	if err := s.assemble(); err != nil {
@@ -206,6 +210,10 @@ func (s *Service) restore() error {
 		}
 		return fmt.Errorf("restore the checkpoint: %w: %w", errUnreadable, err)
 	}
+	if core.Relearning() {
+		s.options.Log.Warn("an earlier version wrote the checkpoint with other identities: request types, groups, problems and trees are learned anew; " +
+			"names, overrides, versions, deploys, decisions and reports of agents were kept")
+	}
 	for _, x := range c.Closed {
 		for _, sh := range s.shards {
 			sh.open.Recall(x.At, x.Hashes)
@@ -224,6 +232,7 @@ func (s *Service) restore() error {
 // finishes the accepted requests and takes a checkpoint. Open traces stay open across the restart.
 func (s *Service) Run(ctx context.Context) error {
 	var shards, loop sync.WaitGroup
+	loop.Go(s.outputs.run)
 	for _, sh := range s.shards {
 		shards.Go(sh.run)
 	}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
@@ -47,10 +48,65 @@ type request struct {
 	records    []uint64
 }
 
-// shardOutputs is the way from the shards to the core loop.
+// shardOutputs is the way from the shards and the sequencer to the core loop. It holds the outputs while the loop is
+// busy, as with the end of an epoch or with a checkpoint, so that these stop neither the shards nor the intake.
 type shardOutputs struct {
 	waiting chan *shardOutput
-	free    sync.Pool // of *shardOutput
+	ready   chan *shardOutput // to the core loop: the outputs from waiting, in the same order
+	limit   int64             // in bytes of the outputs between the two channels
+	held    atomic.Int64      // bytes of these outputs
+	free    sync.Pool         // of *shardOutput
+}
+
+func newShardOutputs(limit int64) *shardOutputs {
+	return &shardOutputs{waiting: make(chan *shardOutput, outputsWaiting), ready: make(chan *shardOutput), limit: limit}
+}
+
+// bytes estimates the memory that o takes.
+func (o *shardOutput) bytes() int64 {
+	const output, perName, perRequest, perEdge, perVariable = 200, 100, 500, 64, 48
+	const perContext = 160 // with its part of the simulation
+	n := output
+	if o.names != nil {
+		n += perName * o.names.Len()
+	}
+	for i := range o.requests[:o.n] {
+		r := &o.requests[i]
+		n += perRequest + perContext*len(r.Contexts) + perEdge*(len(r.Edges)+len(r.Refined)) + perVariable*len(r.Variables)
+	}
+	return int64(n)
+}
+
+// run passes outputs on until waiting is closed, and then closes ready.
+func (q *shardOutputs) run() {
+	defer close(q.ready)
+	type sized struct {
+		*shardOutput
+		bytes int64
+	}
+	var held []sized
+	for more := true; more || len(held) > 0; {
+		var in, out chan *shardOutput
+		var first sized
+		if more && q.held.Load() < q.limit {
+			in = q.waiting
+		}
+		if len(held) > 0 {
+			out, first = q.ready, held[0]
+		}
+		var o *shardOutput
+		select {
+		case o, more = <-in:
+			if more {
+				held = append(held, sized{o, o.bytes()})
+				q.held.Add(held[len(held)-1].bytes)
+			}
+		case out <- first.shardOutput:
+			held[0] = sized{}
+			held = held[1:]
+			q.held.Add(-first.bytes)
+		}
+	}
 }
 
 // outputRequests is the number of requests in an output.

@@ -17,6 +17,8 @@
 package otlp
 
 import (
+	"iter"
+
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/ingest/internal/jsonwalk"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -42,6 +44,12 @@ type Decoder struct {
 func NewDecoder(table *trace.Table, keys *ingest.Keys) *Decoder {
 	return &Decoder{build: ingest.NewBuilder(table, keys), keys: keys, scoped: keys.Find(scopeKey) != ingest.Unwanted}
 }
+
+// Forget empties the table, so that names that appear from now on are new to it.
+func (d *Decoder) Forget() { d.build.Forget() }
+
+// Unnamed calls [ingest.Builder.Unnamed].
+func (d *Decoder) Unnamed() iter.Seq2[string, uint64] { return d.build.Unnamed() }
 
 // scopeKey is the key of the attribute that holds the name of a span's instrumentation scope.
 var scopeKey = []byte("otel.scope.name")

@@ -97,7 +97,7 @@ func (r *reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 		}
 		out.Op = r.names.Op(out.Service, []byte(completeName(s.Name(), out.Kind, s.Attributes())), out.Kind)
 		out.Peer = r.peer(out.Kind, s.Attributes())
-		out.Tracepoint = r.names.Value([]byte(tracepoint(s.Attributes())))
+		out.Tracepoint = r.names.Value(0, []byte(tracepoint(s.Attributes())))
 		r.joins(s, into)
 		r.attrs(s.Attributes(), into)
 		r.attrs(resource, into)
@@ -112,7 +112,7 @@ func (r *reference) version(resource pcommon.Map, into *ingest.Batch) {
 	if service == "" || len(service) > ingest.MaxName || version == "" {
 		return
 	}
-	v := ingest.ServiceVersion{Service: r.names.Symbol([]byte(service)), Version: r.names.Value([]byte(version))}
+	v := ingest.ServiceVersion{Service: r.names.Symbol([]byte(service)), Version: r.names.Value(0, []byte(version))}
 	if n := len(into.Versions); n == 0 || into.Versions[n-1] != v {
 		into.Versions = append(into.Versions, v)
 	}
@@ -122,7 +122,7 @@ func (r *reference) host(resource pcommon.Map) trace.Symbol {
 	for _, key := range []string{"host.id", "host.ip", "host.name", "k8s.pod.uid", "service.instance.id"} {
 		for k, v := range resource.All() {
 			if host := plainText(v); k == key && host != "" && !ingest.IsLocal(host) {
-				return r.names.Value([]byte(host))
+				return r.names.Value(0, []byte(host))
 			}
 		}
 	}
@@ -153,10 +153,10 @@ func (r *reference) attrs(attrs pcommon.Map, into *ingest.Batch) {
 		if !wanted || key == "" || key == trace.KeyTracepoint || key == trace.KeyJoin {
 			continue
 		}
-		a := trace.Attr{Key: r.names.Value([]byte(key)), Span: int32(len(into.Spans))}
+		a := trace.Attr{Key: r.names.Value(0, []byte(key)), Span: int32(len(into.Spans))}
 		switch v.Type() {
 		case pcommon.ValueTypeStr, pcommon.ValueTypeBool:
-			a.Text = r.names.Value([]byte(v.AsString()))
+			a.Text = r.names.Value(0, []byte(v.AsString()))
 		case pcommon.ValueTypeInt:
 			a.Number, a.Numeric = float64(v.Int()), true
 		case pcommon.ValueTypeDouble:

@@ -75,14 +75,14 @@ func AppendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// sectionSize is the size of the length that precedes a section.
-const sectionSize = 8
+// SectionSize is the size of the length that precedes a section.
+const SectionSize = 8
 
 // AppendSection appends the bytes that part appends, preceded by their length.
 func AppendSection(b []byte, part func([]byte) []byte) []byte {
 	at := len(b)
-	b = part(append(b, make([]byte, sectionSize)...))
-	binary.LittleEndian.PutUint64(b[at:], uint64(len(b)-at-sectionSize))
+	b = part(append(b, make([]byte, SectionSize)...))
+	binary.LittleEndian.PutUint64(b[at:], uint64(len(b)-at-SectionSize))
 	return b
 }
 

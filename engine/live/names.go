@@ -1,0 +1,17 @@
+package live
+
+import (
+	"log/slog"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// renewNames begins a period of the dictionary of the core. Names in stored decisions are kept, since people may read
+// these.
+func (l *loop) renewNames(now trace.Nanos) {
+	deleted, err := l.core.RenewNames(now, l.options.Store.EncodedDecisions())
+	l.counts.Names.Add(int64(deleted))
+	if err != nil {
+		l.options.Log.Error("no names were deleted, since the stored decisions could not be read", slog.Any("error", err))
+	}
+}

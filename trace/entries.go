@@ -1,0 +1,90 @@
+package trace
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+)
+
+// entries holds the entries of a [Table] of one kind. The zero value is empty.
+type entries[K cmp.Ordered, V any] struct {
+	added  map[K]V // since the last call of freeze
+	frozen map[K]V // not written to until thaw
+}
+
+func (e *entries[K, V]) get(k K) (v V, ok bool) {
+	if v, ok = e.added[k]; !ok && e.frozen != nil {
+		v, ok = e.frozen[k]
+	}
+	return v, ok
+}
+
+func (e *entries[K, V]) has(k K) bool {
+	_, ok := e.get(k)
+	return ok
+}
+
+func (e *entries[K, V]) len() int { return len(e.added) + len(e.frozen) }
+
+// all yields all entries, in any order.
+func (e *entries[K, V]) all() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, m := range []map[K]V{e.frozen, e.added} {
+			for k, v := range m {
+				if !yield(k, v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// each calls f with all entries in ascending order, so that a full table always refuses the same ones.
+func (e *entries[K, V]) each(f func(K, V)) {
+	keys := make([]K, 0, e.len())
+	for k := range e.all() {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		v, _ := e.get(k)
+		f(k, v)
+	}
+}
+
+func (e *entries[K, V]) clear() {
+	clear(e.added)
+	e.frozen = nil
+}
+
+// freeze returns the entries, which may be read while others are added to e, until thaw.
+func (e *entries[K, V]) freeze() entries[K, V] {
+	e.thaw()
+	e.frozen, e.added = e.added, nil
+	return entries[K, V]{frozen: e.frozen}
+}
+
+// thaw ends the use of the entries that freeze returned.
+func (e *entries[K, V]) thaw() {
+	if e.frozen != nil {
+		maps.Copy(e.frozen, e.added)
+		e.added, e.frozen = e.frozen, nil
+	}
+}
+
+// Freeze returns a table with the entries of t, which another goroutine may read while t is used and changed, until
+// [Table.Thaw].
+func (t *Table) Freeze() *Table {
+	return &Table{
+		Limit: t.Limit, refused: t.refused, text: t.text.freeze(), ops: t.ops.freeze(), contexts: t.contexts.freeze(), edges: t.edges.freeze(),
+	}
+}
+
+// Thaw ends the use of the table that [Table.Freeze] returned.
+func (t *Table) Thaw() {
+	t.text.thaw()
+	t.ops.thaw()
+	t.contexts.thaw()
+	t.edges.thaw()
+}

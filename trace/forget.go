@@ -1,0 +1,193 @@
+package trace
+
+import (
+	"encoding/binary"
+	"iter"
+	"math/bits"
+	"slices"
+)
+
+// Renew begins a period. [Table.Forget] keeps the symbols and operations that were added in this period or in the one
+// before, whether or not they were in the table already.
+func (t *Table) Renew() {
+	if t.renewed == nil {
+		t.renewed = &renewals{}
+	}
+	t.renewed.before, t.renewed.current = t.renewed.current, newAdded()
+}
+
+// renewals holds the entries that were added, or added again, in the last two periods.
+type renewals struct{ before, current added }
+
+type added struct {
+	text map[Symbol]struct{}
+	ops  map[Op]struct{}
+}
+
+func newAdded() added { return added{make(map[Symbol]struct{}), make(map[Op]struct{})} }
+
+// Forget deletes all entries except those that the encoded parts of a state mention, and the symbols and operations
+// that were added lately (see [Table.Renew]). It returns the number of deleted entries. It takes time linear in the
+// size of t and of the parts. It deletes nothing before the third call of Renew, and if a part has an error, which it
+// returns.
+//
+// A part mentions an entry if its identity is in the bytes, as a word of package codec or a number of CBOR, or if a
+// mentioned entry refers to it. So no field can be overlooked, whatever the layout of the state. Bytes that equal a
+// hash by chance keep a name too many, which does no harm.
+func (t *Table) Forget(parts iter.Seq2[[]byte, error]) (deleted int, err error) {
+	if t.renewed == nil || t.renewed.before.text == nil {
+		return 0, nil
+	}
+	m := newMentions(t)
+	for part, err := range parts {
+		if err != nil {
+			return 0, err
+		}
+		m.scan(part)
+	}
+	for _, period := range []added{t.renewed.before, t.renewed.current} {
+		for sym := range period.text {
+			m.keep(uint64(sym))
+		}
+		for op := range period.ops {
+			m.keep(uint64(op))
+		}
+	}
+	before := t.Len()
+	t.text, t.ops = kept(m, &t.text), kept(m, &t.ops)
+	t.contexts, t.edges = kept(m, &t.contexts), kept(m, &t.edges)
+	return before - t.Len(), nil
+}
+
+// kept returns the entries of all that are mentioned, in memory of its own.
+func kept[K ~uint64, V any](m *mentions, from *entries[K, V]) entries[K, V] {
+	some := make(map[K]V)
+	for k, v := range from.all() {
+		if m.has(uint64(k)) {
+			some[k] = v
+		}
+	}
+	return entries[K, V]{added: some}
+}
+
+// Len returns the number of entries.
+func (t *Table) Len() int { return t.text.len() + t.ops.len() + t.contexts.len() + t.edges.len() }
+
+// Crowded reports whether less than a quarter of the room for entries of a kind is left.
+func (t *Table) Crowded() bool {
+	return max(t.text.len(), t.ops.len(), t.contexts.len(), t.edges.len()) > t.limit()/4*3
+}
+
+// AppendMentioned appends to b the entries that an encoded state mentions (see [Table.Forget]), as [Table.AppendBinary]
+// does. The bytes do not depend on the other names that t has seen.
+func (t *Table) AppendMentioned(b, state []byte) []byte {
+	m := newMentions(t)
+	m.scan(state)
+	return t.appendBinary(b, m)
+}
+
+// mentions is a set of entries of a table, each with the entries that it refers to. Entries with equal identities are
+// in the set together.
+type mentions struct {
+	of *Table
+	// slots is a hash table of the identities of all entries, with open addressing and at least as many free slots, 0.
+	slots []uint64
+	in    []bool   // by slot: whether the entries are in the set
+	known []uint64 // bits of the identities by their lowest bits, for most of the words that are none
+	stack []uint64 // scratch
+	// recent caches identities that were mentioned: those of a group are mentioned several times in its windows.
+	recent [1 << 12]uint64
+}
+
+// newMentions returns an empty set of entries of t.
+func newMentions(t *Table) *mentions {
+	size := uint64(2) << bits.Len(uint(t.Len()))
+	m := &mentions{of: t, slots: make([]uint64, size), in: make([]bool, size), known: make([]uint64, max(1, min(size*8, maxKnown)/64))}
+	index(m, &t.text)
+	index(m, &t.ops)
+	index(m, &t.contexts)
+	index(m, &t.edges)
+	return m
+}
+
+// maxKnown is the largest number of bits in mentions.known: 2 MiB fit into the cache of a core.
+const maxKnown = 1 << 24
+
+func index[K ~uint64, V any](m *mentions, from *entries[K, V]) {
+	for k := range from.all() {
+		x := uint64(k)
+		m.slots[m.slot(x)] = x
+		m.known[x/64%uint64(len(m.known))] |= 1 << (x % 64)
+	}
+}
+
+// slot returns the slot of x, or the free one where it belongs. x is a hash.
+func (m *mentions) slot(x uint64) uint64 {
+	mask := uint64(len(m.slots) - 1)
+	i := x >> 8 & mask // the lowest bits are those of known
+	for m.slots[i] != x && m.slots[i] != 0 {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// has reports whether the entries with identity x, of which there is one, are in the set.
+func (m *mentions) has(x uint64) bool { return m.in[m.slot(x)] }
+
+// scan adds the entries that b mentions.
+func (m *mentions) scan(b []byte) {
+	for i := range max(0, len(b)-7) {
+		x := binary.LittleEndian.Uint64(b[i:])
+		if at := &m.recent[x%uint64(len(m.recent))]; m.mayKnow(x) && *at != x {
+			*at = x
+			m.keep(x)
+		}
+		if i > 0 && b[i-1] == cborUint64 {
+			if x = bits.ReverseBytes64(x); m.mayKnow(x) {
+				m.keep(x)
+			}
+		}
+	}
+}
+
+// cborUint64 is the first byte of a number of eight bytes in CBOR, which are big-endian (RFC 8949, section 3.1).
+const cborUint64 = 0x1b
+
+func (m *mentions) mayKnow(x uint64) bool {
+	return m.known[x/64%uint64(len(m.known))]&(1<<(x%64)) != 0
+}
+
+// keep adds the entries with identity x, if there are any, and those that they refer to.
+func (m *mentions) keep(x uint64) {
+	t := m.of
+	for m.stack = append(m.stack[:0], x); len(m.stack) > 0; {
+		x := m.stack[len(m.stack)-1]
+		m.stack = m.stack[:len(m.stack)-1]
+		i := m.slot(x)
+		if x == 0 || m.slots[i] != x || m.in[i] {
+			continue
+		}
+		m.in[i] = true
+		if o, ok := t.ops.get(Op(x)); ok {
+			m.stack = append(m.stack, uint64(o.Service), uint64(o.Name), uint64(o.Target), uint64(OpOf(o.Service, o.Name, o.Kind)))
+		}
+		if c, ok := t.contexts.get(Context(x)); ok {
+			m.stack = append(m.stack, uint64(c.Parent), uint64(c.Op))
+		}
+		if e, ok := t.edges.get(Edge(x)); ok {
+			m.stack = append(m.stack, uint64(e.Context), uint64(e.Before), uint64(e.After))
+		}
+	}
+}
+
+// mentionedKeys returns the keys in m, ascending; all if m is nil.
+func mentionedKeys[K ~uint64, V any](m *mentions, of *entries[K, V]) []K {
+	keys := make([]K, 0, of.len())
+	for k := range of.all() {
+		if m == nil || m.has(uint64(k)) {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
