@@ -16,8 +16,8 @@ const (
 	// call loses, that raise an incident.
 	leastGrowth = 0.1
 	leastExcess = time.Millisecond
-	// leastLost is the smallest time that all calls of the operation lose in a second, and leastPart the part of the time
-	// of all requests that is enough in a small installation.
+	// leastLost is the smallest time that all calls of the operation lose in a second, and leastPart the part of the
+	// time of all requests that is enough in a small installation.
 	leastLost = time.Millisecond
 	leastPart = 1. / 2000
 	// leastCalls is the number of calls in a window from which an operation is judged.
@@ -44,8 +44,8 @@ const (
 	numScales
 )
 
-// lengths are the lengths of the windows, the times between two of them, 0: an epoch, and the highest healthy growth that
-// an operation is assumed to have reached in one before it was observed.
+// lengths are the lengths of the windows, the times between two of them, 0: an epoch, and the highest healthy growth
+// that an operation is assumed to have reached in one before it was observed.
 var lengths = [numScales]struct {
 	window, every time.Duration
 	growth        float64
