@@ -1045,7 +1045,7 @@ export interface components {
         };
         /**
          * @description A service with its additional cost. Score and parts are per request: times in mean durations of a request of the history, and numbers of
-         *     failures, unanswered calls and changed call flows.
+         *     failures, unanswered calls, missing requests and changed call flows.
          */
         IncidentSuspect: {
             service: string;
@@ -1097,6 +1097,11 @@ export interface components {
              * @description Calls that it did not answer.
              */
             unanswered: number;
+            /**
+             * Format: double
+             * @description Requests that came steadily before and do not come any more.
+             */
+            silent: number;
             /**
              * Format: double
              * @description Requests in which it made other calls than usual.

@@ -21,12 +21,12 @@ import { incidentMarkdown } from "./markdown.ts";
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
 
-const none = { own: 0, in: 0, out: 0, errors: 0, unanswered: 0, shape: 0, rest: 0 };
+const none = { own: 0, in: 0, out: 0, errors: 0, unanswered: 0, silent: 0, shape: 0, rest: 0 };
 
 // suspect returns a suspect whose score is the sum of its parts.
 function suspect(service: string, parts: Partial<Schemas["SuspectParts"]>, rest: Partial<Suspect> = {}): Suspect {
   const all = { ...none, ...parts };
-  const score = all.own + all.in + all.out + all.errors + all.unanswered + all.shape;
+  const score = all.own + all.in + all.out + all.errors + all.unanswered + all.silent + all.shape;
   return { service, emits_spans: true, score, parts: all, operations: [], instances: [], ...rest };
 }
 
