@@ -46,7 +46,8 @@ type Options struct {
 	// trees, explanations of problems, and the search. There are no decisions.
 	IncidentsOnly bool
 
-	// NamesAge is the time after which names that nothing mentions are deleted although there is room for more; 0: a day.
+	// NamesAge is the time after which names that nothing mentions are deleted although there is room for more; 0: a
+	// day.
 	NamesAge time.Duration
 
 	// Strategies are further strategies that Strategy may name, for evaluation.
