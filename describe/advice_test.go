@@ -42,7 +42,7 @@ func TestAdvice(t *testing.T) {
 	none, noneLeading := *exhausted, leading
 	none.Untried, noneLeading.Untried = true, true
 	for want, x := range map[string]*describe.Advice{
-		"Look at the slow traces through cart. It has been like this for a day: if it is normal now, accept it.": {Suspects: of(baselinediff.Suspect{Own: 1}).Suspects, Lasting: true},
+		"Look at the slow traces through cart. It has been like this for a day: if it is normal now, accept it.":                                                                   {Suspects: of(baselinediff.Suspect{Own: 1}).Suspects, Lasting: true},
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl found no tracepoint to try in cart. Add some to show the place.": &none,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl found no tracepoint to try in cart. " +
 			"Add some inside cart GET /cart, which carries 43 % of the lost time.": &noneLeading,

@@ -34,13 +34,16 @@ func TestWeek(t *testing.T) {
 		return normal
 	}
 	begin := time.Duration(0)
-	usual := func(day, hour time.Duration) time.Duration {
-		at := day*testDay + hour*time.Hour + 30*time.Minute
+	usual := func(day, hour int) time.Duration {
+		at := time.Duration(day*24+hour)*time.Hour + 30*time.Minute
 		playDays(table, h, begin, at-30*time.Minute, nightly)
 		begin = at - 30*time.Minute
 		return time.Duration(h.series[1].week.usual(slice(at / Slice))).Round(time.Millisecond)
 	}
-	for _, x := range []struct{ day, hour, want time.Duration }{
+	for _, x := range []struct {
+		day, hour int
+		want      time.Duration
+	}{
 		{1, 2, 0}, {2, 2, slow}, {2, 12, normal}, {6, 2, slow}, {6, 12, normal}, {15, 2, slow}, {16, 2, normal},
 	} {
 		if got := usual(x.day, x.hour); got < x.want || float64(got) > 1.1*float64(x.want) {
@@ -64,10 +67,10 @@ func TestCrept(t *testing.T) {
 	playDays(table, h, 0, 7*testDay, func(time.Duration) time.Duration { return normal })
 	end := 7 * testDay
 	for i, x := range []struct {
-		factor time.Duration // in tenths
+		factor int // in tenths
 		want   float64
 	}{{10, 0}, {15, 0}, {13, 0}, {14, 0.3}, {12, 0.2}, {10, 0}, {14, 0}} {
-		playDays(table, h, end, end+time.Hour, func(time.Duration) time.Duration { return normal * x.factor / 10 })
+		playDays(table, h, end, end+time.Hour, func(time.Duration) time.Duration { return normal / 10 * time.Duration(x.factor) })
 		end += time.Hour
 		playDays(table, h, end, end+10*time.Minute, func(time.Duration) time.Duration { return normal })
 		c := h.Crept(trace.Nanos(end + 10*time.Minute))
@@ -80,7 +83,6 @@ func TestCrept(t *testing.T) {
 		if math.Abs(growth-x.want) > 0.06 { // ten minutes of the next hour are normal
 			t.Errorf("hour %d: grown by %.2f, want %.2f", i, growth, x.want)
 		}
-		end += 0
 	}
 }
 

@@ -49,7 +49,7 @@ func (s *Service) Queues() []Queue {
 	all := []Queue{
 		{"arrivals", int64(len(s.arrivals)), arrivalsWaiting},
 		{"in_flight_bytes", s.intake.inFlight.Load(), s.options.InFlight},
-		{"observed", s.outputs.held.Load(), s.options.InFlight}, // in bytes
+		{"observed_bytes", s.outputs.held.Load(), s.options.InFlight},
 		{"questions", int64(len(s.queries)), queriesWaiting},
 		{"changes", int64(len(s.changes)), changesWaiting},
 		{"exemplars", int64(len(s.loop.exemplars.work)), tasksWaiting},

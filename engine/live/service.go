@@ -6,8 +6,8 @@
 //	 1. Take decodes a request and waits. The sequencer numbers the waiting requests, sets their time of arrival,
 //	    appends them to the journal in one commit, and answers the callers.
 //	 2. Each shard owns the open traces whose IDs hash to it. It reduces closed traces to observations.
-// 3. The core loop owns all statistics. It ends an epoch when the epoch has ended on every shard. While it is busy, the
-//	    outputs of the shards wait in a queue, so that neither epochs nor checkpoints stop the intake.
+//	 3. The core loop owns all statistics. It ends an epoch when the epoch has ended on every shard. While it is busy,
+//	    the outputs of the shards wait in a queue, so that neither epochs nor checkpoints stop the intake.
 //	 4. The core loop stores the decisions and reports them to the caller of the service. [Service.Ask] reads the core.
 //
 // The state is a function of the journal, which has the numbers and times of requests, the ends of epochs, and all

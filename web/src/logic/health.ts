@@ -107,9 +107,9 @@ const queues: Known = {
     "Parts of export requests, by trace.",
     "Analysis is slower than the input. Add cores, or sample fewer traces in the SDKs.",
   ],
-  observed: [
+  observed_bytes: [
     "Statistics",
-    "Batches of requests whose critical path is known.",
+    "Memory of requests whose critical path is known. They wait while an epoch or a checkpoint ends.",
     "Analysis is slower than the input. Add cores, or sample fewer traces in the SDKs.",
   ],
   questions: [
