@@ -1,8 +1,8 @@
 package ingest_test
 
 import (
-	"maps"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
