@@ -19,7 +19,7 @@ const (
 	// leastLost is the smallest time that all calls of the operation lose in a second, and leastPart the part of the
 	// time of all requests that is enough in a small installation.
 	leastLost = time.Millisecond
-	leastPart = 1. / 2000
+	leastPart = 1. / 400
 	// leastCalls is the number of calls in a window from which an operation is judged.
 	leastCalls = 10
 	// leastFailing is the smallest share of failed calls that raises an incident.
@@ -50,7 +50,7 @@ var lengths = [numScales]struct {
 	window, every time.Duration
 	growth        float64
 }{
-	fine: {Window, 0, 0.1}, coarse: {30 * time.Minute, 5 * time.Minute, 0.05}, weekly: {time.Hour, time.Hour, 0.05},
+	fine: {Window, 0, 0.1}, coarse: {30 * time.Minute, 5 * time.Minute, 0.1}, weekly: {time.Hour, time.Hour, 0.05},
 }
 
 // scale is the knowledge of operations in healthy windows of one length.
