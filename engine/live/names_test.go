@@ -76,9 +76,9 @@ func encoded(t testing.TB, traces ptrace.Traces) []byte {
 	return body
 }
 
-// A day of traffic with a million values of one attribute, 720 operations with an ID in their names, and as many services
-// named after pods, costs nothing but these names: a service, an operation and values of other attributes that appear
-// afterwards have names.
+// A day of traffic with a million values of one attribute, 720 operations with an ID in their names, and as many
+// services named after pods, costs nothing but these names: a service, an operation and values of other attributes that
+// appear afterwards have names.
 func TestNamesNeverRunOut(t *testing.T) {
 	const step, traces = 2 * time.Minute, 66
 	keys, err := ingest.NewKeys("user.id", "tier")
