@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -142,10 +143,7 @@ func TestValuesOfKey(t *testing.T) {
 	if sym := add("POST /", "tier", "gold"); table.Text(sym) != "gold" {
 		t.Errorf("the value of another key is %q", table.Text(sym))
 	}
-	unnamed := make(map[string]uint64)
-	for key, n := range b.Unnamed() {
-		unnamed[key] = n
-	}
+	unnamed := maps.Collect(b.Unnamed())
 	if want := map[string]uint64{"user.id": uint64(users - named)}; !cmp.Equal(unnamed, want) {
 		t.Errorf("values without a name %v, want %v", unnamed, want)
 	}
