@@ -119,6 +119,12 @@ func (r *operationRecord) highest() (h growth) {
 	return h
 }
 
+// Growth that is not much larger than needed must be seen for a time: chance comes and goes from one epoch to the next.
+const (
+	confirming   = 20 * time.Second
+	certainShare = 2
+)
+
 // grown returns the operation of a suspect with the highest score whose growth reaches a share of the least one
 // that raises an incident; nil if none does.
 func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *finding, share float64, history *baselinediff.Sites) *baselinediff.SuspectOperation {

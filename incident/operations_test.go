@@ -33,7 +33,7 @@ func TestOperation(t *testing.T) {
 		fault := s.now
 		s.play(20*time.Minute, map[string]float64{"rare": 1.35})
 		s.play(20*time.Minute, nil)
-		if diff := cmp.Diff([]string{"rare 2m40s to 22m20s"}, s.summary(fault)); diff != "" {
+		if diff := cmp.Diff([]string{"rare 3m0s to 22m20s"}, s.summary(fault)); diff != "" {
 			t.Errorf("after a day (-want +got):\n%s", diff)
 		}
 	}

@@ -337,15 +337,18 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 			}
 			continue
 		}
+		since[s.Service] = now
+		if at, ok := t.above[s.Service]; ok {
+			since[s.Service] = at
+		}
+		if now.Sub(since[s.Service]) < confirming && !t.unusual(whole, f.Requests, ratio, 1) && t.grown(now, fine, s, f, certainShare, history) == nil {
+			continue
+		}
 		c := chargeOf(s, t.threshold(s.Service, f.Requests, ratio), f)
 		if o != nil {
 			c.beyond = max(c.beyond, o.Score)
 		}
 		above = append(above, c)
-		since[s.Service] = now
-		if at, ok := t.above[s.Service]; ok {
-			since[s.Service] = at
-		}
 	}
 	t.above = since
 	return above

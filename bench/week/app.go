@@ -43,6 +43,7 @@ type service struct {
 	running   int
 	database  trace.Op // external
 	version   int
+	slow      float64 // factor on own times; 0: none
 }
 
 // instance is a process of a service.
@@ -287,7 +288,7 @@ func (a *app) serve(op int, at trace.Nanos, parent trace.SpanID, t *trace.Trace)
 	id := t.Spans[span].ID
 	t.Attrs = append(t.Attrs, trace.Attr{Key: a.keys.pod, Text: in.pod, Span: int32(span)}, trace.Attr{Key: a.keys.version, Text: in.version, Span: int32(span)})
 	slow := (1 + s.grows*a.load*a.load) * math.Exp(s.drift) * warm(in.started, at)
-	for _, f := range []float64{o.slow, in.slow} {
+	for _, f := range []float64{o.slow, in.slow, s.slow} {
 		if f > 0 {
 			slow *= f
 		}

@@ -254,11 +254,12 @@ func leakedAt(since time.Duration) float64 {
 
 func (p *planner) leak(from trace.Nanos) {
 	op := p.busy(from.Add(12*time.Hour), -1)
+	service := p.app.ops[op].service
 	for t := time.Duration(0); t < leakLength; t += time.Hour {
-		p.at(from.Add(t), func(a *app) { a.ops[op].slow = leakedAt(t) })
+		p.at(from.Add(t), func(a *app) { a.services[service].slow = leakedAt(t) })
 	}
-	p.at(from.Add(leakLength), func(a *app) { a.ops[op].slow = 0 })
-	p.add(fault{kind: leakFault, window: between(from, leakLength), service: p.app.ops[op].service, op: op})
+	p.at(from.Add(leakLength), func(a *app) { a.services[service].slow = 0 })
+	p.add(fault{kind: leakFault, window: between(from, leakLength), service: service, op: op})
 }
 
 func (p *planner) intermittent(from trace.Nanos) {
