@@ -7,7 +7,17 @@ test("describe returns the meaning of known keys and the name of others", () => 
     ["closed", ["complete", "idle", "age", "size", "evicted"]],
     [
       "queues",
-      ["arrivals", "in_flight_bytes", "shards", "observed_bytes", "questions", "changes", "exemplars", "outbox", "export"],
+      [
+        "arrivals",
+        "in_flight_bytes",
+        "shards",
+        "observed_bytes",
+        "questions",
+        "changes",
+        "exemplars",
+        "outbox",
+        "export",
+      ],
     ],
   ] as const) {
     for (const key of keys) expect(describe(of, key).means, key).toMatch(/\.$/);
