@@ -332,7 +332,14 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 		}
 		o, whole := t.grown(now, fine, s, f, 1, history), t.withoutNews(now, s, history)
 		if o == nil && !t.unusual(whole, f.Requests, ratio, 1) {
-			if x := t.openOf(s.Service); x != nil && (t.unusual(whole, f.Requests, ratio, keeping) || t.grown(now, fine, s, f, keeping, history) != nil) {
+			x, at := t.openOf(s.Service), t.above[s.Service]
+			if (x == nil && at == 0) || !t.unusual(whole, f.Requests, ratio, keeping) && t.grown(now, fine, s, f, keeping, history) == nil {
+				continue
+			}
+			if at != 0 {
+				since[s.Service] = at
+			}
+			if x != nil {
 				x.Seen = now
 			}
 			continue

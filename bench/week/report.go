@@ -88,10 +88,9 @@ func judge(o Options, a *app, s *schedule, r *backtest.Result) *Report {
 	report.ErrorsRaised, report.PodsRaised = report.raised(errorsFault), report.raised(podFault)
 	report.OutageRaised = report.raised(outageFault) == 1
 	for i := range s.faults {
-		f, answer := &s.faults[i], &report.Faults[i]
-		if f.kind == leakFault && report.LeakRaisedAtRatio == nil && answer.located() {
-			ratio := leakedAt(time.Duration(*answer.Seconds * float64(time.Second)))
-			report.LeakRaisedAtRatio = &ratio
+		f := &s.faults[i]
+		if f.kind == leakFault && report.LeakRaisedAtRatio == nil {
+			report.LeakRaisedAtRatio = a.leakRaised(f, r.Incidents)
 		}
 		if f.kind == intermittentFault && report.IntermittentIncidents == 0 {
 			report.IntermittentIncidents = opened(r.Incidents, f.window)
@@ -181,6 +180,24 @@ func (r *Report) raised(kind string) float64 {
 		}
 	}
 	return float64(located) / float64(max(1, all))
+}
+
+// leakRaised returns the growth of a leak when the first incident opened that has its service among the first three
+// suspects; nil if none did. A day has incidents of other services, too.
+func (a *app) leakRaised(f *fault, incidents []engine.Incident) *float64 {
+	var ratio *float64
+	for i := range incidents {
+		x := &incidents[i]
+		if !f.window.Contains(x.Opened) || !slices.ContainsFunc(x.Suspects[:min(3, len(x.Suspects))], func(s baselinediff.Suspect) bool {
+			return s.Service == a.services[f.service].name
+		}) {
+			continue
+		}
+		if at := leakedAt(x.Opened.Sub(f.window.From)); ratio == nil || at < *ratio {
+			ratio = &at
+		}
+	}
+	return ratio
 }
 
 // opened returns the number of incidents that opened in a window.
