@@ -256,5 +256,6 @@ func (t *Tracker) affects(service trace.Symbol, since trace.Nanos) bool {
 
 // raisedBy reports whether there is an open incident of a service that windows at least some time apart have raised.
 func (t *Tracker) raisedBy(service trace.Symbol, every time.Duration) bool {
-	return slices.ContainsFunc(t.incidents, func(x *tracked) bool { return x.Closed == 0 && x.service == service && x.every >= every })
+	x := t.openOf(service)
+	return x != nil && x.every >= every
 }

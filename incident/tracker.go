@@ -331,7 +331,8 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 			continue
 		}
 		o, whole := t.grown(now, fine, s, f, 1, history), t.withoutNews(now, s, history)
-		if o == nil && !t.unusual(whole, f.Requests, ratio, 1) {
+		unusual := t.unusual(whole, f.Requests, ratio, 1)
+		if o == nil && !unusual {
 			x, at := t.openOf(s.Service), t.above[s.Service]
 			if (x == nil && at == 0) || !t.unusual(whole, f.Requests, ratio, keeping) && t.grown(now, fine, s, f, keeping, history) == nil {
 				continue
@@ -348,7 +349,7 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 		if at, ok := t.above[s.Service]; ok {
 			since[s.Service] = at
 		}
-		if now.Sub(since[s.Service]) < confirming && !t.unusual(whole, f.Requests, ratio, 1) && t.grown(now, fine, s, f, certainShare, history) == nil {
+		if now.Sub(since[s.Service]) < confirming && !unusual && t.grown(now, fine, s, f, certainShare, history) == nil {
 			continue
 		}
 		c := chargeOf(s, t.threshold(s.Service, f.Requests, ratio), f)
@@ -400,11 +401,14 @@ func (t *Tracker) ratio(services int) float64 { return ratioFor(services, Window
 // in a week, one of them is expected to.
 func ratioFor(scores int, length time.Duration, healthy []float64) float64 {
 	const week = 7 * 24 * time.Hour
-	n := 0.0
-	for _, windows := range healthy {
-		n += windows
+	return max(1.25, math.Log(float64(week/length)*float64(max(1, scores))/falseRate)/math.Log(max(2, sum(healthy))))
+}
+
+func sum(all []float64) (s float64) {
+	for _, x := range all {
+		s += x
 	}
-	return max(1.25, math.Log(float64(week/length)*float64(max(1, scores))/falseRate)/math.Log(max(2, n)))
+	return s
 }
 
 // threshold returns the score that raises an incident, if healthy windows reached the given highest one.
@@ -415,13 +419,9 @@ func threshold(highest, ratio float64) float64 {
 // threshold returns the score of a service that raises an incident in a window with a number of requests. With fewer
 // requests than usual, chance makes higher scores, also of services that have none in the usual traffic.
 func (t *Tracker) threshold(service trace.Symbol, requests uint64, ratio float64) float64 {
-	windows, all := 0.0, 0.0
-	for i := range t.healthy {
-		windows, all = windows+t.healthy[i], all+t.requests[i]
-	}
 	fewer := 1.0
 	if t.dayIsKnown() { // else the usual traffic is not known
-		fewer = max(1, all/windows/float64(max(1, requests)))
+		fewer = max(1, sum(t.requests[:])/sum(t.healthy[:])/float64(max(1, requests)))
 	}
 	return max(threshold(t.highest(service).score(requests), ratio), math.Sqrt(fewer)*threshold(0, ratio))
 }
@@ -598,11 +598,7 @@ func (t *Tracker) returning(x *tracked) time.Duration {
 
 // dayIsKnown reports whether the healthy windows make up a day.
 func (t *Tracker) dayIsKnown() bool {
-	windows := 0.0
-	for _, n := range t.healthy {
-		windows += n
-	}
-	return windows > float64(recordAge/Window)
+	return sum(t.healthy[:]) > float64(recordAge/Window)
 }
 
 // strongest returns the evidence against the service of x.

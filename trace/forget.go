@@ -131,7 +131,7 @@ func (m *mentions) slot(x uint64) uint64 {
 	return i
 }
 
-// has reports whether the entries with identity x, of which there is one, are in the set.
+// has reports whether the entry with identity x, which exists, is in the set.
 func (m *mentions) has(x uint64) bool { return m.in[m.slot(x)] }
 
 // scan adds the entries that b mentions.

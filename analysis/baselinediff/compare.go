@@ -73,7 +73,7 @@ type SuspectOperation struct {
 	// calls to it.
 	Calls float64
 	// Usual and Excess are own times of a call in ns, means over sites: what the history explains at most, and what a
-	// call takes beyond that; if the mean is compared, as in Plain, the mean of the history and what is added to it.
+	// call takes beyond that; if the mean is compared, as in Plain, the mean of the history and the time added to it.
 	Excess, Usual float64
 	Failed        float64 // number of calls that failed or got no answer, above the variation of the history
 }

@@ -40,7 +40,7 @@ type Comparison struct {
 // which is the same unless a call has several changed callees.
 //
 // It takes time linear in the number of cells of the sites with calls in the window. Brief takes less: it remembers
-// what it knows of sites whose calls did not change since the last window, see [verdict].
+// its verdicts on sites whose calls did not change since the last window, see [verdict].
 func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 	w := sliceRange{sliceOf(window.From), sliceOf(window.To)}
 	c := liveComparison{liveMemory: h.comparing(), h: h, window: w, manner: manner, skipped: h.skipped.all().before(w.from)}
@@ -307,7 +307,7 @@ func (c *liveComparison) pass(number int32) bool {
 	return true
 }
 
-// siteTime returns the mean own time of the calls at a site in the window, with what is known of the site.
+// siteTime returns the mean own time of the calls at a site in the window, with the expectation at that hour.
 func (c *liveComparison) siteTime(number int32, calls, mean float64) siteTime {
 	w, at := c.h.series[number].week, c.window.to-1
 	return siteTime{number: number, calls: calls, mean: mean, usual: w.usual(at), young: w.knownFor(at.hour()) < hoursPerDay}
@@ -434,7 +434,7 @@ func (s *sums) addAll(encoded []byte) {
 	}
 }
 
-// restart starts a sum of cells most of which come before a slice.
+// restart starts a sum of cells. Most of them come before a slice.
 func (s *sums) restart(to slice) {
 	if s.recent == nil {
 		s.recent = make([]cell, summed)

@@ -17,7 +17,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// TestWatchRemembers compares a Detector, which remembers what it knows of groups without requests, with one that was
+// TestWatchRemembers compares a Detector, which remembers its verdicts on groups without requests, with one that was
 // just restarted and remembers nothing. In each epoch some types have requests; now and then one becomes slow or fails,
 // groups are deleted, thresholds change, and problems are accepted.
 func TestWatchRemembers(t *testing.T) {
