@@ -105,7 +105,7 @@ func (s *Server) unread(ctx context.Context, err error) *refusal.Error {
 		return refused
 	}
 	switch {
-	case errors.Is(err, errCutOff):
+	case errors.Is(err, errCutOff), errors.Is(context.Cause(ctx), errCutOff):
 		return errYielded
 	case errors.Is(err, errOverBudget):
 		return overloaded("too many bytes in flight", 0)

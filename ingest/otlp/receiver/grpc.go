@@ -88,7 +88,7 @@ func (s *Server) exportGRPC(ctx context.Context, event *Event) (Rejected, error)
 	if len(header) > maxHeaders {
 		return Rejected{}, refuse(refusal.TooManyHeaders, "too many headers")
 	}
-	p, err := s.enter(func() { cancel(ctx, errSlow) })
+	p, err := s.enter(func() { cancel(ctx, errCutOff) })
 	if err != nil {
 		return Rejected{}, err
 	}

@@ -169,6 +169,28 @@ func TestSlowSendersMakeRoom(t *testing.T) {
 	}
 }
 
+// A call whose message has not even begun makes room too, and is told to send again.
+func TestSilentCallMakesRoom(t *testing.T) {
+	outcomes := make(chan refusal.Reason, 2)
+	s := start(t, newDecoding(t), Options{MaxRequests: 1, Observe: func(e Event) { outcomes <- e.Refused }})
+	silent, _ := newPipe(t)
+	status := make(chan string)
+	go func() { status <- rawCall(t, s.GRPCAddr().String(), "", silent).grpc }()
+	for s.Load().Requests == 0 {
+		time.Sleep(quick)
+	}
+	time.Sleep(slowAfter)
+	if _, err := exportRaw(t.Context(), dial(t, s.GRPCAddr().String()), requestOf(1, 1)); err != nil {
+		t.Error(err)
+	}
+	if got := <-status; got != "14" {
+		t.Errorf("status %s of the silent call, want 14", got)
+	}
+	if one, other := <-outcomes, <-outcomes; min(one, other) != refusal.None || max(one, other) != refusal.Overloaded {
+		t.Errorf("outcomes %v and %v, want one accepted and one overloaded", one, other)
+	}
+}
+
 // Bodies that just began to arrive are not cut off.
 func TestNewBodiesKeepTheirPlaces(t *testing.T) {
 	b := &budget{maxRequests: 1, maxBytes: 100, slow: time.Minute}
