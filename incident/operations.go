@@ -2,6 +2,7 @@ package incident
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -20,8 +21,13 @@ const (
 	// time of all requests that is enough in a small installation.
 	leastLost = time.Millisecond
 	leastPart = 1. / 400
-	// leastCalls is the number of calls in a window from which an operation is judged.
-	leastCalls = 10
+	// leastCalls is the number of calls in a window from which an operation is judged, and leastMeanCalls that from
+	// which their mean is: a call that takes ten times as long makes up a third of the mean of thirty.
+	leastCalls     = 10
+	leastMeanCalls = 100
+	// leastRise is the highest healthy rise, in octaves, that an operation is assumed to have reached before it was
+	// observed.
+	leastRise = 0.15
 	// leastFailing is the smallest share of failed calls that raises an incident.
 	leastFailing = 0.05
 	// leastFailingRecord is the highest healthy share that an operation is assumed to have reached before it was
@@ -87,13 +93,19 @@ func (o operation) compare(p operation) int {
 type growth struct {
 	time     float64 // own time of a call above the variation of the history, relative to the usual one
 	failures float64 // share of the calls that fail, above the variation of the history
+	// rise is the growth of the typical own time of a call in octaves, times the square root of the number of calls: by
+	// chance it is larger with fewer of them.
+	rise float64
 }
 
 // growthOf returns the growth of an operation; zero if it cannot be judged by itself.
 func growthOf(o *baselinediff.SuspectOperation) growth {
 	var g growth
-	if o.Calls >= leastCalls {
+	if o.Calls >= leastMeanCalls {
 		g.time = o.Excess / max(o.Usual, float64(time.Microsecond))
+	}
+	if o.Calls >= leastCalls {
+		g.rise = o.Rise * math.Sqrt(o.Calls)
 	}
 	if o.Calls > 0 && o.Failed >= leastFailures {
 		g.failures = o.Failed / o.Calls
@@ -103,7 +115,7 @@ func growthOf(o *baselinediff.SuspectOperation) growth {
 
 // max returns the larger ones of the numbers.
 func (g growth) max(h growth) growth {
-	return growth{max(g.time, h.time), max(g.failures, h.failures)}
+	return growth{max(g.time, h.time), max(g.failures, h.failures), max(g.rise, h.rise)}
 }
 
 // operationRecord is the highest growth of an operation in healthy windows, by age: the current one first.
@@ -119,52 +131,82 @@ func (r *operationRecord) highest() (h growth) {
 	return h
 }
 
-// Growth that is not much larger than needed must be seen for a time: chance comes and goes from one epoch to the next.
+// Growth of means, and of failures, that is not much larger than needed must be seen for a time: chance comes and goes
+// from one epoch to the next. Typical times must rise in two parts of a window anyway.
 const (
 	confirming   = 20 * time.Second
 	certainShare = 2
 )
 
 // grown returns the operation of a suspect with the highest score whose growth reaches a share of the least one
-// that raises an incident; nil if none does.
-func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *finding, share float64, history *baselinediff.Sites) *baselinediff.SuspectOperation {
-	x := &t.scales[of]
-	ratio := share * ratioFor(history.Len(), lengths[of].window, x.healthy[:])
+// that raises an incident; nil if none does. It also tells whether any growth is certain at once.
+func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *finding, share float64, history *baselinediff.Sites) (first *baselinediff.SuspectOperation, certain bool) {
+	j := judge{of: of, ratio: ratioFor(history.Len(), lengths[of].window, t.scales[of].healthy[:])}
+	j.enough = min(float64(leastLost)*lengths[of].window.Seconds(), leastPart*float64(f.Requests)*f.Duration)
 	for i := range s.Operations {
 		o := &s.Operations[i]
-		g := growthOf(o)
-		if g == (growth{}) {
+		slower, risen, failing := j.multiples(o, t.scales[of].records[operation{s.Service, o.Op}].highest())
+		if max(slower, risen) >= share && history.Started(s.Service, now.Add(-warmUp)) {
+			slower, risen = slower/warmUpFactor, risen/warmUpFactor
+		}
+		if max(slower, risen, failing) < share {
 			continue
 		}
-		highest := x.records[operation{s.Service, o.Op}].highest()
-		if g.failures >= max(share*leastFailing, ratio*max(leastFailingRecord, highest.failures)) {
-			return o
+		if first == nil {
+			first = o
 		}
-		least := max(share*leastGrowth, ratio*max(lengths[of].growth, highest.time))
-		lost := o.Excess * o.Calls
-		enough := min(float64(leastLost)*lengths[of].window.Seconds(), leastPart*float64(f.Requests)*f.Duration)
-		if g.time < least || o.Excess < share*float64(leastExcess) || lost < share*enough {
-			continue
-		}
-		if g.time >= warmUpFactor*least || !history.Started(s.Service, now.Add(-warmUp)) {
-			return o
-		}
+		certain = certain || risen >= 1 || max(slower, failing) >= certainShare
 	}
-	return nil
+	return first, certain
 }
 
-// pend takes the growth of the operations of suspects in a window that ends now, except those of some services.
-func (x *scale) pend(now trace.Nanos, suspects []baselinediff.Suspect, except func(service trace.Symbol) bool) {
+// judge judges the operations in a window.
+type judge struct {
+	of     int     // the scale
+	ratio  float64 // of the least growth that raises an incident to the record: see [ratioFor]
+	enough float64 // time in ns that all calls of an operation must lose
+}
+
+// multiples returns the three kinds of growth of an operation as multiples of the least ones that raise an incident.
+func (j *judge) multiples(o *baselinediff.SuspectOperation, highest growth) (slower, risen, failing float64) {
+	g := growthOf(o)
+	failing = g.failures / max(leastFailing, j.ratio*max(leastFailingRecord, highest.failures))
+	slower = min(g.time/max(leastGrowth, j.ratio*max(lengths[j.of].growth, highest.time)), j.lost(o.Excess, o.Calls))
+	if j.of != fine || g.rise == 0 {
+		return slower, 0, failing // the mean of a longer window is as certain as its typical time
+	}
+	// Means of logarithms vary about as normal numbers do: their highest values grow with the root of the logarithm.
+	root := math.Sqrt(o.Calls)
+	risen = min(g.rise/(math.Sqrt(j.ratio)*max(leastRise*root, highest.rise)), j.lost(o.Risen(), o.Calls))
+	return slower, risen, failing
+}
+
+// lost returns the time that calls lose as a multiple of the least time, a call and together.
+func (j *judge) lost(excess, calls float64) float64 {
+	return min(excess/float64(leastExcess), excess*calls/j.enough)
+}
+
+// pend takes the growth of operations in a window that ends now, except those of some services. That of young ones will
+// be known when they are judged.
+func (x *scale) pend(now trace.Nanos, c *baselinediff.Comparison, except func(service trace.Symbol) bool) {
 	w := grownWindow{end: now}
-	for i := range suspects {
-		s := &suspects[i]
+	add := func(service trace.Symbol, o *baselinediff.SuspectOperation) {
+		if g := growthOf(o); g != (growth{}) {
+			w.growth = append(w.growth, operationGrowth{operation{service, o.Op}, g})
+		}
+	}
+	for i := range c.Suspects {
+		s := &c.Suspects[i]
 		if len(s.Operations) == 0 || except(s.Service) {
 			continue
 		}
 		for k := range s.Operations {
-			if g := growthOf(&s.Operations[k]); g != (growth{}) {
-				w.growth = append(w.growth, operationGrowth{operation{s.Service, s.Operations[k].Op}, g})
-			}
+			add(s.Service, &s.Operations[k])
+		}
+	}
+	for i := range c.Young {
+		if o := &c.Young[i]; !except(o.Service) {
+			add(o.Service, &o.SuspectOperation)
 		}
 	}
 	x.pending = append(x.pending, w)
@@ -231,13 +273,17 @@ func (t *Tracker) judgeSlowly(now trace.Nanos, history *baselinediff.Sites) (abo
 			if t.isRelearned(s.Service) || affected(s.Service) && !t.raisedBy(s.Service, length.every) {
 				continue
 			}
-			if o := t.grown(now, of, s, f, 1, history); o != nil {
-				c := chargeOf(s, 0, f)
-				c.beyond = o.Score
+			if o, _ := t.grown(now, of, s, f, 1, history); o != nil {
+				c := chargeOf(s, math.Inf(1), f)
+				c.include(o)
 				above = append(above, c)
+			} else if y := t.openOf(s.Service); y != nil {
+				if kept, _ := t.grown(now, of, s, f, keeping, history); kept != nil {
+					y.Seen = now
+				}
 			}
 		}
-		x.pend(now, f.Suspects, affected)
+		x.pend(now, &f.Comparison, affected)
 		x.learnBefore(now.Add(-2*length.window), length.window)
 	}
 	return above

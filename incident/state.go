@@ -2,6 +2,7 @@ package incident
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -37,6 +38,7 @@ type SavedOperation struct {
 	Op       trace.Op
 	Time     []float64 // by age of records
 	Failures []float64
+	Rise     []float64
 }
 
 // SavedGrowth holds the growth of operations in a window that is not yet known to be healthy.
@@ -136,6 +138,7 @@ func savedOperation(o operation, ages ...growth) SavedOperation {
 	s := SavedOperation{Service: o.service, Op: o.op}
 	for _, g := range ages {
 		s.Time, s.Failures = append(s.Time, g.time), append(s.Failures, g.failures)
+		s.Rise = append(s.Rise, g.rise)
 	}
 	return s
 }
@@ -162,7 +165,10 @@ func (x *scale) restore(s *SavedScale) {
 func (s *SavedOperation) record() *operationRecord {
 	r := &operationRecord{}
 	for i := range min(len(r), len(s.Time), len(s.Failures)) {
-		r[i] = growth{s.Time[i], s.Failures[i]}
+		r[i] = growth{s.Time[i], s.Failures[i], at(s.Rise, i)}
+		if len(s.Rise) == 0 { // of an earlier version, whose means of few calls rose more
+			r[i].rise = math.Log2(1+s.Time[i]) * math.Sqrt(leastCalls)
+		}
 	}
 	return r
 }

@@ -18,11 +18,10 @@ const (
 	Window = 3 * time.Minute
 	// quiet is the time without evidence after which an incident is over.
 	quiet = 2 * time.Minute
-	// returning is the time after its end within which an incident that returns is the same one. After a brief one of
-	// an operation that has been known for a day it is longer: some faults come and go.
-	returning      = 3 * time.Minute
-	brief          = Window
-	returningBrief = 10 * time.Minute
+	// returning is the time after its end within which an incident that returns is the same one. Once a day is known it
+	// is longer: some faults come and go, and others are small enough to be seen now and then only.
+	returning       = 3 * time.Minute
+	returningLonger = 10 * time.Minute
 	// MaxClosed is the largest number of closed incidents that are kept.
 	MaxClosed = 1000
 	// keptSuspects and keptOperations bound the suspects of an incident and their operations once it is closed.
@@ -149,6 +148,12 @@ func chargeOf(s *baselinediff.Suspect, threshold float64, from *finding) charge 
 	}
 }
 
+// include adds the evidence of an operation that raises an incident by itself. That of its typical time may come earlier
+// than any other of its service.
+func (c *charge) include(o *baselinediff.SuspectOperation) {
+	c.score, c.beyond = max(c.score, o.Score), max(c.beyond, o.Score)
+}
+
 // apart reports whether the evidence raises an incident without the part that the service shares with a neighbour.
 func (c *charge) apart(neighbour trace.Symbol) bool {
 	for _, x := range c.shared {
@@ -213,7 +218,8 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 	switch {
 	case open:
 		t.learnBefore(t.onset(now))
-		t.pending, t.scales[fine].pending = t.pending[:0], t.scales[fine].pending[:0]
+		t.pending = t.pending[:0]
+		t.pendUnaffected(now, &f.Comparison)
 	case ready && !t.inWindow(now):
 		t.pend(now, &f.Comparison)
 	}
@@ -327,14 +333,18 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 	since := make(map[trace.Symbol]trace.Nanos)
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
-		if s.Score == 0 || t.isRelearned(s.Service) {
+		if s.Score == 0 && len(s.Operations) == 0 || t.isRelearned(s.Service) {
 			continue
 		}
-		o, whole := t.grown(now, fine, s, f, 1, history), t.withoutNews(now, s, history)
+		o, certain := t.grown(now, fine, s, f, 1, history)
+		whole := t.withoutNews(now, s, history)
 		unusual := t.unusual(whole, f.Requests, ratio, 1)
 		if o == nil && !unusual {
 			x, at := t.openOf(s.Service), t.above[s.Service]
-			if (x == nil && at == 0) || !t.unusual(whole, f.Requests, ratio, keeping) && t.grown(now, fine, s, f, keeping, history) == nil {
+			if x == nil && at == 0 {
+				continue
+			}
+			if kept, _ := t.grown(now, fine, s, f, keeping, history); kept == nil && !t.unusual(whole, f.Requests, ratio, keeping) {
 				continue
 			}
 			if at != 0 {
@@ -349,12 +359,12 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 		if at, ok := t.above[s.Service]; ok {
 			since[s.Service] = at
 		}
-		if now.Sub(since[s.Service]) < confirming && !unusual && t.grown(now, fine, s, f, certainShare, history) == nil {
+		if now.Sub(since[s.Service]) < confirming && !unusual && !certain {
 			continue
 		}
 		c := chargeOf(s, t.threshold(s.Service, f.Requests, ratio), f)
 		if o != nil {
-			c.beyond = max(c.beyond, o.Score)
+			c.include(o)
 		}
 		above = append(above, c)
 	}
@@ -460,8 +470,22 @@ const proving = 2 * Window
 // pend takes the scores of a window without an incident, and learns those of windows that have proved healthy.
 func (t *Tracker) pend(now trace.Nanos, c *baselinediff.Comparison) {
 	t.pending = append(t.pending, window{now, c.Requests, t.scores(now, c)})
-	t.scales[fine].pend(now, c.Suspects, t.isRelearned)
+	t.scales[fine].pend(now, c, t.isRelearned)
 	t.learnBefore(now.Add(-proving))
+}
+
+// pendUnaffected takes the growth of the operations that no incident affects. It is not yet known which those are while
+// an incident is new.
+func (t *Tracker) pendUnaffected(now trace.Nanos, c *baselinediff.Comparison) {
+	x := &t.scales[fine]
+	if slices.ContainsFunc(t.incidents, func(x *tracked) bool { return x.Closed == 0 && now.Sub(x.Opened) < spreading }) {
+		x.pending = x.pending[:0]
+		return
+	}
+	x.pend(now, c, func(service trace.Symbol) bool {
+		return t.isRelearned(service) || t.affects(service, now.Add(-Window))
+	})
+	x.learnBefore(now.Add(-proving), Window)
 }
 
 // scores returns the scores above 0 in a window that ends now, without those of services whose history is too short.
@@ -548,12 +572,12 @@ func (t *Tracker) age(now trace.Nanos) {
 // raise opens an incident for a service, unless the evidence belongs to one that is open or has just closed.
 func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) {
 	for _, x := range slices.Backward(t.incidents) {
-		if x.Into != 0 || x.Accepted || x.service != c.service || x.Closed != 0 && now.Sub(x.Closed) > t.returning(x) {
+		if x.Into != 0 || x.Accepted || x.service != c.service || x.Closed != 0 && now.Sub(x.Closed) > t.returning() {
 			continue
 		}
 		if x.Closed != 0 {
 			if now.Sub(x.Closed) > returning {
-				x.every = max(x.every, returningBrief) // it comes and goes
+				x.every = max(x.every, returningLonger) // it comes and goes
 			}
 			x.Closed, x.Reopened, x.Alerted = 0, now, x.Suspects[0].Service
 		}
@@ -588,10 +612,10 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 	}
 }
 
-// returning returns the time after the end of x within which it is the same if evidence returns.
-func (t *Tracker) returning(x *tracked) time.Duration {
-	if t.dayIsKnown() && x.Seen.Sub(max(x.Opened, x.Reopened)) < brief {
-		return returningBrief
+// returning returns the time after the end of an incident within which it is the same if evidence returns.
+func (t *Tracker) returning() time.Duration {
+	if t.dayIsKnown() {
+		return returningLonger
 	}
 	return returning
 }
@@ -677,7 +701,7 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Site
 	x.charge = evidence
 	f := evidence.from
 	x.Suspects = slices.Clone(f.Suspects)
-	x.affect(history)
+	t.affect(x, history)
 	// The service that raised it is first: what explains it has taken its place. A score that a service reaches in
 	// healthy windows, too, is no evidence. Suspects with an incident of their own are no rivals.
 	slices.SortStableFunc(x.Suspects, func(a, b baselinediff.Suspect) int {
@@ -694,11 +718,12 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Site
 	return true
 }
 
-// affect adds the suspects of x, and their callers, to the services that it affects.
-func (x *tracked) affect(history *baselinediff.Sites) {
+// affect adds the suspects of x, and their callers, to the services that it affects. A score that a service reaches in
+// healthy windows does not make it one: its history would end with the beginning of the incident.
+func (t *Tracker) affect(x *tracked, history *baselinediff.Sites) {
 	affected := append(slices.Clone(x.affected), x.service)
 	for i := range x.Suspects {
-		if s := &x.Suspects[i]; s.Score > 0 {
+		if s := &x.Suspects[i]; s.Score >= waiting*x.score && t.aboveRecord(s) > 0 {
 			affected = append(affected, s.Service)
 		}
 	}
@@ -719,7 +744,7 @@ func (x *tracked) measure(now trace.Nanos, history *baselinediff.Sites) {
 	}
 	for i := range x.Suspects {
 		s := &x.Suspects[i]
-		if m := measured[s.Service]; m != nil && s.Score > 0 && m.Score > 0 {
+		if m := measured[s.Service]; m != nil && (s.Score > 0 || len(s.Operations) > 0) && m.Score > 0 {
 			m.Instances = s.Instances
 			*s = *m
 		}

@@ -76,7 +76,8 @@ func (c *counts) fold(a *aging) (changed bool) {
 		}
 		count++
 		moved = moved || x.slice != x.slice.minute()
-		a.unpacked.add(x.slice.minute(), x.calls, x.nanos)
+		x.slice = x.slice.minute()
+		a.unpacked.add(x)
 	}
 	c.fine = at
 	if !moved {

@@ -7,6 +7,7 @@ package baselinediff
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
@@ -75,7 +76,15 @@ type SuspectOperation struct {
 	// Usual and Excess are own times of a call in ns, means over sites: what the history explains at most, and what a
 	// call takes beyond that; if the mean is compared, as in Plain, the mean of the history and the time added to it.
 	Excess, Usual float64
-	Failed        float64 // number of calls that failed or got no answer, above the variation of the history
+	// Rise is the growth of the typical own time of the calls, in octaves: 1 is twice as long. It is 0 within the
+	// variation of the history. It shows small changes of most calls earlier than Excess does.
+	Rise   float64
+	Failed float64 // number of calls that failed or got no answer, above the variation of the history
+}
+
+// Risen returns the time of a call in ns that the growth of the typical time makes up.
+func (o *SuspectOperation) Risen() float64 {
+	return (o.Usual + o.Excess) * (1 - math.Exp2(-o.Rise))
 }
 
 // Compare ranks all services by their additional cost in the window relative to h: by Score, then Soft, then name. The

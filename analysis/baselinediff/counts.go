@@ -31,22 +31,32 @@ type cell struct {
 	slice slice
 	calls uint32
 	nanos int64 // total time of the calls; 0 if only calls are counted
+	logs  int64 // total of the logarithms of their times, see [logOf]; 0 if they are not needed
 }
+
+// logsOfMean returns the logs of x if all calls took the same time. Damaged cells may have no calls.
+func (x *cell) logsOfMean() int64 { return int64(x.calls) * logOf(x.nanos/max(1, int64(x.calls))) }
 
 // cells holds calls by slice: ascending, none is empty.
 type cells []cell
 
-// add adds calls with their total time.
-func (c *cells) add(at slice, calls uint32, nanos int64) {
+// merge adds the calls of y, whatever its slice.
+func (x *cell) merge(y *cell) {
+	x.calls += y.calls
+	x.nanos += y.nanos
+	x.logs += y.logs
+}
+
+// add adds the calls of x.
+func (c *cells) add(x cell) {
 	i := len(*c) // calls mostly come in the order of time
-	if i > 0 && (*c)[i-1].slice >= at {
-		i, _ = slices.BinarySearchFunc(*c, at, func(x cell, at slice) int { return cmp.Compare(x.slice, at) })
+	if i > 0 && (*c)[i-1].slice >= x.slice {
+		i, _ = slices.BinarySearchFunc(*c, x.slice, func(y cell, at slice) int { return cmp.Compare(y.slice, at) })
 	}
-	if i == len(*c) || (*c)[i].slice != at {
-		*c = slices.Insert(*c, i, cell{slice: at})
+	if i == len(*c) || (*c)[i].slice != x.slice {
+		*c = slices.Insert(*c, i, cell{slice: x.slice})
 	}
-	(*c)[i].calls += calls
-	(*c)[i].nanos += nanos
+	(*c)[i].merge(&x)
 }
 
 // within returns the cells in r. It shares their memory.
@@ -89,13 +99,16 @@ func (c cells) fold(from, to slice) cells {
 		if x.slice < to {
 			x.slice = x.slice.minute()
 		}
-		folded.add(x.slice, x.calls, x.nanos)
+		folded.add(x)
 	}
 	return folded
 }
 
-// counts holds calls, and maybe their times, by slice, in few bytes: [cells] encoded one after the other. The zero
-// value is empty.
+// timeUnit is the resolution in ns of the times in counts: finer ones take 40 % more bytes.
+const timeUnit = 1000
+
+// counts holds calls, and maybe their times, by slice, in few bytes: [cells] encoded one after the other. Times are
+// multiples of [timeUnit]; so sums are exact. The zero value is empty.
 type counts struct {
 	bytes  []byte
 	calls  uint64 // of all cells
@@ -140,7 +153,7 @@ func (c *counts) first() slice {
 		return -1
 	}
 	distance, _ := binary.Uvarint(c.bytes)
-	return slice(distance >> 1)
+	return slice(distance >> cellFlags)
 }
 
 // within returns the cells in r.
@@ -162,29 +175,29 @@ func (c *counts) seek(at slice) {
 	}
 }
 
-// add adds calls with their total time.
-func (c *counts) add(at slice, calls uint32, nanos int64) {
-	if c.recent.offset > 0 && at <= c.recent.before {
+// add adds the calls of x.
+func (c *counts) add(x cell) {
+	if c.recent.offset > 0 && x.slice <= c.recent.before {
 		all := c.unpack(nil)
-		all.add(at, calls, nanos)
+		all.add(x)
 		c.pack(all)
 		return
 	}
-	if c.after == 0 || c.after == recentCells || at < c.newest {
+	if c.after == 0 || c.after == recentCells || x.slice < c.newest {
 		var memory [recentCells + 1]cell
 		recent := decodeCells(memory[:0], c.bytes[c.recent.offset:], c.recent.before)
-		recent.add(at, calls, nanos)
+		recent.add(x)
 		c.bytes = c.bytes[:c.recent.offset]
 		c.append(recent)
 	} else {
-		c.addLast(cell{at, calls, nanos})
+		c.addLast(x)
 	}
-	c.calls += uint64(calls)
-	c.newest = max(c.newest, at)
-	if at <= c.window.before {
+	c.calls += uint64(x.calls)
+	c.newest = max(c.newest, x.slice)
+	if x.slice <= c.window.before {
 		c.window, c.earlier = mark{}, 0
 	}
-	if at <= c.fine.before {
+	if x.slice <= c.fine.before {
 		c.fine = mark{}
 	}
 }
@@ -193,8 +206,7 @@ func (c *counts) add(at slice, calls uint32, nanos int64) {
 func (c *counts) addLast(x cell) {
 	if x.slice == c.newest {
 		last, _ := decodeCell(c.bytes, int(c.tail.offset), c.tail.before)
-		x.calls += last.calls
-		x.nanos += last.nanos
+		x.merge(&last)
 		c.bytes = c.bytes[:c.tail.offset]
 	} else {
 		c.tail = mark{int32(len(c.bytes)), c.newest}
@@ -234,26 +246,40 @@ func (c *counts) append(last cells) {
 // maxSlice is the end of time.
 const maxSlice = slice(1<<31 - 1)
 
-// slackOf returns the number of bytes to reserve beyond n: an eighth, since the length of a history soon stays about
-// the same.
-func slackOf(n int) int { return n/8 + 8 }
+// slackOf returns the number of bytes to reserve beyond n: few, since the length of a history soon stays about the same.
+func slackOf(n int) int { return n/16 + 8 }
 
-// appendCells encodes cells that follow one of slice before: each as the distance of its slice with a bit that tells
-// whether it has a time, its calls, and its time.
+// What cells have besides calls.
+const (
+	timed  = 1 << iota // a time
+	logged             // logarithms of times
+
+	cellFlags = 2 // number of bits
+)
+
+// appendCells encodes cells that follow one of slice before: each as the distance of its slice with flags, its calls,
+// its time, and the logarithms.
 func appendCells(b []byte, of cells, before slice) []byte {
-	const longest = 2*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes of a cell
+	const longest = 3*binary.MaxVarintLen64 + binary.MaxVarintLen32 // bytes of a cell
 	for _, x := range of {
 		if len(b)+longest > cap(b) {
 			b = append(make([]byte, 0, len(b)+longest+slackOf(len(b))), b...)
 		}
-		distance := uint64(x.slice-before) << 1
+		distance := uint64(x.slice-before) << cellFlags
 		before = x.slice
-		if x.nanos == 0 {
-			b = binary.AppendUvarint(binary.AppendUvarint(b, distance), uint64(x.calls))
-			continue
+		if x.nanos != 0 {
+			distance |= timed
 		}
-		b = binary.AppendUvarint(binary.AppendUvarint(b, distance|1), uint64(x.calls))
-		b = binary.AppendVarint(b, x.nanos)
+		if x.logs != 0 {
+			distance |= logged
+		}
+		b = binary.AppendUvarint(binary.AppendUvarint(b, distance), uint64(x.calls))
+		if x.nanos != 0 {
+			b = binary.AppendVarint(b, x.nanos/timeUnit)
+		}
+		if x.logs != 0 {
+			b = binary.AppendVarint(b, x.logsOfMean()-x.logs) // most have a single byte
+		}
 	}
 	return b
 }
@@ -282,17 +308,28 @@ func decodeCell(b []byte, i int, before slice) (x cell, next int) {
 		calls, n = binary.Uvarint(b[i:])
 	}
 	i += n
-	x = cell{slice: before + slice(distance>>1), calls: uint32(calls)}
-	if distance&1 == 0 {
-		return x, i
+	x = cell{slice: before + slice(distance>>cellFlags), calls: uint32(calls)}
+	if distance&timed != 0 {
+		x.nanos, i = decodeVarint(b, i)
+		x.nanos *= timeUnit
 	}
-	nanos, shift := uint64(0), 0
-	for b[i] >= 0x80 {
-		nanos |= uint64(b[i]&0x7f) << shift
-		shift += 7
+	if distance&logged != 0 {
+		var less int64
+		less, i = decodeVarint(b, i)
+		x.logs = x.logsOfMean() - less
+	}
+	return x, i
+}
+
+// decodeVarint returns the number that begins at offset i and the offset behind it, as [binary.Varint] does.
+func decodeVarint(b []byte, i int) (x int64, next int) {
+	u := uint64(0)
+	for shift := 0; ; shift += 7 {
+		c := b[i]
 		i++
+		u |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return int64(u>>1) ^ -int64(u&1), i
+		}
 	}
-	nanos |= uint64(b[i]) << shift
-	x.nanos = int64(nanos>>1) ^ -int64(nanos&1) // as in [binary.Varint]
-	return x, i + 1
 }

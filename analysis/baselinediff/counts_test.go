@@ -16,9 +16,10 @@ func TestCounts(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "calls") {
 			at := slice(rapid.IntRange(0, 40).Draw(t, "slice")) + slice(rapid.SampledFrom([]int{0, 1 << 29}).Draw(t, "epoch"))
 			calls := rapid.SampledFrom([]uint32{1, 127, 128, 1 << 24}).Draw(t, "number")
-			nanos := rapid.SampledFrom([]int64{0, 1, -1, -300, 1 << 40, math.MaxInt64 >> 8}).Draw(t, "nanos")
-			packed.add(at, calls, nanos)
-			want.add(at, calls, nanos)
+			nanos := timeUnit * rapid.SampledFrom([]int64{0, 1, -1, -300, 1 << 40, math.MaxInt64 >> 18}).Draw(t, "units")
+			logs := rapid.SampledFrom([]int64{0, 1, 127, 128, 1 << 40}).Draw(t, "logs")
+			packed.add(cell{at, calls, nanos, logs})
+			want.add(cell{at, calls, nanos, logs})
 			if rapid.IntRange(0, 9).Draw(t, "pack") == 0 {
 				packed.pack(packed.unpack(nil))
 			}
@@ -51,7 +52,7 @@ func TestCountsAge(t *testing.T) {
 				want = a.apply(want)
 				folded = a.fold.to
 				changed := packed.age(&a)
-				same := func(x, y cell) bool { return x.calls == y.calls && x.nanos == y.nanos }
+				same := func(x, y cell) bool { return x.calls == y.calls && x.nanos == y.nanos && x.logs == y.logs }
 				if !changed && !slices.EqualFunc(before, want, same) {
 					t.Fatalf("from %v to %v without a change", before, want)
 				}
@@ -72,9 +73,10 @@ func TestCountsAge(t *testing.T) {
 				if at < folded {
 					at = at.minute()
 				}
-				calls, nanos := uint32(rapid.IntRange(1, 200).Draw(t, "calls")), int64(rapid.IntRange(0, 1<<30).Draw(t, "nanos"))
-				packed.add(at, calls, nanos)
-				want.add(at, calls, nanos)
+				calls, nanos := uint32(rapid.IntRange(1, 200).Draw(t, "calls")), timeUnit*int64(rapid.IntRange(0, 1<<30).Draw(t, "units"))
+				x := cell{at, calls, nanos, int64(rapid.IntRange(0, 1<<20).Draw(t, "logs"))}
+				packed.add(x)
+				want.add(x)
 			}
 			if got := packed.unpack(nil); !slices.Equal(got, want) || packed.calls != want.calls() {
 				t.Fatalf("%d calls: %v\nwant %v", packed.calls, got, want)

@@ -10,11 +10,12 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Versions of the encoding. The first has no instances, the second no weeks.
+// Versions of the encoding. The first has no instances, the second no weeks, the third no logarithms.
 const (
-	sitesVersion  = 3
+	sitesVersion  = 4
 	sitesVersion1 = 1
 	sitesVersion2 = 2
+	sitesVersion3 = 3
 )
 
 // AppendBinary appends h to b, without its table. Histories of the same calls give equal bytes.
@@ -44,19 +45,22 @@ func (h *instances) appendTo(b []byte) []byte {
 	for _, k := range slices.SortedFunc(maps.Keys(h.series), instanceKey.compare) {
 		s := h.series[k]
 		b = codec.AppendWords(b, uint64(k.service), uint64(k.key), uint64(k.value))
-		b = s.errors.appendTo(s.counts.appendTo(b, true), false)
+		b = s.errors.appendTo(s.counts.appendTo(b, timed), 0)
 	}
 	return b
 }
 
-// appendTo appends c, with times if timed.
-func (c *counts) appendTo(b []byte, timed bool) []byte {
+// appendTo appends c, with what cells of such flags have.
+func (c *counts) appendTo(b []byte, flags int) []byte {
 	all := c.unpack(nil)
 	b = codec.AppendUvarints(b, uint64(len(all)))
 	for _, x := range all {
 		b = codec.AppendUvarints(b, uint64(x.slice), uint64(x.calls))
-		if timed {
+		if flags&timed != 0 {
 			b = codec.AppendVarints(b, x.nanos)
+		}
+		if flags&logged != 0 {
+			b = codec.AppendUvarints(b, uint64(x.logs))
 		}
 	}
 	return b
@@ -67,12 +71,12 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 	b = codec.AppendWords(b, uint64(s.parent), uint64(s.op), uint64(s.base), uint64(h.called[number]), uint64(h.names[s.service]))
 	b = codec.AppendBools(b, s.border, s.client)
 	series := &h.series[number]
-	b = series.appendTo(b, true)
+	b = series.appendTo(b, timed|logged)
 	b = codec.AppendUvarints(b, uint64(len(series.shapes)))
 	for _, x := range slices.SortedFunc(slices.Values(series.shapes), func(a, b shapeSeries) int { return a.shape.compare(b.shape) }) {
 		b = codec.AppendWords(b, x.hash)
 		b = codec.AppendBools(b, x.failed, x.answered)
-		b = x.appendTo(b, false)
+		b = x.appendTo(b, 0)
 	}
 	return series.week.appendTo(b)
 }
@@ -81,13 +85,13 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 // [codec.ErrCorrupt].
 func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	r := codec.NewReader(b)
-	version := r.Version(sitesVersion, sitesVersion2, sitesVersion1)
+	version := r.Version(sitesVersion, sitesVersion3, sitesVersion2, sitesVersion1)
 	h := NewSites(table)
 	h.refused, h.folded = r.Uvarint(), readSlice(r)
 	if version > sitesVersion2 {
 		h.hour = hour(r.Below(1 << 31))
 	}
-	h.total = readCells(r, func() int64 { return int64(r.Below(1 << 63)) })
+	h.total = readCells(r, func(x *cell) { x.nanos = int64(r.Below(1 << 63)) })
 	for range r.Count(2) {
 		s := skip{}
 		if version > sitesVersion2 {
@@ -127,7 +131,14 @@ func (h *Sites) readSite(r *codec.Reader, version byte) {
 	_, known := h.numbers[s.siteKey]
 	r.Check(!known)
 	series := &h.series[h.number(&s)]
-	series.pack(readCells(r, r.Varint))
+	series.pack(readCells(r, func(x *cell) {
+		x.nanos = r.Varint()
+		if version > sitesVersion3 {
+			x.logs = int64(r.Below(1 << 63))
+		} else {
+			x.logs = x.logsOfMean() // more than it was, for the two hours of a history
+		}
+	}))
 	n := r.Count(11)
 	series.shapes = make([]shapeSeries, 0, n)
 	for range n {
@@ -149,7 +160,7 @@ func (h *instances) read(r *codec.Reader) {
 		k := instanceKey{trace.Symbol(r.Word()), trace.Symbol(r.Word()), trace.Symbol(r.Word())}
 		r.Check(last.compare(k) < 0)
 		s := &instanceSeries{}
-		s.pack(readCells(r, r.Varint))
+		s.pack(readCells(r, func(x *cell) { x.nanos = r.Varint() }))
 		s.errors.pack(readCells(r, nil))
 		if r.Bad() {
 			return
@@ -159,14 +170,14 @@ func (h *instances) read(r *codec.Reader) {
 	}
 }
 
-// readCells reads cells, with times unless nanos is nil.
-func readCells(r *codec.Reader, nanos func() int64) cells {
+// readCells reads cells. After their calls, rest reads what else they have; nil: nothing.
+func readCells(r *codec.Reader, rest func(x *cell)) cells {
 	n := r.Count(2)
 	c := make(cells, 0, n)
 	for range n {
 		x := cell{slice: readSlice(r), calls: uint32(r.Below(1 << 32))}
-		if nanos != nil {
-			x.nanos = nanos()
+		if rest != nil {
+			rest(&x)
 		}
 		c = append(c, x)
 	}

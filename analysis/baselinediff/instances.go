@@ -96,9 +96,9 @@ func (h *instances) merge(t *Tally, folded slice) {
 }
 
 func (s *instanceSeries) merge(at slice, c *placeCell) {
-	s.add(at, uint32(c.calls), c.nanos)
+	s.add(cell{slice: at, calls: uint32(c.calls), nanos: c.nanos})
 	if c.errors > 0 {
-		s.errors.add(at, uint32(c.errors), 0)
+		s.errors.add(cell{slice: at, calls: uint32(c.errors)})
 	}
 }
 

@@ -213,28 +213,60 @@ func TestInstancesOrder(t *testing.T) {
 	})
 }
 
-// TestDecodeSitesVersions restores a history of the version without weeks, which Sibyl wrote on 25 November 2026, and
-// of the version before, without instances.
+// TestDecodeSitesVersions restores histories of the versions without logarithms and without weeks, which Sibyl wrote on
+// 25 November 2026, and of the version before, without instances.
 func TestDecodeSitesVersions(t *testing.T) {
-	f := newFleet()
-	h := NewSites(f.table)
-	f.play(h, 0, 10*time.Minute, f.instances(3))
-	h.Skip(0, Interval{trace.Nanos(2 * time.Minute), trace.Nanos(3 * time.Minute)})
+	played := func() *Sites {
+		f := newFleet()
+		h := NewSites(f.table)
+		f.play(h, 0, 10*time.Minute, f.instances(3))
+		h.Skip(0, Interval{trace.Nanos(2 * time.Minute), trace.Nanos(3 * time.Minute)})
+		return h
+	}
 	v2, err := os.ReadFile("testdata/sites.v2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	v1 := slices.Concat([]byte{sitesVersion1}, v2[1:len(v2)-len(h.instances.appendTo(nil))])
-	for _, old := range [][]byte{v2, v1} {
+	v3, err := os.ReadFile("testdata/sites.v3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v1 := slices.Concat([]byte{sitesVersion1}, v2[1:len(v2)-len(played().instances.appendTo(nil))])
+	withoutTimes := func(h *Sites) []byte {
+		forget := func(c *counts) {
+			all := c.unpack(nil)
+			for k := range all {
+				all[k].nanos, all[k].logs = 0, 0
+			}
+			c.pack(all)
+		}
+		for i := range h.series {
+			forget(&h.series[i].counts)
+		}
+		for _, s := range h.instances.series {
+			forget(&s.counts)
+		}
+		return h.AppendBinary(nil)
+	}
+	for _, old := range [][]byte{v3, v2, v1} {
+		h := played()
 		if old[0] == sitesVersion1 {
 			h.instances = newInstances()
 		}
-		restored, err := DecodeSites(old, f.table)
+		restored, err := DecodeSites(old, h.table)
 		if err != nil {
 			t.Fatal(err)
 		}
 		restored.Age(trace.Nanos(10 * time.Minute)) // slices were kept for longer
-		if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) {
+		for key, i := range h.numbers {
+			want := h.series[i].unpack(nil)
+			for k, x := range restored.series[restored.numbers[key]].unpack(nil) {
+				if diff := x.nanos - want[k].nanos; max(diff, -diff) > int64(x.calls)*timeUnit || x.logs == 0 && x.nanos > 0 {
+					t.Errorf("version %d: %+v at site %d, want %+v", old[0], x, i, want[k])
+				}
+			}
+		}
+		if !bytes.Equal(withoutTimes(restored), withoutTimes(h)) {
 			t.Errorf("the history restored from version %d differs", old[0])
 		}
 	}

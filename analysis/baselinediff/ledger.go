@@ -75,8 +75,14 @@ type ledger struct {
 // operationCalls sums up the calls of an operation in the window: see [SuspectOperation].
 type operationCalls struct {
 	calls, failed float64
-	known         float64 // calls at sites with a long enough history
-	excess, usual float64 // ns of the known calls
+	known, young  callTimes // at sites with a long enough history, and at others
+}
+
+// callTimes sums up the own times of calls.
+type callTimes struct {
+	calls         float64
+	excess, usual float64 // ns
+	rise          float64 // of the typical time of a call in octaves
 }
 
 // evidence is the evidence against a service.
@@ -101,6 +107,7 @@ type siteTime struct {
 	young  bool      // the site has not been known for long enough to judge its calls by themselves
 	window cells     // of the window: the excess of an operation must not come from few of them
 	before float64   // mean of the history in ns, from which the excess of an operation is measured; 0: from the limit
+	rise   float64   // growth of the typical time in octaves, above the median of the history; 0: within its fence
 }
 
 // chargeTime charges the excess of own time at a site. It reorders x.means.
@@ -208,14 +215,22 @@ func (l *ledger) count(x *siteTime, suspect callee, limit float64) {
 func (c *operationCalls) add(x *siteTime, limit float64) {
 	c.calls += x.calls
 	if x.young {
-		return
+		c.young.add(x, limit)
+	} else {
+		c.known.add(x, limit)
 	}
+}
+
+func (c *callTimes) add(x *siteTime, limit float64) {
 	usual := limit
 	if x.before > 0 {
 		usual = min(x.before, x.mean)
 	}
-	c.known += x.calls
+	c.calls += x.calls
 	c.usual += usual * x.calls
+	if x.mean > x.usual { // else it is typical at this hour
+		c.rise += x.rise * x.calls
+	}
 	if x.mean > usual && (x.before > 0 || x.window.exceeds(limit)) {
 		c.excess += (x.mean - usual) * x.calls
 	}
@@ -279,7 +294,7 @@ func (l *ledger) rank() []Suspect {
 	})
 	suspects := make([]Suspect, 0, len(services))
 	for i := range services {
-		if s := &services[i]; !s.Opaque || s.Score > 0 {
+		if s := &services[i]; !s.Opaque || s.Score > 0 || len(s.Operations) > 0 {
 			suspects = append(suspects, s.Suspect)
 		}
 	}
@@ -332,6 +347,15 @@ func (l *ledger) operations(services []service, index map[int32]int) {
 			s.Operations = append(s.Operations, l.operation(k, score))
 		}
 	}
+	for k, c := range l.called {
+		if l.ops[k] <= 0 && c.known.rise > 0 {
+			s := &services[index[k.service]]
+			o := l.operation(k, 0)
+			if o.Score = o.Risen() * o.Calls / l.requests / l.duration; o.Score > 0 {
+				s.Operations = append(s.Operations, o)
+			}
+		}
+	}
 	for i := range services {
 		slices.SortFunc(services[i].Operations, func(a, b SuspectOperation) int {
 			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Op, b.Op))
@@ -342,13 +366,35 @@ func (l *ledger) operations(services []service, index map[int32]int) {
 // operation describes an operation with evidence.
 func (l *ledger) operation(k callee, score float64) SuspectOperation {
 	o := SuspectOperation{Op: k.op, Score: score}
-	if c := l.called[k]; c != nil && c.known >= c.calls/2 {
-		o.Calls, o.Failed = max(c.calls, c.failed), c.failed
-		if c.known > 0 {
-			o.Excess, o.Usual = c.excess/c.known, c.usual/c.known
-		}
+	if c := l.called[k]; c != nil && c.known.calls >= c.calls/2 {
+		o.set(c, &c.known)
 	}
 	return o
+}
+
+// set sets the numbers of the calls of o, and the means of their times.
+func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
+	o.Calls, o.Failed = max(c.calls, c.failed), c.failed
+	if n := times.calls; n > 0 {
+		o.Excess, o.Usual, o.Rise = times.excess/n, times.usual/n, times.rise/n
+	}
+}
+
+// young returns the operations with evidence, or typical times that grew, whose calls are mostly at sites without a
+// long enough history, ordered by service and operation.
+func (l *ledger) young() (all []YoungOperation) {
+	for k, c := range l.called {
+		if c.known.calls >= c.calls/2 || l.ops[k] <= 0 && c.young.rise == 0 {
+			continue
+		}
+		o := YoungOperation{Service: l.names[k.service], SuspectOperation: SuspectOperation{Op: k.op, Score: l.ops[k]}}
+		o.set(c, &c.young)
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b YoungOperation) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Op, b.Op))
+	})
+	return all
 }
 
 // share sets the parts of the scores that services share with their neighbours: those of calls between both, and the

@@ -32,6 +32,13 @@ type Comparison struct {
 	Requests uint64    // traces in the window
 	Duration float64   // mean duration of a trace in the history in ns, at least 1: the unit of the times in Suspects
 	Mean     float64   // mean duration of a trace in the window in ns
+	Young    []YoungOperation
+}
+
+// YoungOperation is an operation that cannot be judged by itself yet, because it has been known for less than a day.
+type YoungOperation struct {
+	Service trace.Symbol
+	SuspectOperation
 }
 
 // Compare ranks all services by their additional cost in a window relative to the traces before it that were not
@@ -78,7 +85,7 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 		}
 	}
 	c.chargeShapes()
-	result.Suspects = c.rank()
+	result.Suspects, result.Young = c.rank(), c.young()
 	if manner == Brief && tied(result.Suspects) {
 		return h.Compare(window, Steady)
 	}
@@ -116,6 +123,7 @@ type liveMemory struct {
 
 	pieces        []livePiece // of the history of the current site
 	means, values []float64
+	typicals      []float64
 	shares        []float64           // of shapes in pieces
 	known         map[shape][]float64 // the same by shape
 	site          judgedSeries        // the current one
@@ -302,7 +310,7 @@ func (c *liveComparison) pass(number int32) bool {
 		x.window = decodeCells(c.screening.now[:0], s.bytes[s.window.offset:], s.window.before).within(c.window)
 		c.screening.now = x.window[:0]
 	}
-	x.means = c.means
+	x.means, x.rise = c.means, v.rise
 	c.chargeTime(&x)
 	return true
 }
@@ -332,6 +340,9 @@ func (c *liveComparison) judge(number int32) {
 	}
 	x := c.siteTime(number, float64(n), c.mean(now))
 	x.means = c.means
+	if c.manner != Plain {
+		x.rise = c.rise(now, past)
+	}
 	if !c.h.sites[number].border {
 		c.note(number, n)
 		if c.manner == Plain || c.gap(now) < c.window.from {
@@ -346,6 +357,25 @@ func (c *liveComparison) judge(number int32) {
 		x.usual = max(x.usual, x.before)
 	}
 	c.chargeTime(&x)
+}
+
+// rise returns the growth of the typical time of the calls in the window, in octaves above the median of the pieces of a
+// past; 0 if it is within their fence. It must last: both parts show at least half of it.
+func (c *liveComparison) rise(now, past cells) float64 {
+	c.typicals = c.typicals[:0]
+	for _, p := range c.pieces {
+		typical, _ := past[p.first:p.last].typical()
+		c.typicals = append(c.typicals, typical)
+	}
+	typical, lower := now.typical()
+	if atMost(typical, c.typicals, middle) {
+		return 0
+	}
+	median, limit := c.fence(c.typicals)
+	if rise := typical - median; typical > limit && lower-median >= rise/2 {
+		return rise
+	}
+	return 0
 }
 
 // history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.site,
@@ -422,15 +452,14 @@ func (s *sums) addAll(encoded []byte) {
 	for i := 0; i < len(encoded); {
 		x, i = decodeCell(encoded, i, x.slice)
 		if x.slice < s.from || x.slice-s.from >= summed {
-			s.others.add(x.slice, x.calls, x.nanos)
+			s.others.add(x)
 			continue
 		}
 		at := int(x.slice - s.from)
 		s.first, s.last = min(s.first, at), max(s.last, at)
 		c := &s.recent[at]
 		c.slice = x.slice
-		c.calls += x.calls
-		c.nanos += x.nanos
+		c.merge(&x)
 	}
 }
 
@@ -460,7 +489,7 @@ func (s *judgedSeries) mergeShapes(other *judgedSeries) {
 	for i := range other.shapes {
 		into := s.shapeOf(other.shapes[i].shape)
 		for _, x := range other.shapes[i].cells {
-			into.add(x.slice, x.calls, 0)
+			into.add(cell{slice: x.slice, calls: x.calls})
 		}
 	}
 }

@@ -30,6 +30,17 @@ func (r *pathReader) measure(p *critpath.Path) {
 	}
 }
 
+// round rounds all times to multiples of [timeUnit].
+func (r *pathReader) round() {
+	for _, times := range [][]int64{r.nanos, r.borders} {
+		for i, x := range times {
+			if x != 0 {
+				times[i] = (x + timeUnit/2) / timeUnit * timeUnit
+			}
+		}
+	}
+}
+
 // share adds the time of a section to its span or to borders. Time next to a call of another service without a CLIENT
 // span cannot be distinguished from the time of that call, so it belongs to the border. Between two such calls each
 // gets half.

@@ -107,8 +107,7 @@ func (c *randomCalls) tally(end slice) *Tally {
 				into.duration += 2e6
 			}
 			cell := into.cell(number)
-			cell.calls++
-			cell.nanos += int64(s.nanos * s.slow * c.ExpFloat64())
+			cell.add(timeUnit * int64(s.nanos*s.slow*c.ExpFloat64()/timeUnit))
 			if len(s.shapes) > 0 {
 				k := min(c.IntN(len(s.shapes)), c.IntN(len(s.shapes)))
 				if s.changed {

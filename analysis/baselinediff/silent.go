@@ -51,7 +51,7 @@ func (c *liveComparison) chargeSilent(number int32) {
 	k := callee{s.service, s.op}
 	c.ops[k] += missing / c.requests
 	of := c.callsOf(k)
-	of.calls, of.known, of.failed = of.calls+missing, of.known+missing, of.failed+missing
+	of.calls, of.known.calls, of.failed = of.calls+missing, of.known.calls+missing, of.failed+missing
 }
 
 // continued returns the number of calls in the window that may be those of a site that has none since a slice: of the

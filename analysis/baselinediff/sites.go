@@ -87,7 +87,7 @@ const (
 	Span = 2 * time.Hour
 
 	// fineSlices are kept as they are; older ones are joined to minutes.
-	fineSlices = 6 * slicesPerMinute
+	fineSlices = 5 * slicesPerMinute
 	// longestHistory and ahead bound how far a history reaches: traces beyond them have wrong clocks.
 	longestHistory = slice(7 * 24 * time.Hour / Slice)
 	ahead          = slicesPerMinute
@@ -123,7 +123,7 @@ func (h *Sites) Merge(t *Tally) {
 			at = at.minute()
 		}
 		h.late = h.late || at < h.forgotten
-		h.total.add(at, uint32(s.requests), s.duration)
+		h.total.add(cell{slice: at, calls: uint32(s.requests), nanos: s.duration})
 		for k := range s.cells {
 			c := &s.cells[k]
 			switch number := numbers[k]; {
@@ -219,10 +219,10 @@ func (h *Sites) service(name trace.Symbol) int32 {
 
 // merge adds the calls of a site in a slice. It reorders their shapes.
 func (h *Sites) merge(into *siteSeries, at slice, c *tallyCell) {
-	into.add(at, uint32(c.calls), c.nanos)
+	into.add(cell{at, uint32(c.calls), c.nanos, c.logs})
 	slices.SortFunc(c.shapes, func(a, b shapeCount) int { return a.shape.compare(b.shape) })
 	for _, x := range c.shapes {
-		h.shape(into, x.shape).add(at, uint32(x.calls), 0)
+		h.shape(into, x.shape).add(cell{slice: at, calls: uint32(x.calls)})
 	}
 }
 

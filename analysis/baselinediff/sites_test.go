@@ -241,7 +241,7 @@ func manySites(l load) (*Sites, Interval) {
 			for i := range MaxSites {
 				l.count(s.cell(int32(i)), r)
 				if i < maxInstances {
-					*s.place(int32(i + 1)) = placeCell{l.calls, 1, int64(l.calls)*1e6 + r.Int64N(1e6)}
+					*s.place(int32(i + 1)) = placeCell{l.calls, 1, int64(l.calls)*1e6 + timeUnit*r.Int64N(1000)}
 				}
 			}
 		}
@@ -255,7 +255,8 @@ func manySites(l load) (*Sites, Interval) {
 
 // count adds the calls of a site in a slice: one with each shape, except that most have the first.
 func (l load) count(c *tallyCell, r *rand.Rand) {
-	c.calls, c.nanos = l.calls, int64(l.calls)*1e6+r.Int64N(1e6)
+	c.calls, c.nanos = l.calls, int64(l.calls)*1e6+timeUnit*r.Int64N(1000)
+	c.logs = int64(l.calls) * (logOf(1e6) - 1) // as if their coefficient of variation were 0.4
 	for k := range l.shapes {
 		c.shapes = append(c.shapes, shapeCount{shape{uint64(k + 1), k > 0, true}, 1})
 	}

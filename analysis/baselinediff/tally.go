@@ -47,6 +47,7 @@ type tallySlice struct {
 type tallyCell struct {
 	calls  uint64
 	nanos  int64 // own time on the critical path
+	logs   int64 // of own times, see [logOf]
 	shapes []shapeCount
 }
 
@@ -84,6 +85,7 @@ func (t *Tally) Observe(p *critpath.Path) {
 		return
 	}
 	t.reader.measure(p)
+	t.reader.round()
 	t.places.read(p.Trace)
 	primary := &p.Roots[0]
 	s := t.slice(sliceOf(p.Nodes[primary.Node].Start))
@@ -125,8 +127,7 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 		*recent = numberedSite{key, number, true}
 	}
 	c := into.cell(recent.number)
-	c.calls++
-	c.nanos += t.reader.nanos[i]
+	c.add(t.reader.nanos[i])
 	failed := s.Flags&trace.Error != 0
 	c.count(shape{t.reader.shape(p, i, failed), failed, s.Kind != trace.Client || p.Nodes[i].Callee >= 0})
 	if !crosses(p, i) {
@@ -138,9 +139,14 @@ func (t *Tally) observe(into *tallySlice, p *critpath.Path, i int32) {
 	if !ok {
 		number = t.add(tallySite{key, s.Op, 0, caller.Service, true})
 	}
-	c = into.cell(number)
+	into.cell(number).add(t.reader.borders[i])
+}
+
+// add adds a call with an own time in ns.
+func (c *tallyCell) add(own int64) {
 	c.calls++
-	c.nanos += t.reader.borders[i]
+	c.nanos += own
+	c.logs += logOf(own)
 }
 
 func (t *Tally) add(s tallySite) int32 {
