@@ -10,20 +10,11 @@ import (
 )
 
 // Operations are judged by themselves, too: a large installation runs thousands, and one may be three times as slow
-// while all requests lose a thousandth of their time. They are judged once they have been known for a day.
+// while all requests lose a thousandth of their time. They are judged once they have been known for a day. See also
+// [Gates].
 const (
-	// leastGrowth and leastExcess are the smallest growth of the own time of an operation, and the smallest time that a
-	// call loses, that raise an incident.
-	leastGrowth = 0.1
-	leastExcess = time.Millisecond
-	// leastLost is the smallest time that all calls of the operation lose in a second, and leastPart the part of the
-	// time of all requests that is enough in a small installation.
-	leastLost = time.Millisecond
-	leastPart = 1. / 400
 	// leastCalls is the number of calls in a window from which an operation is judged.
 	leastCalls = 10
-	// leastFailing is the smallest share of failed calls that raises an incident.
-	leastFailing = 0.05
 	// leastFailingRecord is the highest healthy share that an operation is assumed to have reached before it was
 	// observed. For its growth see lengths.
 	leastFailingRecord = 0.02
@@ -137,13 +128,13 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *fin
 			continue
 		}
 		highest := x.records[operation{s.Service, o.Op}].highest()
-		if g.failures >= max(share*leastFailing, ratio*max(leastFailingRecord, highest.failures)) {
+		if g.failures >= max(share*t.gates.Failing, ratio*max(leastFailingRecord, highest.failures)) {
 			return o
 		}
-		least := max(share*leastGrowth, ratio*max(lengths[of].growth, highest.time))
+		least := max(share*t.gates.Growth, ratio*max(lengths[of].growth, highest.time))
 		lost := o.Excess * o.Calls
-		enough := min(float64(leastLost)*lengths[of].window.Seconds(), leastPart*float64(f.Requests)*f.Duration)
-		if g.time < least || o.Excess < share*float64(leastExcess) || lost < share*enough {
+		enough := min(float64(t.gates.Lost)*lengths[of].window.Seconds(), t.gates.LostPart*float64(f.Requests)*f.Duration)
+		if g.time < least || o.Excess < share*float64(t.gates.Time) || lost < share*enough {
 			continue
 		}
 		if g.time >= warmUpFactor*least || !history.Started(s.Service, now.Add(-warmUp)) {
