@@ -61,7 +61,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Path: critpath.DefaultOptions(), Watch: detect.DefaultWatchOptions(),
-		Learning: 5 * time.Minute, Epoch: 10 * time.Second,
+		Learning: 5 * time.Minute, Epoch: 10 * time.Second, Gates: incident.DefaultGates(),
 	}
 }
 

@@ -14,8 +14,8 @@ func (x *tracked) unexplained() bool {
 	return len(x.Objectives) > 0 && x.score == 0 && x.now.score == 0
 }
 
-// lasts reports whether x is unexplained after a time in which its cause would have shown. Such an incident may last for
-// as long as the objective is too strict: learning goes on.
+// lasts reports whether x is unexplained after a time in which its cause would have shown. It may last for as long as
+// the objective is too strict, and learning goes on.
 func (x *tracked) lasts(now trace.Nanos) bool {
 	return x.unexplained() && now.Sub(x.Opened) >= spreading
 }

@@ -5,12 +5,12 @@ import "time"
 // Gates are the sizes from which a change is worth telling. It also has to be beyond the record of what it happens to:
 // gates only hide changes, they make nothing more sensitive than its record allows.
 type Gates struct {
-	// Growth and Time are the growth of the own time of an operation, relative to the usual one, and the time that a call
-	// of it loses.
+	// Growth and Time are the growth of the own time of an operation, relative to the usual one, and the time that a
+	// call of it loses.
 	Growth float64
 	Time   time.Duration
-	// Lost is the time that all calls of the operation lose in a second, and LostPart the part of the time of all requests
-	// that is enough in a small installation.
+	// Lost is the time that all calls of the operation lose in a second, and LostPart the part of the time of all
+	// requests that is enough in a small installation.
 	Lost     time.Duration
 	LostPart float64
 	Failing  float64 // share of the calls of an operation that fail

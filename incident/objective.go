@@ -28,6 +28,20 @@ func (o *Objective) Budget() float64 {
 	return o.Errors
 }
 
+// The kinds of objectives.
+const (
+	LatencyKind = "latency"
+	ErrorsKind  = "errors"
+)
+
+// Kind returns the kind of o.
+func (o *Objective) Kind() string {
+	if o.Below > 0 {
+		return LatencyKind
+	}
+	return ErrorsKind
+}
+
 // Valid reports whether the budget is within (0, 1), and only that of a latency or that of failures is given.
 func (o *Objective) Valid() bool {
 	budget := o.Budget()
@@ -42,6 +56,9 @@ type counted struct {
 }
 
 func (o *Objective) counted() counted { return counted{o.Entry, o.Below} }
+
+// SameRequests reports whether the same requests count against two objectives.
+func (o *Objective) SameRequests(as *Objective) bool { return o.counted() == as.counted() }
 
 // alerts are the pairs of windows that find an objective that burns, as in Google's SRE workbook, chapter 5: the budget
 // of the long window is spent at a multiple of the rate that would last for 30 days, so that it matters, and so is that
