@@ -96,6 +96,7 @@ type Core struct {
 	sites       *baselinediff.Sites
 	incidents   *incident.Tracker
 	objectives  *incident.Objectives
+	request     incident.Request     // scratch
 	affected    map[uint64]*affected // by incident
 	strategy    search.Strategy      // named by options.Strategy
 	state       search.State
@@ -199,7 +200,7 @@ func (c *Core) ObserveSites(t *baselinediff.Tally) { c.sites.Merge(t) }
 // Observe takes one request, with its simulation or nil, and returns its request type and group. Either is nil if there
 // is no room for it, or if the request enters no statistics. Observe keeps nothing of its arguments.
 func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulation) (requestType, group *group.Group) {
-	c.objectives.Observe(o.Entry, o.Start.Add(o.Duration), o.Duration, o.Failed)
+	c.observeObjectives(o)
 	if !c.learned {
 		return c.observeEarly(o)
 	}

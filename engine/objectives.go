@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -23,6 +24,30 @@ func (s *Settings) valid() bool {
 		}
 	}
 	return finite(s.Gates.Growth, s.Gates.LostPart, s.Gates.Failing, s.Gates.Score)
+}
+
+// observeObjectives takes a request for the objectives of its entry.
+func (c *Core) observeObjectives(o *observation.Observation) {
+	if !c.objectives.Watches(o.Entry) {
+		return
+	}
+	r := &c.request
+	*r = incident.Request{Entry: o.Entry, Ended: o.Start.Add(o.Duration), Duration: o.Duration, Failed: o.Failed, Steps: r.Steps[:0]}
+	passed := make(map[trace.Context]bool) // failures that a step passes on
+	for i := range o.Contexts {
+		if x := &o.Contexts[i]; x.Errors > 0 {
+			passed[x.Parent] = true
+		}
+	}
+	for i := range o.Contexts {
+		x := &o.Contexts[i]
+		if x.Tracepoint != 0 || x.Exclusive == 0 && x.Errors == 0 {
+			continue
+		}
+		failed := x.Errors > 0 && !passed[x.Context]
+		r.Steps = append(r.Steps, incident.Step{Op: x.Step(), Nanos: x.Exclusive, Failed: failed})
+	}
+	c.objectives.Observe(r)
 }
 
 // Objectives returns the state of the objectives at the end of the last epoch, in the order of the configuration.

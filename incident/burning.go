@@ -95,25 +95,34 @@ func (t *Tracker) open(now trace.Nanos, b *Burn, history *baselinediff.Sites) *t
 	return x
 }
 
-// explain looks for the cause of an unexplained incident: the services on the way of the requests that lose time since
-// the onset, those that lose most beyond their records first. That they rank first does not make them unusual.
+// explain looks for the cause of an unexplained incident: the services at which the requests that miss the objective
+// differ from the others or, if they do not, those on their way that lose time since the onset, those that lose most
+// beyond their records first. That they rank first does not make them unusual.
 func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, history *baselinediff.Sites) {
 	x.looked = now
 	window := baselinediff.Interval{From: x.Onset, To: now}
-	if !Ready(now, history) {
-		return
+	c, ready := baselinediff.Comparison{}, Ready(now, history)
+	if ready {
+		c = history.Compare(window, baselinediff.Plain)
 	}
-	c := history.Compare(window, baselinediff.Plain)
-	found := slices.DeleteFunc(slices.Clone(c.Suspects), func(s baselinediff.Suspect) bool { return s.Score < leastShown || !b.passes(s.Service) })
+	found := slices.Clone(b.Suspects)
+	requests, duration, mean := b.Requests.Requests, b.Duration, b.Duration
+	if len(found) == 0 {
+		found = slices.DeleteFunc(slices.Clone(c.Suspects), func(s baselinediff.Suspect) bool { return s.Score < leastShown || !b.passes(s.Service) })
+		slices.SortStableFunc(found, func(a, b baselinediff.Suspect) int { return cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)) })
+		requests, duration, mean = c.Requests, c.Duration, c.Mean
+	}
 	if len(found) == 0 || found[0].Score < x.Suspects[0].Score {
 		return
 	}
-	slices.SortStableFunc(found, func(a, b baselinediff.Suspect) int { return cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)) })
 	for i := range found[:min(located, len(found))] {
-		found[i].Instances = history.Instances(window, &c, &found[i])
+		if ready {
+			found[i].Instances = history.Instances(window, &c, &found[i])
+		}
 	}
-	x.Suspects, x.Requests, x.Duration, x.Mean = found, int(c.Requests), c.Duration, c.Mean
-	if x.service = found[0].Service; x.Opened == now {
+	x.Requests, x.Duration, x.Mean = int(requests), duration, mean
+	x.Suspects, x.service = found, found[0].Service
+	if x.Opened == now {
 		x.Alerted = x.service
 	}
 	x.affect(history)

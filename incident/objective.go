@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -203,6 +204,7 @@ type watched struct {
 	entry          trace.Op // the smallest of its entries; 0: no request yet
 	fresh          Count    // that ended after the last epoch
 	minutes, hours ring
+	contrast       contrast
 	burning        [len(alerts)]bool
 	since          trace.Nanos // end of the epoch since which any of these is true; 0: none
 	waived         bool        // a person accepted it as it is, until it stops burning
@@ -264,26 +266,36 @@ func (s *Objectives) of(entry trace.Op) []*watched {
 	return found
 }
 
-// Observe counts a request with an entry that ended at an instant. The order of the requests of an epoch does not
-// matter. Those that end after the last epoch count at the end of the present one: their clocks may be wrong.
-func (s *Objectives) Observe(entry trace.Op, ended trace.Nanos, duration time.Duration, failed bool) {
-	if len(s.all) == 0 {
-		return
-	}
-	for _, w := range s.of(entry) {
-		c := Count{Requests: 1}
-		if w.Below > 0 && duration >= w.Below || w.Below == 0 && failed {
+// Watches reports whether there is an objective for requests with an entry.
+func (s *Objectives) Watches(entry trace.Op) bool { return len(s.all) > 0 && len(s.of(entry)) > 0 }
+
+// Request is what an objective takes of a request.
+type Request struct {
+	Entry    trace.Op
+	Ended    trace.Nanos
+	Duration time.Duration
+	Failed   bool
+	Steps    []Step
+}
+
+// Observe counts a request. The order of the requests of an epoch does not matter. Those that end after the last epoch
+// count at the end of the present one: their clocks may be wrong. It keeps nothing of r.
+func (s *Objectives) Observe(r *Request) {
+	for _, w := range s.of(r.Entry) {
+		c, latency := Count{Requests: 1}, w.Below > 0
+		if latency && r.Duration >= w.Below || !latency && r.Failed {
 			c.Missed = 1
 		}
-		if w.entry == 0 || entry < w.entry {
-			w.entry = entry
+		if w.entry == 0 || r.Entry < w.entry {
+			w.entry = r.Entry
 		}
-		if ended > s.ended {
+		w.contrast.add(r.Steps, latency, c.Missed > 0)
+		if r.Ended > s.ended {
 			w.fresh.add(c)
 			continue
 		}
-		w.minutes.add(ended, c)
-		w.hours.add(ended, c)
+		w.minutes.add(r.Ended, c)
+		w.hours.add(r.Ended, c)
 	}
 }
 
@@ -291,6 +303,10 @@ func (s *Objectives) Observe(entry trace.Op, ended trace.Nanos, duration time.Du
 type Burn struct {
 	Missed
 	Since trace.Nanos // estimated beginning
+	// Suspects are the services where the requests that missed it lose time, or where their failures begin, those that
+	// cost most first. Duration is the mean of the other requests in ns, the unit of times in Suspects; 0: unknown.
+	Suspects []baselinediff.Suspect
+	Duration float64
 	// Services are those that its requests run through, or wait for, ascending. The caller of [Objectives.Step] adds
 	// them.
 	Services []trace.Symbol
@@ -317,9 +333,11 @@ func (s *Objectives) Step(now trace.Nanos) []Burn {
 		w.minutes.add(now, w.fresh)
 		w.hours.add(now, w.fresh)
 		w.fresh = Count{}
+		w.contrast.age(now)
 		if alert := w.judge(now); alert >= 0 && !w.waived {
 			b := w.burn(now, alert)
 			b.Service = s.table.Operation(w.entry).Service
+			b.Suspects, b.Duration = w.contrast.suspects(s.table, w.Below > 0, w.minutes.sum(now.Sub(b.Since)+time.Minute).Share())
 			burns = append(burns, b)
 		}
 	}
@@ -428,6 +446,7 @@ type SavedObjective struct {
 	Op             trace.Op
 	Fresh          Count
 	Minutes, Hours SavedRing
+	Contrast       SavedContrast
 	Burning        []bool // by alert
 	Since          trace.Nanos
 	Waived         bool
@@ -445,7 +464,7 @@ func (s *Objectives) State() ObjectivesState {
 	saved := ObjectivesState{Ended: s.ended}
 	for _, w := range s.all {
 		saved.All = append(saved.All, SavedObjective{
-			w.Objective, w.entry, w.fresh, w.minutes.save(), w.hours.save(), slices.Clone(w.burning[:]), w.since, w.waived,
+			w.Objective, w.entry, w.fresh, w.minutes.save(), w.hours.save(), w.contrast.save(), slices.Clone(w.burning[:]), w.since, w.waived,
 		})
 	}
 	return saved
@@ -462,6 +481,7 @@ func (s *Objectives) Restore(saved *ObjectivesState) {
 		copy(w.burning[:], x.Burning)
 		w.minutes.restore(&x.Minutes)
 		w.hours.restore(&x.Hours)
+		w.contrast.restore(&x.Contrast)
 		s.all = append(s.all, w)
 	}
 }

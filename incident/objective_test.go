@@ -40,7 +40,7 @@ func TestBurnRates(t *testing.T) {
 				if x.missed {
 					duration++
 				}
-				s.Observe(entry, x.ended, duration, true)
+				s.Observe(&incident.Request{Entry: entry, Ended: x.ended, Duration: duration, Failed: true})
 				if x.ended > before {
 					x.ended = now
 				}
@@ -89,7 +89,7 @@ func watch(s *incident.Objectives, table *trace.Table, from trace.Nanos, minutes
 		now := from.Add(time.Duration(i+1) * time.Minute)
 		for range requests {
 			due += failing
-			s.Observe(entry, now.Add(-time.Second), time.Millisecond, due >= 1)
+			s.Observe(&incident.Request{Entry: entry, Ended: now.Add(-time.Second), Duration: time.Millisecond, Failed: due >= 1})
 			due -= math.Floor(due)
 		}
 		if is := len(s.Step(now)) > 0; is != burning {
@@ -206,9 +206,9 @@ func TestObjectiveEntries(t *testing.T) {
 	objectives := []incident.Objective{{Entry: "shop", Errors: 0.1}, {Entry: "shop GET /cart", Errors: 0.1}, {Entry: "shop GET", Errors: 0.1}}
 	s.Set(objectives)
 	for _, name := range []string{"GET /cart", "GET /cart/items", "POST /cart"} {
-		s.Observe(table.Op(table.Symbol("shop"), table.Symbol(name), trace.Server), 1, time.Second, true)
+		s.Observe(&incident.Request{Entry: table.Op(table.Symbol("shop"), table.Symbol(name), trace.Server), Ended: 1})
 	}
-	s.Observe(table.Op(table.Symbol("shop GET"), table.Symbol("/cart"), trace.Server), 1, time.Second, true)
+	s.Observe(&incident.Request{Entry: table.Op(table.Symbol("shop GET"), table.Symbol("/cart"), trace.Server), Ended: 1})
 	s.Step(trace.Nanos(time.Minute))
 	var got []uint64
 	for _, x := range s.Status() {
