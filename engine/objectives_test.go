@@ -262,8 +262,8 @@ func TestObjectivesOfOldState(t *testing.T) {
 	}
 }
 
-// An objective that burns joins the incident of the service where its requests lose time, and an incident that it opened
-// is the one of this service when the loss grows: there is one incident.
+// An objective that burns joins the incident of the service where its requests lose time, and an incident that it
+// opened is the one of this service when the loss grows: there is one incident.
 func TestObjectiveJoins(t *testing.T) {
 	for _, first := range []float64{0.6, 0.03} {
 		c := newCheckout(fast)

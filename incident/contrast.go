@@ -10,9 +10,8 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// contrast tells where the requests that miss an objective differ from the others: the time that they spend at each
-// step of their critical path, or the steps at which their failures begin. Both are of the last minutes: a share of a
-// few percent is invisible in means over all requests.
+// contrast compares the requests that miss an objective with the others of the last minutes, by the time in each step
+// of their critical paths, or by the steps at which their failures begin. Means over all requests hide a few of them.
 type contrast struct {
 	missed, others int64 // requests
 	steps          map[trace.Op]*difference
@@ -29,10 +28,10 @@ const (
 	halfLife = 10 * time.Minute
 	// maxSteps bounds the steps of a contrast. Of more, those with the smallest identities are kept, so that the order
 	// of requests does not matter.
-	maxSteps = 512
+	maxSteps = 256
 )
 
-// Step is what a request does at a step of its critical path.
+// Step is a step of the critical path of a request.
 type Step struct {
 	Op     trace.Op // with its target
 	Nanos  int64    // on the critical path, without other steps

@@ -269,7 +269,7 @@ func (s *Objectives) of(entry trace.Op) []*watched {
 // Watches reports whether there is an objective for requests with an entry.
 func (s *Objectives) Watches(entry trace.Op) bool { return len(s.all) > 0 && len(s.of(entry)) > 0 }
 
-// Request is what an objective takes of a request.
+// Request is a request as objectives judge it.
 type Request struct {
 	Entry    trace.Op
 	Ended    trace.Nanos
