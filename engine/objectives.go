@@ -33,9 +33,12 @@ func (c *Core) observeObjectives(o *observation.Observation) {
 	}
 	r := &c.request
 	*r = incident.Request{Entry: o.Entry, Ended: o.Start.Add(o.Duration), Duration: o.Duration, Failed: o.Failed, Steps: r.Steps[:0]}
-	passed := make(map[trace.Context]bool) // failures that a step passes on
+	var passed map[trace.Context]bool // contexts that pass on a failure of a call
 	for i := range o.Contexts {
 		if x := &o.Contexts[i]; x.Errors > 0 {
+			if passed == nil {
+				passed = make(map[trace.Context]bool)
+			}
 			passed[x.Parent] = true
 		}
 	}

@@ -282,3 +282,19 @@ func TestObjectiveJoins(t *testing.T) {
 		}
 	}
 }
+
+// An objective that is missed all the time does not keep the service from learning, nor from noticing a change.
+func TestObjectiveMissedForever(t *testing.T) {
+	c := newCheckout(strict)
+	c.failing = 0.1
+	c.play(2 * time.Hour)
+	if all := c.core.Incidents(); len(all) != 1 || all[0].Closed != 0 || len(all[0].Objectives) != 1 {
+		t.Fatalf("incidents %v, want an open one", c.incidents(start))
+	}
+	c.slow = 0.6
+	c.play(5 * time.Minute)
+	all := c.core.Incidents()
+	if x := all[len(all)-1]; x.Closed != 0 || c.table.Text(x.Suspects[0].Service) != "pay" || x.Suspects[0].Own < 0.05 {
+		t.Errorf("incidents %v, first suspect %+v", c.incidents(start), x.Suspects[0])
+	}
+}

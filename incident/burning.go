@@ -36,9 +36,13 @@ func (x *tracked) misses(o *Objective) bool {
 	return slices.ContainsFunc(x.Objectives, func(m Missed) bool { return m.counted() == o.counted() })
 }
 
+// maxCompared bounds the comparisons with the history in an epoch, each of which takes milliseconds.
+const maxCompared = 4
+
 // burn finds for each objective that burns the open incident that it has joined, or one at a service on the way of its
 // requests, or one that has just closed; else it opens one. It keeps the incident open.
 func (t *Tracker) burn(now trace.Nanos, burns []Burn, history *baselinediff.Sites) {
+	compared := 0
 	for i := range burns {
 		b := &burns[i]
 		x := t.burning(b)
@@ -54,7 +58,8 @@ func (t *Tracker) burn(now trace.Nanos, burns []Burn, history *baselinediff.Site
 		x.miss(b.Missed)
 		x.Seen = now
 		if x.unexplained() && now.Sub(x.looked) >= time.Minute && now.Sub(x.Opened) < spreading {
-			t.explain(now, x, b, history)
+			t.explain(now, x, b, history, compared < maxCompared)
+			compared++
 		}
 	}
 }
@@ -98,10 +103,12 @@ func (t *Tracker) open(now trace.Nanos, b *Burn, history *baselinediff.Sites) *t
 // explain looks for the cause of an unexplained incident: the services at which the requests that miss the objective
 // differ from the others or, if they do not, those on their way that lose time since the onset, those that lose most
 // beyond their records first. That they rank first does not make them unusual.
-func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, history *baselinediff.Sites) {
+//
+// It compares with the history only if it may.
+func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, history *baselinediff.Sites, may bool) {
 	x.looked = now
 	window := baselinediff.Interval{From: x.Onset, To: now}
-	c, ready := baselinediff.Comparison{}, Ready(now, history)
+	c, ready := baselinediff.Comparison{}, may && Ready(now, history)
 	if ready {
 		c = history.Compare(window, baselinediff.Plain)
 	}

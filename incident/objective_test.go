@@ -218,3 +218,18 @@ func TestObjectiveEntries(t *testing.T) {
 		t.Errorf("%d requests, want %d", got, want)
 	}
 }
+
+// BenchmarkObserve takes a request of ten steps for an objective.
+func BenchmarkObserve(b *testing.B) {
+	table := &trace.Table{}
+	s := incident.NewObjectives(table)
+	s.Set([]incident.Objective{{Entry: "shop", Below: time.Second, Percentile: 99.9}})
+	r := &incident.Request{Entry: table.Op(table.Symbol("shop"), table.Symbol("GET /"), trace.Server), Duration: time.Millisecond, Ended: 1}
+	for i := range 10 {
+		r.Steps = append(r.Steps, incident.Step{Op: trace.Op(i + 1), Nanos: 1000})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Observe(r)
+	}
+}
