@@ -35,6 +35,8 @@ func (p *page) objective(x *contract.Objective) {
 	switch {
 	case x.Requests == 0:
 		p.printf("  %s", p.dim("no requests yet"))
+	case x.Burning == nil && x.Remaining < 0:
+		p.printf("  missed")
 	case x.Burning == nil:
 		p.printf("  %s", "met")
 	case x.Waived:

@@ -2,6 +2,7 @@ package incident
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -24,7 +25,8 @@ type Objective struct {
 // Budget returns the share of the requests that may miss o, in (0, 1).
 func (o *Objective) Budget() float64 {
 	if o.Below > 0 {
-		return (100 - o.Percentile) / 100
+		const digits = 1e6 // 100 − 99.9 is not 0.1
+		return math.Round((100-o.Percentile)*digits) / (100 * digits)
 	}
 	return o.Errors
 }

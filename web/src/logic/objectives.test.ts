@@ -29,10 +29,11 @@ test("goals have the digits of the configuration", () => {
   expect(goal(failures)).toBe("at most 7 % fail");
 });
 
-test("an objective is met, burns, or has no requests", () => {
+test("an objective is met, missed, burns, or has no requests", () => {
   expect(objectiveState(objective)).toBe("burns");
   expect(objectiveState({ ...objective, waived: true })).toBe("burns, accepted");
-  expect(objectiveState({ ...objective, burning: null })).toBe("met");
+  expect(objectiveState({ ...objective, burning: null })).toBe("missed");
+  expect(objectiveState({ ...objective, burning: null, remaining: 0.5 })).toBe("met");
   expect(objectiveState({ ...objective, burning: null, requests: 0 })).toBe("no requests yet");
 });
 

@@ -12,9 +12,9 @@ export const goal = ({ below_ns: below, percentile, budget }: Objective): string
   below === undefined ? `at most ${exact(100 * budget)} fail` : `${exact(percentile ?? 0)} below ${duration(below)}`;
 
 // objectiveState says whether requests meet an objective.
-export function objectiveState({ requests, burning, waived }: Objective): string {
+export function objectiveState({ requests, burning, waived, remaining }: Objective): string {
   if (requests === 0) return "no requests yet";
-  if (burning === null) return "met";
+  if (burning === null) return remaining < 0 ? "missed" : "met";
   return waived ? "burns, accepted" : "burns";
 }
 
