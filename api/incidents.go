@@ -54,7 +54,7 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	suspects := x.Shown()
 	d := contract.Incident{
 		ID: hex16(x.ID), State: contract.IncidentStateOpen, Onset: at(x.Onset), Opened: at(x.Opened), Closed: instant(x.Closed), Reopened: instant(x.Reopened),
-		Sentence: incidentSentence(c, names, x), Requests: int64(x.Requests), Suspects: []contract.IncidentSuspect{}, RequestTypes: []contract.IncidentRequestType{}, Problems: []contract.ID{},
+		Sentence: incidentSentence(c, names, x), Requests: int64(x.Requests), Suspects: []contract.IncidentSuspect{}, Objectives: []contract.IncidentObjective{}, RequestTypes: []contract.IncidentRequestType{}, Problems: []contract.ID{},
 		Deploys: []contract.Deploy{},
 	}
 	if x.Closed != 0 {
@@ -72,6 +72,9 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	if len(d.Suspects) > 0 {
 		d.Service, d.Score = d.Suspects[0].Service, d.Suspects[0].Score
 	}
+	for i := range x.Objectives {
+		d.Objectives = append(d.Objectives, missedObjective(names, &notify.Objectives(x)[i], &x.Objectives[i], x.Closed != 0))
+	}
 	for i := range x.Types {
 		d.RequestTypes = append(d.RequestTypes, affectedType(c, names, &x.Types[i]))
 	}
@@ -86,7 +89,7 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 
 // incidentSentence returns the sentence about an incident.
 func incidentSentence(c *engine.Core, names *describe.Names, x *engine.Incident) string {
-	return names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), c.Ended()), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual}).String()
+	return notify.Sentence(names, x, c.Ended()).String()
 }
 
 func suspectOf(names *describe.Names, s *baselinediff.Suspect) contract.IncidentSuspect {

@@ -52,6 +52,7 @@ func serve(t *testing.T) (c *Client, asked *[]string) {
 	mux.HandleFunc("GET /under/api/v1/problems", func(w http.ResponseWriter, _ *http.Request) { file(w, "listProblems.json", "", "") })
 	mux.HandleFunc("GET /under/api/v1/problems/"+problem, func(w http.ResponseWriter, _ *http.Request) { file(w, "getProblem.json", "", "") })
 	mux.HandleFunc("GET /under/api/v1/incidents", func(w http.ResponseWriter, _ *http.Request) { file(w, "listIncidents.json", "", "") })
+	mux.HandleFunc("GET /under/api/v1/objectives", func(w http.ResponseWriter, _ *http.Request) { file(w, "listObjectives.json", "", "") })
 	mux.HandleFunc("GET /under/api/v1/incidents/"+incident, func(w http.ResponseWriter, _ *http.Request) { file(w, "getIncident.json", "", "") })
 	note := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -112,9 +113,14 @@ func TestShow(t *testing.T) {
 		"incident.txt": func(w io.Writer) error {
 			d, err := c.Incident(t.Context(), incident[:6])
 			if err == nil {
+				d.Incident.Objectives = []contract.IncidentObjective{{Sentence: "shop POST /checkout: 16 % of the requests failed in the last hour (objective: 1 %).", BurnRate: 16}}
 				d.Incident.Suspects[0].Instances = []contract.SuspectInstance{{Key: "k8s.pod.name", Value: "checkout-7", Calls: 90, Part: 0.93}}
 			}
 			return errors.Join(err, ShowIncident(w, d, style, now))
+		},
+		"objectives.txt": func(w io.Writer) error {
+			list, err := c.Objectives(t.Context())
+			return errors.Join(err, ShowObjectives(w, list, style, now))
 		},
 		"problems.txt": func(w io.Writer) error {
 			list, err := c.Problems(t.Context(), contract.ListProblemsParams{}, 5)

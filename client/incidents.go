@@ -230,6 +230,13 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	if d.Investigation != nil {
 		p.investigation(d.Investigation)
 	}
+	if len(x.Objectives) > 0 {
+		p.printf("\n%s\n", p.bold("Objectives"))
+		for i := range x.Objectives {
+			o := &x.Objectives[i]
+			p.printf("%s", style.Wrap(clean(o.Sentence)+" "+p.dim("burn rate "+units.Ratio(o.BurnRate)), 2))
+		}
+	}
 	p.requestTypes(x.RequestTypes)
 	if len(x.Deploys) > 0 {
 		p.printf("\n%s\n", p.bold("Deploys"))

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/ingest/otlp/receiver"
 )
@@ -43,7 +44,26 @@ func (e *Effective) check(known Errors) Errors {
 		r := &cfg.Rules[i]
 		c.require(r.Timeout == 0 || r.Size != "" || cfg.Size != "", fmt.Sprintf("rule %d: a timeout needs the size of requests; set its size or the key size", i+1), "rules", "size")
 	}
+	c.objectives()
 	return c.errors
+}
+
+// objectives checks that no two objectives are about the same requests: the stricter one would decide.
+func (c *checker) objectives() {
+	type same struct {
+		entry string
+		below time.Duration
+	}
+	seen := make(map[same]bool)
+	for _, o := range c.e.Config.IncidentObjectives() {
+		about := "errors"
+		if o.Below > 0 {
+			about = "durations below " + durationText(o.Below)
+		}
+		k := same{o.Entry, o.Below}
+		c.require(!seen[k], "two objectives are about the "+about+" of "+quote(o.Entry)+"; keep the stricter one", "objectives")
+		seen[k] = true
+	}
 }
 
 // require records a message unless ok. One of the keys must change: the error names the first that is not a default.

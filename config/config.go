@@ -20,6 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/control/sampling"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
@@ -56,6 +57,8 @@ type Config struct {
 	SizeTimeout time.Duration // 0: unknown
 	Split       bool
 	Rules       []group.TypeRule
+	Objectives  []Objective
+	Gates       incident.Gates
 
 	Strategy string  // one of search.Strategies
 	Explore  float64 // share of the requests
@@ -151,6 +154,35 @@ type Thresholds struct {
 	Calm           int
 	Renew          int
 	Silence        int
+}
+
+// Objective is an objective for the requests of an entry: a latency, a share of errors, or both.
+type Objective struct {
+	Entry   string // a service and an operation, or a service
+	Latency Latency
+	Errors  float64 // share of the requests that may fail; 0: any
+	Name    string  // empty: none
+}
+
+// Latency is the duration that a percentage of the requests must not reach; zero: any.
+type Latency struct {
+	Percentile float64
+	Below      time.Duration
+}
+
+// IncidentObjectives returns the objectives as options of package engine: one for the latency and one for the errors of
+// an entry.
+func (c *Config) IncidentObjectives() []incident.Objective {
+	var all []incident.Objective
+	for _, x := range c.Objectives {
+		if x.Latency.Below > 0 {
+			all = append(all, incident.Objective{Name: x.Name, Entry: x.Entry, Below: x.Latency.Below, Percentile: x.Latency.Percentile})
+		}
+		if x.Errors > 0 {
+			all = append(all, incident.Objective{Name: x.Name, Entry: x.Entry, Errors: x.Errors})
+		}
+	}
+	return all
 }
 
 // Budget limits the cost of a plan. A zero field is no limit.
@@ -280,6 +312,7 @@ func (c *Config) Engine() engine.Options {
 	o.Watch, o.Learning, o.Epoch, o.Rules, o.Split = c.WatchOptions(), c.Learning, c.Epoch, c.AnalysisRules(), c.Split
 	o.SeeThrough(c.SeeThrough...)
 	o.Budget, o.Strategy, o.Explore, o.Retention = c.Budget.Search(), c.Strategy, c.Explore, c.Retention.Age
+	o.Objectives, o.Gates = c.IncidentObjectives(), c.Gates
 	return o
 }
 

@@ -236,6 +236,7 @@ func samples(t testing.TB, d *description) (a, b string) {
 		"webhooks":       {"[{name: a, url: http://a}]", "[{name: b, url: http://b, format: slack, events: [decision], allow-private: true, secret-file: x}]"},
 		"retention.age":  {"2d", "3d"},
 		"explore":        {"0.05", "0.1"},
+		"objectives":     {"[{entry: s, errors: 0.1%}]", "[{entry: s b, latency: {percentile: 99.9, below: 300ms}, errors: 0.002, name: n}, {entry: s, latency.percentile: 50, latency.below: 1s}]"},
 	}
 	lists["export.headers"] = [2]string{"[{name: X-A, value-file: a}]", "[{name: X-A, value-file: b}, {name: X-B, value-file: b}]"}
 	lists["self-tracing.headers"] = lists["export.headers"]
@@ -243,7 +244,7 @@ func samples(t testing.TB, d *description) (a, b string) {
 		return pair[0], pair[1]
 	}
 	byType := map[string][2]string{
-		"duration": {"50m", "51m"}, "size": {"65MiB", "66MiB"}, "integer": {"7", "8"}, "number": {"0.5", "0.25"}, "bool": {"true", "false"},
+		"duration": {"50m", "51m"}, "size": {"65MiB", "66MiB"}, "integer": {"7", "8"}, "number": {"0.5", "0.25"}, "share": {"7%", "0.333333333333333"}, "rate": {"7ms/s", "8ms"}, "bool": {"true", "false"},
 		"path": {"/a", "/b"}, "address": {"127.0.0.1:0", "localhost:0"}, "url": {"http://a", "https://b:1/c"}, "list": {"a,b", "[c]"},
 		"name": {"binary", "covariance"}, "text": {"a", "b"}, "text|json": {"json", "text"}, "disk|process": {"process", "disk"}, "debug|info|warn|error": {"debug", "warn"},
 	}

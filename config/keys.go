@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/control/sampling"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/notify"
 	"github.com/sibyl-trace/sibyl/search"
@@ -45,7 +46,7 @@ var defaultKeys = []string{
 
 // definitions returns all keys in the order in which they are printed: the keys of a section are contiguous.
 func definitions() []definition[Config] {
-	return slices.Concat(listenerKeys(), inputKeys(), traceKeys(), problemKeys(), searchKeys(), outputKeys())
+	return slices.Concat(listenerKeys(), inputKeys(), traceKeys(), problemKeys(), gateKeys(), searchKeys(), outputKeys())
 }
 
 func listenerKeys() []definition[Config] {
@@ -177,6 +178,27 @@ func problemKeys() []definition[Config] {
 			"Whether to split groups by the attribute that explains their variance.").withDefault(false),
 		newField("rules", typeRules(), func(c *Config) *[]group.TypeRule { return &c.Rules },
 			"Settings for some of the requests. The first matching rule applies.").withDefault([]group.TypeRule{}),
+		newField("objectives", objectives(), func(c *Config) *[]Objective { return &c.Objectives },
+			"Objectives for the requests of an entry. One opens an incident if its error budget burns: 14.4 times too fast for an hour, or 6 times for six.").withDefault([]Objective{}).reloadable(),
+	}
+}
+
+// gateKeys returns the keys of the sizes from which a change is worth an incident.
+func gateKeys() []definition[Config] {
+	g := incident.DefaultGates()
+	return []definition[Config]{
+		newField("gates.growth", share(0.001, 100), func(c *Config) *float64 { return &c.Gates.Growth },
+			"Growth of the own time of an operation, relative to the usual one, from which it raises an incident. Raise it if you do not act on small changes.").withDefault(g.Growth).reloadable(),
+		newField("gates.time", duration(time.Microsecond, time.Hour), func(c *Config) *time.Duration { return &c.Gates.Time },
+			"Time that a call of the operation must lose besides. Lower it if calls take less than 10ms and every one of them matters.").withDefault(g.Time).reloadable(),
+		newField("gates.lost", rate(time.Microsecond, time.Hour), func(c *Config) *time.Duration { return &c.Gates.Lost },
+			"Time that all calls of the operation together must lose besides. Raise it, and gates.lost-share, if rarely called operations do not matter.").withDefault(g.Lost).reloadable(),
+		newField("gates.lost-share", share(1e-6, 1), func(c *Config) *float64 { return &c.Gates.LostPart },
+			"Share of the usual time of all requests that is enough in place of gates.lost, in installations with little traffic.").withDefault(g.LostPart).reloadable(),
+		newField("gates.failing", share(0.001, 1), func(c *Config) *float64 { return &c.Gates.Failing },
+			"Share of the calls of an operation that must fail to raise an incident.").withDefault(g.Failing).reloadable(),
+		newField("gates.score", share(0.001, 100), func(c *Config) *float64 { return &c.Gates.Score },
+			"Score of a service from which it raises an incident: the part of their usual time that requests lose there, or the share that fails. Lower it to find causes that few requests meet.").withDefault(g.Score).reloadable(),
 	}
 }
 
@@ -309,6 +331,33 @@ func checkRule(t *group.TypeRule) string {
 	one := group.Rules{Types: []group.TypeRule{*t}, Size: "any"}
 	if err := one.Check(); err != nil {
 		return strings.TrimPrefix(err.Error(), "rule 1: ")
+	}
+	return ""
+}
+
+func objectives() kind[[]Objective] {
+	type o = Objective
+	return &sections[o]{noun: "objective", check: checkObjective, keys: []definition[o]{
+		newField("entry", text("a service and an operation, like shop GET /cart, or a service"), func(x *o) *string { return &x.Entry },
+			"Entry of the requests: service, space, operation. A service alone stands for all of its entries.").required(),
+		newField("latency.percentile", number(50, 99.999), func(x *o) *float64 { return &x.Latency.Percentile },
+			"Percent of the requests that must take less than latency.below."),
+		newField("latency.below", duration(time.Microsecond, day), func(x *o) *time.Duration { return &x.Latency.Below },
+			"Duration that they must not reach."),
+		newField("errors", share(1e-5, 0.5), func(x *o) *float64 { return &x.Errors },
+			"Share of the requests that may fail: the status of their entry span is an error."),
+		newField("name", text("a name"), func(x *o) *string { return &x.Name },
+			"Name in the UI, in the API and in sentences; by default the entry."),
+	}}
+}
+
+// checkObjective returns the error in an objective; "" if there is none.
+func checkObjective(x *Objective) string {
+	switch {
+	case (x.Latency.Percentile == 0) != (x.Latency.Below == 0):
+		return "a latency needs both latency.percentile and latency.below, like {percentile: 99, below: 300ms}"
+	case x.Latency.Below == 0 && x.Errors == 0:
+		return "say what the requests must meet: latency, like {percentile: 99, below: 300ms}, or errors, like 0.1%"
 	}
 	return ""
 }

@@ -22,6 +22,11 @@ retention:
 rules:
   - entry: shop GET /cart
     objective: 250ms
+objectives:
+  - entry: shop POST /checkout
+    latency: {percentile: 99, below: 300ms}
+    errors: 0.1%
+gates: {growth: 20%, time: 5ms}
 trace-url:
   - {name: Jaeger, url: "https://jaeger.example/trace/{trace_id}"}
 ` + "```" + `
@@ -30,7 +35,7 @@ Every key has a flag, with dashes for dots, and an environment variable, in capi
 list of sections, flag and variable take the whole list as YAML or JSON: ` + "`--trace-url '[{name: Jaeger, url: …}]'`" + `. Lists of words may be separated by commas. Empty and unknown
 variables are ignored. In the file, ` + "`otlp: {grpc: …}` and `otlp.grpc: …`" + ` are equivalent; unknown keys, aliases, anchors and tags are errors.
 
-Durations are written like ` + "`250ms`, `10s`, `1h30m` or `7d`" + `, sizes like ` + "`64MiB` or `2GiB` (`MB` is a million bytes)" + `. An address is a host and a port; ` + "`off`" + ` disables the listener.
+Durations are written like ` + "`250ms`, `10s`, `1h30m` or `7d`" + `, sizes like ` + "`64MiB` or `2GiB` (`MB` is a million bytes), shares like `0.1%` or `0.001`" + `. An address is a host and a port; ` + "`off`" + ` disables the listener.
 File names are relative to the working directory of the process.
 
 ` + "`sibyl config check FILE`" + ` reports every error in a file, with its line and remedy, and exits with 1 if there is any. It does not read the files that the file names.

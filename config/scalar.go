@@ -180,6 +180,47 @@ func number(low, high float64) *scalar[float64] {
 	}
 }
 
+// share returns the kind of shares from low to high: numbers, or percentages like 0.1%.
+func share(low, high float64) *scalar[float64] {
+	return &scalar[float64]{
+		name: "share", plain: true, wants: fmt.Sprintf("a share from %s to %s, like 0.1%% or 0.001", percentText(low), percentText(high)),
+		parse: func(text string) (float64, error) {
+			number, percent := strings.CutSuffix(text, "%")
+			x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if percent {
+				x /= 100
+			}
+			if err != nil || !(x >= low && x <= high) {
+				return 0, errInvalid
+			}
+			return x, nil
+		},
+		text: percentText,
+	}
+}
+
+// percentText returns a share as the shortest percentage that is read as the same share; as a number if there is none.
+func percentText(share float64) string {
+	for digits := range 17 {
+		text := strconv.FormatFloat(share*100, 'g', digits+1, 64)
+		if x, err := strconv.ParseFloat(text, 64); err == nil && x/100 == share && !strings.Contains(text, "e") {
+			return text + "%"
+		}
+	}
+	return strconv.FormatFloat(share, 'g', -1, 64)
+}
+
+// rate returns the kind of times per second from low to high.
+func rate(low, high time.Duration) *scalar[time.Duration] {
+	const perSecond = "/s"
+	s := duration(low, high)
+	parse, text := s.parse, s.text
+	s.name, s.wants = "rate", fmt.Sprintf("a time per second from %s/s to %s/s, like 10ms/s", durationText(low), durationText(high))
+	s.parse = func(text string) (time.Duration, error) { return parse(strings.TrimSuffix(text, perSecond)) }
+	s.text = func(v time.Duration) string { return text(v) + perSecond }
+	return s
+}
+
 // boolean returns the kind of true and false.
 func boolean() *scalar[bool] {
 	return &scalar[bool]{

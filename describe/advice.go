@@ -16,6 +16,8 @@ type Advice struct {
 	By       string // the person who accepted it; empty: unknown
 	Into     uint64 // the incident that it was merged into; 0: none
 	Lasting  bool   // it has been open for a day
+	// Objective is one that requests miss; nil: none.
+	Objective *Objective
 	// Version is the latest version of the first suspect that was deployed between some time before the onset and the
 	// opening, and Before its predecessor; 0: there was no deploy.
 	Version, Before trace.Symbol
@@ -54,6 +56,12 @@ func (n *Names) Advice(x *Advice) string {
 	}
 	first := &x.Suspects[0]
 	name := n.NamedService(first.Service)
+	if x.Objective != nil && first.Score <= 0 {
+		if x.Objective.Below > 0 {
+			return "Compare slow traces of " + n.Clean(x.Objective.Entry) + " with usual ones: no service stands out."
+		}
+		return "Look at failed traces of " + n.Clean(x.Objective.Entry) + " in your tracing backend: no service stands out."
+	}
 	if text := n.undoable(x, first, name); text != "" {
 		if x.Located != 0 {
 			text += " " + n.Located(x.Located, x.Share) + "."

@@ -208,16 +208,27 @@ type Incident struct {
 	Suspects []baselinediff.Suspect // ranked
 	Longer   float64                // mean duration of all requests above the usual one, relative to it
 	Gradual  bool                   // it took days: it is told from the week before
+
+	Objectives []Objective // that requests miss
+	Over       bool        // it is closed
 }
 
 // leastLonger is the smallest relative increase of the mean duration with which a sentence about failures names added
 // time. The time of a call without an answer is added to the wire, even if its caller waits no longer than usual.
 const leastLonger = 0.05
 
-// Incident describes x: how much longer requests take, and the evidence against the first suspect.
+// Incident describes x: the objectives that requests miss, how much longer they take, and the evidence against the
+// first suspect.
 func (n *Names) Incident(x *Incident) Sentence {
 	var s Sentence
-	if len(x.Suspects) == 0 || x.Suspects[0].Score <= 0 {
+	n.missed(&s, x)
+	switch unknown := len(x.Suspects) == 0 || x.Suspects[0].Score <= 0; {
+	case unknown && len(x.Objectives) > 0:
+		s.Plain(" No service stands out.")
+		return s
+	case len(x.Objectives) > 0:
+		s.Plain(" ")
+	case unknown:
 		s.Plain("Requests lose more time or fail more often " + x.When + ", but no service accounts for it.")
 		return s
 	}

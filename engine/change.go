@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/internal/codec/plain"
 	"github.com/sibyl-trace/sibyl/search"
@@ -22,11 +23,17 @@ type Settings struct {
 	Explore  float64
 
 	Retention time.Duration
+
+	Objectives []incident.Objective
+	Gates      incident.Gates // zero: unknown, from an older version
 }
 
 // Settings returns the options of o that may change.
 func (o *Options) Settings() Settings {
-	return Settings{Watch: o.Watch, Budget: o.Budget, Strategy: o.Strategy, Explore: o.Explore, Retention: o.Retention}
+	return Settings{
+		Watch: o.Watch, Budget: o.Budget, Strategy: o.Strategy, Explore: o.Explore, Retention: o.Retention,
+		Objectives: o.Objectives, Gates: o.Gates,
+	}
 }
 
 // Change is an input of decisions other than traces. It is one record of the journal, so that decisions remain a
@@ -77,7 +84,7 @@ func decodeJSON(b []byte, v any) error {
 
 // valid reports whether the enumerations of x are in range and its measurements finite.
 func (x *Change) valid() bool {
-	if x.Override != nil && x.Override.Kind > search.Forbid {
+	if x.Override != nil && x.Override.Kind > search.Forbid || x.Settings != nil && !x.Settings.valid() {
 		return false
 	}
 	if x.Feedback == nil {
@@ -119,7 +126,8 @@ func (c *Core) Apply(x *Change) bool {
 		}
 		c.strategy = strategy
 		c.options.Watch, c.options.Budget, c.options.Strategy, c.options.Explore = s.Watch, s.Budget, s.Strategy, s.Explore
-		c.options.Retention = s.Retention
+		c.options.Retention, c.options.Objectives, c.options.Gates = s.Retention, s.Objectives, s.Gates
+		c.watchObjectives()
 		return true
 	case x.Override != nil:
 		return c.override(*x.Override)

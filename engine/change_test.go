@@ -11,6 +11,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -21,6 +22,7 @@ func changes() map[string]engine.Change {
 	options := engine.DefaultOptions()
 	settings := options.Settings()
 	settings.Strategy, settings.Explore, settings.Retention, settings.Budget.Service.CPU = "binary", 0.1, time.Hour, 0.5
+	settings.Objectives = []incident.Objective{{Name: "n", Entry: "shop", Below: time.Second, Percentile: 99.9}, {Entry: "shop GET /", Errors: 0.001}}
 	tracepoint := search.Announced{ID: "a", Name: "b", Span: trace.Server, Parent: "c", Owner: "d", Layer: cct.Kernel, Kind: cct.ProbePoint, Cost: time.Microsecond, Bytes: 7}
 	return map[string]engine.Change{
 		"settings": {Settings: &settings},
@@ -51,6 +53,7 @@ func TestChangeRoundTrip(t *testing.T) {
 // Changes that version 4 of the store wrote, in JSON, are read.
 func TestDecodeChangeOfAnOldJournal(t *testing.T) {
 	want := changes()
+	want["settings"].Settings.Objectives, want["settings"].Settings.Gates = nil, incident.Gates{} // there were none
 	for name, b := range map[string]string{
 		"settings": `{"settings":{"Watch":{"Tests":{"Margin":0.05,"MixMargin":1.5,"Rho":0.005,"Doubt":0.01},"FalseDiscovery":0.05,"MinImpact":0,"MinSamples":50,` +
 			`"Confirm":2,"Calm":6,"Renew":360,"Chronic":{"CoV":0,"Delayed":0,"MinSamples":0,"Accepted":null,"Objectives":null},"Silence":60},` +
@@ -93,6 +96,9 @@ func TestDecodeChangeRefuses(t *testing.T) {
 		"unknown kind":     announced(search.Announced{Kind: 3}),
 		"unknown span":     announced(search.Announced{Span: 6}),
 		"unknown owner":    announced(search.Announced{OwnerSpan: 6}),
+		"no budget":        {Settings: &engine.Settings{Objectives: []incident.Objective{{Entry: "shop"}}}},
+		"two budgets":      {Settings: &engine.Settings{Objectives: []incident.Objective{{Entry: "shop", Errors: 0.1, Below: 1, Percentile: 99}}}},
+		"gate of NaN":      {Settings: &engine.Settings{Gates: incident.Gates{Growth: math.NaN()}}},
 		"cost of NaN":      {Feedback: &search.Feedback{Measured: &search.Measured{CPU: math.NaN()}}},
 	} {
 		refuses(name, x.Append(nil))

@@ -46,6 +46,9 @@ type Options struct {
 	// trees, explanations of problems, and the search. There are no decisions.
 	IncidentsOnly bool
 
+	Objectives []incident.Objective
+	Gates      incident.Gates // zero: [incident.DefaultGates]
+
 	// NamesAge is the time after which names that nothing mentions are deleted although there is room for more; 0: a
 	// day.
 	NamesAge time.Duration
@@ -58,7 +61,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Path: critpath.DefaultOptions(), Watch: detect.DefaultWatchOptions(),
-		Learning: 5 * time.Minute, Epoch: 10 * time.Second,
+		Learning: 5 * time.Minute, Epoch: 10 * time.Second, Gates: incident.DefaultGates(),
 	}
 }
 
@@ -92,6 +95,8 @@ type Core struct {
 	tally       *baselinediff.Tally // of the traces ingested in this epoch
 	sites       *baselinediff.Sites
 	incidents   *incident.Tracker
+	objectives  *incident.Objectives
+	request     incident.Request     // scratch
 	affected    map[uint64]*affected // by incident
 	strategy    search.Strategy      // named by options.Strategy
 	state       search.State
@@ -146,14 +151,16 @@ func NewCore(table *trace.Table, options Options) *Core {
 		trees:       make(map[analysis.Hash]*tree),
 		refinements: make(map[analysis.Hash]*refinements),
 		tally:       baselinediff.NewTally(), sites: baselinediff.NewSites(table), incidents: incident.NewTracker(),
-		causes:   newCauses(),
-		feedback: newAgentFeedback(),
-		versions: newVersions(),
-		strategy: strategy,
-		plans:    []plan{{}},
-		early:    spool.New("", math.MaxInt), // never to disk
-		preview:  detect.New(group.NewGrouper(types, table, options.Groups)),
+		objectives: incident.NewObjectives(table),
+		causes:     newCauses(),
+		feedback:   newAgentFeedback(),
+		versions:   newVersions(),
+		strategy:   strategy,
+		plans:      []plan{{}},
+		early:      spool.New("", math.MaxInt), // never to disk
+		preview:    detect.New(group.NewGrouper(types, table, options.Groups)),
 	}
+	c.watchObjectives()
 	if options.Split {
 		c.splitter = &splitter{SplitLearner: explain.NewSplitLearner()}
 		c.detector.Groups.Keys.Splits = c.splitter.Splits
@@ -193,6 +200,7 @@ func (c *Core) ObserveSites(t *baselinediff.Tally) { c.sites.Merge(t) }
 // Observe takes one request, with its simulation or nil, and returns its request type and group. Either is nil if there
 // is no room for it, or if the request enters no statistics. Observe keeps nothing of its arguments.
 func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulation) (requestType, group *group.Group) {
+	c.observeObjectives(o)
 	if !c.learned {
 		return c.observeEarly(o)
 	}
@@ -320,7 +328,7 @@ func (c *Core) explainProblems(now trace.Nanos) {
 func (c *Core) trackIncidents(now trace.Nanos) {
 	c.mergeTally()
 	c.sites.Age(now)
-	c.incidents.Step(now, c.sites)
+	c.incidents.Step(now, c.sites, c.burns(now)...)
 	c.forgetIncidents(now)
 }
 

@@ -85,6 +85,11 @@ func (c *Core) Incidents() []Incident {
 func (c *Core) accept(id uint64, by string) bool {
 	accepted := c.incidents.Accept(id, by)
 	if accepted {
+		for _, x := range c.incidents.Incidents() {
+			if x.ID == id {
+				c.objectives.Waive(x.Objectives)
+			}
+		}
 		c.logEntry(by, fmt.Sprintf("accepts the behaviour since the onset of incident %016x as normal", id))
 	}
 	return accepted
@@ -168,7 +173,7 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 			a.Usual, a.UsualFailed = before[i].Usual, before[i].UsualFailed
 		}
 		switch {
-		case !c.passes(g, service) || !c.affects(g, x.Onset, &a):
+		case !(c.passes(g, service) && c.affects(g, x.Onset, &a)) && !c.missesObjective(g, x, &a):
 		case i < 0:
 			types = append(types, a)
 		case a.lost() > types[i].lost():

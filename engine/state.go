@@ -52,6 +52,7 @@ type savedCore struct {
 	Spans         []byte // nil: none, from an older version
 	Sites         []byte // nil: none, from an older version
 	Incidents     incident.State
+	Objectives    incident.ObjectivesState // empty: none, or from an older version
 	Affected      []affectedState
 	Versions      []VersionSeen
 	Deploys       []Deploy
@@ -205,7 +206,8 @@ func (c *Core) saved() *savedCore {
 		Learned:  c.learned, Began: c.began, Aged: c.aged, Seen: c.seen, Dropped: c.dropped,
 		Heard: c.feedback.saved(), Problems: c.problems, Spans: c.spans.AppendBinary(nil),
 		Sites: c.sites.AppendBinary(nil), Incidents: c.incidents.State(), Affected: c.savedAffected(),
-		Versions: c.versions.known, Deploys: c.versions.deploys, Relearning: c.relearning,
+		Objectives: c.objectives.State(),
+		Versions:   c.versions.known, Deploys: c.versions.deploys, Relearning: c.relearning,
 	}
 	for _, m := range c.epochs {
 		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
@@ -419,6 +421,14 @@ func (s *savedCore) valid() bool {
 			return false
 		}
 	}
+	for i := range s.Objectives.All {
+		if !s.Objectives.All[i].Valid() {
+			return false
+		}
+	}
+	if s.Settings != nil && !s.Settings.valid() {
+		return false
+	}
 	return len(s.Plans) > 0 && finite(s.Heard.Measured.Hits, s.Heard.Measured.Bytes, s.Heard.Measured.CPU)
 }
 
@@ -456,6 +466,10 @@ func (c *Core) restore(s *savedCore) error {
 		}
 		c.incidents = incident.Restore(s.Incidents)
 		c.restoreAffected(s.Affected)
+	}
+	c.objectives.Restore(&s.Objectives)
+	if s.Settings == nil { // else Restore applies them
+		c.watchObjectives()
 	}
 	for _, m := range s.Epochs {
 		c.epochs = append(c.epochs, epochEnd{m.End, m.Seen})

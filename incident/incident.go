@@ -29,6 +29,10 @@ type Incident struct {
 	// Suspects are the services, the most likely cause first, as of the epoch with the most evidence so far. Their
 	// scores are means since the onset. There is at least one.
 	Suspects []baselinediff.Suspect
+	// Objectives are those that requests miss because of it, in the order in which they joined. If an objective opened
+	// it and no service stands out, the only suspect is the service of the entry, with a score of 0.
+	Objectives []Missed
+
 	Requests int     // number of traces from the onset to that epoch
 	Duration float64 // mean duration of a trace in the history in ns: the unit of the times in Suspects
 	Mean     float64 // mean duration of those traces in ns

@@ -11,16 +11,9 @@ import (
 )
 
 // Operations are judged by themselves, too: a large installation runs thousands, and one may be three times as slow
-// while all requests lose a thousandth of their time. They are judged once they have been known for a day.
+// while all requests lose a thousandth of their time. They are judged once they have been known for a day. See also
+// [Gates].
 const (
-	// leastGrowth and leastExcess are the smallest growth of the own time of an operation, and the smallest time that a
-	// call loses, that raise an incident.
-	leastGrowth = 0.1
-	leastExcess = time.Millisecond
-	// leastLost is the smallest time that all calls of the operation lose in a second, and leastPart the part of the
-	// time of all requests that is enough in a small installation.
-	leastLost = time.Millisecond
-	leastPart = 1. / 400
 	// leastCalls is the number of calls in a window from which an operation is judged, and leastMeanCalls that from
 	// which their mean is: a call that takes ten times as long makes up a third of the mean of thirty.
 	leastCalls     = 10
@@ -28,8 +21,6 @@ const (
 	// leastRise is the highest healthy rise, in octaves, that an operation is assumed to have reached before it was
 	// observed.
 	leastRise = 0.15
-	// leastFailing is the smallest share of failed calls that raises an incident.
-	leastFailing = 0.05
 	// leastFailingRecord is the highest healthy share that an operation is assumed to have reached before it was
 	// observed. For its growth see lengths.
 	leastFailingRecord = 0.02
@@ -141,8 +132,8 @@ const (
 // grown returns the operation of a suspect with the highest score whose growth reaches a share of the least one
 // that raises an incident; nil if none does. It also tells whether any growth is certain at once.
 func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *finding, share float64, history *baselinediff.Sites) (first *baselinediff.SuspectOperation, certain bool) {
-	j := judge{of: of, ratio: ratioFor(history.Len(), lengths[of].window, t.scales[of].healthy[:])}
-	j.enough = min(float64(leastLost)*lengths[of].window.Seconds(), leastPart*float64(f.Requests)*f.Duration)
+	j := judge{gates: t.gates, of: of, ratio: ratioFor(history.Len(), lengths[of].window, t.scales[of].healthy[:])}
+	j.enough = max(1, min(float64(t.gates.Lost)*lengths[of].window.Seconds(), t.gates.LostPart*float64(f.Requests)*f.Duration))
 	for i := range s.Operations {
 		o := &s.Operations[i]
 		slower, risen, failing := j.multiples(o, t.scales[of].records[operation{s.Service, o.Op}].highest())
@@ -162,28 +153,30 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *fin
 
 // judge judges the operations in a window.
 type judge struct {
+	gates  Gates
 	of     int     // the scale
 	ratio  float64 // of the least growth that raises an incident to the record: see [ratioFor]
-	enough float64 // time in ns that all calls of an operation must lose
+	enough float64 // time in ns that all calls of an operation must lose, at least 1
 }
 
 // multiples returns the three kinds of growth of an operation as multiples of the least ones that raise an incident.
 func (j *judge) multiples(o *baselinediff.SuspectOperation, highest growth) (slower, risen, failing float64) {
 	g := growthOf(o)
-	failing = g.failures / max(leastFailing, j.ratio*max(leastFailingRecord, highest.failures))
-	slower = min(g.time/max(leastGrowth, j.ratio*max(lengths[j.of].growth, highest.time)), j.lost(o.Excess, o.Calls))
+	failing = g.failures / max(j.gates.Failing, j.ratio*max(leastFailingRecord, highest.failures))
+	slower = min(g.time/max(j.gates.Growth, j.ratio*max(lengths[j.of].growth, highest.time)), j.lost(o.Excess, o.Calls))
 	if j.of != fine || g.rise == 0 {
 		return slower, 0, failing // the mean of a longer window is as certain as its typical time
 	}
 	// Means of logarithms vary about as normal numbers do: their highest values grow with the root of the logarithm.
 	root := math.Sqrt(o.Calls)
-	risen = min(g.rise/(math.Sqrt(j.ratio)*max(leastRise*root, highest.rise)), j.lost(o.Risen(), o.Calls))
+	least := max(math.Log2(1+j.gates.Growth)*root, math.Sqrt(j.ratio)*max(leastRise*root, highest.rise))
+	risen = min(g.rise/least, j.lost(o.Risen(), o.Calls))
 	return slower, risen, failing
 }
 
 // lost returns the time that calls lose as a multiple of the least time, a call and together.
 func (j *judge) lost(excess, calls float64) float64 {
-	return min(excess/float64(leastExcess), excess*calls/j.enough)
+	return min(excess/float64(max(1, j.gates.Time)), excess*calls/j.enough)
 }
 
 // pend takes the growth of operations in a window that ends now, except those of some services. That of young ones will

@@ -31,9 +31,6 @@ const (
 	// many services and operations have their worst minutes once a week.
 	recordAge = 24 * time.Hour
 	ages      = 7
-	// leastScore is the smallest score that raises an incident: requests lose 2 % of their usual time, or 2 % of them
-	// fail.
-	leastScore = 0.02
 	// leastFailures is the number of failures in a window from which they are related to the calls of the service.
 	leastFailures = 5
 	// leastRecord is the highest healthy score that a service is assumed to have reached before it was observed.
@@ -58,6 +55,7 @@ const (
 
 // Tracker raises, follows and closes incidents. It is not safe for concurrent use.
 type Tracker struct {
+	gates     Gates
 	incidents []*tracked // by the time of opening
 	records   map[trace.Symbol]*record
 	healthy   [ages]float64 // number of windows judged healthy, by age of records: the current one first
@@ -117,6 +115,7 @@ type tracked struct {
 	// callers.
 	affected []trace.Symbol
 	every    time.Duration // between windows that may have evidence; 0: every epoch
+	looked   trace.Nanos   // of an unexplained one: the last time that a cause was looked for
 }
 
 // finding is the comparison of a window.
@@ -170,7 +169,7 @@ type record [ages]levels
 // NewTracker returns a tracker without incidents.
 func NewTracker() *Tracker {
 	t := &Tracker{
-		records: make(map[trace.Symbol]*record), relearned: make(map[trace.Symbol]trace.Nanos), above: make(map[trace.Symbol]trace.Nanos),
+		gates: DefaultGates(), records: make(map[trace.Symbol]*record), relearned: make(map[trace.Symbol]trace.Nanos), above: make(map[trace.Symbol]trace.Nanos),
 	}
 	for i := range t.scales {
 		t.scales[i].records = make(map[operation]*operationRecord)
@@ -188,8 +187,9 @@ func (t *Tracker) Incidents() []Incident {
 	return all
 }
 
-// Step ends an epoch at time now. It excludes the time of incidents from the history of the services that they affect.
-func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
+// Step ends an epoch at time now, with the objectives that burn. It excludes the time of incidents from the history of
+// the services that they affect.
+func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites, burns ...Burn) {
 	f := &finding{window: baselinediff.Interval{From: now.Add(-Window), To: now}}
 	manner := baselinediff.Brief
 	if slices.ContainsFunc(t.incidents, func(x *tracked) bool { return x.Accepted && x.Closed == 0 }) {
@@ -206,13 +206,14 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites) {
 		}
 		t.merge(now, history)
 	}
+	t.burn(now, burns, history)
 	if manner == baselinediff.Brief && slices.ContainsFunc(t.incidents, (*tracked).grows) {
 		f.Comparison = history.Compare(f.window, baselinediff.Steady)
 	}
 	open := false
 	for _, x := range t.incidents {
 		if x.Closed == 0 {
-			open = t.follow(now, x, history) || open
+			open = t.follow(now, x, history) && !x.lasts(now) || open
 		}
 	}
 	switch {
@@ -422,8 +423,8 @@ func sum(all []float64) (s float64) {
 }
 
 // threshold returns the score that raises an incident, if healthy windows reached the given highest one.
-func threshold(highest, ratio float64) float64 {
-	return max(leastScore, ratio*max(leastRecord, highest))
+func (g *Gates) threshold(highest, ratio float64) float64 {
+	return max(g.Score, ratio*max(leastRecord, highest))
 }
 
 // threshold returns the score of a service that raises an incident in a window with a number of requests. With fewer
@@ -433,7 +434,7 @@ func (t *Tracker) threshold(service trace.Symbol, requests uint64, ratio float64
 	if t.dayIsKnown() { // else the usual traffic is not known
 		fewer = max(1, sum(t.requests[:])/sum(t.healthy[:])/float64(max(1, requests)))
 	}
-	return max(threshold(t.highest(service).score(requests), ratio), math.Sqrt(fewer)*threshold(0, ratio))
+	return max(t.gates.threshold(t.highest(service).score(requests), ratio), math.Sqrt(fewer)*t.gates.threshold(0, ratio))
 }
 
 // highest returns the highest levels of a service in healthy windows.
@@ -455,7 +456,7 @@ func (l levels) score(requests uint64) float64 {
 // unusual reports whether the evidence against a suspect reaches a share of the threshold.
 func (t *Tracker) unusual(s *baselinediff.Suspect, requests uint64, ratio, share float64) bool {
 	now := levelsOf(s, requests)
-	return now.all >= share*t.threshold(s.Service, requests, ratio) || now.failures >= share*threshold(t.highest(s.Service).failures, ratio)
+	return now.all >= share*t.threshold(s.Service, requests, ratio) || now.failures >= share*t.gates.threshold(t.highest(s.Service).failures, ratio)
 }
 
 // aboveRecord returns the part of a score above the record of its service.
@@ -524,7 +525,7 @@ func (t *Tracker) onset(now trace.Nanos) trace.Nanos {
 
 // inWindow reports whether the current window has evidence of a closed incident, unless it was accepted.
 func (t *Tracker) inWindow(now trace.Nanos) bool {
-	return slices.ContainsFunc(t.incidents, func(x *tracked) bool { return !x.Accepted && x.Seen > now.Add(-Window) })
+	return slices.ContainsFunc(t.incidents, func(x *tracked) bool { return !x.Accepted && x.Seen > now.Add(-Window) && !x.lasts(now) })
 }
 
 // learn takes the scores of a healthy window, whose epoch was followed by one that ended at next.
@@ -657,7 +658,7 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 			if x == y {
 				return false // x and the following are younger
 			}
-			if x.Closed != 0 || y.Closed != 0 {
+			if x.Closed != 0 || y.Closed != 0 || x.unexplained() || y.unexplained() {
 				continue
 			}
 			a, b, sameTime := x.strongest(), y.strongest(), t.above[y.service].Sub(x.Opened) < settling
@@ -669,6 +670,7 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 				continue
 			}
 			x.Seen = max(x.Seen, y.Seen)
+			x.miss(y.Objectives...)
 			if y.Opened == now {
 				return true
 			}
@@ -684,9 +686,12 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 // time. It reports whether the incident is open.
 func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Sites) bool {
 	skipped := baselinediff.Interval{From: min(x.Onset, x.Opened.Add(-Window)), To: now}
-	if now.Sub(x.Opened) < spreading {
+	switch {
+	case x.lasts(now):
+		x.affected = nil
+	case now.Sub(x.Opened) < spreading:
 		history.Skip(x.ID, skipped)
-	} else {
+	default:
 		history.Skip(x.ID, skipped, x.affected...)
 	}
 	if now.Sub(x.Seen) >= quiet+x.every {

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,6 +33,7 @@ type Incident struct {
 	Accepted     bool           `json:"accepted,omitempty"` // a person accepted its behaviour as normal, which closed it
 	MergedInto   string         `json:"merged_into,omitempty"`
 	Suspects     []Culprit      `json:"suspects"`      // ranked
+	Objectives   []Objective    `json:"objectives"`    // those that requests miss because of it
 	RequestTypes []AffectedType `json:"request_types"` // those that lose most time first
 	Affected     int            `json:"affected"`      // number of request types
 	Deploys      []Deploy       `json:"deploys"`       // of suspects, latest first
@@ -75,6 +77,19 @@ type Culprit struct {
 	Links      []URL                       `json:"links"` // to its logs, metrics and runbooks
 }
 
+// Objective is an objective of the configuration that requests miss, as of the last epoch in which it burned.
+type Objective struct {
+	Name     string          `json:"name"`
+	Entry    string          `json:"entry"`
+	Kind     string          `json:"kind"`                 // latency or errors
+	BelowNS  int64           `json:"below_ns,omitempty"`   // duration that requests must not reach
+	Percent  float64         `json:"percentile,omitempty"` // of the requests that must not
+	Budget   describe.Number `json:"budget"`               // share of the requests that may miss it
+	Share    describe.Number `json:"share"`                // that did, in the window
+	BurnRate describe.Number `json:"burn_rate"`            // share in relation to the budget
+	WindowNS int64           `json:"window_ns"`
+}
+
 // Instance is an instance, host, zone or version with its part of the cost of a suspect.
 type Instance struct {
 	Key   string          `json:"key"`
@@ -106,6 +121,7 @@ const (
 	maxCulprits   = 5
 	maxOperations = 5
 	maxInstances  = 5
+	maxObjectives = 20
 	maxTypes      = 20
 	maxDeploys    = 10
 )
@@ -162,16 +178,39 @@ func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, 
 	case v.Status.Active():
 		a.Searching, a.On = true, len(v.Requested)
 	}
+	if missed := Objectives(x); len(missed) > 0 {
+		a.Objective = &missed[0]
+	}
 	return names.Advice(a)
+}
+
+// Objectives returns the objectives that requests miss because of an incident, for sentences.
+func Objectives(x *engine.Incident) []describe.Objective {
+	var all []describe.Objective
+	for i := range x.Objectives {
+		m := &x.Objectives[i]
+		all = append(all, describe.Objective{
+			Name: cmp.Or(m.Name, m.Entry), Entry: m.Entry, Below: m.Below, Budget: m.Budget(), Share: m.Requests.Share(), Window: m.Window,
+		})
+	}
+	return all
+}
+
+// Sentence returns the sentence about an incident at an instant.
+func Sentence(names *describe.Names, x *engine.Incident, now trace.Nanos) describe.Sentence {
+	return names.Incident(&describe.Incident{
+		When: describe.IncidentPeriod(x.Onset, x.End(), now), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual,
+		Objectives: Objectives(x), Over: x.Closed != 0,
+	})
 }
 
 func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
 	d := &Incident{
 		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted, Acknowledged: f.Acknowledged,
-		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), f.At), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual}).String(), maxSentenceText),
+		Sentence: shorten(Sentence(n.names, x, f.At).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
-		Actions: []URL{}, Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
+		Actions: []URL{}, Suspects: []Culprit{}, Objectives: []Objective{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
 		Search: n.search(f.Investigation), Next: shorten(Advice(n.names, x, f.Investigation, f.Deploys, f.At), maxSentenceText),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
@@ -191,6 +230,14 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 	}
 	if len(d.Suspects) > 0 {
 		d.Service, d.Owner = d.Suspects[0].Service, d.Suspects[0].Owner
+	}
+	for i := range x.Objectives[:min(len(x.Objectives), maxObjectives)] {
+		m := &x.Objectives[i]
+		o := Objective{
+			Name: clean(cmp.Or(m.Name, m.Entry)), Entry: clean(m.Entry), Kind: m.Kind(), BelowNS: m.Below.Nanoseconds(), Percent: m.Percentile,
+			Budget: describe.Number(m.Budget()), Share: describe.Number(m.Requests.Share()), BurnRate: describe.Number(m.Rate), WindowNS: m.Window.Nanoseconds(),
+		}
+		d.Objectives = append(d.Objectives, o)
 	}
 	for i := range x.Types[:min(len(x.Types), maxTypes)] {
 		t := &x.Types[i]

@@ -142,6 +142,8 @@ thresholds: {cov: 3}
 budget: {tracepoints: 12}
 strategy: hierarchical
 explore: 0.01
+objectives: [{entry: shop, latency: {percentile: 99, below: 1s}, errors: 1%}]
+gates: {growth: 30%}
 log.level: debug
 retention: {age: 2d, exemplars: 1}
 sampling: {default: 0.5}
@@ -153,6 +155,9 @@ jaeger: {query: [{url: "` + jaeger.URL + `", interval: 1s, lookback: 1m}]}
 	eventually(t, "the file is applied", func() bool { return strings.Contains(log.String(), "configuration reloaded") })
 	if x := settings(); x.Watch.MinSamples != 60 || x.Watch.Chronic.CoV != 3 || x.Budget.Tracepoints != 12 || x.Strategy != "hierarchical" || x.Explore != 0.01 {
 		t.Errorf("settings: %+v", x)
+	}
+	if x := settings(); len(x.Objectives) != 2 || x.Gates.Growth != 0.3 || x.Gates.Score != 0.02 {
+		t.Errorf("objectives and gates: %+v", x)
 	}
 	if level.Level() != slog.LevelDebug || s.outbound.rates.Load().Default != 0.5 || s.applied.Load().Retention.Age != 48*time.Hour {
 		t.Errorf("level %v, rates %+v, retention %+v", level.Level(), *s.outbound.rates.Load(), s.applied.Load().Retention)

@@ -151,6 +151,24 @@ func (e Level) Valid() bool {
 	}
 }
 
+// Defines values for ObjectiveKind.
+const (
+	ObjectiveKindErrors  ObjectiveKind = "errors"
+	ObjectiveKindLatency ObjectiveKind = "latency"
+)
+
+// Valid indicates whether the value is a known member of the ObjectiveKind enum.
+func (e ObjectiveKind) Valid() bool {
+	switch e {
+	case ObjectiveKindErrors:
+		return true
+	case ObjectiveKindLatency:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Onset.
 const (
 	OnsetChanged Onset = "changed"
@@ -711,6 +729,20 @@ type BudgetUse struct {
 	Total Limit `json:"total"`
 }
 
+// BurnRate defines model for BurnRate.
+type BurnRate struct {
+	// Alert Rate from which the window counts for an incident.
+	Alert  float64 `json:"alert"`
+	Missed int64   `json:"missed"`
+
+	// Rate At which the requests spend the budget: at 1 it just lasts.
+	Rate     float64 `json:"rate"`
+	Requests int64   `json:"requests"`
+
+	// WindowNs Length of the window, which ends now.
+	WindowNs int64 `json:"window_ns"`
+}
+
 // CommonEdges Places in different request types whose times rise and fall together. They may share a lock or a dependency.
 type CommonEdges struct {
 	// Correlation Mean over the pairs that were found.
@@ -1195,6 +1227,9 @@ type Incident struct {
 	// Notes Acknowledgement and mute of an incident or a problem.
 	Notes Notes `json:"notes"`
 
+	// Objectives Objectives of the configuration that requests miss because of it. If no service stands out, the only suspect is that of the entry, with a score of 0.
+	Objectives []IncidentObjective `json:"objectives"`
+
 	// Onset Estimated beginning of the change.
 	Onset time.Time `json:"onset"`
 
@@ -1259,6 +1294,40 @@ type IncidentList struct {
 
 	// Total Number of matching incidents on all pages.
 	Total int `json:"total"`
+}
+
+// IncidentObjective An objective that requests miss, as of the last epoch in which it burned.
+type IncidentObjective struct {
+	// At End of the last epoch in which it burned.
+	At time.Time `json:"at"`
+
+	// BelowNs Duration that requests must not reach; absent: they must not fail.
+	BelowNs *int64 `json:"below_ns,omitempty"`
+
+	// Budget Share of the requests that may miss it.
+	Budget float64 `json:"budget"`
+
+	// BurnRate `share` in relation to `budget`: at 1 the budget just lasts.
+	BurnRate float64 `json:"burn_rate"`
+
+	// Entry A service and an operation, or a service.
+	Entry string `json:"entry"`
+
+	// Kind `latency`: few requests take long; `errors`: few requests fail.
+	Kind ObjectiveKind `json:"kind"`
+
+	// Name That of the configuration, or the entry.
+	Name string `json:"name"`
+
+	// Percentile Percent of the requests that must not reach it; absent: they must not fail.
+	Percentile *float64 `json:"percentile,omitempty"`
+	Sentence   string   `json:"sentence"`
+
+	// Share Share of the requests of the window that missed it.
+	Share float64 `json:"share"`
+
+	// WindowNs Length of the window that ended at `at`.
+	WindowNs int64 `json:"window_ns"`
 }
 
 // IncidentRequestType defines model for IncidentRequestType.
@@ -1474,6 +1543,62 @@ type NoteRequest struct {
 type Notes struct {
 	Acknowledged *Note `json:"acknowledged,omitempty"`
 	Muted        *Note `json:"muted,omitempty"`
+}
+
+// Objective An objective for the requests of an entry, of `objectives` in the configuration, which has one for latencies and one for errors in one
+// element. It opens an incident if the burn rates of both windows of an alert reach its rate: 5 minutes and an hour, or 30 minutes and 6 hours.
+type Objective struct {
+	// BelowNs Duration that requests must not reach; absent: they must not fail.
+	BelowNs *int64 `json:"below_ns,omitempty"`
+
+	// Budget Share of the requests that may miss it.
+	Budget float64 `json:"budget"`
+
+	// Burning Since when it burns; null: it does not.
+	Burning *time.Time `json:"burning"`
+
+	// Entry A service and an operation, or a service: all of its entries.
+	Entry string `json:"entry"`
+
+	// From Beginning of the hour of the first of these requests; null: there was none.
+	From *time.Time `json:"from"`
+
+	// Incident ID of the open incident because of which requests miss it; null: none.
+	Incident *string `json:"incident"`
+
+	// Kind `latency`: few requests take long; `errors`: few requests fail.
+	Kind ObjectiveKind `json:"kind"`
+
+	// Missed Those that were slow, or failed.
+	Missed int64 `json:"missed"`
+
+	// Name That of the configuration, or the entry.
+	Name string `json:"name"`
+
+	// Percentile Percent of the requests that must not reach it; absent: they must not fail.
+	Percentile *float64 `json:"percentile,omitempty"`
+
+	// Remaining Part of the budget of these requests that is left, at most 1; negative if it is overspent.
+	Remaining float64 `json:"remaining"`
+
+	// Requests In the last 30 days.
+	Requests int64 `json:"requests"`
+
+	// Waived A person accepted an incident of it as normal; it opens none until it stops burning.
+	Waived bool `json:"waived"`
+
+	// Windows The shortest first.
+	Windows []BurnRate `json:"windows"`
+}
+
+// ObjectiveKind `latency`: few requests take long; `errors`: few requests fail.
+type ObjectiveKind string
+
+// ObjectiveList defines model for ObjectiveList.
+type ObjectiveList struct {
+	// Epoch End of the last ended epoch; null: none has ended.
+	Epoch *Epoch      `json:"epoch"`
+	Items []Objective `json:"items"`
 }
 
 // Onset defines model for Onset.
@@ -2689,6 +2814,11 @@ type ClientInterface interface {
 	// Corresponds with GET /investigations/{subject} (the `GetInvestigation` operationId).
 	GetInvestigation(ctx context.Context, subject string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListObjectives List objectives with their burn rates and remaining budgets, in the order of the configuration
+	//
+	// Corresponds with GET /objectives (the `ListObjectives` operationId).
+	ListObjectives(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetPlan Get the current plan
 	//
 	// Corresponds with GET /plan (the `GetPlan` operationId).
@@ -3159,6 +3289,21 @@ func (c *Client) ListInvestigations(ctx context.Context, params *ListInvestigati
 // Corresponds with GET /investigations/{subject} (the `GetInvestigation` operationId).
 func (c *Client) GetInvestigation(ctx context.Context, subject string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetInvestigationRequest(c.Server, subject)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListObjectives List objectives with their burn rates and remaining budgets, in the order of the configuration
+//
+// Corresponds with GET /objectives (the `ListObjectives` operationId).
+func (c *Client) ListObjectives(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListObjectivesRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -4746,6 +4891,33 @@ func NewGetInvestigationRequest(server string, subject string) (*http.Request, e
 	return req, nil
 }
 
+// NewListObjectivesRequest constructs an http.Request for the ListObjectives method
+func NewListObjectivesRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/objectives")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetPlanRequest constructs an http.Request for the GetPlan method
 func NewGetPlanRequest(server string) (*http.Request, error) {
 	var err error
@@ -6015,6 +6187,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /investigations/{subject} (the `GetInvestigation` operationId).
 	GetInvestigationWithResponse(ctx context.Context, subject string, reqEditors ...RequestEditorFn) (*GetInvestigationResponse, error)
 
+	// ListObjectivesWithResponse List objectives with their burn rates and remaining budgets, in the order of the configuration
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /objectives (the `ListObjectives` operationId).
+	ListObjectivesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListObjectivesResponse, error)
+
 	// GetPlanWithResponse Get the current plan
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7070,6 +7249,54 @@ func (r GetInvestigationResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetInvestigationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListObjectivesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ObjectiveList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListObjectivesResponse) GetJSON200() *ObjectiveList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListObjectivesResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListObjectivesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListObjectivesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListObjectivesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListObjectivesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8295,6 +8522,19 @@ func (c *ClientWithResponses) GetInvestigationWithResponse(ctx context.Context, 
 	return ParseGetInvestigationResponse(rsp)
 }
 
+// ListObjectivesWithResponse List objectives with their burn rates and remaining budgets, in the order of the configuration
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /objectives (the `ListObjectives` operationId).
+func (c *ClientWithResponses) ListObjectivesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListObjectivesResponse, error) {
+	rsp, err := c.ListObjectives(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListObjectivesResponse(rsp)
+}
+
 // GetPlanWithResponse Get the current plan
 //
 // Returns a wrapper object for the known response body format(s).
@@ -9217,6 +9457,39 @@ func ParseGetInvestigationResponse(rsp *http.Response) (*GetInvestigationRespons
 	return response, nil
 }
 
+// ParseListObjectivesResponse parses an HTTP response from a ListObjectivesWithResponse call
+func ParseListObjectivesResponse(rsp *http.Response) (*ListObjectivesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListObjectivesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ObjectiveList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetPlanResponse parses an HTTP response from a GetPlanWithResponse call
 func ParseGetPlanResponse(rsp *http.Response) (*GetPlanResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -9916,6 +10189,9 @@ type ServerInterface interface {
 	// GetInvestigation Get the investigation of a problem or an incident with its evidence
 	// (GET /investigations/{subject})
 	GetInvestigation(w http.ResponseWriter, r *http.Request, subject string)
+	// ListObjectives List objectives with their burn rates and remaining budgets, in the order of the configuration
+	// (GET /objectives)
+	ListObjectives(w http.ResponseWriter, r *http.Request)
 	// GetPlan Get the current plan
 	// (GET /plan)
 	GetPlan(w http.ResponseWriter, r *http.Request)
@@ -10093,6 +10369,12 @@ func (_ Unimplemented) ListInvestigations(w http.ResponseWriter, r *http.Request
 // GetInvestigation Get the investigation of a problem or an incident with its evidence
 // (GET /investigations/{subject})
 func (_ Unimplemented) GetInvestigation(w http.ResponseWriter, r *http.Request, subject string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListObjectives List objectives with their burn rates and remaining budgets, in the order of the configuration
+// (GET /objectives)
+func (_ Unimplemented) ListObjectives(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -11188,6 +11470,20 @@ func (siw *ServerInterfaceWrapper) GetInvestigation(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// ListObjectives operation middleware
+func (siw *ServerInterfaceWrapper) ListObjectives(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListObjectives(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetPlan operation middleware
 func (siw *ServerInterfaceWrapper) GetPlan(w http.ResponseWriter, r *http.Request) {
 
@@ -12178,6 +12474,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/decisions/{decision}", wrapper.GetDecision)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/objectives", wrapper.ListObjectives)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/deploys", wrapper.ListDeploys)
 	})
 	r.Group(func(r chi.Router) {
@@ -12939,6 +13238,44 @@ type GetInvestigationdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetInvestigationdefaultApplicationProblemPlusJSONResponse) VisitGetInvestigationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListObjectivesRequestObject struct {
+}
+
+type ListObjectivesResponseObject interface {
+	VisitListObjectivesResponse(w http.ResponseWriter) error
+}
+
+type ListObjectives200JSONResponse ObjectiveList
+
+func (response ListObjectives200JSONResponse) VisitListObjectivesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListObjectivesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListObjectivesdefaultApplicationProblemPlusJSONResponse) VisitListObjectivesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -13760,6 +14097,9 @@ type StrictServerInterface interface {
 	// GetInvestigation Get the investigation of a problem or an incident with its evidence
 	// (GET /investigations/{subject})
 	GetInvestigation(ctx context.Context, request GetInvestigationRequestObject) (GetInvestigationResponseObject, error)
+	// ListObjectives List objectives with their burn rates and remaining budgets, in the order of the configuration
+	// (GET /objectives)
+	ListObjectives(ctx context.Context, request ListObjectivesRequestObject) (ListObjectivesResponseObject, error)
 	// GetPlan Get the current plan
 	// (GET /plan)
 	GetPlan(ctx context.Context, request GetPlanRequestObject) (GetPlanResponseObject, error)
@@ -14361,6 +14701,30 @@ func (sh *strictHandler) GetInvestigation(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetInvestigationResponseObject); ok {
 		if err := validResponse.VisitGetInvestigationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListObjectives operation middleware
+func (sh *strictHandler) ListObjectives(w http.ResponseWriter, r *http.Request) {
+	var request ListObjectivesRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListObjectives(ctx, request.(ListObjectivesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListObjectives")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListObjectivesResponseObject); ok {
+		if err := validResponse.VisitListObjectivesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

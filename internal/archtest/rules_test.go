@@ -77,14 +77,14 @@ var rules = []rule{
 
 	{folder: "api/access", about: "tokens and roles"},
 	{folder: "api/contract", about: "types and client generated from openapi.yaml"},
-	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "internal/metric", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
+	{folder: "api", ours: []string{"trace", "internal/units", "internal/refusal", "internal/metric", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "incident", "search", "describe", "ingest/otlp", "ingest/assemble", "store", "engine", "engine/live", "control", "notify", "api/access", "api/contract"}, about: "the HTTP API"},
 	{folder: "web", about: "the web UI: sources and built assets"},
 	{folder: "client", ours: []string{"internal/units", "internal/terminal", "api/contract"}, about: "the CLI's client of the API"},
 
 	{folder: "replay", clock: true, ours: []string{"trace", "ingest/otlp", "ingest/file"}, about: "sends recorded traces as if they happened now"},
 	{folder: "report/waterfall", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/critpath"}, about: "one trace with its critical path"},
 	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/stats", "analysis", "analysis/group", "analysis/detect", "analysis/explain", "search", "describe", "engine", "engine/offline", "engine/backtest"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
-	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
+	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "incident", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
 	{folder: "server", clock: true, ours: []string{everything}, about: "the parts behind sibyl serve, joined"},
 
 	{folder: "bench/sim", ours: []string{"trace", "cct", "ingest"}, about: "simulated applications; knows nothing of the search it is used to judge"},

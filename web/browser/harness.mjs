@@ -136,6 +136,7 @@ export async function viewPaths(service, problem) {
     problems: "/problems",
     problem: `/problems/${worst.id}`,
     trace: `/traces/${exemplars[0].trace}?problem=${worst.id}`,
+    objectives: "/objectives",
     trees: "/trees",
     tree: `/trees/${worst.request_type}?problem=${worst.id}`,
     compare: `/compare?group=${worst.group}`,

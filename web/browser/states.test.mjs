@@ -56,6 +56,7 @@ test("an empty service explains what to do", async () => {
   for (const [path, text] of [
     ["/problems", "No problems yet"],
     ["/trees", "No trees yet"],
+    ["/objectives", "No objectives"],
     ["/tracepoints", "No tracepoints yet"],
     ["/tracepoints?show=agents", "No agents"],
     ["/compare", "No requests yet"],

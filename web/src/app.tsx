@@ -22,6 +22,7 @@ const Incident = lazy(() => import("./views/incident.tsx"));
 const Problems = lazy(() => import("./views/problems.tsx"));
 const Problem = lazy(() => import("./views/problem.tsx"));
 const Trace = lazy(() => import("./views/trace.tsx"));
+const Objectives = lazy(() => import("./views/objectives.tsx"));
 const Trees = lazy(() => import("./views/trees.tsx"));
 const Tree = lazy(() => import("./views/tree.tsx"));
 const Compare = lazy(() => import("./views/compare.tsx"));
@@ -31,6 +32,7 @@ const Service = lazy(() => import("./views/service.tsx"));
 const views = [
   ["/", "Incidents"],
   ["/problems", "Problems"],
+  ["/objectives", "Objectives"],
   ["/trees", "Trees"],
   ["/compare", "Compare"],
   ["/tracepoints", "Tracepoints"],
@@ -137,6 +139,9 @@ function Frame() {
               </Route>
               <Route path="/problems/:id">{({ id }) => <Problem key={id} id={id} />}</Route>
               <Route path="/traces/:id">{({ id }) => <Trace key={id} id={id} />}</Route>
+              <Route path="/objectives">
+                <Objectives />
+              </Route>
               <Route path="/trees">
                 <Trees />
               </Route>

@@ -420,6 +420,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/objectives": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List objectives with their burn rates and remaining budgets, in the order of the configuration */
+        get: operations["listObjectives"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/deploys": {
         parameters: {
             query?: never;
@@ -1026,6 +1043,8 @@ export interface components {
             requests: number;
             /** @description At most 3 in lists, 20 in the detail; the most likely cause first. */
             suspects: components["schemas"]["IncidentSuspect"][];
+            /** @description Objectives of the configuration that requests miss because of it. If no service stands out, the only suspect is that of the entry, with a score of 0. */
+            objectives: components["schemas"]["IncidentObjective"][];
             /** @description Affected ones, those that lose most time first; at most 100. */
             request_types: components["schemas"]["IncidentRequestType"][];
             /** @description Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100. */
@@ -1136,6 +1155,137 @@ export interface components {
              * @description Part of the additional cost of the service, 0–1.
              */
             part: number;
+        };
+        /** @description An objective that requests miss, as of the last epoch in which it burned. */
+        IncidentObjective: {
+            /** @description That of the configuration, or the entry. */
+            name: string;
+            /** @description A service and an operation, or a service. */
+            entry: string;
+            kind: components["schemas"]["ObjectiveKind"];
+            /**
+             * Format: int64
+             * @description Duration that requests must not reach; absent: they must not fail.
+             */
+            below_ns?: number;
+            /**
+             * Format: double
+             * @description Percent of the requests that must not reach it; absent: they must not fail.
+             */
+            percentile?: number;
+            /**
+             * Format: double
+             * @description Share of the requests that may miss it.
+             */
+            budget: number;
+            /**
+             * Format: double
+             * @description Share of the requests of the window that missed it.
+             */
+            share: number;
+            /**
+             * Format: double
+             * @description `share` in relation to `budget`: at 1 the budget just lasts.
+             */
+            burn_rate: number;
+            /**
+             * Format: int64
+             * @description Length of the window that ended at `at`.
+             */
+            window_ns: number;
+            /**
+             * Format: date-time
+             * @description End of the last epoch in which it burned.
+             */
+            at: string;
+            sentence: string;
+        };
+        /**
+         * @description `latency`: few requests take long; `errors`: few requests fail.
+         * @enum {string}
+         */
+        ObjectiveKind: "latency" | "errors";
+        ObjectiveList: {
+            items: components["schemas"]["Objective"][];
+            epoch: components["schemas"]["Epoch"];
+        };
+        /**
+         * @description An objective for the requests of an entry, of `objectives` in the configuration, which has one for latencies and one for errors in one
+         *     element. It opens an incident if the burn rates of both windows of an alert reach its rate: 5 minutes and an hour, or 30 minutes and 6 hours.
+         */
+        Objective: {
+            /** @description That of the configuration, or the entry. */
+            name: string;
+            /** @description A service and an operation, or a service: all of its entries. */
+            entry: string;
+            kind: components["schemas"]["ObjectiveKind"];
+            /**
+             * Format: int64
+             * @description Duration that requests must not reach; absent: they must not fail.
+             */
+            below_ns?: number;
+            /**
+             * Format: double
+             * @description Percent of the requests that must not reach it; absent: they must not fail.
+             */
+            percentile?: number;
+            /**
+             * Format: double
+             * @description Share of the requests that may miss it.
+             */
+            budget: number;
+            /**
+             * Format: int64
+             * @description In the last 30 days.
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Those that were slow, or failed.
+             */
+            missed: number;
+            /**
+             * Format: date-time
+             * @description Beginning of the hour of the first of these requests; null: there was none.
+             */
+            from: string | null;
+            /**
+             * Format: double
+             * @description Part of the budget of these requests that is left, at most 1; negative if it is overspent.
+             */
+            remaining: number;
+            /** @description The shortest first. */
+            windows: components["schemas"]["BurnRate"][];
+            /**
+             * Format: date-time
+             * @description Since when it burns; null: it does not.
+             */
+            burning: string | null;
+            /** @description A person accepted an incident of it as normal; it opens none until it stops burning. */
+            waived: boolean;
+            /** @description ID of the open incident because of which requests miss it; null: none. */
+            incident: string | null;
+        };
+        BurnRate: {
+            /**
+             * Format: int64
+             * @description Length of the window, which ends now.
+             */
+            window_ns: number;
+            /** Format: int64 */
+            requests: number;
+            /** Format: int64 */
+            missed: number;
+            /**
+             * Format: double
+             * @description At which the requests spend the budget: at 1 it just lasts.
+             */
+            rate: number;
+            /**
+             * Format: double
+             * @description Rate from which the window counts for an incident.
+             */
+            alert: number;
         };
         IncidentRequestType: {
             id: components["schemas"]["ID"];
@@ -2926,6 +3076,27 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Decision"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    listObjectives: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All objectives. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ObjectiveList"];
                 };
             };
             default: components["responses"]["Failure"];

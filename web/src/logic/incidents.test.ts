@@ -41,6 +41,7 @@ const incident = (rest: Partial<Incident> = {}): Incident => ({
   score: 0.86,
   requests: 900,
   suspects: [suspect("cart", { own: 0.86 })],
+  objectives: [],
   request_types: [],
   problems: [],
   deploys: [],

@@ -50,6 +50,7 @@ export function incidentMarkdown({ incident: x, investigation, next }: Schemas["
     "",
     `Onset ${x.onset}, ${x.closed ? `closed ${x.closed}` : "open"}. ${plain(next)}`,
     "",
+    ...x.objectives.map((o) => `- objective: ${plain(o.sentence)}`),
     ...likely(x.suspects)
       .slice(0, 3)
       .map(

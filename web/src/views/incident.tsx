@@ -54,7 +54,8 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   return (
     <>
       <Head detail={detail} reload={reload} />
-      <Suspects of={x} />
+      {x.objectives.length > 0 && <Objectives of={x} />}
+      {x.score === 0 && x.objectives.length > 0 ? null : <Suspects of={x} />}
       {detail.investigation && <Search of={detail.investigation} incident={x} />}
       <RequestTypes of={x} />
       <div className="columns">
@@ -152,6 +153,42 @@ function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
         </Dialog>
       )}
     </>
+  );
+}
+
+// Objectives lists the objectives that requests miss because of an incident.
+function Objectives({ of: x }: { of: Incident }) {
+  return (
+    <Figure
+      id="objectives"
+      title="Missed objectives"
+      hint="As of the last epoch in which requests spent their error budget too fast. At a burn rate of 1 it just lasts."
+      table={() => ({
+        header: ["objective", "entry", "kind", "below (ms)", "budget (of 1)", "share (of 1)", "burn rate", "until"],
+        rows: x.objectives.map((o) => [
+          o.name,
+          o.entry,
+          o.kind,
+          milli(o.below_ns),
+          o.budget,
+          o.share,
+          o.burn_rate,
+          o.at,
+        ]),
+      })}
+      tableOnly
+    >
+      <ul className="plain">
+        {x.objectives.map((o) => (
+          <li key={`${o.entry} ${o.below_ns}`}>
+            {keepUnits(o.sentence)} <span className="dim small nowrap">burn rate {factor(o.burn_rate)}</span>
+          </li>
+        ))}
+      </ul>
+      <p className="under">
+        <Link href="/objectives">All objectives</Link>
+      </p>
+    </Figure>
   );
 }
 

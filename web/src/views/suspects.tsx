@@ -57,6 +57,7 @@ export function PartList({ of: s }: { of: Suspect }) {
 // SuspectList lists suspects with their scores in little space.
 export function SuspectList({ of: suspects }: { of: Suspect[] }) {
   const max = Math.max(...suspects.map((s) => s.score));
+  if (max === 0) return <p className="suspects dim small">No service stands out</p>;
   return (
     <div className="suspects">
       <p className="dim small" title={scoreMeans}>

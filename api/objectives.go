@@ -1,0 +1,63 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
+)
+
+// ListObjectives implements contract.StrictServerInterface.
+func (a *API) ListObjectives(ctx context.Context, _ contract.ListObjectivesRequestObject) (contract.ListObjectivesResponseObject, error) {
+	s, err := a.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := contract.ListObjectives200JSONResponse{Items: []contract.Objective{}, Epoch: s.epoch()}
+	err = a.ask(ctx, func(c *engine.Core) {
+		open := c.Incidents()
+		for _, x := range c.Objectives() {
+			list.Items = append(list.Items, objectiveOf(&x, open))
+		}
+	})
+	return list, err
+}
+
+// objectiveOf returns an objective with the open incident, of all, because of which requests miss it.
+func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Objective {
+	d := contract.Objective{
+		Name: cmp.Or(x.Name, x.Entry), Entry: x.Entry, Kind: contract.ObjectiveKind(x.Kind()), Budget: x.Budget(),
+		Requests: int64(x.Month.Requests), Missed: int64(x.Month.Missed), From: instant(x.From), Remaining: x.Remaining,
+		Burning: instant(x.Burning), Waived: x.Waived, Windows: make([]contract.BurnRate, 0, len(x.Rates)),
+	}
+	if x.Below > 0 {
+		d.BelowNs, d.Percentile = new(x.Below.Nanoseconds()), &x.Percentile
+	}
+	for _, r := range x.Rates {
+		d.Windows = append(d.Windows, contract.BurnRate{
+			WindowNs: r.Window.Nanoseconds(), Requests: int64(r.Requests.Requests), Missed: int64(r.Requests.Missed), Rate: r.Rate, Alert: r.Alert,
+		})
+	}
+	for i := range all {
+		if all[i].Closed == 0 && slices.ContainsFunc(all[i].Objectives, func(m incident.Missed) bool { return m.SameRequests(&x.Objective) }) {
+			d.Incident = new(hex16(all[i].ID))
+		}
+	}
+	return d
+}
+
+// missedObjective returns an objective that requests miss, or did until the incident was over.
+func missedObjective(names *describe.Names, o *describe.Objective, m *incident.Missed, over bool) contract.IncidentObjective {
+	x := contract.IncidentObjective{
+		Name: o.Name, Entry: m.Entry, Kind: contract.ObjectiveKind(m.Kind()), Budget: o.Budget, Share: o.Share, BurnRate: m.Rate,
+		WindowNs: m.Window.Nanoseconds(), At: at(m.At), Sentence: names.Missed(o, over) + ".",
+	}
+	if m.Below > 0 {
+		x.BelowNs, x.Percentile = new(m.Below.Nanoseconds()), &m.Percentile
+	}
+	return x
+}

@@ -1,0 +1,148 @@
+package incident
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// unexplained reports whether only objectives keep x open: no service stands out so far.
+func (x *tracked) unexplained() bool {
+	return len(x.Objectives) > 0 && x.score == 0 && x.now.score == 0
+}
+
+// lasts reports whether x is unexplained after a time in which its cause would have shown. It may last for as long as
+// the objective is too strict, and learning goes on.
+func (x *tracked) lasts(now trace.Nanos) bool {
+	return x.unexplained() && now.Sub(x.Opened) >= spreading
+}
+
+// miss adds objectives that requests miss because of x, or renews their figures.
+func (x *tracked) miss(missed ...Missed) {
+	for _, m := range missed {
+		if i := slices.IndexFunc(x.Objectives, func(o Missed) bool { return o.counted() == m.counted() }); i >= 0 {
+			x.Objectives[i] = m
+		} else {
+			x.Objectives = append(x.Objectives, m)
+		}
+	}
+}
+
+// misses reports whether requests miss an objective because of x.
+func (x *tracked) misses(o *Objective) bool {
+	return slices.ContainsFunc(x.Objectives, func(m Missed) bool { return m.counted() == o.counted() })
+}
+
+// maxCompared bounds the comparisons with the history in an epoch, each of which takes milliseconds.
+const maxCompared = 4
+
+// burn finds for each objective that burns the open incident that it has joined, or one at a service on the way of its
+// requests, or one that has just closed; else it opens one. It keeps the incident open.
+func (t *Tracker) burn(now trace.Nanos, burns []Burn, history *baselinediff.Sites) {
+	compared := 0
+	for i := range burns {
+		b := &burns[i]
+		x := t.burning(b)
+		switch {
+		case x == nil:
+			x = t.open(now, b, history)
+		case x.Closed != 0:
+			x.Closed, x.Reopened, x.Alerted = 0, now, x.Suspects[0].Service
+		case x.unexplained():
+			t.absorb(now, x, b)
+		}
+		x.Objectives = slices.Clone(x.Objectives) // callers may keep the incident
+		x.miss(b.Missed)
+		x.Seen = now
+		if x.unexplained() && now.Sub(x.looked) >= time.Minute && now.Sub(x.Opened) < spreading {
+			t.explain(now, x, b, history, compared < maxCompared)
+			compared++
+		}
+	}
+}
+
+// burning returns the incident of an objective that burns; nil if there is none yet.
+func (t *Tracker) burning(b *Burn) *tracked {
+	all := []func(x *tracked) bool{
+		func(x *tracked) bool { return x.Closed == 0 && x.misses(&b.Objective) },
+		func(x *tracked) bool { return x.Closed == 0 && b.passes(x.service) },
+		func(x *tracked) bool {
+			return x.Closed != 0 && x.Into == 0 && !x.Accepted && b.At.Sub(x.Closed) <= t.returning() && x.misses(&b.Objective)
+		},
+	}
+	for _, is := range all {
+		if i := slices.IndexFunc(t.incidents, is); i >= 0 {
+			return t.incidents[i]
+		}
+	}
+	return nil
+}
+
+// passes reports whether requests of the objective run through a service, or wait for it.
+func (b *Burn) passes(service trace.Symbol) bool {
+	_, found := slices.BinarySearch(b.Services, service)
+	return found
+}
+
+// open opens an incident for an objective.
+func (t *Tracker) open(now trace.Nanos, b *Burn, history *baselinediff.Sites) *tracked {
+	x := &tracked{charge: charge{service: b.Service}, affected: history.Callers(b.Service)}
+	x.Onset, x.Opened = min(b.Since, now), now
+	x.ID = trace.Mix(uint64(trace.SymbolOf([]byte(b.Entry+b.Below.String()))), uint64(now))
+	x.Suspects, x.Alerted = []baselinediff.Suspect{{Service: b.Service}}, b.Service
+	t.incidents = append(t.incidents, x)
+	for i := range t.scales {
+		t.scales[i].forget(func(s trace.Symbol) bool { return t.affects(s, now) })
+	}
+	return x
+}
+
+// explain looks for the cause of an unexplained incident: the services at which the requests that miss the objective
+// differ from the others or, if they do not, those on their way that lose time since the onset, those that lose most
+// beyond their records first. That they rank first does not make them unusual.
+//
+// It compares with the history only if it may.
+func (t *Tracker) explain(now trace.Nanos, x *tracked, b *Burn, history *baselinediff.Sites, may bool) {
+	x.looked = now
+	window := baselinediff.Interval{From: x.Onset, To: now}
+	c, ready := baselinediff.Comparison{}, may && Ready(now, history)
+	if ready {
+		c = history.Compare(window, baselinediff.Plain)
+	}
+	found := slices.Clone(b.Suspects)
+	requests, duration, mean := b.Requests.Requests, b.Duration, b.Duration
+	if len(found) == 0 {
+		found = slices.DeleteFunc(slices.Clone(c.Suspects), func(s baselinediff.Suspect) bool { return s.Score < leastShown || !b.passes(s.Service) })
+		slices.SortStableFunc(found, func(a, b baselinediff.Suspect) int { return cmp.Compare(t.aboveRecord(&b), t.aboveRecord(&a)) })
+		requests, duration, mean = c.Requests, c.Duration, c.Mean
+	}
+	if len(found) == 0 || found[0].Score < x.Suspects[0].Score {
+		return
+	}
+	for i := range found[:min(located, len(found))] {
+		if ready {
+			found[i].Instances = history.Instances(window, &c, &found[i])
+		}
+	}
+	x.Requests, x.Duration, x.Mean = int(requests), duration, mean
+	x.Suspects, x.service = found, found[0].Service
+	if x.Opened == now {
+		x.Alerted = x.service
+	}
+	t.affect(x, history)
+}
+
+// absorb makes an incident that has just opened at a service on the way of the requests the explanation of x.
+func (t *Tracker) absorb(now trace.Nanos, x *tracked, b *Burn) {
+	i := slices.IndexFunc(t.incidents, func(y *tracked) bool { return y != x && y.Opened == now && b.passes(y.service) })
+	if i < 0 {
+		return
+	}
+	y := t.incidents[i]
+	x.charge, x.now, x.every = charge{service: y.service}, y.now, y.every
+	x.miss(y.Objectives...)
+	t.incidents = slices.Delete(t.incidents, i, i+1)
+}

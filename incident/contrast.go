@@ -1,0 +1,190 @@
+package incident
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// contrast compares the requests that miss an objective with the others of the last minutes, by the time in each step
+// of their critical paths, or by the steps at which their failures begin. Means over all requests hide a few of them.
+type contrast struct {
+	missed, others int64 // requests
+	steps          map[trace.Op]*difference
+	last           trace.Op // the largest step of maxSteps
+	halved         int64    // number of the period in which all numbers were halved last
+}
+
+// difference is the time in ns, or the number of failures, of both kinds of requests at a step.
+type difference struct{ missed, others int64 }
+
+const (
+	// halfLife is the time after which requests count half in a contrast: long enough for ten that are slow where an
+	// objective just burns, at a request a second.
+	halfLife = 10 * time.Minute
+	// maxSteps bounds the steps of a contrast. Of more, those with the smallest identities are kept, so that the order
+	// of requests does not matter.
+	maxSteps = 256
+)
+
+// Step is a step of the critical path of a request.
+type Step struct {
+	Op     trace.Op // with its target
+	Nanos  int64    // on the critical path, without other steps
+	Failed bool     // a failure begins here
+}
+
+// add adds a request. Times count for latencies, failures for errors.
+func (c *contrast) add(steps []Step, latency, missed bool) {
+	if missed {
+		c.missed++
+	} else {
+		c.others++
+	}
+	for i := range steps {
+		n := steps[i].Nanos
+		if !latency {
+			n = 0
+			if steps[i].Failed && missed {
+				n = 1
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		d := c.at(steps[i].Op)
+		switch {
+		case d == nil:
+		case missed:
+			d.missed += n
+		default:
+			d.others += n
+		}
+	}
+}
+
+// at returns the difference at a step; nil if there is no room for it.
+func (c *contrast) at(step trace.Op) *difference {
+	d := c.steps[step]
+	if d != nil {
+		return d
+	}
+	if len(c.steps) == maxSteps {
+		if step > c.last {
+			return nil
+		}
+		delete(c.steps, c.last)
+	}
+	if c.steps == nil {
+		c.steps = make(map[trace.Op]*difference)
+	}
+	d = &difference{}
+	if c.steps[step] = d; len(c.steps) == maxSteps {
+		c.last = slices.Max(slices.Collect(maps.Keys(c.steps)))
+	}
+	return d
+}
+
+// age halves all numbers once in a half-life.
+func (c *contrast) age(now trace.Nanos) {
+	period := int64(now) / int64(halfLife)
+	if period == c.halved {
+		return
+	}
+	c.halved, c.missed, c.others = period, c.missed/2, c.others/2
+	for op, d := range c.steps {
+		if d.missed, d.others = d.missed/2, d.others/2; *d == (difference{}) {
+			delete(c.steps, op)
+		}
+	}
+}
+
+// leastContrast is the least excess of a suspect: a twentieth of the duration of the others, or of the failures.
+const leastContrast = 0.05
+
+// suspects ranks the services at which the requests that missed lose time, or their failures begin. Scores are per
+// request of the entry: the excess of one that missed, in mean durations of the others, times the share of the requests
+// that do. Duration is that mean in ns.
+func (c *contrast) suspects(table *trace.Table, latency bool, share float64) (suspects []baselinediff.Suspect, duration float64) {
+	if c.missed == 0 || latency && c.others == 0 {
+		return nil, 0
+	}
+	for _, d := range c.steps {
+		duration += float64(d.others) / float64(max(1, c.others))
+	}
+	byService := make(map[trace.Symbol]*baselinediff.Suspect)
+	for _, op := range slices.Sorted(maps.Keys(c.steps)) {
+		d, called := c.steps[op], table.Target(op)
+		excess := float64(d.missed) / float64(c.missed)
+		if latency {
+			excess = (excess - float64(d.others)/float64(c.others)) / max(1, duration)
+		}
+		excess *= share
+		o := table.Operation(op)
+		if called != 0 && latency {
+			o = table.Operation(called)
+		}
+		if o.Service == 0 {
+			continue // its name was forgotten
+		}
+		s := byService[o.Service]
+		if s == nil {
+			s = &baselinediff.Suspect{Service: o.Service, Opaque: o.Kind == trace.External, Calls: 1}
+			byService[o.Service] = s
+		}
+		s.Score += excess
+		switch {
+		case !latency:
+			s.Errors += excess
+		case called != 0:
+			s.In += excess
+		default:
+			s.Own += excess
+		}
+		if excess > 0 {
+			s.Operations = append(s.Operations, baselinediff.SuspectOperation{Op: op, Score: excess})
+		}
+	}
+	for _, service := range slices.Sorted(maps.Keys(byService)) {
+		if s := byService[service]; s.Score >= leastContrast*share {
+			s.Own, s.In = max(0, s.Own), max(0, s.In)
+			s.Score = s.Own + s.In + s.Errors
+			slices.SortStableFunc(s.Operations, func(a, b baselinediff.SuspectOperation) int { return cmp.Compare(b.Score, a.Score) })
+			suspects = append(suspects, *s)
+		}
+	}
+	slices.SortStableFunc(suspects, func(a, b baselinediff.Suspect) int { return cmp.Compare(b.Score, a.Score) })
+	return suspects, duration
+}
+
+// SavedContrast is the saved form of what tells requests that miss an objective from others.
+type SavedContrast struct {
+	Missed, Others int64
+	Halved         int64
+	Steps          []SavedStep // ascending
+}
+
+// SavedStep is the time, or the number of failures, at a step.
+type SavedStep struct {
+	Op             trace.Op
+	Missed, Others int64
+}
+
+func (c *contrast) save() SavedContrast {
+	s := SavedContrast{Missed: c.missed, Others: c.others, Halved: c.halved}
+	for _, op := range slices.Sorted(maps.Keys(c.steps)) {
+		s.Steps = append(s.Steps, SavedStep{op, c.steps[op].missed, c.steps[op].others})
+	}
+	return s
+}
+
+func (c *contrast) restore(s *SavedContrast) {
+	*c = contrast{missed: max(0, s.Missed), others: max(0, s.Others), halved: s.Halved}
+	for _, x := range s.Steps {
+		*c.at(x.Op) = difference{x.Missed, x.Others}
+	}
+}

@@ -1,0 +1,31 @@
+package incident
+
+import "time"
+
+// Gates are the sizes from which a change is worth telling. It also has to be beyond the record of what it happens to:
+// gates only hide changes, they make nothing more sensitive than its record allows.
+type Gates struct {
+	// Growth and Time are the growth of the own time of an operation, relative to the usual one, and the time that a
+	// call of it loses.
+	Growth float64
+	Time   time.Duration
+	// Lost is the time that all calls of the operation lose in a second, and LostPart the part of the time of all
+	// requests that is enough in a small installation.
+	Lost     time.Duration
+	LostPart float64
+	Failing  float64 // share of the calls of an operation that fail
+	// Score is the score of a service: the part of their usual time that requests lose there, or the share that fails.
+	Score float64
+}
+
+// DefaultGates returns the gates that suit most installations.
+func DefaultGates() Gates {
+	return Gates{Growth: 0.1, Time: time.Millisecond, Lost: time.Millisecond, LostPart: 1. / 400, Failing: 0.05, Score: 0.02}
+}
+
+// SetGates replaces the gates; the zero value stands for [DefaultGates], as in settings of earlier versions.
+func (t *Tracker) SetGates(g Gates) {
+	if t.gates = g; g == (Gates{}) {
+		t.gates = DefaultGates()
+	}
+}

@@ -1,0 +1,139 @@
+// Objectives: whether requests meet them, what is left of their error budgets, and how fast they spend them.
+import { Link } from "wouter";
+import { type Schemas, client } from "../api/client.ts";
+import { useResource } from "../api/queries.ts";
+import { coarseDuration, count, factor, keepUnits, milli, percent } from "../logic/format.ts";
+import { budgetLeft, goal, objectiveState } from "../logic/objectives.ts";
+import { Async, Empty } from "../components/async-state.tsx";
+import { When, useTitle } from "../components/basics.tsx";
+import { Figure } from "../components/figure.tsx";
+import { Table } from "../components/table.tsx";
+
+type Objective = Schemas["Objective"];
+
+const windowName = (ns: number) => coarseDuration(ns / 1e6);
+
+export default function Objectives() {
+  useTitle("Objectives");
+  const resource = useResource("objectives", (signal) => client.GET("/objectives", { signal }), true);
+  const items = resource.value?.items ?? [];
+  const windows = items[0]?.windows.map((w) => windowName(w.window_ns)) ?? [];
+  return (
+    <>
+      <div className="toolbar">
+        <h1>Objectives</h1>
+      </div>
+      <Figure
+        title="Error budgets"
+        hint="At a burn rate of 1 the budget just lasts. An objective opens an incident if the rates of both windows of an alert are too high: 14.4 in 5 minutes and in an hour, or 6 in 30 minutes and in 6 hours."
+        table={() => ({
+          header: [
+            "objective",
+            "entry",
+            "kind",
+            "below (ms)",
+            "budget (of 1)",
+            "state",
+            "budget left (of 1)",
+            "requests",
+            "missed",
+            ...windows.map((w) => `burn rate, ${w}`),
+            "incident",
+          ],
+          rows: items.map((x) => [
+            x.name,
+            x.entry,
+            x.kind,
+            milli(x.below_ns),
+            x.budget,
+            objectiveState(x),
+            x.remaining,
+            x.requests,
+            x.missed,
+            ...x.windows.map((w) => w.rate),
+            x.incident ?? "",
+          ]),
+        })}
+        tableOnly
+      >
+        <Async of={resource} what="objectives">
+          {(list) =>
+            list.items.length === 0 ? (
+              <Empty title="No objectives">
+                List percentiles and error rates that requests must meet under the key objectives of the configuration.
+              </Empty>
+            ) : (
+              <Table
+                label="Objectives"
+                className="results"
+                head={[
+                  "Objective",
+                  "State",
+                  { text: "Budget", title: "What is left of the error budget of the last 30 days" },
+                  ...windows.map((w) => ({ text: w, number: true as const, title: `Burn rate of the last ${w}` })),
+                ]}
+              >
+                {list.items.map((x) => (
+                  <Row key={`${x.entry} ${x.kind} ${x.below_ns}`} of={x} />
+                ))}
+              </Table>
+            )
+          }
+        </Async>
+      </Figure>
+    </>
+  );
+}
+
+function Row({ of: x }: { of: Objective }) {
+  return (
+    <tr>
+      <td>
+        <strong>
+          <bdi>{x.name}</bdi>
+        </strong>
+        <div className="small">
+          {x.name !== x.entry && (
+            <>
+              <span className="mono">
+                <bdi>{x.entry}</bdi>
+              </span>
+              :{" "}
+            </>
+          )}
+          {keepUnits(goal(x))}
+        </div>
+      </td>
+      <td data-label="State">
+        <span className={x.burning && !x.waived ? "bad" : undefined}>{objectiveState(x)}</span>
+        {x.burning && (
+          <div className="small">
+            since <When at={x.burning} />
+          </div>
+        )}
+        {x.incident && (
+          <div className="small">
+            <Link href={`/incidents/${x.incident}`}>Incident</Link>
+          </div>
+        )}
+      </td>
+      <td data-label="Budget">
+        {keepUnits(budgetLeft(x))}
+        {x.from && (
+          <div className="dim small">
+            {count(x.missed)} of {count(x.requests)} requests missed since <When at={x.from} />
+          </div>
+        )}
+      </td>
+      {x.windows.map((w) => (
+        <td
+          key={w.window_ns}
+          className={`number${w.rate >= w.alert ? " bad" : ""}`}
+          title={`${percent(w.requests > 0 ? w.missed / w.requests : 0)} of ${count(w.requests)} requests missed; too high from ${factor(w.alert)}`}
+        >
+          {w.requests > 0 ? factor(w.rate) : "–"}
+        </td>
+      ))}
+    </tr>
+  );
+}
