@@ -82,7 +82,7 @@ type operationCalls struct {
 type callTimes struct {
 	calls         float64
 	excess, usual float64 // ns
-	rise          float64 // of the typical time of a call in octaves
+	rise          rise    // of the typical time of a call, times the calls
 }
 
 // evidence is the evidence against a service.
@@ -107,7 +107,7 @@ type siteTime struct {
 	young  bool      // the site has not been known for long enough to judge its calls by themselves
 	window cells     // of the window: the excess of an operation must not come from few of them
 	before float64   // mean of the history in ns, from which the excess of an operation is measured; 0: from the limit
-	rise   float64   // growth of the typical time in octaves, above the median of the history; 0: within its fence
+	rise   rise      // of the typical time; zero: within the fence of the history
 }
 
 // chargeTime charges the excess of own time at a site. It reorders x.means.
@@ -229,7 +229,8 @@ func (c *callTimes) add(x *siteTime, limit float64) {
 	c.calls += x.calls
 	c.usual += usual * x.calls
 	if x.mean > x.usual { // else it is typical at this hour
-		c.rise += x.rise * x.calls
+		c.rise.octaves += x.rise.octaves * x.calls
+		c.rise.usual += x.rise.usual * x.calls
 	}
 	if x.mean > usual && (x.before > 0 || x.window.exceeds(limit)) {
 		c.excess += (x.mean - usual) * x.calls
@@ -348,7 +349,7 @@ func (l *ledger) operations(services []service, index map[int32]int) {
 		}
 	}
 	for k, c := range l.called {
-		if l.ops[k] <= 0 && c.known.rise > 0 {
+		if l.ops[k] <= 0 && c.known.rise.octaves > 0 {
 			s := &services[index[k.service]]
 			o := l.operation(k, 0)
 			if o.Score = o.Risen() * o.Calls / l.requests / l.duration; o.Score > 0 {
@@ -376,7 +377,7 @@ func (l *ledger) operation(k callee, score float64) SuspectOperation {
 func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 	o.Calls, o.Failed = max(c.calls, c.failed), c.failed
 	if n := times.calls; n > 0 {
-		o.Excess, o.Usual, o.Rise = times.excess/n, times.usual/n, times.rise/n
+		o.Excess, o.Usual, o.Rise, o.Varies = times.excess/n, times.usual/n, times.rise.octaves/n, times.rise.usual/n
 	}
 }
 
@@ -384,7 +385,7 @@ func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 // long enough history, ordered by service and operation.
 func (l *ledger) young() (all []YoungOperation) {
 	for k, c := range l.called {
-		if c.known.calls >= c.calls/2 || l.ops[k] <= 0 && c.young.rise == 0 {
+		if c.known.calls >= c.calls/2 || l.ops[k] <= 0 && c.young.rise.octaves == 0 {
 			continue
 		}
 		o := YoungOperation{Service: l.names[k.service], SuspectOperation: SuspectOperation{Op: k.op, Score: l.ops[k]}}

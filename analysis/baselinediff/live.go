@@ -359,9 +359,9 @@ func (c *liveComparison) judge(number int32) {
 	c.chargeTime(&x)
 }
 
-// rise returns the growth of the typical time of the calls in the window, in octaves above the median of the pieces of a
-// past; 0 if it is within their fence. It must last: both parts show at least half of it.
-func (c *liveComparison) rise(now, past cells) float64 {
+// rise returns the growth of the typical time of the calls in the window, above the median of the pieces of a past; the
+// zero value if it is within their fence. It must last: both parts show at least half of it.
+func (c *liveComparison) rise(now, past cells) rise {
 	c.typicals = c.typicals[:0]
 	for _, p := range c.pieces {
 		typical, _ := past[p.first:p.last].typical()
@@ -369,13 +369,13 @@ func (c *liveComparison) rise(now, past cells) float64 {
 	}
 	typical, lower := now.typical()
 	if atMost(typical, c.typicals, middle) {
-		return 0
+		return rise{}
 	}
 	median, limit := c.fence(c.typicals)
-	if rise := typical - median; typical > limit && lower-median >= rise/2 {
-		return rise
+	if x := (rise{typical - median, limit - median}); typical > limit && lower-median >= x.octaves/2 {
+		return x
 	}
-	return 0
+	return rise{}
 }
 
 // history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.site,

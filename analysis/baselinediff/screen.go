@@ -17,7 +17,7 @@ import (
 type verdict struct {
 	from, until slice
 	calls       uint32
-	rise        float64
+	rise        rise
 	mean, limit float64
 }
 

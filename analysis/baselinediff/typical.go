@@ -36,6 +36,12 @@ func logOf(nanos int64) int64 {
 	return int64(octave-logFromBits)*logsPerOctave + int64(mantissaLogs[mantissa])
 }
 
+// rise is the growth of the typical own time of calls.
+type rise struct {
+	octaves float64
+	usual   float64 // that of the fence of the history, in octaves
+}
+
 // typical returns the typical own time of the last two of three parts of calls, each with about a third of them, like
 // the parts of [steadyMean], and that of the lower one of the two, on a logarithmic scale in octaves. It leaves the
 // first part out so that a change shows one minute earlier. There are calls.
