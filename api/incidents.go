@@ -63,6 +63,12 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	if x.Accepted {
 		d.AcceptedBy = &x.AcceptedBy
 	}
+	if x.AcceptedText != "" {
+		d.AcceptedText = &x.AcceptedText
+	}
+	if x.Proposed != 0 {
+		d.Proposed = new(at(x.Proposed))
+	}
 	if x.Into != 0 {
 		d.MergedInto = new(hex16(x.Into))
 	}
@@ -296,6 +302,9 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 	if x.Reopened != 0 {
 		add(x.Reopened, contract.TimelineEntryKindOpened, "The incident opened again.")
 	}
+	if x.Proposed != 0 {
+		add(x.Proposed, contract.TimelineEntryKindSteady, "It had been the same for a day: Sibyl proposed to accept it as normal.")
+	}
 	for _, d := range x.Deploys(r.core.Deploys()) {
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
 	}
@@ -318,7 +327,11 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 	case x.Into != 0:
 		add(x.Closed, contract.TimelineEntryKindClosed, "It was merged into incident "+hex16(x.Into)+", which has the same cause.")
 	case x.Accepted:
-		add(x.Closed, contract.TimelineEntryKindClosed, cmp.Or(x.AcceptedBy, "A person")+" accepted the behaviour since the onset as normal.")
+		text := cmp.Or(x.AcceptedBy, "A person") + " accepted the behaviour since the onset as normal"
+		if x.AcceptedText != "" {
+			text += ": " + x.AcceptedText
+		}
+		add(x.Closed, contract.TimelineEntryKindClosed, text+".")
 	default:
 		add(x.Closed, contract.TimelineEntryKindClosed, "The incident closed.")
 	}
@@ -416,7 +429,11 @@ func (a *API) AcceptIncident(ctx context.Context, r contract.AcceptIncidentReque
 	if !known {
 		return nil, notFound(string(aboutIncident))
 	}
-	accepted, err := a.change(ctx, engine.Change{Accept: s.incidents[i].id, By: caller(ctx).name})
+	change := engine.Change{Accept: s.incidents[i].id, By: caller(ctx).name}
+	if r.Body != nil && r.Body.Text != nil {
+		change.Text = *r.Body.Text
+	}
+	accepted, err := a.change(ctx, change)
 	if err != nil {
 		return nil, err
 	}

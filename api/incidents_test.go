@@ -122,20 +122,22 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// An accepted incident closes at the end of the epoch, with the name of the person, and cannot be accepted again.
+// An accepted incident closes at the end of the epoch, with the name and the note of the person, and cannot be accepted
+// again.
 func TestAcceptIncident(t *testing.T) {
 	w := newIncident(t)
 	path := "/api/v1/incidents/" + hex16(w.core.Incidents()[0].ID) + "/accept"
-	if out := w.call(t, http.MethodPost, path, nil); out.Code != http.StatusNoContent {
+	if out := w.call(t, http.MethodPost, path, map[string]string{"text": "more items"}); out.Code != http.StatusNoContent {
 		t.Fatalf("%d: %s", out.Code, out.Body)
 	}
 	w.epoch(t)
 	x := w.incidents(t, "?state=closed").Items
-	if len(x) != 1 || x[0].Closed == nil || x[0].AcceptedBy == nil || *x[0].AcceptedBy != "local" {
+	if len(x) != 1 || x[0].Closed == nil || x[0].AcceptedBy == nil || *x[0].AcceptedBy != "local" || x[0].AcceptedText == nil || *x[0].AcceptedText != "more items" {
 		t.Errorf("after the epoch: %+v", x)
 	}
-	if last := kinds(w.incident(t).Timeline); last[len(last)-1] != "closed" {
-		t.Errorf("timeline %v", last)
+	timeline := w.incident(t).Timeline
+	if last := timeline[len(timeline)-1]; last.Kind != "closed" || last.Text != "local accepted the behaviour since the onset as normal: more items." {
+		t.Errorf("timeline %v", timeline)
 	}
 	if out := w.call(t, http.MethodPost, path, nil); out.Code != http.StatusConflict {
 		t.Errorf("accepted again: %d: %s", out.Code, out.Body)

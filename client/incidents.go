@@ -67,13 +67,14 @@ func (c *Client) MuteIncident(ctx context.Context, name, text string) error {
 	return c.check(r, err)
 }
 
-// AcceptIncident accepts the behaviour since the onset of an open incident, named as for [Client.Incident], as normal.
-func (c *Client) AcceptIncident(ctx context.Context, name string) error {
+// AcceptIncident accepts the behaviour since the onset of an open incident, named as for [Client.Incident], as normal,
+// with a text that may be empty.
+func (c *Client) AcceptIncident(ctx context.Context, name, text string) error {
 	id, err := c.findIncident(ctx, name)
 	if err != nil {
 		return err
 	}
-	r, err := c.api.AcceptIncidentWithResponse(ctx, id)
+	r, err := c.api.AcceptIncidentWithResponse(ctx, id, contract.AcceptRequest{Text: &text})
 	return c.check(r, err)
 }
 

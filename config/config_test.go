@@ -530,7 +530,7 @@ func TestReference(t *testing.T) {
 // Package notify accepts every format and event that the configuration accepts.
 func TestWebhookWords(t *testing.T) {
 	events := []notify.Type{
-		notify.IncidentOpened, notify.IncidentLocated, notify.IncidentAcknowledged, notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided,
+		notify.IncidentOpened, notify.IncidentLocated, notify.IncidentAcknowledged, notify.IncidentSteady, notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided,
 	}
 	for _, format := range WebhookFormats {
 		token := ""

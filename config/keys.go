@@ -31,7 +31,7 @@ const (
 // WebhookFormats are the formats of webhook bodies, WebhookEvents the events that webhooks can receive.
 var (
 	WebhookFormats = []string{"sibyl", "cloudevents", "alertmanager", "grafana-annotation", "slack", "teams", "pagerduty", "opsgenie"}
-	WebhookEvents  = []string{"incident.opened", "incident.located", "incident.acknowledged", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
+	WebhookEvents  = []string{"incident.opened", "incident.located", "incident.acknowledged", "incident.steady", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
 )
 
 // defaultKeys are attributes that instrumentation sets, that are numbers or have few values, and that often explain
@@ -410,7 +410,7 @@ func webhooks() kind[[]Webhook] {
 // eventsField returns the key with the events that an endpoint receives.
 func eventsField[T any](of func(*T) *[]string) definition[T] {
 	return newField("events", &list{of: choice(WebhookEvents...)}, of,
-		"Events to send, by default incident.opened and incident.closed; an empty list: all.").withDefault([]string{"incident.opened", "incident.closed"})
+		"Events to send, by default incident.opened, incident.steady and incident.closed; an empty list: all.").withDefault([]string{"incident.opened", "incident.steady", "incident.closed"})
 }
 
 func checkWebhook(h *Webhook) string {

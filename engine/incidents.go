@@ -82,10 +82,14 @@ func (c *Core) Incidents() []Incident {
 }
 
 // accept accepts the behaviour since the onset of an open incident as normal, see [incident.Tracker.Accept].
-func (c *Core) accept(id uint64, by string) bool {
-	accepted := c.incidents.Accept(id, by)
+func (c *Core) accept(id uint64, by, text string) bool {
+	accepted := c.incidents.Accept(id, by, text)
 	if accepted {
-		c.logEntry(by, fmt.Sprintf("accepts the behaviour since the onset of incident %016x as normal", id))
+		entry := fmt.Sprintf("accepts the behaviour since the onset of incident %016x as normal", id)
+		if text != "" {
+			entry += ": " + text
+		}
+		c.logEntry(by, entry)
 	}
 	return accepted
 }

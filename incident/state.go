@@ -57,6 +57,7 @@ type SavedIncident struct {
 
 	Affected []trace.Symbol // ascending
 	Every    time.Duration  // between windows that may have evidence; 0: every epoch
+	Level    float64        // the score since Steady
 }
 
 // SavedRecord holds the highest scores of a service in healthy windows.
@@ -90,7 +91,7 @@ func (t *Tracker) State() State {
 		s.Scales = append(s.Scales, t.scales[i].save())
 	}
 	for _, x := range t.incidents {
-		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.affected, x.every})
+		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.affected, x.every, x.level})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		saved := SavedRecord{Service: service}
@@ -188,9 +189,12 @@ func Restore(s State) *Tracker {
 		if len(x.Suspects) == 0 {
 			continue
 		}
+		if x.Steady == 0 { // of an earlier version
+			x.Steady, x.Level = max(x.Opened, x.Reopened), x.Score
+		}
 		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{
 			service: x.Service, score: x.Score, waits: x.Waits, opaque: x.Opaque, beyond: x.Beyond, shared: x.Shared,
-		}, affected: x.Affected, every: x.Every})
+		}, affected: x.Affected, every: x.Every, level: x.Level})
 	}
 	for _, saved := range s.Records {
 		r := &record{}

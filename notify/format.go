@@ -115,8 +115,8 @@ type alert struct {
 func alerts(e *Event) any {
 	var a alert
 	switch p := e.Data.Problem; {
-	case e.Type == IncidentAcknowledged:
-		return nil // Alertmanager knows no acknowledgements
+	case e.Type == IncidentAcknowledged, e.Type == IncidentSteady:
+		return nil // Alertmanager knows neither acknowledgements nor notes
 	case e.Data.Incident != nil:
 		a = e.incidentAlert()
 	case p != nil && (e.resolved || e.Type == Test || p.Onset == "changed"):
@@ -269,7 +269,7 @@ func slackLink(u URL) string {
 }
 
 var titles = map[Type]string{
-	IncidentOpened: "Incident opened", IncidentLocated: "Incident located", IncidentAcknowledged: "Incident acknowledged", IncidentClosed: "Incident closed",
+	IncidentOpened: "Incident opened", IncidentLocated: "Incident located", IncidentAcknowledged: "Incident acknowledged", IncidentSteady: "Incident steady for a day", IncidentClosed: "Incident closed",
 	ProblemOpened: "Problem opened", ProblemLocated: "Problem located", ProblemExplained: "Problem explained",
 	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
 }
@@ -291,6 +291,8 @@ func (e *Event) sentence() string {
 		return e.Data.Incident.Acknowledged.sentence() + " " + e.Data.Incident.Sentence
 	case e.Type == IncidentLocated && e.Data.Incident.located != "":
 		return e.Data.Incident.located + ". " + e.Data.Incident.Sentence
+	case e.Type == IncidentSteady && e.Data.Incident != nil:
+		return e.Data.Incident.Sentence + " If this is normal now, accept it."
 	case e.Data.Incident != nil:
 		return e.Data.Incident.Sentence
 	case e.Type == Decided && d != nil && p != nil:

@@ -120,6 +120,10 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 		f.At = f.At.Add(time.Minute)
 		f.Acknowledged = NewNote("alice", time.Unix(0, int64(f.At)), "rolling back")
 	}
+	if t == IncidentSteady {
+		x.Steady, x.Proposed = x.Opened, x.Opened.Add(incident.Day)
+		f.At = x.Proposed
+	}
 	if t == IncidentLocated {
 		f.Decision = sample(ProblemLocated, service, operation).Decision
 		f.Decision.Investigation = engine.IncidentProblem(x.ID)
@@ -162,7 +166,7 @@ func events() []*Event {
 	for _, t := range []Type{ProblemOpened, ProblemLocated, ProblemExplained, ProblemClosed, Decided} {
 		list = append(list, NewEvent(sample(t, "shop", "POST /checkout")))
 	}
-	for _, t := range []Type{IncidentOpened, IncidentLocated, IncidentAcknowledged, IncidentClosed} {
+	for _, t := range []Type{IncidentOpened, IncidentLocated, IncidentAcknowledged, IncidentSteady, IncidentClosed} {
 		list = append(list, NewIncidentEvent(sampleIncident(t, "shop", "POST /checkout")))
 	}
 	table := &trace.Table{}

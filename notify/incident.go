@@ -143,13 +143,19 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 	return e
 }
 
-const day = 24 * time.Hour
-
 // Advice returns the next step, at an instant, for the people who work on an incident with an investigation, nil if
 // there is none. deploys are all known ones, oldest first.
 func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy, now trace.Nanos) string {
+	return names.Advice(evidence(x, v, deploys, now))
+}
+
+// evidence returns the evidence that decides the next step, see [Advice].
+func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Deploy, now trace.Nanos) *describe.Advice {
 	deploy := x.SuspectDeploy(deploys)
-	a := &describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Accepted: x.Accepted, By: x.AcceptedBy, Into: x.Into, Lasting: x.Closed == 0 && now.Sub(x.Opened) >= day, Version: deploy.Version, Before: deploy.Before}
+	a := &describe.Advice{
+		Suspects: x.Suspects, Closed: x.Closed != 0, Accepted: x.Accepted, By: x.AcceptedBy, Text: x.AcceptedText, Into: x.Into, Steady: x.IsSteady(now),
+		Version: deploy.Version, Before: deploy.Before,
+	}
 	switch {
 	case v == nil:
 	case v.Answer() != 0:
@@ -162,7 +168,14 @@ func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, 
 	case v.Status.Active():
 		a.Searching, a.On = true, len(v.Requested)
 	}
-	return names.Advice(a)
+	return a
+}
+
+// advice returns the next step. The sentence of an event about a steady incident already proposes to accept it.
+func (n namer) advice(f *IncidentFacts) string {
+	a := evidence(f.Incident, f.Investigation, f.Deploys, f.At)
+	a.Steady = a.Steady && f.Type != IncidentSteady
+	return shorten(n.names.Advice(a), maxSentenceText)
 }
 
 func (n namer) incident(f *IncidentFacts) *Incident {
@@ -172,7 +185,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), f.At), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual}).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
 		Actions: []URL{}, Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
-		Search: n.search(f.Investigation), Next: shorten(Advice(n.names, x, f.Investigation, f.Deploys, f.At), maxSentenceText),
+		Search: n.search(f.Investigation), Next: n.advice(f),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
 		d.located = shorten(n.names.Located(v.Answer(), v.Suspects[0].Share), maxSentenceText)
@@ -214,13 +227,16 @@ func (n namer) search(v *search.Investigation) *Search {
 	return &Search{v.Status.String(), clean(v.Reason), len(v.Requested), n.suspects(v.Suspects[:min(len(v.Suspects), maxCulprits)])}
 }
 
+// acceptAction is the name of the link to the dialog that accepts an incident.
+const acceptAction = "Accept as normal"
+
 // actionsAt returns links that open the dialogs of the page of an open incident. Following one changes nothing: mail
 // scanners and chats follow links, too.
 func actionsAt(page string) []URL {
 	if page == "" {
 		return []URL{}
 	}
-	return []URL{{"Acknowledge", page + "?dialog=acknowledge"}, {"Mute", page + "?dialog=mute"}, {"Accept as normal", page + "?dialog=accept"}}
+	return []URL{{"Acknowledge", page + "?dialog=acknowledge"}, {"Mute", page + "?dialog=mute"}, {acceptAction, page + "?dialog=accept"}}
 }
 
 func (n namer) culprit(s *baselinediff.Suspect, f *IncidentFacts) Culprit {

@@ -254,6 +254,7 @@ const (
 	TimelineEntryKindOnset        TimelineEntryKind = "onset"
 	TimelineEntryKindOpened       TimelineEntryKind = "opened"
 	TimelineEntryKindProblem      TimelineEntryKind = "problem"
+	TimelineEntryKindSteady       TimelineEntryKind = "steady"
 )
 
 // Valid indicates whether the value is a known member of the TimelineEntryKind enum.
@@ -274,6 +275,8 @@ func (e TimelineEntryKind) Valid() bool {
 	case TimelineEntryKindOpened:
 		return true
 	case TimelineEntryKindProblem:
+		return true
+	case TimelineEntryKindSteady:
 		return true
 	default:
 		return false
@@ -554,6 +557,12 @@ func (e ListTracepointsParamsSort) Valid() bool {
 	default:
 		return false
 	}
+}
+
+// AcceptRequest defines model for AcceptRequest.
+type AcceptRequest struct {
+	// Text Why the behaviour is normal.
+	Text *string `json:"text,omitempty"`
 }
 
 // Agent defines model for Agent.
@@ -1180,6 +1189,9 @@ type Incident struct {
 	// AcceptedBy Who accepted the behaviour since the onset as normal; empty: someone without a name; absent: nobody.
 	AcceptedBy *string `json:"accepted_by,omitempty"`
 
+	// AcceptedText The note of that person; absent: none.
+	AcceptedText *string `json:"accepted_text,omitempty"`
+
 	// Closed null: still open.
 	Closed *time.Time `json:"closed"`
 
@@ -1206,6 +1218,9 @@ type Incident struct {
 
 	// Problems Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100.
 	Problems []ID `json:"problems"`
+
+	// Proposed End of the epoch in which it had been open for a day without getting worse, so that Sibyl proposed to accept it; absent: it has not been.
+	Proposed *time.Time `json:"proposed,omitempty"`
 
 	// Reopened End of the epoch in which it last returned after it had closed; absent: it never did.
 	Reopened *time.Time `json:"reopened,omitempty"`
@@ -2466,6 +2481,9 @@ type ListDeadLettersParams struct {
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// AcceptIncidentJSONRequestBody defines body for AcceptIncident for application/json ContentType.
+type AcceptIncidentJSONRequestBody = AcceptRequest
+
 // AcknowledgeIncidentJSONRequestBody defines body for AcknowledgeIncident for application/json ContentType.
 type AcknowledgeIncidentJSONRequestBody = NoteRequest
 
@@ -2633,13 +2651,25 @@ type ClientInterface interface {
 	// Corresponds with GET /incidents/{incident} (the `GetIncident` operationId).
 	GetIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// AcceptIncidentWithBody Accept the behaviour since the onset of an open incident as normal
+	//
+	// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+	// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+	AcceptIncidentWithBody(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// AcceptIncident Accept the behaviour since the onset of an open incident as normal
 	//
 	// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
 	// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 	//
+	// Takes a body of the `application/json` content type.
+	//
 	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
-	AcceptIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+	AcceptIncident(ctx context.Context, incident IncidentParameter, body AcceptIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UnacknowledgeIncident Remove the acknowledgement
 	//
@@ -3023,14 +3053,36 @@ func (c *Client) GetIncident(ctx context.Context, incident IncidentParameter, re
 	return c.Client.Do(req)
 }
 
+// AcceptIncidentWithBody Accept the behaviour since the onset of an open incident as normal
+//
+// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+func (c *Client) AcceptIncidentWithBody(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcceptIncidentRequestWithBody(c.Server, incident, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // AcceptIncident Accept the behaviour since the onset of an open incident as normal
 //
 // Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
 // them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 //
+// Takes a body of the `application/json` content type.
+//
 // Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
-func (c *Client) AcceptIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewAcceptIncidentRequest(c.Server, incident)
+func (c *Client) AcceptIncident(ctx context.Context, incident IncidentParameter, body AcceptIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcceptIncidentRequest(c.Server, incident, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4426,8 +4478,19 @@ func NewGetIncidentRequest(server string, incident IncidentParameter) (*http.Req
 	return req, nil
 }
 
-// NewAcceptIncidentRequest constructs an http.Request for the AcceptIncident method
-func NewAcceptIncidentRequest(server string, incident IncidentParameter) (*http.Request, error) {
+// NewAcceptIncidentRequest calls the generic AcceptIncident builder with application/json body
+func NewAcceptIncidentRequest(server string, incident IncidentParameter, body AcceptIncidentJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAcceptIncidentRequestWithBody(server, incident, "application/json", bodyReader)
+}
+
+// NewAcceptIncidentRequestWithBody constructs an http.Request for the AcceptIncident method, with any body, and a specified content type
+func NewAcceptIncidentRequestWithBody(server string, incident IncidentParameter, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -4452,10 +4515,12 @@ func NewAcceptIncidentRequest(server string, incident IncidentParameter) (*http.
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -5949,15 +6014,25 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /incidents/{incident} (the `GetIncident` operationId).
 	GetIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*GetIncidentResponse, error)
 
+	// AcceptIncidentWithBodyWithResponse Accept the behaviour since the onset of an open incident as normal
+	//
+	// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+	// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+	AcceptIncidentWithBodyWithResponse(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error)
+
 	// AcceptIncidentWithResponse Accept the behaviour since the onset of an open incident as normal
 	//
 	// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
 	// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
-	AcceptIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error)
+	AcceptIncidentWithResponse(ctx context.Context, incident IncidentParameter, body AcceptIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error)
 
 	// UnacknowledgeIncidentWithResponse Remove the acknowledgement
 	//
@@ -8175,16 +8250,32 @@ func (c *ClientWithResponses) GetIncidentWithResponse(ctx context.Context, incid
 	return ParseGetIncidentResponse(rsp)
 }
 
+// AcceptIncidentWithBodyWithResponse Accept the behaviour since the onset of an open incident as normal
+//
+// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+func (c *ClientWithResponses) AcceptIncidentWithBodyWithResponse(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error) {
+	rsp, err := c.AcceptIncidentWithBody(ctx, incident, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcceptIncidentResponse(rsp)
+}
+
 // AcceptIncidentWithResponse Accept the behaviour since the onset of an open incident as normal
 //
 // Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
 // them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
-func (c *ClientWithResponses) AcceptIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error) {
-	rsp, err := c.AcceptIncident(ctx, incident, reqEditors...)
+func (c *ClientWithResponses) AcceptIncidentWithResponse(ctx context.Context, incident IncidentParameter, body AcceptIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error) {
+	rsp, err := c.AcceptIncident(ctx, incident, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -12695,6 +12786,7 @@ func (response GetIncidentdefaultApplicationProblemPlusJSONResponse) VisitGetInc
 
 type AcceptIncidentRequestObject struct {
 	Incident IncidentParameter `json:"incident"`
+	Body     *AcceptIncidentJSONRequestBody
 }
 
 type AcceptIncidentResponseObject interface {
@@ -14177,6 +14269,16 @@ func (sh *strictHandler) AcceptIncident(w http.ResponseWriter, r *http.Request, 
 	var request AcceptIncidentRequestObject
 
 	request.Incident = incident
+
+	var body AcceptIncidentJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.AcceptIncident(ctx, request.(AcceptIncidentRequestObject))

@@ -954,6 +954,10 @@ export interface components {
             expires?: string;
             text?: string;
         };
+        AcceptRequest: {
+            /** @description Why the behaviour is normal. */
+            text?: string;
+        };
         DiagnosisPart: {
             /** @description Never empty. */
             text: string;
@@ -1007,6 +1011,13 @@ export interface components {
             reopened?: string;
             /** @description Who accepted the behaviour since the onset as normal; empty: someone without a name; absent: nobody. */
             accepted_by?: string;
+            /** @description The note of that person; absent: none. */
+            accepted_text?: string;
+            /**
+             * Format: date-time
+             * @description End of the epoch in which it had been open for a day without getting worse, so that Sibyl proposed to accept it; absent: it has not been.
+             */
+            proposed?: string;
             /** @description ID of the incident that it was merged into, because they have one cause; absent: none. */
             merged_into?: string;
             /** @description How much requests lose, since when, and where. */
@@ -1180,7 +1191,7 @@ export interface components {
             /** Format: date-time */
             at: string;
             /** @enum {string} */
-            kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "closed";
+            kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "steady" | "closed";
             /** @description A short sentence without the time. */
             text: string;
         };
@@ -2440,7 +2451,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AcceptRequest"];
+            };
+        };
         responses: {
             /** @description Accepted. */
             204: {

@@ -124,12 +124,15 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
 function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
   const [linked, setLinked] = useEnum("dialog", dialogs);
   const [asking, setAsking] = useState(linked === "accept");
+  const [text, setText] = useState("");
   const close = () => {
     setAsking(false);
     if (linked) setLinked("");
   };
   const act = async () => {
-    await unwrap<unknown>(client.POST("/incidents/{incident}/accept", { params: { path: { incident: x.id } } }));
+    await unwrap<unknown>(
+      client.POST("/incidents/{incident}/accept", { params: { path: { incident: x.id } }, body: { text } }),
+    );
     showToast("Accepted: the incident closes when the epoch ends.");
     changed();
   };
@@ -149,6 +152,10 @@ function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
             intended, such as a new version that does more work: this cannot be undone. To hide the incident only for
             some time, mute it.
           </p>
+          <label className="field">
+            Reason (visible to others)
+            <input maxLength={1024} value={text} onChange={(e) => setText(e.target.value)} />
+          </label>
         </Dialog>
       )}
     </>

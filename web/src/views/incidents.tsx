@@ -190,6 +190,7 @@ export function IncidentState({ of: x }: { of: Incident }) {
         <span>
           <When at={x.closed} />, lasted {coarseDuration(lasted(x, now))}
           {x.accepted_by !== undefined && <>, accepted as normal by {x.accepted_by || "somebody"}</>}
+          {x.accepted_text !== undefined && <>: {x.accepted_text}</>}
         </span>
       ) : (
         <span>
