@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // format is the form of bodies for one kind of receiver.
@@ -229,17 +231,17 @@ const (
 
 // slackMessage returns e for an incoming webhook of Slack.
 func slackMessage(e *Event) any {
-	sentence := shorten(e.sentence(), maxSentence)
+	sentence := e.slackTimes(slackEscape(shorten(e.sentence(), maxSentence)))
 	message := struct {
 		Text   string       `json:"text"` // for notifications
 		Blocks []slackBlock `json:"blocks"`
-	}{Text: slackEscape(e.title() + ": " + sentence)}
-	section := slackBlock{Type: "section", Text: markdown("*" + e.title() + "*: " + slackEscape(sentence))}
+	}{Text: e.title() + ": " + sentence}
+	section := slackBlock{Type: "section", Text: markdown("*" + e.title() + "*: " + sentence)}
 	message.Blocks = append(message.Blocks, section)
 	if figures := e.figures(); len(figures) > 0 {
 		fields := slackBlock{Type: "section"}
 		for _, f := range figures {
-			fields.Fields = append(fields.Fields, *markdown("*" + f.name + "*\n" + slackEscape(f.text)))
+			fields.Fields = append(fields.Fields, *markdown("*" + f.name + "*\n" + e.slackFigure(f)))
 		}
 		message.Blocks = append(message.Blocks, fields)
 	}
@@ -253,6 +255,37 @@ func slackMessage(e *Event) any {
 		message.Blocks = append(message.Blocks, links)
 	}
 	return message
+}
+
+// slackTimes replaces the time of an incident in its sentence, which is in UTC, by one in the zone of the reader.
+func (e *Event) slackTimes(sentence string) string {
+	x := e.Data.Incident
+	if x == nil {
+		return sentence
+	}
+	return strings.Replace(sentence, x.period, x.slackPeriod, 1)
+}
+
+// slackFigure returns the text of a figure, with times in the zone of the reader.
+func (e *Event) slackFigure(f figure) string {
+	if x := e.Data.Incident; x != nil && f.key == "began" {
+		return slackTime(x.Onset, "{date_short_pretty} {time_secs}", f.text)
+	}
+	return slackEscape(f.text)
+}
+
+// slackClock returns a time to the minute as Slack shows it in the zone of the reader.
+func slackClock(t trace.Nanos, dated bool) string {
+	layout := "{time}"
+	if dated {
+		layout = "{date_short_pretty} {time}"
+	}
+	return slackTime(moment(t), layout, describe.Clock(t, dated)+" UTC")
+}
+
+// slackTime returns a time as Slack shows it in the zone of the reader, and a text for programs that cannot.
+func slackTime(t moment, layout, otherwise string) string {
+	return fmt.Sprintf("<!date^%d^%s|%s>", t.time().Unix(), layout, otherwise)
 }
 
 func markdown(text string) *slackText { return &slackText{"mrkdwn", text} }

@@ -39,6 +39,8 @@ type Incident struct {
 	Search       *Search        `json:"investigation"` // null: none
 	Next         string         `json:"next"`          // what to do
 	Actions      []URL          `json:"actions"`       // pages that ask to accept, acknowledge or mute it; empty if it is closed
+	period       string         // its time in Sentence
+	slackPeriod  string         // the same in the notation of Slack
 	located      string         // describes the place that the investigation located; empty: none
 	alerted      string         // the first suspect when it opened
 }
@@ -180,9 +182,11 @@ func (n namer) advice(f *IncidentFacts) string {
 
 func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
+	period := describe.IncidentPeriod(x.Onset, x.End(), f.At) + " UTC"
 	d := &Incident{
+		period: period, slackPeriod: describe.IncidentPeriodIn(slackClock, x.Onset, x.End(), f.At),
 		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted, Acknowledged: f.Acknowledged,
-		Sentence: shorten(n.names.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), f.At), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual}).String(), maxSentenceText),
+		Sentence: shorten(n.names.Incident(&describe.Incident{When: period, Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual}).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
 		Actions: []URL{}, Suspects: []Culprit{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
 		Search: n.search(f.Investigation), Next: n.advice(f),
@@ -295,6 +299,9 @@ func (x *Incident) place() string {
 	return ""
 }
 
+// beganLayout is the layout of the time at which an incident began, for people.
+const beganLayout = "2006-01-02 15:04:05 UTC"
+
 // figures returns the known figures of an incident; at most ten.
 func (x *Incident) figures() []figure {
 	var list []figure
@@ -322,7 +329,7 @@ func (x *Incident) figures() []figure {
 		traces = append(traces, t.ID)
 	}
 	add("traces", "Slow traces", shorten(strings.Join(traces, " "), maxText))
-	add("began", "Began", x.Onset.time().Format("2006-01-02 15:04:05 UTC"))
+	add("began", "Began", x.Onset.time().Format(beganLayout))
 	add("lasted", "Lasted", x.lasted())
 	add("next", "Next step", shorten(x.Next, maxText))
 	return list
