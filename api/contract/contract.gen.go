@@ -1325,9 +1325,12 @@ type Ingest struct {
 	Checkpoints       int64 `json:"checkpoints"`
 	CheckpointsFailed int64 `json:"checkpoints_failed"`
 	DamagedRecords    int64 `json:"damaged_records"`
-	RejectedSpans     int64 `json:"rejected_spans"`
-	Requests          int64 `json:"requests"`
-	Spans             int64 `json:"spans"`
+
+	// LastArrival Time at which the last accepted spans arrived, by the clock of Sibyl; null: none since the start, nor in the journal.
+	LastArrival   *time.Time `json:"last_arrival"`
+	RejectedSpans int64      `json:"rejected_spans"`
+	Requests      int64      `json:"requests"`
+	Spans         int64      `json:"spans"`
 }
 
 // Instant RFC 3339, or nanoseconds since 1970.

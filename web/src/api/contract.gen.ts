@@ -2110,6 +2110,11 @@ export interface components {
             requests: number;
             /** Format: int64 */
             spans: number;
+            /**
+             * Format: date-time
+             * @description Time at which the last accepted spans arrived, by the clock of Sibyl; null: none since the start, nor in the journal.
+             */
+            last_arrival: string | null;
             /** Format: int64 */
             rejected_spans: number;
             /** Format: int64 */
