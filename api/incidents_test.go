@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -10,9 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // newIncident returns a harness with an open incident, whose first suspect was deployed shortly before.
@@ -232,5 +236,42 @@ func TestIncidentInvestigation(t *testing.T) {
 	w.epoch(t)
 	if d = w.incident(t); !slices.Contains(kinds(d.Timeline), "located") {
 		t.Errorf("the timeline of the closed incident: %v", d.Timeline)
+	}
+}
+
+// storedExemplars is a history of exemplars only.
+type storedExemplars struct {
+	History
+	kept map[analysis.Hash]*store.Exemplars
+}
+
+func (s storedExemplars) Exemplars(group analysis.Hash) (*store.Exemplars, error) { return s.kept[group], nil }
+
+// Failed traces come first if a request type loses more by failures than by time, latest first, and only then.
+func TestSampleTraces(t *testing.T) {
+	of := func(n byte, start trace.Nanos, took time.Duration) store.Exemplar {
+		return store.Exemplar{Trace: trace.ID{n}, Start: start, Duration: took.Nanoseconds()}
+	}
+	failing, slow := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
+	h := storedExemplars{kept: map[analysis.Hash]*store.Exemplars{
+		failing: {Slow: []store.Exemplar{of(1, 30, 3)}, Failed: []store.Exemplar{of(2, 5, 1), of(3, 20, 1), of(4, 40, 1)}},
+		slow:    {Slow: []store.Exemplar{of(5, 30, 900), of(3, 20, 1)}, Failed: []store.Exemplar{of(6, 30, 1)}},
+	}}
+	types := []engine.AffectedType{
+		{RequestType: failing, Requests: 10, Mean: 1, Usual: 1, Failed: 0.5}, {RequestType: slow, Requests: 10, Mean: 300, Usual: 100, Failed: 0.1},
+	}
+	found, err := SampleTraces(h, types, 10, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, x := range found {
+		got = append(got, fmt.Sprint(x.Trace[0], x.Failed))
+	}
+	if want := []string{"4 true", "3 true", "5 false", "1 false"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if all := exemplarsOf(found); all[0].Stratum != contract.ExemplarStratumFailed || all[2].Stratum != contract.ExemplarStratumSlow {
+		t.Errorf("strata %s, %s", all[0].Stratum, all[2].Stratum)
 	}
 }

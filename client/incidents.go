@@ -245,10 +245,14 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 		p.printf("  %s  %s\n", clock(d.Timeline[i].At), strings.TrimSpace(style.Wrap(clean(d.Timeline[i].Text), len("  15:04:05  "))))
 	}
 	if len(d.Exemplars) > 0 {
-		p.printf("\n%s\n", p.bold("Slow traces"))
+		p.printf("\n%s\n", p.bold("Sample traces"))
 		for i := range d.Exemplars {
 			e := &d.Exemplars[i]
-			p.printf("  %s  %s  %s\n", clock(e.Start), e.Trace, units.Nanos(float64(e.DurationNs)))
+			failed := ""
+			if e.Stratum == contract.ExemplarStratumFailed {
+				failed = "  failed"
+			}
+			p.printf("  %s  %s  %s%s\n", clock(e.Start), e.Trace, units.Nanos(float64(e.DurationNs)), failed)
 		}
 	}
 	return p.flush(w)

@@ -220,7 +220,7 @@ func outputKeys() []definition[Config] {
 		newField("retention.bytes", size(64*mib, maxBytes), func(c *Config) *int64 { return &c.Retention.Bytes },
 			"Maximum disk space of stored data, without the journal. Beyond it the oldest decisions and exemplars are deleted, evidence of open problems last.").withDefault(10 * gib).reloadable(),
 		newField("retention.exemplars", integer(0, 100), func(c *Config) *int { return &c.Retention.Exemplars },
-			"Number of slow, of typical and of fast traces to keep for each group.").withDefault(3).reloadable(),
+			"Number of slow, of typical, of fast and of failed traces to keep for each group.").withDefault(3).reloadable(),
 		newField("trace-url", traceURLs(), func(c *Config) *[]TraceURL { return &c.TraceURL },
 			"Links from traces to tracing backends.").withDefault([]TraceURL{}).reloadable(),
 		newField("suspect-url", suspectURLs(), func(c *Config) *[]SuspectURL { return &c.SuspectURL },

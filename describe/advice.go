@@ -128,7 +128,7 @@ func (n *Names) adviceFor(s *baselinediff.Suspect, name string) string {
 	case most == s.Silent:
 		return "Check what sends these requests to " + name + ", and the way from there."
 	case most == s.Errors:
-		return "Look at the logs of " + name + ", and at its failed spans in your tracing backend." // the sample traces are slow ones
+		return "Look at the logs of " + name + ", and at its failed spans in your tracing backend." // sample traces have them only if whole requests failed
 	case most == s.Shape:
 		return "Compare the calls that " + name + " makes now with those that it made before the onset, in your tracing backend."
 	case most == wire:

@@ -64,6 +64,9 @@ func (x *AffectedType) lost() float64 {
 	return float64(x.Requests) * (max(0, x.Mean-x.Usual) + max(0, x.Failed-x.UsualFailed)*x.Usual)
 }
 
+// Fails reports whether x loses more by failures than by time.
+func (x *AffectedType) Fails() bool { return (x.Failed-x.UsualFailed)*x.Usual > max(0, x.Mean-x.Usual) }
+
 // maxAffected bounds the request types, and the problems, of an incident.
 const maxAffected = 100
 

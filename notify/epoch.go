@@ -31,7 +31,7 @@ type Epoch struct {
 	Investigation  func(incident uint64) *search.Investigation // nil: it has none
 	Muted          func(incident uint64) bool
 	Acknowledged   func(incident uint64) *Note    // nil: nobody acknowledged it
-	IncidentTraces func(*engine.Incident) []Trace // slow ones to link
+	IncidentTraces func(*engine.Incident) []Trace // slow or failed ones to link
 	IncidentURL    func(incident uint64) string   // of the incident's page; empty: it has none
 }
 

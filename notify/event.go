@@ -81,6 +81,7 @@ type Problem struct {
 type Trace struct {
 	ID         string `json:"trace_id"`
 	DurationNS int64  `json:"duration_ns"`
+	Failed     bool   `json:"failed,omitempty"` // chosen because its request failed
 	Links      []URL  `json:"links"`
 }
 

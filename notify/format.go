@@ -498,7 +498,11 @@ func (e *Event) traceLinks() []URL {
 	for _, t := range e.traces() {
 		for _, l := range t.Links {
 			if len(list) < maxTraceLinks {
-				list = append(list, URL{l.Name + " (" + units.Nanos(float64(t.DurationNS)) + ")", l.URL})
+				text := units.Nanos(float64(t.DurationNS))
+				if t.Failed {
+					text = "failed, " + text
+				}
+				list = append(list, URL{l.Name + " (" + text + ")", l.URL})
 			}
 		}
 	}

@@ -35,7 +35,7 @@ type Incident struct {
 	RequestTypes []AffectedType `json:"request_types"` // those that lose most time first
 	Affected     int            `json:"affected"`      // number of request types
 	Deploys      []Deploy       `json:"deploys"`       // of suspects, latest first
-	Traces       []Trace        `json:"traces"`        // slow ones
+	Traces       []Trace        `json:"traces"`        // slow or failed ones
 	Search       *Search        `json:"investigation"` // null: none
 	Next         string         `json:"next"`          // what to do
 	Actions      []URL          `json:"actions"`       // pages that ask to accept, acknowledge or mute it; empty if it is closed
@@ -121,7 +121,7 @@ type IncidentFacts struct {
 	Investigation *search.Investigation // nil: none
 	Decision      *search.Decision      // nil: none
 	Deploys       []engine.Deploy       // all known ones, oldest first
-	Traces        []Trace               // slow ones; the first are sent
+	Traces        []Trace               // slow or failed ones; the first are sent
 	Names         *describe.Names       // with the request types
 	Directory     Directory             // owners, and links to pages about services
 	URL           string                // of the incident's page; may be empty
@@ -328,7 +328,7 @@ func (x *Incident) figures() []figure {
 	for _, t := range x.Traces {
 		traces = append(traces, t.ID)
 	}
-	add("traces", "Slow traces", shorten(strings.Join(traces, " "), maxText))
+	add("traces", "Sample traces", shorten(strings.Join(traces, " "), maxText))
 	add("began", "Began", x.Onset.time().Format(beganLayout))
 	add("lasted", "Lasted", x.lasted())
 	add("next", "Next step", shorten(x.Next, maxText))

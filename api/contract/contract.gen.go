@@ -75,6 +75,7 @@ func (e EvidenceKind) Valid() bool {
 
 // Defines values for ExemplarStratum.
 const (
+	ExemplarStratumFailed  ExemplarStratum = "failed"
 	ExemplarStratumFast    ExemplarStratum = "fast"
 	ExemplarStratumSlow    ExemplarStratum = "slow"
 	ExemplarStratumTypical ExemplarStratum = "typical"
@@ -83,6 +84,8 @@ const (
 // Valid indicates whether the value is a known member of the ExemplarStratum enum.
 func (e ExemplarStratum) Valid() bool {
 	switch e {
+	case ExemplarStratumFailed:
+		return true
 	case ExemplarStratumFast:
 		return true
 	case ExemplarStratumSlow:
@@ -396,6 +399,7 @@ func (e TreeNodeLayer) Valid() bool {
 
 // Defines values for ListExemplarsParamsStratum.
 const (
+	ListExemplarsParamsStratumFailed  ListExemplarsParamsStratum = "failed"
 	ListExemplarsParamsStratumFast    ListExemplarsParamsStratum = "fast"
 	ListExemplarsParamsStratumSlow    ListExemplarsParamsStratum = "slow"
 	ListExemplarsParamsStratumTypical ListExemplarsParamsStratum = "typical"
@@ -404,6 +408,8 @@ const (
 // Valid indicates whether the value is a known member of the ListExemplarsParamsStratum enum.
 func (e ListExemplarsParamsStratum) Valid() bool {
 	switch e {
+	case ListExemplarsParamsStratumFailed:
+		return true
 	case ListExemplarsParamsStratumFast:
 		return true
 	case ListExemplarsParamsStratumSlow:
@@ -1250,7 +1256,7 @@ type IncidentState string
 
 // IncidentDetail defines model for IncidentDetail.
 type IncidentDetail struct {
-	// Exemplars Slow traces since the onset, of the affected request types, slowest for their type first; at most 10.
+	// Exemplars Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10.
 	Exemplars     []Exemplar           `json:"exemplars"`
 	Incident      Incident             `json:"incident"`
 	Investigation *InvestigationDetail `json:"investigation,omitempty"`

@@ -1181,7 +1181,7 @@ export interface components {
             incident: components["schemas"]["Incident"];
             /** @description Oldest first. */
             timeline: components["schemas"]["TimelineEntry"][];
-            /** @description Slow traces since the onset, of the affected request types, slowest for their type first; at most 10. */
+            /** @description Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10. */
             exemplars: components["schemas"]["Exemplar"][];
             investigation?: components["schemas"]["InvestigationDetail"];
             /** @description Next step of Sibyl, or advice to you. */
@@ -1519,7 +1519,7 @@ export interface components {
             trace: components["schemas"]["ID"];
             group: components["schemas"]["ID"];
             /** @enum {string} */
-            stratum: "slow" | "typical" | "fast";
+            stratum: "slow" | "typical" | "fast" | "failed";
             /** Format: date-time */
             start: string;
             /** Format: int64 */
@@ -2741,7 +2741,7 @@ export interface operations {
         parameters: {
             query: {
                 group: components["schemas"]["ID"];
-                stratum?: "slow" | "typical" | "fast";
+                stratum?: "slow" | "typical" | "fast" | "failed";
             };
             header?: never;
             path?: never;

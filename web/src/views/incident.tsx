@@ -479,16 +479,16 @@ function Timeline({ detail }: { detail: Detail }) {
   );
 }
 
-// Samples links to slow sample traces.
+// Samples links to slow and failed sample traces.
 function Samples({ detail: { incident, exemplars } }: { detail: Detail }) {
   const names = new Map(incident.request_types.map((t) => [t.id, t.name]));
   return (
     <Figure
       id="exemplars"
-      title="Slow sample traces"
+      title="Sample traces"
       table={() => ({
-        header: ["trace", "request type", "start", "duration (ms)"],
-        rows: exemplars.map((e) => [e.trace, names.get(e.group) ?? "", e.start, milli(e.duration_ns)]),
+        header: ["stratum", "trace", "request type", "start", "duration (ms)"],
+        rows: exemplars.map((e) => [e.stratum, e.trace, names.get(e.group) ?? "", e.start, milli(e.duration_ns)]),
       })}
       tableOnly
     >
@@ -499,6 +499,7 @@ function Samples({ detail: { incident, exemplars } }: { detail: Detail }) {
           {exemplars.map((e) => (
             <li key={e.trace}>
               <Link href={`/traces/${e.trace}${query({ incident: incident.id })}`}>{duration(e.duration_ns)}</Link>{" "}
+              {e.stratum === "failed" && <span className="bad">failed </span>}
               <bdi>{names.get(e.group)}</bdi>{" "}
               <span className="dim small">
                 <When at={e.start} brief />
