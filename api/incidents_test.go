@@ -245,7 +245,9 @@ type storedExemplars struct {
 	kept map[analysis.Hash]*store.Exemplars
 }
 
-func (s storedExemplars) Exemplars(group analysis.Hash) (*store.Exemplars, error) { return s.kept[group], nil }
+func (s storedExemplars) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
+	return s.kept[group], nil
+}
 
 // Failed traces come first if a request type loses more by failures than by time, latest first, and only then.
 func TestSampleTraces(t *testing.T) {
