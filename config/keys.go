@@ -349,7 +349,7 @@ func traceURLs() kind[[]TraceURL] {
 	return &sections[l]{noun: "link", name: func(u *l) string { return u.Name }, keys: []definition[l]{
 		newField("name", text("the name of a backend"), func(u *l) *string { return &u.Name },
 			"Text of the link, like Jaeger.").required(),
-		newField("url", words("url", wants, isTraceURL), func(u *l) *string { return &u.URL },
+		newField("url", linkURL(wants, isTraceURL), func(u *l) *string { return &u.URL },
 			"URL with "+tracePlaceholder+" in place of the trace ID. docs/webhooks.md lists further placeholders.").required(),
 	}}
 }
@@ -360,7 +360,7 @@ func suspectURLs() kind[[]SuspectURL] {
 	return &sections[l]{noun: "link", keys: []definition[l]{
 		newField("name", text("the name of a page"), func(u *l) *string { return &u.Name },
 			"Text of the link, like Logs, Metrics or Runbook.").required(),
-		newField("url", words("url", wants, isSuspectURL), func(u *l) *string { return &u.URL },
+		newField("url", linkURL(wants, isSuspectURL), func(u *l) *string { return &u.URL },
 			"URL in which {service} stands for the suspect. docs/webhooks.md lists further placeholders.").required(),
 		newField("services", &list{of: text(servicePattern)}, func(u *l) *[]string { return &u.Services },
 			"Services that have this page; by default all."),
