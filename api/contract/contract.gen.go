@@ -697,6 +697,12 @@ type AttributeDifference struct {
 	WithoutNs *float64 `json:"without_ns"`
 }
 
+// Backup defines model for Backup.
+type Backup struct {
+	// Directory On the machine of the service.
+	Directory string `json:"directory"`
+}
+
 // Bin defines model for Bin.
 type Bin struct {
 	Count  int64 `json:"count"`
@@ -2589,6 +2595,14 @@ type ClientInterface interface {
 	// Corresponds with GET /agents (the `ListAgents` operationId).
 	ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// BackUp Replace the backup by a consistent copy of the data
+	//
+	// Copies the data, with hard links, to the directory `backup` of the data directory, while the service runs. It contains everything that was
+	// acknowledged before. Copy it to another machine, and delete it: its files take up space until then.
+	//
+	// Corresponds with POST /backup (the `BackUp` operationId).
+	BackUp(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetBudget Get the limits and the use of the budget
 	//
 	// Corresponds with GET /budget (the `GetBudget` operationId).
@@ -2871,6 +2885,24 @@ type ClientInterface interface {
 // Corresponds with GET /agents (the `ListAgents` operationId).
 func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListAgentsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// BackUp Replace the backup by a consistent copy of the data
+//
+// Copies the data, with hard links, to the directory `backup` of the data directory, while the service runs. It contains everything that was
+// acknowledged before. Copy it to another machine, and delete it: its files take up space until then.
+//
+// Corresponds with POST /backup (the `BackUp` operationId).
+func (c *Client) BackUp(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBackUpRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -3690,6 +3722,33 @@ func NewListAgentsRequest(server string, params *ListAgentsParams) (*http.Reques
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewBackUpRequest constructs an http.Request for the BackUp method
+func NewBackUpRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/backup")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -5930,6 +5989,16 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /agents (the `ListAgents` operationId).
 	ListAgentsWithResponse(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*ListAgentsResponse, error)
 
+	// BackUpWithResponse Replace the backup by a consistent copy of the data
+	//
+	// Copies the data, with hard links, to the directory `backup` of the data directory, while the service runs. It contains everything that was
+	// acknowledged before. Copy it to another machine, and delete it: its files take up space until then.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /backup (the `BackUp` operationId).
+	BackUpWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*BackUpResponse, error)
+
 	// GetBudgetWithResponse Get the limits and the use of the budget
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -6311,6 +6380,54 @@ func (r ListAgentsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAgentsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type BackUpResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Backup
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BackUpResponse) GetJSON200() *Backup {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r BackUpResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r BackUpResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BackUpResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BackUpResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BackUpResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8100,6 +8217,22 @@ func (c *ClientWithResponses) ListAgentsWithResponse(ctx context.Context, params
 	return ParseListAgentsResponse(rsp)
 }
 
+// BackUpWithResponse Replace the backup by a consistent copy of the data
+//
+// Copies the data, with hard links, to the directory `backup` of the data directory, while the service runs. It contains everything that was
+// acknowledged before. Copy it to another machine, and delete it: its files take up space until then.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /backup (the `BackUp` operationId).
+func (c *ClientWithResponses) BackUpWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*BackUpResponse, error) {
+	rsp, err := c.BackUp(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBackUpResponse(rsp)
+}
+
 // GetBudgetWithResponse Get the limits and the use of the budget
 //
 // Returns a wrapper object for the known response body format(s).
@@ -8718,6 +8851,39 @@ func ParseListAgentsResponse(rsp *http.Response) (*ListAgentsResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest AgentList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseBackUpResponse parses an HTTP response from a BackUpWithResponse call
+func ParseBackUpResponse(rsp *http.Response) (*BackUpResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BackUpResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Backup
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -9962,6 +10128,9 @@ type ServerInterface interface {
 	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams)
+	// BackUp Replace the backup by a consistent copy of the data
+	// (POST /backup)
+	BackUp(w http.ResponseWriter, r *http.Request)
 	// GetBudget Get the limits and the use of the budget
 	// (GET /budget)
 	GetBudget(w http.ResponseWriter, r *http.Request)
@@ -10085,6 +10254,12 @@ type Unimplemented struct{}
 // ListAgents List agents and their state
 // (GET /agents)
 func (_ Unimplemented) ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// BackUp Replace the backup by a consistent copy of the data
+// (POST /backup)
+func (_ Unimplemented) BackUp(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -10401,6 +10576,20 @@ func (siw *ServerInterfaceWrapper) ListAgents(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListAgents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// BackUp operation middleware
+func (siw *ServerInterfaceWrapper) BackUp(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BackUp(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -12319,6 +12508,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/webhooks/dead/{letter}/resend", wrapper.ResendDeadLetter)
 	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/backup", wrapper.BackUp)
+	})
 
 	return r
 }
@@ -12353,6 +12545,44 @@ type ListAgentsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListAgentsdefaultApplicationProblemPlusJSONResponse) VisitListAgentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BackUpRequestObject struct {
+}
+
+type BackUpResponseObject interface {
+	VisitBackUpResponse(w http.ResponseWriter) error
+}
+
+type BackUp200JSONResponse Backup
+
+func (response BackUp200JSONResponse) VisitBackUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BackUpdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response BackUpdefaultApplicationProblemPlusJSONResponse) VisitBackUpResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -13807,6 +14037,9 @@ type StrictServerInterface interface {
 	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(ctx context.Context, request ListAgentsRequestObject) (ListAgentsResponseObject, error)
+	// BackUp Replace the backup by a consistent copy of the data
+	// (POST /backup)
+	BackUp(ctx context.Context, request BackUpRequestObject) (BackUpResponseObject, error)
 	// GetBudget Get the limits and the use of the budget
 	// (GET /budget)
 	GetBudget(ctx context.Context, request GetBudgetRequestObject) (GetBudgetResponseObject, error)
@@ -13981,6 +14214,30 @@ func (sh *strictHandler) ListAgents(w http.ResponseWriter, r *http.Request, para
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAgentsResponseObject); ok {
 		if err := validResponse.VisitListAgentsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// BackUp operation middleware
+func (sh *strictHandler) BackUp(w http.ResponseWriter, r *http.Request) {
+	var request BackUpRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BackUp(ctx, request.(BackUpRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BackUp")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BackUpResponseObject); ok {
+		if err := validResponse.VisitBackUpResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -668,6 +668,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/backup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace the backup by a consistent copy of the data
+         * @description Copies the data, with hard links, to the directory `backup` of the data directory, while the service runs. It contains everything that was
+         *     acknowledged before. Copy it to another machine, and delete it: its files take up space until then.
+         */
+        post: operations["backUp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/openapi.yaml": {
         parameters: {
             query?: never;
@@ -2253,6 +2274,10 @@ export interface components {
              */
             bytes: number;
         };
+        Backup: {
+            /** @description On the machine of the service. */
+            directory: string;
+        };
         DeadLetterList: {
             items: components["schemas"]["DeadLetter"][];
             next_cursor: string | null;
@@ -3331,6 +3356,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    backUp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The backup is complete. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Backup"];
+                };
             };
             default: components["responses"]["Failure"];
         };
