@@ -59,7 +59,9 @@ func (x *Incident) End() trace.Nanos {
 const Day = 24 * time.Hour
 
 // IsSteady reports whether an open incident has been steady for a day.
-func (x *Incident) IsSteady(now trace.Nanos) bool { return x.Closed == 0 && x.Steady != 0 && now.Sub(x.Steady) >= Day }
+func (x *Incident) IsSteady(now trace.Nanos) bool {
+	return x.Closed == 0 && x.Steady != 0 && now.Sub(x.Steady) >= Day
+}
 
 // leastShown is the smallest score that is not rounded to 0.00.
 const leastShown = 0.005
