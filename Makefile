@@ -14,7 +14,7 @@ DESCRIBED ?= $(shell git describe --tags --always --dirty 2>/dev/null) # version
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test check format vet lint race soak vulnerabilities fuzz mutate golden bench generate tidy build web test-web screens
+.PHONY: run test check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench generate tidy build web test-web screens
 run: build ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	@bin/sibylbench demo # not go run, which reports a failure on every Ctrl-C
 
@@ -56,6 +56,9 @@ soak: build ## test kills, overload, attacks and a full disk at full length: hal
 
 vulnerabilities: ## list known vulnerabilities in linked code; queries vuln.go.dev
 	go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
+
+sbom: build ## write the bill of materials of bin/sibyl, in CycloneDX
+	go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0 bin -json -output bin/sibyl.cdx.json bin/sibyl
 
 fuzz: ## run every fuzz test for FUZZTIME
 	.ci/fuzz $(FUZZTIME)

@@ -85,6 +85,7 @@ type Options struct {
 	Webhooks    func() []notify.Webhook // configured webhooks
 	DeadLetters *store.Outbox           // holds the dead letters
 	Resend      func(uint64) error      // resends the dead letter with a number
+	Backup      func() (string, error)  // copies the data and returns the directory
 	Tracer      oteltrace.Tracer        // records a span of each request; nil: none
 	// Pages serves a page outside of the API, and reports whether the page exists. Nil: there are no pages.
 	Pages func(http.ResponseWriter, *http.Request) bool

@@ -186,7 +186,7 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 		Webhooks: func() []notify.Webhook {
 			return []notify.Webhook{{Name: "oncall", Format: "slack", Origin: "https://hooks.example", Events: []notify.Type{notify.Test}, Count: notify.Count{Delivered: 2, Failed: 1, Last: begin}, Waiting: 3, Dead: 1}}
 		},
-		DeadLetters: w.outbox, Resend: func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
+		Backup: func() (string, error) { return "/data/backup", nil }, DeadLetters: w.outbox, Resend: func(number uint64) error { _, err := w.outbox.Resend(number, w.now); return err },
 	})
 	if err != nil {
 		t.Fatal(err)

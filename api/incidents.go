@@ -63,6 +63,12 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	if x.Accepted {
 		d.AcceptedBy = &x.AcceptedBy
 	}
+	if x.AcceptedText != "" {
+		d.AcceptedText = &x.AcceptedText
+	}
+	if x.Proposed != 0 {
+		d.Proposed = new(at(x.Proposed))
+	}
 	if x.Into != 0 {
 		d.MergedInto = new(hex16(x.Into))
 	}
@@ -89,7 +95,7 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 
 // incidentSentence returns the sentence about an incident.
 func incidentSentence(c *engine.Core, names *describe.Names, x *engine.Incident) string {
-	return notify.Sentence(names, x, c.Ended()).String()
+	return notify.Sentence(names, x, describe.IncidentPeriod(x.Onset, x.End(), c.Ended())).String()
 }
 
 func suspectOf(names *describe.Names, s *baselinediff.Suspect) contract.IncidentSuspect {
@@ -265,8 +271,8 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	a.addDirectory(&d.Incident, ended)
 	d.Timeline = append(d.Timeline, noted(&d.Incident.Notes)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
-	slow, err := SlowTraces(a.history, types, onset, closed)
-	d.Exemplars = exemplarsOf(slow)
+	samples, err := SampleTraces(a.history, types, onset, closed)
+	d.Exemplars = exemplarsOf(samples)
 	return d, err
 }
 
@@ -299,6 +305,9 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 	if x.Reopened != 0 {
 		add(x.Reopened, contract.TimelineEntryKindOpened, "The incident opened again.")
 	}
+	if x.Proposed != 0 {
+		add(x.Proposed, contract.TimelineEntryKindSteady, "It had been the same for a day: Sibyl proposed to accept it as normal.")
+	}
 	for _, d := range x.Deploys(r.core.Deploys()) {
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
 	}
@@ -321,7 +330,11 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 	case x.Into != 0:
 		add(x.Closed, contract.TimelineEntryKindClosed, "It was merged into incident "+hex16(x.Into)+", which has the same cause.")
 	case x.Accepted:
-		add(x.Closed, contract.TimelineEntryKindClosed, cmp.Or(x.AcceptedBy, "A person")+" accepted the behaviour since the onset as normal.")
+		text := cmp.Or(x.AcceptedBy, "A person") + " accepted the behaviour since the onset as normal"
+		if x.AcceptedText != "" {
+			text += ": " + x.AcceptedText
+		}
+		add(x.Closed, contract.TimelineEntryKindClosed, text+".")
 	default:
 		add(x.Closed, contract.TimelineEntryKindClosed, "The incident closed.")
 	}
@@ -347,16 +360,18 @@ func noted(n *contract.Notes) []contract.TimelineEntry {
 	return events
 }
 
-// SlowTrace is a slow trace of a request type that an incident affects.
-type SlowTrace struct {
+// SampleTrace is a slow or failed trace of a request type that an incident affects.
+type SampleTrace struct {
 	store.Exemplar
 	RequestType analysis.Hash
+	Failed      bool
 }
 
-// SlowTraces returns stored slow traces of the affected request types that began between the onset and the end of an
-// incident, 0 while it is open: those that are slowest in relation to the usual time of their type first.
-func SlowTraces(h History, types []engine.AffectedType, onset, closed trace.Nanos) ([]SlowTrace, error) {
-	var found []SlowTrace
+// SampleTraces returns stored traces of the affected request types that began between the onset and the end of an
+// incident, 0 while it is open: failed ones of types that lose more by failures than by time, latest first; then slow
+// ones, those that are slowest in relation to the usual time of their type first.
+func SampleTraces(h History, types []engine.AffectedType, onset, closed trace.Nanos) ([]SampleTrace, error) {
+	var found []SampleTrace
 	slowness := make(map[trace.ID]float64)
 	for i := range types {
 		t := &types[i]
@@ -364,24 +379,43 @@ func SlowTraces(h History, types []engine.AffectedType, onset, closed trace.Nano
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range kept.Slow {
-			if _, twice := slowness[e.Trace]; !twice && e.Start >= onset && (closed == 0 || e.Start <= closed) {
-				slowness[e.Trace] = float64(e.Duration) / max(1, t.Usual)
-				found = append(found, SlowTrace{e, t.RequestType})
+		add := func(list []store.Exemplar, failed bool) {
+			for _, e := range list {
+				if _, twice := slowness[e.Trace]; !twice && e.Start >= onset && (closed == 0 || e.Start <= closed) {
+					slowness[e.Trace] = float64(e.Duration) / max(1, t.Usual)
+					found = append(found, SampleTrace{e, t.RequestType, failed})
+				}
 			}
 		}
+		if t.Fails() {
+			add(kept.Failed, true)
+		}
+		add(kept.Slow, false)
 	}
-	slices.SortStableFunc(found, func(a, b SlowTrace) int { return cmp.Compare(slowness[b.Trace], slowness[a.Trace]) })
+	slices.SortStableFunc(found, func(a, b SampleTrace) int {
+		switch {
+		case a.Failed && b.Failed:
+			return cmp.Compare(b.Start, a.Start)
+		case a.Failed:
+			return -1
+		case b.Failed:
+			return 1
+		}
+		return cmp.Compare(slowness[b.Trace], slowness[a.Trace])
+	})
 	return found, nil
 }
 
-// exemplarsOf returns the first slow traces as exemplars.
-func exemplarsOf(found []SlowTrace) []contract.Exemplar {
+// exemplarsOf returns the first traces as exemplars.
+func exemplarsOf(found []SampleTrace) []contract.Exemplar {
 	all := []contract.Exemplar{}
 	for i := range found[:min(len(found), incidentExemplars)] {
-		x := &found[i]
+		x, stratum := &found[i], contract.ExemplarStratumSlow
+		if x.Failed {
+			stratum = contract.ExemplarStratumFailed
+		}
 		all = append(all, contract.Exemplar{
-			Trace: x.Trace.String(), Group: x.RequestType.String(), Stratum: contract.ExemplarStratumSlow, Start: at(x.Start), DurationNs: x.Duration,
+			Trace: x.Trace.String(), Group: x.RequestType.String(), Stratum: stratum, Start: at(x.Start), DurationNs: x.Duration,
 		})
 	}
 	return all
@@ -419,7 +453,11 @@ func (a *API) AcceptIncident(ctx context.Context, r contract.AcceptIncidentReque
 	if !known {
 		return nil, notFound(string(aboutIncident))
 	}
-	accepted, err := a.change(ctx, engine.Change{Accept: s.incidents[i].id, By: caller(ctx).name})
+	change := engine.Change{Accept: s.incidents[i].id, By: caller(ctx).name}
+	if r.Body != nil && r.Body.Text != nil {
+		change.Text = *r.Body.Text
+	}
+	accepted, err := a.change(ctx, change)
 	if err != nil {
 		return nil, err
 	}

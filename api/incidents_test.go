@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -10,9 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // newIncident returns a harness with an open incident, whose first suspect was deployed shortly before.
@@ -122,20 +126,22 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// An accepted incident closes at the end of the epoch, with the name of the person, and cannot be accepted again.
+// An accepted incident closes at the end of the epoch, with the name and the note of the person, and cannot be accepted
+// again.
 func TestAcceptIncident(t *testing.T) {
 	w := newIncident(t)
 	path := "/api/v1/incidents/" + hex16(w.core.Incidents()[0].ID) + "/accept"
-	if out := w.call(t, http.MethodPost, path, nil); out.Code != http.StatusNoContent {
+	if out := w.call(t, http.MethodPost, path, map[string]string{"text": "more items"}); out.Code != http.StatusNoContent {
 		t.Fatalf("%d: %s", out.Code, out.Body)
 	}
 	w.epoch(t)
 	x := w.incidents(t, "?state=closed").Items
-	if len(x) != 1 || x[0].Closed == nil || x[0].AcceptedBy == nil || *x[0].AcceptedBy != "local" {
+	if len(x) != 1 || x[0].Closed == nil || x[0].AcceptedBy == nil || *x[0].AcceptedBy != "local" || x[0].AcceptedText == nil || *x[0].AcceptedText != "more items" {
 		t.Errorf("after the epoch: %+v", x)
 	}
-	if last := kinds(w.incident(t).Timeline); last[len(last)-1] != "closed" {
-		t.Errorf("timeline %v", last)
+	timeline := w.incident(t).Timeline
+	if last := timeline[len(timeline)-1]; last.Kind != "closed" || last.Text != "local accepted the behaviour since the onset as normal: more items." {
+		t.Errorf("timeline %v", timeline)
 	}
 	if out := w.call(t, http.MethodPost, path, nil); out.Code != http.StatusConflict {
 		t.Errorf("accepted again: %d: %s", out.Code, out.Body)
@@ -230,5 +236,44 @@ func TestIncidentInvestigation(t *testing.T) {
 	w.epoch(t)
 	if d = w.incident(t); !slices.Contains(kinds(d.Timeline), "located") {
 		t.Errorf("the timeline of the closed incident: %v", d.Timeline)
+	}
+}
+
+// storedExemplars is a history of exemplars only.
+type storedExemplars struct {
+	History
+	kept map[analysis.Hash]*store.Exemplars
+}
+
+func (s storedExemplars) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
+	return s.kept[group], nil
+}
+
+// Failed traces come first if a request type loses more by failures than by time, latest first, and only then.
+func TestSampleTraces(t *testing.T) {
+	of := func(n byte, start trace.Nanos, took time.Duration) store.Exemplar {
+		return store.Exemplar{Trace: trace.ID{n}, Start: start, Duration: took.Nanoseconds()}
+	}
+	failing, slow := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
+	h := storedExemplars{kept: map[analysis.Hash]*store.Exemplars{
+		failing: {Slow: []store.Exemplar{of(1, 30, 3)}, Failed: []store.Exemplar{of(2, 5, 1), of(3, 20, 1), of(4, 40, 1)}},
+		slow:    {Slow: []store.Exemplar{of(5, 30, 900), of(3, 20, 1)}, Failed: []store.Exemplar{of(6, 30, 1)}},
+	}}
+	types := []engine.AffectedType{
+		{RequestType: failing, Requests: 10, Mean: 1, Usual: 1, Failed: 0.5}, {RequestType: slow, Requests: 10, Mean: 300, Usual: 100, Failed: 0.1},
+	}
+	found, err := SampleTraces(h, types, 10, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, x := range found {
+		got = append(got, fmt.Sprint(x.Trace[0], x.Failed))
+	}
+	if want := []string{"4 true", "3 true", "5 false", "1 false"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if all := exemplarsOf(found); all[0].Stratum != contract.ExemplarStratumFailed || all[2].Stratum != contract.ExemplarStratumSlow {
+		t.Errorf("strata %s, %s", all[0].Stratum, all[2].Stratum)
 	}
 }

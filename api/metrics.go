@@ -76,6 +76,7 @@ func (m *metrics) ingest(e metric.Emitter) {
 	n := m.api.engine.Counts()
 	e.Counter("ingest_requests_total", "Accepted export requests.", n.Requests.Load())
 	e.Counter("ingest_spans_total", "Accepted spans.", n.Spans.Load())
+	e.Gauge("ingest_arrival_seconds", "Arrival of the last accepted spans, in seconds since 1970; 0: unknown.", float64(n.Arrived.Load())/1e9)
 	e.Counter("ingest_rejected_spans_total", "Spans rejected from accepted export requests.", n.Rejected.Load())
 	e.Counter("ingest_refused_requests_total", "Export requests refused with a time to retry, by reason.", n.Refused.Busy.Load(), "reason", "busy")
 	e.Counter("ingest_refused_requests_total", "Export requests refused with a time to retry, by reason.", n.Refused.Full.Load(), "reason", "disk_full")

@@ -305,7 +305,7 @@ func (a *API) valid(r *http.Request, op *openapi3.Operation, item *openapi3.Path
 	if err := knownQuery(r, op); err != nil {
 		return err
 	}
-	if op.RequestBody != nil {
+	if body := op.RequestBody; body != nil && (body.Value.Required || r.ContentLength != 0) {
 		if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 			return refusal.New(refusal.UnknownType, "the Content-Type of the body is not JSON", "send Content-Type: application/json")
 		}

@@ -40,8 +40,8 @@ type Notes struct {
 // noteID matches the IDs of incidents, which have 16 digits, and of problems.
 var noteID = regexp.MustCompile(`^([0-9a-f]{16}|[0-9a-f]{32})$`)
 
-// notesFile is the name of the file.
-const notesFile = "notes.json"
+// NotesFile is the name of the file.
+const NotesFile = "notes.json"
 
 // Limits of notes.
 const (
@@ -52,7 +52,7 @@ const (
 
 // OpenNotes reads the notes in a data directory.
 func OpenNotes(dir string) (*Notes, error) {
-	n := &Notes{path: filepath.Join(dir, notesFile), all: make(map[string]contract.Notes)}
+	n := &Notes{path: filepath.Join(dir, NotesFile), all: make(map[string]contract.Notes)}
 	data, err := os.ReadFile(n.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return n, nil

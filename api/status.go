@@ -5,6 +5,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // GetStatus implements contract.StrictServerInterface.
@@ -21,7 +22,7 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 		Epoch:     contract.Epochs{Ended: s.epoch(), LengthNs: s.length.Nanoseconds(), Count: n.Epochs.Load()},
 		Incidents: s.tally.openIncidents, Problems: len(s.problems), ProblemsUninvestigated: s.tally.uninvestigated, Groups: s.tally.groups, RequestTypes: s.tally.types,
 		Ingest: contract.Ingest{
-			Requests: n.Requests.Load(), Spans: n.Spans.Load(), RejectedSpans: n.Rejected.Load(), DamagedRecords: n.Damaged.Load(),
+			Requests: n.Requests.Load(), Spans: n.Spans.Load(), LastArrival: instant(trace.Nanos(n.Arrived.Load())), RejectedSpans: n.Rejected.Load(), DamagedRecords: n.Damaged.Load(),
 			Checkpoints: n.Checkpoints.Load(), CheckpointsFailed: n.Unsaved.Load(),
 		},
 		Refused: map[string]int64{

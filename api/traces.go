@@ -35,6 +35,7 @@ func (a *API) ListExemplars(_ context.Context, r contract.ListExemplarsRequestOb
 		all  []store.Exemplar
 	}{
 		{contract.ExemplarStratumSlow, exemplars.Slow}, {contract.ExemplarStratumTypical, exemplars.Typical}, {contract.ExemplarStratumFast, exemplars.Fast},
+		{contract.ExemplarStratumFailed, exemplars.Failed},
 	} {
 		if r.Params.Stratum != nil && string(*r.Params.Stratum) != string(stratum.name) {
 			continue

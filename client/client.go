@@ -316,6 +316,16 @@ func (c *Client) DeadLetter(ctx context.Context, number string) (*contract.DeadL
 	return body(c, r, err)
 }
 
+// BackUp makes the service replace its backup, and returns the directory on the machine of the service.
+func (c *Client) BackUp(ctx context.Context) (directory string, err error) {
+	r, err := c.api.BackUpWithResponse(ctx)
+	made, err := body(c, r, err)
+	if err != nil {
+		return "", err
+	}
+	return made.Directory, nil
+}
+
 // Resend queues the dead letter with a number again.
 func (c *Client) Resend(ctx context.Context, number string) error {
 	r, err := c.api.ResendDeadLetterWithResponse(ctx, number)

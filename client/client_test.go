@@ -186,7 +186,7 @@ func TestShow(t *testing.T) {
 func TestIncidents(t *testing.T) {
 	c, asked := serve(t)
 	for _, err := range []error{
-		c.AcknowledgeIncident(t.Context(), incident, "on it"), c.MuteIncident(t.Context(), incident, ""), c.AcceptIncident(t.Context(), strings.ToUpper(incident[:8])),
+		c.AcknowledgeIncident(t.Context(), incident, "on it"), c.MuteIncident(t.Context(), incident, ""), c.AcceptIncident(t.Context(), strings.ToUpper(incident[:8]), "more items"),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -195,7 +195,7 @@ func TestIncidents(t *testing.T) {
 	path := "/under/api/v1/incidents"
 	want := []string{
 		"PUT " + path + "/" + incident + `/acknowledge {"text":"on it"}`, "PUT " + path + "/" + incident + `/mute {"text":""}`,
-		"GET " + path, "POST " + path + "/" + incident + "/accept",
+		"GET " + path, "POST " + path + "/" + incident + `/accept {"text":"more items"}`,
 	}
 	if diff := cmp.Diff(want, *asked); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

@@ -67,13 +67,14 @@ func (c *Client) MuteIncident(ctx context.Context, name, text string) error {
 	return c.check(r, err)
 }
 
-// AcceptIncident accepts the behaviour since the onset of an open incident, named as for [Client.Incident], as normal.
-func (c *Client) AcceptIncident(ctx context.Context, name string) error {
+// AcceptIncident accepts the behaviour since the onset of an open incident, named as for [Client.Incident], as normal,
+// with a text that may be empty.
+func (c *Client) AcceptIncident(ctx context.Context, name, text string) error {
 	id, err := c.findIncident(ctx, name)
 	if err != nil {
 		return err
 	}
-	r, err := c.api.AcceptIncidentWithResponse(ctx, id)
+	r, err := c.api.AcceptIncidentWithResponse(ctx, id, contract.AcceptRequest{Text: &text})
 	return c.check(r, err)
 }
 
@@ -251,10 +252,14 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 		p.printf("  %s  %s\n", clock(d.Timeline[i].At), strings.TrimSpace(style.Wrap(clean(d.Timeline[i].Text), len("  15:04:05  "))))
 	}
 	if len(d.Exemplars) > 0 {
-		p.printf("\n%s\n", p.bold("Slow traces"))
+		p.printf("\n%s\n", p.bold("Sample traces"))
 		for i := range d.Exemplars {
 			e := &d.Exemplars[i]
-			p.printf("  %s  %s  %s\n", clock(e.Start), e.Trace, units.Nanos(float64(e.DurationNs)))
+			failed := ""
+			if e.Stratum == contract.ExemplarStratumFailed {
+				failed = "  failed"
+			}
+			p.printf("  %s  %s  %s%s\n", clock(e.Start), e.Trace, units.Nanos(float64(e.DurationNs)), failed)
 		}
 	}
 	return p.flush(w)

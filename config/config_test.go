@@ -531,7 +531,7 @@ func TestReference(t *testing.T) {
 // Package notify accepts every format and event that the configuration accepts.
 func TestWebhookWords(t *testing.T) {
 	events := []notify.Type{
-		notify.IncidentOpened, notify.IncidentLocated, notify.IncidentAcknowledged, notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided,
+		notify.IncidentOpened, notify.IncidentLocated, notify.IncidentAcknowledged, notify.IncidentSteady, notify.IncidentClosed, notify.ProblemOpened, notify.ProblemLocated, notify.ProblemExplained, notify.ProblemClosed, notify.Decided,
 	}
 	for _, format := range WebhookFormats {
 		token := ""
@@ -678,6 +678,38 @@ func TestSmallMemory(t *testing.T) {
 		}
 		if got := [3]int64{e.Config.OTLP.MaxRequest, e.Config.OTLP.MaxInFlight, e.Config.Assembly.MaxBytes}; got != want {
 			t.Errorf("memory %s: got %d, want %d", memory, got, want)
+		}
+	}
+}
+
+// The user name and the password in the template of a link are neither printed nor repeated in an error, and the
+// printed text is not accepted as a template.
+func TestPasswordsOfLinksAreHidden(t *testing.T) {
+	text := "trace-url: [{name: Jaeger, url: 'https://alovelace:geheim@jaeger/{trace_id}?mail=a@b'}]\nsuspect-url: [{name: Logs, url: 'https://alovelace:ge@heim@logs/{service}'}]"
+	e := mustLoad(t, t.TempDir(), text)
+	if u := e.Config.TraceURL[0].URL; u != "https://alovelace:geheim@jaeger/{trace_id}?mail=a@b" {
+		t.Errorf("loaded %s", u)
+	}
+	var b strings.Builder
+	if err := e.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.JSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"alovelace", "geheim", "heim"} {
+		if strings.Contains(b.String(), secret) {
+			t.Errorf("%q is printed: %s", secret, b.String())
+		}
+	}
+	for _, want := range []string{"https://(hidden)@jaeger/{trace_id}?mail=a@b", "https://(hidden)@logs/{service}"} {
+		if strings.Count(b.String(), want) != 2 {
+			t.Errorf("want %s twice in %s", want, b.String())
+		}
+	}
+	for _, bad := range []string{"https://alovelace:geheim@jaeger/", "https://(hidden)@jaeger/{trace_id}"} {
+		if _, err := Load(sources(t, t.TempDir(), "trace-url: [{name: Jaeger, url: '"+bad+"'}]", nil, nil)); err == nil || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %v", bad, err)
 		}
 	}
 }

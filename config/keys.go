@@ -32,7 +32,7 @@ const (
 // WebhookFormats are the formats of webhook bodies, WebhookEvents the events that webhooks can receive.
 var (
 	WebhookFormats = []string{"sibyl", "cloudevents", "alertmanager", "grafana-annotation", "slack", "teams", "pagerduty", "opsgenie"}
-	WebhookEvents  = []string{"incident.opened", "incident.located", "incident.acknowledged", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
+	WebhookEvents  = []string{"incident.opened", "incident.located", "incident.acknowledged", "incident.steady", "incident.closed", "problem.opened", "problem.located", "problem.explained", "problem.closed", "decision"}
 )
 
 // defaultKeys are attributes that instrumentation sets, that are numbers or have few values, and that often explain
@@ -242,7 +242,7 @@ func outputKeys() []definition[Config] {
 		newField("retention.bytes", size(64*mib, maxBytes), func(c *Config) *int64 { return &c.Retention.Bytes },
 			"Maximum disk space of stored data, without the journal. Beyond it the oldest decisions and exemplars are deleted, evidence of open problems last.").withDefault(10 * gib).reloadable(),
 		newField("retention.exemplars", integer(0, 100), func(c *Config) *int { return &c.Retention.Exemplars },
-			"Number of slow, of typical and of fast traces to keep for each group.").withDefault(3).reloadable(),
+			"Number of slow, of typical, of fast and of failed traces to keep for each group.").withDefault(3).reloadable(),
 		newField("trace-url", traceURLs(), func(c *Config) *[]TraceURL { return &c.TraceURL },
 			"Links from traces to tracing backends.").withDefault([]TraceURL{}).reloadable(),
 		newField("suspect-url", suspectURLs(), func(c *Config) *[]SuspectURL { return &c.SuspectURL },
@@ -398,7 +398,7 @@ func traceURLs() kind[[]TraceURL] {
 	return &sections[l]{noun: "link", name: func(u *l) string { return u.Name }, keys: []definition[l]{
 		newField("name", text("the name of a backend"), func(u *l) *string { return &u.Name },
 			"Text of the link, like Jaeger.").required(),
-		newField("url", words("url", wants, isTraceURL), func(u *l) *string { return &u.URL },
+		newField("url", linkURL(wants, isTraceURL), func(u *l) *string { return &u.URL },
 			"URL with "+tracePlaceholder+" in place of the trace ID. docs/webhooks.md lists further placeholders.").required(),
 	}}
 }
@@ -409,7 +409,7 @@ func suspectURLs() kind[[]SuspectURL] {
 	return &sections[l]{noun: "link", keys: []definition[l]{
 		newField("name", text("the name of a page"), func(u *l) *string { return &u.Name },
 			"Text of the link, like Logs, Metrics or Runbook.").required(),
-		newField("url", words("url", wants, isSuspectURL), func(u *l) *string { return &u.URL },
+		newField("url", linkURL(wants, isSuspectURL), func(u *l) *string { return &u.URL },
 			"URL in which {service} stands for the suspect. docs/webhooks.md lists further placeholders.").required(),
 		newField("services", &list{of: text(servicePattern)}, func(u *l) *[]string { return &u.Services },
 			"Services that have this page; by default all."),
@@ -459,7 +459,7 @@ func webhooks() kind[[]Webhook] {
 // eventsField returns the key with the events that an endpoint receives.
 func eventsField[T any](of func(*T) *[]string) definition[T] {
 	return newField("events", &list{of: choice(WebhookEvents...)}, of,
-		"Events to send, by default incident.opened and incident.closed; an empty list: all.").withDefault([]string{"incident.opened", "incident.closed"})
+		"Events to send, by default incident.opened, incident.steady and incident.closed; an empty list: all.").withDefault([]string{"incident.opened", "incident.steady", "incident.closed"})
 }
 
 func checkWebhook(h *Webhook) string {

@@ -343,6 +343,35 @@ func endpoint() *scalar[string] {
 	return s
 }
 
+// linkURL returns the kind of templates of links. User names and passwords in them are hidden.
+func linkURL(wants string, valid func(string) bool) *scalar[string] {
+	s := words("url", wants, func(text string) bool { return valid(text) && !strings.Contains(text, hidden) })
+	parse := s.parse
+	s.parse = func(text string) (string, error) {
+		v, err := parse(text)
+		if err != nil && strings.Contains(text, "@") { // do not repeat it: it may contain a password
+			return "", errors.New("want " + s.wants)
+		}
+		return v, err
+	}
+	s.text = withoutUser
+	return s
+}
+
+// withoutUser returns a URL, or a template of URLs, with its user name and password hidden.
+func withoutUser(template string) string {
+	scheme, rest, found := strings.Cut(template, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	at := strings.LastIndexByte(rest[:end], '@')
+	if !found || at < 0 {
+		return template
+	}
+	return scheme + "://" + hidden + rest[at:]
+}
+
 // isURL also rejects URLs that were printed with their secrets hidden.
 func isURL(s string) bool {
 	u, err := url.Parse(s)

@@ -43,6 +43,7 @@ var (
 	ErrUnknown  = refusal.New(refusal.NotFound, "unknown agent", "register again")
 	ErrFull     = refusal.New(refusal.Overloaded, "too many agents or tracepoints", "")
 	ErrStarting = refusal.New(refusal.Overloaded, "the service is starting", "")
+	ErrServices = refusal.New(refusal.Forbidden, "the token is limited to other services", "the service, and those of all tracepoints, must be among the services of the token; an ID begins with its service and a slash")
 	ErrPages    = refusal.New(refusal.Invalid, "the pages do not add up to the announced catalogue", "")
 )
 
@@ -52,10 +53,39 @@ const idTimeout = 5 * time.Second
 
 // Caller identifies the sender of a message.
 type Caller struct {
-	ID        string // chosen by the agent
-	Session   string // chosen by the agent when it starts; empty: unknown
-	Principal string // name of its token
-	Transport string // http or opamp
+	ID        string   // chosen by the agent
+	Session   string   // chosen by the agent when it starts; empty: unknown
+	Principal string   // name of its token
+	Transport string   // http or opamp
+	Services  []string // see Identity
+}
+
+// speaksFor reports whether c may speak for a service.
+func (c *Caller) speaksFor(service string) bool {
+	return len(c.Services) == 0 || slices.ContainsFunc(c.Services, func(name string) bool {
+		prefix, all := strings.CutSuffix(name, "*")
+		return name == service || all && strings.HasPrefix(service, prefix)
+	})
+}
+
+// owns reports whether c may speak for a tracepoint. Its ID must name its service, since reports and plans name
+// tracepoints by their IDs only: else an agent could claim the ID of a tracepoint of another service for its own.
+func (c *Caller) owns(t *protocol.Tracepoint) bool {
+	return len(c.Services) == 0 || c.speaksFor(t.Service) && strings.HasPrefix(t.ID, t.Service+"/")
+}
+
+// ownsAll reports whether c may speak for all tracepoints of a catalogue. An incomplete one has no plan. The caller
+// holds mu of the plane.
+func (c *Caller) ownsAll(list *catalogue) bool {
+	if len(c.Services) == 0 || !list.complete() {
+		return true
+	}
+	for service := range list.services {
+		if !c.speaksFor(service) {
+			return false
+		}
+	}
+	return !list.unnamed
 }
 
 // lookup returns the agent that c identifies, and updates the time of its last message. The caller of lookup holds mu.
@@ -71,6 +101,8 @@ func (p *Plane) lookup(c Caller) (*agent, error) {
 		p.counts.Conflicts.Add(1)
 		a.conflicts++
 		return nil, ErrConflict
+	case !c.ownsAll(a.catalogue):
+		return nil, ErrServices // other agents have completed it
 	}
 	a.seen = p.options.Clock()
 	return a, nil
@@ -87,6 +119,9 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 	defer p.mu.Unlock()
 	if err := p.ready(); err != nil {
 		return nil, err
+	}
+	if !c.speaksFor(r.Resource["service.name"]) || r.Page != nil && slices.ContainsFunc(r.Page.Tracepoints, func(t protocol.Tracepoint) bool { return !c.owns(&t) }) {
+		return nil, ErrServices
 	}
 	now := p.options.Clock()
 	a := p.agents[c.ID]
@@ -111,6 +146,9 @@ func (p *Plane) Register(c Caller, r *protocol.Registration) (missing []int, err
 			p.dropUnused(list)
 			return nil, err
 		}
+	}
+	if !c.ownsAll(list) {
+		return nil, ErrServices
 	}
 	if a == nil {
 		a = &agent{id: c.ID, session: r.Session, principal: c.Principal, since: now, catalogueChanged: make(chan struct{})}

@@ -3,6 +3,7 @@ package control
 import (
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ type catalogue struct {
 	done      chan struct{} // closed when all pages were received
 
 	services map[string]bool // of its tracepoints; nil while pages are missing
+	unnamed  bool            // an ID does not begin with its service and a slash
 
 	mu   sync.Mutex            // guards the fields below; locked after Plane.mu
 	all  []protocol.Tracepoint // ascending by ID; nil while pages are missing
@@ -84,6 +86,7 @@ func (c *catalogue) add(page *protocol.Page) error {
 	c.pages, c.requested, c.services = nil, nil, make(map[string]bool)
 	for i := range all {
 		c.services[all[i].Service] = true
+		c.unnamed = c.unnamed || !strings.HasPrefix(all[i].ID, all[i].Service+"/")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -77,7 +77,9 @@ type harness struct {
 func newHarness(t *testing.T, known ...string) *harness {
 	w := &harness{t: t, engine: &recorder{}}
 	w.plane = control.New(w.engine, control.Options{Lease: 90 * time.Second, MaxBuffered: 64 << 20, Log: slog.New(slog.DiscardHandler)})
-	w.http = w.plane.Handler(func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil })
+	w.http = w.plane.Handler(func(r *http.Request) (control.Identity, error) {
+		return control.Identity{Token: r.Header.Get("Authorization")}, nil
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -21,9 +21,15 @@ const (
 	maxRetryAfter = 10               // seconds; each agent gets its own share of it
 )
 
-// Handler returns the handler of all paths below [protocol.Path]. identify returns the name of the token that a request
-// carries, or a [*refusal.Error].
-func (p *Plane) Handler(identify func(*http.Request) (principal string, err error)) http.Handler {
+// Identity is the token that a request carries.
+type Identity struct {
+	Token    string   // its name; empty: none is needed
+	Services []string // for which its agents may speak; one that ends in * stands for all that begin so; empty: all
+}
+
+// Handler returns the handler of all paths below [protocol.Path]. identify returns the token that a request carries, or
+// a [*refusal.Error].
+func (p *Plane) Handler(identify func(*http.Request) (Identity, error)) http.Handler {
 	h := &handler{plane: p, identify: identify}
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT "+protocol.Path+"{id}", h.serve(h.register))
@@ -36,7 +42,7 @@ func (p *Plane) Handler(identify func(*http.Request) (principal string, err erro
 // handler serves agents over HTTP.
 type handler struct {
 	plane    *Plane
-	identify func(*http.Request) (string, error)
+	identify func(*http.Request) (Identity, error)
 }
 
 // serve returns a handler that calls f and writes its error as a refusal.
@@ -44,9 +50,9 @@ func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		principal, err := h.identify(r)
+		who, err := h.identify(r)
 		if err == nil {
-			c := Caller{ID: r.PathValue("id"), Session: r.URL.Query().Get("session"), Principal: principal, Transport: "http"}
+			c := Caller{ID: r.PathValue("id"), Session: r.URL.Query().Get("session"), Principal: who.Token, Services: who.Services, Transport: "http"}
 			if c.ID != protocol.Printable(c.ID, protocol.MaxText) || len(c.Session) > protocol.MaxText {
 				err = refusal.New(refusal.NotFound, "an ID is printable text of at most "+strconv.Itoa(protocol.MaxText)+" bytes", "")
 			} else {

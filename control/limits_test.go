@@ -123,3 +123,60 @@ func TestSummary(t *testing.T) {
 		}
 	})
 }
+
+// An agent whose token is limited to services speaks for no others: neither by its name, nor by its tracepoints, nor by
+// their IDs, nor by a catalogue that others completed.
+func TestLimitedToken(t *testing.T) {
+	p := control.New(&recorder{}, control.Options{Lease: 90 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	p.Begin(nil)
+	limited := func(id string) control.Caller {
+		return control.Caller{ID: id, Session: "1", Principal: "b", Services: []string{"cart", "pay-*"}}
+	}
+	named := func(service, prefix string, n int) []protocol.Tracepoint {
+		list := points(service, n)
+		for i := range list {
+			list[i].ID = prefix + "/" + list[i].ID
+		}
+		return list
+	}
+	long := named("shop", "shop", protocol.PageSize+1)
+	if _, err := p.Register(control.Caller{ID: "shop", Session: "1", Principal: "a"}, registration("shop", "1", named("shop", "shop", 3), 0)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what string
+		r    *protocol.Registration
+		want error
+	}{
+		{"its own service", registration("cart", "1", named("cart", "cart", 3), 0), nil},
+		{"a service with the prefix", registration("pay-eu", "1", named("pay-eu", "pay-eu", 3), 0), nil},
+		{"another service without tracepoints", registration("shop", "1", nil, -1), control.ErrServices},
+		{"a service without a name", registration("", "1", nil, -1), control.ErrServices},
+		{"a service whose name begins like its own", registration("cart2", "1", nil, -1), control.ErrServices},
+		{"tracepoints of another service", registration("cart", "1", named("shop", "shop", 2), 0), control.ErrServices},
+		{"the known catalogue of another service", registration("cart", "1", named("shop", "shop", 3), -1), control.ErrServices},
+		{"IDs of another service", registration("cart", "1", named("cart", "shop", 3), 0), control.ErrServices},
+		{"the incomplete catalogue of another service", registration("cart", "1", long, -1), nil},
+	} {
+		if _, err := p.Register(limited("b"), c.r); !errors.Is(err, c.want) {
+			t.Errorf("%s: error %v, want %v", c.what, err, c.want)
+		}
+	}
+	if _, err := p.Plan(limited("b"), ""); err != nil { // it is empty
+		t.Error(err)
+	}
+	for page := range 2 {
+		if _, err := p.Register(control.Caller{ID: "long", Session: "1", Principal: "a"}, registration("shop", "1", long, page)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Plan(limited("b"), ""); !errors.Is(err, control.ErrServices) {
+		t.Errorf("the plan of the catalogue that others completed: error %v", err)
+	}
+	if err := p.Report(limited("b"), &protocol.Status{Protocol: protocol.Version, Session: "1"}); !errors.Is(err, control.ErrServices) {
+		t.Errorf("a report about it: error %v", err)
+	}
+	if _, err := p.Register(limited("b"), registration("cart", "1", named("cart", "cart", 3), 0)); err != nil {
+		t.Errorf("its own catalogue again: %v", err)
+	}
+}

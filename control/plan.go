@@ -100,6 +100,14 @@ func (p *Plane) Plan(c Caller, has string) (PlanAnswer, error) {
 	changed := a.catalogueChanged
 	p.mu.Unlock()
 	e := list.planOf(from)
+	if complete != nil { // until just now
+		p.mu.Lock()
+		owned := c.ownsAll(list)
+		p.mu.Unlock()
+		if !owned {
+			return PlanAnswer{}, ErrServices
+		}
+	}
 	return PlanAnswer{e.hash, e.json, e.hash == has, from, complete, changed}, nil
 }
 

@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
@@ -14,8 +15,9 @@ type Advice struct {
 	Closed   bool
 	Accepted bool   // as normal, which closed it
 	By       string // the person who accepted it; empty: unknown
+	Text     string // the note of that person; may be empty
 	Into     uint64 // the incident that it was merged into; 0: none
-	Lasting  bool   // it has been open for a day
+	Steady   bool   // it has been the same for a day
 	// Objective is one that requests miss; nil: none.
 	Objective *Objective
 	// Version is the latest version of the first suspect that was deployed between some time before the onset and the
@@ -41,17 +43,19 @@ func (n *Names) Advice(x *Advice) string {
 	switch {
 	case x.Into != 0:
 		return fmt.Sprintf("Look at incident %016x, which has the same cause.", x.Into)
-	case x.Accepted && x.By != "":
-		return "Nothing to do: " + n.Clean(x.By) + " accepted this behaviour as normal, and it may go on."
 	case x.Accepted:
-		return "Nothing to do: somebody accepted this behaviour as normal, and it may go on."
+		text := "Nothing to do: " + n.Clean(cmp.Or(x.By, "somebody")) + " accepted this behaviour as normal, and it may go on."
+		if x.Text != "" {
+			text += " The note: " + n.Clean(x.Text)
+		}
+		return text
 	case x.Closed:
 		return "Nothing to do: the incident is over."
 	case len(x.Suspects) == 0:
 		return "Compare slow traces with usual ones."
-	case x.Lasting:
+	case x.Steady:
 		open := *x
-		open.Lasting = false
+		open.Steady = false
 		return n.Advice(&open) + " It has been like this for a day: if it is normal now, accept it."
 	}
 	first := &x.Suspects[0]
@@ -132,7 +136,7 @@ func (n *Names) adviceFor(s *baselinediff.Suspect, name string) string {
 	case most == s.Silent:
 		return "Check what sends these requests to " + name + ", and the way from there."
 	case most == s.Errors:
-		return "Look at the logs of " + name + ", and at its failed spans in your tracing backend." // the sample traces are slow ones
+		return "Look at the logs of " + name + ", and at its failed spans in your tracing backend." // sample traces have them only if whole requests failed
 	case most == s.Shape:
 		return "Compare the calls that " + name + " makes now with those that it made before the onset, in your tracing backend."
 	case most == wire:

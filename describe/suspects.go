@@ -90,22 +90,31 @@ func (n *Names) Machines(s *baselinediff.Suspect) []SuspectInstance {
 // Period describes the window of a comparison in a sentence: "since 02:41" or "between 02:41 and 03:05", with the date
 // if dated.
 func Period(window baselinediff.Interval, openEnd, dated bool) string {
+	return periodIn(Clock, window, openEnd, dated)
+}
+
+func periodIn(clock func(t trace.Nanos, dated bool) string, window baselinediff.Interval, openEnd, dated bool) string {
 	if openEnd {
-		return "since " + Clock(window.From, dated)
+		return "since " + clock(window.From, dated)
 	}
-	return "between " + Clock(window.From, dated) + " and " + Clock(window.To, dated && !OneDay(window))
+	return "between " + clock(window.From, dated) + " and " + clock(window.To, dated && !OneDay(window))
 }
 
 // IncidentPeriod describes the time of an incident in a sentence, see [Period]: to the minute, since the onset is an
 // estimate. ended is 0 while the incident is open. It is dated if it does not lie within the day of now or of its end.
 func IncidentPeriod(onset, ended, now trace.Nanos) string {
+	return IncidentPeriodIn(Clock, onset, ended, now)
+}
+
+// IncidentPeriodIn is IncidentPeriod with another notation of times than that of [Clock].
+func IncidentPeriodIn(clock func(t trace.Nanos, dated bool) string, onset, ended, now trace.Nanos) string {
 	end := ended
 	if end == 0 {
 		end = now
 	}
 	const minute = trace.Nanos(time.Minute)
 	period := baselinediff.Interval{From: onset - onset%minute, To: max(onset+1, end-end%minute)}
-	return Period(period, ended == 0, !OneDay(period))
+	return periodIn(clock, period, ended == 0, !OneDay(period))
 }
 
 // OneDay reports whether all intervals lie within one day, UTC.

@@ -37,13 +37,15 @@ func (o *Options) Settings() Settings {
 }
 
 // Change is an input of decisions other than traces. It is one record of the journal, so that decisions remain a
-// function of the journal. Exactly one field is set, apart from By. The names in JSON are those of old journals.
+// function of the journal. Exactly one field is set, apart from By and Text. The names in JSON are those of old
+// journals.
 type Change struct {
 	Settings *Settings        `json:"settings,omitempty"`
 	Override *search.Override `json:"wish,omitempty"     cbor:"override,omitempty"` // replaces an earlier one of the same tracepoint
 	Withdraw trace.Symbol     `json:"withdraw,omitempty"`                           // whose override ends
 	Accept   uint64           `json:"accept,omitempty"`                             // the incident whose behaviour is normal from now on
 	By       string           `json:"by,omitempty"`                                 // who withdraws or accepts
+	Text     string           `json:"text,omitempty"`                               // why the person accepts
 	Feedback *search.Feedback `json:"feedback,omitempty"`
 }
 
@@ -135,7 +137,7 @@ func (c *Core) Apply(x *Change) bool {
 		c.applyFeedback(x.Feedback)
 		return true
 	case x.Accept != 0:
-		return c.accept(x.Accept, x.By)
+		return c.accept(x.Accept, x.By, x.Text)
 	}
 	withdrawn := c.withdraw(x.Withdraw)
 	if withdrawn {

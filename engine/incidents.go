@@ -64,6 +64,9 @@ func (x *AffectedType) lost() float64 {
 	return float64(x.Requests) * (max(0, x.Mean-x.Usual) + max(0, x.Failed-x.UsualFailed)*x.Usual)
 }
 
+// Fails reports whether x loses more by failures than by time.
+func (x *AffectedType) Fails() bool { return (x.Failed-x.UsualFailed)*x.Usual > max(0, x.Mean-x.Usual) }
+
 // maxAffected bounds the request types, and the problems, of an incident.
 const maxAffected = 100
 
@@ -82,15 +85,19 @@ func (c *Core) Incidents() []Incident {
 }
 
 // accept accepts the behaviour since the onset of an open incident as normal, see [incident.Tracker.Accept].
-func (c *Core) accept(id uint64, by string) bool {
-	accepted := c.incidents.Accept(id, by)
+func (c *Core) accept(id uint64, by, text string) bool {
+	accepted := c.incidents.Accept(id, by, text)
 	if accepted {
 		for _, x := range c.incidents.Incidents() {
 			if x.ID == id {
 				c.objectives.Waive(x.Objectives)
 			}
 		}
-		c.logEntry(by, fmt.Sprintf("accepts the behaviour since the onset of incident %016x as normal", id))
+		entry := fmt.Sprintf("accepts the behaviour since the onset of incident %016x as normal", id)
+		if text != "" {
+			entry += ": " + text
+		}
+		c.logEntry(by, entry)
 	}
 	return accepted
 }

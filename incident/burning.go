@@ -90,7 +90,7 @@ func (b *Burn) passes(service trace.Symbol) bool {
 // open opens an incident for an objective.
 func (t *Tracker) open(now trace.Nanos, b *Burn, history *baselinediff.Sites) *tracked {
 	x := &tracked{charge: charge{service: b.Service}, affected: history.Callers(b.Service)}
-	x.Onset, x.Opened = min(b.Since, now), now
+	x.Onset, x.Opened, x.Steady = min(b.Since, now), now, now
 	x.ID = trace.Mix(uint64(trace.SymbolOf([]byte(b.Entry+b.Below.String()))), uint64(now))
 	x.Suspects, x.Alerted = []baselinediff.Suspect{{Service: b.Service}}, b.Service
 	t.incidents = append(t.incidents, x)

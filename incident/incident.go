@@ -3,6 +3,8 @@
 package incident
 
 import (
+	"time"
+
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -19,11 +21,16 @@ type Incident struct {
 	Closed   trace.Nanos // 0: still open
 	// Gradual reports that it was noticed by a comparison with the week before: it took hours or days to grow.
 	Gradual bool
-	Into    uint64 // the incident that it was merged into, which closed it; 0: none
+	// Steady is the end of the epoch since which its evidence has neither grown by a quarter nor returned after an end.
+	Steady trace.Nanos
+	// Proposed is the end of the epoch in which it had first been steady for [Day]; 0: it has not been.
+	Proposed trace.Nanos
+	Into     uint64 // the incident that it was merged into, which closed it; 0: none
 	// Accepted reports that a person accepted the behaviour since the onset as normal, which closes it. AcceptedBy is
-	// that person's name, "" if it is unknown.
-	Accepted   bool
-	AcceptedBy string
+	// that person's name, "" if it is unknown, and AcceptedText a note of that person.
+	Accepted     bool
+	AcceptedBy   string
+	AcceptedText string
 	// Alerted is the first suspect at the time when it opened, or opened again: alerts about it keep the name.
 	Alerted trace.Symbol
 	// Suspects are the services, the most likely cause first, as of the epoch with the most evidence so far. Their
@@ -49,6 +56,15 @@ func (x *Incident) End() trace.Nanos {
 		return x.Closed // of an earlier version, which did not keep it
 	}
 	return min(x.Seen, x.Closed)
+}
+
+// Day is the time for which an open incident must be steady before accepting it as normal is proposed. After a day
+// people know of it, and it is neither a peak nor a nightly job.
+const Day = 24 * time.Hour
+
+// IsSteady reports whether an open incident has been steady for a day.
+func (x *Incident) IsSteady(now trace.Nanos) bool {
+	return x.Closed == 0 && x.Steady != 0 && now.Sub(x.Steady) >= Day
 }
 
 // leastShown is the smallest score that is not rounded to 0.00.

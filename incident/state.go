@@ -60,6 +60,7 @@ type SavedIncident struct {
 	Affected []trace.Symbol // ascending
 	Every    time.Duration  // between windows that may have evidence; 0: every epoch
 	Looked   trace.Nanos    // of an unexplained one: the last time that a cause was looked for
+	Level    float64        // the score since Steady
 }
 
 // SavedRecord holds the highest scores of a service in healthy windows.
@@ -93,7 +94,7 @@ func (t *Tracker) State() State {
 		s.Scales = append(s.Scales, t.scales[i].save())
 	}
 	for _, x := range t.incidents {
-		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.affected, x.every, x.looked})
+		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.affected, x.every, x.looked, x.level})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		saved := SavedRecord{Service: service}
@@ -195,9 +196,12 @@ func Restore(s State) *Tracker {
 		if len(x.Suspects) == 0 {
 			continue
 		}
+		if x.Steady == 0 { // of an earlier version
+			x.Steady, x.Level = max(x.Opened, x.Reopened), x.Score
+		}
 		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{
 			service: x.Service, score: x.Score, waits: x.Waits, opaque: x.Opaque, beyond: x.Beyond, shared: x.Shared,
-		}, affected: x.Affected, every: x.Every, looked: x.Looked})
+		}, affected: x.Affected, every: x.Every, looked: x.Looked, level: x.Level})
 	}
 	for _, saved := range s.Records {
 		r := &record{}

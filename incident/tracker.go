@@ -116,6 +116,7 @@ type tracked struct {
 	affected []trace.Symbol
 	every    time.Duration // between windows that may have evidence; 0: every epoch
 	looked   trace.Nanos   // of an unexplained one: the last time that a cause was looked for
+	level    float64       // the score since Steady
 }
 
 // finding is the comparison of a window.
@@ -277,12 +278,12 @@ func (t *Tracker) Forget(before trace.Nanos) {
 // nothing until its history is long enough, and after that they are learned.
 const relearning = leastHistory + 3*Window
 
-// Accept marks an open incident as accepted by someone, whose name may be empty. The next step closes it and takes the
-// behaviour of its first suspect since the onset as normal. It reports whether the incident is open.
-func (t *Tracker) Accept(id uint64, by string) bool {
+// Accept marks an open incident as accepted by someone, with a note; both may be empty. The next step closes it and
+// takes the behaviour of its first suspect since the onset as normal. It reports whether the incident is open.
+func (t *Tracker) Accept(id uint64, by, text string) bool {
 	for _, x := range t.incidents {
 		if x.ID == id && x.Closed == 0 {
-			x.Accepted, x.AcceptedBy = true, by
+			x.Accepted, x.AcceptedBy, x.AcceptedText = true, by, text
 			return true
 		}
 	}
@@ -580,7 +581,7 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 			if now.Sub(x.Closed) > returning {
 				x.every = max(x.every, returningLonger) // it comes and goes
 			}
-			x.Closed, x.Reopened, x.Alerted = 0, now, x.Suspects[0].Service
+			x.Closed, x.Reopened, x.Steady, x.Alerted = 0, now, now, x.Suspects[0].Service
 		}
 		x.Seen, x.now, x.every = now, c, max(x.every, c.from.every)
 		return
@@ -612,6 +613,9 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 		t.scales[i].forget(func(s trace.Symbol) bool { return t.affects(s, now) })
 	}
 }
+
+// growing is the growth of a score that makes an incident worse than it was. The highest score grows by chance, too.
+const growing = 1.25
 
 // returning returns the time after the end of an incident within which it is the same if evidence returns.
 func (t *Tracker) returning() time.Duration {
@@ -700,6 +704,12 @@ func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Site
 	}
 	evidence, grows := x.now, x.grows()
 	x.now = charge{}
+	if grows && evidence.score >= growing*x.level {
+		x.Steady, x.level = now, evidence.score
+	}
+	if x.Proposed == 0 && x.IsSteady(now) {
+		x.Proposed = now
+	}
 	if !grows {
 		return true
 	}

@@ -403,12 +403,12 @@ func TestAccept(t *testing.T) {
 		slow := map[string]float64{"cart": 3}
 		s.play(5*time.Minute, slow)
 		x := s.tracker.Incidents()[0]
-		if s.tracker.Accept(x.ID+1, "ada") || !s.tracker.Accept(x.ID, "ada") {
+		if s.tracker.Accept(x.ID+1, "ada", "") || !s.tracker.Accept(x.ID, "ada", "more items") {
 			t.Error("an unknown incident was accepted, or the open one was not")
 		}
 		s.play(10*time.Second, slow)
 		x = s.tracker.Incidents()[0]
-		if !x.Accepted || x.AcceptedBy != "ada" || x.Closed != s.now || s.tracker.Accept(x.ID, "ada") {
+		if !x.Accepted || x.AcceptedBy != "ada" || x.AcceptedText != "more items" || x.Closed != s.now || s.tracker.Accept(x.ID, "ada", "") {
 			t.Errorf("after the next epoch: %+v", x)
 		}
 		for _, r := range s.tracker.State().Records {
@@ -424,6 +424,31 @@ func TestAccept(t *testing.T) {
 		if got := s.summary(fault); len(got) != 2 {
 			t.Errorf("twice as slow as the accepted level: %v", got)
 		}
+	}
+}
+
+// Accepting an incident is proposed once, after a day in which it has neither grown nor ended.
+func TestProposal(t *testing.T) {
+	s := newShop()
+	s.saves, s.spacing = true, 2*time.Second
+	s.play(time.Hour, nil)
+	proposed := func() trace.Nanos { return s.tracker.Incidents()[0].Proposed }
+	slow := map[string]float64{"cart": 3}
+	s.play(incident.Day-time.Hour, slow)
+	grown := s.now
+	slow["cart"] = 6
+	s.play(5*time.Hour, slow)
+	if proposed() != 0 {
+		t.Fatalf("proposed at %v, %v after it grew", proposed(), proposed().Sub(grown))
+	}
+	s.play(20*time.Hour, slow)
+	at := proposed()
+	if after := at.Sub(grown); after < incident.Day || after > incident.Day+30*time.Minute {
+		t.Errorf("proposed %v after it grew, want a day", after)
+	}
+	s.play(3*time.Hour, slow)
+	if x := s.tracker.Incidents(); len(x) != 1 || proposed() != at || !x[0].IsSteady(s.now) {
+		t.Errorf("later: %+v", x)
 	}
 }
 

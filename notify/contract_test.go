@@ -134,7 +134,7 @@ func TestOpsgenie(t *testing.T) {
 		t.Fatal(err, created)
 	}
 	for typ, path := range map[Type]string{
-		IncidentOpened: "", IncidentLocated: "/notes", IncidentAcknowledged: "/acknowledge", IncidentClosed: "/close", ProblemOpened: "", ProblemClosed: "/close", Test: "",
+		IncidentOpened: "", IncidentLocated: "/notes", IncidentAcknowledged: "/acknowledge", IncidentSteady: "/notes", IncidentClosed: "/close", ProblemOpened: "", ProblemClosed: "/close", Test: "",
 	} {
 		c, contract, want := all[typ], "opsgenie-create", "/v2/alerts"
 		if path != "" {
@@ -170,7 +170,7 @@ func TestTeams(t *testing.T) {
 // An event of an incident after its end opens no alert again, chronic problems open none.
 func TestNoAlertAfterTheEnd(t *testing.T) {
 	f := sampleIncident(IncidentClosed, "shop", "x")
-	for _, typ := range []Type{IncidentOpened, IncidentLocated, IncidentAcknowledged, Decided} {
+	for _, typ := range []Type{IncidentOpened, IncidentLocated, IncidentAcknowledged, IncidentSteady, Decided} {
 		f.Type = typ
 		if got := NewIncidentEvent(f).step(); got != stepNone {
 			t.Errorf("%s of a closed incident: step %d", typ, got)
@@ -285,4 +285,33 @@ func TestAcknowledgementReachesPagerDuty(t *testing.T) {
 	if diff := cmp.Diff([]string{"trigger", "acknowledge", "resolve"}, pager); diff != "" || chat != 2 {
 		t.Errorf("%d calls to the chat, want 2; calls to PagerDuty: -want +got\n%s", chat, diff)
 	}
+}
+
+// The proposal to accept a steady incident reaches people with a link to the dialog, and pages nobody.
+func TestProposal(t *testing.T) {
+	f := sampleIncident(IncidentSteady, "shop", "POST /checkout")
+	e := NewIncidentEvent(f)
+	for name, sent := range map[string]bool{
+		"sibyl": true, "cloudevents": true, "slack": true, "teams": true, "email": true, "grafana-annotation": true, "opsgenie": true, "pagerduty": false, "alertmanager": false,
+	} {
+		body := string(rendered(e, name))
+		if (body != "") != sent {
+			t.Errorf("%s: %q, sent must be %t", name, body, sent)
+		}
+		if sent && !strings.Contains(body, "/incidents/0000000000000abc?dialog=accept") {
+			t.Errorf("%s has no link to the dialog: %s", name, body)
+		}
+		if sent && name != "sibyl" && name != "cloudevents" && strings.Count(body, "normal now") > 2 { // e-mails have two parts, messages to Slack two texts
+			t.Errorf("%s proposes more than once: %s", name, body)
+		}
+	}
+	f.Incident.Closed = f.At
+	if got := NewIncidentEvent(f).step(); got != stepNone {
+		t.Errorf("after the end: step %d", got)
+	}
+}
+
+func rendered(e *Event, name string) []byte {
+	f := formats[name]
+	return f.render(e)
 }

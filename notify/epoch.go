@@ -31,7 +31,7 @@ type Epoch struct {
 	Investigation  func(incident uint64) *search.Investigation // nil: it has none
 	Muted          func(incident uint64) bool
 	Acknowledged   func(incident uint64) *Note    // nil: nobody acknowledged it
-	IncidentTraces func(*engine.Incident) []Trace // slow ones to link
+	IncidentTraces func(*engine.Incident) []Trace // slow or failed ones to link
 	IncidentURL    func(incident uint64) string   // of the incident's page; empty: it has none
 }
 
@@ -71,7 +71,8 @@ func (e *Epoch) incident(id uint64) *engine.Incident {
 	return &e.Incidents[i]
 }
 
-// incidentEvents returns the events of the incidents that opened, opened again or closed in the epoch. They do not
+// incidentEvents returns the events of the incidents that opened, opened again, had been steady for a day or
+// closed in the epoch. They do not
 // depend on investigations.
 func (e *Epoch) incidentEvents() []*Event {
 	var list []*Event
@@ -82,6 +83,8 @@ func (e *Epoch) incidentEvents() []*Event {
 			list = append(list, e.incidentEvent(IncidentOpened, x, nil))
 		case x.Closed == e.At && x.Reopened != e.At:
 			list = append(list, e.incidentEvent(IncidentClosed, x, nil))
+		case x.Closed == 0 && x.Proposed == e.At:
+			list = append(list, e.incidentEvent(IncidentSteady, x, nil))
 		}
 		if at, acknowledged := e.acknowledged(x); acknowledged {
 			event := e.incidentEvent(IncidentAcknowledged, x, nil)

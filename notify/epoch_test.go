@@ -55,7 +55,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// An incident has one event when it opens, one when it opens again after its end, and one when it closes; none when it
+// An incident has one event when it opens, one when it opens again after its end, one when it has been steady for a
+// day, and one when it closes; none when it
 // continues or when an epoch is repeated.
 func TestIncidentEvents(t *testing.T) {
 	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
@@ -73,16 +74,18 @@ func TestIncidentEvents(t *testing.T) {
 		{3, nil},
 		{4, func(x *engine.Incident) { x.Closed, x.Reopened = 0, at(4) }},
 		{5, nil},
-		{6, func(x *engine.Incident) { x.Closed, x.Into = at(6), 7 }},
-		{6, nil},
+		{6, func(x *engine.Incident) { x.Steady, x.Proposed = x.Reopened, at(6) }}, // as if a day had passed
 		{7, nil},
+		{8, func(x *engine.Incident) { x.Closed, x.Into = at(8), 7 }},
+		{8, nil},
+		{9, nil},
 	} {
 		if step.change != nil {
 			step.change(f.Incident)
 		}
 		for _, e := range Events(&Epoch{
 			At: at(step.now), Source: "here", State: &search.State{}, Names: f.Names, Incidents: []engine.Incident{*f.Incident}, Deploys: f.Deploys,
-			Investigation: func(uint64) *search.Investigation { return nil }, Muted: func(uint64) bool { return step.now == 6 },
+			Investigation: func(uint64) *search.Investigation { return nil }, Muted: func(uint64) bool { return step.now == 8 },
 			IncidentTraces: func(*engine.Incident) []Trace { return f.Traces }, IncidentURL: func(uint64) string { return "/page" },
 		}) {
 			if seen[e.ID]++; seen[e.ID] == 1 {
@@ -92,7 +95,7 @@ func TestIncidentEvents(t *testing.T) {
 	}
 	want := []string{
 		"0 incident.opened open, muted false", "2 incident.closed closed, muted false", "4 incident.opened open, muted false",
-		"6 incident.closed closed, muted true",
+		"6 incident.steady open, muted false", "8 incident.closed closed, muted true",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

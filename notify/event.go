@@ -27,17 +27,19 @@ const (
 	IncidentClosed  Type = "incident.closed"
 	// IncidentAcknowledged means that a person takes care of it.
 	IncidentAcknowledged Type = "incident.acknowledged"
-	ProblemOpened        Type = "problem.opened"
-	ProblemLocated       Type = "problem.located"   // the investigation found one place, or up to three together
-	ProblemExplained     Type = "problem.explained" // a variable accounts for it, too
-	ProblemClosed        Type = "problem.closed"
-	Decided              Type = "decision" // the plan or an investigation's state changed
-	Test                 Type = "test"     // sent on request, to check an endpoint
+	// IncidentSteady means that it has been the same for a day, and proposes to accept it as normal.
+	IncidentSteady   Type = "incident.steady"
+	ProblemOpened    Type = "problem.opened"
+	ProblemLocated   Type = "problem.located"   // the investigation found one place, or up to three together
+	ProblemExplained Type = "problem.explained" // a variable accounts for it, too
+	ProblemClosed    Type = "problem.closed"
+	Decided          Type = "decision" // the plan or an investigation's state changed
+	Test             Type = "test"     // sent on request, to check an endpoint
 )
 
 // AboutIncident reports whether events of the type are about incidents.
 func (t Type) AboutIncident() bool {
-	return t == IncidentOpened || t == IncidentLocated || t == IncidentAcknowledged || t == IncidentClosed
+	return t == IncidentOpened || t == IncidentLocated || t == IncidentAcknowledged || t == IncidentSteady || t == IncidentClosed
 }
 
 // Event is an event with its evidence. Its texts are printable and bounded, but not escaped. It is immutable.
@@ -79,6 +81,7 @@ type Problem struct {
 type Trace struct {
 	ID         string `json:"trace_id"`
 	DurationNS int64  `json:"duration_ns"`
+	Failed     bool   `json:"failed,omitempty"` // chosen because its request failed
 	Links      []URL  `json:"links"`
 }
 

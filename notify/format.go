@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // format is the form of bodies for one kind of receiver.
@@ -115,8 +117,8 @@ type alert struct {
 func alerts(e *Event) any {
 	var a alert
 	switch p := e.Data.Problem; {
-	case e.Type == IncidentAcknowledged:
-		return nil // Alertmanager knows no acknowledgements
+	case e.Type == IncidentAcknowledged, e.Type == IncidentSteady:
+		return nil // Alertmanager knows neither acknowledgements nor notes
 	case e.Data.Incident != nil:
 		a = e.incidentAlert()
 	case p != nil && (e.resolved || e.Type == Test || p.Onset == "changed"):
@@ -229,17 +231,17 @@ const (
 
 // slackMessage returns e for an incoming webhook of Slack.
 func slackMessage(e *Event) any {
-	sentence := shorten(e.sentence(), maxSentence)
+	sentence := e.slackTimes(slackEscape(shorten(e.sentence(), maxSentence)))
 	message := struct {
 		Text   string       `json:"text"` // for notifications
 		Blocks []slackBlock `json:"blocks"`
-	}{Text: slackEscape(e.title() + ": " + sentence)}
-	section := slackBlock{Type: "section", Text: markdown("*" + e.title() + "*: " + slackEscape(sentence))}
+	}{Text: e.title() + ": " + sentence}
+	section := slackBlock{Type: "section", Text: markdown("*" + e.title() + "*: " + sentence)}
 	message.Blocks = append(message.Blocks, section)
 	if figures := e.figures(); len(figures) > 0 {
 		fields := slackBlock{Type: "section"}
 		for _, f := range figures {
-			fields.Fields = append(fields.Fields, *markdown("*" + f.name + "*\n" + slackEscape(f.text)))
+			fields.Fields = append(fields.Fields, *markdown("*" + f.name + "*\n" + e.slackFigure(f)))
 		}
 		message.Blocks = append(message.Blocks, fields)
 	}
@@ -253,6 +255,37 @@ func slackMessage(e *Event) any {
 		message.Blocks = append(message.Blocks, links)
 	}
 	return message
+}
+
+// slackTimes replaces the time of an incident in its sentence, which is in UTC, by one in the zone of the reader.
+func (e *Event) slackTimes(sentence string) string {
+	x := e.Data.Incident
+	if x == nil {
+		return sentence
+	}
+	return strings.Replace(sentence, x.period, x.slackPeriod, 1)
+}
+
+// slackFigure returns the text of a figure, with times in the zone of the reader.
+func (e *Event) slackFigure(f figure) string {
+	if x := e.Data.Incident; x != nil && f.key == "began" {
+		return slackTime(x.Onset, "{date_short_pretty} {time_secs}", f.text)
+	}
+	return slackEscape(f.text)
+}
+
+// slackClock returns a time to the minute as Slack shows it in the zone of the reader.
+func slackClock(t trace.Nanos, dated bool) string {
+	layout := "{time}"
+	if dated {
+		layout = "{date_short_pretty} {time}"
+	}
+	return slackTime(moment(t), layout, describe.Clock(t, dated)+" UTC")
+}
+
+// slackTime returns a time as Slack shows it in the zone of the reader, and a text for programs that cannot.
+func slackTime(t moment, layout, otherwise string) string {
+	return fmt.Sprintf("<!date^%d^%s|%s>", t.time().Unix(), layout, otherwise)
 }
 
 func markdown(text string) *slackText { return &slackText{"mrkdwn", text} }
@@ -269,7 +302,7 @@ func slackLink(u URL) string {
 }
 
 var titles = map[Type]string{
-	IncidentOpened: "Incident opened", IncidentLocated: "Incident located", IncidentAcknowledged: "Incident acknowledged", IncidentClosed: "Incident closed",
+	IncidentOpened: "Incident opened", IncidentLocated: "Incident located", IncidentAcknowledged: "Incident acknowledged", IncidentSteady: "Incident steady for a day", IncidentClosed: "Incident closed",
 	ProblemOpened: "Problem opened", ProblemLocated: "Problem located", ProblemExplained: "Problem explained",
 	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
 }
@@ -291,6 +324,8 @@ func (e *Event) sentence() string {
 		return e.Data.Incident.Acknowledged.sentence() + " " + e.Data.Incident.Sentence
 	case e.Type == IncidentLocated && e.Data.Incident.located != "":
 		return e.Data.Incident.located + ". " + e.Data.Incident.Sentence
+	case e.Type == IncidentSteady && e.Data.Incident != nil:
+		return e.Data.Incident.Sentence + " If this is normal now, accept it."
 	case e.Data.Incident != nil:
 		return e.Data.Incident.Sentence
 	case e.Type == Decided && d != nil && p != nil:
@@ -463,7 +498,11 @@ func (e *Event) traceLinks() []URL {
 	for _, t := range e.traces() {
 		for _, l := range t.Links {
 			if len(list) < maxTraceLinks {
-				list = append(list, URL{l.Name + " (" + units.Nanos(float64(t.DurationNS)) + ")", l.URL})
+				text := units.Nanos(float64(t.DurationNS))
+				if t.Failed {
+					text = "failed, " + text
+				}
+				list = append(list, URL{l.Name + " (" + text + ")", l.URL})
 			}
 		}
 	}

@@ -120,6 +120,10 @@ func sampleIncident(t Type, service, operation string) *IncidentFacts {
 		f.At = f.At.Add(time.Minute)
 		f.Acknowledged = NewNote("alice", time.Unix(0, int64(f.At)), "rolling back")
 	}
+	if t == IncidentSteady {
+		x.Steady, x.Proposed = x.Opened, x.Opened.Add(incident.Day)
+		f.At = x.Proposed
+	}
 	if t == IncidentLocated {
 		f.Decision = sample(ProblemLocated, service, operation).Decision
 		f.Decision.Investigation = engine.IncidentProblem(x.ID)
@@ -162,7 +166,7 @@ func events() []*Event {
 	for _, t := range []Type{ProblemOpened, ProblemLocated, ProblemExplained, ProblemClosed, Decided} {
 		list = append(list, NewEvent(sample(t, "shop", "POST /checkout")))
 	}
-	for _, t := range []Type{IncidentOpened, IncidentLocated, IncidentAcknowledged, IncidentClosed} {
+	for _, t := range []Type{IncidentOpened, IncidentLocated, IncidentAcknowledged, IncidentSteady, IncidentClosed} {
 		list = append(list, NewIncidentEvent(sampleIncident(t, "shop", "POST /checkout")))
 	}
 	table := &trace.Table{}
@@ -282,7 +286,7 @@ func TestAlertLabels(t *testing.T) {
 	}
 }
 
-var allowedLink = regexp.MustCompile(`^https://(jaeger|sibyl|logs|wiki)\.example/`)
+var allowedLink = regexp.MustCompile(`^(https://(jaeger|sibyl|logs|wiki)\.example/|!date\^[0-9]+\^[{][a-z_{} ]+[}]\|[-0-9: ]+ UTC>)`)
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
@@ -392,6 +396,27 @@ func TestSentenceOfDecision(t *testing.T) {
 	} {
 		if got := d.sentence(); got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Slack shows times in the zone of the reader; other formats state the zone, once in a sentence.
+func TestZones(t *testing.T) {
+	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
+	for what, want := range map[string]string{
+		"open":   "since <!date^1789999980^{time}|14:13 UTC>; ",
+		"closed": "between <!date^1789999980^{date_short_pretty} {time}|2026-09-21 14:13 UTC> and <!date^1790086560^{date_short_pretty} {time}|2026-09-22 14:16 UTC>; ",
+	} {
+		if what == "closed" {
+			f.Type, f.Incident.Closed, f.At = IncidentClosed, f.Incident.Opened.Add(incident.Day), f.Incident.Opened.Add(incident.Day)
+		}
+		e := NewIncidentEvent(f)
+		body := string(rendered(e, "slack"))
+		if strings.Count(body, want) != 2 || !strings.Contains(body, "<!date^1790000000^{date_short_pretty} {time_secs}|2026-09-21 14:13:20 UTC>") {
+			t.Errorf("%s: want %q twice in %s", what, want, body)
+		}
+		if strings.Count(e.sentence(), "UTC") != 1 {
+			t.Errorf("%s: %s", what, e.sentence())
 		}
 	}
 }

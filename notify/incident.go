@@ -37,10 +37,12 @@ type Incident struct {
 	RequestTypes []AffectedType `json:"request_types"` // those that lose most time first
 	Affected     int            `json:"affected"`      // number of request types
 	Deploys      []Deploy       `json:"deploys"`       // of suspects, latest first
-	Traces       []Trace        `json:"traces"`        // slow ones
+	Traces       []Trace        `json:"traces"`        // slow or failed ones
 	Search       *Search        `json:"investigation"` // null: none
 	Next         string         `json:"next"`          // what to do
 	Actions      []URL          `json:"actions"`       // pages that ask to accept, acknowledge or mute it; empty if it is closed
+	period       string         // its time in Sentence
+	slackPeriod  string         // the same in the notation of Slack
 	located      string         // describes the place that the investigation located; empty: none
 	alerted      string         // the first suspect when it opened
 }
@@ -135,7 +137,7 @@ type IncidentFacts struct {
 	Investigation *search.Investigation // nil: none
 	Decision      *search.Decision      // nil: none
 	Deploys       []engine.Deploy       // all known ones, oldest first
-	Traces        []Trace               // slow ones; the first are sent
+	Traces        []Trace               // slow or failed ones; the first are sent
 	Names         *describe.Names       // with the request types
 	Directory     Directory             // owners, and links to pages about services
 	URL           string                // of the incident's page; may be empty
@@ -159,13 +161,19 @@ func NewIncidentEvent(f *IncidentFacts) *Event {
 	return e
 }
 
-const day = 24 * time.Hour
-
 // Advice returns the next step, at an instant, for the people who work on an incident with an investigation, nil if
 // there is none. deploys are all known ones, oldest first.
 func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, deploys []engine.Deploy, now trace.Nanos) string {
+	return names.Advice(evidence(x, v, deploys, now))
+}
+
+// evidence returns the evidence that decides the next step, see [Advice].
+func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Deploy, now trace.Nanos) *describe.Advice {
 	deploy := x.SuspectDeploy(deploys)
-	a := &describe.Advice{Suspects: x.Suspects, Closed: x.Closed != 0, Accepted: x.Accepted, By: x.AcceptedBy, Into: x.Into, Lasting: x.Closed == 0 && now.Sub(x.Opened) >= day, Version: deploy.Version, Before: deploy.Before}
+	a := &describe.Advice{
+		Suspects: x.Suspects, Closed: x.Closed != 0, Accepted: x.Accepted, By: x.AcceptedBy, Text: x.AcceptedText, Into: x.Into, Steady: x.IsSteady(now),
+		Version: deploy.Version, Before: deploy.Before,
+	}
 	switch {
 	case v == nil:
 	case v.Answer() != 0:
@@ -181,7 +189,14 @@ func Advice(names *describe.Names, x *engine.Incident, v *search.Investigation, 
 	if missed := Objectives(x); len(missed) > 0 {
 		a.Objective = &missed[0]
 	}
-	return names.Advice(a)
+	return a
+}
+
+// advice returns the next step. The sentence of an event about a steady incident already proposes to accept it.
+func (n namer) advice(f *IncidentFacts) string {
+	a := evidence(f.Incident, f.Investigation, f.Deploys, f.At)
+	a.Steady = a.Steady && f.Type != IncidentSteady
+	return shorten(n.names.Advice(a), maxSentenceText)
 }
 
 // Objectives returns the objectives that requests miss because of an incident, for sentences.
@@ -196,22 +211,24 @@ func Objectives(x *engine.Incident) []describe.Objective {
 	return all
 }
 
-// Sentence returns the sentence about an incident at an instant.
-func Sentence(names *describe.Names, x *engine.Incident, now trace.Nanos) describe.Sentence {
+// Sentence returns the sentence about an incident at a time that when describes.
+func Sentence(names *describe.Names, x *engine.Incident, when string) describe.Sentence {
 	return names.Incident(&describe.Incident{
-		When: describe.IncidentPeriod(x.Onset, x.End(), now), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual,
+		When: when, Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual,
 		Objectives: Objectives(x), Over: x.Closed != 0,
 	})
 }
 
 func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
+	period := describe.IncidentPeriod(x.Onset, x.End(), f.At) + " UTC"
 	d := &Incident{
+		period: period, slackPeriod: describe.IncidentPeriodIn(slackClock, x.Onset, x.End(), f.At),
 		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted, Acknowledged: f.Acknowledged,
-		Sentence: shorten(Sentence(n.names, x, f.At).String(), maxSentenceText),
+		Sentence: shorten(Sentence(n.names, x, period).String(), maxSentenceText),
 		Affected: len(x.Types), alerted: n.text(x.Alerted),
 		Actions: []URL{}, Suspects: []Culprit{}, Objectives: []Objective{}, RequestTypes: []AffectedType{}, Deploys: []Deploy{}, Traces: append([]Trace{}, f.Traces[:min(len(f.Traces), maxTraces)]...),
-		Search: n.search(f.Investigation), Next: shorten(Advice(n.names, x, f.Investigation, f.Deploys, f.At), maxSentenceText),
+		Search: n.search(f.Investigation), Next: n.advice(f),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
 		d.located = shorten(n.names.Located(v.Answer(), v.Suspects[0].Share), maxSentenceText)
@@ -261,13 +278,16 @@ func (n namer) search(v *search.Investigation) *Search {
 	return &Search{v.Status.String(), clean(v.Reason), len(v.Requested), n.suspects(v.Suspects[:min(len(v.Suspects), maxCulprits)])}
 }
 
+// acceptAction is the name of the link to the dialog that accepts an incident.
+const acceptAction = "Accept as normal"
+
 // actionsAt returns links that open the dialogs of the page of an open incident. Following one changes nothing: mail
 // scanners and chats follow links, too.
 func actionsAt(page string) []URL {
 	if page == "" {
 		return []URL{}
 	}
-	return []URL{{"Acknowledge", page + "?dialog=acknowledge"}, {"Mute", page + "?dialog=mute"}, {"Accept as normal", page + "?dialog=accept"}}
+	return []URL{{"Acknowledge", page + "?dialog=acknowledge"}, {"Mute", page + "?dialog=mute"}, {acceptAction, page + "?dialog=accept"}}
 }
 
 func (n namer) culprit(s *baselinediff.Suspect, f *IncidentFacts) Culprit {
@@ -326,6 +346,9 @@ func (x *Incident) place() string {
 	return ""
 }
 
+// beganLayout is the layout of the time at which an incident began, for people.
+const beganLayout = "2006-01-02 15:04:05 UTC"
+
 // figures returns the known figures of an incident; at most ten.
 func (x *Incident) figures() []figure {
 	var list []figure
@@ -352,8 +375,8 @@ func (x *Incident) figures() []figure {
 	for _, t := range x.Traces {
 		traces = append(traces, t.ID)
 	}
-	add("traces", "Slow traces", shorten(strings.Join(traces, " "), maxText))
-	add("began", "Began", x.Onset.time().Format("2006-01-02 15:04:05 UTC"))
+	add("traces", "Sample traces", shorten(strings.Join(traces, " "), maxText))
+	add("began", "Began", x.Onset.time().Format(beganLayout))
 	add("lasted", "Lasted", x.lasted())
 	add("next", "Next step", shorten(x.Next, maxText))
 	return list

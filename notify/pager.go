@@ -17,6 +17,7 @@ const (
 	stepNone step = iota
 	stepOpen
 	stepUpdate
+	stepNote // only where it opens no alert that a person has closed
 	stepAcknowledge
 	stepClose
 )
@@ -36,6 +37,8 @@ func (e *Event) step() step {
 		return stepOpen
 	case e.Type == IncidentAcknowledged:
 		return stepAcknowledge
+	case e.Type == IncidentSteady:
+		return stepNote
 	case e.Type == IncidentLocated, (e.Type == ProblemLocated || e.Type == ProblemExplained) && changed:
 		return stepUpdate
 	}
@@ -91,7 +94,9 @@ type pagerDutyLink struct {
 
 var pagerDutyActions = map[step]string{stepOpen: "trigger", stepUpdate: "trigger", stepAcknowledge: "acknowledge", stepClose: "resolve"}
 
-// pagerDuty returns e for PagerDuty. A further trigger with the same key adds to the alert and notifies nobody.
+// pagerDuty returns e for PagerDuty. A further trigger with the same key adds to the alert and notifies nobody, unless
+// a person has resolved it: then it pages again. That is likely after a day, so that PagerDuty learns of no steady
+// incident.
 func pagerDuty(e *Event) any {
 	action := pagerDutyActions[e.step()]
 	if action == "" {
@@ -160,8 +165,11 @@ func opsgenie(e *Event) any {
 	case stepNone:
 		return nil
 	case stepOpen:
-	case stepUpdate, stepAcknowledge, stepClose:
+	case stepUpdate, stepNote, stepAcknowledge, stepClose:
 		change := opsgenieChange{Source: "Sibyl", Note: e.title() + ": " + shorten(e.sentence(), maxSentenceText)}
+		if url := e.acceptURL(); e.Type == IncidentSteady && url != "" {
+			change.Note += " " + url
+		}
 		if x := e.Data.Incident; e.Type == IncidentAcknowledged && x != nil && x.Acknowledged != nil {
 			change.User = shorten(x.Acknowledged.By, maxUser-1)
 		}
@@ -182,6 +190,16 @@ func opsgenie(e *Event) any {
 		alert.Priority = "P2"
 	}
 	return alert
+}
+
+// acceptURL returns the link to the dialog that accepts the incident of e as normal; empty if there is none.
+func (e *Event) acceptURL() string {
+	for _, l := range e.actions() {
+		if l.Name == acceptAction {
+			return l.URL
+		}
+	}
+	return ""
 }
 
 // opsgenieTarget returns the path below the alerts of Opsgenie, and the query, for an event.

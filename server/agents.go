@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/engine/live"
@@ -101,13 +102,14 @@ func (s *Server) listenOpAMP(ctx context.Context, share *connlimit.Share) (err e
 	return err
 }
 
-// identify returns a function that returns the ID of the token that a request carries, or a [*refusal.Error]. As long
+// identify returns a function that returns the token that a request carries, or a [*refusal.Error]. As long
 // as there is no token, agents on the same machine need none. Pages in browsers are refused, because they could belong
 // to any site. A browser does not mark every request as its own, but always sends the host that the page asked for.
-func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
-	return func(r *http.Request) (string, error) {
+func identify(tokens *access.Tokens) func(*http.Request) (control.Identity, error) {
+	return func(r *http.Request) (control.Identity, error) {
+		var none control.Identity
 		if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
-			return "", refusal.New(refusal.Forbidden, "this is for agents, not for pages in a browser", "")
+			return none, refusal.New(refusal.Forbidden, "this is for agents, not for pages in a browser", "")
 		}
 		scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if !strings.EqualFold(scheme, "bearer") {
@@ -116,20 +118,20 @@ func identify(tokens *access.Tokens) func(*http.Request) (string, error) {
 		token, some, err := tokens.Identify(strings.TrimSpace(secret), r.RemoteAddr, time.Now())
 		switch {
 		case err != nil:
-			return "", err
+			return none, err
 		case !some:
 			if err := api.Local(r); err != nil {
-				return "", refusal.New(refusal.Forbidden, "until a token exists, "+err.Error(), "create one with sibyl token create --role agent")
+				return none, refusal.New(refusal.Forbidden, "until a token exists, "+err.Error(), "create one with sibyl token create --role agent")
 			}
-			return "", nil
+			return none, nil
 		case token == nil:
-			return "", &refusal.Error{
+			return none, &refusal.Error{
 				Reason: refusal.Unauthenticated, Detail: "this needs a token with the role agent", Hint: "send Authorization: Bearer …",
 				Header: http.Header{"Www-Authenticate": {`Bearer realm="sibyl"`}},
 			}
 		case !token.Role.Allows(access.Agent):
-			return "", refusal.New(refusal.Forbidden, "this needs a token with the role agent; yours is "+string(token.Role), "")
+			return none, refusal.New(refusal.Forbidden, "this needs a token with the role agent; yours is "+string(token.Role), "")
 		}
-		return token.ID, nil
+		return control.Identity{Token: token.ID, Services: token.Services}, nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,6 +62,15 @@ func TestIdentify(t *testing.T) {
 	}
 	if got := status(far, "sibyl.example:8321"); got != http.StatusOK {
 		t.Errorf("with a token: got %d", got)
+	}
+	limited, _, err := tokens.Create(access.Agent, "", time.Now(), time.Time{}, "shop", "pay-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, protocol.Path+"/plan", nil)
+	r.Header.Set("Authorization", "Bearer "+limited)
+	if who, err := identify(tokens)(r); err != nil || !slices.Equal(who.Services, []string{"shop", "pay-*"}) {
+		t.Errorf("a limited token: %+v, %v", who, err)
 	}
 	secret = ""
 	if got := status(near, "localhost:8321"); got != http.StatusUnauthorized {

@@ -49,12 +49,23 @@ func (s *Server) Listen(ctx context.Context) error {
 	}
 	agents := connlimit.NewShare(s.files.agents, s.log) // agents connect to both addresses
 	web := &http.Server{Handler: s.front()}
+	if s.config.API.TLS.Cert != "" {
+		web.Handler = onlyEncrypted(web.Handler)
+	}
 	web.RegisterOnShutdown(s.api.Close)
 	var err error
 	if s.http, err = openHTTP(ctx, "the API", s.config.HTTP, agents, s.config.API.TLS, s.log, web); err != nil {
 		return err
 	}
 	return s.listenOpAMP(ctx, agents)
+}
+
+// onlyEncrypted makes browsers use TLS for this host for a year: a first request without it could be intercepted.
+func onlyEncrypted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		next.ServeHTTP(w, r)
+	})
 }
 
 // listeners returns the open addresses except those of the receivers.

@@ -120,7 +120,7 @@ func (o *outbound) epoch(core *engine.Core, e live.Ended) {
 		Directory:      *o.directory.Load(),
 		Muted:          func(id uint64) bool { return o.notes.IsMuted(id, time.Now()) },
 		Acknowledged:   o.acknowledged,
-		IncidentTraces: func(x *engine.Incident) []notify.Trace { return o.slowTraces(core, x) },
+		IncidentTraces: func(x *engine.Incident) []notify.Trace { return o.sampleTraces(core, x) },
 		IncidentURL:    o.incidentURL,
 	}) {
 		if err := o.notifier.Enqueue(event); err != nil {
@@ -138,11 +138,12 @@ func (o *outbound) acknowledged(incident uint64) *notify.Note {
 	return notify.NewNote(n.By, n.At, n.Text)
 }
 
-// slowTraces returns slow traces of an incident, with links to tracing backends or, without one, to the UI.
-func (o *outbound) slowTraces(core *engine.Core, x *engine.Incident) []notify.Trace {
-	found, err := api.SlowTraces(o.store, x.Types, x.Onset, x.Closed)
+// sampleTraces returns slow and failed traces of an incident, with links to tracing backends or, without one, to the
+// UI.
+func (o *outbound) sampleTraces(core *engine.Core, x *engine.Incident) []notify.Trace {
+	found, err := api.SampleTraces(o.store, x.Types, x.Onset, x.Closed)
 	if err != nil {
-		o.log.Error("slow traces of an incident cannot be read", slog.Any("error", err))
+		o.log.Error("sample traces of an incident cannot be read", slog.Any("error", err))
 	}
 	templates, ui := o.directory.Load().Traces, o.config.UI()
 	var all []notify.Trace
@@ -156,7 +157,7 @@ func (o *outbound) slowTraces(core *engine.Core, x *engine.Incident) []notify.Tr
 		if len(links) == 0 && ui != "" {
 			links = append(links, notify.URL{Name: "Trace", URL: ui + "/traces/" + t.Trace.String()})
 		}
-		all = append(all, notify.Trace{ID: t.Trace.String(), DurationNS: t.Duration, Links: links})
+		all = append(all, notify.Trace{ID: t.Trace.String(), DurationNS: t.Duration, Failed: t.Failed, Links: links})
 	}
 	return all
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/api"
 	"github.com/sibyl-trace/sibyl/bench/sim"
 	"github.com/sibyl-trace/sibyl/config"
@@ -188,12 +189,13 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// Both listeners of remote sampling use the configured certificate.
-func TestSamplingEncrypts(t *testing.T) {
-	known := httptest.NewTLSServer(http.NotFoundHandler())
-	defer known.Close()
+// certificate returns a server whose client trusts a certificate, and the files with the certificate and its key.
+func certificate(t *testing.T) (known *httptest.Server, cert, key string) {
+	t.Helper()
+	known = httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(known.Close)
 	pair := known.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,9 +208,43 @@ func TestSamplingEncrypts(t *testing.T) {
 		}
 		return name
 	}
+	return known, write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", private)
+}
+
+// With TLS, every answer of the API and of the UI tells browsers to use nothing else; without, none does.
+func TestOnlyEncrypted(t *testing.T) {
+	known, cert, key := certificate(t)
+	for _, encrypted := range []bool{true, false} {
+		env, scheme, want := volatile(t.TempDir()), "http", ""
+		env["SIBYL_HTTP"] = freeAddress(t)
+		if encrypted {
+			env["SIBYL_API_TLS_CERT"], env["SIBYL_API_TLS_KEY"] = cert, key
+			scheme, want = "https", "max-age=31536000"
+		}
+		e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		started(t, e, &slog.LevelVar{}, io.Discard)
+		for _, path := range []string{"/", "/api/v1/status", "/healthz", "/nothing", protocol.Path + "a/plan"} {
+			r, err := known.Client().Get(scheme + "://" + env["SIBYL_HTTP"] + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Body.Close()
+			if got := r.Header.Get("Strict-Transport-Security"); got != want {
+				t.Errorf("encrypted %t, %s: %q, want %q", encrypted, path, got, want)
+			}
+		}
+	}
+}
+
+// Both listeners of remote sampling use the configured certificate.
+func TestSamplingEncrypts(t *testing.T) {
+	known, cert, key := certificate(t)
 	env := volatile(t.TempDir())
 	env["SIBYL_SAMPLING_HTTP"], env["SIBYL_SAMPLING_GRPC"] = freeAddress(t), freeAddress(t)
-	env["SIBYL_SAMPLING_TLS_CERT"], env["SIBYL_SAMPLING_TLS_KEY"] = write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", key)
+	env["SIBYL_SAMPLING_TLS_CERT"], env["SIBYL_SAMPLING_TLS_KEY"] = cert, key
 	env["SIBYL_SAMPLING_DEFAULT"] = "0.25"
 	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {

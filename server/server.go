@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,24 +36,25 @@ import (
 
 // Server is the service.
 type Server struct {
-	config   *config.Config                // at the start
-	applied  atomic.Pointer[config.Config] // since the last reload
-	log      *slog.Logger
-	registry *prometheus.Registry // metrics of parts other than the API
-	disk     *pebbledb.Disk
-	journal  *journal.Journal
-	store    *store.Store
-	live     *live.Service
-	receiver *receiver.Server
-	api      *api.API
-	outbound *outbound
-	plane    *control.Plane
-	tokens   *access.Tokens
-	traced   *selfTracing // nil: off
-	files    fileLimits
-	http     *listener.Listener // this and the following are set by Listen; nil: off
-	agents   *listener.Listener // of OpAMP
-	opamp    *opamp.Server      // behind agents
+	config    *config.Config                // at the start
+	applied   atomic.Pointer[config.Config] // since the last reload
+	log       *slog.Logger
+	registry  *prometheus.Registry // metrics of parts other than the API
+	disk      *pebbledb.Disk
+	journal   *journal.Journal
+	store     *store.Store
+	live      *live.Service
+	receiver  *receiver.Server
+	api       *api.API
+	outbound  *outbound
+	plane     *control.Plane
+	tokens    *access.Tokens
+	traced    *selfTracing // nil: off
+	files     fileLimits
+	backingUp sync.Mutex         // held during a backup
+	http      *listener.Listener // this and the following are set by Listen; nil: off
+	agents    *listener.Listener // of OpAMP
+	opamp     *opamp.Server      // behind agents
 }
 
 // Divisors of the configured memory. Statistics and the garbage collector use the rest.
@@ -257,7 +259,7 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *api.Notes) (*
 	}
 	o := api.Options{
 		Base: s.config.API.BasePath, Pages: ui.Serve, Directory: s.config.Directory(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
-		Agents: s.plane, Webhooks: s.outbound.notifier.Webhooks, DeadLetters: s.outbound.outbox, Resend: s.outbound.notifier.Resend, Clock: time.Now, Log: s.log,
+		Agents: s.plane, Webhooks: s.outbound.notifier.Webhooks, DeadLetters: s.outbound.outbox, Resend: s.outbound.notifier.Resend, Backup: s.backup, Clock: time.Now, Log: s.log,
 	}
 	if s.traced != nil {
 		o.Tracer = s.traced.tracer

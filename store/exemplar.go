@@ -18,6 +18,12 @@ type Exemplars struct {
 	Slow    []Exemplar // the slowest, slowest first
 	Typical []Exemplar // around the median, fastest first
 	Fast    []Exemplar // the fastest, fastest first
+	Failed  []Exemplar // recent ones whose entry span is an error, oldest first; they may be in another list, too
+}
+
+// Lists returns the lists of e: slow, typical, fast, failed.
+func (e *Exemplars) Lists() []*[]Exemplar {
+	return []*[]Exemplar{&e.Slow, &e.Typical, &e.Fast, &e.Failed}
 }
 
 // Exemplar is a request in a stored trace. Records lists the records of the journal that held its spans.
@@ -29,12 +35,12 @@ type Exemplar struct {
 	Records  []uint64
 }
 
-// All yields all exemplars: slow, typical, fast.
+// All yields all exemplars: slow, typical, fast, failed.
 func (e *Exemplars) All() iter.Seq[*Exemplar] {
 	return func(yield func(*Exemplar) bool) {
-		for _, list := range [][]Exemplar{e.Slow, e.Typical, e.Fast} {
-			for i := range list {
-				if !yield(&list[i]) {
+		for _, list := range e.Lists() {
+			for i := range *list {
+				if !yield(&(*list)[i]) {
 					return
 				}
 			}

@@ -61,6 +61,9 @@ type Token struct {
 	Hash    string    `json:"sha256,omitempty"` // of the secret, in hex
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
+	// Services are the names of the services for which agents with the token may speak; one that ends in * stands for
+	// all that begin so. Empty: all services.
+	Services []string `json:"services,omitempty"`
 }
 
 // Expired reports whether t is no longer valid.
@@ -71,9 +74,10 @@ const FileName = "tokens.json"
 
 // Limits of the file.
 const (
-	maxTokens = 1000
-	maxFile   = 1 << 20
-	maxName   = 100
+	maxTokens   = 1000
+	maxFile     = 1 << 20
+	maxName     = 100
+	maxServices = 100
 )
 
 // prefix marks secrets, so that scanners can find leaked ones.
@@ -81,10 +85,11 @@ const prefix = "sibyl_"
 
 // Errors of Create and Revoke.
 var (
-	ErrRole    = errors.New("there is no such role")
-	ErrName    = fmt.Errorf("a name has at most %d printable characters", maxName)
-	ErrTooMany = fmt.Errorf("there are %d tokens: revoke some", maxTokens)
-	ErrUnknown = errors.New("there is no such token")
+	ErrRole     = errors.New("there is no such role")
+	ErrName     = fmt.Errorf("a name has at most %d printable characters", maxName)
+	ErrServices = fmt.Errorf("only a token of the role agent is limited to services: at most %d names of at most 255 printable bytes, with * at the end only", maxServices)
+	ErrTooMany  = fmt.Errorf("there are %d tokens: revoke some", maxTokens)
+	ErrUnknown  = errors.New("there is no such token")
 )
 
 // Tokens are the tokens of a data directory. It is safe for concurrent use by several goroutines and processes: a lock
@@ -199,13 +204,24 @@ func (t *Tokens) List() ([]Token, error) {
 	return slices.Clone(t.all), err
 }
 
-// Create adds a token and returns its secret, which is not stored. If expires is zero, the token does not expire.
-func (t *Tokens) Create(role Role, name string, now, expires time.Time) (secret string, made Token, err error) {
+// validServices reports whether a token of a role can be limited to services.
+func validServices(role Role, services []string) bool {
+	const most = 255 // bytes
+	return len(services) == 0 || role == Agent && len(services) <= maxServices && !slices.ContainsFunc(services, func(s string) bool {
+		return s == "" || len(s) > most || strings.Contains(s[:len(s)-1], "*") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+	})
+}
+
+// Create adds a token and returns its secret, which is not stored. If expires is zero, the token does not expire. A
+// token of the role agent may be limited to services, see [Token].
+func (t *Tokens) Create(role Role, name string, now, expires time.Time, services ...string) (secret string, made Token, err error) {
 	switch {
 	case !slices.Contains(Roles(), role):
 		return "", Token{}, ErrRole
 	case len([]rune(name)) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return "", Token{}, ErrName
+	case !validServices(role, services):
+		return "", Token{}, ErrServices
 	}
 	unlock, err := t.lock()
 	if err != nil {
@@ -222,7 +238,7 @@ func (t *Tokens) Create(role Role, name string, now, expires time.Time) (secret 
 	_, _ = rand.Read(bits[:]) // it never fails
 	secret = prefix + base64.RawURLEncoding.EncodeToString(bits[:])
 	hash := hashOf(secret)
-	made = Token{ID: hash[:8], Name: name, Role: role, Hash: hash, Created: now.UTC().Truncate(time.Second), Expires: expires}
+	made = Token{ID: hash[:8], Name: name, Role: role, Hash: hash, Created: now.UTC().Truncate(time.Second), Expires: expires, Services: services}
 	return secret, made, t.write(append(slices.Clone(t.all), made))
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -206,5 +207,28 @@ func TestRefused(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "from=192.0.2.7:1"); tokens.Refused() != 3 || n != 1 || strings.Contains(log.String(), "guess") {
 		t.Errorf("%d refused, want 3; %d log messages, want 1: %s", tokens.Refused(), n, log.String())
+	}
+}
+
+// A token of the role agent may be limited to services, with valid names.
+func TestServices(t *testing.T) {
+	tokens := Open(t.TempDir())
+	secret, _, err := tokens.Create(Agent, "", now, time.Time{}, "shop", "pay-*", "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, _, err := tokens.Find(secret, now); err != nil || !slices.Equal(x.Services, []string{"shop", "pay-*", "*"}) {
+		t.Errorf("%+v, %v", x, err)
+	}
+	for _, c := range []struct {
+		role     Role
+		services []string
+	}{
+		{Operator, []string{"shop"}}, {Agent, []string{""}}, {Agent, []string{"a*b"}}, {Agent, []string{"a\nb"}}, {Agent, make([]string, maxServices+1)},
+		{Agent, []string{strings.Repeat("a", 256)}},
+	} {
+		if _, _, err := tokens.Create(c.role, "", now, time.Time{}, c.services...); !errors.Is(err, ErrServices) {
+			t.Errorf("%s %q: error %v", c.role, c.services, err)
+		}
 	}
 }

@@ -75,6 +75,7 @@ func (e EvidenceKind) Valid() bool {
 
 // Defines values for ExemplarStratum.
 const (
+	ExemplarStratumFailed  ExemplarStratum = "failed"
 	ExemplarStratumFast    ExemplarStratum = "fast"
 	ExemplarStratumSlow    ExemplarStratum = "slow"
 	ExemplarStratumTypical ExemplarStratum = "typical"
@@ -83,6 +84,8 @@ const (
 // Valid indicates whether the value is a known member of the ExemplarStratum enum.
 func (e ExemplarStratum) Valid() bool {
 	switch e {
+	case ExemplarStratumFailed:
+		return true
 	case ExemplarStratumFast:
 		return true
 	case ExemplarStratumSlow:
@@ -272,6 +275,7 @@ const (
 	TimelineEntryKindOnset        TimelineEntryKind = "onset"
 	TimelineEntryKindOpened       TimelineEntryKind = "opened"
 	TimelineEntryKindProblem      TimelineEntryKind = "problem"
+	TimelineEntryKindSteady       TimelineEntryKind = "steady"
 )
 
 // Valid indicates whether the value is a known member of the TimelineEntryKind enum.
@@ -292,6 +296,8 @@ func (e TimelineEntryKind) Valid() bool {
 	case TimelineEntryKindOpened:
 		return true
 	case TimelineEntryKindProblem:
+		return true
+	case TimelineEntryKindSteady:
 		return true
 	default:
 		return false
@@ -411,6 +417,7 @@ func (e TreeNodeLayer) Valid() bool {
 
 // Defines values for ListExemplarsParamsStratum.
 const (
+	ListExemplarsParamsStratumFailed  ListExemplarsParamsStratum = "failed"
 	ListExemplarsParamsStratumFast    ListExemplarsParamsStratum = "fast"
 	ListExemplarsParamsStratumSlow    ListExemplarsParamsStratum = "slow"
 	ListExemplarsParamsStratumTypical ListExemplarsParamsStratum = "typical"
@@ -419,6 +426,8 @@ const (
 // Valid indicates whether the value is a known member of the ListExemplarsParamsStratum enum.
 func (e ListExemplarsParamsStratum) Valid() bool {
 	switch e {
+	case ListExemplarsParamsStratumFailed:
+		return true
 	case ListExemplarsParamsStratumFast:
 		return true
 	case ListExemplarsParamsStratumSlow:
@@ -574,6 +583,12 @@ func (e ListTracepointsParamsSort) Valid() bool {
 	}
 }
 
+// AcceptRequest defines model for AcceptRequest.
+type AcceptRequest struct {
+	// Text Why the behaviour is normal.
+	Text *string `json:"text,omitempty"`
+}
+
 // Agent defines model for Agent.
 type Agent struct {
 	// Applied Number of tracepoints of its plan that are on.
@@ -698,6 +713,12 @@ type AttributeDifference struct {
 
 	// WithoutNs Mean duration of the requests without the value.
 	WithoutNs *float64 `json:"without_ns"`
+}
+
+// Backup defines model for Backup.
+type Backup struct {
+	// Directory On the machine of the service.
+	Directory string `json:"directory"`
 }
 
 // Bin defines model for Bin.
@@ -1212,6 +1233,9 @@ type Incident struct {
 	// AcceptedBy Who accepted the behaviour since the onset as normal; empty: someone without a name; absent: nobody.
 	AcceptedBy *string `json:"accepted_by,omitempty"`
 
+	// AcceptedText The note of that person; absent: none.
+	AcceptedText *string `json:"accepted_text,omitempty"`
+
 	// Closed null: still open.
 	Closed *time.Time `json:"closed"`
 
@@ -1242,6 +1266,9 @@ type Incident struct {
 	// Problems Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100.
 	Problems []ID `json:"problems"`
 
+	// Proposed End of the epoch in which it had been open for a day without getting worse, so that Sibyl proposed to accept it; absent: it has not been.
+	Proposed *time.Time `json:"proposed,omitempty"`
+
 	// Reopened End of the epoch in which it last returned after it had closed; absent: it never did.
 	Reopened *time.Time `json:"reopened,omitempty"`
 
@@ -1270,7 +1297,7 @@ type IncidentState string
 
 // IncidentDetail defines model for IncidentDetail.
 type IncidentDetail struct {
-	// Exemplars Slow traces since the onset, of the affected request types, slowest for their type first; at most 10.
+	// Exemplars Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10.
 	Exemplars     []Exemplar           `json:"exemplars"`
 	Incident      Incident             `json:"incident"`
 	Investigation *InvestigationDetail `json:"investigation,omitempty"`
@@ -1379,9 +1406,12 @@ type Ingest struct {
 	Checkpoints       int64 `json:"checkpoints"`
 	CheckpointsFailed int64 `json:"checkpoints_failed"`
 	DamagedRecords    int64 `json:"damaged_records"`
-	RejectedSpans     int64 `json:"rejected_spans"`
-	Requests          int64 `json:"requests"`
-	Spans             int64 `json:"spans"`
+
+	// LastArrival Time at which the last accepted spans arrived, by the clock of Sibyl; null: none since the start, nor in the journal.
+	LastArrival   *time.Time `json:"last_arrival"`
+	RejectedSpans int64      `json:"rejected_spans"`
+	Requests      int64      `json:"requests"`
+	Spans         int64      `json:"spans"`
 }
 
 // Instant RFC 3339, or nanoseconds since 1970.
@@ -2591,6 +2621,9 @@ type ListDeadLettersParams struct {
 	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// AcceptIncidentJSONRequestBody defines body for AcceptIncident for application/json ContentType.
+type AcceptIncidentJSONRequestBody = AcceptRequest
+
 // AcknowledgeIncidentJSONRequestBody defines body for AcknowledgeIncident for application/json ContentType.
 type AcknowledgeIncidentJSONRequestBody = NoteRequest
 
@@ -2687,6 +2720,14 @@ type ClientInterface interface {
 	// Corresponds with GET /agents (the `ListAgents` operationId).
 	ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// BackUp Replace the backup by a consistent copy of the data
+	//
+	// Copies the data, with hard links, to the directory `backup` of the data directory, while the service runs. It contains everything that was
+	// acknowledged before. Copy it to another machine, and delete it: its files take up space until then.
+	//
+	// Corresponds with POST /backup (the `BackUp` operationId).
+	BackUp(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetBudget Get the limits and the use of the budget
 	//
 	// Corresponds with GET /budget (the `GetBudget` operationId).
@@ -2758,13 +2799,25 @@ type ClientInterface interface {
 	// Corresponds with GET /incidents/{incident} (the `GetIncident` operationId).
 	GetIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// AcceptIncidentWithBody Accept the behaviour since the onset of an open incident as normal
+	//
+	// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+	// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+	AcceptIncidentWithBody(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// AcceptIncident Accept the behaviour since the onset of an open incident as normal
 	//
 	// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
 	// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 	//
+	// Takes a body of the `application/json` content type.
+	//
 	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
-	AcceptIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
+	AcceptIncident(ctx context.Context, incident IncidentParameter, body AcceptIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UnacknowledgeIncident Remove the acknowledgement
 	//
@@ -2972,6 +3025,24 @@ func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEd
 	return c.Client.Do(req)
 }
 
+// BackUp Replace the backup by a consistent copy of the data
+//
+// Copies the data, with hard links, to the directory `backup` of the data directory, while the service runs. It contains everything that was
+// acknowledged before. Copy it to another machine, and delete it: its files take up space until then.
+//
+// Corresponds with POST /backup (the `BackUp` operationId).
+func (c *Client) BackUp(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBackUpRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetBudget Get the limits and the use of the budget
 //
 // Corresponds with GET /budget (the `GetBudget` operationId).
@@ -3153,14 +3224,36 @@ func (c *Client) GetIncident(ctx context.Context, incident IncidentParameter, re
 	return c.Client.Do(req)
 }
 
+// AcceptIncidentWithBody Accept the behaviour since the onset of an open incident as normal
+//
+// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+func (c *Client) AcceptIncidentWithBody(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcceptIncidentRequestWithBody(c.Server, incident, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // AcceptIncident Accept the behaviour since the onset of an open incident as normal
 //
 // Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
 // them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 //
+// Takes a body of the `application/json` content type.
+//
 // Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
-func (c *Client) AcceptIncident(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewAcceptIncidentRequest(c.Server, incident)
+func (c *Client) AcceptIncident(ctx context.Context, incident IncidentParameter, body AcceptIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAcceptIncidentRequest(c.Server, incident, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3774,6 +3867,33 @@ func NewListAgentsRequest(server string, params *ListAgentsParams) (*http.Reques
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewBackUpRequest constructs an http.Request for the BackUp method
+func NewBackUpRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/backup")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -4571,8 +4691,19 @@ func NewGetIncidentRequest(server string, incident IncidentParameter) (*http.Req
 	return req, nil
 }
 
-// NewAcceptIncidentRequest constructs an http.Request for the AcceptIncident method
-func NewAcceptIncidentRequest(server string, incident IncidentParameter) (*http.Request, error) {
+// NewAcceptIncidentRequest calls the generic AcceptIncident builder with application/json body
+func NewAcceptIncidentRequest(server string, incident IncidentParameter, body AcceptIncidentJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAcceptIncidentRequestWithBody(server, incident, "application/json", bodyReader)
+}
+
+// NewAcceptIncidentRequestWithBody constructs an http.Request for the AcceptIncident method, with any body, and a specified content type
+func NewAcceptIncidentRequestWithBody(server string, incident IncidentParameter, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -4597,10 +4728,12 @@ func NewAcceptIncidentRequest(server string, incident IncidentParameter) (*http.
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -6028,6 +6161,16 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /agents (the `ListAgents` operationId).
 	ListAgentsWithResponse(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*ListAgentsResponse, error)
 
+	// BackUpWithResponse Replace the backup by a consistent copy of the data
+	//
+	// Copies the data, with hard links, to the directory `backup` of the data directory, while the service runs. It contains everything that was
+	// acknowledged before. Copy it to another machine, and delete it: its files take up space until then.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /backup (the `BackUp` operationId).
+	BackUpWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*BackUpResponse, error)
+
 	// GetBudgetWithResponse Get the limits and the use of the budget
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -6121,15 +6264,25 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /incidents/{incident} (the `GetIncident` operationId).
 	GetIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*GetIncidentResponse, error)
 
+	// AcceptIncidentWithBodyWithResponse Accept the behaviour since the onset of an open incident as normal
+	//
+	// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+	// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+	AcceptIncidentWithBodyWithResponse(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error)
+
 	// AcceptIncidentWithResponse Accept the behaviour since the onset of an open incident as normal
 	//
 	// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
 	// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
-	AcceptIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error)
+	AcceptIncidentWithResponse(ctx context.Context, incident IncidentParameter, body AcceptIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error)
 
 	// UnacknowledgeIncidentWithResponse Remove the acknowledgement
 	//
@@ -6406,6 +6559,54 @@ func (r ListAgentsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAgentsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type BackUpResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Backup
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BackUpResponse) GetJSON200() *Backup {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r BackUpResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r BackUpResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BackUpResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BackUpResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BackUpResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8243,6 +8444,22 @@ func (c *ClientWithResponses) ListAgentsWithResponse(ctx context.Context, params
 	return ParseListAgentsResponse(rsp)
 }
 
+// BackUpWithResponse Replace the backup by a consistent copy of the data
+//
+// Copies the data, with hard links, to the directory `backup` of the data directory, while the service runs. It contains everything that was
+// acknowledged before. Copy it to another machine, and delete it: its files take up space until then.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /backup (the `BackUp` operationId).
+func (c *ClientWithResponses) BackUpWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*BackUpResponse, error) {
+	rsp, err := c.BackUp(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBackUpResponse(rsp)
+}
+
 // GetBudgetWithResponse Get the limits and the use of the budget
 //
 // Returns a wrapper object for the known response body format(s).
@@ -8402,16 +8619,32 @@ func (c *ClientWithResponses) GetIncidentWithResponse(ctx context.Context, incid
 	return ParseGetIncidentResponse(rsp)
 }
 
+// AcceptIncidentWithBodyWithResponse Accept the behaviour since the onset of an open incident as normal
+//
+// Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
+// them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
+func (c *ClientWithResponses) AcceptIncidentWithBodyWithResponse(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error) {
+	rsp, err := c.AcceptIncidentWithBody(ctx, incident, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAcceptIncidentResponse(rsp)
+}
+
 // AcceptIncidentWithResponse Accept the behaviour since the onset of an open incident as normal
 //
 // Closes the incident when the epoch ends. Sibyl forgets how its first suspect, and the calls to it, behaved before the onset, and compares
 // them with their behaviour since then. The service raises no incident for a quarter of an hour, in which its new level is learned.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /incidents/{incident}/accept (the `AcceptIncident` operationId).
-func (c *ClientWithResponses) AcceptIncidentWithResponse(ctx context.Context, incident IncidentParameter, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error) {
-	rsp, err := c.AcceptIncident(ctx, incident, reqEditors...)
+func (c *ClientWithResponses) AcceptIncidentWithResponse(ctx context.Context, incident IncidentParameter, body AcceptIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptIncidentResponse, error) {
+	rsp, err := c.AcceptIncident(ctx, incident, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -8858,6 +9091,39 @@ func ParseListAgentsResponse(rsp *http.Response) (*ListAgentsResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest AgentList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseBackUpResponse parses an HTTP response from a BackUpWithResponse call
+func ParseBackUpResponse(rsp *http.Response) (*BackUpResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BackUpResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Backup
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -10135,6 +10401,9 @@ type ServerInterface interface {
 	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams)
+	// BackUp Replace the backup by a consistent copy of the data
+	// (POST /backup)
+	BackUp(w http.ResponseWriter, r *http.Request)
 	// GetBudget Get the limits and the use of the budget
 	// (GET /budget)
 	GetBudget(w http.ResponseWriter, r *http.Request)
@@ -10261,6 +10530,12 @@ type Unimplemented struct{}
 // ListAgents List agents and their state
 // (GET /agents)
 func (_ Unimplemented) ListAgents(w http.ResponseWriter, r *http.Request, params ListAgentsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// BackUp Replace the backup by a consistent copy of the data
+// (POST /backup)
+func (_ Unimplemented) BackUp(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -10583,6 +10858,20 @@ func (siw *ServerInterfaceWrapper) ListAgents(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListAgents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// BackUp operation middleware
+func (siw *ServerInterfaceWrapper) BackUp(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BackUp(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -12518,6 +12807,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/webhooks/dead/{letter}/resend", wrapper.ResendDeadLetter)
 	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/backup", wrapper.BackUp)
+	})
 
 	return r
 }
@@ -12552,6 +12844,44 @@ type ListAgentsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListAgentsdefaultApplicationProblemPlusJSONResponse) VisitListAgentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BackUpRequestObject struct {
+}
+
+type BackUpResponseObject interface {
+	VisitBackUpResponse(w http.ResponseWriter) error
+}
+
+type BackUp200JSONResponse Backup
+
+func (response BackUp200JSONResponse) VisitBackUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BackUpdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response BackUpdefaultApplicationProblemPlusJSONResponse) VisitBackUpResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -12994,6 +13324,7 @@ func (response GetIncidentdefaultApplicationProblemPlusJSONResponse) VisitGetInc
 
 type AcceptIncidentRequestObject struct {
 	Incident IncidentParameter `json:"incident"`
+	Body     *AcceptIncidentJSONRequestBody
 }
 
 type AcceptIncidentResponseObject interface {
@@ -14043,6 +14374,9 @@ type StrictServerInterface interface {
 	// ListAgents List agents and their state
 	// (GET /agents)
 	ListAgents(ctx context.Context, request ListAgentsRequestObject) (ListAgentsResponseObject, error)
+	// BackUp Replace the backup by a consistent copy of the data
+	// (POST /backup)
+	BackUp(ctx context.Context, request BackUpRequestObject) (BackUpResponseObject, error)
 	// GetBudget Get the limits and the use of the budget
 	// (GET /budget)
 	GetBudget(ctx context.Context, request GetBudgetRequestObject) (GetBudgetResponseObject, error)
@@ -14220,6 +14554,30 @@ func (sh *strictHandler) ListAgents(w http.ResponseWriter, r *http.Request, para
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAgentsResponseObject); ok {
 		if err := validResponse.VisitListAgentsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// BackUp operation middleware
+func (sh *strictHandler) BackUp(w http.ResponseWriter, r *http.Request) {
+	var request BackUpRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BackUp(ctx, request.(BackUpRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BackUp")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BackUpResponseObject); ok {
+		if err := validResponse.VisitBackUpResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -14517,6 +14875,16 @@ func (sh *strictHandler) AcceptIncident(w http.ResponseWriter, r *http.Request, 
 	var request AcceptIncidentRequestObject
 
 	request.Incident = incident
+
+	var body AcceptIncidentJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+	} else {
+		request.Body = &body
+	}
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.AcceptIncident(ctx, request.(AcceptIncidentRequestObject))

@@ -106,16 +106,18 @@ func (p *process) acceptIncidentCommand() *cobra.Command {
 		Short: "Accept the behaviour since the onset of an open incident as normal",
 		Long: `Accept closes an open incident when the epoch ends. The history of its first suspect, and of the calls to it, before the onset is
 deleted; they are compared with their behaviour since then. For a quarter of an hour the service raises no incident.`,
-		Example: "  sibyl incidents accept 101885cb",
+		Example: "  sibyl incidents accept 101885cb --text 'invoices have more items since 1.8.2'",
 		Args:    cli.Arguments(1, 1),
 	}
+	var text string
+	c.Flags().StringVar(&text, "text", "", "text of the note")
 	server := addServerFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := server.client(p)
 		if err != nil {
 			return err
 		}
-		if err := api.AcceptIncident(c.Context(), args[0]); err != nil {
+		if err := api.AcceptIncident(c.Context(), args[0], text); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintln(p.out, "Accepted: the incident closes when the epoch ends.")

@@ -55,7 +55,7 @@ Output is coloured only on a terminal, and only if NO_COLOR is not set.`,
 		return err
 	}
 	c.AddCommand(
-		p.serveCommand(), p.analyzeCommand(), p.diffCommand(), p.backtestCommand(), p.traceCommand(), p.replayCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
+		p.serveCommand(), p.analyzeCommand(), p.diffCommand(), p.backtestCommand(), p.backupCommand(), p.traceCommand(), p.replayCommand(), p.configCommand(), p.webhookCommand(), p.versionCommand(),
 		p.incidentsCommand(), p.objectivesCommand(), p.problemsCommand(), p.explainCommand(), p.tracepointsCommand(), p.agentsCommand(), p.tokenCommand(),
 	)
 	return c

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -41,16 +42,19 @@ func dataDirFlag(c *cobra.Command, p *process) *string {
 
 func (p *process) tokenCreateCommand() *cobra.Command {
 	var role, name string
+	var services []string
 	var last cli.NonNegative
 	c := &cobra.Command{
 		Use:   "create --role viewer|operator|admin|agent",
 		Short: "Create a token and print it once",
 		Example: `  sibyl token create --role viewer --name grafana
+  sibyl token create --role agent --services shop,pay-* --name shop-team
   SIBYL_TOKEN=$(sibyl token create --role operator --expires 8h) sibyl tracepoints list`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().StringVar(&role, "role", "", "viewer, operator, admin or agent")
 	c.Flags().StringVar(&name, "name", "", "name of the token's owner, recorded with every action")
+	c.Flags().StringSliceVar(&services, "services", nil, "services for which agents with the token may speak, like shop,pay-*; default: all")
 	c.Flags().Var(&last, "expires", "validity of the token; 0: until revoked")
 	dir := dataDirFlag(c, p)
 	c.RunE = func(*cobra.Command, []string) error {
@@ -59,12 +63,14 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 		if last > 0 {
 			expires = now.Add(time.Duration(last)).UTC().Truncate(time.Second)
 		}
-		secret, made, err := access.Open(*dir).Create(access.Role(role), name, now, expires)
+		secret, made, err := access.Open(*dir).Create(access.Role(role), name, now, expires, services...)
 		switch {
 		case errors.Is(err, access.ErrRole):
 			return cli.UsageError{Err: fmt.Errorf("--role %q: want viewer, operator, admin or agent", role)}
 		case errors.Is(err, access.ErrName):
 			return cli.UsageError{Err: fmt.Errorf("--name: %w", err)}
+		case errors.Is(err, access.ErrServices):
+			return cli.UsageError{Err: fmt.Errorf("--services: %w", err)}
 		case err != nil:
 			return err
 		}
@@ -101,7 +107,7 @@ func (p *process) tokenListCommand() *cobra.Command {
 			return err
 		}
 		out := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(out, "ID\tROLE\tNAME\tCREATED\tEXPIRES")
+		fmt.Fprintln(out, "ID\tROLE\tNAME\tCREATED\tEXPIRES\tSERVICES")
 		for i := range tokens {
 			t := &tokens[i]
 			expires := "never"
@@ -111,7 +117,12 @@ func (p *process) tokenListCommand() *cobra.Command {
 			if t.Expired(time.Now()) {
 				expires += " (expired)"
 			}
-			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", t.ID, t.Role, terminal.Printable(t.Name), t.Created.Local().Format(time.DateTime), expires)
+			services := "all"
+			if len(t.Services) > 0 {
+				services = strings.Join(t.Services, ",")
+			}
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Role, terminal.Printable(t.Name), t.Created.Local().Format(time.DateTime), expires,
+				terminal.Printable(services))
 		}
 		return out.Flush()
 	}

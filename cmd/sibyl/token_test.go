@@ -43,6 +43,7 @@ func TestToken(t *testing.T) {
 	}{
 		{"token create --role root", 2, "viewer, operator, admin or agent"},
 		{"token create", 2, "--role"},
+		{"token create --role viewer --services shop", 2, "--services"},
 		{"token revoke", 2, "which ID?"},
 		{"problems --server nowhere", 2, "want a URL like"},
 		{"problems --server http://127.0.0.1:1", 1, "sibyl serve"},

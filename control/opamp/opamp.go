@@ -50,7 +50,7 @@ const Path = "/v1/opamp"
 // Server serves agents. It is safe for concurrent use.
 type Server struct {
 	plane    *control.Plane
-	identify func(*http.Request) (string, error)
+	identify func(*http.Request) (control.Identity, error)
 	log      *slog.Logger
 	handle   server.HTTPHandlerFunc
 	context  server.ConnContext
@@ -61,8 +61,8 @@ type Server struct {
 	sending sync.WaitGroup // goroutines that send plans to sockets; mu guards Add
 }
 
-// New returns a Server of plane. identify returns the name of the token that a request carries, or a [*refusal.Error].
-func New(plane *control.Plane, identify func(*http.Request) (string, error), log *slog.Logger) (*Server, error) {
+// New returns a Server of plane. identify returns the token that a request carries, or a [*refusal.Error].
+func New(plane *control.Plane, identify func(*http.Request) (control.Identity, error), log *slog.Logger) (*Server, error) {
 	s := &Server{plane: plane, identify: identify, log: log}
 	s.closing, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
 	var err error
@@ -153,11 +153,11 @@ func (s *Server) admit() bool {
 
 // connecting is called when an agent connects, over HTTP for each message.
 func (s *Server) connecting(r *http.Request) types.ConnectionResponse {
-	principal, err := s.identify(r)
+	who, err := s.identify(r)
 	if err != nil {
 		return types.ConnectionResponse{HTTPStatusCode: s.refusalOf(r.Context(), err).Code()}
 	}
-	c := &connection{server: s, plane: s.plane, caller: control.Caller{Principal: principal, Transport: "opamp", Session: "http"}}
+	c := &connection{server: s, plane: s.plane, caller: control.Caller{Principal: who.Token, Services: who.Services, Transport: "opamp", Session: "http"}}
 	if r.Header.Get("Upgrade") != "" {
 		c.caller.Session = rand.Text() // a connection is a session
 		c.isSocket = true

@@ -48,11 +48,11 @@ func newHarness(t *testing.T, lease time.Duration) *harness {
 	log := slog.New(slog.DiscardHandler)
 	w := &harness{plane: control.New(ignore{}, control.Options{Lease: lease, Log: log})}
 	var err error
-	identify := func(r *http.Request) (string, error) {
+	identify := func(r *http.Request) (control.Identity, error) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
-			return "", refusal.New(refusal.Unauthenticated, "", "")
+			return control.Identity{}, refusal.New(refusal.Unauthenticated, "", "")
 		}
-		return "token", nil
+		return control.Identity{Token: "token"}, nil
 	}
 	if w.opamp, err = opamp.New(w.plane, identify, log); err != nil {
 		t.Fatal(err)

@@ -38,6 +38,7 @@ type exemplarStore struct {
 // groupSample is the sample of one group.
 type groupSample struct {
 	sample  stats.Stratified[store.Exemplar] // without Records
+	failed  []store.Exemplar                 // recent failed requests, oldest first, without Records; at most the size of the sample
 	records map[uint64][]uint64              // records of the requests sampled since the last epoch, by key
 	began   trace.Nanos
 	fresh   bool       // changed since the last epoch
@@ -64,6 +65,9 @@ const (
 	maxExemplarGroups = 4096
 	// sampleAge is the age at which a sample starts anew, so that exemplars are recent.
 	sampleAge = time.Hour
+	// failedAge is the age at which a failed request makes room for another one: while all requests fail, few traces
+	// are copied.
+	failedAge = time.Minute
 	// tasksWaiting is the capacity of exemplarStore.work, for the changes of an epoch and the trimming of the journal.
 	// Changes that find no room are retried at the end of the next epoch.
 	tasksWaiting = 2
@@ -88,7 +92,14 @@ func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *C
 		for r := range e.All() {
 			x.began = max(x.began, r.Start)
 			x.traces = append(x.traces, r.Trace)
-			x.add(*r)
+		}
+		for _, list := range [][]store.Exemplar{e.Slow, e.Typical, e.Fast} {
+			for i := range list {
+				x.add(list[i])
+			}
+		}
+		for _, r := range e.Failed {
+			x.addFailed(r, k.size)
 		}
 		return nil
 	})
@@ -123,6 +134,23 @@ func (x *groupSample) add(e store.Exemplar) bool {
 	return true
 }
 
+// addFailed adds a failed request to at most size others and reports whether there was room.
+func (x *groupSample) addFailed(e store.Exemplar, size int) bool {
+	if len(x.failed) >= size {
+		if size == 0 || e.Start.Sub(x.failed[0].Start) < failedAge {
+			return false
+		}
+		x.failed = slices.Delete(x.failed, 0, len(x.failed)-size+1)
+	}
+	records := e.Records
+	e.Records = nil
+	x.failed = append(x.failed, e)
+	if len(records) > 0 {
+		x.records[keyOf(&e)] = slices.Clone(records)
+	}
+	return true
+}
+
 // keyOf returns the key of a request in samples.
 func keyOf(e *store.Exemplar) uint64 { return trace.Mix(e.Trace.Hash(), uint64(e.Root)) }
 
@@ -137,6 +165,9 @@ func (k *exemplarStore) observe(group *group.Group, r *request) {
 	}
 	e := store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.records}
 	x.fresh = x.add(e) || x.fresh
+	if r.Failed {
+		x.fresh = x.addFailed(e, k.size) || x.fresh
+	}
 }
 
 // epoch passes the changed samples to run. It deletes the exemplars of groups that known reports as unknown.
@@ -205,6 +236,7 @@ func (k *exemplarStore) resize(now trace.Nanos) {
 	k.size = size
 	for _, x := range k.groups {
 		x.begin(now, size)
+		x.failed = x.failed[max(0, len(x.failed)-size):]
 		x.fresh = size == 0
 	}
 }
@@ -236,6 +268,12 @@ func (x *groupSample) change(group analysis.Hash) change {
 	c := change{group: group, exemplars: &store.Exemplars{
 		Slow: list(x.sample.Slowest()), Typical: list(x.sample.Typical(there)), Fast: list(x.sample.Fastest()),
 	}}
+	for _, e := range x.failed {
+		if key := keyOf(&e); there(key, e) {
+			e.Records = x.records[key]
+			c.exemplars.Failed = append(c.exemplars.Failed, e)
+		}
+	}
 	c.before = x.traces
 	x.traces, x.fresh = nil, false
 	clear(x.records)
@@ -295,7 +333,7 @@ func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 		err = k.options.Store.DeleteExemplars(c.group)
 		c.exemplars = &store.Exemplars{}
 	} else {
-		for _, list := range []*[]store.Exemplar{&c.exemplars.Slow, &c.exemplars.Typical, &c.exemplars.Fast} {
+		for _, list := range c.exemplars.Lists() {
 			*list = slices.DeleteFunc(*list, func(e store.Exemplar) bool {
 				if refs[e.Trace] == 0 {
 					kept, failed := k.copyTrace(&e)

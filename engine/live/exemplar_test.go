@@ -1,6 +1,8 @@
 package live
 
 import (
+	"iter"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,5 +70,85 @@ func TestPostponedExemplars(t *testing.T) {
 	k.epoch(c.at(), known)
 	if len(k.work) != 0 {
 		t.Error("unchanged exemplars are stored again")
+	}
+}
+
+// Recent failed requests of a group are stored, besides the others, and are known after a restart. They make room for
+// others once a minute.
+func TestFailedExemplars(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	r := run(t, t.TempDir(), c, func(o *Options) { o.Retention = Retention{} })
+	defer r.end()
+	for _, s := range traffic(t, 1, 10) {
+		r.send(s.bodies)
+	}
+	retained := new(atomic.Pointer[Retention])
+	const size = 2
+	retained.Store(&Retention{Exemplars: size})
+	open := func() *exemplarStore {
+		options := *r.options
+		options.Retention.Exemplars = size
+		k, err := newExemplarStore(&options, retained, &r.counts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	k, refs := open(), make(map[trace.ID]int)
+	group := &group.Group{ID: analysis.Hash{Lo: 1}}
+	decoder := newDecoder(ingest.AllKeys())
+	next, stop := iter.Pull2(r.journal.Read(1))
+	defer stop()
+	begun := c.at()
+	observe := func(after time.Duration, failed bool) {
+		t.Helper()
+		for {
+			record, err, ok := next()
+			if !ok || err != nil {
+				t.Fatal("no more requests", err)
+			}
+			var b ingest.Batch
+			if record.Kind != journal.Protobuf {
+				continue
+			}
+			if err := decoder.Protobuf(record.Data, &b); err != nil {
+				t.Fatal(err)
+			}
+			o := observation.Observation{Trace: b.Traces[0], Root: b.Spans[0].ID, Start: begun.Add(after), Duration: time.Second, Failed: failed}
+			k.observe(group, &request{Observation: o, records: []uint64{record.Seq}})
+			return
+		}
+	}
+	kept := func() (seconds []float64) {
+		t.Helper()
+		k.epoch(c.at(), func(analysis.Hash) bool { return true })
+		if err := k.applyAll(<-k.work, refs); err != nil {
+			t.Fatal(err)
+		}
+		e, err := r.store.Exemplars(group.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range e.Failed {
+			if data, err := r.store.Trace(x.Trace); err != nil || data == nil {
+				t.Errorf("the trace of a failed request is not stored: %v", err)
+			}
+			seconds = append(seconds, x.Start.Sub(begun).Seconds())
+		}
+		return seconds
+	}
+	observe(0, false)
+	observe(1*time.Second, true)
+	observe(2*time.Second, true)
+	observe(3*time.Second, true)
+	if got := kept(); !slices.Equal(got, []float64{1, 2}) {
+		t.Errorf("failed requests stored from the first epoch: %v", got)
+	}
+	k = open()
+	observe(61*time.Second, true)
+	observe(61500*time.Millisecond, true)
+	if got := kept(); !slices.Equal(got, []float64{2, 61}) {
+		t.Errorf("failed requests stored after a restart and a minute: %v", got)
 	}
 }

@@ -792,3 +792,26 @@ func TestExemplars(t *testing.T) {
 	check()
 	r.end()
 }
+
+// The time of the last arrival is known, also from the journal after a crash. Requests without spans do not count.
+func TestLastArrival(t *testing.T) {
+	dir, c := t.TempDir(), &clock{}
+	c.set(start)
+	r := run(t, dir, c, nil)
+	if at := r.Counts().Arrived.Load(); at != 0 {
+		t.Errorf("before the first spans: %d", at)
+	}
+	bodies, _ := requests(t, sim.New(sim.Config{Seed: 3, Tracepoints: 100, Rate: 30, Messages: -1}), start, start.Add(time.Second))
+	r.send(bodies)
+	at := trace.Nanos(r.Counts().Arrived.Load())
+	if late := at.Sub(start); late < 0 || late > time.Second {
+		t.Errorf("arrived %v after the time at which spans were sent", late)
+	}
+	c.add(time.Second)
+	r.send([][]byte{{}})
+	r = run(t, r.crash(dir), c, nil)
+	if got := trace.Nanos(r.Counts().Arrived.Load()); got != at {
+		t.Errorf("after a crash: %d, want %d", got, at)
+	}
+	r.end()
+}

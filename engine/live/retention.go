@@ -201,7 +201,7 @@ func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (
 		return 0, err
 	}
 	gone := 0
-	for _, list := range []*[]store.Exemplar{&kept.Slow, &kept.Typical, &kept.Fast} {
+	for _, list := range kept.Lists() {
 		*list = slices.DeleteFunc(*list, func(x store.Exemplar) bool {
 			if x.Trace != e.Trace {
 				return false

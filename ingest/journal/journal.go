@@ -13,6 +13,7 @@ import (
 	"iter"
 	"log/slog"
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -58,6 +59,7 @@ type Journal struct {
 	batch *pebble.Batch
 	next  atomic.Uint64 // number of the next record
 	first atomic.Uint64 // lower bound on the number of the oldest record
+	trims sync.Mutex    // held while records are deleted, or copied by Backup
 }
 
 // memTable is the size in bytes at which collected records are written to a file: one or two seconds at full load.
@@ -290,6 +292,8 @@ func (j *Journal) firstFrom(from uint64) (seq uint64, at trace.Nanos, err error)
 
 // Trim deletes all records before the given number.
 func (j *Journal) Trim(ctx context.Context, before uint64) error {
+	j.trims.Lock()
+	defer j.trims.Unlock()
 	if first := j.first.Load(); before > first {
 		if err := j.db.Excise(ctx, key(first), key(before)); err != nil {
 			return fmt.Errorf("trim the journal: %w", err)

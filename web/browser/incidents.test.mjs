@@ -351,8 +351,9 @@ test("accepting explains what it does, asks, and closes the incident", async () 
   await dialog.waitFor({ state: "detached" });
   assert.equal((await service.api(pathOf(incident))).incident.state, "open");
   await page.getByRole("button", { name: "Accept as normal …" }).click();
+  await dialog.getByLabel("Reason (visible to others)").fill("more items");
   await dialog.getByRole("button", { name: "Accept as normal" }).click();
-  await page.getByText(/accepted as normal by/).waitFor({ timeout: 25_000 }); // an epoch
+  await page.getByText(/accepted as normal by .*: more items/).waitFor({ timeout: 25_000 }); // an epoch
   assert.equal(await page.getByRole("button", { name: "Accept as normal …" }).count(), 0);
   await context.close();
 });

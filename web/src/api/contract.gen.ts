@@ -685,6 +685,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/backup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace the backup by a consistent copy of the data
+         * @description Copies the data, with hard links, to the directory `backup` of the data directory, while the service runs. It contains everything that was
+         *     acknowledged before. Copy it to another machine, and delete it: its files take up space until then.
+         */
+        post: operations["backUp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/openapi.yaml": {
         parameters: {
             query?: never;
@@ -971,6 +992,10 @@ export interface components {
             expires?: string;
             text?: string;
         };
+        AcceptRequest: {
+            /** @description Why the behaviour is normal. */
+            text?: string;
+        };
         DiagnosisPart: {
             /** @description Never empty. */
             text: string;
@@ -1024,6 +1049,13 @@ export interface components {
             reopened?: string;
             /** @description Who accepted the behaviour since the onset as normal; empty: someone without a name; absent: nobody. */
             accepted_by?: string;
+            /** @description The note of that person; absent: none. */
+            accepted_text?: string;
+            /**
+             * Format: date-time
+             * @description End of the epoch in which it had been open for a day without getting worse, so that Sibyl proposed to accept it; absent: it has not been.
+             */
+            proposed?: string;
             /** @description ID of the incident that it was merged into, because they have one cause; absent: none. */
             merged_into?: string;
             /** @description How much requests lose, since when, and where. */
@@ -1320,7 +1352,7 @@ export interface components {
             incident: components["schemas"]["Incident"];
             /** @description Oldest first. */
             timeline: components["schemas"]["TimelineEntry"][];
-            /** @description Slow traces since the onset, of the affected request types, slowest for their type first; at most 10. */
+            /** @description Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10. */
             exemplars: components["schemas"]["Exemplar"][];
             investigation?: components["schemas"]["InvestigationDetail"];
             /** @description Next step of Sibyl, or advice to you. */
@@ -1330,7 +1362,7 @@ export interface components {
             /** Format: date-time */
             at: string;
             /** @enum {string} */
-            kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "closed";
+            kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "steady" | "closed";
             /** @description A short sentence without the time. */
             text: string;
         };
@@ -1658,7 +1690,7 @@ export interface components {
             trace: components["schemas"]["ID"];
             group: components["schemas"]["ID"];
             /** @enum {string} */
-            stratum: "slow" | "typical" | "fast";
+            stratum: "slow" | "typical" | "fast" | "failed";
             /** Format: date-time */
             start: string;
             /** Format: int64 */
@@ -2249,6 +2281,11 @@ export interface components {
             requests: number;
             /** Format: int64 */
             spans: number;
+            /**
+             * Format: date-time
+             * @description Time at which the last accepted spans arrived, by the clock of Sibyl; null: none since the start, nor in the journal.
+             */
+            last_arrival: string | null;
             /** Format: int64 */
             rejected_spans: number;
             /** Format: int64 */
@@ -2386,6 +2423,10 @@ export interface components {
              * @description Size of the body.
              */
             bytes: number;
+        };
+        Backup: {
+            /** @description On the machine of the service. */
+            directory: string;
         };
         DeadLetterList: {
             items: components["schemas"]["DeadLetter"][];
@@ -2590,7 +2631,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AcceptRequest"];
+            };
+        };
         responses: {
             /** @description Accepted. */
             204: {
@@ -2871,7 +2916,7 @@ export interface operations {
         parameters: {
             query: {
                 group: components["schemas"]["ID"];
-                stratum?: "slow" | "typical" | "fast";
+                stratum?: "slow" | "typical" | "fast" | "failed";
             };
             header?: never;
             path?: never;
@@ -3482,6 +3527,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    backUp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The backup is complete. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Backup"];
+                };
             };
             default: components["responses"]["Failure"];
         };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { describeCounts, isFilling, describe } from "./health.ts";
+import { describeCounts, isFilling, describe, silentFor } from "./health.ts";
 
 test("describe returns the meaning of known keys and the name of others", () => {
   for (const [of, keys] of [
@@ -35,4 +35,13 @@ test("describeCounts lists known counters in a fixed order, unknown ones last", 
     ["Evicted (memory)", 2],
     ["new one", 1],
   ]);
+});
+
+test("silentFor returns the time without spans if it is long and known", () => {
+  const now = Date.parse("2026-01-01T12:00:00Z");
+  expect(silentFor("2026-01-01T11:59:48Z", now)).toBe("");
+  expect(silentFor("2026-01-01T11:40:00Z", now)).toBe("20 min");
+  expect(silentFor(now - 90_000, now)).toBe("2 min");
+  expect(silentFor(null, now)).toBe("");
+  expect(silentFor(undefined, now)).toBe("");
 });

@@ -1,4 +1,5 @@
 // Descriptions of the service's counters and queues for operators, with remedies.
+import { coarseDuration } from "./format.ts";
 
 // Meaning is the name and the description of a counter or queue, and the remedy if it grows or fills up; empty: none.
 export type Meaning = { name: string; means: string; remedy: string };
@@ -152,6 +153,15 @@ export function describeCounts(of: keyof typeof all, counts: Record<string, numb
   const known = Object.keys(all[of]).filter((key) => key in counts);
   const others = Object.keys(counts).filter((key) => !known.includes(key));
   return [...known, ...others].map((key) => [describe(of, key), counts[key]!]);
+}
+
+const silence = 60_000; // ms without spans from which they are missed
+
+// silentFor returns, as text, the time since the last spans arrived if it is long; empty if it is not, or unknown.
+export function silentFor(last: string | number | null | undefined, now: number): string {
+  if (last === null || last === undefined) return "";
+  const ms = now - new Date(last).getTime();
+  return ms >= silence ? coarseDuration(ms) : "";
 }
 
 const full = 0.5; // share of a queue's capacity from which it needs attention

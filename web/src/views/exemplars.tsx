@@ -19,6 +19,7 @@ const strata = [
   ["slow", "Slowest"],
   ["typical", "Typical"],
   ["fast", "Fastest"],
+  ["failed", "Failed"],
 ] as const;
 
 export function Exemplars({ exemplars, problem }: { exemplars: ExemplarsResource; problem: Schemas["Problem"] }) {
@@ -44,23 +45,25 @@ export function Exemplars({ exemplars, problem }: { exemplars: ExemplarsResource
             </p>
           ) : (
             <div className="exemplars">
-              {strata.map(([stratum, name]) => (
-                <div key={stratum}>
-                  <h3>{name}</h3>
-                  <ul>
-                    {items
-                      .filter((e) => e.stratum === stratum)
-                      .map((e, i) => (
-                        <li key={i}>
-                          <Link href={traceLink(e, problem.id)}>{duration(e.duration_ns)}</Link>{" "}
-                          <span className="dim small">
-                            <When at={e.start} brief />
-                          </span>
-                        </li>
-                      ))}
-                  </ul>
-                </div>
-              ))}
+              {strata
+                .filter(([stratum]) => stratum !== "failed" || items.some((e) => e.stratum === "failed"))
+                .map(([stratum, name]) => (
+                  <div key={stratum}>
+                    <h3>{name}</h3>
+                    <ul>
+                      {items
+                        .filter((e) => e.stratum === stratum)
+                        .map((e, i) => (
+                          <li key={i}>
+                            <Link href={traceLink(e, problem.id)}>{duration(e.duration_ns)}</Link>{" "}
+                            <span className="dim small">
+                              <When at={e.start} brief />
+                            </span>
+                          </li>
+                        ))}
+                    </ul>
+                  </div>
+                ))}
             </div>
           )
         }

@@ -125,12 +125,15 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
 function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
   const [linked, setLinked] = useEnum("dialog", dialogs);
   const [asking, setAsking] = useState(linked === "accept");
+  const [text, setText] = useState("");
   const close = () => {
     setAsking(false);
     if (linked) setLinked("");
   };
   const act = async () => {
-    await unwrap<unknown>(client.POST("/incidents/{incident}/accept", { params: { path: { incident: x.id } } }));
+    await unwrap<unknown>(
+      client.POST("/incidents/{incident}/accept", { params: { path: { incident: x.id } }, body: { text } }),
+    );
     showToast("Accepted: the incident closes when the epoch ends.");
     changed();
   };
@@ -150,6 +153,10 @@ function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
             intended, such as a new version that does more work: this cannot be undone. To hide the incident only for
             some time, mute it.
           </p>
+          <label className="field">
+            Reason (visible to others)
+            <input maxLength={1024} value={text} onChange={(e) => setText(e.target.value)} />
+          </label>
         </Dialog>
       )}
     </>
@@ -509,16 +516,16 @@ function Timeline({ detail }: { detail: Detail }) {
   );
 }
 
-// Samples links to slow sample traces.
+// Samples links to slow and failed sample traces.
 function Samples({ detail: { incident, exemplars } }: { detail: Detail }) {
   const names = new Map(incident.request_types.map((t) => [t.id, t.name]));
   return (
     <Figure
       id="exemplars"
-      title="Slow sample traces"
+      title="Sample traces"
       table={() => ({
-        header: ["trace", "request type", "start", "duration (ms)"],
-        rows: exemplars.map((e) => [e.trace, names.get(e.group) ?? "", e.start, milli(e.duration_ns)]),
+        header: ["stratum", "trace", "request type", "start", "duration (ms)"],
+        rows: exemplars.map((e) => [e.stratum, e.trace, names.get(e.group) ?? "", e.start, milli(e.duration_ns)]),
       })}
       tableOnly
     >
@@ -529,6 +536,7 @@ function Samples({ detail: { incident, exemplars } }: { detail: Detail }) {
           {exemplars.map((e) => (
             <li key={e.trace}>
               <Link href={`/traces/${e.trace}${query({ incident: incident.id })}`}>{duration(e.duration_ns)}</Link>{" "}
+              {e.stratum === "failed" && <span className="bad">failed </span>}
               <bdi>{names.get(e.group)}</bdi>{" "}
               <span className="dim small">
                 <When at={e.start} brief />

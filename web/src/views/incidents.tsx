@@ -4,6 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useIncident, useIncidents, useResource } from "../api/queries.ts";
 import { coarseDuration, count, duration, factor, keepUnits, percent } from "../logic/format.ts";
+import { silentFor } from "../logic/health.ts";
 import {
   affectedTypes,
   carrier,
@@ -190,6 +191,7 @@ export function IncidentState({ of: x }: { of: Incident }) {
         <span>
           <When at={x.closed} />, lasted {coarseDuration(lasted(x, now))}
           {x.accepted_by !== undefined && <>, accepted as normal by {x.accepted_by || "somebody"}</>}
+          {x.accepted_text !== undefined && <>: {x.accepted_text}</>}
         </span>
       ) : (
         <span>
@@ -314,15 +316,14 @@ function useLearningTime(status: Schemas["Status"] | undefined): string {
   return left === undefined ? "" : coarseDuration(left);
 }
 
-const silence = 60_000; // ms without traces from which they are missed
-
-// useSilence returns, as text, the time without new spans if it is long.
+// useSilence returns, as text, the time without new spans if it is long: since the last ones arrived or, if the service
+// does not know when, since the page was opened.
 function useSilence(status: Schemas["Status"] | undefined): string {
   const now = useNow();
   const spans = status?.ingest.spans;
   const [last, setLast] = useState({ spans, at: now });
   if (spans !== last.spans) setLast({ spans, at: now });
-  return spans !== undefined && now - last.at >= silence ? coarseDuration(now - last.at) : "";
+  return status ? silentFor(status.ingest.last_arrival ?? last.at, now) : "";
 }
 
 // ProblemCount links to the list of problems.

@@ -4,12 +4,13 @@ import { Link } from "wouter";
 import { type Schemas, unwrap, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { bytes, count, duration, percent } from "../logic/format.ts";
-import { type Meaning, describeCounts, isFilling, describe } from "../logic/health.ts";
+import { type Meaning, describeCounts, isFilling, describe, silentFor } from "../logic/health.ts";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
 import { Dialog } from "../components/dialog.tsx";
 import { Figure } from "../components/figure.tsx";
 import { TruncationNote, Table } from "../components/table.tsx";
 import { Async } from "../components/async-state.tsx";
+import { useNow } from "../settings.ts";
 
 export default function Service() {
   useTitle("Service");
@@ -45,6 +46,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
         of={[
           ["Version", s.version],
           ["Accepts traces", s.ready ? "yes" : "not yet: the journal is being replayed"],
+          ["Last spans", <Arrival key="arrival" at={s.ingest.last_arrival} />, "When the last accepted spans arrived"],
           [
             "Learning",
             s.learning.active
@@ -118,6 +120,20 @@ function Health({ s }: { s: Schemas["Status"] }) {
             ))}
           </div>
         </Figure>
+      )}
+    </>
+  );
+}
+
+// Arrival shows when the last spans arrived, and what to check if that is long ago.
+function Arrival({ at }: { at: string | null }) {
+  const now = useNow();
+  const silent = silentFor(at, now);
+  return (
+    <>
+      {at ? <When at={at} /> : "none since the start"}
+      {silent && (
+        <span className="bad"> None for {silent}: check the senders, their address of Sibyl, and their token.</span>
       )}
     </>
   );

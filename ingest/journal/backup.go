@@ -1,0 +1,19 @@
+package journal
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Backup writes a consistent copy of the journal to a new directory, with hard links where possible, and returns a
+// lower bound on its first record, see First. The copy has all records that Append had written before. Appends continue
+// meanwhile, Trim waits.
+func (j *Journal) Backup(dir string) (first uint64, err error) {
+	j.trims.Lock()
+	defer j.trims.Unlock()
+	if err := j.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+		return 0, fmt.Errorf("back up the journal: %w", err)
+	}
+	return j.First(), nil
+}

@@ -1,0 +1,207 @@
+package notify
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/mail"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// killedEnv tells a process of the test binary to be the one that TestKilled kills.
+const killedEnv = "SIBYL_TEST_KILLED"
+
+// killedTask is the task of such a process, in killedEnv.
+type killedTask struct {
+	Dir       string
+	URL, Mail string // of the receivers
+	First     uint64 // number of the first incident, as if the journal before it was in a checkpoint
+	Drain     bool   // adds no incidents, and ends when everything is delivered
+}
+
+var killedFormats = []string{"pagerduty", "opsgenie", "teams", "slack", "sibyl"}
+
+func (k *killedTask) endpoints() (all []Endpoint) {
+	for _, f := range killedFormats {
+		e := Endpoint{Name: f, URL: k.URL + "/" + f, Format: f, AllowPrivate: true}
+		if NeedsToken(f) {
+			e.Token = testToken
+		}
+		all = append(all, e)
+	}
+	address := mail.Address{Address: "sibyl@example.com"}
+	return append(all, Endpoint{Name: "email", Format: "email", AllowPrivate: true, Mail: &Mail{
+		Server: k.Mail, Security: "none", From: address, To: []mail.Address{address},
+	}})
+}
+
+// lifeOf returns the events of incident number i: they have different IDs in different incidents.
+func lifeOf(i uint64) (all []*Event) {
+	for step, t := range []Type{IncidentOpened, IncidentAcknowledged, IncidentSteady, IncidentClosed} {
+		f := sampleIncident(t, "shop", "POST /checkout")
+		f.Incident.ID, f.At = i+1, opened.Add(time.Duration(step)*time.Minute)
+		if t == IncidentClosed {
+			f.Incident.Closed = f.At
+		}
+		all = append(all, NewIncidentEvent(f))
+	}
+	return all
+}
+
+// TestKilledProcess is the process that TestKilled kills. It prints the number of each incident once its events are
+// accepted.
+func TestKilledProcess(t *testing.T) {
+	var k killedTask
+	if text := os.Getenv(killedEnv); text == "" || json.Unmarshal([]byte(text), &k) != nil {
+		t.Skip("started by TestKilled only")
+	}
+	outbox, closeStore := openOutbox(t, k.Dir)
+	n, err := New(Options{Outbox: outbox, Log: slog.New(slog.DiscardHandler)}, k.endpoints())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { n.Run(ctx); close(done) }()
+	for i := k.First; !k.Drain; i++ {
+		for _, e := range lifeOf(i) {
+			enqueue(t, n, e)
+		}
+		fmt.Println("accepted", i)
+		time.Sleep(25 * time.Millisecond) // else a slow disk takes minutes for the deliveries
+	}
+	for outbox.Stats().Waiting > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	<-done
+	closeStore()
+}
+
+// arrivals records the events that each endpoint received, in the order of their first arrival.
+type arrivals struct {
+	mu    sync.Mutex
+	first map[string][]string       // IDs by endpoint
+	times map[string]map[string]int // by endpoint and ID
+}
+
+func (a *arrivals) add(endpoint, id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.times[endpoint] == nil {
+		a.times[endpoint] = make(map[string]int)
+	}
+	if a.times[endpoint][id]++; a.times[endpoint][id] == 1 {
+		a.first[endpoint] = append(a.first[endpoint], id)
+	}
+}
+
+// ServeHTTP records a call. The path begins with the name of the endpoint. Some answers get lost on their way.
+func (a *arrivals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	a.add(strings.Split(r.URL.Path, "/")[1], r.Header.Get("Webhook-Id"))
+	time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond) // so that some kills interrupt a call
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// mails records e-mails until the server closes.
+func (a *arrivals) mails(s *mailServer, ended <-chan struct{}) {
+	for {
+		select {
+		case m := <-s.mails:
+			_, rest, _ := strings.Cut(m.text, "Message-ID: <")
+			id, _, _ := strings.Cut(rest, "@")
+			a.add("email", id)
+		case <-ended:
+			return
+		}
+	}
+}
+
+// Every event that was accepted arrives at least once in every format that sends it, and those of an incident in order,
+// even if the process is killed many times.
+func TestKilled(t *testing.T) {
+	kills := 10
+	if testing.Short() {
+		kills = 4
+	}
+	a := &arrivals{first: make(map[string][]string), times: make(map[string]map[string]int)}
+	web := httptest.NewServer(a)
+	defer web.Close()
+	s := newMailServer(t, func(s *mailServer) { s.starttls, s.auth = false, "" })
+	ended := make(chan struct{})
+	defer close(ended)
+	go a.mails(s, ended)
+
+	k := killedTask{Dir: t.TempDir(), URL: web.URL, Mail: s.Addr().String()}
+	accepted := uint64(0) // incidents
+	for range kills {
+		accepted = max(accepted, k.run(t, 100*time.Millisecond+time.Duration(rand.IntN(400))*time.Millisecond))
+		k.First = accepted - min(accepted, 3) // repeated, as after reading the journal
+	}
+	if accepted == 0 {
+		t.Fatal("no incident was accepted")
+	}
+	k.Drain = true
+	k.run(t, 2*time.Minute)
+
+	sent, repeated := 0, 0
+	for _, e := range k.endpoints() {
+		rank := make(map[string]int)
+		for i, id := range a.first[e.Name] {
+			rank[id] = i + 1
+		}
+		f := formats[e.Format]
+		for i := range accepted {
+			last := 0
+			for _, event := range lifeOf(i) {
+				if f.render(event) == nil {
+					continue
+				}
+				if rank[event.ID] <= last {
+					t.Fatalf("%s: %s of incident %d of %d arrived at place %d, the one before at %d", e.Name, event.Type, i, accepted, rank[event.ID], last)
+				}
+				last = rank[event.ID]
+				sent++
+				repeated += a.times[e.Name][event.ID] - 1
+			}
+		}
+	}
+	t.Logf("%d kills, %d incidents, %d events, %d repeated", kills, accepted, sent, repeated)
+}
+
+// run starts a process, kills it after some time unless it ends before, and returns the number of accepted incidents.
+func (k *killedTask) run(t *testing.T, life time.Duration) (accepted uint64) {
+	t.Helper()
+	task, err := json.Marshal(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), life) // it kills
+	defer stop()
+	c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestKilledProcess$", "-test.count=1")
+	c.Env = append(os.Environ(), killedEnv+"="+string(task))
+	out, err := c.Output()
+	if (err != nil) == k.Drain {
+		t.Fatalf("the process ended early, or did not end: %v\n%s", err, out)
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var i uint64
+		if _, err := fmt.Sscanf(lines.Text()+"\n", "accepted %d\n", &i); err == nil {
+			accepted = i + 1
+		}
+	}
+	return accepted
+}

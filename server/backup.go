@@ -1,0 +1,79 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sibyl-trace/sibyl/api"
+	"github.com/sibyl-trace/sibyl/api/access"
+)
+
+// backupName is the name of the directory of the backup, below the data directory: hard links need one file system.
+const backupName = "backup"
+
+// backupAttempts bounds the attempts to copy store and journal while no checkpoint trims the journal. Checkpoints are
+// much rarer than copies are slow.
+const backupAttempts = 5
+
+// backup replaces the backup by a copy of the data that the running service can be restored from, and returns its
+// directory. It has everything that was acknowledged before.
+func (s *Server) backup() (string, error) {
+	s.backingUp.Lock()
+	defer s.backingUp.Unlock()
+	data, err := filepath.Abs(s.config.DataDir)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(data, backupName)
+	fresh := dir + ".new"
+	for range backupAttempts {
+		whole, err := s.copyTo(fresh)
+		if err != nil {
+			return "", errors.Join(fmt.Errorf("backup: %w", err), os.RemoveAll(fresh))
+		}
+		if !whole {
+			continue
+		}
+		if err := errors.Join(os.RemoveAll(dir), os.Rename(fresh, dir)); err != nil {
+			return "", fmt.Errorf("backup: %w", err)
+		}
+		return dir, nil
+	}
+	return "", errors.Join(errors.New("backup: the journal is trimmed all the time; try again"), os.RemoveAll(fresh))
+}
+
+// copyTo copies the data to a directory, the store before the journal: the journal then has all records since the
+// checkpoint in the store, unless a later checkpoint has trimmed it meanwhile. It reports whether the copy is
+// whole.
+func (s *Server) copyTo(dir string) (whole bool, err error) {
+	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+		return false, err
+	}
+	oldest, err := s.store.Oldest() // or an earlier one than that of the copy
+	if err != nil {
+		return false, err
+	}
+	if err := s.store.Backup(filepath.Join(dir, "store")); err != nil {
+		return false, err
+	}
+	first, err := s.journal.Backup(filepath.Join(dir, "journal"))
+	if err != nil {
+		return false, err
+	}
+	for _, name := range []string{access.FileName, api.NotesFile} {
+		text, err := os.ReadFile(filepath.Join(s.config.DataDir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return first <= max(1, oldest), nil
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+)
+
+// A backup made while the service accepts traces, takes checkpoints and trims its journal has every trace that was
+// acknowledged before, also after the service was killed and its data is lost. It replaces the one before.
+func TestBackup(t *testing.T) {
+	v := newProcess(t, t.TempDir())
+	v.more = []string{"--assembly-settle", "1s", "--assembly-idle", "2s"}
+	notes := filepath.Join(v.dir, "notes.json")
+	if err := os.WriteFile(notes, []byte("{}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v.start()
+	v.ready()
+	e, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(v.grpc), otlptracegrpc.WithInsecure())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var acked atomic.Uint64
+	ctx, stop := context.WithCancel(t.Context())
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		for ctx.Err() == nil {
+			if err := exportTrace(t.Context(), e, acked.Load()); err != nil {
+				t.Error(err)
+				return
+			}
+			acked.Add(1)
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
+	backUp := func() (dir string) {
+		t.Helper()
+		r, err := http.Post("http://"+v.api+"/api/v1/backup", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		var made struct{ Directory string }
+		if err := json.NewDecoder(r.Body).Decode(&made); err != nil || r.StatusCode != http.StatusOK || made.Directory != filepath.Join(v.dir, "backup") {
+			t.Fatalf("%d %+v %v; the server's log:\n%s", r.StatusCode, made, err, v.logged())
+		}
+		return made.Directory
+	}
+	time.Sleep(2 * time.Second)
+	backUp()
+	time.Sleep(8 * time.Second)
+	before := acked.Load()
+	time.Sleep(6 * time.Second) // traces close when they have settled
+	dir := backUp()
+	inBackup := acked.Load()
+	time.Sleep(time.Second)
+	stop()
+	sender.Wait()
+	v.end(os.Kill)
+
+	restored := t.TempDir()
+	if err := os.CopyFS(restored, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(v.dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(restored, "notes.json")); err != nil {
+		t.Error(err)
+	}
+	if n := requestsIn(t, restored); n < before || n > inBackup+1 {
+		t.Errorf("%d traces are in the backup, want from %d, which had settled, to %d", n, before, inBackup+1)
+	}
+}

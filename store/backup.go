@@ -1,0 +1,26 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Backup writes a consistent copy of the store to a new directory, with hard links where possible. Writes continue
+// meanwhile.
+func (s *Store) Backup(dir string) error {
+	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("back up the store: %w", err)
+	}
+	return nil
+}
+
+// Oldest returns the first record of the journal that the last checkpoint needs; 0: there is no checkpoint.
+func (s *Store) Oldest() (uint64, error) {
+	b, err := s.get([]byte{keyCheckpoint})
+	if b == nil || err != nil {
+		return 0, err
+	}
+	h, err := decodeHead(b)
+	return h.oldest, err
+}
