@@ -20,6 +20,7 @@ type loop struct {
 	core      *engine.Core
 	table     *trace.Table // of the core
 	exemplars *exemplarStore
+	past      *pastStore
 	outputs   *shardOutputs
 	queries   <-chan query
 	retained  *atomic.Pointer[Retention]
@@ -39,8 +40,10 @@ type loop struct {
 func (l *loop) run(ctx context.Context) {
 	var keeping sync.WaitGroup
 	keeping.Go(func() { l.exemplars.run(ctx) })
+	keeping.Go(func() { l.past.run(ctx) })
 	defer keeping.Wait()
 	defer close(l.exemplars.work)
+	defer close(l.past.work)
 	for {
 		select {
 		case o, more := <-l.outputs.ready:
@@ -128,7 +131,8 @@ func (l *loop) pass() {
 
 // epoch ends an epoch.
 func (l *loop) epoch(at trace.Nanos) {
-	began := l.options.Clock()
+	l.keepPeriod(at)
+	began, last := l.options.Clock(), l.core.Ended()
 	e := Ended{At: at, Before: l.core.Problems()}
 	e.Decisions = l.core.Epoch(at)
 	l.counts.Decided.Store(int64(l.options.Clock().Sub(began)))
@@ -137,6 +141,7 @@ func (l *loop) epoch(at trace.Nanos) {
 			l.options.Log.Error("decisions could not be stored", slog.Any("error", err))
 		}
 	}
+	l.exemplars.keep(l.keeps(e.Before, last, at))
 	l.exemplars.epoch(at, func(id analysis.Hash) bool { return l.core.Grouper().Group(id) != nil })
 	l.counts.Epochs.Add(1)
 	if l.options.Epoch != nil {
@@ -201,6 +206,9 @@ func (l *loop) finished(s *saving) {
 	if err == nil {
 		l.saved = s.At
 		l.exemplars.trim(s.Oldest, s.cleanup)
+		if s.cleanup.past != nil {
+			l.past.trim(*s.cleanup.past)
+		}
 	} else {
 		l.closed = append(s.Closed, l.closed...)
 	}
