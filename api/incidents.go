@@ -230,6 +230,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	}
 	var d *contract.GetIncident200JSONResponse
 	var types []engine.AffectedType
+	var incident uint64
 	var onset, closed, ended trace.Nanos
 	err = a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
@@ -243,7 +244,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 			return
 		}
 		x, names := &all[i], renderer{s.names(c), c}
-		types, onset, closed, ended = slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
+		incident, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
 			Incident: s.incidents[row].Incident, Next: notify.Advice(names.Names, x, v, c.Deploys(), c.Ended()), Timeline: names.timeline(s, x, located),
@@ -262,7 +263,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	a.addDirectory(&d.Incident, ended)
 	d.Timeline = append(d.Timeline, noted(&d.Incident.Notes)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
-	slow, err := SlowTraces(a.history, types, onset, closed)
+	slow, err := SlowTraces(a.history, incident, types, onset, closed)
 	d.Exemplars = exemplarsOf(slow)
 	return d, err
 }
@@ -352,16 +353,20 @@ type SlowTrace struct {
 
 // SlowTraces returns stored slow traces of the affected request types that began between the onset and the end of an
 // incident, 0 while it is open: those that are slowest in relation to the usual time of their type first.
-func SlowTraces(h History, types []engine.AffectedType, onset, closed trace.Nanos) ([]SlowTrace, error) {
+func SlowTraces(h History, incident uint64, types []engine.AffectedType, onset, closed trace.Nanos) ([]SlowTrace, error) {
 	var found []SlowTrace
 	slowness := make(map[trace.ID]float64)
 	for i := range types {
 		t := &types[i]
-		kept, err := h.Exemplars(t.RequestType)
+		present, err := h.Exemplars(t.RequestType)
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range kept.Slow {
+		kept, err := h.Kept(engine.IncidentProblem(incident), t.RequestType)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range slices.Concat(present.Slow, kept.Slow) {
 			if _, twice := slowness[e.Trace]; !twice && e.Start >= onset && (closed == 0 || e.Start <= closed) {
 				slowness[e.Trace] = float64(e.Duration) / max(1, t.Usual)
 				found = append(found, SlowTrace{e, t.RequestType})

@@ -140,7 +140,7 @@ func (o *outbound) acknowledged(incident uint64) *notify.Note {
 
 // slowTraces returns slow traces of an incident, with links to tracing backends or, without one, to the UI.
 func (o *outbound) slowTraces(core *engine.Core, x *engine.Incident) []notify.Trace {
-	found, err := api.SlowTraces(o.store, x.Types, x.Onset, x.Closed)
+	found, err := api.SlowTraces(o.store, x.ID, x.Types, x.Onset, x.Closed)
 	if err != nil {
 		o.log.Error("slow traces of an incident cannot be read", slog.Any("error", err))
 	}
