@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/internal/pebbledb"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -230,5 +232,81 @@ func TestKeptExemplars(t *testing.T) {
 	must(t, s.PutKept(of, a, &Exemplars{}))
 	if got, err = s.Kept(of, a); err != nil || len(got.Slow) > 0 {
 		t.Errorf("deleted: %+v, %v", got, err)
+	}
+}
+
+// BenchmarkPast measures windows of 10 000 request types with a group each, which have 30 requests in every period of
+// two days: the time to store a period, during which the core waits, the size of a day, the time to pack it and its size
+// then, and the time to read a day of a group.
+func BenchmarkPast(b *testing.B) {
+	const groups = 20_000
+	dir := b.TempDir()
+	disk, err := pebbledb.NewDisk(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := Open(Options{Dir: dir, Disk: disk, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	must := func(err error) {
+		b.Helper()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	past := make([]group.Past, 512) // of which groups take turns
+	for i := range past {
+		for range 30 {
+			d := int64(1e7 * math.Exp(3*r.Float64()+0.5*r.NormFloat64()))
+			past[i].Total.Add(d)
+			past[i].Latency.Add(d, 1)
+		}
+	}
+	size := func() int64 {
+		must(s.Compact(b.Context()))
+		days, err := s.PastDays()
+		must(err)
+		return days[0].Size
+	}
+	var storing, longest time.Duration
+	periods := 0
+	for b.Loop() {
+		for k := range 2 * 270 {
+			at, began := firstDay.Add(time.Duration(k)*group.Period), time.Now()
+			must(s.PutPeriod(at, func(yield func(analysis.Hash, *group.Past) bool) {
+				for i := range uint64(groups) {
+					if !yield(analysis.Hash{Hi: trace.Mix(i, 1), Lo: i}, &past[(i*7+uint64(k)*31)%512]) {
+						return
+					}
+				}
+			}))
+			took := time.Since(began)
+			storing, longest = storing+took, max(longest, took)
+			periods++
+		}
+	}
+	short := size()
+	began := time.Now()
+	must(s.PackDays(firstDay.Add(group.Day)))
+	packing := time.Since(began)
+	b.ReportMetric(storing.Seconds()*1e3/float64(periods), "store-ms")
+	b.ReportMetric(longest.Seconds()*1e3, "longest-store-ms")
+	b.ReportMetric(float64(short)/1e6, "day-MB")
+	b.ReportMetric(packing.Seconds(), "pack-s")
+	b.ReportMetric(float64(size())/1e6, "packed-day-MB")
+	for _, x := range []struct {
+		day  trace.Nanos
+		name string
+	}{{firstDay, "read-packed-ms"}, {firstDay.Add(group.Day), "read-ms"}} {
+		began := time.Now()
+		all, err := s.Windows(analysis.Hash{Hi: trace.Mix(7, 1), Lo: 7}, x.day, x.day.Add(group.Day), false)
+		must(err)
+		b.ReportMetric(time.Since(began).Seconds()*1e3, x.name)
+		if len(all) < 90 {
+			b.Fatalf("%d windows", len(all))
+		}
 	}
 }

@@ -3,7 +3,7 @@
 import { useContext, useEffect, useEffectEvent, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { duration, time } from "../logic/format.ts";
+import { dayAndTime, duration, time } from "../logic/format.ts";
 import { ThemeContext, useNow, useZone } from "../settings.ts";
 import type { Mark } from "./heatmap.tsx";
 
@@ -18,6 +18,9 @@ type Props = {
   brush?: (from: number, to: number) => void;
 };
 
+const longSpan = 30 * 3_600_000; // ms, from which the axis names days
+const manyPoints = 100; // from which lines have no dots
+
 export function Lines({ at, series, behind, marks, label, brush }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const [zone] = useZone();
@@ -25,6 +28,7 @@ export function Lines({ at, series, behind, marks, label, brush }: Props) {
   const theme = useContext(ThemeContext);
   const onBrush = useEffectEvent((from: number, to: number) => brush?.(from, to));
   const format = useEffectEvent((ms: number) => time(ms, zone, now));
+  const day = useEffectEvent((ms: number) => dayAndTime(ms, zone));
   const brushable = brush !== undefined;
   const data = JSON.stringify({ at, series, behind, marks }); // compared by value: an update without change redraws nothing
   useEffect(() => {
@@ -51,8 +55,11 @@ export function Lines({ at, series, behind, marks, label, brush }: Props) {
         axes: [
           {
             ...axis,
-            values: (_u, ticks) => ticks.map((t) => format(t).replace(" UTC", "").slice(-8)),
-            space: 80,
+            values: (u, ticks) => {
+              const long = u.scales["x"]!.max! - u.scales["x"]!.min! > longSpan;
+              return ticks.map((t) => (long ? day(t) : format(t).replace(" UTC", "").slice(-8)));
+            },
+            space: 96,
           },
           {
             ...axis,
@@ -70,7 +77,6 @@ export function Lines({ at, series, behind, marks, label, brush }: Props) {
             width: 1,
             alpha: 0.75,
             points: { show: false },
-            spanGaps: true,
             ...(s.dash ? { dash: s.dash } : {}),
             value: (_u: uPlot, v: number | null) => duration(v),
           })),
@@ -78,8 +84,7 @@ export function Lines({ at, series, behind, marks, label, brush }: Props) {
             label: s.name,
             stroke: color(s.color),
             width: 2,
-            points: { size: 6, fill: color("raised") },
-            spanGaps: true,
+            points: { size: at.length > manyPoints ? 0 : 6, fill: color("raised") },
             ...(s.dash ? { dash: s.dash } : {}),
             value: (_u: uPlot, v: number | null) => duration(v),
           })),
@@ -108,7 +113,7 @@ export function Lines({ at, series, behind, marks, label, brush }: Props) {
   return <div ref={box} role="img" aria-label={label} className="lines" />;
 }
 
-// aligned returns the values of all series at the times of all of them.
+// aligned returns the values of all series at the times of all of them. Missing values are no gaps, null is one.
 function aligned(at: number[], series: Series[], behind: Props["behind"]): uPlot.AlignedData {
   const present: uPlot.AlignedData = [at, ...series.map((s) => s.values)];
   return behind ? uPlot.join([[behind.at, ...behind.series.map((s) => s.values)], present]) : present;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type PastWindow, dayBefore, meanBefore, pastPoints, period, quantized, shiftOf } from "./past.ts";
+import { type PastWindow, dayBefore, meanBefore, pastPoints, period, quantized, shiftOf, withGaps } from "./past.ts";
 
 const start = Date.parse("2026-11-24T12:00:00Z");
 const day = 24 * 3_600_000;
@@ -38,6 +38,12 @@ test("points are interpolated where others are", () => {
 test("a gap is not bridged at the edge, and nothing is drawn without windows", () => {
   expect(pastPoints([windowAt(0, 1), windowAt(20, 1)], 0, start + 10 * period, start + 11 * period)).toEqual([]);
   expect(pastPoints([], day, start, start + day)).toEqual([]);
+});
+
+test("lines end at a long gap", () => {
+  const windows = [windowAt(0, 1), windowAt(1, 2), windowAt(20, 3)];
+  expect(withGaps(windows).map((w) => w.p50_ns)).toEqual([1, 2, null, 3]);
+  expect(pastPoints(windows, 0, start, start + 21 * period).map((p) => p.p50)).toEqual([1, 2, null, 3]);
 });
 
 test("the mean before counts requests", () => {

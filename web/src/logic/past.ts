@@ -16,6 +16,28 @@ export const shiftOf = (before: Before) => ({ none: 0, yesterday: day, last_week
 // PastPoint has the percentiles of a window, in ns, at its middle, in ms.
 export type PastPoint = { at: number; p50: number | null; p99: number | null };
 
+const longest = 4; // gap between windows, in their lengths, that lines bridge
+
+// withGaps returns the windows with an empty one in each gap that lines must not bridge.
+export function withGaps(windows: PastWindow[]): PastWindow[] {
+  const length = shortest(windows);
+  return windows.flatMap((w, i) => {
+    const before = windows[i - 1];
+    if (!before || Date.parse(w.from) - Date.parse(before.to) < longest * length) return [w];
+    const gap = {
+      from: before.to,
+      to: w.from,
+      count: 0,
+      failed: 0,
+      mean_ns: null,
+      cov: null,
+      p50_ns: null,
+      p99_ns: null,
+    };
+    return [gap, w];
+  });
+}
+
 // pastPoints returns points of windows, moved forward by shift ms, within [from, to]. Others are interpolated at both
 // ends, so that their lines fill the chart, and at the times of also, ascending, so that values can be compared.
 export function pastPoints(
@@ -25,26 +47,27 @@ export function pastPoints(
   to: number,
   also: number[] = [],
 ): PastPoint[] {
-  const all = windows.map((w) => ({
+  const all = withGaps(windows).map((w) => ({
     at: (Date.parse(w.from) + Date.parse(w.to)) / 2 + shift,
     p50: w.p50_ns,
     p99: w.p99_ns,
   }));
   const inside = all.filter((p) => p.at >= from && p.at <= to);
-  const apart = 4 * Math.max(period, shortest(windows)); // a longer gap is not bridged
   const known = new Set(inside.map((p) => p.at));
   const interpolated = (at: number): PastPoint[] => {
     if (known.has(at)) return [];
     known.add(at);
     const before = all.findLast((p) => p.at < at);
     const after = all.find((p) => p.at > at);
-    if (!before || !after || after.at - before.at > apart) return [];
+    if (!before || !after) return [];
     const part = (at - before.at) / (after.at - before.at);
     const between = (a: number | null, b: number | null) => (a === null || b === null ? null : a + (b - a) * part);
-    return [{ at, p50: between(before.p50, after.p50), p99: between(before.p99, after.p99) }];
+    const point = { at, p50: between(before.p50, after.p50), p99: between(before.p99, after.p99) };
+    return point.p50 === null ? [] : [point]; // in a gap
   };
   const more = [from, ...also.filter((at) => at > from && at < to), to].flatMap(interpolated);
-  return [...inside, ...more].sort((a, b) => a.at - b.at);
+  const points = [...inside, ...more].sort((a, b) => a.at - b.at);
+  return points.some((p) => p.p50 !== null) ? points : []; // nothing but a gap
 }
 
 const shortest = (windows: PastWindow[]) => Math.min(...windows.map((w) => Date.parse(w.to) - Date.parse(w.from)));

@@ -6,24 +6,34 @@ import { type Resource, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { Lines, type Series } from "../charts/lines.tsx";
 import { milli } from "../logic/format.ts";
-import { type Before, type PastPoint, befores, dayBefore, pastPoints, quantized, shiftOf } from "../logic/past.ts";
+import {
+  type Before,
+  type PastPoint,
+  befores,
+  dayBefore,
+  pastPoints,
+  quantized,
+  shiftOf,
+  withGaps,
+} from "../logic/past.ts";
 import { Async } from "../components/async-state.tsx";
-import { Choice } from "../components/controls.tsx";
+import { Select } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { useZone } from "../settings.ts";
 import { useEnum } from "../url.ts";
 
-const names: Record<Before, string> = { none: "None", yesterday: "Yesterday", last_week: "Last week" };
+const names: Record<Before, string> = { none: "nothing", yesterday: "yesterday", last_week: "last week" };
+const options = befores.map((before) => [before, names[before]] as const);
 
 export const useBefore = () => useEnum("before", befores);
 
 export function BeforeChoice({ value, pick }: { value: Before; pick: (value: Before) => void }) {
   return (
-    <Choice
-      label="Compare with"
+    <Select
+      label="Behind"
       value={value}
-      pick={pick}
-      of={befores.map((before) => [before, names[before]] as const)}
+      pick={(name) => pick(befores.find((before) => before === name) ?? "none")}
+      of={options}
     />
   );
 }
@@ -46,7 +56,7 @@ type Behind = { behind?: { at: number[]; series: Series[] } };
 // behindOf returns the properties of a chart that draws points behind its own.
 export function behindOf(points: PastPoint[], before: Before): Behind {
   if (points.length === 0) return {};
-  const day = names[before].toLowerCase();
+  const day = names[before];
   return {
     behind: {
       at: points.map((p) => p.at),
@@ -89,6 +99,7 @@ export function PastLatency({ group, from, to, marks, tools }: Props) {
   const resource = useHistory(group, from, to, before);
   const windows = (resource.value?.windows ?? []).filter((w) => Date.parse(w.to) > from && Date.parse(w.from) < to);
   const middle = windows.map((w) => (Date.parse(w.from) + Date.parse(w.to)) / 2);
+  const drawn = withGaps(windows);
   const points = pastPoints(resource.value?.compared ?? [], shiftOf(before), from, to, middle);
   return (
     <Figure
@@ -121,11 +132,11 @@ export function PastLatency({ group, from, to, marks, tools }: Props) {
           ) : (
             <Lines
               label={`Durations in ${windows.length} windows; the table has the numbers`}
-              at={middle}
+              at={drawn.map((w) => (Date.parse(w.from) + Date.parse(w.to)) / 2)}
               series={[
-                { name: "P99", color: "critical", values: windows.map((w) => w.p99_ns) },
-                { name: "Mean", color: "bar", dash: [2, 3], values: windows.map((w) => w.mean_ns) },
-                { name: "P50", color: "dim", dash: [6, 4], values: windows.map((w) => w.p50_ns) },
+                { name: "P99", color: "critical", values: drawn.map((w) => w.p99_ns) },
+                { name: "Mean", color: "bar", dash: [2, 3], values: drawn.map((w) => w.mean_ns) },
+                { name: "P50", color: "dim", dash: [6, 4], values: drawn.map((w) => w.p50_ns) },
               ]}
               {...behindOf(points, before)}
               marks={marks}
