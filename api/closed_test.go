@@ -103,7 +103,7 @@ func TestGroupHistory(t *testing.T) {
 		var p group.Past
 		p.Total.Add(ns)
 		p.Latency.Add(ns, 1)
-		err := w.history.PutPeriod(base.Add(-before), func(yield func(analysis.Hash, *group.Past) bool) { yield(id, &p) })
+		err := w.history.PutPeriod(store.NewPeriod(base.Add(-before), func(yield func(analysis.Hash, *group.Past) bool) { yield(id, &p) }))
 		if err != nil {
 			t.Fatal(err)
 		}

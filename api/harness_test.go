@@ -279,7 +279,7 @@ func (w *harness) end(at trace.Nanos) {
 	defer w.mu.Unlock()
 	w.now = at
 	if from, all, ended := w.core.EndedPeriod(at); ended {
-		if err := w.history.PutPeriod(from, all); err != nil {
+		if err := w.history.PutPeriod(store.NewPeriod(from, all)); err != nil {
 			panic(err)
 		}
 	}

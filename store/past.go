@@ -60,15 +60,33 @@ func periodOf(key []byte) trace.Nanos {
 // batchBytes bounds the batches of windows.
 const batchBytes = 1 << 20
 
-// PutPeriod stores the requests of groups in the period that begins at from. It replaces earlier ones. They are durable
-// once the next checkpoint is.
-func (s *Store) PutPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) error {
+// Period holds the encoded requests of groups in a period.
+type Period struct {
+	from   trace.Nanos
+	groups []analysis.Hash
+	ends   []int // of their values
+	values []byte
+}
+
+// NewPeriod returns the requests of groups in the period that begins at from.
+func NewPeriod(from trace.Nanos, all iter.Seq2[analysis.Hash, *group.Past]) *Period {
+	p := &Period{from: from}
+	for id, past := range all {
+		p.values = past.AppendBinary(p.values)
+		p.groups, p.ends = append(p.groups, id), append(p.ends, len(p.values))
+	}
+	return p
+}
+
+// PutPeriod stores the requests of a period and replaces earlier ones. They are durable once the next checkpoint is.
+func (s *Store) PutPeriod(p *Period) error {
 	b := s.db.NewBatch()
 	defer func() { _ = b.Close() }() // it is committed or discarded
-	var value []byte
-	for id, p := range all {
-		value = p.AppendBinary(value[:0])
-		if err := b.Set(periodKey(from, id), value, nil); err != nil {
+	begin := 0
+	for i, id := range p.groups {
+		value := p.values[begin:p.ends[i]]
+		begin = p.ends[i]
+		if err := b.Set(periodKey(p.from, id), value, nil); err != nil {
 			return err
 		}
 		if b.Len() < batchBytes {

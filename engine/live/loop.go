@@ -32,6 +32,7 @@ type loop struct {
 	saved     trace.Nanos    // time of the last checkpoint
 	took      time.Duration  // duration of that checkpoint
 	saving    chan *saving   // receives the checkpoint that is being stored; nil: none is
+	stored    chan struct{}  // closed once the windows of all ended periods are stored; nil: none ended yet
 	trimmed   trace.Nanos    // time of the last deletion of exemplars by age
 	closed    []store.Closed
 }
@@ -49,6 +50,7 @@ func (l *loop) run(ctx context.Context) {
 		case o, more := <-l.outputs.ready:
 			if !more {
 				l.finish()
+				wait(l.stored)
 				return
 			}
 			l.receive(o)
@@ -183,7 +185,9 @@ func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	l.counts.Encoded.Store(int64(l.options.Clock().Sub(s.began)))
 	done := make(chan *saving, 1)
 	l.saving = done
+	stored := l.stored
 	go func() {
+		wait(stored) // the checkpoint makes them durable
 		s.State = state.Encode()
 		s.err = l.options.Store.Save(s.Checkpoint, m.at.Add(-2*l.options.Assembly.Remember))
 		done <- s

@@ -26,18 +26,32 @@ const (
 	pastMargin = group.Day
 )
 
-// keepPeriod stores the windows of the period that ends before the epoch that ends now, if one does. A restart that
-// reads the journal again stores equal windows again.
+// keepPeriod stores the windows of the period that ends before the epoch that ends now, if one does. Only their encoding
+// stops the loop. A restart that reads the journal again stores equal windows again.
 func (l *loop) keepPeriod(now trace.Nanos) {
 	from, all, ended := l.core.EndedPeriod(now)
 	if !ended {
 		return
 	}
 	began := l.options.Clock()
-	if err := l.options.Store.PutPeriod(from, all); err != nil {
-		l.options.Log.Error("windows could not be stored; charts of this time will have a gap", slog.Any("error", err))
-	}
+	period := store.NewPeriod(from, all)
 	l.counts.Downsampled.Store(int64(l.options.Clock().Sub(began)))
+	before, done := l.stored, make(chan struct{})
+	l.stored = done
+	go func() {
+		defer close(done)
+		wait(before)
+		if err := l.options.Store.PutPeriod(period); err != nil {
+			l.options.Log.Error("windows could not be stored; charts of this time will have a gap", slog.Any("error", err))
+		}
+	}()
+}
+
+// wait waits until done is closed, unless it is nil.
+func wait(done <-chan struct{}) {
+	if done != nil {
+		<-done
+	}
 }
 
 // pastStore packs and deletes the stored past, in a goroutine of its own: a day of many groups takes seconds.

@@ -247,7 +247,7 @@ func TestEnforceDeletesDays(t *testing.T) {
 	for day := range days {
 		for k := range 20 {
 			from := trace.Nanos(20_000*group.Day) + trace.Nanos(day)*trace.Nanos(group.Day) + trace.Nanos(k)*trace.Nanos(group.Period)
-			err := r.store.PutPeriod(from, func(yield func(analysis.Hash, *group.Past) bool) {
+			err := r.store.PutPeriod(store.NewPeriod(from, func(yield func(analysis.Hash, *group.Past) bool) {
 				for i := range uint64(groups) {
 					var p group.Past
 					for n := range uint64(9) {
@@ -259,7 +259,7 @@ func TestEnforceDeletesDays(t *testing.T) {
 						return
 					}
 				}
-			})
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}
