@@ -25,8 +25,8 @@ const (
 	maxClosingEvidence = 64
 )
 
-// storeClosed stores the problems that closed in the epoch: the core forgets them, and later also their names. A restart
-// that reads the journal again stores them again.
+// storeClosed stores the problems that closed in the epoch: the core forgets them, and later also their names. A
+// restart that reads the journal again stores them again.
 func (a *API) storeClosed(c *engine.Core, before []detect.Problem, ended trace.Nanos) {
 	open := make(map[analysis.Hash]bool, len(c.Problems()))
 	for i := range c.Problems() {

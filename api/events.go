@@ -134,8 +134,8 @@ func (h *hub) readers() (streams int, slow uint64) {
 func (a *API) Close() { close(a.hub.closed) }
 
 // Epoch publishes the events of an epoch and stores the problems that closed in it. The owner of the core calls it when
-// the epoch has ended, with the problems that were open before and the decisions. It is quick and does not keep parts of
-// the core.
+// the epoch has ended, with the problems that were open before and the decisions. It is quick and does not keep parts
+// of the core.
 func (a *API) Epoch(c *engine.Core, before []detect.Problem, decisions []search.Decision) {
 	ended := c.Ended()
 	a.storeClosed(c, before, ended)

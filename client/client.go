@@ -169,8 +169,8 @@ var problemID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // minPrefix is the smallest number of digits that identify a problem. Shorter numbers are ranks.
 const minPrefix = 4
 
-// Problem returns an open problem, named by its rank, its ID, or a prefix of the ID; or a closed one, named by either of
-// the latter.
+// Problem returns an open problem, named by its rank, its ID, or a prefix of the ID; or a closed one, named by either
+// of the latter.
 func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDetail, error) {
 	id := strings.ToLower(name)
 	if !problemID.MatchString(id) {

@@ -235,9 +235,9 @@ func TestKeptExemplars(t *testing.T) {
 	}
 }
 
-// BenchmarkPast measures windows of 10 000 request types with a group each, which have 30 requests in every tenth period
-// of two days: the time to encode a period, for which the core waits, and to store it, the size of a window, the time to
-// pack the windows of a day and the size of a long one, and the time to read a day of a group.
+// BenchmarkPast measures windows of 10 000 request types with a group each, which have 30 requests in every tenth
+// period of two days: the time to encode a period, for which the core waits, and to store it, the size of a window, the
+// time to pack the windows of a day and the size of a long one, and the time to read a day of a group.
 func BenchmarkPast(b *testing.B) {
 	const groups = 20_000
 	dir := b.TempDir()

@@ -26,8 +26,8 @@ const (
 	pastMargin = group.Day
 )
 
-// keepPeriod stores the windows of the period that ends before the epoch that ends now, if one does. Only their encoding
-// stops the loop. A restart that reads the journal again stores equal windows again.
+// keepPeriod stores the windows of the period that ends before the epoch that ends now, if one does. Only their
+// encoding stops the loop. A restart that reads the journal again stores equal windows again.
 func (l *loop) keepPeriod(now trace.Nanos) {
 	from, all, ended := l.core.EndedPeriod(now)
 	if !ended {
