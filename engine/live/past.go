@@ -110,8 +110,8 @@ const (
 	// keptTypes bounds the request types of an incident with kept exemplars.
 	keptTypes = 3
 	// keepEvery is the time between two times at which the exemplars of an open incident are kept. It is less than
-	// sampleAge, after which a sample has lost the earlier requests.
-	keepEvery = sampleAge / 2
+	// sampleAge, after which a sample begins anew, so that few slow requests are lost.
+	keepEvery = sampleAge / 6
 	// maxKeeps bounds the keeps that wait for the goroutine of the exemplarStore.
 	maxKeeps = 1024
 )
@@ -128,9 +128,7 @@ func (l *loop) keeps(before []detect.Problem, last, now trace.Nanos) []keep {
 	incidents := l.core.Incidents()
 	for i := range incidents {
 		x := &incidents[i]
-		began := max(x.Opened, x.Reopened)
-		open := x.Closed == 0 && now.Sub(began)/keepEvery > last.Sub(began)/keepEvery
-		if !open && (x.Closed <= last || x.Closed > now) {
+		if x.Closed == 0 && !keepDue(max(x.Opened, x.Reopened), last, now) || x.Closed != 0 && x.Closed <= last {
 			continue
 		}
 		for k := range x.Types[:min(len(x.Types), keptTypes)] {
@@ -138,6 +136,12 @@ func (l *loop) keeps(before []detect.Problem, last, now trace.Nanos) []keep {
 		}
 	}
 	return all
+}
+
+// keepDue reports whether the exemplars of an incident that opened at a time are kept at the end of the epoch from last
+// to now.
+func keepDue(opened, last, now trace.Nanos) bool {
+	return opened > last || now.Sub(opened)/keepEvery > last.Sub(opened)/keepEvery
 }
 
 // problemsWithout returns the problems that are not among others, in their order.

@@ -284,6 +284,22 @@ func TestEnforceDeletesDays(t *testing.T) {
 	}
 }
 
+// The exemplars of an open incident are kept when it opens, and then every ten minutes.
+func TestKeepDue(t *testing.T) {
+	opened := start.Add(3 * time.Second)
+	var got []time.Duration
+	for last := start.Add(-time.Minute); last < start.Add(25*time.Minute); last = last.Add(10 * time.Second) {
+		now := last.Add(10 * time.Second)
+		if now >= opened && keepDue(opened, last, now) {
+			got = append(got, now.Sub(start))
+		}
+	}
+	want := []time.Duration{10 * time.Second, 10*time.Minute + 10*time.Second, 20*time.Minute + 10*time.Second}
+	if !slices.Equal(got, want) {
+		t.Errorf("kept after %v, want %v", got, want)
+	}
+}
+
 // Problems that are in one list only are those that opened or closed.
 func TestProblemsWithout(t *testing.T) {
 	list := func(ids ...uint64) (all []detect.Problem) {

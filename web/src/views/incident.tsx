@@ -585,7 +585,8 @@ function ProblemLink({ id }: { id: string }) {
   if (!p) return <li aria-busy={resource.failure === undefined}>{resource.failure?.title ?? "…"}</li>;
   return (
     <li>
-      {!isInIncident(p) && <StateBadge of={p.state} />} <Link href={`/problems/${id}`}>{keepUnits(p.diagnosis)}</Link>
+      {p.closed ? <span className="dim small">closed</span> : !isInIncident(p) && <StateBadge of={p.state} />}{" "}
+      <Link href={`/problems/${id}`}>{keepUnits(p.diagnosis)}</Link>
     </li>
   );
 }
