@@ -25,6 +25,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/control"
@@ -63,6 +64,20 @@ type History interface {
 	Exemplars(group analysis.Hash) (*store.Exemplars, error)
 	// Trace returns a stored trace as an OTLP request in protobuf; nil if it is not stored.
 	Trace(id trace.ID) ([]byte, error)
+	Past
+}
+
+// Past reads windows of past days, and writes and reads closed problems. [store.Store] implements it.
+type Past interface {
+	// Windows returns the windows of a group that overlap [from, to), oldest first: long ones, or the shortest.
+	Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]group.Numbers, error)
+	// Kept returns the exemplars of a group that are kept for a problem or an incident.
+	Kept(of, group analysis.Hash) (*store.Exemplars, error)
+	PutClosedProblems(all []store.ClosedProblem) error
+	// ClosedProblems returns the closed problems without their evidence, those that closed last first.
+	ClosedProblems() ([]store.ClosedProblem, error)
+	// ClosedProblem returns a problem as it was when it last closed; nil if it is not kept.
+	ClosedProblem(id analysis.Hash) (*store.ClosedProblem, error)
 }
 
 // Size is the size of a queue or of a part of the service, and its limit.

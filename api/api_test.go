@@ -28,7 +28,7 @@ import (
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 // golden lists the operations whose answers are compared with golden files.
-var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "listDeploys", "getPlan", "getBudget", "listAgents", "getStatus", "listWebhooks", "listDeadLetters", "getDeadLetter", "listIncidents", "getIncident"}
+var golden = []string{"listProblems", "getProblem", "listGroups", "getGroup", "getGroupHistory", "compareGroup", "getInvestigation", "getDecision", "getTracepoint", "listDeploys", "getPlan", "getBudget", "listAgents", "getStatus", "listWebhooks", "listDeadLetters", "getDeadLetter", "listIncidents", "getIncident"}
 
 // pathParams replaces the parameters in the path of an operation by IDs of the harness.
 func (w *harness) pathParams() *strings.Replacer {

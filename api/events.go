@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
@@ -132,10 +133,12 @@ func (h *hub) readers() (streams int, slow uint64) {
 // Close ends all event streams, so that a shutdown does not wait for their readers. It must be called only once.
 func (a *API) Close() { close(a.hub.closed) }
 
-// Epoch publishes the events of an epoch. The owner of the core calls it when the epoch has ended, with its decisions.
-// It is quick and does not keep parts of the core.
-func (a *API) Epoch(c *engine.Core, decisions []search.Decision) {
+// Epoch publishes the events of an epoch and stores the problems that closed in it. The owner of the core calls it when
+// the epoch has ended, with the problems that were open before and the decisions. It is quick and does not keep parts
+// of the core.
+func (a *API) Epoch(c *engine.Core, before []detect.Problem, decisions []search.Decision) {
 	ended := c.Ended()
+	a.storeClosed(c, before, ended)
 	streams, _ := a.hub.readers()
 	if a.snapshot.wanted.Swap(false) || streams > 0 {
 		a.refresh(c)

@@ -73,8 +73,9 @@ func (w *harness) Ready() bool { return true }
 // Counts implements Engine.
 func (w *harness) Counts() *live.Counts { return &w.counts }
 
-// fakeHistory is a History in memory.
+// fakeHistory is a History with a store of its own for the past, and the rest in memory.
 type fakeHistory struct {
+	*store.Store
 	mu        sync.Mutex // guards decisions
 	decisions []search.Decision
 	group     analysis.Hash
@@ -178,7 +179,7 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 		Traces: []notify.Link{link}, Services: []notify.Link{logs},
 		Owners: []notify.Owner{{Name: "Money", Contact: "#money", Services: []string{"bank", "pay*", "checkout"}}},
 	}
-	w.outbox = newOutbox(t)
+	w.outbox, w.history.Store = newOutbox(t), newStore(t)
 	w.API, err = New(w, &w.history, access.Open(dir), notes, Options{
 		Version: "test", Go: "go", Directory: directory,
 		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
@@ -194,8 +195,8 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 	return w
 }
 
-// newOutbox returns an empty outbox.
-func newOutbox(t testing.TB) *store.Outbox {
+// newStore returns an empty store.
+func newStore(t testing.TB) *store.Store {
 	t.Helper()
 	dir := t.TempDir()
 	disk, err := pebbledb.NewDisk(dir)
@@ -207,7 +208,13 @@ func newOutbox(t testing.TB) *store.Outbox {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	o, err := s.OpenOutbox(store.DefaultOutboxLimits())
+	return s
+}
+
+// newOutbox returns an empty outbox.
+func newOutbox(t testing.TB) *store.Outbox {
+	t.Helper()
+	o, err := newStore(t).OpenOutbox(store.DefaultOutboxLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,11 +278,17 @@ func (w *harness) end(at trace.Nanos) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = at
+	if from, all, ended := w.core.EndedPeriod(at); ended {
+		if err := w.history.PutPeriod(store.NewPeriod(from, all)); err != nil {
+			panic(err)
+		}
+	}
+	before := w.core.Problems()
 	made := w.core.Epoch(at)
 	w.history.mu.Lock()
 	w.history.decisions = append(w.history.decisions, made...)
 	w.history.mu.Unlock()
-	w.Epoch(w.core, made)
+	w.Epoch(w.core, before, made)
 }
 
 // keepExemplar stores x as the exemplar of the history.

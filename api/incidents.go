@@ -239,6 +239,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	}
 	var d *contract.GetIncident200JSONResponse
 	var types []engine.AffectedType
+	var incident uint64
 	var onset, closed, ended trace.Nanos
 	err = a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
@@ -252,7 +253,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 			return
 		}
 		x, names := &all[i], renderer{s.names(c), c}
-		types, onset, closed, ended = slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
+		incident, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
 			Incident: s.incidents[row].Incident, Next: notify.Advice(names.Names, x, v, c.Deploys(), c.Ended()), Timeline: names.timeline(s, x, located),
@@ -271,7 +272,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	a.addDirectory(&d.Incident, ended)
 	d.Timeline = append(d.Timeline, noted(&d.Incident.Notes)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
-	samples, err := SampleTraces(a.history, types, onset, closed)
+	samples, err := SampleTraces(a.history, incident, types, onset, closed)
 	d.Exemplars = exemplarsOf(samples)
 	return d, err
 }
@@ -370,12 +371,16 @@ type SampleTrace struct {
 // SampleTraces returns stored traces of the affected request types that began between the onset and the end of an
 // incident, 0 while it is open: failed ones of types that lose more by failures than by time, latest first; then slow
 // ones, those that are slowest in relation to the usual time of their type first.
-func SampleTraces(h History, types []engine.AffectedType, onset, closed trace.Nanos) ([]SampleTrace, error) {
+func SampleTraces(h History, incident uint64, types []engine.AffectedType, onset, closed trace.Nanos) ([]SampleTrace, error) {
 	var found []SampleTrace
 	slowness := make(map[trace.ID]float64)
 	for i := range types {
 		t := &types[i]
-		kept, err := h.Exemplars(t.RequestType)
+		present, err := h.Exemplars(t.RequestType)
+		if err != nil {
+			return nil, err
+		}
+		kept, err := h.Kept(engine.IncidentProblem(incident), t.RequestType)
 		if err != nil {
 			return nil, err
 		}
@@ -388,9 +393,9 @@ func SampleTraces(h History, types []engine.AffectedType, onset, closed trace.Na
 			}
 		}
 		if t.Fails() {
-			add(kept.Failed, true)
+			add(slices.Concat(present.Failed, kept.Failed), true)
 		}
-		add(kept.Slow, false)
+		add(slices.Concat(present.Slow, kept.Slow), false)
 	}
 	slices.SortStableFunc(found, func(a, b SampleTrace) int {
 		switch {

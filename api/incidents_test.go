@@ -249,6 +249,10 @@ func (s storedExemplars) Exemplars(group analysis.Hash) (*store.Exemplars, error
 	return s.kept[group], nil
 }
 
+func (s storedExemplars) Kept(_, _ analysis.Hash) (*store.Exemplars, error) {
+	return &store.Exemplars{}, nil
+}
+
 // Failed traces come first if a request type loses more by failures than by time, latest first, and only then.
 func TestSampleTraces(t *testing.T) {
 	of := func(n byte, start trace.Nanos, took time.Duration) store.Exemplar {
@@ -262,7 +266,7 @@ func TestSampleTraces(t *testing.T) {
 	types := []engine.AffectedType{
 		{RequestType: failing, Requests: 10, Mean: 1, Usual: 1, Failed: 0.5}, {RequestType: slow, Requests: 10, Mean: 300, Usual: 100, Failed: 0.1},
 	}
-	found, err := SampleTraces(h, types, 10, 0)
+	found, err := SampleTraces(h, 0, types, 10, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,18 +23,33 @@ func (a *API) ListProblems(ctx context.Context, r contract.ListProblemsRequestOb
 	}
 	q := &r.Params
 	notes := a.notes.All(a.options.Clock())
+	if value(q.Closed, false) {
+		problems, order, err := a.closedProblems()
+		if err != nil {
+			return nil, err
+		}
+		return listProblems(q, s, problems, order, "closed", notes)
+	}
+	sort := string(value(q.Sort, contract.ListProblemsParamsSortRank))
+	order := s.in("problems by "+sort, func() []entry[analysis.Hash] { return s.problemEntries(sort) })
+	return listProblems(q, s, s.problems, order, sort, notes)
+}
+
+// listProblems returns a page of problems in an order, with that of their cursors.
+func listProblems[ID any](
+	q *contract.ListProblemsParams, s *snapshot, problems []contract.Problem, order *list[ID], sort string, notes map[string]contract.Notes,
+) (contract.ListProblemsResponseObject, error) {
 	requestType, unknown := s.typeParameter(q.RequestType)
 	muted := value(q.Muted, contract.ListProblemsParamsMutedFalse)
 	keep := func(i int32) bool {
-		p := &s.problems[i]
-		n := notes[s.problems[i].ID]
-		return !unknown && (requestType.IsZero() || p.RequestType == requestType.String()) &&
+		p := &problems[i]
+		n := notes[p.ID]
+		named := requestType.IsZero() && !unknown || p.RequestType == requestType.String() || p.RequestTypeName == value(q.RequestType, "")
+		return named &&
 			value(q.Level, p.Level) == p.Level && value(q.Kind, p.Kind) == p.Kind && value(q.Onset, p.Onset) == p.Onset &&
 			value(q.State, p.State) == p.State && (muted == contract.ListProblemsParamsMutedAll || (n.Muted != nil) == (muted == contract.ListProblemsParamsMutedTrue)) &&
 			(q.Q == nil || matches(p.Diagnosis+" "+p.RequestTypeName+" "+p.ID, q.Q))
 	}
-	sort := string(value(q.Sort, contract.ListProblemsParamsSortRank))
-	order := s.in("problems by "+sort, func() []entry[analysis.Hash] { return s.problemEntries(sort) })
 	items, next, err := order.page(pageOf(q.Limit, q.Cursor, sort), keep)
 	if err != nil {
 		return nil, err
@@ -43,8 +58,8 @@ func (a *API) ListProblems(ctx context.Context, r contract.ListProblemsRequestOb
 		Items: make([]contract.Problem, 0, len(items)), NextCursor: next, Total: order.count(keep), Epoch: s.epoch(), Learning: !s.learned,
 	}
 	for _, i := range items {
-		p := s.problems[i]
-		p.Notes = notes[s.problems[i].ID]
+		p := problems[i]
+		p.Notes = notes[p.ID]
 		if value(q.Explain, false) {
 			p.Why = new(why(&p))
 		}
@@ -103,32 +118,44 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 		if i < 0 || !known {
 			return
 		}
-		p := &problems[i]
-		d = &contract.GetProblem200JSONResponse{
-			Problem: s.problems[row], EValue: number(p.EValue), Shift: number(p.Shift), Edges: names.edges(p.Edges), Refined: names.refined(p.Refined),
-			Explanations: names.explanations(p.Explanations), Decisions: make([]contract.Decision, 0, len(decisions)), Missing: []string{},
-		}
-		names.addCauses(d, p)
-		for k := range decisions {
-			d.Decisions = append(d.Decisions, names.decision(&decisions[k]))
-			if len(d.Missing) == 0 {
-				d.Missing = names.operations(decisions[k].decision.Missing)
-			}
-		}
 		v := c.State().Investigation(id)
-		if v != nil {
-			d.Investigation = names.investigationDetail(v)
-		}
+		d = names.problemDetail(&s.problems[row], &problems[i], v)
+		names.addDecisions(d, decisions)
 		d.Next = names.next(v, d.Problem.Incident, d.Missing)
 	})
 	if err != nil {
 		return nil, err
 	}
 	if d == nil {
-		return nil, notFound("problem")
+		if d, err = a.closedProblem(ctx, id, decisions); err != nil {
+			return nil, err
+		}
 	}
 	d.Problem.Notes = a.notes.All(a.options.Clock())[id.String()]
 	return d, nil
+}
+
+// problemDetail returns a problem, which lists show as row, with its evidence. v is its investigation or nil.
+func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *search.Investigation) *contract.GetProblem200JSONResponse {
+	d := &contract.GetProblem200JSONResponse{
+		Problem: *row, EValue: number(p.EValue), Shift: number(p.Shift), Edges: r.edges(p.Edges), Refined: r.refined(p.Refined),
+		Explanations: r.explanations(p.Explanations), Decisions: []contract.Decision{}, Missing: []string{},
+	}
+	r.addCauses(d, p)
+	if v != nil {
+		d.Investigation = r.investigationDetail(v)
+	}
+	return d
+}
+
+// addDecisions adds decisions about a problem, latest first.
+func (r renderer) addDecisions(d *contract.GetProblem200JSONResponse, decisions []loggedDecision) {
+	for k := range decisions {
+		d.Decisions = append(d.Decisions, r.decision(&decisions[k]))
+		if len(d.Missing) == 0 {
+			d.Missing = r.operations(decisions[k].decision.Missing)
+		}
+	}
 }
 
 // next describes the next step for a problem, which may belong to an incident: Sibyl's, or a remedy for people.

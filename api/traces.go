@@ -25,7 +25,15 @@ func (a *API) ListExemplars(_ context.Context, r contract.ListExemplarsRequestOb
 	if err != nil {
 		return nil, notFound("group")
 	}
-	exemplars, err := a.history.Exemplars(group)
+	read := a.history.Exemplars
+	if r.Params.Problem != nil {
+		problem, err := analysis.ParseHash(*r.Params.Problem)
+		if err != nil {
+			return nil, notFound("problem")
+		}
+		read = func(group analysis.Hash) (*store.Exemplars, error) { return a.history.Kept(problem, group) }
+	}
+	exemplars, err := read(group)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,7 +169,8 @@ var problemID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // minPrefix is the smallest number of digits that identify a problem. Shorter numbers are ranks.
 const minPrefix = 4
 
-// Problem returns a problem, named by its rank, its ID, or a prefix of the ID.
+// Problem returns an open problem, named by its rank, its ID, or a prefix of the ID; or a closed one, named by either
+// of the latter.
 func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDetail, error) {
 	id := strings.ToLower(name)
 	if !problemID.MatchString(id) {
@@ -187,24 +189,39 @@ func (c *Client) find(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	rank, rankErr := strconv.Atoi(name)
-	var found []string
-	for i := range list.Items {
-		p := &list.Items[i]
-		switch {
-		case rankErr == nil && len(name) < minPrefix && p.Rank == rank:
-			return p.ID, nil
-		case len(name) >= minPrefix && strings.HasPrefix(p.ID, name):
-			found = append(found, p.ID)
+	if rank, err := strconv.Atoi(name); err == nil && len(name) < minPrefix {
+		for i := range list.Items {
+			if list.Items[i].Rank == rank {
+				return list.Items[i].ID, nil
+			}
 		}
+	}
+	found := withPrefix(list, name)
+	if len(found) == 0 && len(name) >= minPrefix {
+		closed, err := c.Problems(ctx, contract.ListProblemsParams{Muted: new(contract.ListProblemsParamsMutedAll), Closed: new(true)}, 0)
+		if err != nil {
+			return "", err
+		}
+		found = withPrefix(closed, name)
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("there is no open problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
+		return "", fmt.Errorf("there is no problem %q: sibyl problems lists them; name one by its rank or the first digits of its ID", name)
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("the IDs of %d open problems begin with %s: give more digits", len(found), name)
+	return "", fmt.Errorf("the IDs of %d problems begin with %s: give more digits", len(found), name)
+}
+
+// withPrefix returns the IDs in a list that begin with a prefix, each once; none if the prefix is too short.
+func withPrefix(list *contract.ProblemList, prefix string) (found []string) {
+	for i := range list.Items {
+		id := list.Items[i].ID
+		if len(prefix) >= minPrefix && strings.HasPrefix(id, prefix) && !slices.Contains(found, id) {
+			found = append(found, id)
+		}
+	}
+	return found
 }
 
 // Tracepoints returns up to most tracepoints that match q, in its order; 0: all.

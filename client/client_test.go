@@ -126,6 +126,14 @@ func TestShow(t *testing.T) {
 			list, err := c.Problems(t.Context(), contract.ListProblemsParams{}, 5)
 			return errors.Join(err, ShowProblems(w, list, style, now))
 		},
+		"closed.txt": func(w io.Writer) error {
+			list, err := c.Problems(t.Context(), contract.ListProblemsParams{Closed: new(true)}, 1)
+			if err == nil {
+				x := &list.Items[0]
+				x.Closed = new(x.Since.Add(150 * time.Minute))
+			}
+			return errors.Join(err, ShowProblems(w, list, style, now))
+		},
 		"problem.txt": func(w io.Writer) error {
 			d, err := c.Problem(t.Context(), problem[:6])
 			if err == nil {

@@ -76,6 +76,18 @@ func (p *page) since(t *time.Time) string {
 	return "since " + t.Local().Format("15:04:05") + " (" + span(p.now.Sub(*t)) + ")"
 }
 
+// period returns the time of a problem.
+func (p *page) period(x *contract.Problem) string {
+	if x.Closed == nil {
+		return p.since(x.Since)
+	}
+	text := "closed " + x.Closed.Local().Format("Jan 2 15:04")
+	if x.Since != nil {
+		text += " after " + span(x.Closed.Sub(*x.Since))
+	}
+	return text
+}
+
 func intervalText(x contract.Interval) string {
 	if x.Low == nil || x.High == nil {
 		return units.Ratio(of(x.Value))
@@ -87,10 +99,10 @@ func intervalText(x contract.Interval) string {
 func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	switch {
-	case list.Learning:
+	case list.Learning && len(list.Items) == 0:
 		p.printf("Sibyl is still learning: it reports no problems yet. GET /api/v1/status shows the progress.\n")
 	case len(list.Items) == 0:
-		p.printf("No open problem matches.\n")
+		p.printf("No problem matches.\n")
 	}
 	for i := range list.Items {
 		p.problem(&list.Items[i])
@@ -109,12 +121,13 @@ func (p *page) problem(x *contract.Problem) {
 	}
 	p.printf("%s %s  %s", p.bold(fmt.Sprintf("%3d", x.Rank)), p.style.Paint(attribute, string(x.Onset)+", "+string(x.Kind)), string(x.State))
 	switch {
+	case x.Closed != nil: // nothing waits any more
 	case x.State == contract.StateNone && x.Incident != nil:
 		p.printf(": part of incident %s", (*x.Incident)[:8])
 	case x.State == contract.StateNone:
 		p.printf(": queued")
 	}
-	p.printf("  %s", p.since(x.Since))
+	p.printf("  %s", p.period(x))
 	for _, n := range notes(&x.Notes) {
 		p.printf("  %s", n)
 	}

@@ -238,9 +238,9 @@ func limitKeys(prefix, where string, tracepoints func(*Config) *int, bytes func(
 func outputKeys() []definition[Config] {
 	return slices.Concat([]definition[Config]{
 		newField("retention.age", duration(time.Hour, maxDuration), func(c *Config) *time.Duration { return &c.Retention.Age },
-			"How long to keep statistics, decisions, exemplars and closed incidents; these at least a day.").withDefault(7 * day).reloadable(),
+			"How long to keep statistics, decisions, exemplars, windows of past days, and closed incidents and problems; the last three at least a day.").withDefault(7 * day).reloadable(),
 		newField("retention.bytes", size(64*mib, maxBytes), func(c *Config) *int64 { return &c.Retention.Bytes },
-			"Maximum disk space of stored data, without the journal. Beyond it the oldest decisions and exemplars are deleted, evidence of open problems last.").withDefault(10 * gib).reloadable(),
+			"Maximum disk space of stored data, without the journal. Beyond it the oldest decisions, exemplars and days of windows are deleted, evidence of open problems last.").withDefault(10 * gib).reloadable(),
 		newField("retention.exemplars", integer(0, 100), func(c *Config) *int { return &c.Retention.Exemplars },
 			"Number of slow, of typical, of fast and of failed traces to keep for each group.").withDefault(3).reloadable(),
 		newField("trace-url", traceURLs(), func(c *Config) *[]TraceURL { return &c.TraceURL },

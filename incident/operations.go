@@ -14,9 +14,10 @@ import (
 // while all requests lose a thousandth of their time. They are judged once they have been known for a day. See also
 // [Gates].
 const (
-	// leastCalls is the number of calls in a window from which an operation is judged, and leastMeanCalls that from
-	// which their mean is: a call that takes ten times as long makes up a third of the mean of thirty.
-	leastCalls     = 10
+	// leastCalls is the number of calls in a window from which their typical time is judged, and leastMeanCalls that
+	// from which their mean is. A call that takes ten times as long makes up a third of the mean of thirty, and a third
+	// of an octave of the typical time of ten.
+	leastCalls     = 20
 	leastMeanCalls = 100
 	// leastRise is the highest healthy rise, in octaves, that an operation is assumed to have reached before it was
 	// observed.

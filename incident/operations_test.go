@@ -23,7 +23,7 @@ func (s *shop) until(hour, minute int) {
 func TestOperation(t *testing.T) {
 	for _, saves := range []bool{false, true} {
 		s := newShop()
-		s.saves, s.rare = saves, true
+		s.saves, s.rare = saves, 6
 		s.play(3*time.Hour, nil)
 		s.play(10*time.Minute, map[string]float64{"rare": 1.35})
 		s.play(22*time.Hour, nil)
@@ -65,7 +65,7 @@ func TestNightlyJob(t *testing.T) {
 // TestComesAndGoes makes a service slow for two of seven minutes, for an hour: one incident.
 func TestComesAndGoes(t *testing.T) {
 	s := newShop()
-	s.rare = true
+	s.rare = 12
 	s.play(26*time.Hour, nil)
 	fault := s.now
 	for range 9 {
@@ -149,7 +149,7 @@ func TestJobEnds(t *testing.T) {
 // TestWarmUp replaces the pods of a service: for a minute they are slow.
 func TestWarmUp(t *testing.T) {
 	s := newShop()
-	s.rare = true
+	s.rare = 12
 	s.play(26*time.Hour, nil)
 	s.pods = 4
 	s.play(4*time.Minute, map[string]float64{"rare": 1.35})

@@ -148,8 +148,8 @@ func chargeOf(s *baselinediff.Suspect, threshold float64, from *finding) charge 
 	}
 }
 
-// include adds the evidence of an operation that raises an incident by itself. That of its typical time may come earlier
-// than any other of its service.
+// include adds the evidence of an operation that raises an incident by itself. That of its typical time may come
+// earlier than any other of its service.
 func (c *charge) include(o *baselinediff.SuspectOperation) {
 	c.score, c.beyond = max(c.score, o.Score), max(c.beyond, o.Score)
 }

@@ -31,7 +31,7 @@ type shop struct {
 	silent  string                 // a service that emits no spans
 	gateway map[string]trace.Nanos // additional work of the gateway, by the service that it calls
 	failing string                 // a service that fails a tenth of its requests, or most of them if it is rare
-	rare    bool                   // whether a request in twelve seconds is to the service rare
+	rare    int                    // seconds between two requests to the service rare; 0: there are none
 	spacing time.Duration          // between requests to a service
 	stopped string                 // a service that gets no requests
 	pods    int                    // number of the first pod of each service
@@ -54,7 +54,7 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 		tally := baselinediff.NewTally()
 		for at := s.now; at < s.now.Add(epoch); at = at.Add(s.spacing) {
 			services := slices.DeleteFunc([]string{"cart", "search"}, func(name string) bool { return name == s.stopped })
-			if s.rare && at/trace.Nanos(time.Second)%12 == 0 {
+			if s.rare > 0 && int(at/trace.Nanos(time.Second))%s.rare == 0 {
 				services = append(services, "rare")
 			}
 			for _, service := range services {
@@ -297,7 +297,7 @@ func TestFailuresOfVaryingService(t *testing.T) {
 // TestFailuresOfRareService lets most requests to a service fail that few requests call: few of all requests.
 func TestFailuresOfRareService(t *testing.T) {
 	s := newShop()
-	s.rare = true
+	s.rare = 12
 	s.play(time.Hour, nil)
 	fault := s.now
 	s.failing = "rare"

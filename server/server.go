@@ -135,7 +135,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 // the epoch has ended.
 func (s *Server) epoch(core *engine.Core, e live.Ended) {
 	s.plane.Publish(core.Plan(), core.Table())
-	s.api.Epoch(core, e.Decisions)
+	s.api.Epoch(core, e.Before, e.Decisions)
 	if s.traced != nil {
 		s.traced.epoch(core, e, time.Duration(s.live.Counts().Decided.Load()))
 	}

@@ -28,6 +28,11 @@ const (
 	keyExemplars  = 'e' // identities of exemplars, by group
 	keyTraces     = 't' // traces of exemplars, by ID
 	keyPositions  = 'p' // positions in sources that are read incrementally, by name of the source
+	keyPeriods    = 'w' // windows of groups, by day, group and period
+	keyDays       = 'x' // long windows of groups, by day and group
+	keyEnded      = 'y' // closed problems as lists show them, by time and problem
+	keyEvidence   = 'z' // closed problems with their evidence, by time and problem
+	keyKept       = 'g' // exemplars kept for problems and incidents, by these and group
 )
 
 // Version is the version of the format that this program writes, including the contents of checkpoints.
@@ -139,10 +144,15 @@ func numbered(first byte, n uint64) []byte { return binary.BigEndian.AppendUint6
 
 // each calls f with all keys and values under prefix, whose last byte must not be 255, in order. Key and value are
 // valid during the call.
-func (s *Store) each(prefix []byte, f func(key, value []byte) error) (err error) {
+func (s *Store) each(prefix []byte, f func(key, value []byte) error) error {
 	end := slices.Clone(prefix)
 	end[len(end)-1]++
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
+	return s.between(prefix, end, f)
+}
+
+// between calls f with all keys in [from, to) and their values, in order. Key and value are valid during the call.
+func (s *Store) between(from, to []byte, f func(key, value []byte) error) (err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		return err
 	}

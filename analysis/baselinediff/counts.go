@@ -246,7 +246,8 @@ func (c *counts) append(last cells) {
 // maxSlice is the end of time.
 const maxSlice = slice(1<<31 - 1)
 
-// slackOf returns the number of bytes to reserve beyond n: few, since the length of a history soon stays about the same.
+// slackOf returns the number of bytes to reserve beyond n: few, since the length of a history soon stays about the
+// same.
 func slackOf(n int) int { return n/16 + 8 }
 
 // What cells have besides calls.

@@ -228,9 +228,9 @@ func (c *callTimes) add(x *siteTime, limit float64) {
 	}
 	c.calls += x.calls
 	c.usual += usual * x.calls
-	if x.mean > x.usual { // else it is typical at this hour
-		c.rise.octaves += x.rise.octaves * x.calls
-		c.rise.usual += x.rise.usual * x.calls
+	if rise := x.rise.beyond(x.usual); rise.octaves > 0 {
+		c.rise.octaves += rise.octaves * x.calls
+		c.rise.usual += rise.usual * x.calls
 	}
 	if x.mean > usual && (x.before > 0 || x.window.exceeds(limit)) {
 		c.excess += (x.mean - usual) * x.calls

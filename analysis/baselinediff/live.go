@@ -359,6 +359,9 @@ func (c *liveComparison) judge(number int32) {
 	c.chargeTime(&x)
 }
 
+// variationPieces is the number of pieces of a history from which it shows how much typical times vary.
+const variationPieces = minPieces / 2
+
 // rise returns the growth of the typical time of the calls in the window, above the median of the pieces of a past; the
 // zero value if it is within their fence. It must last: both parts show at least half of it.
 func (c *liveComparison) rise(now, past cells) rise {
@@ -368,11 +371,12 @@ func (c *liveComparison) rise(now, past cells) rise {
 		c.typicals = append(c.typicals, typical)
 	}
 	typical, lower := now.typical()
-	if atMost(typical, c.typicals, middle) {
+	if len(c.typicals) < variationPieces || atMost(typical, c.typicals, middle) {
 		return rise{}
 	}
 	median, limit := c.fence(c.typicals)
-	if x := (rise{typical - median, limit - median}); typical > limit && lower-median >= x.octaves/2 {
+	before := float64(past.time()) / float64(past.calls())
+	if x := (rise{typical - median, limit - median, max(1, before)}); typical > limit && lower-median >= x.octaves/2 {
 		return x
 	}
 	return rise{}

@@ -40,6 +40,19 @@ func logOf(nanos int64) int64 {
 type rise struct {
 	octaves float64
 	usual   float64 // that of the fence of the history, in octaves
+	before  float64 // mean own time in the history in ns, at least 1
+}
+
+// beyond returns the growth beyond a mean own time in ns that is usual at this hour; the zero value if that explains
+// it.
+func (r rise) beyond(usual float64) rise {
+	if usual > r.before {
+		r.octaves -= math.Log2(usual / max(1, r.before))
+	}
+	if r.octaves <= r.usual {
+		return rise{}
+	}
+	return r
 }
 
 // typical returns the typical own time of the last two of three parts of calls, each with about a third of them, like

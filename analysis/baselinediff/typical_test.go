@@ -23,8 +23,8 @@ func TestLogOf(t *testing.T) {
 	}
 }
 
-// variedCalls returns n calls a slice with log-normal times around a typical one in ns; one in a hundred takes ten times as
-// long.
+// variedCalls returns n calls a slice with log-normal times around a typical one in ns; one in a hundred takes ten
+// times as long.
 func variedCalls(r *rand.Rand, from, to slice, n int, typical float64) (c cells) {
 	for at := from; at < to; at++ {
 		for range n {

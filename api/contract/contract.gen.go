@@ -466,6 +466,45 @@ func (e ListGroupsParamsSort) Valid() bool {
 	}
 }
 
+// Defines values for GetGroupHistoryParamsResolution.
+const (
+	GetGroupHistoryParamsResolutionLong  GetGroupHistoryParamsResolution = "long"
+	GetGroupHistoryParamsResolutionShort GetGroupHistoryParamsResolution = "short"
+)
+
+// Valid indicates whether the value is a known member of the GetGroupHistoryParamsResolution enum.
+func (e GetGroupHistoryParamsResolution) Valid() bool {
+	switch e {
+	case GetGroupHistoryParamsResolutionLong:
+		return true
+	case GetGroupHistoryParamsResolutionShort:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetGroupHistoryParamsCompare.
+const (
+	GetGroupHistoryParamsCompareLastWeek  GetGroupHistoryParamsCompare = "last_week"
+	GetGroupHistoryParamsCompareNone      GetGroupHistoryParamsCompare = "none"
+	GetGroupHistoryParamsCompareYesterday GetGroupHistoryParamsCompare = "yesterday"
+)
+
+// Valid indicates whether the value is a known member of the GetGroupHistoryParamsCompare enum.
+func (e GetGroupHistoryParamsCompare) Valid() bool {
+	switch e {
+	case GetGroupHistoryParamsCompareLastWeek:
+		return true
+	case GetGroupHistoryParamsCompareNone:
+		return true
+	case GetGroupHistoryParamsCompareYesterday:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListIncidentsParamsState.
 const (
 	ListIncidentsParamsStateAll    ListIncidentsParamsState = "all"
@@ -1217,6 +1256,17 @@ type GroupDetail struct {
 	Windows []Window `json:"windows"`
 }
 
+// GroupHistory defines model for GroupHistory.
+type GroupHistory struct {
+	// Compared Those of the time to compare with, at their own times, oldest first.
+	Compared []PastWindow `json:"compared"`
+	From     time.Time    `json:"from"`
+	To       time.Time    `json:"to"`
+
+	// Windows Oldest first.
+	Windows []PastWindow `json:"windows"`
+}
+
 // GroupList defines model for GroupList.
 type GroupList struct {
 	// Epoch End of the last ended epoch; null: none has ended.
@@ -1680,6 +1730,20 @@ type Owner struct {
 	Name    string  `json:"name"`
 }
 
+// PastWindow defines model for PastWindow.
+type PastWindow struct {
+	Count  int64     `json:"count"`
+	Cov    *float64  `json:"cov"`
+	Failed int64     `json:"failed"`
+	From   time.Time `json:"from"`
+	MeanNs *float64  `json:"mean_ns"`
+
+	// P50Ns Interpolated in bins, four per octave.
+	P50Ns *float64  `json:"p50_ns"`
+	P99Ns *float64  `json:"p99_ns"`
+	To    time.Time `json:"to"`
+}
+
 // Pick defines model for Pick.
 type Pick struct {
 	Arms      []string `json:"arms"`
@@ -1751,6 +1815,9 @@ type Population struct {
 
 // Problem defines model for Problem.
 type Problem struct {
+	// Closed When it closed; everything else is as it was then. Absent: it is open.
+	Closed *time.Time `json:"closed,omitempty"`
+
 	// Cov A value with its 95 % interval.
 	Cov Interval `json:"cov"`
 
@@ -2455,6 +2522,9 @@ type ListDeploysParams struct {
 type ListExemplarsParams struct {
 	Group   ID                          `form:"group" json:"group"`
 	Stratum *ListExemplarsParamsStratum `form:"stratum,omitempty" json:"stratum,omitempty"`
+
+	// Problem Those that are kept for this problem, since it opened or closed, instead of the present ones.
+	Problem *ID `form:"problem,omitempty" json:"problem,omitempty"`
 }
 
 // ListExemplarsParamsStratum defines parameters for ListExemplars.
@@ -2500,6 +2570,27 @@ type CompareGroupParams struct {
 	BaseFrom *Instant     `form:"base_from,omitempty" json:"base_from,omitempty"`
 	BaseTo   *Instant     `form:"base_to,omitempty" json:"base_to,omitempty"`
 }
+
+// GetGroupHistoryParams defines parameters for GetGroupHistory.
+type GetGroupHistoryParams struct {
+	// From Start, inclusive; by default a day before `to`.
+	From *Instant `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End, exclusive; by default now.
+	To *Instant `form:"to,omitempty" json:"to,omitempty"`
+
+	// Resolution `short` returns windows of 320 s where they are kept, `long` those of 16 minutes; by default short ones for up to two days.
+	Resolution *GetGroupHistoryParamsResolution `form:"resolution,omitempty" json:"resolution,omitempty"`
+
+	// Compare Adds, as `compared`, the windows of the same span 24 hours or 7 days before.
+	Compare *GetGroupHistoryParamsCompare `form:"compare,omitempty" json:"compare,omitempty"`
+}
+
+// GetGroupHistoryParamsResolution defines parameters for GetGroupHistory.
+type GetGroupHistoryParamsResolution string
+
+// GetGroupHistoryParamsCompare defines parameters for GetGroupHistory.
+type GetGroupHistoryParamsCompare string
 
 // ListIncidentsParams defines parameters for ListIncidents.
 type ListIncidentsParams struct {
@@ -2561,6 +2652,10 @@ type ListProblemsParams struct {
 
 	// Explain Include the reason for the rank of each item.
 	Explain *ExplainParameter `form:"explain,omitempty" json:"explain,omitempty"`
+
+	// Closed List the closed problems, as they were when they closed, instead of the open ones: those that closed last first, whatever `sort` is. They are
+	// kept for `retention.age`, at least a day, and at most 2 000 of them.
+	Closed *bool `form:"closed,omitempty" json:"closed,omitempty"`
 }
 
 // ListProblemsParamsMuted defines parameters for ListProblems.
@@ -2785,6 +2880,15 @@ type ClientInterface interface {
 	// Corresponds with GET /groups/{group}/explanations (the `ExplainGroup` operationId).
 	ExplainGroup(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetGroupHistory Get windows of past days of a group
+	//
+	// Windows of 320 s are kept for two to three days, then of 16 minutes for `retention.age` and up to two days longer. They are aligned to days in
+	// UTC and without those that had no request. The present window of 320 s is included; it is not over. Groups that no longer exist have a history,
+	// too. An answer has at most 10 000 windows.
+	//
+	// Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
+	GetGroupHistory(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListIncidents List incidents, open ones first, then those that opened last
 	//
 	// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
@@ -2877,12 +2981,15 @@ type ClientInterface interface {
 	// Corresponds with GET /plan (the `GetPlan` operationId).
 	GetPlan(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListProblems List open problems, ranked
+	// ListProblems List open problems, ranked, or closed ones
 	//
 	// Corresponds with GET /problems (the `ListProblems` operationId).
 	ListProblems(ctx context.Context, params *ListProblemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetProblem Get a problem with its evidence
+	//
+	// A problem that has closed is answered as it was when it last closed, with `closed`. Of more than 64 problems that close in one epoch, the others
+	// have no evidence.
 	//
 	// Corresponds with GET /problems/{problem} (the `GetProblem` operationId).
 	GetProblem(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3190,6 +3297,25 @@ func (c *Client) ExplainGroup(ctx context.Context, group GroupParameter, reqEdit
 	return c.Client.Do(req)
 }
 
+// GetGroupHistory Get windows of past days of a group
+//
+// Windows of 320 s are kept for two to three days, then of 16 minutes for `retention.age` and up to two days longer. They are aligned to days in
+// UTC and without those that had no request. The present window of 320 s is included; it is not over. Groups that no longer exist have a history,
+// too. An answer has at most 10 000 windows.
+//
+// Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
+func (c *Client) GetGroupHistory(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetGroupHistoryRequest(c.Server, group, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListIncidents List incidents, open ones first, then those that opened last
 //
 // An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
@@ -3422,7 +3548,7 @@ func (c *Client) GetPlan(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 	return c.Client.Do(req)
 }
 
-// ListProblems List open problems, ranked
+// ListProblems List open problems, ranked, or closed ones
 //
 // Corresponds with GET /problems (the `ListProblems` operationId).
 func (c *Client) ListProblems(ctx context.Context, params *ListProblemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3438,6 +3564,9 @@ func (c *Client) ListProblems(ctx context.Context, params *ListProblemsParams, r
 }
 
 // GetProblem Get a problem with its evidence
+//
+// A problem that has closed is answered as it was when it last closed, with `closed`. Of more than 64 problems that close in one epoch, the others
+// have no evidence.
 //
 // Corresponds with GET /problems/{problem} (the `GetProblem` operationId).
 func (c *Client) GetProblem(ctx context.Context, problem ProblemParameter, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4226,6 +4355,18 @@ func NewListExemplarsRequest(server string, params *ListExemplarsParams) (*http.
 
 		}
 
+		if params.Problem != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "problem", *params.Problem, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -4545,6 +4686,103 @@ func NewExplainGroupRequest(server string, group GroupParameter) (*http.Request,
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetGroupHistoryRequest constructs an http.Request for the GetGroupHistory method
+func NewGetGroupHistoryRequest(server string, group GroupParameter, params *GetGroupHistoryParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "group", group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/groups/%s/history", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Resolution != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resolution", *params.Resolution, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Compare != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "compare", *params.Compare, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -5229,6 +5467,18 @@ func NewListProblemsRequest(server string, params *ListProblemsParams) (*http.Re
 		if params.Explain != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "explain", *params.Explain, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Closed != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "closed", *params.Closed, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -6246,6 +6496,17 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /groups/{group}/explanations (the `ExplainGroup` operationId).
 	ExplainGroupWithResponse(ctx context.Context, group GroupParameter, reqEditors ...RequestEditorFn) (*ExplainGroupResponse, error)
 
+	// GetGroupHistoryWithResponse Get windows of past days of a group
+	//
+	// Windows of 320 s are kept for two to three days, then of 16 minutes for `retention.age` and up to two days longer. They are aligned to days in
+	// UTC and without those that had no request. The present window of 320 s is included; it is not over. Groups that no longer exist have a history,
+	// too. An answer has at most 10 000 windows.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
+	GetGroupHistoryWithResponse(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*GetGroupHistoryResponse, error)
+
 	// ListIncidentsWithResponse List incidents, open ones first, then those that opened last
 	//
 	// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
@@ -6354,7 +6615,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /plan (the `GetPlan` operationId).
 	GetPlanWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetPlanResponse, error)
 
-	// ListProblemsWithResponse List open problems, ranked
+	// ListProblemsWithResponse List open problems, ranked, or closed ones
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6362,6 +6623,9 @@ type ClientWithResponsesInterface interface {
 	ListProblemsWithResponse(ctx context.Context, params *ListProblemsParams, reqEditors ...RequestEditorFn) (*ListProblemsResponse, error)
 
 	// GetProblemWithResponse Get a problem with its evidence
+	//
+	// A problem that has closed is answered as it was when it last closed, with `closed`. Of more than 64 problems that close in one epoch, the others
+	// have no evidence.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7039,6 +7303,54 @@ func (r ExplainGroupResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ExplainGroupResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetGroupHistoryResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *GroupHistory
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetGroupHistoryResponse) GetJSON200() *GroupHistory {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetGroupHistoryResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetGroupHistoryResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetGroupHistoryResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetGroupHistoryResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetGroupHistoryResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8589,6 +8901,23 @@ func (c *ClientWithResponses) ExplainGroupWithResponse(ctx context.Context, grou
 	return ParseExplainGroupResponse(rsp)
 }
 
+// GetGroupHistoryWithResponse Get windows of past days of a group
+//
+// Windows of 320 s are kept for two to three days, then of 16 minutes for `retention.age` and up to two days longer. They are aligned to days in
+// UTC and without those that had no request. The present window of 320 s is included; it is not over. Groups that no longer exist have a history,
+// too. An answer has at most 10 000 windows.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
+func (c *ClientWithResponses) GetGroupHistoryWithResponse(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*GetGroupHistoryResponse, error) {
+	rsp, err := c.GetGroupHistory(ctx, group, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetGroupHistoryResponse(rsp)
+}
+
 // ListIncidentsWithResponse List incidents, open ones first, then those that opened last
 //
 // An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
@@ -8781,7 +9110,7 @@ func (c *ClientWithResponses) GetPlanWithResponse(ctx context.Context, reqEditor
 	return ParseGetPlanResponse(rsp)
 }
 
-// ListProblemsWithResponse List open problems, ranked
+// ListProblemsWithResponse List open problems, ranked, or closed ones
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -8795,6 +9124,9 @@ func (c *ClientWithResponses) ListProblemsWithResponse(ctx context.Context, para
 }
 
 // GetProblemWithResponse Get a problem with its evidence
+//
+// A problem that has closed is answered as it was when it last closed, with `closed`. Of more than 64 problems that close in one epoch, the others
+// have no evidence.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -9421,6 +9753,39 @@ func ParseExplainGroupResponse(rsp *http.Response) (*ExplainGroupResponse, error
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Explanations
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetGroupHistoryResponse parses an HTTP response from a GetGroupHistoryWithResponse call
+func ParseGetGroupHistoryResponse(rsp *http.Response) (*GetGroupHistoryResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetGroupHistoryResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest GroupHistory
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -10431,6 +10796,9 @@ type ServerInterface interface {
 	// ExplainGroup List variables that account for the slowdown of a group
 	// (GET /groups/{group}/explanations)
 	ExplainGroup(w http.ResponseWriter, r *http.Request, group GroupParameter)
+	// GetGroupHistory Get windows of past days of a group
+	// (GET /groups/{group}/history)
+	GetGroupHistory(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupHistoryParams)
 	// ListIncidents List incidents, open ones first, then those that opened last
 	// (GET /incidents)
 	ListIncidents(w http.ResponseWriter, r *http.Request, params ListIncidentsParams)
@@ -10464,7 +10832,7 @@ type ServerInterface interface {
 	// GetPlan Get the current plan
 	// (GET /plan)
 	GetPlan(w http.ResponseWriter, r *http.Request)
-	// ListProblems List open problems, ranked
+	// ListProblems List open problems, ranked, or closed ones
 	// (GET /problems)
 	ListProblems(w http.ResponseWriter, r *http.Request, params ListProblemsParams)
 	// GetProblem Get a problem with its evidence
@@ -10593,6 +10961,12 @@ func (_ Unimplemented) ExplainGroup(w http.ResponseWriter, r *http.Request, grou
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetGroupHistory Get windows of past days of a group
+// (GET /groups/{group}/history)
+func (_ Unimplemented) GetGroupHistory(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupHistoryParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListIncidents List incidents, open ones first, then those that opened last
 // (GET /incidents)
 func (_ Unimplemented) ListIncidents(w http.ResponseWriter, r *http.Request, params ListIncidentsParams) {
@@ -10659,7 +11033,7 @@ func (_ Unimplemented) GetPlan(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListProblems List open problems, ranked
+// ListProblems List open problems, ranked, or closed ones
 // (GET /problems)
 func (_ Unimplemented) ListProblems(w http.ResponseWriter, r *http.Request, params ListProblemsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -11139,6 +11513,19 @@ func (siw *ServerInterfaceWrapper) ListExemplars(w http.ResponseWriter, r *http.
 		return
 	}
 
+	// ------------- Optional query parameter "problem" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "problem", r.URL.Query(), &params.Problem, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "problem"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "problem", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListExemplars(w, r, params)
 	}))
@@ -11411,6 +11798,87 @@ func (siw *ServerInterfaceWrapper) ExplainGroup(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ExplainGroup(w, r, group)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetGroupHistory operation middleware
+func (siw *ServerInterfaceWrapper) GetGroupHistory(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "group" -------------
+	var group GroupParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "group", chi.URLParam(r, "group"), &group, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetGroupHistoryParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "resolution" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "resolution", r.URL.Query(), &params.Resolution, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "resolution"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "resolution", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "compare" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "compare", r.URL.Query(), &params.Compare, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "compare"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "compare", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetGroupHistory(w, r, group, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -11935,6 +12403,19 @@ func (siw *ServerInterfaceWrapper) ListProblems(w http.ResponseWriter, r *http.R
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "explain"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "explain", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "closed" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "closed", r.URL.Query(), &params.Closed, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "closed"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "closed", Err: err})
 		}
 		return
 	}
@@ -12733,6 +13214,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/groups/{group}", wrapper.GetGroup)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/groups/{group}/history", wrapper.GetGroupHistory)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/groups/{group}/compare", wrapper.CompareGroup)
 	})
 	r.Group(func(r chi.Router) {
@@ -13233,6 +13717,46 @@ type ExplainGroupdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ExplainGroupdefaultApplicationProblemPlusJSONResponse) VisitExplainGroupResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGroupHistoryRequestObject struct {
+	Group  GroupParameter `json:"group"`
+	Params GetGroupHistoryParams
+}
+
+type GetGroupHistoryResponseObject interface {
+	VisitGetGroupHistoryResponse(w http.ResponseWriter) error
+}
+
+type GetGroupHistory200JSONResponse GroupHistory
+
+func (response GetGroupHistory200JSONResponse) VisitGetGroupHistoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGroupHistorydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetGroupHistorydefaultApplicationProblemPlusJSONResponse) VisitGetGroupHistoryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -14404,6 +14928,9 @@ type StrictServerInterface interface {
 	// ExplainGroup List variables that account for the slowdown of a group
 	// (GET /groups/{group}/explanations)
 	ExplainGroup(ctx context.Context, request ExplainGroupRequestObject) (ExplainGroupResponseObject, error)
+	// GetGroupHistory Get windows of past days of a group
+	// (GET /groups/{group}/history)
+	GetGroupHistory(ctx context.Context, request GetGroupHistoryRequestObject) (GetGroupHistoryResponseObject, error)
 	// ListIncidents List incidents, open ones first, then those that opened last
 	// (GET /incidents)
 	ListIncidents(ctx context.Context, request ListIncidentsRequestObject) (ListIncidentsResponseObject, error)
@@ -14437,7 +14964,7 @@ type StrictServerInterface interface {
 	// GetPlan Get the current plan
 	// (GET /plan)
 	GetPlan(ctx context.Context, request GetPlanRequestObject) (GetPlanResponseObject, error)
-	// ListProblems List open problems, ranked
+	// ListProblems List open problems, ranked, or closed ones
 	// (GET /problems)
 	ListProblems(ctx context.Context, request ListProblemsRequestObject) (ListProblemsResponseObject, error)
 	// GetProblem Get a problem with its evidence
@@ -14811,6 +15338,33 @@ func (sh *strictHandler) ExplainGroup(w http.ResponseWriter, r *http.Request, gr
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ExplainGroupResponseObject); ok {
 		if err := validResponse.VisitExplainGroupResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetGroupHistory operation middleware
+func (sh *strictHandler) GetGroupHistory(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupHistoryParams) {
+	var request GetGroupHistoryRequestObject
+
+	request.Group = group
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGroupHistory(ctx, request.(GetGroupHistoryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGroupHistory")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetGroupHistoryResponseObject); ok {
+		if err := validResponse.VisitGetGroupHistoryResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

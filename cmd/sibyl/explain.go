@@ -16,7 +16,7 @@ func (p *process) explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain PROBLEM",
 		Short: "Show a problem of a running service with its evidence",
-		Long: `Explain shows one open problem of a running sibyl serve: its diagnosis, the next step, the edges that carry it, correlated
+		Long: `Explain shows one problem of a running sibyl serve, open or closed: its diagnosis, the next step, the edges that carry it, correlated
 variables, and the tracepoints enabled to locate it. PROBLEM is its rank, its ID, or the first digits of the ID, at least four.`,
 		Example: `  sibyl explain 1
   sibyl explain f072d879 -o json | jq '.edges[0]'`,

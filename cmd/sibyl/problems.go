@@ -83,24 +83,26 @@ func showQuery[T any](
 
 func (p *process) problemsCommand() *cobra.Command {
 	sort := cli.NewChoice("rank", "impact", "since", "cov", "p99", "rate")
-	var muted bool
+	var muted, closed bool
 	var query string
 	c := &cobra.Command{
 		Use:   "problems",
-		Short: "List the open problems of a running service, ranked",
+		Short: "List the problems of a running service, ranked",
 		Long: `Problems lists the open problems of a running sibyl serve: diagnosis, onset, impact, and the state of the investigation.
-Changed problems are red, chronic ones yellow.`,
+Changed problems are red, chronic ones yellow. With --closed it lists those that have closed, the last one first, as they were then.`,
 		Example: `  sibyl problems
   sibyl problems --sort impact --query checkout
+  sibyl problems --closed                    those of the last days
   sibyl explain 1                            the first problem with its evidence`,
 		Args: cobra.NoArgs,
 	}
 	sort.Flag(c, "sort", "", "sort order")
 	c.Flags().BoolVar(&muted, "muted", false, "include muted problems")
+	c.Flags().BoolVar(&closed, "closed", false, "list closed problems instead of open ones; --sort does not apply")
 	c.Flags().StringVar(&query, "query", "", "show only problems whose diagnosis, request type or ID contains this text")
 	f := addListFlags(c, "problems", 20)
 	c.RunE = showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.ProblemList, error) {
-		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.Value)), Q: &query}
+		q := contract.ListProblemsParams{Sort: new(contract.ListProblemsParamsSort(sort.Value)), Q: &query, Closed: &closed}
 		if muted {
 			q.Muted = new(contract.ListProblemsParamsMutedAll)
 		}

@@ -195,6 +195,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	b.ReportMetric(float64(longest[0].Load())/1e6, "longest-ack-without-ms")
 	b.ReportMetric(whole.Seconds()*1e3/float64(b.N), "epoch+checkpoint-ms")
 	b.ReportMetric(stopped.Seconds()*1e3/float64(b.N), "core-stopped-ms")
+	b.ReportMetric(float64(r.Counts().Downsampled.Load())/1e6, "windows-ms") // of the last period, for which the core waits
 	b.ReportMetric(restart.Seconds()*1e3, "restart-ms")
 	b.ReportMetric(float64(memory.HeapAlloc)/1e6, "heap-MB")
 	b.ReportMetric(float64(len(state))/1e6, "state-MB")

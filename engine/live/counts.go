@@ -29,6 +29,7 @@ type Counts struct {
 	Epochs, Checkpoints, Unsaved atomic.Int64                                // epochs, checkpoints, failed checkpoints
 	Decided, ExemplarsLate       atomic.Int64                                // ns of the end of the last epoch; exemplars that were not stored in time
 	Encoded                      atomic.Int64                                // ns for which the last checkpoint stopped the core
+	Downsampled                  atomic.Int64                                // ns for which storing the last windows stopped the core
 	Forgotten                    struct{ Decisions, Exemplars atomic.Int64 } // deleted epochs and requests
 
 	Names atomic.Int64 // deleted from the dictionary of the core

@@ -31,6 +31,7 @@ type exemplarStore struct {
 	size      int // of a sample, see Retention.Exemplars
 	groups    map[analysis.Hash]*groupSample
 	work      chan task
+	keeps     []keep        // for the next task
 	postponed chan []change // changes that run had no time for, for epoch
 	record    []byte        // scratch of run
 }
@@ -55,6 +56,7 @@ type change struct {
 // task is work for the goroutine of the exemplarStore, in this order.
 type task struct {
 	changes []change
+	keeps   []keep
 	until   time.Time // when changes are postponed
 	cleanup *cleanup  // nil: none
 	trim    uint64    // first record of the journal that is still needed; 0: unchanged
@@ -170,6 +172,12 @@ func (k *exemplarStore) observe(group *group.Group, r *request) {
 	}
 }
 
+// keep has exemplars kept at the end of the epoch, after their changes.
+func (k *exemplarStore) keep(all []keep) {
+	k.keeps = append(k.keeps, all...)
+	k.keeps = k.keeps[max(0, len(k.keeps)-maxKeeps):]
+}
+
 // epoch passes the changed samples to run. It deletes the exemplars of groups that known reports as unknown.
 func (k *exemplarStore) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	k.resize(now)
@@ -187,11 +195,12 @@ func (k *exemplarStore) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 			}
 		}
 	}
-	if len(changes) == 0 {
+	if len(changes)+len(k.keeps) == 0 {
 		return
 	}
 	select {
-	case k.work <- task{changes: changes, until: k.options.Clock().Add(k.options.Core.Epoch / exemplarShare)}:
+	case k.work <- task{changes: changes, keeps: k.keeps, until: k.options.Clock().Add(k.options.Core.Epoch / exemplarShare)}:
+		k.keeps = nil
 	default:
 		k.retry(changes)
 		k.counts.ExemplarsLate.Add(1)
@@ -286,14 +295,21 @@ func (x *groupSample) change(group analysis.Hash) change {
 // run processes tasks until the channel is closed.
 func (k *exemplarStore) run(ctx context.Context) {
 	refs := make(map[trace.ID]int) // number of exemplars by stored trace
-	err := k.options.Store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error {
+	count := func(e *store.Exemplars) error {
 		for r := range e.All() {
 			refs[r.Trace]++
 		}
 		return nil
-	})
+	}
+	err := errors.Join(
+		k.options.Store.EachExemplars(func(_ analysis.Hash, e *store.Exemplars) error { return count(e) }),
+		k.options.Store.EachKept(func(_, _ analysis.Hash, e *store.Exemplars) error { return count(e) }),
+	)
 	for t := range k.work {
 		err = errors.Join(err, k.applyAll(t, refs))
+		for _, x := range t.keeps {
+			err = errors.Join(err, k.keepExemplars(x, refs))
+		}
 		if err != nil {
 			k.options.Log.ErrorContext(ctx, "some exemplars could not be stored", slog.Any("error", err))
 			err = nil

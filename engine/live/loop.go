@@ -20,6 +20,7 @@ type loop struct {
 	core      *engine.Core
 	table     *trace.Table // of the core
 	exemplars *exemplarStore
+	past      *pastStore
 	outputs   *shardOutputs
 	queries   <-chan query
 	retained  *atomic.Pointer[Retention]
@@ -31,6 +32,7 @@ type loop struct {
 	saved     trace.Nanos    // time of the last checkpoint
 	took      time.Duration  // duration of that checkpoint
 	saving    chan *saving   // receives the checkpoint that is being stored; nil: none is
+	stored    chan struct{}  // closed once the windows of all ended periods are stored; nil: none ended yet
 	trimmed   trace.Nanos    // time of the last deletion of exemplars by age
 	closed    []store.Closed
 }
@@ -39,13 +41,16 @@ type loop struct {
 func (l *loop) run(ctx context.Context) {
 	var keeping sync.WaitGroup
 	keeping.Go(func() { l.exemplars.run(ctx) })
+	keeping.Go(func() { l.past.run(ctx) })
 	defer keeping.Wait()
 	defer close(l.exemplars.work)
+	defer close(l.past.work)
 	for {
 		select {
 		case o, more := <-l.outputs.ready:
 			if !more {
 				l.finish()
+				wait(l.stored)
 				return
 			}
 			l.receive(o)
@@ -128,7 +133,8 @@ func (l *loop) pass() {
 
 // epoch ends an epoch.
 func (l *loop) epoch(at trace.Nanos) {
-	began := l.options.Clock()
+	l.keepPeriod(at)
+	began, last := l.options.Clock(), l.core.Ended()
 	e := Ended{At: at, Before: l.core.Problems()}
 	e.Decisions = l.core.Epoch(at)
 	l.counts.Decided.Store(int64(l.options.Clock().Sub(began)))
@@ -137,6 +143,7 @@ func (l *loop) epoch(at trace.Nanos) {
 			l.options.Log.Error("decisions could not be stored", slog.Any("error", err))
 		}
 	}
+	l.exemplars.keep(l.keeps(e.Before, last, at))
 	l.exemplars.epoch(at, func(id analysis.Hash) bool { return l.core.Grouper().Group(id) != nil })
 	l.counts.Epochs.Add(1)
 	if l.options.Epoch != nil {
@@ -178,7 +185,9 @@ func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	l.counts.Encoded.Store(int64(l.options.Clock().Sub(s.began)))
 	done := make(chan *saving, 1)
 	l.saving = done
+	stored := l.stored
 	go func() {
+		wait(stored) // the checkpoint makes them durable
 		s.State = state.Encode()
 		s.err = l.options.Store.Save(s.Checkpoint, m.at.Add(-2*l.options.Assembly.Remember))
 		done <- s
@@ -201,6 +210,9 @@ func (l *loop) finished(s *saving) {
 	if err == nil {
 		l.saved = s.At
 		l.exemplars.trim(s.Oldest, s.cleanup)
+		if s.cleanup.past != nil {
+			l.past.trim(*s.cleanup.past)
+		}
 	} else {
 		l.closed = append(s.Closed, l.closed...)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -19,6 +20,7 @@ import (
 type cleanup struct {
 	bytes  int64                  // of the store; 0: unlimited
 	before trace.Nanos            // exemplars of requests before it are deleted; 0: none
+	past   *pastLimits            // of windows and closed problems; nil: not now
 	open   map[analysis.Hash]bool // open problems, their groups and request types, whose history is deleted last
 }
 
@@ -29,8 +31,11 @@ const ageInterval = 10 * time.Minute
 func (l *loop) retention(now trace.Nanos) *cleanup {
 	r := l.retained.Load()
 	x := &cleanup{bytes: r.Bytes, open: evidence(l.core)}
-	if r.Age > 0 && now.Sub(l.trimmed) >= ageInterval {
-		l.trimmed, x.before = now, now.Add(-r.Age)
+	if now.Sub(l.trimmed) >= ageInterval {
+		l.trimmed, x.past = now, &pastLimits{now, r.Age}
+		if r.Age > 0 {
+			x.before = now.Add(-r.Age)
+		}
 	}
 	return x
 }
@@ -49,15 +54,16 @@ func evidence(core *engine.Core) map[analysis.Hash]bool {
 type keptExemplar struct {
 	store.Exemplar
 	group analysis.Hash
+	of    analysis.Hash // the problem or incident for which it is kept; zero: none, it is an exemplar of the group
 }
 
 // headroom is the part of the byte limit, one in headroom, that is freed once the limit is reached, so that it is not
 // reached again at once.
 const headroom = 10
 
-// enforce deletes exemplars beyond the age limit and then, beyond the byte limit, the oldest decisions and exemplars,
-// evidence of open problems last. It never deletes the data of the checkpoint; if that alone exceeds the limit, it
-// deletes everything else.
+// enforce deletes exemplars beyond the age limit and then, beyond the byte limit, the oldest decisions, exemplars and
+// days of windows, evidence of open problems last. It never deletes the data of the checkpoint; if that alone exceeds
+// the limit, it deletes everything else.
 func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.ID]int) error {
 	if r.before > 0 {
 		if err := k.deleteAged(r.before, refs); err != nil {
@@ -102,14 +108,36 @@ func (k *exemplarStore) excess(most int64) (int64, error) {
 func (k *exemplarStore) all() (all []keptExemplar, err error) {
 	err = k.options.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
 		for x := range e.All() {
-			all = append(all, keptExemplar{*x, group})
+			all = append(all, keptExemplar{Exemplar: *x, group: group})
 		}
 		return nil
 	})
+	err = errors.Join(err, k.options.Store.EachKept(func(of, group analysis.Hash, e *store.Exemplars) error {
+		for x := range e.All() {
+			all = append(all, keptExemplar{*x, group, of})
+		}
+		return nil
+	}))
 	slices.SortFunc(all, func(a, b keptExemplar) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), a.group.Compare(b.group), slices.Compare(a.Trace[:], b.Trace[:]))
+		return cmp.Or(cmp.Compare(a.Start, b.Start), a.group.Compare(b.group), slices.Compare(a.Trace[:], b.Trace[:]), a.of.Compare(b.of))
 	})
 	return all, err
+}
+
+// stored returns the stored exemplars to which e belongs.
+func (k *exemplarStore) stored(e *keptExemplar) (*store.Exemplars, error) {
+	if e.of.IsZero() {
+		return k.options.Store.Exemplars(e.group)
+	}
+	return k.options.Store.Kept(e.of, e.group)
+}
+
+// replace replaces the stored exemplars to which e belongs.
+func (k *exemplarStore) replace(e *keptExemplar, all *store.Exemplars) error {
+	if e.of.IsZero() {
+		return k.options.Store.PutExemplars(e.group, all)
+	}
+	return k.options.Store.PutKept(e.of, e.group, all)
 }
 
 // deleteAged deletes the exemplars of requests that started before a time.
@@ -124,26 +152,31 @@ func (k *exemplarStore) deleteAged(before trace.Nanos, refs map[trace.ID]int) er
 	return err
 }
 
-// pastItem is an exemplar or the decisions of an epoch.
+// pastItem is an exemplar, the decisions of an epoch, or the windows of a day.
 type pastItem struct {
 	exemplar *keptExemplar
 	decided  *store.Epoch
+	day      *store.PastDay
 }
 
 // about reports whether x concerns anything in open.
 func (x pastItem) about(open map[analysis.Hash]bool) bool {
-	if x.exemplar != nil {
+	switch {
+	case x.exemplar != nil:
 		return open[x.exemplar.group]
+	case x.day != nil:
+		return false
 	}
 	return slices.ContainsFunc(x.decided.Problems, func(p analysis.Hash) bool { return open[p] })
 }
 
-// oldest yields decisions and exemplars, oldest first: those that do not concern open problems, then the others. An
-// error ends the sequence.
+// oldest yields decisions, exemplars and days of windows, oldest first: those that do not concern open problems, then
+// the others. A day is as old as its end. An error ends the sequence.
 func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[pastItem, error] {
 	return func(yield func(pastItem, error) bool) {
 		exemplars, err := k.all()
-		if err != nil {
+		days, err2 := k.options.Store.PastDays()
+		if err = errors.Join(err, err2); err != nil {
 			yield(pastItem{}, err)
 			return
 		}
@@ -155,14 +188,31 @@ func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[pastItem, 
 			}
 			return yield(x, nil)
 		}
-		next := 0
+		next, nextDay := 0, 0
 		before := func(t trace.Nanos) bool {
-			for ; next < len(exemplars) && exemplars[next].Start < t; next++ {
-				if !offer(pastItem{exemplar: &exemplars[next]}) {
+			for {
+				e, d := trace.Nanos(trace.MaxNanos), trace.Nanos(trace.MaxNanos)
+				if next < len(exemplars) {
+					e = exemplars[next].Start
+				}
+				if nextDay < len(days) {
+					d = days[nextDay].Day.Add(group.Day)
+				}
+				var x pastItem
+				switch {
+				case min(e, d) >= t:
+					return true
+				case d <= e:
+					x.day = &days[nextDay]
+					nextDay++
+				default:
+					x.exemplar = &exemplars[next]
+					next++
+				}
+				if !offer(x) {
 					return false
 				}
 			}
-			return true
 		}
 		for d, err := range k.options.Store.Epochs() {
 			if err != nil {
@@ -186,8 +236,11 @@ func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[pastItem, 
 
 // deleteItem deletes x and returns the number of bytes freed.
 func (k *exemplarStore) deleteItem(x pastItem, refs map[trace.ID]int) (freed int64, err error) {
-	if x.exemplar != nil {
+	switch {
+	case x.exemplar != nil:
 		return k.deleteExemplar(x.exemplar, refs)
+	case x.day != nil:
+		return x.day.Size, k.options.Store.DeletePastBefore(x.day.Day.Add(group.Day))
 	}
 	k.counts.Forgotten.Decisions.Add(1)
 	return x.decided.Size, k.options.Store.DeleteDecisions(x.decided.At)
@@ -196,7 +249,7 @@ func (k *exemplarStore) deleteItem(x pastItem, refs map[trace.ID]int) (freed int
 // deleteExemplar deletes an exemplar and returns the number of bytes freed: none while another group has an exemplar in
 // its trace.
 func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (freed int64, err error) {
-	kept, err := k.options.Store.Exemplars(e.group)
+	kept, err := k.stored(e)
 	if err != nil {
 		return 0, err
 	}
@@ -214,7 +267,7 @@ func (k *exemplarStore) deleteExemplar(e *keptExemplar, refs map[trace.ID]int) (
 		return 0, nil // it is in two lists and was deleted from both
 	}
 	k.counts.Forgotten.Exemplars.Add(1)
-	if err := k.options.Store.PutExemplars(e.group, kept); err != nil {
+	if err := k.replace(e, kept); err != nil {
 		return 0, err
 	}
 	if refs[e.Trace] -= gone; refs[e.Trace] > 0 {

@@ -65,8 +65,8 @@ type Options struct {
 
 // Retention limits the stored history.
 type Retention struct {
-	Age       time.Duration // of decisions and exemplars; 0: unlimited. The age of statistics is a setting of the core
-	Bytes     int64         // of the store on disk; beyond, the oldest decisions and exemplars are deleted. 0: unlimited
+	Age       time.Duration // of decisions, exemplars, windows and closed problems; 0: unlimited. The age of statistics is a setting of the core
+	Bytes     int64         // of the store on disk; beyond, the oldest decisions, exemplars and days of windows are deleted. 0: unlimited
 	Exemplars int           // number of slow, of typical and of fast traces of each group; 0: none
 }
 
@@ -173,7 +173,7 @@ func (s *Service) assemble() error {
 	}
 	table := &trace.Table{}
 	s.loop = &loop{
-		options: o, core: engine.NewCore(table, o.Core), table: table, exemplars: exemplars, outputs: s.outputs, queries: s.queries, retained: &s.retained,
+		options: o, core: engine.NewCore(table, o.Core), table: table, exemplars: exemplars, past: newPastStore(o), outputs: s.outputs, queries: s.queries, retained: &s.retained,
 		counts: &s.counts, atBarrier: make([]*shardOutput, o.Shards), missing: o.Shards,
 	}
 	s.sequencer = &sequencer{

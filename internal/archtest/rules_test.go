@@ -62,7 +62,7 @@ var rules = []rule{
 	{folder: "ingest/otlp/receiver", clock: true, ours: []string{"internal/connlimit", "internal/listener", "internal/refusal", "ingest"}, about: "OTLP over gRPC and HTTP"},
 	{folder: "ingest/jaeger/query", clock: true, ours: []string{"internal/gogocodec", "internal/refusal", "ingest", "ingest/jaeger/translate", "ingest/otlp", "ingest/otlp/receiver"}, about: "fetches traces from a running Jaeger"},
 
-	{folder: "store", ours: []string{"internal/codec", "internal/codec/plain", "trace", "internal/pebbledb", "analysis", "search"}, about: "checkpoints, decisions, exemplars, outbox"},
+	{folder: "store", ours: []string{"internal/codec", "internal/codec/plain", "trace", "internal/pebbledb", "analysis", "analysis/group", "search"}, about: "checkpoints, decisions, exemplars, windows of past days, outbox"},
 	{folder: "engine/spool", ours: []string{"internal/codec", "analysis/observation"}, about: "packed observations, in memory and in a temporary file"},
 	{folder: "engine", ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "incident", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
 	{folder: "engine/offline", ours: []string{"trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "search", "ingest/assemble", "ingest/file", "engine/spool", "engine"}, about: "files to a report, or to a comparison"},

@@ -115,7 +115,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List open problems, ranked */
+        /** List open problems, ranked, or closed ones */
         get: operations["listProblems"];
         put?: never;
         post?: never;
@@ -134,7 +134,11 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Get a problem with its evidence */
+        /**
+         * Get a problem with its evidence
+         * @description A problem that has closed is answered as it was when it last closed, with `closed`. Of more than 64 problems that close in one epoch, the others
+         *     have no evidence.
+         */
         get: operations["getProblem"];
         put?: never;
         post?: never;
@@ -215,6 +219,30 @@ export interface paths {
         };
         /** Get statistics, histogram, edges and windows of a group */
         get: operations["getGroup"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/groups/{group}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group: components["parameters"]["groupParameter"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get windows of past days of a group
+         * @description Windows of 320 s are kept for two to three days, then of 16 minutes for `retention.age` and up to two days longer. They are aligned to days in
+         *     UTC and without those that had no request. The present window of 320 s is included; it is not over. Groups that no longer exist have a history,
+         *     too. An answer has at most 10 000 windows.
+         */
+        get: operations["getGroupHistory"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1424,6 +1452,11 @@ export interface components {
             notes: components["schemas"]["Notes"];
             /** @description Reason for the rank; only with `explain`. */
             why?: string;
+            /**
+             * Format: date-time
+             * @description When it closed; everything else is as it was then. Absent: it is open.
+             */
+            closed?: string;
         };
         ProblemList: {
             items: components["schemas"]["Problem"][];
@@ -1542,6 +1575,37 @@ export interface components {
             /** Format: double */
             cov: number | null;
             edges: components["schemas"]["WindowEdge"][];
+        };
+        PastWindow: {
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            to: string;
+            /** Format: int64 */
+            count: number;
+            /** Format: int64 */
+            failed: number;
+            /** Format: double */
+            mean_ns: number | null;
+            /** Format: double */
+            cov: number | null;
+            /**
+             * Format: double
+             * @description Interpolated in bins, four per octave.
+             */
+            p50_ns: number | null;
+            /** Format: double */
+            p99_ns: number | null;
+        };
+        GroupHistory: {
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            to: string;
+            /** @description Oldest first. */
+            windows: components["schemas"]["PastWindow"][];
+            /** @description Those of the time to compare with, at their own times, oldest first. */
+            compared: components["schemas"]["PastWindow"][];
         };
         WindowEdge: {
             edge: string;
@@ -2668,6 +2732,11 @@ export interface operations {
                 sort?: "rank" | "impact" | "since" | "cov" | "p99" | "rate";
                 /** @description Include the reason for the rank of each item. */
                 explain?: components["parameters"]["explainParameter"];
+                /**
+                 * @description List the closed problems, as they were when they closed, instead of the open ones: those that closed last first, whatever `sort` is. They are
+                 *     kept for `retention.age`, at least a day, and at most 2 000 of them.
+                 */
+                closed?: boolean;
             };
             header?: never;
             path?: never;
@@ -2853,6 +2922,38 @@ export interface operations {
             default: components["responses"]["Failure"];
         };
     };
+    getGroupHistory: {
+        parameters: {
+            query?: {
+                /** @description Start, inclusive; by default a day before `to`. */
+                from?: components["schemas"]["Instant"];
+                /** @description End, exclusive; by default now. */
+                to?: components["schemas"]["Instant"];
+                /** @description `short` returns windows of 320 s where they are kept, `long` those of 16 minutes; by default short ones for up to two days. */
+                resolution?: "short" | "long";
+                /** @description Adds, as `compared`, the windows of the same span 24 hours or 7 days before. */
+                compare?: "none" | "yesterday" | "last_week";
+            };
+            header?: never;
+            path: {
+                group: components["parameters"]["groupParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The windows. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupHistory"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
     compareGroup: {
         parameters: {
             query?: {
@@ -2917,6 +3018,8 @@ export interface operations {
             query: {
                 group: components["schemas"]["ID"];
                 stratum?: "slow" | "typical" | "fast" | "failed";
+                /** @description Those that are kept for this problem, since it opened or closed, instead of the present ones. */
+                problem?: components["schemas"]["ID"];
             };
             header?: never;
             path?: never;

@@ -1,8 +1,9 @@
 // HeatMap draws durations over time: a column for each window, darker where more of its requests are. Dots are sample
-// traces, vertical lines are marks. Dragging horizontally selects a time range, diagonally a box of times and
+// traces, vertical lines are marks, other lines are percentiles of another day. Dragging horizontally selects a time range, diagonally a box of times and
 // durations.
 import { useState } from "react";
 import type { Schemas } from "../api/client.ts";
+import type { PastPoint } from "../logic/past.ts";
 import { count, duration, percent, time } from "../logic/format.ts";
 import { type Drag, type Point, axis, cells, selection } from "../logic/heatmap.ts";
 import { useNow, useZone } from "../settings.ts";
@@ -16,6 +17,7 @@ type Props = {
   windows: Schemas["Window"][];
   marks: Mark[];
   dots: Dot[];
+  behind?: PastPoint[];
   label: string;
   brush: (from: number, to: number, longer: number, shorter: number) => void;
 };
@@ -28,15 +30,16 @@ const foot = 20;
 const labelDistance = 64; // between time labels, at least
 const timeWidth = 50;
 
-export function HeatMap({ windows, marks, dots, label, brush }: Props) {
+export function HeatMap({ windows, marks, dots, behind = [], label, brush }: Props) {
   const [svg, { width }] = useSize<SVGSVGElement>({ width: 700, height: 0 });
   const [drag, setDrag] = useState<Drag>();
   const [zone] = useZone();
   const now = useNow();
   const all = cells(windows);
   const scale = axis(windows);
-  const low = Math.log(Math.min(...all.map((c) => c.low)));
-  const high = Math.log(Math.max(...all.map((c) => c.high)));
+  const past = behind.flatMap((p) => [p.p50, p.p99]).filter((ns) => ns !== null);
+  const low = Math.log(Math.max(1, Math.min(...all.map((c) => c.low), ...past)));
+  const high = Math.log(Math.max(...all.map((c) => c.high), ...past));
   const plot = { width: width - left - 6, height: plotRoom - line - 6 - foot };
   const y = (ns: number) => top + plot.height * (1 - (Math.log(Math.max(1, ns)) - low) / (high - low || 1));
   const x = (ms: number) => left + scale.position(ms) * plot.width;
@@ -107,6 +110,17 @@ export function HeatMap({ windows, marks, dots, label, brush }: Props) {
             </text>
           ),
       )}
+      {(["p99", "p50"] as const).map((of) => (
+        <polyline
+          key={of}
+          className="past"
+          points={behind
+            .filter((p) => p[of] !== null)
+            .map((p) => `${x(p.at).toFixed(1)},${y(p[of]!).toFixed(1)}`)
+            .join(" ")}
+          strokeDasharray={of === "p50" ? "6 4" : "none"}
+        />
+      ))}
       {marks.map((m, i) => (
         <g key={i}>
           <title>{m.title}</title>

@@ -1,8 +1,9 @@
-// Lines draws series over time with uPlot: a linear time axis and a logarithmic value axis.
+// Lines draws series over time with uPlot: a linear time axis and a logarithmic value axis. Series of another day are
+// drawn behind them, as quiet lines.
 import { useContext, useEffect, useEffectEvent, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { duration, time } from "../logic/format.ts";
+import { dayAndTime, duration, time } from "../logic/format.ts";
 import { ThemeContext, useNow, useZone } from "../settings.ts";
 import type { Mark } from "./heatmap.tsx";
 
@@ -11,22 +12,27 @@ export type Series = { name: string; values: (number | null)[]; color: string; d
 type Props = {
   at: number[]; // ms, ascending
   series: Series[];
+  behind?: { at: number[]; series: Series[] };
   marks: Mark[];
   label: string;
   brush?: (from: number, to: number) => void;
 };
 
-export function Lines({ at, series, marks, label, brush }: Props) {
+const longSpan = 30 * 3_600_000; // ms, from which the axis names days
+const manyPoints = 100; // from which lines have no dots
+
+export function Lines({ at, series, behind, marks, label, brush }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const [zone] = useZone();
   const now = useNow();
   const theme = useContext(ThemeContext);
   const onBrush = useEffectEvent((from: number, to: number) => brush?.(from, to));
   const format = useEffectEvent((ms: number) => time(ms, zone, now));
+  const day = useEffectEvent((ms: number) => dayAndTime(ms, zone));
   const brushable = brush !== undefined;
-  const data = JSON.stringify({ at, series, marks }); // compared by value: an update without change redraws nothing
+  const data = JSON.stringify({ at, series, behind, marks }); // compared by value: an update without change redraws nothing
   useEffect(() => {
-    const { at, series, marks } = JSON.parse(data) as Pick<Props, "at" | "series" | "marks">;
+    const { at, series, behind, marks } = JSON.parse(data) as Pick<Props, "at" | "series" | "behind" | "marks">;
     const element = box.current!;
     const style = getComputedStyle(document.documentElement);
     const color = (name: string) => style.getPropertyValue(`--${name}`);
@@ -49,8 +55,11 @@ export function Lines({ at, series, marks, label, brush }: Props) {
         axes: [
           {
             ...axis,
-            values: (_u, ticks) => ticks.map((t) => format(t).replace(" UTC", "").slice(-8)),
-            space: 80,
+            values: (u, ticks) => {
+              const long = u.scales["x"]!.max! - u.scales["x"]!.min! > longSpan;
+              return ticks.map((t) => (long ? day(t) : format(t).replace(" UTC", "").slice(-8)));
+            },
+            space: 96,
           },
           {
             ...axis,
@@ -62,12 +71,20 @@ export function Lines({ at, series, marks, label, brush }: Props) {
         ],
         series: [
           { value: (_u, v) => (v === null ? "–" : format(v)), label: "Time" },
+          ...(behind?.series ?? []).map((s) => ({
+            label: s.name,
+            stroke: color(s.color),
+            width: 1,
+            alpha: 0.75,
+            points: { show: false },
+            ...(s.dash ? { dash: s.dash } : {}),
+            value: (_u: uPlot, v: number | null) => duration(v),
+          })),
           ...series.map((s) => ({
             label: s.name,
             stroke: color(s.color),
             width: 2,
-            points: { size: 6, fill: color("raised") },
-            spanGaps: true,
+            points: { size: at.length > manyPoints ? 0 : 6, fill: color("raised") },
             ...(s.dash ? { dash: s.dash } : {}),
             value: (_u: uPlot, v: number | null) => duration(v),
           })),
@@ -83,7 +100,7 @@ export function Lines({ at, series, marks, label, brush }: Props) {
           ],
         },
       },
-      [at, ...series.map((s) => s.values)],
+      aligned(at, series, behind),
       element,
     );
     const watch = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height: 210 }));
@@ -94,6 +111,12 @@ export function Lines({ at, series, marks, label, brush }: Props) {
     };
   }, [data, brushable, zone, theme]);
   return <div ref={box} role="img" aria-label={label} className="lines" />;
+}
+
+// aligned returns the values of all series at the times of all of them. Missing values are no gaps, null is one.
+function aligned(at: number[], series: Series[], behind: Props["behind"]): uPlot.AlignedData {
+  const present: uPlot.AlignedData = [at, ...series.map((s) => s.values)];
+  return behind ? uPlot.join([[behind.at, ...behind.series.map((s) => s.values)], present]) : present;
 }
 
 // splits returns about five round values, evenly spaced on a logarithmic axis.

@@ -62,8 +62,11 @@ export function ContextPath({ of }: { of: string[] }) {
   );
 }
 
+// Fact is a name with a value and perhaps a tooltip.
+export type Fact = [name: string, value: ReactNode, title?: string];
+
 // Facts lists names with values side by side.
-export function Facts({ of }: { of: [name: string, value: ReactNode, title?: string][] }) {
+export function Facts({ of }: { of: Fact[] }) {
   return (
     <dl className="facts">
       {of.map(([name, value, title]) => (

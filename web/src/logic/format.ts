@@ -129,6 +129,13 @@ export function time(at: string | number | null | undefined, zone: Zone, now: nu
   return `${on === day.format(now) ? "" : `${on} `}${clock.format(date)}${zone === "utc" ? " UTC" : ""}`;
 }
 
+// dayAndTime formats a time without seconds, for the axis of some days: "24 Nov 06:00".
+export const dayAndTime = (ms: number, zone: Zone): string => dated[zone].format(ms).replaceAll(",", "");
+
+const datedOf = (timeZone: string | undefined) =>
+  new Intl.DateTimeFormat("en-GB", { timeZone, day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const dated: Record<Zone, Intl.DateTimeFormat> = { utc: datedOf("UTC"), local: datedOf(undefined) };
+
 // formatTimesIn replaces the RFC 3339 times in a text of the API by those of time.
 export const formatTimesIn = (text: string, zone: Zone, now: number) =>
   text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (at) => time(at, zone, now));

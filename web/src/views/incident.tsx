@@ -3,20 +3,24 @@ import { useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client, unwrap } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
+import type { Mark } from "../charts/heatmap.tsx";
+import { describeDeploy } from "../logic/deploys.ts";
 import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
 import { failsMore, isInIncident, isSlower, likely, ownerText } from "../logic/incidents.ts";
 import { incidentMarkdown } from "../logic/markdown.ts";
 import { useNow, useZone } from "../settings.ts";
-import { query, useEnum } from "../url.ts";
+import { query, useEnum, useID } from "../url.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { StateBadge } from "../components/badges.tsx";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
+import { Select } from "../components/controls.tsx";
 import { Dialog } from "../components/dialog.tsx";
 import { Figure, saveFile } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
 import { IncidentState, facts } from "./incidents.tsx";
+import { PastLatency } from "./past-latency.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
 import {
@@ -58,6 +62,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       {x.score === 0 && x.objectives.length > 0 ? null : <Suspects of={x} />}
       {detail.investigation && <Search of={detail.investigation} incident={x} />}
       <RequestTypes of={x} />
+      <Latency of={x} />
       <div className="columns">
         <Timeline detail={detail} />
         <div>
@@ -299,6 +304,7 @@ function Suspects({ of: x }: { of: Incident }) {
 const operationName = (o: Schemas["SuspectOperation"]) =>
   `${o.service} ${o.operation}${o.target ? ` → ${[o.target.service, o.target.operation].filter(Boolean).join(" ")}` : ""}`;
 
+const maxCharted = 20; // request types to choose from
 const maxPlaces = 5; // of the search
 const leastPlace = 0.01; // share of the lost time
 
@@ -419,6 +425,41 @@ function SearchLog({ of: v }: { of: Schemas["Investigation"] }) {
         </Async>
       )}
     </details>
+  );
+}
+
+const hour = 3_600_000;
+
+// Latency shows the durations of an affected request type from an hour before the onset to half an hour after the end.
+function Latency({ of: x }: { of: Incident }) {
+  const types = x.request_types.slice(0, maxCharted);
+  const [picked, pick] = useID("type");
+  const now = useNow();
+  const shown = types.find((t) => t.id === picked) ?? types[0];
+  if (!shown) return null;
+  const marks: Mark[] = [
+    { at: Date.parse(x.onset), text: "onset", title: "The change began, by estimate" },
+    { at: Date.parse(x.opened), text: "opened", title: "The incident opened" },
+    ...x.deploys.map((d) => ({
+      at: Date.parse(d.at),
+      text: "deploy",
+      title: `Deployed: ${describeDeploy(d)}`,
+      deploy: true,
+    })),
+  ];
+  if (x.closed) marks.push({ at: Date.parse(x.closed), text: "closed", title: "The incident closed" });
+  return (
+    <PastLatency
+      group={shown.id}
+      from={Date.parse(x.onset) - hour}
+      to={x.closed ? Math.min(now, Date.parse(x.closed) + hour / 2) : now}
+      marks={marks}
+      tools={
+        types.length > 1 && (
+          <Select label="Request type" value={shown.id} pick={pick} of={types.map((t) => [t.id, t.name] as const)} />
+        )
+      }
+    />
   );
 }
 
@@ -589,7 +630,8 @@ function ProblemLink({ id }: { id: string }) {
   if (!p) return <li aria-busy={resource.failure === undefined}>{resource.failure?.title ?? "…"}</li>;
   return (
     <li>
-      {!isInIncident(p) && <StateBadge of={p.state} />} <Link href={`/problems/${id}`}>{keepUnits(p.diagnosis)}</Link>
+      {p.closed ? <span className="dim small">closed</span> : !isInIncident(p) && <StateBadge of={p.state} />}{" "}
+      <Link href={`/problems/${id}`}>{keepUnits(p.diagnosis)}</Link>
     </li>
   );
 }

@@ -1,4 +1,5 @@
 // Latency: durations of a group's requests over time, and their distribution.
+import type { ReactNode } from "react";
 import { Link, useLocation } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
@@ -10,8 +11,10 @@ import { count, duration, ratio, milli, time } from "../logic/format.ts";
 import { quantile } from "../logic/heatmap.ts";
 import { Choice } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
+import { meanBefore, pastPoints, shiftOf } from "../logic/past.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum } from "../url.ts";
+import { BeforeChoice, BeforeNote, PastLatency, behindOf, useBefore, useHistory } from "./past-latency.tsx";
 
 // deploys are those of the services on the path, oldest first; undefined if they could not be loaded.
 type Props = {
@@ -24,7 +27,7 @@ type Props = {
 export function Latency({ group, problem, decisions, deploys }: Props) {
   return (
     <div className="columns wide-left" id="latency">
-      <OverTime group={group} problem={problem} decisions={decisions} deploys={deploys} />
+      <OverTimeOf group={group} problem={problem} decisions={decisions} deploys={deploys} />
       <Figure
         title="Duration distribution"
         hint={`${count(group.judged)} requests, CoV ${ratio(group.cov.value)}; logarithmic axis.`}
@@ -44,7 +47,32 @@ export function Latency({ group, problem, decisions, deploys }: Props) {
   );
 }
 
-function OverTime({ group, problem, decisions, deploys }: Props) {
+const spans = ["recent", "day", "week"] as const;
+const spanNames = [
+  ["recent", "Recent"],
+  ["day", "Day"],
+  ["week", "Week"],
+] as const;
+const dayLength = 24 * 3_600_000;
+
+// OverTimeOf shows the recent windows, or those of a day or a week.
+function OverTimeOf(props: Props) {
+  const [span, setSpan] = useEnum("span", spans);
+  const now = useNow();
+  const choice = <Choice label="Span" value={span} pick={setSpan} of={spanNames} />;
+  if (span === "recent") return <OverTime {...props} span={choice} />;
+  return (
+    <PastLatency
+      group={props.group.group.id}
+      from={now - (span === "day" ? 1 : 7) * dayLength}
+      to={now}
+      marks={marksOf(props.problem, props.decisions, props.deploys ?? [])}
+      tools={choice}
+    />
+  );
+}
+
+function OverTime({ group, problem, decisions, deploys, span }: Props & { span: ReactNode }) {
   const [, go] = useLocation();
   const [as, setAs] = useEnum("latency", ["map", "lines"]);
   const id = group.group.id;
@@ -74,6 +102,12 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
   }));
   const deployed = deploysByWindow(windows, deploys ?? []);
   const middle = windows.map((w) => (Date.parse(w.from) + Date.parse(w.to)) / 2);
+  const [before, setBefore] = useBefore();
+  const first = windows[0] ? Date.parse(windows[0].from) : 0;
+  const last = windows.length > 0 ? Date.parse(windows.at(-1)!.to) : 0;
+  const past = useHistory(before !== "none" && windows.length > 0 ? id : null, first, last, before);
+  const compared = past.value?.compared ?? [];
+  const points = pastPoints(compared, shiftOf(before), first, last, middle);
   return (
     <Figure
       title="Latency over time"
@@ -84,7 +118,8 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
       }
       tools={
         <>
-          <Link href={`/compare${query({ group: id, by: "duration" })}`}>Select range</Link>{" "}
+          <Link href={`/compare${query({ group: id, by: "duration" })}`}>Select range</Link> {span}
+          <BeforeChoice value={before} pick={setBefore} />
           <Choice
             label="Show as"
             value={as}
@@ -97,7 +132,18 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
         </>
       }
       table={() => ({
-        header: ["from", "to", "requests", "failed", "mean (ms)", "P50 (ms)", "P99 (ms)", "CoV", "deploys"],
+        header: [
+          "from",
+          "to",
+          "requests",
+          "failed",
+          "mean (ms)",
+          "P50 (ms)",
+          "P99 (ms)",
+          "CoV",
+          "deploys",
+          ...(before === "none" ? [] : [`mean ${before.replace("_", " ")} (ms)`]),
+        ],
         rows: windows.map((w, i) => [
           w.from,
           w.to,
@@ -108,6 +154,9 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
           milli(quantile(w.latency, 0.99)),
           w.cov,
           deployed[i]!.map(describeDeploy).join("; "),
+          ...(before === "none"
+            ? []
+            : [milli(meanBefore(compared, shiftOf(before), Date.parse(w.from), Date.parse(w.to)))]),
         ]),
       })}
     >
@@ -117,6 +166,7 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
           windows={windows}
           marks={marks}
           dots={dots}
+          behind={points}
           brush={brush}
           label={`Durations in ${windows.length} windows; the table has the numbers`}
         />
@@ -130,10 +180,12 @@ function OverTime({ group, problem, decisions, deploys }: Props) {
             { name: "Mean", color: "bar", dash: [2, 3], values: windows.map((w) => w.mean_ns) },
             { name: "P50", color: "dim", dash: [6, 4], values: windows.map((w) => quantile(w.latency, 0.5)) },
           ]}
+          {...behindOf(points, before)}
           marks={marks}
           brush={brush}
         />
       )}
+      <BeforeNote before={before} end={last} of={past} drawn={points.length > 0} />
       <Deploys of={deploys} />
     </Figure>
   );

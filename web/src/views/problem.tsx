@@ -2,13 +2,14 @@
 import { useEffect } from "react";
 import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
+import type { Mark } from "../charts/heatmap.tsx";
 import { type Resource, useIncidents, useResource } from "../api/queries.ts";
 import { sectionOf } from "../logic/diagnosis.ts";
 import { deploysSince } from "../logic/deploys.ts";
 import { count, duration, ratio, milli, percent, range, rate, factor, keepUnits } from "../logic/format.ts";
 import { isInIncident } from "../logic/incidents.ts";
 import { markdown } from "../logic/markdown.ts";
-import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
+import { Bar, type Fact, Facts, When, useTitle } from "../components/basics.tsx";
 import { Figure, saveFile } from "../components/figure.tsx";
 import { Table } from "../components/table.tsx";
 import { Menu } from "../components/menu.tsx";
@@ -21,6 +22,7 @@ import { CriticalPath, Edges } from "./edges.tsx";
 import { Exemplars, type ExemplarsResource, traceLink } from "./exemplars.tsx";
 import { Causes, Explanations } from "./explanations.tsx";
 import { Latency } from "./latency.tsx";
+import { PastLatency } from "./past-latency.tsx";
 import { NoteButtons, problemSubject } from "./notes.tsx";
 import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
 import { IncidentSentence } from "./suspects.tsx";
@@ -37,16 +39,50 @@ export default function ProblemView({ id }: { id: string }) {
   );
   if (resource.failure?.status === 404) {
     return (
-      <Empty page title={resource.value ? "This problem has closed" : "Problem not found"}>
-        It has closed, or never existed. <Link href="/problems">Current problems</Link>
+      <Empty page title="Problem not found">
+        It closed long ago, or never existed. <Link href="/problems">Current problems</Link>,{" "}
+        <Link href="/problems?show=closed">closed problems</Link>
         {resource.value && <> · It was: {resource.value.problem.diagnosis}</>}
       </Empty>
     );
   }
   return (
     <Async of={resource} what="the problem">
-      {(detail) => <Content detail={detail} reload={resource.reload} />}
+      {(detail) =>
+        detail.problem.closed ? (
+          <Closed detail={detail} reload={resource.reload} />
+        ) : (
+          <Content detail={detail} reload={resource.reload} />
+        )
+      }
     </Async>
+  );
+}
+
+const hour = 3_600_000;
+
+// Closed shows a problem as it was when it closed, without the comparisons of present requests.
+function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
+  const p = detail.problem;
+  useTitle(p.diagnosis);
+  const exemplars = useResource(`kept exemplars ${p.id}`, (signal) =>
+    client.GET("/exemplars", { params: { query: { group: p.group, problem: p.id } }, signal }),
+  );
+  const closed = Date.parse(p.closed!);
+  const opened = p.since ? Date.parse(p.since) : closed - hour;
+  const marks: Mark[] = [
+    { at: opened, text: "problem", title: "The problem opened" },
+    { at: closed, text: "closed", title: "The problem closed" },
+  ];
+  return (
+    <>
+      <Head detail={detail} exemplars={exemplars} reload={reload} />
+      <PastLatency group={p.group} from={opened - hour} to={closed + hour} marks={marks} />
+      <Edges p={p} edges={detail.edges} />
+      {detail.explanations.length > 0 && <Explanations detail={detail} />}
+      <Timeline detail={detail} deploys={[]} />
+      <Exemplars exemplars={exemplars} problem={p} />
+    </>
   );
 }
 
@@ -125,7 +161,8 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
   return (
     <>
       <div className="crumbs">
-        <Link href="/problems">Problems</Link> <span aria-hidden="true">›</span> #{p.rank}{" "}
+        <Link href="/problems">Problems</Link> <span aria-hidden="true">›</span>{" "}
+        {p.closed ? <Link href="/problems?show=closed">closed</Link> : `#${p.rank}`}{" "}
         <ProblemTags onset={p.onset} kind={p.kind} />
         <span>
           {p.level === "group" ? `one group of ${p.request_type_name}` : `all requests of ${p.request_type_name}`}
@@ -147,6 +184,15 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
       <Facts
         of={[
           ["Since", p.since ? <When at={p.since} /> : "unknown", "When the problem opened"],
+          ...(p.closed
+            ? [
+                [
+                  "Closed",
+                  <When key="closed" at={p.closed} />,
+                  "All other values are those of that time",
+                ] satisfies Fact,
+              ]
+            : []),
           [
             "CoV",
             <>
@@ -175,14 +221,14 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
       />
       <PartOf id={p.id} />
       <div className="does">
-        <StateBadge of={isInIncident(p) ? "joined" : p.state} />
+        {!p.closed && <StateBadge of={isInIncident(p) ? "joined" : p.state} />}
         <span>{keepUnits(detail.next) || "No action in progress."}</span>
         {detail.missing.some((m) => !detail.next.includes(m)) && (
           <span className="dim">No tracepoints in: {detail.missing.join(", ")}.</span>
         )}
       </div>
       <div className="toolbar">
-        <NoteButtons of={problemSubject(p)} changed={reload} />
+        {!p.closed && <NoteButtons of={problemSubject(p)} changed={reload} />}
         <SampleLinks p={p} exemplars={exemplars} />
         <Link href={`/trees/${p.request_type}${query({ problem: p.id })}`}>Calling contexts</Link>
         <Link href={`/compare${query({ group: p.group })}`}>Compare</Link>

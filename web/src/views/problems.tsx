@@ -1,5 +1,15 @@
 // Problems: the list of problems, worst first.
-import { type FocusEvent, type Ref, memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import {
+  type FocusEvent,
+  type ReactNode,
+  type Ref,
+  memo,
+  useCallback,
+  useEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { type PagedList, usePages } from "../api/queries.ts";
@@ -10,12 +20,13 @@ import { stableOrder } from "../logic/stable-order.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { When, useTitle } from "../components/basics.tsx";
 import { VirtualTbody } from "../components/virtual-tbody.tsx";
-import { Search, Select } from "../components/controls.tsx";
+import { Choice, Search, Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { StateBadge, ProblemTags, definitions, kindLabels } from "../components/badges.tsx";
 import { useEnum, useSearchText } from "../url.ts";
+import { ClosedProblems } from "./closed-problems.tsx";
 import { NoteDialog, NoteTags, type Note, problemSubject } from "./notes.tsx";
 
 type Problem = Schemas["Problem"];
@@ -25,8 +36,26 @@ type Sort = (typeof sorts)[number];
 const states = ["", "opened", "investigating", "located", "explained", "exhausted", "none"] as const;
 const pageSize = 200;
 
+const shows = ["open", "closed"] as const;
+
 export default function Problems() {
   useTitle("Problems");
+  const [show, setShow] = useEnum("show", shows);
+  const choice = (
+    <Choice
+      label="Show"
+      value={show}
+      pick={setShow}
+      of={[
+        ["open", "Open"],
+        ["closed", "Closed"],
+      ]}
+    />
+  );
+  return show === "open" ? <OpenProblems choice={choice} /> : <ClosedProblems choice={choice} />;
+}
+
+function OpenProblems({ choice }: { choice: ReactNode }) {
   const [q, setQ] = useSearchText();
   const [sort, setSort] = useEnum("sort", sorts);
   const [state, setState] = useEnum("state", states);
@@ -62,6 +91,7 @@ export default function Problems() {
     <>
       <div className="toolbar">
         <h1>Problems</h1>
+        {choice}
         <Search value={q} pick={setQ} label="Search problems ( / )" />
         <Select label="State" value={state} pick={setState} of={states.map((s) => [s, stateLabel(s) || "any"])} />
         <Select label="Kind" value={kind} pick={setKind} of={[["", "any"], ...Object.entries(kindLabels)]} />

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// A problem that has closed is listed as such, and its page shows it as it was.
+func TestClosedProblemIsKept(t *testing.T) {
+	w := newTroubled(t)
+	open := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems", nil)).Items[0]
+	closed := func(query string) contract.ProblemList {
+		t.Helper()
+		return decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?closed=true"+query, nil))
+	}
+	if n := closed("").Total; n != 0 {
+		t.Errorf("%d problems have closed before any did", n)
+	}
+	w.app.Inject(trace.MaxNanos) // the fault ends
+	w.play(t, 600, func() bool {
+		return !slices.ContainsFunc(w.core.Problems(), func(p detect.Problem) bool { return p.ID.String() == open.ID })
+	})
+	list := closed("")
+	if list.Total != 1 || list.Items[0].ID != open.ID || list.Items[0].Closed == nil || !list.Items[0].Closed.Equal(at(w.now)) {
+		t.Fatalf("closed problems: %+v", list)
+	}
+	got := decode[contract.ProblemDetail](t, w.call(t, http.MethodGet, "/api/v1/problems/"+open.ID, nil))
+	if diff := cmp.Diff(list.Items[0], got.Problem); diff != "" {
+		t.Errorf("its page (-list +page):\n%s", diff)
+	}
+	if got.Problem.Diagnosis == "" || len(got.Edges) == 0 || len(got.Decisions) == 0 || got.Problem.Rank != 1 {
+		t.Errorf("its page lacks evidence: %+v", got)
+	}
+	for query, want := range map[string]int{
+		"&kind=" + string(open.Kind): 1, "&q=no+such+text": 0, "&request_type=" + open.RequestType: 1, "&muted=true": 0,
+		"&request_type=" + fmt.Sprintf("%032x", 1): 0,
+	} {
+		if n := closed(query).Total; n != want {
+			t.Errorf("%s: %d closed problems, want %d", query, n, want)
+		}
+	}
+	if out := w.call(t, http.MethodGet, fmt.Sprintf("/api/v1/problems/%032x", 1), nil); out.Code != http.StatusNotFound {
+		t.Errorf("a problem that never was: %d", out.Code)
+	}
+}
+
+// Closed problems are listed page by page, those that closed last first; one that closed twice appears twice.
+func TestPagesOfClosedProblems(t *testing.T) {
+	w := newTroubled(t)
+	p := w.core.Problems()[0]
+	var want []string
+	for i := range 5 {
+		gone := p
+		gone.ID.Lo += uint64(1 + i/2)
+		ended := w.now.Add(time.Duration(i) * time.Hour)
+		w.storeClosed(w.core, []detect.Problem{p, gone}, ended)
+		want = append(want, gone.ID.String()+" "+at(ended).String())
+	}
+	slices.Reverse(want)
+	var got []string
+	for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
+		list := decode[contract.ProblemList](t, w.call(t, http.MethodGet, "/api/v1/problems?closed=true&limit=2&cursor="+cursor, nil))
+		for i := range list.Items {
+			if x := &list.Items[i]; x.Rank == 2 {
+				got = append(got, x.ID+" "+x.Closed.String())
+			}
+		}
+		if cursor = ""; list.NextCursor != nil {
+			cursor = *list.NextCursor
+		}
+		if pages > 5 || list.Total != 5 {
+			t.Fatalf("page %d, %d problems in all", pages, list.Total)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if out := w.call(t, http.MethodGet, "/api/v1/problems?closed=true&cursor=eyJzIjoiY2xvc2VkIiwiayI6MCwiaSI6IngifQ", nil); out.Code != http.StatusBadRequest {
+		t.Errorf("a cursor with another ID: %d", out.Code)
+	}
+}
+
+// The history of a group has the windows of a span, the present one, and those of the day or the week before.
+func TestGroupHistory(t *testing.T) {
+	w := newTroubled(t)
+	id := w.core.Problems()[0].RequestType
+	base := group.PeriodOf(w.now)
+	put := func(id analysis.Hash, before time.Duration, ns int64) {
+		t.Helper()
+		var p group.Past
+		p.Total.Add(ns)
+		p.Latency.Add(ns, 1)
+		err := w.history.PutPeriod(store.NewPeriod(base.Add(-before), func(yield func(analysis.Hash, *group.Past) bool) { yield(id, &p) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const hour = 11 * group.Period
+	put(id, hour, 1e6)
+	put(id, group.Day+hour, 2e6)
+	put(id, 7*group.Day+hour, 3e6)
+	get := func(id analysis.Hash, query string) contract.GroupHistory {
+		t.Helper()
+		return decode[contract.GroupHistory](t, w.call(t, http.MethodGet, "/api/v1/groups/"+id.String()+"/history?"+query, nil))
+	}
+	means := func(windows []contract.PastWindow) (all []float64) {
+		for i := range windows {
+			if x := &windows[i]; x.Count == 1 {
+				all = append(all, *x.MeanNs)
+			}
+		}
+		return all
+	}
+	span := fmt.Sprintf("from=%d&to=%d", base.Add(-2*hour), w.now)
+	for compare, want := range map[string][]float64{"none": nil, "yesterday": {2e6}, "last_week": {3e6}} {
+		h := get(id, span+"&compare="+compare)
+		if got := means(h.Windows); !slices.Equal(got, []float64{1e6}) {
+			t.Errorf("means %v", got)
+		}
+		if got := means(h.Compared); !slices.Equal(got, want) {
+			t.Errorf("compared with %s: means %v, want %v", compare, got, want)
+		}
+		last := h.Windows[len(h.Windows)-1]
+		if !last.From.Equal(at(base)) || !last.To.Equal(at(w.now)) || last.Count == 0 {
+			t.Errorf("the present window is %+v", last)
+		}
+	}
+	if h := get(id, "resolution=long"); h.Windows[0].To.Sub(h.Windows[0].From) != group.LongPeriod {
+		t.Errorf("a long window: %+v", h.Windows[0])
+	}
+	if h := get(id, fmt.Sprintf("from=%d", base.Add(-10*group.Day))); len(means(h.Windows)) != 3 {
+		t.Errorf("ten days: %+v", h.Windows)
+	}
+	gone := analysis.Hash{Hi: 7, Lo: 7}
+	put(gone, hour, 5e6)
+	if h := get(gone, ""); !slices.Equal(means(h.Windows), []float64{5e6}) {
+		t.Errorf("a group that is gone: %+v", h)
+	}
+	for query, want := range map[string]int{
+		"from=5&to=3": http.StatusBadRequest, "from=1": http.StatusBadRequest, "from=tomorrow": http.StatusBadRequest,
+		fmt.Sprintf("from=%d&resolution=short", base.Add(-60*group.Day)): http.StatusBadRequest,
+	} {
+		if out := w.call(t, http.MethodGet, "/api/v1/groups/"+id.String()+"/history?"+query, nil); out.Code != want {
+			t.Errorf("%s: %d, want %d", query, out.Code, want)
+		}
+	}
+	if out := w.call(t, http.MethodGet, fmt.Sprintf("/api/v1/groups/%032x/history", 1), nil); out.Code != http.StatusNotFound {
+		t.Errorf("an unknown group: %d", out.Code)
+	}
+}
+
+// The page of a closed incident shows the slow traces that were kept for it.
+func TestKeptTraces(t *testing.T) {
+	w := newTroubled(t)
+	p := w.core.Problems()[0]
+	kept := &store.Exemplars{Slow: []store.Exemplar{{Trace: trace.ID{9}, Start: w.now, Duration: 5e9}}}
+	for _, of := range []analysis.Hash{p.ID, engine.IncidentProblem(3)} {
+		if err := w.history.PutKept(of, p.RequestType, kept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := "/api/v1/exemplars?group=" + p.RequestType.String() + "&problem=" + p.ID.String()
+	list := decode[contract.ExemplarList](t, w.call(t, http.MethodGet, path, nil))
+	if len(list.Items) != 1 || list.Items[0].Trace != kept.Slow[0].Trace.String() {
+		t.Errorf("exemplars of the problem: %+v", list)
+	}
+	types := []engine.AffectedType{{RequestType: p.RequestType, Usual: 1e6}}
+	slow, err := SampleTraces(&w.history, 3, types, w.now.Add(-time.Minute), w.now)
+	if err != nil || !slices.ContainsFunc(slow, func(x SampleTrace) bool { return x.Trace == kept.Slow[0].Trace }) {
+		t.Errorf("slow traces of the incident: %+v, %v", slow, err)
+	}
+}

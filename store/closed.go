@@ -1,0 +1,185 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/klauspost/compress/s2"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// ClosedProblem is a problem as it was when it closed, in the encoding of package api: the store does not read it.
+type ClosedProblem struct {
+	At       trace.Nanos // end of the epoch in which it closed
+	ID       analysis.Hash
+	Row      []byte // as lists show it
+	Evidence []byte // as its page shows it; empty: not kept
+}
+
+// MaxClosed bounds the closed problems that are kept.
+const MaxClosed = 2000
+
+// closedProblemKey returns the key of a problem that closed at a time.
+func closedProblemKey(first byte, at trace.Nanos, id analysis.Hash) []byte {
+	key := binary.BigEndian.AppendUint64(numbered(first, uint64(max(0, at))), id.Hi)
+	return binary.BigEndian.AppendUint64(key, id.Lo)
+}
+
+const closedProblemKeySize = 1 + 8 + 16
+
+// PutClosedProblems stores closed problems and replaces those with the same time and identity. They are durable once
+// the next checkpoint is.
+func (s *Store) PutClosedProblems(all []ClosedProblem) error {
+	b := s.db.NewBatch()
+	defer func() { _ = b.Close() }() // it is committed or discarded
+	for i := range all {
+		p := &all[i]
+		if err := b.Set(closedProblemKey(keyEnded, p.At, p.ID), s2.Encode(nil, p.Row), nil); err != nil {
+			return err
+		}
+		if len(p.Evidence) == 0 {
+			continue
+		}
+		if err := b.Set(closedProblemKey(keyEvidence, p.At, p.ID), s2.Encode(nil, p.Evidence), nil); err != nil {
+			return err
+		}
+	}
+	if err := b.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("store closed problems: %w", err)
+	}
+	return nil
+}
+
+// ClosedProblems returns the closed problems without their evidence, those that closed last first, at most MaxClosed.
+func (s *Store) ClosedProblems() (all []ClosedProblem, err error) {
+	err = s.eachClosed(func(p ClosedProblem, packed []byte) (more bool, err error) {
+		p.Row, err = decompress(packed)
+		all = append(all, p)
+		return len(all) < MaxClosed, err
+	})
+	return all, err
+}
+
+// eachClosed calls f with the closed problems, those that closed last first, until it returns false. Packed, the row,
+// is valid during the call.
+func (s *Store) eachClosed(f func(p ClosedProblem, packed []byte) (more bool, err error)) (err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyEnded}, UpperBound: []byte{keyEnded + 1}})
+	if err != nil {
+		return fmt.Errorf("read closed problems: %w", err)
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.Last(); ok; ok = it.Prev() {
+		key := it.Key()
+		if len(key) != closedProblemKeySize {
+			return fmt.Errorf("%w: key of a closed problem of %d bytes", codec.ErrCorrupt, len(key))
+		}
+		packed, err := it.ValueAndErr()
+		if err != nil {
+			return fmt.Errorf("read closed problems: %w", err)
+		}
+		p := ClosedProblem{
+			At: trace.Nanos(binary.BigEndian.Uint64(key[1:])),
+			ID: analysis.Hash{Hi: binary.BigEndian.Uint64(key[9:]), Lo: binary.BigEndian.Uint64(key[17:])},
+		}
+		if more, err := f(p, packed); err != nil || !more {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// ClosedProblem returns a problem as it was when it last closed; nil if it is not kept.
+func (s *Store) ClosedProblem(id analysis.Hash) (*ClosedProblem, error) {
+	var found *ClosedProblem
+	err := s.eachClosed(func(p ClosedProblem, packed []byte) (more bool, err error) {
+		if p.ID != id {
+			return true, nil
+		}
+		found = &p
+		found.Row, err = decompress(packed)
+		return false, err
+	})
+	if err != nil || found == nil {
+		return nil, err
+	}
+	packed, err := s.get(closedProblemKey(keyEvidence, found.At, id))
+	if err != nil || packed == nil {
+		return found, err
+	}
+	found.Evidence, err = decompress(packed)
+	return found, err
+}
+
+// TrimClosedProblems deletes the problems that closed before a time, and the oldest beyond MaxClosed.
+func (s *Store) TrimClosedProblems(before trace.Nanos) error {
+	n := 0
+	err := s.eachClosed(func(p ClosedProblem, _ []byte) (more bool, err error) {
+		if n++; n > MaxClosed {
+			before = max(before, p.At+1)
+		}
+		return n <= MaxClosed, nil
+	})
+	if err != nil {
+		return err
+	}
+	b := s.db.NewBatch()
+	defer func() { _ = b.Close() }() // it is committed or discarded
+	for _, first := range []byte{keyEnded, keyEvidence} {
+		if err := b.DeleteRange([]byte{first}, numbered(first, uint64(max(0, before))), nil); err != nil {
+			return err
+		}
+	}
+	if err := b.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("delete closed problems: %w", err)
+	}
+	return nil
+}
+
+// keptKey returns the key of the exemplars of a group that are kept for a problem or an incident.
+func keptKey(of, group analysis.Hash) []byte {
+	key := binary.BigEndian.AppendUint64(numbered(keyKept, of.Hi), of.Lo)
+	key = binary.BigEndian.AppendUint64(key, group.Hi)
+	return binary.BigEndian.AppendUint64(key, group.Lo)
+}
+
+const keptKeySize = 1 + 16 + 16
+
+// PutKept stores the exemplars of a group that are kept for a problem or an incident, and replaces earlier ones. It
+// does not store or delete their traces. Without exemplars it deletes the earlier ones.
+func (s *Store) PutKept(of, group analysis.Hash, e *Exemplars) error {
+	if len(e.Slow)+len(e.Typical)+len(e.Fast)+len(e.Failed) == 0 {
+		return s.db.Delete(keptKey(of, group), pebble.NoSync)
+	}
+	return s.db.Set(keptKey(of, group), appendValue(e), pebble.NoSync)
+}
+
+// Kept returns the exemplars of a group that are kept for a problem or an incident; none if there are none.
+func (s *Store) Kept(of, group analysis.Hash) (*Exemplars, error) {
+	value, err := s.get(keptKey(of, group))
+	if err != nil || value == nil {
+		return &Exemplars{}, err
+	}
+	return decodeExemplars(value)
+}
+
+// EachKept calls f with the exemplars that are kept for problems and incidents.
+func (s *Store) EachKept(f func(of, group analysis.Hash, e *Exemplars) error) error {
+	return s.each([]byte{keyKept}, func(key, value []byte) error {
+		if len(key) != keptKeySize {
+			return fmt.Errorf("%w: key of kept exemplars of %d bytes", codec.ErrCorrupt, len(key))
+		}
+		e, err := decodeExemplars(value)
+		if err != nil {
+			return err
+		}
+		hash := func(at int) analysis.Hash {
+			return analysis.Hash{Hi: binary.BigEndian.Uint64(key[at:]), Lo: binary.BigEndian.Uint64(key[at+8:])}
+		}
+		return f(hash(1), hash(17), e)
+	})
+}
