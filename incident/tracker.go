@@ -763,7 +763,22 @@ func (x *tracked) measure(now trace.Nanos, history *baselinediff.Sites) {
 			m.Instances = s.Instances
 			*s = *m
 		}
+		if s.Service == x.service && s.Score == 0 {
+			showRise(s)
+		}
 	}
+}
+
+// showRise makes the growth of typical times the evidence against a suspect that has no other yet.
+func showRise(s *baselinediff.Suspect) {
+	s.Operations = slices.Clone(s.Operations)
+	for i := range s.Operations {
+		o := &s.Operations[i]
+		risen := o.Risen()
+		o.Excess, o.Usual = risen, o.Usual+o.Excess-risen
+		s.Own += o.Score
+	}
+	s.Score = s.Own
 }
 
 // rank returns 0 for the service that an incident is about, 2 for services that have an open incident of their own, and
