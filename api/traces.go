@@ -42,7 +42,9 @@ func (a *API) ListExemplars(_ context.Context, r contract.ListExemplarsRequestOb
 		name contract.ExemplarStratum
 		all  []store.Exemplar
 	}{
-		{contract.ExemplarStratumSlow, exemplars.Slow}, {contract.ExemplarStratumTypical, exemplars.Typical}, {contract.ExemplarStratumFast, exemplars.Fast},
+		{contract.ExemplarStratumSlow, exemplars.Slow},
+		{contract.ExemplarStratumTypical, exemplars.Typical},
+		{contract.ExemplarStratumFast, exemplars.Fast},
 		{contract.ExemplarStratumFailed, exemplars.Failed},
 	} {
 		if r.Params.Stratum != nil && string(*r.Params.Stratum) != string(stratum.name) {

@@ -180,7 +180,7 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 			a.Usual, a.UsualFailed = before[i].Usual, before[i].UsualFailed
 		}
 		switch {
-		case !(c.passes(g, service) && c.affects(g, x.Onset, &a)) && !c.missesObjective(g, x, &a):
+		case (!c.passes(g, service) || !c.affects(g, x.Onset, &a)) && !c.missesObjective(g, x, &a):
 		case i < 0:
 			types = append(types, a)
 		case a.lost() > types[i].lost():

@@ -57,7 +57,7 @@ func TestTypicalParts(t *testing.T) {
 		{6, 18}: true, {0, 18}: true, {12, 18}: false, {6, 12}: false, {0, 6}: false,
 	} {
 		var c cells
-		for at := slice(0); at < 18; at++ {
+		for at := range slice(18) {
 			factor := 1.0
 			if slow.contains(at) {
 				factor = 4

@@ -224,7 +224,11 @@ func TestServices(t *testing.T) {
 		role     Role
 		services []string
 	}{
-		{Operator, []string{"shop"}}, {Agent, []string{""}}, {Agent, []string{"a*b"}}, {Agent, []string{"a\nb"}}, {Agent, make([]string, maxServices+1)},
+		{Operator, []string{"shop"}},
+		{Agent, []string{""}},
+		{Agent, []string{"a*b"}},
+		{Agent, []string{"a\nb"}},
+		{Agent, make([]string, maxServices+1)},
 		{Agent, []string{strings.Repeat("a", 256)}},
 	} {
 		if _, _, err := tokens.Create(c.role, "", now, time.Time{}, c.services...); !errors.Is(err, ErrServices) {

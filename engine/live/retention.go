@@ -191,7 +191,7 @@ func (k *exemplarStore) oldest(open map[analysis.Hash]bool) iter.Seq2[pastItem, 
 		next, nextDay := 0, 0
 		before := func(t trace.Nanos) bool {
 			for {
-				e, d := trace.Nanos(trace.MaxNanos), trace.Nanos(trace.MaxNanos)
+				e, d := trace.MaxNanos, trace.MaxNanos
 				if next < len(exemplars) {
 					e = exemplars[next].Start
 				}
