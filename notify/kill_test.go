@@ -116,18 +116,26 @@ func (a *arrivals) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// mails records e-mails until the server closes.
+// mails records e-mails until all have been sent.
 func (a *arrivals) mails(s *mailServer, ended <-chan struct{}) {
 	for {
 		select {
 		case m := <-s.mails:
-			_, rest, _ := strings.Cut(m.text, "Message-ID: <")
-			id, _, _ := strings.Cut(rest, "@")
-			a.add("email", id)
+			a.mail(&m)
 		case <-ended:
+			for len(s.mails) > 0 {
+				m := <-s.mails
+				a.mail(&m)
+			}
 			return
 		}
 	}
+}
+
+func (a *arrivals) mail(m *delivered) {
+	_, rest, _ := strings.Cut(m.text, "Message-ID: <")
+	id, _, _ := strings.Cut(rest, "@")
+	a.add("email", id)
 }
 
 // Every event that was accepted arrives at least once in every format that sends it, and those of an incident in order,
@@ -142,8 +150,8 @@ func TestKilled(t *testing.T) {
 	defer web.Close()
 	s := newMailServer(t, func(s *mailServer) { s.starttls, s.auth = false, "" })
 	ended := make(chan struct{})
-	defer close(ended)
-	go a.mails(s, ended)
+	var recording sync.WaitGroup
+	recording.Go(func() { a.mails(s, ended) })
 
 	k := killedTask{Dir: t.TempDir(), URL: web.URL, Mail: s.Addr().String()}
 	accepted := uint64(0) // incidents
@@ -156,6 +164,9 @@ func TestKilled(t *testing.T) {
 	}
 	k.Drain = true
 	k.run(t, 2*time.Minute)
+	close(ended)
+	recording.Wait()
+	web.Close()
 
 	sent, repeated := 0, 0
 	for _, e := range k.endpoints() {

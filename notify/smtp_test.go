@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/mail"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func newMailServer(t *testing.T, set func(*mailServer)) *mailServer {
 			if err != nil {
 				return
 			}
-			s.serve(conn)
+			go s.serve(conn)
 		}
 	}()
 	return s
@@ -75,7 +76,13 @@ func (s *mailServer) serve(conn net.Conn) {
 	}
 	r := bufio.NewReader(conn)
 	say := func(line string) { _, _ = io.WriteString(conn, line+"\r\n") }
-	hear := func() string { line, _ := r.ReadString('\n'); return strings.TrimRight(line, "\r\n") }
+	hear := func() string {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			runtime.Goexit() // the client is gone
+		}
+		return strings.TrimRight(line, "\r\n")
+	}
 	say("220 mail.test ESMTP")
 	for {
 		line := hear()
