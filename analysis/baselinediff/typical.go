@@ -44,10 +44,11 @@ type rise struct {
 }
 
 // beyond returns the growth beyond a mean own time in ns that is usual at this hour; the zero value if that explains
-// it.
+// it. The usual mean is one of the highest of its hour: about half of its growth is that of typical times, the rest is
+// chance.
 func (r rise) beyond(usual float64) rise {
 	if usual > r.before {
-		r.octaves -= math.Log2(usual / max(1, r.before))
+		r.octaves -= math.Log2(usual/max(1, r.before)) / 2
 	}
 	if r.octaves <= r.usual {
 		return rise{}
