@@ -107,7 +107,7 @@ type siteTime struct {
 	young  bool      // the site has not been known for long enough to judge its calls by themselves
 	window cells     // of the window: the excess of an operation must not come from few of them
 	before float64   // mean of the history in ns, from which the excess of an operation is measured; 0: from the limit
-	rise   rise      // of the typical time; zero: within the fence of the history
+	rise   rise      // of the typical time; zero: within the fence of the history, or usual at this hour
 }
 
 // chargeTime charges the excess of own time at a site. It reorders x.means.
@@ -228,10 +228,8 @@ func (c *callTimes) add(x *siteTime, limit float64) {
 	}
 	c.calls += x.calls
 	c.usual += usual * x.calls
-	if rise := x.rise.beyond(x.usual); rise.octaves > 0 {
-		c.rise.octaves += rise.octaves * x.calls
-		c.rise.usual += rise.usual * x.calls
-	}
+	c.rise.octaves += x.rise.octaves * x.calls
+	c.rise.usual += x.rise.usual * x.calls
 	if x.mean > usual && (x.before > 0 || x.window.exceeds(limit)) {
 		c.excess += (x.mean - usual) * x.calls
 	}

@@ -310,7 +310,7 @@ func (c *liveComparison) pass(number int32) bool {
 		x.window = decodeCells(c.screening.now[:0], s.bytes[s.window.offset:], s.window.before).within(c.window)
 		c.screening.now = x.window[:0]
 	}
-	x.means, x.rise = c.means, v.rise
+	x.means, x.rise = c.means, c.unusual(number, v.rise)
 	c.chargeTime(&x)
 	return true
 }
@@ -341,7 +341,7 @@ func (c *liveComparison) judge(number int32) {
 	x := c.siteTime(number, float64(n), c.mean(now))
 	x.means = c.means
 	if c.manner != Plain {
-		x.rise = c.rise(now, past)
+		x.rise = c.unusual(number, c.rise(now, past))
 	}
 	if !c.h.sites[number].border {
 		c.note(number, n)
@@ -357,6 +357,14 @@ func (c *liveComparison) judge(number int32) {
 		x.usual = max(x.usual, x.before)
 	}
 	c.chargeTime(&x)
+}
+
+// unusual returns the growth of typical times at a site beyond what is usual at this hour.
+func (c *liveComparison) unusual(number int32, r rise) rise {
+	if r.octaves == 0 {
+		return r
+	}
+	return r.beyond(c.h.series[number].week.habit(c.window.to - 1))
 }
 
 // variationPieces is the number of pieces of a history from which it shows how much typical times vary.
@@ -375,8 +383,7 @@ func (c *liveComparison) rise(now, past cells) rise {
 		return rise{}
 	}
 	median, limit := c.fence(c.typicals)
-	before := float64(past.time()) / float64(past.calls())
-	if x := (rise{typical - median, limit - median, max(1, before)}); typical > limit && lower-median >= x.octaves/2 {
+	if x := (rise{typical - median, limit - median}); typical > limit && lower-median >= x.octaves/2 {
 		return x
 	}
 	return rise{}

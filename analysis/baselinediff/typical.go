@@ -40,16 +40,11 @@ func logOf(nanos int64) int64 {
 type rise struct {
 	octaves float64
 	usual   float64 // that of the fence of the history, in octaves
-	before  float64 // mean own time in the history in ns, at least 1
 }
 
-// beyond returns the growth beyond a mean own time in ns that is usual at this hour; the zero value if that explains
-// it. The usual mean is one of the highest of its hour: about half of its growth is that of typical times, the rest is
-// chance.
-func (r rise) beyond(usual float64) rise {
-	if usual > r.before {
-		r.octaves -= math.Log2(usual/max(1, r.before)) / 2
-	}
+// beyond returns the growth beyond one that is usual at this hour; the zero value if that explains it.
+func (r rise) beyond(habit float64) rise {
+	r.octaves -= habit
 	if r.octaves <= r.usual {
 		return rise{}
 	}

@@ -121,6 +121,24 @@ func (w *week) usual(at slice) float64 {
 	return second.nanos()
 }
 
+// habit returns how much longer calls usually take at about this time of the day than at others, in octaves: the usual
+// mean relative to the middle one of the hours. All of them are high ones, so that what they are by chance cancels. w
+// may be nil.
+func (w *week) habit(at slice) float64 {
+	usual := w.usual(at)
+	if usual == 0 {
+		return 0
+	}
+	known := make([]coarseLevel, 0, len(w.highs))
+	for _, high := range w.highs {
+		if high != 0 {
+			known = append(known, high)
+		}
+	}
+	slices.Sort(known)
+	return max(0, math.Log2(usual/known[len(known)/2].nanos()))
+}
+
 // learnHours adds the hours that have ended by now to the weeks of all sites.
 func (h *Sites) learnHours(now slice) {
 	next := (now - lateTraces).hour()

@@ -102,3 +102,25 @@ func TestLevel(t *testing.T) {
 		t.Error("a time of 0 is not told from an unknown one")
 	}
 }
+
+// A job that doubles times at the same hour of two days is a habit of that hour, and of no other. What highs are by
+// chance is none.
+func TestHabit(t *testing.T) {
+	w := &week{}
+	for h := range hour(hoursPerWeek) {
+		w.highs[h] = coarseLevelOf(1e6)
+		if h%hoursPerDay == 2 && h < 2*hoursPerDay {
+			w.highs[h] = coarseLevelOf(2e6)
+		}
+	}
+	at := func(day, hour slice) slice { return (day*hoursPerDay+hour)*slicesPerHour + slicesPerHour/2 }
+	if got := w.habit(at(6, 2)); got != 1 {
+		t.Errorf("at the hour of the job: %v octaves, want 1", got)
+	}
+	if got := w.habit(at(6, 12)); got != 0 {
+		t.Errorf("at another hour: %v octaves, want 0", got)
+	}
+	if got := (*week)(nil).habit(at(6, 2)); got != 0 {
+		t.Errorf("without a week: %v octaves, want 0", got)
+	}
+}
