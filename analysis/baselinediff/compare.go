@@ -77,9 +77,9 @@ type SuspectOperation struct {
 	// call takes beyond that; if the mean is compared, as in Plain, the mean of the history and the time added to it.
 	Excess, Usual float64
 	// Rise is the growth of the typical own time of the calls, in octaves: 1 is twice as long. It is 0 within the
-	// variation of the history, which is up to Varies. It shows small changes of most calls earlier than Excess does.
-	Rise, Varies float64
-	Failed       float64 // number of calls that failed or got no answer, above the variation of the history
+	// variation of the history. It shows small changes of most calls earlier than Excess does.
+	Rise   float64
+	Failed float64 // number of calls that failed or got no answer, above the variation of the history
 }
 
 // Risen returns the time of a call in ns that the growth of the typical time makes up.

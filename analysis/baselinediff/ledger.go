@@ -82,7 +82,7 @@ type operationCalls struct {
 type callTimes struct {
 	calls         float64
 	excess, usual float64 // ns
-	rise          rise    // of the typical time of a call, times the calls
+	rise          float64 // of the typical time of a call in octaves, times the calls
 }
 
 // evidence is the evidence against a service.
@@ -228,8 +228,7 @@ func (c *callTimes) add(x *siteTime, limit float64) {
 	}
 	c.calls += x.calls
 	c.usual += usual * x.calls
-	c.rise.octaves += x.rise.octaves * x.calls
-	c.rise.usual += x.rise.usual * x.calls
+	c.rise += x.rise.octaves * x.calls
 	if x.mean > usual && (x.before > 0 || x.window.exceeds(limit)) {
 		c.excess += (x.mean - usual) * x.calls
 	}
@@ -347,7 +346,7 @@ func (l *ledger) operations(services []service, index map[int32]int) {
 		}
 	}
 	for k, c := range l.called {
-		if l.ops[k] <= 0 && c.known.rise.octaves > 0 {
+		if l.ops[k] <= 0 && c.known.rise > 0 {
 			s := &services[index[k.service]]
 			o := l.operation(k, 0)
 			if o.Score = o.Risen() * o.Calls / l.requests / l.duration; o.Score > 0 {
@@ -375,7 +374,7 @@ func (l *ledger) operation(k callee, score float64) SuspectOperation {
 func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 	o.Calls, o.Failed = max(c.calls, c.failed), c.failed
 	if n := times.calls; n > 0 {
-		o.Excess, o.Usual, o.Rise, o.Varies = times.excess/n, times.usual/n, times.rise.octaves/n, times.rise.usual/n
+		o.Excess, o.Usual, o.Rise = times.excess/n, times.usual/n, times.rise/n
 	}
 }
 
@@ -383,7 +382,7 @@ func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 // long enough history, ordered by service and operation.
 func (l *ledger) young() (all []YoungOperation) {
 	for k, c := range l.called {
-		if c.known.calls >= c.calls/2 || l.ops[k] <= 0 && c.young.rise.octaves == 0 {
+		if c.known.calls >= c.calls/2 || l.ops[k] <= 0 && c.young.rise == 0 {
 			continue
 		}
 		o := YoungOperation{Service: l.names[k.service], SuspectOperation: SuspectOperation{Op: k.op, Score: l.ops[k]}}
