@@ -27,7 +27,7 @@ func (a *API) ListObjectives(ctx context.Context, _ contract.ListObjectivesReque
 	return list, err
 }
 
-// objectiveOf returns an objective with the open incident, of all, because of which requests miss it.
+// objectiveOf returns an objective with the open incident, among all, that makes requests miss it.
 func objectiveOf(x *incident.ObjectiveStatus, all []engine.Incident) contract.Objective {
 	d := contract.Objective{
 		Name: cmp.Or(x.Name, x.Entry), Entry: x.Entry, Kind: contract.ObjectiveKind(x.Kind()), Budget: x.Budget(),
