@@ -17,10 +17,6 @@ func (s *Store) Backup(dir string) error {
 
 // Oldest returns the first record of the journal that the last checkpoint needs; 0: there is no checkpoint.
 func (s *Store) Oldest() (uint64, error) {
-	b, err := s.get([]byte{keyCheckpoint})
-	if b == nil || err != nil {
-		return 0, err
-	}
-	h, err := decodeHead(b)
+	h, err := s.head()
 	return h.oldest, err
 }

@@ -2,7 +2,9 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -39,16 +41,26 @@ type head struct {
 	at     trace.Nanos
 	oldest uint64
 	pieces uint64 // of the state
+	first  uint64 // number of the first piece; 0, as in all versions up to 6, is not written
 }
 
 func (h *head) append(b []byte) []byte {
-	return codec.AppendUvarints(b, h.seq, uint64(h.at), h.oldest, h.pieces)
+	b = codec.AppendUvarints(b, h.seq, uint64(h.at), h.oldest, h.pieces)
+	if h.first > 0 {
+		b = codec.AppendUvarints(b, h.first)
+	}
+	return b
 }
 
 func decodeHead(b []byte) (head, error) {
 	r := codec.NewReader(b)
-	h := head{r.Uvarint(), trace.Nanos(r.Uvarint()), r.Uvarint(), r.Uvarint()}
-	if r.Bad() || r.Len() > 0 {
+	h := head{seq: r.Uvarint(), at: trace.Nanos(r.Uvarint()), oldest: r.Uvarint(), pieces: r.Uvarint()}
+	whole := r.Len() == 0
+	if !whole {
+		h.first = r.Uvarint()
+		whole = h.first > 0 && r.Len() == 0
+	}
+	if r.Bad() || !whole || h.first+h.pieces < h.first {
 		return head{}, errCheckpoint
 	}
 	return h, nil
@@ -75,25 +87,39 @@ func decodeClosed(key, value []byte) (Closed, error) {
 }
 
 // Save replaces the last checkpoint, and adds c.Closed, the traces closed since then, to the closed traces. It deletes
-// those closed before forget.
+// those closed before forget. Only one goroutine at a time may call it.
+//
+// The pieces of the state become durable one by one, beside those of the last checkpoint, before the head refers to
+// them: in one large commit, they would fill the queue of the disk, and the journal would wait for all of them.
 func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
+	last, err := s.head()
+	if err != nil && !errors.Is(err, errCheckpoint) { // a damaged one is replaced
+		return err
+	}
+	h := head{seq: c.Seq, at: c.At, oldest: c.Oldest, first: last.first + last.pieces}
+	if err := s.forgetPieces(h.first, math.MaxUint64); err != nil { // a crash may have left some
+		return err
+	}
+	for piece := range slices.Chunk(s2.Encode(nil, c.State), pieceSize) {
+		if err := s.db.Set(numbered(keyState, h.first+h.pieces), piece, pebble.Sync); err != nil {
+			return errors.Join(fmt.Errorf("save checkpoint: %w", err), s.forgetPieces(h.first, math.MaxUint64))
+		}
+		h.pieces++
+	}
+	if err := s.refer(&h, c.Closed, forget); err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	return s.forgetPieces(0, h.first)
+}
+
+// refer makes h the head of the last checkpoint, and adds closed traces to it and deletes those closed before forget.
+func (s *Store) refer(h *head, closed []Closed, forget trace.Nanos) error {
 	b := s.db.NewBatch()
 	defer func() { _ = b.Close() }() // it is committed or discarded
-	packed := s2.Encode(nil, c.State)
-	if err := b.DeleteRange([]byte{keyState}, []byte{keyState + 1}, nil); err != nil {
+	if err := b.Set([]byte{keyCheckpoint}, h.append(nil), nil); err != nil {
 		return err
 	}
-	n := uint64(0)
-	for piece := range slices.Chunk(packed, pieceSize) {
-		if err := b.Set(numbered(keyState, n), piece, nil); err != nil {
-			return err
-		}
-		n++
-	}
-	if err := b.Set([]byte{keyCheckpoint}, (&head{c.Seq, c.At, c.Oldest, n}).append(nil), nil); err != nil {
-		return err
-	}
-	for i, x := range c.Closed {
+	for i, x := range closed {
 		if len(x.Hashes) == 0 {
 			continue
 		}
@@ -104,10 +130,21 @@ func (s *Store) Save(c *Checkpoint, forget trace.Nanos) error {
 	if err := b.DeleteRange([]byte{keyClosed}, numbered(keyClosed, uint64(max(0, forget))), nil); err != nil {
 		return err
 	}
-	if err := b.Commit(pebble.Sync); err != nil {
-		return fmt.Errorf("save checkpoint: %w", err)
+	return b.Commit(pebble.Sync)
+}
+
+// forgetPieces deletes the pieces of states with numbers in [from, to).
+func (s *Store) forgetPieces(from, to uint64) error {
+	return s.db.DeleteRange(numbered(keyState, from), numbered(keyState, to), pebble.NoSync)
+}
+
+// head returns the head of the last checkpoint; zero if there is none.
+func (s *Store) head() (head, error) {
+	b, err := s.get([]byte{keyCheckpoint})
+	if b == nil || err != nil {
+		return head{}, err
 	}
-	return nil
+	return decodeHead(b)
 }
 
 // Load returns the last checkpoint; nil if there is none.
@@ -123,7 +160,7 @@ func (s *Store) Load() (*Checkpoint, error) {
 	c := &Checkpoint{Seq: head.seq, At: head.at, Oldest: head.oldest}
 	var packed []byte
 	pieces := uint64(0)
-	err = s.each([]byte{keyState}, func(_, value []byte) error {
+	err = s.between(numbered(keyState, head.first), numbered(keyState, head.first+head.pieces), func(_, value []byte) error {
 		packed = append(packed, value...)
 		pieces++
 		return nil

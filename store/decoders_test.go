@@ -486,7 +486,7 @@ func storeDecoders() []decoder {
 			}
 		}, &Exemplars{}, &exemplars),
 		newDecoder("message", false, whole(decodeMessage), func(_ []byte, m *Message) []byte { return encodeMessage(m) }, func(*Message) {}, Message{}, message),
-		newDecoder("head", true, whole(decodeHead), func(b []byte, h *head) []byte { return h.append(b) }, func(*head) {}, head{}, head{1, 2, 3, 4}),
+		newDecoder("head", true, whole(decodeHead), func(b []byte, h *head) []byte { return h.append(b) }, func(*head) {}, head{}, head{1, 2, 3, 4, 5}),
 		newDecoder("closed traces", true, whole(func(b []byte) (Closed, error) { return decodeClosed(closed, b) }),
 			func(b []byte, c *Closed) []byte { return codec.AppendWords(b, c.Hashes...) }, func(*Closed) {}, Closed{Hashes: []uint64{1, 1 << 60}}),
 	}

@@ -21,8 +21,8 @@ import (
 // First bytes of keys. They are part of the format.
 const (
 	keyVersion    = 'v' // version of the format
-	keyCheckpoint = 'c' // the head of the last checkpoint; its lists are under keyState and keyClosed
-	keyState      = 's' // pieces of the state, by number
+	keyCheckpoint = 'c' // the head of the last checkpoint; the rest is under keyState and keyClosed
+	keyState      = 's' // pieces of states, by number; the head names those of the last checkpoint
 	keyClosed     = 'k' // traces closed before a checkpoint, by time
 	keyDecisions  = 'd' // by the end of their epoch
 	keyExemplars  = 'e' // identities of exemplars, by group
@@ -36,7 +36,7 @@ const (
 )
 
 // Version is the version of the format that this program writes, including the contents of checkpoints.
-const Version = 6
+const Version = 7
 
 // migrations holds the steps between versions, first the step from version 1 to 2. The changes that a step adds to the
 // batch are committed together with the number of the version, so that a crash leaves either version.
@@ -46,6 +46,7 @@ var migrations = []func(*Store, *pebble.Batch) error{
 	func(*Store, *pebble.Batch) error { return nil }, // to 4: values are CBOR; decoders accept the gob of version 3
 	func(*Store, *pebble.Batch) error { return nil }, // to 5: changes, messages and the state of the search are CBOR; decoders accept the JSON of version 4
 	func(*Store, *pebble.Batch) error { return nil }, // to 6: tables lack the edges of whole contexts; decoders skip those of version 5
+	func(*Store, *pebble.Batch) error { return nil }, // to 7: the pieces of a checkpoint begin with any number; those of version 6 with 0
 }
 
 // ErrNewer is wrapped by errors of [Open] if a newer program wrote the data.
