@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -285,8 +286,9 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.spans.Rotate(now)
 	c.versions.trim()
-	c.trackIncidents(now)
+	tracked := c.trackIncidents(now)
 	if !c.learned {
+		tracked.Wait()
 		c.preview.Groups.Close(now)
 		if c.seen > 0 {
 			c.began = cmp.Or(c.began, now.Add(-c.options.Epoch))
@@ -301,6 +303,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 		c.series.observe(c.detector.Groups)
 	}
 	c.problems = c.detector.Watch(now, c.options.Watch)
+	tracked.Wait()
 	c.followIncidents()
 	if age := c.options.Retention; age > 0 {
 		c.detector.Groups.Forget(now.Add(-age))
@@ -324,12 +327,17 @@ func (c *Core) explainProblems(now trace.Nanos) {
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
 }
 
-// trackIncidents ends an epoch of the history of sites and of the incidents.
-func (c *Core) trackIncidents(now trace.Nanos) {
-	c.mergeTally()
-	c.sites.Age(now)
-	c.incidents.Step(now, c.sites, c.burns(now)...)
-	c.forgetIncidents(now)
+// trackIncidents begins to end an epoch of the history of sites and of the incidents, which share nothing with the
+// groups of requests: the two halves of the work of an epoch run beside each other.
+func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
+	burns, tracked := c.burns(now), &sync.WaitGroup{}
+	tracked.Go(func() {
+		c.mergeTally()
+		c.sites.Age(now)
+		c.incidents.Step(now, c.sites, burns...)
+		c.forgetIncidents(now)
+	})
+	return tracked
 }
 
 func (c *Core) mergeTally() {
