@@ -16,7 +16,8 @@ import (
 const (
 	// leastCalls is the number of calls in a window from which their typical time is judged, and leastMeanCalls that
 	// from which their mean is. A call that takes ten times as long makes up a third of the mean of thirty, and a third
-	// of an octave of the typical time of ten.
+	// of an octave of the typical time of ten. Records are also taken of fewer calls: an operation that rarely has
+	// enough of them would have a low one.
 	leastCalls     = 20
 	leastMeanCalls = 100
 	// leastRise is the highest healthy rise, in octaves, that an operation is assumed to have reached before it was
@@ -57,6 +58,7 @@ type scale struct {
 	healthy [ages]float64                  // number of windows judged healthy, by age
 	pending []grownWindow                  // not yet known to be healthy
 	judged  trace.Nanos                    // end of the last window; 0: none
+	wholes  trace.Nanos                    // since when the growth of whole services has been taken; 0: it has not
 }
 
 // grownWindow is the growth of operations in a window.
@@ -71,7 +73,7 @@ type operationGrowth struct {
 	growth
 }
 
-// operation identifies an operation of a suspect.
+// operation identifies an operation of a suspect, or with Op 0 all of its calls.
 type operation struct {
 	service trace.Symbol
 	op      trace.Op
@@ -96,9 +98,7 @@ func growthOf(o *baselinediff.SuspectOperation) growth {
 	if o.Calls >= leastMeanCalls {
 		g.time = o.Excess / max(o.Usual, float64(time.Microsecond))
 	}
-	if o.Calls >= leastCalls {
-		g.rise = o.Rise * math.Sqrt(o.Calls)
-	}
+	g.rise = o.Rise * math.Sqrt(o.Calls)
 	if o.Calls > 0 && o.Failed >= leastFailures {
 		g.failures = o.Failed / o.Calls
 	}
@@ -135,8 +135,12 @@ const (
 func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *finding, share float64, history *baselinediff.Sites) (first *baselinediff.SuspectOperation, certain bool) {
 	j := judge{gates: t.gates, of: of, ratio: ratioFor(history.Len(), lengths[of].window, t.scales[of].healthy[:])}
 	j.enough = max(1, min(float64(t.gates.Lost)*lengths[of].window.Seconds(), t.gates.LostPart*float64(f.Requests)*f.Duration))
-	for i := range s.Operations {
-		o := &s.Operations[i]
+	judged := s.Operations
+	if t.knowsWholes(now) && s.Whole.Rise > 0 && !s.Young {
+		judged = append(judged[:len(judged):len(judged)], s.Whole)
+	}
+	for i := range judged {
+		o := &judged[i]
 		slower, risen, failing := j.multiples(o, t.scales[of].records[operation{s.Service, o.Op}].highest())
 		if max(slower, risen) >= share && history.Started(s.Service, now.Add(-warmUp)) {
 			slower, risen = slower/warmUpFactor, risen/warmUpFactor
@@ -152,6 +156,12 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *fin
 	return first, certain
 }
 
+// knowsWholes reports whether the growth of whole services has been known for a day, like that of operations.
+func (t *Tracker) knowsWholes(now trace.Nanos) bool {
+	since := t.scales[fine].wholes
+	return since != 0 && now.Sub(since) >= 24*time.Hour
+}
+
 // judge judges the operations in a window.
 type judge struct {
 	gates  Gates
@@ -165,13 +175,13 @@ func (j *judge) multiples(o *baselinediff.SuspectOperation, highest growth) (slo
 	g := growthOf(o)
 	failing = g.failures / max(j.gates.Failing, j.ratio*max(leastFailingRecord, highest.failures))
 	slower = min(g.time/max(j.gates.Growth, j.ratio*max(lengths[j.of].growth, highest.time)), j.lost(o.Excess, o.Calls))
-	if j.of != fine || g.rise == 0 {
+	if j.of != fine || g.rise == 0 || o.Calls < leastCalls {
 		return slower, 0, failing // the mean of a longer window is as certain as its typical time
 	}
 	// Means of logarithms vary about as normal numbers do: their highest values grow with the root of the logarithm.
 	root := math.Sqrt(o.Calls)
 	least := max(math.Log2(1+j.gates.Growth)*root, math.Sqrt(j.ratio)*max(leastRise*root, highest.rise))
-	risen = min(g.rise/least, j.lost(o.Risen(), o.Calls))
+	risen = min(g.rise/least, j.lost(o.Risen, o.Calls))
 	return slower, risen, failing
 }
 
@@ -183,6 +193,7 @@ func (j *judge) lost(excess, calls float64) float64 {
 // pend takes the growth of operations in a window that ends now, except those of some services. That of young ones will
 // be known when they are judged.
 func (x *scale) pend(now trace.Nanos, c *baselinediff.Comparison, except func(service trace.Symbol) bool) {
+	x.wholes = cmp.Or(x.wholes, now)
 	w := grownWindow{end: now}
 	add := func(service trace.Symbol, o *baselinediff.SuspectOperation) {
 		if g := growthOf(o); g != (growth{}) {
@@ -191,9 +202,10 @@ func (x *scale) pend(now trace.Nanos, c *baselinediff.Comparison, except func(se
 	}
 	for i := range c.Suspects {
 		s := &c.Suspects[i]
-		if len(s.Operations) == 0 || except(s.Service) {
+		if except(s.Service) {
 			continue
 		}
+		add(s.Service, &s.Whole)
 		for k := range s.Operations {
 			add(s.Service, &s.Operations[k])
 		}

@@ -39,6 +39,23 @@ func TestOperation(t *testing.T) {
 	}
 }
 
+// TestWhole makes a service slow whose operations are all called too rarely to be judged by themselves. All of its calls
+// together raise an incident once the service has been known for a day.
+func TestWhole(t *testing.T) {
+	s := newShop()
+	s.rare, s.routes = 8, 12
+	s.play(25*time.Hour, nil)
+	if got := s.summary(0); got != nil {
+		t.Errorf("healthy: %v", got)
+	}
+	fault := s.now
+	s.play(20*time.Minute, map[string]float64{"rare": 1.3})
+	s.play(20*time.Minute, nil)
+	if diff := cmp.Diff([]string{"rare 1m20s to 22m20s"}, s.summary(fault)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestNightlyJob makes a service slow at the same time of every day. Two nights make it a habit; at another time the
 // same slowdown is an incident.
 func TestNightlyJob(t *testing.T) {

@@ -30,9 +30,10 @@ type SavedScale struct {
 	Records []SavedOperation // ascending by service and operation
 	Pending []SavedGrowth
 	Judged  trace.Nanos
+	Wholes  trace.Nanos // since when the growth of whole services has been taken; 0: not yet, as in earlier versions
 }
 
-// SavedOperation holds the highest growth of an operation in healthy windows.
+// SavedOperation holds the highest growth of an operation in healthy windows. With Op 0 it is that of a whole service.
 type SavedOperation struct {
 	Service  trace.Symbol
 	Op       trace.Op
@@ -122,7 +123,7 @@ func (t *Tracker) State() State {
 }
 
 func (x *scale) save() SavedScale {
-	s := SavedScale{Healthy: slices.Clone(x.healthy[:]), Judged: x.judged}
+	s := SavedScale{Healthy: slices.Clone(x.healthy[:]), Judged: x.judged, Wholes: x.wholes}
 	for _, o := range slices.SortedFunc(maps.Keys(x.records), operation.compare) {
 		s.Records = append(s.Records, savedOperation(o, x.records[o][:]...))
 	}
@@ -148,7 +149,7 @@ func savedOperation(o operation, ages ...growth) SavedOperation {
 // restore sets x to a scale that save returned.
 func (x *scale) restore(s *SavedScale) {
 	copy(x.healthy[:], s.Healthy)
-	x.judged = s.Judged
+	x.judged, x.wholes = s.Judged, s.Wholes
 	for i := range s.Records {
 		o := &s.Records[i]
 		x.records[operation{o.Service, o.Op}] = o.record()

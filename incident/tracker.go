@@ -335,7 +335,7 @@ func (t *Tracker) charges(now trace.Nanos, f *finding, history *baselinediff.Sit
 	since := make(map[trace.Symbol]trace.Nanos)
 	for i := range f.Suspects {
 		s := &f.Suspects[i]
-		if s.Score == 0 && len(s.Operations) == 0 || t.isRelearned(s.Service) {
+		if s.Score == 0 && len(s.Operations) == 0 && s.Whole.Rise == 0 || t.isRelearned(s.Service) {
 			continue
 		}
 		o, certain := t.grown(now, fine, s, f, 1, history)
@@ -574,7 +574,7 @@ func (t *Tracker) age(now trace.Nanos) {
 // raise opens an incident for a service, unless the evidence belongs to one that is open or has just closed.
 func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) {
 	for _, x := range slices.Backward(t.incidents) {
-		if x.Into != 0 || x.Accepted || x.service != c.service || x.Closed != 0 && now.Sub(x.Closed) > t.returning() {
+		if x.Into != 0 || x.Accepted || x.service != c.service || x.Closed != 0 && now.Sub(x.Closed) > t.returning()+returningWindows*min(x.every, c.from.every) {
 			continue
 		}
 		if x.Closed != 0 {
@@ -616,6 +616,9 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 
 // growing is the growth of a score that makes an incident worse than it was. The highest score grows by chance, too.
 const growing = 1.25
+
+// returningWindows is the number of windows by which evidence of the slower scales may return later.
+const returningWindows = 4
 
 // returning returns the time after the end of an incident within which it is the same if evidence returns.
 func (t *Tracker) returning() time.Duration {
@@ -759,7 +762,7 @@ func (x *tracked) measure(now trace.Nanos, history *baselinediff.Sites) {
 	}
 	for i := range x.Suspects {
 		s := &x.Suspects[i]
-		if m := measured[s.Service]; m != nil && (s.Score > 0 || len(s.Operations) > 0) && m.Score > 0 {
+		if m := measured[s.Service]; m != nil && (s.Score > 0 || len(s.Operations) > 0 || s.Service == x.service) && m.Score > 0 {
 			m.Instances = s.Instances
 			*s = *m
 		}
@@ -774,9 +777,11 @@ func showRise(s *baselinediff.Suspect) {
 	s.Operations = slices.Clone(s.Operations)
 	for i := range s.Operations {
 		o := &s.Operations[i]
-		risen := o.Risen()
-		o.Excess, o.Usual = risen, o.Usual+o.Excess-risen
+		o.Excess, o.Usual = o.Risen, max(0, o.Usual+o.Excess-o.Risen)
 		s.Own += o.Score
+	}
+	if len(s.Operations) == 0 {
+		s.Own += s.Whole.Score
 	}
 	s.Score = s.Own
 }

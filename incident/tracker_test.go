@@ -32,6 +32,7 @@ type shop struct {
 	gateway map[string]trace.Nanos // additional work of the gateway, by the service that it calls
 	failing string                 // a service that fails a tenth of its requests, or most of them if it is rare
 	rare    int                    // seconds between two requests to the service rare; 0: there are none
+	routes  int                    // number of operations of rare; 0: one
 	spacing time.Duration          // between requests to a service
 	stopped string                 // a service that gets no requests
 	pods    int                    // number of the first pod of each service
@@ -82,16 +83,20 @@ func (s *shop) request(start trace.Nanos, service, pod string, work trace.Nanos)
 		symbol := s.table.Symbol(service)
 		return trace.Span{ID: id, Parent: parent, Op: s.table.Op(symbol, s.table.Symbol(name), kind), Service: symbol, Kind: kind, Start: start + from, End: start + to}
 	}
+	route := "GET /" + service
+	if service == "rare" && s.routes > 0 {
+		route += strconv.Itoa(s.rng.IntN(s.routes))
+	}
 	const wire = trace.Nanos(time.Millisecond)
 	t := &trace.Trace{ID: trace.ID{0: byte(s.next), 1: byte(s.next >> 8), 2: byte(s.next >> 16)}, Spans: []trace.Span{
-		span(1, 0, "gateway", "GET /"+service, trace.Server, 0, work+4*wire+s.gateway[service]),
+		span(1, 0, "gateway", route, trace.Server, 0, work+4*wire+s.gateway[service]),
 		span(2, 1, "gateway", "GET", trace.Client, wire, work+3*wire),
 	}}
 	if service == s.silent {
 		t.Spans[1].Peer = s.table.Op(s.table.Symbol(service), s.table.Symbol("GET"), trace.External)
 		return t
 	}
-	t.Spans = append(t.Spans, span(3, 2, service, "GET /"+service, trace.Server, 2*wire, work+2*wire))
+	t.Spans = append(t.Spans, span(3, 2, service, route, trace.Server, 2*wire, work+2*wire))
 	if service == s.failing && (s.next%20 < 2 || service == "rare" && s.next%4 > 0) { // every second request is to the service
 		t.Spans[2].Flags |= trace.Error
 	}

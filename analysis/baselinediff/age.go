@@ -42,9 +42,10 @@ func (c *counts) trim(a *aging) (changed bool) {
 	if first.slice >= a.keep.from {
 		return false
 	}
-	deleted := uint64(0)
+	deleted, deletedLogs := uint64(0), int64(0)
 	for first.slice < a.keep.from {
 		deleted += uint64(first.calls)
+		deletedLogs += first.logs
 		first, end = decodeCell(c.bytes, end, first.slice)
 	}
 	a.encoded = appendCells(a.encoded[:0], cells{first}, 0)
@@ -52,6 +53,7 @@ func (c *counts) trim(a *aging) (changed bool) {
 	c.calls -= deleted
 	if c.window.offset > 0 {
 		c.earlier -= deleted
+		c.earlierLogs -= deletedLogs
 	}
 	return true
 }
@@ -123,7 +125,7 @@ func (c *counts) splice(from mark, to int32, with []byte) {
 		m.splice(from, to, by)
 	}
 	if c.window.splice(from, to, by); c.window == from {
-		c.window, c.earlier = mark{}, 0
+		c.forgetWindow()
 	}
 }
 

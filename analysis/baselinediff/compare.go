@@ -7,7 +7,6 @@ package baselinediff
 
 import (
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/internal/scratch"
@@ -44,6 +43,11 @@ type Suspect struct {
 	Shared []SharedPart
 	// Operations are those with evidence, in descending order of Score.
 	Operations []SuspectOperation
+	// Whole has the number of all calls of the service and the growth of their typical own time, each relative to the
+	// calls at its site. Only comparisons of a running service, other than Plain, set it.
+	Whole SuspectOperation
+	// Young tells that most calls in Whole are at sites that have been known for less than a day.
+	Young bool
 	// Instances are the instances, hosts, zones and versions that carry most of the cost, in descending order of Part.
 	// Only histories of a running service tell instances apart.
 	Instances []InstancePart
@@ -78,13 +82,10 @@ type SuspectOperation struct {
 	Excess, Usual float64
 	// Rise is the growth of the typical own time of the calls, in octaves: 1 is twice as long. It is 0 within the
 	// variation of the history. It shows small changes of most calls earlier than Excess does.
-	Rise   float64
+	Rise float64
+	// Risen is the time of a call in ns that Rise makes up.
+	Risen  float64
 	Failed float64 // number of calls that failed or got no answer, above the variation of the history
-}
-
-// Risen returns the time of a call in ns that the growth of the typical time makes up.
-func (o *SuspectOperation) Risen() float64 {
-	return (o.Usual + o.Excess) * (1 - math.Exp2(-o.Rise))
 }
 
 // Compare ranks all services by their additional cost in the window relative to h: by Score, then Soft, then name. The

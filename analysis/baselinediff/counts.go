@@ -117,10 +117,11 @@ type counts struct {
 	fine   mark   // the cells before it cover minutes
 	tail   mark   // before the last cell, if there are less than recentCells recent ones
 	after  uint8  // number of recent cells; recentCells: unknown
-	// window is the beginning of the window of the last comparison, see [counts.seek], and earlier the number of calls
-	// before it.
-	window  mark
-	earlier uint64
+	// window is the beginning of the window of the last comparison, see [counts.seek], earlier the number of calls
+	// before it, and earlierLogs the total of their logarithms.
+	window      mark
+	earlier     uint64
+	earlierLogs int64
 }
 
 // mark is a place between two cells.
@@ -163,7 +164,7 @@ func (c *counts) within(r sliceRange) cells { return c.unpack(nil).within(r) }
 // than that of the last call.
 func (c *counts) seek(at slice) {
 	if c.window.before >= at {
-		c.window, c.earlier = mark{}, 0
+		c.forgetWindow()
 	}
 	for int(c.window.offset) < len(c.bytes) {
 		x, next := decodeCell(c.bytes, int(c.window.offset), c.window.before)
@@ -172,8 +173,12 @@ func (c *counts) seek(at slice) {
 		}
 		c.window = mark{int32(next), x.slice}
 		c.earlier += uint64(x.calls)
+		c.earlierLogs += x.logs
 	}
 }
+
+// forgetWindow forgets what seek has found.
+func (c *counts) forgetWindow() { c.window, c.earlier, c.earlierLogs = mark{}, 0, 0 }
 
 // add adds the calls of x.
 func (c *counts) add(x cell) {
@@ -195,7 +200,7 @@ func (c *counts) add(x cell) {
 	c.calls += uint64(x.calls)
 	c.newest = max(c.newest, x.slice)
 	if x.slice <= c.window.before {
-		c.window, c.earlier = mark{}, 0
+		c.forgetWindow()
 	}
 	if x.slice <= c.fine.before {
 		c.fine = mark{}

@@ -70,6 +70,7 @@ type ledger struct {
 	wire      wires
 	failures  wires // failed calls whose callee answered without a failure
 	called    map[callee]*operationCalls
+	wholes    []wholeTimes // by number of the service; nil: not known
 }
 
 // operationCalls sums up the calls of an operation in the window: see [SuspectOperation].
@@ -82,7 +83,15 @@ type operationCalls struct {
 type callTimes struct {
 	calls         float64
 	excess, usual float64 // ns
-	rise          float64 // of the typical time of a call in octaves, times the calls
+	typical       typicalTimes
+}
+
+// times returns the times of calls, at sites with a short history or at others.
+func (c *operationCalls) times(young bool) *callTimes {
+	if young {
+		return &c.young
+	}
+	return &c.known
 }
 
 // evidence is the evidence against a service.
@@ -107,7 +116,6 @@ type siteTime struct {
 	young  bool      // the site has not been known for long enough to judge its calls by themselves
 	window cells     // of the window: the excess of an operation must not come from few of them
 	before float64   // mean of the history in ns, from which the excess of an operation is measured; 0: from the limit
-	rise   rise      // of the typical time; zero: within the fence of the history, or usual at this hour
 }
 
 // chargeTime charges the excess of own time at a site. It reorders x.means.
@@ -214,11 +222,7 @@ func (l *ledger) count(x *siteTime, suspect callee, limit float64) {
 
 func (c *operationCalls) add(x *siteTime, limit float64) {
 	c.calls += x.calls
-	if x.young {
-		c.young.add(x, limit)
-	} else {
-		c.known.add(x, limit)
-	}
+	c.times(x.young).add(x, limit)
 }
 
 func (c *callTimes) add(x *siteTime, limit float64) {
@@ -228,7 +232,6 @@ func (c *callTimes) add(x *siteTime, limit float64) {
 	}
 	c.calls += x.calls
 	c.usual += usual * x.calls
-	c.rise += x.rise.octaves * x.calls
 	if x.mean > usual && (x.before > 0 || x.window.exceeds(limit)) {
 		c.excess += (x.mean - usual) * x.calls
 	}
@@ -283,6 +286,12 @@ func (l *ledger) rank() []Suspect {
 			Own: e.own, Errors: e.errors, Unanswered: e.unanswered, Silent: e.silent, Shape: e.shape,
 		}
 	}
+	for i := range l.wholes {
+		if i > 0 {
+			s := &services[index[int32(i)]]
+			s.Whole, s.Young = l.wholes[i].operation(l)
+		}
+	}
 	l.countCalls(services, index)
 	l.wire.attribute(services, index)
 	l.operations(services, index)
@@ -292,7 +301,7 @@ func (l *ledger) rank() []Suspect {
 	})
 	suspects := make([]Suspect, 0, len(services))
 	for i := range services {
-		if s := &services[i]; !s.Opaque || s.Score > 0 || len(s.Operations) > 0 {
+		if s := &services[i]; !s.Opaque || s.Score > 0 || len(s.Operations) > 0 || s.Whole.Rise > 0 {
 			suspects = append(suspects, s.Suspect)
 		}
 	}
@@ -346,12 +355,13 @@ func (l *ledger) operations(services []service, index map[int32]int) {
 		}
 	}
 	for k, c := range l.called {
-		if l.ops[k] <= 0 && c.known.rise > 0 {
+		if l.ops[k] > 0 || c.calls < leastTypical {
+			continue
+		}
+		o := l.operation(k, 0)
+		if o.Score = l.risen(&o); o.Score > 0 {
 			s := &services[index[k.service]]
-			o := l.operation(k, 0)
-			if o.Score = o.Risen() * o.Calls / l.requests / l.duration; o.Score > 0 {
-				s.Operations = append(s.Operations, o)
-			}
+			s.Operations = append(s.Operations, o)
 		}
 	}
 	for i := range services {
@@ -374,7 +384,10 @@ func (l *ledger) operation(k callee, score float64) SuspectOperation {
 func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 	o.Calls, o.Failed = max(c.calls, c.failed), c.failed
 	if n := times.calls; n > 0 {
-		o.Excess, o.Usual, o.Rise = times.excess/n, times.usual/n, times.rise/n
+		o.Excess, o.Usual = times.excess/n, times.usual/n
+	}
+	if o.Calls >= leastTypical {
+		o.Rise, o.Risen = times.typical.rise()
 	}
 }
 
@@ -382,12 +395,13 @@ func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 // long enough history, ordered by service and operation.
 func (l *ledger) young() (all []YoungOperation) {
 	for k, c := range l.called {
-		if c.known.calls >= c.calls/2 || l.ops[k] <= 0 && c.young.rise == 0 {
+		if c.known.calls >= c.calls/2 {
 			continue
 		}
 		o := YoungOperation{Service: l.names[k.service], SuspectOperation: SuspectOperation{Op: k.op, Score: l.ops[k]}}
-		o.set(c, &c.young)
-		all = append(all, o)
+		if o.set(c, &c.young); o.Score > 0 || o.Rise > 0 {
+			all = append(all, o)
+		}
 	}
 	slices.SortFunc(all, func(a, b YoungOperation) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Op, b.Op))

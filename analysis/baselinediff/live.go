@@ -62,6 +62,9 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 		limit = highFence
 	}
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, limit)
+	if manner != Plain {
+		c.wholes = make([]wholeTimes, len(h.names))
+	}
 	if manner == Brief && w.to-w.from != h.screened.length {
 		clear(h.verdicts)
 		h.screened.length = w.to - w.from
@@ -74,6 +77,9 @@ func (h *Sites) Compare(window Interval, manner Manner) Comparison {
 			continue
 		}
 		c.skip(h.sites[i].service)
+		if manner != Plain {
+			c.addTypical(int32(i))
+		}
 		if manner != Brief || !c.pass(int32(i)) {
 			c.judge(int32(i))
 		}
@@ -123,7 +129,6 @@ type liveMemory struct {
 
 	pieces        []livePiece // of the history of the current site
 	means, values []float64
-	typicals      []float64
 	shares        []float64           // of shapes in pieces
 	known         map[shape][]float64 // the same by shape
 	site          judgedSeries        // the current one
@@ -310,7 +315,7 @@ func (c *liveComparison) pass(number int32) bool {
 		x.window = decodeCells(c.screening.now[:0], s.bytes[s.window.offset:], s.window.before).within(c.window)
 		c.screening.now = x.window[:0]
 	}
-	x.means, x.rise = c.means, c.unusual(number, v.rise)
+	x.means = c.means
 	c.chargeTime(&x)
 	return true
 }
@@ -340,9 +345,6 @@ func (c *liveComparison) judge(number int32) {
 	}
 	x := c.siteTime(number, float64(n), c.mean(now))
 	x.means = c.means
-	if c.manner != Plain {
-		x.rise = c.unusual(number, c.rise(now, past))
-	}
 	if !c.h.sites[number].border {
 		c.note(number, n)
 		if c.manner == Plain || c.gap(now) < c.window.from {
@@ -357,36 +359,6 @@ func (c *liveComparison) judge(number int32) {
 		x.usual = max(x.usual, x.before)
 	}
 	c.chargeTime(&x)
-}
-
-// unusual returns the growth of typical times at a site beyond what is usual at this hour.
-func (c *liveComparison) unusual(number int32, r rise) rise {
-	if r.octaves == 0 {
-		return r
-	}
-	return r.beyond(c.h.series[number].week.habit(c.window.to - 1))
-}
-
-// variationPieces is the number of pieces of a history from which it shows how much typical times vary.
-const variationPieces = minPieces / 2
-
-// rise returns the growth of the typical time of the calls in the window, above the median of the pieces of a past; the
-// zero value if it is within their fence. It must last: both parts show at least half of it.
-func (c *liveComparison) rise(now, past cells) rise {
-	c.typicals = c.typicals[:0]
-	for _, p := range c.pieces {
-		typical, _ := past[p.first:p.last].typical()
-		c.typicals = append(c.typicals, typical)
-	}
-	typical, lower := now.typical()
-	if len(c.typicals) < variationPieces || atMost(typical, c.typicals, middle) {
-		return rise{}
-	}
-	median, limit := c.fence(c.typicals)
-	if x := (rise{typical - median, limit - median}); typical > limit && lower-median >= x.octaves/2 {
-		return x
-	}
-	return rise{}
 }
 
 // history returns the series that a site is compared with, its past, and the number of calls in it: its own, c.site,

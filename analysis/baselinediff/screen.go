@@ -12,12 +12,11 @@ import (
 // [verdict].
 
 // verdict is the evidence of a site in the windows that begin in [from, until] and contain all of its calls from then
-// on: their number, their mean own time, its limit, 0 if the mean is within it, and the growth of their typical time as
-// [liveComparison.rise] returns it. Shapes are no evidence. The zero value says nothing.
+// on: their number, their mean own time, and its limit, 0 if the mean is within it. Shapes are no evidence. The zero
+// value says nothing.
 type verdict struct {
 	from, until slice
 	calls       uint32
-	rise        rise
 	mean, limit float64
 }
 
@@ -86,19 +85,13 @@ func (c *liveComparison) screen(number int32) (v verdict, ok bool) {
 	}
 	v = verdict{from: c.window.from, until: until, calls: uint32(n)}
 	v.mean = c.mean(x.now)
-	time, typical := wanted{v.mean, enough(pieces)}, wanted{pieces: enough(pieces)}
-	typical.value, _ = x.now.typical()
-	if !c.reached(&time, &typical, before, pieces, encoded) {
+	time := wanted{v.mean, enough(pieces)}
+	if !c.reached(&time, before, pieces, encoded) {
 		if slices.ContainsFunc(x.shapes, func(s wantedShape) bool { return s.pieces > 0 }) {
 			return v, false
 		}
 		c.divide(x.past, before, n)
-		if time.pieces > 0 {
-			v.limit = c.limit()
-		}
-		if typical.pieces > 0 {
-			v.rise = c.rise(x.now, x.past)
-		}
+		v.limit = c.limit()
 	}
 	if slices.ContainsFunc(x.shapes, func(s wantedShape) bool { return s.whole.pieces > 0 }) {
 		v.until = c.window.from // their shares in the parts of later windows may be larger
@@ -189,10 +182,10 @@ func (c *liveComparison) allSkipped(encoded []byte) bool {
 	return true
 }
 
-// reached reports whether enough pieces of the history reach the own time, the typical one, and the shares of the
-// wanted shapes. The history has calls before the window; those cells that are not in c.screening.past are encoded. If
+// reached reports whether enough pieces of the history reach the own time and the shares of the wanted
+// shapes. The history has calls before the window; those cells that are not in c.screening.past are encoded. If
 // they do not, c.screening.past has all cells in the end.
-func (c *liveComparison) reached(time, typical *wanted, before, pieces uint64, encoded []byte) bool {
+func (c *liveComparison) reached(time *wanted, before, pieces uint64, encoded []byte) bool {
 	x := &c.screening
 	first, calls, nanos, done := 0, uint64(0), int64(0), uint64(0) // of the current piece, and the calls before it
 	offset, last := 0, slice(0)
@@ -211,25 +204,21 @@ func (c *liveComparison) reached(time, typical *wanted, before, pieces uint64, e
 		if calls*pieces < before || (before-done-calls)*pieces < before {
 			continue // the last piece also has the rest
 		}
-		if c.reachedIn(time, typical, x.past[first:i+1], calls, nanos, x.past[i].slice+1) {
+		if c.reachedIn(time, x.past[first:i+1], calls, nanos, x.past[i].slice+1) {
 			return true
 		}
 		done += calls
 		first, calls, nanos = i+1, 0, 0
 	}
-	return c.reachedIn(time, typical, x.past[first:], calls, nanos, c.window.from)
+	return c.reachedIn(time, x.past[first:], calls, nanos, c.window.from)
 }
 
 // reachedIn counts a piece with a number of calls, up to slice to, and reports whether nothing else is wanted.
-func (c *liveComparison) reachedIn(time, typical *wanted, piece cells, calls uint64, nanos int64, to slice) bool {
+func (c *liveComparison) reachedIn(time *wanted, piece cells, calls uint64, nanos int64, to slice) bool {
 	if time.pieces > 0 && float64(nanos)/float64(calls) >= time.value { // its parts may be lower
 		time.reach(c.mean(piece))
 	}
-	if typical.pieces > 0 {
-		value, _ := piece.typical()
-		typical.reach(value)
-	}
-	all := time.pieces <= 0 && typical.pieces <= 0
+	all := time.pieces <= 0
 	for i := range c.screening.shapes {
 		s := &c.screening.shapes[i]
 		n := c.read(s, piece[0].slice, to)

@@ -6,7 +6,9 @@ import (
 )
 
 // The typical own time of calls is their geometric mean. A call that takes ten times as long makes up a third of the
-// mean of thirty, but only 8 % of their geometric mean. So small changes of most calls show in few of them.
+// mean of thirty, but only 8 % of their geometric mean. So small changes of most calls show in few of them. In a service
+// with little traffic, no operation may have enough calls to be judged by itself: all of its calls are judged together,
+// too.
 
 const (
 	// logsPerOctave is the number of steps in which logarithms are counted. Rounding errors are as often up as down.
@@ -36,43 +38,135 @@ func logOf(nanos int64) int64 {
 	return int64(octave-logFromBits)*logsPerOctave + int64(mantissaLogs[mantissa])
 }
 
-// rise is the growth of the typical own time of calls.
-type rise struct {
-	octaves float64
-	usual   float64 // that of the fence of the history, in octaves
+// typicalTimes sums up how much longer the calls in a window typically take than those before it, each compared with
+// those at its site. Calls at sites with few of them count, too: how much the mean varies shows in healthy windows. The
+// first part of the window is left out, so that a change shows a minute earlier.
+type typicalTimes struct {
+	parts [steadyParts - 1]struct {
+		calls   float64
+		nanos   float64
+		octaves float64 // growth, summed up over the calls
+	}
 }
 
-// beyond returns the growth beyond one that is usual at this hour; the zero value if that explains it.
-func (r rise) beyond(habit float64) rise {
-	r.octaves -= habit
-	if r.octaves <= r.usual {
-		return rise{}
+const (
+	// leastTypical is the number of calls in a window that have a typical time.
+	leastTypical = 10
+	// leastRise is the least growth of a typical time in octaves: 7 %.
+	leastRise = 0.1
+)
+
+// merge adds other calls.
+func (t *typicalTimes) merge(o *typicalTimes) {
+	for i := range t.parts {
+		t.parts[i].calls += o.parts[i].calls
+		t.parts[i].nanos += o.parts[i].nanos
+		t.parts[i].octaves += o.parts[i].octaves
 	}
-	return r
 }
 
-// typical returns the typical own time of the last two of three parts of calls, each with about a third of them, like
-// the parts of [steadyMean], and that of the lower one of the two, on a logarithmic scale in octaves. It leaves the
-// first part out so that a change shows one minute earlier. There are calls.
-func (c cells) typical() (both, lower float64) {
-	calls := c.calls()
-	var part, sum cell
-	done := uint64(0)
-	lower = math.Inf(1)
-	for i := range c {
-		part.merge(&c[i])
-		n := uint64(part.calls)
-		if (done+n)*steadyParts < calls*(partNumber(done, calls)+1) {
-			continue
-		}
-		if done > 0 || n == calls {
-			lower = min(lower, part.typical())
-			sum.merge(&part)
-		}
-		done += n
-		part = cell{}
+// rise returns the growth in octaves, and the time of a call in ns that it makes up. It must last: each part shows at
+// least half of it. 0: less than leastRise.
+func (t *typicalTimes) rise() (octaves, nanos float64) {
+	calls, lowest := 0.0, math.Inf(1)
+	for _, x := range t.parts {
+		calls += x.calls
+		nanos += x.nanos
+		octaves += x.octaves
+		lowest = min(lowest, x.octaves/max(1, x.calls))
 	}
-	return sum.typical(), lower
+	octaves /= max(1, calls)
+	if octaves < leastRise || lowest < octaves/2 {
+		return 0, 0
+	}
+	return octaves, nanos / calls * (1 - math.Exp2(-octaves))
+}
+
+// wholeTimes sums up all calls of a service.
+type wholeTimes struct {
+	calls, young float64 // young: at sites that have not been known for a day
+	typical      typicalTimes
+}
+
+// operation returns the calls as those of an operation: its Op is 0. It also tells whether most of them are young.
+func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
+	if w.calls < leastTypical {
+		return o, false
+	}
+	o.Calls = w.calls
+	o.Rise, o.Risen = w.typical.rise()
+	o.Score = l.risen(&o)
+	return o, w.young > w.calls/2
+}
+
+// risen returns the score of the growth of a typical time.
+func (l *ledger) risen(o *SuspectOperation) float64 {
+	return o.Risen * o.Calls / l.requests / l.duration
+}
+
+// addTypical adds the calls at a site in the window to those of its operation and of the service whose own time they
+// are, beyond what is usual at this hour.
+func (c *liveComparison) addTypical(number int32) {
+	p, s := &c.sites[number], &c.h.series[number]
+	usual, known := c.typicalBefore(s)
+	if p.border || !known {
+		return
+	}
+	usual += s.week.habit(c.window.to - 1)
+	var times typicalTimes
+	calls := 0.0
+	last, length := s.window.before, c.window.to-c.window.from
+	for offset := int(s.window.offset); offset < len(s.bytes); {
+		var x cell
+		if x, offset = decodeCell(s.bytes, offset, last); x.slice >= c.window.to {
+			break
+		}
+		last = x.slice
+		n := float64(x.calls)
+		calls += n
+		if part := int((x.slice - c.window.from) * steadyParts / length); part > 0 {
+			times.parts[part-1].calls += n
+			times.parts[part-1].nanos += float64(x.nanos)
+			times.parts[part-1].octaves += n * (x.typical() - usual)
+		}
+	}
+	if calls == 0 {
+		return
+	}
+	young := s.week.knownFor((c.window.to - 1).hour()) < hoursPerDay
+	c.callsOf(callee{p.service, p.op}).times(young).typical.merge(&times)
+	service := p.service
+	if p.client {
+		called := c.callee[number]
+		if called.service == 0 || !c.opaque[called.service] {
+			return // its time is on the wire
+		}
+		c.callsOf(called).times(young).typical.merge(&times)
+		service = called.service
+	}
+	w := &c.wholes[service]
+	w.calls += calls
+	w.typical.merge(&times)
+	if young {
+		w.young += calls
+	}
+}
+
+// typicalBefore returns the typical own time of the calls at a site before the window, in octaves, if there are enough
+// of them. It moves the mark of the window.
+func (c *liveComparison) typicalBefore(s *siteSeries) (octaves float64, known bool) {
+	s.seek(c.window.from)
+	before, logs := s.earlier, s.earlierLogs
+	if k := len(c.skipped); k > 0 && before > 0 && s.first() < c.skipped[k-1].to {
+		all := decodeCells(c.screening.all[:0], s.bytes[:s.window.offset], 0)
+		c.screening.all = all[:0]
+		before, logs = 0, 0
+		for _, x := range c.past(all, &c.screening.kept) {
+			before += uint64(x.calls)
+			logs += x.logs
+		}
+	}
+	return float64(logs) / float64(max(1, before)) / logsPerOctave, before >= minHistory
 }
 
 // typical returns the typical own time of calls on a logarithmic scale in octaves.

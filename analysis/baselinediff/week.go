@@ -31,6 +31,11 @@ type week struct {
 	means [hoursPerWeek]level
 	highs [hoursPerWeek]coarseLevel
 	rises [creptHours]float32 // means of the last hours relative to those of a week before, the last first; 0: unknown
+
+	habits struct { // the last result of habit
+		at      slice // divided by nearHour, which divides hours: it is the same until the next one; 0: none
+		octaves float64
+	}
 }
 
 // hourTimes holds the own times of the calls of an hour.
@@ -125,6 +130,16 @@ func (w *week) usual(at slice) float64 {
 // mean relative to the middle one of the hours. All of them are high ones, so that what they are by chance cancels. w
 // may be nil.
 func (w *week) habit(at slice) float64 {
+	if w == nil {
+		return 0
+	}
+	if h := &w.habits; h.at != at/nearHour {
+		h.at, h.octaves = at/nearHour, w.habitAt(at)
+	}
+	return w.habits.octaves
+}
+
+func (w *week) habitAt(at slice) float64 {
 	usual := w.usual(at)
 	if usual == 0 {
 		return 0
@@ -204,6 +219,7 @@ func timesOf(all cells, skipped ranges) (t hourTimes) {
 
 // put replaces the times of an hour of the week before.
 func (w *week) put(of hour, t hourTimes) {
+	w.habits.at = 0
 	copy(w.rises[1:], w.rises[:])
 	w.rises[0] = 0
 	i := of.index()

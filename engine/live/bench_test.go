@@ -127,7 +127,14 @@ func BenchmarkTake(b *testing.B) {
 // BenchmarkCheckpoint measures what a checkpoint with 10 000 request types, each of eleven places, costs the intake:
 // the longest time that the acknowledgement of a request takes while an epoch ends and a checkpoint is made, and for
 // comparison at other times, with four senders. It also measures a restart with this state.
+//
+// The state is that after some minutes or, which takes long to make, after four weeks.
 func BenchmarkCheckpoint(b *testing.B) {
+	b.Run("minutes", func(b *testing.B) { benchmarkCheckpoint(b, 0) })
+	b.Run("month", func(b *testing.B) { benchmarkCheckpoint(b, 28*24*time.Hour) })
+}
+
+func benchmarkCheckpoint(b *testing.B, past time.Duration) {
 	dir := b.TempDir()
 	c := &clock{}
 	c.set(start)
@@ -135,7 +142,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	options.Learning = time.Minute
 	r := run(b, dir, c, nil) // creates the databases
 	r.stop()
-	state := broadState(options)
+	state := broadState(options, past)
 	err := errors.Join(<-r.stopped, r.store.Save(&store.Checkpoint{At: start, State: state}, 0), r.journal.Close(), r.store.Close())
 	if err != nil {
 		b.Fatal(err)
@@ -203,32 +210,56 @@ func BenchmarkCheckpoint(b *testing.B) {
 	b.ReportMetric(float64(sent.Load())/float64(b.N), "requests/op")
 }
 
-// broadState returns the state of a core with 10 000 request types.
-func broadState(options engine.Options) []byte {
+// broadState returns the state of a core with 10 000 request types after a past and five busy minutes. In the past, each
+// type has a request every quarter of an hour.
+func broadState(options engine.Options, past time.Duration) []byte {
 	table := &trace.Table{}
 	core := engine.NewCore(table, options)
+	types := broadTypes(table)
 	n := uint64(0)
-	for now := start - 5*trace.Nanos(time.Minute); now < start; {
-		for i := range 10_000 {
+	step := func(now trace.Nanos) {
+		for _, x := range types {
 			n++
-			x := trace.Trace{ID: trace.ID{1: 1}}
-			binary.BigEndian.PutUint64(x.ID[8:], trace.Mix(n, 1))
-			for k := range 11 {
-				service := table.Symbol(fmt.Sprint("service", (i+k)%50))
-				begin, length := now.Add(time.Duration(k)*time.Millisecond), time.Duration(n%997)*time.Microsecond
-				s := trace.Span{
-					ID: trace.SpanID(k + 1), Parent: 1, Service: service, Kind: trace.Server, Start: begin, End: begin.Add(length),
-					Op: table.Op(service, table.Symbol(fmt.Sprintf("op%d-%d", i, k)), trace.Server),
-				}
-				if k == 0 {
-					s.Parent, s.End = 0, begin.Add(20*time.Millisecond+length)
-				}
-				x.Spans = append(x.Spans, s)
-			}
-			core.Ingest(&x)
+			stamp(x, n, now)
+			core.Ingest(x)
 		}
-		now = now.Add(options.Epoch)
-		core.Epoch(now)
+		core.Epoch(now.Add(options.Epoch))
+	}
+	busy := start - 5*trace.Nanos(time.Minute)
+	for now := busy.Add(-past); now < busy; now = now.Add(15 * time.Minute) {
+		step(now)
+	}
+	for now := busy; now < start; now = now.Add(options.Epoch) {
+		step(now)
 	}
 	return core.AppendState(nil)
+}
+
+// broadTypes returns a trace of each of 10 000 request types: eleven calls in eleven services.
+func broadTypes(table *trace.Table) []*trace.Trace {
+	types := make([]*trace.Trace, 10_000)
+	for i := range types {
+		x := &trace.Trace{Spans: make([]trace.Span, 11)}
+		for k := range x.Spans {
+			service := table.Symbol(fmt.Sprint("service", (i+k)%50))
+			op := table.Op(service, table.Symbol(fmt.Sprintf("op%d-%d", i, k)), trace.Server)
+			x.Spans[k] = trace.Span{ID: trace.SpanID(k + 1), Parent: 1, Service: service, Kind: trace.Server, Op: op}
+		}
+		x.Spans[0].Parent = 0
+		types[i] = x
+	}
+	return types
+}
+
+// stamp gives x the ID of trace n, and times from now on.
+func stamp(x *trace.Trace, n uint64, now trace.Nanos) {
+	x.ID = trace.ID{1: 1}
+	binary.BigEndian.PutUint64(x.ID[8:], trace.Mix(n, 1))
+	length := time.Duration(n%997) * time.Microsecond
+	for k := range x.Spans {
+		s := &x.Spans[k]
+		s.Start = now.Add(time.Duration(k) * time.Millisecond)
+		s.End = s.Start.Add(length)
+	}
+	x.Spans[0].End = x.Spans[0].End.Add(20 * time.Millisecond)
 }
