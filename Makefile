@@ -15,8 +15,10 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 .PHONY: run test check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench generate tidy build web test-web screens
-run: build ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
-	@bin/sibylbench demo # not go run, which reports a failure on every Ctrl-C
+run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
+	@test -x bin/sibylbench || echo 'Building Sibyl. The first time, this takes some minutes.'
+	@$(MAKE) --no-print-directory -s build
+	@bin/sibylbench demo
 
 build: ## build bin/sibyl and bin/sibylbench, static
 	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags="-s -w -X main.described=$(strip $(DESCRIBED))" -o bin/ ./cmd/sibyl ./cmd/sibylbench # without the tag, grpc links html/template

@@ -19,8 +19,11 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// DefaultServer is the URL of a service with the default configuration.
-const DefaultServer = "http://127.0.0.1:8321"
+// DefaultAddress and DefaultServer are the address and the URL of a service with the default configuration.
+const (
+	DefaultAddress = "127.0.0.1:8321"
+	DefaultServer  = "http://" + DefaultAddress
+)
 
 // Client queries one service. It is safe for concurrent use.
 type Client struct {

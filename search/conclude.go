@@ -18,13 +18,14 @@ const (
 )
 
 // conclude ends the search. The best suspect is located, unless it carries next to nothing or is an operation without
-// a known location inside. Otherwise the search is exhausted, for the given reason.
+// a known location inside. A span that the application itself began inside of an operation needs none: its author
+// named the place. Otherwise the search is exhausted, for the given reason.
 func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {
 	case located && top.Share < leastShare:
 		reason = fmt.Sprintf("the problem is spread over many locations; the largest share is %.1f %%", 100*top.Share)
-	case located && !s.ranking().undivided():
+	case located && (!s.ranking().undivided() || s.inside(top.Op)):
 		s.settle(Located, describe(top))
 		return
 	case located && s.betweenServices(top.Op):
@@ -34,6 +35,12 @@ func (s *investigationStep) conclude(located bool, reason string) {
 	}
 	s.decision.Missing = s.ranking().missing()
 	s.settle(Exhausted, reason)
+}
+
+// inside reports whether a step is neither the entry of a service nor a call.
+func (s *investigationStep) inside(step trace.Op) bool {
+	table := s.epoch.in.Table
+	return table != nil && table.Operation(step).Kind == trace.Internal
 }
 
 // betweenServices reports whether the own time of a step is the time on the way to another service and back.
