@@ -25,7 +25,7 @@ func (c *Client) Incidents(ctx context.Context, q contract.ListIncidentsParams, 
 			return 0, nil, err
 		}
 		all.Items = append(all.Items, page.Items...)
-		all.NextCursor, all.Total, all.Epoch, all.Learning = page.NextCursor, page.Total, page.Epoch, page.Learning
+		all.NextCursor, all.Total, all.Epoch, all.Learning, all.LearningLeftNs = page.NextCursor, page.Total, page.Epoch, page.Learning, page.LearningLeftNs
 		return len(page.Items), page.NextCursor, nil
 	})
 	if err != nil {
@@ -115,7 +115,7 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	p := &page{style: style, now: now}
 	switch {
 	case list.Learning:
-		p.printf("Sibyl reports no new incidents yet: they need nine minutes of history.\n")
+		p.learning("incidents", list.LearningLeftNs)
 	case len(list.Items) == 0:
 		p.printf("No incident matches.\n")
 	}

@@ -25,7 +25,7 @@ func (s *investigationStep) conclude(located bool, reason string) {
 	switch {
 	case located && top.Share < leastShare:
 		reason = fmt.Sprintf("the problem is spread over many locations; the largest share is %.1f %%", 100*top.Share)
-	case located && (!s.ranking().undivided() || s.inside(top.Op)):
+	case located && (!s.ranking().undivided() || s.inside(top)):
 		s.settle(Located, describe(top))
 		return
 	case located && s.betweenServices(top.Op):
@@ -37,10 +37,17 @@ func (s *investigationStep) conclude(located bool, reason string) {
 	s.settle(Exhausted, reason)
 }
 
-// inside reports whether a step is neither the entry of a service nor a call.
-func (s *investigationStep) inside(step trace.Op) bool {
+// inside reports whether a suspect is a span within an operation of its service, neither an entry nor a call. The
+// operations of an incident have no callers: there, the service must have an entry.
+func (s *investigationStep) inside(x *Suspect) bool {
 	table := s.epoch.in.Table
-	return table != nil && table.Operation(step).Kind == trace.Internal
+	if table == nil || table.Operation(x.Op).Kind != trace.Internal {
+		return false
+	}
+	return table.Context(x.Context).Parent != 0 || slices.ContainsFunc(slices.Concat(s.searched, s.rest), func(o *operationScope) bool {
+		entry := table.Operation(o.op)
+		return entry.Service == table.Operation(x.Op).Service && (entry.Kind == trace.Server || entry.Kind == trace.Consumer)
+	})
 }
 
 // betweenServices reports whether the own time of a step is the time on the way to another service and back.

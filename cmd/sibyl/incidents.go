@@ -35,6 +35,7 @@ the place inside the first suspect, affected request types with their usual time
 	c.Flags().BoolVar(&muted, "muted", false, "include muted incidents")
 	c.Flags().StringVar(&service, "service", "", "show only incidents whose first suspect is this service")
 	f := addListFlags(c, "incidents", 20)
+	c.ValidArgsFunction = p.complete(f.server, incidentNames)
 	list := showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.IncidentList, error) {
 		q := contract.ListIncidentsParams{State: new(contract.ListIncidentsParamsState(state.Value))}
 		if muted {
@@ -86,6 +87,7 @@ func (p *process) incidentNoteCommand(name, short, done string, set func(*client
 	}
 	c.Flags().StringVar(&text, "text", "", "text of the note")
 	server := addServerFlags(c)
+	c.ValidArgsFunction = p.complete(server, incidentNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := server.client(p)
 		if err != nil {
@@ -112,6 +114,7 @@ deleted; they are compared with their behaviour since then. For a quarter of an 
 	var text string
 	c.Flags().StringVar(&text, "text", "", "text of the note")
 	server := addServerFlags(c)
+	c.ValidArgsFunction = p.complete(server, incidentNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := server.client(p)
 		if err != nil {

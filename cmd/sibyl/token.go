@@ -63,7 +63,12 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 		if last > 0 {
 			expires = now.Add(time.Duration(last)).UTC().Truncate(time.Second)
 		}
-		secret, made, err := access.Open(*dir).Create(access.Role(role), name, now, expires, services...)
+		tokens := access.Open(*dir)
+		before, err := tokens.List()
+		if err != nil {
+			return err
+		}
+		secret, made, err := tokens.Create(access.Role(role), name, now, expires, services...)
 		switch {
 		case errors.Is(err, access.ErrRole):
 			return cli.UsageError{Err: fmt.Errorf("--role %q: want viewer, operator, admin or agent", role)}
@@ -75,6 +80,9 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 			return err
 		}
 		fmt.Fprintf(p.err, "sibyl: token %s with the role %s created in %s; it is not shown again\n", made.ID, made.Role, *dir)
+		if len(before) == 0 {
+			fmt.Fprintln(p.err, "sibyl: it is the first token: from now on, API and web UI reject clients without a token, also those that are connected")
+		}
 		_, err = fmt.Fprintln(p.out, secret)
 		return err
 	}
@@ -142,6 +150,7 @@ func (p *process) tokenRevokeCommand() *cobra.Command {
 		},
 	}
 	dir := dataDirFlag(c, p)
+	c.ValidArgsFunction = completeTokens(dir)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := access.Open(*dir).Revoke(args[0]); err != nil {
 			return err
