@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,11 +79,14 @@ func (c *Client) AcceptIncident(ctx context.Context, name, text string) error {
 	return c.check(r, err)
 }
 
-// findIncident returns the ID of the incident with a prefix of the ID.
+// findIncident returns the ID of the incident with a place in the list, or a prefix of the ID.
 func (c *Client) findIncident(ctx context.Context, name string) (string, error) {
 	prefix := strings.ToLower(name)
 	if incidentID.MatchString(prefix) {
 		return prefix, nil
+	}
+	if rank, err := strconv.Atoi(name); err == nil && rank > 0 && len(name) < minPrefix {
+		return c.incidentAt(ctx, rank)
 	}
 	list, err := c.Incidents(ctx, contract.ListIncidentsParams{Muted: new(contract.ListIncidentsParamsMutedAll)}, 0)
 	if err != nil {
@@ -101,6 +105,18 @@ func (c *Client) findIncident(ctx context.Context, name string) (string, error) 
 		return found[0], nil
 	}
 	return "", fmt.Errorf("the IDs of %d incidents begin with %s: give more digits", len(found), name)
+}
+
+// incidentAt returns the ID of the incident at a place of the list, from 1 on.
+func (c *Client) incidentAt(ctx context.Context, place int) (string, error) {
+	list, err := c.Incidents(ctx, contract.ListIncidentsParams{}, place)
+	switch {
+	case err != nil:
+		return "", err
+	case len(list.Items) < place:
+		return "", fmt.Errorf("there is no incident %d: sibyl incidents lists %s", place, units.Plural(len(list.Items), "incident"))
+	}
+	return list.Items[place-1].ID, nil
 }
 
 // Widths of columns of the table of incidents.

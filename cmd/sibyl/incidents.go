@@ -23,10 +23,11 @@ func (p *process) incidentsCommand() *cobra.Command {
 		Long: `Incidents lists the incidents of a running sibyl serve, open ones first: times in which requests lose more time, or fail more
 often, than the history explains. Each line has the ID, the opening time, the duration, and the suspects with their scores.
 
-With an ID, or its first digits, it shows the incident with its evidence: suspects with their parts and instances, the search for
+With an ID, its first digits, or its place in the list, it shows the incident with its evidence: suspects with their parts and instances, the search for
 the place inside the first suspect, affected request types with their usual times, deploys, timeline and slow traces.`,
 		Example: `  sibyl incidents --state open
-  sibyl incidents 101885cb                   one incident with its evidence
+  sibyl incidents 1                          the first one with its evidence
+  sibyl incidents 101885cb
   sibyl incidents -o json | jq '.items[].sentence'
   sibyl incidents accept 101885cb            what happens since its onset is normal`,
 		Args: cli.Arguments(0, 1),
