@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 func (p *process) tokenCommand() *cobra.Command {
@@ -44,6 +45,7 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 	var role, name string
 	var services []string
 	var last cli.NonNegative
+	var ifNone bool
 	c := &cobra.Command{
 		Use:   "create --role viewer|operator|admin|agent",
 		Short: "Create a token and print it once",
@@ -56,6 +58,7 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 	c.Flags().StringVar(&name, "name", "", "name of the token's owner, recorded with every action")
 	c.Flags().StringSliceVar(&services, "services", nil, "services for which agents with the token may speak, like shop,pay-*; default: all")
 	c.Flags().Var(&last, "expires", "validity of the token; 0: until revoked")
+	c.Flags().BoolVar(&ifNone, "if-none", false, "create no token if one exists, as at each start of a container")
 	dir := dataDirFlag(c, p)
 	c.RunE = func(*cobra.Command, []string) error {
 		now := time.Now()
@@ -67,6 +70,10 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 		before, err := tokens.List()
 		if err != nil {
 			return err
+		}
+		if ifNone && len(before) > 0 {
+			fmt.Fprintf(p.err, "sibyl: %s exists in %s: none was created\n", units.Plural(len(before), "token"), *dir)
+			return nil
 		}
 		secret, made, err := tokens.Create(access.Role(role), name, now, expires, services...)
 		switch {

@@ -88,6 +88,9 @@ func TestCompletion(t *testing.T) {
 	if r := sibyl(t, "", "__complete", "token", "revoke", "--data-dir", dir, ""); !strings.Contains(r.out, "\tviewer board\n") {
 		t.Errorf("tokens: %q, %s", r.out, r.err)
 	}
+	if r := sibyl(t, "", "token", "create", "--role", "admin", "--if-none", "--data-dir", dir); r.code != cli.ExitOK || r.out != "" || !strings.Contains(r.err, "none was created") {
+		t.Errorf("token create --if-none: exit code %d: %q %s", r.code, r.out, r.err)
+	}
 	for _, command := range []string{"explain", "incidents"} {
 		if r := sibyl(t, "", "__complete", command, "--server", "http://127.0.0.1:9", ""); r.code != cli.ExitOK || strings.HasPrefix(r.out, "http") {
 			t.Errorf("%s: exit code %d: %q", command, r.code, r.out)
