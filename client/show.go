@@ -121,7 +121,7 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 		if x.Onset == contract.OnsetChanged {
 			attribute = terminal.Red
 		}
-		diagnosis := terminal.Shorten(clean(x.Diagnosis), max(leastDiagnosis, style.Line()-terminal.Width(row)))
+		diagnosis := beginning(clean(x.Diagnosis), max(leastDiagnosis, style.Line()-terminal.Width(row)))
 		p.printf("%s%s\n", row, style.Paint(attribute, diagnosis))
 	}
 	if list.NextCursor != nil {
@@ -135,6 +135,21 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 
 // leastDiagnosis is the least width of the diagnosis in the table of problems.
 const leastDiagnosis = 40
+
+// beginning returns the first words of a text that fit into a width.
+func beginning(text string, width int) string {
+	if terminal.Width(text) <= width {
+		return text
+	}
+	short := ""
+	for _, word := range strings.Fields(text) {
+		if terminal.Width(short)+terminal.Width(word)+2 > width {
+			break
+		}
+		short += word + " "
+	}
+	return short + "…"
+}
 
 func problemRow(rank, id, state, since, impact, p99, diagnosis string) string {
 	return terminal.PadLeft(rank, 4) + "  " + terminal.PadRight(id, 8) + "  " + terminal.PadRight(state, 20) + "  " + terminal.PadRight(since, 8) +

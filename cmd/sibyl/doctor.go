@@ -51,7 +51,7 @@ func (p *process) doctorCommand() *cobra.Command {
 
 On the machine, with the settings that sibyl serve would have with the same flags and environment: addresses, data directory, disk,
 clock, and open files. It skips these if --server names another machine. Of the running service: whether traces arrive, whether their
-spans have parents, whether they name instances and versions, and which limits and settings miss something of this traffic.
+spans have parents and services have names, and which limits and settings miss something of this traffic.
 
 Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage. Warnings do not change the exit code.`,
 		Example: `  sibyl doctor

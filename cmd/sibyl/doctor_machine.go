@@ -95,7 +95,7 @@ func checkDisk(dir string, c *config.Config) finding {
 		return finding{Check: "disk", State: skipped, Saw: (&os.PathError{Op: "statfs", Path: dir, Err: err}).Error()}
 	}
 	free, most := int64(s.Bavail)*int64(s.Bsize), c.Journal.MaxBytes+c.Retention.Bytes
-	f.Saw = fmt.Sprintf("%s are free; journal and stored data take at most %s.", units.Bytes(free), units.Bytes(most))
+	f.Saw = fmt.Sprintf("%s are free; journal and stored data take at most %s.", units.Bytes(rounded(free)), units.Bytes(most))
 	switch {
 	case free < leastFree:
 		f.State = failed
@@ -106,6 +106,14 @@ func checkDisk(dir string, c *config.Config) finding {
 	}
 	f.Do = "Free space, or lower --journal-max-bytes or --retention-bytes. Sibyl accepts no traces on a full disk."
 	return f
+}
+
+// rounded returns a number of bytes in whole GiB, or in whole MiB if it is small.
+func rounded(bytes int64) int64 {
+	if bytes >= 10<<30 {
+		return bytes >> 30 << 30
+	}
+	return bytes >> 20 << 20
 }
 
 // checkClock asks the kernel whether the clock of this machine is synchronized.

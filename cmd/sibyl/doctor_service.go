@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -130,19 +129,18 @@ func checkTraffic(ctx context.Context, api *client.Client, s *contract.Status) [
 		return []finding{{Check: "samples", State: skipped, Saw: "No sample trace is kept yet.", Do: "Run sibyl doctor again in a minute."}}
 	}
 	seen := look(traces)
-	return []finding{seen.names(), seen.attributes(), seen.proxies(), seen.single()}
+	return []finding{seen.names(), seen.proxies(), seen.single()}
 }
 
 // sight holds the contents of sample traces.
 type sight struct {
 	traces, spans int
-	keys          map[string]bool
 	services      map[string]bool
 	alone         int // traces with one span
 }
 
 func look(traces []contract.Trace) *sight {
-	s := &sight{traces: len(traces), keys: make(map[string]bool), services: make(map[string]bool)}
+	s := &sight{traces: len(traces), services: make(map[string]bool)}
 	for i := range traces {
 		spans := traces[i].Spans
 		if len(spans) == 1 {
@@ -151,9 +149,6 @@ func look(traces []contract.Trace) *sight {
 		s.spans += len(spans)
 		for k := range spans {
 			s.services[spans[k].Service] = true
-			for _, a := range spans[k].Attributes {
-				s.keys[a.Key] = true
-			}
 		}
 	}
 	return s
@@ -167,26 +162,6 @@ func (s *sight) names() finding {
 			f.State, f.Saw = warning, "Some spans have no service.name."
 			f.Do = "Set OTEL_SERVICE_NAME in every process: Sibyl tells services apart by it."
 		}
-	}
-	return f
-}
-
-// instanceKeys are attributes that tell the instances of a service apart.
-var instanceKeys = []string{"service.instance.id", "k8s.pod.name", "host.name"}
-
-// attributes checks that spans tell instances and versions apart.
-func (s *sight) attributes() finding {
-	f := finding{Check: "attributes", State: fine, Saw: "Spans name instances and versions."}
-	var missing []string
-	if !slices.ContainsFunc(instanceKeys, func(key string) bool { return s.keys[key] }) {
-		missing = append(missing, strings.Join(instanceKeys, ", "))
-	}
-	if !s.keys["service.version"] {
-		missing = append(missing, "service.version")
-	}
-	if len(missing) > 0 {
-		f.State, f.Saw = warning, "Sample traces lack "+strings.Join(missing, ", and ")+"."
-		f.Do = "Set them as resource attributes (OTEL_RESOURCE_ATTRIBUTES), and keep them in --keys: with them Sibyl names a slow instance and the deploy behind a change."
 	}
 	return f
 }
