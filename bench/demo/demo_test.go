@@ -30,8 +30,8 @@ var events = []string{
 	`{"type": "incident.located", "incident": "0000000000000abc"}`,
 }
 
-// TestWatcher: a watcher tells the first incident, mentions others, resumes a broken stream, takes the located place, and counts
-// enabled tracepoints, all and those for incidents.
+// TestWatcher: a watcher tells the first incident, mentions others, resumes a broken stream, takes the located place,
+// and counts enabled tracepoints, all and those for incidents.
 func TestWatcher(t *testing.T) {
 	streams := 0
 	api := http.NewServeMux()

@@ -144,7 +144,7 @@ func (w *watcher) readPlan(ctx context.Context) {
 	}
 }
 
-// readDecision tells what a decision of the search switches, and why.
+// readDecision prints the tracepoints that a decision of the search switches, and the reason.
 func (w *watcher) readDecision(ctx context.Context, id string) {
 	r, err := w.server.client.GetDecisionWithResponse(ctx, id)
 	if err != nil || r.JSON200 == nil || len(r.JSON200.Picks) == 0 {

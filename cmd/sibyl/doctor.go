@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,7 @@ type finding struct {
 	Check string   `json:"check"`
 	State severity `json:"state"`
 	Saw   string   `json:"saw"`
-	Do    string   `json:"do,omitempty"` // what to do; empty: nothing
+	Do    string   `json:"do,omitempty"` // the remedy; empty: none is needed
 }
 
 // severity is the state of a finding.
@@ -74,7 +75,7 @@ Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage. Warnings do not 
 		if err != nil {
 			return err
 		}
-		r := examine(c.Context(), &e.Config, api, isLocal(server.server))
+		r := examine(c.Context(), &e.Config, api, server.server)
 		if output.Value == "json" {
 			err = writeJSON(p.out, r)
 		} else {
@@ -115,10 +116,10 @@ func isLocal(server string) bool {
 }
 
 // examine runs all checks.
-func examine(ctx context.Context, c *config.Config, api *client.Client, local bool) *doctorReport {
+func examine(ctx context.Context, c *config.Config, api *client.Client, server string) *doctorReport {
 	r := &doctorReport{}
 	status, at, err := api.Status(ctx)
-	if local {
+	if isLocal(server) {
 		r.add(checkAddresses(ctx, c, err == nil)...)
 		r.add(checkData(c)...)
 		r.add(checkClock(), checkFiles())
@@ -126,7 +127,7 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, local bo
 		r.add(finding{Check: "machine", State: skipped, Saw: "The service runs on another machine.", Do: "Run sibyl doctor there to check it."})
 	}
 	if err != nil {
-		r.add(unreachable(err, local))
+		r.add(unreachable(ctx, err, server))
 		return r
 	}
 	r.add(checkService(status, at)...)
@@ -135,11 +136,24 @@ func examine(ctx context.Context, c *config.Config, api *client.Client, local bo
 }
 
 // unreachable is the finding about a service that does not answer.
-func unreachable(err error, local bool) finding {
-	if _, refused := errors.AsType[*net.OpError](err); refused && local {
+func unreachable(ctx context.Context, err error, server string) finding {
+	if isLocal(server) && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
 		return finding{Check: "service", State: skipped, Saw: "No service runs here.", Do: "Start sibyl serve, send traces to it, and run sibyl doctor again."}
 	}
 	return finding{Check: "service", State: failed, Saw: err.Error(), Do: "Start sibyl serve, or name the service with --server and a token with SIBYL_TOKEN."}
+}
+
+// dial connects to the host of a URL and returns the error.
+func dial(ctx context.Context, server string) error {
+	u, err := url.Parse(server)
+	if err != nil {
+		return err
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 func (r *doctorReport) add(all ...finding) {

@@ -19,7 +19,7 @@ const (
 	sampledTypes   = 5               // request types of which a trace is read
 )
 
-// checkService checks what a service reports about itself; at is its time when it answered.
+// checkService checks the status of a service; at is its time when it answered.
 func checkService(s *contract.Status, at time.Time) []finding {
 	service := finding{Check: "service", State: fine, Saw: fmt.Sprintf("Sibyl %s is ready.", s.Version)}
 	if !s.Ready {
@@ -51,7 +51,7 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 	return f
 }
 
-// checkLearning tells how long learning takes.
+// checkLearning returns the time that learning still takes.
 func checkLearning(s *contract.Status) finding {
 	f := finding{Check: "learning", State: fine, Saw: fmt.Sprintf("%s learned; incidents and problems are reported.", units.Plural(s.RequestTypes, "request type"))}
 	var left []string

@@ -42,7 +42,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestDoctorOfService: each finding about a service says what to do.
+// TestDoctorOfService: each finding about a service has a remedy.
 func TestDoctorOfService(t *testing.T) {
 	now := time.Now()
 	healthy := func() *contract.Status {

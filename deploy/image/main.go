@@ -130,7 +130,9 @@ type entry struct {
 	data  []byte
 }
 
-func dir(name string, owner int, mode int64) entry { return entry{name: name, owner: owner, mode: mode} }
+func dir(name string, owner int, mode int64) entry {
+	return entry{name: name, owner: owner, mode: mode}
+}
 
 // systemFiles returns all files but the program.
 func systemFiles(o *options) ([]entry, error) {
