@@ -17,8 +17,10 @@ func TestShowTrace(t *testing.T) {
 	trace := &contract.Trace{ID: "abc", Start: time.Unix(0, 0), DurationNs: 100e6, Spans: []contract.Span{
 		{ID: "1", Service: "shop", Name: "GET /cart", Kind: "server", DurationNs: 100e6, ExclusiveNs: 10e6},
 		{ID: "2", Parent: "1", Service: "shop", Name: "quick", Kind: "internal", DurationNs: 1e3},
-		{ID: "3", Parent: "1", Service: "cart", Name: "GET\x1b", Kind: "server", DurationNs: 90e6, ExclusiveNs: 90e6, Percentile: new(99.0),
-			Attributes: []contract.Attribute{{Key: "k", Value: "v"}}},
+		{
+			ID: "3", Parent: "1", Service: "cart", Name: "GET\x1b", Kind: "server", DurationNs: 90e6, ExclusiveNs: 90e6, Percentile: new(99.0),
+			Attributes: []contract.Attribute{{Key: "k", Value: "v"}},
+		},
 		{ID: "4", Parent: "3", Service: "cart", Name: "SELECT", Kind: "client", DurationNs: 1e3, Error: true},
 		{ID: "5", Parent: "6", Service: "loop", Name: "a", Kind: "client", DurationNs: 1e3, Error: true},
 		{ID: "6", Parent: "5", Service: "loop", Name: "b", Kind: "client", DurationNs: 1e3},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -177,7 +178,7 @@ const (
 
 // write writes a report for people.
 func (r *doctorReport) write(w io.Writer, style terminal.Style) error {
-	text := ""
+	var text strings.Builder
 	colours := map[severity]string{failed: terminal.Red, warning: terminal.Yellow, skipped: terminal.Dim}
 	for _, f := range r.Checks {
 		state := terminal.PadRight(string(f.State), stateWidth)
@@ -185,11 +186,11 @@ func (r *doctorReport) write(w io.Writer, style terminal.Style) error {
 			state = style.Paint(colour, state)
 		}
 		paragraph := style.Wrap(terminal.Printable(f.Saw), stateWidth+checkWidth)
-		text += state + terminal.PadRight(f.Check, checkWidth) + paragraph[stateWidth+checkWidth:]
+		text.WriteString(state + terminal.PadRight(f.Check, checkWidth) + paragraph[stateWidth+checkWidth:])
 		if f.Do != "" {
-			text += style.Wrap("→ "+terminal.Printable(f.Do), stateWidth+checkWidth)
+			text.WriteString(style.Wrap("→ "+terminal.Printable(f.Do), stateWidth+checkWidth))
 		}
 	}
-	_, err := fmt.Fprint(w, text)
+	_, err := fmt.Fprint(w, text.String())
 	return err
 }

@@ -94,7 +94,7 @@ func checkDisk(dir string, c *config.Config) finding {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return finding{Check: "disk", State: skipped, Saw: (&os.PathError{Op: "statfs", Path: dir, Err: err}).Error()}
 	}
-	free, most := int64(s.Bavail)*int64(s.Bsize), c.Journal.MaxBytes+c.Retention.Bytes
+	free, most := int64(s.Bavail)*s.Bsize, c.Journal.MaxBytes+c.Retention.Bytes
 	f.Saw = fmt.Sprintf("%s are free; journal and stored data take at most %s.", units.Bytes(rounded(free)), units.Bytes(most))
 	switch {
 	case free < leastFree:

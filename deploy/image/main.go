@@ -142,9 +142,11 @@ func systemFiles(o *options) ([]entry, error) {
 	}
 	passwd := fmt.Sprintf("root:x:0:0::/:/sbin/nologin\nsibyl:x:%d:%d::/data:/sbin/nologin\n", user, user)
 	return []entry{
-		dir("etc", 0, 0o755), {name: "etc/passwd", mode: 0o644, data: []byte(passwd)},
+		dir("etc", 0, 0o755),
+		{name: "etc/passwd", mode: 0o644, data: []byte(passwd)},
 		{name: "etc/group", mode: 0o644, data: fmt.Appendf(nil, "root:x:0:\nsibyl:x:%d:\n", user)},
-		dir("etc/ssl", 0, 0o755), dir("etc/ssl/certs", 0, 0o755), {name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: certificates},
+		dir("etc/ssl", 0, 0o755), dir("etc/ssl/certs", 0, 0o755),
+		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: certificates},
 		dir("tmp", 0, 0o1777), dir("data", user, 0o700),
 	}, nil
 }
