@@ -142,7 +142,7 @@ func beginning(text string, width int) string {
 		return text
 	}
 	short := ""
-	for _, word := range strings.FieldsSeq(text) {
+	for word := range strings.FieldsSeq(text) {
 		if terminal.Width(short)+terminal.Width(word)+2 > width {
 			break
 		}
