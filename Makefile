@@ -9,14 +9,17 @@ MUTATE   ?= analysis cct search engine ingest control store notify # folders, in
 SAMPLE   ?= # mutants per folder; empty: all, which takes many hours
 SEED     ?= 1
 DESCRIBED ?= $(shell git describe --tags --always --dirty 2>/dev/null) # version of the build
+PACKAGE_VERSION ?= $(shell echo "$(strip $(DESCRIBED))" | sed -e '/^v[0-9]/!s/^/v0.0.0~/' -e 's/^v//' -e 's/-/./g')
 
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench generate tidy build web test-web screens
-run: build ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
-	@bin/sibylbench demo # not go run, which reports a failure on every Ctrl-C
+.PHONY: run test check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench generate tidy build image packages web test-web screens
+run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
+	@test -x bin/sibylbench || echo 'Building Sibyl. The first time, this takes some minutes.'
+	@$(MAKE) --no-print-directory -s build
+	@bin/sibylbench demo
 
 build: ## build bin/sibyl and bin/sibylbench, static
 	CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags="-s -w -X main.described=$(strip $(DESCRIBED))" -o bin/ ./cmd/sibyl ./cmd/sibylbench # without the tag, grpc links html/template
@@ -59,6 +62,16 @@ vulnerabilities: ## list known vulnerabilities in linked code; queries vuln.go.d
 
 sbom: build ## write the bill of materials of bin/sibyl, in CycloneDX
 	go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0 bin -json -output bin/sibyl.cdx.json bin/sibyl
+
+image: build ## build a container image from scratch: the OCI layout bin/image
+	go run ./deploy/image -binary bin/sibyl -version "$(strip $(DESCRIBED))" bin/image
+
+packages: build ## build the Debian and the RPM package in bin/packages
+	mkdir -p bin/packages bin/completion && rm -f bin/packages/*
+	for shell in bash zsh fish; do bin/sibyl completion $$shell >bin/completion/sibyl.$$shell || exit 1; done
+	for format in deb rpm; do \
+	  PACKAGE_ARCH=$$(go env GOARCH) PACKAGE_VERSION=$(PACKAGE_VERSION) go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2 package --config deploy/package/nfpm.yaml --packager $$format --target bin/packages/ || exit 1; \
+	done
 
 fuzz: ## run every fuzz test for FUZZTIME
 	.ci/fuzz $(FUZZTIME)

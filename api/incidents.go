@@ -165,7 +165,7 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 		return nil, err
 	}
 	list := contract.ListIncidents200JSONResponse{
-		Items: make([]contract.Incident, 0, len(items)), NextCursor: next, Total: order.count(keep), Epoch: s.epoch(), Learning: !s.watching,
+		Items: make([]contract.Incident, 0, len(items)), NextCursor: next, Total: order.count(keep), Epoch: s.epoch(), Learning: !s.watching, LearningLeftNs: remaining(s.unwatched),
 	}
 	for _, i := range items {
 		x := s.incidents[i].Incident

@@ -55,7 +55,7 @@ func listProblems[ID any](
 		return nil, err
 	}
 	list := contract.ListProblems200JSONResponse{
-		Items: make([]contract.Problem, 0, len(items)), NextCursor: next, Total: order.count(keep), Epoch: s.epoch(), Learning: !s.learned,
+		Items: make([]contract.Problem, 0, len(items)), NextCursor: next, Total: order.count(keep), Epoch: s.epoch(), Learning: !s.learned, LearningLeftNs: remaining(s.left),
 	}
 	for _, i := range items {
 		p := problems[i]

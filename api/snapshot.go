@@ -27,6 +27,8 @@ type snapshot struct {
 	relearning bool // see [engine.Core.Relearning]
 	watching   bool // see [engine.Core.Watching]
 	progress   float64
+	left       time.Duration // see [engine.Core.LearningLeft]
+	unwatched  time.Duration // see [engine.Core.WatchingLeft]
 	length     time.Duration // of an epoch
 	types      map[analysis.Hash]string
 	problems   []contract.Problem // ranked; without notes
@@ -100,7 +102,7 @@ func (a *API) refresh(c *engine.Core) *snapshot {
 
 func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	s := &snapshot{
-		ended: c.Ended(), learned: c.Learned(), relearning: c.Relearning(), watching: c.Watching(), progress: c.Progress(), length: c.Options().Epoch,
+		ended: c.Ended(), learned: c.Learned(), relearning: c.Relearning(), watching: c.Watching(), progress: c.Progress(), left: c.LearningLeft(), unwatched: c.WatchingLeft(), length: c.Options().Epoch,
 		byID: make(map[string]int), incidentByID: make(map[string]int), sorted: make(map[string]*list[analysis.Hash]),
 	}
 	names := describe.New(c.Table(), describe.Verbatim)
@@ -110,6 +112,14 @@ func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	s.addIncidents(c, names)
 	s.count(c)
 	return s
+}
+
+// remaining returns the length of a time that has not passed yet, for the API.
+func remaining(d time.Duration) *int64 {
+	if d <= 0 {
+		return nil
+	}
+	return new(d.Nanoseconds())
 }
 
 func (s *snapshot) addGroups(c *engine.Core, names *describe.Names, last *snapshot) {

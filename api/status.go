@@ -18,7 +18,7 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 	open := n.Open()
 	d := contract.GetStatus200JSONResponse{
 		Version: a.options.Version, Go: a.options.Go, Ready: a.engine.Ready(),
-		Learning:  contract.Learning{Active: !s.learned, Again: s.relearning, Progress: number(s.progress)},
+		Learning:  contract.Learning{Active: !s.learned, Again: s.relearning, Progress: number(s.progress), LeftNs: remaining(s.left), IncidentsLeftNs: remaining(s.unwatched)},
 		Epoch:     contract.Epochs{Ended: s.epoch(), LengthNs: s.length.Nanoseconds(), Count: n.Epochs.Load()},
 		Incidents: s.tally.openIncidents, Problems: len(s.problems), ProblemsUninvestigated: s.tally.uninvestigated, Groups: s.tally.groups, RequestTypes: s.tally.types,
 		Ingest: contract.Ingest{

@@ -19,8 +19,11 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// DefaultServer is the URL of a service with the default configuration.
-const DefaultServer = "http://127.0.0.1:8321"
+// DefaultAddress and DefaultServer are the address and the URL of a service with the default configuration.
+const (
+	DefaultAddress = "127.0.0.1:8321"
+	DefaultServer  = "http://" + DefaultAddress
+)
 
 // Client queries one service. It is safe for concurrent use.
 type Client struct {
@@ -154,7 +157,7 @@ func (c *Client) Problems(ctx context.Context, q contract.ListProblemsParams, mo
 			return 0, nil, err
 		}
 		all.Items = append(all.Items, page.Items...)
-		all.NextCursor, all.Total, all.Epoch, all.Learning = page.NextCursor, page.Total, page.Epoch, page.Learning
+		all.NextCursor, all.Total, all.Epoch, all.Learning, all.LearningLeftNs = page.NextCursor, page.Total, page.Epoch, page.Learning, page.LearningLeftNs
 		return len(page.Items), page.NextCursor, nil
 	})
 	if err != nil {
@@ -181,6 +184,44 @@ func (c *Client) Problem(ctx context.Context, name string) (*contract.ProblemDet
 	}
 	r, err := c.api.GetProblemWithResponse(ctx, id)
 	return body(c, r, err)
+}
+
+// Status returns the status of the service, and its time when it answered; zero if it does not tell.
+func (c *Client) Status(ctx context.Context) (*contract.Status, time.Time, error) {
+	r, err := c.api.GetStatusWithResponse(ctx)
+	status, err := body(c, r, err)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	at, _ := http.ParseTime(r.HTTPResponse.Header.Get("Date")) // zero if it is missing
+	return status, at, nil
+}
+
+// SampleTraces returns a typical trace of each of the busiest request types, of at most this many.
+func (c *Client) SampleTraces(ctx context.Context, types int) ([]contract.Trace, error) {
+	r, err := c.api.ListGroupsWithResponse(ctx, &contract.ListGroupsParams{
+		Level: new(contract.LevelRequestType), Sort: new(contract.ListGroupsParamsSort("count")), Limit: &types,
+	})
+	groups, err := body(c, r, err)
+	if err != nil {
+		return nil, err
+	}
+	var traces []contract.Trace
+	for i := range groups.Items {
+		r, err := c.api.ListExemplarsWithResponse(ctx, &contract.ListExemplarsParams{Group: groups.Items[i].ID})
+		samples, err := body(c, r, err)
+		if err != nil {
+			return nil, err
+		}
+		if len(samples.Items) == 0 {
+			continue
+		}
+		t, err := c.api.GetTraceWithResponse(ctx, samples.Items[0].Trace)
+		if trace, err := body(c, t, err); err == nil { // it may just have been deleted
+			traces = append(traces, *trace)
+		}
+	}
+	return traces, nil
 }
 
 // find returns the ID of the problem with a rank or a prefix of the ID.

@@ -208,7 +208,10 @@ func TestIncidents(t *testing.T) {
 	if diff := cmp.Diff(want, *asked); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	for _, name := range []string{incident[:3], "ffff", "1"} {
+	if d, err := c.Incident(t.Context(), "1"); err != nil || d.Incident.ID != incident {
+		t.Errorf("the first incident: %v", err)
+	}
+	for _, name := range []string{incident[:3], "ffff", "99"} {
 		if _, err := c.Incident(t.Context(), name); err == nil || !strings.Contains(err.Error(), "sibyl incidents") {
 			t.Errorf("%s: %v", name, err)
 		}

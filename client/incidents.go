@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ func (c *Client) Incidents(ctx context.Context, q contract.ListIncidentsParams, 
 			return 0, nil, err
 		}
 		all.Items = append(all.Items, page.Items...)
-		all.NextCursor, all.Total, all.Epoch, all.Learning = page.NextCursor, page.Total, page.Epoch, page.Learning
+		all.NextCursor, all.Total, all.Epoch, all.Learning, all.LearningLeftNs = page.NextCursor, page.Total, page.Epoch, page.Learning, page.LearningLeftNs
 		return len(page.Items), page.NextCursor, nil
 	})
 	if err != nil {
@@ -78,11 +79,14 @@ func (c *Client) AcceptIncident(ctx context.Context, name, text string) error {
 	return c.check(r, err)
 }
 
-// findIncident returns the ID of the incident with a prefix of the ID.
+// findIncident returns the ID of the incident with a place in the list, or a prefix of the ID.
 func (c *Client) findIncident(ctx context.Context, name string) (string, error) {
 	prefix := strings.ToLower(name)
 	if incidentID.MatchString(prefix) {
 		return prefix, nil
+	}
+	if rank, err := strconv.Atoi(name); err == nil && rank > 0 && len(name) < minPrefix {
+		return c.incidentAt(ctx, rank)
 	}
 	list, err := c.Incidents(ctx, contract.ListIncidentsParams{Muted: new(contract.ListIncidentsParamsMutedAll)}, 0)
 	if err != nil {
@@ -103,6 +107,18 @@ func (c *Client) findIncident(ctx context.Context, name string) (string, error) 
 	return "", fmt.Errorf("the IDs of %d incidents begin with %s: give more digits", len(found), name)
 }
 
+// incidentAt returns the ID of the incident at a place of the list, from 1 on.
+func (c *Client) incidentAt(ctx context.Context, place int) (string, error) {
+	list, err := c.Incidents(ctx, contract.ListIncidentsParams{}, place)
+	switch {
+	case err != nil:
+		return "", err
+	case len(list.Items) < place:
+		return "", fmt.Errorf("there is no incident %d: sibyl incidents lists %s", place, units.Plural(len(list.Items), "incident"))
+	}
+	return list.Items[place-1].ID, nil
+}
+
 // Widths of columns of the table of incidents.
 const (
 	incidentWidth = 10
@@ -115,7 +131,7 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	p := &page{style: style, now: now}
 	switch {
 	case list.Learning:
-		p.printf("Sibyl reports no new incidents yet: they need nine minutes of history.\n")
+		p.learning("incidents", list.LearningLeftNs)
 	case len(list.Items) == 0:
 		p.printf("No incident matches.\n")
 	}

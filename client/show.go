@@ -100,17 +100,80 @@ func ShowProblems(w io.Writer, list *contract.ProblemList, style terminal.Style,
 	p := &page{style: style, now: now}
 	switch {
 	case list.Learning && len(list.Items) == 0:
-		p.printf("Sibyl is still learning: it reports no problems yet. GET /api/v1/status shows the progress.\n")
+		p.learning("problems", list.LearningLeftNs)
 	case len(list.Items) == 0:
 		p.printf("No problem matches.\n")
 	}
+	if len(list.Items) > 0 {
+		p.printf("%s\n", p.dim(problemRow("RANK", "ID", "STATE", "SINCE", "IMPACT", "P99", "DIAGNOSIS")))
+	}
 	for i := range list.Items {
-		p.problem(&list.Items[i])
+		x := &list.Items[i]
+		since := units.Unknown
+		switch {
+		case x.Closed != nil:
+			since = "closed " + span(now.Sub(*x.Closed)) + " ago"
+		case x.Since != nil:
+			since = span(now.Sub(*x.Since))
+		}
+		row := problemRow(strconv.Itoa(x.Rank), x.ID[:8], problemState(x), since, perSecond(x.Impact), nanos(x.P99Ns), "")
+		attribute := terminal.Yellow
+		if x.Onset == contract.OnsetChanged {
+			attribute = terminal.Red
+		}
+		diagnosis := beginning(clean(x.Diagnosis), max(leastDiagnosis, style.Line()-terminal.Width(row)))
+		p.printf("%s%s\n", row, style.Paint(attribute, diagnosis))
 	}
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
 	}
+	if len(list.Items) > 0 {
+		p.printf("%s\n", p.dim("sibyl explain RANK shows a problem with its evidence; IMPACT is the time lost per second."))
+	}
 	return p.flush(w)
+}
+
+// leastDiagnosis is the least width of the diagnosis in the table of problems.
+const leastDiagnosis = 40
+
+// beginning returns the first words of a text that fit into a width.
+func beginning(text string, width int) string {
+	if terminal.Width(text) <= width {
+		return text
+	}
+	short := ""
+	for word := range strings.FieldsSeq(text) {
+		if terminal.Width(short)+terminal.Width(word)+2 > width {
+			break
+		}
+		short += word + " "
+	}
+	return short + "…"
+}
+
+func problemRow(rank, id, state, since, impact, p99, diagnosis string) string {
+	return terminal.PadLeft(rank, 4) + "  " + terminal.PadRight(id, 8) + "  " + terminal.PadRight(state, 20) + "  " + terminal.PadRight(since, 8) +
+		"  " + terminal.PadLeft(impact, 10) + "  " + terminal.PadLeft(p99, 8) + "  " + diagnosis
+}
+
+// problemState returns the state of the investigation of a problem.
+func problemState(x *contract.Problem) string {
+	switch {
+	case x.Closed != nil || x.State != contract.StateNone:
+		return string(x.State)
+	case x.Incident != nil:
+		return "incident " + (*x.Incident)[:8]
+	}
+	return "queued"
+}
+
+// learning writes that nothing of a kind is reported yet, and how long that takes.
+func (p *page) learning(kind string, left *int64) {
+	if left == nil {
+		p.printf("Sibyl is learning normal behaviour, and reports no %s yet.\n", kind)
+		return
+	}
+	p.printf("Sibyl is learning normal behaviour. It reports %s after %s more of traffic.\n", kind, span(time.Duration(*left)+time.Second-1))
 }
 
 // problem writes a problem in three lines: rank, kind and state; the diagnosis; the figures.

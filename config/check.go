@@ -93,8 +93,8 @@ type Listener struct {
 	Address string
 }
 
-// listeners returns the enabled listeners.
-func (c *Config) listeners() []Listener {
+// Listeners returns the enabled listeners.
+func (c *Config) Listeners() []Listener {
 	all := []Listener{
 		{"http", c.HTTP},
 		{"otlp.grpc", c.OTLP.GRPC},
@@ -108,7 +108,7 @@ func (c *Config) listeners() []Listener {
 
 // addresses checks that no two listeners share an address.
 func (c *checker) addresses() {
-	all := c.e.Config.listeners()
+	all := c.e.Config.Listeners()
 	for i, a := range all {
 		for _, b := range all[:i] {
 			c.require(!collide(a.Address, b.Address), fmt.Sprintf("%s is also the address of %s; change one of the ports", a.Address, b.Key), a.Key, b.Key)
@@ -131,7 +131,7 @@ func isAny(host string) bool {
 // Exposed returns the listeners that other machines can reach without a client certificate. They need a token to exist;
 // see [Effective.RequireTokens].
 func (c *Config) Exposed() []Listener {
-	return slices.DeleteFunc(c.listeners(), func(l Listener) bool {
+	return slices.DeleteFunc(c.Listeners(), func(l Listener) bool {
 		switch l.Key {
 		case "http", "opamp":
 			return c.API.TLS.ClientCA != "" || isLoopback(l.Address)

@@ -38,7 +38,7 @@ func sources(t testing.TB, dir, text string, env, args []string) Sources {
 		t.Fatal(err)
 	}
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags := AddFlags(set)
+	flags := AddFlags(set, "group")
 	if err := set.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &e.Config
-	if got, want := c.listeners(), []Listener{{"http", "127.0.0.1:8321"}, {"otlp.grpc", "127.0.0.1:4317"}, {"otlp.http", "127.0.0.1:4318"}}; !slices.Equal(got, want) {
+	if got, want := c.Listeners(), []Listener{{"http", "127.0.0.1:8321"}, {"otlp.grpc", "127.0.0.1:4317"}, {"otlp.http", "127.0.0.1:4318"}}; !slices.Equal(got, want) {
 		t.Errorf("listens on %v, want %v", got, want)
 	}
 	if err := e.RequireTokens(); err != nil {

@@ -46,7 +46,25 @@ var defaultKeys = []string{
 
 // definitions returns all keys in the order in which they are printed: the keys of a section are contiguous.
 func definitions() []definition[Config] {
-	return slices.Concat(listenerKeys(), inputKeys(), traceKeys(), problemKeys(), gateKeys(), searchKeys(), outputKeys())
+	var all []definition[Config]
+	for _, g := range groups {
+		all = append(all, g.keys()...)
+	}
+	return all
+}
+
+// groups are the parts of the configuration with the titles under which help lists their flags.
+var groups = []struct {
+	title string
+	keys  func() []definition[Config]
+}{
+	{"Data, logs, API and web UI", listenerKeys},
+	{"Receiving traces", inputKeys},
+	{"Assembling traces, memory and journal", traceKeys},
+	{"Detecting problems; objectives", problemKeys},
+	{"Sizes from which a change raises an incident", gateKeys},
+	{"Searching for the cause, and its budget", searchKeys},
+	{"Keeping the past; links, notifications and export", outputKeys},
 }
 
 func listenerKeys() []definition[Config] {

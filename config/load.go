@@ -198,14 +198,20 @@ type Flags struct {
 
 // AddFlags adds to fs a flag for each key, and --config. Load checks their values, so that it can report all errors at
 // once.
-func AddFlags(fs *pflag.FlagSet) *Flags {
+//
+// Each flag has an annotation with the title of its group, whose key is group.
+func AddFlags(fs *pflag.FlagSet, group string) *Flags {
 	f := &Flags{set: make(map[string]string)}
 	fs.StringVar(&f.file, "config", "", "YAML file with any of the keys below: --otlp-grpc is the key grpc in the section otlp")
-	for _, d := range definitions() {
-		about := d.about()
-		flag := fs.VarPF(&flagValue{about: about, set: f.set}, dashed(about.key), "", flagHelp(about.help))
-		if about.typeName == "bool" {
-			flag.NoOptDefVal = "true"
+	fs.Lookup("config").Annotations = map[string][]string{group: {groups[0].title}}
+	for _, g := range groups {
+		for _, d := range g.keys() {
+			about := d.about()
+			flag := fs.VarPF(&flagValue{about: about, set: f.set}, dashed(about.key), "", flagHelp(about.help))
+			flag.Annotations = map[string][]string{group: {g.title}}
+			if about.typeName == "bool" {
+				flag.NoOptDefVal = "true"
+			}
 		}
 	}
 	return f

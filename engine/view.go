@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
@@ -31,6 +32,14 @@ func (c *Core) Progress() float64 {
 		return math.NaN()
 	}
 	return min(1, max(0, c.learning(c.Ended()).Seconds()/c.options.Learning.Seconds()))
+}
+
+// LearningLeft returns how long requests must go on until the learning period ends; 0 after it.
+func (c *Core) LearningLeft() time.Duration {
+	if c.learned {
+		return 0
+	}
+	return max(0, c.options.Learning-c.learning(c.Ended()))
 }
 
 // Catalogue returns the tracepoints that agents announced. The slice belongs to the core.

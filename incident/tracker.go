@@ -233,6 +233,14 @@ func Ready(now trace.Nanos, history *baselinediff.Sites) bool {
 	return history.Minutes(now.Add(-Window)) > int(leastHistory/time.Minute)
 }
 
+// Left returns how long requests must go on until [Ready] is true; 0 if it is.
+func Left(now trace.Nanos, history *baselinediff.Sites) time.Duration {
+	if Ready(now, history) {
+		return 0
+	}
+	return max(time.Minute, leastHistory+Window+time.Minute-time.Duration(history.Minutes(now))*time.Minute)
+}
+
 // review learns the scores of the windows before the first one that was judged. There are some if a history becomes
 // known at once, like that of a replayed recording, which may take several epochs to arrive.
 func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {

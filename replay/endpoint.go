@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -83,6 +84,25 @@ func (e *Endpoint) connect() (connection, error) {
 	return &overGRPC{c, ptraceotlp.NewGRPCClient(c), e.token}, nil
 }
 
+// dial connects to an address and returns the error. gRPC reports only its text.
+func dial(ctx context.Context, address string) error {
+	c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// nobodyListens reports whether a connection failed because its host is unknown or refused it.
+func nobodyListens(err error) bool {
+	unknown, ok := errors.AsType[*net.DNSError](err)
+	return errors.Is(err, syscall.ECONNREFUSED) || ok && unknown.IsNotFound
+}
+
+func errNobody(address string) error {
+	return fmt.Errorf("nothing listens at %s: start sibyl serve first, or name another endpoint with --to", address)
+}
+
 // answerTimeout is the timeout of a request.
 const answerTimeout = 30 * time.Second
 
@@ -111,8 +131,10 @@ func (g *overGRPC) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 	s := status.Convert(err)
 	after, throttled := retryDelay(s)
 	switch code := s.Code(); {
+	case code == codes.Unavailable && nobodyListens(dial(ctx, g.connection.Target())):
+		return answer{}, &retryError{err: errNobody(g.connection.Target()), nobody: true}
 	case slices.Contains(retryable, code), code == codes.ResourceExhausted && throttled:
-		return answer{}, &retryError{err, after}
+		return answer{}, &retryError{err: err, after: after}
 	case code == codes.ResourceExhausted, code == codes.InvalidArgument:
 		return answer{int64(traces.SpanCount()), s.Message()}, nil
 	}
@@ -167,11 +189,14 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 		if ctx.Err() != nil {
 			return answer{}, context.Cause(ctx)
 		}
-		return answer{}, &retryError{err, 0}
+		if nobodyListens(err) {
+			return answer{}, &retryError{err: errNobody(request.URL.Host), nobody: true}
+		}
+		return answer{}, &retryError{err: err}
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return answer{}, &retryError{err, 0}
+		return answer{}, &retryError{err: err}
 	}
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusAccepted, http.StatusNoContent:
@@ -182,7 +207,7 @@ func (h *overHTTP) send(ctx context.Context, traces ptrace.Traces) (answer, erro
 		return partial(r), nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // 0 for a date or no header
-		return answer{}, &retryError{fmt.Errorf("%s answers %s", h.url, response.Status), time.Duration(min(max(seconds, 0), 3600)) * time.Second}
+		return answer{}, &retryError{err: fmt.Errorf("%s answers %s", h.url, response.Status), after: time.Duration(min(max(seconds, 0), 3600)) * time.Second}
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		return answer{int64(traces.SpanCount()), response.Status}, nil
 	}

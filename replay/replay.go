@@ -25,10 +25,11 @@ import (
 // Options configures a replay.
 type Options struct {
 	Files  []string
-	Input  file.Options // Keys and Workers are ignored
-	Speed  float64      // above 0; 1 is the recorded speed
-	Loop   bool         // repeat with new IDs until the context is done
-	NewIDs bool         // new IDs from the first round on, so that a recording can be replayed again soon
+	Input  file.Options  // Keys and Workers are ignored
+	Speed  float64       // above 0; 1 is the recorded speed
+	Past   time.Duration // the first part of the recording that has happened already: it is sent at once, with times before now
+	Loop   bool          // repeat with new IDs until the context is done
+	NewIDs bool          // new IDs from the first round on, so that a recording can be replayed again soon
 
 	// Started is called at the beginning of each round with the number of traces and the length of the round. Sent is
 	// called with the number of traces sent in this round. One goroutine makes the calls. Both may be nil.
@@ -113,9 +114,10 @@ func (p *player) play(ctx context.Context) error {
 // round sends all of order once.
 func (p *player) round(ctx context.Context, order []*recorded, first uint64, m mask) error {
 	p.pending, p.bytes, p.complete, p.sent = ptrace.NewTraces(), 0, 0, 0
-	began := time.Now()
+	past := p.after(uint64(p.options.Past))
+	began := time.Now().Add(-past) // of the recording, as the endpoint sees it
 	if p.options.Started != nil {
-		p.options.Started(int64(len(order)), p.after(order[len(order)-1].end-first))
+		p.options.Started(int64(len(order)), max(0, p.after(order[len(order)-1].end-first)-past))
 	}
 	for _, r := range order {
 		if due := began.Add(p.after(r.end - first)); time.Until(due) > 0 {
@@ -194,6 +196,9 @@ func (p *player) sendWithRetry(ctx context.Context) (answer, error) {
 		if !ok {
 			return a, err
 		}
+		if p.summary.Requests == 0 && later.nobody {
+			return a, later.err
+		}
 		if time.Since(began) > giveUp {
 			return a, fmt.Errorf("no request was accepted for a minute: %w", later.err)
 		}
@@ -206,8 +211,9 @@ func (p *player) sendWithRetry(ctx context.Context) (answer, error) {
 
 // retryError is the error for a request that may be sent again.
 type retryError struct {
-	err   error
-	after time.Duration // requested by the endpoint; 0: not specified
+	err    error
+	after  time.Duration // requested by the endpoint; 0: not specified
+	nobody bool          // nothing listens at the address
 }
 
 func (e *retryError) Error() string { return e.err.Error() }

@@ -130,11 +130,26 @@ func TestImpossibleTimes(t *testing.T) {
 	})
 }
 
+// Past sends the first part of a recording at once, with times before now, and the rest when it is due.
+func TestPast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &fake{}
+		_, err := play(t, to, Options{Speed: 2, Past: 20 * time.Second}, func(recording *recording) {
+			record(t, recording, 1, 1, 0, 1)
+			record(t, recording, 2, 2, 30, 31)
+		})
+		want := []sent{{0, 1, -10 * time.Second, -9 * time.Second}, {5500 * time.Millisecond, 2, 5 * time.Second, 6 * time.Second}}
+		if err != nil || !slices.Equal(to.spans, want) {
+			t.Errorf("%v %+v; want %+v", err, to.spans, want)
+		}
+	})
+}
+
 // A request that may be retried is sent again, and rejected spans are counted.
 func TestRefusals(t *testing.T) {
 	one := func(recording *recording) { record(t, recording, 1, 1, 0, 0) }
 	synctest.Test(t, func(t *testing.T) {
-		to := &fake{answers: []error{&retryError{errors.New("busy"), 3 * time.Second}, &retryError{errors.New("busy"), 0}, nil}, rejects: answer{1, "bad"}}
+		to := &fake{answers: []error{&retryError{err: errors.New("busy"), after: 3 * time.Second}, &retryError{err: errors.New("busy")}, nil}, rejects: answer{1, "bad"}}
 		s, err := play(t, to, Options{Speed: 1}, one)
 		if err != nil || s.Retries != 2 || s.Rejected != 1 || s.Spans != 0 || s.Why != "bad" || to.spans[0].At != 3500*time.Millisecond {
 			t.Errorf("%+v %v %+v", s, err, to.spans)
@@ -143,7 +158,7 @@ func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := errors.New("busy")
 		began := time.Now()
-		s, err := play(t, &fake{answers: []error{&retryError{busy, 0}}}, Options{Speed: 1}, one)
+		s, err := play(t, &fake{answers: []error{&retryError{err: busy}}}, Options{Speed: 1}, one)
 		if !errors.Is(err, busy) || s.Requests != 0 || time.Since(began) > 2*time.Minute {
 			t.Errorf("never taken: %+v %v after %v", s, err, time.Since(began))
 		}

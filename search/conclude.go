@@ -18,13 +18,14 @@ const (
 )
 
 // conclude ends the search. The best suspect is located, unless it carries next to nothing or is an operation without
-// a known location inside. Otherwise the search is exhausted, for the given reason.
+// a known location inside. A span that the application itself began inside of an operation needs none: its author
+// named the place. Otherwise the search is exhausted, for the given reason.
 func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {
 	case located && top.Share < leastShare:
 		reason = fmt.Sprintf("the problem is spread over many locations; the largest share is %.1f %%", 100*top.Share)
-	case located && !s.ranking().undivided():
+	case located && (!s.ranking().undivided() || s.inside(top)):
 		s.settle(Located, describe(top))
 		return
 	case located && s.betweenServices(top.Op):
@@ -34,6 +35,19 @@ func (s *investigationStep) conclude(located bool, reason string) {
 	}
 	s.decision.Missing = s.ranking().missing()
 	s.settle(Exhausted, reason)
+}
+
+// inside reports whether a suspect is a span within an operation of its service, neither an entry nor a call. The
+// operations of an incident have no callers: there, the service must have an entry.
+func (s *investigationStep) inside(x *Suspect) bool {
+	table := s.epoch.in.Table
+	if table == nil || table.Operation(x.Op).Kind != trace.Internal {
+		return false
+	}
+	return table.Context(x.Context).Parent != 0 || slices.ContainsFunc(slices.Concat(s.searched, s.rest), func(o *operationScope) bool {
+		entry := table.Operation(o.op)
+		return entry.Service == table.Operation(x.Op).Service && (entry.Kind == trace.Server || entry.Kind == trace.Consumer)
+	})
 }
 
 // betweenServices reports whether the own time of a step is the time on the way to another service and back.

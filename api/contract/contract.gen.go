@@ -1366,8 +1366,11 @@ type IncidentList struct {
 	Items []Incident `json:"items"`
 
 	// Learning Sibyl reports no new incidents yet: they need nine minutes of history, whatever the learning period of problems (`Status`).
-	Learning   bool    `json:"learning"`
-	NextCursor *string `json:"next_cursor"`
+	Learning bool `json:"learning"`
+
+	// LearningLeftNs Time of traffic until Sibyl reports incidents; absent if it does.
+	LearningLeftNs *int64  `json:"learning_left_ns,omitempty"`
+	NextCursor     *string `json:"next_cursor"`
 
 	// Total Number of matching incidents on all pages.
 	Total int `json:"total"`
@@ -1549,6 +1552,12 @@ type Learning struct {
 
 	// Again An upgrade of Sibyl changed the identities of calls, so it learns the request types and groups again.
 	Again bool `json:"again"`
+
+	// IncidentsLeftNs Time of traffic until incidents are reported; absent if they are.
+	IncidentsLeftNs *int64 `json:"incidents_left_ns,omitempty"`
+
+	// LeftNs Time of traffic until the learning period ends and problems are reported; absent after it.
+	LeftNs *int64 `json:"left_ns,omitempty"`
 
 	// Progress 0–1; null: no request has arrived yet.
 	Progress *float64 `json:"progress"`
@@ -1922,8 +1931,11 @@ type ProblemList struct {
 	Items []Problem `json:"items"`
 
 	// Learning Sibyl is learning and reports no problems yet.
-	Learning   bool    `json:"learning"`
-	NextCursor *string `json:"next_cursor"`
+	Learning bool `json:"learning"`
+
+	// LearningLeftNs Time of traffic until Sibyl reports problems; absent if it does.
+	LearningLeftNs *int64  `json:"learning_left_ns,omitempty"`
+	NextCursor     *string `json:"next_cursor"`
 
 	// Total Number of matching problems on all pages.
 	Total int `json:"total"`

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // Hidden commands of this program, for the processes of a demo.
@@ -31,6 +32,7 @@ const (
 type Options struct {
 	Program       string     // path of this program, which must have the commands above
 	Sibyl         string     // path of the sibyl program
+	HTTP          string     // address of the API and UI if it is free; otherwise, and if empty, a free port of loopback
 	Environment   []string   // of this process
 	Fault         shop.Fault // empty: Seed selects it
 	Seed          uint64
@@ -82,7 +84,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 		return err
 	}
 	if !o.ExitWhenFound {
-		d.watcher.report("the demo keeps running until Ctrl-C; Sibyl is at %s", d.server.url())
+		d.watcher.report("The shop keeps running. Ctrl-C ends the demo.")
 		select {
 		case <-ctx.Done():
 			return nil
@@ -135,7 +137,7 @@ func (d *demo) start(ctx context.Context) error {
 	}
 	d.watchExit(d.server.child)
 	d.watcher = newWatcher(d.server, d.Out)
-	d.watcher.report("Sibyl is at %s", d.server.url())
+	fmt.Fprintf(d.Out, "Open %s: Sibyl is watching a shop of eight services. Ctrl-C ends the demo.\n\n", d.server.url())
 	if d.Past == 0 {
 		return d.startShop(environment, d.server.otlp)
 	}
@@ -183,13 +185,13 @@ func (d *demo) startShop(environment []string, otlp string) error {
 			return err
 		}
 	}
-	d.watcher.report("%d processes of the shop are running", len(d.shop))
+	d.watcher.report("%d processes of the shop are running.", len(d.shop))
 	return nil
 }
 
 // observe waits for the end of the healthy time, injects the fault, and waits for the answer.
 func (d *demo) observe(ctx context.Context) (*Result, error) {
-	d.watcher.report("customers arrive; Sibyl observes the healthy shop for %s", d.Learning)
+	d.watcher.report("Customers arrive. Sibyl watches the healthy shop for %s.", d.Learning)
 	if err := d.learn(ctx); err != nil {
 		return nil, err
 	}
@@ -200,7 +202,11 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	if err := d.inject(); err != nil {
 		return nil, err
 	}
-	d.watcher.report("a fault may be active now; only the shop knows")
+	if d.Fault == shop.None {
+		d.watcher.report("No fault was injected. Sibyl is not told.")
+	} else {
+		d.watcher.report("A fault was injected into the shop. Sibyl is not told. An incident opens when requests have been slow for about two minutes.")
+	}
 	timeout := time.After(d.Timeout)
 	select {
 	case <-d.watcher.located:
@@ -233,7 +239,7 @@ func (d *demo) learn(ctx context.Context) error {
 	if err := d.past.repeat(ctx, d.Past); err != nil {
 		return err
 	}
-	d.watcher.report("Sibyl has seen the requests of %s as those of the last %s", recording, d.Past)
+	d.watcher.report("Sibyl received the requests of these %s again, as those of the last %s: incidents need a history.", recording, units.Duration(d.Past))
 	if err := d.sleep(ctx, d.Learning-recording); err != nil {
 		return err
 	}

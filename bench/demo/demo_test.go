@@ -30,8 +30,8 @@ var events = []string{
 	`{"type": "incident.located", "incident": "0000000000000abc"}`,
 }
 
-// TestWatcher: a watcher prints the events of incidents, resumes a broken stream, takes the located place, and counts
-// enabled tracepoints, all and those for incidents.
+// TestWatcher: a watcher tells the first incident, mentions others, resumes a broken stream, takes the located place,
+// and counts enabled tracepoints, all and those for incidents.
 func TestWatcher(t *testing.T) {
 	streams := 0
 	api := http.NewServeMux()
@@ -48,7 +48,7 @@ func TestWatcher(t *testing.T) {
 	for path, body := range map[string]string{
 		"/plan": `{"version": 2, "arms": [{"name": "a", "tracepoints": [{"id": "1", "name": "cart/total", "lease": {"incident": "0000000000000abc"}}, {"id": "2", "name": "cart/tax"}]},
 			{"name": "b", "tracepoints": [{"id": "1", "name": "cart/total"}]}]}`,
-		"/decisions/1-1": `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}], "incident": "0000000000000abc",
+		"/decisions/1-1": `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}, {"operation": "b"}, {"operation": "c"}, {"operation": "d"}, {"operation": "e"}, {"operation": "f"}], "incident": "0000000000000abc",
 			"off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
 			"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`,
 		"/investigations/0000000000000abc": `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`,
@@ -74,22 +74,25 @@ func TestWatcher(t *testing.T) {
 	go func() { ended <- s.events(ctx, func(e contract.Event) { w.handle(ctx, e) }) }()
 	<-w.located
 	stop()
+	w.handle(t.Context(), contract.Event{Type: "incident.opened", Incident: new("0000000000000def")})
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	want := []string{
-		"incident: Requests take 2× longer; all of it is time in cart.", "          " + h.URL + "/incidents/0000000000000abc",
-		"2 tracepoints on", "  on: cart total", "  off: cart total, cart/read", "  first suspect: cart total, with 50 % of the problem", "located: cart POST /tax·",
+		"An incident opened. Requests take 2× longer; all of it is time in cart.", h.URL + "/incidents/0000000000000abc",
+		"Sibyl enabled 6 tracepoints and disabled 2, because 50 % of the slowdown is in cart total: cart total,", "b, c, d, 2 more",
+		"Sibyl located the slowdown: cart POST /tax·, with 90 % of it",
+		"Another incident opened: " + h.URL + "/incidents/0000000000000def",
 	}
 	var got []string
 	for line := range strings.Lines(printed.String()) {
-		got = append(got, strings.TrimSuffix(line[len("   0.0 s  "):], "\n"))
+		got = append(got, strings.TrimSuffix(line[storyIndent:], "\n")) // without the time
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if len(w.incidents) != 1 || w.incidents[0].Service != "cart" || w.incidents[0].Seconds <= 0 {
-		t.Errorf("incidents %+v, want one with first suspect cart", w.incidents)
+	if len(w.incidents) != 2 || w.incidents[0].Service != "cart" || w.incidents[0].Seconds <= 0 {
+		t.Errorf("incidents %+v, want two, the first with first suspect cart", w.incidents)
 	}
 	if w.epochs != 1 || len(w.ever) != 2 || w.peak != 2 || w.held != 1 || w.allOff() {
 		t.Errorf("%+v; want 1 epoch, 2 tracepoints enabled, 1 for the incident", w)

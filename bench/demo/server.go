@@ -2,10 +2,12 @@ package demo
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -14,9 +16,21 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 )
 
-// serverArguments returns the arguments of the server: directory, log and free ports. Everything else has its default.
-func serverArguments(dataDir string) []string {
-	return []string{"serve", "--data-dir", dataDir, "--log-format", "json", "--http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off"}
+// serverArguments returns the arguments of the server: directory, log and addresses. Everything else has its default.
+func serverArguments(dataDir, http string) []string {
+	return []string{"serve", "--data-dir", dataDir, "--log-format", "json", "--http", http, "--otlp-grpc", freePort, "--otlp-http", "off"}
+}
+
+// freePort is an address of loopback with a port that the system chooses.
+const freePort = "127.0.0.1:0"
+
+// ifFree returns an address if nothing listens there, otherwise freePort.
+func ifFree(ctx context.Context, address string) string {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil || l.Close() != nil {
+		return freePort
+	}
+	return address
 }
 
 // server is the sibyl serve process of a demo.
@@ -39,7 +53,7 @@ const startTimeout = 30 * time.Second
 
 // startServer starts the server and waits until it listens.
 func startServer(ctx context.Context, o *Options, dir, dataDir string, environment []string) (*server, error) {
-	c, err := start("server", o.Program, dir, environment, append([]string{SupervisedCommand, dir, o.Sibyl}, serverArguments(dataDir)...)...)
+	c, err := start("server", o.Program, dir, environment, append([]string{SupervisedCommand, dir, o.Sibyl}, serverArguments(dataDir, ifFree(ctx, cmp.Or(o.HTTP, freePort)))...)...)
 	if err != nil {
 		return nil, err
 	}

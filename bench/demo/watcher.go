@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,7 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// watcher prints the events of the server and collects figures of the result. It is safe for concurrent use.
+// watcher tells the story of the first incident after the fault, and collects figures of the result. It is safe for
+// concurrent use.
 type watcher struct {
 	server  *server
 	located chan struct{} // closed when found is set
@@ -25,11 +25,11 @@ type watcher struct {
 	since     time.Time // of the injection of the fault; zero before
 	epochs    int       // since then
 	incidents []Incident
-	ever      map[string]bool   // tracepoints that were ever enabled
-	names     map[string]string // operations of picked tracepoints, by ID
-	peak      int               // most tracepoints enabled at once
-	held      int               // tracepoints that are enabled for incidents
-	largest   *contract.Plan    // with peak tracepoints; nil: no plan had any
+	told      string          // ID of the incident of the story; empty before it opens
+	ever      map[string]bool // tracepoints that were ever enabled
+	peak      int             // most tracepoints enabled at once
+	held      int             // tracepoints that are enabled for incidents
+	largest   *contract.Plan  // with peak tracepoints; nil: no plan had any
 	found     *finding
 }
 
@@ -41,9 +41,7 @@ type finding struct {
 }
 
 func newWatcher(s *server, out io.Writer) *watcher {
-	return &watcher{
-		server: s, out: out, ever: make(map[string]bool), names: make(map[string]string), located: make(chan struct{}),
-	}
+	return &watcher{server: s, out: out, ever: make(map[string]bool), located: make(chan struct{})}
 }
 
 // begin marks the injection of the fault.
@@ -53,14 +51,22 @@ func (w *watcher) begin() {
 	w.since, w.epochs = time.Now(), 0
 }
 
-// print prints a line with the time since the injection. It requires w.mu.
+// storyIndent is the width of the times before the lines of the story.
+const storyIndent = 7
+
+// print prints a paragraph after the time since the injection. It requires w.mu.
 func (w *watcher) print(format string, arguments ...any) {
-	at := "        "
+	at := ""
 	if !w.since.IsZero() {
-		at = fmt.Sprintf("%6.1f s", time.Since(w.since).Seconds())
+		seconds := int(time.Since(w.since).Seconds())
+		at = fmt.Sprintf("%2d:%02d", seconds/60, seconds%60)
 	}
-	fmt.Fprintf(w.out, "%s  %s\n", at, terminal.Printable(fmt.Sprintf(format, arguments...)))
+	text := terminal.Style{Width: storyWidth}.Wrap(terminal.Printable(fmt.Sprintf(format, arguments...)), storyIndent)
+	fmt.Fprint(w.out, terminal.PadRight(at, storyIndent)+text[storyIndent:])
 }
+
+// storyWidth is the width of the lines of the story.
+const storyWidth = 110
 
 // report is print for callers without w.mu.
 func (w *watcher) report(format string, arguments ...any) {
@@ -69,7 +75,7 @@ func (w *watcher) report(format string, arguments ...any) {
 	w.print(format, arguments...)
 }
 
-// handle handles an event. It leaves out problems, which are chronic or parts of incidents.
+// handle handles an event. It leaves out problems, which are chronic or parts of incidents, and tells one incident.
 func (w *watcher) handle(ctx context.Context, e contract.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,24 +84,35 @@ func (w *watcher) handle(ctx context.Context, e contract.Event) {
 		w.epochs++
 		w.readPlan(ctx)
 	case "incident.opened":
-		x := Incident{Service: deref(e.Service), Sentence: deref(e.Sentence), URL: w.server.url() + "/incidents/" + deref(e.Incident)}
-		if !w.since.IsZero() {
-			x.Seconds = time.Since(w.since).Seconds()
-		}
-		w.incidents = append(w.incidents, x)
-		w.print("incident: %s", x.Sentence)
-		w.print("          %s", x.URL)
+		w.opened(deref(e.Incident), Incident{Service: deref(e.Service), Sentence: deref(e.Sentence), URL: w.server.url() + "/incidents/" + deref(e.Incident)})
 	case "incident.located":
 		if w.found == nil && !w.since.IsZero() {
 			w.readPlace(ctx, deref(e.Incident))
 		}
 	case "incident.closed":
-		w.print("closed: %s", deref(e.Sentence))
+		if deref(e.Incident) == w.told {
+			w.print("The incident closed: %s", deref(e.Sentence))
+		}
 	case "decision":
-		if e.Incident != nil {
+		if e.Incident != nil && *e.Incident == w.told {
 			w.readDecision(ctx, deref(e.Decision))
 		}
 	}
+}
+
+// opened adds an incident. The first one after the fault is told.
+func (w *watcher) opened(id string, x Incident) {
+	if !w.since.IsZero() {
+		x.Seconds = time.Since(w.since).Seconds()
+	}
+	w.incidents = append(w.incidents, x)
+	if w.told != "" || w.since.IsZero() {
+		w.print("Another incident opened: %s", x.URL)
+		return
+	}
+	w.told = id
+	w.print("An incident opened. %s", x.Sentence)
+	fmt.Fprintln(w.out, strings.Repeat(" ", storyIndent)+x.URL)
 }
 
 // deref returns *s, "" if s is nil.
@@ -127,41 +144,34 @@ func (w *watcher) readPlan(ctx context.Context) {
 	}
 }
 
-// readDecision prints a decision with the evidence for it.
+// readDecision prints the tracepoints that a decision of the search switches, and the reason.
 func (w *watcher) readDecision(ctx context.Context, id string) {
 	r, err := w.server.client.GetDecisionWithResponse(ctx, id)
-	if err != nil || r.JSON200 == nil {
-		return // the result does not depend on it
+	if err != nil || r.JSON200 == nil || len(r.JSON200.Picks) == 0 {
+		return // the result does not depend on it; the end of the search is told as its place
 	}
 	d := r.JSON200
-	w.print("%s", d.Text)
-	for i := range d.Picks {
-		w.names[d.Picks[i].Tracepoint] = d.Picks[i].Operation
-	}
-	if names := pickNames(d.Picks); names != "" {
-		w.print("  on: %s", names)
-	}
-	if names := w.offNames(d.Off); names != "" {
-		w.print("  off: %s", names)
+	text := "Sibyl enabled " + units.Plural(len(d.Picks), "tracepoint")
+	if len(d.Off) > 0 {
+		text += fmt.Sprintf(" and disabled %d", len(d.Off))
 	}
 	if len(d.Suspects) > 0 && d.Suspects[0].Share.Value != nil {
 		s := &d.Suspects[0]
-		w.print("  first suspect: %s, with %s of the problem", s.Operation, units.Share(*s.Share.Value))
+		text += fmt.Sprintf(", because %s of the slowdown is in %s", units.Share(*s.Share.Value), s.Operation)
 	}
+	w.print("%s: %s", text, pickNames(d.Picks))
 }
+
+// mostNamed bounds the tracepoints that a line of the story names.
+const mostNamed = 4
 
 func pickNames(picks []contract.Pick) string {
-	names := make([]string, len(picks))
-	for i := range picks {
-		names[i] = picks[i].Operation
+	var names []string
+	for i := range picks[:min(len(picks), mostNamed)] {
+		names = append(names, picks[i].Operation)
 	}
-	return strings.Join(names, ", ")
-}
-
-func (w *watcher) offNames(off []contract.Judged) string {
-	names := make([]string, len(off))
-	for i := range off {
-		names[i] = cmp.Or(w.names[off[i].Tracepoint], off[i].TracepointName)
+	if more := len(picks) - mostNamed; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, ", ")
 }
@@ -174,7 +184,11 @@ func (w *watcher) readPlace(ctx context.Context, incident string) {
 	}
 	s := &r.JSON200.Investigation.Suspects[0]
 	w.found = &finding{edge: edgeOf(s.Operation), seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
-	w.print("located: %s", s.Operation)
+	text := "Sibyl located the slowdown: " + s.Operation
+	if s.Share.Value != nil {
+		text += ", with " + units.Share(*s.Share.Value) + " of it"
+	}
+	w.print("%s", text)
 	close(w.located)
 }
 

@@ -64,7 +64,7 @@ explain each key and name the source of its value, or as JSON. Secrets are hidde
 		Args: cobra.NoArgs,
 	}
 	output.Flag(c, "output", "o", "format")
-	flags := config.AddFlags(c.Flags())
+	flags := config.AddFlags(c.Flags(), cli.FlagGroup)
 	c.RunE = func(*cobra.Command, []string) error {
 		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
 		if err != nil {

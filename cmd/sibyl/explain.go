@@ -29,6 +29,7 @@ variables, and the tracepoints enabled to locate it. PROBLEM is its rank, its ID
 	}
 	output.Flag(c, "output", "o", "format")
 	f := addServerFlags(c)
+	c.ValidArgsFunction = p.complete(f, problemNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := f.client(p)
 		if err != nil {

@@ -23,10 +23,11 @@ func (p *process) incidentsCommand() *cobra.Command {
 		Long: `Incidents lists the incidents of a running sibyl serve, open ones first: times in which requests lose more time, or fail more
 often, than the history explains. Each line has the ID, the opening time, the duration, and the suspects with their scores.
 
-With an ID, or its first digits, it shows the incident with its evidence: suspects with their parts and instances, the search for
+With an ID, its first digits, or its place in the list, it shows the incident with its evidence: suspects with their parts and instances, the search for
 the place inside the first suspect, affected request types with their usual times, deploys, timeline and slow traces.`,
 		Example: `  sibyl incidents --state open
-  sibyl incidents 101885cb                   one incident with its evidence
+  sibyl incidents 1                          the first one with its evidence
+  sibyl incidents 101885cb
   sibyl incidents -o json | jq '.items[].sentence'
   sibyl incidents accept 101885cb            what happens since its onset is normal`,
 		Args: cli.Arguments(0, 1),
@@ -35,6 +36,7 @@ the place inside the first suspect, affected request types with their usual time
 	c.Flags().BoolVar(&muted, "muted", false, "include muted incidents")
 	c.Flags().StringVar(&service, "service", "", "show only incidents whose first suspect is this service")
 	f := addListFlags(c, "incidents", 20)
+	c.ValidArgsFunction = p.complete(f.server, incidentNames)
 	list := showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.IncidentList, error) {
 		q := contract.ListIncidentsParams{State: new(contract.ListIncidentsParamsState(state.Value))}
 		if muted {
@@ -86,6 +88,7 @@ func (p *process) incidentNoteCommand(name, short, done string, set func(*client
 	}
 	c.Flags().StringVar(&text, "text", "", "text of the note")
 	server := addServerFlags(c)
+	c.ValidArgsFunction = p.complete(server, incidentNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := server.client(p)
 		if err != nil {
@@ -112,6 +115,7 @@ deleted; they are compared with their behaviour since then. For a quarter of an 
 	var text string
 	c.Flags().StringVar(&text, "text", "", "text of the note")
 	server := addServerFlags(c)
+	c.ValidArgsFunction = p.complete(server, incidentNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := server.client(p)
 		if err != nil {

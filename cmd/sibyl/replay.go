@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,38 +20,56 @@ import (
 
 // replayFlags holds the options of the replay command.
 type replayFlags struct {
-	to     string
-	token  string
-	speed  float64
-	loop   bool
-	newIDs bool
-	strict bool
-	output *cli.Choice
+	to      string
+	token   string
+	speed   float64
+	past    cli.NonNegative
+	example bool
+	loop    bool
+	newIDs  bool
+	strict  bool
+	output  *cli.Choice
 }
 
 func (p *process) replayCommand() *cobra.Command {
 	f := &replayFlags{output: cli.NewChoice("text", "json")}
 	c := &cobra.Command{
-		Use:   "replay FILE…",
+		Use:   "replay [FILE…]",
 		Short: "Send recorded traces to an OTLP endpoint as if they happened now",
 		Long: `Replay sends traces, with every recorded field, to an OTLP endpoint. The first trace starts now. Each trace is shifted as a
 whole, so that durations within it do not change; intervals between traces are divided by --speed. A trace is sent when it ends.
 
 FILE is a file or directory with OTLP (JSON, JSON lines, protobuf) or Jaeger JSON, plain, gzip or zstd; - is standard input.
 Replay reads all input into a temporary file before it sends anything. It retries requests that the endpoint refuses for now,
-for a minute.
+for a minute; if nothing listens there, it fails at once.
+
+With --past, the first part of the recording has happened already: it is sent at once, with times before now. Incidents need such
+a past. --example replays a recording of a shop that comes with Sibyl, with a past of half an hour: for two minutes, one instance of
+its service payment has been slow.
 
 Sibyl remembers traces (assembly.remember, by default for 10 minutes) and counts each once: to replay a recording again
 within that time, use --new-ids.`,
-		Example: `  sibyl replay traces.jsonl.gz                          to sibyl serve on this machine, at the original speed
+		Example: `  sibyl replay --example                                an incident within two minutes
+  sibyl replay traces.jsonl.gz                          to sibyl serve on this machine, at the original speed
+  sibyl replay --past 1h incident.jsonl.gz              the first hour at once, the rest from now on
   sibyl replay --speed 60 jaeger-export.json            an hour in a minute
   sibyl replay --to http://localhost:4318 --loop traces/`,
-		Args: cli.RequireFiles,
+		Args: func(c *cobra.Command, files []string) error {
+			switch {
+			case !f.example:
+				return cli.RequireFiles(c, files)
+			case len(files) > 0:
+				return errors.New("--example replays the recording that comes with Sibyl: name no FILE, or omit --example")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, files []string) error { return p.replay(c, f, files) },
 	}
 	c.Flags().StringVar(&f.to, "to", "127.0.0.1:4317", "endpoint: host:port or grpc://… (gRPC), grpcs://… (with TLS), http://… or https://…")
 	c.Flags().StringVar(&f.token, "token", "", "bearer token; prefer SIBYL_TOKEN, which the process list does not show")
 	c.Flags().Float64Var(&f.speed, "speed", 1, "factor by which intervals between traces shrink")
+	c.Flags().Var(&f.past, "past", "first part of the recording to send at once, with times before now")
+	c.Flags().BoolVar(&f.example, "example", false, "replay the recording that comes with Sibyl")
 	c.Flags().BoolVar(&f.loop, "loop", false, "repeat with new trace IDs until interrupted")
 	c.Flags().BoolVar(&f.newIDs, "new-ids", false, "replace the recorded trace IDs")
 	c.Flags().BoolVar(&f.strict, "strict", false, "stop at the first broken record instead of skipping it")
@@ -62,6 +81,9 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	if !(f.speed > 0) || math.IsInf(f.speed, 1) {
 		return cli.UsageError{Err: errors.New("--speed must be a number above 0")}
 	}
+	if f.loop && (f.past > 0 || f.example) {
+		return cli.UsageError{Err: errors.New("--loop repeats a recording from now on: omit it, or --past and --example")}
+	}
 	if f.token == "" {
 		f.token = p.getenv("SIBYL_TOKEN")
 	}
@@ -71,8 +93,14 @@ func (p *process) replay(c *cobra.Command, f *replayFlags, files []string) error
 	}
 	n := cli.NewNotices("sibyl", p.err)
 	options := replay.Options{
-		Files: files, Speed: f.speed, Loop: f.loop, NewIDs: f.newIDs,
+		Files: files, Speed: f.speed, Past: time.Duration(f.past), Loop: f.loop, NewIDs: f.newIDs,
 		Input: file.Options{Strict: f.strict, Stdin: p.in, Report: n.Broken, Progress: n.Progress()},
+	}
+	if f.example {
+		options.Files, options.Input.Stdin, options.NewIDs = []string{"-"}, bytes.NewReader(replay.Example), true
+		if !c.Flags().Changed("past") {
+			options.Past = replay.ExamplePast
+		}
 	}
 	var bar *progressbar.ProgressBar
 	announced := false

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -32,7 +34,7 @@ both, and a kill.`,
   sibyl config print > sibyl.yaml             a file to start from`,
 		Args: cobra.NoArgs,
 	}
-	flags := config.AddFlags(c.Flags())
+	flags := config.AddFlags(c.Flags(), cli.FlagGroup)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return p.serve(c.Context(), config.Sources{Getenv: p.getenv, Flags: flags})
 	}
@@ -47,8 +49,12 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	if err != nil {
 		return p.printConfigErrors(err)
 	}
-	if all, err := access.Open(e.Config.DataDir).List(); err != nil || len(all) == 0 {
-		if err := errors.Join(err, e.RequireTokens()); err != nil {
+	tokens, err := access.Open(e.Config.DataDir).List()
+	if err != nil {
+		return fmt.Errorf("read the tokens in the data directory %s, which --data-dir selects: %w", e.Config.DataDir, err)
+	}
+	if len(tokens) == 0 {
+		if err := e.RequireTokens(); err != nil {
 			return p.printConfigErrors(err)
 		}
 	}
@@ -64,7 +70,7 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if err := s.Listen(ctx); err != nil {
-		return err
+		return explainAddress(err, &e.Config)
 	}
 	at := s.Addresses()
 	addresses := []slog.Attr{slog.String("api", addressText(at.API)), slog.String("otlp_grpc", addressText(at.GRPC)), slog.String("otlp_http", addressText(at.HTTP))}
@@ -88,6 +94,23 @@ func (p *process) serve(ctx context.Context, sources config.Sources) (err error)
 	defer reloading.Wait()
 	defer stop()
 	return s.Serve(ctx)
+}
+
+// explainAddress returns the error of an address that cannot be opened, with the flag that selects another if a program
+// listens there.
+func explainAddress(err error, c *config.Config) error {
+	failed, ok := errors.AsType[*net.OpError](err)
+	if !ok || !errors.Is(err, syscall.EADDRINUSE) || failed.Addr == nil {
+		return err
+	}
+	_, port, _ := net.SplitHostPort(failed.Addr.String())
+	for _, l := range c.Listeners() {
+		if _, p, _ := net.SplitHostPort(l.Address); p == port {
+			flag := strings.ReplaceAll(l.Key, ".", "-")
+			return fmt.Errorf("%w: stop the program that listens there, or choose another address with --%s", err, flag)
+		}
+	}
+	return err
 }
 
 // addressText returns the text of a listening address, or "off", as in the configuration.

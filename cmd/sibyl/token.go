@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 func (p *process) tokenCommand() *cobra.Command {
@@ -44,6 +45,7 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 	var role, name string
 	var services []string
 	var last cli.NonNegative
+	var ifNone bool
 	c := &cobra.Command{
 		Use:   "create --role viewer|operator|admin|agent",
 		Short: "Create a token and print it once",
@@ -56,6 +58,7 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 	c.Flags().StringVar(&name, "name", "", "name of the token's owner, recorded with every action")
 	c.Flags().StringSliceVar(&services, "services", nil, "services for which agents with the token may speak, like shop,pay-*; default: all")
 	c.Flags().Var(&last, "expires", "validity of the token; 0: until revoked")
+	c.Flags().BoolVar(&ifNone, "if-none", false, "create no token if one exists, as at each start of a container")
 	dir := dataDirFlag(c, p)
 	c.RunE = func(*cobra.Command, []string) error {
 		now := time.Now()
@@ -63,7 +66,16 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 		if last > 0 {
 			expires = now.Add(time.Duration(last)).UTC().Truncate(time.Second)
 		}
-		secret, made, err := access.Open(*dir).Create(access.Role(role), name, now, expires, services...)
+		tokens := access.Open(*dir)
+		before, err := tokens.List()
+		if err != nil {
+			return err
+		}
+		if ifNone && len(before) > 0 {
+			fmt.Fprintf(p.err, "sibyl: %s exists in %s: none was created\n", units.Plural(len(before), "token"), *dir)
+			return nil
+		}
+		secret, made, err := tokens.Create(access.Role(role), name, now, expires, services...)
 		switch {
 		case errors.Is(err, access.ErrRole):
 			return cli.UsageError{Err: fmt.Errorf("--role %q: want viewer, operator, admin or agent", role)}
@@ -75,6 +87,9 @@ func (p *process) tokenCreateCommand() *cobra.Command {
 			return err
 		}
 		fmt.Fprintf(p.err, "sibyl: token %s with the role %s created in %s; it is not shown again\n", made.ID, made.Role, *dir)
+		if len(before) == 0 {
+			fmt.Fprintln(p.err, "sibyl: it is the first token: from now on, API and web UI reject clients without a token, also those that are connected")
+		}
 		_, err = fmt.Fprintln(p.out, secret)
 		return err
 	}
@@ -142,6 +157,7 @@ func (p *process) tokenRevokeCommand() *cobra.Command {
 		},
 	}
 	dir := dataDirFlag(c, p)
+	c.ValidArgsFunction = completeTokens(dir)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := access.Open(*dir).Revoke(args[0]); err != nil {
 			return err

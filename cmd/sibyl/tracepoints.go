@@ -82,6 +82,7 @@ func (p *process) overrideCommand(kind contract.OverrideRequestKind, short, how 
 		c.Flags().BoolVar(&force, "force", false, "exceed the budget; requires the role admin")
 	}
 	f := addServerFlags(c)
+	c.ValidArgsFunction = p.complete(f, tracepointNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := f.client(p)
 		if err != nil {
@@ -112,6 +113,7 @@ func (p *process) withdrawCommand() *cobra.Command {
 		Args:    oneTracepoint,
 	}
 	f := addServerFlags(c)
+	c.ValidArgsFunction = p.complete(f, tracepointNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		api, err := f.client(p)
 		if err != nil {

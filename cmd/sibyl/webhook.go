@@ -45,7 +45,7 @@ Exit codes: 0 accepted, 1 not accepted or not reachable, 2 wrong usage.`,
 			return nil
 		},
 	}
-	flags := config.AddFlags(c.Flags())
+	flags := config.AddFlags(c.Flags(), cli.FlagGroup)
 	c.RunE = func(c *cobra.Command, names []string) error {
 		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
 		if err != nil {
@@ -132,6 +132,7 @@ func (p *process) deadLettersCommand(name, short string, do func(*client.Client,
 	}
 	c.Flags().BoolVar(&all, "all", false, name+" all dead letters")
 	f := addServerFlags(c)
+	c.ValidArgsFunction = p.complete(f, deadLetterNames)
 	c.RunE = func(c *cobra.Command, numbers []string) error {
 		api, err := f.client(p)
 		if err != nil {

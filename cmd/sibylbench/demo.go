@@ -15,6 +15,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/bench/demo"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+	"github.com/sibyl-trace/sibyl/client"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
@@ -49,6 +50,9 @@ func (p *process) demoCommand() *cobra.Command {
 		Long: `Starts a shop of eight services, customers who use it, and Sibyl, each in a process of its own, on the loopback interface. After a
 minute it injects a fault into the shop and prints the story of its incident: the sentence with a link to its page, enabled tracepoints
 with their evidence, and the location of the fault. Then everything keeps running until Ctrl-C. Sibyl runs with its default settings.
+
+Web UI and API are at the usual address of sibyl serve, so that commands such as sibyl incidents ask this server, or at a free port
+if something listens there, or with --headless.
 
 Data is deleted at the end, unless --data-dir names a directory.
 
@@ -118,6 +122,8 @@ func (p *process) singleDemo(ctx context.Context, f *demoFlags) error {
 	o.Out = p.out
 	if f.headless || f.output.Value == "json" {
 		o.Out = p.err
+	} else {
+		o.HTTP = client.DefaultAddress // so that sibyl incidents asks this server
 	}
 	o.Done = func(r *demo.Result) error {
 		switch f.output.Value {

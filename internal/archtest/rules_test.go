@@ -87,6 +87,7 @@ var rules = []rule{
 	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "incident", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
 	{folder: "server", clock: true, ours: []string{everything}, about: "the parts behind sibyl serve, joined"},
 
+	{folder: "deploy", about: "builds the container image"},
 	{folder: "bench/sim", ours: []string{"trace", "cct", "ingest"}, about: "simulated applications; knows nothing of the search it is used to judge"},
 	{folder: "bench/tracetest", ours: []string{"trace"}, about: "traces for tests and benchmarks"},
 	{folder: "bench/eval/yardstick", pure: true, ours: []string{"search"}, about: "strategies that published ones are compared with"},

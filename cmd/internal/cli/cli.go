@@ -49,7 +49,15 @@ func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, 
 	parsed := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	root.SetArgs(append([]string{}, args...)) // not nil: cobra would read os.Args
-	err := root.ExecuteContext(ctx)
+	root.SetFlagErrorFunc(explainFlag)
+	usage := root.UsageFunc()
+	root.SetUsageFunc(func(c *cobra.Command) error {
+		if groups := groupsOf(c); len(groups) > 0 {
+			return groupedUsage(c, groups)
+		}
+		return usage(c)
+	})
+	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
 	}
@@ -60,7 +68,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, 
 	if _, ok := errors.AsType[UsageError](err); parsed && !ok {
 		return ExitError
 	}
-	fmt.Fprintf(errOut, "See %s --help.\n", root.Name())
+	fmt.Fprintf(errOut, "See %s --help.\n", c.CommandPath())
 	return ExitUsage
 }
 
@@ -70,12 +78,16 @@ func OnlyCommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	return errors.New(fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath()) + suggestion(c, args[0]))
+}
+
+// suggestion returns a question that names the subcommands with names similar to a word; empty if there are none.
+func suggestion(c *cobra.Command, word string) string {
 	c.SuggestionsMinimumDistance = 2
-	text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
-	if similar := c.SuggestionsFor(args[0]); len(similar) > 0 {
-		text += "; did you mean " + strings.Join(similar, " or ") + "?"
+	if similar := c.SuggestionsFor(word); len(similar) > 0 {
+		return "; did you mean " + strings.Join(similar, " or ") + "?"
 	}
-	return errors.New(text)
+	return ""
 }
 
 // Arguments returns a [cobra.PositionalArgs] that wants at least and at most these numbers of arguments, which the use
@@ -85,8 +97,11 @@ func Arguments(least, most int) cobra.PositionalArgs {
 		if len(args) >= least && len(args) <= most {
 			return nil
 		}
-		parent := strings.TrimSuffix(c.CommandPath(), c.Name())
-		return fmt.Errorf("got %s, want: %s", units.Plural(len(args), "argument"), parent+c.Use)
+		parent, hint := strings.TrimSuffix(c.CommandPath(), c.Name()), ""
+		if len(args) > most {
+			hint = suggestion(c, args[0])
+		}
+		return fmt.Errorf("got %s, want: %s%s", units.Plural(len(args), "argument"), parent+c.Use, hint)
 	}
 }
 

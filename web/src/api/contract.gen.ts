@@ -1121,6 +1121,11 @@ export interface components {
             epoch: components["schemas"]["Epoch"];
             /** @description Sibyl reports no new incidents yet: they need nine minutes of history, whatever the learning period of problems (`Status`). */
             learning: boolean;
+            /**
+             * Format: int64
+             * @description Time of traffic until Sibyl reports incidents; absent if it does.
+             */
+            learning_left_ns?: number;
         };
         /**
          * @description A service with its additional cost. Score and parts are per request: times in mean durations of a request of the history, and numbers of
@@ -1466,6 +1471,11 @@ export interface components {
             epoch: components["schemas"]["Epoch"];
             /** @description Sibyl is learning and reports no problems yet. */
             learning: boolean;
+            /**
+             * Format: int64
+             * @description Time of traffic until Sibyl reports problems; absent if it does.
+             */
+            learning_left_ns?: number;
         };
         /**
          * Format: date-time
@@ -2368,6 +2378,16 @@ export interface components {
              * @description 0–1; null: no request has arrived yet.
              */
             progress: number | null;
+            /**
+             * Format: int64
+             * @description Time of traffic until the learning period ends and problems are reported; absent after it.
+             */
+            left_ns?: number;
+            /**
+             * Format: int64
+             * @description Time of traffic until incidents are reported; absent if they are.
+             */
+            incidents_left_ns?: number;
         };
         Epochs: {
             ended: components["schemas"]["Epoch"];

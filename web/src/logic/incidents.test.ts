@@ -14,7 +14,6 @@ import {
   partsOf,
   pieces,
   relativeToOnset,
-  remaining,
 } from "./incidents.ts";
 import { incidentMarkdown } from "./markdown.ts";
 
@@ -192,11 +191,6 @@ test("lastClosed is the latest end of an incident", () => {
   expect(lastClosed([])).toBeUndefined();
 });
 
-test("remaining extrapolates the progress of learning", () => {
-  expect(remaining({ at: 0, done: 0.2 }, { at: 10_000, done: 0.4 })).toBeCloseTo(30_000);
-  expect(remaining({ at: 0, done: 0.2 }, { at: 0, done: 0.2 })).toBeUndefined();
-  expect(remaining({ at: 0, done: 0.4 }, { at: 10_000, done: 0.2 })).toBeUndefined();
-});
 
 test("markdown of an incident has its sentence, next step, suspects, request types and deploys, escaped", () => {
   const text = incidentMarkdown(

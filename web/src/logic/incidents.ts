@@ -142,11 +142,3 @@ export const isInIncident = (p: Schemas["Problem"]) => p.state === "none" && p.i
 // lastClosed returns the end of the incident that closed last.
 export const lastClosed = (all: Incident[]): string | undefined =>
   all.map((x) => x.closed ?? "").sort((a, b) => Date.parse(b || "0") - Date.parse(a || "0"))[0] || undefined;
-
-export type Progress = { at: number; done: number };
-
-// remaining estimates the ms that learning still takes, from the progress at two times; undefined if it did not advance.
-export function remaining(first: Progress, last: Progress): number | undefined {
-  const speed = (last.done - first.done) / (last.at - first.at);
-  return speed > 0 ? (1 - last.done) / speed : undefined;
-}

@@ -15,9 +15,7 @@ import {
   lastClosed,
   lasted,
   likely,
-  type Progress,
   relativeToOnset,
-  remaining,
   ownerText,
 } from "../logic/incidents.ts";
 import { useNow } from "../settings.ts";
@@ -267,13 +265,13 @@ function Deployed({ of: d, onset }: { of: Schemas["Deploy"]; onset: string }) {
 // NothingOpen says that all is well, since when, or why Sibyl cannot say so.
 function NothingOpen({ list, muted }: { list: List; muted: number }) {
   const { value: status } = useResource("status", (signal) => client.GET("/status", { signal }), true);
-  const left = useLearningTime(status);
+  const left = list.learning_left_ns;
   const silent = useSilence(status);
   if (list.learning) {
     return (
       <Empty title="Learning normal behaviour">
         Sibyl compares requests with their own history, so it reports incidents only after about ten minutes of traffic.
-        {left && ` It has learned the request types in about ${left}.`}
+        {left !== undefined && ` About ${coarseDuration(left / 1e6)} are left.`}
       </Empty>
     );
   }
@@ -303,17 +301,6 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
       </p>
     </div>
   );
-}
-
-// useLearningTime estimates, as text, how long learning still takes, from its progress since the page was opened.
-function useLearningTime(status: Schemas["Status"] | undefined): string {
-  const now = useNow();
-  const done = status?.learning.progress;
-  const [first, setFirst] = useState<Progress>();
-  if (typeof done !== "number") return "";
-  if (!first) setFirst({ at: now, done });
-  const left = first && remaining(first, { at: now, done });
-  return left === undefined ? "" : coarseDuration(left);
 }
 
 // useSilence returns, as text, the time without new spans if it is long: since the last ones arrived or, if the service

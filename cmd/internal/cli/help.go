@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// explainFlag returns the error of a flag with the name of the flag, its value, and what to write instead.
+func explainFlag(c *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedName() != "" {
+		if near := nearestFlag(c, unknown.GetSpecifiedName()); near != "" {
+			return fmt.Errorf("%w; did you mean --%s?", err, near)
+		}
+		return err
+	}
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	cause := invalid.Unwrap().Error()
+	if _, number := errors.AsType[*strconv.NumError](err); number {
+		cause = wantedNumbers[invalid.GetFlag().Value.Type()]
+	} else if invalid.GetFlag().Value.Type() == "duration" && strings.HasPrefix(cause, "time: ") {
+		cause = "want a duration, like 1s, 250ms or 1h30m"
+	}
+	return fmt.Errorf("--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), cause)
+}
+
+// wantedNumbers describes the values of flags by their type.
+var wantedNumbers = map[string]string{
+	"int": "want a whole number", "int64": "want a whole number", "uint": "want a whole number of at least 0", "uint64": "want a whole number of at least 0",
+	"float64": "want a number", "bool": "want true or false",
+}
+
+// nearestFlag returns the flag of c whose name differs least from a word; empty if all differ in more than a third.
+func nearestFlag(c *cobra.Command, word string) string {
+	best, least := "", len(word)/3+1
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if d := levenshtein.ComputeDistance(word, f.Name); d < least && !f.Hidden {
+			best, least = f.Name, d
+		}
+	})
+	return best
+}
+
+// FlagGroup is the key of the annotation of a flag that holds the title under which help lists the flag.
+const FlagGroup = "sibyl-group"
+
+// flagGroup is a part of the flags of a command.
+type flagGroup struct {
+	title string
+	flags *pflag.FlagSet
+}
+
+// groupsOf returns the groups of the flags of c in the order of their definition, those without a title last; nil if no
+// flag has a title.
+func groupsOf(c *cobra.Command) []flagGroup {
+	var groups []flagGroup
+	rest := newFlagGroup("Flags")
+	c.Flags().SortFlags = false
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		title := f.Annotations[FlagGroup]
+		if len(title) == 0 {
+			rest.flags.AddFlag(f)
+			return
+		}
+		if n := len(groups); n == 0 || groups[n-1].title != title[0] {
+			groups = append(groups, newFlagGroup(title[0]))
+		}
+		groups[len(groups)-1].flags.AddFlag(f)
+	})
+	if len(groups) == 0 {
+		return nil
+	}
+	return append(groups, rest)
+}
+
+func newFlagGroup(title string) flagGroup {
+	flags := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	flags.SortFlags = false
+	return flagGroup{title, flags}
+}
+
+// helpWidth is the width of the lines of grouped flags.
+const helpWidth = 120
+
+// groupedUsage prints the usage of a command without subcommands, with its flags in groups.
+func groupedUsage(c *cobra.Command, groups []flagGroup) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage:\n  %s\n", c.UseLine())
+	if c.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
+	}
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(helpWidth))
+	}
+	_, err := fmt.Fprint(c.OutOrStderr(), b.String())
+	return err
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+)
+
+// finding is the result of a check.
+type finding struct {
+	Check string   `json:"check"`
+	State severity `json:"state"`
+	Saw   string   `json:"saw"`
+	Do    string   `json:"do,omitempty"` // the remedy; empty: none is needed
+}
+
+// severity is the state of a finding.
+type severity string
+
+// The states. A failed check means that Sibyl does not work, a warning that it sees less than it could.
+const (
+	fine    severity = "ok"
+	warning severity = "warning"
+	failed  severity = "failed"
+	skipped severity = "skipped" // it could not be checked
+)
+
+// doctorReport is the result of all checks.
+type doctorReport struct {
+	Failed   int       `json:"failed"`
+	Warnings int       `json:"warnings"`
+	Checks   []finding `json:"checks"`
+}
+
+func (p *process) doctorCommand() *cobra.Command {
+	output := cli.NewChoice("table", "json")
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the machine, the running service and the traces it receives",
+		Long: `Doctor checks what Sibyl needs and receives, and tells for each check what it saw and what to do. It changes nothing.
+
+On the machine, with the settings that sibyl serve would have with the same flags and environment: addresses, data directory, disk,
+clock, and open files. It skips these if --server names another machine. Of the running service: whether traces arrive, whether their
+spans have parents and services have names, and which limits and settings miss something of this traffic.
+
+Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage. Warnings do not change the exit code.`,
+		Example: `  sibyl doctor
+  sibyl doctor --config /etc/sibyl/sibyl.yaml
+  sibyl doctor --server https://sibyl.example.com -o json | jq '.checks[] | select(.state != "ok")'`,
+		Args: cobra.NoArgs,
+	}
+	output.Flag(c, "output", "o", "format")
+	server := addServerFlags(c)
+	flags := config.AddFlags(c.Flags(), cli.FlagGroup)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		e, err := config.Load(config.Sources{Getenv: p.getenv, Flags: flags})
+		if err != nil {
+			return p.printConfigErrors(err)
+		}
+		if !c.Flags().Changed("server") {
+			server.server = ownServer(&e.Config)
+		}
+		api, err := server.client(p)
+		if err != nil {
+			return err
+		}
+		r := examine(c.Context(), &e.Config, api, server.server)
+		if output.Value == "json" {
+			err = writeJSON(p.out, r)
+		} else {
+			err = r.write(p.out, terminal.Of(p.out, p.getenv))
+		}
+		if err == nil && r.Failed > 0 {
+			err = cli.ExitCode(cli.ExitError)
+		}
+		return err
+	}
+	return c
+}
+
+// ownServer returns the URL of a service with the configuration c, as seen from its machine.
+func ownServer(c *config.Config) string {
+	host, port, err := net.SplitHostPort(c.HTTP)
+	if err != nil || port == "0" {
+		return client.DefaultServer
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	scheme := "http"
+	if c.API.TLS.Cert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port) + c.API.BasePath
+}
+
+// isLocal reports whether a URL leads to this machine.
+func isLocal(server string) bool {
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// examine runs all checks.
+func examine(ctx context.Context, c *config.Config, api *client.Client, server string) *doctorReport {
+	r := &doctorReport{}
+	status, at, err := api.Status(ctx)
+	if isLocal(server) {
+		r.add(checkAddresses(ctx, c, err == nil)...)
+		r.add(checkData(c)...)
+		r.add(checkClock(), checkFiles())
+	} else {
+		r.add(finding{Check: "machine", State: skipped, Saw: "The service runs on another machine.", Do: "Run sibyl doctor there to check it."})
+	}
+	if err != nil {
+		r.add(unreachable(ctx, err, server))
+		return r
+	}
+	r.add(checkService(status, at)...)
+	r.add(checkTraffic(ctx, api, status)...)
+	return r
+}
+
+// unreachable is the finding about a service that does not answer.
+func unreachable(ctx context.Context, err error, server string) finding {
+	if isLocal(server) && errors.Is(dial(ctx, server), syscall.ECONNREFUSED) {
+		return finding{Check: "service", State: skipped, Saw: "No service runs here.", Do: "Start sibyl serve, send traces to it, and run sibyl doctor again."}
+	}
+	return finding{Check: "service", State: failed, Saw: err.Error(), Do: "Start sibyl serve, or name the service with --server and a token with SIBYL_TOKEN."}
+}
+
+// dial connects to the host of a URL and returns the error.
+func dial(ctx context.Context, server string) error {
+	u, err := url.Parse(server)
+	if err != nil {
+		return err
+	}
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+func (r *doctorReport) add(all ...finding) {
+	for _, f := range all {
+		switch f.State {
+		case failed:
+			r.Failed++
+		case warning:
+			r.Warnings++
+		case fine, skipped:
+		}
+	}
+	r.Checks = append(r.Checks, all...)
+}
+
+// Widths of the columns of a report.
+const (
+	stateWidth = 9
+	checkWidth = 12
+)
+
+// write writes a report for people.
+func (r *doctorReport) write(w io.Writer, style terminal.Style) error {
+	var text strings.Builder
+	colours := map[severity]string{failed: terminal.Red, warning: terminal.Yellow, skipped: terminal.Dim}
+	for _, f := range r.Checks {
+		state := terminal.PadRight(string(f.State), stateWidth)
+		if colour, ok := colours[f.State]; ok {
+			state = style.Paint(colour, state)
+		}
+		paragraph := style.Wrap(terminal.Printable(f.Saw), stateWidth+checkWidth)
+		text.WriteString(state + terminal.PadRight(f.Check, checkWidth) + paragraph[stateWidth+checkWidth:])
+		if f.Do != "" {
+			text.WriteString(style.Wrap("→ "+terminal.Printable(f.Do), stateWidth+checkWidth))
+		}
+	}
+	_, err := fmt.Fprint(w, text.String())
+	return err
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// checkAddresses checks the addresses on which a service listens or would listen.
+func checkAddresses(ctx context.Context, c *config.Config, running bool) (all []finding) {
+	for _, l := range c.Listeners() {
+		if l.Address == "" {
+			continue
+		}
+		f := finding{Check: l.Key, State: fine}
+		flag := strings.ReplaceAll(l.Key, ".", "-")
+		switch err := tryListen(ctx, l.Address); {
+		case err == nil && running:
+			f.State, f.Saw = warning, fmt.Sprintf("Nothing listens at %s, although a service runs.", l.Address)
+			f.Do = "Give sibyl doctor the flags, the environment and the file of the service."
+		case err == nil:
+			f.Saw = l.Address + " is free."
+		case errors.Is(err, syscall.EADDRINUSE) && running:
+			f.Saw = "A program listens at " + l.Address + "."
+		case errors.Is(err, syscall.EADDRINUSE):
+			f.State, f.Saw = failed, fmt.Sprintf("Another program listens at %s.", l.Address)
+			f.Do = fmt.Sprintf("Stop it, or choose another address with --%s.", flag)
+		default:
+			f.State, f.Saw, f.Do = failed, err.Error(), fmt.Sprintf("Choose another address with --%s.", flag)
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// tryListen opens and closes an address.
+func tryListen(ctx context.Context, address string) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// checkData checks the data directory and its disk.
+func checkData(c *config.Config) []finding {
+	dir, err := existing(c.DataDir)
+	if err != nil {
+		return []finding{{Check: "data", State: failed, Saw: err.Error(), Do: "Choose another directory with --data-dir."}}
+	}
+	data := finding{Check: "data", State: fine, Saw: fmt.Sprintf("%s can be written.", c.DataDir)}
+	if dir != filepath.Clean(c.DataDir) {
+		data.Saw = fmt.Sprintf("%s does not exist yet and can be created.", c.DataDir)
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		data.State, data.Saw = failed, fmt.Sprintf("%s cannot be written: %v.", dir, err)
+		data.Do = "Change its owner, or choose another directory with --data-dir."
+	}
+	return []finding{data, checkDisk(dir, c)}
+}
+
+// existing returns dir or the first directory above it that exists.
+func existing(dir string) (string, error) {
+	for dir = filepath.Clean(dir); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		switch {
+		case err == nil && !info.IsDir():
+			return "", fmt.Errorf("%s is not a directory", dir)
+		case !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir):
+			return dir, err
+		}
+	}
+}
+
+// leastFree is the free space below which a disk fails the check.
+const leastFree = 1 << 30
+
+// checkDisk compares the free space with the largest size of the data.
+func checkDisk(dir string, c *config.Config) finding {
+	f := finding{Check: "disk", State: fine}
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return finding{Check: "disk", State: skipped, Saw: (&os.PathError{Op: "statfs", Path: dir, Err: err}).Error()}
+	}
+	free, most := int64(s.Bavail)*s.Bsize, c.Journal.MaxBytes+c.Retention.Bytes
+	f.Saw = fmt.Sprintf("%s are free; journal and stored data take at most %s.", units.Bytes(rounded(free)), units.Bytes(most))
+	switch {
+	case free < leastFree:
+		f.State = failed
+	case free < most:
+		f.State = warning
+	default:
+		return f
+	}
+	f.Do = "Free space, or lower --journal-max-bytes or --retention-bytes. Sibyl accepts no traces on a full disk."
+	return f
+}
+
+// rounded returns a number of bytes in whole GiB, or in whole MiB if it is small.
+func rounded(bytes int64) int64 {
+	if bytes >= 10<<30 {
+		return bytes >> 30 << 30
+	}
+	return bytes >> 20 << 20
+}
+
+// checkClock asks the kernel whether the clock of this machine is synchronized.
+func checkClock() finding {
+	f := finding{Check: "clock", State: fine, Saw: "The clock of this machine is synchronized."}
+	var t unix.Timex
+	state, err := unix.Adjtimex(&t)
+	switch {
+	case err != nil:
+		return finding{Check: "clock", State: skipped, Saw: fmt.Sprintf("The kernel does not tell whether the clock is synchronized: %v.", err)}
+	case state == unix.TIME_ERROR || t.Status&unix.STA_UNSYNC != 0:
+		f.State, f.Saw = warning, "The kernel does not know whether the clock of this machine is synchronized."
+		f.Do = "Synchronize the clocks of all machines with NTP, for example with chrony: Sibyl corrects differences within a trace, but not the times of onsets and deploys. A container may be unable to tell."
+	default:
+		f.Saw = fmt.Sprintf("The clock of this machine is synchronized, to %s.", units.Duration(time.Duration(t.Esterror)*time.Microsecond))
+	}
+	return f
+}
+
+// usefulFiles is the number of open files with which databases and connections do not limit each other.
+const usefulFiles = 8192
+
+// checkFiles checks how many files a process may open.
+func checkFiles() finding {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return finding{Check: "files", State: skipped, Saw: fmt.Sprintf("The limit of open files is unknown: %v.", err)}
+	}
+	f := finding{Check: "files", State: fine, Saw: fmt.Sprintf("A process may open %s files.", units.Count(int(min(limit.Max, 1<<31))))}
+	if limit.Max < usefulFiles {
+		f.State = warning
+		f.Do = fmt.Sprintf("Raise the hard limit to %d or more (LimitNOFILE in systemd, ulimit -Hn in a shell): it bounds the connections of agents and senders.", usefulFiles)
+	}
+	return f
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// Bounds of findings about a service.
+const (
+	mostSkew       = 2 * time.Second // between its clock and ours, including the time of a request
+	silence        = time.Minute     // without traces
+	mostIncomplete = 0.02            // of the closed traces, whose spans lack a parent
+	sampledTypes   = 5               // request types of which a trace is read
+)
+
+// checkService checks the status of a service; at is its time when it answered.
+func checkService(s *contract.Status, at time.Time) []finding {
+	service := finding{Check: "service", State: fine, Saw: fmt.Sprintf("Sibyl %s is ready.", s.Version)}
+	if !s.Ready {
+		service.State, service.Saw, service.Do = warning, "The service is starting: it replays its journal.", "Wait; traces are accepted once it is done."
+	}
+	all := []finding{service}
+	if skew := time.Since(at); !at.IsZero() && skew.Abs() > mostSkew {
+		all = append(all, finding{
+			Check: "clock", State: warning, Saw: fmt.Sprintf("The clocks of the service and of this machine differ by %s.", units.Duration(skew.Abs())),
+			Do: "Synchronize them with NTP.",
+		})
+	}
+	return append(all, checkArrival(s, at), checkLearning(s), checkParents(s), checkRefused(s))
+}
+
+// checkArrival checks whether traces arrive.
+func checkArrival(s *contract.Status, at time.Time) finding {
+	f := finding{Check: "traces", State: fine}
+	switch last := s.Ingest.LastArrival; {
+	case s.Ingest.Spans == 0 && last == nil:
+		f.State, f.Saw = failed, "No span has arrived."
+		f.Do = "Send OTLP to port 4317 (gRPC) or 4318 (HTTP), for example with OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318, or try sibyl replay --example. Senders on other machines need an address that they reach, and a token."
+	case last != nil && at.Sub(*last) > silence:
+		f.State, f.Saw = failed, fmt.Sprintf("The last span arrived %s ago.", units.Duration(at.Sub(*last)))
+		f.Do = "Look at the logs of the senders. If they report refused tokens or connections, see docs/operations.md."
+	default:
+		f.Saw = fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"), units.Plural(int(s.Ingest.Requests), "request"))
+	}
+	return f
+}
+
+// checkLearning returns the time that learning still takes.
+func checkLearning(s *contract.Status) finding {
+	f := finding{Check: "learning", State: fine, Saw: fmt.Sprintf("%s learned; incidents and problems are reported.", units.Plural(s.RequestTypes, "request type"))}
+	var left []string
+	if ns := s.Learning.IncidentsLeftNs; ns != nil {
+		left = append(left, "incidents after "+units.Duration(time.Duration(*ns))+" more of traffic")
+	}
+	if ns := s.Learning.LeftNs; ns != nil {
+		left = append(left, "problems after "+units.Duration(time.Duration(*ns))+" more of traffic")
+	}
+	if len(left) > 0 {
+		f.Saw = "Sibyl is learning. It reports " + strings.Join(left, ", ") + "."
+	}
+	return f
+}
+
+// checkParents checks whether spans have parents.
+func checkParents(s *contract.Status) finding {
+	f := finding{Check: "parents", State: fine, Saw: "No trace has been closed yet."}
+	var closed int64
+	for _, n := range s.Closed {
+		closed += n
+	}
+	if closed == 0 {
+		f.State = skipped
+		return f
+	}
+	incomplete := s.Unusable["incomplete"]
+	share := float64(incomplete) / float64(closed)
+	f.Saw = fmt.Sprintf("%s of %s have spans whose parents did not arrive.", units.Percent(share), units.Plural(int(closed), "closed trace"))
+	if share > mostIncomplete {
+		f.State = warning
+		f.Do = "Sample whole traces, at their root or in the Collector after all spans of a trace have met (loadbalancing exporter, tail sampling); propagate traceparent through every proxy and queue; raise --assembly-settle if senders batch for longer."
+	}
+	return f
+}
+
+// refusals explains the reasons for which something of the traffic is not used.
+var refusals = []struct {
+	count func(*contract.Status) int64
+	saw   string // after the number
+	do    string
+}{
+	{func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "spans were rejected as malformed", "Look for their reasons in the log of the service and update the SDKs of their senders."},
+	{func(s *contract.Status) int64 { return s.Unusable["bad_time"] }, "traces have impossible times", "Synchronize the clocks of the senders."},
+	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "requests of senders had to be retried", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
+	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "requests were refused because the disk was full", "Free space."},
+	{func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "requests have no group of their own", "Operation names probably contain IDs: name spans by their route, and remove attributes with many values from --group-by."},
+	{func(s *contract.Status) int64 { return s.Refused["learning_full"] }, "requests were not learned from", "Shorten --learning."},
+	{func(s *contract.Status) int64 { return s.Closed["size"] }, "traces were closed early because of their size", "Raise --assembly-max-spans or --assembly-max-bytes, or end traces at queues with links instead of parents."},
+	{func(s *contract.Status) int64 { return s.Closed["evicted"] }, "traces were closed early for want of memory", "Raise --memory, or sample."},
+}
+
+// checkRefused checks whether parts of the traffic are not used.
+func checkRefused(s *contract.Status) finding {
+	f := finding{Check: "limits", State: fine, Saw: "All traffic is used."}
+	var saw, do []string
+	for _, x := range refusals {
+		if n := x.count(s); n > 0 {
+			saw, do = append(saw, units.Count(int(n))+" "+x.saw), append(do, x.do)
+		}
+	}
+	if len(saw) > 0 {
+		f.State, f.Saw, f.Do = warning, "Since the start, "+strings.Join(saw, "; ")+".", strings.Join(do, " ")
+	}
+	return f
+}
+
+// checkTraffic looks at sample traces of the busiest request types.
+func checkTraffic(ctx context.Context, api *client.Client, s *contract.Status) []finding {
+	if s.RequestTypes == 0 {
+		return nil
+	}
+	traces, err := api.SampleTraces(ctx, sampledTypes)
+	if err != nil || len(traces) == 0 {
+		return []finding{{Check: "samples", State: skipped, Saw: "No sample trace is kept yet.", Do: "Run sibyl doctor again in a minute."}}
+	}
+	seen := look(traces)
+	return []finding{seen.names(), seen.proxies(), seen.single()}
+}
+
+// sight holds the contents of sample traces.
+type sight struct {
+	traces, spans int
+	services      map[string]bool
+	alone         int // traces with one span
+}
+
+func look(traces []contract.Trace) *sight {
+	s := &sight{traces: len(traces), services: make(map[string]bool)}
+	for i := range traces {
+		spans := traces[i].Spans
+		if len(spans) == 1 {
+			s.alone++
+		}
+		s.spans += len(spans)
+		for k := range spans {
+			s.services[spans[k].Service] = true
+		}
+	}
+	return s
+}
+
+// names checks that services have names.
+func (s *sight) names() finding {
+	f := finding{Check: "names", State: fine, Saw: fmt.Sprintf("%s in %s name %s.", units.Plural(s.spans, "span"), units.Plural(s.traces, "sample trace"), units.Plural(len(s.services), "service"))}
+	for name := range s.services {
+		if name == "" || strings.HasPrefix(name, "unknown_service") {
+			f.State, f.Saw = warning, "Some spans have no service.name."
+			f.Do = "Set OTEL_SERVICE_NAME in every process: Sibyl tells services apart by it."
+		}
+	}
+	return f
+}
+
+// sidecars are names of proxies that emit spans of their own.
+var sidecars = []string{"istio-proxy", "envoy", "linkerd-proxy", "consul-proxy", "kuma-dp"}
+
+// proxies checks for sidecars that hide the services behind them.
+func (s *sight) proxies() finding {
+	var found []string
+	for _, name := range sidecars {
+		if s.services[name] {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return finding{Check: "proxies", State: fine, Saw: "No sidecar has a service name of its own."}
+	}
+	list := strings.Join(found, ",")
+	return finding{
+		Check: "proxies", State: warning, Saw: list + " appears as a service.",
+		Do: "Set --see-through " + list + " unless it is set: otherwise calls are counted as calls to the proxy.",
+	}
+}
+
+// single checks whether traces consist of single spans.
+func (s *sight) single() finding {
+	f := finding{Check: "context", State: fine, Saw: fmt.Sprintf("%s of %s have more than one span.", units.Count(s.traces-s.alone), units.Plural(s.traces, "sample trace"))}
+	if 2*s.alone > s.traces {
+		f.State = warning
+		f.Do = "Most traces consist of a single span: propagate the trace context (traceparent) between services, and instrument their calls."
+	}
+	return f
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+)
+
+// TestWrongUsage: an error names the flag, its value and the help of the command, and suggests similar names.
+func TestWrongUsage(t *testing.T) {
+	for _, c := range []struct{ args, want, help string }{
+		{"problms", `unknown command "problms" for "sibyl"; did you mean problems?`, "sibyl"},
+		{"incidents acept 1", "got 2 arguments, want: sibyl incidents [ID]; did you mean accept?", "sibyl incidents"},
+		{"analyze --min-smples 3 x", "unknown flag: --min-smples; did you mean --min-samples?", "sibyl analyze"},
+		{"analyze --min-samples -3 x", `--min-samples "-3": want a whole number of at least 0`, "sibyl analyze"},
+		{"problems --limit x", `--limit "x": want a whole number`, "sibyl problems"},
+		{"replay --speed x f", `--speed "x": want a number`, "sibyl replay"},
+		{"replay --past x f", `--past "x": want a duration of at least 0`, "sibyl replay"},
+		{"replay --example f", "--example replays the recording that comes with Sibyl", "sibyl replay"},
+		{"replay --example --loop", "omit it, or --past and --example", "sibyl replay"},
+		{"serve --epch 3s", "unknown flag: --epch; did you mean --epoch?", "sibyl serve"},
+		{"serve --zzzzzzzz", "unknown flag: --zzzzzzzz\n", "sibyl serve"},
+		{"trace -o xml f", `--output "xml": want one of`, "sibyl trace"},
+	} {
+		r := sibyl(t, "", strings.Fields(c.args)...)
+		if r.code != cli.ExitUsage || !strings.Contains(r.err, c.want) || !strings.HasSuffix(r.err, "See "+c.help+" --help.\n") {
+			t.Errorf("sibyl %s: exit code %d, %q; want %q and the help of %s", c.args, r.code, r.err, c.want, c.help)
+		}
+	}
+}
+
+// TestGroupedHelp: serve --help lists its flags in groups, each flag once.
+func TestGroupedHelp(t *testing.T) {
+	r := sibyl(t, "", "serve", "--help")
+	if r.code != cli.ExitOK || strings.Count(r.out, "\n      --epoch ") != 1 || strings.Count(r.out, "\n  -h, --help ") != 1 {
+		t.Errorf("exit code %d: %s", r.code, r.out)
+	}
+	before := -1
+	for _, want := range []string{"Data, logs, API and web UI:", "--data-dir", "Receiving traces:", "      --otlp-grpc ", "Detecting problems; objectives:", "--epoch", "\nFlags:", "--help"} {
+		at := strings.Index(r.out, want)
+		if at < before {
+			t.Errorf("%q is not there, or too early", want)
+		}
+		before = at
+	}
+}
+
+// TestAddressInUse: an address that cannot be opened names the flag that selects another.
+func TestAddressInUse(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	r := sibyl(t, "", "serve", "--data-dir", t.TempDir(), "--http", l.Addr().String(), "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off")
+	if r.code != cli.ExitError || !strings.Contains(r.err, "stop the program that listens there, or choose another address with --http") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
+// TestReplayToNobody: replay fails at once if nothing listens at the endpoint.
+func TestReplayToNobody(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{address, "http://" + address} {
+		r := sibyl(t, "", "replay", "--example", "--to", to)
+		if r.code != cli.ExitError || !strings.Contains(r.err, "nothing listens at "+address) {
+			t.Errorf("%s: exit code %d: %s", to, r.code, r.err)
+		}
+	}
+}
+
+// TestCompletion: commands complete the IDs of tokens, and nothing if no service answers.
+func TestCompletion(t *testing.T) {
+	dir := t.TempDir()
+	r := sibyl(t, "", "token", "create", "--role", "viewer", "--name", "board", "--data-dir", dir)
+	if r.code != cli.ExitOK || !strings.Contains(r.err, "it is the first token") {
+		t.Fatalf("exit code %d: %s", r.code, r.err)
+	}
+	if r := sibyl(t, "", "__complete", "token", "revoke", "--data-dir", dir, ""); !strings.Contains(r.out, "\tviewer board\n") {
+		t.Errorf("tokens: %q, %s", r.out, r.err)
+	}
+	if r := sibyl(t, "", "token", "create", "--role", "admin", "--if-none", "--data-dir", dir); r.code != cli.ExitOK || r.out != "" || !strings.Contains(r.err, "none was created") {
+		t.Errorf("token create --if-none: exit code %d: %q %s", r.code, r.out, r.err)
+	}
+	for _, command := range []string{"explain", "incidents"} {
+		if r := sibyl(t, "", "__complete", command, "--server", "http://127.0.0.1:9", ""); r.code != cli.ExitOK || strings.HasPrefix(r.out, "http") {
+			t.Errorf("%s: exit code %d: %q", command, r.code, r.out)
+		}
+	}
+}
