@@ -232,6 +232,39 @@ func (e OverrideRequestKind) Valid() bool {
 	}
 }
 
+// Defines values for ServiceState.
+const (
+	ServiceStateFailing  ServiceState = "failing"
+	ServiceStateIdle     ServiceState = "idle"
+	ServiceStateIncident ServiceState = "incident"
+	ServiceStateNew      ServiceState = "new"
+	ServiceStateSilent   ServiceState = "silent"
+	ServiceStateSlower   ServiceState = "slower"
+	ServiceStateWell     ServiceState = "well"
+)
+
+// Valid indicates whether the value is a known member of the ServiceState enum.
+func (e ServiceState) Valid() bool {
+	switch e {
+	case ServiceStateFailing:
+		return true
+	case ServiceStateIdle:
+		return true
+	case ServiceStateIncident:
+		return true
+	case ServiceStateNew:
+		return true
+	case ServiceStateSilent:
+		return true
+	case ServiceStateSlower:
+		return true
+	case ServiceStateWell:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for State.
 const (
 	StateExhausted     State = "exhausted"
@@ -592,6 +625,39 @@ func (e ListProblemsParamsSort) Valid() bool {
 	case ListProblemsParamsSortRate:
 		return true
 	case ListProblemsParamsSortSince:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListServicesParamsSort.
+const (
+	ListServicesParamsSortFailed ListServicesParamsSort = "failed"
+	ListServicesParamsSortName   ListServicesParamsSort = "name"
+	ListServicesParamsSortOwn    ListServicesParamsSort = "own"
+	ListServicesParamsSortP50    ListServicesParamsSort = "p50"
+	ListServicesParamsSortP99    ListServicesParamsSort = "p99"
+	ListServicesParamsSortRate   ListServicesParamsSort = "rate"
+	ListServicesParamsSortState  ListServicesParamsSort = "state"
+)
+
+// Valid indicates whether the value is a known member of the ListServicesParamsSort enum.
+func (e ListServicesParamsSort) Valid() bool {
+	switch e {
+	case ListServicesParamsSortFailed:
+		return true
+	case ListServicesParamsSortName:
+		return true
+	case ListServicesParamsSortOwn:
+		return true
+	case ListServicesParamsSortP50:
+		return true
+	case ListServicesParamsSortP99:
+		return true
+	case ListServicesParamsSortRate:
+		return true
+	case ListServicesParamsSortState:
 		return true
 	default:
 		return false
@@ -2024,6 +2090,188 @@ type Section struct {
 	StartNs int64  `json:"start_ns"`
 }
 
+// Service defines model for Service.
+type Service struct {
+	// Deploy The latest one.
+	Deploy *Deploy `json:"deploy"`
+
+	// EmitsSpans False: only its callers name it.
+	EmitsSpans bool `json:"emits_spans"`
+
+	// ID 16 hex digits.
+	ID        string            `json:"id"`
+	Incidents []ServiceIncident `json:"incidents"`
+
+	// Instances Number of instances, or of pods or hosts, with calls now; 0: unknown.
+	Instances int `json:"instances"`
+
+	// Now Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
+	Now ServiceLoad `json:"now"`
+
+	// Operations Number of operations that are called.
+	Operations int `json:"operations"`
+
+	// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
+	Owner *Owner `json:"owner,omitempty"`
+
+	// Reason Why it is in this state; empty if it is well.
+	Reason  string `json:"reason"`
+	Service string `json:"service"`
+
+	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+	// `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
+	// and few or none usually. Otherwise `well`.
+	State ServiceState  `json:"state"`
+	Trend *ServiceTrend `json:"trend"`
+	Usual *ServiceLoad  `json:"usual"`
+
+	// Versions Those with calls now.
+	Versions []string `json:"versions"`
+}
+
+// ServiceCall defines model for ServiceCall.
+type ServiceCall struct {
+	Callee string `json:"callee"`
+	Caller string `json:"caller"`
+
+	// Now Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
+	Now   ServiceLoad  `json:"now"`
+	Usual *ServiceLoad `json:"usual"`
+}
+
+// ServiceDetail defines model for ServiceDetail.
+type ServiceDetail struct {
+	BinNs   int           `json:"bin_ns"`
+	Callees []ServiceCall `json:"callees"`
+	Callers []ServiceCall `json:"callers"`
+
+	// Deploys Latest first, at most 20.
+	Deploys   []Deploy          `json:"deploys"`
+	From      time.Time         `json:"from"`
+	Instances []ServiceInstance `json:"instances"`
+
+	// MoreOperations Number of those that are not listed.
+	MoreOperations int       `json:"more_operations"`
+	NowFrom        time.Time `json:"now_from"`
+
+	// Operations At most 500, those with most calls first.
+	Operations []ServiceOperation `json:"operations"`
+	Service    Service            `json:"service"`
+	To         time.Time          `json:"to"`
+}
+
+// ServiceIncident An open incident that suspects the service.
+type ServiceIncident struct {
+	// ID 16 hex digits.
+	ID string `json:"id"`
+
+	// Rank Among the suspects; 1 is the first.
+	Rank int `json:"rank"`
+
+	// Share Of the time, or the failures, that all of its suspects add.
+	Share float64 `json:"share"`
+}
+
+// ServiceInstance defines model for ServiceInstance.
+type ServiceInstance struct {
+	// FirstSeen Within the last two hours.
+	FirstSeen time.Time `json:"first_seen"`
+
+	// Key `service.instance.id`, `k8s.pod.name`, `host.name`, `cloud.availability_zone` or `service.version`.
+	Key      string    `json:"key"`
+	LastSeen time.Time `json:"last_seen"`
+
+	// Now Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
+	Now   ServiceLoad `json:"now"`
+	Value string      `json:"value"`
+}
+
+// ServiceList defines model for ServiceList.
+type ServiceList struct {
+	// BinNs Length of the bins of trends.
+	BinNs int `json:"bin_ns"`
+
+	// Epoch End of the last ended epoch; null: none has ended.
+	Epoch *Epoch `json:"epoch"`
+
+	// From Beginning of trends.
+	From  time.Time `json:"from"`
+	Items []Service `json:"items"`
+
+	// Learning There is too little history to compare with.
+	Learning   bool    `json:"learning"`
+	NextCursor *string `json:"next_cursor"`
+
+	// NowFrom Beginning of `now`.
+	NowFrom time.Time `json:"now_from"`
+
+	// States Number of services by state, whatever the filters.
+	States map[string]int `json:"states"`
+	To     time.Time      `json:"to"`
+
+	// Total Number of matching services on all pages.
+	Total int `json:"total"`
+}
+
+// ServiceLoad Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
+type ServiceLoad struct {
+	Calls int `json:"calls"`
+
+	// Failed Share of the calls that failed.
+	Failed *float64 `json:"failed"`
+
+	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire.
+	OwnNs *float64 `json:"own_ns"`
+
+	// P50Ns Median duration of its spans, within 3 %. In `now` those of the last five to ten minutes, in `usual` those of the hour or two before; null for times in the past.
+	P50Ns *float64 `json:"p50_ns"`
+	P99Ns *float64 `json:"p99_ns"`
+
+	// Rate Calls per second.
+	Rate float64 `json:"rate"`
+}
+
+// ServiceMap defines model for ServiceMap.
+type ServiceMap struct {
+	Calls []ServiceCall `json:"calls"`
+
+	// Epoch End of the last ended epoch; null: none has ended.
+	Epoch    *Epoch    `json:"epoch"`
+	Learning bool      `json:"learning"`
+	NowFrom  time.Time `json:"now_from"`
+	Services []Service `json:"services"`
+	To       time.Time `json:"to"`
+}
+
+// ServiceOperation defines model for ServiceOperation.
+type ServiceOperation struct {
+	Kind string `json:"kind"`
+
+	// Now Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
+	Now       ServiceLoad `json:"now"`
+	Operation string      `json:"operation"`
+	Reason    string      `json:"reason"`
+
+	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+	// `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
+	// and few or none usually. Otherwise `well`.
+	State ServiceState  `json:"state"`
+	Trend *ServiceTrend `json:"trend"`
+	Usual *ServiceLoad  `json:"usual"`
+}
+
+// ServiceState `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+// `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
+// and few or none usually. Otherwise `well`.
+type ServiceState string
+
+// ServiceTrend By bins of equal length, the first at `from`; the last one may not be over.
+type ServiceTrend struct {
+	Failed []*float64 `json:"failed"`
+	OwnNs  []*float64 `json:"own_ns"`
+	Rate   []float64  `json:"rate"`
+}
+
 // SizeModel Expected duration of a request for its size; the CoV is then that of the residuals.
 type SizeModel struct {
 	CovTotal    *float64 `json:"cov_total"`
@@ -2464,6 +2712,12 @@ type RequestTypeParameter = string
 // ToParameter RFC 3339, or nanoseconds since 1970.
 type ToParameter = Instant
 
+// TrendFromParameter RFC 3339, or nanoseconds since 1970.
+type TrendFromParameter = Instant
+
+// TrendToParameter RFC 3339, or nanoseconds since 1970.
+type TrendToParameter = Instant
+
 // Failure defines model for Failure.
 type Failure = Error
 
@@ -2663,6 +2917,45 @@ type ListProblemsParamsMuted string
 
 // ListProblemsParamsSort defines parameters for ListProblems.
 type ListProblemsParamsSort string
+
+// GetServiceMapParams defines parameters for GetServiceMap.
+type GetServiceMapParams struct {
+	// To End of the trend and of `now`; by default the end of the last epoch.
+	To *TrendToParameter `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// ListServicesParams defines parameters for ListServices.
+type ListServicesParams struct {
+	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
+	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Q Text that names must contain, case-insensitive.
+	Q *QParameter `form:"q,omitempty" json:"q,omitempty"`
+
+	// From Beginning of the trend; by default an hour before `to`.
+	From *TrendFromParameter `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End of the trend and of `now`; by default the end of the last epoch.
+	To    *TrendToParameter `form:"to,omitempty" json:"to,omitempty"`
+	State *ServiceState     `form:"state,omitempty" json:"state,omitempty"`
+
+	// Sort `state` is by urgency: services of open incidents first. All but `name` put the highest first.
+	Sort *ListServicesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+}
+
+// ListServicesParamsSort defines parameters for ListServices.
+type ListServicesParamsSort string
+
+// GetServiceParams defines parameters for GetService.
+type GetServiceParams struct {
+	// From Beginning of the trend; by default an hour before `to`.
+	From *TrendFromParameter `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End of the trend and of `now`; by default the end of the last epoch.
+	To *TrendToParameter `form:"to,omitempty" json:"to,omitempty"`
+}
 
 // ListTracepointsParams defines parameters for ListTracepoints.
 type ListTracepointsParams struct {
@@ -3031,6 +3324,26 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /problems/{problem}/mute (the `MuteProblem` operationId).
 	MuteProblem(ctx context.Context, problem ProblemParameter, body MuteProblemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetServiceMap Get all services and the calls between them
+	//
+	// As in `/services`, without trends. At most 2000 services and 10 000 pairs, those with most calls.
+	//
+	// Corresponds with GET /service-map (the `GetServiceMap` operationId).
+	GetServiceMap(ctx context.Context, params *GetServiceMapParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
+	//
+	// `now` is about the last ten minutes before `to`, `usual` about the time before, as far as it was healthy. The service counts calls for two
+	// hours, so the trend begins two hours ago at the earliest; `from` of the answer is its beginning. These are the counts that incidents rest on.
+	//
+	// Corresponds with GET /services (the `ListServices` operationId).
+	ListServices(ctx context.Context, params *ListServicesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetService Get a service with its operations, callers, callees, instances and deploys
+	//
+	// Corresponds with GET /services/{service} (the `GetService` operationId).
+	GetService(ctx context.Context, service string, params *GetServiceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetStatus Get the status of Sibyl
 	//
@@ -3669,6 +3982,56 @@ func (c *Client) MuteProblemWithBody(ctx context.Context, problem ProblemParamet
 // Corresponds with PUT /problems/{problem}/mute (the `MuteProblem` operationId).
 func (c *Client) MuteProblem(ctx context.Context, problem ProblemParameter, body MuteProblemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewMuteProblemRequest(c.Server, problem, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetServiceMap Get all services and the calls between them
+//
+// As in `/services`, without trends. At most 2000 services and 10 000 pairs, those with most calls.
+//
+// Corresponds with GET /service-map (the `GetServiceMap` operationId).
+func (c *Client) GetServiceMap(ctx context.Context, params *GetServiceMapParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetServiceMapRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
+//
+// `now` is about the last ten minutes before `to`, `usual` about the time before, as far as it was healthy. The service counts calls for two
+// hours, so the trend begins two hours ago at the earliest; `from` of the answer is its beginning. These are the counts that incidents rest on.
+//
+// Corresponds with GET /services (the `ListServices` operationId).
+func (c *Client) ListServices(ctx context.Context, params *ListServicesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListServicesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetService Get a service with its operations, callers, callees, instances and deploys
+//
+// Corresponds with GET /services/{service} (the `GetService` operationId).
+func (c *Client) GetService(ctx context.Context, service string, params *GetServiceParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetServiceRequest(c.Server, service, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5698,6 +6061,259 @@ func NewMuteProblemRequestWithBody(server string, problem ProblemParameter, cont
 	return req, nil
 }
 
+// NewGetServiceMapRequest constructs an http.Request for the GetServiceMap method
+func NewGetServiceMapRequest(server string, params *GetServiceMapParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/service-map")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListServicesRequest constructs an http.Request for the ListServices method
+func NewListServicesRequest(server string, params *ListServicesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/services")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Sort != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetServiceRequest constructs an http.Request for the GetService method
+func NewGetServiceRequest(server string, service string, params *GetServiceParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "service", service, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/services/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetStatusRequest constructs an http.Request for the GetStatus method
 func NewGetStatusRequest(server string) (*http.Request, error) {
 	var err error
@@ -6673,6 +7289,32 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /problems/{problem}/mute (the `MuteProblem` operationId).
 	MuteProblemWithResponse(ctx context.Context, problem ProblemParameter, body MuteProblemJSONRequestBody, reqEditors ...RequestEditorFn) (*MuteProblemResponse, error)
+
+	// GetServiceMapWithResponse Get all services and the calls between them
+	//
+	// As in `/services`, without trends. At most 2000 services and 10 000 pairs, those with most calls.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /service-map (the `GetServiceMap` operationId).
+	GetServiceMapWithResponse(ctx context.Context, params *GetServiceMapParams, reqEditors ...RequestEditorFn) (*GetServiceMapResponse, error)
+
+	// ListServicesWithResponse List services with the rate, errors and durations of the calls to them, beside their usual values
+	//
+	// `now` is about the last ten minutes before `to`, `usual` about the time before, as far as it was healthy. The service counts calls for two
+	// hours, so the trend begins two hours ago at the earliest; `from` of the answer is its beginning. These are the counts that incidents rest on.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /services (the `ListServices` operationId).
+	ListServicesWithResponse(ctx context.Context, params *ListServicesParams, reqEditors ...RequestEditorFn) (*ListServicesResponse, error)
+
+	// GetServiceWithResponse Get a service with its operations, callers, callees, instances and deploys
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /services/{service} (the `GetService` operationId).
+	GetServiceWithResponse(ctx context.Context, service string, params *GetServiceParams, reqEditors ...RequestEditorFn) (*GetServiceResponse, error)
 
 	// GetStatusWithResponse Get the status of Sibyl
 	//
@@ -8138,6 +8780,150 @@ func (r MuteProblemResponse) ContentType() string {
 	return ""
 }
 
+type GetServiceMapResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServiceMap
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetServiceMapResponse) GetJSON200() *ServiceMap {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetServiceMapResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetServiceMapResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetServiceMapResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetServiceMapResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetServiceMapResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListServicesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServiceList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListServicesResponse) GetJSON200() *ServiceList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListServicesResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListServicesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListServicesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListServicesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListServicesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetServiceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServiceDetail
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetServiceResponse) GetJSON200() *ServiceDetail {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetServiceResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetServiceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetServiceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetServiceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetServiceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetStatusResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9215,6 +10001,50 @@ func (c *ClientWithResponses) MuteProblemWithResponse(ctx context.Context, probl
 		return nil, err
 	}
 	return ParseMuteProblemResponse(rsp)
+}
+
+// GetServiceMapWithResponse Get all services and the calls between them
+//
+// As in `/services`, without trends. At most 2000 services and 10 000 pairs, those with most calls.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /service-map (the `GetServiceMap` operationId).
+func (c *ClientWithResponses) GetServiceMapWithResponse(ctx context.Context, params *GetServiceMapParams, reqEditors ...RequestEditorFn) (*GetServiceMapResponse, error) {
+	rsp, err := c.GetServiceMap(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetServiceMapResponse(rsp)
+}
+
+// ListServicesWithResponse List services with the rate, errors and durations of the calls to them, beside their usual values
+//
+// `now` is about the last ten minutes before `to`, `usual` about the time before, as far as it was healthy. The service counts calls for two
+// hours, so the trend begins two hours ago at the earliest; `from` of the answer is its beginning. These are the counts that incidents rest on.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /services (the `ListServices` operationId).
+func (c *ClientWithResponses) ListServicesWithResponse(ctx context.Context, params *ListServicesParams, reqEditors ...RequestEditorFn) (*ListServicesResponse, error) {
+	rsp, err := c.ListServices(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListServicesResponse(rsp)
+}
+
+// GetServiceWithResponse Get a service with its operations, callers, callees, instances and deploys
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /services/{service} (the `GetService` operationId).
+func (c *ClientWithResponses) GetServiceWithResponse(ctx context.Context, service string, params *GetServiceParams, reqEditors ...RequestEditorFn) (*GetServiceResponse, error) {
+	rsp, err := c.GetService(ctx, service, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetServiceResponse(rsp)
 }
 
 // GetStatusWithResponse Get the status of Sibyl
@@ -10344,6 +11174,105 @@ func ParseMuteProblemResponse(rsp *http.Response) (*MuteProblemResponse, error) 
 	return response, nil
 }
 
+// ParseGetServiceMapResponse parses an HTTP response from a GetServiceMapWithResponse call
+func ParseGetServiceMapResponse(rsp *http.Response) (*GetServiceMapResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetServiceMapResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServiceMap
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListServicesResponse parses an HTTP response from a ListServicesWithResponse call
+func ParseListServicesResponse(rsp *http.Response) (*ListServicesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListServicesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServiceList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetServiceResponse parses an HTTP response from a GetServiceWithResponse call
+func ParseGetServiceResponse(rsp *http.Response) (*GetServiceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetServiceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServiceDetail
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetStatusResponse parses an HTTP response from a GetStatusWithResponse call
 func ParseGetStatusResponse(rsp *http.Response) (*GetStatusResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -10850,6 +11779,15 @@ type ServerInterface interface {
 	// MuteProblem Mute a problem temporarily
 	// (PUT /problems/{problem}/mute)
 	MuteProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter)
+	// GetServiceMap Get all services and the calls between them
+	// (GET /service-map)
+	GetServiceMap(w http.ResponseWriter, r *http.Request, params GetServiceMapParams)
+	// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
+	// (GET /services)
+	ListServices(w http.ResponseWriter, r *http.Request, params ListServicesParams)
+	// GetService Get a service with its operations, callers, callees, instances and deploys
+	// (GET /services/{service})
+	GetService(w http.ResponseWriter, r *http.Request, service string, params GetServiceParams)
 	// GetStatus Get the status of Sibyl
 	// (GET /status)
 	GetStatus(w http.ResponseWriter, r *http.Request)
@@ -11066,6 +12004,24 @@ func (_ Unimplemented) UnmuteProblem(w http.ResponseWriter, r *http.Request, pro
 // MuteProblem Mute a problem temporarily
 // (PUT /problems/{problem}/mute)
 func (_ Unimplemented) MuteProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetServiceMap Get all services and the calls between them
+// (GET /service-map)
+func (_ Unimplemented) GetServiceMap(w http.ResponseWriter, r *http.Request, params GetServiceMapParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
+// (GET /services)
+func (_ Unimplemented) ListServices(w http.ResponseWriter, r *http.Request, params ListServicesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetService Get a service with its operations, callers, callees, instances and deploys
+// (GET /services/{service})
+func (_ Unimplemented) GetService(w http.ResponseWriter, r *http.Request, service string, params GetServiceParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -12561,6 +13517,205 @@ func (siw *ServerInterfaceWrapper) MuteProblem(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// GetServiceMap operation middleware
+func (siw *ServerInterfaceWrapper) GetServiceMap(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetServiceMapParams
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetServiceMap(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListServices operation middleware
+func (siw *ServerInterfaceWrapper) ListServices(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListServicesParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "sort" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "sort"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sort", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListServices(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetService operation middleware
+func (siw *ServerInterfaceWrapper) GetService(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "service" -------------
+	var service string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "service", chi.URLParam(r, "service"), &service, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetServiceParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetService(w, r, service, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetStatus operation middleware
 func (siw *ServerInterfaceWrapper) GetStatus(w http.ResponseWriter, r *http.Request) {
 
@@ -13251,6 +14406,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/deploys", wrapper.ListDeploys)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/services", wrapper.ListServices)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/services/{service}", wrapper.GetService)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/service-map", wrapper.GetServiceMap)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/tracepoints", wrapper.ListTracepoints)
@@ -14404,6 +15568,124 @@ func (response MuteProblemdefaultApplicationProblemPlusJSONResponse) VisitMutePr
 	return err
 }
 
+type GetServiceMapRequestObject struct {
+	Params GetServiceMapParams
+}
+
+type GetServiceMapResponseObject interface {
+	VisitGetServiceMapResponse(w http.ResponseWriter) error
+}
+
+type GetServiceMap200JSONResponse ServiceMap
+
+func (response GetServiceMap200JSONResponse) VisitGetServiceMapResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetServiceMapdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetServiceMapdefaultApplicationProblemPlusJSONResponse) VisitGetServiceMapResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListServicesRequestObject struct {
+	Params ListServicesParams
+}
+
+type ListServicesResponseObject interface {
+	VisitListServicesResponse(w http.ResponseWriter) error
+}
+
+type ListServices200JSONResponse ServiceList
+
+func (response ListServices200JSONResponse) VisitListServicesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListServicesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListServicesdefaultApplicationProblemPlusJSONResponse) VisitListServicesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetServiceRequestObject struct {
+	Service string `json:"service"`
+	Params  GetServiceParams
+}
+
+type GetServiceResponseObject interface {
+	VisitGetServiceResponse(w http.ResponseWriter) error
+}
+
+type GetService200JSONResponse ServiceDetail
+
+func (response GetService200JSONResponse) VisitGetServiceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetServicedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetServicedefaultApplicationProblemPlusJSONResponse) VisitGetServiceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetStatusRequestObject struct {
 }
 
@@ -14982,6 +16264,15 @@ type StrictServerInterface interface {
 	// MuteProblem Mute a problem temporarily
 	// (PUT /problems/{problem}/mute)
 	MuteProblem(ctx context.Context, request MuteProblemRequestObject) (MuteProblemResponseObject, error)
+	// GetServiceMap Get all services and the calls between them
+	// (GET /service-map)
+	GetServiceMap(ctx context.Context, request GetServiceMapRequestObject) (GetServiceMapResponseObject, error)
+	// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
+	// (GET /services)
+	ListServices(ctx context.Context, request ListServicesRequestObject) (ListServicesResponseObject, error)
+	// GetService Get a service with its operations, callers, callees, instances and deploys
+	// (GET /services/{service})
+	GetService(ctx context.Context, request GetServiceRequestObject) (GetServiceResponseObject, error)
 	// GetStatus Get the status of Sibyl
 	// (GET /status)
 	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
@@ -15841,6 +17132,85 @@ func (sh *strictHandler) MuteProblem(w http.ResponseWriter, r *http.Request, pro
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(MuteProblemResponseObject); ok {
 		if err := validResponse.VisitMuteProblemResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetServiceMap operation middleware
+func (sh *strictHandler) GetServiceMap(w http.ResponseWriter, r *http.Request, params GetServiceMapParams) {
+	var request GetServiceMapRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetServiceMap(ctx, request.(GetServiceMapRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetServiceMap")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetServiceMapResponseObject); ok {
+		if err := validResponse.VisitGetServiceMapResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListServices operation middleware
+func (sh *strictHandler) ListServices(w http.ResponseWriter, r *http.Request, params ListServicesParams) {
+	var request ListServicesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListServices(ctx, request.(ListServicesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListServices")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListServicesResponseObject); ok {
+		if err := validResponse.VisitListServicesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetService operation middleware
+func (sh *strictHandler) GetService(w http.ResponseWriter, r *http.Request, service string, params GetServiceParams) {
+	var request GetServiceRequestObject
+
+	request.Service = service
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetService(ctx, request.(GetServiceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetService")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetServiceResponseObject); ok {
+		if err := validResponse.VisitGetServiceResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
