@@ -40,9 +40,8 @@ const (
 	leastMissing     = 30   // calls that would have come usually, of a service that is silent
 	leastServiceFail = 0.02 // share of the calls beyond the usual
 	leastSlower      = 1.25 // times the usual median
-	leastSlowerWire  = 2    // times the usual mean of a service without spans: a mean varies more
+	leastSlowerMean  = 2    // times the usual mean of own times, which varies more
 	leastSlowerNanos = 1e6  // 1 ms
-	suspected        = 0.1  // share of an incident of a suspect that is not its first
 )
 
 // serviceKey identifies a table of services within a snapshot.
@@ -166,9 +165,9 @@ func (t *serviceTable) service(c *engine.Core, x *baselinediff.ServiceUse, deplo
 	if d, ok := deploys[x.Service]; ok {
 		s.Deploy = &d
 	}
-	s.State, s.Reason = stateOf(&s.Now, s.Usual, x.Opaque)
-	if i := slices.IndexFunc(s.Incidents, func(x contract.ServiceIncident) bool { return x.Rank == 1 || x.Share >= suspected }); i >= 0 && t.live {
-		s.State, s.Reason = contract.ServiceStateIncident, "An open incident suspects it: it adds "+units.Percent(s.Incidents[i].Share)+" of the cost."
+	s.State, s.Reason = stateOf(&s.Now, s.Usual)
+	if i := slices.IndexFunc(s.Incidents, func(x contract.ServiceIncident) bool { return x.Rank == 1 }); i >= 0 && t.live {
+		s.State, s.Reason = contract.ServiceStateIncident, "The first suspect of an open incident: "+units.Percent(s.Incidents[i].Share)+" of the cost."
 	}
 	t.countInstances(c, x.Service, &s)
 	return s
@@ -236,7 +235,7 @@ func (t *serviceTable) call(names *trace.Table, x *baselinediff.CallUse) contrac
 }
 
 // stateOf returns the state of a service or an operation, and the reason for it.
-func stateOf(now, usual *contract.ServiceLoad, opaque bool) (contract.ServiceState, string) {
+func stateOf(now, usual *contract.ServiceLoad) (contract.ServiceState, string) {
 	switch {
 	case usual == nil && now.Calls == 0:
 		return contract.ServiceStateIdle, "No calls."
@@ -251,12 +250,14 @@ func stateOf(now, usual *contract.ServiceLoad, opaque bool) (contract.ServiceSta
 	case failsMore(now, usual):
 		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " + units.Percent(value(usual.Failed, 0)) + "."
 	}
-	least, a, b, what := leastSlower, now.P50Ns, usual.P50Ns, "The median duration is "
-	if opaque {
-		least, a, b, what = leastSlowerWire, now.OwnNs, usual.OwnNs, "Calls to it take "
-	}
-	if a != nil && b != nil && *a >= least**b && *a-*b >= leastSlowerNanos {
-		return contract.ServiceStateSlower, what + units.Nanos(*a) + ", usually " + units.Nanos(*b) + "."
+	for _, x := range []struct {
+		now, usual *float64
+		least      float64
+		what       string
+	}{{now.P50Ns, usual.P50Ns, leastSlower, "The median duration"}, {now.OwnNs, usual.OwnNs, leastSlowerMean, "The mean own time"}} {
+		if x.now != nil && x.usual != nil && *x.now >= x.least**x.usual && *x.now-*x.usual >= leastSlowerNanos {
+			return contract.ServiceStateSlower, x.what + " is " + units.Nanos(*x.now) + ", usually " + units.Nanos(*x.usual) + "."
+		}
 	}
 	return contract.ServiceStateWell, ""
 }
@@ -395,7 +396,7 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 		op := contract.ServiceOperation{Operation: names.OpName(o.Op), Kind: names.Operation(o.Op).Kind.String(), Trend: t.trend(o.Series)}
 		latest, earlier := c.Spans().Latest(o.Op)
 		op.Now, op.Usual = t.loads(&o.Use, &latest, &earlier)
-		op.State, op.Reason = stateOf(&op.Now, op.Usual, false)
+		op.State, op.Reason = stateOf(&op.Now, op.Usual)
 		d.Operations = append(d.Operations, op)
 	}
 	for _, y := range c.History().InstanceUses(x.Service, t.uses.Now, t.uses.From) {

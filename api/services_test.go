@@ -1,7 +1,6 @@
 package api
 
 import (
-	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -135,39 +134,38 @@ func TestServicesOfThePast(t *testing.T) {
 }
 
 func TestStateOfService(t *testing.T) {
-	load := func(calls int, failed, p50 float64) *contract.ServiceLoad {
+	load := func(calls int, failed, p50 float64, own ...float64) *contract.ServiceLoad {
 		x := &contract.ServiceLoad{Calls: calls, Rate: float64(calls) / 600}
 		if calls > 0 {
-			x.Failed, x.P50Ns, x.OwnNs = &failed, &p50, &p50
+			x.Failed, x.P50Ns, x.OwnNs = &failed, &p50, new(append(own, 5e6)[0])
 		}
 		return x
 	}
 	usual := load(6000, 0.01, 10e6)
 	for _, x := range []struct {
 		now, usual *contract.ServiceLoad
-		opaque     bool
 		want       contract.ServiceState
 	}{
-		{load(0, 0, 0), nil, false, contract.ServiceStateIdle},
-		{load(9, 0, 0), nil, false, contract.ServiceStateNew},
-		{load(0, 0, 0), usual, false, contract.ServiceStateSilent},
-		{load(0, 0, 0), load(10, 0, 1), false, contract.ServiceStateIdle},
-		{load(600, 0.01, 10e6), usual, false, contract.ServiceStateWell},
-		{load(600, 0.02, 10e6), usual, false, contract.ServiceStateWell},
-		{load(600, 0.06, 10e6), usual, false, contract.ServiceStateFailing},
-		{load(30, 2. / 30, 10e6), usual, false, contract.ServiceStateWell}, // two may be chance
-		{load(600, 0.01, 13e6), usual, false, contract.ServiceStateSlower},
-		{load(600, 0.01, 13e6), usual, true, contract.ServiceStateWell},
-		{load(600, 0.01, 30e6), usual, true, contract.ServiceStateSlower},
-		{load(10, 0.01, 90e6), usual, false, contract.ServiceStateWell},
-		{load(600, 0, 100e3), load(6000, 0, 10e3), false, contract.ServiceStateWell}, // less than a millisecond
+		{load(0, 0, 0), nil, contract.ServiceStateIdle},
+		{load(9, 0, 0), nil, contract.ServiceStateNew},
+		{load(0, 0, 0), usual, contract.ServiceStateSilent},
+		{load(0, 0, 0), load(10, 0, 1), contract.ServiceStateIdle},
+		{load(600, 0.01, 10e6), usual, contract.ServiceStateWell},
+		{load(600, 0.02, 10e6), usual, contract.ServiceStateWell},
+		{load(600, 0.06, 10e6), usual, contract.ServiceStateFailing},
+		{load(30, 2./30, 10e6), usual, contract.ServiceStateWell}, // two may be chance
+		{load(600, 0.01, 13e6), usual, contract.ServiceStateSlower},
+		{load(600, 0.01, 10e6, 9e6), usual, contract.ServiceStateWell},
+		{load(600, 0.01, 10e6, 11e6), usual, contract.ServiceStateSlower},
+		{load(10, 0.01, 90e6), usual, contract.ServiceStateWell},
+		{load(600, 0, 100e3), load(6000, 0, 10e3), contract.ServiceStateWell}, // less than a millisecond
 	} {
-		got, reason := stateOf(x.now, x.usual, x.opaque)
+		got, reason := stateOf(x.now, x.usual)
 		if got != x.want || (reason == "") != (got == contract.ServiceStateWell) {
 			t.Errorf("%+v, usually %+v: %s, %q; want %s", x.now, x.usual, got, reason, x.want)
 		}
 	}
-	if fmt.Sprint(len(urgency)) != "7" {
+	if len(urgency) != 7 {
 		t.Error("a state has no urgency")
 	}
 }

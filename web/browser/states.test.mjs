@@ -108,7 +108,7 @@ test("truncated lists say so", async () => {
   };
   for (const path of ["trees", "tracepoints", "agents", "webhooks/dead"])
     await page.route(new RegExp(`/api/v1/${path}(\\?|$)`), more);
-  for (const path of ["/trees", "/tracepoints?limit=1000", "/service"]) {
+  for (const path of ["/trees", "/tracepoints?limit=1000", "/status"]) {
     await page.goto(service.url + path);
     await page.getByText("there are more").first().waitFor();
   }

@@ -27,16 +27,21 @@ const Trees = lazy(() => import("./views/trees.tsx"));
 const Tree = lazy(() => import("./views/tree.tsx"));
 const Compare = lazy(() => import("./views/compare.tsx"));
 const Tracepoints = lazy(() => import("./views/tracepoints.tsx"));
+const Status = lazy(() => import("./views/status.tsx"));
+const Services = lazy(() => import("./views/services.tsx"));
+const MapView = lazy(() => import("./views/map.tsx"));
 const Service = lazy(() => import("./views/service.tsx"));
 
 const views = [
   ["/", "Incidents"],
+  ["/services", "Services"],
+  ["/map", "Map"],
   ["/problems", "Problems"],
   ["/objectives", "Objectives"],
   ["/trees", "Trees"],
   ["/compare", "Compare"],
   ["/tracepoints", "Tracepoints"],
-  ["/service", "Service"],
+  ["/status", "Status"],
 ] as const;
 
 export function App() {
@@ -101,6 +106,7 @@ function Frame() {
     "/": () => document.querySelector<HTMLInputElement>("[data-search]")?.focus(),
     g: () => go("/"),
     p: () => go("/problems"),
+    s: () => go("/services"),
   });
   return (
     <>
@@ -152,8 +158,18 @@ function Frame() {
               <Route path="/tracepoints">
                 <Tracepoints />
               </Route>
+              <Route path="/services">
+                <Services />
+              </Route>
+              <Route path="/services/:id">{({ id }) => <Service key={id} id={id} />}</Route>
+              <Route path="/map">
+                <MapView />
+              </Route>
+              <Route path="/status">
+                <Status />
+              </Route>
               <Route path="/service">
-                <Service />
+                <Redirect to="/status" />
               </Route>
               <Route>
                 <Empty page title="Page not found">
@@ -312,6 +328,7 @@ const keys: [string, string][] = [
   ["/", "search"],
   ["g", "all incidents"],
   ["p", "all problems"],
+  ["s", "all services"],
   ["a", "acknowledge the incident or problem"],
   ["m", "mute the incident or problem"],
   ["← →", "collapse and expand, in a waterfall or tree"],
