@@ -147,7 +147,7 @@ func (r *RecentSpans) Of(op trace.Op) (spans stats.Ranks) {
 	return spans
 }
 
-// Latest returns the durations of the spans of an operation in the last five to ten minutes, and those of earlier spans.
+// Latest returns the durations of the spans of an operation in the last five to ten minutes, and those of earlier ones.
 // They share no memory with r.
 func (r *RecentSpans) Latest(op trace.Op) (latest, earlier stats.Ranks) {
 	earlier = r.Of(op)

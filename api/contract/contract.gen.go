@@ -337,6 +337,30 @@ func (e TimelineEntryKind) Valid() bool {
 	}
 }
 
+// Defines values for TraceFindingReason.
+const (
+	TraceFindingReasonFailed  TraceFindingReason = "failed"
+	TraceFindingReasonMissing TraceFindingReason = "missing"
+	TraceFindingReasonNew     TraceFindingReason = "new"
+	TraceFindingReasonSlow    TraceFindingReason = "slow"
+)
+
+// Valid indicates whether the value is a known member of the TraceFindingReason enum.
+func (e TraceFindingReason) Valid() bool {
+	switch e {
+	case TraceFindingReasonFailed:
+		return true
+	case TraceFindingReasonMissing:
+		return true
+	case TraceFindingReasonNew:
+		return true
+	case TraceFindingReasonSlow:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TracepointKind.
 const (
 	TracepointKindProbe    TracepointKind = "probe"
@@ -682,6 +706,24 @@ func (e ListTracepointsParamsSort) Valid() bool {
 	case ListTracepointsParamsSortName:
 		return true
 	case ListTracepointsParamsSortState:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListTracesParamsSort.
+const (
+	ListTracesParamsSortNewest  ListTracesParamsSort = "newest"
+	ListTracesParamsSortSlowest ListTracesParamsSort = "slowest"
+)
+
+// Valid indicates whether the value is a known member of the ListTracesParamsSort enum.
+func (e ListTracesParamsSort) Valid() bool {
+	switch e {
+	case ListTracesParamsSortNewest:
+		return true
+	case ListTracesParamsSortSlowest:
 		return true
 	default:
 		return false
@@ -1606,6 +1648,33 @@ type Judged struct {
 	TracepointName string `json:"tracepoint_name"`
 }
 
+// KeptTrace defines model for KeptTrace.
+type KeptTrace struct {
+	// DurationNs Of the request.
+	DurationNs int64 `json:"duration_ns"`
+
+	// Errors Number of spans that are errors.
+	Errors    int    `json:"errors"`
+	Group     ID     `json:"group"`
+	ID        ID     `json:"id"`
+	Operation string `json:"operation"`
+
+	// RequestTypeName Empty: the group no longer exists.
+	RequestTypeName string `json:"request_type_name"`
+
+	// Service Of the entry span.
+	Service  string `json:"service"`
+	Services int    `json:"services"`
+
+	// Span ID of the first span that satisfies the conditions on spans; empty if there are none.
+	Span  string    `json:"span"`
+	Spans int       `json:"spans"`
+	Start time.Time `json:"start"`
+
+	// Strata Why it is kept: slow, typical, fast, failed.
+	Strata []string `json:"strata"`
+}
+
 // Kind defines model for Kind.
 type Kind string
 
@@ -2312,6 +2381,9 @@ type Span struct {
 
 	// Tracepoint Empty: baseline.
 	Tracepoint string `json:"tracepoint"`
+
+	// UsualNs Median duration of these spans, within 3 %; null like `percentile`.
+	UsualNs *float64 `json:"usual_ns"`
 }
 
 // State `none`: not investigated, because too many others are.
@@ -2444,6 +2516,9 @@ type TimelineEntryKind string
 
 // Trace defines model for Trace.
 type Trace struct {
+	// Comparison Null: fewer than four other traces of its request type are kept.
+	Comparison *TraceComparison `json:"comparison"`
+
 	// DroppedSpans Number of spans beyond the bound.
 	DroppedSpans int      `json:"dropped_spans"`
 	DurationNs   int64    `json:"duration_ns"`
@@ -2460,6 +2535,59 @@ type Trace struct {
 	Roots []Root    `json:"roots"`
 	Spans []Span    `json:"spans"`
 	Start time.Time `json:"start"`
+}
+
+// TraceComparison The difference of the trace from the typical and fast kept traces of its request type.
+type TraceComparison struct {
+	DurationNs int64          `json:"duration_ns"`
+	Findings   []TraceFinding `json:"findings"`
+
+	// Normal Number of traces compared with.
+	Normal   int    `json:"normal"`
+	Sentence string `json:"sentence"`
+
+	// UsualNs Median of such requests; null: there is none to compare with.
+	UsualNs *int64 `json:"usual_ns"`
+}
+
+// TraceFinding A difference of a trace from normal ones, as in `sibyl trace --against`.
+type TraceFinding struct {
+	// Calls Number of calls that differ.
+	Calls int `json:"calls"`
+
+	// ExcessNs Time beyond the usual one.
+	ExcessNs int64 `json:"excess_ns"`
+
+	// Missing The calls that usually follow and do not.
+	Missing   []string `json:"missing"`
+	Operation string   `json:"operation"`
+
+	// Part Of a slow step: own, in, out or calls.
+	Part    *string            `json:"part,omitempty"`
+	Reason  TraceFindingReason `json:"reason"`
+	Service string             `json:"service"`
+
+	// Span The call with most evidence; of missing calls the caller.
+	Span string `json:"span"`
+	Text string `json:"text"`
+}
+
+// TraceFindingReason defines model for TraceFinding.Reason.
+type TraceFindingReason string
+
+// TraceList defines model for TraceList.
+type TraceList struct {
+	Items []KeptTrace `json:"items"`
+
+	// Kept Number of kept traces that satisfy the conditions on identity, duration and time.
+	Kept int `json:"kept"`
+
+	// Links The same query in tracing backends.
+	Links      []Link  `json:"links"`
+	NextCursor *string `json:"next_cursor"`
+
+	// Read Number of them that were read for this page.
+	Read int `json:"read"`
 }
 
 // Tracepoint defines model for Tracepoint.
@@ -2975,6 +3103,43 @@ type ListTracepointsParams struct {
 // ListTracepointsParamsSort defines parameters for ListTracepoints.
 type ListTracepointsParamsSort string
 
+// ListTracesParams defines parameters for ListTraces.
+type ListTracesParams struct {
+	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
+	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Trace The ID, or its beginning.
+	Trace   *string `form:"trace,omitempty" json:"trace,omitempty"`
+	Service *string `form:"service,omitempty" json:"service,omitempty"`
+
+	// Operation Name of the span.
+	Operation *string `form:"operation,omitempty" json:"operation,omitempty"`
+
+	// LongerNs Least duration of the request.
+	LongerNs *int64 `form:"longer_ns,omitempty" json:"longer_ns,omitempty"`
+
+	// ShorterNs The duration of the request is less.
+	ShorterNs *int64 `form:"shorter_ns,omitempty" json:"shorter_ns,omitempty"`
+
+	// Error Whether the span is an error.
+	Error *bool `form:"error,omitempty" json:"error,omitempty"`
+
+	// Attribute `key=value`, or `key` for any value; as strings. Resource attributes count for all spans of the resource.
+	Attribute *[]string `form:"attribute,omitempty" json:"attribute,omitempty"`
+
+	// From Start, inclusive.
+	From *FromParameter `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End, exclusive.
+	To   *ToParameter          `form:"to,omitempty" json:"to,omitempty"`
+	Sort *ListTracesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+}
+
+// ListTracesParamsSort defines parameters for ListTraces.
+type ListTracesParamsSort string
+
 // ListTreesParams defines parameters for ListTrees.
 type ListTreesParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
@@ -3382,6 +3547,16 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
 	OverrideTracepoint(ctx context.Context, tracepoint string, body OverrideTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListTraces Search the kept traces
+	//
+	// Sibyl keeps the slowest, typical, fastest and failed requests of each group, and traces of problems and incidents. All conditions must hold; those
+	// on `service`, `operation`, `kind` of failure and `attribute` must hold for one span. Traces are read for an answer up to a limit: then a page is
+	// shorter than `limit`, or empty, although `next_cursor` leads on. `links` hand the same query to tracing backends (`trace-url[].search` of the
+	// configuration), which have the other traces.
+	//
+	// Corresponds with GET /traces (the `ListTraces` operationId).
+	ListTraces(ctx context.Context, params *ListTracesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTrace Get a kept trace with its critical path
 	//
@@ -4130,6 +4305,26 @@ func (c *Client) OverrideTracepointWithBody(ctx context.Context, tracepoint stri
 // Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
 func (c *Client) OverrideTracepoint(ctx context.Context, tracepoint string, body OverrideTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewOverrideTracepointRequest(c.Server, tracepoint, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListTraces Search the kept traces
+//
+// Sibyl keeps the slowest, typical, fastest and failed requests of each group, and traces of problems and incidents. All conditions must hold; those
+// on `service`, `operation`, `kind` of failure and `attribute` must hold for one span. Traces are read for an answer up to a limit: then a page is
+// shorter than `limit`, or empty, although `next_cursor` leads on. `links` hand the same query to tracing backends (`trace-url[].search` of the
+// configuration), which have the other traces.
+//
+// Corresponds with GET /traces (the `ListTraces` operationId).
+func (c *Client) ListTraces(ctx context.Context, params *ListTracesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTracesRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -6558,6 +6753,192 @@ func NewOverrideTracepointRequestWithBody(server string, tracepoint string, cont
 	return req, nil
 }
 
+// NewListTracesRequest constructs an http.Request for the ListTraces method
+func NewListTracesRequest(server string, params *ListTracesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/traces")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Trace != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace", *params.Trace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Service != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "service", *params.Service, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Operation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "operation", *params.Operation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LongerNs != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "longer_ns", *params.LongerNs, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ShorterNs != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "shorter_ns", *params.ShorterNs, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Error != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error", *params.Error, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Attribute != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "attribute", *params.Attribute, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Sort != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetTraceRequest constructs an http.Request for the GetTrace method
 func NewGetTraceRequest(server string, trace string) (*http.Request, error) {
 	var err error
@@ -7361,6 +7742,18 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
 	OverrideTracepointWithResponse(ctx context.Context, tracepoint string, body OverrideTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*OverrideTracepointResponse, error)
+
+	// ListTracesWithResponse Search the kept traces
+	//
+	// Sibyl keeps the slowest, typical, fastest and failed requests of each group, and traces of problems and incidents. All conditions must hold; those
+	// on `service`, `operation`, `kind` of failure and `attribute` must hold for one span. Traces are read for an answer up to a limit: then a page is
+	// shorter than `limit`, or empty, although `next_cursor` leads on. `links` hand the same query to tracing backends (`trace-url[].search` of the
+	// configuration), which have the other traces.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /traces (the `ListTraces` operationId).
+	ListTracesWithResponse(ctx context.Context, params *ListTracesParams, reqEditors ...RequestEditorFn) (*ListTracesResponse, error)
 
 	// GetTraceWithResponse Get a kept trace with its critical path
 	//
@@ -9157,6 +9550,54 @@ func (r OverrideTracepointResponse) ContentType() string {
 	return ""
 }
 
+type ListTracesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TraceList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListTracesResponse) GetJSON200() *TraceList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListTracesResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListTracesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListTracesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListTracesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListTracesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetTraceResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10127,6 +10568,24 @@ func (c *ClientWithResponses) OverrideTracepointWithResponse(ctx context.Context
 		return nil, err
 	}
 	return ParseOverrideTracepointResponse(rsp)
+}
+
+// ListTracesWithResponse Search the kept traces
+//
+// Sibyl keeps the slowest, typical, fastest and failed requests of each group, and traces of problems and incidents. All conditions must hold; those
+// on `service`, `operation`, `kind` of failure and `attribute` must hold for one span. Traces are read for an answer up to a limit: then a page is
+// shorter than `limit`, or empty, although `next_cursor` leads on. `links` hand the same query to tracing backends (`trace-url[].search` of the
+// configuration), which have the other traces.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /traces (the `ListTraces` operationId).
+func (c *ClientWithResponses) ListTracesWithResponse(ctx context.Context, params *ListTracesParams, reqEditors ...RequestEditorFn) (*ListTracesResponse, error) {
+	rsp, err := c.ListTraces(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListTracesResponse(rsp)
 }
 
 // GetTraceWithResponse Get a kept trace with its critical path
@@ -11434,6 +11893,39 @@ func ParseOverrideTracepointResponse(rsp *http.Response) (*OverrideTracepointRes
 	return response, nil
 }
 
+// ParseListTracesResponse parses an HTTP response from a ListTracesWithResponse call
+func ParseListTracesResponse(rsp *http.Response) (*ListTracesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListTracesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TraceList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetTraceResponse parses an HTTP response from a GetTraceWithResponse call
 func ParseGetTraceResponse(rsp *http.Response) (*GetTraceResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -11803,6 +12295,9 @@ type ServerInterface interface {
 	// OverrideTracepoint Enable, pin or forbid a tracepoint
 	// (PUT /tracepoints/{tracepoint})
 	OverrideTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string)
+	// ListTraces Search the kept traces
+	// (GET /traces)
+	ListTraces(w http.ResponseWriter, r *http.Request, params ListTracesParams)
 	// GetTrace Get a kept trace with its critical path
 	// (GET /traces/{trace})
 	GetTrace(w http.ResponseWriter, r *http.Request, trace string)
@@ -12052,6 +12547,12 @@ func (_ Unimplemented) GetTracepoint(w http.ResponseWriter, r *http.Request, tra
 // OverrideTracepoint Enable, pin or forbid a tracepoint
 // (PUT /tracepoints/{tracepoint})
 func (_ Unimplemented) OverrideTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListTraces Search the kept traces
+// (GET /traces)
+func (_ Unimplemented) ListTraces(w http.ResponseWriter, r *http.Request, params ListTracesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -13893,6 +14394,182 @@ func (siw *ServerInterfaceWrapper) OverrideTracepoint(w http.ResponseWriter, r *
 	handler.ServeHTTP(w, r)
 }
 
+// ListTraces operation middleware
+func (siw *ServerInterfaceWrapper) ListTraces(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTracesParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace", r.URL.Query(), &params.Trace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "service" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "service", r.URL.Query(), &params.Service, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "service"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "operation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "operation", r.URL.Query(), &params.Operation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "operation"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "operation", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "longer_ns" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "longer_ns", r.URL.Query(), &params.LongerNs, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "longer_ns"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "longer_ns", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "shorter_ns" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "shorter_ns", r.URL.Query(), &params.ShorterNs, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "shorter_ns"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "shorter_ns", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error", r.URL.Query(), &params.Error, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "attribute" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "attribute", r.URL.Query(), &params.Attribute, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "attribute"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attribute", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "sort" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "sort"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sort", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTraces(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetTrace operation middleware
 func (siw *ServerInterfaceWrapper) GetTrace(w http.ResponseWriter, r *http.Request) {
 
@@ -14379,6 +15056,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/exemplars", wrapper.ListExemplars)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/traces", wrapper.ListTraces)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/traces/{trace}", wrapper.GetTrace)
@@ -15875,6 +16555,45 @@ func (response OverrideTracepointdefaultApplicationProblemPlusJSONResponse) Visi
 	return err
 }
 
+type ListTracesRequestObject struct {
+	Params ListTracesParams
+}
+
+type ListTracesResponseObject interface {
+	VisitListTracesResponse(w http.ResponseWriter) error
+}
+
+type ListTraces200JSONResponse TraceList
+
+func (response ListTraces200JSONResponse) VisitListTracesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTracesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListTracesdefaultApplicationProblemPlusJSONResponse) VisitListTracesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetTraceRequestObject struct {
 	Trace string `json:"trace"`
 }
@@ -16288,6 +17007,9 @@ type StrictServerInterface interface {
 	// OverrideTracepoint Enable, pin or forbid a tracepoint
 	// (PUT /tracepoints/{tracepoint})
 	OverrideTracepoint(ctx context.Context, request OverrideTracepointRequestObject) (OverrideTracepointResponseObject, error)
+	// ListTraces Search the kept traces
+	// (GET /traces)
+	ListTraces(ctx context.Context, request ListTracesRequestObject) (ListTracesResponseObject, error)
 	// GetTrace Get a kept trace with its critical path
 	// (GET /traces/{trace})
 	GetTrace(ctx context.Context, request GetTraceRequestObject) (GetTraceResponseObject, error)
@@ -17346,6 +18068,32 @@ func (sh *strictHandler) OverrideTracepoint(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(OverrideTracepointResponseObject); ok {
 		if err := validResponse.VisitOverrideTracepointResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListTraces operation middleware
+func (sh *strictHandler) ListTraces(w http.ResponseWriter, r *http.Request, params ListTracesParams) {
+	var request ListTracesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTraces(ctx, request.(ListTracesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTraces")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListTracesResponseObject); ok {
+		if err := validResponse.VisitListTracesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -147,6 +147,7 @@ export async function viewPaths(service, problem) {
     agents: "/tracepoints?show=agents",
     services: "/services",
     map: "/map",
+    traces: "/traces",
     status: "/status",
     nothing: "/nowhere",
   };

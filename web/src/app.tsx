@@ -22,6 +22,7 @@ const Incident = lazy(() => import("./views/incident.tsx"));
 const Problems = lazy(() => import("./views/problems.tsx"));
 const Problem = lazy(() => import("./views/problem.tsx"));
 const Trace = lazy(() => import("./views/trace.tsx"));
+const Traces = lazy(() => import("./views/traces.tsx"));
 const Objectives = lazy(() => import("./views/objectives.tsx"));
 const Trees = lazy(() => import("./views/trees.tsx"));
 const Tree = lazy(() => import("./views/tree.tsx"));
@@ -36,6 +37,7 @@ const views = [
   ["/", "Incidents"],
   ["/services", "Services"],
   ["/map", "Map"],
+  ["/traces", "Traces"],
   ["/problems", "Problems"],
   ["/objectives", "Objectives"],
   ["/trees", "Trees"],
@@ -107,6 +109,7 @@ function Frame() {
     g: () => go("/"),
     p: () => go("/problems"),
     s: () => go("/services"),
+    t: () => go("/traces"),
   });
   return (
     <>
@@ -144,6 +147,9 @@ function Frame() {
                 <Problems />
               </Route>
               <Route path="/problems/:id">{({ id }) => <Problem key={id} id={id} />}</Route>
+              <Route path="/traces">
+                <Traces />
+              </Route>
               <Route path="/traces/:id">{({ id }) => <Trace key={id} id={id} />}</Route>
               <Route path="/objectives">
                 <Objectives />
@@ -187,7 +193,7 @@ function Frame() {
 }
 
 const isCurrent = (at: string, path: string) =>
-  path === "/" ? at === "/" || at.startsWith("/incidents") || at.startsWith("/traces") : at.startsWith(path);
+  path === "/" ? at === "/" || at.startsWith("/incidents") : at.startsWith(path);
 
 // OpenCount shows the number of open incidents that are not muted, in every view.
 function OpenCount() {
@@ -329,6 +335,7 @@ const keys: [string, string][] = [
   ["g", "all incidents"],
   ["p", "all problems"],
   ["s", "all services"],
+  ["t", "search traces"],
   ["a", "acknowledge the incident or problem"],
   ["m", "mute the incident or problem"],
   ["← →", "collapse and expand, in a waterfall or tree"],

@@ -314,6 +314,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/traces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search the kept traces
+         * @description Sibyl keeps the slowest, typical, fastest and failed requests of each group, and traces of problems and incidents. All conditions must hold; those
+         *     on `service`, `operation`, `kind` of failure and `attribute` must hold for one span. Traces are read for an answer up to a limit: then a page is
+         *     shorter than `limit`, or empty, although `next_cursor` leads on. `links` hand the same query to tracing backends (`trace-url[].search` of the
+         *     configuration), which have the other traces.
+         */
+        get: operations["listTraces"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/traces/{trace}": {
         parameters: {
             query?: never;
@@ -1859,6 +1882,11 @@ export interface components {
              */
             percentile: number | null;
             /**
+             * Format: double
+             * @description Median duration of these spans, within 3 %; null like `percentile`.
+             */
+            usual_ns: number | null;
+            /**
              * Format: int64
              * @description Number of spans of its operation seen since `ranked_since`, in complete traces.
              */
@@ -1903,6 +1931,77 @@ export interface components {
             roots: components["schemas"]["Root"][];
             /** @description Links to tracing backends. */
             links: components["schemas"]["Link"][];
+            /** @description Null: fewer than four other traces of its request type are kept. */
+            comparison: components["schemas"]["TraceComparison"] | null;
+        };
+        KeptTrace: {
+            id: components["schemas"]["ID"];
+            /** Format: date-time */
+            start: string;
+            /**
+             * Format: int64
+             * @description Of the request.
+             */
+            duration_ns: number;
+            /** @description Of the entry span. */
+            service: string;
+            operation: string;
+            spans: number;
+            services: number;
+            /** @description Number of spans that are errors. */
+            errors: number;
+            group: components["schemas"]["ID"];
+            /** @description Empty: the group no longer exists. */
+            request_type_name: string;
+            /** @description Why it is kept: slow, typical, fast, failed. */
+            strata: string[];
+            /** @description ID of the first span that satisfies the conditions on spans; empty if there are none. */
+            span: string;
+        };
+        TraceList: {
+            items: components["schemas"]["KeptTrace"][];
+            next_cursor: string | null;
+            /** @description Number of kept traces that satisfy the conditions on identity, duration and time. */
+            kept: number;
+            /** @description Number of them that were read for this page. */
+            read: number;
+            /** @description The same query in tracing backends. */
+            links: components["schemas"]["Link"][];
+        };
+        /** @description A difference of a trace from normal ones, as in `sibyl trace --against`. */
+        TraceFinding: {
+            /** @enum {string} */
+            reason: "slow" | "failed" | "missing" | "new";
+            /** @description Of a slow step: own, in, out or calls. */
+            part?: string;
+            service: string;
+            operation: string;
+            /** @description The call with most evidence; of missing calls the caller. */
+            span: string;
+            /**
+             * Format: int64
+             * @description Time beyond the usual one.
+             */
+            excess_ns: number;
+            /** @description Number of calls that differ. */
+            calls: number;
+            /** @description The calls that usually follow and do not. */
+            missing: string[];
+            text: string;
+        };
+        /** @description The difference of the trace from the typical and fast kept traces of its request type. */
+        TraceComparison: {
+            sentence: string;
+            /** @description Number of traces compared with. */
+            normal: number;
+            /** Format: int64 */
+            duration_ns: number;
+            /**
+             * Format: int64
+             * @description Median of such requests; null: there is none to compare with.
+             */
+            usual_ns: number | null;
+            findings: components["schemas"]["TraceFinding"][];
         };
         TreeSummary: {
             request_type: components["schemas"]["ID"];
@@ -3257,6 +3356,49 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ExemplarList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    listTraces: {
+        parameters: {
+            query?: {
+                limit?: components["parameters"]["limitParameter"];
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
+                cursor?: components["parameters"]["cursorParameter"];
+                /** @description The ID, or its beginning. */
+                trace?: string;
+                service?: string;
+                /** @description Name of the span. */
+                operation?: string;
+                /** @description Least duration of the request. */
+                longer_ns?: number;
+                /** @description The duration of the request is less. */
+                shorter_ns?: number;
+                /** @description Whether the span is an error. */
+                error?: boolean;
+                /** @description `key=value`, or `key` for any value; as strings. Resource attributes count for all spans of the resource. */
+                attribute?: string[];
+                /** @description Start, inclusive. */
+                from?: components["parameters"]["fromParameter"];
+                /** @description End, exclusive. */
+                to?: components["parameters"]["toParameter"];
+                sort?: "newest" | "slowest";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the list. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TraceList"];
                 };
             };
             default: components["responses"]["Failure"];
