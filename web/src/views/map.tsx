@@ -1,5 +1,5 @@
 // Map: the services and the calls between them, with their state and their share of the slowdown.
-import { type KeyboardEvent, startTransition, useEffect, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, type ReactNode, startTransition, useEffect, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
@@ -10,6 +10,7 @@ import { Async, Empty } from "../components/async-state.tsx";
 import { When, useTitle } from "../components/basics.tsx";
 import { Choice, Search } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
+import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { useEnum, useQuery, useSearchText } from "../url.ts";
 import { Beside, Failures, ServiceBadge, Time } from "./services.tsx";
@@ -21,7 +22,13 @@ type Call = Schemas["ServiceCall"];
 
 export default function MapView() {
   useTitle("Map");
-  const resource = useResource("service map", (signal) => client.GET("/service-map", { signal }), "incident");
+  const [range, setRange] = useRange();
+  const parameters = range.live ? {} : { to: new Date(range.to).toISOString() };
+  const resource = useResource(
+    `service map ${JSON.stringify(parameters)}`,
+    (signal) => client.GET("/service-map", { params: { query: parameters }, signal }),
+    "incident",
+  );
   return (
     <>
       <Async of={resource} what="the map">
@@ -31,7 +38,7 @@ export default function MapView() {
               Services appear when their spans arrive (OTLP) and the first epoch of ten seconds ends.
             </Empty>
           ) : (
-            <Content map={map} />
+            <Content map={map} range={<RangeSelect value={range} pick={setRange} />} />
           )
         }
       </Async>
@@ -39,7 +46,7 @@ export default function MapView() {
   );
 }
 
-function Content({ map }: { map: ServiceMap }) {
+function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
   const [scope, setScope] = useEnum<Scope>("scope", ["auto", "all", "unwell", "near"]);
   const [selected, setSelected] = useQuery("service");
   const [q, setQ] = useSearchText();
@@ -59,6 +66,7 @@ function Content({ map }: { map: ServiceMap }) {
       <div className="toolbar">
         <h1>Map</h1>
         <Search value={q} pick={setQ} label="Find a service ( / )" />
+        {range}
         <Choice
           label="Services shown"
           value={shown.as}

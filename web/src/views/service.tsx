@@ -8,22 +8,26 @@ import { Trend } from "../charts/trend.tsx";
 import { describeDeploy } from "../logic/deploys.ts";
 import { count, duration, milli, percent, rate } from "../logic/format.ts";
 import { ownerText } from "../logic/incidents.ts";
+import { type Range, rangeParameters } from "../logic/range.ts";
 import { servicePath, sortedBy, states } from "../logic/services.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { Facts, type Fact, When, useTitle } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
+import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { query, useEnum } from "../url.ts";
-import { Beside, Failures, ServiceBadge, Time } from "./services.tsx";
+import { Beside, Failures, ServiceBadge, SinceNote, Time } from "./services.tsx";
 import { IncidentSentence, ServiceName } from "./suspects.tsx";
 
 type Detail = Schemas["ServiceDetail"];
 type Call = Schemas["ServiceCall"];
 
 export default function ServiceView({ id }: { id: string }) {
+  const [range, setRange] = useRange();
+  const parameters = rangeParameters(range);
   const resource = useResource(
-    `service ${id}`,
-    (signal) => client.GET("/services/{service}", { params: { path: { service: id } }, signal }),
+    `service ${id} ${JSON.stringify(parameters)}`,
+    (signal) => client.GET("/services/{service}", { params: { path: { service: id }, query: parameters }, signal }),
     "incident",
   );
   useTitle(resource.value?.service.service ?? "Service");
@@ -35,12 +39,14 @@ export default function ServiceView({ id }: { id: string }) {
     );
   return (
     <Async of={resource} what="the service">
-      {(detail) => <Content detail={detail} />}
+      {(detail) => <Content detail={detail} range={range} setRange={setRange} />}
     </Async>
   );
 }
 
-function Content({ detail: d }: { detail: Detail }) {
+type Props = { detail: Detail; range: Range; setRange: (text: string) => void };
+
+function Content({ detail: d, range, setRange }: Props) {
   const s = d.service;
   const deploy = d.deploys[0];
   const facts: Fact[] = [
@@ -70,7 +76,7 @@ function Content({ detail: d }: { detail: Detail }) {
         <Link href={`/traces${query({ service: s.service })}`}>Traces</Link>
         <Link href={`/map${query({ service: s.service })}`}>On the map</Link>
       </p>
-      <Trends of={d} />
+      <Trends of={d} range={range} setRange={setRange} />
       {d.operations.length > 0 && <Operations of={d} />}
       <div className="columns">
         <Calls title="Called by" of={d.callers} other="caller" />
@@ -108,7 +114,7 @@ function Incidents({ of: s }: { of: Schemas["Service"] }) {
   );
 }
 
-function Trends({ of: d }: { of: Detail }) {
+function Trends({ of: d, range, setRange }: { of: Detail; range: Range; setRange: (text: string) => void }) {
   const s = d.service;
   const marks: Mark[] = d.deploys.map((x) => ({
     at: Date.parse(x.at),
@@ -120,7 +126,8 @@ function Trends({ of: d }: { of: Detail }) {
   const common = { from: Date.parse(d.from), bin: d.bin_ns / 1e6, marks };
   return (
     <Figure
-      title="Last hour"
+      title="Over time"
+      tools={<RangeSelect value={range} pick={setRange} />}
       hint="Dashed: usual. ▲ A new version. Point at the bars, or use the arrow keys, for their values."
       table={() => ({
         header: ["from", "rate (1/s)", "failed (of 1)", "own time (ms)"],
@@ -132,6 +139,9 @@ function Trends({ of: d }: { of: Detail }) {
         ]),
       })}
     >
+      <p className="under">
+        <SinceNote from={d.from} asked={range.from} />
+      </p>
       <div className="trends">
         <section>
           <h3>Calls per second</h3>

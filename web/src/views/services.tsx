@@ -16,6 +16,7 @@ import {
   states,
   summary,
 } from "../logic/services.ts";
+import { type Range, rangeParameters } from "../logic/range.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { StateBadge, definitions } from "../components/badges.tsx";
@@ -23,6 +24,7 @@ import { When, useTitle } from "../components/basics.tsx";
 import { Search, Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
+import { RangeSelect, useRange } from "../components/range.tsx";
 import { TruncationNote } from "../components/table.tsx";
 import { VirtualTbody } from "../components/virtual-tbody.tsx";
 import { useEnum, useSearchText } from "../url.ts";
@@ -51,19 +53,23 @@ const direction = (falling: boolean) => (falling ? "descending" : "ascending");
 
 const isFalling = (sort: Sort) => sort !== "state" && sort !== "name";
 
-export const useServices = () =>
-  useResource(
-    "services",
-    (signal) => client.GET("/services", { params: { query: { limit: most } }, signal }),
+// useServices reads all services, with trends of a time range.
+export function useServices(range?: Range) {
+  const query = { limit: most, ...(range && rangeParameters(range)) };
+  return useResource(
+    `services ${JSON.stringify(query)}`,
+    (signal) => client.GET("/services", { params: { query }, signal }),
     "incident",
   );
+}
 
 export default function Services() {
   useTitle("Services");
   const [q, setQ] = useSearchText();
   const [state, setState] = useEnum<ServiceState | "" | "unwell">("state", ["", "unwell", ...states]);
   const [sort, setSort] = useEnum("sort", sorts);
-  const resource = useServices();
+  const [range, setRange] = useRange();
+  const resource = useServices(range);
   const items = useMemo(() => {
     const kept = (resource.value?.items ?? []).filter(
       (s) =>
@@ -77,6 +83,7 @@ export default function Services() {
       <div className="toolbar">
         <h1>Services</h1>
         <Search value={q} pick={setQ} label="Search services ( / )" />
+        <RangeSelect value={range} pick={setRange} />
         <Select
           label="State"
           value={state}
@@ -92,7 +99,7 @@ export default function Services() {
         )}
       </div>
       <Async of={resource} what="services">
-        {(list) => <ServiceTable list={list} items={items} sort={sort} setSort={setSort} />}
+        {(list) => <ServiceTable list={list} items={items} sort={sort} setSort={setSort} asked={range.from} />}
       </Async>
     </>
   );
@@ -142,9 +149,10 @@ const asTable = (items: Service[]): TableData => ({
   ]),
 });
 
-type TableProps = { list: List; items: Service[]; sort: Sort; setSort: (by: Sort) => void };
+// asked is the beginning of the range, in ms.
+type TableProps = { list: List; items: Service[]; sort: Sort; setSort: (by: Sort) => void; asked: number };
 
-function ServiceTable({ list, items, sort, setSort }: TableProps) {
+function ServiceTable({ list, items, sort, setSort, asked }: TableProps) {
   useKeys({
     j: () => moveFocus("a[data-service]", 1),
     k: () => moveFocus("a[data-service]", -1),
@@ -170,6 +178,7 @@ function ServiceTable({ list, items, sort, setSort }: TableProps) {
           in the ten minutes to <When at={list.to} />
         </span>
         <span>· small: usual values</span>
+        <SinceNote from={list.from} asked={asked} />
         {list.learning && <span>· Usual values need some minutes of history.</span>}
       </p>
       {items.length === 0 ? (
@@ -180,8 +189,8 @@ function ServiceTable({ list, items, sort, setSort }: TableProps) {
             <tr>
               {head("State", "state", "By urgency: suspects of open incidents first")}
               {head("Service", "name", "Services that are called, or that call others")}
-              <th scope="col" title="Calls per second in the last hour">
-                Last hour
+              <th scope="col" title="Calls per second in the time range">
+                Trend
               </th>
               {head("Rate", "rate", "Calls per second by others, and from outside", "number")}
               {head("Errors", "failed", "Share of the calls that failed", "number")}
@@ -206,6 +215,18 @@ function ServiceTable({ list, items, sort, setSort }: TableProps) {
   );
 }
 
+const clipped = 120_000; // ms that a trend may begin late
+
+// SinceNote says when trends begin, if that is later than the range.
+export function SinceNote({ from, asked }: { from: string; asked: number }) {
+  if (Date.parse(from) - asked < clipped) return null;
+  return (
+    <span>
+      · trends begin <When at={from} brief />: calls are counted for two hours
+    </span>
+  );
+}
+
 const noView = () => undefined;
 
 const Row = memo(function Row({ s, at, measure }: { s: Service; at: number; measure: Ref<HTMLTableRowElement> }) {
@@ -224,10 +245,8 @@ const Row = memo(function Row({ s, at, measure }: { s: Service; at: number; meas
           {!s.emits_spans && <span>emits no spans; named by its callers</span>}
         </div>
       </td>
-      <td data-label="Last hour">
-        {s.trend && (
-          <Sparkline zero of={s.trend.rate} label={`Calls per second in the last hour, now ${rate(s.now.rate)}`} />
-        )}
+      <td data-label="Trend">
+        {s.trend && <Sparkline zero of={s.trend.rate} label={`Calls per second over time, now ${rate(s.now.rate)}`} />}
       </td>
       <td data-label="Rate" className="number">
         <Beside now={rate(s.now.rate)} usual={s.usual && rate(s.usual.rate)} notable={s.state === "silent"} />

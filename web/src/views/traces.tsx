@@ -5,10 +5,12 @@ import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { count, duration, milli } from "../logic/format.ts";
 import { type Fields, isTraceID, parametersOf, problemsOf } from "../logic/trace-search.ts";
+import { rangeParameters } from "../logic/range.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { Bar, When, useTitle } from "../components/basics.tsx";
 import { Choice } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
+import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { query, useEnum, useQuery } from "../url.ts";
 import { useServices } from "./services.tsx";
@@ -31,7 +33,8 @@ export default function Traces() {
   const [, go] = useLocation();
   const fields: Fields = { trace, service, operation, longer, shorter, error, attributes };
   const problems = problemsOf(fields);
-  const parameters = { ...parametersOf(fields), sort, limit: pageSize };
+  const [range, setRange] = useRange();
+  const parameters = { ...parametersOf(fields), ...rangeParameters(range), sort, limit: pageSize };
   const cursor = cursors.at(-1);
   const key = JSON.stringify([parameters, cursor]);
   const resource = useResource(problems.length > 0 ? null : `traces ${key}`, (signal) =>
@@ -52,6 +55,7 @@ export default function Traces() {
     <>
       <div className="toolbar">
         <h1>Traces</h1>
+        <RangeSelect value={range} pick={(text) => (setCursors([]), setRange(text))} />
         <Choice
           label="Order"
           value={sort}
@@ -175,7 +179,7 @@ function Results({ list, page, next, back }: ResultsProps) {
       tableOnly
     >
       {list.items.length === 0 ? (
-        <Empty title={list.kept === 0 ? "No kept trace matches" : "None of those read matches"}>
+        <Empty title={list.kept === 0 ? "No kept trace of this time matches" : "None of those read matches"}>
           {list.kept > 0 && `${count(list.read)} of ${count(list.kept)} kept traces were read. `}
           {list.links.length > 0
             ? "Your tracing backend has all traces: search there with the same query."
