@@ -17,7 +17,7 @@ import { useServices } from "./services.tsx";
 
 type List = Schemas["TraceList"];
 
-const pageSize = 100;
+const pageSize = 50;
 
 export default function Traces() {
   useTitle("Traces");
