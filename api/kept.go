@@ -288,8 +288,8 @@ func finding(c *describe.CallSuspect, path *critpath.Path) contract.TraceFinding
 	return f
 }
 
-// normalTraces returns the typical and fast stored traces of the request type of k, latest first: those that began while
-// no incident affected the type, if there are enough of them.
+// normalTraces returns the typical and fast stored traces of the request type of k, latest first: those that began
+// while no incident affected the type, if there are enough of them.
 func (a *API) normalTraces(s *snapshot, kept map[trace.ID]*keptTrace, k *keptTrace) []*keptTrace {
 	g := s.row(k.group)
 	if g == nil {

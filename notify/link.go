@@ -104,8 +104,8 @@ func NewServiceLink(name, template string, services ...string) (Link, error) {
 	return l, err
 }
 
-// NewSearchLink returns a Link to a search for traces in a backend. It returns an error unless template is a URL of http
-// or https without a placeholder in its host.
+// NewSearchLink returns a Link to a search for traces in a backend. It returns an error unless template is a URL of
+// http or https without a placeholder in its host.
 func NewSearchLink(name, template string) (Link, error) { return newLink(searchLinks, name, template) }
 
 func newLink(kind *linkKind, name, template string) (Link, error) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Queries of searches for traces, in the languages of tracing backends. Values come from people and from traces, so each
-// is quoted for its language.
+// Queries of searches for traces, in the languages of tracing backends. Values come from people and from traces, so
+// each is quoted for its language.
 
 // duration returns d as Jaeger and TraceQL write it; empty: 0.
 func duration(d time.Duration) string {

@@ -17,7 +17,7 @@ func TestSearchLinks(t *testing.T) {
 	}
 	for template, want := range map[string]string{
 		"https://j/search?service={service}&operation={operation}&minDuration={min_duration}&maxDuration={max_duration}&tags={tags}&start={start_us}&end={end_us}": `https://j/search?service=say "cart"&operation=GET /x\y&minDuration=1500000us&maxDuration=2000000us&tags={"error":"true","http.status_code":"500","tenant":"a\u0026b"}&start=1700000000000000&end=1700000003600000`,
-		"https://t/?q={traceql}": `https://t/?q={ resource.service.name = "say \"cart\"" && name = "GET /x\\y" && status = error && (.http.status_code = "500" || .http.status_code = 500) && .tenant = "a&b" && ."odd key" != nil && traceDuration >= 1500000us && traceDuration < 2000000us }`,
+		"https://t/?q={traceql}":       `https://t/?q={ resource.service.name = "say \"cart\"" && name = "GET /x\\y" && status = error && (.http.status_code = "500" || .http.status_code = 500) && .tenant = "a&b" && ."odd key" != nil && traceDuration >= 1500000us && traceDuration < 2000000us }`,
 		"https://h/?query={honeycomb}": `https://h/?query={"start_time":1700000000,"end_time":1700000004,"filters":[{"column":"service.name","op":"=","value":"say \"cart\""},{"column":"name","op":"=","value":"GET /x\\y"},{"column":"error","op":"=","value":true},{"column":"http.status_code","op":"=","value":"500"},{"column":"tenant","op":"=","value":"a\u0026b"},{"column":"odd key","op":"exists"},{"column":"root.duration_ms","op":"\u003e=","value":1500},{"column":"root.duration_ms","op":"\u003c","value":2000}]}`,
 	} {
 		l, err := NewSearchLink("a", template)

@@ -221,7 +221,7 @@ test("a viewer sees the role that each action requires, and keeps the typed text
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();
     await denied();
   }
-  await page.goto(locked.url + paths.service);
+  await page.goto(locked.url + paths.status);
   for (const verb of ["Resend", "Delete"]) {
     await page.getByRole("button", { name: verb }).first().click();
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();

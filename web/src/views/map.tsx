@@ -179,7 +179,6 @@ function Diagram({ services, calls, selected, pick, q }: DiagramProps) {
             tabIndex={0}
             data-service={s.service}
             aria-pressed={s.service === selected}
-            aria-label={describe(s)}
             className={`spot state-${s.state}${faint(s.service) ? " faint" : ""}${s.service === selected ? " selected" : ""}`}
             transform={`translate(${x(s.service)} ${y(s.service)})`}
             onPointerEnter={() => setPointed(s.service)}
@@ -194,6 +193,7 @@ function Diagram({ services, calls, selected, pick, q }: DiagramProps) {
               } else move(e, s.service);
             }}
           >
+            <desc>{describe(s)}</desc>
             <rect width={box.width} height={box.height} rx="6" className="body" />
             {shareOf(s) !== null && (
               <rect
@@ -223,9 +223,7 @@ function Diagram({ services, calls, selected, pick, q }: DiagramProps) {
 
 const describe = (s: Service) =>
   [
-    `${s.service}: ${s.state === "incident" ? "suspected" : s.state}`,
-    `${rate(s.now.rate)}`,
-    `${percent(s.now.failed)} fail`,
+    s.state === "incident" ? "suspected" : s.state,
     ...(shareOf(s) === null ? [] : [`${percent(shareOf(s))} of the slowdown`]),
   ].join(", ");
 
