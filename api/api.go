@@ -64,6 +64,9 @@ type History interface {
 	Exemplars(group analysis.Hash) (*store.Exemplars, error)
 	// Trace returns a stored trace as an OTLP request in protobuf; nil if it is not stored.
 	Trace(id trace.ID) ([]byte, error)
+	// EachExemplars calls f with the exemplars of every group, EachKept with those kept for problems and incidents.
+	EachExemplars(f func(group analysis.Hash, e *store.Exemplars) error) error
+	EachKept(f func(of, group analysis.Hash, e *store.Exemplars) error) error
 	Past
 }
 

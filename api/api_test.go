@@ -35,6 +35,7 @@ func (w *harness) pathParams() *strings.Replacer {
 	problem := w.core.Problems()[0]
 	return strings.NewReplacer(
 		"{problem}", problem.ID.String(), "{subject}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.history.exemplar.ID.String(),
+		"{service}", "cart",
 		"{request_type}", problem.RequestType.String(), "{decision}", decisionID{w.history.decisions[0].At, 0}.String(), "{tracepoint}", hex16(w.core.Plan().Leases[0].Tracepoint),
 	)
 }

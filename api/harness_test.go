@@ -111,7 +111,7 @@ func (m *fakeHistory) Exemplars(group analysis.Hash) (*store.Exemplars, error) {
 
 func (m *fakeHistory) Trace(id trace.ID) ([]byte, error) {
 	if m.exemplar == nil || id != m.exemplar.ID {
-		return nil, nil
+		return m.Store.Trace(id)
 	}
 	return m.request, nil
 }

@@ -395,6 +395,7 @@ var patterns = map[string]string{
 	"^[0-9a-f]{16}$":                "16 hexadecimal digits, in lower case",
 	"^[0-9a-f]{32}$":                "32 hexadecimal digits, in lower case",
 	"^[0-9a-fA-F]{32}$":             "32 hexadecimal digits",
+	"^[0-9a-fA-F]{1,32}$":           "1 to 32 hexadecimal digits",
 	"^([0-9a-f]{16}|[0-9a-f]{32})$": "16 or 32 hexadecimal digits, in lower case",
 	"^[0-9]{1,19}-[0-9]{1,9}$":      "the ID of a decision, like 1790000000000000000-0",
 	"^[1-9][0-9]{0,18}$":            "a number from 1",

@@ -20,7 +20,7 @@ import (
 )
 
 // snapshot is the state at the end of an epoch, from which lists are served. It is immutable except for its cache of
-// sorted lists.
+// sorted lists and tables of services.
 type snapshot struct {
 	ended      trace.Nanos // end of the epoch; 0: no epoch has ended yet
 	learned    bool
@@ -40,8 +40,9 @@ type snapshot struct {
 	tally        tally
 	ids          []analysis.Hash // of problems, in their order
 
-	mu     sync.Mutex // guards sorted
-	sorted map[string]*list[analysis.Hash]
+	mu            sync.Mutex // guards sorted and serviceTables
+	sorted        map[string]*list[analysis.Hash]
+	serviceTables map[serviceKey]*serviceTable // nil: none yet
 }
 
 // tally holds the counts of status and metrics.

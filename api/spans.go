@@ -19,8 +19,10 @@ type spanReader struct {
 	trace []byte
 	start trace.Nanos
 
-	service string
-	spans   []contract.Span
+	service   string
+	resource  []contract.Attribute
+	spans     []contract.Span
+	resources [][]contract.Attribute // by span; spans of a resource share them
 }
 
 // fields calls f for each field of a protobuf message, with bytes for length-delimited fields and word for varints and
@@ -76,11 +78,16 @@ func (v *spanReader) request(data []byte) {
 		if number != requestResource {
 			return
 		}
-		v.service = ""
+		v.service, v.resource = "", nil
 		fields(resource, func(number int32, b []byte, _ uint64) { // first: the resource may follow its spans
 			if number == resourceResource {
 				fields(b, func(number int32, b []byte, _ uint64) {
-					if x := attribute(b); number == resourceAttrs && x.Key == "service.name" {
+					if number != resourceAttrs {
+						return
+					}
+					x := attribute(b)
+					v.resource = append(v.resource, x)
+					if x.Key == "service.name" {
 						v.service = x.Value
 					}
 				})
@@ -136,7 +143,7 @@ func (v *spanReader) span(b []byte) {
 		return
 	}
 	s.StartNs, s.DurationNs = int64(start)-int64(v.start), int64(end)-int64(start)
-	v.spans = append(v.spans, s)
+	v.spans, v.resources = append(v.spans, s), append(v.resources, v.resource)
 }
 
 // Numbers of the fields of an attribute and of its value.

@@ -84,6 +84,9 @@ func (a *API) GetTrace(ctx context.Context, r contract.GetTraceRequestObject) (c
 	if err := a.rank(ctx, d, steps); err != nil {
 		return nil, err
 	}
+	if d.Comparison, err = a.compareTrace(ctx, id, data, options); err != nil {
+		return nil, err
+	}
 	d.Links = append(d.Links, contractLinks(notify.LinksTo(a.directory.Load().Traces, linkTarget(id, d)))...)
 	return contract.GetTrace200JSONResponse(*d), nil
 }
@@ -113,6 +116,7 @@ func (a *API) rank(ctx context.Context, d *contract.Trace, steps map[string]trac
 		r := ranks[steps[s.ID]]
 		if s.Among = int64(r.Count()); s.Among >= minRanked {
 			s.Percentile = new(100 * r.Below(min(max(0, s.DurationNs), stats.MaxNanos-1)))
+			s.UsualNs = new(r.Quantile(0.5))
 		}
 	}
 	return nil

@@ -200,7 +200,7 @@ func TestLinkTargetIsTheFirstRoot(t *testing.T) {
 		Spans: []contract.Span{{ID: "a", Service: "no", Name: "no"}, {ID: "b", Service: "shop", Name: "GET /"}},
 	}
 	want := notify.Request{Trace: id, Service: "shop", Operation: "GET /", Start: 5e9, End: 7e9}
-	if got := *linkTarget(id, d); got != want {
+	if got := *linkTarget(id, d); !cmp.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -210,8 +210,9 @@ type Retention struct {
 
 // TraceURL is a link to a trace in a tracing backend.
 type TraceURL struct {
-	Name string
-	URL  string // a template; see notify.NewLink
+	Name   string
+	URL    string // a template; see notify.NewLink
+	Search string // a template; see notify.NewSearchLink; empty: none
 }
 
 // SuspectURL is a link to a page about a service, such as its logs.
@@ -468,6 +469,9 @@ func (c *Config) Directory() notify.Directory {
 	}
 	for _, u := range c.TraceURL {
 		d.Traces = append(d.Traces, checked(notify.NewLink(u.Name, u.URL)))
+		if u.Search != "" {
+			d.Searches = append(d.Searches, checked(notify.NewSearchLink(u.Name, u.Search)))
+		}
 	}
 	for _, u := range c.SuspectURL {
 		d.Services = append(d.Services, checked(notify.NewServiceLink(u.Name, u.URL, u.Services...)))

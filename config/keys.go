@@ -418,6 +418,9 @@ func traceURLs() kind[[]TraceURL] {
 			"Text of the link, like Jaeger.").required(),
 		newField("url", linkURL(wants, isTraceURL), func(u *l) *string { return &u.URL },
 			"URL with "+tracePlaceholder+" in place of the trace ID. docs/webhooks.md lists further placeholders.").required(),
+		newField("search", linkURL("a URL, usually with a query in it, like https://jaeger.example/search?service={service}", isSearchURL),
+			func(u *l) *string { return &u.Search },
+			"URL of a search for traces, to which the page Traces hands its query. docs/webhooks.md lists the placeholders."),
 	}}
 }
 

@@ -395,6 +395,11 @@ func isTraceURL(s string) bool {
 	return err == nil && isText(s)
 }
 
+func isSearchURL(s string) bool {
+	_, err := notify.NewSearchLink("", s)
+	return err == nil && isText(s)
+}
+
 func isSuspectURL(s string) bool {
 	_, err := notify.NewServiceLink("", s)
 	return err == nil && isText(s)

@@ -87,6 +87,17 @@ func (s *CallSuspect) Phrase() string {
 	return before + s.name + after
 }
 
+// Text describes s in a clause: "640 ms more than usual in cart GET /items (own time)", "bank POST /pay does not
+// answer".
+func (s *CallSuspect) Text() string {
+	if s.Reason == baselinediff.Slow {
+		return units.Nanos(float64(s.ExcessNS)) + " more than usual " + s.Phrase()
+	}
+	var text Sentence
+	s.otherwise(&text)
+	return text.String()
+}
+
 // around returns the text before and after the name of a step in a phrase.
 func (s *CallSuspect) around() (before, after string) {
 	switch s.Part {

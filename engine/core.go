@@ -178,7 +178,7 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 		return 0
 	}
 	if !c.options.IncidentsOnly {
-		c.spans.Current().Observe(p)
+		c.spans.Observe(p)
 	}
 	for i := range p.Roots {
 		if p.Unusable(i) == "" {
@@ -193,7 +193,7 @@ func (c *Core) Ingest(t *trace.Trace) (requests int) {
 
 // ObserveSpans takes the durations of the spans of closed traces. The requests of these are passed to Observe. It keeps
 // nothing of t.
-func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Current().Merge(t) }
+func (c *Core) ObserveSpans(t *observation.SpanTimes) { c.spans.Merge(t) }
 
 // ObserveSites takes the calls of closed traces, also of incomplete ones. It keeps nothing of t.
 func (c *Core) ObserveSites(t *baselinediff.Tally) { c.sites.Merge(t) }

@@ -124,6 +124,9 @@ func (c *Core) WatchingLeft() time.Duration { return incident.Left(c.Ended(), c.
 // there was no room.
 func (c *Core) Sites() (n int, refused uint64) { return c.sites.Len(), c.sites.Refused() }
 
+// History returns the history of calls from which incidents are raised, for reading.
+func (c *Core) History() *baselinediff.Sites { return c.sites }
+
 // affected lists the request types and problems of an incident.
 type affected struct {
 	Types    []AffectedType

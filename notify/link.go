@@ -29,6 +29,11 @@ type Request struct {
 	Instance           string // that carries most of the cost of a suspect
 	Incident           string // ID
 	Start, End         trace.Nanos
+
+	// Conditions of a search for traces, in which Service and Operation are those of a span.
+	Longer, Shorter time.Duration // of the request; 0: no bound
+	Failed          bool          // the span is an error
+	Attributes      [][2]string   // keys and values of the span; an empty value: any
 }
 
 // AddInstance sets the instance to the value of an attribute, unless an earlier call did or the value is a version.
@@ -56,6 +61,16 @@ var (
 		"operation": func(r *Request) string { return escape(r.Operation) },
 		"instance":  func(r *Request) string { return escape(r.Instance) },
 		"incident":  func(r *Request) string { return escape(r.Incident) },
+	})}
+	searchLinks = &linkKind{target: "search", placeholders: withTimes(map[string]func(r *Request) string{
+		"service":      func(r *Request) string { return escape(r.Service) },
+		"operation":    func(r *Request) string { return escape(r.Operation) },
+		"min_duration": func(r *Request) string { return duration(r.Longer) },
+		"max_duration": func(r *Request) string { return duration(r.Shorter) },
+		"tags":         func(r *Request) string { return escapeAll(r.jaegerTags()) },
+		"traceql":      func(r *Request) string { return escapeAll(r.traceQL()) },
+		"traceql_json": func(r *Request) string { return escapeAll(inJSON(r.traceQL())) },
+		"honeycomb":    func(r *Request) string { return escapeAll(r.honeycomb()) },
 	})}
 )
 
@@ -88,6 +103,10 @@ func NewServiceLink(name, template string, services ...string) (Link, error) {
 	l.services = services
 	return l, err
 }
+
+// NewSearchLink returns a Link to a search for traces in a backend. It returns an error unless template is a URL of
+// http or https without a placeholder in its host.
+func NewSearchLink(name, template string) (Link, error) { return newLink(searchLinks, name, template) }
 
 func newLink(kind *linkKind, name, template string) (Link, error) {
 	for _, p := range placeholder.FindAllString(template, -1) {
@@ -134,4 +153,7 @@ func count(t trace.Nanos, unit time.Duration) string {
 }
 
 // escape escapes all characters with a meaning in a path, a query or a fragment.
-func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(clean(s)), "+", "%20") }
+func escape(s string) string { return escapeAll(clean(s)) }
+
+// escapeAll is escape for a text whose values are clean and that must stay whole.
+func escapeAll(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }

@@ -28,6 +28,7 @@ func (o *Owner) String() string {
 type Directory struct {
 	Owners   []Owner // the first one that matches a service owns it
 	Traces   []Link  // templates of links to a trace
+	Searches []Link  // templates of links to a search for traces
 	Services []Link  // templates of links to the logs, metrics and runbooks of a service
 }
 

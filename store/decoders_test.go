@@ -205,7 +205,7 @@ func analysisDecoders(t testing.TB) []decoder {
 	var spans observation.RecentSpans
 	x := &trace.Trace{ID: trace.ID{1}, Spans: []trace.Span{{ID: 1, Op: 5, Start: 1000, End: 2000}}}
 	path := critpath.NewExtractor(critpath.DefaultOptions()).Extract(x)
-	spans.Current().Observe(path)
+	spans.Observe(path)
 	spans.Rotate(now)
 	types := &group.RequestTypes{}
 	grouper := group.NewGrouper(types, table, group.Options{})

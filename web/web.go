@@ -106,7 +106,7 @@ func pack(plain []byte) []byte {
 }
 
 // views are the first elements of the paths of the views.
-var views = []string{"compare", "incidents", "objectives", "problems", "service", "tracepoints", "traces", "trees"}
+var views = []string{"compare", "incidents", "map", "objectives", "problems", "service", "services", "status", "tracepoints", "traces", "trees"}
 
 // wantsPage reports whether a request for a path without a file is answered with the page: it asks for HTML, or for
 // anything, as curl and link checkers do, and the path is that of a view.

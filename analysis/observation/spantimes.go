@@ -90,17 +90,38 @@ func (t *SpanTimes) Merge(o *SpanTimes) {
 // spanPeriod is the period over which spans are collected, and after which they are dropped, together.
 const spanPeriod = time.Hour
 
-// RecentSpans holds the durations of the spans of the last one to two hours. The zero value is empty.
+// latestPeriod is the period over which the latest spans are collected. They are kept for one to two of them.
+const latestPeriod = 5 * time.Minute
+
+// RecentSpans holds the durations of the spans of the last one to two hours and, apart, those of the last five to ten
+// minutes. The zero value is empty.
 type RecentSpans struct {
 	current, before SpanTimes
 	began, rotated  trace.Nanos // start of before and of current; 0: none yet
+	// latest holds the latest spans of current and before once more, the newest in the second. They are not saved: a
+	// restart begins with none.
+	latest        [2]SpanTimes
+	latestRotated trace.Nanos // start of the second of latest; 0: none yet
 }
 
-// Current returns the current period, to add spans to.
-func (r *RecentSpans) Current() *SpanTimes { return &r.current }
+// Observe adds the spans of a complete trace.
+func (r *RecentSpans) Observe(p *critpath.Path) {
+	r.current.Observe(p)
+	r.latest[1].Observe(p)
+}
+
+// Merge adds the spans of t, which it does not change.
+func (r *RecentSpans) Merge(t *SpanTimes) {
+	r.current.Merge(t)
+	r.latest[1].Merge(t)
+}
 
 // Rotate ends an epoch at time now. It drops the spans of the period before the last.
 func (r *RecentSpans) Rotate(now trace.Nanos) {
+	if now.Sub(r.latestRotated) >= latestPeriod {
+		r.latest = [2]SpanTimes{r.latest[1], {}}
+		r.latestRotated = now
+	}
 	switch {
 	case r.rotated == 0 || len(r.current.ops)+len(r.before.ops) == 0:
 		r.began, r.rotated = now, now
@@ -124,6 +145,19 @@ func (r *RecentSpans) Of(op trace.Op) (spans stats.Ranks) {
 		}
 	}
 	return spans
+}
+
+// Latest returns the durations of the spans of an operation in the last five to ten minutes, and those of earlier ones.
+// They share no memory with r.
+func (r *RecentSpans) Latest(op trace.Op) (latest, earlier stats.Ranks) {
+	earlier = r.Of(op)
+	for i := range r.latest {
+		if x := r.latest[i].ops[op]; x != nil {
+			latest.Merge(x)
+		}
+	}
+	earlier.Subtract(&latest)
+	return latest, earlier
 }
 
 const recentSpansVersion = 1

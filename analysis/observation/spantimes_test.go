@@ -20,7 +20,7 @@ type timed struct {
 }
 
 // observeSpans adds a trace of the given spans.
-func observeSpans(t *observation.SpanTimes, spans ...timed) {
+func observeSpans(t interface{ Observe(*critpath.Path) }, spans ...timed) {
 	x := &trace.Trace{ID: trace.ID{15: 1}}
 	for i, s := range spans {
 		x.Spans = append(x.Spans, trace.Span{ID: trace.SpanID(i + 1), Op: s.op, Start: 1000, End: trace.Nanos(1000).Add(s.took)})
@@ -37,7 +37,7 @@ func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
 		spans = append(spans, timed{trace.Op(trace.Mix(7, random.Uint64N(operations))), time.Duration(random.Int64N(1e9)) - 1000})
 	}
 	var whole observation.RecentSpans
-	observeSpans(whole.Current(), spans...)
+	observeSpans(&whole, spans...)
 	random.Shuffle(len(spans), func(i, j int) { spans[i], spans[j] = spans[j], spans[i] })
 	parts := make([]observation.SpanTimes, 3)
 	for i := range parts {
@@ -45,7 +45,7 @@ func TestSpanTimesDependOnTheSetOnly(t *testing.T) {
 	}
 	var merged observation.RecentSpans
 	for i := range parts {
-		merged.Current().Merge(&parts[i])
+		merged.Merge(&parts[i])
 	}
 	state := whole.AppendBinary(nil)
 	if !bytes.Equal(state, merged.AppendBinary(nil)) {
@@ -74,7 +74,7 @@ func TestRecentSpansForget(t *testing.T) {
 	r.Rotate(begin.Add(-24 * time.Hour)) // no spans for a day
 	r.Rotate(begin)
 	for minute := range 150 {
-		observeSpans(r.Current(), timed{5, time.Millisecond})
+		observeSpans(&r, timed{5, time.Millisecond})
 		r.Rotate(begin.Add(time.Duration(minute+1) * time.Minute))
 		want := minute + 1
 		if minute+1 >= 120 {
@@ -97,10 +97,10 @@ func TestRecentSpansForget(t *testing.T) {
 func FuzzDecodeRecentSpans(f *testing.F) {
 	var r observation.RecentSpans
 	f.Add(r.AppendBinary(nil))
-	observeSpans(r.Current(), timed{5, time.Millisecond}, timed{7, time.Second})
+	observeSpans(&r, timed{5, time.Millisecond}, timed{7, time.Second})
 	r.Rotate(1000)
 	r.Rotate(trace.Nanos(1000).Add(time.Hour))
-	observeSpans(r.Current(), timed{5, time.Millisecond})
+	observeSpans(&r, timed{5, time.Millisecond})
 	f.Add(r.AppendBinary(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, rest, err := observation.DecodeRecentSpans(b)
@@ -127,5 +127,39 @@ func BenchmarkSpanTimes(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		t.Observe(p)
+	}
+}
+
+// The latest spans are those of the last five to ten minutes, and are not among the earlier ones.
+func TestLatestSpans(t *testing.T) {
+	begin := trace.Nanos(1_700_000_000_000_000_000)
+	var r observation.RecentSpans
+	r.Rotate(begin)
+	for minute := range 100 {
+		took := time.Millisecond
+		if minute >= 90 {
+			took = time.Second
+		}
+		observeSpans(&r, timed{5, took})
+		if minute == 95 {
+			latest, earlier := r.Latest(5)
+			if n := latest.Count(); n < 6 || n > 10 || n+earlier.Count() != 96 {
+				t.Errorf("%d latest and %d earlier spans of 96", n, earlier.Count())
+			}
+			if p50 := earlier.Quantile(0.5); p50 < 0.96e6 || p50 > 1.04e6 {
+				t.Errorf("the median of earlier spans is %v", p50)
+			}
+			if p99 := latest.Quantile(0.99); p99 < 0.96e9 || p99 > 1.04e9 {
+				t.Errorf("the 99th percentile of the latest spans is %v", p99)
+			}
+		}
+		r.Rotate(begin.Add(time.Duration(minute+1) * time.Minute))
+	}
+	decoded, _, err := observation.DecodeRecentSpans(r.AppendBinary(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if latest, earlier := decoded.Latest(5); latest.Count() != 0 || earlier.Count() != 100 {
+		t.Errorf("after a restart: %d latest and %d earlier spans", latest.Count(), earlier.Count())
 	}
 }

@@ -67,6 +67,45 @@ func (r *Ranks) Merge(o *Ranks) {
 	}
 }
 
+// Subtract removes the durations of o, which were added before. It does not change o.
+func (r *Ranks) Subtract(o *Ranks) {
+	for i, n := range o.counts {
+		if at := o.first + i - r.first; at >= 0 && at < len(r.counts) {
+			n = min(n, r.counts[at])
+			r.counts[at] -= n
+			r.total -= uint64(n)
+		}
+	}
+	for len(r.counts) > 0 && r.counts[len(r.counts)-1] == 0 {
+		r.counts = r.counts[:len(r.counts)-1]
+	}
+	for len(r.counts) > 0 && r.counts[0] == 0 {
+		r.first, r.counts = r.first+1, r.counts[1:]
+	}
+}
+
+// Quantile returns the duration in ns below which a fraction q, 0–1, of the durations are: the middle of its bin. It is
+// NaN for the empty set.
+func (r *Ranks) Quantile(q float64) float64 {
+	if r.total == 0 {
+		return math.NaN()
+	}
+	left := uint64(max(1, math.Ceil(min(1, q)*float64(r.total))))
+	i := 0
+	for ; uint64(r.counts[i]) < left && i < len(r.counts)-1; i++ {
+		left -= uint64(r.counts[i])
+	}
+	low, high := rankBounds(r.first + i)
+	return float64(low+high-1) / 2
+}
+
+// rankBounds returns the durations [low, high) in ns of a bin.
+func rankBounds(bin int) (low, high int64) {
+	shift := max(0, bin>>rankBits-1)
+	low = int64(bin-shift<<rankBits) << shift
+	return low, low + 1<<shift
+}
+
 // Count returns the number of durations.
 func (r *Ranks) Count() uint64 { return r.total }
 

@@ -232,6 +232,39 @@ func (e OverrideRequestKind) Valid() bool {
 	}
 }
 
+// Defines values for ServiceState.
+const (
+	ServiceStateFailing  ServiceState = "failing"
+	ServiceStateIdle     ServiceState = "idle"
+	ServiceStateIncident ServiceState = "incident"
+	ServiceStateNew      ServiceState = "new"
+	ServiceStateSilent   ServiceState = "silent"
+	ServiceStateSlower   ServiceState = "slower"
+	ServiceStateWell     ServiceState = "well"
+)
+
+// Valid indicates whether the value is a known member of the ServiceState enum.
+func (e ServiceState) Valid() bool {
+	switch e {
+	case ServiceStateFailing:
+		return true
+	case ServiceStateIdle:
+		return true
+	case ServiceStateIncident:
+		return true
+	case ServiceStateNew:
+		return true
+	case ServiceStateSilent:
+		return true
+	case ServiceStateSlower:
+		return true
+	case ServiceStateWell:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for State.
 const (
 	StateExhausted     State = "exhausted"
@@ -298,6 +331,30 @@ func (e TimelineEntryKind) Valid() bool {
 	case TimelineEntryKindProblem:
 		return true
 	case TimelineEntryKindSteady:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TraceFindingReason.
+const (
+	TraceFindingReasonFailed  TraceFindingReason = "failed"
+	TraceFindingReasonMissing TraceFindingReason = "missing"
+	TraceFindingReasonNew     TraceFindingReason = "new"
+	TraceFindingReasonSlow    TraceFindingReason = "slow"
+)
+
+// Valid indicates whether the value is a known member of the TraceFindingReason enum.
+func (e TraceFindingReason) Valid() bool {
+	switch e {
+	case TraceFindingReasonFailed:
+		return true
+	case TraceFindingReasonMissing:
+		return true
+	case TraceFindingReasonNew:
+		return true
+	case TraceFindingReasonSlow:
 		return true
 	default:
 		return false
@@ -598,6 +655,39 @@ func (e ListProblemsParamsSort) Valid() bool {
 	}
 }
 
+// Defines values for ListServicesParamsSort.
+const (
+	ListServicesParamsSortFailed ListServicesParamsSort = "failed"
+	ListServicesParamsSortName   ListServicesParamsSort = "name"
+	ListServicesParamsSortOwn    ListServicesParamsSort = "own"
+	ListServicesParamsSortP50    ListServicesParamsSort = "p50"
+	ListServicesParamsSortP99    ListServicesParamsSort = "p99"
+	ListServicesParamsSortRate   ListServicesParamsSort = "rate"
+	ListServicesParamsSortState  ListServicesParamsSort = "state"
+)
+
+// Valid indicates whether the value is a known member of the ListServicesParamsSort enum.
+func (e ListServicesParamsSort) Valid() bool {
+	switch e {
+	case ListServicesParamsSortFailed:
+		return true
+	case ListServicesParamsSortName:
+		return true
+	case ListServicesParamsSortOwn:
+		return true
+	case ListServicesParamsSortP50:
+		return true
+	case ListServicesParamsSortP99:
+		return true
+	case ListServicesParamsSortRate:
+		return true
+	case ListServicesParamsSortState:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListTracepointsParamsSort.
 const (
 	ListTracepointsParamsSortBytes ListTracepointsParamsSort = "bytes"
@@ -616,6 +706,24 @@ func (e ListTracepointsParamsSort) Valid() bool {
 	case ListTracepointsParamsSortName:
 		return true
 	case ListTracepointsParamsSortState:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListTracesParamsSort.
+const (
+	ListTracesParamsSortNewest  ListTracesParamsSort = "newest"
+	ListTracesParamsSortSlowest ListTracesParamsSort = "slowest"
+)
+
+// Valid indicates whether the value is a known member of the ListTracesParamsSort enum.
+func (e ListTracesParamsSort) Valid() bool {
+	switch e {
+	case ListTracesParamsSortNewest:
+		return true
+	case ListTracesParamsSortSlowest:
 		return true
 	default:
 		return false
@@ -1543,6 +1651,33 @@ type Judged struct {
 	TracepointName string `json:"tracepoint_name"`
 }
 
+// KeptTrace defines model for KeptTrace.
+type KeptTrace struct {
+	// DurationNs Of the request.
+	DurationNs int64 `json:"duration_ns"`
+
+	// Errors Number of spans that are errors.
+	Errors    int    `json:"errors"`
+	Group     ID     `json:"group"`
+	ID        ID     `json:"id"`
+	Operation string `json:"operation"`
+
+	// RequestTypeName Empty: the group no longer exists.
+	RequestTypeName string `json:"request_type_name"`
+
+	// Service Of the entry span.
+	Service  string `json:"service"`
+	Services int    `json:"services"`
+
+	// Span ID of the first span that satisfies the conditions on spans; empty if there are none.
+	Span  string    `json:"span"`
+	Spans int       `json:"spans"`
+	Start time.Time `json:"start"`
+
+	// Strata Why it is kept: slow, typical, fast, failed.
+	Strata []string `json:"strata"`
+}
+
 // Kind defines model for Kind.
 type Kind string
 
@@ -2036,6 +2171,188 @@ type Section struct {
 	StartNs int64  `json:"start_ns"`
 }
 
+// Service defines model for Service.
+type Service struct {
+	// Deploy The latest one.
+	Deploy *Deploy `json:"deploy"`
+
+	// EmitsSpans False: only its callers name it.
+	EmitsSpans bool `json:"emits_spans"`
+
+	// ID 16 hex digits.
+	ID        string            `json:"id"`
+	Incidents []ServiceIncident `json:"incidents"`
+
+	// Instances Number of instances, or of pods or hosts, with calls now; 0: unknown.
+	Instances int `json:"instances"`
+
+	// Now Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
+	Now ServiceLoad `json:"now"`
+
+	// Operations Number of operations that are called.
+	Operations int `json:"operations"`
+
+	// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
+	Owner *Owner `json:"owner,omitempty"`
+
+	// Reason Why it is in this state; empty if it is well.
+	Reason  string `json:"reason"`
+	Service string `json:"service"`
+
+	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+	// `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
+	// and few or none usually. Otherwise `well`.
+	State ServiceState  `json:"state"`
+	Trend *ServiceTrend `json:"trend"`
+	Usual *ServiceLoad  `json:"usual"`
+
+	// Versions Those with calls now.
+	Versions []string `json:"versions"`
+}
+
+// ServiceCall defines model for ServiceCall.
+type ServiceCall struct {
+	Callee string `json:"callee"`
+	Caller string `json:"caller"`
+
+	// Now Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
+	Now   ServiceLoad  `json:"now"`
+	Usual *ServiceLoad `json:"usual"`
+}
+
+// ServiceDetail defines model for ServiceDetail.
+type ServiceDetail struct {
+	BinNs   int           `json:"bin_ns"`
+	Callees []ServiceCall `json:"callees"`
+	Callers []ServiceCall `json:"callers"`
+
+	// Deploys Latest first, at most 20.
+	Deploys   []Deploy          `json:"deploys"`
+	From      time.Time         `json:"from"`
+	Instances []ServiceInstance `json:"instances"`
+
+	// MoreOperations Number of those that are not listed.
+	MoreOperations int       `json:"more_operations"`
+	NowFrom        time.Time `json:"now_from"`
+
+	// Operations At most 500, those with most calls first.
+	Operations []ServiceOperation `json:"operations"`
+	Service    Service            `json:"service"`
+	To         time.Time          `json:"to"`
+}
+
+// ServiceIncident An open incident that suspects the service.
+type ServiceIncident struct {
+	// ID 16 hex digits.
+	ID string `json:"id"`
+
+	// Rank Among the suspects; 1 is the first.
+	Rank int `json:"rank"`
+
+	// Share Of the time, or the failures, that all of its suspects add.
+	Share float64 `json:"share"`
+}
+
+// ServiceInstance defines model for ServiceInstance.
+type ServiceInstance struct {
+	// FirstSeen Within the last two hours.
+	FirstSeen time.Time `json:"first_seen"`
+
+	// Key `service.instance.id`, `k8s.pod.name`, `host.name`, `cloud.availability_zone` or `service.version`.
+	Key      string    `json:"key"`
+	LastSeen time.Time `json:"last_seen"`
+
+	// Now Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
+	Now   ServiceLoad `json:"now"`
+	Value string      `json:"value"`
+}
+
+// ServiceList defines model for ServiceList.
+type ServiceList struct {
+	// BinNs Length of the bins of trends.
+	BinNs int `json:"bin_ns"`
+
+	// Epoch End of the last ended epoch; null: none has ended.
+	Epoch *Epoch `json:"epoch"`
+
+	// From Beginning of trends.
+	From  time.Time `json:"from"`
+	Items []Service `json:"items"`
+
+	// Learning There is too little history to compare with.
+	Learning   bool    `json:"learning"`
+	NextCursor *string `json:"next_cursor"`
+
+	// NowFrom Beginning of `now`.
+	NowFrom time.Time `json:"now_from"`
+
+	// States Number of services by state, whatever the filters.
+	States map[string]int `json:"states"`
+	To     time.Time      `json:"to"`
+
+	// Total Number of matching services on all pages.
+	Total int `json:"total"`
+}
+
+// ServiceLoad Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
+type ServiceLoad struct {
+	Calls int `json:"calls"`
+
+	// Failed Share of the calls that failed.
+	Failed *float64 `json:"failed"`
+
+	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire.
+	OwnNs *float64 `json:"own_ns"`
+
+	// P50Ns Median duration of its spans, within 3 %. In `now` those of the last five to ten minutes, in `usual` those of the hour or two before; null for times in the past.
+	P50Ns *float64 `json:"p50_ns"`
+	P99Ns *float64 `json:"p99_ns"`
+
+	// Rate Calls per second.
+	Rate float64 `json:"rate"`
+}
+
+// ServiceMap defines model for ServiceMap.
+type ServiceMap struct {
+	Calls []ServiceCall `json:"calls"`
+
+	// Epoch End of the last ended epoch; null: none has ended.
+	Epoch    *Epoch    `json:"epoch"`
+	Learning bool      `json:"learning"`
+	NowFrom  time.Time `json:"now_from"`
+	Services []Service `json:"services"`
+	To       time.Time `json:"to"`
+}
+
+// ServiceOperation defines model for ServiceOperation.
+type ServiceOperation struct {
+	Kind string `json:"kind"`
+
+	// Now Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it.
+	Now       ServiceLoad `json:"now"`
+	Operation string      `json:"operation"`
+	Reason    string      `json:"reason"`
+
+	// State `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+	// `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
+	// and few or none usually. Otherwise `well`.
+	State ServiceState  `json:"state"`
+	Trend *ServiceTrend `json:"trend"`
+	Usual *ServiceLoad  `json:"usual"`
+}
+
+// ServiceState `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+// `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
+// and few or none usually. Otherwise `well`.
+type ServiceState string
+
+// ServiceTrend By bins of equal length, the first at `from`; the last one may not be over.
+type ServiceTrend struct {
+	Failed []*float64 `json:"failed"`
+	OwnNs  []*float64 `json:"own_ns"`
+	Rate   []float64  `json:"rate"`
+}
+
 // SizeModel Expected duration of a request for its size; the CoV is then that of the residuals.
 type SizeModel struct {
 	CovTotal    *float64 `json:"cov_total"`
@@ -2076,6 +2393,9 @@ type Span struct {
 
 	// Tracepoint Empty: baseline.
 	Tracepoint string `json:"tracepoint"`
+
+	// UsualNs Median duration of these spans, within 3 %; null like `percentile`.
+	UsualNs *float64 `json:"usual_ns"`
 }
 
 // State `none`: not investigated, because too many others are.
@@ -2208,6 +2528,9 @@ type TimelineEntryKind string
 
 // Trace defines model for Trace.
 type Trace struct {
+	// Comparison Null: fewer than four other traces of its request type are kept.
+	Comparison *TraceComparison `json:"comparison"`
+
 	// DroppedSpans Number of spans beyond the bound.
 	DroppedSpans int      `json:"dropped_spans"`
 	DurationNs   int64    `json:"duration_ns"`
@@ -2224,6 +2547,59 @@ type Trace struct {
 	Roots []Root    `json:"roots"`
 	Spans []Span    `json:"spans"`
 	Start time.Time `json:"start"`
+}
+
+// TraceComparison The difference of the trace from the typical and fast kept traces of its request type.
+type TraceComparison struct {
+	DurationNs int64          `json:"duration_ns"`
+	Findings   []TraceFinding `json:"findings"`
+
+	// Normal Number of traces compared with.
+	Normal   int    `json:"normal"`
+	Sentence string `json:"sentence"`
+
+	// UsualNs Median of such requests; null: there is none to compare with.
+	UsualNs *int64 `json:"usual_ns"`
+}
+
+// TraceFinding A difference of a trace from normal ones, as in `sibyl trace --against`.
+type TraceFinding struct {
+	// Calls Number of calls that differ.
+	Calls int `json:"calls"`
+
+	// ExcessNs Time beyond the usual one.
+	ExcessNs int64 `json:"excess_ns"`
+
+	// Missing The calls that usually follow and do not.
+	Missing   []string `json:"missing"`
+	Operation string   `json:"operation"`
+
+	// Part Of a slow step: own, in, out or calls.
+	Part    *string            `json:"part,omitempty"`
+	Reason  TraceFindingReason `json:"reason"`
+	Service string             `json:"service"`
+
+	// Span The call with most evidence; of missing calls the caller.
+	Span string `json:"span"`
+	Text string `json:"text"`
+}
+
+// TraceFindingReason defines model for TraceFinding.Reason.
+type TraceFindingReason string
+
+// TraceList defines model for TraceList.
+type TraceList struct {
+	Items []KeptTrace `json:"items"`
+
+	// Kept Number of kept traces that satisfy the conditions on identity, duration and time.
+	Kept int `json:"kept"`
+
+	// Links The same query in tracing backends.
+	Links      []Link  `json:"links"`
+	NextCursor *string `json:"next_cursor"`
+
+	// Read Number of them that were read for this page.
+	Read int `json:"read"`
 }
 
 // Tracepoint defines model for Tracepoint.
@@ -2476,6 +2852,12 @@ type RequestTypeParameter = string
 // ToParameter RFC 3339, or nanoseconds since 1970.
 type ToParameter = Instant
 
+// TrendFromParameter RFC 3339, or nanoseconds since 1970.
+type TrendFromParameter = Instant
+
+// TrendToParameter RFC 3339, or nanoseconds since 1970.
+type TrendToParameter = Instant
+
 // Failure defines model for Failure.
 type Failure = Error
 
@@ -2676,6 +3058,45 @@ type ListProblemsParamsMuted string
 // ListProblemsParamsSort defines parameters for ListProblems.
 type ListProblemsParamsSort string
 
+// GetServiceMapParams defines parameters for GetServiceMap.
+type GetServiceMapParams struct {
+	// To End of the trend and of `now`; by default the end of the last epoch.
+	To *TrendToParameter `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// ListServicesParams defines parameters for ListServices.
+type ListServicesParams struct {
+	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
+	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Q Text that names must contain, case-insensitive.
+	Q *QParameter `form:"q,omitempty" json:"q,omitempty"`
+
+	// From Beginning of the trend; by default an hour before `to`.
+	From *TrendFromParameter `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End of the trend and of `now`; by default the end of the last epoch.
+	To    *TrendToParameter `form:"to,omitempty" json:"to,omitempty"`
+	State *ServiceState     `form:"state,omitempty" json:"state,omitempty"`
+
+	// Sort `state` is by urgency: services of open incidents first. All but `name` put the highest first.
+	Sort *ListServicesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+}
+
+// ListServicesParamsSort defines parameters for ListServices.
+type ListServicesParamsSort string
+
+// GetServiceParams defines parameters for GetService.
+type GetServiceParams struct {
+	// From Beginning of the trend; by default an hour before `to`.
+	From *TrendFromParameter `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End of the trend and of `now`; by default the end of the last epoch.
+	To *TrendToParameter `form:"to,omitempty" json:"to,omitempty"`
+}
+
 // ListTracepointsParams defines parameters for ListTracepoints.
 type ListTracepointsParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
@@ -2693,6 +3114,43 @@ type ListTracepointsParams struct {
 
 // ListTracepointsParamsSort defines parameters for ListTracepoints.
 type ListTracepointsParamsSort string
+
+// ListTracesParams defines parameters for ListTraces.
+type ListTracesParams struct {
+	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, with the same filters and order.
+	Cursor *CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Trace The ID, or its beginning.
+	Trace   *string `form:"trace,omitempty" json:"trace,omitempty"`
+	Service *string `form:"service,omitempty" json:"service,omitempty"`
+
+	// Operation Name of the span.
+	Operation *string `form:"operation,omitempty" json:"operation,omitempty"`
+
+	// LongerNs Least duration of the request.
+	LongerNs *int64 `form:"longer_ns,omitempty" json:"longer_ns,omitempty"`
+
+	// ShorterNs The duration of the request is less.
+	ShorterNs *int64 `form:"shorter_ns,omitempty" json:"shorter_ns,omitempty"`
+
+	// Error Whether the span is an error.
+	Error *bool `form:"error,omitempty" json:"error,omitempty"`
+
+	// Attribute `key=value`, or `key` for any value; as strings. Resource attributes count for all spans of the resource.
+	Attribute *[]string `form:"attribute,omitempty" json:"attribute,omitempty"`
+
+	// From Start, inclusive.
+	From *FromParameter `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End, exclusive.
+	To   *ToParameter          `form:"to,omitempty" json:"to,omitempty"`
+	Sort *ListTracesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+}
+
+// ListTracesParamsSort defines parameters for ListTraces.
+type ListTracesParamsSort string
 
 // ListTreesParams defines parameters for ListTrees.
 type ListTreesParams struct {
@@ -3044,6 +3502,26 @@ type ClientInterface interface {
 	// Corresponds with PUT /problems/{problem}/mute (the `MuteProblem` operationId).
 	MuteProblem(ctx context.Context, problem ProblemParameter, body MuteProblemJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetServiceMap Get all services and the calls between them
+	//
+	// As in `/services`, without trends. At most 2000 services and 10 000 pairs, those with most calls.
+	//
+	// Corresponds with GET /service-map (the `GetServiceMap` operationId).
+	GetServiceMap(ctx context.Context, params *GetServiceMapParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
+	//
+	// `now` is about the last ten minutes before `to`, `usual` about the time before, as far as it was healthy. The service counts calls for two
+	// hours, so the trend begins two hours ago at the earliest; `from` of the answer is its beginning. These are the counts that incidents rest on.
+	//
+	// Corresponds with GET /services (the `ListServices` operationId).
+	ListServices(ctx context.Context, params *ListServicesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetService Get a service with its operations, callers, callees, instances and deploys
+	//
+	// Corresponds with GET /services/{service} (the `GetService` operationId).
+	GetService(ctx context.Context, service string, params *GetServiceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetStatus Get the status of Sibyl
 	//
 	// Corresponds with GET /status (the `GetStatus` operationId).
@@ -3081,6 +3559,16 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
 	OverrideTracepoint(ctx context.Context, tracepoint string, body OverrideTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListTraces Search the kept traces
+	//
+	// Sibyl keeps the slowest, typical, fastest and failed requests of each group, and traces of problems and incidents. All conditions must hold; those
+	// on `service`, `operation`, `kind` of failure and `attribute` must hold for one span. Traces are read for an answer up to a limit: then a page is
+	// shorter than `limit`, or empty, although `next_cursor` leads on. `links` hand the same query to tracing backends (`trace-url[].search` of the
+	// configuration), which have the other traces.
+	//
+	// Corresponds with GET /traces (the `ListTraces` operationId).
+	ListTraces(ctx context.Context, params *ListTracesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTrace Get a kept trace with its critical path
 	//
@@ -3691,6 +4179,56 @@ func (c *Client) MuteProblem(ctx context.Context, problem ProblemParameter, body
 	return c.Client.Do(req)
 }
 
+// GetServiceMap Get all services and the calls between them
+//
+// As in `/services`, without trends. At most 2000 services and 10 000 pairs, those with most calls.
+//
+// Corresponds with GET /service-map (the `GetServiceMap` operationId).
+func (c *Client) GetServiceMap(ctx context.Context, params *GetServiceMapParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetServiceMapRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
+//
+// `now` is about the last ten minutes before `to`, `usual` about the time before, as far as it was healthy. The service counts calls for two
+// hours, so the trend begins two hours ago at the earliest; `from` of the answer is its beginning. These are the counts that incidents rest on.
+//
+// Corresponds with GET /services (the `ListServices` operationId).
+func (c *Client) ListServices(ctx context.Context, params *ListServicesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListServicesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetService Get a service with its operations, callers, callees, instances and deploys
+//
+// Corresponds with GET /services/{service} (the `GetService` operationId).
+func (c *Client) GetService(ctx context.Context, service string, params *GetServiceParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetServiceRequest(c.Server, service, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetStatus Get the status of Sibyl
 //
 // Corresponds with GET /status (the `GetStatus` operationId).
@@ -3779,6 +4317,26 @@ func (c *Client) OverrideTracepointWithBody(ctx context.Context, tracepoint stri
 // Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
 func (c *Client) OverrideTracepoint(ctx context.Context, tracepoint string, body OverrideTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewOverrideTracepointRequest(c.Server, tracepoint, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListTraces Search the kept traces
+//
+// Sibyl keeps the slowest, typical, fastest and failed requests of each group, and traces of problems and incidents. All conditions must hold; those
+// on `service`, `operation`, `kind` of failure and `attribute` must hold for one span. Traces are read for an answer up to a limit: then a page is
+// shorter than `limit`, or empty, although `next_cursor` leads on. `links` hand the same query to tracing backends (`trace-url[].search` of the
+// configuration), which have the other traces.
+//
+// Corresponds with GET /traces (the `ListTraces` operationId).
+func (c *Client) ListTraces(ctx context.Context, params *ListTracesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTracesRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5710,6 +6268,259 @@ func NewMuteProblemRequestWithBody(server string, problem ProblemParameter, cont
 	return req, nil
 }
 
+// NewGetServiceMapRequest constructs an http.Request for the GetServiceMap method
+func NewGetServiceMapRequest(server string, params *GetServiceMapParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/service-map")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListServicesRequest constructs an http.Request for the ListServices method
+func NewListServicesRequest(server string, params *ListServicesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/services")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Q != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", *params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Sort != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetServiceRequest constructs an http.Request for the GetService method
+func NewGetServiceRequest(server string, service string, params *GetServiceParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "service", service, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/services/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetStatusRequest constructs an http.Request for the GetStatus method
 func NewGetStatusRequest(server string) (*http.Request, error) {
 	var err error
@@ -5950,6 +6761,192 @@ func NewOverrideTracepointRequestWithBody(server string, tracepoint string, cont
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListTracesRequest constructs an http.Request for the ListTraces method
+func NewListTracesRequest(server string, params *ListTracesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/traces")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Trace != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "trace", *params.Trace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Service != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "service", *params.Service, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Operation != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "operation", *params.Operation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.LongerNs != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "longer_ns", *params.LongerNs, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ShorterNs != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "shorter_ns", *params.ShorterNs, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Error != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "error", *params.Error, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Attribute != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "attribute", *params.Attribute, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Sort != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -6686,6 +7683,32 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /problems/{problem}/mute (the `MuteProblem` operationId).
 	MuteProblemWithResponse(ctx context.Context, problem ProblemParameter, body MuteProblemJSONRequestBody, reqEditors ...RequestEditorFn) (*MuteProblemResponse, error)
 
+	// GetServiceMapWithResponse Get all services and the calls between them
+	//
+	// As in `/services`, without trends. At most 2000 services and 10 000 pairs, those with most calls.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /service-map (the `GetServiceMap` operationId).
+	GetServiceMapWithResponse(ctx context.Context, params *GetServiceMapParams, reqEditors ...RequestEditorFn) (*GetServiceMapResponse, error)
+
+	// ListServicesWithResponse List services with the rate, errors and durations of the calls to them, beside their usual values
+	//
+	// `now` is about the last ten minutes before `to`, `usual` about the time before, as far as it was healthy. The service counts calls for two
+	// hours, so the trend begins two hours ago at the earliest; `from` of the answer is its beginning. These are the counts that incidents rest on.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /services (the `ListServices` operationId).
+	ListServicesWithResponse(ctx context.Context, params *ListServicesParams, reqEditors ...RequestEditorFn) (*ListServicesResponse, error)
+
+	// GetServiceWithResponse Get a service with its operations, callers, callees, instances and deploys
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /services/{service} (the `GetService` operationId).
+	GetServiceWithResponse(ctx context.Context, service string, params *GetServiceParams, reqEditors ...RequestEditorFn) (*GetServiceResponse, error)
+
 	// GetStatusWithResponse Get the status of Sibyl
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -6731,6 +7754,18 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /tracepoints/{tracepoint} (the `OverrideTracepoint` operationId).
 	OverrideTracepointWithResponse(ctx context.Context, tracepoint string, body OverrideTracepointJSONRequestBody, reqEditors ...RequestEditorFn) (*OverrideTracepointResponse, error)
+
+	// ListTracesWithResponse Search the kept traces
+	//
+	// Sibyl keeps the slowest, typical, fastest and failed requests of each group, and traces of problems and incidents. All conditions must hold; those
+	// on `service`, `operation`, `kind` of failure and `attribute` must hold for one span. Traces are read for an answer up to a limit: then a page is
+	// shorter than `limit`, or empty, although `next_cursor` leads on. `links` hand the same query to tracing backends (`trace-url[].search` of the
+	// configuration), which have the other traces.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /traces (the `ListTraces` operationId).
+	ListTracesWithResponse(ctx context.Context, params *ListTracesParams, reqEditors ...RequestEditorFn) (*ListTracesResponse, error)
 
 	// GetTraceWithResponse Get a kept trace with its critical path
 	//
@@ -8150,6 +9185,150 @@ func (r MuteProblemResponse) ContentType() string {
 	return ""
 }
 
+type GetServiceMapResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServiceMap
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetServiceMapResponse) GetJSON200() *ServiceMap {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetServiceMapResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetServiceMapResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetServiceMapResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetServiceMapResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetServiceMapResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListServicesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServiceList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListServicesResponse) GetJSON200() *ServiceList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListServicesResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListServicesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListServicesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListServicesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListServicesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetServiceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ServiceDetail
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetServiceResponse) GetJSON200() *ServiceDetail {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetServiceResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetServiceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetServiceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetServiceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetServiceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetStatusResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8377,6 +9556,54 @@ func (r OverrideTracepointResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r OverrideTracepointResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListTracesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TraceList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListTracesResponse) GetJSON200() *TraceList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListTracesResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListTracesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListTracesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListTracesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListTracesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -9229,6 +10456,50 @@ func (c *ClientWithResponses) MuteProblemWithResponse(ctx context.Context, probl
 	return ParseMuteProblemResponse(rsp)
 }
 
+// GetServiceMapWithResponse Get all services and the calls between them
+//
+// As in `/services`, without trends. At most 2000 services and 10 000 pairs, those with most calls.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /service-map (the `GetServiceMap` operationId).
+func (c *ClientWithResponses) GetServiceMapWithResponse(ctx context.Context, params *GetServiceMapParams, reqEditors ...RequestEditorFn) (*GetServiceMapResponse, error) {
+	rsp, err := c.GetServiceMap(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetServiceMapResponse(rsp)
+}
+
+// ListServicesWithResponse List services with the rate, errors and durations of the calls to them, beside their usual values
+//
+// `now` is about the last ten minutes before `to`, `usual` about the time before, as far as it was healthy. The service counts calls for two
+// hours, so the trend begins two hours ago at the earliest; `from` of the answer is its beginning. These are the counts that incidents rest on.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /services (the `ListServices` operationId).
+func (c *ClientWithResponses) ListServicesWithResponse(ctx context.Context, params *ListServicesParams, reqEditors ...RequestEditorFn) (*ListServicesResponse, error) {
+	rsp, err := c.ListServices(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListServicesResponse(rsp)
+}
+
+// GetServiceWithResponse Get a service with its operations, callers, callees, instances and deploys
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /services/{service} (the `GetService` operationId).
+func (c *ClientWithResponses) GetServiceWithResponse(ctx context.Context, service string, params *GetServiceParams, reqEditors ...RequestEditorFn) (*GetServiceResponse, error) {
+	rsp, err := c.GetService(ctx, service, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetServiceResponse(rsp)
+}
+
 // GetStatusWithResponse Get the status of Sibyl
 //
 // Returns a wrapper object for the known response body format(s).
@@ -9309,6 +10580,24 @@ func (c *ClientWithResponses) OverrideTracepointWithResponse(ctx context.Context
 		return nil, err
 	}
 	return ParseOverrideTracepointResponse(rsp)
+}
+
+// ListTracesWithResponse Search the kept traces
+//
+// Sibyl keeps the slowest, typical, fastest and failed requests of each group, and traces of problems and incidents. All conditions must hold; those
+// on `service`, `operation`, `kind` of failure and `attribute` must hold for one span. Traces are read for an answer up to a limit: then a page is
+// shorter than `limit`, or empty, although `next_cursor` leads on. `links` hand the same query to tracing backends (`trace-url[].search` of the
+// configuration), which have the other traces.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /traces (the `ListTraces` operationId).
+func (c *ClientWithResponses) ListTracesWithResponse(ctx context.Context, params *ListTracesParams, reqEditors ...RequestEditorFn) (*ListTracesResponse, error) {
+	rsp, err := c.ListTraces(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListTracesResponse(rsp)
 }
 
 // GetTraceWithResponse Get a kept trace with its critical path
@@ -10356,6 +11645,105 @@ func ParseMuteProblemResponse(rsp *http.Response) (*MuteProblemResponse, error) 
 	return response, nil
 }
 
+// ParseGetServiceMapResponse parses an HTTP response from a GetServiceMapWithResponse call
+func ParseGetServiceMapResponse(rsp *http.Response) (*GetServiceMapResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetServiceMapResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServiceMap
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListServicesResponse parses an HTTP response from a ListServicesWithResponse call
+func ParseListServicesResponse(rsp *http.Response) (*ListServicesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListServicesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServiceList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetServiceResponse parses an HTTP response from a GetServiceWithResponse call
+func ParseGetServiceResponse(rsp *http.Response) (*GetServiceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetServiceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ServiceDetail
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetStatusResponse parses an HTTP response from a GetStatusWithResponse call
 func ParseGetStatusResponse(rsp *http.Response) (*GetStatusResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -10500,6 +11888,39 @@ func ParseOverrideTracepointResponse(rsp *http.Response) (*OverrideTracepointRes
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Tracepoint
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListTracesResponse parses an HTTP response from a ListTracesWithResponse call
+func ParseListTracesResponse(rsp *http.Response) (*ListTracesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListTracesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TraceList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -10862,6 +12283,15 @@ type ServerInterface interface {
 	// MuteProblem Mute a problem temporarily
 	// (PUT /problems/{problem}/mute)
 	MuteProblem(w http.ResponseWriter, r *http.Request, problem ProblemParameter)
+	// GetServiceMap Get all services and the calls between them
+	// (GET /service-map)
+	GetServiceMap(w http.ResponseWriter, r *http.Request, params GetServiceMapParams)
+	// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
+	// (GET /services)
+	ListServices(w http.ResponseWriter, r *http.Request, params ListServicesParams)
+	// GetService Get a service with its operations, callers, callees, instances and deploys
+	// (GET /services/{service})
+	GetService(w http.ResponseWriter, r *http.Request, service string, params GetServiceParams)
 	// GetStatus Get the status of Sibyl
 	// (GET /status)
 	GetStatus(w http.ResponseWriter, r *http.Request)
@@ -10877,6 +12307,9 @@ type ServerInterface interface {
 	// OverrideTracepoint Enable, pin or forbid a tracepoint
 	// (PUT /tracepoints/{tracepoint})
 	OverrideTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string)
+	// ListTraces Search the kept traces
+	// (GET /traces)
+	ListTraces(w http.ResponseWriter, r *http.Request, params ListTracesParams)
 	// GetTrace Get a kept trace with its critical path
 	// (GET /traces/{trace})
 	GetTrace(w http.ResponseWriter, r *http.Request, trace string)
@@ -11081,6 +12514,24 @@ func (_ Unimplemented) MuteProblem(w http.ResponseWriter, r *http.Request, probl
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetServiceMap Get all services and the calls between them
+// (GET /service-map)
+func (_ Unimplemented) GetServiceMap(w http.ResponseWriter, r *http.Request, params GetServiceMapParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
+// (GET /services)
+func (_ Unimplemented) ListServices(w http.ResponseWriter, r *http.Request, params ListServicesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetService Get a service with its operations, callers, callees, instances and deploys
+// (GET /services/{service})
+func (_ Unimplemented) GetService(w http.ResponseWriter, r *http.Request, service string, params GetServiceParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetStatus Get the status of Sibyl
 // (GET /status)
 func (_ Unimplemented) GetStatus(w http.ResponseWriter, r *http.Request) {
@@ -11108,6 +12559,12 @@ func (_ Unimplemented) GetTracepoint(w http.ResponseWriter, r *http.Request, tra
 // OverrideTracepoint Enable, pin or forbid a tracepoint
 // (PUT /tracepoints/{tracepoint})
 func (_ Unimplemented) OverrideTracepoint(w http.ResponseWriter, r *http.Request, tracepoint string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListTraces Search the kept traces
+// (GET /traces)
+func (_ Unimplemented) ListTraces(w http.ResponseWriter, r *http.Request, params ListTracesParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -12573,6 +14030,205 @@ func (siw *ServerInterfaceWrapper) MuteProblem(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// GetServiceMap operation middleware
+func (siw *ServerInterfaceWrapper) GetServiceMap(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetServiceMapParams
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetServiceMap(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListServices operation middleware
+func (siw *ServerInterfaceWrapper) ListServices(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListServicesParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "sort" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "sort"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sort", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListServices(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetService operation middleware
+func (siw *ServerInterfaceWrapper) GetService(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "service" -------------
+	var service string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "service", chi.URLParam(r, "service"), &service, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetServiceParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetService(w, r, service, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetStatus operation middleware
 func (siw *ServerInterfaceWrapper) GetStatus(w http.ResponseWriter, r *http.Request) {
 
@@ -12741,6 +14397,182 @@ func (siw *ServerInterfaceWrapper) OverrideTracepoint(w http.ResponseWriter, r *
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.OverrideTracepoint(w, r, tracepoint)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListTraces operation middleware
+func (siw *ServerInterfaceWrapper) ListTraces(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTracesParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "trace" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace", r.URL.Query(), &params.Trace, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "service" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "service", r.URL.Query(), &params.Service, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "service"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "service", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "operation" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "operation", r.URL.Query(), &params.Operation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "operation"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "operation", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "longer_ns" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "longer_ns", r.URL.Query(), &params.LongerNs, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "longer_ns"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "longer_ns", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "shorter_ns" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "shorter_ns", r.URL.Query(), &params.ShorterNs, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "shorter_ns"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "shorter_ns", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "error" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "error", r.URL.Query(), &params.Error, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "attribute" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "attribute", r.URL.Query(), &params.Attribute, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "attribute"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attribute", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "sort" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", r.URL.Query(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "sort"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sort", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTraces(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -13238,6 +15070,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/exemplars", wrapper.ListExemplars)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/traces", wrapper.ListTraces)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/traces/{trace}", wrapper.GetTrace)
 	})
 	r.Group(func(r chi.Router) {
@@ -13263,6 +15098,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/deploys", wrapper.ListDeploys)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/services", wrapper.ListServices)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/services/{service}", wrapper.GetService)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/service-map", wrapper.GetServiceMap)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/tracepoints", wrapper.ListTracepoints)
@@ -14416,6 +16260,124 @@ func (response MuteProblemdefaultApplicationProblemPlusJSONResponse) VisitMutePr
 	return err
 }
 
+type GetServiceMapRequestObject struct {
+	Params GetServiceMapParams
+}
+
+type GetServiceMapResponseObject interface {
+	VisitGetServiceMapResponse(w http.ResponseWriter) error
+}
+
+type GetServiceMap200JSONResponse ServiceMap
+
+func (response GetServiceMap200JSONResponse) VisitGetServiceMapResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetServiceMapdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetServiceMapdefaultApplicationProblemPlusJSONResponse) VisitGetServiceMapResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListServicesRequestObject struct {
+	Params ListServicesParams
+}
+
+type ListServicesResponseObject interface {
+	VisitListServicesResponse(w http.ResponseWriter) error
+}
+
+type ListServices200JSONResponse ServiceList
+
+func (response ListServices200JSONResponse) VisitListServicesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListServicesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListServicesdefaultApplicationProblemPlusJSONResponse) VisitListServicesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetServiceRequestObject struct {
+	Service string `json:"service"`
+	Params  GetServiceParams
+}
+
+type GetServiceResponseObject interface {
+	VisitGetServiceResponse(w http.ResponseWriter) error
+}
+
+type GetService200JSONResponse ServiceDetail
+
+func (response GetService200JSONResponse) VisitGetServiceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetServicedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetServicedefaultApplicationProblemPlusJSONResponse) VisitGetServiceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetStatusRequestObject struct {
 }
 
@@ -14594,6 +16556,45 @@ type OverrideTracepointdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response OverrideTracepointdefaultApplicationProblemPlusJSONResponse) VisitOverrideTracepointResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTracesRequestObject struct {
+	Params ListTracesParams
+}
+
+type ListTracesResponseObject interface {
+	VisitListTracesResponse(w http.ResponseWriter) error
+}
+
+type ListTraces200JSONResponse TraceList
+
+func (response ListTraces200JSONResponse) VisitListTracesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTracesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListTracesdefaultApplicationProblemPlusJSONResponse) VisitListTracesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -14994,6 +16995,15 @@ type StrictServerInterface interface {
 	// MuteProblem Mute a problem temporarily
 	// (PUT /problems/{problem}/mute)
 	MuteProblem(ctx context.Context, request MuteProblemRequestObject) (MuteProblemResponseObject, error)
+	// GetServiceMap Get all services and the calls between them
+	// (GET /service-map)
+	GetServiceMap(ctx context.Context, request GetServiceMapRequestObject) (GetServiceMapResponseObject, error)
+	// ListServices List services with the rate, errors and durations of the calls to them, beside their usual values
+	// (GET /services)
+	ListServices(ctx context.Context, request ListServicesRequestObject) (ListServicesResponseObject, error)
+	// GetService Get a service with its operations, callers, callees, instances and deploys
+	// (GET /services/{service})
+	GetService(ctx context.Context, request GetServiceRequestObject) (GetServiceResponseObject, error)
 	// GetStatus Get the status of Sibyl
 	// (GET /status)
 	GetStatus(ctx context.Context, request GetStatusRequestObject) (GetStatusResponseObject, error)
@@ -15009,6 +17019,9 @@ type StrictServerInterface interface {
 	// OverrideTracepoint Enable, pin or forbid a tracepoint
 	// (PUT /tracepoints/{tracepoint})
 	OverrideTracepoint(ctx context.Context, request OverrideTracepointRequestObject) (OverrideTracepointResponseObject, error)
+	// ListTraces Search the kept traces
+	// (GET /traces)
+	ListTraces(ctx context.Context, request ListTracesRequestObject) (ListTracesResponseObject, error)
 	// GetTrace Get a kept trace with its critical path
 	// (GET /traces/{trace})
 	GetTrace(ctx context.Context, request GetTraceRequestObject) (GetTraceResponseObject, error)
@@ -15860,6 +17873,85 @@ func (sh *strictHandler) MuteProblem(w http.ResponseWriter, r *http.Request, pro
 	}
 }
 
+// GetServiceMap operation middleware
+func (sh *strictHandler) GetServiceMap(w http.ResponseWriter, r *http.Request, params GetServiceMapParams) {
+	var request GetServiceMapRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetServiceMap(ctx, request.(GetServiceMapRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetServiceMap")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetServiceMapResponseObject); ok {
+		if err := validResponse.VisitGetServiceMapResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListServices operation middleware
+func (sh *strictHandler) ListServices(w http.ResponseWriter, r *http.Request, params ListServicesParams) {
+	var request ListServicesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListServices(ctx, request.(ListServicesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListServices")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListServicesResponseObject); ok {
+		if err := validResponse.VisitListServicesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetService operation middleware
+func (sh *strictHandler) GetService(w http.ResponseWriter, r *http.Request, service string, params GetServiceParams) {
+	var request GetServiceRequestObject
+
+	request.Service = service
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetService(ctx, request.(GetServiceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetService")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetServiceResponseObject); ok {
+		if err := validResponse.VisitGetServiceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetStatus operation middleware
 func (sh *strictHandler) GetStatus(w http.ResponseWriter, r *http.Request) {
 	var request GetStatusRequestObject
@@ -15988,6 +18080,32 @@ func (sh *strictHandler) OverrideTracepoint(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(OverrideTracepointResponseObject); ok {
 		if err := validResponse.VisitOverrideTracepointResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListTraces operation middleware
+func (sh *strictHandler) ListTraces(w http.ResponseWriter, r *http.Request, params ListTracesParams) {
+	var request ListTracesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTraces(ctx, request.(ListTracesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTraces")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListTracesResponseObject); ok {
+		if err := validResponse.VisitListTracesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -8,12 +8,17 @@ import (
 // DecodeTrace returns one trace of an export request in protobuf, without attributes, which critical paths do not
 // depend on. The trace has no spans if the request has none of it.
 func DecodeTrace(id trace.ID, request []byte) (*trace.Trace, error) {
+	return DecodeNamedTrace(id, request, &trace.Table{})
+}
+
+// DecodeNamedTrace is DecodeTrace and adds the names of the trace to a table.
+func DecodeNamedTrace(id trace.ID, request []byte, names *trace.Table) (*trace.Trace, error) {
 	keys, err := ingest.NewKeys()
 	if err != nil {
 		return nil, err
 	}
 	var batch ingest.Batch
-	if err := NewDecoder(&trace.Table{}, keys).Protobuf(request, &batch); err != nil {
+	if err := NewDecoder(names, keys).Protobuf(request, &batch); err != nil {
 		return nil, err
 	}
 	t := &trace.Trace{ID: id}

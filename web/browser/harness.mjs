@@ -130,8 +130,10 @@ export async function viewPaths(service, problem) {
     problem ?? items.find((p) => p.onset === "changed") ?? items[0] ?? fail("the seeded state has no problem");
   const { items: incidents } = await service.api("/incidents");
   const { items: exemplars } = await service.api(`/exemplars?group=${worst.group}`);
+  const { items: services } = await service.api("/services");
   return {
     incidents: "/",
+    ...(services[0] && { service: `/services/${encodeURIComponent(services[0].service)}` }),
     ...(incidents[0] && { incident: `/incidents/${incidents[0].id}` }),
     problems: "/problems",
     problem: `/problems/${worst.id}`,
@@ -143,7 +145,10 @@ export async function viewPaths(service, problem) {
     tracepoints: "/tracepoints",
     plan: "/tracepoints?show=plan",
     agents: "/tracepoints?show=agents",
-    service: "/service",
+    services: "/services",
+    map: "/map",
+    traces: "/traces",
+    status: "/status",
     nothing: "/nowhere",
   };
 }

@@ -573,7 +573,7 @@ test("selecting a hidden span expands only its ancestors", async () => {
 });
 
 test("dead letters can be shown and deleted", async () => {
-  const { page, context } = await visit(browser, service.url + paths.service);
+  const { page, context } = await visit(browser, service.url + paths.status);
   await page.getByRole("button", { name: "Show" }).first().click();
   await page.locator("pre").waitFor();
   await page.keyboard.press("Escape");

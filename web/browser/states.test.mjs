@@ -108,7 +108,7 @@ test("truncated lists say so", async () => {
   };
   for (const path of ["trees", "tracepoints", "agents", "webhooks/dead"])
     await page.route(new RegExp(`/api/v1/${path}(\\?|$)`), more);
-  for (const path of ["/trees", "/tracepoints?limit=1000", "/service"]) {
+  for (const path of ["/trees", "/tracepoints?limit=1000", "/status"]) {
     await page.goto(service.url + path);
     await page.getByText("there are more").first().waitFor();
   }
@@ -221,7 +221,7 @@ test("a viewer sees the role that each action requires, and keeps the typed text
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();
     await denied();
   }
-  await page.goto(locked.url + paths.service);
+  await page.goto(locked.url + paths.status);
   for (const verb of ["Resend", "Delete"]) {
     await page.getByRole("button", { name: verb }).first().click();
     await page.getByRole("dialog").getByRole("button", { name: verb }).click();

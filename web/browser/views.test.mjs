@@ -52,7 +52,7 @@ for (const [theme, width, height] of [
 
 test("webhooks are listed with their events and format, but only with the origin of their address", async () => {
   const { page, context } = await open(browser);
-  await page.goto(service.url + paths.service);
+  await page.goto(service.url + paths.status);
   const list = page.getByRole("group", { name: "Webhooks" });
   await list.getByText("pager").waitFor();
   assert.match(

@@ -22,21 +22,28 @@ const Incident = lazy(() => import("./views/incident.tsx"));
 const Problems = lazy(() => import("./views/problems.tsx"));
 const Problem = lazy(() => import("./views/problem.tsx"));
 const Trace = lazy(() => import("./views/trace.tsx"));
+const Traces = lazy(() => import("./views/traces.tsx"));
 const Objectives = lazy(() => import("./views/objectives.tsx"));
 const Trees = lazy(() => import("./views/trees.tsx"));
 const Tree = lazy(() => import("./views/tree.tsx"));
 const Compare = lazy(() => import("./views/compare.tsx"));
 const Tracepoints = lazy(() => import("./views/tracepoints.tsx"));
+const Status = lazy(() => import("./views/status.tsx"));
+const Services = lazy(() => import("./views/services.tsx"));
+const MapView = lazy(() => import("./views/map.tsx"));
 const Service = lazy(() => import("./views/service.tsx"));
 
 const views = [
   ["/", "Incidents"],
+  ["/services", "Services"],
+  ["/map", "Map"],
+  ["/traces", "Traces"],
   ["/problems", "Problems"],
   ["/objectives", "Objectives"],
   ["/trees", "Trees"],
   ["/compare", "Compare"],
   ["/tracepoints", "Tracepoints"],
-  ["/service", "Service"],
+  ["/status", "Status"],
 ] as const;
 
 export function App() {
@@ -101,6 +108,8 @@ function Frame() {
     "/": () => document.querySelector<HTMLInputElement>("[data-search]")?.focus(),
     g: () => go("/"),
     p: () => go("/problems"),
+    s: () => go("/services"),
+    t: () => go("/traces"),
   });
   return (
     <>
@@ -138,6 +147,9 @@ function Frame() {
                 <Problems />
               </Route>
               <Route path="/problems/:id">{({ id }) => <Problem key={id} id={id} />}</Route>
+              <Route path="/traces">
+                <Traces />
+              </Route>
               <Route path="/traces/:id">{({ id }) => <Trace key={id} id={id} />}</Route>
               <Route path="/objectives">
                 <Objectives />
@@ -152,8 +164,18 @@ function Frame() {
               <Route path="/tracepoints">
                 <Tracepoints />
               </Route>
+              <Route path="/services">
+                <Services />
+              </Route>
+              <Route path="/services/:id">{({ id }) => <Service key={id} id={id} />}</Route>
+              <Route path="/map">
+                <MapView />
+              </Route>
+              <Route path="/status">
+                <Status />
+              </Route>
               <Route path="/service">
-                <Service />
+                <Redirect to="/status" />
               </Route>
               <Route>
                 <Empty page title="Page not found">
@@ -171,7 +193,7 @@ function Frame() {
 }
 
 const isCurrent = (at: string, path: string) =>
-  path === "/" ? at === "/" || at.startsWith("/incidents") || at.startsWith("/traces") : at.startsWith(path);
+  path === "/" ? at === "/" || at.startsWith("/incidents") : at.startsWith(path);
 
 // OpenCount shows the number of open incidents that are not muted, in every view.
 function OpenCount() {
@@ -312,6 +334,8 @@ const keys: [string, string][] = [
   ["/", "search"],
   ["g", "all incidents"],
   ["p", "all problems"],
+  ["s", "all services"],
+  ["t", "search traces"],
   ["a", "acknowledge the incident or problem"],
   ["m", "mute the incident or problem"],
   ["← →", "collapse and expand, in a waterfall or tree"],

@@ -314,6 +314,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/traces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search the kept traces
+         * @description Sibyl keeps the slowest, typical, fastest and failed requests of each group, and traces of problems and incidents. All conditions must hold; those
+         *     on `service`, `operation`, `kind` of failure and `attribute` must hold for one span. Traces are read for an answer up to a limit: then a page is
+         *     shorter than `limit`, or empty, although `next_cursor` leads on. `links` hand the same query to tracing backends (`trace-url[].search` of the
+         *     configuration), which have the other traces.
+         */
+        get: operations["listTraces"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/traces/{trace}": {
         parameters: {
             query?: never;
@@ -478,6 +501,67 @@ export interface paths {
          *     learned are not deploys. Sibyl keeps the latest 1000.
          */
         get: operations["listDeploys"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/services": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List services with the rate, errors and durations of the calls to them, beside their usual values
+         * @description `now` is about the last ten minutes before `to`, `usual` about the time before, as far as it was healthy. The service counts calls for two
+         *     hours, so the trend begins two hours ago at the earliest; `from` of the answer is its beginning. These are the counts that incidents rest on.
+         */
+        get: operations["listServices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/services/{service}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID or name of a service; the ID if the name has a slash or a percent sign. */
+                service: string;
+            };
+            cookie?: never;
+        };
+        /** Get a service with its operations, callers, callees, instances and deploys */
+        get: operations["getService"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/service-map": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get all services and the calls between them
+         * @description As in `/services`, without trends. At most 2000 services and 10 000 pairs, those with most calls.
+         */
+        get: operations["getServiceMap"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1808,6 +1892,11 @@ export interface components {
              */
             percentile: number | null;
             /**
+             * Format: double
+             * @description Median duration of these spans, within 3 %; null like `percentile`.
+             */
+            usual_ns: number | null;
+            /**
              * Format: int64
              * @description Number of spans of its operation seen since `ranked_since`, in complete traces.
              */
@@ -1852,6 +1941,77 @@ export interface components {
             roots: components["schemas"]["Root"][];
             /** @description Links to tracing backends. */
             links: components["schemas"]["Link"][];
+            /** @description Null: fewer than four other traces of its request type are kept. */
+            comparison: components["schemas"]["TraceComparison"] | null;
+        };
+        KeptTrace: {
+            id: components["schemas"]["ID"];
+            /** Format: date-time */
+            start: string;
+            /**
+             * Format: int64
+             * @description Of the request.
+             */
+            duration_ns: number;
+            /** @description Of the entry span. */
+            service: string;
+            operation: string;
+            spans: number;
+            services: number;
+            /** @description Number of spans that are errors. */
+            errors: number;
+            group: components["schemas"]["ID"];
+            /** @description Empty: the group no longer exists. */
+            request_type_name: string;
+            /** @description Why it is kept: slow, typical, fast, failed. */
+            strata: string[];
+            /** @description ID of the first span that satisfies the conditions on spans; empty if there are none. */
+            span: string;
+        };
+        TraceList: {
+            items: components["schemas"]["KeptTrace"][];
+            next_cursor: string | null;
+            /** @description Number of kept traces that satisfy the conditions on identity, duration and time. */
+            kept: number;
+            /** @description Number of them that were read for this page. */
+            read: number;
+            /** @description The same query in tracing backends. */
+            links: components["schemas"]["Link"][];
+        };
+        /** @description A difference of a trace from normal ones, as in `sibyl trace --against`. */
+        TraceFinding: {
+            /** @enum {string} */
+            reason: "slow" | "failed" | "missing" | "new";
+            /** @description Of a slow step: own, in, out or calls. */
+            part?: string;
+            service: string;
+            operation: string;
+            /** @description The call with most evidence; of missing calls the caller. */
+            span: string;
+            /**
+             * Format: int64
+             * @description Time beyond the usual one.
+             */
+            excess_ns: number;
+            /** @description Number of calls that differ. */
+            calls: number;
+            /** @description The calls that usually follow and do not. */
+            missing: string[];
+            text: string;
+        };
+        /** @description The difference of the trace from the typical and fast kept traces of its request type. */
+        TraceComparison: {
+            sentence: string;
+            /** @description Number of traces compared with. */
+            normal: number;
+            /** Format: int64 */
+            duration_ns: number;
+            /**
+             * Format: int64
+             * @description Median of such requests; null: there is none to compare with.
+             */
+            usual_ns: number | null;
+            findings: components["schemas"]["TraceFinding"][];
         };
         TreeSummary: {
             request_type: components["schemas"]["ID"];
@@ -2150,6 +2310,164 @@ export interface components {
             version: string;
             /** @description Previously newest version of the service; it may still be running. */
             before: string;
+        };
+        /**
+         * @description `incident`: an open incident suspects it. `failing`: clearly more calls fail than usual. `silent`: calls came steadily and do not come any more.
+         *     `slower`: the median, or the own time of a call, is clearly longer than usual. `new`: there is no history to compare with. `idle`: no calls now,
+         *     and few or none usually. Otherwise `well`.
+         * @enum {string}
+         */
+        ServiceState: "incident" | "failing" | "silent" | "slower" | "well" | "new" | "idle";
+        /** @description Calls to a service or an operation in some time. Of a service that emits no spans they are those that others make to it. */
+        ServiceLoad: {
+            calls: number;
+            /**
+             * Format: double
+             * @description Calls per second.
+             */
+            rate: number;
+            /**
+             * Format: double
+             * @description Share of the calls that failed.
+             */
+            failed: number | null;
+            /**
+             * Format: double
+             * @description Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire.
+             */
+            own_ns: number | null;
+            /**
+             * Format: double
+             * @description Median duration of its spans, within 3 %. In `now` those of the last five to ten minutes, in `usual` those of the hour or two before; null for times in the past.
+             */
+            p50_ns: number | null;
+            /** Format: double */
+            p99_ns: number | null;
+        };
+        /** @description By bins of equal length, the first at `from`; the last one may not be over. */
+        ServiceTrend: {
+            rate: number[];
+            failed: (number | null)[];
+            own_ns: (number | null)[];
+        };
+        /** @description An open incident that suspects the service. */
+        ServiceIncident: {
+            /** @description 16 hex digits. */
+            id: string;
+            /**
+             * Format: double
+             * @description Of the time, or the failures, that all of its suspects add.
+             */
+            share: number;
+            /** @description Among the suspects; 1 is the first. */
+            rank: number;
+        };
+        Service: {
+            /** @description 16 hex digits. */
+            id: string;
+            service: string;
+            state: components["schemas"]["ServiceState"];
+            /** @description Why it is in this state; empty if it is well. */
+            reason: string;
+            /** @description False: only its callers name it. */
+            emits_spans: boolean;
+            owner?: components["schemas"]["Owner"];
+            now: components["schemas"]["ServiceLoad"];
+            usual: components["schemas"]["ServiceLoad"] | null;
+            trend: components["schemas"]["ServiceTrend"] | null;
+            /** @description Number of operations that are called. */
+            operations: number;
+            /** @description Number of instances, or of pods or hosts, with calls now; 0: unknown. */
+            instances: number;
+            /** @description Those with calls now. */
+            versions: string[];
+            /** @description The latest one. */
+            deploy: components["schemas"]["Deploy"] | null;
+            incidents: components["schemas"]["ServiceIncident"][];
+        };
+        ServiceList: {
+            items: components["schemas"]["Service"][];
+            next_cursor: string | null;
+            /** @description Number of matching services on all pages. */
+            total: number;
+            epoch: components["schemas"]["Epoch"];
+            /** @description There is too little history to compare with. */
+            learning: boolean;
+            /**
+             * Format: date-time
+             * @description Beginning of trends.
+             */
+            from: string;
+            /** Format: date-time */
+            to: string;
+            /**
+             * Format: date-time
+             * @description Beginning of `now`.
+             */
+            now_from: string;
+            /** @description Length of the bins of trends. */
+            bin_ns: number;
+            /** @description Number of services by state, whatever the filters. */
+            states: {
+                [key: string]: number;
+            };
+        };
+        ServiceOperation: {
+            operation: string;
+            kind: string;
+            state: components["schemas"]["ServiceState"];
+            reason: string;
+            now: components["schemas"]["ServiceLoad"];
+            usual: components["schemas"]["ServiceLoad"] | null;
+            trend: components["schemas"]["ServiceTrend"] | null;
+        };
+        ServiceInstance: {
+            /** @description `service.instance.id`, `k8s.pod.name`, `host.name`, `cloud.availability_zone` or `service.version`. */
+            key: string;
+            value: string;
+            now: components["schemas"]["ServiceLoad"];
+            /**
+             * Format: date-time
+             * @description Within the last two hours.
+             */
+            first_seen: string;
+            /** Format: date-time */
+            last_seen: string;
+        };
+        ServiceCall: {
+            caller: string;
+            callee: string;
+            now: components["schemas"]["ServiceLoad"];
+            usual: components["schemas"]["ServiceLoad"] | null;
+        };
+        ServiceDetail: {
+            service: components["schemas"]["Service"];
+            /** @description At most 500, those with most calls first. */
+            operations: components["schemas"]["ServiceOperation"][];
+            /** @description Number of those that are not listed. */
+            more_operations: number;
+            instances: components["schemas"]["ServiceInstance"][];
+            callers: components["schemas"]["ServiceCall"][];
+            callees: components["schemas"]["ServiceCall"][];
+            /** @description Latest first, at most 20. */
+            deploys: components["schemas"]["Deploy"][];
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            to: string;
+            /** Format: date-time */
+            now_from: string;
+            bin_ns: number;
+        };
+        ServiceMap: {
+            services: components["schemas"]["Service"][];
+            calls: components["schemas"]["ServiceCall"][];
+            epoch: components["schemas"]["Epoch"];
+            learning: boolean;
+            /** Format: date-time */
+            now_from: string;
+            /** Format: date-time */
+            to: string;
         };
         DeployList: {
             items: components["schemas"]["Deploy"][];
@@ -2548,6 +2866,10 @@ export interface components {
         fromParameter: components["schemas"]["Instant"];
         /** @description End, exclusive. */
         toParameter: components["schemas"]["Instant"];
+        /** @description Beginning of the trend; by default an hour before `to`. */
+        trendFromParameter: components["schemas"]["Instant"];
+        /** @description End of the trend and of `now`; by default the end of the last epoch. */
+        trendToParameter: components["schemas"]["Instant"];
         problemParameter: components["schemas"]["ID"];
         incidentParameter: string;
         groupParameter: components["schemas"]["ID"];
@@ -3059,6 +3381,49 @@ export interface operations {
             default: components["responses"]["Failure"];
         };
     };
+    listTraces: {
+        parameters: {
+            query?: {
+                limit?: components["parameters"]["limitParameter"];
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
+                cursor?: components["parameters"]["cursorParameter"];
+                /** @description The ID, or its beginning. */
+                trace?: string;
+                service?: string;
+                /** @description Name of the span. */
+                operation?: string;
+                /** @description Least duration of the request. */
+                longer_ns?: number;
+                /** @description The duration of the request is less. */
+                shorter_ns?: number;
+                /** @description Whether the span is an error. */
+                error?: boolean;
+                /** @description `key=value`, or `key` for any value; as strings. Resource attributes count for all spans of the resource. */
+                attribute?: string[];
+                /** @description Start, inclusive. */
+                from?: components["parameters"]["fromParameter"];
+                /** @description End, exclusive. */
+                to?: components["parameters"]["toParameter"];
+                sort?: "newest" | "slowest";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the list. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TraceList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
     getTrace: {
         parameters: {
             query?: never;
@@ -3295,6 +3660,93 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DeployList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    listServices: {
+        parameters: {
+            query?: {
+                limit?: components["parameters"]["limitParameter"];
+                /** @description The `next_cursor` of the previous page, with the same filters and order. */
+                cursor?: components["parameters"]["cursorParameter"];
+                /** @description Text that names must contain, case-insensitive. */
+                q?: components["parameters"]["qParameter"];
+                /** @description Beginning of the trend; by default an hour before `to`. */
+                from?: components["parameters"]["trendFromParameter"];
+                /** @description End of the trend and of `now`; by default the end of the last epoch. */
+                to?: components["parameters"]["trendToParameter"];
+                state?: components["schemas"]["ServiceState"];
+                /** @description `state` is by urgency: services of open incidents first. All but `name` put the highest first. */
+                sort?: "state" | "name" | "rate" | "failed" | "p50" | "p99" | "own";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the list. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    getService: {
+        parameters: {
+            query?: {
+                /** @description Beginning of the trend; by default an hour before `to`. */
+                from?: components["parameters"]["trendFromParameter"];
+                /** @description End of the trend and of `now`; by default the end of the last epoch. */
+                to?: components["parameters"]["trendToParameter"];
+            };
+            header?: never;
+            path: {
+                /** @description ID or name of a service; the ID if the name has a slash or a percent sign. */
+                service: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The requested object. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceDetail"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    getServiceMap: {
+        parameters: {
+            query?: {
+                /** @description End of the trend and of `now`; by default the end of the last epoch. */
+                to?: components["parameters"]["trendToParameter"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The requested object. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceMap"];
                 };
             };
             default: components["responses"]["Failure"];

@@ -1,11 +1,12 @@
-// HeatMap draws durations over time: a column for each window, darker where more of its requests are. Dots are sample
+// HeatMap draws durations over time: a column for each window, as wide as it is long, darker where more of its requests
+// are. Pointer, touch and arrow keys read the columns. Dots are sample
 // traces, vertical lines are marks, other lines are percentiles of another day. Dragging horizontally selects a time range, diagonally a box of times and
 // durations.
 import { useState } from "react";
 import type { Schemas } from "../api/client.ts";
 import type { PastPoint } from "../logic/past.ts";
-import { count, duration, percent, time } from "../logic/format.ts";
-import { type Drag, type Point, axis, cells, selection } from "../logic/heatmap.ts";
+import { count, duration, time } from "../logic/format.ts";
+import { type Drag, type Point, axis, cells, quantile, selection, ticksOf } from "../logic/heatmap.ts";
 import { useNow, useZone } from "../settings.ts";
 import { useSize } from "./use-size.ts";
 
@@ -18,6 +19,7 @@ type Props = {
   marks: Mark[];
   dots: Dot[];
   behind?: PastPoint[];
+  expected: number | null; // mean in ns
   label: string;
   brush: (from: number, to: number, longer: number, shorter: number) => void;
 };
@@ -30,14 +32,15 @@ const foot = 20;
 const labelDistance = 64; // between time labels, at least
 const timeWidth = 50;
 
-export function HeatMap({ windows, marks, dots, behind = [], label, brush }: Props) {
+export function HeatMap({ windows, marks, dots, behind = [], expected, label, brush }: Props) {
   const [svg, { width }] = useSize<SVGSVGElement>({ width: 700, height: 0 });
   const [drag, setDrag] = useState<Drag>();
+  const [pointed, setPointed] = useState<number>(); // column
   const [zone] = useZone();
   const now = useNow();
   const all = cells(windows);
   const scale = axis(windows);
-  const past = behind.flatMap((p) => [p.p50, p.p99]).filter((ns) => ns !== null);
+  const past = [...behind.flatMap((p) => [p.p50, p.p99]), expected].filter((ns) => ns !== null);
   const low = Math.log(Math.max(1, Math.min(...all.map((c) => c.low), ...past)));
   const high = Math.log(Math.max(...all.map((c) => c.high), ...past));
   const plot = { width: width - left - 6, height: plotRoom - line - 6 - foot };
@@ -46,7 +49,10 @@ export function HeatMap({ windows, marks, dots, behind = [], label, brush }: Pro
   const lines = labelLines(marks.map((m) => ({ x: x(m.at), always: m.deploy === true })));
   const top = 6 + line * Math.max(1, ...lines);
   const height = top + plot.height + foot;
-  const column = plot.width / (windows.length || 1);
+  const columns = windows.map((w) => {
+    const [from, to] = [x(Date.parse(w.from)), x(Date.parse(w.to))];
+    return { x: from, width: Math.max(1, to - from - (to - from > 4 ? 1 : 0)) };
+  });
   const maxShare = Math.max(...all.map((c) => c.share));
   const at = (event: React.PointerEvent): Point => {
     const box = svg.current!.getBoundingClientRect();
@@ -67,32 +73,70 @@ export function HeatMap({ windows, marks, dots, behind = [], label, brush }: Pro
       );
     setDrag(undefined);
   };
-  const step = Math.max(1, Math.ceil(labelDistance / column));
-  return (
+  const ends = windows.length > 0 ? [Date.parse(windows[0]!.from), Date.parse(windows.at(-1)!.to)] : [0, 1];
+  const columnAt = (position: number) => {
+    const ms = scale.time(position);
+    return windows.findLastIndex((w) => Date.parse(w.from) <= ms);
+  };
+  const key = (event: React.KeyboardEvent) => {
+    const from = pointed ?? windows.length;
+    const next = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: windows.length - 1 }[event.key];
+    if (event.key === "Escape") setPointed(undefined);
+    if (next === undefined) return;
+    event.preventDefault();
+    setPointed(Math.max(0, Math.min(windows.length - 1, next)));
+  };
+  const read = pointed === undefined ? undefined : windows[pointed];
+  const readout = read
+    ? `${time(read.from, zone, now)} to ${time(read.to, zone, now)}: ${count(read.count)} requests, mean ${duration(read.mean_ns)}, P50 ${duration(quantile(read.latency, 0.5))}, P99 ${duration(quantile(read.latency, 0.99))}${read.failed > 0 ? `, ${count(read.failed)} failed` : ""}`
+    : "";
+  const drawing = (
     <svg
       ref={svg}
       className="chart"
       height={height}
-      role="img"
+      role="slider"
+      tabIndex={0}
       aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={Math.max(0, windows.length - 1)}
+      aria-valuenow={pointed ?? Math.max(0, windows.length - 1)}
+      aria-valuetext={readout || label}
       style={{ touchAction: "pan-y", cursor: "crosshair" }}
-      onPointerDown={(e) => e.button === 0 && setDrag([at(e), at(e)])}
-      onPointerMove={(e) => drag && setDrag([drag[0], at(e)])}
+      onPointerDown={(e) => (setPointed(columnAt(at(e)[0])), e.button === 0 && setDrag([at(e), at(e)]))}
+      onPointerMove={(e) => (setPointed(columnAt(at(e)[0])), drag && setDrag([drag[0], at(e)]))}
       onPointerUp={end}
-      onPointerLeave={() => setDrag(undefined)}
+      onPointerLeave={() => (setDrag(undefined), setPointed(undefined))}
+      onBlur={() => setPointed(undefined)}
+      onKeyDown={key}
     >
       {all.map((c) => (
         <rect
           key={`${c.column} ${c.low}`}
-          x={left + c.column * column}
+          x={columns[c.column]!.x}
           y={y(c.high)}
-          width={Math.max(1, column - 1)}
+          width={columns[c.column]!.width}
           height={Math.max(1, y(c.low) - y(c.high))}
           style={{ fill: `var(--heat-${c.share > 0 ? 1 + Math.min(3, Math.floor((3.999 * c.share) / maxShare)) : 0})` }}
-        >
-          <title>{`${time(windows[c.column]!.from, zone, now)} to ${time(windows[c.column]!.to, zone, now)}\n${duration(c.low)} to ${duration(c.high)}: ${count(c.count)} requests, ${percent(c.share)}`}</title>
-        </rect>
+        />
       ))}
+      {pointed !== undefined && columns[pointed] && (
+        <rect
+          className="column-pointed"
+          x={columns[pointed].x - 1}
+          width={columns[pointed].width + 2}
+          y={top}
+          height={plot.height}
+        />
+      )}
+      {expected !== null && (
+        <g>
+          <line className="expected" x1={left} x2={width - 6} y1={y(expected)} y2={y(expected)} strokeDasharray="5 4" />
+          <text className="axis halo" x={width - 8} y={y(expected) - 4} textAnchor="end">
+            expected {duration(expected)}
+          </text>
+        </g>
+      )}
       {[0.04, 0.35, 0.66, 0.96].map((part) => {
         const ns = Number(Math.exp(low + (high - low) * part).toPrecision(2));
         return (
@@ -101,15 +145,16 @@ export function HeatMap({ windows, marks, dots, behind = [], label, brush }: Pro
           </text>
         );
       })}
-      {windows.map(
-        (w, i) =>
-          i % step === 0 &&
-          left + i * column < width - timeWidth && (
-            <text key={w.from} className="axis" x={left + i * column} y={height - 5}>
-              {time(w.from, zone, now).replace(" UTC", "").slice(-8)}
+      {ticksOf(ends[0]!, ends[1]!, Math.max(2, Math.floor(plot.width / labelDistance) - 1))
+        .filter((ms) => x(ms) < width - timeWidth)
+        .map((ms) => (
+          <g key={ms}>
+            <line className="tick" x1={x(ms)} x2={x(ms)} y1={top + plot.height} y2={top + plot.height + 4} />
+            <text className="axis" x={x(ms)} y={height - 5}>
+              {time(ms, zone, now).replace(" UTC", "").slice(-8, -3)}
             </text>
-          ),
-      )}
+          </g>
+        ))}
       {(["p99", "p50"] as const).map((of) => (
         <polyline
           key={of}
@@ -172,6 +217,14 @@ export function HeatMap({ windows, marks, dots, behind = [], label, brush }: Pro
         />
       )}
     </svg>
+  );
+  return (
+    <div className="heat">
+      <p className="readout small" role="status">
+        {readout}
+      </p>
+      {drawing}
+    </div>
   );
 }
 

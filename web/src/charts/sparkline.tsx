@@ -1,7 +1,7 @@
-// Sparkline draws a few values, oldest first, without axes.
-export function Sparkline({ of, label }: { of: number[]; label: string }) {
+// Sparkline draws a few values, oldest first, without axes; from 0 on if zero is set.
+export function Sparkline({ of, label, zero }: { of: number[]; label: string; zero?: boolean }) {
   if (of.length < 2) return null;
-  const low = Math.min(...of);
+  const low = zero ? 0 : Math.min(...of);
   const high = Math.max(...of);
   const [width, height] = [92, 18];
   const points = of.map(

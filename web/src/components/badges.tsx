@@ -21,6 +21,13 @@ const glyphs: Record<string, string> = {
   current: "●",
   behind: "◔",
   lost: "⊘",
+  incident: "▲",
+  failing: "✕",
+  silent: "⊘",
+  slower: "◔",
+  new: "○",
+  well: "✓",
+  idle: "○",
 };
 
 // StateBadge shows a state as a word with a glyph, never by colour alone. Its title is the definition.
@@ -77,4 +84,11 @@ export const definitions: Record<string, string> = {
   current: "Runs the current plan",
   behind: "Has not applied the latest plan yet",
   lost: "Not heard from recently",
+  incident: "The first suspect of an open incident",
+  failing: "Clearly more calls fail than usual",
+  silent: "Calls came steadily, and do not come any more",
+  slower: "The median duration, or the mean own time, is clearly longer than usual",
+  new: "There is no history to compare with yet",
+  well: "Rate, errors and durations are as usual",
+  idle: "No calls now, and few or none usually",
 };

@@ -1,8 +1,10 @@
 import type { ReactNode } from "react";
 import { count } from "../logic/format.ts";
 
-// Column is the head of a column. title is a tooltip that explains it.
-export type Column = string | { text: string; number?: true; title?: string };
+type Order = "ascending" | "descending";
+
+// Column is the head of a column. title is a tooltip that explains it; sort makes it a button that sorts by it.
+export type Column = string | { text: string; number?: boolean; title?: string; sort?: { by: () => void; is?: Order } };
 
 type Props = { label: string; head: Column[]; className?: string; children: ReactNode };
 
@@ -14,10 +16,17 @@ export function Table({ label, head, className, children }: Props) {
         <thead>
           <tr>
             {head.map((column) => {
-              const { text, number, title } = typeof column === "string" ? { text: column } : column;
+              const { text, number, title, sort }: Exclude<Column, string> =
+                typeof column === "string" ? { text: column } : column;
               return (
-                <th key={text} scope="col" className={number && "number"} title={title}>
-                  {text}
+                <th key={text} scope="col" className={number ? "number" : undefined} title={title} aria-sort={sort?.is}>
+                  {sort ? (
+                    <button type="button" className="sort" onClick={sort.by}>
+                      {text} <span aria-hidden="true">{sort.is && (sort.is === "ascending" ? "▴" : "▾")}</span>
+                    </button>
+                  ) : (
+                    text
+                  )}
                 </th>
               );
             })}

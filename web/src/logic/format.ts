@@ -108,6 +108,7 @@ export const pValue = (x: number) => (x < 0.001 ? "< 0.001" : digits(Number(x.to
 export function stateLabel(state: string): string {
   if (state === "none") return "queued";
   if (state === "joined") return "in an incident";
+  if (state === "incident") return "suspected";
   return state === "exhausted" ? "inconclusive" : state;
 }
 

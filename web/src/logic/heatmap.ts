@@ -4,26 +4,28 @@ import type { Schemas } from "../api/client.ts";
 type Window = Schemas["Window"];
 type Bin = Schemas["Bin"];
 
-// Axis maps times to positions, 0–1, and back. All windows have equal width, although older ones last longer.
+// Axis maps times to positions, 0–1, and back. It is linear, from the beginning of the first window to the end of the
+// last: older windows, which last longer, are wider.
 export type Axis = { position: (ms: number) => number; time: (position: number) => number };
 
-export function axis(windows: Window[]): Axis {
-  const bounds = windows.map((w) => [Date.parse(w.from), Date.parse(w.to)] as const);
-  const n = bounds.length || 1;
+export function axis(windows: Pick<Window, "from" | "to">[]): Axis {
+  const from = windows[0] ? Date.parse(windows[0].from) : 0;
+  const length = windows.length > 0 ? Math.max(1, Date.parse(windows.at(-1)!.to) - from) : 1;
+  const clamp = (x: number) => Math.max(0, Math.min(1, x));
   return {
-    position(ms) {
-      for (const [i, [from, to]] of bounds.entries()) {
-        if (ms < from) return i / n;
-        if (ms < to) return (i + (ms - from) / (to - from)) / n;
-      }
-      return 1;
-    },
-    time(position) {
-      const at = Math.max(0, Math.min(n - 1e-9, position * n));
-      const [from, to] = bounds[Math.floor(at)] ?? [0, 0];
-      return from + (at % 1) * (to - from);
-    },
+    position: (ms) => (windows.length === 0 ? 1 : clamp((ms - from) / length)),
+    time: (position) => from + clamp(position) * length,
   };
+}
+
+// ticksOf returns at most n round times within [from, to], in ms: whole minutes, hours or days.
+export function ticksOf(from: number, to: number, n: number): number[] {
+  const minute = 60_000;
+  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440].map((m) => m * minute);
+  const step = steps.find((s) => (to - from) / s <= n) ?? Math.ceil((to - from) / n / steps.at(-1)!) * steps.at(-1)!;
+  const ticks: number[] = [];
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) ticks.push(at);
+  return ticks.length > 0 ? ticks : [from];
 }
 
 // Cell is a bin of a window. column is the index of the window; share is the fraction of the window's requests in the

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
 import { mergeBins } from "./bins.ts";
-import { axis, cells, quantile } from "./heatmap.ts";
+import { axis, cells, quantile, ticksOf } from "./heatmap.ts";
 import { boxes } from "./icicle.ts";
 import { initiallyFolded, visible } from "./tree.ts";
 import { rows, visibleRows } from "./waterfall.ts";
@@ -49,6 +49,7 @@ const span = (
   tracepoint: "",
   exclusive_ns: 0,
   percentile: null,
+  usual_ns: null,
   among: 0,
   ...rest,
 });
@@ -61,6 +62,7 @@ const traceOf = (spans: Schemas["Span"][], sections: Schemas["Section"][] = []):
   spans,
   dropped_spans: 0,
   links: [],
+  comparison: null,
   ranked_since: null,
   roots: [{ span: spans[0]?.id ?? "", duration_ns: 100, sections, refined: [] }],
 });
@@ -148,11 +150,11 @@ const window = (from: number, to: number, ...latency: [number, number, number][]
     latency: latency.map(([low_ns, high_ns, count]) => ({ low_ns, high_ns, count })),
   }) as Schemas["Window"];
 
-test("axis gives all windows equal width, and time inverts position", () => {
-  const windows = [window(0, 1000, [1, 2, 3], [2, 4, 1]), window(1000, 1100)];
+test("axis is linear, and time inverts position", () => {
+  const windows = [window(0, 1000, [1, 2, 3], [2, 4, 1]), window(1000, 1250)];
   const scale = axis(windows);
-  expect([scale.position(500), scale.position(1050), scale.position(-5), scale.position(9999)]).toEqual([
-    0.25, 0.75, 0, 1,
+  expect([scale.position(500), scale.position(1000), scale.position(-5), scale.position(9999)]).toEqual([
+    0.4, 0.8, 0, 1,
   ]);
   expect(scale.time(scale.position(1020))).toBeCloseTo(1020);
   expect(cells(windows).map((c) => [c.column, c.share])).toEqual([
@@ -160,6 +162,13 @@ test("axis gives all windows equal width, and time inverts position", () => {
     [0, 0.25],
   ]);
   expect(axis([]).position(5)).toBe(1);
+});
+
+test("ticks are round times, and few", () => {
+  const minute = 60_000;
+  expect(ticksOf(30_000, 10 * minute, 5)).toEqual([2, 4, 6, 8, 10].map((m) => m * minute));
+  expect(ticksOf(0, 3600 * minute, 7).length).toBeLessThanOrEqual(8);
+  expect(ticksOf(61_000, 62_000, 4)).toEqual([61_000]);
 });
 
 test("quantile interpolates within a bin", () => {

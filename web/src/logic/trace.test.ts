@@ -24,6 +24,7 @@ const span = (
   tracepoint: "",
   exclusive_ns: 0,
   percentile: null,
+  usual_ns: null,
   among: 0,
 });
 
@@ -35,6 +36,7 @@ const traceOf = (spans: Schemas["Span"][], ...sections: [string, number, number]
   spans,
   dropped_spans: 0,
   links: [],
+  comparison: null,
   ranked_since: null,
   roots: [
     {

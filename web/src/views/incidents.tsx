@@ -280,7 +280,8 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
       <div className="state">
         <strong>No traces arrive</strong>
         <p className="bad" role="status">
-          No traces have arrived for {silent}: incidents cannot be noticed. See <Link href="/service">service</Link>.
+          No traces have arrived for {silent}: incidents cannot be noticed. See{" "}
+          <Link href="/status">the status of Sibyl</Link>.
         </p>
       </div>
     );

@@ -12,6 +12,7 @@ import { quantile } from "../logic/heatmap.ts";
 import { Choice } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { meanBefore, pastPoints, shiftOf } from "../logic/past.ts";
+import { RangeSelect, useRange } from "../components/range.tsx";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum } from "../url.ts";
 import { BeforeChoice, BeforeNote, PastLatency, behindOf, useBefore, useHistory } from "./past-latency.tsx";
@@ -47,32 +48,25 @@ export function Latency({ group, problem, decisions, deploys }: Props) {
   );
 }
 
-const spans = ["recent", "day", "week"] as const;
-const spanNames = [
-  ["recent", "Recent"],
-  ["day", "Day"],
-  ["week", "Week"],
-] as const;
-const dayLength = 24 * 3_600_000;
+const recent = 2 * 3_600_000; // ms, for which windows with histograms are kept at least
 
-// OverTimeOf shows the recent windows, or those of a day or a week.
+// OverTimeOf shows the windows of the time range: the recent ones with their distributions, or those of past days.
 function OverTimeOf(props: Props) {
-  const [span, setSpan] = useEnum("span", spans);
-  const now = useNow();
-  const choice = <Choice label="Span" value={span} pick={setSpan} of={spanNames} />;
-  if (span === "recent") return <OverTime {...props} span={choice} />;
+  const [range, setRange] = useRange();
+  const select = <RangeSelect value={range} pick={setRange} />;
+  if (range.live && range.to - range.from <= recent) return <OverTime {...props} from={range.from} span={select} />;
   return (
     <PastLatency
       group={props.group.group.id}
-      from={now - (span === "day" ? 1 : 7) * dayLength}
-      to={now}
+      from={range.from}
+      to={range.to}
       marks={marksOf(props.problem, props.decisions, props.deploys ?? [])}
-      tools={choice}
+      tools={select}
     />
   );
 }
 
-function OverTime({ group, problem, decisions, deploys, span }: Props & { span: ReactNode }) {
+function OverTime({ group, problem, decisions, deploys, from, span }: Props & { from: number; span: ReactNode }) {
   const [, go] = useLocation();
   const [as, setAs] = useEnum("latency", ["map", "lines"]);
   const id = group.group.id;
@@ -81,7 +75,7 @@ function OverTime({ group, problem, decisions, deploys, span }: Props & { span: 
     (signal) => client.GET("/exemplars", { params: { query: { group: id } }, signal }),
     true,
   );
-  const windows = group.windows.filter((w) => w.count > 0);
+  const windows = group.windows.filter((w) => w.count > 0 && Date.parse(w.to) > from);
   const marks = marksOf(problem, decisions, deploys ?? []);
   const brush = (from: number, to: number, longer = 0, shorter = Infinity) => {
     const at = (ms: number) => new Date(ms).toISOString();
@@ -113,7 +107,7 @@ function OverTime({ group, problem, decisions, deploys, span }: Props & { span: 
       title="Latency over time"
       hint={
         as === "map"
-          ? "Darker: more requests. Dots: sample traces. Drag across to compare a time range with before, or drag a box to compare the sampled requests in it with the rest. Recent windows are shorter than older ones."
+          ? "Darker: more requests. Dots: sample traces. Drag across to compare a time range with before, or drag a box to compare the sampled requests in it with the rest; arrow keys read the columns. Recent windows are shorter than older ones."
           : "Drag to compare a time range with before. Recent windows are shorter than older ones."
       }
       tools={
@@ -167,6 +161,7 @@ function OverTime({ group, problem, decisions, deploys, span }: Props & { span: 
           marks={marks}
           dots={dots}
           behind={points}
+          expected={problem.expected_ns ?? null}
           brush={brush}
           label={`Durations in ${windows.length} windows; the table has the numbers`}
         />

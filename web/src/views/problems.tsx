@@ -394,7 +394,7 @@ function NoProblems({ filtered, learning }: { filtered: boolean; learning: boole
   return (
     <Empty title="No problems">
       All requests behave as expected. See also: <Link href="/trees">calling contexts</Link>,{" "}
-      <Link href="/service">service health</Link>.
+      <Link href="/services">services</Link>.
     </Empty>
   );
 }

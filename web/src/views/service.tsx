@@ -1,404 +1,416 @@
-// Service: the health of Sibyl itself, and dead letters.
-import { useState } from "react";
+// Service: a service with its operations, neighbours, instances and deploys.
+import { useMemo } from "react";
 import { Link } from "wouter";
-import { type Schemas, unwrap, client } from "../api/client.ts";
-import { useResource } from "../api/queries.ts";
-import { bytes, count, duration, percent } from "../logic/format.ts";
-import { type Meaning, describeCounts, isFilling, describe, silentFor } from "../logic/health.ts";
-import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
-import { Dialog } from "../components/dialog.tsx";
+import { type Schemas, client } from "../api/client.ts";
+import { useIncidents, useResource } from "../api/queries.ts";
+import type { Mark } from "../charts/heatmap.tsx";
+import { Trend } from "../charts/trend.tsx";
+import { describeDeploy } from "../logic/deploys.ts";
+import { count, duration, milli, percent, rate } from "../logic/format.ts";
+import { ownerText } from "../logic/incidents.ts";
+import { type Range, rangeParameters } from "../logic/range.ts";
+import { servicePath, sortedBy, states } from "../logic/services.ts";
+import { Async, Empty } from "../components/async-state.tsx";
+import { Facts, type Fact, When, useTitle } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
-import { TruncationNote, Table } from "../components/table.tsx";
-import { Async } from "../components/async-state.tsx";
-import { useNow } from "../settings.ts";
+import { RangeSelect, useRange } from "../components/range.tsx";
+import { Table } from "../components/table.tsx";
+import { query, useEnum } from "../url.ts";
+import { Beside, Failures, ServiceBadge, SinceNote, Time } from "./services.tsx";
+import { IncidentSentence, ServiceName } from "./suspects.tsx";
 
-export default function Service() {
-  useTitle("Service");
-  const status = useResource("status", (signal) => client.GET("/status", { signal }), true);
+type Detail = Schemas["ServiceDetail"];
+type Call = Schemas["ServiceCall"];
+
+export default function ServiceView({ id }: { id: string }) {
+  const [range, setRange] = useRange();
+  const parameters = rangeParameters(range);
+  const resource = useResource(
+    `service ${id} ${JSON.stringify(parameters)}`,
+    (signal) => client.GET("/services/{service}", { params: { path: { service: id }, query: parameters }, signal }),
+    "incident",
+  );
+  useTitle(resource.value?.service.service ?? "Service");
+  if (resource.failure?.status === 404)
+    return (
+      <Empty page title="Service not found">
+        It had no calls in the last two hours. <Link href="/services">All services</Link>
+      </Empty>
+    );
   return (
-    <>
-      <div className="toolbar">
-        <h1>Service</h1>
-      </div>
-      <Async of={status} what="the status">
-        {(s) => <Health s={s} />}
-      </Async>
-      <Webhooks />
-      <DeadLetters />
-    </>
+    <Async of={resource} what="the service">
+      {(detail) => <Content detail={detail} range={range} setRange={setRange} />}
+    </Async>
   );
 }
 
-function Health({ s }: { s: Schemas["Status"] }) {
-  const ingest = {
-    requests: s.ingest.requests,
-    spans: s.ingest.spans,
-    rejected_spans: s.ingest.rejected_spans,
-    open_traces: s.open.traces,
-    open_spans: s.open.spans,
-    checkpoints: s.ingest.checkpoints,
-    checkpoints_failed: s.ingest.checkpoints_failed,
-    damaged_records: s.ingest.damaged_records,
-  };
+type Props = { detail: Detail; range: Range; setRange: (text: string) => void };
+
+function Content({ detail: d, range, setRange }: Props) {
+  const s = d.service;
+  const deploy = d.deploys[0];
+  const facts: Fact[] = [
+    ["Rate", <Beside key="rate" now={rate(s.now.rate)} usual={s.usual && rate(s.usual.rate)} notable={false} />],
+    ["Errors", <Failures key="errors" now={s.now} usual={s.usual} />],
+    ["P50", <Time key="p50" now={s.now.p50_ns} usual={s.usual?.p50_ns} />, "Median duration of its spans"],
+    ["P99", <Time key="p99" now={s.now.p99_ns} usual={s.usual?.p99_ns} />],
+    ["Own time", <Time key="own" now={s.now.own_ns} usual={s.usual?.own_ns} />, ownMeans],
+  ];
+  if (s.owner) facts.push(["Owner", <bdi key="owner">{ownerText(s.owner)}</bdi>]);
+  if (s.versions.length > 0) facts.push([s.versions.length > 1 ? "Versions" : "Version", s.versions.join(", ")]);
+  if (deploy) facts.push(["Deployed", <When key="deploy" at={deploy.at} brief />, describeDeploy(deploy)]);
   return (
     <>
-      <Facts
-        of={[
-          ["Version", s.version],
-          ["Accepts traces", s.ready ? "yes" : "not yet: the journal is being replayed"],
-          ["Last spans", <Arrival key="arrival" at={s.ingest.last_arrival} />, "When the last accepted spans arrived"],
-          [
-            "Learning",
-            s.learning.active
-              ? `${s.learning.progress === null ? "no requests yet" : percent(s.learning.progress)}`
-              : "done",
-            "Sibyl first learns normal behaviour; until then it reports no problems",
-          ],
-          [
-            "Last epoch",
-            <When key="ended" at={s.epoch.ended} />,
-            "When Sibyl last checked for problems and chose tracepoints. If that is more than two epochs ago, check its log",
-          ],
-          ["Epoch", duration(s.epoch.length_ns), "Interval of these checks"],
-          [
-            "Problems",
-            <>
-              {count(s.problems)}
-              {s.problems_uninvestigated > 0 && (
-                <span className="dim small"> {count(s.problems_uninvestigated)} waiting for investigation</span>
-              )}
-            </>,
-          ],
-          [
-            "Request types",
-            <Link key="types" href="/trees">
-              {count(s.request_types)}
-            </Link>,
-            "Requests grouped by entry point",
-          ],
-          ["Groups", count(s.groups), "Request types, and requests of one type that take the same path"],
-        ]}
-      />
+      <div className="crumbs">
+        <Link href="/services">Services</Link> <span aria-hidden="true">›</span> <ServiceBadge of={s} />
+        {!s.emits_spans && <span>emits no spans; named by its callers</span>}
+      </div>
+      <h1 className="mono heading">
+        <bdi>{s.service}</bdi>
+      </h1>
+      {s.reason && <p className="reason">{s.reason}</p>}
+      <Incidents of={s} />
+      <Facts of={facts} />
+      <p className="under">
+        <span>In the ten minutes to</span> <When at={d.to} /> <span>· small: usually</span>
+        <Link href={`/traces${query({ service: s.service })}`}>Traces</Link>
+        <Link href={`/map${query({ service: s.service })}`}>On the map</Link>
+      </p>
+      <Trends of={d} range={range} setRange={setRange} />
+      {d.operations.length > 0 && <Operations of={d} />}
       <div className="columns">
-        <div>
-          <Counts
-            title="Rejected"
-            of={[
-              ...describeCounts("refused", s.refused),
-              ...describeCounts("unusable", s.unusable).map(([m, n]): Count => [
-                { ...m, name: `Traces rejected: ${m.name.toLowerCase()}` },
-                n,
-              ]),
-            ]}
-            note="Since the service started. These should not grow."
-          />
-          <Counts
-            title="Closed traces"
-            of={describeCounts("closed", s.closed)}
-            note="Since the service started. Most should be complete."
-          />
-        </div>
-        <Counts
-          title="Ingest"
-          of={describeCounts("ingest", ingest)}
-          note={`Since the service started. Open traces use ${bytes(s.open.bytes)}.`}
-        />
+        <Calls title="Called by" of={d.callers} other="caller" />
+        <Calls title="Calls" of={d.callees} other="callee" />
       </div>
-      {s.queues.length > 0 && (
-        <Figure
-          title="Queues"
-          hint="Queues should be short. If one stays more than half full, its remedy is shown."
-          table={() => ({
-            header: ["queue", "meaning", "length", "capacity"],
-            rows: s.queues.map((q) => [q.name, describe("queues", q.name).means, q.length, q.capacity]),
-          })}
-          tableOnly
-        >
-          <div className="gauges">
-            {s.queues.map((q) => (
-              <Gauge q={q} key={q.name} />
-            ))}
-          </div>
-        </Figure>
-      )}
+      <div className="columns">
+        <Instances of={d} />
+        <Deploys of={d} />
+      </div>
     </>
   );
 }
 
-// Arrival shows when the last spans arrived, and what to check if that is long ago.
-function Arrival({ at }: { at: string | null }) {
-  const now = useNow();
-  const silent = silentFor(at, now);
+const ownMeans =
+  "Mean time of a call on the critical path in the service itself. Next to calls without a client span it counts as time on the wire";
+
+// Incidents lists the open incidents that suspect the service.
+function Incidents({ of: s }: { of: Schemas["Service"] }) {
+  const { value } = useIncidents();
+  const found = s.incidents
+    .filter((x) => x.rank === 1)
+    .map((x) => value?.items.find((incident) => incident.id === x.id))
+    .filter((x) => x !== undefined);
+  if (found.length === 0) return null;
   return (
-    <>
-      {at ? <When at={at} /> : "none since the start"}
-      {silent && (
-        <span className="bad"> None for {silent}: check the senders, their address of Sibyl, and their token.</span>
-      )}
-    </>
+    <ul className="plain does-list">
+      {found.map((x) => (
+        <li key={x.id}>
+          <Link href={`/incidents/${x.id}`}>
+            <IncidentSentence of={x} />
+          </Link>
+        </li>
+      ))}
+    </ul>
   );
 }
 
-const amount = (name: string, n: number) => (name.endsWith("_bytes") ? bytes(n) : count(n));
-
-function Gauge({ q }: { q: Schemas["Queue"] }) {
-  const { name, means, remedy } = describe("queues", q.name);
-  return (
-    <div className="gauge">
-      <div className="small">
-        <strong>{name}</strong>
-        <span className="dim nowrap">
-          {amount(q.name, q.length)} {q.capacity > 0 && `of ${amount(q.name, q.capacity)}`}
-        </span>
-      </div>
-      <Bar of={q.capacity > 0 ? q.length / q.capacity : 0} />
-      <p className="small dim">{means}</p>
-      {isFilling(q.length, q.capacity) && <p className="small bad">Filling up. {remedy}</p>}
-    </div>
-  );
-}
-
-type Count = [Meaning, number];
-
-// Counts lists counters with their meaning, and with their remedy if they are above 0.
-function Counts({ title, of, note }: { title: string; of: Count[]; note: string }) {
+function Trends({ of: d, range, setRange }: { of: Detail; range: Range; setRange: (text: string) => void }) {
+  const s = d.service;
+  const marks: Mark[] = d.deploys.map((x) => ({
+    at: Date.parse(x.at),
+    text: "deploy",
+    title: `Deployed: ${describeDeploy(x)}`,
+    deploy: true,
+  }));
+  if (!s.trend) return null;
+  const common = { from: Date.parse(d.from), bin: d.bin_ns / 1e6, marks };
   return (
     <Figure
-      title={title}
-      hint={note}
-      table={() => ({ header: ["name", "meaning", "count"], rows: of.map(([m, n]) => [m.name, m.means, n]) })}
-      tableOnly
+      title="Over time"
+      tools={<RangeSelect value={range} pick={setRange} />}
+      hint="Dashed: usual. ▲ A new version. Point at the bars, or use the arrow keys, for their values."
+      table={() => ({
+        header: ["from", "rate (1/s)", "failed (of 1)", "own time (ms)"],
+        rows: s.trend!.rate.map((r, i) => [
+          new Date(common.from + i * common.bin).toISOString(),
+          r,
+          s.trend!.failed[i] ?? null,
+          milli(s.trend!.own_ns[i]),
+        ]),
+      })}
     >
-      <table>
-        <tbody>
-          {of.map(([m, n]) => (
-            <tr key={m.name}>
-              <th scope="row">
-                {m.name}
-                <div className="small dim">{m.means}</div>
-                {n > 0 && m.remedy && <div className="small">If it grows: {m.remedy}</div>}
-              </th>
-              <td className="number">{count(n)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <p className="under">
+        <SinceNote from={d.from} asked={range.from} />
+      </p>
+      <div className="trends">
+        <section>
+          <h3>Calls per second</h3>
+          <Trend
+            {...common}
+            label="Calls per second"
+            values={s.trend.rate}
+            usual={s.usual?.rate ?? null}
+            format={rate}
+          />
+        </section>
+        <section>
+          <h3>Failed calls</h3>
+          <Trend
+            {...common}
+            label="Share of failed calls"
+            values={s.trend.failed}
+            usual={s.usual?.failed ?? null}
+            format={percent}
+            least={0.01}
+          />
+        </section>
+        <section>
+          <h3>{s.emits_spans ? "Own time of a call" : "Time of a call"}</h3>
+          <Trend
+            {...common}
+            label="Mean own time of a call"
+            values={s.trend.own_ns}
+            usual={s.usual?.own_ns ?? null}
+            format={duration}
+          />
+        </section>
+      </div>
     </Figure>
   );
 }
 
-// Webhooks lists webhooks with their deliveries.
-function Webhooks() {
-  const resource = useResource("webhooks", (signal) => client.GET("/webhooks", { signal }), true);
+type Operation = Schemas["ServiceOperation"];
+
+const sorts = ["state", "operation", "rate", "failed", "p50", "p99", "own"] as const;
+const keys: Record<(typeof sorts)[number], (o: Operation) => number | string | null> = {
+  state: (o) => states.indexOf(o.state),
+  operation: (o) => o.operation,
+  rate: (o) => o.now.rate,
+  failed: (o) => o.now.failed,
+  p50: (o) => o.now.p50_ns,
+  p99: (o) => o.now.p99_ns,
+  own: (o) => o.now.own_ns,
+};
+
+function Operations({ of: d }: { of: Detail }) {
+  const [sort, setSort] = useEnum("sort", sorts);
+  const falling = sort !== "state" && sort !== "operation";
+  const rows = useMemo(
+    () => sortedBy(d.operations, keys[sort], falling, (o) => o.operation),
+    [d.operations, sort, falling],
+  );
+  const head = (text: string, by: (typeof sorts)[number], number = true, title?: string) => ({
+    text,
+    number,
+    ...(title && { title }),
+    sort: {
+      by: () => setSort(by),
+      ...(sort === by && { is: falling ? ("descending" as const) : ("ascending" as const) }),
+    },
+  });
   return (
     <Figure
-      title="Webhooks"
-      hint="Deliveries since the service started. Only the origin of an address is shown, since the rest may be secret."
+      title="Operations"
+      hint="Those at which others call it, with all of their callers. Small: usually."
       table={() => ({
-        header: [
-          "webhook",
-          "origin",
-          "format",
-          "events",
-          "signed",
-          "delivered",
-          "last delivered",
-          "failed attempts",
-          "last error",
-          "waiting",
-          "dead",
-        ],
-        rows: (resource.value?.items ?? []).map((w) => [
-          w.name,
-          w.origin,
-          w.format,
-          w.events.join(" "),
-          w.signed ? "yes" : "no",
-          w.delivered,
-          w.last_delivered,
-          w.failed,
-          w.last_error,
-          w.waiting,
-          w.dead,
+        header: ["operation", "kind", "state", "rate (1/s)", "failed (of 1)", "P50 (ms)", "P99 (ms)", "own time (ms)"],
+        rows: d.operations.map((o) => [
+          o.operation,
+          o.kind,
+          o.state,
+          o.now.rate,
+          o.now.failed,
+          milli(o.now.p50_ns),
+          milli(o.now.p99_ns),
+          milli(o.now.own_ns),
         ]),
       })}
       tableOnly
     >
-      <Async of={resource} what="webhooks">
-        {({ items }) =>
-          items.length === 0 ? (
-            <p className="dim">
-              No webhooks are configured. Add them under <code>webhooks</code> or <code>email</code> in the
-              configuration to be notified when an incident opens or closes.
-            </p>
-          ) : (
-            <Table
-              label="Webhooks"
-              head={[
-                "Webhook",
-                "Events",
-                "Last delivery",
-                { text: "Delivered", number: true },
-                { text: "Failed attempts", number: true },
-                { text: "Waiting", number: true },
-                { text: "Given up", number: true },
-              ]}
-            >
-              {items.map((w) => (
-                <tr key={w.name}>
-                  <td>
-                    <strong>{w.name}</strong>{" "}
-                    {w.disabled && (
-                      <span className="badge state-forbidden" title="Deliveries resume after a restart or a reload">
-                        ⊘ disabled: answered 410 Gone
-                      </span>
-                    )}
-                    <div className="small dim path">{w.origin}/…</div>
-                  </td>
-                  <td>
-                    {w.events.length > 0 ? w.events.join(", ") : "everything"}
-                    <div className="small dim">
-                      as {w.format}, {w.signed ? "signed" : "not signed"}
-                    </div>
-                  </td>
-                  <td className="small">
-                    {w.last_delivered ? (
-                      <When at={w.last_delivered} />
-                    ) : (
-                      <span className="dim">none since the start</span>
-                    )}
-                    {w.last_error && <div className="path">last error: {w.last_error}</div>}
-                  </td>
-                  <td className="number">{count(w.delivered)}</td>
-                  <td className="number">{count(w.failed)}</td>
-                  <td className="number">{count(w.waiting)}</td>
-                  <td className="number">{count(w.dead)}</td>
-                </tr>
-              ))}
-            </Table>
-          )
-        }
-      </Async>
+      <Table
+        label="Operations"
+        className="operations"
+        head={[
+          head("Operation", "operation", false),
+          head("State", "state", false),
+          head("Rate", "rate"),
+          head("Errors", "failed"),
+          head("P50", "p50"),
+          head("P99", "p99"),
+          head("Own time", "own", true, "Mean time of a call on the critical path in the operation itself"),
+        ]}
+      >
+        {rows.map((o) => (
+          <tr key={`${o.operation} ${o.kind}`}>
+            <td>
+              <Link
+                className="mono"
+                href={`/traces${query({ service: d.service.service, operation: o.operation })}`}
+                title="Kept traces with this operation"
+              >
+                <bdi>{o.operation}</bdi>
+              </Link>
+            </td>
+            <td title={o.reason}>
+              <ServiceBadge of={o} />
+            </td>
+            <td className="number">
+              <Beside now={rate(o.now.rate)} usual={o.usual && rate(o.usual.rate)} notable={o.state === "silent"} />
+            </td>
+            <td className="number">
+              <Failures now={o.now} usual={o.usual} />
+            </td>
+            <td className="number">
+              <Time now={o.now.p50_ns} usual={o.usual?.p50_ns} />
+            </td>
+            <td className="number">
+              <Time now={o.now.p99_ns} usual={o.usual?.p99_ns} />
+            </td>
+            <td className="number">
+              <Time now={o.now.own_ns} usual={o.usual?.own_ns} />
+            </td>
+          </tr>
+        ))}
+      </Table>
+      {d.more_operations > 0 && <p className="under">{count(d.more_operations)} more with fewer calls.</p>}
     </Figure>
   );
 }
 
-// DeadLetters lists events that could not be delivered in time.
-function DeadLetters() {
-  const resource = useResource(
-    "dead",
-    (signal) => client.GET("/webhooks/dead", { params: { query: { limit: 100 } }, signal }),
-    true,
-  );
-  const [open, setOpen] = useState<{ letter: Schemas["DeadLetter"]; verb: "show" | "resend" | "drop" }>();
+// Calls lists the calls from or to other services.
+function Calls({ title, of, other }: { title: string; of: Call[]; other: "caller" | "callee" }) {
   return (
     <Figure
-      title="Dead letters"
-      hint="Events that could not be delivered within 24 hours. Resend or delete them."
+      title={title}
       table={() => ({
-        header: ["number", "webhook", "event", "at", "attempts", "error"],
-        rows: (resource.value?.items ?? []).map((l) => [l.number, l.endpoint, l.type, l.at, l.attempts, l.error]),
+        header: [other, "rate (1/s)", "usual rate (1/s)", "failed (of 1)", "time on the wire (ms)"],
+        rows: of.map((c) => [c[other], c.now.rate, c.usual?.rate ?? null, c.now.failed, milli(c.now.own_ns)]),
       })}
       tableOnly
     >
-      <Async of={resource} what="dead letters">
-        {(list) =>
-          list.items.length === 0 ? (
-            <p className="dim">None: everything was delivered, or no webhook is configured.</p>
-          ) : (
-            <>
-              <Table
-                label="Dead letters"
-                head={["Webhook", "Event", "When", { text: "Attempts", number: true }, "Last error", "Action"]}
-              >
-                {list.items.map((letter) => (
-                  <tr key={letter.number}>
-                    <td>{letter.endpoint}</td>
-                    <td>
-                      {letter.type} {letter.problem && <Link href={`/problems/${letter.problem}`}>problem</Link>}
-                      {letter.incident && <Link href={`/incidents/${letter.incident}`}>incident</Link>}
-                    </td>
-                    <td className="small">
-                      <When at={letter.at} />
-                    </td>
-                    <td className="number">{letter.attempts}</td>
-                    <td className="small path">{letter.error}</td>
-                    <td>
-                      <div className="buttons" style={{ margin: 0 }}>
-                        {(["show", "resend", "drop"] as const).map((verb) => (
-                          <button type="button" key={verb} onClick={() => setOpen({ letter, verb })}>
-                            {names[verb]}
-                          </button>
-                        ))}
-                      </div>
-                    </td>
-                  </tr>
-                ))}
-              </Table>
-              <TruncationNote list={list} how="Resend or delete these to see the others." />
-            </>
-          )
-        }
-      </Async>
-      {open?.verb === "show" && <DeadLetterDialog letter={open.letter} close={() => setOpen(undefined)} />}
-      {open && open.verb !== "show" && (
-        <DeadLetterAction
-          letter={open.letter}
-          verb={open.verb}
-          close={() => setOpen(undefined)}
-          changed={resource.reload}
-        />
+      {of.length === 0 ? (
+        <p className="dim">{other === "caller" ? "Only from outside, as far as spans show." : "No other service."}</p>
+      ) : (
+        <Table
+          label={title}
+          className="results"
+          head={[
+            "Service",
+            { text: "Rate", number: true },
+            { text: "Errors", number: true },
+            { text: "On the wire", number: true, title: "Mean time of a call between the two services" },
+          ]}
+        >
+          {of.map((c) => (
+            <tr key={c[other]}>
+              <td>
+                <Link href={servicePath(c[other])}>
+                  <ServiceName>{c[other]}</ServiceName>
+                </Link>
+              </td>
+              <td className="number">
+                <Beside now={rate(c.now.rate)} usual={c.usual && rate(c.usual.rate)} notable={false} />
+              </td>
+              <td className="number">
+                <Failures now={c.now} usual={c.usual} />
+              </td>
+              <td className="number">
+                <Time now={c.now.own_ns} usual={c.usual?.own_ns} />
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
     </Figure>
   );
 }
 
-const names = { show: "Show", resend: "Resend", drop: "Delete" };
-
-function DeadLetterDialog({ letter, close }: { letter: Schemas["DeadLetter"]; close: () => void }) {
-  const resource = useResource(`dead ${letter.number}`, (signal) =>
-    client.GET("/webhooks/dead/{letter}", { params: { path: { letter: letter.number } }, signal }),
-  );
+function Instances({ of: d }: { of: Detail }) {
+  const groups = [...new Set(d.instances.map((x) => x.key))];
   return (
-    <Dialog title={`${letter.type} for ${letter.endpoint}`} close={close} wide>
-      <Async of={resource} what="the message">
-        {({ body }) => (
-          <pre className="mono" tabIndex={0}>
-            {body}
-          </pre>
-        )}
-      </Async>
-    </Dialog>
+    <Figure
+      title="Instances"
+      table={() => ({
+        header: ["attribute", "value", "rate (1/s)", "failed (of 1)", "time (ms)", "first seen", "last seen"],
+        rows: d.instances.map((x) => [
+          x.key,
+          x.value,
+          x.now.rate,
+          x.now.failed,
+          milli(x.now.own_ns),
+          x.first_seen,
+          x.last_seen,
+        ]),
+      })}
+      tableOnly
+    >
+      {groups.length === 0 ? (
+        <p className="dim">
+          Its spans have no <code>service.instance.id</code>, <code>k8s.pod.name</code> or <code>host.name</code>.
+        </p>
+      ) : (
+        groups.map((key) => (
+          <Table
+            key={key}
+            label={key}
+            className="results"
+            head={[
+              key,
+              { text: "Rate", number: true },
+              { text: "Errors", number: true },
+              { text: "Time", number: true, title: "Mean time that a call costs there, on the wire included" },
+            ]}
+          >
+            {d.instances
+              .filter((x) => x.key === key)
+              .map((x) => (
+                <tr key={x.value}>
+                  <td className="mono">
+                    <bdi>{x.value}</bdi>{" "}
+                    {x.now.calls === 0 && (
+                      <span className="dim small">
+                        last seen <When at={x.last_seen} brief />
+                      </span>
+                    )}
+                  </td>
+                  <td className="number">{rate(x.now.rate)}</td>
+                  <td className="number">{percent(x.now.failed)}</td>
+                  <td className="number">{duration(x.now.own_ns)}</td>
+                </tr>
+              ))}
+          </Table>
+        ))
+      )}
+    </Figure>
   );
 }
 
-function DeadLetterAction({
-  letter,
-  verb,
-  close,
-  changed,
-}: {
-  letter: Schemas["DeadLetter"];
-  verb: "resend" | "drop";
-  close: () => void;
-  changed: () => void;
-}) {
-  const params = { params: { path: { letter: letter.number } } };
-  const act = async () => {
-    await unwrap<unknown>(
-      verb === "drop"
-        ? client.DELETE("/webhooks/dead/{letter}", params)
-        : client.POST("/webhooks/dead/{letter}/resend", params),
-    );
-    changed();
-  };
+function Deploys({ of: d }: { of: Detail }) {
   return (
-    <Dialog title={`${names[verb]}: ${letter.type}?`} close={close} act={act} verb={names[verb]}>
-      <p>
-        {verb === "drop"
-          ? `${letter.endpoint} will never receive it. This cannot be undone.`
-          : `It is queued for ${letter.endpoint} behind the waiting messages, for another 24 hours.`}
-      </p>
-    </Dialog>
+    <Figure
+      title="Deploys"
+      table={() => ({
+        header: ["at", "version", "before"],
+        rows: d.deploys.map((x) => [x.at, x.version, x.before]),
+      })}
+      tableOnly
+    >
+      {d.deploys.length === 0 ? (
+        <p className="dim">
+          No new <code>service.version</code> since Sibyl has watched it.
+        </p>
+      ) : (
+        <ul className="plain">
+          {d.deploys.map((x) => (
+            <li key={x.id}>
+              <span className="mono">
+                <bdi>{x.version}</bdi>
+              </span>
+              , before it <bdi className="mono">{x.before}</bdi>, <When at={x.at} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </Figure>
   );
 }

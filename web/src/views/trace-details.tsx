@@ -36,6 +36,7 @@ function SpanDetails({ trace, row }: { trace: Trace; row: Row }) {
     ["Kind", s.kind],
     ["Starts", duration(s.start_ns)],
     ["Duration", duration(s.duration_ns)],
+    ...(s.usual_ns === null ? [] : ([["Usually", `${duration(s.usual_ns)} (median)`]] as [string, string][])),
     ["Self", `${duration(s.exclusive_ns)} on the critical path, ${part(s.exclusive_ns, trace)}`],
     ...(wire > 0 ? ([["Wire", `${duration(wire)} on the wire or in the callee's queue`]] as [string, string][]) : []),
     ...(s.tracepoint ? ([["Tracepoint", s.tracepoint]] as [string, string][]) : []),

@@ -16,6 +16,7 @@ import {
   rows,
   visibleRows,
 } from "../logic/waterfall.ts";
+import { serviceColors } from "../logic/service-colors.ts";
 import { parseZoom, place, formatZoom } from "../logic/zoom.ts";
 import { useKeys } from "../use-keys.ts";
 import { Facts, When, useTitle } from "../components/basics.tsx";
@@ -25,6 +26,7 @@ import { Empty, Async } from "../components/async-state.tsx";
 import { VirtualList, indent } from "../components/virtual-list.tsx";
 import { toggled, useID, useShortID, useEnum, useQuery, useSet, useSearchText } from "../url.ts";
 import { IncidentSentence } from "./suspects.tsx";
+import { Comparison } from "./trace-comparison.tsx";
 import { TraceDetails } from "./trace-details.tsx";
 
 type Trace = Schemas["Trace"];
@@ -67,7 +69,7 @@ function Content({ trace }: { trace: Trace }) {
             <Link href={`/problems/${problem}`}>Problem</Link>
           </>
         ) : (
-          <Link href="/">Incidents</Link>
+          <Link href="/traces">Traces</Link>
         )}
         {incident && (
           <>
@@ -120,6 +122,7 @@ function Content({ trace }: { trace: Trace }) {
           ))}
         </p>
       )}
+      {trace.comparison && <Comparison of={trace.comparison} />}
       <Waterfall trace={trace} />
     </>
   );
@@ -160,6 +163,7 @@ function Waterfall({ trace }: { trace: Trace }) {
     setZoom(formatZoom(range, trace.duration_ns));
   };
   const chosen = useMemo(() => all.find((row) => row.id === picked), [all, picked]);
+  const colors = useMemo(() => serviceColors(trace.spans), [trace]);
   // reveal selects a row. If it is hidden, it expands its ancestors, clears the filter and resets the zoom.
   const reveal = (row: Row) => {
     setPicked(row.id);
@@ -183,7 +187,7 @@ function Waterfall({ trace }: { trace: Trace }) {
   return (
     <Figure
       title="Waterfall"
-      hint="Solid: self time on the critical path. Striped: between caller and callee, on the wire or in a queue. Framed: a gap in which nothing instrumented ran. Light: waiting for other spans, or off the critical path."
+      hint="Solid: self time on the critical path. Striped: between caller and callee, on the wire or in a queue. Framed: a gap in which nothing instrumented ran. Light, in the colour of the service: waiting for other spans, or off the critical path."
       tools={
         <>
           <Search value={q} pick={seek} label="Find a span ( / )" step={go} />
@@ -259,6 +263,7 @@ function Waterfall({ trace }: { trace: Trace }) {
       tableOnly
       image
     >
+      <ServiceLegend of={colors} find={seek} />
       <svg width="0" height="0" aria-hidden="true" style={{ position: "absolute" }}>
         <pattern id="wire" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
           <rect width="3" height="5" fill="var(--wire)" />
@@ -291,6 +296,7 @@ function Waterfall({ trace }: { trace: Trace }) {
                 <SpanRow
                   key={row.id}
                   row={row}
+                  color={colors.get(row.span.service)?.color ?? 0}
                   range={range}
                   folded={folded.has(row.id)}
                   fold={(yes) => fold(row, yes)}
@@ -352,8 +358,26 @@ function Scale({ of }: { of: Interval }) {
   );
 }
 
+// ServiceLegend names the services of a trace with their colours. A service finds its spans.
+function ServiceLegend({ of, find }: { of: ReturnType<typeof serviceColors>; find: (text: string) => void }) {
+  return (
+    <ul className="legend plain" aria-label="Services">
+      {[...of].map(([service, { color, spans }]) => (
+        <li key={service}>
+          <button type="button" className="link" title="Find its spans" onClick={() => find(service)}>
+            <i className={`service-${color}`} aria-hidden="true" />
+            <bdi className="mono">{service}</bdi>
+          </button>{" "}
+          <span className="dim small">{count(spans)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 type SpanRowProps = {
   row: Row;
+  color: number; // of the service
   range: Interval;
   folded: boolean;
   fold: (yes: boolean) => void;
@@ -364,7 +388,7 @@ type SpanRowProps = {
 
 const maxServiceLength = 28; // characters
 
-function SpanRow({ row, range, folded, fold, selected, hit, pick }: SpanRowProps) {
+function SpanRow({ row, color, range, folded, fold, selected, hit, pick }: SpanRowProps) {
   const { span, gap } = row;
   const { from, to } = extent(row);
   const rect = (s: Interval, className: string, y: number, height: number, key = 0) => {
@@ -406,6 +430,7 @@ function SpanRow({ row, range, folded, fold, selected, hit, pick }: SpanRowProps
           <span title={`${rowLabel(row)}, in ${span.service} ${span.name}`}>{rowLabel(row)}</span>
         ) : (
           <span title={`${span.name}, ${span.service} (${span.kind})`}>
+            <i className={`swatch service-${color}`} aria-hidden="true" />
             {row.onPath && <span aria-label="on the critical path">● </span>}
             {span.error && <span className="bad">✕ error </span>}
             {span.name} <span className="dim">{abbreviate(span.service, maxServiceLength)}</span>
@@ -426,7 +451,7 @@ function SpanRow({ row, range, folded, fold, selected, hit, pick }: SpanRowProps
           rect(gap, gap.wire ? "span-wire" : "span-gap", 5, 12)
         ) : (
           <>
-            {rect({ from, to }, `span-bar${span.error ? " span-error" : ""}`, 7, 8)}
+            {rect({ from, to }, `span-bar service-${color}${span.error ? " span-error" : ""}`, 7, 8)}
             {row.wire.map((s, i) => rect(s, "span-wire", 5, 12, i))}
             {row.critical.map((s, i) => rect(s, "span-critical", 5, 12, i))}
           </>

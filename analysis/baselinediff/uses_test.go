@@ -1,0 +1,135 @@
+package baselinediff
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// service returns the use of a service; zero if there is none.
+func (u *Uses) service(table *trace.Table, name string) ServiceUse {
+	for _, s := range u.Services {
+		if table.Text(s.Service) == name {
+			return s
+		}
+	}
+	return ServiceUse{}
+}
+
+// Every call counts once, now or as usual: at its service, at an operation, between two services and in the trend.
+func TestUses(t *testing.T) {
+	f, h := newFleet(), NewSites(nil)
+	h.table = f.table
+	all := f.instances(4)
+	f.play(h, 0, 30*time.Minute, all)
+	all[0].fails = 0.5
+	f.play(h, 30*time.Minute, 40*time.Minute, all)
+	now := Interval{trace.Nanos(30 * time.Minute), trace.Nanos(40 * time.Minute)}
+	cart := trace.SymbolOf([]byte("cart"))
+	u := h.Uses(now, 0, 20, cart)
+	if u.From != 0 || u.Bin != 2*time.Minute || u.Now != now {
+		t.Errorf("from %v by %v until %v", u.From, u.Bin, u.Now)
+	}
+	for _, name := range []string{"gateway", "cart"} {
+		s := u.service(f.table, name)
+		if s.Now.Calls != 1200 || s.Usual.Calls != 3600 || s.Known != 30*time.Minute || s.Opaque {
+			t.Errorf("%s: %+v", name, s.Use)
+		}
+		sum, operations := Usage{}, Usage{}
+		for _, x := range s.Series {
+			sum.add(x)
+		}
+		for _, o := range s.Operations {
+			operations.Calls += o.Now.Calls + o.Usual.Calls
+			operations.Failed += o.Now.Failed + o.Usual.Failed
+			if (o.Series != nil) != (name == "cart") {
+				t.Errorf("%s: %d bins of an operation", name, len(o.Series))
+			}
+		}
+		both := s.Now
+		both.add(s.Usual)
+		if len(s.Series) != 20 || sum != both || operations.Calls != both.Calls || operations.Failed != both.Failed {
+			t.Errorf("%s: trend %+v, operations %+v, want %+v", name, sum, operations, both)
+		}
+	}
+	s := u.service(f.table, "cart")
+	if share := float64(s.Now.Failed) / 1200; math.Abs(share-0.125) > 0.04 || s.Usual.Failed != 0 {
+		t.Errorf("%v of the calls fail now, %d usually", share, s.Usual.Failed)
+	}
+	if len(u.Calls) != 1 || u.Calls[0].Now.Calls != 1200 || u.Calls[0].Callee != cart {
+		t.Errorf("calls between services: %+v", u.Calls)
+	}
+	instances, calls := 0, uint64(0)
+	for _, x := range h.InstanceUses(cart, now, now.From) {
+		if f.table.Text(x.Key) == "k8s.pod.name" {
+			instances++
+			calls += x.Now.Calls
+			if x.First > trace.Nanos(time.Minute) || x.Last != now.To {
+				t.Errorf("an instance from %v to %v", x.First, x.Last)
+			}
+		}
+	}
+	if instances != 4 || calls != 1200 {
+		t.Errorf("%d instances with %d calls", instances, calls)
+	}
+}
+
+// Skipped times are not usual, but in the trend.
+func TestUsesOfSkippedTimes(t *testing.T) {
+	f, h := newFleet(), NewSites(nil)
+	h.table = f.table
+	f.play(h, 0, 40*time.Minute, f.instances(2))
+	cart := trace.SymbolOf([]byte("cart"))
+	h.Skip(1, Interval{trace.Nanos(10 * time.Minute), trace.Nanos(20*time.Minute) - 1}, cart)
+	u := h.Uses(Interval{trace.Nanos(30 * time.Minute), trace.Nanos(40 * time.Minute)}, 0, 40, 0)
+	if s := u.service(f.table, "cart"); s.Usual.Calls != 2400 || s.Known != 20*time.Minute || s.Series[15].Calls != 120 {
+		t.Errorf("cart: usually %+v in %v, trend %v", s.Usual, s.Known, s.Series[15])
+	}
+	if s := u.service(f.table, "gateway"); s.Usual.Calls != 3600 || s.Known != 30*time.Minute {
+		t.Errorf("gateway: usually %+v in %v", s.Usual, s.Known)
+	}
+}
+
+// Of an empty history there is no use.
+func TestUsesOfNothing(t *testing.T) {
+	u := NewSites(&trace.Table{}).Uses(Interval{0, trace.Nanos(time.Minute)}, 0, 60, 0)
+	if len(u.Services)+len(u.Calls) > 0 {
+		t.Errorf("%+v", u)
+	}
+}
+
+func BenchmarkUses(b *testing.B) {
+	f, h := newFleet(), NewSites(nil)
+	h.table = f.table
+	fill(b, h, MaxSites)
+	b.ReportAllocs()
+	for b.Loop() {
+		h.Uses(Interval{trace.Nanos(110 * time.Minute), trace.Nanos(120 * time.Minute)}, trace.Nanos(60*time.Minute), 60, 0)
+	}
+}
+
+// fill adds a number of sites in 200 services, each with a call every ten seconds of the last five of two hours, and
+// every minute before.
+func fill(b *testing.B, h *Sites, n int) {
+	b.Helper()
+	tally := NewTally()
+	for i := range n {
+		service := h.table.Symbol("service " + string(rune('a'+i%200)))
+		op := h.table.Op(service, h.table.Symbol("operation "+string(rune('a'+i/200))), trace.Server)
+		number := tally.add(tallySite{siteKey: siteKey{op: op}, base: op, service: service})
+		for at := slice(0); at < 120*slicesPerMinute; at++ {
+			if at%slicesPerMinute == 0 || at >= 115*slicesPerMinute {
+				c := tally.slice(at).cell(number)
+				c.add(int64(i))
+				c.count(shape{hash: leaf, answered: true})
+			}
+		}
+	}
+	for _, s := range tally.slices {
+		s.requests++
+	}
+	h.Merge(tally)
+	h.Age(trace.Nanos(120 * time.Minute))
+}

@@ -1,0 +1,462 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Times of services.
+const (
+	nowWindow   = 10 * time.Minute // of the calls that count as now
+	trendLength = time.Hour        // by default
+	trendBins   = 60
+	leastUsual  = 5 * time.Minute // of history to compare with
+)
+
+// Bounds of answers about services.
+const (
+	shownServiceOperations = 500
+	shownDeploys           = 20
+	mappedServices         = 2000
+	mappedCalls            = 10_000
+	keptServiceTables      = 8 // of a snapshot
+)
+
+// Thresholds of the states of services. Incidents have their own, which are stricter; these order a list.
+const (
+	leastCalls       = 20   // now, to judge durations and errors
+	leastMissing     = 30   // calls that would have come usually, of a service that is silent
+	leastServiceFail = 0.02 // share of the calls beyond the usual
+	leastSlower      = 1.25 // times the usual median
+	leastSlowerMean  = 2    // times the usual mean of own times, which varies more
+	leastSlowerNanos = 1e6  // 1 ms
+)
+
+// serviceKey identifies a table of services within a snapshot.
+type serviceKey struct{ from, to trace.Nanos }
+
+// serviceTable is the use of all services in a time.
+type serviceTable struct {
+	uses  baselinediff.Uses
+	rows  []contract.Service // in the order of uses.Services; without owners
+	calls []contract.ServiceCall
+	live  bool // it ends with the last epoch
+}
+
+// services returns the use of all services from an instant to another; 0: the defaults. The caller must be allowed to
+// read c now.
+func (s *snapshot) services(c *engine.Core, key serviceKey) (*serviceTable, error) {
+	if key.to == 0 || key.to > s.ended {
+		key.to = s.ended
+	}
+	if key.from == 0 {
+		key.from = key.to.Add(-trendLength)
+	}
+	if key.from >= key.to && s.ended != 0 {
+		return nil, refusal.New(refusal.Malformed, "from must be before to", "")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.serviceTables[key]; t != nil {
+		return t, nil
+	}
+	t := newServiceTable(c, s, key, 0)
+	if s.serviceTables == nil || len(s.serviceTables) >= keptServiceTables {
+		s.serviceTables = make(map[serviceKey]*serviceTable)
+	}
+	s.serviceTables[key] = t
+	return t, nil
+}
+
+// newServiceTable returns a table of services; with series of the operations of one.
+func newServiceTable(c *engine.Core, s *snapshot, key serviceKey, detailed trace.Symbol) *serviceTable {
+	h := c.History()
+	now := baselinediff.Interval{From: max(key.to.Add(-nowWindow), h.Since()), To: key.to}
+	t := &serviceTable{uses: h.Uses(now, key.from, trendBins, detailed), live: key.to == s.ended}
+	deploys, incidents := latestDeploys(c, key.to), s.suspectedServices()
+	for i := range t.uses.Services {
+		t.rows = append(t.rows, t.service(c, &t.uses.Services[i], deploys, incidents))
+	}
+	for i := range t.uses.Calls {
+		t.calls = append(t.calls, t.call(c.Table(), &t.uses.Calls[i]))
+	}
+	return t
+}
+
+// latestDeploys returns the latest deploy of each service before an instant.
+func latestDeploys(c *engine.Core, before trace.Nanos) map[trace.Symbol]contract.Deploy {
+	latest := make(map[trace.Symbol]contract.Deploy)
+	for _, d := range c.Deploys() { // oldest first
+		if d.At < before {
+			latest[d.Service] = deployOf(c.Table(), d)
+		}
+	}
+	return latest
+}
+
+// suspectedServices returns the open incidents that suspect a service, by its name.
+func (s *snapshot) suspectedServices() map[string][]contract.ServiceIncident {
+	found := make(map[string][]contract.ServiceIncident)
+	for i := range s.incidents {
+		x := &s.incidents[i]
+		if x.Closed != nil || !x.listed {
+			continue
+		}
+		shares := suspectShares(x.Suspects)
+		for k := range x.Suspects {
+			name := x.Suspects[k].Service
+			found[name] = append(found[name], contract.ServiceIncident{ID: x.ID, Share: shares[k], Rank: k + 1})
+		}
+	}
+	return found
+}
+
+// suspectShares returns the share of each suspect in the time that all of them add, as sentences name it, or in their
+// scores if none adds time.
+func suspectShares(all []contract.IncidentSuspect) []float64 {
+	added := func(x *contract.IncidentSuspect) float64 {
+		return x.Parts.Own + x.Parts.In + x.Parts.Out + x.Parts.Rest
+	}
+	if !slices.ContainsFunc(all, func(x contract.IncidentSuspect) bool { return added(&x) > 0 }) {
+		added = func(x *contract.IncidentSuspect) float64 { return x.Score }
+	}
+	total := 0.0
+	for i := range all {
+		if x := &all[i]; x.EmitsSpans || i == 0 {
+			total += added(x)
+		} else {
+			total += added(x) - x.Parts.Rest // also the own time of its callers
+		}
+	}
+	shares := make([]float64, len(all))
+	for i := range all {
+		if total > 0 {
+			shares[i] = min(1, added(&all[i])/total)
+		}
+	}
+	return shares
+}
+
+func (t *serviceTable) service(c *engine.Core, x *baselinediff.ServiceUse, deploys map[trace.Symbol]contract.Deploy, incidents map[string][]contract.ServiceIncident) contract.Service {
+	name := c.Table().Text(x.Service)
+	s := contract.Service{
+		ID: hex16(uint64(x.Service)), Service: name, EmitsSpans: !x.Opaque, Operations: len(x.Operations), Versions: []string{},
+		Incidents: append([]contract.ServiceIncident{}, incidents[name]...), Trend: t.trend(x.Series),
+	}
+	var latest, earlier stats.Ranks
+	for i := range x.Operations {
+		a, b := c.Spans().Latest(x.Operations[i].Op)
+		latest.Merge(&a)
+		earlier.Merge(&b)
+	}
+	s.Now, s.Usual = t.loads(&x.Use, &latest, &earlier)
+	if d, ok := deploys[x.Service]; ok {
+		s.Deploy = &d
+	}
+	s.State, s.Reason = stateOf(&s.Now, s.Usual)
+	if i := slices.IndexFunc(s.Incidents, func(x contract.ServiceIncident) bool { return x.Rank == 1 }); i >= 0 && t.live {
+		s.State, s.Reason = contract.ServiceStateIncident, "The first suspect of an open incident: "+units.Percent(s.Incidents[i].Share)+" of the cost."
+	}
+	t.countInstances(c, x.Service, &s)
+	return s
+}
+
+// countInstances sets the number of instances and the versions with calls now.
+func (t *serviceTable) countInstances(c *engine.Core, service trace.Symbol, s *contract.Service) {
+	first := trace.Symbol(0) // the most specific attribute that tells instances apart
+	for _, x := range c.History().InstanceUses(service, t.uses.Now, t.uses.Now.From) {
+		switch key := c.Table().Text(x.Key); {
+		case key == "service.version":
+			s.Versions = append(s.Versions, c.Table().Text(x.Value))
+		case first == 0 || first == x.Key:
+			first = x.Key
+			s.Instances++
+		}
+	}
+	slices.Sort(s.Versions)
+}
+
+// loads returns the calls now and those that are usual; nil: unknown.
+func (t *serviceTable) loads(x *baselinediff.Use, latest, earlier *stats.Ranks) (now contract.ServiceLoad, usual *contract.ServiceLoad) {
+	if !t.live {
+		latest, earlier = &stats.Ranks{}, &stats.Ranks{}
+	}
+	now = loadOf(x.Now, t.uses.Now.To.Sub(t.uses.Now.From), latest)
+	if x.Known >= leastUsual && x.Usual.Calls > 0 {
+		usual = new(loadOf(x.Usual, x.Known, earlier))
+	}
+	return now, usual
+}
+
+func loadOf(u baselinediff.Usage, in time.Duration, spans *stats.Ranks) contract.ServiceLoad {
+	x := contract.ServiceLoad{Calls: int(u.Calls), Rate: float64(u.Calls) / max(1, in.Seconds())}
+	if u.Calls > 0 {
+		x.Failed, x.OwnNs = new(float64(u.Failed)/float64(u.Calls)), new(float64(u.Nanos)/float64(u.Calls))
+	}
+	if spans.Count() > 0 {
+		x.P50Ns, x.P99Ns = new(spans.Quantile(0.5)), new(spans.Quantile(0.99))
+	}
+	return x
+}
+
+// trend returns a series as the contract has it; nil if it is nil.
+func (t *serviceTable) trend(series []baselinediff.Usage) *contract.ServiceTrend {
+	if series == nil {
+		return nil
+	}
+	x := &contract.ServiceTrend{Rate: make([]float64, len(series)), Failed: make([]*float64, len(series)), OwnNs: make([]*float64, len(series))}
+	for i := range series {
+		length := t.uses.Bin
+		if end := t.uses.From.Add(time.Duration(i+1) * t.uses.Bin); end > t.uses.Now.To {
+			length -= end.Sub(t.uses.Now.To)
+		}
+		load := loadOf(series[i], length, &stats.Ranks{})
+		x.Rate[i], x.Failed[i], x.OwnNs[i] = load.Rate, load.Failed, load.OwnNs
+	}
+	return x
+}
+
+func (t *serviceTable) call(names *trace.Table, x *baselinediff.CallUse) contract.ServiceCall {
+	c := contract.ServiceCall{Caller: names.Text(x.Caller), Callee: names.Text(x.Callee)}
+	c.Now, c.Usual = t.loads(&x.Use, &stats.Ranks{}, &stats.Ranks{})
+	return c
+}
+
+// stateOf returns the state of a service or an operation, and the reason for it.
+func stateOf(now, usual *contract.ServiceLoad) (contract.ServiceState, string) {
+	switch {
+	case usual == nil && now.Calls == 0:
+		return contract.ServiceStateIdle, "No calls."
+	case usual == nil:
+		return contract.ServiceStateNew, "There is no history to compare with yet."
+	case now.Calls == 0 && usual.Rate*nowWindow.Seconds() >= leastMissing:
+		return contract.ServiceStateSilent, "No calls for ten minutes; usually " + perSecond(usual.Rate) + "."
+	case now.Calls == 0:
+		return contract.ServiceStateIdle, "No calls for ten minutes; usually few."
+	case now.Calls < leastCalls:
+		return contract.ServiceStateWell, ""
+	case failsMore(now, usual):
+		return contract.ServiceStateFailing, units.Percent(*now.Failed) + " of the calls fail, usually " + units.Percent(value(usual.Failed, 0)) + "."
+	}
+	for _, x := range []struct {
+		now, usual *float64
+		least      float64
+		what       string
+	}{{now.P50Ns, usual.P50Ns, leastSlower, "The median duration"}, {now.OwnNs, usual.OwnNs, leastSlowerMean, "The mean own time"}} {
+		if x.now != nil && x.usual != nil && *x.now >= x.least**x.usual && *x.now-*x.usual >= leastSlowerNanos {
+			return contract.ServiceStateSlower, x.what + " is " + units.Nanos(*x.now) + ", usually " + units.Nanos(*x.usual) + "."
+		}
+	}
+	return contract.ServiceStateWell, ""
+}
+
+// failsMore reports whether clearly more calls fail than usual.
+func failsMore(now, usual *contract.ServiceLoad) bool {
+	failed, before, n := value(now.Failed, 0), value(usual.Failed, 0), float64(now.Calls)
+	chance := 3 * math.Sqrt(max(before, 1/n)*(1-min(before, 1))/n)
+	return failed*n >= leastAffectedCalls && failed-before > max(leastServiceFail, chance)
+}
+
+const leastAffectedCalls = 3 // that fail
+
+func perSecond(rate float64) string { return units.Ratio(rate) + " per second" }
+
+// urgency orders states in lists.
+var urgency = []contract.ServiceState{
+	contract.ServiceStateIncident, contract.ServiceStateFailing, contract.ServiceStateSilent, contract.ServiceStateSlower,
+	contract.ServiceStateNew, contract.ServiceStateWell, contract.ServiceStateIdle,
+}
+
+// askServices calls read with the services in a time.
+func (a *API) askServices(ctx context.Context, from, to *string, read func(c *engine.Core, s *snapshot, t *serviceTable, key serviceKey)) error {
+	var key serviceKey
+	var err error
+	if key.from, err = parseInstant(from); err != nil {
+		return err
+	}
+	if key.to, err = parseInstant(to); err != nil {
+		return err
+	}
+	failure := a.ask(ctx, func(c *engine.Core) {
+		s := a.refresh(c)
+		t, refused := s.services(c, key)
+		if err = refused; err == nil {
+			read(c, s, t, key)
+		}
+	})
+	return cmp.Or(failure, err)
+}
+
+// ListServices implements contract.StrictServerInterface.
+func (a *API) ListServices(ctx context.Context, r contract.ListServicesRequestObject) (contract.ListServicesResponseObject, error) {
+	q := &r.Params
+	var t *serviceTable
+	var list contract.ListServices200JSONResponse
+	err := a.askServices(ctx, q.From, q.To, func(_ *engine.Core, s *snapshot, table *serviceTable, _ serviceKey) {
+		t = table
+		list = contract.ListServices200JSONResponse{Items: []contract.Service{}, Epoch: s.epoch(), Learning: !s.watching, States: make(map[string]int)}
+	})
+	if err != nil {
+		return nil, err
+	}
+	list.From, list.To, list.NowFrom, list.BinNs = at(t.uses.From), at(t.uses.Now.To), at(t.uses.Now.From), int(t.uses.Bin)
+	sort := value(q.Sort, contract.ListServicesParamsSortState)
+	order := newNameList()
+	for i := range t.rows {
+		list.States[string(t.rows[i].State)]++
+		order.entries = append(order.entries, entry[string]{serviceSortKey(&t.rows[i], sort), t.rows[i].Service, int32(i)})
+	}
+	order.sort()
+	keep := func(i int32) bool {
+		s := &t.rows[i]
+		return matches(s.Service, q.Q) && (q.State == nil || *q.State == s.State)
+	}
+	items, next, err := order.page(pageOf(q.Limit, q.Cursor, "services by "+string(sort)), keep)
+	if err != nil {
+		return nil, err
+	}
+	list.NextCursor, list.Total = next, order.count(keep)
+	directory := a.directory.Load()
+	for _, i := range items {
+		x := t.rows[i]
+		x.Owner = ownerOf(directory, x.Service)
+		list.Items = append(list.Items, x)
+	}
+	return list, nil
+}
+
+// serviceSortKey returns the key by which services are sorted, ascending; NaN is last.
+func serviceSortKey(s *contract.Service, sort contract.ListServicesParamsSort) float64 {
+	falling := func(x *float64) float64 { return -value(x, math.NaN()) }
+	switch sort {
+	case contract.ListServicesParamsSortRate:
+		return -s.Now.Rate
+	case contract.ListServicesParamsSortFailed:
+		return falling(s.Now.Failed)
+	case contract.ListServicesParamsSortP50:
+		return falling(s.Now.P50Ns)
+	case contract.ListServicesParamsSortP99:
+		return falling(s.Now.P99Ns)
+	case contract.ListServicesParamsSortOwn:
+		return falling(s.Now.OwnNs)
+	case contract.ListServicesParamsSortName:
+		return 0
+	}
+	return float64(slices.Index(urgency, s.State))
+}
+
+// GetService implements contract.StrictServerInterface.
+func (a *API) GetService(ctx context.Context, r contract.GetServiceRequestObject) (contract.GetServiceResponseObject, error) {
+	var d *contract.GetService200JSONResponse
+	err := a.askServices(ctx, r.Params.From, r.Params.To, func(c *engine.Core, s *snapshot, t *serviceTable, _ serviceKey) {
+		i := slices.IndexFunc(t.rows, func(x contract.Service) bool { return x.ID == r.Service || x.Service == r.Service })
+		if i < 0 {
+			return
+		}
+		service := t.uses.Services[i].Service
+		key := serviceKey{t.uses.From, t.uses.Now.To}
+		if t.live {
+			key.to = s.ended
+		}
+		d = newServiceTable(c, s, key, service).detail(c, i)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		return nil, refusal.New(refusal.NotFound, "no such service in the last two hours", "/services lists them")
+	}
+	d.Service.Owner = ownerOf(a.directory.Load(), d.Service.Service)
+	return *d, nil
+}
+
+// detail returns the service at an index with its parts and neighbours.
+func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSONResponse {
+	x, names := &t.uses.Services[i], c.Table()
+	d := &contract.GetService200JSONResponse{
+		Service: t.rows[i], Operations: []contract.ServiceOperation{}, Instances: []contract.ServiceInstance{},
+		Callers: []contract.ServiceCall{}, Callees: []contract.ServiceCall{}, Deploys: []contract.Deploy{},
+		From: at(t.uses.From), To: at(t.uses.Now.To), NowFrom: at(t.uses.Now.From), BinNs: int(t.uses.Bin),
+		MoreOperations: max(0, len(x.Operations)-shownServiceOperations),
+	}
+	for k := range x.Operations[:min(len(x.Operations), shownServiceOperations)] {
+		o := &x.Operations[k]
+		op := contract.ServiceOperation{Operation: names.OpName(o.Op), Kind: names.Operation(o.Op).Kind.String(), Trend: t.trend(o.Series)}
+		latest, earlier := c.Spans().Latest(o.Op)
+		op.Now, op.Usual = t.loads(&o.Use, &latest, &earlier)
+		op.State, op.Reason = stateOf(&op.Now, op.Usual)
+		d.Operations = append(d.Operations, op)
+	}
+	for _, y := range c.History().InstanceUses(x.Service, t.uses.Now, t.uses.From) {
+		d.Instances = append(d.Instances, contract.ServiceInstance{
+			Key: names.Text(y.Key), Value: names.Text(y.Value), FirstSeen: at(y.First), LastSeen: at(y.Last),
+			Now: loadOf(y.Now, t.uses.Now.To.Sub(t.uses.Now.From), &stats.Ranks{}),
+		})
+	}
+	for k := range t.calls {
+		switch call := t.calls[k]; d.Service.Service {
+		case call.Caller:
+			d.Callees = append(d.Callees, call)
+		case call.Callee:
+			d.Callers = append(d.Callers, call)
+		}
+	}
+	sortCalls(d.Callers)
+	sortCalls(d.Callees)
+	for _, deploy := range slices.Backward(c.Deploys()) {
+		if deploy.Service == x.Service && len(d.Deploys) < shownDeploys {
+			d.Deploys = append(d.Deploys, deployOf(names, deploy))
+		}
+	}
+	return d
+}
+
+// sortCalls sorts by falling number of calls.
+func sortCalls(all []contract.ServiceCall) {
+	slices.SortStableFunc(all, func(a, b contract.ServiceCall) int {
+		return cmp.Or(cmp.Compare(b.Now.Calls, a.Now.Calls), strings.Compare(a.Caller, b.Caller), strings.Compare(a.Callee, b.Callee))
+	})
+}
+
+// GetServiceMap implements contract.StrictServerInterface.
+func (a *API) GetServiceMap(ctx context.Context, r contract.GetServiceMapRequestObject) (contract.GetServiceMapResponseObject, error) {
+	var d contract.GetServiceMap200JSONResponse
+	var t *serviceTable
+	err := a.askServices(ctx, nil, r.Params.To, func(_ *engine.Core, s *snapshot, table *serviceTable, _ serviceKey) {
+		t = table
+		d = contract.GetServiceMap200JSONResponse{
+			Services: []contract.Service{}, Epoch: s.epoch(), Learning: !s.watching, NowFrom: at(t.uses.Now.From), To: at(t.uses.Now.To),
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	directory, mapped := a.directory.Load(), make(map[string]bool)
+	for _, x := range t.rows {
+		x.Trend, x.Owner = nil, ownerOf(directory, x.Service)
+		d.Services = append(d.Services, x)
+	}
+	slices.SortStableFunc(d.Services, func(x, y contract.Service) int {
+		return cmp.Or(cmp.Compare(y.Now.Calls, x.Now.Calls), strings.Compare(x.Service, y.Service))
+	})
+	d.Services = d.Services[:min(len(d.Services), mappedServices)]
+	for i := range d.Services {
+		mapped[d.Services[i].Service] = true
+	}
+	d.Calls = slices.DeleteFunc(slices.Clone(t.calls), func(x contract.ServiceCall) bool { return !mapped[x.Caller] || !mapped[x.Callee] })
+	sortCalls(d.Calls)
+	d.Calls = append([]contract.ServiceCall{}, d.Calls[:min(len(d.Calls), mappedCalls)]...)
+	return d, nil
+}

@@ -1,0 +1,171 @@
+package api
+
+import (
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+)
+
+func (w *harness) services(t *testing.T, query string) contract.ServiceList {
+	t.Helper()
+	return decode[contract.ServiceList](t, w.call(t, http.MethodGet, "/api/v1/services"+query, nil))
+}
+
+// The suspect of an incident comes first; its rate, its usual rate and its trend agree.
+func TestServices(t *testing.T) {
+	w := newIncident(t)
+	list := w.services(t, "")
+	first := list.Items[0]
+	x := w.incidents(t, "").Items[0]
+	if first.Service != x.Service || first.State != contract.ServiceStateIncident || first.Incidents[0].ID != x.ID || first.Incidents[0].Rank != 1 || first.Incidents[0].Share <= 0 {
+		t.Errorf("the first service is %+v, the incident is in %s", first, x.Service)
+	}
+	if first.Deploy == nil || first.Deploy.Version != "1.5" || first.Usual == nil || first.Now.P50Ns == nil {
+		t.Errorf("the first service: %+v", first)
+	}
+	if n := len(list.Items); n != list.Total || n < 3 || list.States["incident"] < 1 || list.Learning {
+		t.Errorf("%d services of %d, states %v", n, list.Total, list.States)
+	}
+	if *first.Now.OwnNs < 1.2**first.Usual.OwnNs {
+		t.Errorf("own time %v, usually %v, although its CPU is busy", *first.Now.OwnNs, *first.Usual.OwnNs)
+	}
+	calls, bin := 0.0, time.Duration(list.BinNs)
+	for i, rate := range first.Trend.Rate {
+		length := min(bin, list.To.Sub(list.From)-time.Duration(i)*bin)
+		if list.From.Add(time.Duration(i) * bin).Before(list.NowFrom) {
+			continue
+		}
+		calls += rate * length.Seconds()
+	}
+	if math.Abs(calls-float64(first.Now.Calls)) > float64(first.Now.Calls)/5 { // a bin may begin before now does
+		t.Errorf("the trend has %v calls, now has %d", calls, first.Now.Calls)
+	}
+	for _, sort := range []string{"name", "rate", "failed", "p50", "p99", "own"} {
+		key := func(s contract.Service) float64 { return serviceSortKey(&s, contract.ListServicesParamsSort(sort)) }
+		if all := w.services(t, "?sort="+sort).Items; !slices.IsSortedFunc(all, func(a, b contract.Service) int { return compareKeys(key(a), key(b)) }) {
+			t.Errorf("not in the order of %s", sort)
+		}
+	}
+	paged := []string{}
+	for cursor := ""; ; {
+		page := w.services(t, "?sort=name&limit=2&cursor="+url.QueryEscape(cursor))
+		for _, s := range page.Items {
+			paged = append(paged, s.Service)
+		}
+		if page.NextCursor == nil {
+			break
+		}
+		cursor = *page.NextCursor
+	}
+	if len(paged) != list.Total || !slices.IsSorted(paged) {
+		t.Errorf("by pages: %v", paged)
+	}
+	for query, want := range map[string]int{
+		"?q=" + first.Service: 1, "?q=none": 0, "?state=incident": list.States["incident"], "?state=silent": 0,
+	} {
+		if got := w.services(t, query); got.Total != want {
+			t.Errorf("%s: %d services, want %d", query, got.Total, want)
+		}
+	}
+}
+
+// A service can be named by its ID and by its name. Its operations add up to it, and its neighbours know it.
+func TestService(t *testing.T) {
+	w := newIncident(t)
+	first := w.services(t, "").Items[0]
+	get := func(service string) contract.ServiceDetail {
+		return decode[contract.ServiceDetail](t, w.call(t, http.MethodGet, "/api/v1/services/"+url.PathEscape(service), nil))
+	}
+	d := get(first.ID)
+	if byName := get(first.Service); byName.Service.ID != first.ID {
+		t.Errorf("by its name: %s", byName.Service.ID)
+	}
+	calls := 0
+	for _, o := range d.Operations {
+		calls += o.Now.Calls
+		if o.Trend == nil {
+			t.Errorf("operation %s has no trend", o.Operation)
+		}
+	}
+	if calls != d.Service.Now.Calls || d.MoreOperations != 0 || len(d.Deploys) == 0 || d.Deploys[0].Version != "1.5" {
+		t.Errorf("%d calls of operations; service: %+v", calls, d)
+	}
+	m := decode[contract.ServiceMap](t, w.call(t, http.MethodGet, "/api/v1/service-map", nil))
+	in, out := 0, 0
+	for _, c := range m.Calls {
+		if c.Caller == first.Service {
+			out++
+		}
+		if c.Callee == first.Service {
+			in++
+		}
+	}
+	if in != len(d.Callers) || out != len(d.Callees) || in+out == 0 || len(m.Services) != w.services(t, "").Total {
+		t.Errorf("%d callers and %d callees on the map of %d services, %d and %d at the service", in, out, len(m.Services), len(d.Callers), len(d.Callees))
+	}
+	for _, unknown := range []string{"nobody", "0000000000000000"} {
+		if out := w.call(t, http.MethodGet, "/api/v1/services/"+unknown, nil); out.Code != http.StatusNotFound {
+			t.Errorf("%s: %d", unknown, out.Code)
+		}
+	}
+	if out := w.callUnchecked(http.MethodGet, "/api/v1/services?from=2026-01-01T00:00:00Z&to=2025-01-01T00:00:00Z"); out.Code != http.StatusBadRequest {
+		t.Errorf("a time that ends before it begins: %d", out.Code)
+	}
+}
+
+// The past shows what was counted then, without durations, which are not kept.
+func TestServicesOfThePast(t *testing.T) {
+	w := newIncident(t)
+	to := time.Unix(0, int64(begin)).Add(12 * time.Minute).UTC().Format(time.RFC3339)
+	list := w.services(t, "?to="+url.QueryEscape(to))
+	for _, s := range list.Items {
+		if s.State == contract.ServiceStateIncident || s.Now.P50Ns != nil {
+			t.Errorf("before the incident: %+v", s)
+		}
+	}
+	if list.To.Format(time.RFC3339) != to || list.Items[0].Now.Calls == 0 {
+		t.Errorf("until %v with %d calls", list.To, list.Items[0].Now.Calls)
+	}
+}
+
+func TestStateOfService(t *testing.T) {
+	load := func(calls int, failed, p50 float64, own ...float64) *contract.ServiceLoad {
+		x := &contract.ServiceLoad{Calls: calls, Rate: float64(calls) / 600}
+		if calls > 0 {
+			x.Failed, x.P50Ns, x.OwnNs = &failed, &p50, new(append(own, 5e6)[0])
+		}
+		return x
+	}
+	usual := load(6000, 0.01, 10e6)
+	for _, x := range []struct {
+		now, usual *contract.ServiceLoad
+		want       contract.ServiceState
+	}{
+		{load(0, 0, 0), nil, contract.ServiceStateIdle},
+		{load(9, 0, 0), nil, contract.ServiceStateNew},
+		{load(0, 0, 0), usual, contract.ServiceStateSilent},
+		{load(0, 0, 0), load(10, 0, 1), contract.ServiceStateIdle},
+		{load(600, 0.01, 10e6), usual, contract.ServiceStateWell},
+		{load(600, 0.02, 10e6), usual, contract.ServiceStateWell},
+		{load(600, 0.06, 10e6), usual, contract.ServiceStateFailing},
+		{load(30, 2./30, 10e6), usual, contract.ServiceStateWell}, // two may be chance
+		{load(600, 0.01, 13e6), usual, contract.ServiceStateSlower},
+		{load(600, 0.01, 10e6, 9e6), usual, contract.ServiceStateWell},
+		{load(600, 0.01, 10e6, 11e6), usual, contract.ServiceStateSlower},
+		{load(10, 0.01, 90e6), usual, contract.ServiceStateWell},
+		{load(600, 0, 100e3), load(6000, 0, 10e3), contract.ServiceStateWell}, // less than a millisecond
+	} {
+		got, reason := stateOf(x.now, x.usual)
+		if got != x.want || (reason == "") != (got == contract.ServiceStateWell) {
+			t.Errorf("%+v, usually %+v: %s, %q; want %s", x.now, x.usual, got, reason, x.want)
+		}
+	}
+	if len(urgency) != 7 {
+		t.Error("a state has no urgency")
+	}
+}

@@ -1,0 +1,150 @@
+// The map of services: its layout, and the part of it to show.
+import type { Schemas } from "../api/client.ts";
+import { isUnwell } from "./services.ts";
+
+export type Service = Schemas["Service"];
+export type Call = Schemas["ServiceCall"];
+export type Edge = readonly [caller: string, callee: string];
+
+// Spot is the place of a service: its column from the left and its row within it.
+export type Spot = { column: number; row: number };
+export type Layout = { spots: Map<string, Spot>; columns: number; rows: number };
+
+const sweeps = 8; // over all columns, to put neighbours side by side
+const maxPasses = 50; // of the assignment of columns: as many as there are columns
+
+// layoutOf places callers to the left of those they call, and services near their neighbours. Calls that close a cycle
+// may go back. It takes time linear in the number of calls, times a constant and the number of columns. Equal graphs have
+// equal layouts.
+export function layoutOf(names: readonly string[], edges: readonly Edge[]): Layout {
+  const sorted = [...names].sort();
+  const forward = withoutCycles(sorted, edges);
+  const column = new Map(sorted.map((name) => [name, 0]));
+  for (let pass = 0, moved = true; moved && pass < maxPasses; pass++) {
+    moved = false;
+    for (const [caller, callee] of forward) {
+      const least = Math.min(maxPasses, column.get(caller)! + 1);
+      if (column.get(callee)! >= least) continue;
+      column.set(callee, least);
+      moved = true;
+    }
+  }
+  const columns: string[][] = [];
+  for (const name of sorted) (columns[column.get(name)!] ??= []).push(name);
+  for (let i = 0; i < columns.length; i++) columns[i] ??= [];
+  order(columns, forward);
+  const rows = Math.max(0, ...columns.map((c) => c.length));
+  const spots = new Map<string, Spot>();
+  columns.forEach((c, at) =>
+    c.forEach((name, row) => spots.set(name, { column: at, row: row + (rows - c.length) / 2 })),
+  );
+  return { spots, columns: columns.length, rows };
+}
+
+// withoutCycles returns the edges between different names, without those that lead back to a caller of their caller.
+function withoutCycles(names: readonly string[], edges: readonly Edge[]): Edge[] {
+  const callees = new Map<string, string[]>(names.map((name) => [name, []]));
+  const called = new Set<string>();
+  for (const [caller, callee] of [...edges].sort((a, b) => compare(a[0], b[0]) || compare(a[1], b[1]))) {
+    if (caller === callee || !callees.has(caller) || !callees.has(callee)) continue;
+    callees.get(caller)!.push(callee);
+    called.add(callee);
+  }
+  const state = new Map<string, "open" | "done">();
+  const forward: Edge[] = [];
+  const starts = [...names.filter((name) => !called.has(name)), ...names];
+  for (const start of starts) {
+    if (state.has(start)) continue;
+    state.set(start, "open");
+    const stack = [{ name: start, next: 0 }];
+    while (stack.length > 0) {
+      const top = stack.at(-1)!;
+      const callee = callees.get(top.name)![top.next++];
+      if (callee === undefined) {
+        state.set(top.name, "done");
+        stack.pop();
+      } else if (state.get(callee) !== "open") {
+        forward.push([top.name, callee]);
+        if (!state.has(callee)) {
+          state.set(callee, "open");
+          stack.push({ name: callee, next: 0 });
+        }
+      }
+    }
+  }
+  return forward;
+}
+
+const compare = (a: string, b: string) => (a < b ? -1 : Number(a > b));
+
+// order sorts each column by the mean place of the neighbours in other columns, some times in both directions.
+function order(columns: string[][], edges: readonly Edge[]) {
+  const before = new Map<string, string[]>();
+  const after = new Map<string, string[]>();
+  for (const [caller, callee] of edges) {
+    put(before, callee, caller);
+    put(after, caller, callee);
+  }
+  const place = new Map<string, number>();
+  const settle = (c: string[]) => c.forEach((name, i) => place.set(name, (i + 0.5) / c.length));
+  columns.forEach(settle);
+  for (let sweep = 0; sweep < sweeps; sweep++) {
+    const neighbours = sweep % 2 === 0 ? before : after;
+    for (const c of sweep % 2 === 0 ? columns : [...columns].reverse()) {
+      const means = new Map(c.map((name) => [name, mean(neighbours.get(name) ?? [], place) ?? place.get(name)!]));
+      c.sort((a, b) => means.get(a)! - means.get(b)! || compare(a, b));
+      settle(c);
+    }
+  }
+}
+
+function put(into: Map<string, string[]>, key: string, value: string) {
+  const list = into.get(key);
+  if (list) list.push(value);
+  else into.set(key, [value]);
+}
+
+function mean(names: string[], place: Map<string, number>): number | null {
+  if (names.length === 0) return null;
+  return names.reduce((sum, name) => sum + place.get(name)!, 0) / names.length;
+}
+
+// around returns the services within a number of calls of some, in either direction.
+export function around(start: Iterable<string>, edges: readonly Edge[], steps: number): Set<string> {
+  const found = new Set(start);
+  for (let step = 0; step < steps; step++) {
+    const reached = new Set(found);
+    for (const [a, b] of edges) {
+      if (reached.has(a)) found.add(b);
+      if (reached.has(b)) found.add(a);
+    }
+  }
+  return found;
+}
+
+const crowded = 60; // services, from which only those that are not well are shown at first
+
+export type Scope = "auto" | "all" | "unwell" | "near";
+
+// shownOf returns the services to show: all; those that are not well and their neighbours; or those near a selected
+// one. auto is all while they are few.
+export function shownOf(services: readonly Service[], calls: readonly Call[], scope: Scope, selected: string) {
+  const edges = calls.map((c): Edge => [c.caller, c.callee]);
+  const names = services.map((s) => s.service);
+  const unwell = services.filter((s) => isUnwell(s.state)).map((s) => s.service);
+  const as = scope === "auto" ? (names.length > crowded && unwell.length > 0 && "unwell") || "all" : scope;
+  if (as === "near" && names.includes(selected)) return { as, names: around([selected], edges, 1) };
+  if (as === "unwell") {
+    const shown = around(unwell, edges, 1);
+    if (selected) shown.add(selected);
+    return { as, names: new Set(names.filter((name) => shown.has(name))) };
+  }
+  return { as: "all" as const, names: new Set(names) };
+}
+
+// widthOf returns the width of the line of a call in px, by the logarithm of its rate.
+export const widthOf = (rate: number, most: number) =>
+  rate <= 0 ? 1 : 1 + 4 * Math.max(0, Math.min(1, 1 + Math.log10(rate / most) / 3));
+
+// share returns the largest share of an open incident that a service has as a suspect; null if it is none.
+export const shareOf = (s: Service) => (s.incidents.length === 0 ? null : Math.max(...s.incidents.map((x) => x.share)));

@@ -1,0 +1,43 @@
+import { expect, test } from "vitest";
+import { change, isNotable, servicePath, sortedBy, summary } from "./services.ts";
+
+test("a summary lists states by urgency and omits those of no service", () => {
+  expect(summary({ well: 6, incident: 1, slower: 2, idle: 0 })).toBe("1 suspected, 2 slower, 6 well");
+  expect(summary({})).toBe("");
+});
+
+test("changes are relative, and notable from a quarter and a millisecond", () => {
+  expect(change(30, 10)).toBe(3);
+  expect(change(30, null)).toBe(null);
+  expect(change(30, 0)).toBe(null);
+  expect(isNotable(13e6, 10e6)).toBe(true);
+  expect(isNotable(12e6, 10e6)).toBe(false);
+  expect(isNotable(0.9e6, 0.1e6)).toBe(false);
+  expect(isNotable(null, 10e6)).toBe(false);
+});
+
+test("a service whose name cannot be in a path has its ID there", () => {
+  expect(servicePath("cart service", "0123456789abcdef")).toBe("/services/cart%20service");
+  expect(servicePath("team/cart", "0123456789abcdef")).toBe("/services/0123456789abcdef");
+  expect(servicePath("50%", "0123456789abcdef")).toBe("/services/0123456789abcdef");
+});
+
+test("unknown values come last in both directions", () => {
+  const rows = [
+    { name: "b", at: 2 },
+    { name: "c", at: null },
+    { name: "a", at: 2 },
+    { name: "d", at: 5 },
+  ];
+  const names = (falling: boolean) =>
+    sortedBy(
+      rows,
+      (r) => r.at,
+      falling,
+      (r) => r.name,
+    )
+      .map((r) => r.name)
+      .join("");
+  expect(names(true)).toBe("dabc");
+  expect(names(false)).toBe("abdc");
+});

@@ -1,0 +1,64 @@
+// Services: words, sorting and the layout-independent numbers of the views of services.
+import type { Schemas } from "../api/client.ts";
+
+export type ServiceState = Schemas["ServiceState"];
+type Load = Schemas["ServiceLoad"];
+
+// states are the states in the order of urgency.
+export const states: readonly ServiceState[] = ["incident", "failing", "silent", "slower", "new", "well", "idle"];
+
+// isUnwell reports whether somebody should look at a service in a state.
+export const isUnwell = (state: ServiceState) => ["incident", "failing", "silent", "slower"].includes(state);
+
+const nouns: Record<ServiceState, string> = {
+  incident: "suspected",
+  failing: "failing",
+  silent: "silent",
+  slower: "slower",
+  new: "new",
+  well: "well",
+  idle: "idle",
+};
+
+// summary says how many services are in which state: "2 suspected, 6 well".
+export const summary = (counts: Record<string, number>): string =>
+  states
+    .filter((state) => (counts[state] ?? 0) > 0)
+    .map((state) => `${counts[state]} ${nouns[state]}`)
+    .join(", ");
+
+// change returns a number now in relation to the usual one; null: unknown.
+export function change(now: number | null, usual: number | null | undefined): number | null {
+  if (now === null || usual === null || usual === undefined || usual <= 0) return null;
+  return now / usual;
+}
+
+const notable = 1.25; // times the usual
+
+// isNotable reports whether a time is clearly above the usual.
+export const isNotable = (now: number | null, usual: number | null | undefined) =>
+  (change(now, usual) ?? 1) >= notable && (now ?? 0) - (usual ?? 0) >= 1e6;
+
+// failsNotably reports whether clearly more calls fail than usual.
+export const failsNotably = (now: Load, usual: Load | null) =>
+  now.calls >= 20 && (now.failed ?? 0) - (usual?.failed ?? 0) >= 0.02;
+
+// servicePath is the path of the page of a service: by name or, if that cannot be part of a path, by ID.
+export const servicePath = (name: string, id?: string) =>
+  `/services/${id !== undefined && /[/%]/.test(name) ? id : encodeURIComponent(name)}`;
+
+// sortedBy returns rows by a key; unknown ones last, ties in the order of names.
+export function sortedBy<T>(
+  rows: readonly T[],
+  key: (row: T) => number | string | null,
+  falling: boolean,
+  name: (row: T) => string,
+): T[] {
+  const sign = falling ? -1 : 1;
+  return [...rows].sort((a, b) => {
+    const [x, y] = [key(a), key(b)];
+    if (x === null || y === null) return Number(x === null) - Number(y === null) || name(a).localeCompare(name(b));
+    if (x === y) return name(a).localeCompare(name(b));
+    return (x < y ? -1 : 1) * sign;
+  });
+}

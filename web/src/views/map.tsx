@@ -1,0 +1,396 @@
+// Map: the services and the calls between them, with their state and their share of the slowdown.
+import { type KeyboardEvent, type ReactNode, startTransition, useEffect, useMemo, useRef, useState } from "react";
+import { Link } from "wouter";
+import { type Schemas, client } from "../api/client.ts";
+import { useResource } from "../api/queries.ts";
+import { abbreviate, count, duration, milli, percent, rate } from "../logic/format.ts";
+import { type Edge, type Layout, type Scope, layoutOf, shareOf, shownOf, widthOf } from "../logic/service-map.ts";
+import { failsNotably, isNotable, isUnwell, servicePath, summary } from "../logic/services.ts";
+import { Async, Empty } from "../components/async-state.tsx";
+import { When, useTitle } from "../components/basics.tsx";
+import { Choice, Search } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { RangeSelect, useRange } from "../components/range.tsx";
+import { Table } from "../components/table.tsx";
+import { useEnum, useQuery, useSearchText } from "../url.ts";
+import { Beside, Failures, ServiceBadge, Time } from "./services.tsx";
+import { ServiceName } from "./suspects.tsx";
+
+type ServiceMap = Schemas["ServiceMap"];
+type Service = Schemas["Service"];
+type Call = Schemas["ServiceCall"];
+
+export default function MapView() {
+  useTitle("Map");
+  const [range, setRange] = useRange();
+  const parameters = range.live ? {} : { to: new Date(range.to).toISOString() };
+  const resource = useResource(
+    `service map ${JSON.stringify(parameters)}`,
+    (signal) => client.GET("/service-map", { params: { query: parameters }, signal }),
+    "incident",
+  );
+  return (
+    <>
+      <Async of={resource} what="the map">
+        {(map) =>
+          map.services.length === 0 ? (
+            <Empty page title="No services yet">
+              Services appear when their spans arrive (OTLP) and the first epoch of ten seconds ends.
+            </Empty>
+          ) : (
+            <Content map={map} range={<RangeSelect value={range} pick={setRange} />} />
+          )
+        }
+      </Async>
+    </>
+  );
+}
+
+function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
+  const [scope, setScope] = useEnum<Scope>("scope", ["auto", "all", "unwell", "near"]);
+  const [selected, setSelected] = useQuery("service");
+  const [q, setQ] = useSearchText();
+  const shown = useMemo(() => shownOf(map.services, map.calls, scope, selected), [map, scope, selected]);
+  const services = useMemo(() => map.services.filter((s) => shown.names.has(s.service)), [map, shown]);
+  const calls = useMemo(
+    () => map.calls.filter((c) => shown.names.has(c.caller) && shown.names.has(c.callee) && c.caller !== c.callee),
+    [map, shown],
+  );
+  const counts: Record<string, number> = {};
+  for (const s of map.services) counts[s.state] = (counts[s.state] ?? 0) + 1;
+  const unwell = map.services.some((s) => isUnwell(s.state));
+  const chosen = map.services.find((s) => s.service === selected);
+  const pick = (name: string) => setSelected(name === selected ? "" : name);
+  return (
+    <>
+      <div className="toolbar">
+        <h1>Map</h1>
+        <Search value={q} pick={setQ} label="Find a service ( / )" />
+        {range}
+        <Choice
+          label="Services shown"
+          value={shown.as}
+          pick={setScope}
+          of={[
+            ["all", "All"],
+            ...(unwell || shown.as === "unwell" ? [["unwell", "Not well"] as const] : []),
+            ...(chosen ? [["near", `Near ${abbreviate(selected, 24)}`] as const] : []),
+          ]}
+        />
+      </div>
+      <p className="under">
+        <span role="status">
+          {count(services.length)} of {count(map.services.length)} services shown; {summary(counts)}
+        </span>
+        <span>
+          in the ten minutes to <When at={map.to} />
+        </span>
+      </p>
+      <div className="map-columns">
+        <Figure
+          title="Calls between services"
+          hint="Callers are on the left. Lines are thicker for more calls, and marked ▲ where calls fail more often or take longer than usual. The bar in a box is its share of the slowdown of an open incident. Arrow keys move between boxes."
+          table={() => ({
+            header: ["service", "state", "rate (1/s)", "failed (of 1)", "P50 (ms)", "share of the slowdown (of 1)"],
+            rows: services.map((s) => [s.service, s.state, s.now.rate, s.now.failed, milli(s.now.p50_ns), shareOf(s)]),
+          })}
+          image
+        >
+          <Diagram services={services} calls={calls} selected={selected} pick={pick} q={q} />
+        </Figure>
+        <div>
+          {chosen && <Chosen of={chosen} calls={map.calls} pick={pick} />}
+          <CallTable calls={calls} selected={selected} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+// Sizes in px.
+const box = { width: 168, height: 44 };
+const gap = { x: 84, y: 14 };
+const margin = 10;
+const longestName = 21; // characters
+
+// useLayout computes the layout after the page was drawn, and again only if services or calls appear or vanish.
+function useLayout(services: Service[], calls: Call[]): Layout | undefined {
+  const graph = JSON.stringify([services.map((s) => s.service).sort(), calls.map((c) => [c.caller, c.callee]).sort()]);
+  const [done, setDone] = useState<{ graph: string; layout: Layout }>();
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      const [names, edges] = JSON.parse(graph) as [string[], Edge[]];
+      const layout = layoutOf(names, edges);
+      startTransition(() => setDone({ graph, layout }));
+    });
+    return () => clearTimeout(timer);
+  }, [graph]);
+  return done?.layout;
+}
+
+type DiagramProps = {
+  services: Service[];
+  calls: Call[];
+  selected: string;
+  pick: (name: string) => void;
+  q: string;
+};
+
+function Diagram({ services, calls, selected, pick, q }: DiagramProps) {
+  const layout = useLayout(services, calls);
+  const [pointed, setPointed] = useState("");
+  const svg = useRef<SVGSVGElement>(null);
+  if (!layout) return <p className="state">Arranging {count(services.length)} services …</p>;
+  const placed = services.filter((s) => layout.spots.has(s.service));
+  const x = (name: string) => margin + layout.spots.get(name)!.column * (box.width + gap.x);
+  const y = (name: string) => margin + layout.spots.get(name)!.row * (box.height + gap.y);
+  const width = 2 * margin + layout.columns * (box.width + gap.x) - gap.x;
+  const height = 2 * margin + layout.rows * (box.height + gap.y) - gap.y;
+  const most = Math.max(1e-9, ...calls.map((c) => c.now.rate));
+  const focus = pointed || selected;
+  const near = new Set(calls.flatMap((c) => (c.caller === focus || c.callee === focus ? [c.caller, c.callee] : [])));
+  const found = (name: string) => q === "" || name.toLowerCase().includes(q.toLowerCase());
+  const faint = (name: string) => (focus !== "" && name !== focus && !near.has(name)) || !found(name);
+  const move = (event: KeyboardEvent, name: string) => {
+    const to = neighbour(layout, name, event.key);
+    if (to === undefined) return;
+    event.preventDefault();
+    svg.current?.querySelector<SVGElement>(`[data-service="${CSS.escape(to)}"]`)?.focus();
+  };
+  return (
+    <div className="scroll map" role="group" aria-label="Map of services" tabIndex={0}>
+      <svg ref={svg} width={width} height={height} viewBox={`0 0 ${width} ${height}`}>
+        {calls
+          .filter((c) => layout.spots.has(c.caller) && layout.spots.has(c.callee))
+          .map((c) => (
+            <CallLine
+              key={`${c.caller}\n${c.callee}`}
+              of={c}
+              from={[x(c.caller), y(c.caller)]}
+              to={[x(c.callee), y(c.callee)]}
+              most={most}
+              faint={focus !== "" && c.caller !== focus && c.callee !== focus}
+            />
+          ))}
+        {placed.map((s) => (
+          <g
+            key={s.service}
+            role="button"
+            tabIndex={0}
+            data-service={s.service}
+            aria-pressed={s.service === selected}
+            className={`spot state-${s.state}${faint(s.service) ? " faint" : ""}${s.service === selected ? " selected" : ""}`}
+            transform={`translate(${x(s.service)} ${y(s.service)})`}
+            onPointerEnter={() => setPointed(s.service)}
+            onPointerLeave={() => setPointed("")}
+            onFocus={() => setPointed(s.service)}
+            onBlur={() => setPointed("")}
+            onClick={() => pick(s.service)}
+            onKeyDown={(e) => {
+              if (e.key === "Enter" || e.key === " ") {
+                e.preventDefault();
+                pick(s.service);
+              } else move(e, s.service);
+            }}
+          >
+            <desc>{describe(s)}</desc>
+            <rect width={box.width} height={box.height} rx="6" className="body" />
+            {shareOf(s) !== null && (
+              <rect
+                className="share"
+                x="1"
+                y={box.height - 5}
+                height="4"
+                width={(box.width - 2) * shareOf(s)!}
+                rx="2"
+              />
+            )}
+            <text x="9" y="17" className="spot-name">
+              {isUnwell(s.state) && "▲ "}
+              {abbreviate(s.service, isUnwell(s.state) ? longestName - 2 : longestName)}
+            </text>
+            <text x="9" y="33" className="figures">
+              {rate(s.now.rate)}
+              {(s.now.failed ?? 0) > 0 && ` · ${percent(s.now.failed)} fail`}
+              {s.now.p50_ns !== null && ` · ${duration(s.now.p50_ns)}`}
+            </text>
+          </g>
+        ))}
+      </svg>
+    </div>
+  );
+}
+
+const describe = (s: Service) =>
+  [
+    s.state === "incident" ? "suspected" : s.state,
+    ...(shareOf(s) === null ? [] : [`${percent(shareOf(s))} of the slowdown`]),
+  ].join(", ");
+
+// neighbour returns the service that an arrow key leads to: the next in the column, or the nearest in the next column.
+function neighbour({ spots }: Layout, from: string, key: string): string | undefined {
+  const at = spots.get(from);
+  if (!at) return undefined;
+  const [dx, dy] =
+    { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key] ?? ([0, 0] as const);
+  if (dx === 0 && dy === 0) return undefined;
+  let best: string | undefined;
+  let least = Infinity;
+  for (const [name, s] of spots) {
+    const [columns, rows] = [s.column - at.column, s.row - at.row];
+    if (dx !== 0 ? columns !== dx : columns !== 0 || rows * dy! <= 0) continue;
+    const distance = Math.abs(rows);
+    if (distance < least) [best, least] = [name, distance];
+  }
+  return best;
+}
+
+type LineProps = { of: Call; from: [number, number]; to: [number, number]; most: number; faint: boolean };
+
+function CallLine({ of: c, from, to, most, faint }: LineProps) {
+  const [x1, y1] = [from[0] + box.width, from[1] + box.height / 2];
+  const [x2, y2] = [to[0], to[1] + box.height / 2];
+  const bend = Math.max(40, Math.abs(x2 - x1) / 2);
+  const bad = isBad(c);
+  const kind = bad ? "bad" : "";
+  return (
+    <g className={`call ${kind}${faint ? " faint" : ""}`} aria-hidden="true">
+      <path
+        d={`M${x1} ${y1} C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2 - 4} ${y2}`}
+        strokeWidth={widthOf(c.now.rate, most)}
+      />
+      {bad && (
+        <text x={x1 + 0.78 * (x2 - x1)} y={y1 + 0.9 * (y2 - y1) + 4} textAnchor="middle">
+          ▲
+        </text>
+      )}
+    </g>
+  );
+}
+
+const isBad = (c: Call) => failsNotably(c.now, c.usual) || isNotable(c.now.own_ns, c.usual?.own_ns);
+
+// Chosen shows the selected service.
+function Chosen({ of: s, calls, pick }: { of: Service; calls: Call[]; pick: (name: string) => void }) {
+  const callers = calls.filter((c) => c.callee === s.service).length;
+  const callees = calls.filter((c) => c.caller === s.service).length;
+  return (
+    <section className="figure" aria-label={`Selected: ${s.service}`}>
+      <header>
+        <h2>
+          <Link href={servicePath(s.service, s.id)}>
+            <ServiceName>{s.service}</ServiceName>
+          </Link>
+        </h2>
+        <button type="button" onClick={() => pick(s.service)}>
+          Deselect
+        </button>
+      </header>
+      <p>
+        <ServiceBadge of={s} /> {s.reason}
+      </p>
+      <dl className="facts">
+        <div>
+          <dt>Rate</dt>
+          <dd>
+            <Beside now={rate(s.now.rate)} usual={s.usual && rate(s.usual.rate)} notable={s.state === "silent"} />
+          </dd>
+        </div>
+        <div>
+          <dt>Errors</dt>
+          <dd>
+            <Failures now={s.now} usual={s.usual} />
+          </dd>
+        </div>
+        <div>
+          <dt>P50</dt>
+          <dd>
+            <Time now={s.now.p50_ns} usual={s.usual?.p50_ns} />
+          </dd>
+        </div>
+        {shareOf(s) !== null && (
+          <div>
+            <dt>Share of the slowdown</dt>
+            <dd>{percent(shareOf(s))}</dd>
+          </div>
+        )}
+      </dl>
+      <p className="under">
+        Called by {count(callers)}, calls {count(callees)}{" "}
+        <Link href={servicePath(s.service, s.id)}>Operations, instances, deploys</Link>
+      </p>
+    </section>
+  );
+}
+
+const few = 30; // calls in the table at first
+
+// CallTable lists the calls: those that are not as usual first, then by rate.
+function CallTable({ calls, selected }: { calls: Call[]; selected: string }) {
+  const [all, setAll] = useState(false);
+  const rows = calls
+    .filter((c) => selected === "" || c.caller === selected || c.callee === selected)
+    .sort((a, b) => Number(isBad(b)) - Number(isBad(a)) || b.now.rate - a.now.rate);
+  return (
+    <Figure
+      title={selected ? "Its calls" : "Calls"}
+      table={() => ({
+        header: [
+          "caller",
+          "callee",
+          "rate (1/s)",
+          "usual rate (1/s)",
+          "failed (of 1)",
+          "on the wire (ms)",
+          "usually (ms)",
+        ],
+        rows: rows.map((c) => [
+          c.caller,
+          c.callee,
+          c.now.rate,
+          c.usual?.rate ?? null,
+          c.now.failed,
+          milli(c.now.own_ns),
+          milli(c.usual?.own_ns),
+        ]),
+      })}
+      tableOnly
+    >
+      <Table
+        label="Calls"
+        className="results"
+        head={[
+          "Caller → callee",
+          { text: "Rate", number: true },
+          { text: "Errors", number: true },
+          { text: "On the wire", number: true, title: "Mean time of a call between the two services" },
+        ]}
+      >
+        {rows.slice(0, all ? rows.length : few).map((c) => (
+          <tr key={`${c.caller}\n${c.callee}`}>
+            <td className="mono">
+              <bdi>{c.caller}</bdi> → <bdi>{c.callee}</bdi>
+            </td>
+            <td className="number">
+              <Beside now={rate(c.now.rate)} usual={c.usual && rate(c.usual.rate)} notable={false} />
+            </td>
+            <td className="number">
+              <Failures now={c.now} usual={c.usual} />
+            </td>
+            <td className="number">
+              <Time now={c.now.own_ns} usual={c.usual?.own_ns} />
+            </td>
+          </tr>
+        ))}
+      </Table>
+      {rows.length === 0 && <p className="dim">No calls between these services.</p>}
+      {rows.length > few && (
+        <p className="under">
+          <button type="button" className="link" onClick={() => setAll(!all)}>
+            {all ? "Fewer" : `${count(rows.length - few)} more`}
+          </button>
+        </p>
+      )}
+    </Figure>
+  );
+}

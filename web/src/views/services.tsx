@@ -1,0 +1,321 @@
+// Services: all services with the rate, errors and durations of the calls to them, beside the usual ones.
+import { type Ref, memo, useMemo } from "react";
+import { Link } from "wouter";
+import { type Schemas, client } from "../api/client.ts";
+import { useResource } from "../api/queries.ts";
+import { Sparkline } from "../charts/sparkline.tsx";
+import { count, duration, milli, percent, rate } from "../logic/format.ts";
+import { ownerText } from "../logic/incidents.ts";
+import {
+  type ServiceState,
+  failsNotably,
+  isNotable,
+  isUnwell,
+  servicePath,
+  sortedBy,
+  states,
+  summary,
+} from "../logic/services.ts";
+import { type Range, rangeParameters } from "../logic/range.ts";
+import { moveFocus, useKeys } from "../use-keys.ts";
+import { Async, Empty } from "../components/async-state.tsx";
+import { StateBadge, definitions } from "../components/badges.tsx";
+import { When, useTitle } from "../components/basics.tsx";
+import { Search, Select } from "../components/controls.tsx";
+import { type TableData, exportItems } from "../components/figure.tsx";
+import { Menu } from "../components/menu.tsx";
+import { RangeSelect, useRange } from "../components/range.tsx";
+import { TruncationNote } from "../components/table.tsx";
+import { VirtualTbody } from "../components/virtual-tbody.tsx";
+import { useEnum, useSearchText } from "../url.ts";
+
+type Service = Schemas["Service"];
+type List = Schemas["ServiceList"];
+type Load = Schemas["ServiceLoad"];
+
+const most = 1000; // services of an answer
+
+const sorts = ["state", "name", "rate", "failed", "p50", "p99", "instances", "deploy"] as const;
+type Sort = (typeof sorts)[number];
+
+const keys: Record<Sort, (s: Service) => number | string | null> = {
+  state: (s) => states.indexOf(s.state),
+  name: (s) => s.service,
+  rate: (s) => s.now.rate,
+  failed: (s) => s.now.failed,
+  p50: (s) => s.now.p50_ns,
+  p99: (s) => s.now.p99_ns,
+  instances: (s) => s.instances,
+  deploy: (s) => s.deploy && Date.parse(s.deploy.at),
+};
+
+const direction = (falling: boolean) => (falling ? "descending" : "ascending");
+
+const isFalling = (sort: Sort) => sort !== "state" && sort !== "name";
+
+// useServices reads all services, with trends of a time range.
+export function useServices(range?: Range) {
+  const query = { limit: most, ...(range && rangeParameters(range)) };
+  return useResource(
+    `services ${JSON.stringify(query)}`,
+    (signal) => client.GET("/services", { params: { query }, signal }),
+    "incident",
+  );
+}
+
+export default function Services() {
+  useTitle("Services");
+  const [q, setQ] = useSearchText();
+  const [state, setState] = useEnum<ServiceState | "" | "unwell">("state", ["", "unwell", ...states]);
+  const [sort, setSort] = useEnum("sort", sorts);
+  const [range, setRange] = useRange();
+  const resource = useServices(range);
+  const items = useMemo(() => {
+    const kept = (resource.value?.items ?? []).filter(
+      (s) =>
+        s.service.toLowerCase().includes(q.toLowerCase()) &&
+        (state === "" || s.state === state || (state === "unwell" && isUnwell(s.state))),
+    );
+    return sortedBy(kept, keys[sort], isFalling(sort), (s) => s.service);
+  }, [resource.value, q, state, sort]);
+  return (
+    <>
+      <div className="toolbar">
+        <h1>Services</h1>
+        <Search value={q} pick={setQ} label="Search services ( / )" />
+        <RangeSelect value={range} pick={setRange} />
+        <Select
+          label="State"
+          value={state}
+          pick={setState}
+          of={[
+            ["", "any"],
+            ["unwell", "not well"],
+            ...states.map((s) => [s, s === "incident" ? "suspected" : s] as const),
+          ]}
+        />
+        {resource.value && (
+          <Menu label="Services: table and export" icon="⋯" items={exportItems("Services", () => asTable(items))} />
+        )}
+      </div>
+      <Async of={resource} what="services">
+        {(list) => <ServiceTable list={list} items={items} sort={sort} setSort={setSort} asked={range.from} />}
+      </Async>
+    </>
+  );
+}
+
+// asTable returns services for export.
+const asTable = (items: Service[]): TableData => ({
+  header: [
+    "service",
+    "state",
+    "reason",
+    "owner",
+    "rate (1/s)",
+    "usual rate (1/s)",
+    "failed (of 1)",
+    "usually failed (of 1)",
+    "P50 (ms)",
+    "usual P50 (ms)",
+    "P99 (ms)",
+    "usual P99 (ms)",
+    "own time (ms)",
+    "usual own time (ms)",
+    "operations",
+    "instances",
+    "versions",
+    "deployed",
+  ],
+  rows: items.map((s) => [
+    s.service,
+    s.state,
+    s.reason,
+    s.owner ? ownerText(s.owner) : "",
+    s.now.rate,
+    s.usual?.rate ?? null,
+    s.now.failed,
+    s.usual?.failed ?? null,
+    milli(s.now.p50_ns),
+    milli(s.usual?.p50_ns),
+    milli(s.now.p99_ns),
+    milli(s.usual?.p99_ns),
+    milli(s.now.own_ns),
+    milli(s.usual?.own_ns),
+    s.operations,
+    s.instances,
+    s.versions.join(" "),
+    s.deploy?.at ?? "",
+  ]),
+});
+
+// asked is the beginning of the range, in ms.
+type TableProps = { list: List; items: Service[]; sort: Sort; setSort: (by: Sort) => void; asked: number };
+
+function ServiceTable({ list, items, sort, setSort, asked }: TableProps) {
+  useKeys({
+    j: () => moveFocus("a[data-service]", 1),
+    k: () => moveFocus("a[data-service]", -1),
+  });
+  const head = (name: string, by: Sort, title: string, className = "") => (
+    <th scope="col" className={className} title={title} aria-sort={sort === by ? direction(isFalling(by)) : undefined}>
+      <button type="button" className="sort" onClick={() => setSort(by)}>
+        {name} <span aria-hidden="true">{sort === by && (isFalling(by) ? "▾" : "▴")}</span>
+      </button>
+    </th>
+  );
+  if (list.items.length === 0)
+    return (
+      <Empty title="No services yet">
+        Services appear when their spans arrive (OTLP) and the first epoch of ten seconds ends.
+      </Empty>
+    );
+  return (
+    <>
+      <p className="under">
+        <span role="status">{summary(list.states)}</span>
+        <span>
+          in the ten minutes to <When at={list.to} />
+        </span>
+        <span>· small: usual values</span>
+        <SinceNote from={list.from} asked={asked} />
+        {list.learning && <span>· Usual values need some minutes of history.</span>}
+      </p>
+      {items.length === 0 ? (
+        <Empty title="No matching services">Remove a filter to see more.</Empty>
+      ) : (
+        <table className="queue fleet" aria-rowcount={items.length + 1}>
+          <thead>
+            <tr>
+              {head("State", "state", "By urgency: suspects of open incidents first")}
+              {head("Service", "name", "Services that are called, or that call others")}
+              <th scope="col" title="Calls per second in the time range">
+                Trend
+              </th>
+              {head("Rate", "rate", "Calls per second by others, and from outside", "number")}
+              {head("Errors", "failed", "Share of the calls that failed", "number")}
+              {head("P50", "p50", "Median duration of its spans in the last minutes", "number")}
+              {head("P99", "p99", "99th percentile of their durations", "number")}
+              {head("Instances", "instances", "Instances, pods or hosts with calls now", "number")}
+              {head("Deployed", "deploy", "When its latest version appeared")}
+            </tr>
+          </thead>
+          <VirtualTbody
+            count={items.length}
+            columns={9}
+            estimate={56}
+            setView={noView}
+            id={(i) => items[i]!.id}
+            row={(i, measure) => <Row key={items[i]!.id} s={items[i]!} at={i} measure={measure} />}
+          />
+        </table>
+      )}
+      <TruncationNote list={list} how="The API lists all." />
+    </>
+  );
+}
+
+const clipped = 120_000; // ms that a trend may begin late
+
+// SinceNote says when trends begin, if that is later than the range.
+export function SinceNote({ from, asked }: { from: string; asked: number }) {
+  if (Date.parse(from) - asked < clipped) return null;
+  return (
+    <span>
+      · trends begin <When at={from} brief />: calls are counted for two hours
+    </span>
+  );
+}
+
+const noView = () => undefined;
+
+const Row = memo(function Row({ s, at, measure }: { s: Service; at: number; measure: Ref<HTMLTableRowElement> }) {
+  return (
+    <tr ref={measure} data-index={at} aria-rowindex={at + 2}>
+      <td className="fleet-state">
+        <ServiceBadge of={s} />
+      </td>
+      <td className="problem">
+        <Link href={servicePath(s.service, s.id)} data-service={s.service} className="mono">
+          <bdi>{s.service}</bdi>
+        </Link>
+        <div className="where dim">
+          {s.reason && isUnwell(s.state) && <span>{s.reason}</span>}
+          {s.owner && <bdi>{ownerText(s.owner)}</bdi>}
+          {!s.emits_spans && <span>emits no spans; named by its callers</span>}
+        </div>
+      </td>
+      <td data-label="Trend">
+        {s.trend && <Sparkline zero of={s.trend.rate} label={`Calls per second over time, now ${rate(s.now.rate)}`} />}
+      </td>
+      <td data-label="Rate" className="number">
+        <Beside now={rate(s.now.rate)} usual={s.usual && rate(s.usual.rate)} notable={s.state === "silent"} />
+      </td>
+      <td data-label="Errors" className="number">
+        <Failures now={s.now} usual={s.usual} />
+      </td>
+      <td data-label="P50" className="number">
+        <Time now={s.now.p50_ns} usual={s.usual && s.usual.p50_ns} />
+      </td>
+      <td data-label="P99" className="number">
+        <Time now={s.now.p99_ns} usual={s.usual && s.usual.p99_ns} />
+      </td>
+      <td data-label="Instances" className="number">
+        {s.instances > 0 ? count(s.instances) : "–"}
+      </td>
+      <td data-label="Deployed">
+        {s.deploy ? (
+          <span title={`${s.deploy.version}, before it ${s.deploy.before}`}>
+            <span className="mono">
+              <bdi>{s.deploy.version}</bdi>
+            </span>{" "}
+            <When at={s.deploy.at} brief />
+          </span>
+        ) : (
+          <span className="mono dim">{s.versions.join(", ") || "–"}</span>
+        )}
+      </td>
+    </tr>
+  );
+});
+
+// ServiceBadge shows the state of a service or an operation. A suspect's leads to its incident.
+export function ServiceBadge({
+  of,
+}: {
+  of: { state: ServiceState; reason: string; incidents?: Service["incidents"] };
+}) {
+  const badge = <StateBadge of={of.state} title={of.reason || definitions[of.state]} />;
+  const incident = of.state === "incident" && of.incidents?.find((x) => x.rank === 1);
+  return incident ? <Link href={`/incidents/${incident.id}`}>{badge}</Link> : badge;
+}
+
+// Beside shows a value with the usual one below it. A notable one is strong and marked.
+export function Beside({ now, usual, notable }: { now: string; usual: string | null | undefined; notable: boolean }) {
+  return (
+    <span className={notable ? "beside notable" : "beside"}>
+      <span>
+        {notable && <span aria-hidden="true">▲ </span>}
+        {now}
+      </span>
+      {usual !== null && usual !== undefined && usual !== "–" && (
+        <span className="dim small">
+          <span className="hidden">usually </span>
+          {usual}
+        </span>
+      )}
+    </span>
+  );
+}
+
+export const Failures = ({ now, usual }: { now: Load; usual: Load | null }) => (
+  <Beside now={percent(now.failed)} usual={usual && percent(usual.failed)} notable={failsNotably(now, usual)} />
+);
+
+export const Time = ({ now, usual }: { now: number | null; usual: number | null | undefined }) => (
+  <Beside
+    now={duration(now)}
+    usual={usual === null || usual === undefined ? null : duration(usual)}
+    notable={isNotable(now, usual)}
+  />
+);

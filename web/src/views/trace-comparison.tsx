@@ -1,0 +1,92 @@
+// Comparison: how a trace differs from normal ones of its request type.
+import type { Schemas } from "../api/client.ts";
+import { count, duration, keepUnits } from "../logic/format.ts";
+import { Figure } from "../components/figure.tsx";
+import { Table } from "../components/table.tsx";
+import { useQuery, useSet } from "../url.ts";
+import { ServiceName } from "./suspects.tsx";
+
+type Finding = Schemas["TraceFinding"];
+
+const few = 5;
+
+const reasons: Record<Finding["reason"], string> = {
+  slow: "◔ longer",
+  failed: "✕ failed",
+  missing: "∅ missing",
+  new: "+ new",
+};
+
+const parts: Record<string, string> = {
+  own: "own time",
+  in: "on the wire to it",
+  out: "on the wire from it",
+  calls: "additional calls",
+};
+
+export function Comparison({ of: c }: { of: Schemas["TraceComparison"] }) {
+  const [picked, setPicked] = useQuery("span");
+  const [open, setOpen] = useSet("open");
+  const all = open.has("differences");
+  return (
+    <Figure
+      title="What is unusual"
+      hint={`Compared with ${count(c.normal)} typical and fast traces of the same request type that are kept.`}
+      table={() => ({
+        header: ["difference", "service", "operation", "part", "excess (ms)", "calls", "missing", "span"],
+        rows: c.findings.map((f) => [
+          f.reason,
+          f.service,
+          f.operation,
+          f.part ?? "",
+          f.excess_ns / 1e6,
+          f.calls,
+          f.missing.join("; "),
+          f.span,
+        ]),
+      })}
+      tableOnly
+    >
+      <p className="reason">{keepUnits(c.sentence)}</p>
+      {c.findings.length === 0 ? (
+        <p className="dim">No step took clearly longer than usual, failed, or is missing.</p>
+      ) : (
+        <Table
+          label="Differences from normal traces"
+          className="results findings"
+          head={["Step", "Difference", { text: "Longer by", number: true }, { text: "Calls", number: true }]}
+        >
+          {c.findings.slice(0, all ? c.findings.length : few).map((f, i) => (
+            <tr key={i} className={f.span === picked ? "picked" : undefined}>
+              <td>
+                <ServiceName>{f.service}</ServiceName>{" "}
+                <button
+                  type="button"
+                  className="link mono"
+                  title="Show it in the waterfall"
+                  onClick={() => setPicked(f.span)}
+                >
+                  <bdi>{f.operation || "(calls)"}</bdi>
+                </button>
+              </td>
+              <td title={f.text}>
+                {reasons[f.reason]}
+                {f.part && <span className="dim">, {parts[f.part] ?? f.part}</span>}
+                {f.missing.length > 0 && <span className="dim">: {f.missing.slice(0, 3).join(", ")}</span>}
+              </td>
+              <td className="number">{f.excess_ns > 0 ? `+${duration(f.excess_ns)}` : "–"}</td>
+              <td className="number">{count(f.calls)}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      {c.findings.length > few && (
+        <p className="under">
+          <button type="button" className="link" onClick={() => setOpen(all ? [] : ["differences"])}>
+            {all ? "Fewer" : `${count(c.findings.length - few)} more`}
+          </button>
+        </p>
+      )}
+    </Figure>
+  );
+}

@@ -1,0 +1,245 @@
+// Traces: a search over the kept traces, and the same query for the tracing backends.
+import { type FormEvent, useState } from "react";
+import { Link, useLocation } from "wouter";
+import { type Schemas, client } from "../api/client.ts";
+import { useResource } from "../api/queries.ts";
+import { count, duration, milli } from "../logic/format.ts";
+import { type Fields, isTraceID, parametersOf, problemsOf } from "../logic/trace-search.ts";
+import { rangeParameters } from "../logic/range.ts";
+import { Async, Empty } from "../components/async-state.tsx";
+import { Bar, When, useTitle } from "../components/basics.tsx";
+import { Choice } from "../components/controls.tsx";
+import { Figure } from "../components/figure.tsx";
+import { RangeSelect, useRange } from "../components/range.tsx";
+import { Table } from "../components/table.tsx";
+import { query, useEnum, useQuery } from "../url.ts";
+import { useServices } from "./services.tsx";
+
+type List = Schemas["TraceList"];
+
+const pageSize = 50;
+
+export default function Traces() {
+  useTitle("Traces");
+  const [trace, setTrace] = useQuery("trace");
+  const [service, setService] = useQuery("service");
+  const [operation, setOperation] = useQuery("operation");
+  const [longer, setLonger] = useQuery("longer");
+  const [shorter, setShorter] = useQuery("shorter");
+  const [error, setError] = useEnum("error", ["", "yes", "no"]);
+  const [attributes, setAttributes] = useQuery("attributes");
+  const [sort, setSort] = useEnum("sort", ["newest", "slowest"]);
+  const [cursors, setCursors] = useState<string[]>([]); // of the pages after the first
+  const [, go] = useLocation();
+  const fields: Fields = { trace, service, operation, longer, shorter, error, attributes };
+  const problems = problemsOf(fields);
+  const [range, setRange] = useRange();
+  const parameters = { ...parametersOf(fields), ...rangeParameters(range), sort, limit: pageSize };
+  const cursor = cursors.at(-1);
+  const key = JSON.stringify([parameters, cursor]);
+  const resource = useResource(problems.length > 0 ? null : `traces ${key}`, (signal) =>
+    client.GET("/traces", { params: { query: { ...parameters, ...(cursor && { cursor }) } }, signal }),
+  );
+  const search = (next: Fields) => {
+    if (isTraceID(next.trace)) return go(`/traces/${next.trace.trim().toLowerCase()}`);
+    setCursors([]);
+    setTrace(next.trace.trim());
+    setService(next.service.trim());
+    setOperation(next.operation.trim());
+    setLonger(next.longer.trim());
+    setShorter(next.shorter.trim());
+    setError(next.error === "yes" || next.error === "no" ? next.error : "");
+    setAttributes(next.attributes.trim());
+  };
+  return (
+    <>
+      <div className="toolbar">
+        <h1>Traces</h1>
+        <RangeSelect value={range} pick={(text) => (setCursors([]), setRange(text))} />
+        <Choice
+          label="Order"
+          value={sort}
+          pick={(value) => (setCursors([]), setSort(value))}
+          of={[
+            ["newest", "Newest"],
+            ["slowest", "Slowest"],
+          ]}
+        />
+      </div>
+      <Form key={JSON.stringify(fields)} of={fields} search={search} />
+      {problems.map((text) => (
+        <p key={text} className="bad" role="alert">
+          {text}
+        </p>
+      ))}
+      {problems.length === 0 && (
+        <Async of={resource} what="traces">
+          {(list) => (
+            <Results
+              list={list}
+              page={cursors.length}
+              next={() => list.next_cursor && setCursors([...cursors, list.next_cursor])}
+              back={() => setCursors(cursors.slice(0, -1))}
+            />
+          )}
+        </Async>
+      )}
+    </>
+  );
+}
+
+// Form edits a query, which search applies.
+function Form({ of, search }: { of: Fields; search: (fields: Fields) => void }) {
+  const [fields, setFields] = useState(of);
+  const services = useServices().value?.items ?? [];
+  const set = (name: keyof Fields) => (event: { target: { value: string } }) =>
+    setFields({ ...fields, [name]: event.target.value });
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    search(fields);
+  };
+  const text = (name: keyof Fields, label: string, placeholder: string, list?: string) => (
+    <label className="field">
+      {label}
+      <input value={fields[name]} onChange={set(name)} placeholder={placeholder} maxLength={256} list={list} />
+    </label>
+  );
+  return (
+    <form className="search-form" onSubmit={submit} aria-label="Search traces">
+      {text("service", "Service", "any", "services")}
+      <datalist id="services">
+        {services.map((s) => (
+          <option key={s.id} value={s.service} />
+        ))}
+      </datalist>
+      {text("operation", "Operation", "any")}
+      {text("longer", "Longer than", "250ms")}
+      {text("shorter", "Shorter than", "2s")}
+      {text("attributes", "Attributes", "key=value, key")}
+      <label className="field">
+        Status
+        <select value={fields.error} onChange={set("error")}>
+          <option value="">any</option>
+          <option value="yes">error</option>
+          <option value="no">no error</option>
+        </select>
+      </label>
+      {text("trace", "Trace ID", "32 hex digits, or the first")}
+      <div className="submit">
+        <button type="submit" className="primary">
+          Search
+        </button>
+        <button
+          type="button"
+          onClick={() =>
+            search({ trace: "", service: "", operation: "", longer: "", shorter: "", error: "", attributes: "" })
+          }
+        >
+          Clear
+        </button>
+      </div>
+    </form>
+  );
+}
+
+type ResultsProps = { list: List; page: number; next: () => void; back: () => void };
+
+function Results({ list, page, next, back }: ResultsProps) {
+  const longest = Math.max(1, ...list.items.map((t) => t.duration_ns));
+  return (
+    <Figure
+      title="Kept traces"
+      hint="Sibyl keeps the slowest, some typical, the fastest and failed requests of each group, and those of problems and incidents."
+      tools={
+        list.links.length > 0 && (
+          <span className="requests">
+            <span className="dim">The rest:</span>
+            {list.links.map((link) => (
+              <a key={link.url} href={link.url} rel="noreferrer" target="_blank">
+                Search in {link.name}
+              </a>
+            ))}
+          </span>
+        )
+      }
+      table={() => ({
+        header: ["trace", "start", "service", "operation", "duration (ms)", "spans", "services", "errors", "kept as"],
+        rows: list.items.map((t) => [
+          t.id,
+          t.start,
+          t.service,
+          t.operation,
+          milli(t.duration_ns),
+          t.spans,
+          t.services,
+          t.errors,
+          t.strata.join(" "),
+        ]),
+      })}
+      tableOnly
+    >
+      {list.items.length === 0 ? (
+        <Empty title={list.kept === 0 ? "No kept trace of this time matches" : "None of those read matches"}>
+          {list.kept > 0 && `${count(list.read)} of ${count(list.kept)} kept traces were read. `}
+          {list.links.length > 0
+            ? "Your tracing backend has all traces: search there with the same query."
+            : "With a search template in trace-url of the configuration, this query can be handed to your tracing backend, which has all traces."}
+        </Empty>
+      ) : (
+        <Table
+          label="Kept traces"
+          className="results traces"
+          head={[
+            "Request",
+            "Duration",
+            { text: "Spans", number: true },
+            { text: "Errors", number: true },
+            "Kept as",
+            "Start",
+          ]}
+        >
+          {list.items.map((t) => (
+            <tr key={t.id}>
+              <td>
+                <Link href={`/traces/${t.id}${query({ span: t.span })}`}>
+                  <bdi className="mono">
+                    {t.service} {t.operation}
+                  </bdi>
+                </Link>{" "}
+                <span className="dim small mono">{t.id.slice(0, 8)}</span>
+              </td>
+              <td className="bars">
+                {duration(t.duration_ns)}
+                <Bar of={t.duration_ns} max={longest} />
+              </td>
+              <td className="number" title={`${count(t.services)} services`}>
+                {count(t.spans)}
+              </td>
+              <td className={t.errors > 0 ? "number bad" : "number"}>{t.errors > 0 ? `✕ ${count(t.errors)}` : "0"}</td>
+              <td>{t.strata.join(", ")}</td>
+              <td>
+                <When at={t.start} />
+              </td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      <p className="under">
+        <span role="status">
+          {count(list.items.length)} found, {count(list.read)} of {count(list.kept)} read
+          {page > 0 && `, page ${page + 1}`}
+        </span>
+        {page > 0 && (
+          <button type="button" className="link" onClick={back}>
+            Back
+          </button>
+        )}
+        {list.next_cursor !== null && (
+          <button type="button" className="link" onClick={next}>
+            Search on
+          </button>
+        )}
+      </p>
+    </Figure>
+  );
+}
