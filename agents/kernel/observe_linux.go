@@ -31,14 +31,14 @@ type observer struct {
 	ledger   *waits.Ledger
 	costs    costs
 
-	alive  map[uint32]bool                    // processes, at the last reading
-	stacks map[waits.StackKey]waits.StackSum  // at the last reading
-	names  map[stackID][]string               // of known stacks
-	losses waits.Losses                       // at the last report
-	began  time.Time                          // of the next report
-	sums   *waits.Collector                   // of the next report
-	times  map[waits.StackKey]*waits.Stack    // of the next report
-	worst  []waits.Longest                    // of the next report, longest first
+	alive  map[uint32]bool                   // processes, at the last reading
+	stacks map[waits.StackKey]waits.StackSum // at the last reading
+	names  map[stackID][]string              // of known stacks
+	losses waits.Losses                      // at the last report
+	began  time.Time                         // of the next report
+	sums   *waits.Collector                  // of the next report
+	times  map[waits.StackKey]*waits.Stack   // of the next report
+	worst  []waits.Longest                   // of the next report, longest first
 }
 
 // stackID identifies a stack of a process.
@@ -289,7 +289,13 @@ func (o *observer) report(emit func(*waits.Report) error) error {
 	now := time.Now()
 	r := &waits.Report{
 		From: o.began, Duration: now.Sub(o.began), Losses: losses.Since(o.losses), Processes: o.sums.Processes(),
-		Longest: o.worst, Cost: cost,
+		Longest: o.worst, Cost: cost, Syscalls: make(map[int32]string),
+	}
+	for i := range r.Processes {
+		for j := range r.Processes[i].Calls {
+			nr := r.Processes[i].Calls[j].Syscall
+			r.Syscalls[nr] = SyscallName(nr)
+		}
 	}
 	r.Stacks = o.stackTimes(r.Processes)
 	o.losses = losses

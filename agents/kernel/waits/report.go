@@ -125,6 +125,15 @@ type Report struct {
 	Stacks    []Stack         // longest first
 	Longest   []Longest       // longest first
 	Cost      Cost
+	Syscalls  map[int32]string // names of the system calls that occur
+}
+
+// Reason returns the class and the system call of an interval.
+func (r *Report) Reason(c Class, syscall int32) string {
+	if name := r.Syscalls[syscall]; name != "" && name != c.String() {
+		return c.String() + " " + name
+	}
+	return c.String()
 }
 
 // maxThreads limits the threads of one report, so that short-lived threads do not fill the memory. Further ones are
