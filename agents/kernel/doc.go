@@ -66,6 +66,8 @@ type Settings struct {
 	Duration   time.Duration // 0: until the context ends
 	Interval   time.Duration // between reports; 0: one at the end
 	Options    Options
+
+	began func() // of tests: called once the processes are observed
 }
 
 // ErrMissing is wrapped by errors about a missing requirement of the kernel, the machine or the rights of the process.

@@ -74,6 +74,9 @@ func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (e
 		return err
 	}
 	o.clear(time.Now())
+	if s.began != nil {
+		s.began()
+	}
 	return o.run(ctx, emit)
 }
 
@@ -151,6 +154,9 @@ func (o *observer) tick(n int) (ended bool, err error) {
 func (o *observer) apply(pids []uint32) error {
 	s := Spec{Targets: make(map[uint32]Target, len(pids)), Thresholds: o.settings.Thresholds}
 	for _, pid := range pids {
+		if o.settings.Stacks {
+			o.resolver.Know(pid)
+		}
 		s.Targets[pid] = Target{
 			Classes: o.settings.Classes, Events: waits.All, MaxEvents: maxEvents, Stacks: o.settings.Stacks,
 			Children: o.settings.Children || o.settings.Selection.children(),

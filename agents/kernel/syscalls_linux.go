@@ -146,7 +146,7 @@ var everywhere = map[int32]syscall{
 	unix.SYS_MQ_TIMEDRECEIVE: {"mq_timedreceive", waits.Other},
 	unix.SYS_MQ_TIMEDSEND:    {"mq_timedsend", waits.Other},
 	unix.SYS_MEMBARRIER:      {"membarrier", waits.Other},
-	unix.SYS_SCHED_YIELD:     {"sched_yield", waits.Other},
+	unix.SYS_SCHED_YIELD:     {"sched_yield", waits.RunQueue},
 	unix.SYS_EXIT_GROUP:      {"exit_group", waits.Other},
 	unix.SYS_BPF:             {"bpf", waits.Other},
 	unix.SYS_PERF_EVENT_OPEN: {"perf_event_open", waits.Other},

@@ -401,11 +401,34 @@ static __always_inline __u32 class_of_poll(struct task_struct *task, __u64 polle
 	return fd >= 0 && class_of_fd(task, fd) == DNS ? DNS : POLL;
 }
 
+// call_of returns the number of the system call that task is in, and its first argument; negative: none.
+static __always_inline __s64 call_of(struct task_struct *task, __u64 *argument)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+#if defined(__TARGET_ARCH_x86)
+	*argument = regs->di;
+	return (__s64)regs->orig_ax;
+#else
+	*argument = regs->orig_x0;
+	return regs->syscallno;
+#endif
+}
+
+// classify_runnable returns the reason for which task leaves its CPU though it could run. On the way back from the
+// kernel to the program, a task also calls the scheduler by itself when its time is up.
+static __always_inline __u32 classify_runnable(struct task_struct *task)
+{
+	__u64 argument;
+	__s64 nr = call_of(task, &argument);
+
+	return nr >= 0 && nr < MAX_SYSCALLS && kinds[nr] == RUNQUEUE ? RUNQUEUE : PREEMPTED;
+}
+
 // classify returns the reason for which task waits, and its system call. is_current is true if the memory of task can
 // be read.
 static __always_inline __u32 classify(struct task_struct *task, __u32 state, bool is_current, __s32 *syscall)
 {
-	struct pt_regs *regs;
 	__u32 flags = task->flags, kind;
 	__u64 argument;
 	__s64 nr;
@@ -417,16 +440,11 @@ static __always_inline __u32 classify(struct task_struct *task, __u32 state, boo
 		return IOURING;
 	if (state & (TASK_STOPPED | TASK_TRACED | TASK_PARKED | TASK_FROZEN))
 		return OTHER;
-	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 #if defined(__TARGET_ARCH_x86)
 	if (task->thread_info.status & 2) // TS_COMPAT: numbers of 32 bit programs
 		return OTHER;
-	nr = (__s64)regs->orig_ax;
-	argument = regs->di;
-#else
-	nr = regs->syscallno;
-	argument = regs->orig_x0;
 #endif
+	nr = call_of(task, &argument);
 	if (nr < 0)
 		return FAULT;
 	if (nr >= MAX_SYSCALLS)
@@ -478,7 +496,7 @@ static __always_inline void switch_out(void *ctx, bool preempt, struct task_stru
 	if (preempt)
 		t->class = PREEMPTED;
 	else if (!state)
-		t->class = RUNQUEUE; // it yields
+		t->class = classify_runnable(task);
 	else
 		t->class = classify(task, state, true, &t->syscall);
 	t->stack = sample(ctx, target, t, *now);
@@ -722,9 +740,6 @@ int observe(struct bpf_iter__task *ctx)
 	target = bpf_map_lookup_elem(&targets, &o.tgid);
 	if (!target)
 		return 0;
-	o.now = bpf_ktime_get_ns();
-	if (o.now > until)
-		o.now = until;
 	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t) {
 		increment(lost_threads);
@@ -732,15 +747,19 @@ int observe(struct bpf_iter__task *ctx)
 	}
 	if (t->class == ENDED)
 		return 0;
+	o.now = bpf_ktime_get_ns();
 	if (t->since < target->begun && o.now < until)
 		begin(task, t, o.now);
 	if (t->class == ENDED)
 		return 0;
-	o.since = t->since;
-	o.woken = t->woken;
 	o.tid = task->pid;
 	o.syscall = t->syscall;
 	o.class = t->class;
+	o.since = t->since;
+	o.woken = t->woken;
+	o.now = bpf_ktime_get_ns(); // after since and woken, which another CPU may change
+	if (o.now > until)
+		o.now = until;
 	bpf_probe_read_kernel(o.comm, sizeof(o.comm), task->comm);
 	bpf_seq_write(ctx->meta->seq, &o, sizeof(o));
 	return 0;
