@@ -14,6 +14,24 @@ func Check() (notes []string, err error) {
 	return nil, &MissingError{[]string{"it needs Linux on amd64 or arm64, this is " + runtime.GOOS + " on " + runtime.GOARCH}}
 }
 
+// Probes exist only on Linux.
+type Probes struct{}
+
+// Open returns the error of [Check].
+func Open(Options) (*Probes, error) {
+	_, err := Check()
+	return nil, err
+}
+
+// Apply returns the error of [Check].
+func (*Probes) Apply(Spec) error {
+	_, err := Check()
+	return err
+}
+
+// Close does nothing.
+func (*Probes) Close() error { return nil }
+
 // Observe returns the error of [Check].
 func Observe(context.Context, Settings, func(*waits.Report) error) error {
 	_, err := Check()
