@@ -63,7 +63,7 @@ func pingPong(done *sync.WaitGroup, rounds int) error {
 	return nil
 }
 
-// threadsWorkload starts ten thousand threads that wait at the same time.
+// threadsWorkload starts many threads that wait at the same time.
 func threadsWorkload(in *bufio.Reader, out io.Writer) error {
 	fmt.Fprintln(out, "ready")
 	if _, err := in.ReadString('\n'); err != nil {
@@ -71,7 +71,7 @@ func threadsWorkload(in *bufio.Reader, out io.Writer) error {
 	}
 	debug.SetMaxThreads(20_000)
 	var begun sync.WaitGroup
-	for range 10_000 {
+	for range manyThreads {
 		begun.Add(1)
 		go func() {
 			runtime.LockOSThread()
@@ -158,12 +158,12 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// Ten thousand threads all have sums.
+// All of ten thousand threads have sums.
 func TestThreads(t *testing.T) {
 	r := finish(t, "threads", Settings{})
 	all, threads := totals(r)
 	t.Logf("%d threads, %d sleeps, losses %+v", threads, all[waits.Sleep].Count, r.Losses)
-	if threads < 10_000 && r.Losses.Lost() == 0 {
+	if threads < manyThreads && r.Losses.Lost() == 0 {
 		t.Errorf("%d threads and no losses", threads)
 	}
 }

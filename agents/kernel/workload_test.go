@@ -136,6 +136,7 @@ const (
 // check whether the scheduler wants the thread.
 //
 //go:nosplit
+//go:norace
 func measure(nr uintptr, a *[6]uintptr) int64 {
 	from := clock()
 	switch nr {
@@ -152,6 +153,7 @@ func measure(nr uintptr, a *[6]uintptr) int64 {
 }
 
 //go:nosplit
+//go:norace
 func clock() int64 {
 	var t unix.Timespec
 	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&t)), 0)

@@ -102,7 +102,7 @@ var controlFigures = []figure{
 }
 
 var kernelFigures = []figure{
-	{"round trip, nothing attached", "nothing attached", "round_trip_ns", units.Nanos, goal{}},
+	{"CPU time of a round trip, nothing attached", "nothing attached", "round_trip_ns", units.Nanos, goal{}},
 	{"another process observed: added", "another process observed", "added", units.Percent, atMost(0.08)},
 	{"observed, sums: added", "observed: sums", "added", units.Percent, goal{}},
 	{"observed, sums and stacks: added", "observed: sums and stacks", "added", units.Percent, atMost(0.20)},

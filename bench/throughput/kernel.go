@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
@@ -83,7 +82,7 @@ func Kernel(ctx context.Context, o Options) (*Result, error) {
 
 // kernelResult returns the medians of the times, and of their ratios to the time without probes of the same round.
 func kernelResult(times [][]float64) *Result {
-	r := &Result{Benchmark: "kernel", Input: fmt.Sprintf("a byte to and fro through pipes between two threads on one CPU, medians of %d alternating rounds", len(times[0]))}
+	r := &Result{Benchmark: "kernel", Input: fmt.Sprintf("a byte to and fro through pipes between two threads on one CPU, CPU time, medians of %d alternating rounds", len(times[0]))}
 	for i := range times {
 		ratios := make([]float64, len(times[i]))
 		for round := range ratios {
@@ -107,6 +106,3 @@ func ranked(x []float64, of, in int) float64 {
 	sorted := slices.Sorted(slices.Values(x))
 	return sorted[min(len(sorted)*of/in, len(sorted)-1)]
 }
-
-// perRound returns the time of a round trip in ns.
-func perRound(d time.Duration, trips int) float64 { return float64(d) / float64(trips) }

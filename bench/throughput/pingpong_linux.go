@@ -1,6 +1,7 @@
 package throughput
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -48,25 +49,40 @@ func pin() {
 	_ = unix.SchedSetaffinity(0, &first) // elsewhere the result varies more
 }
 
-// play sends bytes for a time and returns the mean time of a round trip in ns.
+// play sends bytes for a time and returns the mean CPU time of a round trip in ns, of both threads. Unlike the elapsed
+// time it does not depend on other programs that want the CPU.
 func (p *pingPong) play(duration time.Duration) (float64, error) {
 	const batch = 100
-	result := make(chan float64, 1)
+	result, failed := make(chan float64, 1), make(chan error, 1)
 	go func() {
 		pin() // the thread ends with the goroutine
 		b := new([1]byte)
 		defer runtime.KeepAlive(b)
-		begin, trips := time.Now(), 0
-		for time.Since(begin) < duration {
+		from, err := cpuTime()
+		trips := 0
+		for begin := time.Now(); time.Since(begin) < duration; trips += batch {
 			for range batch {
 				_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(p.there[1]), bytePointer(b), 1)
 				_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(p.back[0]), bytePointer(b), 1)
 			}
-			trips += batch
 		}
-		result <- perRound(time.Since(begin), trips)
+		to, err2 := cpuTime()
+		failed <- errors.Join(err, err2)
+		result <- float64(to-from) / float64(trips)
 	}()
+	if err := <-failed; err != nil {
+		return 0, err
+	}
 	return <-result, nil
+}
+
+// cpuTime returns the CPU time of this process in ns.
+func cpuTime() (int64, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
+		return 0, fmt.Errorf("read the clock of the process: %w", err)
+	}
+	return t.Nano(), nil
 }
 
 func (p *pingPong) close() {
