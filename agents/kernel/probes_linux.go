@@ -32,6 +32,7 @@ type Probes struct {
 	thresh  waits.Thresholds
 	until   uint64 // the programs stop then
 	gaps    uint64
+	named   [1024]uint64 // bits of all targets so far, by the end of their numbers, as in bpf/wait.bpf.c
 	batch   batches
 }
 
@@ -174,11 +175,18 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 		if t.Children {
 			v.Flags |= withChildren
 		}
+		bit := pid % (64 * uint32(len(p.named)))
+		p.named[bit/64] |= 1 << (bit % 64)
 		if err := p.objects.Targets.Put(pid, &v); err != nil {
 			return added, fmt.Errorf("add target %d: %w", pid, err)
 		}
 		p.applied[pid] = t
 		added = true
+	}
+	if added {
+		if err := p.objects.Named.Set(p.named); err != nil {
+			return added, fmt.Errorf("name the targets: %w", err)
+		}
 	}
 	return added, nil
 }

@@ -142,8 +142,12 @@ func (p *Probes) Losses() (waits.Losses, error) {
 		from *ebpf.Variable
 		to   *uint64
 	}{
-		{v.LostEvents, &l.Events}, {v.LimitedEvents, &l.Limited}, {v.LostSums, &l.Sums},
-		{v.LostThreads, &l.Threads}, {v.LostStacks, &l.Stacks}, {v.LostTargets, &l.Children},
+		{v.LostEvents, &l.Events},
+		{v.LimitedEvents, &l.Limited},
+		{v.LostSums, &l.Sums},
+		{v.LostThreads, &l.Threads},
+		{v.LostStacks, &l.Stacks},
+		{v.LostTargets, &l.Children},
 	} {
 		if err := c.from.Get(c.to); err != nil {
 			return waits.Losses{}, fmt.Errorf("read losses: %w", err)

@@ -20,17 +20,21 @@ var rewrite = flag.Bool("rewrite", false, "record the testdata of package waits"
 // The records that package waits decodes are laid out as in C.
 func TestLayout(t *testing.T) {
 	for _, c := range []struct{ ours, generated any }{
-		{waits.Event{}, bpf.WaitEvent{}}, {waits.Open{}, bpf.WaitOpen{}}, {waits.Key{}, bpf.WaitSumKey{}}, {waits.Sum{}, bpf.WaitSum{}},
-		{waits.StackKey{}, bpf.WaitStackKey{}}, {waits.StackSum{}, bpf.WaitStackSum{}},
+		{waits.Event{}, bpf.WaitEvent{}},
+		{waits.Open{}, bpf.WaitOpen{}},
+		{waits.Key{}, bpf.WaitSumKey{}},
+		{waits.Sum{}, bpf.WaitSum{}},
+		{waits.StackKey{}, bpf.WaitStackKey{}},
+		{waits.StackSum{}, bpf.WaitStackSum{}},
 	} {
 		ours, generated := reflect.TypeOf(c.ours), reflect.TypeOf(c.generated)
 		var offsets, want []uintptr
-		for i := range ours.NumField() {
-			offsets = append(offsets, ours.Field(i).Offset)
+		for f := range ours.Fields() {
+			offsets = append(offsets, f.Offset)
 		}
-		for i := range generated.NumField() {
-			if generated.Field(i).Type.Size() > 0 { // not structs.HostLayout
-				want = append(want, generated.Field(i).Offset)
+		for f := range generated.Fields() {
+			if f.Type.Size() > 0 { // not structs.HostLayout
+				want = append(want, f.Offset)
 			}
 		}
 		if ours.Size() != generated.Size() || !reflect.DeepEqual(offsets, want) {

@@ -2,6 +2,7 @@ package throughput
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,46 +18,49 @@ const kernelRounds = 21
 // probing is a state of the kernel agent whose cost is measured.
 type probing struct {
 	name   string
-	target func(own uint32) kernel.Spec
+	target func(own ...uint32) kernel.Spec
 }
 
 // probings lists the states. The first one has no probes.
 var probings = []probing{
-	{"nothing attached", func(uint32) kernel.Spec { return kernel.Spec{} }},
-	{"another process observed", func(uint32) kernel.Spec { return observed(1, kernel.Target{Classes: waits.All}, 0) }},
-	{"observed: sums", func(own uint32) kernel.Spec { return observed(own, kernel.Target{Classes: waits.All}, 0) }},
-	{"observed: sums and stacks", func(own uint32) kernel.Spec {
-		return observed(own, kernel.Target{Classes: waits.All, Stacks: true}, 0)
+	{"nothing attached", func(...uint32) kernel.Spec { return kernel.Spec{} }},
+	{"another process observed", func(...uint32) kernel.Spec { return observed(0, kernel.Target{Classes: waits.All}, 1) }},
+	{"observed: sums", func(own ...uint32) kernel.Spec { return observed(0, kernel.Target{Classes: waits.All}, own...) }},
+	{"observed: sums and stacks", func(own ...uint32) kernel.Spec {
+		return observed(0, kernel.Target{Classes: waits.All, Stacks: true}, own...)
 	}},
-	{"observed: sums, stacks, and an event for every wait", func(own uint32) kernel.Spec {
-		return observed(own, kernel.Target{Classes: waits.All, Stacks: true, Events: waits.All, MaxEvents: 1 << 30}, 1)
+	{"observed: sums, stacks, and an event for every wait", func(own ...uint32) kernel.Spec {
+		return observed(1, kernel.Target{Classes: waits.All, Stacks: true, Events: waits.All, MaxEvents: 1 << 30}, own...)
 	}},
 }
 
-// observed returns the specification of one target.
-func observed(pid uint32, t kernel.Target, threshold uint64) kernel.Spec {
-	s := kernel.Spec{Targets: map[uint32]kernel.Target{pid: t}}
+// observed returns the specification of the same target for all processes.
+func observed(threshold uint64, t kernel.Target, pids ...uint32) kernel.Spec {
+	s := kernel.Spec{Targets: make(map[uint32]kernel.Target)}
+	for _, pid := range pids {
+		s.Targets[pid] = t
+	}
 	for c := range s.Thresholds {
 		s.Thresholds[c] = threshold
 	}
 	return s
 }
 
-// Kernel measures the cost of the kernel agent: two threads send a byte to and fro through pipes, which switches
-// threads as often as possible, while nothing is attached, another process or their own is observed. The states
+// Kernel measures the cost of the kernel agent: two processes send a byte to and fro through pipes, which switches
+// threads as often as possible, while nothing is attached, another process or both are observed. The states
 // alternate, so that other work on the machine affects all of them.
-func Kernel(ctx context.Context, o Options) (*Result, error) {
+func Kernel(ctx context.Context, o Options) (_ *Result, err error) {
 	o = o.withDefaults()
 	probes, err := kernel.Open(kernel.Options{})
 	if err != nil {
 		return nil, err
 	}
-	defer probes.Close()
+	defer func() { err = errors.Join(err, probes.Close()) }()
 	p, err := newPingPong()
 	if err != nil {
 		return nil, err
 	}
-	defer p.close()
+	defer func() { err = errors.Join(err, p.close()) }()
 	rounds := kernelRounds
 	if o.Small {
 		rounds = 1
@@ -67,7 +71,7 @@ func Kernel(ctx context.Context, o Options) (*Result, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if err := probes.Apply(probings[i].target(uint32(os.Getpid()))); err != nil {
+			if err := probes.Apply(probings[i].target(uint32(os.Getpid()), p.pid)); err != nil {
 				return nil, err
 			}
 			ns, err := p.play(o.Time / 5)
@@ -82,7 +86,7 @@ func Kernel(ctx context.Context, o Options) (*Result, error) {
 
 // kernelResult returns the medians of the times, and of their ratios to the time without probes of the same round.
 func kernelResult(times [][]float64) *Result {
-	r := &Result{Benchmark: "kernel", Input: fmt.Sprintf("a byte to and fro through pipes between two threads on one CPU, CPU time, medians of %d alternating rounds", len(times[0]))}
+	r := &Result{Benchmark: "kernel", Input: fmt.Sprintf("a byte to and fro through pipes between two processes on one CPU, CPU time, medians of %d alternating rounds", len(times[0]))}
 	for i := range times {
 		ratios := make([]float64, len(times[i]))
 		for round := range ratios {

@@ -3,92 +3,110 @@ package throughput
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"runtime"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// pingPong is a pair of pipes. One thread echoes the bytes that the other one sends.
+// pingPong is a process that echoes bytes.
 type pingPong struct {
-	there, back [2]int
+	echo *exec.Cmd
+	to   *os.File
+	from *os.File
+	pid  uint32
 }
 
 func newPingPong() (*pingPong, error) {
-	p := &pingPong{}
-	for _, fds := range []*[2]int{&p.there, &p.back} {
-		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-			return nil, fmt.Errorf("open a pipe: %w", err)
-		}
+	c := exec.Command("cat")
+	in, to, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("open a pipe: %w", err)
 	}
-	go p.echo()
+	from, out, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("open a pipe: %w", err)
+	}
+	c.Stdin, c.Stdout = in, out
+	if err := c.Start(); err != nil {
+		return nil, fmt.Errorf("start a process: %w", err)
+	}
+	p := &pingPong{echo: c, to: to, from: from, pid: uint32(c.Process.Pid)}
+	if err := errors.Join(in.Close(), out.Close(), pin(c.Process.Pid)); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
 	return p, nil
 }
 
-// echo ends when the other thread closes its pipe.
-func (p *pingPong) echo() {
-	pin()
-	b := new([1]byte)
-	defer runtime.KeepAlive(b)
-	for {
-		n, _, _ := unix.RawSyscall(unix.SYS_READ, uintptr(p.there[0]), bytePointer(b), 1)
-		if n != 1 {
-			return
-		}
-		_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(p.back[1]), bytePointer(b), 1)
-	}
-}
-
-// pin keeps the goroutine on a thread of its own, on the first CPU: both threads there, so that each of their waits
-// switches the CPU to the other one.
-func pin() {
-	runtime.LockOSThread()
+// pin keeps a thread on the first CPU: both there, so that each of their waits switches the CPU to the other one.
+func pin(tid int) error {
 	var first unix.CPUSet
 	first.Set(0)
-	_ = unix.SchedSetaffinity(0, &first) // elsewhere the result varies more
+	if err := unix.SchedSetaffinity(tid, &first); err != nil {
+		return fmt.Errorf("choose a CPU: %w", err)
+	}
+	return nil
 }
 
-// play sends bytes for a time and returns the mean CPU time of a round trip in ns, of both threads. Unlike the elapsed
+// play sends bytes for a time and returns the mean CPU time of a round trip in ns, of both sides. Unlike the elapsed
 // time it does not depend on other programs that want the CPU.
 func (p *pingPong) play(duration time.Duration) (float64, error) {
-	const batch = 100
-	result, failed := make(chan float64, 1), make(chan error, 1)
+	type result struct {
+		ns  float64
+		err error
+	}
+	done := make(chan result, 1)
 	go func() {
-		pin() // the thread ends with the goroutine
-		b := new([1]byte)
-		defer runtime.KeepAlive(b)
-		from, err := cpuTime()
-		trips := 0
-		for begin := time.Now(); time.Since(begin) < duration; trips += batch {
-			for range batch {
-				_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(p.there[1]), bytePointer(b), 1)
-				_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(p.back[0]), bytePointer(b), 1)
-			}
+		runtime.LockOSThread() // the thread ends with the goroutine, since it is pinned
+		var r result
+		if r.err = pin(0); r.err == nil {
+			r.ns, r.err = p.playHere(duration)
 		}
-		to, err2 := cpuTime()
-		failed <- errors.Join(err, err2)
-		result <- float64(to-from) / float64(trips)
+		done <- r
 	}()
-	if err := <-failed; err != nil {
+	r := <-done
+	return r.ns, r.err
+}
+
+func (p *pingPong) playHere(duration time.Duration) (float64, error) {
+	const batch = 100
+	to, from, b := int(p.to.Fd()), int(p.from.Fd()), make([]byte, 1)
+	before, err := p.cpuTime()
+	if err != nil {
 		return 0, err
 	}
-	return <-result, nil
-}
-
-// cpuTime returns the CPU time of this process in ns.
-func cpuTime() (int64, error) {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
-		return 0, fmt.Errorf("read the clock of the process: %w", err)
+	trips := 0
+	for begin := time.Now(); time.Since(begin) < duration; trips += batch {
+		for range batch {
+			if _, err := unix.Write(to, b); err != nil {
+				return 0, fmt.Errorf("write to a pipe: %w", err)
+			}
+			if n, err := unix.Read(from, b); n != 1 {
+				return 0, fmt.Errorf("read from a pipe: %w", errors.Join(err, io.ErrUnexpectedEOF))
+			}
+		}
 	}
-	return t.Nano(), nil
+	after, err := p.cpuTime()
+	return float64(after-before) / float64(trips), err
 }
 
-func (p *pingPong) close() {
-	for _, fd := range []int{p.there[1], p.back[0]} {
-		_ = unix.Close(fd) // echo ends, and nobody reads the rest
+// cpuTime returns the CPU time of this thread and of the other process in ns.
+func (p *pingPong) cpuTime() (int64, error) {
+	const schedulerClock = 2 // of a process, see clock_getcpuclockid
+	var own, other unix.Timespec
+	err := errors.Join(
+		unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &own),
+		unix.ClockGettime(^int32(p.pid)<<3|schedulerClock, &other),
+	)
+	if err != nil {
+		return 0, fmt.Errorf("read the clocks of processes: %w", err)
 	}
+	return own.Nano() + other.Nano(), nil
 }
 
-func bytePointer(b *[1]byte) uintptr { return uintptr(unsafe.Pointer(b)) }
+func (p *pingPong) close() error {
+	return errors.Join(p.to.Close(), p.echo.Wait(), p.from.Close())
+}

@@ -54,6 +54,7 @@ enum {
 	BUCKETS = 28,		// of histograms
 	FIRST_BUCKET_BITS = 10, // the first holds waits below 2^10 ns
 	MAX_FRAMES = 127,
+	FILTER_BITS = 1 << 16,
 	RATE_WINDOW_BITS = 30, // a window of the event rate: 2^30 ns
 };
 
@@ -205,6 +206,11 @@ volatile const __u64 sample_period_ns = 1;	// of the CPU clock
 // Set at any time: nothing is observed from this time on. The agent renews it, so that one that hangs observes nothing.
 volatile __u64 until;
 
+// Processes that may be targets, a bit each by the end of their number: all others need no look at the map. The agent
+// writes the first, forked the second; bits stay set when a target ends.
+volatile __u64 named[FILTER_BITS / 64];
+volatile __u64 inherited[FILTER_BITS / 64];
+
 // Losses, by reason.
 __u64 lost_events;    // the ring buffer was full
 __u64 limited_events; // above the rate of the process: not sent
@@ -222,8 +228,9 @@ static const struct stack_sum empty_stack_sum;
 static __always_inline struct target *target_at(__u32 tgid, __u64 *now)
 {
 	struct target *target;
+	__u32 word = tgid % FILTER_BITS / 64;
 
-	if (!tgid)
+	if (!((named[word] | inherited[word]) >> (tgid % 64) & 1))
 		return 0;
 	target = bpf_map_lookup_elem(&targets, &tgid);
 	if (!target)
@@ -651,7 +658,10 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 	if (tgid == parent->tgid)
 		return 0;
 	target = target_at(parent->tgid, &now);
-	if (target && (target->flags & WITH_CHILDREN) && bpf_map_update_elem(&targets, &tgid, target, 0))
+	if (!target || !(target->flags & WITH_CHILDREN))
+		return 0;
+	__sync_fetch_and_or(&inherited[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
+	if (bpf_map_update_elem(&targets, &tgid, target, 0))
 		increment(lost_targets);
 	return 0;
 }

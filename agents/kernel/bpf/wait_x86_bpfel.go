@@ -117,6 +117,7 @@ const (
 	WaitProgSampled       = "sampled"
 	WaitProgSwitched      = "switched"
 	WaitProgWoken         = "woken"
+	WaitVarInherited      = "inherited"
 	WaitVarKinds          = "kinds"
 	WaitVarLimitedEvents  = "limited_events"
 	WaitVarLostEvents     = "lost_events"
@@ -124,6 +125,7 @@ const (
 	WaitVarLostSums       = "lost_sums"
 	WaitVarLostTargets    = "lost_targets"
 	WaitVarLostThreads    = "lost_threads"
+	WaitVarNamed          = "named"
 	WaitVarSamplePeriodNs = "sample_period_ns"
 	WaitVarStackPeriodNs  = "stack_period_ns"
 	WaitVarUntil          = "until"
@@ -198,6 +200,7 @@ type WaitMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WaitVariableSpecs struct {
+	Inherited      *ebpf.VariableSpec `ebpf:"inherited"`
 	Kinds          *ebpf.VariableSpec `ebpf:"kinds"`
 	LimitedEvents  *ebpf.VariableSpec `ebpf:"limited_events"`
 	LostEvents     *ebpf.VariableSpec `ebpf:"lost_events"`
@@ -205,6 +208,7 @@ type WaitVariableSpecs struct {
 	LostSums       *ebpf.VariableSpec `ebpf:"lost_sums"`
 	LostTargets    *ebpf.VariableSpec `ebpf:"lost_targets"`
 	LostThreads    *ebpf.VariableSpec `ebpf:"lost_threads"`
+	Named          *ebpf.VariableSpec `ebpf:"named"`
 	SamplePeriodNs *ebpf.VariableSpec `ebpf:"sample_period_ns"`
 	StackPeriodNs  *ebpf.VariableSpec `ebpf:"stack_period_ns"`
 	Until          *ebpf.VariableSpec `ebpf:"until"`
@@ -255,6 +259,7 @@ func (m *WaitMaps) Close() error {
 //
 // It can be passed to LoadWaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WaitVariables struct {
+	Inherited      *ebpf.Variable `ebpf:"inherited"`
 	Kinds          *ebpf.Variable `ebpf:"kinds"`
 	LimitedEvents  *ebpf.Variable `ebpf:"limited_events"`
 	LostEvents     *ebpf.Variable `ebpf:"lost_events"`
@@ -262,6 +267,7 @@ type WaitVariables struct {
 	LostSums       *ebpf.Variable `ebpf:"lost_sums"`
 	LostTargets    *ebpf.Variable `ebpf:"lost_targets"`
 	LostThreads    *ebpf.Variable `ebpf:"lost_threads"`
+	Named          *ebpf.Variable `ebpf:"named"`
 	SamplePeriodNs *ebpf.Variable `ebpf:"sample_period_ns"`
 	StackPeriodNs  *ebpf.Variable `ebpf:"stack_period_ns"`
 	Until          *ebpf.Variable `ebpf:"until"`

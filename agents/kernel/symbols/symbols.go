@@ -165,7 +165,7 @@ func (r *Resolver) readTable(pid uint32, m *mapping) *table {
 	if err != nil {
 		return &table{}
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only
 	return readELF(f)
 }
 
@@ -175,7 +175,7 @@ func openIn(root, name string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the root of a process: %w", err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }() // read only
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	info, err := r.Stat(name)
 	if err != nil || !info.Mode().IsRegular() {

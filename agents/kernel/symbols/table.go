@@ -166,7 +166,7 @@ func (r *Resolver) readPerfMap(pid uint32) *table {
 	if err != nil {
 		return t
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only
 	for line := range lines(io.LimitReader(f, maxPerfMap)) {
 		// 7f3a14000000 1c0 name of the function
 		parts := strings.SplitN(line, " ", 3)

@@ -121,7 +121,7 @@ func rowOf(k Key, s Sum) Row {
 }
 
 // appendChange appends the difference of row and before unless nothing has changed.
-func appendChange(changes []Row, row Row, before Row) []Row {
+func appendChange(changes []Row, row, before Row) []Row {
 	d := row
 	d.Count = difference(row.Count, before.Count)
 	d.TotalNs = difference(row.TotalNs, before.TotalNs)
