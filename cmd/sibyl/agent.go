@@ -88,8 +88,6 @@ and the blind spots.`,
 	c.Flags().BoolVar(&f.stacks, "stacks", true, "sample stacks of waits and of time on the CPU")
 	c.Flags().Uint32Var(&f.sums, "sums", 1<<16, "largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
 	c.Flags().IntVar(&f.top, "top", 10, "number of processes, threads and waits to show in the table; 0: all")
-	c.MarkFlagsMutuallyExclusive("pid", "comm", "cgroup")
-	c.MarkFlagsOneRequired("pid", "comm", "cgroup")
 	return c
 }
 
@@ -143,6 +141,15 @@ func (f *kernelFlags) settings() (kernel.Settings, error) {
 	s := kernel.Settings{
 		Selection: f.selection, Classes: waits.All, Stacks: f.stacks, Children: f.children,
 		Duration: time.Duration(f.duration), Options: kernel.Options{Sums: f.sums},
+	}
+	selections := 0
+	for _, given := range []bool{len(f.pids) > 0, f.selection.Comm != "", f.selection.Cgroup != ""} {
+		if given {
+			selections++
+		}
+	}
+	if selections != 1 {
+		return s, errors.New("select processes with one of --pid, --comm and --cgroup")
 	}
 	for _, pid := range f.pids {
 		if pid == 0 || pid > math.MaxInt32 {
