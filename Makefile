@@ -15,7 +15,7 @@ PACKAGE_VERSION ?= $(shell echo "$(strip $(DESCRIBED))" | sed -e '/^v[0-9]/!s/^/
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench generate tidy build image packages web test-web screens
+.PHONY: run test check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf generate tidy build image packages web test-web screens
 run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	@test -x bin/sibylbench || echo 'Building Sibyl. The first time, this takes some minutes.'
 	@$(MAKE) --no-print-directory -s build
@@ -102,6 +102,12 @@ tidy: ## run go mod tidy in all modules; see docs/adr/0003-modules.md
 	GOWORK=off go mod tidy; status=$$?; go mod edit -dropreplace $(AGENT); exit $$status
 	GOWORK=off go -C agents/tracepoint mod tidy
 	GOWORK=off go -C agents/tracepoint/integration mod tidy
+
+BPF2GO := go run github.com/cilium/ebpf/cmd/bpf2go@v0.22.0
+bpf: ## rebuild the kernel agent's probes; installs Debian's clang and the headers of libbpf if they are missing
+	test -x /usr/bin/clang-19 -a -e /usr/include/bpf/bpf_helpers.h || { apt-get update && apt-get install -y --no-install-recommends clang-19 llvm-19 libbpf-dev; }
+	$(BPF2GO) -go-package bpf -output-dir agents/kernel/bpf -cc clang-19 -strip llvm-strip-19 -target amd64,arm64 -tags linux \
+		-type event -type open Wait agents/kernel/bpf/wait.bpf.c -- -mcpu=v3 -Wall -Werror
 
 generate: ## recreate all generated files
 	go generate ./...

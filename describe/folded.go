@@ -16,15 +16,15 @@ func Folded(w io.Writer, profiles []Profile) error {
 		p := &profiles[i]
 		for k := range p.Frames {
 			if ns := p.Nanos(k); ns > 0 {
-				fmt.Fprintf(out, "%s %d\n", foldedStack(p.Stack(k)), ns)
+				fmt.Fprintf(out, "%s %d\n", FoldedStack(p.Stack(k)), ns)
 			}
 		}
 	}
 	return out.Flush()
 }
 
-// foldedStack joins frames with semicolons. It replaces semicolons within a frame by colons.
-func foldedStack(frames []string) string {
+// FoldedStack joins frames with semicolons. It replaces semicolons within a frame by colons.
+func FoldedStack(frames []string) string {
 	for i, f := range frames {
 		frames[i] = strings.ReplaceAll(f, ";", ":")
 	}

@@ -10,47 +10,66 @@ import (
 // of its own, with its exclusive nanoseconds over all requests and the label request_type. The sample type requests
 // counts requests at their entry.
 func Pprof(w io.Writer, profiles []Profile) error {
-	b := pprofBuilder{functions: make(map[string]*profile.Location), out: &profile.Profile{
-		SampleType: []*profile.ValueType{
-			{Type: "requests", Unit: "count"},
-			{Type: "exclusive", Unit: "nanoseconds"},
-		},
-		DefaultSampleType: "exclusive",
-		Comments:          []string{"critical path by calling context; values are exclusive times over all requests"},
-	}}
+	b := NewProfileBuilder("critical path by calling context; values are exclusive times over all requests", "requests", "exclusive")
 	for i := range profiles {
 		for k := range profiles[i].Frames {
-			b.add(&profiles[i], k)
+			b.addFrame(&profiles[i], k)
 		}
 	}
+	return b.Write(w)
+}
+
+// ProfileBuilder builds a pprof profile of stacks of names.
+type ProfileBuilder struct {
+	out       *profile.Profile
+	functions map[string]*profile.Location
+}
+
+// NewProfileBuilder returns a builder of a profile whose samples count one thing and a time in ns, which is shown by
+// default.
+func NewProfileBuilder(comment, count, nanoseconds string) *ProfileBuilder {
+	return &ProfileBuilder{functions: make(map[string]*profile.Location), out: &profile.Profile{
+		SampleType:        []*profile.ValueType{{Type: count, Unit: "count"}, {Type: nanoseconds, Unit: "nanoseconds"}},
+		DefaultSampleType: nanoseconds,
+		Comments:          []string{comment},
+	}}
+}
+
+// Add adds a sample. Its stack begins with the innermost function.
+func (b *ProfileBuilder) Add(count, nanoseconds int64, labels map[string][]string, stack []string) {
+	s := &profile.Sample{Value: []int64{count, nanoseconds}, Label: labels}
+	for _, name := range stack {
+		s.Location = append(s.Location, b.location(name))
+	}
+	b.out.Sample = append(b.out.Sample, s)
+}
+
+// Write writes the profile, gzipped.
+func (b *ProfileBuilder) Write(w io.Writer) error {
 	if err := b.out.CheckValid(); err != nil {
 		return err
 	}
 	return b.out.Write(w)
 }
 
-type pprofBuilder struct {
-	out       *profile.Profile
-	functions map[string]*profile.Location
-}
-
-// add adds the sample of frame i, unless both of its values are 0.
-func (b *pprofBuilder) add(p *Profile, i int) {
-	s := &profile.Sample{Value: []int64{0, p.Nanos(i)}, Label: map[string][]string{"request_type": {p.Name}}}
+// addFrame adds the sample of frame i, unless both of its values are 0.
+func (b *ProfileBuilder) addFrame(p *Profile, i int) {
+	count, own := int64(0), p.Nanos(i)
 	if i == 0 {
-		s.Value[0] = int64(p.Count)
+		count = int64(p.Count)
 	}
-	if s.Value[0] == 0 && s.Value[1] <= 0 {
+	if count == 0 && own <= 0 {
 		return
 	}
+	var stack []string
 	for ; i >= 0; i = p.Frames[i].Parent { // leaf first
-		s.Location = append(s.Location, b.location(p.Frames[i].Name))
+		stack = append(stack, p.Frames[i].Name)
 	}
-	b.out.Sample = append(b.out.Sample, s)
+	b.Add(count, own, map[string][]string{"request_type": {p.Name}}, stack)
 }
 
 // location returns the location of the function called name, and creates it on first use.
-func (b *pprofBuilder) location(name string) *profile.Location {
+func (b *ProfileBuilder) location(name string) *profile.Location {
 	if l, ok := b.functions[name]; ok {
 		return l
 	}

@@ -22,9 +22,15 @@ var pageScript string
 // contentPolicy is the Content-Security-Policy of the page: inline styles and scripts only.
 const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
-// render writes p as an HTML document. It escapes all text and attribute values. Values in style attributes are
-// numbers.
+// render writes p as an HTML document.
 func (p *page) render(w io.Writer) error {
+	return document(
+		w, p.ProblemCount+" in "+p.Traces, p.header(), h.Main(lines(p.problemList(), p.typeList())), footer(), h.Script(g.Raw("\n"+pageScript)),
+	)
+}
+
+// document writes an HTML document. All text and attribute values are escaped. Values in style attributes are numbers.
+func document(w io.Writer, title string, body ...g.Node) error {
 	return g.Group{g.Raw("<!DOCTYPE html>\n"), h.HTML(
 		h.Lang("en"),
 		lines(
@@ -33,15 +39,10 @@ func (p *page) render(w io.Writer) error {
 				h.Meta(g.Attr("http-equiv", "Content-Security-Policy"), h.Content(contentPolicy)),
 				h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
 				h.Meta(h.Name("color-scheme"), h.Content("light dark")),
-				h.TitleEl(g.Text("Sibyl: "+p.ProblemCount+" in "+p.Traces)),
+				h.TitleEl(g.Text("Sibyl: "+title)),
 				h.StyleEl(g.Raw("\n"+pageStyle)),
 			)),
-			h.Body(lines(
-				p.header(),
-				h.Main(lines(p.problemList(), p.typeList())),
-				footer(),
-				h.Script(g.Raw("\n"+pageScript)),
-			)),
+			h.Body(lines(body...)),
 		),
 	)}.Render(w)
 }

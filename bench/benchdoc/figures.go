@@ -101,6 +101,14 @@ var controlFigures = []figure{
 	{"requests in the busiest second", "restart after a kill", "busiest_second_requests", number, goal{}},
 }
 
+var kernelFigures = []figure{
+	{"CPU time of a round trip, nothing attached", "nothing attached", "round_trip_ns", units.Nanos, goal{}},
+	{"another process observed: added", "another process observed", "added", units.Percent, atMost(0.08)},
+	{"observed, sums: added", "observed: sums", "added", units.Percent, goal{}},
+	{"observed, sums and stacks: added", "observed: sums and stacks", "added", units.Percent, atMost(0.20)},
+	{"observed, an event for every wait, too: added", "observed: sums, stacks, and an event for every wait", "added", units.Percent, goal{}},
+}
+
 // benchmarkResult is the JSON output of the benchmarks in package throughput.
 type benchmarkResult struct {
 	Input   string           `json:"input"`

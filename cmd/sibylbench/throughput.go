@@ -23,6 +23,7 @@ var benchmarks = []benchmark{
 	{"group", "Speed and memory of grouping, and speed from encoded requests to statistics", throughput.Group},
 	{"open", "Memory per span of open traces", throughput.Open},
 	{"search", "Time of a decision over a large tree, for each strategy", throughput.Search},
+	{"kernel", "Cost of the kernel agent for processes that switch threads as often as possible", throughput.Kernel},
 	{"size-model", "Accuracy of separating delayed transfers from normal ones", throughput.SizeModel},
 }
 

@@ -34,6 +34,10 @@ var rules = []rule{
 	{folder: "internal/archtest", about: "this table, as tests"},
 
 	{folder: "agents/tracepoint/protocol", about: "messages between agents and Sibyl; only the standard library, because other modules import it"},
+	{folder: "agents/kernel/waits", pure: true, about: "records of the kernel's probes to reports of waits"},
+	{folder: "agents/kernel/symbols", about: "names of functions in running processes"},
+	{folder: "agents/kernel/bpf", about: "the kernel's probes, in C and compiled"},
+	{folder: "agents/kernel", clock: true, ours: []string{"agents/kernel/waits", "agents/kernel/symbols", "agents/kernel/bpf"}, about: "the kernel agent: probes, targets, readings"},
 	{folder: "agents", clock: true, ours: []string{"agents/tracepoint/protocol"}, about: "the Go library that enables tracepoints, a module of its own"},
 
 	{folder: "analysis/stats", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}, ours: []string{"internal/codec"}, about: "exact, mergeable statistics and tests"},
@@ -83,7 +87,7 @@ var rules = []rule{
 
 	{folder: "replay", clock: true, ours: []string{"trace", "ingest/otlp", "ingest/file"}, about: "sends recorded traces as if they happened now"},
 	{folder: "report/waterfall", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/critpath"}, about: "one trace with its critical path"},
-	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/stats", "analysis", "analysis/group", "analysis/detect", "analysis/explain", "search", "describe", "engine", "engine/offline", "engine/backtest"}, about: "reports of an analysis: table, JSON, HTML, profiles"},
+	{folder: "report", ours: []string{"trace", "internal/units", "internal/terminal", "analysis/stats", "analysis", "analysis/group", "analysis/detect", "analysis/explain", "search", "describe", "engine", "engine/offline", "engine/backtest", "agents/kernel/waits"}, about: "reports of analyses and of waits: table, JSON, HTML, profiles"},
 	{folder: "config", ours: []string{"internal/units", "internal/terminal", "analysis/group", "analysis/detect", "incident", "search", "ingest", "ingest/assemble", "ingest/otlp/receiver", "engine", "control/sampling", "notify"}, about: "one table of all configuration keys"},
 	{folder: "server", clock: true, ours: []string{everything}, about: "the parts behind sibyl serve, joined"},
 

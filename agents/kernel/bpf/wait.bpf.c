@@ -1,0 +1,776 @@
+//go:build ignore
+
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The reason for every wait of targeted threads, without intercepting system calls: when a thread leaves its CPU, its
+// saved registers name the system call that it is in and the first argument, mostly a file descriptor.
+//
+// The time of a thread is divided without gaps: on a CPU (oncpu), runnable (preempted, runqueue), and waiting for
+// something (all other classes) until a wake-up. Sums of time are kept per process, thread, class and system call.
+// Each thread's state is written only by the CPU that switches it, so nothing here takes a lock.
+#include "kernel.h"
+
+#include <bpf/bpf_helpers.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_tracing.h>
+
+// The kernel offers the helpers used here only to programs with a license that is compatible with its own.
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+// Classes, as in agents/kernel/waits/class.go.
+enum class {
+	ONCPU,
+	PREEMPTED,
+	RUNQUEUE,
+	FILE_,
+	SYNC,
+	FAULT,
+	NET,
+	DNS,
+	UNIX,
+	PIPE,
+	EPOLL,
+	POLL,
+	FUTEX,
+	SLEEP,
+	IOURING,
+	CHILD,
+	TTY,
+	OTHER,
+	CLASSES,
+	ENDED = 255, // state of a thread that has exited
+};
+
+// Kinds of system calls, beyond those whose class does not depend on arguments: those are the class itself.
+enum {
+	BY_FIRST_FD = 32, // the class of the file descriptor that is the first argument
+	BY_POLLED_FD,	  // poll, but dns if the first descriptor polled is a resolver's
+};
+
+enum {
+	NO_SYSCALL = -1,
+	MAX_SYSCALLS = 512,
+	BUCKETS = 28,		// of histograms
+	FIRST_BUCKET_BITS = 10, // the first holds waits below 2^10 ns
+	MAX_FRAMES = 127,
+	FILTER_BITS = 1 << 16,
+	RATE_WINDOW_BITS = 30, // a window of the event rate: 2^30 ns
+};
+
+// Flags of targets.
+enum {
+	WITH_STACKS = 1,
+	WITH_CHILDREN = 2,
+};
+
+struct target {
+	__u64 begun;		     // time (all in ns of the monotonic clock) from which on the process is observed
+	__u64 threshold_ns[CLASSES]; // 0: none
+	__u32 classes;		     // bit mask: sums are kept
+	__u32 events;		     // bit mask: waits above the threshold are sent
+	__u32 flags;
+	__u32 max_events; // per window
+	__u64 window;
+	__u32 sent; // in this window
+	__u32 unused;
+};
+
+struct thread {
+	__u64 since; // begin of the present state; 0: unknown
+	__u64 woken; // 0: still waiting
+	__u64 stack_at;
+	__u64 unsampled[CLASSES]; // short waits since the last one with a stack
+	__s32 stack;		  // of the present wait; negative: none
+	__s32 syscall;
+	__u32 class; // present state
+	__u32 unused;
+};
+
+struct sum_key {
+	__u32 tgid;
+	__u32 tid;
+	__s32 syscall;
+	__u32 class;
+};
+
+struct sum {
+	__u64 count;
+	__u64 total_ns;
+	__u64 max_ns;
+	__u64 runq_ns; // from the wake-ups to the CPU
+	__u64 max_runq_ns;
+	__u64 last; // time of the last change
+	__u32 over;
+	__u32 runq_over;
+	__u8 comm[16];
+	__u32 buckets[BUCKETS];
+};
+
+struct stack_key {
+	__u32 tgid;
+	__s32 stack;
+	__s32 syscall;
+	__u32 class;
+};
+
+struct stack_sum {
+	__u64 count;
+	__u64 total_ns;
+};
+
+// event reports a wait above the threshold.
+struct event {
+	__u64 end;
+	__u64 wait_ns;
+	__u64 runq_ns;
+	__u32 tgid;
+	__u32 tid;
+	__s32 syscall;
+	__u32 class;
+	__s32 stack;
+	__u32 unused;
+	__u8 comm[16];
+};
+
+// interval is a part of a thread's time.
+struct interval {
+	__u32 class;
+	__s32 syscall;
+	__u64 wait_ns;
+	__u64 runq_ns; // after the wake-up
+	__u64 end;
+};
+
+// open is the present state of a thread.
+struct open {
+	__u64 now;
+	__u64 since;
+	__u64 woken;
+	__u32 tgid;
+	__u32 tid;
+	__s32 syscall;
+	__u32 class;
+	__u8 comm[16];
+};
+
+// The loader reads the types of these from the object.
+struct event *unused_event __attribute__((unused));
+struct open *unused_open __attribute__((unused));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct target);
+} targets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct sum_key);
+	__type(value, struct sum);
+} sums SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct stack_key);
+	__type(value, struct stack_sum);
+} stack_sums SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, 8192);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, MAX_FRAMES * sizeof(__u64));
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} events SEC(".maps");
+
+// Set before loading.
+volatile const __u8 kinds[MAX_SYSCALLS];
+volatile const __u64 stack_period_ns = 1000000; // at most one stack of a thread in this time
+volatile const __u64 sample_period_ns = 1;	// of the CPU clock
+
+// Set at any time: nothing is observed from this time on. The agent renews it, so that one that hangs observes nothing.
+volatile __u64 until;
+
+// Processes that may be targets, a bit each by the end of their number: all others need no look at the map. The agent
+// writes the first, forked the second; bits stay set when a target ends.
+volatile __u64 named[FILTER_BITS / 64];
+volatile __u64 inherited[FILTER_BITS / 64];
+
+// Losses, by reason.
+__u64 lost_events;    // the ring buffer was full
+__u64 limited_events; // above the rate of the process: not sent
+__u64 lost_sums;      // the map was full: an interval is missing in the sums
+__u64 lost_threads;   // no memory for the state of a thread: its time is missing in the sums
+__u64 lost_stacks;
+__u64 lost_targets; // children that are not observed
+
+static const struct sum empty_sum;
+static const struct stack_sum empty_stack_sum;
+
+#define increment(counter) __sync_fetch_and_add(&(counter), 1)
+
+// target_at returns the target that process tgid is at a time; 0 if it is none. It sets *now if that is 0.
+static __always_inline struct target *target_at(__u32 tgid, __u64 *now)
+{
+	struct target *target;
+	__u32 word = tgid % FILTER_BITS / 64;
+
+	if (!((named[word] | inherited[word]) >> (tgid % 64) & 1))
+		return 0;
+	target = bpf_map_lookup_elem(&targets, &tgid);
+	if (!target)
+		return 0;
+	if (!*now)
+		*now = bpf_ktime_get_ns();
+	if (*now < target->begun || *now >= until)
+		return 0;
+	return target;
+}
+
+static __always_inline __u32 bucket_of(__u64 ns)
+{
+	__u32 bits = 0;
+
+#pragma unroll
+	for (__u32 step = 32; step; step >>= 1) {
+		if (ns >> step) {
+			ns >>= step;
+			bits += step;
+		}
+	}
+	if (bits < FIRST_BUCKET_BITS)
+		return 0;
+	bits -= FIRST_BUCKET_BITS - 1;
+	return bits < BUCKETS ? bits : BUCKETS - 1;
+}
+
+static __always_inline bool exceeds(struct target *target, __u32 class, __u64 ns)
+{
+	return class < CLASSES && target->threshold_ns[class] && ns >= target->threshold_ns[class];
+}
+
+// add adds an interval to the sums, and reports whether it exceeds the threshold of its class, or its run-queue part
+// that of runqueue.
+static __always_inline bool add(struct target *target, struct task_struct *task, struct interval *i)
+{
+	bool over = exceeds(target, i->class, i->wait_ns), runq_over = exceeds(target, RUNQUEUE, i->runq_ns);
+	struct sum_key key = {.tgid = task->tgid, .tid = task->pid, .syscall = i->syscall, .class = i->class};
+	struct sum *sum;
+	__u32 bucket;
+
+	if (i->class >= CLASSES || !(target->classes & (1 << i->class)))
+		return over || runq_over;
+	sum = bpf_map_lookup_elem(&sums, &key);
+	if (!sum) {
+		bpf_map_update_elem(&sums, &key, &empty_sum, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&sums, &key);
+		if (!sum) {
+			increment(lost_sums);
+			return over || runq_over;
+		}
+		bpf_probe_read_kernel(sum->comm, sizeof(sum->comm), task->comm);
+	}
+	sum->count++;
+	sum->total_ns += i->wait_ns;
+	if (i->wait_ns > sum->max_ns)
+		sum->max_ns = i->wait_ns;
+	sum->runq_ns += i->runq_ns;
+	if (i->runq_ns > sum->max_runq_ns)
+		sum->max_runq_ns = i->runq_ns;
+	sum->last = i->end;
+	sum->over += over;
+	sum->runq_over += runq_over;
+	bucket = bucket_of(i->wait_ns);
+	if (bucket < BUCKETS)
+		sum->buckets[bucket]++;
+	return over || runq_over;
+}
+
+// add_on_cpu adds the time on the CPU that ends.
+static __always_inline void add_on_cpu(struct target *target, struct task_struct *task, struct thread *t, __u64 now)
+{
+	struct interval i = {.class = ONCPU, .syscall = NO_SYSCALL, .wait_ns = now - t->since, .end = now};
+
+	if (t->since >= target->begun)
+		add(target, task, &i);
+}
+
+static __always_inline void add_stack(__u32 tgid, __u32 class, __s32 syscall, __s32 stack, __u64 ns)
+{
+	struct stack_key key = {.tgid = tgid, .stack = stack, .syscall = syscall, .class = class};
+	struct stack_sum *sum = bpf_map_lookup_elem(&stack_sums, &key);
+
+	if (!sum) {
+		bpf_map_update_elem(&stack_sums, &key, &empty_stack_sum, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(&stack_sums, &key);
+		if (!sum) {
+			increment(lost_stacks);
+			return;
+		}
+	}
+	__sync_fetch_and_add(&sum->count, 1);
+	__sync_fetch_and_add(&sum->total_ns, ns);
+}
+
+static __always_inline __u32 class_of_socket(struct file *file)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+
+	switch (BPF_CORE_READ(sk, __sk_common.skc_family)) {
+	case 1: // AF_UNIX
+		return UNIX;
+	case 2:	 // AF_INET
+	case 10: // AF_INET6
+		return BPF_CORE_READ(sk, __sk_common.skc_dport) == bpf_htons(53) ? DNS : NET;
+	case 40: // AF_VSOCK
+		return NET;
+	}
+	return OTHER; // netlink and the like
+}
+
+// class_of_nameless returns the class of a descriptor without an inode of its own.
+static __always_inline __u32 class_of_nameless(struct file *file)
+{
+	const unsigned char *name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
+	char text[8] = {};
+
+	bpf_probe_read_kernel(text, sizeof(text), name);
+	switch (text[1]) {
+	case 'e':
+		return text[6] == 'f' ? PIPE : EPOLL; // [eventfd], [eventpoll]
+	case 't':
+		return SLEEP; // [timerfd]
+	case 'i':
+		return text[3] == '_' ? IOURING : OTHER; // [io_uring], inotify
+	}
+	return OTHER;
+}
+
+static __always_inline __u32 class_of_device(__u32 device)
+{
+	__u32 major = device >> 20;
+
+	return major == 4 || major == 5 || (major >= 136 && major <= 143) ? TTY : OTHER;
+}
+
+static __always_inline __u32 class_of_fd(struct task_struct *task, __u64 fd)
+{
+	struct files_struct *files = BPF_CORE_READ(task, files);
+	struct fdtable *table = BPF_CORE_READ(files, fdt);
+	struct file **all = BPF_CORE_READ(table, fd);
+	struct file *file = 0;
+	struct inode *inode;
+
+	fd = (__u32)fd;
+	if (fd >= BPF_CORE_READ(table, max_fds))
+		return OTHER;
+	bpf_probe_read_kernel(&file, sizeof(file), all + fd);
+	if (!file)
+		return OTHER;
+	inode = BPF_CORE_READ(file, f_inode);
+	switch (BPF_CORE_READ(inode, i_mode) & 0170000) {
+	case 0140000:
+		return class_of_socket(file);
+	case 0010000:
+		return PIPE;
+	case 0020000:
+		return class_of_device(BPF_CORE_READ(inode, i_rdev));
+	case 0100000: // regular file
+	case 0040000: // folder
+	case 0060000: // block device
+		return FILE_;
+	}
+	return class_of_nameless(file);
+}
+
+// class_of_poll reads the first descriptor polled from the memory of the current process.
+static __always_inline __u32 class_of_poll(struct task_struct *task, __u64 polled)
+{
+	__s32 fd = -1;
+
+	bpf_probe_read_user(&fd, sizeof(fd), (void *)polled);
+	return fd >= 0 && class_of_fd(task, fd) == DNS ? DNS : POLL;
+}
+
+// call_of returns the number of the system call that task is in, and its first argument; negative: none.
+static __always_inline __s64 call_of(struct task_struct *task, __u64 *argument)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+#if defined(__TARGET_ARCH_x86)
+	*argument = regs->di;
+	return (__s64)regs->orig_ax;
+#else
+	*argument = regs->orig_x0;
+	return regs->syscallno;
+#endif
+}
+
+// classify_runnable returns the reason for which task leaves its CPU though it could run. On the way back from the
+// kernel to the program, a task also calls the scheduler by itself when its time is up.
+static __always_inline __u32 classify_runnable(struct task_struct *task)
+{
+	__u64 argument;
+	__s64 nr = call_of(task, &argument);
+
+	return nr >= 0 && nr < MAX_SYSCALLS && kinds[nr] == RUNQUEUE ? RUNQUEUE : PREEMPTED;
+}
+
+// classify returns the reason for which task waits, and its system call. is_current is true if the memory of task can
+// be read.
+static __always_inline __u32 classify(struct task_struct *task, __u32 state, bool is_current, __s32 *syscall)
+{
+	__u32 flags = task->flags, kind;
+	__u64 argument;
+	__s64 nr;
+
+	*syscall = NO_SYSCALL;
+	if (flags & PF_KTHREAD)
+		return OTHER;
+	if (flags & PF_IO_WORKER)
+		return IOURING;
+	if (state & (TASK_STOPPED | TASK_TRACED | TASK_PARKED | TASK_FROZEN))
+		return OTHER;
+#if defined(__TARGET_ARCH_x86)
+	if (task->thread_info.status & 2) // TS_COMPAT: numbers of 32 bit programs
+		return OTHER;
+#endif
+	nr = call_of(task, &argument);
+	if (nr < 0)
+		return FAULT;
+	if (nr >= MAX_SYSCALLS)
+		return OTHER;
+	*syscall = nr;
+	kind = kinds[nr];
+	switch (kind) {
+	case BY_FIRST_FD:
+		return class_of_fd(task, argument);
+	case BY_POLLED_FD:
+		return is_current ? class_of_poll(task, argument) : POLL;
+	}
+	return kind < CLASSES ? kind : OTHER;
+}
+
+// sample takes a stack of the thread that leaves the CPU, unless it has taken one just before.
+static __always_inline __s32 sample(void *ctx, struct target *target, struct thread *t, __u64 now)
+{
+	__s32 stack;
+
+	if (!(target->flags & WITH_STACKS) || now - t->stack_at < stack_period_ns)
+		return -1;
+	t->stack_at = now;
+	stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+	if (stack < 0)
+		increment(lost_stacks);
+	return stack;
+}
+
+// switch_out ends the time of task on its CPU, and begins its wait.
+static __always_inline void switch_out(void *ctx, bool preempt, struct task_struct *task, __u32 state, __u64 *now)
+{
+	struct target *target = target_at(task->tgid, now);
+	struct thread *t;
+
+	if (!target)
+		return;
+	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t) {
+		increment(lost_threads);
+		return;
+	}
+	if (t->class == ENDED)
+		return;
+	add_on_cpu(target, task, t, *now);
+	t->since = *now;
+	t->woken = 0;
+	t->syscall = NO_SYSCALL;
+	if (preempt)
+		t->class = PREEMPTED;
+	else if (!state)
+		t->class = classify_runnable(task);
+	else
+		t->class = classify(task, state, true, &t->syscall);
+	t->stack = sample(ctx, target, t, *now);
+}
+
+// may_send reports whether the process has sent fewer events than its rate allows.
+static __always_inline bool may_send(struct target *target, __u64 now)
+{
+	__u64 window = now >> RATE_WINDOW_BITS;
+
+	if (target->window != window) {
+		target->window = window;
+		target->sent = 0;
+	}
+	if (target->sent >= target->max_events) {
+		increment(limited_events);
+		return false;
+	}
+	target->sent++;
+	return true;
+}
+
+static __always_inline void send(struct target *target, struct task_struct *task, struct thread *t, struct interval *i)
+{
+	struct event *e;
+
+	if (i->class >= CLASSES || !(target->events & (1 << i->class)) || !may_send(target, i->end))
+		return;
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		increment(lost_events);
+		return;
+	}
+	e->end = i->end;
+	e->wait_ns = i->wait_ns;
+	e->runq_ns = i->runq_ns;
+	e->tgid = task->tgid;
+	e->tid = task->pid;
+	e->syscall = i->syscall;
+	e->class = i->class;
+	e->stack = t->stack;
+	e->unused = 0;
+	bpf_probe_read_kernel(e->comm, sizeof(e->comm), task->comm);
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+// attribute adds a wait to its stack, together with the short waits of the class since the last stack.
+static __always_inline void attribute(__u32 tgid, struct target *target, struct thread *t, struct interval *i)
+{
+	__u32 class = i->class;
+
+	if (!(target->flags & WITH_STACKS) || class >= CLASSES || !(target->classes & (1 << class)))
+		return;
+	if (t->stack >= 0) {
+		add_stack(tgid, class, i->syscall, t->stack, i->wait_ns + t->unsampled[class]);
+		t->unsampled[class] = 0;
+	} else if (i->wait_ns < stack_period_ns) {
+		t->unsampled[class] += i->wait_ns;
+	}
+}
+
+// add_wait adds the wait that ends, and sends it if it exceeds a threshold.
+static __always_inline void add_wait(struct target *target, struct task_struct *task, struct thread *t, __u64 now)
+{
+	struct interval i = {.class = t->class, .syscall = t->syscall, .wait_ns = now - t->since, .end = now};
+
+	if (t->since < target->begun)
+		return;
+	if (t->woken > t->since) {
+		i.runq_ns = now - t->woken;
+		i.wait_ns -= i.runq_ns;
+	}
+	if (add(target, task, &i))
+		send(target, task, t, &i);
+	attribute(task->tgid, target, t, &i);
+}
+
+// switch_in ends the wait of task, and begins its time on the CPU.
+static __always_inline void switch_in(struct task_struct *task, __u64 *now)
+{
+	struct target *target = target_at(task->tgid, now);
+	struct thread *t;
+
+	if (!target)
+		return;
+	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t) {
+		increment(lost_threads);
+		return;
+	}
+	if (t->class == ENDED)
+		return;
+	add_wait(target, task, t, *now);
+	t->since = *now;
+	t->woken = 0;
+	t->class = ONCPU;
+	t->syscall = NO_SYSCALL;
+	t->stack = -1;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	__u64 now = 0;
+
+	switch_out(ctx, preempt, prev, prev_state, &now);
+	switch_in(next, &now);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(woken, struct task_struct *task)
+{
+	__u64 now = 0;
+	struct thread *t;
+
+	if (!target_at(task->tgid, &now))
+		return 0;
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (t && !t->woken && t->class > RUNQUEUE)
+		t->woken = now;
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(created, struct task_struct *task)
+{
+	__u64 now = 0;
+	struct thread *t;
+
+	if (!target_at(task->tgid, &now))
+		return 0;
+	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t) {
+		increment(lost_threads);
+		return 0;
+	}
+	t->since = now;
+	t->class = RUNQUEUE;
+	t->syscall = NO_SYSCALL;
+	t->stack = -1;
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
+{
+	__u64 now = 0;
+	struct target *target;
+	__u32 tgid = child->tgid;
+
+	if (tgid == parent->tgid)
+		return 0;
+	target = target_at(parent->tgid, &now);
+	if (!target || !(target->flags & WITH_CHILDREN))
+		return 0;
+	__sync_fetch_and_or(&inherited[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
+	if (bpf_map_update_elem(&targets, &tgid, target, 0))
+		increment(lost_targets);
+	return 0;
+}
+
+// name sets the last name of a thread, which is gone when the agent reads the sums.
+static __always_inline void name(struct task_struct *task)
+{
+	struct sum_key key = {.tgid = task->tgid, .tid = task->pid, .syscall = NO_SYSCALL, .class = ONCPU};
+	struct sum *sum = bpf_map_lookup_elem(&sums, &key);
+
+	if (sum)
+		bpf_probe_read_kernel(sum->comm, sizeof(sum->comm), task->comm);
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(exited, struct task_struct *task)
+{
+	__u64 now = 0;
+	__u32 tgid = task->tgid;
+	struct target *target = target_at(tgid, &now);
+	struct thread *t;
+
+	if (!target)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (t) {
+		add_on_cpu(target, task, t, now);
+		t->class = ENDED;
+		name(task);
+	}
+	if (!task->signal->live.counter) // the last thread: another process may get the number
+		bpf_map_delete_elem(&targets, &tgid);
+	return 0;
+}
+
+// sampled runs on every tick of the CPU clock.
+SEC("perf_event")
+int sampled(struct bpf_perf_event_data *ctx)
+{
+	__u64 now = 0;
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct target *target = target_at(tgid, &now);
+	__s32 stack;
+
+	if (!target || !(target->flags & WITH_STACKS) || !(target->classes & (1 << ONCPU)))
+		return 0;
+	stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+	if (stack < 0)
+		increment(lost_stacks);
+	else
+		add_stack(tgid, ONCPU, NO_SYSCALL, stack, sample_period_ns);
+	return 0;
+}
+
+// begin sets the state of a thread that has not been switched since its process is observed.
+static __always_inline void begin(struct task_struct *task, struct thread *t, __u64 now)
+{
+	__u32 state = task->__state;
+
+	t->syscall = NO_SYSCALL;
+	t->stack = -1;
+	t->woken = 0;
+	if (state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD))
+		t->class = ENDED;
+	else if (task->on_cpu)
+		t->class = ONCPU;
+	else if (!state)
+		t->class = RUNQUEUE;
+	else
+		t->class = classify(task, state, false, &t->syscall);
+	t->since = now;
+}
+
+// observe writes the present state of each thread of the targets. It begins to observe those that are not yet.
+SEC("iter/task")
+int observe(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct target *target;
+	struct thread *t;
+	struct open o = {};
+
+	if (!task)
+		return 0;
+	o.tgid = task->tgid;
+	target = bpf_map_lookup_elem(&targets, &o.tgid);
+	if (!target)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t) {
+		increment(lost_threads);
+		return 0;
+	}
+	if (t->class == ENDED)
+		return 0;
+	o.now = bpf_ktime_get_ns();
+	if (t->since < target->begun && o.now < until)
+		begin(task, t, o.now);
+	if (t->class == ENDED)
+		return 0;
+	o.tid = task->pid;
+	o.syscall = t->syscall;
+	o.class = t->class;
+	o.since = t->since;
+	o.woken = t->woken;
+	o.now = bpf_ktime_get_ns(); // after since and woken, which another CPU may change
+	if (o.now > until)
+		o.now = until;
+	bpf_probe_read_kernel(o.comm, sizeof(o.comm), task->comm);
+	bpf_seq_write(ctx->meta->seq, &o, sizeof(o));
+	return 0;
+}

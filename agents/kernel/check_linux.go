@@ -1,0 +1,103 @@
+//go:build amd64 || arm64
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// initialPIDs is the inode of the PID namespace that the kernel starts with.
+const initialPIDs = "pid:[4026531836]"
+
+// Check returns an error that wraps [ErrMissing] and lists all reasons for which [Open] would fail. Notes tell about
+// rights whose lack only costs names.
+func Check() (notes []string, err error) {
+	var reasons []string
+	held, err := capabilities()
+	if err != nil {
+		return nil, err
+	}
+	root := held.has(unix.CAP_SYS_ADMIN)
+	for _, c := range []struct {
+		number int
+		name   string
+	}{{unix.CAP_BPF, "CAP_BPF"}, {unix.CAP_PERFMON, "CAP_PERFMON"}} {
+		if !root && !held.has(c.number) {
+			reasons = append(reasons, c.name+" is missing: run as root, or grant it with setcap, systemd's AmbientCapabilities or securityContext.capabilities")
+		}
+	}
+	if !held.has(unix.CAP_SYS_PTRACE) {
+		notes = append(notes, "CAP_SYS_PTRACE is missing: stacks of other users' processes have no names")
+	}
+	if !held.has(unix.CAP_DAC_READ_SEARCH) && !held.has(unix.CAP_DAC_OVERRIDE) {
+		notes = append(notes, "CAP_DAC_READ_SEARCH is missing: stacks have no names from files that this user cannot read")
+	}
+	if where, err := os.Readlink("/proc/self/ns/pid"); err == nil && where != initialPIDs {
+		reasons = append(reasons, "this container has process IDs of its own: run it with those of the host (--pid=host, hostPID: true)")
+	}
+	if mode, err := os.ReadFile("/sys/kernel/security/lockdown"); err == nil && strings.Contains(string(mode), "[confidentiality]") {
+		reasons = append(reasons, "the kernel is locked down to confidentiality, which forbids BPF to read its memory")
+	}
+	if len(reasons) == 0 {
+		reasons = append(reasons, missingInKernel()...)
+	}
+	if len(reasons) > 0 {
+		return notes, &MissingError{reasons}
+	}
+	return notes, nil
+}
+
+// missingInKernel looks for the features by which old kernels and those without BPF differ.
+func missingInKernel() []string {
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		return []string{fmt.Sprintf("the kernel has no type information (BTF): it needs CONFIG_DEBUG_INFO_BTF (%v)", err)}
+	}
+	var hook *btf.Typedef
+	if err := spec.TypeByName("btf_trace_sched_switch", &hook); err != nil {
+		return []string{"the kernel has no tracepoint sched_switch: it needs CONFIG_TRACEPOINTS and CONFIG_BPF_EVENTS"}
+	}
+	pointer, _ := hook.Type.(*btf.Pointer)
+	if pointer == nil {
+		return nil
+	}
+	if proto, ok := pointer.Target.(*btf.FuncProto); ok && len(proto.Params) < 5 { // the first one is of the tracer
+		return []string{"the kernel is too old: Linux 5.18 or later is needed"}
+	}
+	return nil
+}
+
+// explain turns an error of the kernel about a load into one about a requirement where it is one.
+func explain(err error) error {
+	var verifier *ebpf.VerifierError
+	switch {
+	case errors.As(err, &verifier):
+		return fmt.Errorf("load the probes: the kernel refuses them; please report this with the version of the kernel: %w", err)
+	case errors.Is(err, unix.EPERM):
+		return &MissingError{[]string{fmt.Sprintf("the kernel denies BPF: a container's seccomp profile, a security module, or on old kernels the limit of locked memory (%v)", err)}}
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return &MissingError{[]string{err.Error()}}
+	}
+	return fmt.Errorf("load the probes: %w", err)
+}
+
+// capabilitySet holds the effective capabilities of this process.
+type capabilitySet [2]uint32
+
+func (s capabilitySet) has(number int) bool { return s[number/32]&(1<<(number%32)) != 0 }
+
+func capabilities() (capabilitySet, error) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return capabilitySet{}, fmt.Errorf("read the capabilities of this process: %w", err)
+	}
+	return capabilitySet{data[0].Effective, data[1].Effective}, nil
+}

@@ -1,0 +1,125 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Selection selects processes. Exactly one field is set.
+type Selection struct {
+	PIDs   []uint32
+	Comm   string // the name that the kernel shows, at most 15 bytes
+	Cgroup string // a folder of cgroups, or the path below the mount
+}
+
+// maxComm is the length of a name that the kernel keeps.
+const maxComm = 15
+
+// cgroupMounts are the places where cgroups are mounted.
+var cgroupMounts = []string{"", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
+
+// Find returns the selected processes that run, ascending.
+func (s *Selection) Find() ([]uint32, error) { return s.findIn("/proc") }
+
+func (s *Selection) findIn(proc string) (found []uint32, err error) {
+	switch {
+	case s.Comm != "":
+		found, err = findComm(proc, s.Comm)
+	case s.Cgroup != "":
+		found, err = findCgroup(s.Cgroup)
+	default:
+		found = slices.DeleteFunc(slices.Clone(s.PIDs), func(pid uint32) bool { return !isProcess(proc, pid) })
+	}
+	slices.Sort(found)
+	return slices.Compact(found), err
+}
+
+// children reports whether processes that the selected ones start are selected, too.
+func (s *Selection) children() bool { return s.Comm != "" || s.Cgroup != "" }
+
+// String describes the selection.
+func (s *Selection) String() string {
+	switch {
+	case s.Comm != "":
+		return "process named " + s.Comm
+	case s.Cgroup != "":
+		return "process in cgroup " + s.Cgroup
+	}
+	texts := make([]string, len(s.PIDs))
+	for i, pid := range s.PIDs {
+		texts[i] = strconv.FormatUint(uint64(pid), 10)
+	}
+	return "process " + strings.Join(texts, ", ")
+}
+
+// isProcess reports whether pid is a running process, and not a thread of one.
+func isProcess(proc string, pid uint32) bool {
+	id := strconv.FormatUint(uint64(pid), 10)
+	text, err := os.ReadFile(filepath.Join(proc, id, "status"))
+	return err == nil && strings.Contains(string(text), "\nTgid:\t"+id+"\n") && !strings.Contains(string(text), "\nState:\tZ")
+}
+
+func findComm(proc, comm string) ([]uint32, error) {
+	if len(comm) > maxComm {
+		comm = comm[:maxComm]
+	}
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var found []uint32
+	for _, e := range entries {
+		pid, err := strconv.ParseUint(e.Name(), 10, 32)
+		if err != nil {
+			continue
+		}
+		name, err := os.ReadFile(filepath.Join(proc, e.Name(), "comm"))
+		if err == nil && strings.TrimSuffix(string(name), "\n") == comm {
+			found = append(found, uint32(pid))
+		}
+	}
+	return found, nil
+}
+
+func findCgroup(name string) ([]uint32, error) {
+	for _, mount := range cgroupMounts {
+		folder := filepath.Join(mount, name)
+		if _, err := os.Stat(filepath.Join(folder, "cgroup.procs")); err == nil {
+			return processesIn(folder)
+		}
+	}
+	return nil, fmt.Errorf("there is no cgroup %s", name)
+}
+
+// processesIn returns the processes of a cgroup and of those below it.
+func processesIn(folder string) ([]uint32, error) {
+	var found []uint32
+	err := filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && name != folder {
+			return nil // removed meanwhile
+		}
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(name, "cgroup.procs"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		for line := range strings.Lines(string(text)) {
+			if pid, err := strconv.ParseUint(strings.TrimSpace(line), 10, 32); err == nil && pid > 0 {
+				found = append(found, uint32(pid))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the processes of a cgroup: %w", err)
+	}
+	return found, nil
+}

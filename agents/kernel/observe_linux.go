@@ -1,0 +1,330 @@
+//go:build amd64 || arm64
+
+package kernel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/symbols"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+const (
+	tick       = 200 * time.Millisecond // between readings of the ring buffer
+	sumsEvery  = 5                      // ticks between readings of sums and searches for processes
+	statsEvery = 5                      // the kernel keeps statistics of runs in one of these ticks, because that costs, too
+	maxEvents  = 1000                   // per process and second
+	maxLongest = 32                     // in a report
+	maxStacks  = 6000                   // in the kernel, of 8 192
+)
+
+// observer observes selected processes. One goroutine owns it.
+type observer struct {
+	settings Settings
+	probes   *Probes
+	resolver *symbols.Resolver
+	ledger   *waits.Ledger
+	costs    costs
+
+	alive  map[uint32]bool                   // processes, at the last reading
+	stacks map[waits.StackKey]waits.StackSum // at the last reading
+	names  map[stackID][]string              // of known stacks
+	losses waits.Losses                      // at the last report
+	began  time.Time                         // of the next report
+	sums   *waits.Collector                  // of the next report
+	times  map[waits.StackKey]*waits.Stack   // of the next report
+	worst  []waits.Longest                   // of the next report, longest first
+}
+
+// stackID identifies a stack of a process.
+type stackID struct {
+	pid   uint32
+	stack int32
+}
+
+// Observe observes the selected processes and passes reports to emit: one at the end, or one for each interval. It
+// ends after the duration, with the context, or when the selected processes have ended.
+func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (err error) {
+	found, err := s.Selection.Find()
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("there is no %s", &s.Selection)
+	}
+	probes, err := Open(s.Options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, probes.Close()) }()
+	o := &observer{
+		settings: s, probes: probes, resolver: symbols.NewResolver("/proc", time.Now), ledger: waits.NewLedger(s.Thresholds),
+		costs: costs{probes: probes}, names: make(map[stackID][]string), alive: make(map[uint32]bool),
+	}
+	defer func() { err = errors.Join(err, o.costs.stop()) }()
+	if err := o.apply(found); err != nil {
+		return err
+	}
+	if err := o.costs.keep(true); err != nil {
+		return err
+	}
+	o.clear(time.Now())
+	if s.began != nil {
+		s.began()
+	}
+	return o.run(ctx, emit)
+}
+
+// clear begins a new report.
+func (o *observer) clear(now time.Time) {
+	o.began = now
+	o.sums = waits.NewCollector()
+	o.times = make(map[waits.StackKey]*waits.Stack)
+	o.worst = nil
+}
+
+// run reads in ticks until the end.
+func (o *observer) run(ctx context.Context, emit func(*waits.Report) error) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var end, report <-chan time.Time
+	if o.settings.Duration > 0 {
+		timer := time.NewTimer(o.settings.Duration)
+		defer timer.Stop()
+		end = timer.C
+	}
+	if o.settings.Interval > 0 {
+		reports := time.NewTicker(o.settings.Interval)
+		defer reports.Stop()
+		report = reports.C
+	}
+	for ticks := 0; ; {
+		select {
+		case <-ctx.Done():
+			return o.finish(emit)
+		case <-end:
+			return o.finish(emit)
+		case <-report:
+			if err := o.report(emit); err != nil {
+				return err
+			}
+		case <-ticker.C:
+			ticks++
+			if ended, err := o.tick(ticks); err != nil {
+				return err
+			} else if ended {
+				return o.finish(emit)
+			}
+		}
+	}
+}
+
+// finish ends the observation with a report.
+func (o *observer) finish(emit func(*waits.Report) error) error {
+	if err := o.probes.Stop(); err != nil {
+		return err
+	}
+	return o.report(emit)
+}
+
+// tick does the work of a tick, and reports whether all selected processes have ended.
+func (o *observer) tick(n int) (ended bool, err error) {
+	if err := o.costs.keep(n%statsEvery == 0); err != nil {
+		return false, err
+	}
+	if err := o.readEvents(); err != nil || n%sumsEvery != 0 {
+		return false, err
+	}
+	if err := o.read(); err != nil {
+		return false, err
+	}
+	found, err := o.settings.Selection.Find()
+	if err != nil {
+		return false, err
+	}
+	return len(o.alive) == 0 && len(found) == 0, o.apply(found)
+}
+
+// apply makes processes the targets.
+func (o *observer) apply(pids []uint32) error {
+	s := Spec{Targets: make(map[uint32]Target, len(pids)), Thresholds: o.settings.Thresholds}
+	for _, pid := range pids {
+		if o.settings.Stacks {
+			o.resolver.Know(pid)
+		}
+		s.Targets[pid] = Target{
+			Classes: o.settings.Classes, Events: waits.All, MaxEvents: maxEvents, Stacks: o.settings.Stacks,
+			Children: o.settings.Children || o.settings.Selection.children(),
+		}
+	}
+	if err := o.probes.Apply(s); err != nil {
+		return err
+	}
+	return o.probes.Renew()
+}
+
+// read adds the changes of all sums since the last reading.
+func (o *observer) read() error {
+	r, err := o.probes.Read()
+	if err != nil {
+		return err
+	}
+	changes, ended := o.ledger.Update(r)
+	o.sums.Add(changes)
+	if err := o.probes.Delete(ended); err != nil {
+		return err
+	}
+	if o.settings.Stacks {
+		if err := o.readStacks(); err != nil {
+			return err
+		}
+	}
+	o.follow(r.Open)
+	return nil
+}
+
+// follow keeps the memory maps of the processes that run, which are gone when their stacks are read.
+func (o *observer) follow(open []waits.Open) {
+	alive := make(map[uint32]bool)
+	for i := range open {
+		alive[open[i].TGID] = true
+	}
+	for pid := range o.alive {
+		if !alive[pid] {
+			o.resolver.Forget(pid)
+		}
+	}
+	if o.settings.Stacks {
+		for pid := range alive {
+			o.resolver.Know(pid)
+		}
+	}
+	o.alive = alive
+}
+
+func (o *observer) readStacks() error {
+	all, err := o.probes.Stacks()
+	if err != nil {
+		return err
+	}
+	for k, sum := range all {
+		before := o.stacks[k]
+		if sum.Count <= before.Count {
+			continue
+		}
+		frames, err := o.frames(k.TGID, k.Stack)
+		if err != nil {
+			return err
+		}
+		t := o.times[k]
+		if t == nil {
+			t = &waits.Stack{PID: k.TGID, Class: k.Class, Syscall: k.Syscall, Frames: frames}
+			o.times[k] = t
+		}
+		t.Count += sum.Count - before.Count
+		t.TotalNs += sum.TotalNs - before.TotalNs
+	}
+	if len(all) >= maxStacks {
+		return o.makeRoom(all)
+	}
+	o.stacks = all
+	return nil
+}
+
+// makeRoom deletes all stacks in the kernel. Waits that have one of them just now lose it.
+func (o *observer) makeRoom(all map[waits.StackKey]waits.StackSum) error {
+	o.stacks = nil
+	clear(o.names)
+	return o.probes.DeleteStacks(all)
+}
+
+// frames returns the names of a stack's functions, innermost first.
+func (o *observer) frames(pid uint32, stack int32) ([]string, error) {
+	id := stackID{pid, stack}
+	if names, ok := o.names[id]; ok {
+		return names, nil
+	}
+	addresses, err := o.probes.Stack(stack)
+	if err != nil {
+		return nil, err
+	}
+	names := o.resolver.Names(pid, addresses)
+	o.names[id] = names
+	return names, nil
+}
+
+// readEvents keeps the longest intervals above thresholds.
+func (o *observer) readEvents() error {
+	return o.probes.Events(func(e waits.Event) {
+		at, _ := slices.BinarySearchFunc(o.worst, e, func(l waits.Longest, e waits.Event) int {
+			return cmp.Compare(e.WaitNs+e.RunqNs, l.WaitNs+l.RunqNs)
+		})
+		if at >= maxLongest {
+			return
+		}
+		l := waits.Longest{Event: e}
+		if e.Stack >= 0 {
+			l.Frames, _ = o.frames(e.TGID, e.Stack) // without names if the stack has been deleted
+		}
+		o.worst = slices.Insert(o.worst, at, l)
+		o.worst = o.worst[:min(len(o.worst), maxLongest)]
+	})
+}
+
+// report emits the report of the time since the last one.
+func (o *observer) report(emit func(*waits.Report) error) error {
+	if err := o.readEvents(); err != nil {
+		return err
+	}
+	if err := o.read(); err != nil {
+		return err
+	}
+	losses, err := o.probes.Losses()
+	if err != nil {
+		return err
+	}
+	cost, err := o.costs.since()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	r := &waits.Report{
+		From: o.began, Duration: now.Sub(o.began), Losses: losses.Since(o.losses), Processes: o.sums.Processes(),
+		Longest: o.worst, Cost: cost, Syscalls: make(map[int32]string),
+	}
+	for i := range r.Processes {
+		for j := range r.Processes[i].Calls {
+			nr := r.Processes[i].Calls[j].Syscall
+			r.Syscalls[nr] = SyscallName(nr)
+		}
+	}
+	r.Stacks = o.stackTimes(r.Processes)
+	o.losses = losses
+	o.clear(now)
+	return emit(r)
+}
+
+// stackTimes returns the times of stacks, longest first.
+func (o *observer) stackTimes(processes []waits.ProcessReport) []waits.Stack {
+	names := make(map[uint32]string, len(processes))
+	for i := range processes {
+		names[processes[i].PID] = processes[i].Comm
+	}
+	all := make([]waits.Stack, 0, len(o.times))
+	for _, t := range o.times {
+		t.Comm = names[t.PID]
+		all = append(all, *t)
+	}
+	slices.SortFunc(all, func(a, b waits.Stack) int {
+		return cmp.Or(
+			cmp.Compare(b.TotalNs, a.TotalNs), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Syscall, b.Syscall),
+			slices.Compare(a.Frames, b.Frames),
+		)
+	})
+	return all
+}

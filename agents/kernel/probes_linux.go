@@ -1,0 +1,325 @@
+//go:build amd64 || arm64
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/bpf"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+// Probes are BPF programs in the kernel. They are attached only while there are targets. They are not safe for
+// concurrent use.
+type Probes struct {
+	objects bpf.WaitObjects
+	ring    *ringbuf.Reader
+	states  *link.Iter
+	links   []io.Closer // of the attached programs; empty: none is
+	rate    uint64      // of samples
+	applied map[uint32]Target
+	thresh  waits.Thresholds
+	until   uint64 // the programs stop then
+	gaps    uint64
+	named   [1024]uint64 // bits of all targets so far, by the end of their numbers, as in bpf/wait.bpf.c
+	batch   batches
+}
+
+// Open loads the programs. It returns an error that wraps [ErrMissing] if the machine or the rights do not suffice.
+func Open(o Options) (*Probes, error) {
+	o = o.withDefaults()
+	if _, err := Check(); err != nil {
+		return nil, err
+	}
+	if err := rlimit.RemoveMemlock(); err != nil { // only kernels before 5.11 need it
+		return nil, fmt.Errorf("raise the limit of locked memory: %w", err)
+	}
+	spec, err := bpf.LoadWait()
+	if err != nil {
+		return nil, fmt.Errorf("read the probes: %w", err)
+	}
+	spec.Maps[bpf.WaitMapSums].MaxEntries = o.Sums
+	spec.Maps[bpf.WaitMapEvents].MaxEntries = max(o.RingBytes, uint32(os.Getpagesize()))
+	var kinds [512]uint8
+	for i := range kinds {
+		kinds[i] = uint8(waits.Other)
+	}
+	for nr, s := range syscalls {
+		kinds[nr] = uint8(s.kind)
+	}
+	for name, value := range map[string]any{
+		bpf.WaitVarKinds:          kinds,
+		bpf.WaitVarStackPeriodNs:  uint64(o.StackPeriod),
+		bpf.WaitVarSamplePeriodNs: uint64(time.Second) / o.SampleRate,
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("set %s of the probes: %w", name, err)
+		}
+	}
+	p := &Probes{rate: o.SampleRate, applied: make(map[uint32]Target)}
+	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
+		return nil, explain(err)
+	}
+	if err := p.openReaders(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+func (p *Probes) openReaders() (err error) {
+	if p.ring, err = ringbuf.NewReader(p.objects.Events); err != nil {
+		return fmt.Errorf("open the ring buffer: %w", err)
+	}
+	if p.states, err = link.AttachIter(link.IterOptions{Program: p.objects.Observe}); err != nil {
+		return fmt.Errorf("open the iterator of threads: %w", err)
+	}
+	return nil
+}
+
+// Close removes the programs from the kernel.
+func (p *Probes) Close() error {
+	err := p.detach()
+	if p.states != nil {
+		err = errors.Join(err, p.states.Close())
+	}
+	if p.ring != nil {
+		err = errors.Join(err, p.ring.Close())
+	}
+	return errors.Join(err, p.objects.Close())
+}
+
+// Apply makes a specification true: it adds, changes and removes targets, and attaches the programs if there are any.
+// Processes that a target has started stay targets as long as any target has Children. A target that is not running
+// does no harm.
+func (p *Probes) Apply(s Spec) error {
+	if len(s.Targets) > 0 {
+		if err := p.attach(); err != nil {
+			return errors.Join(err, p.detach())
+		}
+	}
+	if err := p.remove(s); err != nil {
+		return err
+	}
+	added, err := p.put(s)
+	if err != nil {
+		return err
+	}
+	p.thresh = s.Thresholds
+	if len(s.Targets) == 0 {
+		return p.detach()
+	}
+	if err := p.Renew(); err != nil || !added {
+		return err
+	}
+	_, err = p.States() // gives threads that wait already a state
+	return err
+}
+
+// remove deletes the targets that s lacks.
+func (p *Probes) remove(s Spec) error {
+	children := false
+	for _, t := range s.Targets {
+		children = children || t.Children
+	}
+	running, err := p.targets()
+	if err != nil {
+		return err
+	}
+	for pid := range running {
+		_, wanted := s.Targets[pid]
+		_, named := p.applied[pid]
+		if wanted || !named && children {
+			continue
+		}
+		if err := p.objects.Targets.Delete(pid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("remove target %d: %w", pid, err)
+		}
+		delete(p.applied, pid)
+	}
+	for pid := range p.applied {
+		if _, ok := running[pid]; !ok {
+			delete(p.applied, pid) // it has ended; if it is wanted, the number belongs to another process
+		}
+	}
+	return nil
+}
+
+// put writes the targets of s that are new or differ, and reports whether there are any.
+func (p *Probes) put(s Spec) (added bool, err error) {
+	now, err := monotonic()
+	if err != nil {
+		return false, err
+	}
+	for pid, t := range s.Targets {
+		before, exists := p.applied[pid]
+		if exists && before == t && s.Thresholds == p.thresh {
+			continue
+		}
+		v := bpf.WaitTarget{
+			Begun: now, ThresholdNs: s.Thresholds, Classes: uint32(t.Classes), Events: uint32(t.Events), MaxEvents: t.MaxEvents,
+		}
+		if t.Stacks {
+			v.Flags |= withStacks
+		}
+		if t.Children {
+			v.Flags |= withChildren
+		}
+		bit := pid % (64 * uint32(len(p.named)))
+		p.named[bit/64] |= 1 << (bit % 64)
+		if err := p.objects.Targets.Put(pid, &v); err != nil {
+			return added, fmt.Errorf("add target %d: %w", pid, err)
+		}
+		p.applied[pid] = t
+		added = true
+	}
+	if added {
+		if err := p.objects.Named.Set(p.named); err != nil {
+			return added, fmt.Errorf("name the targets: %w", err)
+		}
+	}
+	return added, nil
+}
+
+// Flags of targets, as in bpf/wait.bpf.c.
+const (
+	withStacks   = 1
+	withChildren = 2
+)
+
+// targets returns the processes that are targets now.
+func (p *Probes) targets() (map[uint32]bpf.WaitTarget, error) {
+	all := make(map[uint32]bpf.WaitTarget)
+	var pid uint32
+	var v bpf.WaitTarget
+	it := p.objects.Targets.Iterate()
+	for it.Next(&pid, &v) {
+		all[pid] = v
+	}
+	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // aborted: many have ended meanwhile
+		return nil, fmt.Errorf("list targets: %w", err)
+	}
+	return all, nil
+}
+
+// Renew lets the programs go on for another [Lease]. If the last one has expired, all targets begin anew.
+func (p *Probes) Renew() error {
+	now, err := monotonic()
+	if err != nil {
+		return err
+	}
+	if p.until != 0 && now >= p.until {
+		if err := p.restart(now); err != nil {
+			return err
+		}
+	}
+	return p.setUntil(now + uint64(Lease))
+}
+
+// restart makes all targets begin at a time, because threads have changed their states unseen before.
+func (p *Probes) restart(now uint64) error {
+	p.gaps++
+	all, err := p.targets()
+	if err != nil {
+		return err
+	}
+	for pid, v := range all {
+		v.Begun = now
+		if err := p.objects.Targets.Update(pid, &v, ebpf.UpdateExist); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("restart target %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// Stop ends the observation: later intervals are not summed up, and [Probes.States] returns the states as of now.
+func (p *Probes) Stop() error {
+	now, err := monotonic()
+	if err != nil {
+		return err
+	}
+	return p.setUntil(now)
+}
+
+func (p *Probes) setUntil(t uint64) error {
+	if err := p.objects.Until.Set(t); err != nil {
+		return fmt.Errorf("set the end of the observation: %w", err)
+	}
+	p.until = t
+	return nil
+}
+
+// attach attaches all programs unless they are attached.
+func (p *Probes) attach() error {
+	if len(p.links) > 0 {
+		return nil
+	}
+	for _, program := range p.tracepoints() {
+		l, err := link.AttachTracing(link.TracingOptions{Program: program})
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", program, err)
+		}
+		p.links = append(p.links, l)
+	}
+	for cpu := range runtime.NumCPU() {
+		if err := p.attachClock(cpu); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Probes) tracepoints() []*ebpf.Program {
+	o := &p.objects.WaitPrograms
+	return []*ebpf.Program{o.Forked, o.Created, o.Woken, o.Exited, o.Switched}
+}
+
+// attachClock samples stacks on a CPU, driven by its clock.
+func (p *Probes) attachClock(cpu int) error {
+	attributes := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER0,
+		Sample: p.rate, Bits: unix.PerfBitFreq,
+	}
+	fd, err := unix.PerfEventOpen(&attributes, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if errors.Is(err, unix.ENODEV) {
+		return nil // the CPU is offline
+	}
+	if err != nil {
+		return fmt.Errorf("sample CPU %d: %w", cpu, err)
+	}
+	event := os.NewFile(uintptr(fd), "perf event")
+	l, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: p.objects.Sampled, Attach: ebpf.AttachPerfEvent})
+	if err != nil {
+		return errors.Join(fmt.Errorf("sample CPU %d: %w", cpu, err), event.Close())
+	}
+	p.links = append(p.links, l, event)
+	return nil
+}
+
+func (p *Probes) detach() error {
+	var err error
+	for _, l := range p.links {
+		err = errors.Join(err, l.Close())
+	}
+	p.links = nil
+	return err
+}
+
+// monotonic returns the time of the clock that the programs use, in ns.
+func monotonic() (uint64, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		return 0, fmt.Errorf("read the clock: %w", err)
+	}
+	return uint64(t.Nano()), nil
+}

@@ -1,0 +1,196 @@
+//go:build amd64 || arm64
+
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+// batchSize is the number of entries of a map that one call reads, more than any bucket of a map holds.
+const batchSize = 4096
+
+// batches are buffers for reading maps.
+type batches struct {
+	keys      []waits.Key
+	sums      []waits.Sum
+	stackKeys []waits.StackKey
+	stackSums []waits.StackSum
+	record    ringbuf.Record
+}
+
+// Read returns all sums, and the states of all threads just before.
+func (p *Probes) Read() (waits.Reading, error) {
+	open, err := p.States()
+	if err != nil {
+		return waits.Reading{}, err
+	}
+	b := &p.batch
+	if b.keys == nil {
+		b.keys, b.sums = make([]waits.Key, batchSize), make([]waits.Sum, batchSize)
+	}
+	sums, err := readMap(p.objects.Sums, b.keys, b.sums)
+	if err != nil {
+		return waits.Reading{}, fmt.Errorf("read the sums: %w", err)
+	}
+	return waits.Reading{Open: open, Sums: sums}, nil
+}
+
+// States returns the states of all threads of the targets.
+func (p *Probes) States() ([]waits.Open, error) {
+	f, err := p.states.Open()
+	if err != nil {
+		return nil, fmt.Errorf("read the states of threads: %w", err)
+	}
+	var text bytes.Buffer
+	_, err = io.Copy(&text, f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("read the states of threads: %w", err)
+	}
+	return waits.DecodeOpen(text.Bytes())
+}
+
+// Delete deletes sums of threads that have ended.
+func (p *Probes) Delete(keys []waits.Key) error {
+	for part := range slices.Chunk(keys, batchSize) {
+		if _, err := p.objects.Sums.BatchDelete(part, nil); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete sums: %w", err)
+		}
+	}
+	return nil
+}
+
+// Stacks returns the sums of sampled stacks.
+func (p *Probes) Stacks() (map[waits.StackKey]waits.StackSum, error) {
+	b := &p.batch
+	if b.stackKeys == nil {
+		b.stackKeys, b.stackSums = make([]waits.StackKey, batchSize), make([]waits.StackSum, batchSize)
+	}
+	sums, err := readMap(p.objects.StackSums, b.stackKeys, b.stackSums)
+	if err != nil {
+		return nil, fmt.Errorf("read the sums of stacks: %w", err)
+	}
+	return sums, nil
+}
+
+// DeleteStacks deletes stacks and their sums.
+func (p *Probes) DeleteStacks(sums map[waits.StackKey]waits.StackSum) error {
+	for k := range sums {
+		err := p.objects.StackSums.Delete(k)
+		if err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
+			err = p.objects.Stacks.Delete(uint32(k.Stack))
+		}
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete stacks: %w", err)
+		}
+	}
+	return nil
+}
+
+// maxFrames is the depth of stacks, as in bpf/wait.bpf.c.
+const maxFrames = 127
+
+// Stack returns the addresses of a stack, innermost first; none if it has been deleted.
+func (p *Probes) Stack(id int32) ([]uint64, error) {
+	var frames [maxFrames]uint64
+	if err := p.objects.Stacks.Lookup(uint32(id), &frames); err != nil {
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("read stack %d: %w", id, err)
+	}
+	if end := slices.Index(frames[:], 0); end >= 0 {
+		return frames[:end], nil
+	}
+	return frames[:], nil
+}
+
+// Events calls each for all intervals that the ring buffer holds.
+func (p *Probes) Events(each func(waits.Event)) error {
+	p.ring.SetDeadline(time.Unix(1, 0)) // past: do not wait
+	for {
+		err := p.ring.ReadInto(&p.batch.record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the ring buffer: %w", err)
+		}
+		e, err := waits.DecodeEvent(p.batch.record.RawSample)
+		if err != nil {
+			return err
+		}
+		each(e)
+	}
+}
+
+// Losses returns the records lost since the programs were loaded.
+func (p *Probes) Losses() (waits.Losses, error) {
+	l := waits.Losses{Gaps: p.gaps}
+	v := &p.objects.WaitVariables
+	for _, c := range []struct {
+		from *ebpf.Variable
+		to   *uint64
+	}{
+		{v.LostEvents, &l.Events},
+		{v.LimitedEvents, &l.Limited},
+		{v.LostSums, &l.Sums},
+		{v.LostThreads, &l.Threads},
+		{v.LostStacks, &l.Stacks},
+		{v.LostTargets, &l.Children},
+	} {
+		if err := c.from.Get(c.to); err != nil {
+			return waits.Losses{}, fmt.Errorf("read losses: %w", err)
+		}
+	}
+	for _, program := range p.tracepoints() {
+		s, err := program.Stats()
+		if err != nil {
+			return waits.Losses{}, fmt.Errorf("read statistics of %s: %w", program, err)
+		}
+		l.Missed += s.RecursionMisses
+	}
+	return l, nil
+}
+
+// Runs returns the number of runs of the programs and their time, as far as the kernel has kept statistics.
+func (p *Probes) Runs() (count uint64, total time.Duration, err error) {
+	for _, program := range append(p.tracepoints(), p.objects.Sampled) {
+		s, err := program.Stats()
+		if err != nil {
+			return 0, 0, fmt.Errorf("read statistics of %s: %w", program, err)
+		}
+		count += s.RunCount
+		total += s.Runtime
+	}
+	return count, total, nil
+}
+
+// readMap returns the entries of a map, read in batches into keys and values. Entries that change meanwhile may be of
+// different times.
+func readMap[K comparable, V any](m *ebpf.Map, keys []K, values []V) (map[K]V, error) {
+	all := make(map[K]V)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			all[keys[i]] = values[i]
+		}
+		switch {
+		case errors.Is(err, ebpf.ErrKeyNotExist):
+			return all, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}

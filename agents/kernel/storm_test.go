@@ -1,0 +1,265 @@
+//go:build linux
+
+package kernel
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+// stormWorkload lets pairs of threads wake each other through pipes as fast as they can.
+func stormWorkload(in *bufio.Reader, out io.Writer) error {
+	const pairs, rounds = 8, 1500
+	fmt.Fprintln(out, "ready")
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	var done sync.WaitGroup
+	for range pairs {
+		if err := pingPong(&done, rounds); err != nil {
+			return err
+		}
+	}
+	done.Wait()
+	fmt.Fprintln(out, "done")
+	_, _ = in.ReadString('\n')
+	return nil
+}
+
+// pingPong starts two threads that send a byte to each other, rounds times.
+func pingPong(done *sync.WaitGroup, rounds int) error {
+	var there, back [2]int
+	if err := unix.Pipe2(there[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	if err := unix.Pipe2(back[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	play := func(from, to int, first bool) {
+		runtime.LockOSThread()
+		b := keep(new([1]byte))
+		for i := range rounds {
+			if !first || i > 0 {
+				_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(from), b, 1)
+			}
+			_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(to), b, 1)
+		}
+	}
+	done.Go(func() { play(back[0], there[1], true) })
+	done.Go(func() { play(there[0], back[1], false) })
+	return nil
+}
+
+// threadsWorkload starts many threads that wait at the same time.
+func threadsWorkload(in *bufio.Reader, out io.Writer) error {
+	fmt.Fprintln(out, "ready")
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	debug.SetMaxThreads(20_000)
+	var begun sync.WaitGroup
+	for range manyThreads {
+		begun.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			begun.Done()
+			for {
+				_ = unix.Nanosleep(&unix.Timespec{Sec: 60}, nil)
+			}
+		}()
+	}
+	begun.Wait()
+	fmt.Fprintln(out, "done")
+	_, _ = in.ReadString('\n')
+	return nil
+}
+
+// forksWorkload starts generations of processes that end within a millisecond or so.
+func forksWorkload(in *bufio.Reader, out io.Writer) error {
+	fmt.Fprintln(out, "ready")
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	c := exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 300 ]; do (:) & (: | :) ; i=$((i+1)); done; wait")
+	if err := c.Run(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "done")
+	_, _ = in.ReadString('\n')
+	return nil
+}
+
+// finish lets a workload go on to its end while an observer reads, and returns the report of the whole time.
+func finish(t *testing.T, name string, s Settings) *waits.Report {
+	t.Helper()
+	open(t, s.Options) // or skip
+	w := start(t, name)
+	s.Selection.PIDs = []uint32{w.pid}
+	s.Classes, s.Stacks = waits.All, true
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reports, failed := make(chan *waits.Report, 1), make(chan error, 1)
+	observing := make(chan struct{})
+	s.began = func() { close(observing) }
+	go func() {
+		failed <- Observe(ctx, s, func(r *waits.Report) error {
+			reports <- r
+			return nil
+		})
+	}()
+	select {
+	case <-observing:
+	case err := <-failed:
+		t.Fatal(err)
+	}
+	w.goOn()
+	w.line()
+	cancel()
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+	return <-reports
+}
+
+// totals returns the sums of all processes.
+func totals(r *waits.Report) (all waits.Totals, threads int) {
+	for i := range r.Processes {
+		for c := range r.Processes[i].Totals {
+			all[c].Add(r.Processes[i].Totals[c])
+		}
+		threads += len(r.Processes[i].Threads)
+	}
+	return all, threads
+}
+
+// A storm of wake-ups loses no wait.
+func TestStorm(t *testing.T) {
+	r := finish(t, "storm", Settings{})
+	all, _ := totals(r)
+	t.Logf("%d waits for pipes, %d hits, losses %+v", all[waits.Pipe].Count, r.Cost.Hits, r.Losses)
+	if all[waits.Pipe].Count < 1000 || r.Losses.Sums != 0 || r.Losses.Threads != 0 {
+		t.Errorf("%d waits for pipes, losses %+v", all[waits.Pipe].Count, r.Losses)
+	}
+	if r.Cost.Hits == 0 || r.Cost.NsPerHit <= 0 || r.Cost.CPUShare <= 0 {
+		t.Errorf("cost %+v", r.Cost)
+	}
+}
+
+// All of ten thousand threads have sums.
+func TestThreads(t *testing.T) {
+	r := finish(t, "threads", Settings{})
+	all, threads := totals(r)
+	t.Logf("%d threads, %d sleeps, losses %+v", threads, all[waits.Sleep].Count, r.Losses)
+	if threads < manyThreads && r.Losses.Lost() == 0 {
+		t.Errorf("%d threads and no losses", threads)
+	}
+}
+
+// With fewer sums than threads, the rest is counted as lost.
+func TestFewSums(t *testing.T) {
+	r := finish(t, "threads", Settings{Options: Options{Sums: 1000}})
+	_, threads := totals(r)
+	t.Logf("%d threads, losses %+v", threads, r.Losses)
+	if r.Losses.Sums == 0 {
+		t.Error("no losses")
+	}
+}
+
+// Processes that end within a millisecond are observed from their first instruction to their end, and their entries are
+// removed.
+func TestShortProcesses(t *testing.T) {
+	r := finish(t, "forks", Settings{Children: true})
+	all, _ := totals(r)
+	t.Logf("%d processes, %d children, losses %+v", len(r.Processes), all[waits.Child].Count, r.Losses)
+	if n := len(r.Processes); n < 300 && r.Losses.Children == 0 {
+		t.Errorf("%d processes, want at least 300", n)
+	}
+	for i := range r.Processes {
+		if p := &r.Processes[i]; p.Comm == "" || p.Totals.Ns() == 0 {
+			t.Errorf("process %d is called %q and has %d ns", p.PID, p.Comm, p.Totals.Ns())
+		}
+	}
+}
+
+// A target that does not exist costs nothing, and one that ends leaves no entry behind.
+func TestTargetsEnd(t *testing.T) {
+	p := open(t, Options{})
+	c := exec.Command("sleep", "60")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, p, uint32(c.Process.Pid), everything, waits.Thresholds{})
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // killed
+	left, err := p.targets()
+	if err != nil || len(left) != 0 {
+		t.Errorf("targets %v, %v", left, err)
+	}
+	if err := p.Apply(Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.links) != 0 {
+		t.Error("programs stay attached without targets")
+	}
+}
+
+// An agent that hangs observes nothing once its lease has expired, and begins anew when it goes on.
+func TestLease(t *testing.T) {
+	p := open(t, Options{})
+	apply(t, p, uint32(os.Getpid()), everything, waits.Thresholds{})
+	now, err := monotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.setUntil(now); err != nil { // as if the lease were over
+		t.Fatal(err)
+	}
+	before, err := p.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pauseThread()
+	after, err := p.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, s := range after.Sums {
+		if s.Count != before.Sums[k].Count {
+			t.Errorf("%+v: %d intervals after the end, %d before", k, s.Count, before.Sums[k].Count)
+		}
+	}
+	if err := p.Renew(); err != nil {
+		t.Fatal(err)
+	}
+	pauseThread()
+	if l, err := p.Losses(); err != nil || l.Gaps != 1 {
+		t.Errorf("losses %+v, %v; want a gap", l, err)
+	}
+	again, err := p.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range again.Open {
+		if o.Since < now {
+			t.Errorf("thread %d is in a state from before the gap", o.TID)
+		}
+	}
+}
+
+// pauseThread blocks the thread of the test for a moment.
+func pauseThread() { _ = unix.Nanosleep(&unix.Timespec{Nsec: int64(2 * time.Millisecond)}, nil) }

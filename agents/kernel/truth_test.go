@@ -1,0 +1,247 @@
+//go:build linux
+
+package kernel
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+// open opens probes, or skips the test where the machine or the rights do not allow it.
+func open(t *testing.T, o Options) *Probes {
+	t.Helper()
+	p, err := Open(o)
+	if errors.Is(err, ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// everything is the target with all classes.
+var everything = Target{Classes: waits.All, Events: waits.All, MaxEvents: 1 << 30, Stacks: true}
+
+// apply makes one process the target.
+func apply(t *testing.T, p *Probes, pid uint32, target Target, thresholds waits.Thresholds) {
+	t.Helper()
+	if err := p.Apply(Spec{Targets: map[uint32]Target{pid: target}, Thresholds: thresholds}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// collect returns the sums of all processes after the end of the observation.
+func collect(t *testing.T, p *Probes, thresholds waits.Thresholds) []waits.ProcessReport {
+	t.Helper()
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := waits.NewCollector()
+	changes, _ := waits.NewLedger(thresholds).Update(r)
+	c.Add(changes)
+	return c.Processes()
+}
+
+// tolerance returns the difference that is allowed to a time in ns.
+func tolerance(ns int64) int64 { return max(ns/50, 2e6) }
+
+// Threads that time their own waits agree with the sums of the probes, for every class; so do the scheduler's own
+// times on CPUs and on run queues. The sums of each thread add up to the time of the observation.
+func TestTruth(t *testing.T) {
+	p := open(t, Options{})
+	w := start(t, "truth")
+	tids := ready(t, w)
+	var s [4]map[int]times // before and after the begin, before and after the end
+	from := time.Now()
+	s[0] = schedule(t, w.pid, tids)
+	apply(t, p, w.pid, everything, waits.Thresholds{})
+	applied := time.Now()
+	s[1] = schedule(t, w.pid, tids)
+	w.goOn()
+	var results []timed
+	if err := json.Unmarshal(w.line(), &results); err != nil {
+		t.Fatal(err)
+	}
+	s[2] = schedule(t, w.pid, tids)
+	stopping := time.Now()
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s[3] = schedule(t, w.pid, tids)
+	processes := collect(t, p, waits.Thresholds{})
+	shortest, longest := stopping.Sub(applied), time.Since(from)
+	if len(processes) != 1 || len(results) < 17 {
+		t.Fatalf("%d processes, %d threads", len(processes), len(results))
+	}
+	threads := make(map[int]*waits.Totals)
+	for i := range processes[0].Threads {
+		threads[int(processes[0].Threads[i].TID)] = &processes[0].Threads[i].Totals
+	}
+	for _, r := range results {
+		t.Run(r.Name, func(t *testing.T) {
+			if r.Missing != "" {
+				t.Skip(r.Missing)
+			}
+			totals := threads[r.TID]
+			if totals == nil {
+				t.Fatal("the thread has no sums")
+			}
+			if all := time.Duration(totals.Ns()); all < shortest-2*time.Millisecond || all > longest {
+				t.Errorf("the classes add up to %s, want %s to %s", all, shortest, longest)
+			}
+			compareScheduler(t, totals, s[2][r.TID].since(s[1][r.TID]), s[3][r.TID].since(s[0][r.TID]))
+			compareWaits(t, r, totals)
+		})
+	}
+	if l, err := p.Losses(); err != nil || l.Lost()-l.Stacks != 0 {
+		t.Errorf("losses: %+v, %v", l, err)
+	}
+}
+
+// ready returns the threads of the truth workload once they run.
+func ready(t *testing.T, w *workload) []int {
+	t.Helper()
+	var results []timed
+	if err := json.Unmarshal(w.first, &results); err != nil {
+		t.Fatal(err)
+	}
+	tids := make([]int, len(results))
+	for i := range results {
+		tids[i] = results[i].TID
+	}
+	return tids
+}
+
+// times are those that the scheduler has counted for a thread, in ns.
+type times struct{ cpu, runQueue int64 }
+
+func (t times) since(before times) times {
+	return times{t.cpu - before.cpu, t.runQueue - before.runQueue}
+}
+
+// schedule returns the times of threads up to now.
+func schedule(t *testing.T, pid uint32, tids []int) map[int]times {
+	t.Helper()
+	all := make(map[int]times)
+	for _, tid := range tids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var x times
+		if _, err := fmt.Sscan(string(text), &x.cpu, &x.runQueue); err != nil {
+			t.Fatal(err)
+		}
+		all[tid] = x
+	}
+	return all
+}
+
+// compareScheduler compares with the times that the scheduler has counted, at least and at most, for the time of the
+// observation. It counts an interval on a run queue at its end, so one at each end of the observation may differ. It
+// does not count the time for which another virtual machine has the CPU as time on the CPU.
+func compareScheduler(t *testing.T, totals *waits.Totals, least, most times) {
+	t.Helper()
+	waited := int64(totals[waits.Preempted].TotalNs + totals[waits.RunQueue].TotalNs)
+	slack := int64(max(totals[waits.Preempted].MaxNs, totals[waits.RunQueue].MaxNs))
+	if waited < least.runQueue-slack-tolerance(waited) || waited > most.runQueue+slack+tolerance(waited) {
+		t.Errorf("%s waiting for a CPU, the scheduler counts %s to %s", time.Duration(waited), time.Duration(least.runQueue), time.Duration(most.runQueue))
+	}
+	ran := int64(totals[waits.OnCPU].TotalNs)
+	late := 10e3 * int64(totals[waits.OnCPU].Count) // the scheduler decides some µs before the probe runs
+	if ran < least.cpu-int64(totals[waits.OnCPU].MaxNs)-tolerance(ran)-late {
+		t.Errorf("%s on CPUs, the scheduler counts %s", time.Duration(ran), time.Duration(least.cpu))
+	}
+}
+
+// compareWaits compares with the time that the thread has measured around its calls: the wait for the thing, the
+// run-queue time after it, and the mostly negligible time on the CPU before and after.
+func compareWaits(t *testing.T, r timed, totals *waits.Totals) {
+	t.Helper()
+	x := &totals[r.Class]
+	measured, waited := r.WaitedNs, int64(x.TotalNs+x.RunqNs)
+	most := waited + int64(totals[waits.Preempted].TotalNs+totals[waits.OnCPU].TotalNs)
+	if r.Kind == busy {
+		most += int64(totals[waits.RunQueue].TotalNs)
+	}
+	t.Logf("measured %s; %d intervals, %s for the thing, %s for a CPU", time.Duration(measured), x.Count, time.Duration(x.TotalNs), time.Duration(x.RunqNs))
+	if r.Class == waits.OnCPU {
+		waited = 0
+		if preempted := int64(totals[waits.Preempted].TotalNs); preempted < measured/4 {
+			t.Errorf("preempted for %s of %s, want about a half: two threads want the CPU", time.Duration(preempted), time.Duration(measured))
+		}
+	}
+	if measured < waited-tolerance(measured) || measured > most+tolerance(measured) {
+		t.Errorf("measured %s, the sums are %s to %s", time.Duration(measured), time.Duration(waited), time.Duration(most))
+	}
+	// While a thread is preempted on its way into a wait, the time of the wait may pass.
+	if r.Kind == pure && x.Count+totals[waits.Preempted].Count < uint64(r.Rounds) {
+		t.Errorf("%d intervals, want at least %d", x.Count, r.Rounds)
+	}
+}
+
+// A wait above the threshold that the ring buffer cannot take is counted: the events, the lost ones and those above the
+// rate make up the sums, exactly.
+func TestLostEventsAreCounted(t *testing.T) {
+	var thresholds waits.Thresholds
+	for c := range thresholds {
+		thresholds[c] = 1
+	}
+	for _, c := range []struct {
+		name string
+		rate uint32
+	}{{"tiny ring buffer", 1 << 30}, {"rate", 5}} {
+		t.Run(c.name, func(t *testing.T) {
+			p := open(t, Options{RingBytes: 4096})
+			w := start(t, "truth")
+			target := everything
+			target.MaxEvents, target.Classes, target.Events = c.rate, waits.All, waits.All&^waits.Set(0).With(waits.OnCPU)
+			apply(t, p, w.pid, target, thresholds)
+			w.goOn()
+			w.line()
+			if err := p.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			r, err := p.Read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var over, received uint64
+			for k, s := range r.Sums {
+				if k.Class != waits.OnCPU {
+					over += s.Count // any wait that has ended exceeds 1 ns
+				}
+			}
+			if err := p.Events(func(waits.Event) { received++ }); err != nil {
+				t.Fatal(err)
+			}
+			l, err := p.Losses()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d waits, %d received, %d lost, %d above the rate", over, received, l.Events, l.Limited)
+			if received+l.Events+l.Limited != over {
+				t.Errorf("%d received, %d lost, %d above the rate; want %d in all", received, l.Events, l.Limited, over)
+			}
+			if received == 0 || l.Events+l.Limited == 0 {
+				t.Error("want both received and lost events")
+			}
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package waits
+
+import (
+	"math/bits"
+)
+
+// Row is the change of a sum between two readings. Its intervals include the present one up to the reading.
+type Row struct {
+	Key
+	Comm      Comm
+	Count     uint64
+	TotalNs   uint64
+	MaxNs     uint64 // an upper bound, unless it is the longest since the thread is observed
+	RunqNs    uint64
+	MaxRunqNs uint64
+	Over      uint64
+	RunqOver  uint64
+	Buckets   [Buckets]uint64 // without the present interval
+}
+
+// Reading is the state of the kernel's sums at one time. Open was read before Sums.
+type Reading struct {
+	Open []Open
+	Sums map[Key]Sum
+}
+
+// Ledger turns successive readings of growing sums into their changes. It is not safe for concurrent use.
+type Ledger struct {
+	thresholds Thresholds
+	state      map[Key]standing
+}
+
+// standing is a sum, including the present interval, as of the last reading.
+type standing struct {
+	Row
+	seen bool // in the last reading of sums
+}
+
+// NewLedger returns a ledger without readings.
+func NewLedger(t Thresholds) *Ledger {
+	return &Ledger{thresholds: t, state: make(map[Key]standing)}
+}
+
+// Update returns the changes since the previous reading, and the keys of threads that have ended since: their sums do
+// not change any more and may be deleted. The order of both is random.
+func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
+	alive := make(map[Thread]Comm, len(r.Open))
+	now := make(map[Key]Row, len(r.Sums))
+	for k, s := range r.Sums {
+		now[k] = rowOf(k, s)
+	}
+	for _, o := range r.Open {
+		alive[Thread{o.TGID, o.TID}] = o.Comm
+		l.addOpen(now, o, r.Sums)
+	}
+	for k, row := range now {
+		before := l.state[k]
+		_, seen := r.Sums[k]
+		comm, lives := alive[k.Thread()]
+		if lives {
+			row.Comm = comm
+		}
+		changes = appendChange(changes, row, before.Row)
+		// A thread whose sums the previous reading has, but that was not there before this reading, has ended. If only
+		// this reading has its sums, it may have begun after the threads were listed.
+		if before.seen && !lives {
+			ended = append(ended, k)
+			delete(l.state, k)
+			continue
+		}
+		l.state[k] = standing{row, seen}
+	}
+	for k := range l.state {
+		if _, ok := now[k]; !ok {
+			delete(l.state, k)
+		}
+	}
+	return changes, ended
+}
+
+// addOpen adds the present interval of a thread to its row, unless the sums, which are read later, already have it.
+func (l *Ledger) addOpen(now map[Key]Row, o Open, sums map[Key]Sum) {
+	k := Key{o.TGID, o.TID, o.Syscall, o.Class}
+	if sums[k].Last > o.Now || o.Since == 0 {
+		return
+	}
+	row, ok := now[k]
+	if !ok {
+		row = Row{Key: k}
+	}
+	wait, runq := o.Now-o.Since, uint64(0)
+	if o.Woken > o.Since {
+		wait, runq = o.Woken-o.Since, o.Now-o.Woken
+	}
+	row.Count++
+	row.TotalNs += wait
+	row.MaxNs = max(row.MaxNs, wait)
+	row.RunqNs += runq
+	row.MaxRunqNs = max(row.MaxRunqNs, runq)
+	row.Over += exceeds(wait, l.thresholds[o.Class])
+	row.RunqOver += exceeds(runq, l.thresholds[RunQueue])
+	now[k] = row
+}
+
+func exceeds(ns, threshold uint64) uint64 {
+	if threshold != 0 && ns >= threshold {
+		return 1
+	}
+	return 0
+}
+
+func rowOf(k Key, s Sum) Row {
+	row := Row{
+		Key: k, Comm: s.Comm, Count: s.Count, TotalNs: s.TotalNs, MaxNs: s.MaxNs, RunqNs: s.RunqNs, MaxRunqNs: s.MaxRunqNs,
+		Over: uint64(s.Over), RunqOver: uint64(s.RunqOver),
+	}
+	for i, n := range s.Buckets {
+		row.Buckets[i] = uint64(n)
+	}
+	return row
+}
+
+// appendChange appends the difference of row and before unless nothing has changed.
+func appendChange(changes []Row, row, before Row) []Row {
+	d := row
+	d.Count = difference(row.Count, before.Count)
+	d.TotalNs = difference(row.TotalNs, before.TotalNs)
+	d.RunqNs = difference(row.RunqNs, before.RunqNs)
+	d.Over = difference(row.Over, before.Over)
+	d.RunqOver = difference(row.RunqOver, before.RunqOver)
+	for i := range d.Buckets {
+		d.Buckets[i] = difference(row.Buckets[i], before.Buckets[i])
+	}
+	if d.Count == 0 && d.TotalNs == 0 && d.RunqNs == 0 {
+		return changes
+	}
+	if row.MaxNs == before.MaxNs {
+		d.MaxNs = min(row.MaxNs, longest(d.Buckets, row.MaxNs))
+	}
+	if row.MaxRunqNs == before.MaxRunqNs {
+		d.MaxRunqNs = min(row.MaxRunqNs, d.RunqNs)
+	}
+	return append(changes, d)
+}
+
+// longest returns a bound on the intervals in buckets; otherwise, if they are empty.
+func longest(buckets [Buckets]uint64, otherwise uint64) uint64 {
+	for i := Buckets - 2; i >= 0; i-- {
+		if buckets[i+1] > 0 {
+			return otherwise
+		}
+		if buckets[i] > 0 {
+			return BucketBound(i)
+		}
+	}
+	return otherwise
+}
+
+// difference returns now − before; 0 if a sum has been deleted and begun again.
+func difference(now, before uint64) uint64 {
+	d, borrow := bits.Sub64(now, before, 0)
+	if borrow != 0 {
+		return 0
+	}
+	return d
+}

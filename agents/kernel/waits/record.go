@@ -1,0 +1,132 @@
+package waits
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// The records are laid out as in bpf/wait.bpf.c, for little-endian machines. Times are in ns of the monotonic clock.
+
+// NoSyscall stands for the system call of an interval outside of any.
+const NoSyscall = -1
+
+// Buckets is the number of buckets of a histogram: below 2^10 ns, then by powers of two; the last is unbounded.
+const Buckets = 28
+
+// firstBucketBits is the binary logarithm of the first bucket's bound.
+const firstBucketBits = 10
+
+// BucketBound returns the upper bound of bucket i in ns; that of the last bucket is the bound if it had one.
+func BucketBound(i int) uint64 { return 1 << (firstBucketBits + i) }
+
+// Key identifies a sum.
+type Key struct {
+	TGID, TID uint32
+	Syscall   int32
+	Class     Class
+}
+
+// Thread identifies a thread.
+type Thread struct{ TGID, TID uint32 }
+
+// Thread returns the thread of the sum.
+func (k Key) Thread() Thread { return Thread{k.TGID, k.TID} }
+
+// Comm is the name of a thread, ended by a zero unless it has the full length.
+type Comm [16]uint8
+
+// String returns the name.
+func (c Comm) String() string {
+	name, _, _ := bytes.Cut(c[:], []byte{0})
+	return string(name)
+}
+
+// Sum is the sum of intervals since its thread is observed.
+type Sum struct {
+	Count     uint64
+	TotalNs   uint64
+	MaxNs     uint64
+	RunqNs    uint64 // on run queues, after the wake-ups that ended the intervals
+	MaxRunqNs uint64
+	Last      uint64 // when the last interval ended, including its run-queue part
+	Over      uint32 // intervals above the threshold
+	RunqOver  uint32 // run-queue parts above the threshold of [RunQueue]
+	Comm      Comm
+	Buckets   [Buckets]uint32
+}
+
+// Event is one interval above a threshold.
+type Event struct {
+	End       uint64 // of the run-queue part
+	WaitNs    uint64
+	RunqNs    uint64
+	TGID, TID uint32
+	Syscall   int32
+	Class     Class
+	Stack     int32 // negative: none was taken
+	_         uint32
+	Comm      Comm
+}
+
+// Open is the present state of a thread.
+type Open struct {
+	Now, Since uint64
+	Woken      uint64 // 0: not yet
+	TGID, TID  uint32
+	Syscall    int32
+	Class      Class
+	Comm       Comm
+}
+
+// StackKey identifies a sum of sampled stacks.
+type StackKey struct {
+	TGID    uint32
+	Stack   int32
+	Syscall int32
+	Class   Class
+}
+
+// StackSum is the time that sampled stacks stand for.
+type StackSum struct {
+	Count   uint64
+	TotalNs uint64
+}
+
+// Sizes of records in bytes.
+const (
+	EventSize = 64
+	OpenSize  = 56
+)
+
+// DecodeEvent decodes a record of the ring buffer.
+func DecodeEvent(record []byte) (Event, error) {
+	var e Event
+	if len(record) != EventSize {
+		return e, fmt.Errorf("decode event: %d bytes, want %d", len(record), EventSize)
+	}
+	if _, err := binary.Decode(record, binary.LittleEndian, &e); err != nil {
+		return Event{}, fmt.Errorf("decode event: %w", err)
+	}
+	if !e.Class.Valid() {
+		return Event{}, fmt.Errorf("decode event: %s", e.Class)
+	}
+	return e, nil
+}
+
+// DecodeOpen decodes a series of records of the task iterator.
+func DecodeOpen(records []byte) ([]Open, error) {
+	if len(records)%OpenSize != 0 {
+		return nil, fmt.Errorf("decode states of threads: %d bytes, want a multiple of %d", len(records), OpenSize)
+	}
+	open := make([]Open, len(records)/OpenSize)
+	if _, err := binary.Decode(records, binary.LittleEndian, open); err != nil {
+		return nil, fmt.Errorf("decode states of threads: %w", err)
+	}
+	for i := range open {
+		if o := &open[i]; !o.Class.Valid() || o.Since > o.Now || o.Woken > o.Now {
+			return nil, fmt.Errorf("decode states of threads: thread %d: %s from %d to %d", o.TID, o.Class, o.Since, o.Now)
+		}
+	}
+	return open, nil
+}

@@ -1,0 +1,244 @@
+package waits
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Total sums up intervals of one class.
+type Total struct {
+	Count   uint64
+	TotalNs uint64
+	MaxNs   uint64
+	RunqNs  uint64 // run-queue time that followed the intervals; not part of TotalNs
+	Over    uint64 // intervals above the threshold
+}
+
+// Add adds another sum.
+func (t *Total) Add(o Total) {
+	t.Count += o.Count
+	t.TotalNs += o.TotalNs
+	t.MaxNs = max(t.MaxNs, o.MaxNs)
+	t.RunqNs += o.RunqNs
+	t.Over += o.Over
+}
+
+// Totals are the sums of each class. Those of [RunQueue] include the run-queue parts of all others.
+type Totals [NumClasses]Total
+
+// Ns returns the sum over all classes: the time observed.
+func (t *Totals) Ns() uint64 {
+	var ns uint64
+	for i := range t {
+		ns += t[i].TotalNs
+	}
+	return ns
+}
+
+func (t *Totals) add(r *Row) {
+	t[r.Class].Add(Total{r.Count, r.TotalNs, r.MaxNs, r.RunqNs, r.Over})
+	if r.RunqNs > 0 {
+		t[RunQueue].Add(Total{Count: r.Count, TotalNs: r.RunqNs, MaxNs: r.MaxRunqNs, Over: r.RunqOver})
+	}
+}
+
+// Call sums up the intervals of one class in one system call.
+type Call struct {
+	Class   Class
+	Syscall int32
+	Total
+	Buckets [Buckets]uint64
+}
+
+// ThreadReport is the time of one thread.
+type ThreadReport struct {
+	TID    uint32 // 0: all threads beyond the limit of a report
+	Comm   string
+	Totals Totals
+}
+
+// ProcessReport is the time of one process.
+type ProcessReport struct {
+	PID     uint32
+	Comm    string         // of its first thread
+	Totals  Totals         // of all threads
+	Calls   []Call         // of all threads; longest first
+	Threads []ThreadReport // longest time off the CPU first
+}
+
+// Stack is the time that one sampled stack stands for.
+type Stack struct {
+	PID     uint32
+	Comm    string
+	Class   Class
+	Syscall int32
+	Frames  []string // innermost first
+	Count   uint64
+	TotalNs uint64
+}
+
+// Longest is one of the longest intervals above a threshold.
+type Longest struct {
+	Event
+	Frames []string // innermost first; empty: no stack was taken
+}
+
+// Losses count records that are missing.
+type Losses struct {
+	Events   uint64 // single waits: the ring buffer was full
+	Limited  uint64 // single waits: more than the process may send; the sums have them
+	Sums     uint64 // intervals: the map of sums was full
+	Threads  uint64 // switches of threads without memory for their state
+	Stacks   uint64 // sampled stacks: their map was full
+	Children uint64 // processes that were started: the map of targets was full
+	Missed   uint64 // runs of the probes: nested in another one
+	Gaps     uint64 // times at which the agent was stopped for too long
+}
+
+// Lost returns the number of records lost. Limited ones are not: the limit is wanted.
+func (l *Losses) Lost() uint64 {
+	return l.Events + l.Sums + l.Threads + l.Stacks + l.Children + l.Missed + l.Gaps
+}
+
+// Since returns the losses since an earlier count.
+func (l Losses) Since(before Losses) Losses {
+	return Losses{
+		l.Events - before.Events, l.Limited - before.Limited, l.Sums - before.Sums, l.Threads - before.Threads,
+		l.Stacks - before.Stacks, l.Children - before.Children, l.Missed - before.Missed, l.Gaps - before.Gaps,
+	}
+}
+
+// Cost is the cost of the probes.
+type Cost struct {
+	Hits     uint64  // runs; an estimate from a part of the time
+	NsPerHit float64 // 0: unknown
+	CPUShare float64 // of one CPU
+}
+
+// Report is the time of processes during an interval.
+type Report struct {
+	From      time.Time
+	Duration  time.Duration
+	Losses    Losses
+	Processes []ProcessReport // longest time off the CPU first
+	Stacks    []Stack         // longest first
+	Longest   []Longest       // longest first
+	Cost      Cost
+	Syscalls  map[int32]string // names of the system calls that occur
+}
+
+// Reason returns the class and the system call of an interval.
+func (r *Report) Reason(c Class, syscall int32) string {
+	if name := r.Syscalls[syscall]; name != "" && name != c.String() {
+		return c.String() + " " + name
+	}
+	return c.String()
+}
+
+// maxThreads limits the threads of one report, so that short-lived threads do not fill the memory. Further ones are
+// summed up by process, and those of further processes in one.
+const maxThreads = 50_000
+
+// Collector sums up changes for a report.
+type Collector struct {
+	threads map[Thread]*ThreadReport
+	calls   map[Key]*Call // TID is 0
+}
+
+// NewCollector returns a collector without changes.
+func NewCollector() *Collector {
+	return &Collector{threads: make(map[Thread]*ThreadReport), calls: make(map[Key]*Call)}
+}
+
+// Add adds the changes of a [Ledger].
+func (c *Collector) Add(changes []Row) {
+	for i := range changes {
+		r := &changes[i]
+		t := c.thread(r.Thread())
+		t.Totals.add(r)
+		if r.Class == OnCPU || t.Comm == "" {
+			t.Comm = r.Comm.String() // of threads that have ended, only this sum has the last name
+		}
+		c.call(r)
+	}
+}
+
+// thread returns the sums of a thread, or those of all threads beyond the limit.
+func (c *Collector) thread(id Thread) *ThreadReport {
+	if t, ok := c.threads[id]; ok {
+		return t
+	}
+	if len(c.threads) >= maxThreads {
+		id.TID = 0
+		if len(c.threads) >= 2*maxThreads {
+			id.TGID = 0
+		}
+		if t, ok := c.threads[id]; ok {
+			return t
+		}
+	}
+	t := &ThreadReport{TID: id.TID}
+	c.threads[id] = t
+	return t
+}
+
+func (c *Collector) call(r *Row) {
+	k := r.Key
+	k.TID = 0
+	if len(c.calls) >= maxThreads && c.calls[k] == nil {
+		k.TGID = 0
+	}
+	call, ok := c.calls[k]
+	if !ok {
+		call = &Call{Class: r.Class, Syscall: r.Syscall}
+		c.calls[k] = call
+	}
+	call.Add(Total{r.Count, r.TotalNs, r.MaxNs, r.RunqNs, r.Over})
+	for i, n := range r.Buckets {
+		call.Buckets[i] += n
+	}
+}
+
+// Processes returns the sums of all processes.
+func (c *Collector) Processes() []ProcessReport {
+	byPID := make(map[uint32]*ProcessReport)
+	for id, t := range c.threads {
+		p := byPID[id.TGID]
+		if p == nil {
+			p = &ProcessReport{PID: id.TGID}
+			byPID[id.TGID] = p
+		}
+		if id.TID == id.TGID && t.Comm != "" {
+			p.Comm = t.Comm
+		}
+		for class := range t.Totals {
+			p.Totals[class].Add(t.Totals[class])
+		}
+		p.Threads = append(p.Threads, *t)
+	}
+	for k, call := range c.calls {
+		if p := byPID[k.TGID]; p != nil {
+			p.Calls = append(p.Calls, *call)
+		}
+	}
+	all := make([]ProcessReport, 0, len(byPID))
+	for _, p := range byPID {
+		slices.SortFunc(p.Threads, func(a, b ThreadReport) int {
+			return cmp.Or(cmp.Compare(offCPU(&b.Totals), offCPU(&a.Totals)), cmp.Compare(a.TID, b.TID))
+		})
+		if p.Comm == "" {
+			p.Comm = p.Threads[0].Comm
+		}
+		slices.SortFunc(p.Calls, func(a, b Call) int {
+			return cmp.Or(cmp.Compare(b.TotalNs, a.TotalNs), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Syscall, b.Syscall))
+		})
+		all = append(all, *p)
+	}
+	slices.SortFunc(all, func(a, b ProcessReport) int {
+		return cmp.Or(cmp.Compare(offCPU(&b.Totals), offCPU(&a.Totals)), cmp.Compare(a.PID, b.PID))
+	})
+	return all
+}
+
+func offCPU(t *Totals) uint64 { return t.Ns() - t[OnCPU].TotalNs }

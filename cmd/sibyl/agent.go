@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/report"
+)
+
+func (p *process) agentCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "agent",
+		Short: "Run an agent of Sibyl on this machine",
+		Args:  cli.OnlyCommands,
+	}
+	c.AddCommand(p.kernelAgentCommand())
+	return c
+}
+
+// kernelFlags holds the options of the command agent kernel.
+type kernelFlags struct {
+	output     *cli.Choice
+	selection  kernel.Selection
+	pids       []uint
+	thresholds []string
+	classes    []string
+	duration   cli.NonNegative
+	interval   time.Duration
+	children   bool
+	stacks     bool
+	sums       uint32
+	top        int
+}
+
+// defaultThresholds are long for the reasons that hardly ever are the intention of a program.
+var defaultThresholds = []string{"file=10ms", "sync=20ms", "fault=10ms", "dns=50ms", "preempted=20ms", "runqueue=10ms"}
+
+func (p *process) kernelAgentCommand() *cobra.Command {
+	f := &kernelFlags{output: cli.NewChoice("table", "json", "html", "pprof", "folded")}
+	c := &cobra.Command{
+		Use:   "kernel (--pid P… | --comm NAME | --cgroup PATH)",
+		Short: "Report why the threads of processes did not run",
+		Long: `Kernel observes processes with probes in the kernel of Linux and reports why their threads did not run: for each
+thread how often and how long it waited for files, the network, locks and so on, and how long it then waited for a CPU.
+The processes need not be prepared. Nothing stays in the kernel when the command ends, however it ends.
+
+The time of a thread is divided without gaps: the totals of all classes add up to the time for which it was observed.
+  oncpu      on a CPU                                  pipe     pipes and eventfds
+  preempted  the kernel gave the CPU to another        epoll    epoll_wait
+  runqueue   runnable after a wake-up, not yet on CPU  poll     poll and select
+  file       files and folders                         futex    locks and conditions
+  sync       fsync and its relatives                   sleep    sleeps, timers, waits for signals
+  fault      page faults                               iouring  io_uring
+  net        sockets of IP                             child    processes that were started
+  dns        sockets connected to port 53              tty      terminals
+  unix       sockets of this host                      other    everything else
+
+Without --duration it runs until interrupted: table and json report each --interval, the other formats once at the end.
+It needs Linux 5.18 or later with BTF, and CAP_BPF and CAP_PERFMON or root. docs/kernel.md describes the data, the costs
+and the blind spots.`,
+		Example: `  sibyl agent kernel --pid 4711 --duration 10s
+  sibyl agent kernel --comm postgres                                # as top does
+  sibyl agent kernel --cgroup /system.slice/nginx.service --duration 30s --threshold file=5ms,net=50ms
+  sibyl agent kernel --pid 4711 --duration 10s -o folded | flamegraph.pl > waits.svg`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return p.kernelAgent(c, f) },
+	}
+	f.output.Flag(c, "output", "o", "format")
+	c.Flags().UintSliceVar(&f.pids, "pid", nil, "process IDs")
+	c.Flags().StringVar(&f.selection.Comm, "comm", "", "name of processes, as ps -o comm shows it")
+	c.Flags().StringVar(&f.selection.Cgroup, "cgroup", "", "cgroup of processes: a folder below /sys/fs/cgroup, or its path from there")
+	c.Flags().BoolVar(&f.children, "children", false, "also processes that those of --pid start from now on; --comm and --cgroup include them")
+	c.Flags().Var(&f.duration, "duration", "time to observe; 0: until interrupted")
+	c.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between reports without --duration")
+	c.Flags().StringSliceVar(&f.thresholds, "threshold", defaultThresholds, "duration from which a single wait of a class is too long; class=0 for none")
+	c.Flags().StringSliceVar(&f.classes, "classes", nil, "classes to observe; default: all")
+	c.Flags().BoolVar(&f.stacks, "stacks", true, "sample stacks of waits and of time on the CPU")
+	c.Flags().Uint32Var(&f.sums, "sums", 1<<16, "largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
+	c.Flags().IntVar(&f.top, "top", 10, "number of processes, threads and waits to show in the table; 0: all")
+	return c
+}
+
+func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) error {
+	s, err := f.settings()
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
+	notes, err := kernel.Check()
+	for _, note := range notes {
+		fmt.Fprintf(p.err, "sibyl: %s\n", note)
+	}
+	if err != nil {
+		return err
+	}
+	return kernel.Observe(c.Context(), s, func(r *waits.Report) error {
+		if s.Interval > 0 && f.output.Value == "table" && terminal.Is(p.out) {
+			if _, err := io.WriteString(p.out, "\x1b[H\x1b[2J"); err != nil { // as top does
+				return err
+			}
+		}
+		return f.write(p, r, s.Thresholds)
+	})
+}
+
+// write writes a report as a whole.
+func (f *kernelFlags) write(p *process, r *waits.Report, thresholds waits.Thresholds) error {
+	var whole bytes.Buffer
+	var err error
+	switch f.output.Value {
+	case "json":
+		err = report.WaitsJSON(&whole, r)
+	case "html":
+		err = report.WaitsHTML(&whole, r, thresholds)
+	case "pprof":
+		err = report.WaitsPprof(&whole, r)
+	case "folded":
+		err = report.WaitsFolded(&whole, r)
+	default:
+		err = report.WaitsTable(&whole, r, thresholds, terminal.Of(p.out, p.getenv), f.top)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = whole.WriteTo(p.out)
+	return err
+}
+
+// settings returns the observation that the flags select.
+func (f *kernelFlags) settings() (kernel.Settings, error) {
+	s := kernel.Settings{
+		Selection: f.selection, Classes: waits.All, Stacks: f.stacks, Children: f.children,
+		Duration: time.Duration(f.duration), Options: kernel.Options{Sums: f.sums},
+	}
+	selections := 0
+	for _, given := range []bool{len(f.pids) > 0, f.selection.Comm != "", f.selection.Cgroup != ""} {
+		if given {
+			selections++
+		}
+	}
+	if selections != 1 {
+		return s, errors.New("select processes with one of --pid, --comm and --cgroup")
+	}
+	for _, pid := range f.pids {
+		if pid == 0 || pid > math.MaxInt32 {
+			return s, fmt.Errorf("--pid %d: want the ID of a process", pid)
+		}
+		s.Selection.PIDs = append(s.Selection.PIDs, uint32(pid))
+	}
+	if f.sums == 0 || f.top < 0 || f.interval < 100*time.Millisecond {
+		return s, errors.New("--sums must be above 0, --top not negative, and --interval at least 100ms")
+	}
+	if s.Duration == 0 && (f.output.Value == "table" || f.output.Value == "json") {
+		s.Interval = f.interval
+	}
+	if len(f.classes) > 0 {
+		s.Classes = 0
+		for _, name := range f.classes {
+			class, err := waits.ParseClass(name)
+			if err != nil {
+				return s, fmt.Errorf("--classes: %w", err)
+			}
+			s.Classes = s.Classes.With(class)
+		}
+	}
+	var err error
+	s.Thresholds, err = parseThresholds(f.thresholds)
+	return s, err
+}
+
+// parseThresholds parses arguments like "file=10ms".
+func parseThresholds(args []string) (t waits.Thresholds, err error) {
+	for _, arg := range args {
+		name, text, _ := strings.Cut(arg, "=")
+		class, err := waits.ParseClass(name)
+		if err != nil {
+			return t, fmt.Errorf("--threshold %q: %w", arg, err)
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return t, fmt.Errorf("--threshold %q: want a class and a duration like file=10ms", arg)
+		}
+		t[class] = uint64(d)
+	}
+	return t, nil
+}

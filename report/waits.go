@@ -1,0 +1,292 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// shownSyscalls is the number of system calls of a class in the table.
+const shownSyscalls = 3
+
+// Widths of columns of the table of waits.
+const (
+	reasonWidth = 24
+	countWidth  = 11
+	timeWidth   = 9
+	idWidth     = 9
+)
+
+// WaitsTable writes r for a terminal: the classes of each process, its threads, and the longest intervals above
+// thresholds. It shows the first top processes, threads and intervals; 0: all.
+func WaitsTable(w io.Writer, r *waits.Report, t waits.Thresholds, style terminal.Style, top int) error {
+	out := waitsTable{table{style: style, top: top}, r, t}
+	out.heading()
+	for i := range r.Processes[:out.shown(len(r.Processes))] {
+		out.process(&r.Processes[i])
+	}
+	if left := len(r.Processes) - out.shown(len(r.Processes)); left > 0 {
+		out.printf("\n%s\n", style.Paint(terminal.Dim, "… and "+processCount(left)+" more (--top 0 shows all)"))
+	}
+	out.longest()
+	_, err := io.WriteString(w, out.out.String())
+	return err
+}
+
+type waitsTable struct {
+	table
+	*waits.Report
+	thresholds waits.Thresholds
+}
+
+func (t *waitsTable) heading() {
+	threads := 0
+	for i := range t.Processes {
+		threads += len(t.Processes[i].Threads)
+	}
+	t.printf("%s, %s in %s\n", processCount(len(t.Processes)), units.Plural(threads, "thread"), units.Duration(t.Duration))
+	t.printf("%s", t.style.Wrap(costText(t.Cost), 0))
+	if text := lossText(&t.Losses); text != "" {
+		t.printf("%s\n", t.style.Paint(terminal.Yellow, strings.TrimSuffix(t.style.Wrap(text, 0), "\n")))
+	}
+}
+
+// processCount returns a number of processes.
+func processCount(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return units.Count(n) + " processes"
+}
+
+// costText describes the cost of the probes.
+func costText(c waits.Cost) string {
+	if c.NsPerHit == 0 {
+		return "cost of the probes: unknown"
+	}
+	return "cost of the probes: " + units.Count(int(c.Hits)) + " hits of " + units.Nanos(c.NsPerHit) + ", " + units.Share(c.CPUShare) + " of a CPU"
+}
+
+// lossText lists the losses with their remedies; "" if there are none.
+func lossText(l *waits.Losses) string {
+	var parts []string
+	for _, x := range []struct {
+		n    uint64
+		text string
+	}{
+		{l.Sums, "intervals (too many threads and system calls: raise --sums)"},
+		{l.Events, "single intervals (they came faster than they are read)"},
+		{l.Limited, "single intervals above the rate of 1,000 per process and second; the sums have them"},
+		{l.Threads, "switches of threads (the kernel had no memory for their state)"},
+		{l.Stacks, "stacks (too many different ones)"},
+		{l.Children, "processes (more than 4,096 at a time)"},
+		{l.Missed, "runs of the probes (nested in another one)"},
+		{l.Gaps, "seconds or more (this program was stopped)"},
+	} {
+		if x.n > 0 {
+			parts = append(parts, units.Count(int(x.n))+" "+x.text)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "missing: " + strings.Join(parts, "; ")
+}
+
+// process writes the classes, the reasons and the threads of a process.
+func (t *waitsTable) process(p *waits.ProcessReport) {
+	t.printf("\n%s  %s, %s of thread time\n", t.style.Paint(terminal.Bold, fmt.Sprintf("%s (%d)", terminal.Printable(p.Comm), p.PID)),
+		units.Plural(len(p.Threads), "thread"), units.Nanos(float64(p.Totals.Ns())))
+	t.printf("%s\n", t.style.Paint(terminal.Dim, "  "+terminal.PadRight("class", reasonWidth)+right("count", countWidth)+right("total", timeWidth)+
+		right("share", timeWidth)+right("longest", timeWidth)+right("CPU wait", timeWidth)+right("too long", timeWidth)))
+	for _, c := range byTime(&p.Totals) {
+		t.total("  ", c.String(), &p.Totals[c], p.Totals.Ns())
+		t.calls(p, c)
+	}
+	t.groups(&p.Totals)
+	t.reasons(p)
+	t.threads(p)
+}
+
+// byTime returns the classes that have intervals, longest time first.
+func byTime(totals *waits.Totals) []waits.Class {
+	var classes []waits.Class
+	for c := range waits.Class(waits.NumClasses) {
+		if totals[c].Count > 0 || totals[c].TotalNs > 0 {
+			classes = append(classes, c)
+		}
+	}
+	slices.SortStableFunc(classes, func(a, b waits.Class) int { return cmp.Compare(totals[b].TotalNs, totals[a].TotalNs) })
+	return classes
+}
+
+func (t *waitsTable) total(indent, name string, x *waits.Total, all uint64) {
+	line := indent + terminal.PadRight(terminal.Shorten(name, reasonWidth+2-len(indent)), reasonWidth+2-len(indent)) +
+		right(units.Count(int(x.Count)), countWidth) + right(units.Nanos(float64(x.TotalNs)), timeWidth) +
+		right(units.Percent(float64(x.TotalNs)/float64(max(all, 1))), timeWidth) + right(units.Nanos(float64(x.MaxNs)), timeWidth)
+	runq, over := "", ""
+	if x.RunqNs > 0 {
+		runq = units.Nanos(float64(x.RunqNs))
+	}
+	if x.Over > 0 {
+		over = units.Count(int(x.Over))
+	}
+	t.printf("%s\n", strings.TrimRight(line+right(runq, timeWidth)+t.style.Paint(terminal.Red, right(over, timeWidth)), " "))
+}
+
+// calls writes the system calls of a class if there are several, or if one has another name.
+func (t *waitsTable) calls(p *waits.ProcessReport, c waits.Class) {
+	shown := 0
+	for i := range p.Calls {
+		call := &p.Calls[i]
+		name := t.Syscalls[call.Syscall]
+		if call.Class != c || name == "" || shown == shownSyscalls {
+			continue
+		}
+		t.total("    ", name, &call.Total, p.Totals.Ns())
+		shown++
+	}
+}
+
+// groups writes the shares of the groups of classes.
+func (t *waitsTable) groups(totals *waits.Totals) {
+	var sums [waits.NumGroups]uint64
+	for c := range totals {
+		sums[waits.Class(c).Group()] += totals[c].TotalNs
+	}
+	var parts []string
+	for g, ns := range sums {
+		if ns > 0 {
+			parts = append(parts, waits.Group(g).String()+" "+units.Percent(float64(ns)/float64(totals.Ns())))
+		}
+	}
+	t.printf("%s", t.style.Wrap("in all: "+strings.Join(parts, ", "), 2))
+}
+
+// reasons writes the classes that exceeded their thresholds.
+func (t *waitsTable) reasons(p *waits.ProcessReport) {
+	var parts []string
+	for c := range p.Totals {
+		if x := &p.Totals[c]; x.Over > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s from %s on, up to %s", waits.Class(c), units.Plural(int(x.Over), "time"),
+				units.Nanos(float64(t.thresholds[c])), units.Nanos(float64(x.MaxNs))))
+		}
+	}
+	if len(parts) > 0 {
+		t.printf("%s", t.style.Wrap("too long: "+strings.Join(parts, "; "), 2))
+	}
+}
+
+// threads writes the main classes of each thread.
+func (t *waitsTable) threads(p *waits.ProcessReport) {
+	if len(p.Threads) < 2 {
+		return
+	}
+	t.printf("%s\n", t.style.Paint(terminal.Dim, "  "+terminal.PadRight("thread", reasonWidth)+right("ID", idWidth)+"  longest classes"))
+	for i := range p.Threads[:t.shown(len(p.Threads))] {
+		x := &p.Threads[i]
+		id, name := strconv.FormatUint(uint64(x.TID), 10), terminal.Printable(x.Comm)
+		if x.TID == 0 {
+			id, name = "", "further threads"
+		}
+		var parts []string
+		classes := byTime(&x.Totals)
+		for _, c := range classes[:min(len(classes), 4)] {
+			parts = append(parts, c.String()+" "+units.Percent(float64(x.Totals[c].TotalNs)/float64(max(x.Totals.Ns(), 1))))
+		}
+		t.printf("  %s%s  %s\n", terminal.PadRight(terminal.Shorten(name, reasonWidth), reasonWidth), right(id, idWidth), strings.Join(parts, ", "))
+	}
+	t.more(len(p.Threads)-t.shown(len(p.Threads)), "thread", "  ")
+}
+
+// longest writes the longest intervals above thresholds with their stacks.
+func (t *waitsTable) longest() {
+	if len(t.Longest) == 0 {
+		return
+	}
+	t.printf("\n%s\n", t.style.Paint(terminal.Bold, "Longest waits above their thresholds"))
+	for i := range t.Longest[:t.shown(len(t.Longest))] {
+		l := &t.Longest[i]
+		runq := ""
+		if l.RunqNs > 0 {
+			runq = " and " + units.Nanos(float64(l.RunqNs)) + " for a CPU"
+		}
+		t.printf("  %s %s%s  %s, thread %d of process %d\n", right(units.Nanos(float64(l.WaitNs)), timeWidth), t.Reason(l.Class, l.Syscall), runq,
+			terminal.Printable(l.Comm.String()), l.TID, l.TGID)
+		if len(l.Frames) > 0 {
+			t.printf("%s", t.style.Wrap(terminal.Printable(strings.Join(l.Frames, " ← ")), 12))
+		}
+	}
+	t.more(len(t.Longest)-t.shown(len(t.Longest)), "wait", "  ")
+}
+
+// right returns text at the right of a column.
+func right(text string, width int) string { return terminal.PadLeft(text, width) }
+
+// The JSON form of a report of waits.
+type (
+	waitsJSON struct {
+		From      int64          `json:"from_unix_nano"`
+		Duration  int64          `json:"duration_ns"`
+		Lost      uint64         `json:"lost_events"`
+		Processes []waitsProcess `json:"processes"`
+		Cost      waitsCost      `json:"cost"`
+	}
+	waitsProcess struct {
+		PID     uint32        `json:"pid"`
+		Comm    string        `json:"comm"`
+		Threads []waitsThread `json:"threads"`
+	}
+	waitsThread struct {
+		TID     uint32                `json:"tid"`
+		Comm    string                `json:"comm"`
+		Classes map[string]waitsTotal `json:"classes"`
+	}
+	waitsTotal struct {
+		Count   uint64 `json:"count"`
+		TotalNs uint64 `json:"total_ns"`
+		MaxNs   uint64 `json:"max_ns"`
+		RunqNs  uint64 `json:"runq_ns"`
+		Over    uint64 `json:"over_threshold"`
+	}
+	waitsCost struct {
+		Hits     uint64  `json:"hits"`
+		NsPerHit float64 `json:"ns_per_hit"`
+		CPUShare float64 `json:"cpu_share"`
+	}
+)
+
+// WaitsJSON writes r as one line of JSON.
+func WaitsJSON(w io.Writer, r *waits.Report) error {
+	out := waitsJSON{
+		From: r.From.UnixNano(), Duration: int64(r.Duration), Lost: r.Losses.Lost(), Processes: []waitsProcess{},
+		Cost: waitsCost{r.Cost.Hits, r.Cost.NsPerHit, r.Cost.CPUShare},
+	}
+	for i := range r.Processes {
+		p := &r.Processes[i]
+		process := waitsProcess{PID: p.PID, Comm: strings.ToValidUTF8(p.Comm, "\uFFFD")}
+		for j := range p.Threads {
+			t := &p.Threads[j]
+			thread := waitsThread{TID: t.TID, Comm: strings.ToValidUTF8(t.Comm, "\uFFFD"), Classes: make(map[string]waitsTotal)}
+			for _, c := range byTime(&t.Totals) {
+				thread.Classes[c.String()] = waitsTotal(t.Totals[c])
+			}
+			process.Threads = append(process.Threads, thread)
+		}
+		out.Processes = append(out.Processes, process)
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		return fmt.Errorf("write the report as JSON: %w", err)
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}

@@ -1,0 +1,125 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/pprof/profile"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+)
+
+// waitsReport is a report of a process with two threads, whose name is hostile.
+func waitsReport() *waits.Report {
+	c := waits.NewCollector()
+	comm := waits.Comm([]byte("a<b>\x1b[2J\xff\x00\x00\x00\x00\x00\x00\x00"))
+	c.Add([]waits.Row{
+		{Key: waits.Key{TGID: 7, TID: 7, Syscall: waits.NoSyscall}, Comm: comm, Count: 3, TotalNs: 2e6, MaxNs: 1e6},
+		{Key: waits.Key{TGID: 7, TID: 8, Syscall: 0, Class: waits.File}, Comm: comm, Count: 2, TotalNs: 30e6, MaxNs: 20e6, RunqNs: 5e6, MaxRunqNs: 4e6, Over: 1},
+	})
+	return &waits.Report{
+		From: time.Unix(1, 5), Duration: 40 * time.Millisecond, Processes: c.Processes(), Losses: waits.Losses{Stacks: 2, Limited: 9},
+		Stacks:   []waits.Stack{{PID: 7, Comm: comm.String(), Class: waits.File, Frames: []string{"read;it", "main\n"}, Count: 1, TotalNs: 20e6}},
+		Longest:  []waits.Longest{{Event: waits.Event{WaitNs: 20e6, RunqNs: 4e6, TGID: 7, TID: 8, Class: waits.File, Comm: comm}, Frames: []string{"read", "main"}}},
+		Cost:     waits.Cost{Hits: 5000, NsPerHit: 400, CPUShare: 0.002},
+		Syscalls: map[int32]string{0: "read"},
+	}
+}
+
+// The JSON form has exactly the fields of docs/kernel.md; runqueue sums up the run-queue parts.
+func TestWaitsJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := WaitsJSON(&out, waitsReport()); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"from_unix_nano":1000000005,"duration_ns":40000000,"lost_events":2,"processes":[{"pid":7,"comm":"a\u003cb\u003e\u001b[2J�","threads":[` +
+		`{"tid":8,"comm":"a\u003cb\u003e\u001b[2J�","classes":{"file":{"count":2,"total_ns":30000000,"max_ns":20000000,"runq_ns":5000000,"over_threshold":1},` +
+		`"runqueue":{"count":2,"total_ns":5000000,"max_ns":4000000,"runq_ns":0,"over_threshold":0}}},` +
+		`{"tid":7,"comm":"a\u003cb\u003e\u001b[2J�","classes":{"oncpu":{"count":3,"total_ns":2000000,"max_ns":1000000,"runq_ns":0,"over_threshold":0}}}]}],` +
+		`"cost":{"hits":5000,"ns_per_hit":400,"cpu_share":0.002}}`
+	var got, wanted any
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(want), &wanted); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(wanted, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// No format passes control characters or markup of names on.
+func TestWaitsAreSafe(t *testing.T) {
+	r, thresholds := waitsReport(), waits.Thresholds{waits.File: 10e6}
+	for name, write := range map[string]func(io.Writer) error{
+		"table": func(w io.Writer) error {
+			return WaitsTable(w, r, thresholds, terminal.Style{Width: 120}, 0)
+		},
+		"html":   func(w io.Writer) error { return WaitsHTML(w, r, thresholds) },
+		"folded": func(w io.Writer) error { return WaitsFolded(w, r) },
+	} {
+		var out strings.Builder
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if name != "html" && strings.ContainsAny(out.String(), "\x1b") {
+			t.Errorf("%s has control characters: %q", name, out.String())
+		}
+		if name == "html" && strings.Contains(out.String(), "a<b>") {
+			t.Errorf("%s has markup of a name", name)
+		}
+	}
+}
+
+// The table names classes, system calls, losses, reasons and stacks.
+func TestWaitsTable(t *testing.T) {
+	var out strings.Builder
+	if err := WaitsTable(&out, waitsReport(), waits.Thresholds{waits.File: 10e6}, terminal.Style{Width: 120}, 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"1 process, 2 threads in 40 ms", "5,000 hits of 400 ns, 0.2 % of a CPU", "missing: 9 single intervals", "file", "30 ms", "81 %", "read",
+		"too long: file 1 time from 10 ms on, up to 20 ms", "… and 1 more thread", "20 ms file read and 4 ms for a CPU", "read ← main",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+}
+
+// Profiles contain all of the time: with stacks, and the rest without.
+func TestWaitsProfiles(t *testing.T) {
+	var out bytes.Buffer
+	if err := WaitsFolded(&out, waitsReport()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"a<b>·[2J\uFFFD (7);[no stack];[file read] 10000000", "a<b>·[2J\uFFFD (7);[no stack];[oncpu] 2000000", "a<b>·[2J\uFFFD (7);main·;read:it;[file read] 20000000"}
+	got := strings.Split(strings.TrimSpace(out.String()), "\n")
+	slices.Sort(got)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	out.Reset()
+	if err := WaitsPprof(&out, waitsReport()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := profile.Parse(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ns int64
+	for _, s := range p.Sample {
+		ns += s.Value[1]
+	}
+	if ns != 32e6 || len(p.Sample) != 3 || p.Sample[0].Label["class"] == nil {
+		t.Errorf("%d ns in %d samples", ns, len(p.Sample))
+	}
+}
