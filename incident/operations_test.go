@@ -39,7 +39,7 @@ func TestOperation(t *testing.T) {
 	}
 }
 
-// TestWhole makes a service slow whose operations are all called too rarely to be judged by themselves. All of its calls
+// TestWhole makes a service slow whose operations are called too rarely to be judged by themselves. All of its calls
 // together raise an incident once the service has been known for a day.
 func TestWhole(t *testing.T) {
 	s := newShop()

@@ -6,9 +6,9 @@ import (
 )
 
 // The typical own time of calls is their geometric mean. A call that takes ten times as long makes up a third of the
-// mean of thirty, but only 8 % of their geometric mean. So small changes of most calls show in few of them. In a service
-// with little traffic, no operation may have enough calls to be judged by itself: all of its calls are judged together,
-// too.
+// mean of thirty, but only 8 % of their geometric mean. So small changes of most calls show in few of them. The
+// operations of a service with little traffic may still have too few calls to be judged by themselves: all calls of a
+// service are judged together, too.
 
 const (
 	// logsPerOctave is the number of steps in which logarithms are counted. Rounding errors are as often up as down.

@@ -210,7 +210,7 @@ func benchmarkCheckpoint(b *testing.B, past time.Duration) {
 	b.ReportMetric(float64(sent.Load())/float64(b.N), "requests/op")
 }
 
-// broadState returns the state of a core with 10 000 request types after a past and five busy minutes. In the past, each
+// broadState returns the state of a core with 10 000 request types after a past and five busy minutes. In the past, a
 // type has a request every quarter of an hour.
 func broadState(options engine.Options, past time.Duration) []byte {
 	table := &trace.Table{}
