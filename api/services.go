@@ -353,6 +353,7 @@ func serviceSortKey(s *contract.Service, sort contract.ListServicesParamsSort) f
 		return falling(s.Now.OwnNs)
 	case contract.ListServicesParamsSortName:
 		return 0
+	case contract.ListServicesParamsSortState:
 	}
 	return float64(slices.Index(urgency, s.State))
 }

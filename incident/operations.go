@@ -137,7 +137,7 @@ func (t *Tracker) grown(now trace.Nanos, of int, s *baselinediff.Suspect, f *fin
 	j.enough = max(1, min(float64(t.gates.Lost)*lengths[of].window.Seconds(), t.gates.LostPart*float64(f.Requests)*f.Duration))
 	judged := s.Operations
 	if t.knowsWholes(now) && s.Whole.Rise > 0 && !s.Young {
-		judged = append(judged[:len(judged):len(judged)], s.Whole)
+		judged = append(slices.Clip(judged), s.Whole)
 	}
 	for i := range judged {
 		o := &judged[i]

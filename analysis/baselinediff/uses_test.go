@@ -119,7 +119,7 @@ func fill(b *testing.B, h *Sites, n int) {
 		service := h.table.Symbol("service " + string(rune('a'+i%200)))
 		op := h.table.Op(service, h.table.Symbol("operation "+string(rune('a'+i/200))), trace.Server)
 		number := tally.add(tallySite{siteKey: siteKey{op: op}, base: op, service: service})
-		for at := slice(0); at < 120*slicesPerMinute; at++ {
+		for at := range 120 * slicesPerMinute {
 			if at%slicesPerMinute == 0 || at >= 115*slicesPerMinute {
 				c := tally.slice(at).cell(number)
 				c.add(int64(i))

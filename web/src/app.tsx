@@ -314,7 +314,13 @@ function Banners({ connection: { live, since, ever } }: { connection: SteadyConn
     const done = status.learning.progress;
     notices.push(
       <>
-        <strong>Learning normal behaviour{done === null ? "" : `: ${Math.floor(done * 100)} % done${status.learning.left_ns === undefined ? "" : `, about ${coarseDuration(status.learning.left_ns / 1e6)} left`}`}.</strong>{" "}
+        <strong>
+          Learning normal behaviour
+          {done === null
+            ? ""
+            : `: ${Math.floor(done * 100)} % done${status.learning.left_ns === undefined ? "" : `, about ${coarseDuration(status.learning.left_ns / 1e6)} left`}`}
+          .
+        </strong>{" "}
         {done === null
           ? "No requests yet. Learning begins when the service receives traces (OTLP)."
           : "Until then no incidents or problems are reported, and statistics are provisional."}

@@ -191,7 +191,6 @@ test("lastClosed is the latest end of an incident", () => {
   expect(lastClosed([])).toBeUndefined();
 });
 
-
 test("markdown of an incident has its sentence, next step, suspects, request types and deploys, escaped", () => {
   const text = incidentMarkdown(
     {
