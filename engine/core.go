@@ -73,9 +73,9 @@ func (o *Options) SeeThrough(services ...string) {
 	}
 }
 
-// Core is the loop from closed traces to decisions. It has no clock, goroutines or I/O: time is an argument. Equal
-// requests and times give equal decisions, whatever the order of the requests of an epoch. It is not safe for
-// concurrent use.
+// Core is the loop from closed traces to decisions. It has no clock or I/O: time is an argument; goroutines end with the
+// call that starts them. Equal requests and times give equal decisions, whatever the order of the requests of an epoch.
+// It is not safe for concurrent use.
 type Core struct {
 	options   Options
 	table     *trace.Table
@@ -327,12 +327,12 @@ func (c *Core) explainProblems(now trace.Nanos) {
 	c.causes.explain(c.problems, &c.state, c.table, c.options.Seed)
 }
 
-// trackIncidents begins to end an epoch of the history of sites and of the incidents, which share nothing with the
-// groups of requests: the two halves of the work of an epoch run beside each other.
+// trackIncidents begins to end an epoch of the history of sites and of the incidents. Its work runs beside that on the
+// groups of requests: they share the table only, which neither changes.
 func (c *Core) trackIncidents(now trace.Nanos) *sync.WaitGroup {
 	burns, tracked := c.burns(now), &sync.WaitGroup{}
+	c.mergeTally() // may add names to the table
 	tracked.Go(func() {
-		c.mergeTally()
 		c.sites.Age(now)
 		c.incidents.Step(now, c.sites, burns...)
 		c.forgetIncidents(now)

@@ -22,6 +22,7 @@ func (x *tracked) lasts(now trace.Nanos) bool {
 
 // miss adds objectives that requests miss because of x, or renews their figures.
 func (x *tracked) miss(missed ...Missed) {
+	x.Objectives = slices.Clone(x.Objectives) // callers may keep those of the incident
 	for _, m := range missed {
 		if i := slices.IndexFunc(x.Objectives, func(o Missed) bool { return o.counted() == m.counted() }); i >= 0 {
 			x.Objectives[i] = m
@@ -54,7 +55,6 @@ func (t *Tracker) burn(now trace.Nanos, burns []Burn, history *baselinediff.Site
 		case x.unexplained():
 			t.absorb(now, x, b)
 		}
-		x.Objectives = slices.Clone(x.Objectives) // callers may keep the incident
 		x.miss(b.Missed)
 		x.Seen = now
 		if x.unexplained() && now.Sub(x.looked) >= time.Minute && now.Sub(x.Opened) < spreading {

@@ -598,7 +598,7 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 		if x.Closed != 0 {
 			continue
 		}
-		strongest, sameTime := x.strongest(), t.above[c.service].Sub(x.Opened) < settling
+		strongest, sameTime := x.strongest(), t.aboveSince(c.service, now).Sub(x.Opened) < settling
 		switch {
 		case explained(c, strongest, sameTime, history):
 			x.Seen = now
@@ -665,6 +665,15 @@ func explained(victim, cause charge, sameTime bool, history *baselinediff.Sites)
 	}
 }
 
+// aboveSince returns since when the evidence against a service has been above its threshold: now for that of a slower
+// scale.
+func (t *Tracker) aboveSince(service trace.Symbol, now trace.Nanos) trace.Nanos {
+	if since, ok := t.above[service]; ok {
+		return since
+	}
+	return now
+}
+
 // merge joins incidents, the younger to the older, if one explains the other: they have one cause. One that was
 // reported in an earlier epoch is closed, others disappear.
 func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
@@ -676,7 +685,7 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 			if x.Closed != 0 || y.Closed != 0 || x.unexplained() || y.unexplained() {
 				continue
 			}
-			a, b, sameTime := x.strongest(), y.strongest(), t.above[y.service].Sub(x.Opened) < settling
+			a, b, sameTime := x.strongest(), y.strongest(), t.aboveSince(y.service, now).Sub(x.Opened) < settling
 			switch {
 			case explained(b, a, sameTime, history):
 			case explained(a, b, sameTime, history):
