@@ -72,13 +72,12 @@ test("the table of a chart has the mean of the other day", async () => {
 
 test("a chart shows a day and a week", async () => {
   const { page, context } = await open(browser);
-  await page.goto(service.url + paths.problem);
+  await page.goto(`${service.url}${paths.problem}?range=7d`);
   const chart = page.locator("#latency");
-  await chart.getByRole("button", { name: "Week", exact: true }).click();
   await chart.locator(".lines canvas").waitFor();
   await settle(page);
   await shot(page, "past-week");
-  await chart.getByRole("button", { name: "Day", exact: true }).click();
+  await page.goto(`${service.url}${paths.problem}?range=1d`);
   await chart.locator(".lines canvas").waitFor();
   await chart.getByLabel("Behind").selectOption("yesterday");
   await chart.getByText("P99 yesterday").waitFor();
