@@ -76,9 +76,9 @@ const overlays = [
   ["off", /^Switch/, null, "menu"],
   ["off", /^Switch/, "Enable …", "dialog"],
   ["off", /^Switch/, "Forbid …", "dialog"],
-  ["service", "Show", null, "dialog"],
-  ["service", "Resend", null, "dialog"],
-  ["service", "Delete", null, "dialog"],
+  ["status", "Show", null, "dialog"],
+  ["status", "Resend", null, "dialog"],
+  ["status", "Delete", null, "dialog"],
 ];
 
 for (const theme of ["light", "dark"]) {
@@ -225,6 +225,7 @@ test("charts export a table, CSV and PNG; tables export CSV", async () => {
     "Critical path difference",
     "Duration distribution",
     "Latency over time",
+    "Over time",
     "Waterfall",
   ]);
   await context.close();
