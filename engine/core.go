@@ -73,9 +73,9 @@ func (o *Options) SeeThrough(services ...string) {
 	}
 }
 
-// Core is the loop from closed traces to decisions. It has no clock or I/O: time is an argument; goroutines end with the
-// call that starts them. Equal requests and times give equal decisions, whatever the order of the requests of an epoch.
-// It is not safe for concurrent use.
+// Core is the loop from closed traces to decisions. It has no clock or I/O: time is an argument, and its goroutines end
+// with the call that starts them. Equal requests and times give equal decisions, whatever the order of the requests of
+// an epoch. It is not safe for concurrent use.
 type Core struct {
 	options   Options
 	table     *trace.Table

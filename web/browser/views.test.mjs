@@ -284,13 +284,15 @@ test("the URL of every view restores it", async () => {
       ),
       ...charts.map((menu) => async () => (await menu.click(), await asTable.click())),
     ];
-    for (const change of changes) {
+    for (const [i, change] of changes.entries()) {
       await page.goto(service.url + path);
       await settle(page);
       await top(page);
       const before = page.url();
       await change();
-      await page.waitForFunction((url) => location.href !== url, before);
+      await page
+        .waitForFunction((url) => location.href !== url, before)
+        .catch(() => assert.fail(`${name}: change ${i} (of ${searches}, ${selects}, ${choices}, …) is not in the URL`));
       await settle(page);
       const now = await state(page);
       await page.goto(page.url());

@@ -118,7 +118,7 @@ function Form({ of, search }: { of: Fields; search: (fields: Fields) => void }) 
       {text("attributes", "Attributes", "key=value, key")}
       <label className="field">
         Status
-        <select value={fields.error} onChange={set("error")}>
+        <select value={fields.error} onChange={(event) => search({ ...fields, error: event.target.value })}>
           <option value="">any</option>
           <option value="yes">error</option>
           <option value="no">no error</option>
