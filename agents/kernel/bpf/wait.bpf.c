@@ -770,6 +770,11 @@ int observe(struct bpf_iter__task *ctx)
 	o.now = bpf_ktime_get_ns(); // after since and woken, which another CPU may change
 	if (o.now > until)
 		o.now = until;
+	// The agent reads the clock before it sets until: the state may have begun in between.
+	if (o.now < o.since)
+		o.now = o.since;
+	if (o.now < o.woken)
+		o.now = o.woken;
 	bpf_probe_read_kernel(o.comm, sizeof(o.comm), task->comm);
 	bpf_seq_write(ctx->meta->seq, &o, sizeof(o));
 	return 0;
