@@ -45,6 +45,7 @@ type Engine interface {
 	// Change applies x durably. It reports false if x changed nothing, or if a limit left no room for it.
 	Change(ctx context.Context, x engine.Change) (bool, error)
 	Ready() bool
+	Space() live.Space
 	Counts() *live.Counts
 }
 
@@ -199,7 +200,8 @@ func healthy(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// readyz reports whether the service accepts traces.
+// readyz reports whether the service has started. While the disk is full it has: agents, API and pages work, and a
+// balancer that took the service away would hide the reason.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if !a.engine.Ready() {
 		a.fail(w, r, refusal.New(refusal.Overloaded, "the journal is being read: traces are not accepted yet", "").Later(time.Second))

@@ -70,6 +70,8 @@ func (w *harness) Change(_ context.Context, x engine.Change) (bool, error) {
 // Ready implements Engine.
 func (w *harness) Ready() bool { return true }
 
+func (w *harness) Space() live.Space { return live.SpaceEnough }
+
 // Counts implements Engine.
 func (w *harness) Counts() *live.Counts { return &w.counts }
 

@@ -150,10 +150,13 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 	q := &r.Params
 	notes := a.notes.All(a.options.Clock())
 	state, muted := string(value(q.State, contract.ListIncidentsParamsStateAll)), value(q.Muted, contract.ListIncidentsParamsMutedFalse)
-	keep := func(i int32) bool {
+	matches := func(i int32) bool {
 		x := &s.incidents[i]
-		return x.listed && (state == string(contract.ListIncidentsParamsStateAll) || state == string(x.State)) && value(q.Service, x.Service) == x.Service &&
-			(muted == contract.ListIncidentsParamsMutedAll || (notes[x.ID].Muted != nil) == (muted == contract.ListIncidentsParamsMutedTrue))
+		return x.listed && (state == string(contract.ListIncidentsParamsStateAll) || state == string(x.State)) && value(q.Service, x.Service) == x.Service
+	}
+	isMuted := func(i int32) bool { return notes[s.incidents[i].ID].Muted != nil }
+	keep := func(i int32) bool {
+		return matches(i) && (muted == contract.ListIncidentsParamsMutedAll || isMuted(i) == (muted == contract.ListIncidentsParamsMutedTrue))
 	}
 	order := newIncidentList()
 	for i := range s.incidents {
@@ -166,6 +169,9 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 	}
 	list := contract.ListIncidents200JSONResponse{
 		Items: make([]contract.Incident, 0, len(items)), NextCursor: next, Total: order.count(keep), Epoch: s.epoch(), Learning: !s.watching, LearningLeftNs: remaining(s.unwatched),
+	}
+	if muted == contract.ListIncidentsParamsMutedFalse {
+		list.Muted = order.count(func(i int32) bool { return matches(i) && isMuted(i) })
 	}
 	for _, i := range items {
 		x := s.incidents[i].Incident

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sibyl-trace/sibyl/engine/live"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/internal/metric"
 )
@@ -50,7 +51,10 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	e := metric.Emitter(out)
 	o := &m.api.options
 	e.Gauge("build_info", "Version of this build; always 1.", 1, "version", o.Version, "go", o.Go)
-	e.Flag("ready", "1 while the service accepts traces.", m.api.engine.Ready())
+	e.Flag("ready", "1 once the journal has been read.", m.api.engine.Ready())
+	space := m.api.engine.Space()
+	e.Flag("refuses_for_space", "1 while traces are refused because the disk or the journal is full.", space >= live.SpaceLow)
+	e.Flag("stopped_for_space", "1 while nothing is judged because the disk is full.", space >= live.SpaceNone)
 	m.ingest(e)
 	m.engine(e)
 	m.agents(e)

@@ -26,7 +26,8 @@ func (c *Client) Incidents(ctx context.Context, q contract.ListIncidentsParams, 
 			return 0, nil, err
 		}
 		all.Items = append(all.Items, page.Items...)
-		all.NextCursor, all.Total, all.Epoch, all.Learning, all.LearningLeftNs = page.NextCursor, page.Total, page.Epoch, page.Learning, page.LearningLeftNs
+		all.NextCursor, all.Total, all.Muted, all.Epoch, all.Learning, all.LearningLeftNs =
+			page.NextCursor, page.Total, page.Muted, page.Epoch, page.Learning, page.LearningLeftNs
 		return len(page.Items), page.NextCursor, nil
 	})
 	if err != nil {
@@ -130,8 +131,10 @@ const (
 func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
 	switch {
-	case list.Learning:
+	case list.Learning && len(list.Items) == 0:
 		p.learning("incidents", list.LearningLeftNs)
+	case list.Learning:
+		p.learning("new incidents, except of objectives,", list.LearningLeftNs)
 	case len(list.Items) == 0:
 		p.printf("No incident matches.\n")
 	}
@@ -143,6 +146,9 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	}
 	if list.NextCursor != nil {
 		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
+	if list.Muted > 0 {
+		p.printf("%s\n", p.dim(units.Plural(list.Muted, "muted incident")+" not shown: --muted shows all"))
 	}
 	return p.flush(w)
 }

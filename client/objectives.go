@@ -52,6 +52,7 @@ func (p *page) objective(x *contract.Objective) {
 		p.printf("    %s\n", clean(x.Entry))
 	}
 	if x.Requests == 0 {
+		p.printf("    %s\n", p.dim("if there should be: the page Services, and GET /api/v1/services, list the services and operations that receive requests"))
 		return
 	}
 	var rates []string

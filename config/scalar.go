@@ -216,7 +216,13 @@ func rate(low, high time.Duration) *scalar[time.Duration] {
 	s := duration(low, high)
 	parse, text := s.parse, s.text
 	s.name, s.wants = "rate", fmt.Sprintf("a time per second from %s/s to %s/s, like 10ms/s", durationText(low), durationText(high))
-	s.parse = func(text string) (time.Duration, error) { return parse(strings.TrimSuffix(text, perSecond)) }
+	s.parse = func(text string) (time.Duration, error) {
+		text, found := strings.CutSuffix(text, perSecond)
+		if !found {
+			return 0, errInvalid // not a time
+		}
+		return parse(text)
+	}
 	s.text = func(v time.Duration) string { return text(v) + perSecond }
 	return s
 }

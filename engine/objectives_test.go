@@ -126,12 +126,21 @@ func TestObjectiveMissed(t *testing.T) {
 	}
 	c.slow = 0
 	ended := c.now
-	c.play(45 * time.Minute)
+	for c.core.Incidents()[0].Closed == 0 && c.now < ended.Add(45*time.Minute) {
+		c.play(10 * time.Second)
+	}
 	all = c.core.Incidents()
 	if len(all) != 1 || all[0].Closed == 0 {
 		t.Fatalf("incidents %v", c.incidents(began))
 	}
 	t.Logf("first suspect %s %.3f, closed %v after the slow requests ended", c.table.Text(all[0].Suspects[0].Service), all[0].Suspects[0].Score, all[0].Closed.Sub(ended))
+	c.slow = 0.2
+	for again := c.now; c.core.Incidents()[0].Reopened == 0 && c.now < again.Add(30*time.Minute); {
+		c.play(10 * time.Second)
+	}
+	if all = c.core.Incidents(); len(all) != 1 || all[0].Reopened == 0 || all[0].Steady < all[0].Reopened {
+		t.Errorf("the objective burns again: %+v", all)
+	}
 }
 
 // A restart at any time, and the order of the requests of an epoch, change no state and no incident.

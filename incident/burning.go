@@ -51,7 +51,7 @@ func (t *Tracker) burn(now trace.Nanos, burns []Burn, history *baselinediff.Site
 		case x == nil:
 			x = t.open(now, b, history)
 		case x.Closed != 0:
-			x.Closed, x.Reopened, x.Alerted = 0, now, x.Suspects[0].Service
+			x.Closed, x.Reopened, x.Steady, x.Alerted = 0, now, now, x.Suspects[0].Service
 		case x.unexplained():
 			t.absorb(now, x, b)
 		}

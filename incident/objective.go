@@ -404,7 +404,7 @@ type ObjectiveStatus struct {
 	Burning trace.Nanos // end of the epoch since which it burns; 0: it does not
 	Waived  bool        // a person accepted that it burns
 	Month   Count       // the requests of BudgetPeriod
-	From    trace.Nanos // beginning of the first of these hours with requests; 0: none
+	From    trace.Nanos // beginning of the first of these hours with requests, or of its first minute if it is recent; 0: none
 	// Remaining is the part of the budget of these requests that is left: negative if it is overspent.
 	Remaining float64
 	Rates     []BurnRate // by length of the window, ascending
@@ -417,11 +417,20 @@ type BurnRate struct {
 	Rate, Alert float64
 }
 
+// first returns about when the first requests came that are counted; 0 if none are.
+func (w *watched) first() trace.Nanos {
+	hour, minute := w.hours.first(), w.minutes.first()
+	if minute < hour.Add(w.hours.unit) {
+		return max(hour, minute)
+	}
+	return hour
+}
+
 // Status returns the state of the objectives at the end of the last epoch, in their order.
 func (s *Objectives) Status() []ObjectiveStatus {
 	all := make([]ObjectiveStatus, 0, len(s.all))
 	for _, w := range s.all {
-		x := ObjectiveStatus{Objective: w.Objective, Op: w.entry, Burning: w.since, Waived: w.waived, From: w.hours.first(), Remaining: 1}
+		x := ObjectiveStatus{Objective: w.Objective, Op: w.entry, Burning: w.since, Waived: w.waived, From: w.first(), Remaining: 1}
 		x.Month = w.hours.sum(BudgetPeriod)
 		x.Remaining -= w.rate(x.Month)
 		for i, a := range alerts {

@@ -226,12 +226,19 @@ func (x *scale) learnBefore(instant trace.Nanos, length time.Duration) {
 	}
 }
 
+// mostRecords limits the operations with records. Only names that change all the time exceed it: their operations are
+// never known for long enough to be judged.
+const mostRecords = 1 << 16
+
 // learn takes the growth in a healthy window, which counts as a number of windows without overlap.
 func (x *scale) learn(w *grownWindow, windows float64) {
 	x.healthy[0] += windows
 	for _, g := range w.growth {
 		r := x.records[g.operation]
 		if r == nil {
+			if len(x.records) >= mostRecords {
+				continue
+			}
 			r = &operationRecord{}
 			x.records[g.operation] = r
 		}

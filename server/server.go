@@ -98,7 +98,7 @@ func New(c *config.Config, build Build, log *slog.Logger, giveUp func(error)) (s
 	o.Core, o.Assembly, o.Keys, o.Shards = c.Engine(), c.OpenTraces(), keys, c.Shards
 	o.InFlight, o.MaxJournal = c.Memory/inFlightShare, uint64(c.Journal.MaxBytes)
 	o.Retention, o.MaxJournalAge = retention(c), c.Journal.MaxAge
-	o.Journal, o.Store, o.Full, o.Spent, o.Log = s.journal, s.store, s.disk.Full, s.disk.Spent, log
+	o.Journal, o.Store, o.Full, o.Fits, o.Log = s.journal, s.store, s.disk.Full, s.disk.Fits, log
 	o.Epoch = s.epoch
 	if s.traced, err = newSelfTracing(&c.SelfTracing, build.Version, log); err != nil {
 		return s, err

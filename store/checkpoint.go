@@ -138,6 +138,12 @@ func (s *Store) forgetPieces(from, to uint64) error {
 	return s.db.DeleteRange(numbered(keyState, from), numbered(keyState, to), pebble.NoSync)
 }
 
+// CheckpointBytes returns the size of the last checkpoint in bytes, rounded up to pieces; 0 if there is none.
+func (s *Store) CheckpointBytes() (uint64, error) {
+	h, err := s.head()
+	return h.pieces * pieceSize, err
+}
+
 // head returns the head of the last checkpoint; zero if there is none.
 func (s *Store) head() (head, error) {
 	b, err := s.get([]byte{keyCheckpoint})

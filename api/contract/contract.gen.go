@@ -298,6 +298,27 @@ func (e State) Valid() bool {
 	}
 }
 
+// Defines values for StatusSpace.
+const (
+	StatusSpaceEnough StatusSpace = "enough"
+	StatusSpaceLow    StatusSpace = "low"
+	StatusSpaceNone   StatusSpace = "none"
+)
+
+// Valid indicates whether the value is a known member of the StatusSpace enum.
+func (e StatusSpace) Valid() bool {
+	switch e {
+	case StatusSpaceEnough:
+		return true
+	case StatusSpaceLow:
+		return true
+	case StatusSpaceNone:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TimelineEntryKind.
 const (
 	TimelineEntryKindAcknowledged TimelineEntryKind = "acknowledged"
@@ -1473,12 +1494,15 @@ type IncidentList struct {
 	Epoch *Epoch     `json:"epoch"`
 	Items []Incident `json:"items"`
 
-	// Learning Sibyl reports no new incidents yet: they need nine minutes of history, whatever the learning period of problems (`Status`).
+	// Learning Sibyl reports no new incidents yet, except of objectives: they need nine minutes of history, whatever the learning period of problems (`Status`).
 	Learning bool `json:"learning"`
 
 	// LearningLeftNs Time of traffic until Sibyl reports incidents; absent if it does.
-	LearningLeftNs *int64  `json:"learning_left_ns,omitempty"`
-	NextCursor     *string `json:"next_cursor"`
+	LearningLeftNs *int64 `json:"learning_left_ns,omitempty"`
+
+	// Muted Number of incidents that would match and are omitted because they are muted.
+	Muted      int     `json:"muted"`
+	NextCursor *string `json:"next_cursor"`
 
 	// Total Number of matching incidents on all pages.
 	Total int `json:"total"`
@@ -2420,17 +2444,23 @@ type Status struct {
 	ProblemsUninvestigated int     `json:"problems_uninvestigated"`
 	Queues                 []Queue `json:"queues"`
 
-	// Ready Ready for traces.
+	// Ready The service has started.
 	Ready bool `json:"ready"`
 
 	// Refused Refused export requests, by reason, and requests without a group.
 	Refused      map[string]int64 `json:"refused"`
 	RequestTypes int              `json:"request_types"`
 
+	// Space Space on the disk. `low`: traces are refused. `none`: nothing is judged either.
+	Space StatusSpace `json:"space"`
+
 	// Unusable Complete traces that entered no statistics, by reason.
 	Unusable map[string]int64 `json:"unusable"`
 	Version  string           `json:"version"`
 }
+
+// StatusSpace Space on the disk. `low`: traces are refused. `none`: nothing is judged either.
+type StatusSpace string
 
 // Suspect defines model for Suspect.
 type Suspect struct {

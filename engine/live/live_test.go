@@ -632,16 +632,22 @@ func TestOverload(t *testing.T) {
 // The log reports once when a lack of space begins, and once when it ends.
 func TestLackOfSpaceIsLogged(t *testing.T) {
 	var log strings.Builder
-	full := false
+	var space Space
 	q := &sequencer{overfull: new(atomic.Bool), options: &Options{
-		Clock: time.Now, Full: func(time.Time) bool { return full }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Clock: time.Now, Full: func(time.Time) bool { return space >= SpaceLow }, Fits: func(time.Time, uint64) bool { return space < SpaceNone },
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}}
-	for _, full = range []bool{false, true, true, false, false} {
+	for _, space = range []Space{SpaceEnough, SpaceLow, SpaceLow, SpaceNone, SpaceNone, SpaceLow, SpaceEnough, SpaceEnough} {
 		q.watchSpace()
 	}
 	got := log.String()
-	if strings.Count(got, "\n") != 2 || !strings.Contains(got, "refused") || !strings.Contains(got, "accepted again") || !strings.Contains(got, "the disk is full") {
-		t.Errorf("log:\n%s\nwant one line at the start and one at the end", got)
+	if strings.Count(got, "\n") != 4 {
+		t.Errorf("log:\n%s\nwant one line at each start and one at each end", got)
+	}
+	for _, want := range []string{"refused", "accepted again", "the disk is full", "nothing is judged", "judged again"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("log:\n%s\nlacks %q", got, want)
+		}
 	}
 }
 
@@ -650,7 +656,7 @@ func TestSpent(t *testing.T) {
 	c := &clock{}
 	c.set(start)
 	spent := &atomic.Bool{}
-	r := run(t, t.TempDir(), c, func(o *Options) { o.Spent = func(time.Time) bool { return spent.Load() } })
+	r := run(t, t.TempDir(), c, func(o *Options) { o.Fits = func(time.Time, uint64) bool { return !spent.Load() } })
 	defer r.end()
 	r.settle()
 	spent.Store(true)
@@ -667,6 +673,45 @@ func TestSpent(t *testing.T) {
 	r.settle()
 	if n := r.counts.Epochs.Load(); n != before+1 {
 		t.Errorf("%d epochs ended with room again, want one", n-before)
+	}
+}
+
+// A checkpoint that does not fit on the disk is not begun, which the log says once. The next one that fits is stored.
+func TestCheckpointWithoutRoom(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	var log strings.Builder
+	fits := &atomic.Bool{}
+	r := run(t, t.TempDir(), c, func(o *Options) {
+		o.Checkpoint = time.Nanosecond
+		o.Fits = func(_ time.Time, bytes uint64) bool { return bytes == 0 || fits.Load() }
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	epoch := func(i int) {
+		c.set(start.Add(time.Duration(i) * time.Minute))
+		r.settle()
+	}
+	stored := func(n int64) {
+		for r.counts.Checkpoints.Load() < n {
+			r.settle()
+		}
+	}
+	fits.Store(true)
+	epoch(1)
+	stored(1)
+	fits.Store(false)
+	epoch(2)
+	epoch(3)
+	fits.Store(true)
+	epoch(4)
+	stored(2)
+	fits.Store(false)
+	r.end()
+	if n := r.counts.Checkpoints.Load(); n != 2 {
+		t.Errorf("%d checkpoints, want two: none without room", n)
+	}
+	if n := strings.Count(log.String(), "no checkpoint is stored"); n != 2 {
+		t.Errorf("logged %d times, want twice:\n%s", n, &log)
 	}
 }
 

@@ -35,6 +35,7 @@ type loop struct {
 	stored    chan struct{}  // closed once the windows of all ended periods are stored; nil: none ended yet
 	trimmed   trace.Nanos    // time of the last deletion of exemplars by age
 	closed    []store.Closed
+	cramped   bool // the last check found too little free space for a checkpoint
 }
 
 // run receives the outputs of the shards until their channel is closed, and answers queries.
@@ -110,17 +111,17 @@ func (l *loop) pass() {
 		if m.renews {
 			l.renewNames(m.at)
 		}
-		if l.saving == nil && m.at.Sub(l.saved) >= max(l.options.Checkpoint, savingShare*l.took) {
+		if l.saving == nil && m.at.Sub(l.saved) >= max(l.options.Checkpoint, savingShare*l.took) && l.fits() {
 			l.checkpoint(m, oldest)
 		}
 	case m.reached != nil:
 		close(m.reached)
-	case l.options.Spent(l.options.Clock()):
-		l.options.Log.Warn("checkpoint skipped because the disk is full; a restart will read more of the journal")
-	default:
+	default: // the service stops
 		l.finish()
-		l.checkpoint(m, oldest)
-		l.finish()
+		if l.fits() {
+			l.checkpoint(m, oldest)
+			l.finish()
+		}
 	}
 	clear(l.atBarrier)
 	l.missing = len(l.atBarrier)

@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +53,8 @@ type sequencer struct {
 	shards   []chan<- message
 	names    chan<- *shardOutput // to the core loop: outputs with names only
 	overfull *atomic.Bool        // of the Service
-	full     bool                // the last check found too little free space
+	full     bool                // the last check found too little free space for requests
+	spent    bool                // the last check found too little free space for the end of an epoch
 	counts   *Counts
 
 	clock    steadyClock // at the last record or tick
@@ -97,26 +97,6 @@ func (q *sequencer) sequence(ctx context.Context) error {
 		if flushed != nil {
 			q.broadcast(message{at: q.clock.now, barrier: &barrier{at: q.clock.now, reached: flushed}})
 		}
-	}
-}
-
-// watchSpace refuses requests while the journal exceeds its limit, and logs when a lack of space begins and ends.
-func (q *sequencer) watchSpace() {
-	overfull := q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal
-	if q.overfull.Swap(overfull) != overfull {
-		q.logSpace(overfull, "the journal has reached journal.max-bytes")
-	}
-	if full := q.options.Full(q.options.Clock()); full != q.full {
-		q.full = full
-		q.logSpace(full, "the disk is full")
-	}
-}
-
-func (q *sequencer) logSpace(lacking bool, why string) {
-	if lacking {
-		q.options.Log.Warn("requests are refused for lack of space", slog.String("reason", why))
-	} else {
-		q.options.Log.Info("requests are accepted again", slog.String("resolved", why))
 	}
 }
 
@@ -187,7 +167,7 @@ func (q *sequencer) epochEnd() *barrier {
 	length := trace.Nanos(q.options.Core.Epoch)
 	over := q.clock.now / length * length
 	first := q.epoch == 0
-	if !first && (q.clock.now < q.epoch || q.options.Spent(q.options.Clock())) {
+	if !first && (q.clock.now < q.epoch || !q.options.Fits(q.options.Clock(), 0)) {
 		return nil
 	}
 	q.epoch = over + length

@@ -52,9 +52,11 @@ type Options struct {
 	MaxJournal    uint64 // bytes of the journal beyond which requests are refused; 0: unlimited
 	Store         *store.Store
 	Full          func(now time.Time) bool // reports whether the disk has no room for requests; nil: never
-	Spent         func(now time.Time) bool // reports whether the disk has no room at all, so that no epoch ends; nil: never
-	Clock         func() time.Time         // nil: time.Now
-	Log           *slog.Logger
+	// Fits reports whether the disk has room for bytes beside the work that goes on without requests. No epoch ends
+	// while it has none, and no checkpoint is stored without room for it. Nil: it always has.
+	Fits  func(now time.Time, bytes uint64) bool
+	Clock func() time.Time // nil: time.Now
+	Log   *slog.Logger
 	// Epoch is called by the core loop at the end of an epoch. It may read the core but not keep it, and must return
 	// quickly. Nil: not called.
 	Epoch func(core *engine.Core, e Ended)
@@ -128,12 +130,11 @@ func Open(o Options) (*Service, error) {
 		o.Clock = time.Now
 	}
 	o.tick, o.names = cmp.Or(o.tick, tickInterval), cmp.Or(o.names, namesPeriod)
-	never := func(time.Time) bool { return false }
 	if o.Full == nil {
-		o.Full = never
+		o.Full = func(time.Time) bool { return false }
 	}
-	if o.Spent == nil {
-		o.Spent = never
+	if o.Fits == nil {
+		o.Fits = func(time.Time, uint64) bool { return true }
 	}
 	if o.Keys == nil {
 		keys, err := ingest.NewKeys()

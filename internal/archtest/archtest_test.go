@@ -131,6 +131,8 @@ func table() string {
 			kind = "pure"
 		case r.clock:
 			kind = "clock"
+		case r.waits:
+			kind = "waits"
 		}
 		if len(r.ours) > 0 {
 			ours = "`" + strings.Join(r.ours, "` `") + "`"
@@ -198,13 +200,17 @@ func impurities(f *file) []finding {
 	return found
 }
 
-// clockUses returns the places where f reads the clock or starts a goroutine.
-func clockUses(f *file) []finding {
+// clockUses returns the places where f reads the clock, or starts a goroutine that r does not allow.
+func clockUses(f *file, r rule) []finding {
 	var found []finding
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
 			found = append(found, finding{n.Pos(), "starts a goroutine"})
+		case *ast.CallExpr: // of a sync.WaitGroup or an errgroup.Group
+			if to, ok := n.Fun.(*ast.SelectorExpr); ok && to.Sel.Name == "Go" && len(n.Args) == 1 && !r.waits {
+				found = append(found, finding{n.Pos(), "starts a goroutine"})
+			}
 		case *ast.SelectorExpr:
 			if name := selected(n, f.qualifier("time")); slices.Contains(clock, name) {
 				found = append(found, finding{n.Pos(), "time." + name + ": take the time as an argument"})
@@ -266,7 +272,7 @@ func packageVariables(f *file) map[*ast.Object]bool {
 func TestClock(t *testing.T) {
 	for _, f := range goFiles(t) {
 		if r, _ := ruleOf(f.folder); !r.clock && !f.isTest() {
-			report(t, f, clockUses(f))
+			report(t, f, clockUses(f, r))
 		}
 	}
 }

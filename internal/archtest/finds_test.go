@@ -19,6 +19,7 @@ func TestFinds(t *testing.T) {
 		{"cct/a.go", `import "github.com/cespare/xxhash/v2"`, "computes on its arguments"},
 		{"trace/a.go", `func f() { go f() }`, "starts a goroutine"},
 		{"engine/a.go", `func f() { go f() }`, "starts a goroutine"},
+		{"describe/a.go", `import "sync"; func f(w *sync.WaitGroup) { w.Go(func() {}) }`, "starts a goroutine"},
 		{"trace/a.go", `import "time"; var _ = time.Now`, "time.Now"},
 		{"store/a.go", `import t "time"; var _ = t.Since`, "time.Since"},
 		{"search/a.go", `import "math/rand/v2"; var _ = rand.Int`, "without a seed"},
@@ -35,6 +36,7 @@ func TestFinds(t *testing.T) {
 		{"search/a.go", `var n int; func f() { n := 1; n++ }`, ""},
 		{"search/a_test.go", `import "os"`, ""},
 		{"engine/live/a.go", `import "github.com/sibyl-trace/sibyl/search"; func f() { go f() }`, ""},
+		{"engine/a.go", `import "sync"; func f(w *sync.WaitGroup) { w.Go(func() {}) }`, ""},
 		{"analysis/group/a.go", `import "github.com/sibyl-trace/sibyl/analysis/stats"`, ""},
 		{"ingest/otlp/a.go", `import "github.com/sibyl-trace/sibyl/ingest"`, ""},
 	} {
@@ -60,7 +62,7 @@ func findings(f *file) []string {
 		}
 	}
 	if !r.clock && !f.isTest() {
-		for _, x := range clockUses(f) {
+		for _, x := range clockUses(f, r) {
 			all = append(all, x.message)
 		}
 	}

@@ -12,6 +12,7 @@ type rule struct {
 	other  []string // allowed modules; checked only if pure
 	pure   bool     // no clock, I/O, goroutine, lock, global state or unseeded randomness, and only the packages of pureStd
 	clock  bool     // may read the clock and start goroutines
+	waits  bool     // may start goroutines, in groups that it waits for, so that equal input yields equal results
 }
 
 // everything stands for all packages listed above.
@@ -68,7 +69,7 @@ var rules = []rule{
 
 	{folder: "store", ours: []string{"internal/codec", "internal/codec/plain", "trace", "internal/pebbledb", "analysis", "analysis/group", "search"}, about: "checkpoints, decisions, exemplars, windows of past days, outbox"},
 	{folder: "engine/spool", ours: []string{"internal/codec", "analysis/observation"}, about: "packed observations, in memory and in a temporary file"},
-	{folder: "engine", ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "incident", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
+	{folder: "engine", waits: true, ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "incident", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
 	{folder: "engine/offline", ours: []string{"trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "search", "ingest/assemble", "ingest/file", "engine/spool", "engine"}, about: "files to a report, or to a comparison"},
 	{folder: "engine/backtest", ours: []string{"trace", "analysis/group", "analysis/baselinediff", "search", "ingest", "ingest/assemble", "ingest/file", "engine"}, about: "recorded traces to the incidents that the service would report"},
 	{folder: "engine/live", clock: true, ours: []string{"trace", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "search", "ingest", "ingest/otlp", "ingest/assemble", "ingest/journal", "store", "engine"}, about: "the running service: intake, shards, epochs"},

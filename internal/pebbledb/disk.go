@@ -63,8 +63,11 @@ func (d *Disk) Full(now time.Time) bool {
 	return false
 }
 
-// Spent reports whether most of the reserve is used at time now, by other programs, so that nothing should be written.
-func (d *Disk) Spent(now time.Time) bool { return d.Free(now) < d.reserve/spentShare }
+// Fits reports whether bytes can be written at time now without using up the reserve. At 0 bytes, it reports false only
+// if other programs have used most of it, so that nothing should be written.
+func (d *Disk) Fits(now time.Time, bytes uint64) bool {
+	return d.Free(now) >= d.reserve/spentShare+bytes
+}
 
 // Free returns the free bytes, at most checkInterval before now.
 func (d *Disk) Free(now time.Time) uint64 {

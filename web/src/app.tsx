@@ -310,6 +310,13 @@ function Banners({ connection: { live, since, ever } }: { connection: SteadyConn
         <strong>Starting.</strong> The journal is being replayed; traces are accepted once that is done.
       </>,
     );
+  if (status && status.space !== "enough")
+    notices.push(
+      <>
+        <strong>Traces are refused: the disk or the journal is full.</strong>{" "}
+        {status.space === "none" ? "Nothing is judged until there is space." : "Incidents are missed until there is space."}
+      </>,
+    );
   if (status?.learning.active) {
     const done = status.learning.progress;
     notices.push(

@@ -1202,8 +1202,10 @@ export interface components {
             next_cursor: string | null;
             /** @description Number of matching incidents on all pages. */
             total: number;
+            /** @description Number of incidents that would match and are omitted because they are muted. */
+            muted: number;
             epoch: components["schemas"]["Epoch"];
-            /** @description Sibyl reports no new incidents yet: they need nine minutes of history, whatever the learning period of problems (`Status`). */
+            /** @description Sibyl reports no new incidents yet, except of objectives: they need nine minutes of history, whatever the learning period of problems (`Status`). */
             learning: boolean;
             /**
              * Format: int64
@@ -2728,8 +2730,13 @@ export interface components {
         Status: {
             version: string;
             go: string;
-            /** @description Ready for traces. */
+            /** @description The service has started. */
             ready: boolean;
+            /**
+             * @description Space on the disk. `low`: traces are refused. `none`: nothing is judged either.
+             * @enum {string}
+             */
+            space: "enough" | "low" | "none";
             learning: components["schemas"]["Learning"];
             epoch: components["schemas"]["Epochs"];
             /** @description Number of open incidents. */

@@ -29,6 +29,12 @@ export default function Status() {
   );
 }
 
+// accepts tells whether the service accepts traces.
+function accepts(s: Schemas["Status"]): string {
+  if (!s.ready) return "not yet: the journal is being replayed";
+  return s.space === "enough" ? "yes" : "no: the disk or the journal is full";
+}
+
 function Health({ s }: { s: Schemas["Status"] }) {
   const ingest = {
     requests: s.ingest.requests,
@@ -45,7 +51,7 @@ function Health({ s }: { s: Schemas["Status"] }) {
       <Facts
         of={[
           ["Version", s.version],
-          ["Accepts traces", s.ready ? "yes" : "not yet: the journal is being replayed"],
+          ["Accepts traces", accepts(s)],
           ["Last spans", <Arrival key="arrival" at={s.ingest.last_arrival} />, "When the last accepted spans arrived"],
           [
             "Learning",

@@ -1,0 +1,74 @@
+package live
+
+import "log/slog"
+
+// Space tells for which work the disk has room.
+type Space uint8
+
+const (
+	// SpaceEnough means for everything.
+	SpaceEnough Space = iota
+	// SpaceLow means that requests are refused.
+	SpaceLow
+	// SpaceNone means that in addition no epoch ends, so that nothing is judged.
+	SpaceNone
+)
+
+// String returns the name of s in the API.
+func (s Space) String() string { return [...]string{"enough", "low", "none"}[s] }
+
+// Space returns for which work the disk has room now. It is safe for concurrent use.
+func (s *Service) Space() Space {
+	switch now := s.options.Clock(); {
+	case !s.options.Fits(now, 0):
+		return SpaceNone
+	case s.options.Full(now) || s.overfull.Load():
+		return SpaceLow
+	}
+	return SpaceEnough
+}
+
+// watchSpace refuses requests while the journal exceeds its limit, and logs when a lack of space begins and ends.
+func (q *sequencer) watchSpace() {
+	const refused, accepted = "requests are refused for lack of space", "requests are accepted again"
+	overfull := q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal
+	if q.overfull.Swap(overfull) != overfull {
+		q.logSpace(overfull, refused, accepted, "the journal has reached journal.max-bytes")
+	}
+	now := q.options.Clock()
+	if full := q.options.Full(now); full != q.full {
+		q.full = full
+		q.logSpace(full, refused, accepted, "the disk is full")
+	}
+	if spent := !q.options.Fits(now, 0); spent != q.spent {
+		q.spent = spent
+		q.logSpace(spent, "nothing is judged for lack of space", "requests are judged again", "the reserve of the disk is used up")
+	}
+}
+
+func (q *sequencer) logSpace(lacking bool, begins, ends, why string) {
+	if lacking {
+		q.options.Log.Warn(begins, slog.String("reason", why))
+	} else {
+		q.options.Log.Info(ends, slog.String("resolved", why))
+	}
+}
+
+// checkpointCopies times the size of the last checkpoint must fit on the disk for the next one: the database writes it
+// to its log and again to its files, before it removes the last one.
+const checkpointCopies = 3
+
+// fits reports whether the disk has room for a checkpoint. It logs when a lack of room begins.
+func (l *loop) fits() bool {
+	last, err := l.options.Store.CheckpointBytes()
+	if err != nil {
+		l.options.Log.Error("the size of the last checkpoint could not be read", slog.Any("error", err))
+	}
+	fits := l.options.Fits(l.options.Clock(), checkpointCopies*last)
+	if !fits && !l.cramped {
+		l.options.Log.Warn("no checkpoint is stored for lack of space: a restart will read more of the journal",
+			slog.Uint64("bytes_needed", checkpointCopies*last))
+	}
+	l.cramped = !fits
+	return fits
+}
