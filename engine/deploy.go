@@ -13,7 +13,7 @@ import (
 type Deploy struct {
 	At              trace.Nanos // arrival of the first spans of the version
 	Service         trace.Symbol
-	Version, Before trace.Symbol // Before is the newest version until then
+	Version, Before trace.Symbol // Before is the newest version of the spans that arrived before these
 }
 
 // VersionSeen is a version of a service with the arrival times of its first and last spans.
@@ -53,12 +53,26 @@ func (c *Core) ObserveVersions(seen []VersionSeen) {
 		if len(v.known) >= 2*mostVersions {
 			continue // trim makes room at the end of the epoch
 		}
-		if before := v.newest[x.Service]; before != 0 && c.learned {
+		if before := v.before(x); before != 0 && c.learned {
 			v.deploys = append(v.deploys, Deploy{x.First, x.Service, x.Version, before})
 			v.deploys = v.deploys[max(0, len(v.deploys)-mostDeploys):]
 		}
 		v.add(x)
 	}
+}
+
+// before returns the newest version of the service of x before x arrived; 0 if there is none. Versions that arrive
+// together do not follow one another.
+func (v *versions) before(x VersionSeen) trace.Symbol {
+	for _, d := range slices.Backward(v.deploys) {
+		if d.At != x.First {
+			break
+		}
+		if d.Service == x.Service {
+			return d.Before
+		}
+	}
+	return v.newest[x.Service]
 }
 
 func compareVersions(a, b VersionSeen) int {

@@ -73,7 +73,11 @@ func TestDeploys(t *testing.T) {
 	r.play()
 	r.run("shop", "1", "2", "3")
 	r.run("bank", "8")
-	if got, want := r.deploys(), "shop 2 after 1 at 30s; shop 3 after 2 at 40s; bank 8 after 7 at 40s"; got != want {
+	r.play()
+	r.run("bank", "9")
+	r.run("shop", "4", "5") // together: neither is the version before the other
+	want := "shop 2 after 1 at 30s; shop 3 after 2 at 40s; bank 8 after 7 at 40s; bank 9 after 8 at 50s; shop 5 after 3 at 50s; shop 4 after 3 at 50s"
+	if got := r.deploys(); got != want {
 		t.Errorf("deploys %s, want %s", got, want)
 	}
 }
