@@ -151,6 +151,9 @@ func (c *Core) followIncidents() {
 		}
 	}
 	c.affected = known
+	if len(open) == 0 {
+		return
+	}
 	for i := range c.problems {
 		p := &c.problems[i]
 		if x := c.explains(open, p); x != nil {
@@ -186,7 +189,7 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 			a.Usual, a.UsualFailed = before[i].Usual, before[i].UsualFailed
 		}
 		switch {
-		case (!c.passes(g, service) || !c.affects(g, x.Onset, &a)) && !c.missesObjective(g, x, &a):
+		case (!c.affects(g, x.Onset, &a) || !c.passes(g, service)) && !c.missesObjective(g, x, &a):
 		case i < 0:
 			types = append(types, a)
 		case a.lost() > types[i].lost():
@@ -246,33 +249,59 @@ func (c *Core) passes(g *group.Group, service trace.Symbol) bool {
 
 // touches reports whether an edge is time in a service, or time in which a caller waits for it.
 func (c *Core) touches(e trace.EdgeInfo, service trace.Symbol) bool {
-	return c.concerns(c.table.Context(e.Context).Op, service) || c.concerns(e.Before, service) || c.concerns(e.After, service)
+	places := c.placesOf(e)
+	return slices.Contains(places[:], service)
+}
+
+// placesOf returns the services in which an edge is time, and those for which a caller waits in it; 0: none.
+func (c *Core) placesOf(e trace.EdgeInfo) (places [6]trace.Symbol) {
+	for i, step := range [...]trace.Op{c.table.Context(e.Context).Op, e.Before, e.After} {
+		places[2*i], places[2*i+1] = c.servicesAt(step)
+	}
+	return places
+}
+
+// servicesAt returns the service in which a step runs, and the one that it calls; 0: none.
+func (c *Core) servicesAt(step trace.Op) (runs, called trace.Symbol) {
+	if step == 0 {
+		return 0, 0
+	}
+	o := c.table.Operation(step)
+	if o.Target != 0 {
+		called = c.table.Operation(o.Target).Service
+	}
+	return o.Service, called
 }
 
 // concerns reports whether a step runs in a service or calls it.
 func (c *Core) concerns(step trace.Op, service trace.Symbol) bool {
-	return step != 0 && (c.table.Operation(step).Service == service || c.table.Operation(c.table.Target(step)).Service == service)
+	runs, called := c.servicesAt(step)
+	return service != 0 && (runs == service || called == service)
 }
 
 // leastExplained is the smallest part of a problem that must lie at a suspect for its incident to contain the problem.
 const leastExplained = 0.3
 
 // explains returns the open incident whose first suspect accounts for most of a problem; nil if none does.
-func (c *Core) explains(open []*incident.Incident, p *detect.Problem) *incident.Incident {
-	var best *incident.Incident
-	most := leastExplained
-	for _, x := range open {
-		part, all := 0.0, 0.0
-		for i := range p.Edges {
-			e := &p.Edges[i]
-			score := max(0, e.Score)
-			all += score
-			if c.touches(trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After}, x.Suspects[0].Service) {
-				part += score
+func (c *Core) explains(open []*incident.Incident, p *detect.Problem) (best *incident.Incident) {
+	all, parts := 0.0, make([]float64, len(open)) // parts: by incident
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		if e.Score <= 0 {
+			continue
+		}
+		all += e.Score
+		places := c.placesOf(trace.EdgeInfo{Context: e.Context, Before: e.Before, After: e.After})
+		for k, x := range open {
+			if slices.Contains(places[:], x.Suspects[0].Service) {
+				parts[k] += e.Score
 			}
 		}
+	}
+	most := leastExplained
+	for k, part := range parts {
 		if all > 0 && part/all > most {
-			best, most = x, part/all
+			best, most = open[k], part/all
 		}
 	}
 	return best
