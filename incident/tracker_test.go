@@ -575,6 +575,31 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
+// The time left until incidents are reported is right to a minute while traces arrive, and stands still without them.
+func TestLeft(t *testing.T) {
+	s := newShop()
+	first := incident.Left(s.now, s.history)
+	var told []time.Duration // by minute
+	for incident.Left(s.now, s.history) > 0 {
+		told = append(told, incident.Left(s.now, s.history))
+		if len(told) == 4 {
+			s.now = s.now.Add(time.Hour)
+			if left := incident.Left(s.now, s.history); left != told[3] {
+				t.Errorf("%v left after an hour without traces, want %v", left, told[3])
+			}
+		}
+		s.play(time.Minute, nil)
+	}
+	for i, left := range told {
+		if took := time.Duration(len(told)-i) * time.Minute; (left - took).Abs() > time.Minute {
+			t.Errorf("%v left, but it took %v", left, took)
+		}
+	}
+	if len(told) < 5 || first != told[0] {
+		t.Errorf("left by minute: %v, before that %v", told, first)
+	}
+}
+
 // TestSilentService slows a service down that emits no spans. Its time is also the gateway's: one incident.
 func TestSilentService(t *testing.T) {
 	s := newShop()
