@@ -34,11 +34,12 @@ var rules = []rule{
 	{folder: "internal/archtest", about: "this table, as tests"},
 
 	{folder: "agents/tracepoint/protocol", about: "messages between agents and Sibyl; only the standard library, because other modules import it"},
+	{folder: "agents/tracepoint/exchange", clock: true, ours: []string{"agents/tracepoint/protocol"}, about: "the agents' side of that protocol over HTTP"},
 	{folder: "agents/kernel/waits", pure: true, about: "records of the kernel's probes to reports of waits"},
 	{folder: "agents/kernel/symbols", about: "names of functions in running processes"},
 	{folder: "agents/kernel/bpf", about: "the kernel's probes, in C and compiled"},
 	{folder: "agents/kernel", clock: true, ours: []string{"agents/kernel/waits", "agents/kernel/symbols", "agents/kernel/bpf"}, about: "the kernel agent: probes, targets, readings"},
-	{folder: "agents", clock: true, ours: []string{"agents/tracepoint/protocol"}, about: "the Go library that enables tracepoints, a module of its own"},
+	{folder: "agents", clock: true, ours: []string{"agents/tracepoint/protocol", "agents/tracepoint/exchange"}, about: "the Go library that enables tracepoints, a module of its own"},
 
 	{folder: "analysis/stats", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}, ours: []string{"internal/codec"}, about: "exact, mergeable statistics and tests"},
 	{folder: "analysis", pure: true, ours: []string{"trace"}, about: "the identity of groups and problems"},
