@@ -35,13 +35,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// roleVariable makes the test binary a process of a test: load, or agent.
+// roleVariable makes the test binary a process of a test: load, shop or agent.
 const roleVariable = "SIBYL_STEER_ROLE"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "load":
 		load()
+	case "shop":
+		shop()
 	case "agent":
 		if err := Run(context.Background(), settings(os.Getenv("SIBYL_STEER_ENDPOINT"), os.Getenv("SIBYL_STEER_PIDS"))); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -92,14 +94,26 @@ func requireProbes(t *testing.T) {
 // role starts the test binary in a role and returns its process, whose end the test awaits.
 func role(t *testing.T, name string, environment ...string) *exec.Cmd {
 	t.Helper()
-	c := exec.Command(os.Args[0])
+	c, _, out := startRole(t, name, environment...)
+	if name == "load" {
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// startRole is role with the input and the output of the process.
+func startRole(t *testing.T, name string, environment ...string) (c *exec.Cmd, in io.Writer, out io.Reader) {
+	t.Helper()
+	c = exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), append(environment, roleVariable+"="+name)...)
 	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
+	input, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.StdoutPipe()
+	output, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,18 +121,13 @@ func role(t *testing.T, name string, environment ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = in.Close()
+		_ = input.Close()
 		if name == "agent" {
 			_ = c.Process.Kill()
 		}
 		_ = c.Wait()
 	})
-	if name == "load" {
-		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return c
+	return c, input, output
 }
 
 func pidOf(c *exec.Cmd) string { return strconv.Itoa(c.Process.Pid) }
@@ -288,9 +297,12 @@ type plane struct {
 
 func (*plane) Record(context.Context, *search.Feedback) error { return nil }
 
-func newPlane(t *testing.T) *plane {
+func newPlane(t *testing.T) *plane { return newPlaneFor(t, &plane{}) }
+
+// newPlaneFor returns a control plane that reports to an engine.
+func newPlaneFor(t *testing.T, e control.Engine) *plane {
 	p := &plane{}
-	p.Plane = control.New(p, control.Options{})
+	p.Plane = control.New(e, control.Options{})
 	p.Begin(nil)
 	server := httptest.NewServer(p.Handler(func(*http.Request) (control.Identity, error) { return control.Identity{}, nil }))
 	t.Cleanup(func() {
