@@ -30,8 +30,9 @@ type Settings struct {
 	Stacks     bool
 	CPULimit   float64 // CPUs that probes and agent may use together
 	Options    kernel.Options
-	// Send takes the waits of a process. It is called by one goroutine at a time. Nil: nobody takes them.
-	Send   func(p *Process, all []Wait, gate Gate)
+	// Send sends the waits of a process that belong to enabled requests as spans, and returns their number by class. It
+	// is called by one goroutine at a time. Nil: nothing is sent.
+	Send   func(p *Process, all []Wait, gate Gate) (sent [waits.NumClasses]int)
 	Client *http.Client
 	Logger *slog.Logger
 }

@@ -206,14 +206,7 @@ func TestExplainsSlowDisk(t *testing.T) {
 	for class := range s.Thresholds {
 		s.Thresholds[class] = 100_000
 	}
-	s.Send = func(_ *Process, all []Wait, gate Gate) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.gate = gate
-		for _, w := range all {
-			l.waits[w.TID] = append(l.waits[w.TID], w)
-		}
-	}
+	s.Send = l.take
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- l.Run(ctx) }()
@@ -253,6 +246,18 @@ func TestExplainsSlowDisk(t *testing.T) {
 		}
 	}
 	t.Error("not explained")
+}
+
+// take keeps waits until their requests end. Each counts as sent.
+func (l *live) take(_ *Process, all []Wait, gate Gate) (sent [waits.NumClasses]int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gate = gate
+	for _, w := range all {
+		l.waits[w.TID] = append(l.waits[w.TID], w)
+		sent[w.Class]++
+	}
+	return sent
 }
 
 // read collects the requests of the shop.

@@ -343,7 +343,7 @@ func TestSteeredBySibyl(t *testing.T) {
 	var mu sync.Mutex // guards the fields below
 	var from *Process
 	passed := 0
-	s.Send = func(x *Process, all []Wait, gate Gate) {
+	s.Send = func(x *Process, all []Wait, gate Gate) (n [waits.NumClasses]int) {
 		mu.Lock()
 		defer mu.Unlock()
 		from, passed = x, 0
@@ -357,9 +357,11 @@ func TestSteeredBySibyl(t *testing.T) {
 		for _, x := range all {
 			select {
 			case sent <- x:
+				n[x.Class]++
 			default:
 			}
 		}
+		return n
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

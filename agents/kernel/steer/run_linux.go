@@ -143,11 +143,25 @@ func (a *agent) readEvents() error {
 		}
 	}
 	for pid, all := range byProcess {
-		if t, gate, ok := a.steering.target(pid); ok && a.settings.Send != nil {
-			a.settings.Send(t.Process, all, gate)
-		}
+		a.send(pid, all)
 	}
 	return nil
+}
+
+// send sends the waits of a process, unless it is no target any more.
+func (a *agent) send(pid uint32, all []Wait) {
+	t, gate, ok := a.steering.target(pid)
+	if !ok {
+		return
+	}
+	var found, sent [waits.NumClasses]int
+	for i := range all {
+		found[all[i].Class]++
+	}
+	if a.settings.Send != nil {
+		sent = a.settings.Send(t.Process, all, gate)
+	}
+	a.steering.record(t.Service, &found, &sent)
 }
 
 // frames returns the names of the functions that waited; none if no stack was taken.
@@ -188,7 +202,7 @@ func (a *agent) judge(ctx context.Context) error {
 	now := time.Now()
 	elapsed, own := now.Sub(a.judged), used-a.used
 	lost := losses.Since(a.losses)
-	a.steering.count(changes, cost.CPUShare*float64(elapsed), lost.Events+lost.Limited)
+	a.steering.distribute(changes, cost.CPUShare*float64(elapsed), lost.Events+lost.Limited)
 	a.judged, a.used, a.losses = now, used, losses
 	share := cost.CPUShare + own.Seconds()/elapsed.Seconds()
 	if a.steering.judge(share) {

@@ -38,8 +38,11 @@ type target struct {
 
 // usage counts the use of a tracepoint since the session began.
 type usage struct {
-	hits, drops uint64
-	nanos       float64
+	sent   uint64  // spans
+	waits  uint64  // above the threshold, also of requests for which the plan does not enable them
+	recent uint64  // those since the last distribution of costs
+	drops  uint64  // records that were lost
+	nanos  float64 // time of the probes
 }
 
 // Catalogue implements [exchange.Tracepoints].
@@ -76,7 +79,7 @@ func (s *steering) Outcomes() []protocol.Outcome {
 		list = append(list, protocol.Outcome{ID: id, State: protocol.Unsupported, Reason: "the kernel agent has no such tracepoint"})
 	}
 	for id, u := range s.usage {
-		if !planned[id] && u.hits > 0 {
+		if !planned[id] && u.sent > 0 {
 			service, _, _ := parseID(id)
 			list = append(list, s.outcome(id, service))
 		}
@@ -87,7 +90,7 @@ func (s *steering) Outcomes() []protocol.Outcome {
 
 // outcome returns the state of a tracepoint. The caller holds mu.
 func (s *steering) outcome(id, service string) protocol.Outcome {
-	o := protocol.Outcome{ID: id, State: protocol.Applied, Bytes: hitBytes}
+	o := protocol.Outcome{ID: id, State: protocol.Applied}
 	_, served := s.processes.services[service]
 	switch reason := s.governor.reason(); {
 	case !served:
@@ -98,9 +101,12 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 		o.State, o.Reason = protocol.Failed, reason
 	}
 	if u := s.usage[id]; u != nil {
-		o.Hits, o.Drops = u.hits, u.drops
-		if u.hits > 0 {
-			o.Nanos = min(u.nanos/float64(u.hits), protocol.MaxCPU)
+		o.Hits, o.Drops = u.sent+u.drops, u.drops
+		if u.waits > 0 {
+			o.Nanos = min(u.nanos/float64(u.waits), protocol.MaxCPU)
+		}
+		if u.sent > 0 {
+			o.Bytes = hitBytes
 		}
 	}
 	return o
@@ -184,29 +190,50 @@ func (s *steering) target(pid uint32) (t target, gate Gate, ok bool) {
 	return t, gate, ok
 }
 
-// count adds intervals to the hits of their tracepoints, and divides the time that the probes took and the records that
-// they lost among them.
-func (s *steering) count(changes []waits.Row, nanos float64, lost uint64) {
+// record counts waits of a service by class, and the spans sent for them.
+func (s *steering) record(service string, found, sent *[waits.NumClasses]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hits, total := make(map[string]uint64), uint64(0)
-	for i := range changes {
-		r := &changes[i]
-		if t, ok := s.targets[r.TGID]; ok && t.classes.Has(r.Class) {
-			hits[TracepointID(t.Service, r.Class)] += r.Count
-			total += r.Count
+	for c, n := range found {
+		if n == 0 {
+			continue
 		}
-	}
-	for id, n := range hits {
+		id := TracepointID(service, waits.Class(c))
 		u := s.usage[id]
 		if u == nil {
 			u = &usage{}
 			s.usage[id] = u
 		}
-		part := float64(n) / float64(total)
-		u.hits += n
-		u.nanos += nanos * part
-		u.drops += uint64(float64(lost) * part)
+		u.waits += uint64(n)
+		u.recent += uint64(n)
+		u.sent += uint64(sent[c])
+	}
+}
+
+// distribute divides the time that the probes took and the records that they lost among tracepoints, by the numbers of
+// their intervals, also of short ones, and of their single waits.
+func (s *steering) distribute(changes []waits.Row, nanos float64, lost uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	work, total := make(map[string]uint64), uint64(0)
+	for i := range changes {
+		r := &changes[i]
+		if t, ok := s.targets[r.TGID]; ok && t.classes.Has(r.Class) {
+			work[TracepointID(t.Service, r.Class)] += r.Count
+			total += r.Count
+		}
+	}
+	for id, u := range s.usage {
+		work[id] += u.recent
+		total += u.recent
+		u.recent = 0
+	}
+	for id, n := range work {
+		if u := s.usage[id]; u != nil && n > 0 {
+			part := float64(n) / float64(total)
+			u.nanos += nanos * part
+			u.drops += uint64(float64(lost) * part)
+		}
 	}
 }
 

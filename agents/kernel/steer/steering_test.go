@@ -247,26 +247,34 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// Hits are intervals of enabled classes; they share the time of the probes and the losses.
-func TestCount(t *testing.T) {
+// Hits are the spans sent. The time of the probes and the losses are divided by intervals and single waits.
+func TestDistribute(t *testing.T) {
 	m := newMachine(t)
 	m.start(10, "5", "OTEL_SERVICE_NAME=orders")
 	m.start(11, "5", "OTEL_SERVICE_NAME=cart")
 	m.look()
-	m.Apply(planOf(1, "orders/kernel/sync", "cart/kernel/file"))
+	m.Apply(planOf(1, "orders/kernel/sync", "cart/kernel/file", "cart/kernel/net"))
 	row := func(pid uint32, c waits.Class, n uint64) waits.Row {
 		return waits.Row{Key: waits.Key{TGID: pid, TID: pid, Class: c}, Count: n}
 	}
-	m.count([]waits.Row{row(10, waits.Sync, 20), row(10, waits.Sync, 10), row(11, waits.File, 10), row(11, waits.Sync, 99), row(12, waits.File, 99)}, 40_000, 8)
-	m.count(nil, 5000, 1)
+	m.record("orders", &[waits.NumClasses]int{waits.Sync: 10}, &[waits.NumClasses]int{waits.Sync: 4})
+	m.record("cart", &[waits.NumClasses]int{waits.File: 5}, &[waits.NumClasses]int{})
+	m.distribute([]waits.Row{row(10, waits.Sync, 12), row(10, waits.Sync, 8), row(11, waits.File, 5), row(11, waits.Sync, 99), row(12, waits.File, 99)}, 40_000, 8)
+	m.distribute(nil, 5000, 1)
+	want := map[string]protocol.Outcome{
+		"orders/kernel/sync": {Hits: 4 + 6, Drops: 6, Nanos: 3000, Bytes: hitBytes},
+		"cart/kernel/file":   {Hits: 2, Drops: 2, Nanos: 2000},
+		"cart/kernel/net":    {},
+	}
 	for _, o := range m.Outcomes() {
-		if want := map[string]uint64{"orders/kernel/sync": 30, "cart/kernel/file": 10}[o.ID]; o.Hits != want || o.Drops != want/5 || math.Abs(o.Nanos-1000) > 1e-9 {
-			t.Errorf("%+v", o)
+		x := want[o.ID]
+		if x.ID, x.State = o.ID, protocol.Applied; o != x {
+			t.Errorf("%+v, want %+v", o, x)
 		}
 	}
 	m.Apply(planOf(2))
-	if n := len(m.Outcomes()); n != 2 {
-		t.Errorf("%d outcomes, want those of the former plan", n)
+	if all := m.Outcomes(); len(all) != 1 || all[0].ID != "orders/kernel/sync" {
+		t.Errorf("%+v: want those of the former plan that were sent", all)
 	}
 }
 
