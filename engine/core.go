@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -362,7 +361,7 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	decisions = append(decisions, c.takeLogEntries(now)...)
 	c.recordHistory(decisions)
 	c.causes.restartSamples(decisions)
-	c.adopt(&c.state.Plan)
+	c.adopt(&c.state.Plan, now)
 	return decisions
 }
 
@@ -478,65 +477,6 @@ func (c *Core) rates() map[analysis.Hash]float64 {
 		}
 	}
 	return rates
-}
-
-// plan holds the arms of a plan, to which requests are assigned.
-type plan struct {
-	version int64
-	arms    []arm
-}
-
-// arm is the set of tracepoints of one arm. Equal sets of different plans share their statistics.
-type arm struct {
-	name       trace.Symbol
-	on         []trace.Symbol // ascending
-	set        uint64         // hash of on; 0 for the empty set
-	everything bool
-}
-
-// keptPlans is the number of plans that are kept for requests that started under an earlier plan.
-const keptPlans = 16
-
-// adopt makes p the current plan.
-func (c *Core) adopt(p *search.Plan) {
-	if p.Version == c.plans[len(c.plans)-1].version {
-		return
-	}
-	next := plan{version: p.Version}
-	for i, a := range p.Arms {
-		next.arms = append(next.arms, arm{name: a.Name, everything: a.Everything})
-		for _, l := range p.Leases {
-			if int(l.Arm) == i {
-				next.arms[i].on = append(next.arms[i].on, l.Tracepoint)
-			}
-		}
-		slices.Sort(next.arms[i].on)
-		for _, tp := range next.arms[i].on {
-			next.arms[i].set = trace.Mix(next.arms[i].set, uint64(tp))
-		}
-	}
-	c.plans = append(c.plans, next)
-	c.plans = c.plans[max(0, len(c.plans)-keptPlans):]
-}
-
-// arm returns the arm of a request; the empty arm if its plan is no longer known.
-func (c *Core) arm(o *observation.Observation) *arm {
-	if o.Plan > 0 && o.Arm == exploreArm.name {
-		return &exploreArm
-	}
-	if o.Plan > 0 {
-		for i := range slices.Backward(c.plans) {
-			if c.plans[i].version != o.Plan {
-				continue
-			}
-			for k := range c.plans[i].arms {
-				if a := &c.plans[i].arms[k]; a.name == o.Arm {
-					return a
-				}
-			}
-		}
-	}
-	return &arm{}
 }
 
 // Watched returns the number of groups and request types with an expectation.

@@ -74,7 +74,7 @@ func (c *Core) attachRefinements() {
 // attach adds to p the shares that the current plan's tracepoints showed, and drops the statistics of earlier plans.
 // The tree holds the references of healthy requests; it may be nil.
 func (c *Core) attach(p *detect.Problem, r *refinements, t *cct.Tree) {
-	present := c.currentArms()
+	present := c.currentSets()
 	for set := range r.bySet {
 		if !slices.ContainsFunc(present, func(a arm) bool { return a.set == set }) {
 			delete(r.bySet, set)
@@ -83,9 +83,6 @@ func (c *Core) attach(p *detect.Problem, r *refinements, t *cct.Tree) {
 	p.Refined = r.shares(p, present, t)
 	p.Attribute()
 }
-
-// currentArms returns the arms of the current plan.
-func (c *Core) currentArms() []arm { return c.plans[len(c.plans)-1].arms }
 
 // pairShares returns the pairs of edges that vary together, by problem; nil unless the strategy uses pairs.
 func (c *Core) pairShares() map[analysis.Hash][]detect.PairShare {

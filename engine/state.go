@@ -92,6 +92,7 @@ type savedMark struct {
 
 type savedPlan struct {
 	Version int64
+	Since   trace.Nanos `cbor:",omitempty"` // 0: unknown, from an older version
 	Arms    []savedArm
 }
 
@@ -100,6 +101,8 @@ type savedArm struct {
 	On         []trace.Symbol
 	Set        uint64
 	Everything bool
+	Share      float64        `cbor:",omitempty"`
+	Probes     []trace.Symbol `cbor:",omitempty"`
 }
 
 type savedRefinements struct {
@@ -213,9 +216,9 @@ func (c *Core) saved() *savedCore {
 		s.Epochs = append(s.Epochs, savedMark{m.end, m.seen})
 	}
 	for _, p := range c.plans {
-		saved := savedPlan{Version: p.version}
+		saved := savedPlan{Version: p.version, Since: p.since}
 		for _, a := range p.arms {
-			saved.Arms = append(saved.Arms, savedArm{a.name, a.on, a.set, a.everything})
+			saved.Arms = append(saved.Arms, savedArm{a.name, a.on, a.set, a.everything, a.share, a.probes})
 		}
 		s.Plans = append(s.Plans, saved)
 	}
@@ -352,10 +355,11 @@ func (c *Core) restorePlans(s *savedCore) {
 	c.versions.restore(s.Versions, s.Deploys)
 	c.plans = nil
 	for _, p := range s.Plans {
-		restored := plan{version: p.Version}
+		restored := plan{version: p.Version, since: p.Since}
 		for _, a := range p.Arms {
-			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything})
+			restored.arms = append(restored.arms, arm{a.Name, a.On, a.Set, a.Everything, a.Share, a.Probes})
 		}
+		restored.share()
 		c.plans = append(c.plans, restored)
 	}
 }

@@ -162,7 +162,7 @@ func (s *investigationStep) explanation() string {
 	if top.Share >= explainedShare*lead.score && slices.ContainsFunc(lead.locations, func(l location) bool {
 		return l.tp != 0 && l.tp == top.Tracepoint && l.layer == cct.Kernel
 	}) {
-		return fmt.Sprintf("waiting in the kernel accounts for %.0f %%", 100*top.Share)
+		return waitSentence(top.Share, top.Op, s.problem, s.epoch.in.Table)
 	}
 	for _, e := range s.problem.Explanations {
 		within := e.Target == 0 || slices.ContainsFunc(lead.edges, func(x *group.EdgeShare) bool { return x.Edge == e.Target })

@@ -133,17 +133,3 @@ func (r *Registry) setExplore(allowed bool) {
 	defer r.mu.Unlock()
 	r.explore = allowed
 }
-
-func (r *Registry) exploreAllowed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.explore
-}
-
-// currentPlan returns the version and the hash of the current plan, zero values for the baseline.
-func (r *Registry) currentPlan() (version int64, hash string) {
-	if p := r.state.Load().current; p != nil {
-		return p.version, p.source.Hash
-	}
-	return 0, ""
-}

@@ -41,6 +41,9 @@ type kernelFlags struct {
 	stacks     bool
 	sums       uint32
 	top        int
+
+	sibyl, token, service string // see steerSettings
+	cpuLimit              float64
 }
 
 // defaultThresholds are long for the reasons that hardly ever are the intention of a program.
@@ -49,7 +52,7 @@ var defaultThresholds = []string{"file=10ms", "sync=20ms", "fault=10ms", "dns=50
 func (p *process) kernelAgentCommand() *cobra.Command {
 	f := &kernelFlags{output: cli.NewChoice("table", "json", "html", "pprof", "folded")}
 	c := &cobra.Command{
-		Use:   "kernel (--pid P… | --comm NAME | --cgroup PATH)",
+		Use:   "kernel (--pid P… | --comm NAME | --cgroup PATH | --sibyl URL)",
 		Short: "Report why the threads of processes did not run",
 		Long: `Kernel observes processes with probes in the kernel of Linux and reports why their threads did not run: for each
 thread how often and how long it waited for files, the network, locks and so on, and how long it then waited for a CPU.
@@ -67,12 +70,17 @@ The time of a thread is divided without gaps: the totals of all classes add up t
   unix       sockets of this host                      other    everything else
 
 Without --duration it runs until interrupted: table and json report each --interval, the other formats once at the end.
+With --sibyl it reports nothing by itself: Sibyl decides which waits of which services are observed, as it does with all
+tracepoints. It then observes processes that name their service in OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES or their
+process context (OTEP 4719), all of them or the selected ones, and limits itself to --cpu-limit.
+
 It needs Linux 5.18 or later with BTF, and CAP_BPF and CAP_PERFMON or root. docs/kernel.md describes the data, the costs
 and the blind spots.`,
 		Example: `  sibyl agent kernel --pid 4711 --duration 10s
   sibyl agent kernel --comm postgres                                # as top does
   sibyl agent kernel --cgroup /system.slice/nginx.service --duration 30s --threshold file=5ms,net=50ms
-  sibyl agent kernel --pid 4711 --duration 10s -o folded | flamegraph.pl > waits.svg`,
+  sibyl agent kernel --pid 4711 --duration 10s -o folded | flamegraph.pl > waits.svg
+  SIBYL_TOKEN=… sibyl agent kernel --sibyl https://sibyl.example.com`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.kernelAgent(c, f) },
 	}
@@ -88,19 +96,19 @@ and the blind spots.`,
 	c.Flags().BoolVar(&f.stacks, "stacks", true, "sample stacks of waits and of time on the CPU")
 	c.Flags().Uint32Var(&f.sums, "sums", 1<<16, "largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
 	c.Flags().IntVar(&f.top, "top", 10, "number of processes, threads and waits to show in the table; 0: all")
+	p.steerFlags(c, f)
 	return c
 }
 
 func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) error {
+	if f.sibyl != "" {
+		return p.steeredAgent(c, f)
+	}
 	s, err := f.settings()
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
-	notes, err := kernel.Check()
-	for _, note := range notes {
-		fmt.Fprintf(p.err, "sibyl: %s\n", note)
-	}
-	if err != nil {
+	if err := p.checkKernel(); err != nil {
 		return err
 	}
 	return kernel.Observe(c.Context(), s, func(r *waits.Report) error {
@@ -111,6 +119,15 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) error {
 		}
 		return f.write(p, r, s.Thresholds)
 	})
+}
+
+// checkKernel writes what the lack of rights costs, and returns why nothing can be observed.
+func (p *process) checkKernel() error {
+	notes, err := kernel.Check()
+	for _, note := range notes {
+		fmt.Fprintf(p.err, "sibyl: %s\n", note)
+	}
+	return err
 }
 
 // write writes a report as a whole.
@@ -142,21 +159,14 @@ func (f *kernelFlags) settings() (kernel.Settings, error) {
 		Selection: f.selection, Classes: waits.All, Stacks: f.stacks, Children: f.children,
 		Duration: time.Duration(f.duration), Options: kernel.Options{Sums: f.sums},
 	}
-	selections := 0
-	for _, given := range []bool{len(f.pids) > 0, f.selection.Comm != "", f.selection.Cgroup != ""} {
-		if given {
-			selections++
-		}
+	selections, err := f.selections()
+	if err != nil {
+		return s, err
 	}
-	if selections != 1 {
-		return s, errors.New("select processes with one of --pid, --comm and --cgroup")
+	if selections == 0 {
+		return s, errSelections
 	}
-	for _, pid := range f.pids {
-		if pid == 0 || pid > math.MaxInt32 {
-			return s, fmt.Errorf("--pid %d: want the ID of a process", pid)
-		}
-		s.Selection.PIDs = append(s.Selection.PIDs, uint32(pid))
-	}
+	s.Selection = f.selection
 	if f.sums == 0 || f.top < 0 || f.interval < 100*time.Millisecond {
 		return s, errors.New("--sums must be above 0, --top not negative, and --interval at least 100ms")
 	}
@@ -173,24 +183,43 @@ func (f *kernelFlags) settings() (kernel.Settings, error) {
 			s.Classes = s.Classes.With(class)
 		}
 	}
-	var err error
-	s.Thresholds, err = parseThresholds(f.thresholds)
-	return s, err
+	return s, parseThresholds(f.thresholds, &s.Thresholds)
 }
 
-// parseThresholds parses arguments like "file=10ms".
-func parseThresholds(args []string) (t waits.Thresholds, err error) {
+var errSelections = errors.New("select processes with one of --pid, --comm and --cgroup")
+
+// selections completes the selection, and returns the number of ways in which processes are selected: 0 or 1.
+func (f *kernelFlags) selections() (n int, err error) {
+	for _, given := range []bool{len(f.pids) > 0, f.selection.Comm != "", f.selection.Cgroup != ""} {
+		if given {
+			n++
+		}
+	}
+	if n > 1 {
+		return n, errSelections
+	}
+	for _, pid := range f.pids {
+		if pid == 0 || pid > math.MaxInt32 {
+			return n, fmt.Errorf("--pid %d: want the ID of a process", pid)
+		}
+		f.selection.PIDs = append(f.selection.PIDs, uint32(pid))
+	}
+	return n, nil
+}
+
+// parseThresholds sets thresholds by arguments like "file=10ms".
+func parseThresholds(args []string, t *waits.Thresholds) error {
 	for _, arg := range args {
 		name, text, _ := strings.Cut(arg, "=")
 		class, err := waits.ParseClass(name)
 		if err != nil {
-			return t, fmt.Errorf("--threshold %q: %w", arg, err)
+			return fmt.Errorf("--threshold %q: %w", arg, err)
 		}
 		d, err := time.ParseDuration(text)
 		if err != nil || d < 0 {
-			return t, fmt.Errorf("--threshold %q: want a class and a duration like file=10ms", arg)
+			return fmt.Errorf("--threshold %q: want a class and a duration like file=10ms", arg)
 		}
 		t[class] = uint64(d)
 	}
-	return t, nil
+	return nil
 }

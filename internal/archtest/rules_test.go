@@ -35,11 +35,14 @@ var rules = []rule{
 	{folder: "internal/archtest", about: "this table, as tests"},
 
 	{folder: "agents/tracepoint/protocol", about: "messages between agents and Sibyl; only the standard library, because other modules import it"},
+	{folder: "agents/tracepoint/exchange", clock: true, ours: []string{"agents/tracepoint/protocol"}, about: "the agents' side of that protocol over HTTP"},
 	{folder: "agents/kernel/waits", pure: true, about: "records of the kernel's probes to reports of waits"},
 	{folder: "agents/kernel/symbols", about: "names of functions in running processes"},
 	{folder: "agents/kernel/bpf", about: "the kernel's probes, in C and compiled"},
+	{folder: "agents/kernel/resource", about: "resource attributes of running processes"},
 	{folder: "agents/kernel", clock: true, ours: []string{"agents/kernel/waits", "agents/kernel/symbols", "agents/kernel/bpf"}, about: "the kernel agent: probes, targets, readings"},
-	{folder: "agents", clock: true, ours: []string{"agents/tracepoint/protocol"}, about: "the Go library that enables tracepoints, a module of its own"},
+	{folder: "agents/kernel/steer", clock: true, ours: []string{"agents/tracepoint/protocol", "agents/tracepoint/exchange", "agents/kernel/waits", "agents/kernel/symbols", "agents/kernel/resource", "agents/kernel"}, about: "the kernel agent, steered by Sibyl"},
+	{folder: "agents", clock: true, ours: []string{"agents/tracepoint/protocol", "agents/tracepoint/exchange"}, about: "the Go library that enables tracepoints, a module of its own"},
 
 	{folder: "analysis/stats", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}, ours: []string{"internal/codec"}, about: "exact, mergeable statistics and tests"},
 	{folder: "analysis", pure: true, ours: []string{"trace"}, about: "the identity of groups and problems"},
@@ -69,7 +72,7 @@ var rules = []rule{
 
 	{folder: "store", ours: []string{"internal/codec", "internal/codec/plain", "trace", "internal/pebbledb", "analysis", "analysis/group", "search"}, about: "checkpoints, decisions, exemplars, windows of past days, outbox"},
 	{folder: "engine/spool", ours: []string{"internal/codec", "analysis/observation"}, about: "packed observations, in memory and in a temporary file"},
-	{folder: "engine", waits: true, ours: []string{"internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "incident", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
+	{folder: "engine", waits: true, ours: []string{"agents/tracepoint/protocol", "internal/codec", "internal/codec/plain", "trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "incident", "search", "ingest", "engine/spool"}, about: "the core, epoch by epoch: observations to decisions"},
 	{folder: "engine/offline", ours: []string{"trace", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "analysis/explain", "cct", "search", "ingest/assemble", "ingest/file", "engine/spool", "engine"}, about: "files to a report, or to a comparison"},
 	{folder: "engine/backtest", ours: []string{"trace", "analysis/group", "analysis/baselinediff", "search", "ingest", "ingest/assemble", "ingest/file", "engine"}, about: "recorded traces to the incidents that the service would report"},
 	{folder: "engine/live", clock: true, ours: []string{"trace", "internal/refusal", "analysis/stats", "analysis", "analysis/critpath", "analysis/observation", "analysis/group", "analysis/detect", "analysis/baselinediff", "search", "ingest", "ingest/otlp", "ingest/assemble", "ingest/journal", "store", "engine"}, about: "the running service: intake, shards, epochs"},

@@ -1,7 +1,8 @@
-package tracepoint
+package exchange
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/rand"
@@ -63,36 +64,43 @@ type client struct {
 	session  string
 	resource map[string]string
 
+	capabilities []protocol.Capability
+
 	mu          sync.Mutex // guards id
 	id          string
 	preferredID string // as configured
 }
 
-func newClient(o *options) (*client, error) {
-	u, err := url.Parse(o.endpoint)
+func newClient(s *Settings) (*client, error) {
+	u, err := url.Parse(s.Endpoint)
 	switch {
-	case o.endpoint == "":
-		return nil, errors.New("no endpoint: use WithEndpoint")
+	case s.Endpoint == "":
+		return nil, errors.New("no endpoint: want a URL like http://sibyl:8321")
 	case err != nil:
 		return nil, err
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("endpoint %q: must be a URL like http://sibyl:8321", o.endpoint)
-	case !validText(o.id, protocol.MaxText/2):
-		return nil, fmt.Errorf("id %q: must consist of 1 to %d bytes of printable characters", o.id, protocol.MaxText/2)
-	case !validText(o.resource["service.name"], protocol.MaxText/2):
-		return nil, fmt.Errorf("service.name %q: must consist of 1 to %d bytes of printable characters: use WithService", o.resource["service.name"], protocol.MaxText/2)
+		return nil, fmt.Errorf("endpoint %q: must be a URL like http://sibyl:8321", s.Endpoint)
+	case !validText(s.ID, protocol.MaxText/2):
+		return nil, fmt.Errorf("id %q: must consist of 1 to %d bytes of printable characters", s.ID, protocol.MaxText/2)
+	case !validText(s.Resource["service.name"], protocol.MaxText/2):
+		return nil, fmt.Errorf("service.name %q: must be set, to 1 to %d bytes of printable characters", s.Resource["service.name"], protocol.MaxText/2)
 	}
-	for k, v := range o.resource { // drop attributes that a registration cannot hold
-		if !validText(k, protocol.MaxText) || v != "" && !validText(v, protocol.MaxReason) {
-			delete(o.resource, k)
+	resource := make(map[string]string, len(s.Resource))
+	for k, v := range s.Resource { // a registration cannot hold all
+		if validText(k, protocol.MaxText) && (v == "" || validText(v, protocol.MaxReason)) {
+			resource[k] = v
 		}
 	}
 	return &client{
-		base: u.JoinPath(protocol.Path).String(), token: o.token, http: o.client, session: rand.Text(), resource: o.resource, preferredID: o.id, id: o.id,
+		base: u.JoinPath(protocol.Path).String(), token: s.Token, http: cmp.Or(s.Client, http.DefaultClient), session: rand.Text(),
+		resource: resource, capabilities: s.Capabilities, preferredID: s.ID, id: s.ID,
 	}, nil
 }
 
-func (c *client) service() string { return c.resource["service.name"] }
+// validText reports whether s consists of printable characters and has 1 to limit bytes.
+func validText(s string, limit int) bool {
+	return s != "" && protocol.Printable(s, limit) == s
+}
 
 func (c *client) agentID() string {
 	c.mu.Lock()
@@ -110,14 +118,11 @@ func (c *client) renewID() {
 func (c *client) url(path string) string { return c.base + url.PathEscape(c.agentID()) + path }
 
 // register sends the agent's description and those pages of its catalogue that the server lacks.
-func (c *client) register(ctx context.Context, catalogue []protocol.Tracepoint, explore bool) error {
+func (c *client) register(ctx context.Context, catalogue []protocol.Tracepoint) error {
 	r := protocol.Registration{
 		Protocol: protocol.Version, Session: c.session, Resource: c.resource,
-		Capabilities: []protocol.Capability{protocol.CanSpan, protocol.CanVariable, protocol.CanRate, protocol.CanFilter},
+		Capabilities: c.capabilities,
 		Catalogue:    protocol.Catalogue{Hash: protocol.HashCatalogue(catalogue), Size: len(catalogue)},
-	}
-	if explore {
-		r.Capabilities = append(r.Capabilities, protocol.CanExplore)
 	}
 	if r.Catalogue.Pages() == 1 {
 		r.Page = &protocol.Page{Tracepoints: catalogue}

@@ -1,0 +1,434 @@
+//go:build linux && (amd64 || arm64)
+
+package steer
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/control"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// roleVariable makes the test binary a process of a test: load, shop or agent.
+const roleVariable = "SIBYL_STEER_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "load":
+		load()
+	case "shop":
+		shop()
+	case "agent":
+		if err := Run(context.Background(), settings(os.Getenv("SIBYL_STEER_ENDPOINT"), os.Getenv("SIBYL_STEER_PIDS"))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// load sleeps in four threads until its input ends.
+func load() {
+	for range 4 {
+		go func() {
+			runtime.LockOSThread()
+			for {
+				_ = syscall.Nanosleep(&syscall.Timespec{Nsec: 200_000}, nil)
+			}
+		}()
+	}
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// deadline bounds the time for which the tests wait for other processes and for the kernel.
+const deadline = 20 * time.Second
+
+// settings select processes by their IDs, not those of other tests on the machine.
+func settings(endpoint, pids string) Settings {
+	s := Settings{Endpoint: endpoint, ID: "kernel", Host: "b", CPULimit: 100, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)), Stacks: true}
+	for pid := range strings.SplitSeq(pids, ",") {
+		n, _ := strconv.ParseUint(pid, 10, 32)
+		s.Selection.PIDs = append(s.Selection.PIDs, uint32(n))
+	}
+	for c := range s.Thresholds {
+		s.Thresholds[c] = 1
+	}
+	return s
+}
+
+func requireProbes(t *testing.T) {
+	t.Helper()
+	if _, err := kernel.Check(); errors.Is(err, kernel.ErrMissing) {
+		t.Skip(err)
+	}
+}
+
+// role starts the test binary in a role and returns its process, whose end the test awaits.
+func role(t *testing.T, name string, environment ...string) *exec.Cmd {
+	t.Helper()
+	c, _, out := startRole(t, name, environment...)
+	if name == "load" {
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// startRole is role with the input and the output of the process.
+func startRole(t *testing.T, name string, environment ...string) (c *exec.Cmd, in io.Writer, out io.Reader) {
+	t.Helper()
+	c = exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), append(environment, roleVariable+"="+name)...)
+	c.Stderr = os.Stderr
+	input, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = input.Close()
+		if name == "agent" {
+			_ = c.Process.Kill()
+		}
+		_ = c.Wait()
+	})
+	return c, input, output
+}
+
+func pidOf(c *exec.Cmd) string { return strconv.Itoa(c.Process.Pid) }
+
+// objects returns the programs, maps and links that a process holds, as "prog_id 7".
+func objects(t *testing.T, pid string) []string {
+	t.Helper()
+	folder := filepath.Join("/proc", pid, "fdinfo")
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		own := ""
+		for line := range strings.Lines(string(text)) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			if key == "prog_id" || key == "map_id" || key == "link_id" {
+				if own == "" || key == "link_id" { // a link shows its program, too
+					own = key + " " + strings.TrimSpace(value)
+				}
+			}
+		}
+		if own != "" {
+			list = append(list, own)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// exists reports whether the kernel has an object of [objects].
+func exists(t *testing.T, object string) bool {
+	t.Helper()
+	kind, text, _ := strings.Cut(object, " ")
+	id, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o io.Closer
+	switch kind {
+	case "prog_id":
+		o, err = ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	case "map_id":
+		o, err = ebpf.NewMapFromID(ebpf.MapID(id))
+	default:
+		o, err = link.NewFromID(link.ID(id))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = o.Close()
+	return true
+}
+
+// newLive returns an agent for processes, without Sibyl.
+func newLive(t *testing.T, pids ...string) *agent {
+	t.Helper()
+	requireProbes(t)
+	p, err := kernel.Open(kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	a := newAgent(settings("", strings.Join(pids, ",")), p)
+	if err := a.steering.scan(); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// sums returns the number of intervals that the kernel has summed up.
+func (a *agent) sums(t *testing.T) (n uint64) {
+	t.Helper()
+	r, err := a.probes.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range r.Sums {
+		n += s.Count
+	}
+	return n
+}
+
+// eventually repeats a check until it holds.
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	ticker, end := time.NewTicker(5*time.Millisecond), time.After(deadline)
+	defer ticker.Stop()
+	for !check() {
+		select {
+		case <-ticker.C:
+		case <-end:
+			t.Fatalf("not after %s: %s", deadline, what)
+		}
+	}
+}
+
+// A thousand plans leak no program, map, link or file. With an empty plan nothing is attached, and nothing is counted
+// while the load goes on.
+func TestPlanChanges(t *testing.T) {
+	var pids []string
+	for _, service := range []string{"orders", "cart"} {
+		pids = append(pids, pidOf(role(t, "load", "OTEL_SERVICE_NAME="+service)))
+	}
+	a := newLive(t, pids...)
+	own := strconv.Itoa(os.Getpid())
+	ids := func(i int) []string {
+		return [][]string{
+			nil, {"orders/kernel/sleep"}, {"orders/kernel/sleep", "cart/kernel/sleep"}, {"cart/kernel/runqueue", "orders/kernel/preempted"},
+		}[i%4]
+	}
+	a.steering.Apply(planOf(1))
+	before := objects(t, own)
+	const plans = 1000
+	for i := range plans {
+		a.steering.Apply(planOf(int64(i+2), ids(i)...))
+		if err := a.steering.failure; err != nil {
+			t.Fatal(err)
+		}
+		if i%100 == 0 {
+			if err := a.readEvents(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	a.steering.Apply(planOf(plans+2, "orders/kernel/sleep"))
+	on := objects(t, own)
+	since := a.sums(t)
+	eventually(t, "sleeps are counted", func() bool { return a.sums(t) > since })
+	a.steering.Apply(planOf(plans + 3))
+	after := objects(t, own)
+	if !slices.Equal(before, after) || len(on) <= len(after) {
+		t.Errorf("before %q,\nwith a plan %q,\nafter %q", before, on, after)
+	}
+	since = a.sums(t)
+	if err := a.readEvents(); err != nil {
+		t.Fatal(err)
+	}
+	_ = syscall.Nanosleep(&syscall.Timespec{Nsec: 20e6}, nil) // of the load: a hundred sleeps of each thread
+	if n := a.sums(t); n != since {
+		t.Errorf("%d intervals after the last switch", n-since)
+	}
+	if err := a.probes.Events(func(e waits.Event) { t.Errorf("%+v", e) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// plane is a control plane that serves agents over HTTP.
+type plane struct {
+	*control.Plane
+	url   string
+	plan  search.Plan
+	table trace.Table
+}
+
+func (*plane) Record(context.Context, *search.Feedback) error { return nil }
+
+func newPlane(t *testing.T) *plane { return newPlaneFor(t, &plane{}) }
+
+// newPlaneFor returns a control plane that reports to an engine.
+func newPlaneFor(t *testing.T, e control.Engine) *plane {
+	p := &plane{}
+	p.Plane = control.New(e, control.Options{})
+	p.Begin(nil)
+	server := httptest.NewServer(p.Handler(func(*http.Request) (control.Identity, error) { return control.Identity{}, nil }))
+	t.Cleanup(func() {
+		p.Close()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	p.url = server.URL
+	return p
+}
+
+// on publishes a plan for half of the requests.
+func (p *plane) on(ids ...string) {
+	p.plan = search.Plan{Version: p.plan.Version + 1, Arms: []search.Arm{{Name: trace.SymbolOf([]byte(search.ArmNames[0])), Share: 0.5}}}
+	for _, id := range ids {
+		p.plan.Leases = append(p.plan.Leases, search.Lease{Tracepoint: p.table.Symbol(id)})
+	}
+	p.Publish(&p.plan, &p.table)
+}
+
+// applied returns the number of tracepoints that the agent applies.
+func (p *plane) applied() int {
+	for _, a := range p.Agents() {
+		if a.State == control.Current && a.Version == p.plan.Version {
+			return a.Applied
+		}
+	}
+	return -1
+}
+
+// Sibyl's plan makes the agent send waits, with their resource and stacks, and its end ends them.
+func TestSteeredBySibyl(t *testing.T) {
+	requireProbes(t)
+	w := role(t, "load", "OTEL_SERVICE_NAME=orders", "OTEL_RESOURCE_ATTRIBUTES=service.version=7")
+	p := newPlane(t)
+	s := settings(p.url, pidOf(w))
+	sent := make(chan Wait, 1000)
+	var mu sync.Mutex // guards the fields below
+	var from *Process
+	passed := 0
+	s.Send = func(x *Process, all []Wait, gate Gate) (n [waits.NumClasses]int) {
+		mu.Lock()
+		defer mu.Unlock()
+		from, passed = x, 0
+		for i := range uint64(1000) {
+			var id [16]byte
+			binary.BigEndian.PutUint64(id[8:], i)
+			if gate(waits.Sleep, id) {
+				passed++
+			}
+		}
+		for _, x := range all {
+			select {
+			case sent <- x:
+				n[x.Class]++
+			default:
+			}
+		}
+		return n
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, s) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	eventually(t, "the agent registers", func() bool { return len(p.Agents()) == 1 })
+	if a := p.Agents()[0]; a.Service != ServiceName || a.Tracepoints != waits.NumClasses-1 {
+		t.Errorf("%+v", a)
+	}
+	p.on("orders/kernel/sleep")
+	timeout := time.After(deadline)
+	for waited := false; !waited; {
+		select {
+		case x := <-sent:
+			if x.Class != waits.Sleep || x.End <= x.Start || x.TID == 0 {
+				t.Fatalf("%+v", x)
+			}
+			waited = x.End-x.Start >= 200_000 && slices.ContainsFunc(x.Frames, func(f string) bool { return strings.Contains(f, "Nanosleep") })
+		case <-timeout:
+			t.Fatal("no sleep with a stack")
+		}
+	}
+	mu.Lock()
+	if from.Service != "orders" || from.Resource["service.version"] != "7" || from.Resource["host.name"] != "b" || passed < 400 || passed > 600 {
+		t.Errorf("%+v, %d of 1000 requests pass", from, passed)
+	}
+	mu.Unlock()
+	eventually(t, "the status is reported", func() bool { return p.applied() == 1 })
+	p.on()
+	eventually(t, "the plan ends", func() bool { return p.applied() == 0 })
+	for len(sent) > 0 {
+		<-sent
+	}
+	_ = syscall.Nanosleep(&syscall.Timespec{Nsec: int64(2 * tick)}, nil)
+	if n := len(sent); n > 0 {
+		t.Errorf("%d waits after the end", n)
+	}
+}
+
+// An agent that is killed leaves nothing in the kernel, and the next one takes its place.
+func TestKilledAgent(t *testing.T) {
+	requireProbes(t)
+	w := role(t, "load", "OTEL_SERVICE_NAME=orders")
+	p := newPlane(t)
+	environment := []string{"SIBYL_STEER_ENDPOINT=" + p.url, "SIBYL_STEER_PIDS=" + pidOf(w)}
+	agent := role(t, "agent", environment...)
+	p.on("orders/kernel/sleep")
+	eventually(t, "the plan is applied", func() bool { return p.applied() == 1 })
+	left := objects(t, pidOf(agent))
+	if !slices.ContainsFunc(left, func(o string) bool { return strings.HasPrefix(o, "link_id") }) {
+		t.Fatalf("the agent has no links: %q", left)
+	}
+	if err := agent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = agent.Wait()
+	eventually(t, "the kernel removes everything", func() bool {
+		return !slices.ContainsFunc(left, func(o string) bool { return exists(t, o) })
+	})
+	killed := time.Now()
+	role(t, "agent", environment...)
+	eventually(t, "the next agent applies the plan", func() bool {
+		return slices.ContainsFunc(p.Agents(), func(a control.Agent) bool { return a.Since.After(killed) && a.Applied == 1 })
+	})
+}

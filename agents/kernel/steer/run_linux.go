@@ -1,0 +1,225 @@
+//go:build amd64 || arm64
+
+package steer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/symbols"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/exchange"
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+)
+
+// Run lets Sibyl steer the kernel agent until ctx is done.
+func Run(ctx context.Context, s Settings) (err error) {
+	probes, err := kernel.Open(s.Options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, probes.Close()) }()
+	a := newAgent(s, probes)
+	defer func() { err = errors.Join(err, a.meter.Close()) }()
+	e, err := exchange.New(a.exchangeSettings(), a.steering)
+	if err != nil {
+		return err
+	}
+	if err := a.steering.scan(); err != nil {
+		return err
+	}
+	e.Start(ctx, func() {})
+	defer e.Close()
+	a.logger.InfoContext(ctx, "observing processes for Sibyl", slog.String("agent", e.ID()), slog.Any("services", a.steering.serviceNames()))
+	return a.run(ctx)
+}
+
+// agent reads the probes. One goroutine runs it; the exchange with Sibyl changes their targets meanwhile.
+type agent struct {
+	settings Settings
+	logger   *slog.Logger
+	probes   *sharedProbes
+	steering *steering
+	meter    *kernel.Meter
+	ledger   *waits.Ledger
+	resolver *symbols.Resolver
+	events   []waits.Event // scratch
+
+	judged time.Time     // time of the last judgement
+	used   time.Duration // CPU time of the process until then
+	losses waits.Losses  // at the last reading
+}
+
+func newAgent(s Settings, p *kernel.Probes) *agent {
+	a := &agent{
+		settings: s, logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
+		ledger: waits.NewLedger(s.Thresholds), resolver: symbols.NewResolver("/proc", time.Now), judged: time.Now(),
+	}
+	if a.logger == nil {
+		a.logger = slog.New(slog.DiscardHandler)
+	}
+	a.used, _ = ownTime()
+	a.steering = &steering{
+		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, changed: make(chan struct{}, 1),
+		enabled: index(nil), governor: governor{limit: s.CPULimit}, usage: make(map[string]*usage),
+		processes: processes{
+			proc: "/proc", own: uint32(os.Getpid()), host: s.Host, selection: s.Selection, everything: s.Everything, service: s.Service,
+			all: make(map[uint32]*process), services: make(map[string]int),
+		},
+	}
+	return a
+}
+
+// ServiceName is the name under which the agent itself registers.
+const ServiceName = "sibyl-agent-kernel"
+
+func (a *agent) exchangeSettings() exchange.Settings {
+	return exchange.Settings{
+		Endpoint: a.settings.Endpoint, Token: a.settings.Token, ID: a.settings.ID, Changed: a.steering.changed,
+		Client: a.settings.Client, Logger: a.logger,
+		Capabilities: []protocol.Capability{protocol.CanProbe, protocol.CanRate},
+		Resource:     map[string]string{"service.name": ServiceName, "host.name": a.settings.Host, "os.type": "linux"},
+	}
+}
+
+// run reads in ticks until the end.
+func (a *agent) run(ctx context.Context) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := a.tick(ctx, n); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// tick does the work of a tick.
+func (a *agent) tick(ctx context.Context, n int) error {
+	if err := a.meter.Keep(n%meterTicks == 0); err != nil {
+		return err
+	}
+	a.steering.sample(n%samplePeriod < sampleTicks)
+	if err := a.readEvents(); err != nil || n%scanTicks != 0 {
+		return err
+	}
+	if err := a.probes.Renew(); err != nil {
+		return err
+	}
+	if err := a.steering.scan(); err != nil {
+		return err
+	}
+	if n%judgeTicks == 0 {
+		return a.judge(ctx)
+	}
+	return nil
+}
+
+// readEvents sends the waits in the ring buffer.
+func (a *agent) readEvents() error {
+	a.events = a.events[:0]
+	if err := a.probes.Events(func(e waits.Event) { a.events = append(a.events, e) }); err != nil {
+		return err
+	}
+	byProcess := make(map[uint32][]Wait)
+	for i := range a.events {
+		e := &a.events[i]
+		t, _, ok := a.steering.target(e.TGID)
+		if !ok {
+			continue
+		}
+		for _, p := range e.Parts(t.classes, a.settings.Thresholds) {
+			byProcess[e.TGID] = append(byProcess[e.TGID], Wait{Part: p, TID: e.TID, Comm: e.Comm, Frames: a.frames(e)})
+		}
+	}
+	for pid, all := range byProcess {
+		a.send(pid, all)
+	}
+	return nil
+}
+
+// send sends the waits of a process, unless it is no target any more.
+func (a *agent) send(pid uint32, all []Wait) {
+	t, gate, ok := a.steering.target(pid)
+	if !ok {
+		return
+	}
+	var found, sent [waits.NumClasses]int
+	for i := range all {
+		found[all[i].Class]++
+	}
+	if a.settings.Send != nil {
+		sent = a.settings.Send(t.Process, all, gate)
+	}
+	a.steering.record(t.Service, &found, &sent)
+}
+
+// frames returns the names of the functions that waited; none if no stack was taken.
+func (a *agent) frames(e *waits.Event) []string {
+	if e.Stack < 0 {
+		return nil
+	}
+	a.resolver.Know(e.TGID)
+	addresses, err := a.probes.Stack(e.Stack)
+	if err != nil {
+		return nil // it has been deleted
+	}
+	return a.resolver.Names(e.TGID, addresses)
+}
+
+// judge reads the sums, and changes the level if the agent costs too much.
+func (a *agent) judge(ctx context.Context) error {
+	reading, err := a.probes.Read()
+	if err != nil {
+		return err
+	}
+	changes, ended := a.ledger.Update(reading)
+	if err := a.probes.Delete(ended); err != nil {
+		return err
+	}
+	losses, err := a.probes.Losses()
+	if err != nil {
+		return err
+	}
+	cost, err := a.meter.Since()
+	if err != nil {
+		return err
+	}
+	used, err := ownTime()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	elapsed, own := now.Sub(a.judged), used-a.used
+	lost := losses.Since(a.losses)
+	a.steering.distribute(changes, cost.CPUShare*float64(elapsed), lost.Events+lost.Limited)
+	a.judged, a.used, a.losses = now, used, losses
+	share := cost.CPUShare + own.Seconds()/elapsed.Seconds()
+	if a.steering.judge(share) {
+		a.logger.WarnContext(ctx, "the extent of the observation changes, because of its cost",
+			slog.String("level", a.steering.level().String()), slog.Float64("cpus", share), slog.Float64("limit", a.settings.CPULimit))
+	}
+	if lost.Events > 0 {
+		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events))
+	}
+	return nil
+}
+
+// ownTime returns the CPU time that this process has used.
+func ownTime() (time.Duration, error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, fmt.Errorf("read the CPU time of this process: %w", err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
+}

@@ -1,0 +1,18 @@
+//go:build !linux || !(amd64 || arm64)
+
+package steer
+
+import (
+	"context"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel"
+)
+
+// ServiceName is the name under which the agent itself registers.
+const ServiceName = "sibyl-agent-kernel"
+
+// Run returns the error of [kernel.Check].
+func Run(context.Context, Settings) error {
+	_, err := kernel.Check()
+	return err
+}

@@ -1,0 +1,252 @@
+package steer
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+)
+
+// maxEvents bounds the single waits of a process, per second.
+const maxEvents = 2000
+
+// steering makes the plan true: it turns it into targets of the probes. It implements [exchange.Tracepoints].
+type steering struct {
+	thresholds waits.Thresholds
+	stacks     bool
+	apply      func(kernel.Spec) error
+	changed    chan struct{} // holds a value if the catalogue changed
+
+	mu        sync.Mutex // guards the fields below
+	processes processes
+	enabled   *enabled
+	governor  governor
+	slice     bool              // the level sampled observes just now
+	targets   map[uint32]target // as applied
+	failure   error             // of the last apply
+	usage     map[string]*usage // by tracepoint
+}
+
+// target is an observed process that is a target of the probes.
+type target struct {
+	*Process
+	classes waits.Set // that the plan enables
+}
+
+// usage counts the use of a tracepoint since the session began.
+type usage struct {
+	sent   uint64  // spans
+	waits  uint64  // above the threshold, also of requests for which the plan does not enable them
+	recent uint64  // those since the last distribution of costs
+	drops  uint64  // records that were lost
+	nanos  float64 // time of the probes
+}
+
+// Catalogue implements [exchange.Tracepoints].
+func (s *steering) Catalogue() []protocol.Tracepoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return tracepointsOf(s.processes.serviceNames())
+}
+
+// Apply implements [exchange.Tracepoints]. When it returns, the probes observe what the plan enables and no more.
+func (s *steering) Apply(p *protocol.Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.enabled = index(p)
+	s.update()
+}
+
+// Outcomes implements [exchange.Tracepoints].
+func (s *steering) Outcomes() []protocol.Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []protocol.Outcome
+	planned := make(map[string]bool)
+	for service, classes := range s.enabled.classes {
+		for c := range waits.Class(waits.NumClasses) {
+			if classes.Has(c) {
+				id := TracepointID(service, c)
+				planned[id] = true
+				list = append(list, s.outcome(id, service))
+			}
+		}
+	}
+	for _, id := range s.enabled.unknown {
+		list = append(list, protocol.Outcome{ID: id, State: protocol.Unsupported, Reason: "the kernel agent has no such tracepoint"})
+	}
+	for id, u := range s.usage {
+		if !planned[id] && u.sent > 0 {
+			service, _, _ := parseID(id)
+			list = append(list, s.outcome(id, service))
+		}
+	}
+	slices.SortFunc(list, func(a, b protocol.Outcome) int { return cmp.Compare(a.ID, b.ID) })
+	return list[:min(len(list), protocol.MaxOutcomes)]
+}
+
+// outcome returns the state of a tracepoint. The caller holds mu.
+func (s *steering) outcome(id, service string) protocol.Outcome {
+	o := protocol.Outcome{ID: id, State: protocol.Applied}
+	_, served := s.processes.services[service]
+	switch reason := s.governor.reason(); {
+	case !served:
+		o.State, o.Reason = protocol.Unsupported, "the kernel agent observes no process of this service"
+	case s.failure != nil:
+		o.State, o.Reason = protocol.Failed, protocol.Printable(s.failure.Error(), protocol.MaxReason)
+	case reason != "":
+		o.State, o.Reason = protocol.Failed, reason
+	}
+	if u := s.usage[id]; u != nil {
+		o.Hits, o.Drops = u.sent+u.drops, u.drops
+		if u.waits > 0 {
+			o.Nanos = min(u.nanos/float64(u.waits), protocol.MaxCPU)
+		}
+		if u.sent > 0 {
+			o.Bytes = hitBytes
+		}
+	}
+	return o
+}
+
+// scan looks for processes and makes those of enabled services targets.
+func (s *steering) scan() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed, err := s.processes.scan()
+	if err != nil {
+		return err
+	}
+	if changed {
+		select {
+		case s.changed <- struct{}{}:
+		default: // signalled already
+		}
+	}
+	s.update()
+	return nil
+}
+
+// judge takes the cost of the agent and reports whether the level changes.
+func (s *steering) judge(cost float64) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if changed = s.governor.judge(cost); changed {
+		s.update()
+	}
+	return changed
+}
+
+// sample begins or ends a part of the time in which the level sampled observes.
+func (s *steering) sample(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slice != on {
+		s.slice = on
+		s.update()
+	}
+}
+
+// update makes the plan true for the present processes. The caller holds mu.
+func (s *steering) update() {
+	spec := kernel.Spec{Targets: make(map[uint32]kernel.Target), Thresholds: s.thresholds}
+	s.targets = make(map[uint32]target)
+	l := s.governor.level
+	if l < sampled || l == sampled && s.slice {
+		for _, p := range s.processes.observed() {
+			if classes := s.enabled.classes[p.Service]; classes != 0 {
+				s.targets[p.PID] = target{p, classes}
+				spec.Targets[p.PID] = targetOf(classes, l, s.stacks)
+			}
+		}
+	}
+	s.failure = s.apply(spec)
+}
+
+// targetOf returns the target for a process with enabled classes. The time on run queues is part of the records of all
+// classes.
+func targetOf(classes waits.Set, l level, stacks bool) kernel.Target {
+	t := kernel.Target{Classes: classes}
+	if l >= noEvents {
+		return t
+	}
+	t.Events, t.MaxEvents, t.Stacks = classes, maxEvents, stacks && l < noStacks
+	if classes.Has(waits.RunQueue) {
+		t.Events = waits.All
+	}
+	return t
+}
+
+// target returns the target that a process is now, and the gate of its service.
+func (s *steering) target(pid uint32) (t target, gate Gate, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, ok = s.targets[pid]; ok {
+		gate = s.enabled.gate(t.Service)
+	}
+	return t, gate, ok
+}
+
+// record counts waits of a service by class, and the spans sent for them.
+func (s *steering) record(service string, found, sent *[waits.NumClasses]int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c, n := range found {
+		if n == 0 {
+			continue
+		}
+		id := TracepointID(service, waits.Class(c))
+		u := s.usage[id]
+		if u == nil {
+			u = &usage{}
+			s.usage[id] = u
+		}
+		u.waits += uint64(n)
+		u.recent += uint64(n)
+		u.sent += uint64(sent[c])
+	}
+}
+
+// distribute divides the time that the probes took and the records that they lost among tracepoints, by the numbers of
+// their intervals, also of short ones, and of their single waits.
+func (s *steering) distribute(changes []waits.Row, nanos float64, lost uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	work, total := make(map[string]uint64), uint64(0)
+	for i := range changes {
+		r := &changes[i]
+		if t, ok := s.targets[r.TGID]; ok && t.classes.Has(r.Class) {
+			work[TracepointID(t.Service, r.Class)] += r.Count
+			total += r.Count
+		}
+	}
+	for id, u := range s.usage {
+		work[id] += u.recent
+		total += u.recent
+		u.recent = 0
+	}
+	for id, n := range work {
+		if u := s.usage[id]; u != nil && n > 0 {
+			part := float64(n) / float64(total)
+			u.nanos += nanos * part
+			u.drops += uint64(float64(lost) * part)
+		}
+	}
+}
+
+// level returns the present extent of the observation.
+func (s *steering) level() level {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.governor.level
+}
+
+// serviceNames returns the announced services, ascending.
+func (s *steering) serviceNames() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.processes.serviceNames()
+}

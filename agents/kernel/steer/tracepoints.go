@@ -1,0 +1,113 @@
+package steer
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+)
+
+// Scope is the instrumentation scope of the spans of waits.
+const Scope = "github.com/sibyl-trace/sibyl/agents/kernel"
+
+// Cost of a hit before any was measured: an event and its span.
+const (
+	hitNanos = 1500
+	hitBytes = 350
+)
+
+// SpanName returns the name of the spans of a class.
+func SpanName(c waits.Class) string { return "wait " + c.String() }
+
+// TracepointID returns the ID of the tracepoint of a class in a service.
+func TracepointID(service string, c waits.Class) string { return service + idInfix + c.String() }
+
+const idInfix = "/kernel/"
+
+// parseID returns the service and the class of a tracepoint.
+func parseID(id string) (service string, c waits.Class, ok bool) {
+	at := strings.LastIndex(id, idInfix)
+	if at <= 0 {
+		return "", 0, false
+	}
+	c, err := waits.ParseClass(id[at+len(idInfix):])
+	return id[:at], c, err == nil && offered.Has(c)
+}
+
+// offered holds the classes that plans can enable: all in which a thread does not run.
+const offered = waits.All &^ (1 << waits.OnCPU)
+
+// tracepointsOf returns the tracepoints of services, ascending by ID. They announce no owner: a thread may wait
+// anywhere.
+func tracepointsOf(services []string) []protocol.Tracepoint {
+	var list []protocol.Tracepoint
+	for _, service := range services {
+		for c := range waits.Class(waits.NumClasses) {
+			if offered.Has(c) {
+				list = append(list, protocol.Tracepoint{
+					ID: TracepointID(service, c), Layer: protocol.Kernel, Kind: protocol.ProbePoint, Service: service, Scope: Scope,
+					Operation: SpanName(c), SpanKind: protocol.Internal, CostNanos: hitNanos, Bytes: hitBytes,
+				})
+			}
+		}
+	}
+	protocol.SortCatalogue(list)
+	return list[:min(len(list), protocol.MaxCatalogue)]
+}
+
+// validService reports whether the tracepoints of a service can be announced.
+func validService(name string) bool {
+	const most = protocol.MaxText - len(idInfix) - len("preempted")
+	return name != "" && protocol.Printable(name, most) == name
+}
+
+// enabled is a plan, indexed for decisions about waits. It is immutable.
+type enabled struct {
+	plan    *protocol.Plan       // nil: none
+	classes map[string]waits.Set // by service, of all arms
+	arms    []map[string]rates   // by service
+	unknown []string             // IDs that no agent of this kind has
+}
+
+// rates are the shares of an arm's requests for which each class is enabled.
+type rates [waits.NumClasses]float64
+
+// index returns the index of a plan. The tracepoints of arms that explore are not enabled: that would have every
+// process observed all the time.
+func index(p *protocol.Plan) *enabled {
+	e := &enabled{plan: p, classes: make(map[string]waits.Set)}
+	if p == nil {
+		return e
+	}
+	for i := range p.Arms {
+		arm := make(map[string]rates)
+		for _, t := range p.Arms[i].Tracepoints {
+			service, c, ok := parseID(t.ID)
+			if !ok {
+				e.unknown = append(e.unknown, t.ID)
+				continue
+			}
+			e.classes[service] = e.classes[service].With(c)
+			r := arm[service]
+			r[c] = t.Rate
+			arm[service] = r
+		}
+		e.arms = append(e.arms, arm)
+	}
+	slices.Sort(e.unknown)
+	e.unknown = slices.Compact(e.unknown)
+	return e
+}
+
+// gate returns the gate of a service.
+func (e *enabled) gate(service string) Gate {
+	return func(c waits.Class, trace [16]byte) bool {
+		if e.plan == nil || !c.Valid() {
+			return false
+		}
+		r := protocol.RandomnessOf(trace)
+		arm := r.Arm(e.plan)
+		return arm >= 0 && r.Passes(e.arms[arm][service][c])
+	}
+}

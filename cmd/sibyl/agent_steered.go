@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/steer"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+)
+
+// steeredThreshold is short, because Sibyl enables few classes at a time, and many short waits add up.
+const steeredThreshold = 100 * time.Microsecond
+
+// steerFlags adds the flags of an agent that Sibyl steers.
+func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
+	c.Flags().StringVar(&f.sibyl, "sibyl", "", "URL of Sibyl, which then decides what is observed, like http://127.0.0.1:8321")
+	c.Flags().StringVar(&f.token, "token", "", "token with the role agent; prefer SIBYL_TOKEN, which the process list does not show")
+	c.Flags().StringVar(&f.service, "service", "", "with --sibyl: service of selected processes that name none")
+	c.Flags().Float64Var(&f.cpuLimit, "cpu-limit", 100*steer.DefaultCPULimit, "with --sibyl: percent of one CPU that agent and probes may use; 0: no limit")
+}
+
+// steeredAgent lets Sibyl decide what is observed, until it is interrupted.
+func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) error {
+	s, err := p.steerSettings(c, f)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
+	if err := p.checkKernel(); err != nil {
+		return err
+	}
+	return steer.Run(c.Context(), s)
+}
+
+// reporting holds the flags that only a report uses.
+var reporting = []string{"output", "children", "duration", "interval", "classes", "top"}
+
+func (p *process) steerSettings(c *cobra.Command, f *kernelFlags) (steer.Settings, error) {
+	for _, name := range reporting {
+		if c.Flags().Changed(name) {
+			return steer.Settings{}, fmt.Errorf("--%s has no effect with --sibyl", name)
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return steer.Settings{}, err
+	}
+	s := steer.Settings{
+		Endpoint: f.sibyl, Token: f.token, ID: "kernel@" + host, Host: host, Service: f.service, Stacks: f.stacks,
+		CPULimit: f.cpuLimit / 100, Options: kernel.Options{Sums: f.sums}, Logger: slog.New(slog.NewTextHandler(p.err, nil)),
+	}
+	if s.Token == "" {
+		s.Token = p.getenv("SIBYL_TOKEN")
+	}
+	selections, err := f.selections()
+	switch {
+	case err != nil:
+		return s, err
+	case selections == 0 && f.service != "":
+		return s, errors.New("--service needs --pid, --comm or --cgroup: it would apply to all processes")
+	case f.sums == 0 || f.cpuLimit < 0:
+		return s, errors.New("--sums must be above 0, and --cpu-limit not negative")
+	}
+	s.Selection, s.Everything = f.selection, selections == 0
+	for class := range s.Thresholds {
+		s.Thresholds[class] = uint64(steeredThreshold)
+	}
+	if c.Flags().Changed("threshold") {
+		err = parseThresholds(f.thresholds, &s.Thresholds)
+	}
+	return s, err
+}

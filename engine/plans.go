@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// plan holds the arms of a plan, to which requests are assigned.
+type plan struct {
+	version int64
+	since   trace.Nanos // 0: unknown, from an older version
+	arms    []arm
+	shares  *protocol.Plan // with the shares of arms only; nil: no arm has probes
+}
+
+// arm is the set of tracepoints of one arm. Equal sets of different plans share their statistics.
+type arm struct {
+	name       trace.Symbol
+	on         []trace.Symbol // ascending
+	set        uint64         // hash of on; 0 for the empty set
+	everything bool
+	share      float64        // of all requests
+	probes     []trace.Symbol // those of on that are probes, ascending
+}
+
+// keptPlans is the number of plans that are kept for requests that started under an earlier plan.
+const keptPlans = 16
+
+// adopt makes p the current plan at time now.
+func (c *Core) adopt(p *search.Plan, now trace.Nanos) {
+	if p.Version == c.plans[len(c.plans)-1].version {
+		return
+	}
+	isProbe := make(map[trace.Symbol]bool)
+	for i := range c.catalogue {
+		if c.catalogue[i].Kind == cct.ProbePoint {
+			isProbe[c.catalogue[i].ID] = true
+		}
+	}
+	next := plan{version: p.Version, since: now}
+	for i, a := range p.Arms {
+		x := arm{name: a.Name, everything: a.Everything, share: a.Share}
+		for _, l := range p.Leases {
+			if int(l.Arm) == i {
+				x.on = append(x.on, l.Tracepoint)
+			}
+		}
+		slices.Sort(x.on)
+		x.set = setOf(x.on)
+		x.probes = slices.DeleteFunc(slices.Clone(x.on), func(tp trace.Symbol) bool { return !isProbe[tp] })
+		next.arms = append(next.arms, x)
+	}
+	next.share()
+	c.plans = append(c.plans, next)
+	c.plans = c.plans[max(0, len(c.plans)-keptPlans):]
+}
+
+// setOf returns the hash of a set of tracepoints, which are ascending.
+func setOf(on []trace.Symbol) (set uint64) {
+	for _, tp := range on {
+		set = trace.Mix(set, uint64(tp))
+	}
+	return set
+}
+
+// arm returns the arm of a request; the empty arm if its plan is no longer known.
+func (c *Core) arm(o *observation.Observation) *arm {
+	switch {
+	case o.Plan < 0:
+		return c.probed(o)
+	case o.Plan > 0 && o.Arm == exploreArm.name:
+		return &exploreArm
+	case o.Plan > 0:
+		for i := range slices.Backward(c.plans) {
+			if c.plans[i].version != o.Plan {
+				continue
+			}
+			for k := range c.plans[i].arms {
+				if a := &c.plans[i].arms[k]; a.name == o.Arm {
+					return a
+				}
+			}
+		}
+	}
+	return &arm{}
+}
+
+// settling is the time that agents take to apply a plan, and the difference of clocks that is allowed for.
+const settling = 2 * time.Second
+
+// probed returns the arm of a request that names no plan, because the service where it began has no agent. Agents of
+// the kernel need none: they select requests by trace ID, so their probes are on for the arm of the trace ID in the
+// plan of that time.
+func (c *Core) probed(o *observation.Observation) *arm {
+	for i := range slices.Backward(c.plans) {
+		p := &c.plans[i]
+		if o.Start < p.since {
+			continue
+		}
+		if p.shares == nil || p.since == 0 || o.Start < p.since.Add(settling) {
+			break
+		}
+		if at := protocol.RandomnessOf(o.Trace).Arm(p.shares); at >= 0 {
+			return p.arms[at].ofProbes()
+		}
+		break
+	}
+	return &arm{}
+}
+
+// share sets p.shares.
+func (p *plan) share() {
+	if !slices.ContainsFunc(p.arms, func(a arm) bool { return len(a.probes) > 0 }) {
+		return
+	}
+	p.shares = &protocol.Plan{Arms: make([]protocol.Arm, len(p.arms))}
+	for i := range p.arms {
+		p.shares.Arms[i].Share = p.arms[i].share
+	}
+}
+
+// ofProbes returns the arm a without all tracepoints but probes.
+func (a *arm) ofProbes() *arm {
+	if len(a.probes) == len(a.on) && !a.everything {
+		return a
+	}
+	return &arm{name: a.name ^ markProbes, on: a.probes, set: setOf(a.probes)}
+}
+
+// markProbes distinguishes the names of arms without all tracepoints but probes, since their requests are a sample of
+// their own.
+const markProbes = 0x70726f626573
+
+// currentArms returns the arms of the current plan.
+func (c *Core) currentArms() []arm { return c.plans[len(c.plans)-1].arms }
+
+// currentSets returns the arms of the current plan, also for requests that name no plan.
+func (c *Core) currentSets() []arm {
+	var all []arm
+	for i := range c.currentArms() {
+		a := &c.currentArms()[i]
+		all = append(all, *a)
+		if x := a.ofProbes(); x.set != a.set && x.set != 0 {
+			all = append(all, *x)
+		}
+	}
+	return all
+}
