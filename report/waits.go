@@ -89,6 +89,7 @@ func lossText(l *waits.Losses) string {
 		{l.Stacks, "stacks (too many different ones)"},
 		{l.Children, "processes (more than 4,096 at a time)"},
 		{l.Missed, "runs of the probes (nested in another one)"},
+		{l.Switches, "parts of the time of threads (the kernel did not report that they left a CPU)"},
 		{l.Gaps, "seconds or more (this program was stopped)"},
 	} {
 		if x.n > 0 {

@@ -109,6 +109,7 @@ type timed struct {
 	Name     string
 	Class    waits.Class
 	TID      int
+	Syscall  int32 // of the waits; -1: none
 	WaitedNs int64
 	Rounds   int
 	Kind     kind
@@ -201,6 +202,10 @@ func truthWorkload(in *bufio.Reader, out io.Writer) error {
 			for round := range w.rounds {
 				if err == nil {
 					nr, arguments := next(round)
+					r.Syscall = waits.NoSyscall
+					if nr < touch {
+						r.Syscall = int32(nr)
+					}
 					r.WaitedNs += measure(nr, &arguments)
 				}
 			}
@@ -300,8 +305,13 @@ func waiters() []waiter {
 			fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 			return repeated(unix.SYS_EPOLL_PWAIT, uintptr(fd), keep(new(unix.EpollEvent)), 1, uintptr(pause.Milliseconds())), err
 		}},
+		// Not the system call futex, in which Go's runtime waits.
 		{"futex", waits.Futex, rounds, pure, func() (step, error) {
-			return repeated(unix.SYS_FUTEX, keep(new(uint32)), 0, 0, soon()), nil
+			waiter := keep(&[3]uint64{1: uint64(keep(new(uint32))), 2: 2}) // value 0; address; size of 32 bits
+			return func(int) (uintptr, [6]uintptr) {
+				end := keep(new(unix.NsecToTimespec(clock() + int64(pause))))
+				return unix.SYS_FUTEX_WAITV, [6]uintptr{waiter, 1, 0, end, unix.CLOCK_MONOTONIC}
+			}, nil
 		}},
 		{"nanosleep", waits.Sleep, rounds, pure, func() (step, error) { return repeated(unix.SYS_NANOSLEEP, soon()), nil }},
 		{"read of a timer", waits.Sleep, rounds, pure, timer},

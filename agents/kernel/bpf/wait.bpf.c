@@ -78,7 +78,9 @@ struct target {
 
 struct thread {
 	__u64 since; // begin of the present state; 0: unknown
-	__u64 woken; // 0: still waiting
+	__u64 woken; // 0: still waiting, or the scheduler tells; see delay_of
+	__u64 ran;   // as the scheduler counts the time on CPUs, when the thread left its last one
+	__u64 delay; // as the scheduler counts the time on run queues, when the thread left its last CPU
 	__u64 stack_at;
 	__u64 unsampled[CLASSES]; // short waits since the last one with a stack
 	__s32 stack;		  // of the present wait; negative: none
@@ -218,19 +220,28 @@ __u64 lost_sums;      // the map was full: an interval is missing in the sums
 __u64 lost_threads;   // no memory for the state of a thread: its time is missing in the sums
 __u64 lost_stacks;
 __u64 lost_targets; // children that are not observed
+__u64 lost_switches; // from a CPU that the kernel did not report: the time until the next one is missing
+__u64 unseen_switches; // to a CPU that the kernel did not report: the scheduler's times stand in
 
 static const struct sum empty_sum;
 static const struct stack_sum empty_stack_sum;
 
 #define increment(counter) __sync_fetch_and_add(&(counter), 1)
 
+// may_be_target reports whether process tgid may be a target: false for nearly all others.
+static __always_inline bool may_be_target(__u32 tgid)
+{
+	__u32 word = tgid % FILTER_BITS / 64;
+
+	return (named[word] | inherited[word]) >> (tgid % 64) & 1;
+}
+
 // target_at returns the target that process tgid is at a time; 0 if it is none. It sets *now if that is 0.
 static __always_inline struct target *target_at(__u32 tgid, __u64 *now)
 {
 	struct target *target;
-	__u32 word = tgid % FILTER_BITS / 64;
 
-	if (!((named[word] | inherited[word]) >> (tgid % 64) & 1))
+	if (!may_be_target(tgid))
 		return 0;
 	target = bpf_map_lookup_elem(&targets, &tgid);
 	if (!target)
@@ -240,6 +251,25 @@ static __always_inline struct target *target_at(__u32 tgid, __u64 *now)
 	if (*now < target->begun || *now >= until)
 		return 0;
 	return target;
+}
+
+// tells_delay reports whether the kernel keeps the times that delay_of reads. Otherwise woken is attached.
+static __always_inline bool tells_delay(void)
+{
+	return bpf_core_field_exists(struct task_struct, sched_info) && bpf_core_field_exists(struct sched_info, last_queued) &&
+	       bpf_core_field_exists(struct sched_entity, cfs_rq) && bpf_core_field_exists(struct cfs_rq, rq);
+}
+
+// delay_of returns the time for which task has been on run queues since its creation, with the present time.
+static __always_inline __u64 delay_of(struct task_struct *task)
+{
+	__u64 queued, clock;
+
+	if (!tells_delay())
+		return 0;
+	queued = task->sched_info.last_queued;
+	clock = task->se.cfs_rq->rq->clock; // of the task's CPU, which the scheduler has just updated
+	return task->sched_info.run_delay + (queued && clock > queued ? clock - queued : 0);
 }
 
 static __always_inline __u32 bucket_of(__u64 ns)
@@ -371,16 +401,14 @@ static __always_inline __u32 class_of_device(__u32 device)
 
 static __always_inline __u32 class_of_fd(struct task_struct *task, __u64 fd)
 {
-	struct files_struct *files = BPF_CORE_READ(task, files);
-	struct fdtable *table = BPF_CORE_READ(files, fdt);
-	struct file **all = BPF_CORE_READ(table, fd);
+	struct fdtable *table = task->files->fdt;
 	struct file *file = 0;
 	struct inode *inode;
 
 	fd = (__u32)fd;
-	if (fd >= BPF_CORE_READ(table, max_fds))
+	if (fd >= table->max_fds)
 		return OTHER;
-	bpf_probe_read_kernel(&file, sizeof(file), all + fd);
+	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
 	if (!file)
 		return OTHER;
 	inode = BPF_CORE_READ(file, f_inode);
@@ -481,34 +509,6 @@ static __always_inline __s32 sample(void *ctx, struct target *target, struct thr
 	return stack;
 }
 
-// switch_out ends the time of task on its CPU, and begins its wait.
-static __always_inline void switch_out(void *ctx, bool preempt, struct task_struct *task, __u32 state, __u64 *now)
-{
-	struct target *target = target_at(task->tgid, now);
-	struct thread *t;
-
-	if (!target)
-		return;
-	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!t) {
-		increment(lost_threads);
-		return;
-	}
-	if (t->class == ENDED)
-		return;
-	add_on_cpu(target, task, t, *now);
-	t->since = *now;
-	t->woken = 0;
-	t->syscall = NO_SYSCALL;
-	if (preempt)
-		t->class = PREEMPTED;
-	else if (!state)
-		t->class = classify_runnable(task);
-	else
-		t->class = classify(task, state, true, &t->syscall);
-	t->stack = sample(ctx, target, t, *now);
-}
-
 // may_send reports whether the process has sent fewer events than its rate allows.
 static __always_inline bool may_send(struct target *target, __u64 now)
 {
@@ -565,6 +565,17 @@ static __always_inline void attribute(__u32 tgid, struct target *target, struct 
 	}
 }
 
+// run_queue_part returns the time since the wake-up, of the present wait up to now.
+static __always_inline __u64 run_queue_part(struct task_struct *task, struct thread *t, __u64 now)
+{
+	__u64 wait = now - t->since, delay;
+
+	if (!tells_delay())
+		return t->woken > t->since ? now - t->woken : 0;
+	delay = delay_of(task) - t->delay;
+	return delay < wait ? delay : wait;
+}
+
 // add_wait adds the wait that ends, and sends it if it exceeds a threshold.
 static __always_inline void add_wait(struct target *target, struct task_struct *task, struct thread *t, __u64 now)
 {
@@ -572,13 +583,59 @@ static __always_inline void add_wait(struct target *target, struct task_struct *
 
 	if (t->since < target->begun)
 		return;
-	if (t->woken > t->since) {
-		i.runq_ns = now - t->woken;
-		i.wait_ns -= i.runq_ns;
-	}
+	if (t->class > RUNQUEUE)
+		i.runq_ns = run_queue_part(task, t, now);
+	i.wait_ns -= i.runq_ns;
 	if (add(target, task, &i))
 		send(target, task, t, &i);
 	attribute(task->tgid, target, t, &i);
+}
+
+// repair ends a wait whose switch to a CPU was not reported, which some kernels do when they switch from a task that they
+// hide from tracing. The scheduler has counted the time on the CPU since.
+static __always_inline void repair(struct target *target, struct task_struct *task, struct thread *t, __u64 now)
+{
+	__u64 ran = task->se.sum_exec_runtime - t->ran;
+
+	if (t->since < target->begun)
+		return;
+	if (ran > now - t->since)
+		ran = now - t->since;
+	add_wait(target, task, t, now - ran);
+	t->since = now - ran;
+	increment(unseen_switches);
+}
+
+// switch_out ends the time of task on its CPU, and begins its wait.
+static __always_inline void switch_out(void *ctx, bool preempt, struct task_struct *task, __u32 state, __u64 *now)
+{
+	struct target *target = target_at(task->tgid, now);
+	struct thread *t;
+
+	if (!target)
+		return;
+	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t) {
+		increment(lost_threads);
+		return;
+	}
+	if (t->class == ENDED)
+		return;
+	if (t->class != ONCPU)
+		repair(target, task, t, *now);
+	add_on_cpu(target, task, t, *now);
+	t->since = *now;
+	t->woken = 0;
+	t->ran = task->se.sum_exec_runtime;
+	t->delay = delay_of(task);
+	t->syscall = NO_SYSCALL;
+	if (preempt)
+		t->class = PREEMPTED;
+	else if (!state)
+		t->class = classify_runnable(task);
+	else
+		t->class = classify(task, state, true, &t->syscall);
+	t->stack = sample(ctx, target, t, *now);
 }
 
 // switch_in ends the wait of task, and begins its time on the CPU.
@@ -596,7 +653,10 @@ static __always_inline void switch_in(struct task_struct *task, __u64 *now)
 	}
 	if (t->class == ENDED)
 		return;
-	add_wait(target, task, t, *now);
+	if (t->class != ONCPU)
+		add_wait(target, task, t, *now);
+	else if (t->since >= target->begun)
+		increment(lost_switches);
 	t->since = *now;
 	t->woken = 0;
 	t->class = ONCPU;
@@ -614,6 +674,7 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struc
 	return 0;
 }
 
+// woken is attached only if the scheduler does not tell when a thread was woken.
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(woken, struct task_struct *task)
 {
@@ -642,6 +703,8 @@ int BPF_PROG(created, struct task_struct *task)
 		return 0;
 	}
 	t->since = now;
+	t->ran = task->se.sum_exec_runtime;
+	t->delay = delay_of(task);
 	t->class = RUNQUEUE;
 	t->syscall = NO_SYSCALL;
 	t->stack = -1;
@@ -724,6 +787,8 @@ static __always_inline void begin(struct task_struct *task, struct thread *t, __
 	t->syscall = NO_SYSCALL;
 	t->stack = -1;
 	t->woken = 0;
+	t->ran = task->se.sum_exec_runtime;
+	t->delay = delay_of(task);
 	if (state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD))
 		t->class = ENDED;
 	else if (task->on_cpu)
@@ -733,6 +798,21 @@ static __always_inline void begin(struct task_struct *task, struct thread *t, __
 	else
 		t->class = classify(task, state, false, &t->syscall);
 	t->since = now;
+}
+
+// woken_at returns the time of the wake-up of a thread that waits for a CPU at a time, 0 if it does not.
+static __always_inline __u64 woken_at(struct task_struct *task, struct thread *t, __u64 now)
+{
+	__u64 queued = task->sched_info.last_queued, clock = task->se.cfs_rq->rq->clock;
+	__u64 fresher = bpf_get_current_task_btf()->se.cfs_rq->rq->clock; // of the CPU of the agent, which has just been switched to
+	__u64 part;
+
+	if (t->class <= RUNQUEUE || !queued)
+		return 0;
+	if (fresher > clock)
+		clock = fresher;
+	part = task->sched_info.run_delay - t->delay + (clock > queued ? clock - queued : 0);
+	return part < now - t->since ? now - part : t->since;
 }
 
 // observe writes the present state of each thread of the targets. It begins to observe those that are not yet.
@@ -768,13 +848,15 @@ int observe(struct bpf_iter__task *ctx)
 	o.since = t->since;
 	o.woken = t->woken;
 	o.now = bpf_ktime_get_ns(); // after since and woken, which another CPU may change
+	if (tells_delay())
+		o.woken = woken_at(task, t, o.now);
 	if (o.now > until)
 		o.now = until;
 	// The agent reads the clock before it sets until: the state may have begun in between.
 	if (o.now < o.since)
 		o.now = o.since;
-	if (o.now < o.woken)
-		o.now = o.woken;
+	if (o.woken > o.now)
+		o.woken = 0;
 	bpf_probe_read_kernel(o.comm, sizeof(o.comm), task->comm);
 	bpf_seq_write(ctx->meta->seq, &o, sizeof(o));
 	return 0;
