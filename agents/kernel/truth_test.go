@@ -90,11 +90,11 @@ func TestTruth(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopped := time.Now()
-	s[3] = asleep(t, w.pid, tids)
 	r, err := p.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
+	s[3] = asleep(t, w.pid, tids)
 	processes := processesOf(r, waits.Thresholds{})
 	shortest, longest := stopping.Sub(applied), stopped.Sub(from)
 	if len(processes) != 1 || len(results) < 17 {

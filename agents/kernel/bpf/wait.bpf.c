@@ -800,19 +800,21 @@ static __always_inline void begin(struct task_struct *task, struct thread *t, __
 	t->since = now;
 }
 
-// woken_at returns the time of the wake-up of a thread that waits for a CPU at a time, 0 if it does not.
+// woken_at returns the time of the wake-up of a thread that waits for a CPU at a time, 0 if it does not. It may be on a
+// CPU already, if the observation ended just before.
 static __always_inline __u64 woken_at(struct task_struct *task, struct thread *t, __u64 now)
 {
 	__u64 queued = task->sched_info.last_queued, clock = task->se.cfs_rq->rq->clock;
 	__u64 fresher = bpf_get_current_task_btf()->se.cfs_rq->rq->clock; // of the CPU of the agent, which has just been switched to
-	__u64 part;
+	__u64 part = task->sched_info.run_delay - t->delay;
 
-	if (t->class <= RUNQUEUE || !queued)
-		return 0;
 	if (fresher > clock)
 		clock = fresher;
-	part = task->sched_info.run_delay - t->delay + (clock > queued ? clock - queued : 0);
-	return part < now - t->since ? now - part : t->since;
+	if (queued && clock > queued)
+		part += clock - queued;
+	if (t->class <= RUNQUEUE || !part)
+		return 0;
+	return t->since + part < now ? now - part : t->since;
 }
 
 // observe writes the present state of each thread of the targets. It begins to observe those that are not yet.
@@ -848,10 +850,10 @@ int observe(struct bpf_iter__task *ctx)
 	o.since = t->since;
 	o.woken = t->woken;
 	o.now = bpf_ktime_get_ns(); // after since and woken, which another CPU may change
-	if (tells_delay())
-		o.woken = woken_at(task, t, o.now);
 	if (o.now > until)
 		o.now = until;
+	if (tells_delay())
+		o.woken = woken_at(task, t, o.now);
 	// The agent reads the clock before it sets until: the state may have begun in between.
 	if (o.now < o.since)
 		o.now = o.since;
