@@ -178,6 +178,8 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 		if t.Children {
 			v.Flags |= withChildren
 		}
+		v.Context.Kind, v.Context.Tls = uint32(t.Context.Kind), t.Context.TLS
+		v.Context.M, v.Context.Curg, v.Context.Labels = t.Context.M, t.Context.Curg, t.Context.Labels
 		bit := pid % (64 * uint32(len(p.named)))
 		p.named[bit/64] |= 1 << (bit % 64)
 		if err := p.objects.Targets.Put(pid, &v); err != nil {

@@ -121,7 +121,8 @@ func TestTruth(t *testing.T) {
 		})
 	}
 	l, err := p.Losses()
-	if err != nil || l.Lost()-l.Stacks != 0 {
+	// The kernel may refuse memory for a thread's state for a moment; the comparisons notice if that matters.
+	if err != nil || l.Lost()-l.Stacks-l.Threads != 0 {
 		t.Errorf("losses: %+v, %v", l, err)
 	}
 	t.Logf("%d switches to a CPU were not reported", l.Unseen)
@@ -197,15 +198,17 @@ func sleeps(t *testing.T, pid uint32, tid int) bool {
 
 // compareScheduler compares with the times that the scheduler has counted: at least in whole intervals within the
 // observation, and at most in those within or across it. It does not count the time for which another virtual machine
-// has the CPU as time on the CPU.
+// has the CPU as time on the CPU, and none while a thread is preempted on its way into a wait.
 func compareScheduler(t *testing.T, totals *waits.Totals, least, most times) {
 	t.Helper()
 	waited := int64(totals[waits.Preempted].TotalNs + totals[waits.RunQueue].TotalNs)
+	most.runQueue += int64(totals[waits.Preempted].MaxNs)
 	if waited < least.runQueue-tolerance(waited) || waited > most.runQueue+tolerance(waited) {
 		t.Errorf("%s waiting for a CPU, the scheduler counts %s to %s", time.Duration(waited), time.Duration(least.runQueue), time.Duration(most.runQueue))
 	}
 	ran := int64(totals[waits.OnCPU].TotalNs)
-	late := 10e3 * int64(totals[waits.OnCPU].Count) // the scheduler decides some µs before the probe runs
+	// The scheduler decides some µs before the probe runs; a virtual machine may be stopped in between.
+	late := 5e6 + 10e3*int64(totals[waits.OnCPU].Count)
 	if ran < least.cpu-int64(totals[waits.OnCPU].MaxNs)-tolerance(ran)-late {
 		t.Errorf("%s on CPUs, the scheduler counts %s", time.Duration(ran), time.Duration(least.cpu))
 	}

@@ -30,7 +30,7 @@ const workloadVariable = "SIBYL_KERNEL_WORKLOAD"
 // workloads begin with a line on standard output once they are ready, go on at a line on standard input, write their
 // result, and end with their input.
 var workloads = map[string]func(in *bufio.Reader, out io.Writer) error{
-	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload,
+	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload, "requests": requestsWorkload,
 }
 
 func TestMain(m *testing.M) {
@@ -60,8 +60,11 @@ func start(t *testing.T, name string, arguments ...string) *workload {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // kills a workload that hangs
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, os.Args[0], arguments...)
-	// Threads of the workload block without telling the runtime, so it must not want to stop them.
-	c.Env = append(os.Environ(), workloadVariable+"="+name, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=64")
+	c.Env = append(os.Environ(), workloadVariable+"="+name)
+	if name != "requests" {
+		// Threads of the workload block without telling the runtime, so it must not want to stop them.
+		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=64")
+	}
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
 	if err != nil {

@@ -37,7 +37,9 @@ var rules = []rule{
 	{folder: "agents/kernel/waits", pure: true, about: "records of the kernel's probes to reports of waits"},
 	{folder: "agents/kernel/symbols", about: "names of functions in running processes"},
 	{folder: "agents/kernel/bpf", about: "the kernel's probes, in C and compiled"},
-	{folder: "agents/kernel", clock: true, ours: []string{"agents/kernel/waits", "agents/kernel/symbols", "agents/kernel/bpf"}, about: "the kernel agent: probes, targets, readings"},
+	{folder: "agents/kernel/join", ours: []string{"agents/kernel/waits"}, about: "waits of threads to spans of services"},
+	{folder: "agents/kernel/otlp", clock: true, ours: []string{"agents/kernel/join"}, about: "sends waits as spans"},
+	{folder: "agents/kernel", clock: true, ours: []string{"agents/kernel/waits", "agents/kernel/join", "agents/kernel/symbols", "agents/kernel/bpf"}, about: "the kernel agent: probes, targets, readings"},
 	{folder: "agents", clock: true, ours: []string{"agents/tracepoint/protocol"}, about: "the Go library that enables tracepoints, a module of its own"},
 
 	{folder: "analysis/stats", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}, ours: []string{"internal/codec"}, about: "exact, mergeable statistics and tests"},

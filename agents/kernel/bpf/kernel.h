@@ -123,8 +123,13 @@ struct sched_info {
 	unsigned long long last_queued;
 };
 
+struct thread_struct {
+	unsigned long fsbase; // x86
+};
+
 struct task_struct {
 	struct thread_info thread_info;
+	struct thread_struct thread;
 	unsigned int __state;
 	unsigned int flags;
 	int on_cpu;

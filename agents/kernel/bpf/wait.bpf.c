@@ -64,6 +64,41 @@ enum {
 	WITH_CHILDREN = 2,
 };
 
+// How the span that a thread works for is found, as in agents/kernel/join.
+enum {
+	NO_CONTEXT,
+	GO_LABELS,     // labels of the goroutine: trace_id and span_id
+	THREAD_RECORD, // otel_thread_ctx_v1, OTEP 4947
+};
+
+// What has been found, as in agents/kernel/waits/record.go.
+enum {
+	NOT_SOUGHT,
+	HEX,    // a span, as hexadecimal digits
+	BINARY, // a span
+	NO_GOROUTINE,
+	NO_SPAN,
+	UNREADABLE,
+	UNSAMPLED, // a span that is not exported
+};
+
+enum {
+	MAX_LABELS = 16,
+	TRACE_DIGITS = 32,
+	SPAN_DIGITS = 16,
+	RECORD_SIZE = 28, // of a thread record without attributes
+};
+
+// context locates the span that a thread of a process works for. Offsets are in bytes.
+struct context {
+	__u32 kind;
+	__s32 tls;    // of the pointer to the goroutine or to the record, from the thread pointer
+	__u16 m;      // in a goroutine, of its thread
+	__u16 curg;   // in Go's thread, of the goroutine that it runs
+	__u16 labels; // in a goroutine
+	__u16 unused;
+};
+
 struct target {
 	__u64 begun;		     // time (all in ns of the monotonic clock) from which on the process is observed
 	__u64 threshold_ns[CLASSES]; // 0: none
@@ -74,6 +109,7 @@ struct target {
 	__u64 window;
 	__u32 sent; // in this window
 	__u32 unused;
+	struct context context;
 };
 
 struct thread {
@@ -86,7 +122,9 @@ struct thread {
 	__s32 stack;		  // of the present wait; negative: none
 	__s32 syscall;
 	__u32 class; // present state
-	__u32 unused;
+	__u32 found; // of the present wait: its span
+	__u8 trace[TRACE_DIGITS];
+	__u8 span[SPAN_DIGITS];
 };
 
 struct sum_key {
@@ -131,8 +169,10 @@ struct event {
 	__s32 syscall;
 	__u32 class;
 	__s32 stack;
-	__u32 unused;
+	__u32 found;
 	__u8 comm[16];
+	__u8 trace[TRACE_DIGITS];
+	__u8 span[SPAN_DIGITS];
 };
 
 // interval is a part of a thread's time.
@@ -495,6 +535,116 @@ static __always_inline __u32 classify(struct task_struct *task, __u32 state, boo
 	return kind < CLASSES ? kind : OTHER;
 }
 
+// pointer_at reads a pointer of the current process; 0: it is unreadable or nil.
+static __always_inline __u64 pointer_at(__u64 address)
+{
+	__u64 p = 0;
+
+	bpf_probe_read_user(&p, sizeof(p), (void *)address);
+	return p;
+}
+
+// read_label keeps a label of a goroutine if it is one of the two, and reports whether it could be read.
+static __always_inline bool read_label(struct thread *t, __u64 address, __u32 *kept)
+{
+	struct {
+		__u64 key, key_length, value, value_length;
+	} label;
+	char key[8];
+
+	if (bpf_probe_read_user(&label, sizeof(label), (void *)address))
+		return false;
+	if (label.key_length == 8 && label.value_length == TRACE_DIGITS) {
+		if (bpf_probe_read_user(key, 8, (void *)label.key))
+			return false;
+		if (__builtin_memcmp(key, "trace_id", 8))
+			return true;
+		*kept |= 1;
+		return !bpf_probe_read_user(t->trace, TRACE_DIGITS, (void *)label.value);
+	}
+	if (label.key_length == 7 && label.value_length == SPAN_DIGITS) {
+		if (bpf_probe_read_user(key, 7, (void *)label.key))
+			return false;
+		if (__builtin_memcmp(key, "span_id", 7))
+			return true;
+		*kept |= 2;
+		return !bpf_probe_read_user(t->span, SPAN_DIGITS, (void *)label.value);
+	}
+	return true;
+}
+
+// find_labels reads the labels of the goroutine that the current thread runs, as Go 1.24 and later keep them: a slice
+// of pairs of strings.
+static __always_inline __u32 find_labels(struct context *c, struct thread *t, __u64 thread_pointer)
+{
+	struct {
+		__u64 first, length;
+	} list;
+	__u64 g = pointer_at(thread_pointer + c->tls), m, labels;
+	__u32 kept = 0;
+
+	if (!g)
+		return NO_GOROUTINE;
+	m = pointer_at(g + c->m);
+	if (!m)
+		return UNREADABLE;
+	if (bpf_probe_read_user(&g, sizeof(g), (void *)(m + c->curg)))
+		return UNREADABLE;
+	if (!g)
+		return NO_GOROUTINE;
+	if (bpf_probe_read_user(&labels, sizeof(labels), (void *)(g + c->labels)))
+		return UNREADABLE;
+	if (!labels)
+		return NO_SPAN;
+	if (bpf_probe_read_user(&list, sizeof(list), (void *)labels))
+		return UNREADABLE;
+	for (__u32 i = 0; i < MAX_LABELS && i < list.length && kept != 3; i++) {
+		if (!read_label(t, list.first + 32 * i, &kept))
+			return UNREADABLE;
+	}
+	return kept == 3 ? HEX : NO_SPAN;
+}
+
+// find_record reads the record that the current thread has attached.
+static __always_inline __u32 find_record(struct context *c, struct thread *t, __u64 thread_pointer)
+{
+	__u8 record[RECORD_SIZE];
+	__u64 at;
+
+	if (bpf_probe_read_user(&at, sizeof(at), (void *)(thread_pointer + c->tls)))
+		return UNREADABLE;
+	if (!at)
+		return NO_SPAN;
+	if (bpf_probe_read_user(record, sizeof(record), (void *)at))
+		return UNREADABLE;
+	if (record[24] != 1) // being written
+		return NO_SPAN;
+	if (!(record[25] & 1))
+		return UNSAMPLED;
+	__builtin_memcpy(t->trace, record, 16);
+	__builtin_memcpy(t->span, record + 16, 8);
+	return BINARY;
+}
+
+// find_span finds the span that the current thread works for, before it waits.
+static __always_inline __u32 find_span(struct target *target, struct task_struct *task, struct thread *t)
+{
+	__u64 thread_pointer = 0;
+
+#if defined(__TARGET_ARCH_x86)
+	thread_pointer = task->thread.fsbase;
+#endif
+	if (!(target->events & (1 << t->class)) || !thread_pointer)
+		return NOT_SOUGHT;
+	switch (target->context.kind) {
+	case GO_LABELS:
+		return find_labels(&target->context, t, thread_pointer);
+	case THREAD_RECORD:
+		return find_record(&target->context, t, thread_pointer);
+	}
+	return NOT_SOUGHT;
+}
+
 // sample takes a stack of the thread that leaves the CPU, unless it has taken one just before.
 static __always_inline __s32 sample(void *ctx, struct target *target, struct thread *t, __u64 now)
 {
@@ -545,8 +695,10 @@ static __always_inline void send(struct target *target, struct task_struct *task
 	e->syscall = i->syscall;
 	e->class = i->class;
 	e->stack = t->stack;
-	e->unused = 0;
+	e->found = t->found;
 	bpf_probe_read_kernel(e->comm, sizeof(e->comm), task->comm);
+	__builtin_memcpy(e->trace, t->trace, sizeof(e->trace));
+	__builtin_memcpy(e->span, t->span, sizeof(e->span));
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
@@ -636,6 +788,7 @@ static __always_inline void switch_out(void *ctx, bool preempt, struct task_stru
 	else
 		t->class = classify(task, state, true, &t->syscall);
 	t->stack = sample(ctx, target, t, *now);
+	t->found = find_span(target, task, t);
 }
 
 // switch_in ends the wait of task, and begins its time on the CPU.
@@ -708,6 +861,7 @@ int BPF_PROG(created, struct task_struct *task)
 	t->class = RUNQUEUE;
 	t->syscall = NO_SYSCALL;
 	t->stack = -1;
+	t->found = NOT_SOUGHT;
 	return 0;
 }
 
@@ -726,6 +880,9 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 	__sync_fetch_and_or(&inherited[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
 	if (bpf_map_update_elem(&targets, &tgid, target, 0))
 		increment(lost_targets);
+	target = bpf_map_lookup_elem(&targets, &tgid);
+	if (target)
+		target->context.kind = NO_CONTEXT; // it may soon run another program; the agent looks
 	return 0;
 }
 
@@ -786,6 +943,7 @@ static __always_inline void begin(struct task_struct *task, struct thread *t, __
 
 	t->syscall = NO_SYSCALL;
 	t->stack = -1;
+	t->found = NOT_SOUGHT;
 	t->woken = 0;
 	t->ran = task->se.sum_exec_runtime;
 	t->delay = delay_of(task);

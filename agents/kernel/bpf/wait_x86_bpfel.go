@@ -23,8 +23,10 @@ type WaitEvent struct {
 	Syscall int32
 	Class   uint32
 	Stack   int32
-	Unused  uint32
+	Found   uint32
 	Comm    [16]uint8
+	Trace   [32]uint8
+	Span    [16]uint8
 }
 
 type WaitOpen struct {
@@ -86,6 +88,15 @@ type WaitTarget struct {
 	Window      uint64
 	Sent        uint32
 	Unused      uint32
+	Context     struct {
+		_      structs.HostLayout
+		Kind   uint32
+		Tls    int32
+		M      uint16
+		Curg   uint16
+		Labels uint16
+		Unused uint16
+	}
 }
 
 type WaitThread struct {
@@ -99,7 +110,9 @@ type WaitThread struct {
 	Stack     int32
 	Syscall   int32
 	Class     uint32
-	Unused    uint32
+	Found     uint32
+	Trace     [32]uint8
+	Span      [16]uint8
 }
 
 // Names of all BPF objects in the ELF.

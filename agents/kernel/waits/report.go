@@ -129,6 +129,7 @@ type Report struct {
 	Stacks    []Stack         // longest first
 	Longest   []Longest       // longest first
 	Cost      Cost
+	Joins     *Joins           // nil: waits are not joined to spans
 	Syscalls  map[int32]string // names of the system calls that occur
 }
 
