@@ -169,7 +169,6 @@ func TestNoWrongTrace(t *testing.T) {
 			suspended++ // the call has returned; the goroutine waits for one of Go's processors, and the thread for it
 		default:
 			lacking++
-			t.Logf("a wait of %x %x has none: %d", c.Trace, c.Span, e.Found)
 		}
 	}
 	counts := joiner.Joins()

@@ -27,12 +27,7 @@ var knownOffsets = map[string]Context{
 const firstWithSlice = "go1.24"
 
 // findContext returns where a program keeps the spans of its threads.
-func findContext(program string) (c Context, err error) {
-	defer func() { // packages elf and dwarf do not check all of their input
-		if r := recover(); r != nil {
-			c, err = Context{}, fmt.Errorf("read %s: %v", program, r)
-		}
-	}()
+func findContext(program string) (Context, error) {
 	f, err := os.Open(program)
 	if err != nil {
 		return Context{}, err
@@ -45,7 +40,17 @@ func findContext(program string) (c Context, err error) {
 	if info.Size() > maxProgram {
 		return Context{}, fmt.Errorf("%s is too large to be read", program)
 	}
-	return readContext(f)
+	return recovered(f)
+}
+
+// recovered is readContext without panics: packages elf and dwarf do not check all of their input.
+func recovered(r io.ReaderAt) (c Context, err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			c, err = Context{}, fmt.Errorf("read the program: %v", x)
+		}
+	}()
+	return readContext(r)
 }
 
 func readContext(r io.ReaderAt) (Context, error) {
@@ -77,8 +82,10 @@ func goContext(f *elf.File, goVersion string) (Context, error) {
 	if err != nil {
 		return Context{}, err
 	}
-	c.TLS, err = goroutineTLS(f)
-	return c, err
+	if c.TLS, err = goroutineTLS(f); err != nil {
+		return Context{}, err
+	}
+	return c, nil
 }
 
 // offsets returns the offsets in structures of Go's runtime, from the table or from DWARF.
