@@ -159,8 +159,8 @@ func schedule(t *testing.T, pid uint32, tids []int) map[int]times {
 	return all
 }
 
-// asleep returns the times of each thread once it sleeps. The scheduler counts an interval on a run queue at its end, so
-// these times contain whole intervals only. All threads sleep now and then.
+// asleep returns the times of each thread once it sleeps. The scheduler counts an interval on a run queue at its end,
+// so these times contain whole intervals only. All threads sleep now and then.
 func asleep(t *testing.T, pid uint32, tids []int) map[int]times {
 	t.Helper()
 	all := make(map[int]times)

@@ -308,8 +308,10 @@ static __always_inline __u64 delay_of(struct task_struct *task)
 	if (!tells_delay())
 		return 0;
 	queued = task->sched_info.last_queued;
+	if (!queued)
+		return task->sched_info.run_delay;
 	clock = task->se.cfs_rq->rq->clock; // of the task's CPU, which the scheduler has just updated
-	return task->sched_info.run_delay + (queued && clock > queued ? clock - queued : 0);
+	return task->sched_info.run_delay + (clock > queued ? clock - queued : 0);
 }
 
 static __always_inline __u32 bucket_of(__u64 ns)
@@ -439,11 +441,25 @@ static __always_inline __u32 class_of_device(__u32 device)
 	return major == 4 || major == 5 || (major >= 136 && major <= 143) ? TTY : OTHER;
 }
 
+// Since Linux 6.2: makes a number a pointer that can be read directly.
+extern void *bpf_rdonly_cast(const void *, __u32) __ksym __weak;
+
+static __always_inline __u32 mode_of(struct file *file)
+{
+	struct inode *inode;
+
+	if (bpf_rdonly_cast) {
+		file = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
+		return file->f_inode->i_mode;
+	}
+	inode = BPF_CORE_READ(file, f_inode);
+	return BPF_CORE_READ(inode, i_mode);
+}
+
 static __always_inline __u32 class_of_fd(struct task_struct *task, __u64 fd)
 {
 	struct fdtable *table = task->files->fdt;
 	struct file *file = 0;
-	struct inode *inode;
 
 	fd = (__u32)fd;
 	if (fd >= table->max_fds)
@@ -451,14 +467,13 @@ static __always_inline __u32 class_of_fd(struct task_struct *task, __u64 fd)
 	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
 	if (!file)
 		return OTHER;
-	inode = BPF_CORE_READ(file, f_inode);
-	switch (BPF_CORE_READ(inode, i_mode) & 0170000) {
+	switch (mode_of(file) & 0170000) {
 	case 0140000:
 		return class_of_socket(file);
 	case 0010000:
 		return PIPE;
 	case 0020000:
-		return class_of_device(BPF_CORE_READ(inode, i_rdev));
+		return class_of_device(BPF_CORE_READ(file, f_inode, i_rdev));
 	case 0100000: // regular file
 	case 0040000: // folder
 	case 0060000: // block device
