@@ -27,21 +27,22 @@ const (
 // maxEnvironment bounds the environment that is read.
 const maxEnvironment = 1 << 20
 
-// findService returns the service of a process as its environment describes it to the OpenTelemetry SDK; nil if the
-// name is unknown.
-func (j *Joiner) findService(pid uint32) *Service {
+// readEnvironment returns the attributes of a process's resource, as its environment describes them to the
+// OpenTelemetry SDK; none if it is unreadable.
+func (j *Joiner) readEnvironment(pid uint32) map[string]string {
 	f, err := os.Open(j.path(pid, "environ"))
 	if err != nil {
-		return j.serviceFrom(nil)
+		return nil
 	}
 	defer func() { _ = f.Close() }() // read only
 	text, err := io.ReadAll(io.LimitReader(f, maxEnvironment))
 	if err != nil {
-		return j.serviceFrom(nil)
+		return nil
 	}
-	return j.serviceFrom(parseEnvironment(text))
+	return parseEnvironment(text)
 }
 
+// serviceFrom returns the service with the attributes; nil if its name is unknown.
 func (j *Joiner) serviceFrom(attributes map[string]string) *Service {
 	all := map[string]string{hostName: j.host}
 	if j.service != "" {
