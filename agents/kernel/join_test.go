@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"sync"
@@ -84,7 +85,11 @@ func requestsWorkload(in *bufio.Reader, out io.Writer) error {
 
 // serveRequest serves a request and returns its calls.
 func serveRequest(tracer trace.Tracer) []call {
-	ctx, entry := tracer.Start(context.Background(), "GET /", trace.WithSpanKind(trace.SpanKindServer))
+	ctx := context.Background()
+	if rand.N(2) == 0 { // other labels before, between and after
+		ctx = pprof.WithLabels(ctx, pprof.Labels("a", "1", "spam_id", "0123456789abcdef", "z", "2"))
+	}
+	ctx, entry := tracer.Start(ctx, "GET /", trace.WithSpanKind(trace.SpanKindServer))
 	calls := []call{waitIn(ctx)}
 	below, query := tracer.Start(ctx, "query")
 	calls = append(calls, waitIn(below))
