@@ -26,7 +26,7 @@ func newCgroup(t *testing.T) string {
 		if _, err := os.Stat(filepath.Join(mount, "cgroup.procs")); err != nil {
 			continue
 		}
-		cgroup, err := os.MkdirTemp(mount, "sibyl-test-")
+		cgroup, err := os.MkdirTemp(mount, "sibyl-test-") //nolint:usetesting // it must be there
 		if err != nil {
 			t.Skip("the cgroups of this machine cannot be changed: ", err)
 		}

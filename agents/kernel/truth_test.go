@@ -43,19 +43,6 @@ func apply(t *testing.T, p *Probes, pid uint32, target Target, thresholds waits.
 	}
 }
 
-// collect returns the sums of all processes after the end of the observation.
-func collect(t *testing.T, p *Probes, thresholds waits.Thresholds) []waits.ProcessReport {
-	t.Helper()
-	if err := p.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return processesOf(r, thresholds)
-}
-
 // processesOf returns the sums of all processes of the first reading.
 func processesOf(r waits.Reading, thresholds waits.Thresholds) []waits.ProcessReport {
 	c := waits.NewCollector()

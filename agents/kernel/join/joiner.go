@@ -145,7 +145,7 @@ func (j *Joiner) identify(pid uint32) (identity, error) {
 	id := identity{startNs: ticks * startPrecisionNs}
 	if info, err := os.Stat(j.path(pid, "exe")); err == nil {
 		if s, ok := info.Sys().(*syscall.Stat_t); ok {
-			id.device, id.ino = uint64(s.Dev), s.Ino
+			id.device, id.ino = uint64(s.Dev), s.Ino //nolint:unconvert // other systems have other types
 		}
 	}
 	return id, nil
