@@ -124,16 +124,18 @@ func waitIn(ctx context.Context) call {
 // No wait of a Go service with concurrent requests gets the span of another one, and every wait without span has a
 // reason.
 func TestNoWrongTrace(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("goroutines are read on amd64 only")
+	}
 	p := open(t, Options{RingBytes: 1 << 24})
 	t.Setenv("SIBYL_KERNEL_WAITS", strconv.Itoa(*joinedWaits))
-	t.Setenv("OTEL_SERVICE_NAME", "requests")
 	w := start(t, "requests")
 	joiner := join.NewJoiner("/proc", "", "here")
 	target := everything
 	target.Stacks = false
 	var err error
-	if target.Context, _, err = joiner.Context(w.pid); err != nil {
-		t.Skip(err)
+	if target.Context, _, err = joiner.Context(w.pid); err != nil { // the library publishes the service
+		t.Fatal(err)
 	}
 	var thresholds waits.Thresholds
 	for c := range thresholds {
