@@ -21,7 +21,6 @@ const steeredThreshold = 100 * time.Microsecond
 func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
 	c.Flags().StringVar(&f.sibyl, "sibyl", "", "URL of Sibyl, which then decides what is observed, like http://127.0.0.1:8321")
 	c.Flags().StringVar(&f.token, "token", "", "token with the role agent; prefer SIBYL_TOKEN, which the process list does not show")
-	c.Flags().StringVar(&f.service, "service", "", "with --sibyl: service of selected processes that name none")
 	c.Flags().Float64Var(&f.cpuLimit, "cpu-limit", 100*steer.DefaultCPULimit, "with --sibyl: percent of one CPU that agent and probes may use; 0: no limit")
 }
 

@@ -1,0 +1,54 @@
+package join
+
+import (
+	"encoding/hex"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+// Quality is the certainty with which a wait belongs to a span.
+type Quality string
+
+// Exact is the quality of a wait whose span the process told at its beginning. The agent sends no others. A receiver
+// that knows the open spans of each thread may join further waits by thread and time.
+const Exact Quality = "exact"
+
+// Wait is a wait that belongs to a span.
+type Wait struct {
+	waits.Event
+	Trace   [16]byte
+	Parent  [8]byte // the span that waited
+	Quality Quality
+	Service *Service
+}
+
+// spanOf returns the span of an event; otherwise the reason.
+func spanOf(e *waits.Event) (trace [16]byte, span [8]byte, missing waits.Reason, ok bool) {
+	switch e.Found {
+	case waits.Hex:
+		_, err1 := hex.Decode(trace[:], e.Trace[:])
+		_, err2 := hex.Decode(span[:], e.Span[:])
+		if err1 != nil || err2 != nil {
+			return [16]byte{}, [8]byte{}, waits.MissingInvalid, false
+		}
+	case waits.Binary:
+		copy(trace[:], e.Trace[:])
+		copy(span[:], e.Span[:])
+	case waits.NoGoroutine:
+		return trace, span, waits.MissingNoGoroutine, false
+	case waits.NoSpan:
+		return trace, span, waits.MissingNoSpan, false
+	case waits.Unreadable:
+		return trace, span, waits.MissingUnreadable, false
+	case waits.Unsampled:
+		return trace, span, waits.MissingUnsampled, false
+	case waits.NotSought:
+		return trace, span, waits.MissingNotSought, false
+	default:
+		return trace, span, waits.MissingInvalid, false
+	}
+	if trace == [16]byte{} || span == [8]byte{} {
+		return [16]byte{}, [8]byte{}, waits.MissingNoSpan, false
+	}
+	return trace, span, 0, true
+}
