@@ -54,6 +54,9 @@ func (t *waitsTable) heading() {
 	}
 	t.printf("%s, %s in %s\n", processCount(len(t.Processes)), units.Plural(threads, "thread"), units.Duration(t.Duration))
 	t.printf("%s", t.style.Wrap(costText(t.Cost), 0))
+	if t.Joins != nil {
+		t.printf("%s", t.style.Wrap(joinText(t.Joins), 0))
+	}
 	if text := lossText(&t.Losses); text != "" {
 		t.printf("%s\n", t.style.Paint(terminal.Yellow, strings.TrimSuffix(t.style.Wrap(text, 0), "\n")))
 	}
@@ -75,6 +78,32 @@ func costText(c waits.Cost) string {
 	return "cost of the probes: " + units.Count(int(c.Hits)) + " hits of " + units.Nanos(c.NsPerHit) + ", " + units.Share(c.CPUShare) + " of a CPU"
 }
 
+// joinText counts the waits above a threshold that have been joined to spans, and the others by reason.
+func joinText(j *waits.Joins) string {
+	text := "sent below their spans: " + units.Plural(int(j.Exact), "wait") + " above a threshold"
+	var parts []string
+	for reason, n := range j.Missing {
+		if n > 0 {
+			parts = append(parts, units.Count(int(n))+" "+joinReasons[reason])
+		}
+	}
+	if len(parts) > 0 {
+		text += "; not sent: " + strings.Join(parts, ", ")
+	}
+	return text
+}
+
+var joinReasons = [waits.NumReasons]string{
+	waits.MissingNotSought:   "of processes that do not tell the spans of their threads",
+	waits.MissingNoGoroutine: "of threads of Go's runtime",
+	waits.MissingNoSpan:      "of threads that worked for no span",
+	waits.MissingUnreadable:  "whose process had its memory swapped out",
+	waits.MissingUnsampled:   "of spans that are not sampled",
+	waits.MissingInvalid:     "with broken labels",
+	waits.MissingNoService:   "of processes without a name of their service",
+	waits.MissingEnded:       "of processes that ended too early",
+}
+
 // lossText lists the losses with their remedies; "" if there are none.
 func lossText(l *waits.Losses) string {
 	var parts []string
@@ -89,6 +118,7 @@ func lossText(l *waits.Losses) string {
 		{l.Stacks, "stacks (too many different ones)"},
 		{l.Children, "processes (more than 4,096 at a time)"},
 		{l.Missed, "runs of the probes (nested in another one)"},
+		{l.Switches, "parts of the time of threads (the kernel did not report that they left a CPU)"},
 		{l.Gaps, "seconds or more (this program was stopped)"},
 	} {
 		if x.n > 0 {
@@ -239,6 +269,7 @@ type (
 		Lost      uint64         `json:"lost_events"`
 		Processes []waitsProcess `json:"processes"`
 		Cost      waitsCost      `json:"cost"`
+		Joins     *waitsJoins    `json:"joins,omitempty"`
 	}
 	waitsProcess struct {
 		PID     uint32        `json:"pid"`
@@ -257,6 +288,10 @@ type (
 		RunqNs  uint64 `json:"runq_ns"`
 		Over    uint64 `json:"over_threshold"`
 	}
+	waitsJoins struct {
+		Exact   uint64            `json:"exact"`
+		Missing map[string]uint64 `json:"missing"`
+	}
 	waitsCost struct {
 		Hits     uint64  `json:"hits"`
 		NsPerHit float64 `json:"ns_per_hit"`
@@ -269,6 +304,14 @@ func WaitsJSON(w io.Writer, r *waits.Report) error {
 	out := waitsJSON{
 		From: r.From.UnixNano(), Duration: int64(r.Duration), Lost: r.Losses.Lost(), Processes: []waitsProcess{},
 		Cost: waitsCost{r.Cost.Hits, r.Cost.NsPerHit, r.Cost.CPUShare},
+	}
+	if r.Joins != nil {
+		out.Joins = &waitsJoins{Exact: r.Joins.Exact, Missing: make(map[string]uint64)}
+		for reason, n := range r.Joins.Missing {
+			if n > 0 {
+				out.Joins.Missing[waits.Reason(reason).String()] = n
+			}
+		}
 	}
 	for i := range r.Processes {
 		p := &r.Processes[i]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -72,6 +73,23 @@ func missingInKernel() []string {
 		return []string{"the kernel is too old: Linux 5.18 or later is needed"}
 	}
 	return nil
+}
+
+// tellsDelay reports whether the kernel keeps the times of threads on run queues (CONFIG_SCHED_INFO, as all current
+// distributions do), as tells_delay in bpf/wait.bpf.c.
+func tellsDelay() bool {
+	spec, err := btf.LoadKernelSpec()
+	return err == nil && hasField(spec, "task_struct", "sched_info") && hasField(spec, "sched_info", "last_queued") &&
+		hasField(spec, "sched_entity", "cfs_rq") && hasField(spec, "cfs_rq", "rq")
+}
+
+// hasField reports whether a structure of the kernel has a field.
+func hasField(spec *btf.Spec, structure, field string) bool {
+	var s *btf.Struct
+	if err := spec.TypeByName(structure, &s); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(s.Members, func(m btf.Member) bool { return m.Name == field })
 }
 
 // explain turns an error of the kernel about a load into one about a requirement where it is one.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
@@ -24,6 +25,7 @@ type Target struct {
 	MaxEvents uint32    // per second, about
 	Stacks    bool      // sample stacks
 	Children  bool      // observe processes that it starts, too, in the same way
+	Context   join.Context
 }
 
 // Spec is the wanted state: targets by process ID.
@@ -66,8 +68,16 @@ type Settings struct {
 	Duration   time.Duration // 0: until the context ends
 	Interval   time.Duration // between reports; 0: one at the end
 	Options    Options
+	Join       *Join // nil: waits are not joined to spans
 
 	began func() // of tests: called once the processes are observed
+}
+
+// Join finds the spans of waits above a threshold.
+type Join struct {
+	*join.Joiner
+	Waits  func([]join.Wait)           // takes those whose spans have been found
+	Cannot func(pid uint32, err error) // takes the reason for which those of a process cannot be found, once
 }
 
 // ErrMissing is wrapped by errors about a missing requirement of the kernel, the machine or the rights of the process.

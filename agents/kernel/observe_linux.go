@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/symbols"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
@@ -35,6 +36,8 @@ type observer struct {
 	stacks map[waits.StackKey]waits.StackSum // at the last reading
 	names  map[stackID][]string              // of known stacks
 	losses waits.Losses                      // at the last report
+	joins  waits.Joins                       // at the last report
+	ended  []uint32                          // processes since the last reading, whose last events may still come
 	began  time.Time                         // of the next report
 	sums   *waits.Collector                  // of the next report
 	times  map[waits.StackKey]*waits.Stack   // of the next report
@@ -159,13 +162,25 @@ func (o *observer) apply(pids []uint32) error {
 		}
 		s.Targets[pid] = Target{
 			Classes: o.settings.Classes, Events: waits.All, MaxEvents: maxEvents, Stacks: o.settings.Stacks,
-			Children: o.settings.Children || o.settings.Selection.children(),
+			Children: o.settings.Children || o.settings.Selection.children(), Context: o.contextOf(pid),
 		}
 	}
 	if err := o.probes.Apply(s); err != nil {
 		return err
 	}
 	return o.probes.Renew()
+}
+
+// contextOf returns where a process keeps the spans of its threads.
+func (o *observer) contextOf(pid uint32) join.Context {
+	if o.settings.Join == nil {
+		return join.Context{}
+	}
+	c, first, err := o.settings.Join.Context(pid)
+	if err != nil && first {
+		o.settings.Join.Cannot(pid, err)
+	}
+	return c
 }
 
 // read adds the changes of all sums since the last reading.
@@ -194,9 +209,18 @@ func (o *observer) follow(open []waits.Open) {
 	for i := range open {
 		alive[open[i].TGID] = true
 	}
+	if o.settings.Join != nil {
+		for _, pid := range o.ended {
+			if !alive[pid] {
+				o.settings.Join.Forget(pid)
+			}
+		}
+	}
+	o.ended = o.ended[:0]
 	for pid := range o.alive {
 		if !alive[pid] {
 			o.resolver.Forget(pid)
+			o.ended = append(o.ended, pid)
 		}
 	}
 	if o.settings.Stacks {
@@ -258,22 +282,37 @@ func (o *observer) frames(pid uint32, stack int32) ([]string, error) {
 	return names, nil
 }
 
-// readEvents keeps the longest intervals above thresholds.
+// readEvents keeps the longest intervals above thresholds, and passes on those whose spans are known.
 func (o *observer) readEvents() error {
-	return o.probes.Events(func(e waits.Event) {
-		at, _ := slices.BinarySearchFunc(o.worst, e, func(l waits.Longest, e waits.Event) int {
-			return cmp.Compare(e.WaitNs+e.RunqNs, l.WaitNs+l.RunqNs)
-		})
-		if at >= maxLongest {
-			return
+	var joined []join.Wait
+	err := o.probes.Events(func(e waits.Event) {
+		o.keep(e)
+		if o.settings.Join != nil {
+			if w, ok := o.settings.Join.Join(&e); ok {
+				joined = append(joined, w.Parts(waits.All, o.settings.Thresholds)...)
+			}
 		}
-		l := waits.Longest{Event: e}
-		if e.Stack >= 0 {
-			l.Frames, _ = o.frames(e.TGID, e.Stack) // without names if the stack has been deleted
-		}
-		o.worst = slices.Insert(o.worst, at, l)
-		o.worst = o.worst[:min(len(o.worst), maxLongest)]
 	})
+	if len(joined) > 0 {
+		o.settings.Join.Waits(joined)
+	}
+	return err
+}
+
+// keep keeps an event if it is one of the longest.
+func (o *observer) keep(e waits.Event) {
+	at, _ := slices.BinarySearchFunc(o.worst, e, func(l waits.Longest, e waits.Event) int {
+		return cmp.Compare(e.WaitNs+e.RunqNs, l.WaitNs+l.RunqNs)
+	})
+	if at >= maxLongest {
+		return
+	}
+	l := waits.Longest{Event: e}
+	if e.Stack >= 0 {
+		l.Frames, _ = o.frames(e.TGID, e.Stack) // without names if the stack has been deleted
+	}
+	o.worst = slices.Insert(o.worst, at, l)
+	o.worst = o.worst[:min(len(o.worst), maxLongest)]
 }
 
 // report emits the report of the time since the last one.
@@ -302,6 +341,11 @@ func (o *observer) report(emit func(*waits.Report) error) error {
 			nr := r.Processes[i].Calls[j].Syscall
 			r.Syscalls[nr] = SyscallName(nr)
 		}
+	}
+	if o.settings.Join != nil {
+		now := o.settings.Join.Joins()
+		since := now.Since(o.joins)
+		r.Joins, o.joins = &since, now
 	}
 	r.Stacks = o.stackTimes(r.Processes)
 	o.losses = losses

@@ -32,8 +32,11 @@ type Probes struct {
 	thresh  waits.Thresholds
 	until   uint64 // the programs stop then
 	gaps    uint64
-	named   [1024]uint64 // bits of all targets so far, by the end of their numbers, as in bpf/wait.bpf.c
-	batch   batches
+
+	tellsDelay bool // whether the scheduler tells when threads were woken, so that no program needs to watch it
+
+	named [1024]uint64 // bits of all targets so far, by the end of their numbers, as in bpf/wait.bpf.c
+	batch batches
 }
 
 // Open loads the programs. It returns an error that wraps [ErrMissing] if the machine or the rights do not suffice.
@@ -67,7 +70,7 @@ func Open(o Options) (*Probes, error) {
 			return nil, fmt.Errorf("set %s of the probes: %w", name, err)
 		}
 	}
-	p := &Probes{rate: o.SampleRate, applied: make(map[uint32]Target)}
+	p := &Probes{rate: o.SampleRate, applied: make(map[uint32]Target), tellsDelay: tellsDelay()}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, explain(err)
 	}
@@ -175,6 +178,8 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 		if t.Children {
 			v.Flags |= withChildren
 		}
+		v.Context.Kind, v.Context.Tls = uint32(t.Context.Kind), t.Context.TLS
+		v.Context.M, v.Context.Curg, v.Context.Labels = t.Context.M, t.Context.Curg, t.Context.Labels
 		bit := pid % (64 * uint32(len(p.named)))
 		p.named[bit/64] |= 1 << (bit % 64)
 		if err := p.objects.Targets.Put(pid, &v); err != nil {
@@ -281,7 +286,11 @@ func (p *Probes) attach() error {
 
 func (p *Probes) tracepoints() []*ebpf.Program {
 	o := &p.objects.WaitPrograms
-	return []*ebpf.Program{o.Forked, o.Created, o.Woken, o.Exited, o.Switched}
+	all := []*ebpf.Program{o.Forked, o.Created, o.Exited, o.Switched}
+	if !p.tellsDelay {
+		all = append(all, o.Woken)
+	}
+	return all
 }
 
 // attachClock samples stacks on a CPU, driven by its clock.

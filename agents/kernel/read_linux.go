@@ -148,6 +148,8 @@ func (p *Probes) Losses() (waits.Losses, error) {
 		{v.LostThreads, &l.Threads},
 		{v.LostStacks, &l.Stacks},
 		{v.LostTargets, &l.Children},
+		{v.LostSwitches, &l.Switches},
+		{v.UnseenSwitches, &l.Unseen},
 	} {
 		if err := c.from.Get(c.to); err != nil {
 			return waits.Losses{}, fmt.Errorf("read losses: %w", err)

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,6 +53,11 @@ func collect(t *testing.T, p *Probes, thresholds waits.Thresholds) []waits.Proce
 	if err != nil {
 		t.Fatal(err)
 	}
+	return processesOf(r, thresholds)
+}
+
+// processesOf returns the sums of all processes of the first reading.
+func processesOf(r waits.Reading, thresholds waits.Thresholds) []waits.ProcessReport {
 	c := waits.NewCollector()
 	changes, _ := waits.NewLedger(thresholds).Update(r)
 	c.Add(changes)
@@ -72,7 +78,7 @@ func TestTruth(t *testing.T) {
 	s[0] = schedule(t, w.pid, tids)
 	apply(t, p, w.pid, everything, waits.Thresholds{})
 	applied := time.Now()
-	s[1] = schedule(t, w.pid, tids)
+	s[1] = asleep(t, w.pid, tids)
 	w.goOn()
 	var results []timed
 	if err := json.Unmarshal(w.line(), &results); err != nil {
@@ -83,9 +89,14 @@ func TestTruth(t *testing.T) {
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	s[3] = schedule(t, w.pid, tids)
-	processes := collect(t, p, waits.Thresholds{})
-	shortest, longest := stopping.Sub(applied), time.Since(from)
+	stopped := time.Now()
+	r, err := p.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s[3] = asleep(t, w.pid, tids)
+	processes := processesOf(r, waits.Thresholds{})
+	shortest, longest := stopping.Sub(applied), stopped.Sub(from)
 	if len(processes) != 1 || len(results) < 17 {
 		t.Fatalf("%d processes, %d threads", len(processes), len(results))
 	}
@@ -93,25 +104,28 @@ func TestTruth(t *testing.T) {
 	for i := range processes[0].Threads {
 		threads[int(processes[0].Threads[i].TID)] = &processes[0].Threads[i].Totals
 	}
-	for _, r := range results {
-		t.Run(r.Name, func(t *testing.T) {
-			if r.Missing != "" {
-				t.Skip(r.Missing)
+	for _, x := range results {
+		t.Run(x.Name, func(t *testing.T) {
+			if x.Missing != "" {
+				t.Skip(x.Missing)
 			}
-			totals := threads[r.TID]
+			totals := threads[x.TID]
 			if totals == nil {
 				t.Fatal("the thread has no sums")
 			}
 			if all := time.Duration(totals.Ns()); all < shortest-2*time.Millisecond || all > longest {
 				t.Errorf("the classes add up to %s, want %s to %s", all, shortest, longest)
 			}
-			compareScheduler(t, totals, s[2][r.TID].since(s[1][r.TID]), s[3][r.TID].since(s[0][r.TID]))
-			compareWaits(t, r, totals)
+			compareScheduler(t, totals, s[2][x.TID].since(s[1][x.TID]), s[3][x.TID].since(s[0][x.TID]))
+			compareWaits(t, x, r.Sums[waits.Key{TGID: w.pid, TID: uint32(x.TID), Syscall: x.Syscall, Class: x.Class}], totals)
 		})
 	}
-	if l, err := p.Losses(); err != nil || l.Lost()-l.Stacks != 0 {
+	l, err := p.Losses()
+	// The kernel may refuse memory for a thread's state for a moment; the comparisons notice if that matters.
+	if err != nil || l.Lost()-l.Stacks-l.Threads != 0 {
 		t.Errorf("losses: %+v, %v", l, err)
 	}
+	t.Logf("%d switches to a CPU were not reported", l.Unseen)
 }
 
 // ready returns the threads of the truth workload once they run.
@@ -140,41 +154,71 @@ func schedule(t *testing.T, pid uint32, tids []int) map[int]times {
 	t.Helper()
 	all := make(map[int]times)
 	for _, tid := range tids {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var x times
-		if _, err := fmt.Sscan(string(text), &x.cpu, &x.runQueue); err != nil {
-			t.Fatal(err)
-		}
-		all[tid] = x
+		all[tid] = scheduleOf(t, pid, tid)
 	}
 	return all
 }
 
-// compareScheduler compares with the times that the scheduler has counted, at least and at most, for the time of the
-// observation. It counts an interval on a run queue at its end, so one at each end of the observation may differ. It
-// does not count the time for which another virtual machine has the CPU as time on the CPU.
+// asleep returns the times of each thread once it sleeps. The scheduler counts an interval on a run queue at its end, so
+// these times contain whole intervals only. All threads sleep now and then.
+func asleep(t *testing.T, pid uint32, tids []int) map[int]times {
+	t.Helper()
+	all := make(map[int]times)
+	for len(all) < len(tids) {
+		for _, tid := range tids {
+			if _, ok := all[tid]; !ok && sleeps(t, pid, tid) {
+				all[tid] = scheduleOf(t, pid, tid)
+			}
+		}
+	}
+	return all
+}
+
+func scheduleOf(t *testing.T, pid uint32, tid int) (x times) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(string(text), &x.cpu, &x.runQueue); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// sleeps reports whether a thread waits for something and not for a CPU.
+func sleeps(t *testing.T, pid uint32, tid int) bool {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, tid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Contains(text, []byte(") S "))
+}
+
+// compareScheduler compares with the times that the scheduler has counted: at least in whole intervals within the
+// observation, and at most in those within or across it. It does not count the time for which another virtual machine
+// has the CPU as time on the CPU, and none while a thread is preempted on its way into a wait.
 func compareScheduler(t *testing.T, totals *waits.Totals, least, most times) {
 	t.Helper()
 	waited := int64(totals[waits.Preempted].TotalNs + totals[waits.RunQueue].TotalNs)
-	slack := int64(max(totals[waits.Preempted].MaxNs, totals[waits.RunQueue].MaxNs))
-	if waited < least.runQueue-slack-tolerance(waited) || waited > most.runQueue+slack+tolerance(waited) {
+	most.runQueue += int64(totals[waits.Preempted].MaxNs)
+	if waited < least.runQueue-tolerance(waited) || waited > most.runQueue+tolerance(waited) {
 		t.Errorf("%s waiting for a CPU, the scheduler counts %s to %s", time.Duration(waited), time.Duration(least.runQueue), time.Duration(most.runQueue))
 	}
 	ran := int64(totals[waits.OnCPU].TotalNs)
-	late := 10e3 * int64(totals[waits.OnCPU].Count) // the scheduler decides some µs before the probe runs
+	// The scheduler decides some µs before the probe runs; a virtual machine may be stopped in between.
+	late := 5e6 + 10e3*int64(totals[waits.OnCPU].Count)
 	if ran < least.cpu-int64(totals[waits.OnCPU].MaxNs)-tolerance(ran)-late {
 		t.Errorf("%s on CPUs, the scheduler counts %s", time.Duration(ran), time.Duration(least.cpu))
 	}
 }
 
 // compareWaits compares with the time that the thread has measured around its calls: the wait for the thing, the
-// run-queue time after it, and the mostly negligible time on the CPU before and after.
-func compareWaits(t *testing.T, r timed, totals *waits.Totals) {
+// run-queue time after it, and the mostly negligible time on the CPU before and after. Only the waits in the measured
+// system call count: Go's runtime waits in others on the same thread.
+func compareWaits(t *testing.T, r timed, x waits.Sum, totals *waits.Totals) {
 	t.Helper()
-	x := &totals[r.Class]
 	measured, waited := r.WaitedNs, int64(x.TotalNs+x.RunqNs)
 	most := waited + int64(totals[waits.Preempted].TotalNs+totals[waits.OnCPU].TotalNs)
 	if r.Kind == busy {

@@ -30,7 +30,7 @@ const workloadVariable = "SIBYL_KERNEL_WORKLOAD"
 // workloads begin with a line on standard output once they are ready, go on at a line on standard input, write their
 // result, and end with their input.
 var workloads = map[string]func(in *bufio.Reader, out io.Writer) error{
-	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload,
+	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload, "requests": requestsWorkload,
 }
 
 func TestMain(m *testing.M) {
@@ -60,8 +60,11 @@ func start(t *testing.T, name string, arguments ...string) *workload {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // kills a workload that hangs
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, os.Args[0], arguments...)
-	// Threads of the workload block without telling the runtime, so it must not want to stop them.
-	c.Env = append(os.Environ(), workloadVariable+"="+name, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=64")
+	c.Env = append(os.Environ(), workloadVariable+"="+name)
+	if name != "requests" {
+		// Threads of the workload block without telling the runtime, so it must not want to stop them.
+		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=64")
+	}
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -109,6 +112,7 @@ type timed struct {
 	Name     string
 	Class    waits.Class
 	TID      int
+	Syscall  int32 // of the waits; -1: none
 	WaitedNs int64
 	Rounds   int
 	Kind     kind
@@ -201,6 +205,10 @@ func truthWorkload(in *bufio.Reader, out io.Writer) error {
 			for round := range w.rounds {
 				if err == nil {
 					nr, arguments := next(round)
+					r.Syscall = waits.NoSyscall
+					if nr < touch {
+						r.Syscall = int32(nr)
+					}
 					r.WaitedNs += measure(nr, &arguments)
 				}
 			}
@@ -300,8 +308,13 @@ func waiters() []waiter {
 			fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 			return repeated(unix.SYS_EPOLL_PWAIT, uintptr(fd), keep(new(unix.EpollEvent)), 1, uintptr(pause.Milliseconds())), err
 		}},
+		// Not the system call futex, in which Go's runtime waits.
 		{"futex", waits.Futex, rounds, pure, func() (step, error) {
-			return repeated(unix.SYS_FUTEX, keep(new(uint32)), 0, 0, soon()), nil
+			waiter := keep(&[3]uint64{1: uint64(keep(new(uint32))), 2: 2}) // value 0; address; size of 32 bits
+			return func(int) (uintptr, [6]uintptr) {
+				end := keep(new(unix.NsecToTimespec(clock() + int64(pause))))
+				return unix.SYS_FUTEX_WAITV, [6]uintptr{waiter, 1, 0, end, unix.CLOCK_MONOTONIC}
+			}, nil
 		}},
 		{"nanosleep", waits.Sleep, rounds, pure, func() (step, error) { return repeated(unix.SYS_NANOSLEEP, soon()), nil }},
 		{"read of a timer", waits.Sleep, rounds, pure, timer},

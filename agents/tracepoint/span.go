@@ -298,10 +298,15 @@ func (s *span) enterService() {
 	}
 }
 
-// setLabels sets the goroutine's labels until the span ends, which then restores the labels of outer.
+// setLabels sets the goroutine's labels until the span ends, which then restores the labels of outer. They are empty if
+// the span is not sampled, because nobody will find it.
 func (s *span) setLabels(outer context.Context) {
 	sc := s.Span.SpanContext()
-	s.Context = pprof.WithLabels(s.Context, pprof.Labels("trace_id", sc.TraceID().String(), "span_id", sc.SpanID().String()))
+	traceID, spanID := "", ""
+	if sc.IsSampled() {
+		traceID, spanID = sc.TraceID().String(), sc.SpanID().String()
+	}
+	s.Context = pprof.WithLabels(s.Context, pprof.Labels("trace_id", traceID, "span_id", spanID))
 	pprof.SetGoroutineLabels(s.Context)
 	s.ensureExtra().restore = func() { pprof.SetGoroutineLabels(outer) }
 }

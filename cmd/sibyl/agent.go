@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
+	"github.com/sibyl-trace/sibyl/agents/kernel/otlp"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
@@ -41,9 +45,11 @@ type kernelFlags struct {
 	stacks     bool
 	sums       uint32
 	top        int
+	otlp       string
+	service    string
 
-	sibyl, token, service string // see steerSettings
-	cpuLimit              float64
+	sibyl, token string // see steerSettings
+	cpuLimit     float64
 }
 
 // defaultThresholds are long for the reasons that hardly ever are the intention of a program.
@@ -96,11 +102,13 @@ and the blind spots.`,
 	c.Flags().BoolVar(&f.stacks, "stacks", true, "sample stacks of waits and of time on the CPU")
 	c.Flags().Uint32Var(&f.sums, "sums", 1<<16, "largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
 	c.Flags().IntVar(&f.top, "top", 10, "number of processes, threads and waits to show in the table; 0: all")
+	c.Flags().StringVar(&f.otlp, "otlp", "", "address of a Collector or of Sibyl: send waits above a threshold as OTLP spans over gRPC, below the spans that waited")
+	c.Flags().StringVar(&f.service, "service", "", "with --otlp or --sibyl, service of processes whose environment lacks OTEL_SERVICE_NAME and service.name")
 	p.steerFlags(c, f)
 	return c
 }
 
-func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) error {
+func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	if f.sibyl != "" {
 		return p.steeredAgent(c, f)
 	}
@@ -110,6 +118,16 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) error {
 	}
 	if err := p.checkKernel(); err != nil {
 		return err
+	}
+	if f.otlp != "" {
+		sender, err := otlp.Open(f.otlp, kernel.SyscallName, slog.New(slog.NewTextHandler(p.err, nil)))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, sender.Close(), unsent(sender.Counts())) }()
+		if s.Join, err = p.join(f.service, sender.Add); err != nil {
+			return err
+		}
 	}
 	return kernel.Observe(c.Context(), s, func(r *waits.Report) error {
 		if s.Interval > 0 && f.output.Value == "table" && terminal.Is(p.out) {
@@ -128,6 +146,29 @@ func (p *process) checkKernel() error {
 		fmt.Fprintf(p.err, "sibyl: %s\n", note)
 	}
 	return err
+}
+
+// join returns the settings for joining waits to spans, which it passes to send.
+func (p *process) join(service string, send func([]join.Wait)) (*kernel.Join, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("read the name of this host: %w", err)
+	}
+	return &kernel.Join{
+		Joiner: join.NewJoiner("/proc", service, host),
+		Waits:  send,
+		Cannot: func(pid uint32, err error) {
+			fmt.Fprintf(p.err, "sibyl: waits of process %d are not joined to spans: %v\n", pid, err)
+		},
+	}, nil
+}
+
+// unsent returns an error if waits could not be sent.
+func unsent(c otlp.Counts) error {
+	if c.Dropped+c.Failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d waits were sent; %d were refused or not answered, %d came faster than they could be sent", c.Sent, c.Failed, c.Dropped)
 }
 
 // write writes a report as a whole.
@@ -167,6 +208,9 @@ func (f *kernelFlags) settings() (kernel.Settings, error) {
 		return s, errSelections
 	}
 	s.Selection = f.selection
+	if f.service != "" && f.otlp == "" {
+		return s, errors.New("--service needs --otlp")
+	}
 	if f.sums == 0 || f.top < 0 || f.interval < 100*time.Millisecond {
 		return s, errors.New("--sums must be above 0, --top not negative, and --interval at least 100ms")
 	}

@@ -105,13 +105,38 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct rq {
+	__u64 clock;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	__u64 sum_exec_runtime;
+	struct cfs_rq *cfs_rq;
+};
+
+struct sched_info {
+	unsigned long long run_delay;
+	unsigned long long last_queued;
+};
+
+struct thread_struct {
+	unsigned long fsbase; // x86
+};
+
 struct task_struct {
 	struct thread_info thread_info;
+	struct thread_struct thread;
 	unsigned int __state;
 	unsigned int flags;
 	int on_cpu;
 	int pid;
 	int tgid;
+	struct sched_entity se;
+	struct sched_info sched_info;
 	struct signal_struct *signal;
 	struct files_struct *files;
 	char comm[16];

@@ -64,6 +64,41 @@ enum {
 	WITH_CHILDREN = 2,
 };
 
+// How the span that a thread works for is found, as in agents/kernel/join.
+enum {
+	NO_CONTEXT,
+	GO_LABELS,     // labels of the goroutine: trace_id and span_id
+	THREAD_RECORD, // otel_thread_ctx_v1, OTEP 4947
+};
+
+// What has been found, as in agents/kernel/waits/record.go.
+enum {
+	NOT_SOUGHT,
+	HEX,    // a span, as hexadecimal digits
+	BINARY, // a span
+	NO_GOROUTINE,
+	NO_SPAN,
+	UNREADABLE,
+	UNSAMPLED, // a span that is not exported
+};
+
+enum {
+	MAX_LABELS = 16,
+	TRACE_DIGITS = 32,
+	SPAN_DIGITS = 16,
+	RECORD_SIZE = 28, // of a thread record without attributes
+};
+
+// context locates the span that a thread of a process works for. Offsets are in bytes.
+struct context {
+	__u32 kind;
+	__s32 tls;    // of the pointer to the goroutine or to the record, from the thread pointer
+	__u16 m;      // in a goroutine, of its thread
+	__u16 curg;   // in Go's thread, of the goroutine that it runs
+	__u16 labels; // in a goroutine
+	__u16 unused;
+};
+
 struct target {
 	__u64 begun;		     // time (all in ns of the monotonic clock) from which on the process is observed
 	__u64 threshold_ns[CLASSES]; // 0: none
@@ -74,17 +109,22 @@ struct target {
 	__u64 window;
 	__u32 sent; // in this window
 	__u32 unused;
+	struct context context;
 };
 
 struct thread {
 	__u64 since; // begin of the present state; 0: unknown
-	__u64 woken; // 0: still waiting
+	__u64 woken; // 0: still waiting, or the scheduler tells; see delay_of
+	__u64 ran;   // as the scheduler counts the time on CPUs, when the thread left its last one
+	__u64 delay; // as the scheduler counts the time on run queues, when the thread left its last CPU
 	__u64 stack_at;
 	__u64 unsampled[CLASSES]; // short waits since the last one with a stack
 	__s32 stack;		  // of the present wait; negative: none
 	__s32 syscall;
 	__u32 class; // present state
-	__u32 unused;
+	__u32 found; // of the present wait: its span
+	__u8 trace[TRACE_DIGITS];
+	__u8 span[SPAN_DIGITS];
 };
 
 struct sum_key {
@@ -129,8 +169,10 @@ struct event {
 	__s32 syscall;
 	__u32 class;
 	__s32 stack;
-	__u32 unused;
+	__u32 found;
 	__u8 comm[16];
+	__u8 trace[TRACE_DIGITS];
+	__u8 span[SPAN_DIGITS];
 };
 
 // interval is a part of a thread's time.
@@ -218,19 +260,28 @@ __u64 lost_sums;      // the map was full: an interval is missing in the sums
 __u64 lost_threads;   // no memory for the state of a thread: its time is missing in the sums
 __u64 lost_stacks;
 __u64 lost_targets; // children that are not observed
+__u64 lost_switches; // from a CPU that the kernel did not report: the time until the next one is missing
+__u64 unseen_switches; // to a CPU that the kernel did not report: the scheduler's times stand in
 
 static const struct sum empty_sum;
 static const struct stack_sum empty_stack_sum;
 
 #define increment(counter) __sync_fetch_and_add(&(counter), 1)
 
+// may_be_target reports whether process tgid may be a target: false for nearly all others.
+static __always_inline bool may_be_target(__u32 tgid)
+{
+	__u32 word = tgid % FILTER_BITS / 64;
+
+	return (named[word] | inherited[word]) >> (tgid % 64) & 1;
+}
+
 // target_at returns the target that process tgid is at a time; 0 if it is none. It sets *now if that is 0.
 static __always_inline struct target *target_at(__u32 tgid, __u64 *now)
 {
 	struct target *target;
-	__u32 word = tgid % FILTER_BITS / 64;
 
-	if (!((named[word] | inherited[word]) >> (tgid % 64) & 1))
+	if (!may_be_target(tgid))
 		return 0;
 	target = bpf_map_lookup_elem(&targets, &tgid);
 	if (!target)
@@ -240,6 +291,25 @@ static __always_inline struct target *target_at(__u32 tgid, __u64 *now)
 	if (*now < target->begun || *now >= until)
 		return 0;
 	return target;
+}
+
+// tells_delay reports whether the kernel keeps the times that delay_of reads. Otherwise woken is attached.
+static __always_inline bool tells_delay(void)
+{
+	return bpf_core_field_exists(struct task_struct, sched_info) && bpf_core_field_exists(struct sched_info, last_queued) &&
+	       bpf_core_field_exists(struct sched_entity, cfs_rq) && bpf_core_field_exists(struct cfs_rq, rq);
+}
+
+// delay_of returns the time for which task has been on run queues since its creation, with the present time.
+static __always_inline __u64 delay_of(struct task_struct *task)
+{
+	__u64 queued, clock;
+
+	if (!tells_delay())
+		return 0;
+	queued = task->sched_info.last_queued;
+	clock = task->se.cfs_rq->rq->clock; // of the task's CPU, which the scheduler has just updated
+	return task->sched_info.run_delay + (queued && clock > queued ? clock - queued : 0);
 }
 
 static __always_inline __u32 bucket_of(__u64 ns)
@@ -371,16 +441,14 @@ static __always_inline __u32 class_of_device(__u32 device)
 
 static __always_inline __u32 class_of_fd(struct task_struct *task, __u64 fd)
 {
-	struct files_struct *files = BPF_CORE_READ(task, files);
-	struct fdtable *table = BPF_CORE_READ(files, fdt);
-	struct file **all = BPF_CORE_READ(table, fd);
+	struct fdtable *table = task->files->fdt;
 	struct file *file = 0;
 	struct inode *inode;
 
 	fd = (__u32)fd;
-	if (fd >= BPF_CORE_READ(table, max_fds))
+	if (fd >= table->max_fds)
 		return OTHER;
-	bpf_probe_read_kernel(&file, sizeof(file), all + fd);
+	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
 	if (!file)
 		return OTHER;
 	inode = BPF_CORE_READ(file, f_inode);
@@ -467,6 +535,116 @@ static __always_inline __u32 classify(struct task_struct *task, __u32 state, boo
 	return kind < CLASSES ? kind : OTHER;
 }
 
+// pointer_at reads a pointer of the current process; 0: it is unreadable or nil.
+static __always_inline __u64 pointer_at(__u64 address)
+{
+	__u64 p = 0;
+
+	bpf_probe_read_user(&p, sizeof(p), (void *)address);
+	return p;
+}
+
+// read_label keeps a label of a goroutine if it is one of the two, and reports whether it could be read.
+static __always_inline bool read_label(struct thread *t, __u64 address, __u32 *kept)
+{
+	struct {
+		__u64 key, key_length, value, value_length;
+	} label;
+	char key[8];
+
+	if (bpf_probe_read_user(&label, sizeof(label), (void *)address))
+		return false;
+	if (label.key_length == 8 && label.value_length == TRACE_DIGITS) {
+		if (bpf_probe_read_user(key, 8, (void *)label.key))
+			return false;
+		if (__builtin_memcmp(key, "trace_id", 8))
+			return true;
+		*kept |= 1;
+		return !bpf_probe_read_user(t->trace, TRACE_DIGITS, (void *)label.value);
+	}
+	if (label.key_length == 7 && label.value_length == SPAN_DIGITS) {
+		if (bpf_probe_read_user(key, 7, (void *)label.key))
+			return false;
+		if (__builtin_memcmp(key, "span_id", 7))
+			return true;
+		*kept |= 2;
+		return !bpf_probe_read_user(t->span, SPAN_DIGITS, (void *)label.value);
+	}
+	return true;
+}
+
+// find_labels reads the labels of the goroutine that the current thread runs, as Go 1.24 and later keep them: a slice
+// of pairs of strings.
+static __always_inline __u32 find_labels(struct context *c, struct thread *t, __u64 thread_pointer)
+{
+	struct {
+		__u64 first, length;
+	} list;
+	__u64 g = pointer_at(thread_pointer + c->tls), m, labels;
+	__u32 kept = 0;
+
+	if (!g)
+		return NO_GOROUTINE;
+	m = pointer_at(g + c->m);
+	if (!m)
+		return UNREADABLE;
+	if (bpf_probe_read_user(&g, sizeof(g), (void *)(m + c->curg)))
+		return UNREADABLE;
+	if (!g)
+		return NO_GOROUTINE;
+	if (bpf_probe_read_user(&labels, sizeof(labels), (void *)(g + c->labels)))
+		return UNREADABLE;
+	if (!labels)
+		return NO_SPAN;
+	if (bpf_probe_read_user(&list, sizeof(list), (void *)labels))
+		return UNREADABLE;
+	for (__u32 i = 0; i < MAX_LABELS && i < list.length && kept != 3; i++) {
+		if (!read_label(t, list.first + 32 * i, &kept))
+			return UNREADABLE;
+	}
+	return kept == 3 ? HEX : NO_SPAN;
+}
+
+// find_record reads the record that the current thread has attached.
+static __always_inline __u32 find_record(struct context *c, struct thread *t, __u64 thread_pointer)
+{
+	__u8 record[RECORD_SIZE];
+	__u64 at;
+
+	if (bpf_probe_read_user(&at, sizeof(at), (void *)(thread_pointer + c->tls)))
+		return UNREADABLE;
+	if (!at)
+		return NO_SPAN;
+	if (bpf_probe_read_user(record, sizeof(record), (void *)at))
+		return UNREADABLE;
+	if (record[24] != 1) // being written
+		return NO_SPAN;
+	if (!(record[25] & 1))
+		return UNSAMPLED;
+	__builtin_memcpy(t->trace, record, 16);
+	__builtin_memcpy(t->span, record + 16, 8);
+	return BINARY;
+}
+
+// find_span finds the span that the current thread works for, before it waits.
+static __always_inline __u32 find_span(struct target *target, struct task_struct *task, struct thread *t)
+{
+	__u64 thread_pointer = 0;
+
+#if defined(__TARGET_ARCH_x86)
+	thread_pointer = task->thread.fsbase;
+#endif
+	if (!(target->events & (1 << t->class)) || !thread_pointer)
+		return NOT_SOUGHT;
+	switch (target->context.kind) {
+	case GO_LABELS:
+		return find_labels(&target->context, t, thread_pointer);
+	case THREAD_RECORD:
+		return find_record(&target->context, t, thread_pointer);
+	}
+	return NOT_SOUGHT;
+}
+
 // sample takes a stack of the thread that leaves the CPU, unless it has taken one just before.
 static __always_inline __s32 sample(void *ctx, struct target *target, struct thread *t, __u64 now)
 {
@@ -479,34 +657,6 @@ static __always_inline __s32 sample(void *ctx, struct target *target, struct thr
 	if (stack < 0)
 		increment(lost_stacks);
 	return stack;
-}
-
-// switch_out ends the time of task on its CPU, and begins its wait.
-static __always_inline void switch_out(void *ctx, bool preempt, struct task_struct *task, __u32 state, __u64 *now)
-{
-	struct target *target = target_at(task->tgid, now);
-	struct thread *t;
-
-	if (!target)
-		return;
-	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!t) {
-		increment(lost_threads);
-		return;
-	}
-	if (t->class == ENDED)
-		return;
-	add_on_cpu(target, task, t, *now);
-	t->since = *now;
-	t->woken = 0;
-	t->syscall = NO_SYSCALL;
-	if (preempt)
-		t->class = PREEMPTED;
-	else if (!state)
-		t->class = classify_runnable(task);
-	else
-		t->class = classify(task, state, true, &t->syscall);
-	t->stack = sample(ctx, target, t, *now);
 }
 
 // may_send reports whether the process has sent fewer events than its rate allows.
@@ -545,8 +695,10 @@ static __always_inline void send(struct target *target, struct task_struct *task
 	e->syscall = i->syscall;
 	e->class = i->class;
 	e->stack = t->stack;
-	e->unused = 0;
+	e->found = t->found;
 	bpf_probe_read_kernel(e->comm, sizeof(e->comm), task->comm);
+	__builtin_memcpy(e->trace, t->trace, sizeof(e->trace));
+	__builtin_memcpy(e->span, t->span, sizeof(e->span));
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
@@ -565,6 +717,17 @@ static __always_inline void attribute(__u32 tgid, struct target *target, struct 
 	}
 }
 
+// run_queue_part returns the time since the wake-up, of the present wait up to now.
+static __always_inline __u64 run_queue_part(struct task_struct *task, struct thread *t, __u64 now)
+{
+	__u64 wait = now - t->since, delay;
+
+	if (!tells_delay())
+		return t->woken > t->since ? now - t->woken : 0;
+	delay = delay_of(task) - t->delay;
+	return delay < wait ? delay : wait;
+}
+
 // add_wait adds the wait that ends, and sends it if it exceeds a threshold.
 static __always_inline void add_wait(struct target *target, struct task_struct *task, struct thread *t, __u64 now)
 {
@@ -572,13 +735,60 @@ static __always_inline void add_wait(struct target *target, struct task_struct *
 
 	if (t->since < target->begun)
 		return;
-	if (t->woken > t->since) {
-		i.runq_ns = now - t->woken;
-		i.wait_ns -= i.runq_ns;
-	}
+	if (t->class > RUNQUEUE)
+		i.runq_ns = run_queue_part(task, t, now);
+	i.wait_ns -= i.runq_ns;
 	if (add(target, task, &i))
 		send(target, task, t, &i);
 	attribute(task->tgid, target, t, &i);
+}
+
+// repair ends a wait whose switch to a CPU was not reported, which some kernels do when they switch from a task that they
+// hide from tracing. The scheduler has counted the time on the CPU since.
+static __always_inline void repair(struct target *target, struct task_struct *task, struct thread *t, __u64 now)
+{
+	__u64 ran = task->se.sum_exec_runtime - t->ran;
+
+	if (t->since < target->begun)
+		return;
+	if (ran > now - t->since)
+		ran = now - t->since;
+	add_wait(target, task, t, now - ran);
+	t->since = now - ran;
+	increment(unseen_switches);
+}
+
+// switch_out ends the time of task on its CPU, and begins its wait.
+static __always_inline void switch_out(void *ctx, bool preempt, struct task_struct *task, __u32 state, __u64 *now)
+{
+	struct target *target = target_at(task->tgid, now);
+	struct thread *t;
+
+	if (!target)
+		return;
+	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t) {
+		increment(lost_threads);
+		return;
+	}
+	if (t->class == ENDED)
+		return;
+	if (t->class != ONCPU)
+		repair(target, task, t, *now);
+	add_on_cpu(target, task, t, *now);
+	t->since = *now;
+	t->woken = 0;
+	t->ran = task->se.sum_exec_runtime;
+	t->delay = delay_of(task);
+	t->syscall = NO_SYSCALL;
+	if (preempt)
+		t->class = PREEMPTED;
+	else if (!state)
+		t->class = classify_runnable(task);
+	else
+		t->class = classify(task, state, true, &t->syscall);
+	t->stack = sample(ctx, target, t, *now);
+	t->found = find_span(target, task, t);
 }
 
 // switch_in ends the wait of task, and begins its time on the CPU.
@@ -596,7 +806,10 @@ static __always_inline void switch_in(struct task_struct *task, __u64 *now)
 	}
 	if (t->class == ENDED)
 		return;
-	add_wait(target, task, t, *now);
+	if (t->class != ONCPU)
+		add_wait(target, task, t, *now);
+	else if (t->since >= target->begun)
+		increment(lost_switches);
 	t->since = *now;
 	t->woken = 0;
 	t->class = ONCPU;
@@ -614,6 +827,7 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struc
 	return 0;
 }
 
+// woken is attached only if the scheduler does not tell when a thread was woken.
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(woken, struct task_struct *task)
 {
@@ -642,9 +856,12 @@ int BPF_PROG(created, struct task_struct *task)
 		return 0;
 	}
 	t->since = now;
+	t->ran = task->se.sum_exec_runtime;
+	t->delay = delay_of(task);
 	t->class = RUNQUEUE;
 	t->syscall = NO_SYSCALL;
 	t->stack = -1;
+	t->found = NOT_SOUGHT;
 	return 0;
 }
 
@@ -663,6 +880,9 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 	__sync_fetch_and_or(&inherited[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
 	if (bpf_map_update_elem(&targets, &tgid, target, 0))
 		increment(lost_targets);
+	target = bpf_map_lookup_elem(&targets, &tgid);
+	if (target)
+		target->context.kind = NO_CONTEXT; // it may soon run another program; the agent looks
 	return 0;
 }
 
@@ -723,7 +943,10 @@ static __always_inline void begin(struct task_struct *task, struct thread *t, __
 
 	t->syscall = NO_SYSCALL;
 	t->stack = -1;
+	t->found = NOT_SOUGHT;
 	t->woken = 0;
+	t->ran = task->se.sum_exec_runtime;
+	t->delay = delay_of(task);
 	if (state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD))
 		t->class = ENDED;
 	else if (task->on_cpu)
@@ -733,6 +956,23 @@ static __always_inline void begin(struct task_struct *task, struct thread *t, __
 	else
 		t->class = classify(task, state, false, &t->syscall);
 	t->since = now;
+}
+
+// woken_at returns the time of the wake-up of a thread that waits for a CPU at a time, 0 if it does not. It may be on a
+// CPU already, if the observation ended just before.
+static __always_inline __u64 woken_at(struct task_struct *task, struct thread *t, __u64 now)
+{
+	__u64 queued = task->sched_info.last_queued, clock = task->se.cfs_rq->rq->clock;
+	__u64 fresher = bpf_get_current_task_btf()->se.cfs_rq->rq->clock; // of the CPU of the agent, which has just been switched to
+	__u64 part = task->sched_info.run_delay - t->delay;
+
+	if (fresher > clock)
+		clock = fresher;
+	if (queued && clock > queued)
+		part += clock - queued;
+	if (t->class <= RUNQUEUE || !part)
+		return 0;
+	return t->since + part < now ? now - part : t->since;
 }
 
 // observe writes the present state of each thread of the targets. It begins to observe those that are not yet.
@@ -770,11 +1010,13 @@ int observe(struct bpf_iter__task *ctx)
 	o.now = bpf_ktime_get_ns(); // after since and woken, which another CPU may change
 	if (o.now > until)
 		o.now = until;
+	if (tells_delay())
+		o.woken = woken_at(task, t, o.now);
 	// The agent reads the clock before it sets until: the state may have begun in between.
 	if (o.now < o.since)
 		o.now = o.since;
-	if (o.now < o.woken)
-		o.now = o.woken;
+	if (o.woken > o.now)
+		o.woken = 0;
 	bpf_probe_read_kernel(o.comm, sizeof(o.comm), task->comm);
 	bpf_seq_write(ctx->meta->seq, &o, sizeof(o));
 	return 0;

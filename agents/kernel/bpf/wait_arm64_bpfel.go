@@ -23,8 +23,10 @@ type WaitEvent struct {
 	Syscall int32
 	Class   uint32
 	Stack   int32
-	Unused  uint32
+	Found   uint32
 	Comm    [16]uint8
+	Trace   [32]uint8
+	Span    [16]uint8
 }
 
 type WaitOpen struct {
@@ -86,18 +88,31 @@ type WaitTarget struct {
 	Window      uint64
 	Sent        uint32
 	Unused      uint32
+	Context     struct {
+		_      structs.HostLayout
+		Kind   uint32
+		Tls    int32
+		M      uint16
+		Curg   uint16
+		Labels uint16
+		Unused uint16
+	}
 }
 
 type WaitThread struct {
 	_         structs.HostLayout
 	Since     uint64
 	Woken     uint64
+	Ran       uint64
+	Delay     uint64
 	StackAt   uint64
 	Unsampled [18]uint64
 	Stack     int32
 	Syscall   int32
 	Class     uint32
-	Unused    uint32
+	Found     uint32
+	Trace     [32]uint8
+	Span      [16]uint8
 }
 
 // Names of all BPF objects in the ELF.
@@ -123,11 +138,13 @@ const (
 	WaitVarLostEvents     = "lost_events"
 	WaitVarLostStacks     = "lost_stacks"
 	WaitVarLostSums       = "lost_sums"
+	WaitVarLostSwitches   = "lost_switches"
 	WaitVarLostTargets    = "lost_targets"
 	WaitVarLostThreads    = "lost_threads"
 	WaitVarNamed          = "named"
 	WaitVarSamplePeriodNs = "sample_period_ns"
 	WaitVarStackPeriodNs  = "stack_period_ns"
+	WaitVarUnseenSwitches = "unseen_switches"
 	WaitVarUntil          = "until"
 	WaitVarUnusedEvent    = "unused_event"
 	WaitVarUnusedOpen     = "unused_open"
@@ -206,11 +223,13 @@ type WaitVariableSpecs struct {
 	LostEvents     *ebpf.VariableSpec `ebpf:"lost_events"`
 	LostStacks     *ebpf.VariableSpec `ebpf:"lost_stacks"`
 	LostSums       *ebpf.VariableSpec `ebpf:"lost_sums"`
+	LostSwitches   *ebpf.VariableSpec `ebpf:"lost_switches"`
 	LostTargets    *ebpf.VariableSpec `ebpf:"lost_targets"`
 	LostThreads    *ebpf.VariableSpec `ebpf:"lost_threads"`
 	Named          *ebpf.VariableSpec `ebpf:"named"`
 	SamplePeriodNs *ebpf.VariableSpec `ebpf:"sample_period_ns"`
 	StackPeriodNs  *ebpf.VariableSpec `ebpf:"stack_period_ns"`
+	UnseenSwitches *ebpf.VariableSpec `ebpf:"unseen_switches"`
 	Until          *ebpf.VariableSpec `ebpf:"until"`
 	UnusedEvent    *ebpf.VariableSpec `ebpf:"unused_event"`
 	UnusedOpen     *ebpf.VariableSpec `ebpf:"unused_open"`
@@ -265,11 +284,13 @@ type WaitVariables struct {
 	LostEvents     *ebpf.Variable `ebpf:"lost_events"`
 	LostStacks     *ebpf.Variable `ebpf:"lost_stacks"`
 	LostSums       *ebpf.Variable `ebpf:"lost_sums"`
+	LostSwitches   *ebpf.Variable `ebpf:"lost_switches"`
 	LostTargets    *ebpf.Variable `ebpf:"lost_targets"`
 	LostThreads    *ebpf.Variable `ebpf:"lost_threads"`
 	Named          *ebpf.Variable `ebpf:"named"`
 	SamplePeriodNs *ebpf.Variable `ebpf:"sample_period_ns"`
 	StackPeriodNs  *ebpf.Variable `ebpf:"stack_period_ns"`
+	UnseenSwitches *ebpf.Variable `ebpf:"unseen_switches"`
 	Until          *ebpf.Variable `ebpf:"until"`
 	UnusedEvent    *ebpf.Variable `ebpf:"unused_event"`
 	UnusedOpen     *ebpf.Variable `ebpf:"unused_open"`

@@ -65,9 +65,26 @@ type Event struct {
 	Syscall   int32
 	Class     Class
 	Stack     int32 // negative: none was taken
-	_         uint32
+	Found     Found
 	Comm      Comm
+	Trace     [32]uint8 // see Found
+	Span      [16]uint8
 }
+
+// Found is the result of the search for the span of an event.
+type Found uint32
+
+// The values are those of bpf/wait.bpf.c.
+const (
+	NotSought   Found = iota // the agent does not know how in this process
+	Hex                      // Trace and Span hold hexadecimal digits
+	Binary                   // Trace and Span begin with their bytes
+	NoGoroutine              // a thread of Go's runtime
+	NoSpan                   // the thread works for no span
+	Unreadable               // memory of the process was not in place
+	Unsampled                // a span that is not exported
+	NumFound    = iota
+)
 
 // Open is the present state of a thread.
 type Open struct {
@@ -95,7 +112,7 @@ type StackSum struct {
 
 // Sizes of records in bytes.
 const (
-	EventSize = 64
+	EventSize = 112
 	OpenSize  = 56
 )
 
@@ -108,8 +125,8 @@ func DecodeEvent(record []byte) (Event, error) {
 	if _, err := binary.Decode(record, binary.LittleEndian, &e); err != nil {
 		return Event{}, fmt.Errorf("decode event: %w", err)
 	}
-	if !e.Class.Valid() {
-		return Event{}, fmt.Errorf("decode event: %s", e.Class)
+	if !e.Class.Valid() || e.Found >= NumFound {
+		return Event{}, fmt.Errorf("decode event: %s, span found: %d", e.Class, e.Found)
 	}
 	return e, nil
 }

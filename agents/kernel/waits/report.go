@@ -93,19 +93,23 @@ type Losses struct {
 	Stacks   uint64 // sampled stacks: their map was full
 	Children uint64 // processes that were started: the map of targets was full
 	Missed   uint64 // runs of the probes: nested in another one
+	Switches uint64 // parts of a thread's time: the kernel did not report that it left a CPU
 	Gaps     uint64 // times at which the agent was stopped for too long
+	Unseen   uint64 // switches to a CPU that the kernel did not report: the scheduler's times stand in
 }
 
-// Lost returns the number of records lost. Limited ones are not: the limit is wanted.
+// Lost returns the number of records lost. Limited ones are not: the limit is wanted. Nor are unseen
+// switches, which are made up for.
 func (l *Losses) Lost() uint64 {
-	return l.Events + l.Sums + l.Threads + l.Stacks + l.Children + l.Missed + l.Gaps
+	return l.Events + l.Sums + l.Threads + l.Stacks + l.Children + l.Missed + l.Switches + l.Gaps
 }
 
 // Since returns the losses since an earlier count.
 func (l Losses) Since(before Losses) Losses {
 	return Losses{
 		l.Events - before.Events, l.Limited - before.Limited, l.Sums - before.Sums, l.Threads - before.Threads,
-		l.Stacks - before.Stacks, l.Children - before.Children, l.Missed - before.Missed, l.Gaps - before.Gaps,
+		l.Stacks - before.Stacks, l.Children - before.Children, l.Missed - before.Missed, l.Switches - before.Switches,
+		l.Gaps - before.Gaps, l.Unseen - before.Unseen,
 	}
 }
 
@@ -125,6 +129,7 @@ type Report struct {
 	Stacks    []Stack         // longest first
 	Longest   []Longest       // longest first
 	Cost      Cost
+	Joins     *Joins           // nil: waits are not joined to spans
 	Syscalls  map[int32]string // names of the system calls that occur
 }
 

@@ -1,0 +1,27 @@
+// Package join finds the span that a thread worked for when it waited, and the service that the span belongs to. It
+// never guesses: a wait without certain span has a reason for that, which is counted.
+//
+// The probes read what a process keeps for each of its threads, at the beginning of the wait:
+//   - Go: the labels trace_id and span_id of the goroutine that the thread runs, which the library agents/tracepoint
+//     sets on request ([Context] says where they are).
+//   - Any other: the record of OTEP 4947, to which the thread-local variable otel_thread_ctx_v1 points.
+package join
+
+// Kind is the way in which a process keeps the span of a thread. The values are those of bpf/wait.bpf.c.
+type Kind uint32
+
+// The kinds.
+const (
+	None Kind = iota
+	GoLabels
+	ThreadRecord
+)
+
+// Context locates the span that a thread of a process works for. Offsets are in bytes.
+type Context struct {
+	Kind   Kind
+	TLS    int32  // of the pointer to the goroutine or to the record, from the thread pointer
+	M      uint16 // in a goroutine, of its thread
+	Curg   uint16 // in Go's thread, of the goroutine that it runs
+	Labels uint16 // in a goroutine
+}

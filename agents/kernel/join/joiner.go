@@ -1,0 +1,129 @@
+package join
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+// Joiner knows the processes whose waits it joins. It is not safe for concurrent use.
+type Joiner struct {
+	proc      string
+	service   string // of processes that do not tell theirs; "": unknown
+	host      string
+	processes map[uint32]*process
+	counts    waits.Joins
+}
+
+// process is a running process.
+type process struct {
+	identity identity
+	context  Context
+	reason   error // for which there is no context
+	service  *Service
+}
+
+// identity tells programs apart that use a process ID one after the other.
+type identity struct {
+	startNs     uint64 // since boot
+	device, ino uint64 // of the program
+}
+
+// NewJoiner returns a Joiner for the processes below proc. If service is not empty, it is the name of the service of
+// processes that do not tell theirs.
+func NewJoiner(proc, service, host string) *Joiner {
+	return &Joiner{proc: proc, service: service, host: host, processes: make(map[uint32]*process)}
+}
+
+// Context returns where a process keeps the spans of its threads. If it does not, as far as is known, err is the
+// reason, and first reports whether it has not been returned before.
+func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
+	id, err := j.identify(pid)
+	if err != nil {
+		delete(j.processes, pid)
+		return Context{}, false, err
+	}
+	p := j.processes[pid]
+	if p == nil || p.identity != id {
+		first = true
+		p = &process{identity: id}
+		p.context, p.reason = findContext(j.path(pid, "exe"))
+		if p.service = j.findService(pid); p.service == nil && p.reason == nil {
+			p.reason = fmt.Errorf("process %d does not tell the name of its service: set OTEL_SERVICE_NAME in its environment, or give --service", pid)
+		}
+		j.processes[pid] = p
+	}
+	return p.context, first, p.reason
+}
+
+// Forget forgets a process that has ended.
+func (j *Joiner) Forget(pid uint32) { delete(j.processes, pid) }
+
+// Join returns the span of an event; false and counts the reason if there is none.
+func (j *Joiner) Join(e *waits.Event) (Wait, bool) {
+	w := Wait{Event: *e, Quality: Exact}
+	var missing waits.Reason
+	var ok bool
+	if w.Trace, w.Parent, missing, ok = spanOf(e); ok {
+		w.Service, missing = j.serviceOf(e)
+	}
+	if w.Service == nil {
+		j.counts.Missing[missing]++
+		return Wait{}, false
+	}
+	j.counts.Exact++
+	return w, true
+}
+
+// Joins returns the counts so far.
+func (j *Joiner) Joins() waits.Joins { return j.counts }
+
+func (j *Joiner) serviceOf(e *waits.Event) (*Service, waits.Reason) {
+	p := j.processes[e.TGID]
+	switch {
+	case p == nil:
+		return nil, waits.MissingEnded
+	case e.End-e.WaitNs-e.RunqNs+startPrecisionNs < p.identity.startNs:
+		return nil, waits.MissingEnded
+	case p.service == nil:
+		return nil, waits.MissingNoService
+	}
+	return p.service, 0
+}
+
+// startPrecisionNs is the unit in which the kernel tells the start of a process. It counts the time since boot, events
+// that without suspensions of the machine: after one, no wait seems to be older than its process.
+const startPrecisionNs = 10_000_000
+
+func (j *Joiner) path(pid uint32, name string) string {
+	return filepath.Join(j.proc, strconv.FormatUint(uint64(pid), 10), name)
+}
+
+func (j *Joiner) identify(pid uint32) (identity, error) {
+	text, err := os.ReadFile(j.path(pid, "stat"))
+	if err != nil {
+		return identity{}, fmt.Errorf("read the start of process %d: %w", pid, err)
+	}
+	const startTime = 22 - 3 // the fields after the name begin with the third
+	_, rest, _ := strings.Cut(string(text[max(strings.LastIndexByte(string(text), ')'), 0):]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) <= startTime {
+		return identity{}, fmt.Errorf("read the start of process %d: %q", pid, text)
+	}
+	ticks, err := strconv.ParseUint(fields[startTime], 10, 64)
+	if err != nil {
+		return identity{}, fmt.Errorf("read the start of process %d: %w", pid, err)
+	}
+	id := identity{startNs: ticks * startPrecisionNs}
+	if info, err := os.Stat(j.path(pid, "exe")); err == nil {
+		if s, ok := info.Sys().(*syscall.Stat_t); ok {
+			id.device, id.ino = uint64(s.Dev), s.Ino
+		}
+	}
+	return id, nil
+}

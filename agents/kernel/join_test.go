@@ -1,0 +1,245 @@
+//go:build linux
+
+package kernel
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sys/unix"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/agents/tracepoint"
+)
+
+var joinedWaits = flag.Int("waits", 6000, "number of waits of the Go service in TestNoWrongTrace")
+
+// concurrentRequests is the number of requests at a time in TestNoWrongTrace.
+const concurrentRequests = 64
+
+// call is a system call in which a goroutine waits, as the goroutine knows it. Both identities are zero if the
+// goroutine works for no sampled span.
+type call struct {
+	TID      int64
+	From, To int64 // of the monotonic clock
+	Trace    [16]byte
+	Span     [8]byte
+}
+
+// requestsWorkload is a Go service with concurrent requests: each waits in the span of the request, in one below, in
+// one below on another goroutine, and after the request. It writes all calls.
+func requestsWorkload(in *bufio.Reader, out io.Writer) error {
+	agent, err := tracepoint.Connect(context.Background(), tracepoint.WithService("requests"),
+		tracepoint.WithEndpoint("http://127.0.0.1:1"), tracepoint.WithGoroutineLabels())
+	if err != nil {
+		return err
+	}
+	defer agent.Close()
+	inner := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0.8))))
+	tracer := tracepoint.Provider(inner, tracepoint.WithBaseline(trace.SpanKindServer, trace.SpanKindInternal)).Tracer("requests")
+	fmt.Fprintln(out, "ready")
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(os.Getenv("SIBYL_KERNEL_WAITS"))
+	if err != nil {
+		return err
+	}
+	calls := make([][]call, concurrentRequests)
+	var done sync.WaitGroup
+	for i := range calls {
+		done.Go(func() {
+			for len(calls[i]) < n/concurrentRequests+1 {
+				calls[i] = append(calls[i], serveRequest(tracer)...)
+			}
+		})
+	}
+	done.Wait()
+	all := slices.Concat(calls...)
+	fmt.Fprintln(out, len(all))
+	if err := binary.Write(out, binary.LittleEndian, all); err != nil {
+		return err
+	}
+	_, _ = in.ReadString('\n')
+	return nil
+}
+
+// serveRequest serves a request and returns its calls.
+func serveRequest(tracer trace.Tracer) []call {
+	ctx, entry := tracer.Start(context.Background(), "GET /", trace.WithSpanKind(trace.SpanKindServer))
+	calls := []call{waitIn(ctx)}
+	below, query := tracer.Start(ctx, "query")
+	calls = append(calls, waitIn(below))
+	other := make(chan call)
+	go func() { other <- waitIn(below) }()
+	calls = append(calls, <-other)
+	query.End()
+	calls = append(calls, waitIn(ctx))
+	entry.End()
+	return append(calls, waitIn(context.Background()))
+}
+
+// waitIn waits in a system call for the span of ctx.
+func waitIn(ctx context.Context) call {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c := call{TID: int64(unix.Gettid())}
+	if sc := trace.SpanContextFromContext(ctx); sc.IsSampled() {
+		c.Trace, c.Span = sc.TraceID(), sc.SpanID()
+	}
+	moment := unix.Timespec{Nsec: 20e3 + rand.Int64N(400e3)}
+	c.From = clock()
+	if moment.Nsec%2 == 0 {
+		_ = unix.Nanosleep(&moment, nil)
+	} else {
+		_, _ = unix.Ppoll(nil, &moment, nil)
+	}
+	c.To = clock()
+	return c
+}
+
+// No wait of a Go service with concurrent requests gets the span of another one, and every wait without span has a
+// reason.
+func TestNoWrongTrace(t *testing.T) {
+	p := open(t, Options{RingBytes: 1 << 24})
+	t.Setenv("SIBYL_KERNEL_WAITS", strconv.Itoa(*joinedWaits))
+	t.Setenv("OTEL_SERVICE_NAME", "requests")
+	w := start(t, "requests")
+	joiner := join.NewJoiner("/proc", "", "here")
+	target := everything
+	target.Stacks = false
+	var err error
+	if target.Context, _, err = joiner.Context(w.pid); err != nil {
+		t.Skip(err)
+	}
+	var thresholds waits.Thresholds
+	for c := range thresholds {
+		thresholds[c] = 1
+	}
+	apply(t, p, w.pid, target, thresholds)
+	w.goOn()
+	calls, events := collectCalls(t, p, w)
+	byThread := make(map[uint32][]call)
+	for _, c := range calls {
+		byThread[uint32(c.TID)] = append(byThread[uint32(c.TID)], c)
+	}
+	for _, list := range byThread {
+		slices.SortFunc(list, func(a, b call) int { return cmp.Compare(a.From, b.From) })
+	}
+	known := make(map[[16]byte]bool)
+	for _, c := range calls {
+		known[c.Trace] = true
+	}
+	var right, none, suspended, elsewhere, lacking int
+	for i := range events {
+		e := &events[i]
+		joined, ok := joiner.Join(e)
+		c := callAt(byThread[e.TID], int64(e.End-e.WaitNs-e.RunqNs))
+		switch {
+		case c == nil: // a wait of the runtime
+			if ok {
+				elsewhere++
+				if !known[joined.Trace] {
+					t.Errorf("a wait has the unknown trace %x", joined.Trace)
+				}
+			}
+		case ok && (joined.Trace != c.Trace || joined.Parent != c.Span):
+			t.Errorf("a wait of %x %x has the span %x %x", c.Trace, c.Span, joined.Trace, joined.Parent)
+		case ok:
+			right++
+		case c.Trace == [16]byte{}:
+			none++
+		case e.Class == waits.Futex && e.Found == waits.NoGoroutine:
+			suspended++ // the call has returned; the goroutine waits for one of Go's processors, and the thread for it
+		default:
+			lacking++
+		}
+	}
+	counts := joiner.Joins()
+	t.Logf("%d calls, %d events: %d with the right span, %d rightly without, %d after their call, %d lack theirs; %d of the runtime within spans",
+		len(calls), len(events), right, none, suspended, lacking, elsewhere)
+	missing := counts.Exact
+	for reason, n := range counts.Missing {
+		missing += n
+		t.Logf("%s: %d", waits.Reason(reason), n)
+	}
+	if missing != uint64(len(events)) {
+		t.Errorf("%d of %d events are counted", missing, len(events))
+	}
+	if l, err := p.Losses(); err != nil || l.Events+l.Limited+l.Sums+l.Threads != 0 {
+		t.Errorf("losses %+v, %v", l, err)
+	}
+	if right < len(calls)/2 || lacking*100 > right || none == 0 {
+		t.Error("want nearly all waits of sampled spans to have them, and others none")
+	}
+}
+
+// collectCalls reads events until the workload has ended.
+func collectCalls(t *testing.T, p *Probes, w *workload) (calls []call, events []waits.Event) {
+	t.Helper()
+	finished := make(chan error, 1)
+	go func() {
+		text, err := w.out.ReadString('\n')
+		if err != nil {
+			finished <- err
+			return
+		}
+		n, err := strconv.Atoi(text[:len(text)-1])
+		if err != nil {
+			finished <- err
+			return
+		}
+		calls = make([]call, n)
+		finished <- binary.Read(w.out, binary.LittleEndian, calls)
+	}()
+	read := func() {
+		if err := p.Events(func(e waits.Event) { events = append(events, e) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Renew(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-finished:
+			if err != nil {
+				t.Fatal(err)
+			}
+			read()
+			return calls, events
+		case <-ticker.C:
+			read()
+		}
+	}
+}
+
+// callAt returns the call of a thread at a time, nil if there is none.
+func callAt(calls []call, at int64) *call {
+	i, found := slices.BinarySearchFunc(calls, at, func(c call, at int64) int { return cmp.Compare(c.From, at) })
+	if !found {
+		i--
+	}
+	if i < 0 || at > calls[i].To {
+		return nil
+	}
+	return &calls[i]
+}

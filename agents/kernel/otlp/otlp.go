@@ -1,0 +1,142 @@
+// Package otlp sends waits as spans below those that waited, to a Collector or to Sibyl, over OTLP/gRPC.
+package otlp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
+)
+
+// Bounds. Waits are many, and a part of them serves as well: what cannot be sent now is dropped and counted.
+const (
+	maxQueued = 64   // batches
+	maxBatch  = 1024 // waits in one request
+	timeout   = 5 * time.Second
+)
+
+// Exporter sends waits. Add is safe for concurrent use with the other methods.
+type Exporter struct {
+	connection *grpc.ClientConn
+	client     ptraceotlp.GRPCClient
+	syscall    func(int32) string
+	log        *slog.Logger
+	queue      chan []join.Wait
+	stop       context.CancelFunc
+	done       chan struct{}
+
+	mu     sync.Mutex // guards counts
+	counts Counts
+}
+
+// Counts counts waits by result.
+type Counts struct {
+	Sent    uint64
+	Dropped uint64 // the queue was full
+	Failed  uint64 // the receiver refused them or did not answer
+}
+
+// Open returns an Exporter that sends to an address like 127.0.0.1:4317, without TLS. It takes the names of system
+// calls from syscall.
+func Open(address string, syscall func(int32) string, log *slog.Logger) (*Exporter, error) {
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, fmt.Errorf("send waits to %s: %w", address, err)
+	}
+	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
+	e := &Exporter{
+		connection: connection, client: ptraceotlp.NewGRPCClient(connection), syscall: syscall, log: log,
+		queue: make(chan []join.Wait, maxQueued), stop: stop, done: make(chan struct{}),
+	}
+	go e.run(ctx)
+	return e, nil
+}
+
+// Add enqueues waits. It never blocks. It must not be called after Close.
+func (e *Exporter) Add(list []join.Wait) {
+	for len(list) > 0 {
+		n := min(len(list), maxBatch)
+		select {
+		case e.queue <- list[:n]:
+		default:
+			e.count(&e.counts.Dropped, n)
+		}
+		list = list[n:]
+	}
+}
+
+// Counts returns the counts so far.
+func (e *Exporter) Counts() Counts {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.counts
+}
+
+// Close sends the waits in the queue, as far as the receiver answers, and returns the first error of the connection.
+func (e *Exporter) Close() error {
+	close(e.queue)
+	select {
+	case <-e.done:
+	case <-time.After(timeout):
+	}
+	e.stop()
+	<-e.done
+	if err := e.connection.Close(); err != nil {
+		return fmt.Errorf("close the connection for waits: %w", err)
+	}
+	return nil
+}
+
+// run sends until the queue is closed.
+func (e *Exporter) run(ctx context.Context) {
+	defer close(e.done)
+	var last string
+	for list := range e.queue {
+		err := e.send(ctx, list)
+		if err == nil {
+			last = ""
+			continue
+		}
+		e.count(&e.counts.Failed, len(list))
+		if text := err.Error(); text != last { // a receiver that is away fails every time
+			e.log.WarnContext(ctx, "waits could not be sent", slog.Any("error", err))
+			last = text
+		}
+	}
+}
+
+func (e *Exporter) send(ctx context.Context, list []join.Wait) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	offset, err := clockOffset()
+	if err != nil {
+		return err
+	}
+	answer, err := e.client.Export(ctx, ptraceotlp.NewExportRequestFromTraces(traces(list, offset, e.syscall)))
+	if err != nil {
+		return err
+	}
+	if n := answer.PartialSuccess().RejectedSpans(); n > 0 {
+		e.count(&e.counts.Failed, int(n))
+		e.count(&e.counts.Sent, len(list)-int(n))
+		return nil
+	}
+	e.count(&e.counts.Sent, len(list))
+	return nil
+}
+
+func (e *Exporter) count(counter *uint64, n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	*counter += uint64(max(n, 0))
+}
+
+var errClock = errors.New("read the clock")

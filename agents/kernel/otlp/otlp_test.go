@@ -1,0 +1,122 @@
+package otlp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+// receiver is a Collector.
+type receiver struct {
+	ptraceotlp.UnimplementedGRPCServer
+	received chan ptrace.Traces
+	refuse   error
+}
+
+// Export implements [ptraceotlp.GRPCServer].
+func (r *receiver) Export(_ context.Context, request ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	if r.refuse != nil {
+		return ptraceotlp.NewExportResponse(), r.refuse
+	}
+	r.received <- request.Traces()
+	return ptraceotlp.NewExportResponse(), nil
+}
+
+func listen(t *testing.T, r *receiver) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	ptraceotlp.RegisterGRPCServer(s, r)
+	go func() { _ = s.Serve(l) }() // until Stop
+	t.Cleanup(s.Stop)
+	return l.Addr().String()
+}
+
+func wait(service *join.Service, tid uint32) join.Wait {
+	return join.Wait{
+		Event: waits.Event{TGID: 7, TID: tid}, Part: waits.Part{Start: 3_500, End: 4_500, RunqNs: 500, Syscall: 74, Class: waits.Sync},
+		Trace: [16]byte{1}, Parent: [8]byte{2}, Quality: join.Exact, Service: service,
+	}
+}
+
+func name(int32) string { return "fsync" }
+
+// Waits arrive as spans of their own service, below the span that waited.
+func TestSend(t *testing.T) {
+	r := &receiver{received: make(chan ptrace.Traces, 1)}
+	e, err := Open(listen(t, r), name, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := join.NewService(map[string]string{"host.name": "b", "service.name": "orders"})
+	stock := join.NewService(map[string]string{"service.name": "stock"})
+	e.Add([]join.Wait{wait(orders, 8), wait(stock, 9), wait(orders, 10)})
+	all := <-r.received
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if all.ResourceSpans().Len() != 2 || all.SpanCount() != 3 {
+		t.Fatalf("%d services, %d spans", all.ResourceSpans().Len(), all.SpanCount())
+	}
+	of := all.ResourceSpans().At(0)
+	if got := of.Resource().Attributes().AsRaw(); got["service.name"] != "orders" || got["host.name"] != "b" {
+		t.Errorf("resource %v", got)
+	}
+	if got := of.ScopeSpans().At(0).Scope().Name(); got != waits.Scope {
+		t.Errorf("scope %q", got)
+	}
+	spans := of.ScopeSpans().At(0).Spans()
+	s := spans.At(0)
+	if s.Name() != "wait sync" || s.Kind() != ptrace.SpanKindInternal || s.TraceID() != [16]byte{1} || s.ParentSpanID() != [8]byte{2} {
+		t.Errorf("%s %s %s below %s", s.Name(), s.Kind(), s.TraceID(), s.ParentSpanID())
+	}
+	if d := s.EndTimestamp() - s.StartTimestamp(); d != 1_000 {
+		t.Errorf("%d ns, want 1,000 without the run-queue part", d)
+	}
+	if s.SpanID().IsEmpty() || s.SpanID() == spans.At(1).SpanID() {
+		t.Errorf("identities %s and %s", s.SpanID(), spans.At(1).SpanID())
+	}
+	want := map[string]any{keyTracepoint: "orders/kernel/sync", keyClass: "sync", keySyscall: "fsync", keyRunqueue: int64(500), keyQuality: "exact", keyThread: int64(8)}
+	for k, v := range want {
+		if got := s.Attributes().AsRaw()[k]; got != v {
+			t.Errorf("%s is %v, want %v", k, got, v)
+		}
+	}
+	if c := e.Counts(); c != (Counts{Sent: 3}) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A receiver that refuses waits is logged once, and its waits are counted.
+func TestRefused(t *testing.T) {
+	var log strings.Builder
+	e, err := Open(listen(t, &receiver{refuse: errors.New("no")}), name, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		e.Add([]join.Wait{wait(&join.Service{}, 1)})
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c := e.Counts(); c != (Counts{Failed: 3}) {
+		t.Errorf("%+v", c)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines of the log:\n%s", n, log.String())
+	}
+}
