@@ -102,7 +102,7 @@ and the blind spots.`,
 	c.Flags().BoolVar(&f.stacks, "stacks", true, "sample stacks of waits and of time on the CPU")
 	c.Flags().Uint32Var(&f.sums, "sums", 1<<16, "largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
 	c.Flags().IntVar(&f.top, "top", 10, "number of processes, threads and waits to show in the table; 0: all")
-	c.Flags().StringVar(&f.otlp, "otlp", "", "address of a Collector or of Sibyl: send waits above a threshold as OTLP spans over gRPC, below the spans that waited")
+	c.Flags().StringVar(&f.otlp, "otlp", "", "address of a Collector or of Sibyl: send waits above a threshold as OTLP spans over gRPC, below the spans that waited; with --sibyl port 4317 of its host by default")
 	c.Flags().StringVar(&f.service, "service", "", "with --otlp or --sibyl, service of processes whose environment lacks OTEL_SERVICE_NAME and service.name")
 	p.steerFlags(c, f)
 	return c

@@ -193,7 +193,7 @@ func TestExplainsSlowDisk(t *testing.T) {
 	s := settings(l.url, pidOf(c))
 	s.Stacks = false
 	for class := range s.Thresholds {
-		s.Thresholds[class] = 100_000
+		s.Thresholds[class] = 20_000
 	}
 	s.Send = l.take
 	ctx, stop := context.WithCancel(t.Context())
