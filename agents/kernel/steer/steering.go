@@ -119,8 +119,8 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 	return o
 }
 
-// unjoined returns why no process of a service tells the spans of its threads; nil if one does, or none runs. The caller
-// holds mu.
+// unjoined returns why no process of a service tells the spans of its threads; nil if one does, or none runs. The
+// caller holds mu.
 func (s *steering) unjoined(service string) (err error) {
 	for _, t := range s.targets {
 		if t.service.Name != service {

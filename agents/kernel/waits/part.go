@@ -9,8 +9,8 @@ type Part struct {
 }
 
 // Parts returns the parts of the interval whose classes are in wanted, in order: the wait, and the time from the
-// wake-up to the CPU as one of class [RunQueue]. They do not overlap. Parts shorter than the thresholds are left out, and
-// those of classes without.
+// wake-up to the CPU as one of class [RunQueue]. They do not overlap. Parts shorter than the thresholds are left out,
+// and those of classes without.
 func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 	var parts []Part
 	woken := e.End - min(e.RunqNs, e.End)
