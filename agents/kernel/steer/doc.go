@@ -43,6 +43,5 @@ const DefaultCPULimit = 0.01
 const (
 	tick       = 200 * time.Millisecond // between readings of the ring buffer
 	scanTicks  = 5                      // between searches for processes, and readings of sums
-	meterTicks = 5                      // the cost is measured in one of these ticks, because that costs, too
-	judgeTicks = 25                     // between judgements of the cost
+	judgeTicks = 25                     // between judgements of the cost, which is measured in one of these ticks, because that costs, too
 )

@@ -109,7 +109,7 @@ func (p *processes) update(pid uint32) {
 	if p.scans < x.nextRead {
 		return
 	}
-	x.nextRead = p.scans + min(1<<min(x.reads, 16), latestRead)
+	x.nextRead = p.scans + min(1<<min(2*x.reads, 16), latestRead)
 	x.reads++
 	attributes, err := resource.Of(p.proc, pid)
 	if errors.Is(err, fs.ErrNotExist) {

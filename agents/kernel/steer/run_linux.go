@@ -107,22 +107,29 @@ func (a *agent) run(ctx context.Context) error {
 	}
 }
 
-// tick does the work of a tick.
+// tick does the work of a tick. While nothing is observed it only looks for processes.
 func (a *agent) tick(ctx context.Context, n int) error {
-	if err := a.meter.Keep(n%meterTicks == 0); err != nil {
-		return err
-	}
 	a.steering.sample(n%samplePeriod < sampleTicks)
-	if err := a.readEvents(); err != nil || n%scanTicks != 0 {
+	if n%scanTicks == 0 {
+		if err := a.steering.scan(); err != nil {
+			return err
+		}
+	}
+	if !a.steering.observes() && n%judgeTicks != 0 {
+		return nil
+	}
+	if err := a.meter.Keep(n%judgeTicks == judgeTicks/2 && a.steering.observes()); err != nil {
 		return err
 	}
-	if err := a.probes.Renew(); err != nil {
+	if err := a.readEvents(); err != nil {
 		return err
 	}
-	if err := a.steering.scan(); err != nil {
-		return err
+	if n%scanTicks == 0 {
+		if err := a.probes.Renew(); err != nil {
+			return err
+		}
+		a.joiner.Sweep()
 	}
-	a.joiner.Sweep()
 	if n%judgeTicks == 0 {
 		return a.judge(ctx)
 	}

@@ -29,6 +29,7 @@ type steering struct {
 	slice     bool              // the level sampled observes just now
 	targets   map[uint32]target // as applied
 	failure   error             // of the last apply
+	idle      bool              // no targets are applied
 	usage     map[string]*usage // by tracepoint
 }
 
@@ -154,10 +155,14 @@ func (s *steering) scan() error {
 	return nil
 }
 
-// judge takes the cost of the agent and reports whether the level changes.
+// judge takes the cost of the agent and reports whether the level changes. While no plan enables anything there is
+// nothing to reduce.
 func (s *steering) judge(cost float64) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.enabled.classes) == 0 && s.governor.level == full {
+		return false
+	}
 	if changed = s.governor.judge(cost); changed {
 		s.update()
 	}
@@ -189,7 +194,17 @@ func (s *steering) update() {
 			}
 		}
 	}
-	s.failure = s.apply(spec)
+	if idle := len(spec.Targets) == 0; !idle || !s.idle || s.failure != nil {
+		s.failure = s.apply(spec)
+		s.idle = idle
+	}
+}
+
+// observes reports whether there are targets.
+func (s *steering) observes() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.idle
 }
 
 // targetOf returns the target for a process with enabled classes. The time on run queues is part of the records of all

@@ -65,7 +65,7 @@ func (e *Edge) String() string {
 type Truth struct {
 	Edge
 	Waits []string `json:"waits,omitempty"` // classes of kernel waits in which its requests spend the additional time
-	Table string `json:"table,omitempty"` // its statements on this table are a correct answer, too; "": none
+	Table string   `json:"table,omitempty"` // its statements on this table are a correct answer, too; "": none
 }
 
 // Located reports whether e is the location of the fault. The target of a third party may be unknown, and names of
