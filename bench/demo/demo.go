@@ -159,9 +159,13 @@ func ofService(environment []string, name string, instance int) []string {
 	return append(slices.Clone(environment), "OTEL_SERVICE_NAME="+name, fmt.Sprintf("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=%s-%d", name, instance))
 }
 
+// kernelLimit is the percentage of a CPU that the kernel agent may use. It is above the default, because the shop
+// switches threads often for its few requests.
+const kernelLimit = "5"
+
 // startKernelAgent starts the kernel agent for the processes of the shop.
 func (d *demo) startKernelAgent(environment []string) error {
-	arguments := []string{SupervisedCommand, d.dir, d.Sibyl, "agent", "kernel", "--sibyl", d.server.url(), "--otlp", d.server.otlp}
+	arguments := []string{SupervisedCommand, d.dir, d.Sibyl, "agent", "kernel", "--sibyl", d.server.url(), "--otlp", d.server.otlp, "--cpu-limit", kernelLimit}
 	for _, c := range d.shop {
 		arguments = append(arguments, "--pid", strconv.Itoa(c.command.Process.Pid))
 	}

@@ -208,7 +208,7 @@ func (a *agent) judge(ctx context.Context) error {
 	share := cost.CPUShare + own.Seconds()/elapsed.Seconds()
 	if a.steering.judge(share) {
 		a.logger.WarnContext(ctx, "the extent of the observation changes, because of its cost",
-			slog.String("level", a.steering.level().String()), slog.Float64("cpus", share), slog.Float64("limit", a.settings.CPULimit))
+			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit))
 	}
 	if lost.Events > 0 {
 		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events))
