@@ -12,7 +12,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"sync"
@@ -82,7 +85,11 @@ func requestsWorkload(in *bufio.Reader, out io.Writer) error {
 
 // serveRequest serves a request and returns its calls.
 func serveRequest(tracer trace.Tracer) []call {
-	ctx, entry := tracer.Start(context.Background(), "GET /", trace.WithSpanKind(trace.SpanKindServer))
+	ctx := context.Background()
+	if rand.N(2) == 0 { // other labels before, between and after
+		ctx = pprof.WithLabels(ctx, pprof.Labels("a", "1", "spam_id", "0123456789abcdef", "z", "2"))
+	}
+	ctx, entry := tracer.Start(ctx, "GET /", trace.WithSpanKind(trace.SpanKindServer))
 	calls := []call{waitIn(ctx)}
 	below, query := tracer.Start(ctx, "query")
 	calls = append(calls, waitIn(below))
@@ -117,16 +124,18 @@ func waitIn(ctx context.Context) call {
 // No wait of a Go service with concurrent requests gets the span of another one, and every wait without span has a
 // reason.
 func TestNoWrongTrace(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("goroutines are read on amd64 only")
+	}
 	p := open(t, Options{RingBytes: 1 << 24})
 	t.Setenv("SIBYL_KERNEL_WAITS", strconv.Itoa(*joinedWaits))
-	t.Setenv("OTEL_SERVICE_NAME", "requests")
 	w := start(t, "requests")
 	joiner := join.NewJoiner("/proc", "", "here")
 	target := everything
 	target.Stacks = false
 	var err error
-	if target.Context, _, err = joiner.Context(w.pid); err != nil {
-		t.Skip(err)
+	if target.Context, _, err = joiner.Context(w.pid); err != nil { // the library publishes the service
+		t.Fatal(err)
 	}
 	var thresholds waits.Thresholds
 	for c := range thresholds {
@@ -242,4 +251,115 @@ func callAt(calls []call, at int64) *call {
 		return nil
 	}
 	return &calls[i]
+}
+
+// recordProgram is a program in C with a thread for each digit, which waits in a span whose identities consist of the
+// digit, and tells the number of the thread. The first one has an unsampled span, the second a record that is being
+// written, and the third none.
+const recordProgram = `
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct record { unsigned char trace[16], span[8], valid, flags; unsigned short size; } __attribute__((packed, aligned(2)));
+__thread int other[3] = {1};
+__attribute__((visibility("default"))) __thread struct record *otel_thread_ctx_v1;
+static pthread_barrier_t begun;
+static int numbers[16];
+
+static void *work(void *p)
+{
+	long i = (long)p;
+	struct record r = {.valid = 1, .flags = 1};
+	memset(r.trace, i, 16);
+	memset(r.span, i, 8);
+	if (i == 1) r.flags = 0;
+	if (i == 2) r.valid = 0;
+	if (i != 3) otel_thread_ctx_v1 = &r;
+	numbers[i] = gettid();
+	pthread_barrier_wait(&begun);
+	for (;;) {
+		struct timespec t = {.tv_nsec = 1000000};
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &t, 0);
+	}
+}
+
+int main(void)
+{
+	char line[8];
+	pthread_t t;
+	pthread_barrier_init(&begun, 0, 16);
+	for (long i = 1; i < 16; i++) pthread_create(&t, 0, work, (void *)i);
+	pthread_barrier_wait(&begun);
+	for (int i = 1; i < 16; i++) printf("%d ", numbers[i]);
+	puts("");
+	fflush(stdout);
+	return !fgets(line, sizeof line, stdin);
+}
+`
+
+// Threads that publish the record of OTEP 4947 get their own spans, and only these.
+func TestThreadRecord(t *testing.T) {
+	p := open(t, Options{})
+	folder := t.TempDir()
+	source, program := filepath.Join(folder, "main.c"), filepath.Join(folder, "main")
+	if err := os.WriteFile(source, []byte(recordProgram), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "cc", "-rdynamic", "-pthread", "-o", program, source)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Skipf("%v\n%s", err, out)
+	}
+	c := exec.CommandContext(t.Context(), program)
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = in.Close(), c.Wait() }() // it fails without a line
+	digits := make(map[uint32]byte)
+	for i := byte(1); i < 16; i++ {
+		var tid uint32
+		if _, err := fmt.Fscan(out, &tid); err != nil {
+			t.Fatal(err)
+		}
+		digits[tid] = i
+	}
+	pid := uint32(c.Process.Pid)
+	joiner := join.NewJoiner("/proc", "records", "here")
+	target := everything
+	target.Events = waits.Set(0).With(waits.Sleep)
+	if target.Context, _, err = joiner.Context(pid); err != nil {
+		t.Skip(err)
+	}
+	apply(t, p, pid, target, waits.Thresholds{waits.Sleep: 1})
+	right := make(map[byte]int)
+	for len(right) < 12 {
+		err := p.Events(func(e waits.Event) {
+			i := digits[e.TID]
+			w, ok := joiner.Join(&e)
+			switch {
+			case ok && (i <= 3 || w.Trace[0] != i || w.Trace[15] != i || w.Parent[0] != i || w.Parent[7] != i):
+				t.Errorf("thread %d has the span %x %x", i, w.Trace, w.Parent)
+			case ok:
+				right[i]++
+			case i == 1 && e.Found != waits.Unsampled || (i == 2 || i == 3) && e.Found != waits.NoSpan:
+				if e.Found != waits.NotSought { // the wait was there before the probes
+					t.Errorf("thread %d: %d", i, e.Found)
+				}
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

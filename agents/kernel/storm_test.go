@@ -107,7 +107,11 @@ func finish(t *testing.T, name string, s Settings) *waits.Report {
 	t.Helper()
 	open(t, s.Options) // or skip
 	w := start(t, name)
-	s.Selection.PIDs = []uint32{w.pid}
+	if s.Selection.Cgroup == "" {
+		s.Selection.PIDs = []uint32{w.pid}
+	} else {
+		enter(t, s.Selection.Cgroup+"/below", w.pid)
+	}
 	s.Classes, s.Stacks = waits.All, true
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -43,19 +43,6 @@ func apply(t *testing.T, p *Probes, pid uint32, target Target, thresholds waits.
 	}
 }
 
-// collect returns the sums of all processes after the end of the observation.
-func collect(t *testing.T, p *Probes, thresholds waits.Thresholds) []waits.ProcessReport {
-	t.Helper()
-	if err := p.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := p.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return processesOf(r, thresholds)
-}
-
 // processesOf returns the sums of all processes of the first reading.
 func processesOf(r waits.Reading, thresholds waits.Thresholds) []waits.ProcessReport {
 	c := waits.NewCollector()
@@ -159,8 +146,8 @@ func schedule(t *testing.T, pid uint32, tids []int) map[int]times {
 	return all
 }
 
-// asleep returns the times of each thread once it sleeps. The scheduler counts an interval on a run queue at its end, so
-// these times contain whole intervals only. All threads sleep now and then.
+// asleep returns the times of each thread once it sleeps. The scheduler counts an interval on a run queue at its end,
+// so these times contain whole intervals only. All threads sleep now and then.
 func asleep(t *testing.T, pid uint32, tids []int) map[int]times {
 	t.Helper()
 	all := make(map[int]times)

@@ -67,7 +67,8 @@ func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = cm
 func WithoutExplore() Option { return func(o *options) { o.explore = false } }
 
 // WithGoroutineLabels sets the labels trace_id and span_id on goroutines while they run spans, for profilers and kernel
-// probes. A span must then be ended by the goroutine that started it.
+// probes, and on Linux publishes the process's resource for them. A span must then be ended by the goroutine that started
+// it.
 func WithGoroutineLabels() Option { return func(o *options) { o.labels = true } }
 
 // Connect applies the plans of Sibyl to the tracepoints of [Default] until ctx is done or the agent is closed. It does
@@ -97,6 +98,9 @@ func (r *Registry) Connect(ctx context.Context, opts ...Option) (*Agent, error) 
 	r.SetService(o.resource["service.name"])
 	r.setExplore(o.explore)
 	r.labels.Store(o.labels)
+	if o.labels {
+		publish(o.resource)
+	}
 	select { // the first registration covers the present catalogue
 	case <-r.changed:
 	default:

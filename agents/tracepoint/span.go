@@ -2,6 +2,7 @@ package tracepoint
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"runtime/debug"
 	"runtime/pprof"
@@ -298,15 +299,25 @@ func (s *span) enterService() {
 	}
 }
 
+// labelKeys holds the keys of both labels, so that they are next to each other in memory.
+const labelKeys = "trace_idspan_id"
+
 // setLabels sets the goroutine's labels until the span ends, which then restores the labels of outer. They are empty if
-// the span is not sampled, because nobody will find it.
+// the span is not sampled, because nobody will find it. Keys and values are next to each other in memory, which halves
+// the cost of Sibyl's kernel agent for reading them.
 func (s *span) setLabels(outer context.Context) {
-	sc := s.Span.SpanContext()
-	traceID, spanID := "", ""
-	if sc.IsSampled() {
-		traceID, spanID = sc.TraceID().String(), sc.SpanID().String()
+	const traceDigits = 32
+	text := ""
+	if sc := s.Span.SpanContext(); sc.IsSampled() {
+		var digits [48]byte
+		traceID, spanID := sc.TraceID(), sc.SpanID()
+		hex.Encode(digits[:traceDigits], traceID[:])
+		hex.Encode(digits[traceDigits:], spanID[:])
+		text = string(digits[:])
 	}
-	s.Context = pprof.WithLabels(s.Context, pprof.Labels("trace_id", traceID, "span_id", spanID))
+	middle := min(traceDigits, len(text))
+	keys := labelKeys
+	s.Context = pprof.WithLabels(s.Context, pprof.Labels(keys[8:], text[middle:], keys[:8], text[:middle]))
 	pprof.SetGoroutineLabels(s.Context)
 	s.ensureExtra().restore = func() { pprof.SetGoroutineLabels(outer) }
 }

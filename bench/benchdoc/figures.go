@@ -107,6 +107,7 @@ var kernelFigures = []figure{
 	{"observed, sums: added", "observed: sums", "added", units.Percent, goal{}},
 	{"observed, sums and stacks: added", "observed: sums and stacks", "added", units.Percent, atMost(0.20)},
 	{"observed, an event for every wait, too: added", "observed: sums, stacks, and an event for every wait", "added", units.Percent, goal{}},
+	{"observed, the span of every wait by goroutine labels, too: added", "observed: the same, and the span of every wait by goroutine labels", "added", units.Percent, goal{}},
 }
 
 // benchmarkResult is the JSON output of the benchmarks in package throughput.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
@@ -31,6 +32,13 @@ var probings = []probing{
 	}},
 	{"observed: sums, stacks, and an event for every wait", func(own ...uint32) kernel.Spec {
 		return observed(1, kernel.Target{Classes: waits.All, Stacks: true, Events: waits.All, MaxEvents: 1 << 30}, own...)
+	}},
+	{"observed: the same, and the span of every wait by goroutine labels", func(own ...uint32) kernel.Spec {
+		s := observed(1, kernel.Target{Classes: waits.All, Stacks: true, Events: waits.All, MaxEvents: 1 << 30}, own...)
+		t := s.Targets[own[0]] // this program; the other one is not written in Go
+		t.Context, _, _ = join.NewJoiner("/proc", "benchmark", "").Context(own[0])
+		s.Targets[own[0]] = t
+		return s
 	}},
 }
 

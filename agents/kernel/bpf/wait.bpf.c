@@ -123,8 +123,7 @@ struct thread {
 	__s32 syscall;
 	__u32 class; // present state
 	__u32 found; // of the present wait: its span
-	__u8 trace[TRACE_DIGITS];
-	__u8 span[SPAN_DIGITS];
+	__u8 span_text[TRACE_DIGITS + SPAN_DIGITS];
 };
 
 struct sum_key {
@@ -308,8 +307,10 @@ static __always_inline __u64 delay_of(struct task_struct *task)
 	if (!tells_delay())
 		return 0;
 	queued = task->sched_info.last_queued;
+	if (!queued)
+		return task->sched_info.run_delay;
 	clock = task->se.cfs_rq->rq->clock; // of the task's CPU, which the scheduler has just updated
-	return task->sched_info.run_delay + (queued && clock > queued ? clock - queued : 0);
+	return task->sched_info.run_delay + (clock > queued ? clock - queued : 0);
 }
 
 static __always_inline __u32 bucket_of(__u64 ns)
@@ -439,11 +440,25 @@ static __always_inline __u32 class_of_device(__u32 device)
 	return major == 4 || major == 5 || (major >= 136 && major <= 143) ? TTY : OTHER;
 }
 
+// Since Linux 6.2: makes a number a pointer that can be read directly.
+extern void *bpf_rdonly_cast(const void *, __u32) __ksym __weak;
+
+static __always_inline __u32 mode_of(struct file *file)
+{
+	struct inode *inode;
+
+	if (bpf_rdonly_cast) {
+		file = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
+		return file->f_inode->i_mode;
+	}
+	inode = BPF_CORE_READ(file, f_inode);
+	return BPF_CORE_READ(inode, i_mode);
+}
+
 static __always_inline __u32 class_of_fd(struct task_struct *task, __u64 fd)
 {
 	struct fdtable *table = task->files->fdt;
 	struct file *file = 0;
-	struct inode *inode;
 
 	fd = (__u32)fd;
 	if (fd >= table->max_fds)
@@ -451,14 +466,13 @@ static __always_inline __u32 class_of_fd(struct task_struct *task, __u64 fd)
 	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
 	if (!file)
 		return OTHER;
-	inode = BPF_CORE_READ(file, f_inode);
-	switch (BPF_CORE_READ(inode, i_mode) & 0170000) {
+	switch (mode_of(file) & 0170000) {
 	case 0140000:
 		return class_of_socket(file);
 	case 0010000:
 		return PIPE;
 	case 0020000:
-		return class_of_device(BPF_CORE_READ(inode, i_rdev));
+		return class_of_device(BPF_CORE_READ(file, f_inode, i_rdev));
 	case 0100000: // regular file
 	case 0040000: // folder
 	case 0060000: // block device
@@ -535,40 +549,60 @@ static __always_inline __u32 classify(struct task_struct *task, __u32 state, boo
 	return kind < CLASSES ? kind : OTHER;
 }
 
-// pointer_at reads a pointer of the current process; 0: it is unreadable or nil.
-static __always_inline __u64 pointer_at(__u64 address)
-{
-	__u64 p = 0;
+// label is a label of a goroutine: two strings.
+struct label {
+	__u64 key, key_length, value, value_length;
+};
 
-	bpf_probe_read_user(&p, sizeof(p), (void *)address);
-	return p;
+static __always_inline bool is_trace(struct label *l)
+{
+	return l->key_length == 8 && l->value_length == TRACE_DIGITS;
+}
+
+static __always_inline bool is_span(struct label *l)
+{
+	return l->key_length == 7 && l->value_length == SPAN_DIGITS;
+}
+
+// read_pair reads the two labels if the goroutine has no others, as the library agents/tracepoint sets them: keys and
+// values next to each other. It reports whether it has.
+static __always_inline bool read_pair(struct thread *t, __u64 list)
+{
+	struct label l[2];
+	char keys[16];
+
+	if (bpf_probe_read_user(l, sizeof(l), (void *)list) || !is_span(&l[0]) || !is_trace(&l[1]))
+		return false;
+	if (l[0].key != l[1].key + 8 || l[0].value != l[1].value + TRACE_DIGITS)
+		return false;
+	if (bpf_probe_read_user(keys, 15, (void *)l[1].key) || __builtin_memcmp(keys, "trace_idspan_id", 15))
+		return false;
+	return !bpf_probe_read_user(t->span_text, sizeof(t->span_text), (void *)l[1].value);
 }
 
 // read_label keeps a label of a goroutine if it is one of the two, and reports whether it could be read.
 static __always_inline bool read_label(struct thread *t, __u64 address, __u32 *kept)
 {
-	struct {
-		__u64 key, key_length, value, value_length;
-	} label;
+	struct label l;
 	char key[8];
 
-	if (bpf_probe_read_user(&label, sizeof(label), (void *)address))
+	if (bpf_probe_read_user(&l, sizeof(l), (void *)address))
 		return false;
-	if (label.key_length == 8 && label.value_length == TRACE_DIGITS) {
-		if (bpf_probe_read_user(key, 8, (void *)label.key))
+	if (is_trace(&l)) {
+		if (bpf_probe_read_user(key, 8, (void *)l.key))
 			return false;
 		if (__builtin_memcmp(key, "trace_id", 8))
 			return true;
 		*kept |= 1;
-		return !bpf_probe_read_user(t->trace, TRACE_DIGITS, (void *)label.value);
+		return !bpf_probe_read_user(t->span_text, TRACE_DIGITS, (void *)l.value);
 	}
-	if (label.key_length == 7 && label.value_length == SPAN_DIGITS) {
-		if (bpf_probe_read_user(key, 7, (void *)label.key))
+	if (is_span(&l)) {
+		if (bpf_probe_read_user(key, 7, (void *)l.key))
 			return false;
 		if (__builtin_memcmp(key, "span_id", 7))
 			return true;
 		*kept |= 2;
-		return !bpf_probe_read_user(t->span, SPAN_DIGITS, (void *)label.value);
+		return !bpf_probe_read_user(t->span_text + TRACE_DIGITS, SPAN_DIGITS, (void *)l.value);
 	}
 	return true;
 }
@@ -580,26 +614,33 @@ static __always_inline __u32 find_labels(struct context *c, struct thread *t, __
 	struct {
 		__u64 first, length;
 	} list;
-	__u64 g = pointer_at(thread_pointer + c->tls), m, labels;
+	__u64 g, m, labels;
 	__u32 kept = 0;
 
-	if (!g)
-		return NO_GOROUTINE;
-	m = pointer_at(g + c->m);
-	if (!m)
-		return UNREADABLE;
-	if (bpf_probe_read_user(&g, sizeof(g), (void *)(m + c->curg)))
+	if (bpf_probe_read_user(&g, sizeof(g), (void *)(thread_pointer + c->tls)))
 		return UNREADABLE;
 	if (!g)
 		return NO_GOROUTINE;
 	if (bpf_probe_read_user(&labels, sizeof(labels), (void *)(g + c->labels)))
 		return UNREADABLE;
+	if (!labels) { // perhaps the thread's own goroutine, which runs the scheduler and has no labels
+		if (bpf_probe_read_user(&m, sizeof(m), (void *)(g + c->m)))
+			return UNREADABLE;
+		if (bpf_probe_read_user(&g, sizeof(g), (void *)(m + c->curg)))
+			return UNREADABLE;
+		if (!g)
+			return NO_GOROUTINE;
+		if (bpf_probe_read_user(&labels, sizeof(labels), (void *)(g + c->labels)))
+			return UNREADABLE;
+	}
 	if (!labels)
 		return NO_SPAN;
 	if (bpf_probe_read_user(&list, sizeof(list), (void *)labels))
 		return UNREADABLE;
+	if (list.length == 2 && read_pair(t, list.first))
+		return HEX;
 	for (__u32 i = 0; i < MAX_LABELS && i < list.length && kept != 3; i++) {
-		if (!read_label(t, list.first + 32 * i, &kept))
+		if (!read_label(t, list.first + sizeof(struct label) * i, &kept))
 			return UNREADABLE;
 	}
 	return kept == 3 ? HEX : NO_SPAN;
@@ -621,8 +662,8 @@ static __always_inline __u32 find_record(struct context *c, struct thread *t, __
 		return NO_SPAN;
 	if (!(record[25] & 1))
 		return UNSAMPLED;
-	__builtin_memcpy(t->trace, record, 16);
-	__builtin_memcpy(t->span, record + 16, 8);
+	__builtin_memcpy(t->span_text, record, 16);
+	__builtin_memcpy(t->span_text + TRACE_DIGITS, record + 16, 8);
 	return BINARY;
 }
 
@@ -697,8 +738,8 @@ static __always_inline void send(struct target *target, struct task_struct *task
 	e->stack = t->stack;
 	e->found = t->found;
 	bpf_probe_read_kernel(e->comm, sizeof(e->comm), task->comm);
-	__builtin_memcpy(e->trace, t->trace, sizeof(e->trace));
-	__builtin_memcpy(e->span, t->span, sizeof(e->span));
+	__builtin_memcpy(e->trace, t->span_text, sizeof(e->trace));
+	__builtin_memcpy(e->span, t->span_text + TRACE_DIGITS, sizeof(e->span));
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 

@@ -111,8 +111,7 @@ type WaitThread struct {
 	Syscall   int32
 	Class     uint32
 	Found     uint32
-	Trace     [32]uint8
-	Span      [16]uint8
+	SpanText  [48]uint8
 }
 
 // Names of all BPF objects in the ELF.

@@ -58,9 +58,12 @@ func readContext(r io.ReaderAt) (Context, error) {
 	if err != nil {
 		return Context{}, fmt.Errorf("read the program: %w", err)
 	}
+	if c, err := recordContext(f); err == nil {
+		return c, nil
+	}
 	built, err := buildinfo.Read(r)
 	if err != nil {
-		return Context{}, errors.New("it is no Go program, and the agent knows no other way yet to find the span of a thread")
+		return Context{}, fmt.Errorf("it is no Go program, and it does not export %s", recordSymbol)
 	}
 	return goContext(f, built.GoVersion)
 }
@@ -139,31 +142,15 @@ func readOffsets(data *dwarf.Data) (Context, error) {
 	return c, nil
 }
 
-// goroutineTLS returns the offset of the pointer to the goroutine from the thread pointer, which is behind the
-// thread-local variables of the program.
+// goroutineTLS returns the offset of the pointer to the goroutine from the thread pointer.
 func goroutineTLS(f *elf.File) (int32, error) {
 	const pointer = 8
-	var segment *elf.Prog
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_TLS {
-			segment = p
-		}
-	}
-	if segment == nil || segment.Memsz == pointer {
-		return -pointer, nil // the only one
+	if segment := tlsSegment(f); segment == nil || segment.Memsz == pointer {
+		return -pointer, nil // the only thread-local variable
 	}
 	symbols, err := f.Symbols()
 	if err != nil {
 		return 0, errors.New("it is linked with C and has no symbols")
 	}
-	size := segment.Memsz
-	if a := segment.Align; a > 1 {
-		size = (size + a - 1) / a * a
-	}
-	for _, s := range symbols {
-		if s.Name == "runtime.tlsg" && elf.ST_TYPE(s.Info) == elf.STT_TLS && s.Value < size && size < 1<<30 {
-			return int32(int64(s.Value) - int64(size)), nil //nolint:gosec // both are below 2^30
-		}
-	}
-	return 0, errors.New("it has no symbol runtime.tlsg")
+	return tlsOffset(f, symbols, "runtime.tlsg")
 }

@@ -64,22 +64,21 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// A process names its service, or else the option does.
+// Services are told by the environment, by the rules of OpenTelemetry's SDKs.
 func TestServices(t *testing.T) {
 	for _, c := range []struct{ environment, option, want string }{
-		{"OTEL_SERVICE_NAME=orders", "", "host.name=here process.pid=7 service.name=orders"},
-		{"OTEL_SERVICE_NAME=orders", "stock", "host.name=here process.pid=7 service.name=orders"},
-		{"PATH=/bin", "stock", "host.name=here process.pid=7 service.name=stock"},
+		{"OTEL_SERVICE_NAME=orders", "", "host.name=here service.name=orders"},
+		{"OTEL_SERVICE_NAME=orders", "stock", "host.name=here service.name=orders"},
+		{"PATH=/bin", "stock", "host.name=here service.name=stock"},
 		{"PATH=/bin", "", ""},
-		{"OTEL_RESOURCE_ATTRIBUTES=service.name=a,host.name=there", "", "host.name=there process.pid=7 service.name=a"},
+		{"OTEL_RESOURCE_ATTRIBUTES=service.name=a%20b,x=1", "", "host.name=here service.name=a b x=1"},
+		{"OTEL_RESOURCE_ATTRIBUTES=service.name=a,host.name=there\x00OTEL_SERVICE_NAME=b", "", "host.name=there service.name=b"},
+		{"OTEL_RESOURCE_ATTRIBUTES=service.name=a,broken", "", ""},
+		{"OTEL_RESOURCE_ATTRIBUTES=service.name=%zz", "", ""},
 	} {
-		proc := t.TempDir()
-		fakeProcess(t, proc, "1")
-		if err := os.WriteFile(filepath.Join(proc, "7", "environ"), []byte(c.environment), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		j := NewJoiner("", c.option, "here")
 		var got []string
-		if s := NewJoiner(proc, c.option, "here").findService(7); s != nil {
+		if s := j.serviceFrom(parseEnvironment([]byte(c.environment))); s != nil {
 			for _, a := range s.Attributes {
 				got = append(got, a.Key+"="+a.Value)
 			}
@@ -119,7 +118,7 @@ func TestNumberIsReused(t *testing.T) {
 	if _, first, err := j.Context(7); !first || err == nil {
 		t.Errorf("first %t, %v; want an error: the program is no program", first, err)
 	}
-	if w, ok := j.Join(&e); !ok || w.Service.Name != "s100" {
+	if w, ok := j.Join(&e); !ok || w.Service.Attributes[1].Value != "s100" {
 		t.Errorf("%+v, %t", w, ok)
 	}
 	fakeProcess(t, proc, "400")

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,7 +27,12 @@ type process struct {
 	context  Context
 	reason   error // for which there is no context
 	service  *Service
+	looks    int // for the service that the process publishes
 }
+
+// maxLooks bounds the times of looking for the service that a process publishes, which it does some time after its
+// start.
+const maxLooks = 30
 
 // identity tells programs apart that use a process ID one after the other.
 type identity struct {
@@ -53,12 +59,29 @@ func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
 		first = true
 		p = &process{identity: id}
 		p.context, p.reason = findContext(j.path(pid, "exe"))
-		if p.service = j.findService(pid); p.service == nil && p.reason == nil {
-			p.reason = fmt.Errorf("process %d does not tell the name of its service: set OTEL_SERVICE_NAME in its environment, or give --service", pid)
-		}
+		p.service = j.serviceFrom(j.readEnvironment(pid))
 		j.processes[pid] = p
 	}
+	j.look(pid, p)
+	if p.reason == nil && p.service == nil {
+		return p.context, first, errNoService
+	}
 	return p.context, first, p.reason
+}
+
+var errNoService = errors.New("the process does not tell the name of its service: set OTEL_SERVICE_NAME in its environment, or give --service")
+
+// look looks for the service that the process publishes. It overrides that of the environment.
+func (j *Joiner) look(pid uint32, p *process) {
+	if p.looks >= maxLooks {
+		return
+	}
+	p.looks++
+	attributes, err := j.readPublished(pid)
+	if err != nil || attributes[serviceName] == "" {
+		return
+	}
+	p.service, p.looks = j.serviceFrom(attributes), maxLooks
 }
 
 // Forget forgets a process that has ended.
@@ -122,7 +145,7 @@ func (j *Joiner) identify(pid uint32) (identity, error) {
 	id := identity{startNs: ticks * startPrecisionNs}
 	if info, err := os.Stat(j.path(pid, "exe")); err == nil {
 		if s, ok := info.Sys().(*syscall.Stat_t); ok {
-			id.device, id.ino = uint64(s.Dev), s.Ino
+			id.device, id.ino = uint64(s.Dev), s.Ino //nolint:unconvert // other systems have other types
 		}
 	}
 	return id, nil

@@ -1,10 +1,13 @@
 package join
 
 import (
+	"bytes"
+	"io"
 	"maps"
+	"net/url"
+	"os"
 	"slices"
-
-	"github.com/sibyl-trace/sibyl/agents/kernel/resource"
+	"strings"
 )
 
 // Service is the resource of a process's spans.
@@ -16,9 +19,43 @@ type Service struct {
 // Attribute is an attribute of a resource.
 type Attribute struct{ Key, Value string }
 
+// Keys of attributes.
+const (
+	serviceName = "service.name"
+	hostName    = "host.name"
+)
+
+// maxEnvironment bounds the environment that is read.
+const maxEnvironment = 1 << 20
+
+// readEnvironment returns the attributes of a process's resource, as its environment describes them to the
+// OpenTelemetry SDK; none if it is unreadable.
+func (j *Joiner) readEnvironment(pid uint32) map[string]string {
+	f, err := os.Open(j.path(pid, "environ"))
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }() // read only
+	text, err := io.ReadAll(io.LimitReader(f, maxEnvironment))
+	if err != nil {
+		return nil
+	}
+	return parseEnvironment(text)
+}
+
+// serviceFrom returns the service with the attributes; nil if its name is unknown.
+func (j *Joiner) serviceFrom(attributes map[string]string) *Service {
+	all := map[string]string{hostName: j.host}
+	if j.service != "" {
+		all[serviceName] = j.service
+	}
+	maps.Copy(all, attributes)
+	return NewService(all)
+}
+
 // NewService returns the service with the given attributes; nil if they lack its name.
 func NewService(attributes map[string]string) *Service {
-	s := &Service{Name: attributes[resource.Service]}
+	s := &Service{Name: attributes[serviceName]}
 	if s.Name == "" {
 		return nil
 	}
@@ -28,14 +65,38 @@ func NewService(attributes map[string]string) *Service {
 	return s
 }
 
-// findService returns the service of a process; nil if its name is unknown.
-func (j *Joiner) findService(pid uint32) *Service {
-	all := map[string]string{resource.Host: j.host}
-	if j.service != "" {
-		all[resource.Service] = j.service
+// parseEnvironment returns the attributes that an environment describes. As in SDKs, OTEL_SERVICE_NAME overrides, and
+// OTEL_RESOURCE_ATTRIBUTES counts as a whole or not at all.
+func parseEnvironment(text []byte) map[string]string {
+	var name, list string
+	for v := range bytes.SplitSeq(text, []byte{0}) {
+		key, value, _ := strings.Cut(string(v), "=")
+		switch key {
+		case "OTEL_SERVICE_NAME":
+			name = value
+		case "OTEL_RESOURCE_ATTRIBUTES":
+			list = value
+		}
 	}
-	if attributes, err := resource.Of(j.proc, pid); err == nil {
-		maps.Copy(all, attributes)
+	attributes := parseAttributes(list)
+	if name != "" {
+		attributes[serviceName] = name
 	}
-	return NewService(all)
+	return attributes
+}
+
+func parseAttributes(list string) map[string]string {
+	attributes := make(map[string]string)
+	for pair := range strings.SplitSeq(list, ",") {
+		if strings.TrimSpace(pair) == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(pair, "=")
+		value, err := url.PathUnescape(strings.TrimSpace(value))
+		if !ok || err != nil {
+			return make(map[string]string)
+		}
+		attributes[strings.TrimSpace(key)] = value
+	}
+	return attributes
 }

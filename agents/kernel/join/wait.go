@@ -9,8 +9,8 @@ import (
 // Quality is the certainty with which a wait belongs to a span.
 type Quality string
 
-// Exact: the process said so itself, at the beginning of the wait. The agent sends no others. A receiver that knows the
-// open spans of each thread may join further waits by thread and time.
+// Exact is the quality of a wait whose span the process told at its beginning. The agent sends no others. A receiver
+// that knows the open spans of each thread may join further waits by thread and time.
 const Exact Quality = "exact"
 
 // Wait is a wait that belongs to a span.
@@ -55,8 +55,10 @@ func spanOf(e *waits.Event) (trace [16]byte, span [8]byte, missing waits.Reason,
 		return trace, span, waits.MissingUnreadable, false
 	case waits.Unsampled:
 		return trace, span, waits.MissingUnsampled, false
-	default:
+	case waits.NotSought:
 		return trace, span, waits.MissingNotSought, false
+	default:
+		return trace, span, waits.MissingInvalid, false
 	}
 	if trace == [16]byte{} || span == [8]byte{} {
 		return [16]byte{}, [8]byte{}, waits.MissingNoSpan, false

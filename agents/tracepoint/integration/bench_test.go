@@ -27,13 +27,20 @@ type bench struct {
 	plainCtx context.Context
 }
 
-func newBench(b *testing.B, sampler sdk.Sampler) *bench {
+func newBench(b *testing.B, sampler sdk.Sampler, options ...tracepoint.Option) *bench {
 	b.Helper()
 	inner := sdk.NewTracerProvider(sdk.WithBatcher(discard{}), sdk.WithSampler(sampler))
 	b.Cleanup(func() { _ = inner.Shutdown(context.Background()) })
 	s := &bench{Registry: tracepoint.NewRegistry("shop"), plain: inner.Tracer("plain")}
 	s.plainCtx, _ = s.plain.Start(b.Context(), "GET /", trace.WithSpanKind(trace.SpanKindServer))
 	s.Span("on")
+	if len(options) > 0 {
+		agent, err := s.Connect(b.Context(), append(options, tracepoint.WithEndpoint("http://127.0.0.1:1"))...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(agent.Close)
+	}
 	if err := s.Apply(planOf(1, "shop/on", "shop/lib/on", "shop/size")); err != nil {
 		b.Fatal(err)
 	}
@@ -147,6 +154,14 @@ func BenchmarkEnabled(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			traced(s.ctx, on)
+		}
+	})
+	b.Run("tracepoint+labels", func(b *testing.B) {
+		labelled := newBench(b, sdk.AlwaysSample(), tracepoint.WithGoroutineLabels())
+		on := labelled.Span("on")
+		b.ReportAllocs()
+		for b.Loop() {
+			traced(labelled.ctx, on)
 		}
 	})
 	b.Run("provider", func(b *testing.B) {
