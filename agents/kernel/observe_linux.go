@@ -289,7 +289,7 @@ func (o *observer) readEvents() error {
 		o.keep(e)
 		if o.settings.Join != nil {
 			if w, ok := o.settings.Join.Join(&e); ok {
-				joined = append(joined, w)
+				joined = append(joined, w.Parts(waits.All, o.settings.Thresholds)...)
 			}
 		}
 	})

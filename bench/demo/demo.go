@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -41,6 +42,7 @@ type Options struct {
 	Past          time.Duration       // of the shop, made of its first requests; 0: none
 	Hold          time.Duration       // after the answer, to see further incidents
 	Timeout       time.Duration       // of the search, from the injection of the fault
+	Kernel        bool                // run the kernel agent, too
 	ExitWhenFound bool                // return after Done instead of when ctx ends
 	Out           io.Writer           // for progress
 	Done          func(*Result) error // called once
@@ -104,7 +106,7 @@ func newDemo(o *Options) (*demo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a temporary directory: %w", err)
 	}
-	return &demo{Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), exited: make(chan *child, 1+len(shop.Services()))}, nil
+	return &demo{Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), exited: make(chan *child, 2+len(shop.Services()))}, nil
 }
 
 // demo is a run in progress.
@@ -114,6 +116,7 @@ type demo struct {
 	server     *server
 	past       *past // nil: the shop has none
 	shop       []*child
+	kernel     *child              // the kernel agent; nil: there is none
 	peers      map[string][]string // addresses of the replicas of each service
 	exited     chan *child         // receives each process when it exits
 	load       load
@@ -138,13 +141,42 @@ func (d *demo) start(ctx context.Context) error {
 	d.watchExit(d.server.child)
 	d.watcher = newWatcher(d.server, d.Out)
 	fmt.Fprintf(d.Out, "Open %s: Sibyl is watching a shop of eight services. Ctrl-C ends the demo.\n\n", d.server.url())
-	if d.Past == 0 {
-		return d.startShop(environment, d.server.otlp)
+	otlp := d.server.otlp
+	if d.Past > 0 {
+		if d.past, err = startPast(ctx, otlp); err != nil {
+			return err
+		}
+		otlp = d.past.address()
 	}
-	if d.past, err = startPast(ctx, d.server.otlp); err != nil {
+	if err := d.startShop(environment, otlp); err != nil || !d.Kernel {
 		return err
 	}
-	return d.startShop(environment, d.past.address())
+	return d.startKernelAgent(environment)
+}
+
+// ofService returns an environment that names a service, for the kernel agent.
+func ofService(environment []string, name string, instance int) []string {
+	return append(slices.Clone(environment), "OTEL_SERVICE_NAME="+name, fmt.Sprintf("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=%s-%d", name, instance))
+}
+
+// kernelLimit is the percentage of a CPU that the kernel agent may use. It is above the default, because the shop
+// switches threads often for its few requests.
+const kernelLimit = "5"
+
+// startKernelAgent starts the kernel agent for the processes of the shop.
+func (d *demo) startKernelAgent(environment []string) error {
+	arguments := []string{SupervisedCommand, d.dir, d.Sibyl, "agent", "kernel", "--sibyl", d.server.url(), "--otlp", d.server.otlp, "--cpu-limit", kernelLimit}
+	for _, c := range d.shop {
+		arguments = append(arguments, "--pid", strconv.Itoa(c.command.Process.Pid))
+	}
+	c, err := start("kernel-agent", d.Program, d.dir, environment, arguments...)
+	if err != nil {
+		return err
+	}
+	d.kernel = c
+	d.watchExit(c)
+	d.watcher.report("The kernel agent can observe why their threads wait.")
+	return nil
 }
 
 // watchExit sends c to d.exited when it exits.
@@ -161,7 +193,7 @@ func (d *demo) startShop(environment []string, otlp string) error {
 	d.peers = make(map[string][]string)
 	instances := make(map[string]int)
 	for _, name := range shop.Services() {
-		c, err := start(fmt.Sprintf("%s-%d", name, instances[name]), d.Program, d.dir, environment, ShopCommand)
+		c, err := start(fmt.Sprintf("%s-%d", name, instances[name]), d.Program, d.dir, ofService(environment, name, instances[name]), ShopCommand)
 		if err != nil {
 			return err
 		}
@@ -169,6 +201,7 @@ func (d *demo) startShop(environment []string, otlp string) error {
 		d.watchExit(c)
 		setup := &shop.Setup{
 			Service: name, Instance: instances[name], Dir: d.dir, Truth: d.truth, OTLP: otlp, Control: d.server.url(),
+			Labels: d.Kernel,
 		}
 		if d.noAgents {
 			setup.Control = ""
@@ -356,6 +389,9 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 // close stops all processes and removes their files.
 func (d *demo) close() error {
 	var errs []error
+	if d.kernel != nil {
+		errs = append(errs, d.kernel.stop(stopTimeout))
+	}
 	for _, c := range slices.Backward(d.shop) {
 		errs = append(errs, c.stop(stopTimeout))
 	}

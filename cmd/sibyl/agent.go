@@ -45,10 +45,11 @@ type kernelFlags struct {
 	stacks     bool
 	sums       uint32
 	top        int
+	otlp       string
+	service    string
 
-	otlp, service string
-	sibyl, token  string // see steerSettings
-	cpuLimit      float64
+	sibyl, token string // see steerSettings
+	cpuLimit     float64
 }
 
 // defaultThresholds are long for the reasons that hardly ever are the intention of a program.

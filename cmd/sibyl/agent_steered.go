@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/otlp"
 	"github.com/sibyl-trace/sibyl/agents/kernel/steer"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
@@ -25,7 +28,7 @@ func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
 }
 
 // steeredAgent lets Sibyl decide what is observed, until it is interrupted.
-func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) error {
+func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	s, err := p.steerSettings(c, f)
 	if err != nil {
 		return cli.UsageError{Err: err}
@@ -33,8 +36,17 @@ func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) error {
 	if err := p.checkKernel(); err != nil {
 		return err
 	}
+	sender, err := otlp.Open(f.otlp, kernel.SyscallName, s.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sender.Close(), unsent(sender.Counts())) }()
+	s.Send = sender.Add
 	return steer.Run(c.Context(), s)
 }
+
+// otlpPort is the port at which Sibyl and Collectors take traces over gRPC by default.
+const otlpPort = "4317"
 
 // reporting holds the flags that only a report uses.
 var reporting = []string{"output", "children", "duration", "interval", "classes", "top"}
@@ -55,6 +67,13 @@ func (p *process) steerSettings(c *cobra.Command, f *kernelFlags) (steer.Setting
 	}
 	if s.Token == "" {
 		s.Token = p.getenv("SIBYL_TOKEN")
+	}
+	if f.otlp == "" {
+		u, err := url.Parse(f.sibyl)
+		if err != nil {
+			return s, fmt.Errorf("--sibyl %q: want a URL like http://127.0.0.1:8321", f.sibyl)
+		}
+		f.otlp = net.JoinHostPort(u.Hostname(), otlpPort)
 	}
 	selections, err := f.selections()
 	switch {

@@ -69,6 +69,7 @@ values. As JSON, each result is printed on a line of its own at the end of its r
 	c.Flags().Uint64Var(&f.demo.Seed, "seed", 0, "seed of the customers, the fault and its location; 0: from the clock")
 	c.Flags().BoolVar(&f.headless, "headless", false, "print progress to standard error, and only the result to standard output")
 	c.Flags().BoolVar(&f.demo.ExitWhenFound, "exit-when-located", false, "exit with the answer, or with exit code 1 after the timeout")
+	c.Flags().BoolVar(&f.demo.Kernel, "kernel", false, "run the kernel agent, too, which finds what threads wait for; it needs root")
 	healthyFlags(c, &f.demo)
 	c.Flags().DurationVar(&f.demo.Hold, "hold", 0, "time to go on after the answer, to see further incidents")
 	c.Flags().DurationVar(&f.demo.Timeout, "timeout", defaultTimeout, "longest time from the fault to the answer")

@@ -12,6 +12,7 @@ import (
 
 // Service is the resource of a process's spans.
 type Service struct {
+	Name       string
 	Attributes []Attribute // ascending by key; with service.name and host.name
 }
 
@@ -49,12 +50,17 @@ func (j *Joiner) serviceFrom(attributes map[string]string) *Service {
 		all[serviceName] = j.service
 	}
 	maps.Copy(all, attributes)
-	if all[serviceName] == "" {
+	return NewService(all)
+}
+
+// NewService returns the service with the given attributes; nil if they lack its name.
+func NewService(attributes map[string]string) *Service {
+	s := &Service{Name: attributes[serviceName]}
+	if s.Name == "" {
 		return nil
 	}
-	s := &Service{}
-	for _, k := range slices.Sorted(maps.Keys(all)) {
-		s.Attributes = append(s.Attributes, Attribute{k, all[k]})
+	for _, k := range slices.Sorted(maps.Keys(attributes)) {
+		s.Attributes = append(s.Attributes, Attribute{k, attributes[k]})
 	}
 	return s
 }

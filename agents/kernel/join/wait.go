@@ -16,10 +16,23 @@ const Exact Quality = "exact"
 // Wait is a wait that belongs to a span.
 type Wait struct {
 	waits.Event
+	Part    waits.Part // of the event, that the span is about; see [Wait.Parts]
 	Trace   [16]byte
 	Parent  [8]byte // the span that waited
 	Quality Quality
 	Service *Service
+	Frames  []string // functions that waited, innermost first; empty: no stack was taken
+}
+
+// Parts returns w once for each part of its event, see [waits.Event.Parts].
+func (w *Wait) Parts(wanted waits.Set, t waits.Thresholds) []Wait {
+	var all []Wait
+	for _, p := range w.Event.Parts(wanted, t) {
+		x := *w
+		x.Part = p
+		all = append(all, x)
+	}
+	return all
 }
 
 // spanOf returns the span of an event; otherwise the reason.

@@ -47,7 +47,7 @@ func listen(t *testing.T, r *receiver) string {
 
 func wait(service *join.Service, tid uint32) join.Wait {
 	return join.Wait{
-		Event: waits.Event{End: 5_000, WaitNs: 1_000, RunqNs: 500, TGID: 7, TID: tid, Syscall: 74, Class: waits.Sync},
+		Event: waits.Event{TGID: 7, TID: tid}, Part: waits.Part{Start: 3_500, End: 4_500, RunqNs: 500, Syscall: 74, Class: waits.Sync},
 		Trace: [16]byte{1}, Parent: [8]byte{2}, Quality: join.Exact, Service: service,
 	}
 }
@@ -61,8 +61,8 @@ func TestSend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	orders := &join.Service{Attributes: []join.Attribute{{Key: "host.name", Value: "b"}, {Key: "service.name", Value: "orders"}}}
-	stock := &join.Service{Attributes: []join.Attribute{{Key: "service.name", Value: "stock"}}}
+	orders := join.NewService(map[string]string{"host.name": "b", "service.name": "orders"})
+	stock := join.NewService(map[string]string{"service.name": "stock"})
 	e.Add([]join.Wait{wait(orders, 8), wait(stock, 9), wait(orders, 10)})
 	all := <-r.received
 	if err := e.Close(); err != nil {
@@ -75,7 +75,7 @@ func TestSend(t *testing.T) {
 	if got := of.Resource().Attributes().AsRaw(); got["service.name"] != "orders" || got["host.name"] != "b" {
 		t.Errorf("resource %v", got)
 	}
-	if got := of.ScopeSpans().At(0).Scope().Name(); got != scope {
+	if got := of.ScopeSpans().At(0).Scope().Name(); got != waits.Scope {
 		t.Errorf("scope %q", got)
 	}
 	spans := of.ScopeSpans().At(0).Spans()
@@ -83,13 +83,13 @@ func TestSend(t *testing.T) {
 	if s.Name() != "wait sync" || s.Kind() != ptrace.SpanKindInternal || s.TraceID() != [16]byte{1} || s.ParentSpanID() != [8]byte{2} {
 		t.Errorf("%s %s %s below %s", s.Name(), s.Kind(), s.TraceID(), s.ParentSpanID())
 	}
-	if d := s.EndTimestamp() - s.StartTimestamp(); d != 1_500 {
-		t.Errorf("%d ns, want 1,500 with the run-queue part", d)
+	if d := s.EndTimestamp() - s.StartTimestamp(); d != 1_000 {
+		t.Errorf("%d ns, want 1,000 without the run-queue part", d)
 	}
 	if s.SpanID().IsEmpty() || s.SpanID() == spans.At(1).SpanID() {
 		t.Errorf("identities %s and %s", s.SpanID(), spans.At(1).SpanID())
 	}
-	want := map[string]any{keyClass: "sync", keySyscall: "fsync", keyRunqueue: int64(500), keyQuality: "exact", keyThread: int64(8)}
+	want := map[string]any{keyTracepoint: "orders/kernel/sync", keyClass: "sync", keySyscall: "fsync", keyRunqueue: int64(500), keyQuality: "exact", keyThread: int64(8)}
 	for k, v := range want {
 		if got := s.Attributes().AsRaw()[k]; got != v {
 			t.Errorf("%s is %v, want %v", k, got, v)

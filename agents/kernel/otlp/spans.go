@@ -2,24 +2,25 @@ package otlp
 
 import (
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/join"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
-
-// scope is the name of the instrumentation scope of waits.
-const scope = "github.com/sibyl-trace/sibyl/agents/kernel"
 
 // Keys of attributes.
 const (
-	keyClass    = "sibyl.wait.class"
-	keySyscall  = "sibyl.wait.syscall"
-	keyRunqueue = "sibyl.wait.runqueue_ns"
-	keyQuality  = "sibyl.wait.quality"
-	keyThread   = "thread.id"
+	keyTracepoint = "sibyl.tracepoint.id"
+	keyClass      = "sibyl.wait.class"
+	keySyscall    = "sibyl.wait.syscall"
+	keyRunqueue   = "sibyl.wait.runqueue_ns"
+	keyQuality    = "sibyl.wait.quality"
+	keyThread     = "thread.id"
+	keyStack      = "code.stacktrace"
 )
 
 // traces returns waits as spans, by service. offset is the time between the beginnings of the clocks.
@@ -35,7 +36,7 @@ func traces(list []join.Wait, offset time.Duration, syscall func(int32) string) 
 				r.Resource().Attributes().PutStr(a.Key, a.Value)
 			}
 			s := r.ScopeSpans().AppendEmpty()
-			s.Scope().SetName(scope)
+			s.Scope().SetName(waits.Scope)
 			spans = s.Spans()
 			services[w.Service] = spans
 		}
@@ -44,29 +45,33 @@ func traces(list []join.Wait, offset time.Duration, syscall func(int32) string) 
 	return all
 }
 
-// fill makes s the span of a wait, which ends with its run-queue part.
+// fill makes s the span of a wait.
 func fill(s ptrace.Span, w *join.Wait, offset time.Duration, syscall func(int32) string) {
 	s.SetTraceID(w.Trace)
 	s.SetParentSpanID(w.Parent)
 	s.SetSpanID(spanID(w))
-	s.SetName("wait " + w.Class.String())
+	s.SetName(waits.SpanName(w.Part.Class))
 	s.SetKind(ptrace.SpanKindInternal)
-	s.SetStartTimestamp(pcommon.Timestamp(w.End - w.WaitNs - w.RunqNs + uint64(offset)))
-	s.SetEndTimestamp(pcommon.Timestamp(w.End + uint64(offset)))
+	s.SetStartTimestamp(pcommon.Timestamp(w.Part.Start + uint64(offset)))
+	s.SetEndTimestamp(pcommon.Timestamp(w.Part.End + uint64(offset)))
 	a := s.Attributes()
-	a.PutStr(keyClass, w.Class.String())
-	if name := syscall(w.Syscall); name != "" {
+	a.PutStr(keyTracepoint, waits.TracepointID(w.Service.Name, w.Part.Class))
+	a.PutStr(keyClass, w.Part.Class.String())
+	if name := syscall(w.Part.Syscall); name != "" {
 		a.PutStr(keySyscall, name)
 	}
-	a.PutInt(keyRunqueue, int64(w.RunqNs))
+	a.PutInt(keyRunqueue, int64(w.Part.RunqNs))
 	a.PutStr(keyQuality, string(w.Quality))
 	a.PutInt(keyThread, int64(w.TID))
+	if len(w.Frames) > 0 {
+		a.PutStr(keyStack, strings.Join(w.Frames, "\n"))
+	}
 }
 
-// spanID returns an identity that the wait has every time it is sent: a thread has one wait at a time.
+// spanID returns an identity that the wait has every time it is sent: a thread waits for one thing at a time.
 func spanID(w *join.Wait) (id pcommon.SpanID) {
 	const prime = 0x9e3779b97f4a7c15
-	x := (w.End ^ uint64(w.TID)<<40) * prime
+	x := (w.Part.End ^ uint64(w.TID)<<40 ^ uint64(w.Part.Class)<<32) * prime
 	x ^= x >> 29
 	x = (x ^ binary.LittleEndian.Uint64(w.Parent[:])) * prime
 	x ^= x >> 32

@@ -2,7 +2,7 @@
 // this machine as a tracepoint of layer kernel, turns plans into targets of the probes, and reports hits and costs.
 //
 // A thread's waits cannot be selected by request in the kernel. The probes therefore send the waits of a process if any
-// arm of the plan enables their class, and [Gate] then selects by trace ID, as all agents do.
+// arm of the plan enables their class, and the agent then selects by trace ID, as all agents do.
 //
 // The agent observes less when it costs more than it may: see [level].
 package steer
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
@@ -30,40 +31,17 @@ type Settings struct {
 	Stacks     bool
 	CPULimit   float64 // CPUs that probes and agent may use together
 	Options    kernel.Options
-	// Send sends the waits of a process that belong to enabled requests as spans, and returns their number by class. It
-	// is called by one goroutine at a time. Nil: nothing is sent.
-	Send   func(p *Process, all []Wait, gate Gate) (sent [waits.NumClasses]int)
-	Client *http.Client
-	Logger *slog.Logger
+	Send       func([]join.Wait) // sends waits as spans
+	Client     *http.Client
+	Logger     *slog.Logger
 }
 
 // DefaultCPULimit is the part of a CPU that the agent may use.
 const DefaultCPULimit = 0.01
 
-// Process is an observed process.
-type Process struct {
-	PID      uint32
-	Service  string
-	Resource map[string]string // attributes, with service.name and host.name
-}
-
-// Wait is a wait of a thread, or its time on a run queue.
-type Wait struct {
-	waits.Part
-	TID  uint32
-	Comm waits.Comm
-	// Frames are the functions that waited, innermost first; empty: no stack was taken.
-	Frames []string
-}
-
-// Gate reports whether the plan enables the waits of a class for the request with a trace ID. Waits of other requests
-// must not be sent.
-type Gate func(c waits.Class, trace [16]byte) bool
-
 // Intervals of the loop.
 const (
 	tick       = 200 * time.Millisecond // between readings of the ring buffer
 	scanTicks  = 5                      // between searches for processes, and readings of sums
-	meterTicks = 5                      // the cost is measured in one of these ticks, because that costs, too
-	judgeTicks = 25                     // between judgements of the cost
+	judgeTicks = 25                     // between judgements of the cost, which is measured in one of these ticks, because that costs, too
 )

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/search"
@@ -29,7 +30,6 @@ import (
 // handled is a request that a thread of the shop has handled. Times are of the monotonic clock.
 type handled struct {
 	Trace      [16]byte
-	TID        uint32
 	Start, End uint64
 }
 
@@ -70,9 +70,8 @@ func serve(faulty *atomic.Bool, lines chan<- handled) {
 	_ = os.Remove(f.Name())
 	data := make([]byte, 512)
 	for {
-		r := handled{TID: uint32(unix.Gettid()), Start: now()}
-		binary.BigEndian.PutUint64(r.Trace[:8], rand.Uint64())
-		binary.BigEndian.PutUint64(r.Trace[8:], rand.Uint64())
+		r := handled{Trace: randomTrace(), Start: now()}
+		label(r.Trace)
 		nap(time.Duration(800+rand.IntN(400)) * time.Microsecond)
 		syncs := 1
 		if faulty.Load() {
@@ -109,8 +108,7 @@ type live struct {
 
 	mu       sync.Mutex // guards the fields below
 	feedback []*search.Feedback
-	waits    map[uint32][]Wait // by thread
-	gate     Gate
+	waits    map[trace.ID][]join.Wait
 	requests []handled
 }
 
@@ -145,19 +143,12 @@ func (l *live) epoch() {
 		l.core.Ingest(l.traceOf(&l.requests[n]))
 	}
 	l.requests = l.requests[n:]
-	for tid, all := range l.waits {
-		keep := 0
-		for keep < len(all) && all[keep].End+uint64(time.Second) < until {
-			keep++
-		}
-		l.waits[tid] = all[keep:]
-	}
 	l.ended = l.at(until)
 	l.core.Epoch(l.ended)
 	l.Publish(l.core.Plan(), &l.table)
 }
 
-// traceOf returns the trace of a request, with the waits of its thread within. The caller holds mu.
+// traceOf returns the trace of a request with its waits, which it forgets. The caller holds mu.
 func (l *live) traceOf(r *handled) *trace.Trace {
 	span := func(id trace.SpanID, name trace.Symbol, kind trace.Kind, start, end uint64) trace.Span {
 		return trace.Span{
@@ -165,14 +156,12 @@ func (l *live) traceOf(r *handled) *trace.Trace {
 		}
 	}
 	t := &trace.Trace{ID: r.Trace, Spans: []trace.Span{span(1, l.names.root, trace.Server, r.Start, r.End)}}
-	for _, w := range l.waits[r.TID] {
-		if w.Start < r.Start || w.End > r.End || !l.gate(w.Class, r.Trace) {
-			continue
-		}
-		s := span(trace.SpanID(1+len(t.Spans)), l.table.Symbol(SpanName(w.Class)), trace.Internal, w.Start, w.End)
-		s.Parent, s.Tracepoint = 1, l.table.Symbol(TracepointID("orders", w.Class))
+	for _, w := range l.waits[r.Trace] {
+		s := span(trace.SpanID(1+len(t.Spans)), l.table.Symbol(waits.SpanName(w.Part.Class)), trace.Internal, w.Part.Start, w.Part.End)
+		s.Parent, s.Tracepoint = trace.SpanID(binary.BigEndian.Uint64(w.Parent[:])), l.table.Symbol(waits.TracepointID(w.Service.Name, w.Part.Class))
 		t.Spans = append(t.Spans, s)
 	}
+	delete(l.waits, r.Trace)
 	return t
 }
 
@@ -193,7 +182,7 @@ func TestExplainsSlowDisk(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	requireProbes(t)
-	l := &live{began: now(), waits: make(map[uint32][]Wait), gate: func(waits.Class, [16]byte) bool { return false }}
+	l := &live{began: now(), waits: make(map[trace.ID][]join.Wait)}
 	l.plane = newPlaneFor(t, l)
 	options := engine.DefaultOptions()
 	options.Learning = time.Minute
@@ -204,7 +193,7 @@ func TestExplainsSlowDisk(t *testing.T) {
 	s := settings(l.url, pidOf(c))
 	s.Stacks = false
 	for class := range s.Thresholds {
-		s.Thresholds[class] = 100_000
+		s.Thresholds[class] = 20_000
 	}
 	s.Send = l.take
 	ctx, stop := context.WithCancel(t.Context())
@@ -248,16 +237,13 @@ func TestExplainsSlowDisk(t *testing.T) {
 	t.Error("not explained")
 }
 
-// take keeps waits until their requests end. Each counts as sent.
-func (l *live) take(_ *Process, all []Wait, gate Gate) (sent [waits.NumClasses]int) {
+// take keeps waits until their requests end.
+func (l *live) take(all []join.Wait) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.gate = gate
 	for _, w := range all {
-		l.waits[w.TID] = append(l.waits[w.TID], w)
-		sent[w.Class]++
+		l.waits[w.Trace] = append(l.waits[w.Trace], w)
 	}
-	return sent
 }
 
 // read collects the requests of the shop.

@@ -6,21 +6,23 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +31,9 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/control"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -54,12 +58,25 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// load sleeps in four threads until its input ends.
+// label sets the labels of the goroutine, as the library agents/tracepoint does in a span.
+func label(trace [16]byte) {
+	ctx := pprof.WithLabels(context.Background(), pprof.Labels("trace_id", hex.EncodeToString(trace[:]), "span_id", "0000000000000001"))
+	pprof.SetGoroutineLabels(ctx)
+}
+
+func randomTrace() (id [16]byte) {
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
+	return id
+}
+
+// load sleeps in four threads, each time for another request, until its input ends.
 func load() {
 	for range 4 {
 		go func() {
 			runtime.LockOSThread()
 			for {
+				label(randomTrace())
 				_ = syscall.Nanosleep(&syscall.Timespec{Nsec: 200_000}, nil)
 			}
 		}()
@@ -339,29 +356,14 @@ func TestSteeredBySibyl(t *testing.T) {
 	w := role(t, "load", "OTEL_SERVICE_NAME=orders", "OTEL_RESOURCE_ATTRIBUTES=service.version=7")
 	p := newPlane(t)
 	s := settings(p.url, pidOf(w))
-	sent := make(chan Wait, 1000)
-	var mu sync.Mutex // guards the fields below
-	var from *Process
-	passed := 0
-	s.Send = func(x *Process, all []Wait, gate Gate) (n [waits.NumClasses]int) {
-		mu.Lock()
-		defer mu.Unlock()
-		from, passed = x, 0
-		for i := range uint64(1000) {
-			var id [16]byte
-			binary.BigEndian.PutUint64(id[8:], i)
-			if gate(waits.Sleep, id) {
-				passed++
-			}
-		}
+	sent := make(chan join.Wait, 1000)
+	s.Send = func(all []join.Wait) {
 		for _, x := range all {
 			select {
 			case sent <- x:
-				n[x.Class]++
 			default:
 			}
 		}
-		return n
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -377,23 +379,25 @@ func TestSteeredBySibyl(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	p.on("orders/kernel/sleep")
+	half := protocol.Plan{Arms: []protocol.Arm{{Share: 0.5}}}
 	timeout := time.After(deadline)
 	for waited := false; !waited; {
 		select {
 		case x := <-sent:
-			if x.Class != waits.Sleep || x.End <= x.Start || x.TID == 0 {
+			if x.Part.Class != waits.Sleep || x.Part.End <= x.Part.Start || x.TID == 0 || x.Parent != [8]byte{7: 1} || x.Quality != join.Exact {
 				t.Fatalf("%+v", x)
 			}
-			waited = x.End-x.Start >= 200_000 && slices.ContainsFunc(x.Frames, func(f string) bool { return strings.Contains(f, "Nanosleep") })
+			if protocol.RandomnessOf(x.Trace).Arm(&half) != 0 {
+				t.Fatalf("the plan does not enable trace %x", x.Trace)
+			}
+			if got := x.Service.Attributes; x.Service.Name != "orders" || !slices.Contains(got, join.Attribute{Key: "service.version", Value: "7"}) || !slices.Contains(got, join.Attribute{Key: "host.name", Value: "b"}) {
+				t.Fatalf("%+v", x.Service)
+			}
+			waited = x.Part.End-x.Part.Start >= 200_000 && slices.ContainsFunc(x.Frames, func(f string) bool { return strings.Contains(f, "Nanosleep") })
 		case <-timeout:
 			t.Fatal("no sleep with a stack")
 		}
 	}
-	mu.Lock()
-	if from.Service != "orders" || from.Resource["service.version"] != "7" || from.Resource["host.name"] != "b" || passed < 400 || passed > 600 {
-		t.Errorf("%+v, %d of 1000 requests pass", from, passed)
-	}
-	mu.Unlock()
 	eventually(t, "the status is reported", func() bool { return p.applied() == 1 })
 	p.on()
 	eventually(t, "the plan ends", func() bool { return p.applied() == 0 })

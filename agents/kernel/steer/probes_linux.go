@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
@@ -62,4 +63,44 @@ func (p *sharedProbes) Losses() (waits.Losses, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.probes.Losses()
+}
+
+// sharedJoiner is a joiner for the same goroutines.
+type sharedJoiner struct {
+	mu     sync.Mutex // guards the fields below
+	joiner *join.Joiner
+	used   map[uint32]int // processes by the last sweep before their use
+	sweeps int
+}
+
+// Context returns where a process keeps the spans of its threads.
+func (j *sharedJoiner) Context(pid uint32) (join.Context, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.used[pid] = j.sweeps
+	c, _, err := j.joiner.Context(pid)
+	return c, err
+}
+
+// Join returns the span of an event, and whether there is one.
+func (j *sharedJoiner) Join(e *waits.Event) (join.Wait, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.joiner.Join(e)
+}
+
+// keptSweeps is the number of sweeps for which a process is kept after its last use, since its last events come late.
+const keptSweeps = 5
+
+// Sweep forgets processes that are not observed any more.
+func (j *sharedJoiner) Sweep() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.sweeps++
+	for pid, used := range j.used {
+		if j.sweeps-used > keptSweeps {
+			j.joiner.Forget(pid)
+			delete(j.used, pid)
+		}
+	}
 }

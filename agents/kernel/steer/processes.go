@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/resource"
 )
 
@@ -42,9 +43,10 @@ type processes struct {
 
 // process is a process, whether it is observed or not.
 type process struct {
-	Process         // Service "": not observed
-	program  string // see programOf
-	nextRead int    // scan
+	pid      uint32
+	service  *join.Service // nil: not observed
+	program  string        // see programOf
+	nextRead int           // scan
 	reads    int
 }
 
@@ -63,9 +65,9 @@ func (p *processes) scan() (changed bool, err error) {
 	}
 	maps.DeleteFunc(p.all, func(pid uint32, _ *process) bool { return !alive[pid] })
 	for _, x := range p.all {
-		if x.Service != "" {
-			_, known := p.services[x.Service]
-			p.services[x.Service], changed = p.scans, changed || !known
+		if x.service != nil {
+			_, known := p.services[x.service.Name]
+			p.services[x.service.Name], changed = p.scans, changed || !known
 		}
 	}
 	maps.DeleteFunc(p.services, func(_ string, seen int) bool {
@@ -97,21 +99,21 @@ func (p *processes) find() ([]uint32, error) {
 // update reads the resource of a process when it is due: soon after the start, then at growing intervals.
 func (p *processes) update(pid uint32) {
 	x := p.all[pid]
-	if x != nil && x.Service != "" && programOf(p.proc, pid) != x.program {
+	if x != nil && x.service != nil && programOf(p.proc, pid) != x.program {
 		x = nil
 	}
 	if x == nil {
-		x = &process{Process: Process{PID: pid}, program: programOf(p.proc, pid)}
+		x = &process{pid: pid, program: programOf(p.proc, pid)}
 		p.all[pid] = x
 	}
 	if p.scans < x.nextRead {
 		return
 	}
-	x.nextRead = p.scans + min(1<<min(x.reads, 16), latestRead)
+	x.nextRead = p.scans + min(1<<min(2*x.reads, 16), latestRead)
 	x.reads++
 	attributes, err := resource.Of(p.proc, pid)
 	if errors.Is(err, fs.ErrNotExist) {
-		x.Service = ""
+		x.service = nil
 		return
 	}
 	if attributes == nil {
@@ -123,9 +125,8 @@ func (p *processes) update(pid uint32) {
 	if attributes[resource.Host] == "" {
 		attributes[resource.Host] = p.host
 	}
-	x.Resource, x.Service = attributes, attributes[resource.Service]
-	if !validService(x.Service) {
-		x.Service = ""
+	if x.service = nil; validService(attributes[resource.Service]) {
+		x.service = join.NewService(attributes)
 	}
 }
 
@@ -150,11 +151,11 @@ func programOf(proc string, pid uint32) string {
 func (p *processes) serviceNames() []string { return slices.Sorted(maps.Keys(p.services)) }
 
 // observed returns the processes of services, ascending by ID, at most [maxTargets].
-func (p *processes) observed() []*Process {
-	var list []*Process
+func (p *processes) observed() []*process {
+	var list []*process
 	for _, pid := range slices.Sorted(maps.Keys(p.all)) {
-		if x := p.all[pid]; x.Service != "" && len(list) < maxTargets {
-			list = append(list, &x.Process)
+		if x := p.all[pid]; x.service != nil && len(list) < maxTargets {
+			list = append(list, x)
 		}
 	}
 	return list

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/symbols"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/exchange"
@@ -49,6 +50,7 @@ type agent struct {
 	meter    *kernel.Meter
 	ledger   *waits.Ledger
 	resolver *symbols.Resolver
+	joiner   *sharedJoiner
 	events   []waits.Event // scratch
 
 	judged time.Time     // time of the last judgement
@@ -60,13 +62,14 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	a := &agent{
 		settings: s, logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
 		ledger: waits.NewLedger(s.Thresholds), resolver: symbols.NewResolver("/proc", time.Now), judged: time.Now(),
+		joiner: &sharedJoiner{joiner: join.NewJoiner("/proc", s.Service, s.Host), used: make(map[uint32]int)},
 	}
 	if a.logger == nil {
 		a.logger = slog.New(slog.DiscardHandler)
 	}
 	a.used, _ = ownTime()
 	a.steering = &steering{
-		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, changed: make(chan struct{}, 1),
+		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, context: a.joiner.Context, changed: make(chan struct{}, 1),
 		enabled: index(nil), governor: governor{limit: s.CPULimit}, usage: make(map[string]*usage),
 		processes: processes{
 			proc: "/proc", own: uint32(os.Getpid()), host: s.Host, selection: s.Selection, everything: s.Everything, service: s.Service,
@@ -104,20 +107,28 @@ func (a *agent) run(ctx context.Context) error {
 	}
 }
 
-// tick does the work of a tick.
+// tick does the work of a tick. While nothing is observed it only looks for processes.
 func (a *agent) tick(ctx context.Context, n int) error {
-	if err := a.meter.Keep(n%meterTicks == 0); err != nil {
-		return err
-	}
 	a.steering.sample(n%samplePeriod < sampleTicks)
-	if err := a.readEvents(); err != nil || n%scanTicks != 0 {
+	if n%scanTicks == 0 {
+		if err := a.steering.scan(); err != nil {
+			return err
+		}
+	}
+	if !a.steering.observes() && n%judgeTicks != 0 {
+		return nil
+	}
+	if err := a.meter.Keep(n%judgeTicks == judgeTicks/2 && a.steering.observes()); err != nil {
 		return err
 	}
-	if err := a.probes.Renew(); err != nil {
+	if err := a.readEvents(); err != nil {
 		return err
 	}
-	if err := a.steering.scan(); err != nil {
-		return err
+	if n%scanTicks == 0 {
+		if err := a.probes.Renew(); err != nil {
+			return err
+		}
+		a.joiner.Sweep()
 	}
 	if n%judgeTicks == 0 {
 		return a.judge(ctx)
@@ -125,43 +136,33 @@ func (a *agent) tick(ctx context.Context, n int) error {
 	return nil
 }
 
-// readEvents sends the waits in the ring buffer.
+// readEvents sends the waits in the ring buffer that belong to spans of enabled requests.
 func (a *agent) readEvents() error {
 	a.events = a.events[:0]
 	if err := a.probes.Events(func(e waits.Event) { a.events = append(a.events, e) }); err != nil {
 		return err
 	}
-	byProcess := make(map[uint32][]Wait)
+	var send []join.Wait
 	for i := range a.events {
 		e := &a.events[i]
-		t, _, ok := a.steering.target(e.TGID)
+		t, enabled, ok := a.steering.target(e.TGID)
 		if !ok {
 			continue
 		}
-		for _, p := range e.Parts(t.classes, a.settings.Thresholds) {
-			byProcess[e.TGID] = append(byProcess[e.TGID], Wait{Part: p, TID: e.TID, Comm: e.Comm, Frames: a.frames(e)})
+		w, joined := a.joiner.Join(e)
+		w.Event, w.Service, w.Frames = *e, t.service, a.frames(e)
+		for _, part := range w.Parts(t.classes, a.settings.Thresholds) {
+			wanted := joined && enabled(part.Part.Class, part.Trace)
+			a.steering.record(t.service.Name, part.Part.Class, wanted)
+			if wanted {
+				send = append(send, part)
+			}
 		}
 	}
-	for pid, all := range byProcess {
-		a.send(pid, all)
+	if len(send) > 0 {
+		a.settings.Send(send)
 	}
 	return nil
-}
-
-// send sends the waits of a process, unless it is no target any more.
-func (a *agent) send(pid uint32, all []Wait) {
-	t, gate, ok := a.steering.target(pid)
-	if !ok {
-		return
-	}
-	var found, sent [waits.NumClasses]int
-	for i := range all {
-		found[all[i].Class]++
-	}
-	if a.settings.Send != nil {
-		sent = a.settings.Send(t.Process, all, gate)
-	}
-	a.steering.record(t.Service, &found, &sent)
 }
 
 // frames returns the names of the functions that waited; none if no stack was taken.
@@ -207,7 +208,7 @@ func (a *agent) judge(ctx context.Context) error {
 	share := cost.CPUShare + own.Seconds()/elapsed.Seconds()
 	if a.steering.judge(share) {
 		a.logger.WarnContext(ctx, "the extent of the observation changes, because of its cost",
-			slog.String("level", a.steering.level().String()), slog.Float64("cpus", share), slog.Float64("limit", a.settings.CPULimit))
+			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit))
 	}
 	if lost.Events > 0 {
 		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events))

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
@@ -18,7 +19,8 @@ type steering struct {
 	thresholds waits.Thresholds
 	stacks     bool
 	apply      func(kernel.Spec) error
-	changed    chan struct{} // holds a value if the catalogue changed
+	context    func(pid uint32) (join.Context, error) // where a process keeps the spans of its threads
+	changed    chan struct{}                          // holds a value if the catalogue changed
 
 	mu        sync.Mutex // guards the fields below
 	processes processes
@@ -27,13 +29,15 @@ type steering struct {
 	slice     bool              // the level sampled observes just now
 	targets   map[uint32]target // as applied
 	failure   error             // of the last apply
+	idle      bool              // no targets are applied
 	usage     map[string]*usage // by tracepoint
 }
 
 // target is an observed process that is a target of the probes.
 type target struct {
-	*Process
+	service *join.Service
 	classes waits.Set // that the plan enables
+	lacks   error     // why the spans of its threads are unknown
 }
 
 // usage counts the use of a tracepoint since the session began.
@@ -69,7 +73,7 @@ func (s *steering) Outcomes() []protocol.Outcome {
 	for service, classes := range s.enabled.classes {
 		for c := range waits.Class(waits.NumClasses) {
 			if classes.Has(c) {
-				id := TracepointID(service, c)
+				id := waits.TracepointID(service, c)
 				planned[id] = true
 				list = append(list, s.outcome(id, service))
 			}
@@ -99,6 +103,10 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 		o.State, o.Reason = protocol.Failed, protocol.Printable(s.failure.Error(), protocol.MaxReason)
 	case reason != "":
 		o.State, o.Reason = protocol.Failed, reason
+	default:
+		if err := s.unjoined(service); err != nil {
+			o.State, o.Reason = protocol.Failed, protocol.Printable("no spans are known of its threads: "+err.Error(), protocol.MaxReason)
+		}
 	}
 	if u := s.usage[id]; u != nil {
 		o.Hits, o.Drops = u.sent+u.drops, u.drops
@@ -110,6 +118,23 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 		}
 	}
 	return o
+}
+
+// unjoined returns why no process of a service tells the spans of its threads; nil if one does, or none runs. The
+// caller holds mu.
+func (s *steering) unjoined(service string) (err error) {
+	for _, t := range s.targets {
+		if t.service.Name != service {
+			continue
+		}
+		if t.lacks == nil {
+			return nil
+		}
+		if err == nil || t.lacks.Error() < err.Error() {
+			err = t.lacks
+		}
+	}
+	return err
 }
 
 // scan looks for processes and makes those of enabled services targets.
@@ -130,10 +155,14 @@ func (s *steering) scan() error {
 	return nil
 }
 
-// judge takes the cost of the agent and reports whether the level changes.
+// judge takes the cost of the agent and reports whether the level changes. While no plan enables anything there is
+// nothing to reduce.
 func (s *steering) judge(cost float64) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.enabled.classes) == 0 && s.governor.level == full {
+		return false
+	}
 	if changed = s.governor.judge(cost); changed {
 		s.update()
 	}
@@ -157,13 +186,25 @@ func (s *steering) update() {
 	l := s.governor.level
 	if l < sampled || l == sampled && s.slice {
 		for _, p := range s.processes.observed() {
-			if classes := s.enabled.classes[p.Service]; classes != 0 {
-				s.targets[p.PID] = target{p, classes}
-				spec.Targets[p.PID] = targetOf(classes, l, s.stacks)
+			if classes := s.enabled.classes[p.service.Name]; classes != 0 {
+				x := targetOf(classes, l, s.stacks)
+				t := target{service: p.service, classes: classes}
+				x.Context, t.lacks = s.context(p.pid)
+				s.targets[p.pid], spec.Targets[p.pid] = t, x
 			}
 		}
 	}
-	s.failure = s.apply(spec)
+	if idle := len(spec.Targets) == 0; !idle || !s.idle || s.failure != nil {
+		s.failure = s.apply(spec)
+		s.idle = idle
+	}
+}
+
+// observes reports whether there are targets.
+func (s *steering) observes() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.idle
 }
 
 // targetOf returns the target for a process with enabled classes. The time on run queues is part of the records of all
@@ -181,32 +222,29 @@ func targetOf(classes waits.Set, l level, stacks bool) kernel.Target {
 }
 
 // target returns the target that a process is now, and the gate of its service.
-func (s *steering) target(pid uint32) (t target, gate Gate, ok bool) {
+func (s *steering) target(pid uint32) (t target, enabled gate, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t, ok = s.targets[pid]; ok {
-		gate = s.enabled.gate(t.Service)
+		enabled = s.enabled.gate(t.service.Name)
 	}
-	return t, gate, ok
+	return t, enabled, ok
 }
 
-// record counts waits of a service by class, and the spans sent for them.
-func (s *steering) record(service string, found, sent *[waits.NumClasses]int) {
+// record counts a wait of a service, and the span sent for it.
+func (s *steering) record(service string, c waits.Class, sent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c, n := range found {
-		if n == 0 {
-			continue
-		}
-		id := TracepointID(service, waits.Class(c))
-		u := s.usage[id]
-		if u == nil {
-			u = &usage{}
-			s.usage[id] = u
-		}
-		u.waits += uint64(n)
-		u.recent += uint64(n)
-		u.sent += uint64(sent[c])
+	id := waits.TracepointID(service, c)
+	u := s.usage[id]
+	if u == nil {
+		u = &usage{}
+		s.usage[id] = u
+	}
+	u.waits++
+	u.recent++
+	if sent {
+		u.sent++
 	}
 }
 
@@ -219,7 +257,7 @@ func (s *steering) distribute(changes []waits.Row, nanos float64, lost uint64) {
 	for i := range changes {
 		r := &changes[i]
 		if t, ok := s.targets[r.TGID]; ok && t.classes.Has(r.Class) {
-			work[TracepointID(t.Service, r.Class)] += r.Count
+			work[waits.TracepointID(t.service.Name, r.Class)] += r.Count
 			total += r.Count
 		}
 	}

@@ -8,12 +8,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
@@ -35,12 +37,14 @@ type machine struct {
 	t       *testing.T
 	applied kernel.Spec
 	fails   error
+	lacks   error // why the spans of threads are unknown
 }
 
 func newMachine(t *testing.T) *machine {
 	m := &machine{t: t}
 	m.steering = &steering{
 		apply: func(s kernel.Spec) error { m.applied = s; return m.fails }, changed: make(chan struct{}, 1),
+		context: func(uint32) (join.Context, error) { return join.Context{Kind: join.GoLabels}, m.lacks },
 		enabled: index(nil), governor: governor{limit: 0.01}, usage: make(map[string]*usage), stacks: true,
 		processes: processes{proc: t.TempDir(), own: 1, host: "b", everything: true, all: make(map[uint32]*process), services: make(map[string]int)},
 	}
@@ -102,7 +106,7 @@ func on(stacks bool, classes ...waits.Class) kernel.Target {
 	for _, c := range classes {
 		s = s.With(c)
 	}
-	return kernel.Target{Classes: s, Events: s, MaxEvents: maxEvents, Stacks: stacks}
+	return kernel.Target{Classes: s, Events: s, MaxEvents: maxEvents, Stacks: stacks, Context: join.Context{Kind: join.GoLabels}}
 }
 
 func TestSteering(t *testing.T) {
@@ -147,9 +151,14 @@ func TestSteering(t *testing.T) {
 	want := on(true, waits.RunQueue)
 	want.Events = waits.All // all records have run-queue times
 	m.expect("run queues of cart", map[uint32]kernel.Target{11: want, 14: want})
-	if x, _, ok := m.target(11); !ok || x.Resource["host.name"] != "b" || x.Resource["service.version"] != "2" {
-		t.Errorf("%+v", x)
+	x, _, ok := m.target(11)
+	if want := join.NewService(map[string]string{"service.name": "cart", "service.version": "2", "host.name": "b", "process.pid": "11"}); !ok || !reflect.DeepEqual(x.service, want) {
+		t.Errorf("%+v", x.service)
 	}
+	m.lacks = errors.New("it is no Go program")
+	m.look()
+	m.expectStates("no spans are known", map[string]protocol.State{"cart/kernel/runqueue": protocol.Failed})
+	m.lacks = nil
 	m.fails = errors.New("no memory")
 	m.look()
 	m.expectStates("the probes fail", map[string]protocol.State{"cart/kernel/runqueue": protocol.Failed})
@@ -196,7 +205,7 @@ func TestLevels(t *testing.T) {
 	m.look()
 	m.Apply(planOf(1, "orders/kernel/sync"))
 	applied, failed := map[string]protocol.State{"orders/kernel/sync": protocol.Applied}, map[string]protocol.State{"orders/kernel/sync": protocol.Failed}
-	sums := kernel.Target{Classes: waits.Set(0).With(waits.Sync)}
+	sums := kernel.Target{Classes: waits.Set(0).With(waits.Sync), Context: join.Context{Kind: join.GoLabels}}
 	none := map[uint32]kernel.Target{}
 	for _, c := range []struct {
 		level   level
@@ -259,8 +268,12 @@ func TestDistribute(t *testing.T) {
 	row := func(pid uint32, c waits.Class, n uint64) waits.Row {
 		return waits.Row{Key: waits.Key{TGID: pid, TID: pid, Class: c}, Count: n}
 	}
-	m.record("orders", &[waits.NumClasses]int{waits.Sync: 10}, &[waits.NumClasses]int{waits.Sync: 4})
-	m.record("cart", &[waits.NumClasses]int{waits.File: 5}, &[waits.NumClasses]int{})
+	for i := range 10 {
+		m.record("orders", waits.Sync, i < 4)
+		if i < 5 {
+			m.record("cart", waits.File, false)
+		}
+	}
 	m.distribute([]waits.Row{row(10, waits.Sync, 12), row(10, waits.Sync, 8), row(11, waits.File, 5), row(11, waits.Sync, 99), row(12, waits.File, 99)}, 40_000, 8)
 	m.distribute(nil, 5000, 1)
 	want := map[string]protocol.Outcome{
@@ -320,7 +333,7 @@ func TestIDs(t *testing.T) {
 		"/kernel/sync": "", "orders/sync": "", "": "",
 	} {
 		service, c, ok := parseID(id)
-		if ok != (want != "") || ok && (service != want || TracepointID(service, c) != id) {
+		if ok != (want != "") || ok && (service != want || waits.TracepointID(service, c) != id) {
 			t.Errorf("%q: %q, %s, %v", id, service, c, ok)
 		}
 	}

@@ -8,30 +8,19 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// Scope is the instrumentation scope of the spans of waits.
-const Scope = "github.com/sibyl-trace/sibyl/agents/kernel"
-
 // Cost of a hit before any was measured: an event and its span.
 const (
 	hitNanos = 1500
 	hitBytes = 350
 )
 
-// SpanName returns the name of the spans of a class.
-func SpanName(c waits.Class) string { return "wait " + c.String() }
-
-// TracepointID returns the ID of the tracepoint of a class in a service.
-func TracepointID(service string, c waits.Class) string { return service + idInfix + c.String() }
-
-const idInfix = "/kernel/"
-
 // parseID returns the service and the class of a tracepoint.
 func parseID(id string) (service string, c waits.Class, ok bool) {
-	at := strings.LastIndex(id, idInfix)
+	at := strings.LastIndex(id, waits.TracepointInfix)
 	if at <= 0 {
 		return "", 0, false
 	}
-	c, err := waits.ParseClass(id[at+len(idInfix):])
+	c, err := waits.ParseClass(id[at+len(waits.TracepointInfix):])
 	return id[:at], c, err == nil && offered.Has(c)
 }
 
@@ -46,8 +35,8 @@ func tracepointsOf(services []string) []protocol.Tracepoint {
 		for c := range waits.Class(waits.NumClasses) {
 			if offered.Has(c) {
 				list = append(list, protocol.Tracepoint{
-					ID: TracepointID(service, c), Layer: protocol.Kernel, Kind: protocol.ProbePoint, Service: service, Scope: Scope,
-					Operation: SpanName(c), SpanKind: protocol.Internal, CostNanos: hitNanos, Bytes: hitBytes,
+					ID: waits.TracepointID(service, c), Layer: protocol.Kernel, Kind: protocol.ProbePoint, Service: service, Scope: waits.Scope,
+					Operation: waits.SpanName(c), SpanKind: protocol.Internal, CostNanos: hitNanos, Bytes: hitBytes,
 				})
 			}
 		}
@@ -58,7 +47,7 @@ func tracepointsOf(services []string) []protocol.Tracepoint {
 
 // validService reports whether the tracepoints of a service can be announced.
 func validService(name string) bool {
-	const most = protocol.MaxText - len(idInfix) - len("preempted")
+	const most = protocol.MaxText - len(waits.TracepointInfix) - len("preempted")
 	return name != "" && protocol.Printable(name, most) == name
 }
 
@@ -69,6 +58,10 @@ type enabled struct {
 	arms    []map[string]rates   // by service
 	unknown []string             // IDs that no agent of this kind has
 }
+
+// gate reports whether the plan enables the waits of a class for the request with a trace ID. Waits of other requests
+// must not be sent.
+type gate func(c waits.Class, trace [16]byte) bool
 
 // rates are the shares of an arm's requests for which each class is enabled.
 type rates [waits.NumClasses]float64
@@ -101,7 +94,7 @@ func index(p *protocol.Plan) *enabled {
 }
 
 // gate returns the gate of a service.
-func (e *enabled) gate(service string) Gate {
+func (e *enabled) gate(service string) gate {
 	return func(c waits.Class, trace [16]byte) bool {
 		if e.plan == nil || !c.Valid() {
 			return false

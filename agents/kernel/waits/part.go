@@ -9,15 +9,28 @@ type Part struct {
 }
 
 // Parts returns the parts of the interval whose classes are in wanted, in order: the wait, and the time from the
-// wake-up to the CPU as one of class [RunQueue]. They do not overlap. Parts shorter than the thresholds are left out.
+// wake-up to the CPU as one of class [RunQueue]. They do not overlap. Parts shorter than the thresholds are left out,
+// and those of classes without.
 func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 	var parts []Part
 	woken := e.End - min(e.RunqNs, e.End)
-	if wanted.Has(e.Class) && e.WaitNs > 0 && e.WaitNs >= t[e.Class] {
+	if wanted.Has(e.Class) && exceeds(e.WaitNs, t[e.Class]) > 0 {
 		parts = append(parts, Part{Class: e.Class, Syscall: e.Syscall, Start: woken - min(e.WaitNs, woken), End: woken, RunqNs: e.RunqNs})
 	}
-	if wanted.Has(RunQueue) && e.RunqNs > 0 && e.RunqNs >= t[RunQueue] {
+	if wanted.Has(RunQueue) && exceeds(e.RunqNs, t[RunQueue]) > 0 {
 		parts = append(parts, Part{Class: RunQueue, Syscall: e.Syscall, Start: woken, End: e.End})
 	}
 	return parts
 }
+
+// Scope is the instrumentation scope of the spans of waits.
+const Scope = "github.com/sibyl-trace/sibyl/agents/kernel"
+
+// SpanName returns the name of the spans of a class.
+func SpanName(c Class) string { return "wait " + c.String() }
+
+// TracepointInfix is between the service and the class in the IDs of tracepoints.
+const TracepointInfix = "/kernel/"
+
+// TracepointID returns the ID of the tracepoint of a class in a service. Its spans carry it.
+func TracepointID(service string, c Class) string { return service + TracepointInfix + c.String() }

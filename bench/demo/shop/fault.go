@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -63,7 +64,8 @@ func (e *Edge) String() string {
 // Truth is the location of a fault.
 type Truth struct {
 	Edge
-	Table string `json:"table,omitempty"` // its statements on this table are a correct answer, too; "": none
+	Waits []string `json:"waits,omitempty"` // classes of kernel waits in which its requests spend the additional time
+	Table string   `json:"table,omitempty"` // its statements on this table are a correct answer, too; "": none
 }
 
 // Located reports whether e is the location of the fault. The target of a third party may be unknown, and names of
@@ -73,6 +75,9 @@ func (t *Truth) Located(e *Edge) bool {
 		return false
 	}
 	if e.Target != "" && "HTTP "+e.Operation == t.Operation {
+		return true
+	}
+	if class, ok := strings.CutPrefix(e.Operation, "wait "); ok && slices.Contains(t.Waits, class) {
 		return true
 	}
 	statement := e.Operation == "SELECT" && t.Table != "" && (strings.HasSuffix(e.Target, "."+t.Table) || strings.HasSuffix(e.Target, " "+t.Table))
@@ -96,6 +101,10 @@ var sites = map[Fault][]site{
 	Payload:    {{Edge: Edge{Service: "catalog", Operation: "list.encode"}}, {Edge: Edge{Service: "orders", Operation: "history.encode"}}},
 	Replica:    {{Edge: Edge{Service: "pricing", Operation: "base.select"}}, {Edge: Edge{Service: "pricing", Operation: "rates.select"}}},
 }
+
+// waitsOf lists the classes of kernel waits in which requests spend the time of a fault. On busy machines waits for the
+// disk end with waits for a CPU.
+var waitsOf = map[Fault][]string{Disk: {"sync", "file", "runqueue"}}
 
 // placedFault is a fault at a location.
 type placedFault struct {
@@ -142,7 +151,7 @@ func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 	if !s.contains(f) {
 		return false, nil
 	}
-	t := Truth{Edge: f.site.Edge}
+	t := Truth{Edge: f.site.Edge, Waits: waitsOf[f.kind]}
 	if f.kind == Replica {
 		t.Table = tableOf[f.site.Operation]
 	}

@@ -45,6 +45,7 @@ type Setup struct {
 	Dir      string `json:"dir"`      // of databases and logs
 	Truth    string `json:"truth"`    // file for the [Truth] about the fault, written by the process that injects it
 	OTLP     string `json:"otlp"`     // address for traces over gRPC
+	Labels   bool   `json:"labels"`   // label goroutines with their spans
 	Control  string `json:"control"`  // URL of the server that sends plans; empty: none
 }
 
@@ -141,7 +142,11 @@ func (s *service) run(ctx context.Context, setup *Setup, commands <-chan Command
 	case setup.Control == "":
 		tracepoint.Default.SetService(s.name)
 	case s.name != Outside:
-		agent, err := tracepoint.Connect(ctx, tracepoint.WithEndpoint(setup.Control), tracepoint.WithResource(s.telemetry.resource...))
+		options := []tracepoint.Option{tracepoint.WithEndpoint(setup.Control), tracepoint.WithResource(s.telemetry.resource...)}
+		if setup.Labels {
+			options = append(options, tracepoint.WithGoroutineLabels())
+		}
+		agent, err := tracepoint.Connect(ctx, options...)
 		if err != nil {
 			return err
 		}

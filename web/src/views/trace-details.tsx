@@ -2,6 +2,7 @@
 import { useMemo } from "react";
 import type { Schemas } from "../api/client.ts";
 import { count, duration, percent, rank } from "../logic/format.ts";
+import { waitedFor } from "../logic/waits.ts";
 import { type Row, rowLabel } from "../logic/waterfall.ts";
 import { When } from "../components/basics.tsx";
 
@@ -31,9 +32,11 @@ const part = (ns: number, trace: Trace) => `${percent(ns / (trace.duration_ns ||
 function SpanDetails({ trace, row }: { trace: Trace; row: Row }) {
   const s = row.span;
   const wire = row.wire.reduce((sum, w) => sum + w.to - w.from, 0);
+  const wait = waitedFor(s.attributes);
   const facts: [string, string][] = [
     ["Service", s.service],
     ["Kind", s.kind],
+    ...(wait ? ([["Waited for", wait]] as [string, string][]) : []),
     ["Starts", duration(s.start_ns)],
     ["Duration", duration(s.duration_ns)],
     ...(s.usual_ns === null ? [] : ([["Usually", `${duration(s.usual_ns)} (median)`]] as [string, string][])),

@@ -1,0 +1,19 @@
+// What spans of kernel waits waited for.
+import { expect, test } from "vitest";
+import { waitedFor } from "./waits.ts";
+
+const attributes = (of: Record<string, string>) => Object.entries(of).map(([key, value]) => ({ key, value }));
+
+test("a wait is described by its class, its system call and the time on the run queue", () => {
+  expect(waitedFor(attributes({ "sibyl.wait.class": "sync", "sibyl.wait.syscall": "fsync" }))).toBe(
+    "the disk (fsync), in fsync",
+  );
+  expect(waitedFor(attributes({ "sibyl.wait.class": "futex", "sibyl.wait.runqueue_ns": "2000000" }))).toBe(
+    "a lock (futex); then 2 ms for a CPU",
+  );
+  expect(waitedFor(attributes({ "sibyl.wait.class": "fault", "sibyl.wait.runqueue_ns": "0" }))).toBe(
+    "memory (page faults)",
+  );
+  expect(waitedFor(attributes({ "sibyl.wait.class": "unheard of" }))).toBe("the kernel");
+  expect(waitedFor(attributes({ "http.route": "/" }))).toBe("");
+});
