@@ -1,0 +1,40 @@
+package io.github.sibyltrace.agent;
+
+import java.io.File;
+import java.lang.instrument.Instrumentation;
+import java.util.jar.JarFile;
+
+/** The entries for {@code -javaagent} and for attaching to a running JVM. */
+public final class Entry {
+  private Entry() {}
+
+  /** Called before the program's main method. */
+  public static void premain(String arguments, Instrumentation instrumentation) {
+    start(arguments, instrumentation);
+  }
+
+  /** Called in a running JVM. */
+  public static void agentmain(String arguments, Instrumentation instrumentation) {
+    start(arguments, instrumentation);
+  }
+
+  /**
+   * Starts the agent as a class of the bootstrap class loader, whose classes all others see. This class must use no
+   * other class of the jar: its own loader would load it.
+   */
+  private static void start(String arguments, Instrumentation instrumentation) {
+    try {
+      File jar = new File(Entry.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+      start(arguments, instrumentation, jar);
+    } catch (Throwable t) { // the application must start nevertheless
+      System.err.println("sibyl-agent: cannot start: " + t);
+    }
+  }
+
+  static void start(String arguments, Instrumentation instrumentation, File jar) throws Exception {
+    instrumentation.appendToBootstrapClassLoaderSearch(new JarFile(jar));
+    Class.forName("io.github.sibyltrace.agent.Agent", true, null)
+        .getMethod("start", String.class, Instrumentation.class)
+        .invoke(null, arguments, instrumentation);
+  }
+}
