@@ -40,7 +40,8 @@ public final class Refusal {
     return Runtime.version().feature() < 17;
   }
 
-  private static boolean seesBridge(ClassLoader loader) {
+  /** Reports whether classes of a loader can call the bridge. */
+  public static boolean seesBridge(ClassLoader loader) {
     try {
       return Class.forName(Bridge.class.getName(), false, loader) == Bridge.class;
     } catch (ClassNotFoundException | LinkageError e) {

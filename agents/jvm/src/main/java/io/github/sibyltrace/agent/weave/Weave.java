@@ -13,7 +13,8 @@ import org.objectweb.asm.Opcodes;
  * can be transformed at any time, and together with the transformations of other agents.
  */
 public final class Weave {
-  static final int API = Opcodes.ASM9;
+  /** The version of the API of ASM. */
+  public static final int API = Opcodes.ASM9;
   static final String BRIDGE = "io/github/sibyltrace/agent/bridge/Bridge";
 
   private Weave() {}
