@@ -1,8 +1,13 @@
 package io.github.sibyltrace.agent;
 
+import io.github.sibyltrace.agent.control.Follower;
+import io.github.sibyltrace.agent.control.Settings;
 import io.github.sibyltrace.agent.profile.Profiler;
 import io.github.sibyltrace.agent.profile.ProfilerOptions;
+import io.github.sibyltrace.agent.trace.Otel;
+import io.github.sibyltrace.agent.trace.Registry;
 import java.lang.instrument.Instrumentation;
+import java.util.jar.JarFile;
 
 /** Starts the profiler or the agent of a Sibyl service, as the arguments say. */
 public final class Agent {
@@ -12,14 +17,17 @@ public final class Agent {
    * Starts what the arguments name. Errors are logged: the application runs on without the agent.
    *
    * @param arguments see {@link Arguments}; may be null
+   * @param jar the agent's own jar
    */
-  public static void start(String arguments, Instrumentation instrumentation) {
+  public static void start(String arguments, Instrumentation instrumentation, JarFile jar) {
     Log log = new Log(System.err, Log.Level.WARN);
     try {
       Arguments a = Arguments.parse(arguments == null ? "" : arguments);
       log.setLevel(a.level());
       if (a.has("p", "classes")) {
         Profiler.start(ProfilerOptions.of(a), instrumentation, log);
+      } else if (a.has("endpoint")) {
+        connect(new Settings(a), instrumentation, jar, log);
       } else {
         log.error("nothing to do: give p:REGEXP for a profile or endpoint:URL for a Sibyl service");
       }
@@ -28,5 +36,11 @@ public final class Agent {
     } catch (Throwable t) {
       log.error("cannot start", t);
     }
+  }
+
+  private static void connect(Settings s, Instrumentation instrumentation, JarFile jar, Log log) {
+    Registry registry = new Registry(s.service, s.own, s.spansPerSecond, instrumentation, new Otel(jar, log), log);
+    registry.start();
+    new Follower(s, registry, log).start();
   }
 }

@@ -32,9 +32,10 @@ public final class Entry {
   }
 
   static void start(String arguments, Instrumentation instrumentation, File jar) throws Exception {
-    instrumentation.appendToBootstrapClassLoaderSearch(new JarFile(jar));
+    JarFile opened = new JarFile(jar); // stays open
+    instrumentation.appendToBootstrapClassLoaderSearch(opened);
     Class.forName("io.github.sibyltrace.agent.Agent", true, null)
-        .getMethod("start", String.class, Instrumentation.class)
-        .invoke(null, arguments, instrumentation);
+        .getMethod("start", String.class, Instrumentation.class, JarFile.class)
+        .invoke(null, arguments, instrumentation, opened);
   }
 }

@@ -1,0 +1,85 @@
+package io.github.sibyltrace.agent.control;
+
+import io.github.sibyltrace.agent.Arguments;
+import io.github.sibyltrace.agent.plan.Limits;
+import io.github.sibyltrace.agent.trace.OwnClasses;
+import java.net.InetAddress;
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.net.UnknownHostException;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/** The connection with a Sibyl service. */
+public final class Settings {
+  private static final int DEFAULT_RATE = 1000;
+
+  public final String service;
+  public final OwnClasses own;
+  public final int spansPerSecond; // of each tracepoint
+  final URI endpoint;
+  final String token; // null: none
+  final Map<String, String> resource = new LinkedHashMap<>();
+
+  /** Reads the settings. It throws an {@link IllegalArgumentException} that says what to correct. */
+  public Settings(Arguments a) {
+    endpoint = endpoint(a.text("endpoint"));
+    service = service(a.text("service"));
+    token = a.has("token") ? a.text("token") : System.getenv("SIBYL_TOKEN");
+    own = new OwnClasses(a.pattern("include"), a.pattern("exclude"));
+    spansPerSecond = a.number(DEFAULT_RATE, "rate");
+    resource.put("service.name", service);
+    resource.put("process.pid", Long.toString(ProcessHandle.current().pid()));
+    resource.put("process.runtime.version", Runtime.version().toString());
+    resource.put("telemetry.sdk.language", "java");
+    resource.put("telemetry.distro.name", "sibyl-agent-jvm");
+    try {
+      resource.put("host.name", InetAddress.getLocalHost().getHostName());
+    } catch (UnknownHostException e) {
+      // the attribute is for display
+    }
+  }
+
+  private static URI endpoint(String text) {
+    try {
+      URI u = new URI(text);
+      if (("http".equals(u.getScheme()) || "https".equals(u.getScheme())) && u.getHost() != null) {
+        return u;
+      }
+    } catch (URISyntaxException e) {
+      // reported below
+    }
+    throw new IllegalArgumentException("endpoint: \"" + text + "\" is not a URL like http://sibyl:8321");
+  }
+
+  /** Returns the name that OpenTelemetry's Java agent and SDK would use, too. */
+  private static String service(String argument) {
+    String name = first(argument, System.getProperty("otel.service.name"), System.getenv("OTEL_SERVICE_NAME"), ofResource());
+    if (name == null) {
+      throw new IllegalArgumentException("service: missing: give service:NAME, or set OTEL_SERVICE_NAME as for OpenTelemetry");
+    }
+    if (!Limits.isName(name) || name.length() > Limits.TEXT / 2) {
+      throw new IllegalArgumentException("service: \"" + name + "\" is not a name of at most " + Limits.TEXT / 2 + " printable characters");
+    }
+    return name;
+  }
+
+  private static String ofResource() {
+    String attributes = first(System.getProperty("otel.resource.attributes"), System.getenv("OTEL_RESOURCE_ATTRIBUTES"));
+    for (String part : attributes == null ? new String[0] : attributes.split(",")) {
+      if (part.trim().startsWith("service.name=")) {
+        return part.trim().substring("service.name=".length());
+      }
+    }
+    return null;
+  }
+
+  private static String first(String... values) {
+    for (String v : values) {
+      if (v != null && !v.isEmpty()) {
+        return v;
+      }
+    }
+    return null;
+  }
+}
