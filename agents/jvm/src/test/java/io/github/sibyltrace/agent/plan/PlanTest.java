@@ -51,7 +51,7 @@ class PlanTest {
   @Test
   void refusesBrokenPlans() {
     for (String json : new String[] {"", "null", "[]", "{}", "{\"protocol\":2}", "{\"protocol\":1,\"arms\":[1]}", "{\"protocol\":1,\"version\":1,\"lease_seconds\":1,\"arms\":{}}",
-        PLAN.replace("0.25", "1.5"), PLAN.replace("\"rate\":1", "\"rate\":0"), PLAN.replace("\"filter\":1", "\"filter\":2"), PLAN.replace("90", "0")}) {
+        PLAN.replace("0.25", "1.5"), PLAN.replace("\"rate\":1", "\"rate\":0"), PLAN.replace("\"filter\":2", "\"filter\":3"), PLAN.replace(":60", ":0"), PLAN.replace("GET /cart", "GET /card")}) {
       assertThrows(InvalidPlanException.class, () -> Plan.decode(json), json);
     }
   }
