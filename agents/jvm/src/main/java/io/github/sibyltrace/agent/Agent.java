@@ -7,19 +7,22 @@ import io.github.sibyltrace.agent.profile.ProfilerOptions;
 import io.github.sibyltrace.agent.trace.Otel;
 import io.github.sibyltrace.agent.trace.Registry;
 import java.lang.instrument.Instrumentation;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.jar.JarFile;
 
 /** Starts the profiler or the agent of a Sibyl service, as the arguments say. */
 public final class Agent {
+  private static final AtomicBoolean connected = new AtomicBoolean();
+
   private Agent() {}
 
   /**
-   * Starts what the arguments name. Errors are logged: the application runs on without the agent.
+   * Starts what the arguments name, and reports whether it did. Errors are logged.
    *
    * @param arguments see {@link Arguments}; may be null
    * @param jar the agent's own jar
    */
-  public static void start(String arguments, Instrumentation instrumentation, JarFile jar) {
+  public static boolean start(String arguments, Instrumentation instrumentation, JarFile jar) {
     Log log = new Log(System.err, Log.Level.WARN);
     try {
       Arguments a = Arguments.parse(arguments == null ? "" : arguments);
@@ -29,16 +32,21 @@ public final class Agent {
       } else if (a.has("endpoint")) {
         connect(new Settings(a), instrumentation, jar, log);
       } else {
-        log.error("nothing to do: give p:REGEXP for a profile or endpoint:URL for a Sibyl service");
+        throw new IllegalArgumentException("nothing to do: give p:REGEXP for a profile or endpoint:URL for a Sibyl service");
       }
+      return true;
     } catch (IllegalArgumentException e) {
       log.error(e.getMessage());
     } catch (Throwable t) {
       log.error("cannot start", t);
     }
+    return false;
   }
 
   private static void connect(Settings s, Instrumentation instrumentation, JarFile jar, Log log) {
+    if (connected.getAndSet(true)) {
+      throw new IllegalArgumentException("this JVM is connected with a Sibyl service already");
+    }
     Registry registry = new Registry(s.service, s.own, s.spansPerSecond, instrumentation, new Otel(jar, log), log);
     registry.start();
     new Follower(s, registry, log).start();

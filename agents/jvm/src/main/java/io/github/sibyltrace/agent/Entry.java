@@ -8,13 +8,17 @@ import java.util.jar.JarFile;
 public final class Entry {
   private Entry() {}
 
-  /** Called before the program's main method. */
+  /** Called before the program's main method, which must start whatever happens here. */
   public static void premain(String arguments, Instrumentation instrumentation) {
-    start(arguments, instrumentation);
+    try {
+      start(arguments, instrumentation);
+    } catch (Throwable t) {
+      System.err.println("sibyl-agent: cannot start: " + t);
+    }
   }
 
-  /** Called in a running JVM. */
-  public static void agentmain(String arguments, Instrumentation instrumentation) {
+  /** Called in a running JVM. If it throws, attaching fails. */
+  public static void agentmain(String arguments, Instrumentation instrumentation) throws Exception {
     start(arguments, instrumentation);
   }
 
@@ -22,20 +26,20 @@ public final class Entry {
    * Starts the agent as a class of the bootstrap class loader, whose classes all others see. This class must use no
    * other class of the jar: its own loader would load it.
    */
-  private static void start(String arguments, Instrumentation instrumentation) {
-    try {
-      File jar = new File(Entry.class.getProtectionDomain().getCodeSource().getLocation().toURI());
-      start(arguments, instrumentation, jar);
-    } catch (Throwable t) { // the application must start nevertheless
-      System.err.println("sibyl-agent: cannot start: " + t);
-    }
+  private static void start(String arguments, Instrumentation instrumentation) throws Exception {
+    start(arguments, instrumentation, new File(Entry.class.getProtectionDomain().getCodeSource().getLocation().toURI()));
   }
 
   static void start(String arguments, Instrumentation instrumentation, File jar) throws Exception {
     JarFile opened = new JarFile(jar); // stays open
     instrumentation.appendToBootstrapClassLoaderSearch(opened);
-    Class.forName("io.github.sibyltrace.agent.Agent", true, null)
-        .getMethod("start", String.class, Instrumentation.class, JarFile.class)
-        .invoke(null, arguments, instrumentation, opened);
+    boolean started =
+        (Boolean)
+            Class.forName("io.github.sibyltrace.agent.Agent", true, null)
+                .getMethod("start", String.class, Instrumentation.class, JarFile.class)
+                .invoke(null, arguments, instrumentation, opened);
+    if (!started) {
+      throw new IllegalStateException("the message above names the reason");
+    }
   }
 }
