@@ -1,7 +1,6 @@
 package jvm
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -25,6 +24,8 @@ const (
 	wakePoll    = 20 * time.Millisecond
 )
 
+const maxAnswer = 1 << 20 // bytes of an answer of the JVM
+
 // Attach loads the agent with the given arguments into the running JVM with the given process ID, which may be in a
 // container. It leaves the jar in the folder for temporary files of the JVM, since the JVM keeps it open. The caller must
 // be root or the user of the process.
@@ -38,11 +39,13 @@ func Attach(ctx context.Context, pid int, arguments string) error {
 	if err != nil {
 		return fmt.Errorf("copy the agent to process %d: %w", pid, err)
 	}
-	if err := p.wake(ctx); err != nil {
-		return fmt.Errorf("attach to process %d: %w", pid, err)
+	if err = p.wake(ctx); err != nil {
+		err = errors.Join(err, p.root.Remove(jar))
+	} else {
+		err = p.load(ctx, jar, arguments)
 	}
-	if err := p.load(ctx, jar, arguments); err != nil {
-		return fmt.Errorf("load the agent into process %d: %w", pid, err)
+	if err != nil {
+		return fmt.Errorf("attach to process %d: %w", pid, err)
 	}
 	return nil
 }
@@ -133,10 +136,10 @@ func (p *process) create(name string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// writeJar writes the jar and returns its path as the process sees it.
+// writeJar writes the jar and returns its name in the root folder of the process.
 func (p *process) writeJar() (string, error) {
 	name := "tmp/sibyl-agent-" + rand.Text() + ".jar"
-	return "/" + name, p.create(name, Jar)
+	return name, p.create(name, Jar)
 }
 
 // socket returns the name, in the root folder of the process, of the socket at which its JVM accepts commands.
@@ -175,44 +178,58 @@ func (p *process) wake(ctx context.Context) error {
 	return nil
 }
 
-// load commands the JVM to load the agent.
+// errorProperty is the system property in which the agent reports why it did not start.
+const errorProperty = "sibyl.agent.error"
+
+// load commands the JVM to load the agent, and returns the reason if the agent did not start.
 func (p *process) load(ctx context.Context, jar, arguments string) error {
+	answer, err := p.command(ctx, "load", "instrument", "false", "/"+jar+"="+arguments)
+	if err != nil {
+		return err
+	}
+	if code, found := strings.CutPrefix(strings.TrimSpace(answer), "return code: "); found && code != "0" { // since JDK 9
+		return fmt.Errorf("the JVM cannot load the agent (code %s): its standard error shows the reason", code)
+	}
+	properties, err := p.command(ctx, "properties", "", "", "")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(properties) {
+		if reason, found := strings.CutPrefix(strings.TrimRight(line, "\r\n"), errorProperty+"="); found && reason != "" {
+			return errors.New(unescape.Replace(reason))
+		}
+	}
+	return nil
+}
+
+// unescape restores a value of a file of properties, as far as messages need it.
+var unescape = strings.NewReplacer(`\\`, `\`, `\:`, `:`, `\=`, `=`, `\#`, `#`, `\!`, `!`, `\ `, ` `)
+
+// command sends a command with its three arguments to the JVM and returns the answer.
+func (p *process) command(ctx context.Context, command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", filepath.Join("/proc", strconv.Itoa(p.pid), "root", p.socket()))
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = c.Close() }()
 	deadline, _ := ctx.Deadline()
 	if err := c.SetDeadline(deadline); err != nil {
-		return err
+		return "", err
 	}
-	// Version 1 of the protocol: a command with three arguments, each ended by a zero.
-	if _, err := fmt.Fprintf(c, "1\x00load\x00instrument\x00false\x00%s=%s\x00", jar, arguments); err != nil {
-		return err
+	// Version 1 of the protocol ends each text with a zero. The answer begins with a line with a number, 0 for success.
+	if _, err := io.WriteString(c, "1\x00"+strings.Join(command, "\x00")+"\x00"); err != nil {
+		return "", err
 	}
-	return readAnswer(io.LimitReader(c, 1<<16))
-}
-
-// readAnswer reads the answer to a command: a number, 0 for success, and for the command load, since JDK 9, a line with
-// the result of the agent.
-func readAnswer(r io.Reader) error {
-	s := bufio.NewScanner(r)
-	var lines []string
-	for s.Scan() {
-		lines = append(lines, s.Text())
+	answer, err := io.ReadAll(io.LimitReader(c, maxAnswer))
+	if len(answer) == 0 {
+		return "", errors.Join(err, errors.New("the JVM closed the connection: it accepts commands of root and of its own user only"))
 	}
-	if err := s.Err(); err != nil && len(lines) == 0 {
-		return err
+	code, text, _ := strings.Cut(string(answer), "\n")
+	if code != "0" {
+		return "", fmt.Errorf("the JVM refuses the command %s with code %s: %s", command[0], code, text)
 	}
-	if len(lines) == 0 {
-		return errors.New("the JVM closed the connection: it accepts commands of root and of its own user only")
-	}
-	text := strings.Join(lines[1:], " ")
-	if code, found := strings.CutPrefix(text, "return code: "); lines[0] == "0" && (!found || code == "0") {
-		return nil
-	}
-	return fmt.Errorf("the JVM answers %s %q: its standard error shows the reason", lines[0], text)
+	return text, nil
 }

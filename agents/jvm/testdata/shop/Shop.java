@@ -41,7 +41,7 @@ public final class Shop {
   }
 
   /** Takes about the given time. */
-  static void work(int micros) {
+  static void pause(int micros) {
     LockSupport.parkNanos(micros * (900L + ThreadLocalRandom.current().nextInt(200)));
   }
 }
@@ -73,22 +73,22 @@ final class Orders {
     if (items < 1) {
       throw new IllegalArgumentException("no items");
     }
-    Shop.work(200);
+    Shop.pause(200);
   }
 
   private void confirm() {
-    Shop.work(300);
+    Shop.pause(300);
   }
 }
 
 final class Prices {
   long price(int item) {
-    Shop.work(400);
+    Shop.pause(400);
     return 100 + item - discount(item);
   }
 
   private long discount(int item) {
-    Shop.work(100);
+    Shop.pause(100);
     return item;
   }
 }
@@ -102,17 +102,17 @@ final class Stock {
   }
 
   private void lock() {
-    Shop.work(Shop.slow && ThreadLocalRandom.current().nextInt(4) > 0 ? 40_000 : 300);
+    Shop.pause(Shop.slow && ThreadLocalRandom.current().nextInt(4) > 0 ? 40_000 : 300);
   }
 
   private void take(int item) {
-    Shop.work(100);
+    Shop.pause(100);
   }
 }
 
 final class Payment {
   void charge(long total) {
-    Shop.work(1500);
+    Shop.pause(1500);
   }
 }
 
@@ -123,6 +123,6 @@ final class Carts {
   }
 
   private void load() {
-    Shop.work(800);
+    Shop.pause(800);
   }
 }

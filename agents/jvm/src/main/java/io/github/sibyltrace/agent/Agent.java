@@ -12,18 +12,22 @@ import java.util.jar.JarFile;
 
 /** Starts the profiler or the agent of a Sibyl service, as the arguments say. */
 public final class Agent {
+  /** Holds why the agent that was loaded last did not start, for the program that attached it; empty: it started. */
+  private static final String ERROR_PROPERTY = "sibyl.agent.error";
+
   private static final AtomicBoolean connected = new AtomicBoolean();
 
   private Agent() {}
 
   /**
-   * Starts what the arguments name, and reports whether it did. Errors are logged.
+   * Starts what the arguments name. Errors are logged: the application runs on without the agent.
    *
    * @param arguments see {@link Arguments}; may be null
    * @param jar the agent's own jar
    */
-  public static boolean start(String arguments, Instrumentation instrumentation, JarFile jar) {
+  public static void start(String arguments, Instrumentation instrumentation, JarFile jar) {
     Log log = new Log(System.err, Log.Level.WARN);
+    String error = "";
     try {
       Arguments a = Arguments.parse(arguments == null ? "" : arguments);
       log.setLevel(a.level());
@@ -34,13 +38,14 @@ public final class Agent {
       } else {
         throw new IllegalArgumentException("nothing to do: give p:REGEXP for a profile or endpoint:URL for a Sibyl service");
       }
-      return true;
     } catch (IllegalArgumentException e) {
-      log.error(e.getMessage());
+      error = e.getMessage();
+      log.error(error);
     } catch (Throwable t) {
+      error = t.toString();
       log.error("cannot start", t);
     }
-    return false;
+    System.setProperty(ERROR_PROPERTY, error);
   }
 
   private static void connect(Settings s, Instrumentation instrumentation, JarFile jar, Log log) {

@@ -13,13 +13,14 @@ public final class Entry {
     try {
       start(arguments, instrumentation);
     } catch (Throwable t) {
+      System.setProperty("sibyl.agent.error", t.toString()); // as Agent does
       System.err.println("sibyl-agent: cannot start: " + t);
     }
   }
 
-  /** Called in a running JVM. If it throws, attaching fails. */
-  public static void agentmain(String arguments, Instrumentation instrumentation) throws Exception {
-    start(arguments, instrumentation);
+  /** Called in a running JVM. */
+  public static void agentmain(String arguments, Instrumentation instrumentation) {
+    premain(arguments, instrumentation);
   }
 
   /**
@@ -33,13 +34,8 @@ public final class Entry {
   static void start(String arguments, Instrumentation instrumentation, File jar) throws Exception {
     JarFile opened = new JarFile(jar); // stays open
     instrumentation.appendToBootstrapClassLoaderSearch(opened);
-    boolean started =
-        (Boolean)
-            Class.forName("io.github.sibyltrace.agent.Agent", true, null)
-                .getMethod("start", String.class, Instrumentation.class, JarFile.class)
-                .invoke(null, arguments, instrumentation, opened);
-    if (!started) {
-      throw new IllegalStateException("the message above names the reason");
-    }
+    Class.forName("io.github.sibyltrace.agent.Agent", true, null)
+        .getMethod("start", String.class, Instrumentation.class, JarFile.class)
+        .invoke(null, arguments, instrumentation, opened);
   }
 }
