@@ -2,6 +2,8 @@ package io.github.sibyltrace.agent;
 
 import io.github.sibyltrace.agent.control.Follower;
 import io.github.sibyltrace.agent.control.Settings;
+import io.github.sibyltrace.agent.own.Exporter;
+import io.github.sibyltrace.agent.own.OwnSpans;
 import io.github.sibyltrace.agent.profile.Profiler;
 import io.github.sibyltrace.agent.profile.ProfilerOptions;
 import io.github.sibyltrace.agent.trace.Otel;
@@ -52,7 +54,8 @@ public final class Agent {
     if (connected.getAndSet(true)) {
       throw new IllegalArgumentException("this JVM is connected with a Sibyl service already");
     }
-    Registry registry = new Registry(s.service, s.own, s.spansPerSecond, instrumentation, new Otel(jar, log), log);
+    Otel otel = new Otel(jar, new OwnSpans(new Exporter(s.otlp, s.resource, log)), log);
+    Registry registry = new Registry(s.service, s.own, s.isEntry, s.spansPerSecond, instrumentation, otel, log);
     registry.start();
     new Follower(s, registry, log).start();
   }

@@ -121,11 +121,11 @@ final class Client {
         .value("service", t.service)
         .value("scope", Tracepoint.SCOPE)
         .value("operation", t.operation)
-        .value("span_kind", Tracepoint.SPAN_KIND)
+        .value("span_kind", t.spanKind())
         .value("code", t.code)
         .value("cost_ns", t.estimatedNanos())
         .value("bytes", t.estimatedBytes())
-        .value("default", false)
+        .value("default", t.baseline)
         .end();
   }
 

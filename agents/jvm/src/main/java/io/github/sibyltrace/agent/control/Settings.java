@@ -9,25 +9,34 @@ import java.net.URISyntaxException;
 import java.net.UnknownHostException;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.function.Predicate;
+import java.util.regex.Pattern;
 
 /** The connection with a Sibyl service. */
 public final class Settings {
   private static final int DEFAULT_RATE = 1000;
+  private static final String DEFAULT_OTLP = "http://127.0.0.1:4318";
 
   public final String service;
   public final OwnClasses own;
   public final int spansPerSecond; // of each tracepoint
+  public final Predicate<String> isEntry; // of class and method: whether requests enter there, in an application without OpenTelemetry
+  public final URI otlp; // where spans go, in an application without OpenTelemetry
   final URI endpoint;
   final String token; // null: none
-  final Map<String, String> resource = new LinkedHashMap<>();
+  public final Map<String, String> resource = new LinkedHashMap<>();
 
   /** Reads the settings. It throws an {@link IllegalArgumentException} that says what to correct. */
   public Settings(Arguments a) {
-    endpoint = endpoint(a.text("endpoint"));
+    endpoint = url("endpoint", a.text("endpoint"));
     service = service(a.text("service"));
     token = a.has("token") ? a.text("token") : System.getenv("SIBYL_TOKEN");
     own = new OwnClasses(a.pattern("include"), a.pattern("exclude"));
     spansPerSecond = a.number(DEFAULT_RATE, "rate");
+    Pattern entry = a.pattern("entry");
+    isEntry = entry == null ? name -> false : entry.asMatchPredicate();
+    String target = first(a.text("otlp"), System.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), DEFAULT_OTLP);
+    otlp = url("otlp", target);
     resource.put("service.name", service);
     resource.put("process.pid", Long.toString(ProcessHandle.current().pid()));
     resource.put("process.runtime.version", Runtime.version().toString());
@@ -40,7 +49,7 @@ public final class Settings {
     }
   }
 
-  private static URI endpoint(String text) {
+  private static URI url(String name, String text) {
     try {
       URI u = new URI(text);
       if (("http".equals(u.getScheme()) || "https".equals(u.getScheme())) && u.getHost() != null) {
@@ -49,7 +58,7 @@ public final class Settings {
     } catch (URISyntaxException e) {
       // reported below
     }
-    throw new IllegalArgumentException("endpoint: \"" + text + "\" is not a URL like http://sibyl:8321");
+    throw new IllegalArgumentException(name + ": \"" + text + "\" is not a URL like http://sibyl:8321");
   }
 
   /** Returns the name that OpenTelemetry's Java agent and SDK would use, too. */

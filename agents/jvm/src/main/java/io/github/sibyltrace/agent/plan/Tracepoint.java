@@ -1,25 +1,31 @@
 package io.github.sibyltrace.agent.plan;
 
 import java.util.List;
+import java.util.function.Predicate;
 
 /** An entry of the catalogue: a method whose executions can become spans. */
 public final class Tracepoint {
   public static final String LAYER = "runtime";
   public static final String KIND = "span";
-  public static final String SPAN_KIND = "internal";
   public static final String SCOPE = "github.com/sibyl-trace/sibyl/agents/jvm";
 
   public final String id;
   public final String service;
   public final String operation; // the name of its spans: class and method, without package
   public final String code; // class with package, and method
+  public final boolean baseline; // always enabled: the method is an entry of requests
 
-  public Tracepoint(String service, String className, String signature) {
+  public Tracepoint(String service, String className, String signature, Predicate<String> isEntry) {
     String method = signature.substring(0, signature.indexOf('('));
     this.service = service;
     this.id = service + "/" + className + "." + signature;
     this.operation = className.substring(className.lastIndexOf('.') + 1) + "." + method;
     this.code = className + "." + method;
+    this.baseline = isEntry.test(code);
+  }
+
+  public String spanKind() {
+    return baseline ? "server" : "internal";
   }
 
   /** Reports whether the protocol can carry the entry. */
@@ -42,12 +48,12 @@ public final class Tracepoint {
     Encoder e = new Encoder("sibyl catalogue 1");
     e.integer(catalogue.size());
     for (Tracepoint t : catalogue) {
-      for (String s : new String[] {t.id, LAYER, KIND, t.service, SCOPE, t.operation, SPAN_KIND, t.code, "", "", ""}) {
+      for (String s : new String[] {t.id, LAYER, KIND, t.service, SCOPE, t.operation, t.spanKind(), t.code, "", "", ""}) {
         e.string(s);
       }
       e.integer(t.estimatedNanos());
       e.integer(t.estimatedBytes());
-      e.bool(false);
+      e.bool(t.baseline);
     }
     return e.sum();
   }

@@ -1,7 +1,6 @@
 package io.github.sibyltrace.agent.trace;
 
 import io.github.sibyltrace.agent.Log;
-import io.github.sibyltrace.agent.bridge.Activation;
 import io.github.sibyltrace.agent.bridge.Bridge;
 import java.lang.ref.WeakReference;
 import java.util.ArrayList;
@@ -18,25 +17,19 @@ public final class Otel implements SpansFactory {
   private final JarFile jar;
   private final Log log;
   private final Map<ClassLoader, WeakReference<Spans>> byApi = new WeakHashMap<>(); // guarded by itself
-  private final Spans none = new NoSpans();
+  private final Spans without; // for classes that see no OpenTelemetry
   private Spans ofAgent; // guarded by byApi; null: not made yet
 
   /**
    * Finds OpenTelemetry.
    *
    * @param jar the agent's own jar, which contains the classes that use OpenTelemetry
+   * @param without makes the spans of classes that see no OpenTelemetry
    */
-  public Otel(JarFile jar, Log log) {
+  public Otel(JarFile jar, Spans without, Log log) {
+    this.without = without;
     this.jar = jar;
     this.log = log;
-  }
-
-  /** Makes no spans, for classes that see no OpenTelemetry. */
-  private static final class NoSpans implements Spans {
-    @Override
-    public Activation start(Point point) {
-      return null;
-    }
   }
 
   @Override
@@ -49,7 +42,7 @@ public final class Otel implements SpansFactory {
         }
         Class<?> api = find(API, loader);
         if (api == null) {
-          return none;
+          return without;
         }
         WeakReference<Spans> known = byApi.get(api.getClassLoader());
         Spans spans = known == null ? null : known.get();
@@ -60,7 +53,7 @@ public final class Otel implements SpansFactory {
         return spans;
       } catch (ReflectiveOperationException | LinkageError e) {
         log.error("cannot use OpenTelemetry: its version is not supported", e);
-        return none;
+        return without;
       }
     }
   }

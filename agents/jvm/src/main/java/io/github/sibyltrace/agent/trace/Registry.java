@@ -26,6 +26,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Predicate;
 
 /** The tracepoints of a process: the catalogue of the application's loaded methods, and those that a plan enables. */
 public final class Registry implements ClassFileTransformer {
@@ -34,6 +35,7 @@ public final class Registry implements ClassFileTransformer {
   public final String service;
   final RateLimit total;
   private final OwnClasses own;
+  private final Predicate<String> isEntry;
   private final int spansPerSecond;
   private final Instrumentation instrumentation;
   private final SpansFactory factory;
@@ -68,11 +70,13 @@ public final class Registry implements ClassFileTransformer {
   /**
    * Creates a registry without tracepoints.
    *
+   * @param isEntry whether a method, by class and name, is an entry of requests, which is always instrumented
    * @param spansPerSecond limit of each tracepoint; that of all together is four times as high
    */
-  public Registry(String service, OwnClasses own, int spansPerSecond, Instrumentation instrumentation, SpansFactory factory, Log log) {
+  public Registry(String service, OwnClasses own, Predicate<String> isEntry, int spansPerSecond, Instrumentation instrumentation, SpansFactory factory, Log log) {
     this.service = service;
     this.own = own;
+    this.isEntry = isEntry;
     this.spansPerSecond = spansPerSecond;
     this.total = new RateLimit(4 * spansPerSecond);
     this.instrumentation = instrumentation;
@@ -108,7 +112,11 @@ public final class Registry implements ClassFileTransformer {
         addMethods(c);
       }
     }
-    return catalogue.size() != before;
+    if (catalogue.size() == before) {
+      return false;
+    }
+    instrument(plans); // entries among the new methods
+    return true;
   }
 
   /** Adds the methods of a class to the catalogue. It reads the class file, since reflection would load further classes. */
@@ -137,7 +145,7 @@ public final class Registry implements ClassFileTransformer {
     if (m.isConstructor() || catalogue.size() >= Limits.CATALOGUE) {
       return;
     }
-    Tracepoint t = new Tracepoint(service, className, m.signature());
+    Tracepoint t = new Tracepoint(service, className, m.signature(), isEntry);
     if (t.isValid()) {
       catalogue.putIfAbsent(t.id, new Known(t, className, m.name + m.descriptor));
     }
@@ -161,19 +169,25 @@ public final class Registry implements ClassFileTransformer {
     if (p == null) {
       plans = next; // no request gets a span any more, even if the transformation takes a while
     }
+    instrument(next);
+    plans = next; // now requests get arms of the plan, all of whose tracepoints are there
+  }
+
+  /** Instruments the entries of requests and the tracepoints of the current plan, and no others. */
+  private void instrument(Plans next) {
     Map<String, Set<Known>> before = new HashMap<>(wanted);
     Map<String, Set<Known>> after = new HashMap<>();
-    for (String id : next.enabled()) {
-      Known k = catalogue.get(id);
-      if (k != null) {
-        points.computeIfAbsent(id, x -> new Point(k.tracepoint, this, spansPerSecond));
+    Set<String> enabled = next.enabled();
+    for (Known k : catalogue.values()) {
+      Tracepoint t = k.tracepoint;
+      if (t.baseline || enabled.contains(t.id)) {
+        points.computeIfAbsent(t.id, x -> new Point(t, this, spansPerSecond));
         after.computeIfAbsent(k.className, x -> new HashSet<>()).add(k);
       }
     }
     wanted.keySet().retainAll(after.keySet());
     wanted.putAll(after);
     transform(changed(before, after));
-    plans = next; // now requests get arms of the plan, all of whose tracepoints are there
   }
 
   private static Set<String> changed(Map<String, Set<Known>> before, Map<String, Set<Known>> after) {
