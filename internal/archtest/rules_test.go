@@ -38,6 +38,7 @@ var rules = []rule{
 	{folder: "agents/kernel/symbols", about: "names of functions in running processes"},
 	{folder: "agents/kernel/bpf", about: "the kernel's probes, in C and compiled"},
 	{folder: "agents/kernel", clock: true, ours: []string{"agents/kernel/waits", "agents/kernel/symbols", "agents/kernel/bpf"}, about: "the kernel agent: probes, targets, readings"},
+	{folder: "agents/jvm", clock: true, about: "the JVM agent: the jar, and attaching it to running JVMs"},
 	{folder: "agents", clock: true, ours: []string{"agents/tracepoint/protocol"}, about: "the Go library that enables tracepoints, a module of its own"},
 
 	{folder: "analysis/stats", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}, ours: []string{"internal/codec"}, about: "exact, mergeable statistics and tests"},
