@@ -78,14 +78,20 @@ public final class Profiler implements ClassFileTransformer {
     return true;
   }
 
-  /** Instruments the chosen classes that are loaded already. */
+  /** Transforms the chosen classes that are loaded, except for those that this would damage. */
   private void transformLoaded() {
     for (Class<?> c : instrumentation.getAllLoadedClasses()) {
-      if (chosen(c.getName(), c.getClassLoader()) && instrumentation.isModifiableClass(c) && !c.isArray()) {
+      if (!c.isArray() && chosen(c.getName(), c.getClassLoader()) && instrumentation.isModifiableClass(c)) {
         try {
-          instrumentation.retransformClasses(c);
+          ClassFile file = ClassFile.of(c);
+          String refusal = file == null ? null : Refusal.ofLoaded(file, c.getClassLoader());
+          if (refusal == null) {
+            instrumentation.retransformClasses(c);
+          } else {
+            log.warn(c.getName() + " is not transformed: " + refusal);
+          }
         } catch (Throwable t) {
-          log.warn("cannot instrument " + c.getName() + ": " + t);
+          log.warn("cannot transform " + c.getName() + ": " + t);
         }
       }
     }
@@ -108,7 +114,7 @@ public final class Profiler implements ClassFileTransformer {
     }
     try {
       ClassFile file = new ClassFile(bytes);
-      String refusal = Refusal.of(file, loader, redefined != null);
+      String refusal = Refusal.ofNew(file, loader);
       if (refusal != null) {
         log.info(file.name + " is not instrumented: " + refusal);
         return null;
@@ -167,7 +173,7 @@ public final class Profiler implements ClassFileTransformer {
     for (int index : hooks.values()) {
       Bridge.set(index, null);
     }
-    transformLoaded(); // now without this transformer
+    transformLoaded(); // without this transformer; what stays instrumented finds no probe
   }
 
   private void report(boolean last) {

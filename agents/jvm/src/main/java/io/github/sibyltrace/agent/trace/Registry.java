@@ -11,7 +11,6 @@ import io.github.sibyltrace.agent.weave.Hook;
 import io.github.sibyltrace.agent.weave.Refusal;
 import io.github.sibyltrace.agent.weave.SamplerHook;
 import io.github.sibyltrace.agent.weave.Weave;
-import java.io.InputStream;
 import java.lang.instrument.ClassFileTransformer;
 import java.lang.instrument.Instrumentation;
 import java.security.ProtectionDomain;
@@ -110,6 +109,10 @@ public final class Registry implements ClassFileTransformer {
     for (Class<?> c : instrumentation.getAllLoadedClasses()) {
       if (!c.isArray() && !c.isPrimitive() && own.contains(c.getName(), c.getClassLoader(), c.getProtectionDomain()) && scanned.add(c)) {
         addMethods(c);
+        String reason = refused.get(c.getName());
+        if (reason != null) {
+          log.info(c.getName() + " has no tracepoints: " + reason);
+        }
       }
     }
     if (catalogue.size() == before) {
@@ -122,13 +125,13 @@ public final class Registry implements ClassFileTransformer {
   /** Adds the methods of a class to the catalogue. It reads the class file, since reflection would load further classes. */
   private void addMethods(Class<?> c) {
     String name = c.getName();
-    try (InputStream in = c.getClassLoader().getResourceAsStream(name.replace('.', '/') + ".class")) {
-      if (in == null) {
+    try {
+      ClassFile file = ClassFile.of(c);
+      if (file == null) {
         refused.put(name, "the class file is not found: the class was generated");
         return;
       }
-      ClassFile file = new ClassFile(in.readAllBytes());
-      String reason = instrumentation.isModifiableClass(c) ? Refusal.of(file, c.getClassLoader(), true) : "the JVM does not allow to change it";
+      String reason = instrumentation.isModifiableClass(c) ? Refusal.ofLoaded(file, c.getClassLoader()) : "the JVM does not allow to change it";
       if (reason != null) {
         refused.put(name, reason);
         return;
@@ -156,11 +159,6 @@ public final class Registry implements ClassFileTransformer {
     List<Tracepoint> all = new ArrayList<>();
     new TreeMap<>(catalogue).values().forEach(k -> all.add(k.tracepoint));
     return all;
-  }
-
-  /** Returns the classes that cannot be instrumented, with reasons. */
-  public Map<String, String> refused() {
-    return Collections.unmodifiableMap(refused);
   }
 
   /** Makes p the current plan; null: returns to the baseline. */

@@ -1,5 +1,7 @@
 package io.github.sibyltrace.agent.weave;
 
+import java.io.IOException;
+import java.io.InputStream;
 import java.util.ArrayList;
 import java.util.List;
 import org.objectweb.asm.AnnotationVisitor;
@@ -47,6 +49,13 @@ public final class ClassFile {
   private boolean annotatedRecord;
   private boolean parameterNames;
 
+  /** Reads the class file of a loaded class. It returns null if its loader does not have it, as of generated classes. */
+  public static ClassFile of(Class<?> c) throws IOException {
+    try (InputStream in = c.getClassLoader().getResourceAsStream(c.getName().replace('.', '/') + ".class")) {
+      return in == null ? null : new ClassFile(in.readAllBytes());
+    }
+  }
+
   /** Reads a class file. It throws a {@link RuntimeException} if that is not one, or of a version that ASM does not know. */
   public ClassFile(byte[] bytes) {
     ClassReader reader = new ClassReader(bytes);
@@ -62,14 +71,16 @@ public final class ClassFile {
     if ((version & 0xffff) < Opcodes.V1_6) {
       return "compiled for Java 5 or older";
     }
-    if (annotatedRecord) {
-      return "a record with annotated types, which the JVM damages when it transforms it (JDK-8376185)";
-    }
     return null;
   }
 
+  /** Returns how the JVM damages the class when it transforms it again, null if it does not. */
+  String damage() {
+    return annotatedRecord ? "a record with annotated types, which the JVM damages when it transforms it (JDK-8376185)" : null;
+  }
+
   /** Reports whether the class file names parameters, which some JVMs forget when they transform a class. */
-  public boolean namesParameters() {
+  boolean namesParameters() {
     return parameterNames;
   }
 

@@ -20,24 +20,26 @@ public final class Refusal {
         || loader.getClass().getName().startsWith("io.opentelemetry.javaagent.");
   }
 
-  /**
-   * Returns why a class is not instrumented, null if it can be.
-   *
-   * @param loaded whether the class is loaded already, so that it would be transformed again
-   */
-  public static String of(ClassFile file, ClassLoader loader, boolean loaded) {
+  /** Returns why a class that is being loaded is not instrumented, null if it can be. */
+  public static String ofNew(ClassFile file, ClassLoader loader) {
     String reason = file.refusal();
-    if (reason == null && loaded && file.namesParameters() && forgetsParameterNames()) {
-      reason = "compiled with -parameters, and this JVM forgets the names of parameters when it transforms a class (JDK-8240908)";
-    }
     if (reason == null && !seesBridge(loader)) {
       reason = "its class loader does not see the bootstrap class path (with OSGi, add io.github.sibyltrace.agent.bridge to the boot delegation)";
     }
     return reason;
   }
 
-  private static boolean forgetsParameterNames() {
-    return Runtime.version().feature() < 17;
+  /**
+   * Returns why a loaded class is not transformed again, null if it can be.
+   *
+   * @param file the class as its loader has it: the JVM may hand out less than that
+   */
+  public static String ofLoaded(ClassFile file, ClassLoader loader) {
+    String reason = file.damage();
+    if (reason == null && file.namesParameters() && Runtime.version().feature() < 19) {
+      reason = "compiled with -parameters: this JVM forgets the names of parameters when it transforms a class (JDK-8240908); Java 19 and later do not";
+    }
+    return reason != null ? reason : ofNew(file, loader);
   }
 
   /** Reports whether classes of a loader can call the bridge. */
