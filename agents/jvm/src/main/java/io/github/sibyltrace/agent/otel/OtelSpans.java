@@ -5,6 +5,7 @@ import io.github.sibyltrace.agent.plan.Request;
 import io.github.sibyltrace.agent.plan.Tracepoint;
 import io.github.sibyltrace.agent.trace.Point;
 import io.github.sibyltrace.agent.trace.Spans;
+import io.github.sibyltrace.agent.trace.ThreadState;
 import io.opentelemetry.api.GlobalOpenTelemetry;
 import io.opentelemetry.api.common.AttributeKey;
 import io.opentelemetry.api.trace.Span;
@@ -18,18 +19,18 @@ public final class OtelSpans implements Spans {
   static final AttributeKey<String> ID = AttributeKey.stringKey("sibyl.tracepoint.id");
   private static final AttributeKey<String> FUNCTION = AttributeKey.stringKey("code.function.name");
 
-  // Span processors may be classes of the application: spans that they start in turn would never end.
-  private final ThreadLocal<Boolean> busy = new ThreadLocal<>();
+  private final ThreadLocal<ThreadState> threads = ThreadLocal.withInitial(ThreadState::new);
   private volatile Tracer tracer; // null: not known yet
 
   @Override
   public Activation start(Point point) {
     Span parent = Span.current();
     SpanContext context = parent.getSpanContext();
-    if (!context.isValid() || busy.get() != null) {
+    ThreadState thread = threads.get();
+    if (!context.isValid() || thread.busy) {
       return null;
     }
-    Request request = Request.of(point.registry().plans(), context.getTraceId(), context.getTraceState().get("sibyl"), null);
+    Request request = thread.request(point.registry().plans(), context.getTraceId(), context.getTraceState().get("sibyl"));
     if (!point.hit(request, context.isSampled())) {
       return null;
     }
@@ -38,14 +39,14 @@ public final class OtelSpans implements Spans {
       point.drop();
       return null;
     }
-    busy.set(Boolean.TRUE);
+    thread.busy = true;
     try {
       long begin = point.measures() ? System.nanoTime() : 0;
       Tracepoint p = point.tracepoint;
       Span span = t.spanBuilder(p.operation).setAttribute(ID, p.id).setAttribute(FUNCTION, p.code).startSpan();
-      return new Started(point, span, span.makeCurrent(), begin == 0 ? -1 : System.nanoTime() - begin);
+      return new Started(point, thread, span, span.makeCurrent(), begin == 0 ? -1 : System.nanoTime() - begin);
     } finally {
-      busy.remove();
+      thread.busy = false;
     }
   }
 
@@ -60,14 +61,16 @@ public final class OtelSpans implements Spans {
     return tracer;
   }
 
-  private final class Started extends Activation {
+  private static final class Started extends Activation {
     private final Point point;
+    private final ThreadState thread;
     private final Span span;
     private final Scope scope;
     private final long spent; // ns at the start; -1: not measured
 
-    Started(Point point, Span span, Scope scope, long spent) {
+    Started(Point point, ThreadState thread, Span span, Scope scope, long spent) {
       this.point = point;
+      this.thread = thread;
       this.span = span;
       this.scope = scope;
       this.spent = spent;
@@ -76,7 +79,7 @@ public final class OtelSpans implements Spans {
     @Override
     public void exit(Throwable thrown) {
       long begin = spent < 0 ? 0 : System.nanoTime();
-      busy.set(Boolean.TRUE);
+      thread.busy = true;
       try {
         scope.close();
         if (thrown != null) {
@@ -84,7 +87,7 @@ public final class OtelSpans implements Spans {
         }
         span.end();
       } finally {
-        busy.remove();
+        thread.busy = false;
       }
       if (spent >= 0) {
         point.measured(spent + System.nanoTime() - begin);

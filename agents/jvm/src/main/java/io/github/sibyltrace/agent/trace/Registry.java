@@ -107,7 +107,8 @@ public final class Registry implements ClassFileTransformer {
     }
     int before = catalogue.size();
     for (Class<?> c : instrumentation.getAllLoadedClasses()) {
-      if (!c.isArray() && !c.isPrimitive() && own.contains(c.getName(), c.getClassLoader(), c.getProtectionDomain()) && scanned.add(c)) {
+      boolean named = !c.isArray() && !c.isPrimitive() && c.getName().indexOf('/') < 0; // hidden classes have a slash
+      if (named && own.contains(c.getName(), c.getClassLoader(), c.getProtectionDomain()) && scanned.add(c)) {
         addMethods(c);
         String reason = refused.get(c.getName());
         if (reason != null) {
