@@ -27,8 +27,8 @@ const (
 const maxAnswer = 1 << 20 // bytes of an answer of the JVM
 
 // Attach loads the agent with the given arguments into the running JVM with the given process ID, which may be in a
-// container. It leaves the jar in the folder for temporary files of the JVM, since the JVM keeps it open. The caller must
-// be root or the user of the process.
+// container. It leaves the jar in the folder for temporary files of the JVM, since the JVM keeps it open. The caller
+// must be root or the user of the process.
 func Attach(ctx context.Context, pid int, arguments string) error {
 	p, err := findProcess(pid)
 	if err != nil {
@@ -151,7 +151,8 @@ func (p *process) listens() bool {
 	return err == nil && info.Mode()&fs.ModeSocket != 0
 }
 
-// wake makes the JVM accept commands, if it does not yet. It does so when it receives SIGQUIT while a certain file exists.
+// wake makes the JVM accept commands, if it does not yet. It does so when it receives SIGQUIT while a certain file
+// exists.
 func (p *process) wake(ctx context.Context) error {
 	if p.listens() {
 		return nil

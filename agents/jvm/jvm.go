@@ -1,5 +1,5 @@
-// Package jvm contains the agent for the JVM, a jar that is built from the Java sources of this folder, and loads it into
-// running JVMs.
+// Package jvm contains the agent for the JVM, a jar that is built from the Java sources of this folder, and loads it
+// into running JVMs.
 package jvm
 
 import _ "embed"
