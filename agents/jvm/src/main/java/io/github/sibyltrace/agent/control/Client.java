@@ -129,10 +129,14 @@ final class Client {
         .end();
   }
 
-  /** Waits for a plan with another hash than the given one, null for any. It returns null if there is none within the wait. */
-  Plan plan(String hash, int waitSeconds) throws IOException, InvalidPlanException {
+  /**
+   * Waits for a plan with another hash than the given one, null for any. It returns null if there is none within the
+   * wait, and gives up a connection that is silent for longer than the wait allows, or for the given time.
+   */
+  Plan plan(String hash, int waitSeconds, long mostMillis) throws IOException, InvalidPlanException {
     HttpURLConnection c = open("/plan?wait=" + waitSeconds + "s&session=" + session);
-    c.setReadTimeout(waitSeconds * 1000 + TIMEOUT);
+    c.setConnectTimeout((int) Math.min(TIMEOUT, mostMillis));
+    c.setReadTimeout((int) Math.min(waitSeconds * 1000 + TIMEOUT, mostMillis));
     if (hash != null) {
       c.setRequestProperty("If-None-Match", '"' + hash + '"');
     }

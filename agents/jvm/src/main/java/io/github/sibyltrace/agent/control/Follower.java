@@ -70,7 +70,7 @@ public final class Follower {
   /** Waits for one plan. */
   private void step() {
     long retryAfter = 0;
-    Exception failure = null;
+    Throwable failure = null;
     try {
       poll();
     } catch (Client.RefusedException e) {
@@ -88,8 +88,8 @@ public final class Follower {
       failure = e;
       planError = e.getMessage();
       reportSoon();
-    } catch (IOException | RuntimeException | StackOverflowError e) { // deeply nested JSON overflows the stack
-      failure = e instanceof Exception ? (Exception) e : new IOException(e);
+    } catch (Throwable t) { // the thread must live on: it ends leases
+      failure = t;
     }
     if (plan != null && System.nanoTime() - expires >= 0) {
       log.warn("the lease of the plan has expired");
@@ -105,7 +105,7 @@ public final class Follower {
       register();
     }
     long sent = System.nanoTime();
-    Plan next = client.plan(plan == null ? null : plan.hash, wait);
+    Plan next = plan == null ? client.plan(null, wait, Long.MAX_VALUE) : client.plan(plan.hash, wait, millisLeft());
     boolean unchanged = next == null || plan != null && next.hash.equals(plan.hash);
     if (unchanged && plan == null) {
       throw new IOException("the server does not send a plan");
@@ -122,6 +122,11 @@ public final class Follower {
       changed = System.nanoTime();
       wait = Math.max(1, Math.min(MAX_WAIT, next.leaseSeconds / 3));
     }
+  }
+
+  /** Returns the time until the lease of the plan ends, at least 1. */
+  private long millisLeft() {
+    return Math.max(1, (expires - System.nanoTime()) / 1_000_000);
   }
 
   private static long millisSince(long time) {
@@ -158,7 +163,7 @@ public final class Follower {
   }
 
   /** Waits as long as the backoff or Retry-After says, but not beyond the lease. */
-  private void pauseAfter(Exception cause, long retryAfter) {
+  private void pauseAfter(Throwable cause, long retryAfter) {
     if (!failing) {
       log.warn("cannot get a plan from Sibyl: " + cause);
     }
@@ -166,7 +171,7 @@ public final class Follower {
     long ms = Math.max(retryAfter, backoff / 2 + ThreadLocalRandom.current().nextLong(backoff)); // jitter keeps agents from returning together
     backoff = Math.min(2 * backoff, MAX_BACKOFF);
     if (plan != null) {
-      ms = Math.min(ms, Math.max(0, (expires - System.nanoTime()) / 1_000_000));
+      ms = Math.min(ms, millisLeft());
     }
     pause(ms);
   }
@@ -204,8 +209,8 @@ public final class Follower {
       if (status) {
         client.status(registry.plans().current, planError, registry.outcomes());
       }
-    } catch (IOException | RuntimeException e) { // the next status replaces this one
-      log.debug("cannot report to Sibyl: " + e);
+    } catch (Throwable t) { // the next status replaces this one
+      log.debug("cannot report to Sibyl: " + t);
     }
   }
 }

@@ -9,6 +9,8 @@ import java.util.regex.Pattern;
 
 /** Tells the application's own classes from those of libraries and of the JDK. */
 public final class OwnClasses {
+  private static final String LAUNCHER = "org.springframework.boot.loader."; // in the jars of Spring Boot, beside BOOT-INF
+
   private final Pattern include; // null: decided by the place of the class
   private final Pattern exclude; // null: none
   private final String mainJar; // the jar that the command line names; "": none
@@ -30,7 +32,7 @@ public final class OwnClasses {
     if (Refusal.ofPlatform(name, loader) || exclude != null && exclude.matcher(name).matches()) {
       return false;
     }
-    return include != null ? include.matcher(name).matches() : isOwn(place(domain));
+    return include != null ? include.matcher(name).matches() : isOwn(place(domain)) && !name.startsWith(LAUNCHER);
   }
 
   private boolean isOwn(String place) {
