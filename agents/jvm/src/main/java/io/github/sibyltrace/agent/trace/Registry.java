@@ -204,9 +204,9 @@ public final class Registry implements ClassFileTransformer {
     for (Class<?> c : instrumentation.getAllLoadedClasses()) {
       if (names.contains(c.getName())) {
         classes.add(c);
-        forget(c.getName());
       }
     }
+    forget(names);
     long start = System.nanoTime();
     for (int i = 0; i < classes.size(); i += BATCH) {
       retransform(classes.subList(i, Math.min(i + BATCH, classes.size())));
@@ -214,10 +214,10 @@ public final class Registry implements ClassFileTransformer {
     log.debug("transformed " + classes.size() + " classes in " + (System.nanoTime() - start) / 1_000_000 + " ms");
   }
 
-  /** Forgets the outcomes of a class, which its transformation determines again. */
-  private void forget(String className) {
+  /** Forgets the outcomes of classes, which their transformation determines again. */
+  private void forget(Set<String> classNames) {
     for (Known k : catalogue.values()) {
-      if (k.className.equals(className)) {
+      if (classNames.contains(k.className)) {
         failures.remove(k.tracepoint.id);
         woven.remove(k.tracepoint.id);
       }
