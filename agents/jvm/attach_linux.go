@@ -138,7 +138,7 @@ func (p *process) create(name string, content []byte) error {
 
 // writeJar writes the jar and returns its name in the root folder of the process.
 func (p *process) writeJar() (string, error) {
-	name := "tmp/sibyl-agent-" + rand.Text() + ".jar"
+	name := fmt.Sprintf("tmp/sibyl-agent-%d-%s.jar", p.inside, rand.Text())
 	return name, p.create(name, Jar)
 }
 

@@ -137,8 +137,11 @@ func TestAttach(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = c.Process.Kill() })
 		port, pid := 0, c.Process.Pid
+		t.Cleanup(func() {
+			_ = c.Process.Kill()
+			removeJars(t, pid)
+		})
 		for s := bufio.NewScanner(out); port == 0 && s.Scan(); {
 			_, _ = fmt.Sscanf(s.Text(), "port %d", &port)
 		}
@@ -166,6 +169,20 @@ func TestAttach(t *testing.T) {
 		}
 		if !bytes.Contains(data, []byte(`{"method":"shop.Stock.take(int)","calls":60,`)) {
 			t.Errorf("%s: %s", program, data)
+		}
+	}
+}
+
+// removeJars removes the jars that attaching left for a process.
+func removeJars(t *testing.T, pid int) {
+	t.Helper()
+	jars, err := filepath.Glob(fmt.Sprintf("/tmp/sibyl-agent-%d-*.jar", pid))
+	if err != nil || len(jars) == 0 {
+		t.Errorf("found no jar of process %d: %v", pid, err)
+	}
+	for _, jar := range jars {
+		if err := os.Remove(jar); err != nil {
+			t.Error(err)
 		}
 	}
 }
