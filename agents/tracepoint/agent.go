@@ -67,8 +67,8 @@ func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = cm
 func WithoutExplore() Option { return func(o *options) { o.explore = false } }
 
 // WithGoroutineLabels sets the labels trace_id and span_id on goroutines while they run spans, for profilers and kernel
-// probes, and on Linux publishes the process's resource for them. A span must then be ended by the goroutine that started
-// it.
+// probes, and on Linux publishes the process's resource for them. A span must then be ended by the goroutine that
+// started it.
 func WithGoroutineLabels() Option { return func(o *options) { o.labels = true } }
 
 // Connect applies the plans of Sibyl to the tracepoints of [Default] until ctx is done or the agent is closed. It does

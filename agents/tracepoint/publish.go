@@ -57,8 +57,8 @@ func fillContext(memory, payload []byte, address, now uint64) {
 	copy(memory, contextName)
 }
 
-// encodeResource returns the protobuf message ProcessContext: its first field is the resource, whose first field are the
-// attributes, pairs of a key and a value whose first field is a string.
+// encodeResource returns the protobuf message ProcessContext: its first field is the resource, whose first field are
+// the attributes, pairs of a key and a value whose first field is a string.
 func encodeResource(resource map[string]string) []byte {
 	var attributes []byte
 	for _, key := range slices.Sorted(maps.Keys(resource)) {
