@@ -25,10 +25,10 @@ import (
 func (p *process) agentCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "agent",
-		Short: "Run an agent of Sibyl on this machine",
+		Short: "Run an agent of Sibyl on this machine, or load one into a program",
 		Args:  cli.OnlyCommands,
 	}
-	c.AddCommand(p.kernelAgentCommand())
+	c.AddCommand(p.kernelAgentCommand(), p.jvmAgentCommand())
 	return c
 }
 

@@ -72,7 +72,7 @@ func walk(t *testing.T, visit func(name string)) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (slices.Contains([]string{".git", "bin"}, name) || d.Name() == "node_modules"):
+		case d.IsDir() && (slices.Contains([]string{".git", "bin", "agents/jvm/target"}, name) || d.Name() == "node_modules"):
 			return fs.SkipDir
 		case !d.IsDir() && name != ".git": // a file in a worktree
 			visit(name)

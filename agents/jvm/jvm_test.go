@@ -1,0 +1,200 @@
+package jvm_test
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/agents/jvm"
+)
+
+// maxJar is the largest size of the jar in bytes.
+const maxJar = 1_000_000
+
+// The jar is small, and contains the classes of the agent only: others would be visible to all classes of a JVM.
+func TestJar(t *testing.T) {
+	if len(jvm.Jar) > maxJar {
+		t.Errorf("the jar has %d bytes, want at most %d", len(jvm.Jar), maxJar)
+	}
+	z, err := zip.NewReader(bytes.NewReader(jvm.Jar), int64(len(jvm.Jar)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range z.File {
+		if strings.HasSuffix(f.Name, ".class") && !strings.HasPrefix(f.Name, "io/github/sibyltrace/agent/") {
+			t.Errorf("the jar contains %s", f.Name)
+		}
+	}
+}
+
+// java returns the JVMs to test with, and a folder with the compiled program of testdata and the jar.
+func java(t *testing.T, source string) (programs []string, dir string) {
+	t.Helper()
+	if _, err := exec.LookPath("javac"); err != nil {
+		t.Skip("javac is missing: install a JDK of Java 11 or later")
+	}
+	programs = []string{"java"}
+	newest, err := filepath.Glob("/usr/lib/jvm/*-25-*/bin/java") // where Debian's packages and Temurin's install
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs = append(programs, newest...)
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "sibyl-agent.jar"), jvm.Jar, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "javac", "-d", dir, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return programs, dir
+}
+
+// profile is a report in JSON.
+type profile struct {
+	Methods []struct {
+		Method  string
+		Calls   int
+		OwnNS   int64 `json:"own_ns"`
+		TotalNS int64 `json:"total_ns"`
+	}
+	Objects []struct {
+		Class string
+		Count int
+	}
+}
+
+// Counts of a profile are exact: of recursive methods, in threads that end, of methods that throw, and of objects whose
+// constructors call others.
+func TestProfile(t *testing.T) {
+	programs, dir := java(t, "testdata/profile/Program.java")
+	for _, program := range programs {
+		report := filepath.Join(dir, "profile.json")
+		out, err := exec.CommandContext(t.Context(), program, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=classes:profile\\..*#format:json#top:100#output:"+report,
+			"-cp", dir, "profile.Program").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "done") {
+			t.Fatalf("%s: %v: %s", program, err, out)
+		}
+		data, err := os.ReadFile(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p profile
+		if err := json.Unmarshal(data, &p); err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string]int)
+		for _, m := range p.Methods {
+			got[m.Method] = m.Calls
+			if m.OwnNS < 0 || m.OwnNS > m.TotalNS {
+				t.Errorf("%s: own time %d, total time %d", m.Method, m.OwnNS, m.TotalNS)
+			}
+		}
+		for _, o := range p.Objects {
+			got["new "+o.Class] = o.Count
+		}
+		for name, want := range map[string]int{
+			"profile.Program.fib(int)": 21891, "profile.Program.work()": 600, "profile.Program.fail(int)": 10, "profile.Program.main(String[])": 1,
+			"new profile.Program$Item": 1200, "new profile.Program$Base": 0, "new profile.Program$Point": 600,
+		} {
+			if got[name] != want {
+				t.Errorf("%s: %s: %d, want %d", program, name, got[name], want)
+			}
+		}
+	}
+}
+
+// The program finds arguments that are wrong, and runs without the agent.
+func TestWrongArguments(t *testing.T) {
+	programs, dir := java(t, "testdata/profile/Program.java")
+	out, err := exec.CommandContext(t.Context(), programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=q:1", "-cp", dir, "profile.Program").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "done") || !strings.Contains(string(out), `unknown argument "q"`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The agent is loaded into a running JVM, and reports why if it does not start.
+func TestAttach(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("attaching needs Linux")
+	}
+	programs, dir := java(t, "testdata/shop/Shop.java")
+	for _, program := range programs {
+		c := exec.CommandContext(t.Context(), program, "-cp", dir, "shop.Shop")
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		port, pid := 0, c.Process.Pid
+		t.Cleanup(func() {
+			_ = c.Process.Kill()
+			removeJars(t, pid)
+		})
+		for s := bufio.NewScanner(out); port == 0 && s.Scan(); {
+			_, _ = fmt.Sscanf(s.Text(), "port %d", &port)
+		}
+		if err := jvm.Attach(t.Context(), pid, "p:("); err == nil || !strings.Contains(err.Error(), "p: Unclosed group") {
+			t.Errorf("%s: got error %v, want that of the regular expression", program, err)
+		}
+		report := filepath.Join(dir, "attached.json")
+		if err := jvm.Attach(t.Context(), pid, `p:shop\..*#format:json#output:`+report); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			r, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/order", port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Body.Close()
+		}
+		if err := c.Process.Signal(syscall.SIGTERM); err != nil { // the JVM writes the report when it ends
+			t.Fatal(err)
+		}
+		_ = c.Wait()
+		data, err := os.ReadFile(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(data, []byte(`{"method":"shop.Stock.take(int)","calls":60,`)) {
+			t.Errorf("%s: %s", program, data)
+		}
+	}
+}
+
+// removeJars removes the jars that attaching left for a process.
+func removeJars(t *testing.T, pid int) {
+	t.Helper()
+	jars, err := filepath.Glob(fmt.Sprintf("/tmp/sibyl-agent-%d-*.jar", pid))
+	if err != nil || len(jars) == 0 {
+		t.Errorf("found no jar of process %d: %v", pid, err)
+	}
+	for _, jar := range jars {
+		if err := os.Remove(jar); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Processes that are not JVMs are left alone.
+func TestAttachToOthers(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("attaching needs Linux")
+	}
+	for pid, want := range map[int]string{os.Getpid(): "is not a JVM", 1 << 30: "there is no process"} {
+		if err := jvm.Attach(t.Context(), pid, "p:x"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("process %d: got error %v, want %s", pid, err, want)
+		}
+	}
+}

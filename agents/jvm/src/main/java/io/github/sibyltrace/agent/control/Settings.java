@@ -1,0 +1,94 @@
+package io.github.sibyltrace.agent.control;
+
+import io.github.sibyltrace.agent.Arguments;
+import io.github.sibyltrace.agent.plan.Limits;
+import io.github.sibyltrace.agent.trace.OwnClasses;
+import java.net.InetAddress;
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.net.UnknownHostException;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.function.Predicate;
+import java.util.regex.Pattern;
+
+/** The connection with a Sibyl service. */
+public final class Settings {
+  private static final int DEFAULT_RATE = 1000;
+  private static final String DEFAULT_OTLP = "http://127.0.0.1:4318";
+
+  public final String service;
+  public final OwnClasses own;
+  public final int spansPerSecond; // of each tracepoint
+  public final Predicate<String> isEntry; // of class and method: whether requests enter there, in an application without OpenTelemetry
+  public final URI otlp; // where spans go, in an application without OpenTelemetry
+  final URI endpoint;
+  final String token; // null: none
+  public final Map<String, String> resource = new LinkedHashMap<>();
+
+  /** Reads the settings. It throws an {@link IllegalArgumentException} that says what to correct. */
+  public Settings(Arguments a) {
+    endpoint = url("endpoint", a.text("endpoint"));
+    service = service(a.text("service"));
+    token = a.has("token") ? a.text("token") : System.getenv("SIBYL_TOKEN");
+    own = new OwnClasses(a.pattern("include"), a.pattern("exclude"));
+    spansPerSecond = a.number(DEFAULT_RATE, "rate");
+    Pattern entry = a.pattern("entry");
+    isEntry = entry == null ? name -> false : entry.asMatchPredicate();
+    String target = first(a.text("otlp"), System.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), DEFAULT_OTLP);
+    otlp = url("otlp", target);
+    resource.put("service.name", service);
+    resource.put("process.pid", Long.toString(ProcessHandle.current().pid()));
+    resource.put("process.runtime.version", Runtime.version().toString());
+    resource.put("telemetry.sdk.language", "java");
+    resource.put("telemetry.distro.name", "sibyl-agent-jvm");
+    try {
+      resource.put("host.name", InetAddress.getLocalHost().getHostName());
+    } catch (UnknownHostException e) {
+      // the attribute is for display
+    }
+  }
+
+  private static URI url(String name, String text) {
+    try {
+      URI u = new URI(text);
+      if (("http".equals(u.getScheme()) || "https".equals(u.getScheme())) && u.getHost() != null) {
+        return u;
+      }
+    } catch (URISyntaxException e) {
+      // reported below
+    }
+    throw new IllegalArgumentException(name + ": \"" + text + "\" is not a URL like http://sibyl:8321");
+  }
+
+  /** Returns the name that OpenTelemetry's Java agent and SDK would use, too. */
+  private static String service(String argument) {
+    String name = first(argument, System.getProperty("otel.service.name"), System.getenv("OTEL_SERVICE_NAME"), ofResource());
+    if (name == null) {
+      throw new IllegalArgumentException("service: missing: give service:NAME, or set OTEL_SERVICE_NAME as for OpenTelemetry");
+    }
+    if (!Limits.isName(name) || name.length() > Limits.TEXT / 2) {
+      throw new IllegalArgumentException("service: \"" + name + "\" is not a name of at most " + Limits.TEXT / 2 + " printable characters");
+    }
+    return name;
+  }
+
+  private static String ofResource() {
+    String attributes = first(System.getProperty("otel.resource.attributes"), System.getenv("OTEL_RESOURCE_ATTRIBUTES"));
+    for (String part : attributes == null ? new String[0] : attributes.split(",")) {
+      if (part.trim().startsWith("service.name=")) {
+        return part.trim().substring("service.name=".length());
+      }
+    }
+    return null;
+  }
+
+  private static String first(String... values) {
+    for (String v : values) {
+      if (v != null && !v.isEmpty()) {
+        return v;
+      }
+    }
+    return null;
+  }
+}

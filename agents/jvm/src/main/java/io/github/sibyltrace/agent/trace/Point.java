@@ -1,0 +1,86 @@
+package io.github.sibyltrace.agent.trace;
+
+import io.github.sibyltrace.agent.bridge.Activation;
+import io.github.sibyltrace.agent.bridge.Probe;
+import io.github.sibyltrace.agent.plan.Request;
+import io.github.sibyltrace.agent.plan.Tracepoint;
+import java.util.concurrent.atomic.LongAdder;
+
+/** A tracepoint that was enabled at least once, with its counts since the agent started. */
+public final class Point {
+  private static final int MEASURE_EVERY = 256; // hits
+  private static final long LONGEST_HIT = 1_000_000; // ns; during a longer one the thread was preempted
+
+  public final Tracepoint tracepoint;
+  private final Registry registry;
+  private final RateLimit limit;
+  private final LongAdder hits = new LongAdder();
+  private final LongAdder drops = new LongAdder();
+  private final LongAdder nanos = new LongAdder();
+  private final LongAdder measured = new LongAdder();
+
+  Point(Tracepoint tracepoint, Registry registry, int spansPerSecond) {
+    this.tracepoint = tracepoint;
+    this.registry = registry;
+    this.limit = new RateLimit(spansPerSecond);
+  }
+
+  /** Counts a hit, and reports whether it may become a span. */
+  public boolean hit(Request request, boolean sampled) {
+    if (!request.enables(tracepoint.id)) {
+      return false;
+    }
+    hits.increment();
+    if (sampled && limit.allows() && registry.total.allows()) {
+      return true;
+    }
+    drops.increment();
+    return false;
+  }
+
+  /** Reports whether to measure the cost of the present hit. */
+  public boolean measures() {
+    return hits.sum() % MEASURE_EVERY == 1;
+  }
+
+  /** Adds the measured cost of a hit. */
+  public void measured(long ns) {
+    if (ns < LONGEST_HIT) {
+      nanos.add(ns);
+      measured.increment();
+    }
+  }
+
+  /** Counts a hit that could not become a span. */
+  public void drop() {
+    drops.increment();
+  }
+
+  public Registry registry() {
+    return registry;
+  }
+
+  public long hits() {
+    return hits.sum();
+  }
+
+  public long drops() {
+    return drops.sum();
+  }
+
+  /** Returns the mean cost of the measured hits in nanoseconds; 0: none was measured. */
+  public double meanNanos() {
+    long n = measured.sum();
+    return n == 0 ? 0 : (double) nanos.sum() / n;
+  }
+
+  /** Returns a probe that makes spans of this point. */
+  Probe probe(Spans spans) {
+    return new Probe() {
+      @Override
+      public Activation enter() {
+        return spans.start(Point.this);
+      }
+    };
+  }
+}

@@ -1,0 +1,77 @@
+package io.github.sibyltrace.agent.weave;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.Test;
+import org.objectweb.asm.ClassWriter;
+import org.objectweb.asm.MethodVisitor;
+import org.objectweb.asm.Opcodes;
+import org.objectweb.asm.RecordComponentVisitor;
+import org.objectweb.asm.TypeReference;
+
+class ClassFileTest {
+  static class Subject {
+    Subject() {}
+
+    void nested(Map.Entry<String, int[]> e, int... n) {
+      Runnable r = () -> nested(e, n);
+      r.run();
+    }
+  }
+
+  @Test
+  void listsMethodsWithShortTypes() throws Exception {
+    List<String> names = ClassFile.of(Subject.class).methods.stream().map(ClassFile.Method::signature).sorted().collect(Collectors.toList());
+    assertEquals(List.of("<init>()", "lambda$nested$0(Map$Entry,int[])", "nested(Map$Entry,int[])"), names);
+    assertNull(Refusal.ofLoaded(ClassFile.of(Subject.class), Subject.class.getClassLoader()));
+  }
+
+  private static ClassWriter writer(int version) {
+    ClassWriter w = new ClassWriter(0);
+    w.visit(version, Opcodes.ACC_PUBLIC, "a/B", null, "java/lang/Object", null);
+    return w;
+  }
+
+  private static String refusal(ClassWriter w) {
+    return Refusal.ofLoaded(new ClassFile(w.toByteArray()), ClassFileTest.class.getClassLoader());
+  }
+
+  @Test
+  void refusesWhatTheJvmWouldDamage() {
+    assertNull(refusal(writer(Opcodes.V1_8)));
+    assertEquals("compiled for Java 5 or older", refusal(writer(Opcodes.V1_5)));
+
+    ClassWriter record = writer(Opcodes.V17);
+    RecordComponentVisitor c = record.visitRecordComponent("x", "Ljava/lang/String;", null);
+    c.visitTypeAnnotation(TypeReference.newTypeReference(TypeReference.FIELD).getValue(), null, "La/NonNull;", true).visitEnd();
+    assertTrue(refusal(record).contains("JDK-8376185"));
+
+    ClassWriter named = writer(Opcodes.V17);
+    MethodVisitor m = named.visitMethod(Opcodes.ACC_PUBLIC | Opcodes.ACC_ABSTRACT, "m", "(I)V", null, null);
+    m.visitParameter("n", 0);
+    String reason = refusal(named);
+    if (Runtime.version().feature() < 19) {
+      assertTrue(reason.contains("JDK-8240908"), reason);
+    } else {
+      assertNull(reason);
+    }
+  }
+
+  @Test
+  void refusesLoadersThatHideTheBridge() throws Exception {
+    ClassLoader hiding =
+        new ClassLoader(null) {
+          @Override
+          protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
+            throw new ClassNotFoundException(name);
+          }
+        };
+    assertNotNull(Refusal.ofNew(ClassFile.of(Subject.class), hiding));
+  }
+}

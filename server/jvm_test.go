@@ -1,0 +1,252 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/jvm"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// javaSpan is a span that the agent exported.
+type javaSpan struct {
+	TraceID, SpanID, ParentSpanID, Name string
+	Attributes                          []struct {
+		Key   string
+		Value struct{ StringValue string }
+	}
+}
+
+func (s *javaSpan) tracepoint() string {
+	for _, a := range s.Attributes {
+		if a.Key == "sibyl.tracepoint.id" {
+			return a.Value.StringValue
+		}
+	}
+	return ""
+}
+
+// spanRecorder receives the spans of the agent and passes them on to the service.
+type spanRecorder struct {
+	to    string
+	mu    sync.Mutex
+	spans []javaSpan
+}
+
+func (r *spanRecorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	body, err := io.ReadAll(q.Body)
+	var m struct {
+		ResourceSpans []struct {
+			ScopeSpans []struct{ Spans []javaSpan }
+		}
+	}
+	if err != nil || json.Unmarshal(body, &m) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	for _, x := range m.ResourceSpans {
+		for _, y := range x.ScopeSpans {
+			r.spans = append(r.spans, y.Spans...)
+		}
+	}
+	r.mu.Unlock()
+	answer, err := http.Post(r.to+q.URL.Path, q.Header.Get("Content-Type"), bytes.NewReader(body))
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	_ = answer.Body.Close()
+	w.WriteHeader(answer.StatusCode)
+}
+
+// named returns the spans with a name.
+func (r *spanRecorder) named(name string) (found []javaSpan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.spans {
+		if s.Name == name {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// startShop compiles and starts the shop in Java with the agent, and returns its URL.
+func startShop(t *testing.T, arguments string) string {
+	t.Helper()
+	for _, program := range []string{"javac", "java"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is missing: install a JDK of Java 11 or later", program)
+		}
+	}
+	dir := t.TempDir()
+	jar := filepath.Join(dir, "sibyl-agent.jar")
+	if err := os.WriteFile(jar, jvm.Jar, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "javac", "-d", dir, "../agents/jvm/testdata/shop/Shop.java").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	c := exec.CommandContext(t.Context(), "java", "-javaagent:"+jar+"="+arguments, "-cp", dir, "shop.Shop")
+	var messages bytes.Buffer
+	c.Stderr = &messages
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		if t.Failed() {
+			t.Logf("standard error of the shop:\n%s", messages.String())
+		}
+	})
+	var port int
+	for s := bufio.NewScanner(out); s.Scan(); { // the JVM may print warnings first
+		if n, _ := fmt.Sscanf(s.Text(), "port %d", &port); n == 1 {
+			return fmt.Sprintf("http://127.0.0.1:%d", port)
+		}
+	}
+	t.Fatal("the shop did not print its port")
+	return ""
+}
+
+// A service enables and disables methods of a Java program, which has no OpenTelemetry, as tracepoints.
+func TestJVMAgent(t *testing.T) {
+	env := map[string]string{
+		"SIBYL_DATA_DIR": t.TempDir(), "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
+		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_SETTLE": "100ms",
+	}
+	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(&e.Config, Build{Version: "v1"}, slog.New(slog.DiscardHandler), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	api := "http://" + s.Addresses().API.String()
+	spans := &spanRecorder{to: "http://" + s.Addresses().HTTP.String()}
+	receiver := httptest.NewServer(spans)
+	t.Cleanup(receiver.Close)
+	shop := startShop(t, "endpoint:"+api+"#otlp:"+receiver.URL+`#service:shop#entry:shop\.(Orders\.place|Carts\.show)`)
+
+	// until sends requests until done holds.
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+			r, err := http.Get(shop + "/order")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Body.Close()
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: not within two minutes", what)
+			}
+		}
+	}
+	override := func(method, id, body string) {
+		t.Helper()
+		q, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("%s/api/v1/tracepoints/%016x", api, uint64(trace.SymbolOf([]byte(id)))), strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Content-Type", "application/json")
+		r, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if r.StatusCode/100 != 2 {
+			answer, _ := io.ReadAll(r.Body)
+			t.Fatalf("%s %s: %s %s", method, id, r.Status, answer)
+		}
+	}
+	agent := func() (a contract.Agent) {
+		r, err := http.Get(api + "/api/v1/agents")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		var list contract.AgentList
+		if json.NewDecoder(r.Body).Decode(&list) == nil && len(list.Items) == 1 {
+			a = list.Items[0]
+		}
+		return a
+	}
+
+	until("the catalogue has all methods", func() bool { return agent().Catalogue >= 15 })
+	until("the entry has spans", func() bool { return len(spans.named("Orders.place")) > 0 })
+	if n := len(spans.named("Stock.take")); n > 0 {
+		t.Errorf("a tracepoint that nobody enabled has %d spans", n)
+	}
+	reserve, take := "shop/shop.Stock.reserve(int)", "shop/shop.Stock.take(int)"
+	override(http.MethodPut, reserve, `{"kind":"pin"}`)
+	override(http.MethodPut, take, `{"kind":"pin"}`)
+	until("both tracepoints are applied", func() bool { return agent().Applied == 2 })
+	until("the inner tracepoint has spans", func() bool { return len(spans.named("Stock.take")) >= 30 })
+
+	parents := make(map[string]javaSpan)
+	for _, name := range []string{"Orders.place", "Stock.reserve"} {
+		for _, x := range spans.named(name) {
+			parents[x.SpanID] = x
+		}
+	}
+	for _, x := range spans.named("Stock.take")[:30] {
+		above := parents[x.ParentSpanID]
+		if above.Name == "Orders.place" && x.tracepoint() == take {
+			continue // the request began while only this method was enabled
+		}
+		root := parents[above.ParentSpanID]
+		if above.tracepoint() != reserve || x.tracepoint() != take || root.Name != "Orders.place" || root.TraceID != x.TraceID {
+			t.Fatalf("the parents of %+v are %+v and %+v", x, above, root)
+		}
+	}
+
+	override(http.MethodDelete, reserve, "")
+	override(http.MethodDelete, take, "")
+	until("no tracepoint is applied", func() bool { return agent().Applied == 0 })
+	before := len(spans.named("Orders.place"))
+	enabled := len(spans.named("Stock.take"))
+	until("further requests", func() bool { return len(spans.named("Orders.place")) > before+20 })
+	after := len(spans.named("Stock.take"))
+	until("yet further requests", func() bool { return len(spans.named("Orders.place")) > before+40 })
+	if n := len(spans.named("Stock.take")); n != after {
+		t.Errorf("a removed tracepoint has further spans: %d, then %d, then %d", enabled, after, n)
+	}
+}
