@@ -64,21 +64,25 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// Services are told by the environment, by the rules of OpenTelemetry's SDKs.
-func TestServices(t *testing.T) {
+// The name of a process counts before the given one, and its host before this one.
+func TestReadService(t *testing.T) {
 	for _, c := range []struct{ environment, option, want string }{
-		{"OTEL_SERVICE_NAME=orders", "", "host.name=here service.name=orders"},
-		{"OTEL_SERVICE_NAME=orders", "stock", "host.name=here service.name=orders"},
-		{"PATH=/bin", "stock", "host.name=here service.name=stock"},
+		{"OTEL_SERVICE_NAME=orders", "stock", "host.name=here process.pid=7 service.name=orders"},
+		{"PATH=/bin", "stock", "host.name=here process.pid=7 service.name=stock"},
 		{"PATH=/bin", "", ""},
-		{"OTEL_RESOURCE_ATTRIBUTES=service.name=a%20b,x=1", "", "host.name=here service.name=a b x=1"},
-		{"OTEL_RESOURCE_ATTRIBUTES=service.name=a,host.name=there\x00OTEL_SERVICE_NAME=b", "", "host.name=there service.name=b"},
-		{"OTEL_RESOURCE_ATTRIBUTES=service.name=a,broken", "", ""},
-		{"OTEL_RESOURCE_ATTRIBUTES=service.name=%zz", "", ""},
+		{"OTEL_RESOURCE_ATTRIBUTES=service.name=a,host.name=there", "", "host.name=there process.pid=7 service.name=a"},
 	} {
-		j := NewJoiner("", c.option, "here")
+		proc := t.TempDir()
+		fakeProcess(t, proc, "1")
+		if err := os.WriteFile(filepath.Join(proc, "7", "environ"), []byte(c.environment), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := ReadService(proc, 7, c.option, "here")
+		if err != nil {
+			t.Fatal(err)
+		}
 		var got []string
-		if s := j.serviceFrom(parseEnvironment([]byte(c.environment))); s != nil {
+		if s != nil {
 			for _, a := range s.Attributes {
 				got = append(got, a.Key+"="+a.Value)
 			}
@@ -89,7 +93,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// process writes the files of a process.
+// fakeProcess writes the files of a process.
 func fakeProcess(t *testing.T, proc, start string) {
 	t.Helper()
 	folder := filepath.Join(proc, "7")
@@ -118,7 +122,7 @@ func TestNumberIsReused(t *testing.T) {
 	if _, first, err := j.Context(7); !first || err == nil {
 		t.Errorf("first %t, %v; want an error: the program is no program", first, err)
 	}
-	if w, ok := j.Join(&e); !ok || w.Service.Attributes[1].Value != "s100" {
+	if w, ok := j.Join(&e); !ok || w.Service.Name != "s100" {
 		t.Errorf("%+v, %t", w, ok)
 	}
 	fakeProcess(t, proc, "400")

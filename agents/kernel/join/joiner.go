@@ -3,8 +3,10 @@ package join
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,12 +29,12 @@ type process struct {
 	context  Context
 	reason   error // for which there is no context
 	service  *Service
-	looks    int // for the service that the process publishes
+	looks    uint // for the service, so far
 }
 
-// maxLooks bounds the times of looking for the service that a process publishes, which it does some time after its
-// start.
-const maxLooks = 30
+// frequentLooks is the number of looks for the service of a process without pauses: it may publish the name some time
+// after its start. Then the pauses grow.
+const frequentLooks = 30
 
 // identity tells programs apart that use a process ID one after the other.
 type identity struct {
@@ -59,7 +61,6 @@ func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
 		first = true
 		p = &process{identity: id}
 		p.context, p.reason = findContext(j.path(pid, "exe"))
-		p.service = j.serviceFrom(j.readEnvironment(pid))
 		j.processes[pid] = p
 	}
 	j.look(pid, p)
@@ -71,17 +72,16 @@ func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
 
 var errNoService = errors.New("the process does not tell the name of its service: set OTEL_SERVICE_NAME in its environment, or give --service")
 
-// look looks for the service that the process publishes. It overrides that of the environment.
+// look reads the service of a process if that is due. A service that does not change stays the same pointer.
 func (j *Joiner) look(pid uint32, p *process) {
-	if p.looks >= maxLooks {
-		return
-	}
 	p.looks++
-	attributes, err := j.readPublished(pid)
-	if err != nil || attributes[serviceName] == "" {
+	if p.looks > frequentLooks && bits.OnesCount(p.looks) > 1 {
 		return
 	}
-	p.service, p.looks = j.serviceFrom(attributes), maxLooks
+	s, err := ReadService(j.proc, pid, j.service, j.host)
+	if err == nil && s != nil && (p.service == nil || !slices.Equal(s.Attributes, p.service.Attributes)) {
+		p.service = s
+	}
 }
 
 // Forget forgets a process that has ended.

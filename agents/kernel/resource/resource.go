@@ -45,7 +45,10 @@ func Of(proc string, pid uint32) (map[string]string, error) {
 	if id := containerID(folder); id != "" {
 		attributes[ContainerID] = id
 	}
-	if published, err := readContext(folder); err == nil {
+	switch published, err := readContext(folder); {
+	case errors.Is(err, errUpdating):
+		return nil, fmt.Errorf("process %d: %w", pid, err) // not the name that it had before
+	case err == nil:
 		maps.Copy(attributes, published)
 	}
 	attributes[PID] = strconv.FormatUint(uint64(pid), 10)

@@ -137,7 +137,10 @@ func TestFindContext(t *testing.T) {
 	for line, want := range map[string]int64{
 		"7f00-7f10 r--p 00000000 00:00 0                          [anon:OTEL_CTX]":           0x7f00,
 		"7f20-7f30 rw-p 00000000 00:01 12345                      /memfd:OTEL_CTX (deleted)": 0x7f20,
+		"7f30-7f40 rw-p 00000000 00:00 0                          [anon_shmem:OTEL_CTX]":     0x7f30,
 		"7f40-7f50 rw-p 00000000 00:00 0                          [heap]":                    0,
+		"7f40-7f50 rw-p 00000000 00:01 12345                      /tmp/OTEL_CTX":             0,
+		"7f40-7f50 rw-p 00000000 00:00 0                          [anon:OTEL_CTX2]":          0,
 	} {
 		name := filepath.Join(t.TempDir(), "maps")
 		if err := os.WriteFile(name, []byte("00-10 r--p 0 00:00 0\n"+line+"\n"), 0o600); err != nil {

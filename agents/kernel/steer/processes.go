@@ -13,7 +13,6 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
 	"github.com/sibyl-trace/sibyl/agents/kernel/join"
-	"github.com/sibyl-trace/sibyl/agents/kernel/resource"
 )
 
 const (
@@ -111,22 +110,14 @@ func (p *processes) update(pid uint32) {
 	}
 	x.nextRead = p.scans + min(1<<min(2*x.reads, 16), latestRead)
 	x.reads++
-	attributes, err := resource.Of(p.proc, pid)
-	if errors.Is(err, fs.ErrNotExist) {
+	service, err := join.ReadService(p.proc, pid, p.service, p.host)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		x.service = nil
-		return
-	}
-	if attributes == nil {
-		attributes = make(map[string]string)
-	}
-	if attributes[resource.Service] == "" && p.service != "" {
-		attributes[resource.Service] = p.service
-	}
-	if attributes[resource.Host] == "" {
-		attributes[resource.Host] = p.host
-	}
-	if x.service = nil; validService(attributes[resource.Service]) {
-		x.service = join.NewService(attributes)
+	case err == nil && service != nil && validService(service.Name):
+		x.service = service
+	case err == nil:
+		x.service = nil
 	}
 }
 

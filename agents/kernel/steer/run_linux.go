@@ -150,7 +150,8 @@ func (a *agent) readEvents() error {
 			continue
 		}
 		w, joined := a.joiner.Join(e)
-		w.Event, w.Service, w.Frames = *e, t.service, a.frames(e)
+		joined = joined && w.Service.Name == t.service.Name // not those of the next process with the number
+		w.Event, w.Frames = *e, a.frames(e)
 		for _, part := range w.Parts(t.classes, a.settings.Thresholds) {
 			wanted := joined && enabled(part.Part.Class, part.Trace)
 			a.steering.record(t.service.Name, part.Part.Class, wanted)
