@@ -102,7 +102,7 @@ and the blind spots.`,
 	c.Flags().BoolVar(&f.stacks, "stacks", true, "sample stacks of waits and of time on the CPU")
 	c.Flags().Uint32Var(&f.sums, "sums", 1<<16, "largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
 	c.Flags().IntVar(&f.top, "top", 10, "number of processes, threads and waits to show in the table; 0: all")
-	c.Flags().StringVar(&f.otlp, "otlp", "", "address of a Collector or of Sibyl, for OTLP over gRPC: send waits above a threshold as spans below the spans that waited (default with --sibyl 127.0.0.1:4317)")
+	c.Flags().StringVar(&f.otlp, "otlp", "", "endpoint of a Collector or of Sibyl, host:port or grpcs://host:port (with TLS): send waits above a threshold as spans below the spans that waited; default with --sibyl: port 4317 of its host")
 	c.Flags().StringVar(&f.service, "service", "", "with --otlp or --sibyl: service of selected processes that name none")
 	p.steerFlags(c, f)
 	return c
@@ -120,7 +120,7 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 		return err
 	}
 	if f.otlp != "" {
-		sender, err := otlp.Open(f.otlp, kernel.SyscallName, slog.New(slog.NewTextHandler(p.err, nil)))
+		sender, err := otlp.Open(f.otlp, p.agentToken(f), kernel.SyscallName, slog.New(slog.NewTextHandler(p.err, nil)))
 		if err != nil {
 			return err
 		}

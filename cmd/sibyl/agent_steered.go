@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,7 +24,7 @@ const steeredThreshold = 100 * time.Microsecond
 // steerFlags adds the flags of an agent that Sibyl steers.
 func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
 	c.Flags().StringVar(&f.sibyl, "sibyl", "", "URL of Sibyl, which then decides what is observed, like http://127.0.0.1:8321")
-	c.Flags().StringVar(&f.token, "token", "", "token with the role agent; prefer SIBYL_TOKEN, which the process list does not show")
+	c.Flags().StringVar(&f.token, "token", "", "token with the role agent, for --sibyl and --otlp; prefer SIBYL_TOKEN, which the process list does not show")
 	c.Flags().Float64Var(&f.cpuLimit, "cpu-limit", 100*steer.DefaultCPULimit, "with --sibyl: percent of one CPU that agent and probes may use; 0: no limit")
 }
 
@@ -36,7 +37,7 @@ func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	if err := p.checkKernel(); err != nil {
 		return err
 	}
-	sender, err := otlp.Open(f.otlp, kernel.SyscallName, s.Logger)
+	sender, err := otlp.Open(f.otlp, s.Token, kernel.SyscallName, s.Logger)
 	if err != nil {
 		return err
 	}
@@ -44,6 +45,9 @@ func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	s.Send = sender.Add
 	return steer.Run(c.Context(), s)
 }
+
+// agentToken returns the token of the agent; "" if there is none.
+func (p *process) agentToken(f *kernelFlags) string { return cmp.Or(f.token, p.getenv("SIBYL_TOKEN")) }
 
 // otlpPort is the port at which Sibyl and Collectors take traces over gRPC by default.
 const otlpPort = "4317"
@@ -62,18 +66,18 @@ func (p *process) steerSettings(c *cobra.Command, f *kernelFlags) (steer.Setting
 		return steer.Settings{}, err
 	}
 	s := steer.Settings{
-		Endpoint: f.sibyl, Token: f.token, ID: "kernel@" + host, Host: host, Service: f.service, Stacks: f.stacks,
+		Endpoint: f.sibyl, Token: p.agentToken(f), ID: "kernel@" + host, Host: host, Service: f.service, Stacks: f.stacks,
 		CPULimit: f.cpuLimit / 100, Options: kernel.Options{Sums: f.sums}, Logger: slog.New(slog.NewTextHandler(p.err, nil)),
-	}
-	if s.Token == "" {
-		s.Token = p.getenv("SIBYL_TOKEN")
 	}
 	if f.otlp == "" {
 		u, err := url.Parse(f.sibyl)
-		if err != nil {
+		if err != nil || u.Hostname() == "" {
 			return s, fmt.Errorf("--sibyl %q: want a URL like http://127.0.0.1:8321", f.sibyl)
 		}
 		f.otlp = net.JoinHostPort(u.Hostname(), otlpPort)
+		if u.Scheme == "https" {
+			f.otlp = "grpcs://" + f.otlp
+		}
 	}
 	selections, err := f.selections()
 	switch {

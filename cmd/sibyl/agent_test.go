@@ -26,6 +26,7 @@ func TestKernelAgentUsage(t *testing.T) {
 		"--sibyl http://127.0.0.1:1 --duration 10s":     "--duration has no effect",
 		"--sibyl http://127.0.0.1:1 --service x":        "--service needs",
 		"--sibyl http://127.0.0.1:1 --cpu-limit -1":     "--cpu-limit",
+		"--sibyl 127.0.0.1:1":                           "want a URL",
 		"--sibyl http://127.0.0.1:1 --threshold disk=1": "unknown class",
 	} {
 		var out, errOut strings.Builder

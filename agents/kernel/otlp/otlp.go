@@ -3,15 +3,20 @@ package otlp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 )
@@ -27,6 +32,7 @@ const (
 type Exporter struct {
 	connection *grpc.ClientConn
 	client     ptraceotlp.GRPCClient
+	token      string
 	syscall    func(int32) string
 	log        *slog.Logger
 	queue      chan []join.Wait
@@ -44,20 +50,36 @@ type Counts struct {
 	Failed  uint64 // the receiver refused them or did not answer
 }
 
-// Open returns an Exporter that sends to an address like 127.0.0.1:4317, without TLS. It takes the names of system
-// calls from syscall.
-func Open(address string, syscall func(int32) string, log *slog.Logger) (*Exporter, error) {
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+// Open returns an Exporter that sends to an endpoint: host:port or grpc://host:port without TLS, grpcs://host:port with
+// TLS. It sends the token unless that is empty, and takes the names of system calls from syscall.
+func Open(endpoint, token string, syscall func(int32) string, log *slog.Logger) (*Exporter, error) {
+	address, security, err := parseEndpoint(endpoint)
 	if err != nil {
-		return nil, fmt.Errorf("send waits to %s: %w", address, err)
+		return nil, err
+	}
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(security))
+	if err != nil {
+		return nil, fmt.Errorf("send waits to %s: %w", endpoint, err)
 	}
 	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
 	e := &Exporter{
-		connection: connection, client: ptraceotlp.NewGRPCClient(connection), syscall: syscall, log: log,
+		connection: connection, client: ptraceotlp.NewGRPCClient(connection), token: token, syscall: syscall, log: log,
 		queue: make(chan []join.Wait, maxQueued), stop: stop, done: make(chan struct{}),
 	}
 	go e.run(ctx)
 	return e, nil
+}
+
+func parseEndpoint(text string) (address string, security credentials.TransportCredentials, err error) {
+	address, security = strings.TrimPrefix(text, "grpc://"), insecure.NewCredentials()
+	if rest, ok := strings.CutPrefix(text, "grpcs://"); ok {
+		address, security = rest, credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "" || strings.Contains(address, "/") {
+		return "", nil, fmt.Errorf("%q is not an endpoint: want host:port, like 127.0.0.1:4317, or with TLS grpcs://host:port", text)
+	}
+	return address, security, nil
 }
 
 // Add enqueues waits. It never blocks. It must not be called after Close.
@@ -116,6 +138,9 @@ func (e *Exporter) run(ctx context.Context) {
 func (e *Exporter) send(ctx context.Context, list []join.Wait) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	if e.token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+e.token)
+	}
 	offset, err := clockOffset()
 	if err != nil {
 		return err

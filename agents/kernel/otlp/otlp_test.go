@@ -5,12 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
@@ -21,13 +23,15 @@ type receiver struct {
 	ptraceotlp.UnimplementedGRPCServer
 	received chan ptrace.Traces
 	refuse   error
+	token    []string // of the last request
 }
 
 // Export implements [ptraceotlp.GRPCServer].
-func (r *receiver) Export(_ context.Context, request ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+func (r *receiver) Export(ctx context.Context, request ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
 	if r.refuse != nil {
 		return ptraceotlp.NewExportResponse(), r.refuse
 	}
+	r.token = metadata.ValueFromIncomingContext(ctx, "authorization")
 	r.received <- request.Traces()
 	return ptraceotlp.NewExportResponse(), nil
 }
@@ -57,7 +61,7 @@ func name(int32) string { return "fsync" }
 // Waits arrive as spans of their own service, below the span that waited.
 func TestSend(t *testing.T) {
 	r := &receiver{received: make(chan ptrace.Traces, 1)}
-	e, err := Open(listen(t, r), name, slog.New(slog.DiscardHandler))
+	e, err := Open(listen(t, r), "secret", name, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +102,31 @@ func TestSend(t *testing.T) {
 	if c := e.Counts(); c != (Counts{Sent: 3}) {
 		t.Errorf("%+v", c)
 	}
+	if !slices.Equal(r.token, []string{"Bearer secret"}) {
+		t.Errorf("token %q", r.token)
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	for text, want := range map[string]string{
+		"127.0.0.1:4317": "insecure", "grpc://[::1]:4317": "insecure", "grpcs://sibyl.example.com:4317": "tls",
+		"": "", "sibyl.example.com": "", ":4317": "", "https://sibyl.example.com:4317": "", "grpcs://sibyl.example.com:4317/v1/traces": "",
+	} {
+		_, security, err := parseEndpoint(text)
+		got := ""
+		if err == nil {
+			got = security.Info().SecurityProtocol
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q; %v", text, got, want, err)
+		}
+	}
 }
 
 // A receiver that refuses waits is logged once, and its waits are counted.
 func TestRefused(t *testing.T) {
 	var log strings.Builder
-	e, err := Open(listen(t, &receiver{refuse: errors.New("no")}), name, slog.New(slog.NewTextHandler(&log, nil)))
+	e, err := Open("grpc://"+listen(t, &receiver{refuse: errors.New("no")}), "", name, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
