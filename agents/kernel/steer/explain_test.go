@@ -5,12 +5,15 @@ package steer
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"runtime"
+	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,19 +21,23 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 
-	"github.com/sibyl-trace/sibyl/agents/kernel/join"
-	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/agents/kernel"
+	sender "github.com/sibyl-trace/sibyl/agents/kernel/otlp"
 	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// handled is a request that a thread of the shop has handled. Times are of the monotonic clock.
+// handled is a request that a thread of the shop has handled. Times are in ns since 1970.
 type handled struct {
 	Trace      [16]byte
-	Start, End uint64
+	Start, End int64
 }
 
 // shop handles requests in two threads, which sleep and sync a file, and writes a line for each. A line of its input
@@ -70,46 +77,65 @@ func serve(faulty *atomic.Bool, lines chan<- handled) {
 	_ = os.Remove(f.Name())
 	data := make([]byte, 512)
 	for {
-		r := handled{Trace: randomTrace(), Start: now()}
+		r := handled{Trace: randomTrace(), Start: time.Now().UnixNano()}
 		label(r.Trace)
 		nap(time.Duration(800+rand.IntN(400)) * time.Microsecond)
 		syncs := 1
 		if faulty.Load() {
-			syncs = 8 + rand.IntN(8)
+			syncs = 6 + rand.IntN(6)
 		}
 		for range syncs {
 			_, _ = unix.Pwrite(int(f.Fd()), data, 0)
 			_ = unix.Fsync(int(f.Fd()))
 		}
-		r.End = now()
+		r.End = time.Now().UnixNano()
+		pprof.SetGoroutineLabels(context.Background())
 		lines <- r
-		nap(3 * time.Millisecond)
+		nap(8 * time.Millisecond)
 	}
 }
 
 func nap(d time.Duration) { _ = syscall.Nanosleep(&syscall.Timespec{Nsec: int64(d)}, nil) }
 
-func now() uint64 {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
-	return uint64(t.Nano())
+const (
+	epochTime = time.Second // of the machine, for an epoch of the engine, which is
+	epoch     = 10 * time.Second
+	late      = time.Second // after which all waits of a request have arrived
+)
+
+// live runs the engine on the requests of the shop, with the kernel agent and the control plane between them. It is
+// the receiver of the agent's spans.
+type live struct {
+	ptraceotlp.UnimplementedGRPCServer
+	*plane
+	core    *engine.Core
+	epochs  int       // ended
+	began   time.Time // the present epoch
+	decoder *otlp.Decoder
+	names   struct{ service, host, root trace.Symbol }
+
+	mu       sync.Mutex // guards the fields below, and the table
+	feedback []*search.Feedback
+	waits    map[trace.ID][]trace.Span
+	requests []handled
 }
 
-// speed is the factor by which the engine's time passes faster: its epoch of 10 s takes a second.
-const speed = 10
-
-// live runs the engine on the requests of the shop, with the kernel agent and the control plane between them.
-type live struct {
-	*plane
-	core  *engine.Core
-	began uint64
-	ended trace.Nanos // last epoch
-	names struct{ service, host, root trace.Symbol }
-
-	mu       sync.Mutex // guards the fields below
-	feedback []*search.Feedback
-	waits    map[trace.ID][]join.Wait
-	requests []handled
+// Export implements [ptraceotlp.GRPCServer].
+func (l *live) Export(_ context.Context, request ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	data, err := request.MarshalProto()
+	if err != nil {
+		return ptraceotlp.NewExportResponse(), err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var batch ingest.Batch
+	if err := l.decoder.Protobuf(data, &batch); err != nil {
+		return ptraceotlp.NewExportResponse(), err
+	}
+	for i, id := range batch.Traces {
+		l.waits[id] = append(l.waits[id], batch.Spans[i])
+	}
+	return ptraceotlp.NewExportResponse(), nil
 }
 
 // Record implements [control.Engine].
@@ -120,46 +146,60 @@ func (l *live) Record(_ context.Context, f *search.Feedback) error {
 	return nil
 }
 
-// at converts the monotonic clock to the engine's time.
-func (l *live) at(ns uint64) trace.Nanos {
-	return trace.Nanos(1_700_000_000*time.Second) + trace.Nanos(speed*(int64(ns)-int64(l.began)))
+// at converts times of the present epoch to the engine's time.
+func (l *live) at(t trace.Nanos) trace.Nanos {
+	const scale = int64(epoch / epochTime)
+	return trace.Nanos(1_700_000_000*time.Second) + trace.Nanos(int64(epoch)*int64(l.epochs)+scale*(int64(t)-l.began.UnixNano()))
 }
 
-// late is the time after which all waits of a request have arrived.
-const late = uint64(3 * tick)
-
-// epoch ingests the requests whose waits have arrived and ends an epoch.
-func (l *live) epoch() {
+// epoch ingests the requests of the epoch and ends it. If the plan changes, the engine's time stands still until the
+// agent has applied it, however busy the machine is.
+func (l *live) epoch(t *testing.T) {
+	until := l.began.Add(epochTime)
+	time.Sleep(time.Until(until.Add(late)))
+	version := l.core.Plan().Version
+	l.end(trace.Nanos(until.UnixNano()))
+	l.epochs++
+	l.began = until
+	if l.core.Plan().Version == version {
+		return
+	}
+	eventually(t, "the agent applies the plan", func() bool {
+		agents := l.Agents()
+		return len(agents) == 1 && agents[0].Version == l.core.Plan().Version
+	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	until := now() - late
+	l.began = time.Now()
+	l.requests = slices.DeleteFunc(l.requests, func(r handled) bool { return r.Start < l.began.UnixNano() })
+}
+
+// end ends the present epoch.
+func (l *live) end(until trace.Nanos) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, f := range l.feedback {
 		f.At = l.at(until)
 		l.core.Apply(&engine.Change{Feedback: f})
 	}
 	l.feedback = nil
 	n := 0
-	for ; n < len(l.requests) && l.requests[n].End < until; n++ {
+	for ; n < len(l.requests) && l.requests[n].End < int64(until); n++ {
 		l.core.Ingest(l.traceOf(&l.requests[n]))
 	}
 	l.requests = l.requests[n:]
-	l.ended = l.at(until)
-	l.core.Epoch(l.ended)
+	l.core.Epoch(l.at(until))
 	l.Publish(l.core.Plan(), &l.table)
 }
 
-// traceOf returns the trace of a request with its waits, which it forgets. The caller holds mu.
+// traceOf returns the trace of a request with its waits. The caller holds mu.
 func (l *live) traceOf(r *handled) *trace.Trace {
-	span := func(id trace.SpanID, name trace.Symbol, kind trace.Kind, start, end uint64) trace.Span {
-		return trace.Span{
-			ID: id, Start: l.at(start), End: l.at(end), Service: l.names.service, Host: l.names.host, Kind: kind, Op: l.table.Op(l.names.service, name, kind),
-		}
-	}
-	t := &trace.Trace{ID: r.Trace, Spans: []trace.Span{span(1, l.names.root, trace.Server, r.Start, r.End)}}
-	for _, w := range l.waits[r.Trace] {
-		s := span(trace.SpanID(1+len(t.Spans)), l.table.Symbol(waits.SpanName(w.Part.Class)), trace.Internal, w.Part.Start, w.Part.End)
-		s.Parent, s.Tracepoint = trace.SpanID(binary.BigEndian.Uint64(w.Parent[:])), l.table.Symbol(waits.TracepointID(w.Service.Name, w.Part.Class))
-		t.Spans = append(t.Spans, s)
+	entry := trace.Span{ID: 1, Service: l.names.service, Host: l.names.host, Kind: trace.Server, Op: l.table.Op(l.names.service, l.names.root, trace.Server)}
+	entry.Start, entry.End = trace.Nanos(r.Start), trace.Nanos(r.End)
+	t := &trace.Trace{ID: r.Trace, Spans: append([]trace.Span{entry}, l.waits[r.Trace]...)}
+	for i := range t.Spans {
+		s := &t.Spans[i]
+		s.Start, s.End = l.at(s.Start), l.at(s.End)
 	}
 	delete(l.waits, r.Trace)
 	return t
@@ -176,14 +216,15 @@ func (l *live) explained() string {
 }
 
 // A slow fsync of a real process is explained by a real kernel agent that Sibyl's engine steers: the engine enables
-// classes of waits of the service until it finds the one that carries the problem.
+// classes of waits of the service until it finds the one that carries the problem. The waits arrive as OTLP spans.
 func TestExplainsSlowDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
 	requireProbes(t)
-	l := &live{began: now(), waits: make(map[trace.ID][]join.Wait)}
+	l := &live{waits: make(map[trace.ID][]trace.Span)}
 	l.plane = newPlaneFor(t, l)
+	l.decoder = otlp.NewDecoder(&l.table, ingest.AllKeys())
 	options := engine.DefaultOptions()
 	options.Learning = time.Minute
 	l.core = engine.NewCore(&l.table, options)
@@ -195,25 +236,29 @@ func TestExplainsSlowDisk(t *testing.T) {
 	for class := range s.Thresholds {
 		s.Thresholds[class] = 20_000
 	}
-	s.Send = l.take
+	exporter, err := sender.Open(serveOTLP(t, l), "", kernel.SyscallName, s.Logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Send = exporter.Add
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- l.Run(ctx) }()
 	go func() { ended <- Run(ctx, s) }()
 	defer func() {
 		stop()
-		for range 2 {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+		if err := errors.Join(<-ended, <-ended, exporter.Close()); err != nil {
+			t.Error(err)
+		}
+		if c := exporter.Counts(); c.Sent == 0 || c.Dropped+c.Failed > 0 {
+			t.Errorf("%+v", c)
 		}
 	}()
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
+	eventually(t, "the agent registers", func() bool { return len(l.Agents()) == 1 })
+	l.began = time.Now()
 	const healthy, most = 12, 60 // epochs
 	for n := range most {
-		<-ticker.C
-		l.epoch()
+		l.epoch(t)
 		if n == healthy {
 			if _, err := io.WriteString(in, "fault\n"); err != nil {
 				t.Fatal(err)
@@ -237,13 +282,18 @@ func TestExplainsSlowDisk(t *testing.T) {
 	t.Error("not explained")
 }
 
-// take keeps waits until their requests end.
-func (l *live) take(all []join.Wait) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, w := range all {
-		l.waits[w.Trace] = append(l.waits[w.Trace], w)
+// serveOTLP serves a receiver of spans and returns its address.
+func serveOTLP(t *testing.T, r ptraceotlp.GRPCServer) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
+	s := grpc.NewServer()
+	ptraceotlp.RegisterGRPCServer(s, r)
+	go func() { _ = s.Serve(listener) }() // until Stop
+	t.Cleanup(s.Stop)
+	return listener.Addr().String()
 }
 
 // read collects the requests of the shop.
