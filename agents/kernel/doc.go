@@ -22,6 +22,7 @@ const Lease = 10 * time.Second
 type Target struct {
 	Classes   waits.Set // to sum up
 	Events    waits.Set // to send when they exceed a threshold
+	InSpans   bool      // send only those of spans that Context locates
 	MaxEvents uint32    // per second, about
 	Stacks    bool      // sample stacks
 	Children  bool      // observe processes that it starts, too, in the same way

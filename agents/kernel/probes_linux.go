@@ -178,6 +178,9 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 		if t.Children {
 			v.Flags |= withChildren
 		}
+		if t.InSpans {
+			v.Flags |= onlyInSpans
+		}
 		v.Context.Kind, v.Context.Tls = uint32(t.Context.Kind), t.Context.TLS
 		v.Context.M, v.Context.Curg, v.Context.Labels = t.Context.M, t.Context.Curg, t.Context.Labels
 		bit := pid % (64 * uint32(len(p.named)))
@@ -200,6 +203,7 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 const (
 	withStacks   = 1
 	withChildren = 2
+	onlyInSpans  = 4
 )
 
 // targets returns the processes that are targets now.

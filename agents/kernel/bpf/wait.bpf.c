@@ -62,6 +62,7 @@ enum {
 enum {
 	WITH_STACKS = 1,
 	WITH_CHILDREN = 2,
+	ONLY_IN_SPANS = 4, // events without span are not sent
 };
 
 // How the span that a thread works for is found, as in agents/kernel/join.
@@ -721,7 +722,11 @@ static __always_inline void send(struct target *target, struct task_struct *task
 {
 	struct event *e;
 
-	if (i->class >= CLASSES || !(target->events & (1 << i->class)) || !may_send(target, i->end))
+	if (i->class >= CLASSES || !(target->events & (1 << i->class)))
+		return;
+	if ((target->flags & ONLY_IN_SPANS) && t->found != HEX && t->found != BINARY)
+		return;
+	if (!may_send(target, i->end))
 		return;
 	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {

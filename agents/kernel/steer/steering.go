@@ -11,8 +11,8 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// maxEvents bounds the single waits of a process, per second.
-const maxEvents = 2000
+// maxEvents bounds the single waits of a process, per second. What is above it is missing in the evidence.
+const maxEvents = 10_000
 
 // steering makes the plan true: it turns it into targets of the probes. It implements [exchange.Tracepoints].
 type steering struct {
@@ -214,7 +214,7 @@ func targetOf(classes waits.Set, l level, stacks bool) kernel.Target {
 	if l >= noEvents {
 		return t
 	}
-	t.Events, t.MaxEvents, t.Stacks = classes, maxEvents, stacks && l < noStacks
+	t.Events, t.InSpans, t.MaxEvents, t.Stacks = classes, true, maxEvents, stacks && l < noStacks
 	if classes.Has(waits.RunQueue) {
 		t.Events = waits.All
 	}

@@ -106,7 +106,7 @@ func on(stacks bool, classes ...waits.Class) kernel.Target {
 	for _, c := range classes {
 		s = s.With(c)
 	}
-	return kernel.Target{Classes: s, Events: s, MaxEvents: maxEvents, Stacks: stacks, Context: join.Context{Kind: join.GoLabels}}
+	return kernel.Target{Classes: s, Events: s, InSpans: true, MaxEvents: maxEvents, Stacks: stacks, Context: join.Context{Kind: join.GoLabels}}
 }
 
 func TestSteering(t *testing.T) {
