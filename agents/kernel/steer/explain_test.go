@@ -40,8 +40,8 @@ type handled struct {
 	Start, End int64
 }
 
-// shop handles requests in two threads, which sleep and sync a file, and writes a line for each. A line of its input
-// makes a request sync many times; it ends with its input.
+// shop handles requests in two threads, which sleep and ask a peer over TCP, and writes a line for each. A line of its
+// input makes the peer slow; it ends with its input.
 func shop() {
 	var faulty atomic.Bool
 	lines := make(chan handled, 1000)
@@ -70,29 +70,51 @@ func serve(faulty *atomic.Bool, lines chan<- handled) {
 	runtime.LockOSThread()
 	// Busy CPUs must not be the reason. Without the right the test depends on the machine.
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
-	f, err := os.CreateTemp("", "shop")
+	peer, err := connect(faulty)
 	if err != nil {
 		panic(err)
 	}
-	_ = os.Remove(f.Name())
-	data := make([]byte, 512)
+	b := make([]byte, 1)
 	for {
 		r := handled{Trace: randomTrace(), Start: time.Now().UnixNano()}
 		label(r.Trace)
 		nap(time.Duration(800+rand.IntN(400)) * time.Microsecond)
-		syncs := 1
-		if faulty.Load() {
-			syncs = 6 + rand.IntN(6)
-		}
-		for range syncs {
-			_, _ = unix.Pwrite(int(f.Fd()), data, 0)
-			_ = unix.Fsync(int(f.Fd()))
-		}
+		_, _ = unix.Write(int(peer.Fd()), b)
+		_, _ = unix.Read(int(peer.Fd()), b)
 		r.End = time.Now().UnixNano()
 		pprof.SetGoroutineLabels(context.Background())
 		lines <- r
-		nap(8 * time.Millisecond)
+		nap(3 * time.Millisecond)
 	}
+}
+
+// connect returns a blocking connection to a peer, which answers each byte after a millisecond, or much later.
+func connect(faulty *atomic.Bool) (*os.File, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			panic(err)
+		}
+		for b := make([]byte, 1); ; {
+			if _, err := c.Read(b); err != nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+			if faulty.Load() {
+				time.Sleep(time.Duration(5+rand.IntN(10)) * time.Millisecond)
+			}
+			_, _ = c.Write(b)
+		}
+	}()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn).File() // its descriptor blocks the thread, other than that of c
 }
 
 func nap(d time.Duration) { _ = syscall.Nanosleep(&syscall.Timespec{Nsec: int64(d)}, nil) }
@@ -215,9 +237,9 @@ func (l *live) explained() string {
 	return ""
 }
 
-// A slow fsync of a real process is explained by a real kernel agent that Sibyl's engine steers: the engine enables
+// A slow peer of a real process is explained by a real kernel agent that Sibyl's engine steers: the engine enables
 // classes of waits of the service until it finds the one that carries the problem. The waits arrive as OTLP spans.
-func TestExplainsSlowDisk(t *testing.T) {
+func TestExplainsSlowNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
@@ -234,7 +256,7 @@ func TestExplainsSlowDisk(t *testing.T) {
 	s := settings(l.url, pidOf(c))
 	s.Stacks = false
 	for class := range s.Thresholds {
-		s.Thresholds[class] = 20_000
+		s.Thresholds[class] = 100_000
 	}
 	exporter, err := sender.Open(serveOTLP(t, l), "", kernel.SyscallName, s.Logger)
 	if err != nil {
@@ -265,7 +287,7 @@ func TestExplainsSlowDisk(t *testing.T) {
 			}
 		}
 		if reason := l.explained(); reason != "" {
-			if n < healthy || !strings.Contains(reason, "waiting for the disk (fsync) in orders") {
+			if n < healthy || !strings.Contains(reason, "waiting for the network in orders") {
 				t.Errorf("after %d epochs: %s", n, reason)
 			}
 			t.Logf("explained %d epochs after the fault: %s", n-healthy, reason)
