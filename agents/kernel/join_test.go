@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -361,5 +362,40 @@ func TestThreadRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A process that runs another program is not read as if it were the first one.
+func TestExecEndsContext(t *testing.T) {
+	p := open(t, Options{})
+	c := exec.CommandContext(t.Context(), "sh", "-c", "read line; exec sleep 60")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = c.Process.Kill(), c.Wait() }() // killed
+	pid := uint32(c.Process.Pid)
+	target := everything
+	target.Context = join.Context{Kind: join.ThreadRecord, TLS: -8}
+	apply(t, p, pid, target, waits.Thresholds{})
+	if _, err := io.WriteString(in, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	for running := false; !running; {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		running = bytes.Contains(text, []byte("(sleep) S "))
+	}
+	all, err := p.targets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := all[pid].Context.Kind; len(all) != 1 || kind != uint32(join.None) {
+		t.Errorf("%d targets, context %d", len(all), kind)
 	}
 }

@@ -290,7 +290,7 @@ func (p *Probes) attach() error {
 
 func (p *Probes) tracepoints() []*ebpf.Program {
 	o := &p.objects.WaitPrograms
-	all := []*ebpf.Program{o.Forked, o.Created, o.Exited, o.Switched}
+	all := []*ebpf.Program{o.Forked, o.Created, o.Executed, o.Exited, o.Switched}
 	if !p.tellsDelay {
 		all = append(all, o.Woken)
 	}

@@ -932,6 +932,17 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(executed, struct task_struct *task)
+{
+	__u64 now = 0;
+	struct target *target = target_at(task->tgid, &now);
+
+	if (target)
+		target->context.kind = NO_CONTEXT; // it runs another program; the agent looks
+	return 0;
+}
+
 // name sets the last name of a thread, which is gone when the agent reads the sums.
 static __always_inline void name(struct task_struct *task)
 {

@@ -125,6 +125,7 @@ const (
 	WaitMapTargets        = "targets"
 	WaitMapThreads        = "threads"
 	WaitProgCreated       = "created"
+	WaitProgExecuted      = "executed"
 	WaitProgExited        = "exited"
 	WaitProgForked        = "forked"
 	WaitProgObserve       = "observe"
@@ -192,6 +193,7 @@ type WaitSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type WaitProgramSpecs struct {
 	Created  *ebpf.ProgramSpec `ebpf:"created"`
+	Executed *ebpf.ProgramSpec `ebpf:"executed"`
 	Exited   *ebpf.ProgramSpec `ebpf:"exited"`
 	Forked   *ebpf.ProgramSpec `ebpf:"forked"`
 	Observe  *ebpf.ProgramSpec `ebpf:"observe"`
@@ -300,6 +302,7 @@ type WaitVariables struct {
 // It can be passed to LoadWaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WaitPrograms struct {
 	Created  *ebpf.Program `ebpf:"created"`
+	Executed *ebpf.Program `ebpf:"executed"`
 	Exited   *ebpf.Program `ebpf:"exited"`
 	Forked   *ebpf.Program `ebpf:"forked"`
 	Observe  *ebpf.Program `ebpf:"observe"`
@@ -311,6 +314,7 @@ type WaitPrograms struct {
 func (p *WaitPrograms) Close() error {
 	return _WaitClose(
 		p.Created,
+		p.Executed,
 		p.Exited,
 		p.Forked,
 		p.Observe,
