@@ -3,6 +3,7 @@ package postmortem
 import (
 	_ "embed"
 	"io"
+	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -50,7 +51,7 @@ func (f fact) node() g.Node {
 }
 
 func (c cell) node() g.Node {
-	n := g.Text(c.text)
+	n := g.Text(strings.ReplaceAll(c.text, " %", "\u00a0%"))
 	if c.name && c.text != "" {
 		n = h.Code(n)
 	}

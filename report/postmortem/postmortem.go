@@ -231,21 +231,27 @@ func (r *Report) places() section {
 	}
 	all := r.Detail.Investigation.Investigation.Suspects
 	for _, place := range all[:min(len(all), maxPlaces)] {
-		s.rows = append(s.rows, []cell{name(place.Operation), text(share(&place.Share)), text(interval(&place.Share)), text(units.Count(int(place.Requests)))})
+		row := []cell{name(place.Operation), text(share(&place.Share)), text(unknown), text(unknown)}
+		if place.Requests > 0 {
+			row[2], row[3] = text(interval(&place.Share)), text(units.Count(int(place.Requests)))
+		}
+		s.rows = append(s.rows, row)
 	}
 	return s
 }
 
+const unknown = "–"
+
 func share(x *contract.Interval) string {
 	if x.Value == nil {
-		return "–"
+		return unknown
 	}
 	return units.Share(*x.Value)
 }
 
 func interval(x *contract.Interval) string {
 	if x.Low == nil || x.High == nil {
-		return "–"
+		return unknown
 	}
 	return units.Range(*x.Low, *x.High)
 }

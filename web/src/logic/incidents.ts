@@ -1,6 +1,6 @@
 // Incidents: the parts of their suspects, their sentences and times, for people.
 import type { Schemas } from "../api/client.ts";
-import { type Zone, coarseDuration, percent, time } from "./format.ts";
+import { type Zone, coarseDuration, count, digits, duration, percent, time } from "./format.ts";
 
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
@@ -100,6 +100,22 @@ export function relativeToOnset(at: string, onset: string): string {
   if (Math.abs(ms) < onsetPrecision) return "about at the onset";
   return `${coarseDuration(Math.abs(ms))} ${ms < 0 ? "before" : "after"} the onset`;
 }
+
+const leastLost = 1e6; // ns in a second
+const leastFailed = 0.001; // requests in a second
+
+// impactText describes what requests lose in a second; "" if it is little.
+export function impactText({ lost_ns_per_second: lost, failed_per_second: failed }: Incident["impact"]): string {
+  const parts = [
+    ...(lost >= leastLost ? [`${duration(lost)} of waiting`] : []),
+    ...(failed >= leastFailed ? [`${digits(failed)} failures`] : []),
+  ];
+  return parts.length > 0 ? `${parts.join(" and ")} per second` : "";
+}
+
+// earlierText counts the earlier incidents of a service.
+export const earlierText = (n: number): string =>
+  ["never before", "once before", "twice before"][n] ?? `${count(n)} times before`;
 
 // affectedTypes counts the request types of an incident, such as "3 request types".
 export function affectedTypes(n: number): string {

@@ -1,13 +1,12 @@
 // Incident: an incident with its evidence, and the actions on it.
 import { useState } from "react";
 import { Link } from "wouter";
-import { type Schemas, client, unwrap } from "../api/client.ts";
+import { ApiError, type Schemas, client, unwrap } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { describeDeploy } from "../logic/deploys.ts";
 import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
 import { failsMore, isInIncident, isSlower, likely, ownerText } from "../logic/incidents.ts";
-import { incidentMarkdown } from "../logic/markdown.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum, useID } from "../url.ts";
 import { Async, Empty } from "../components/async-state.tsx";
@@ -19,7 +18,9 @@ import { Figure, saveFile } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
-import { IncidentState, facts } from "./incidents.tsx";
+import { Comments } from "./comments.tsx";
+import { EarlierIncidents } from "./earlier.tsx";
+import { Earlier, IncidentState, facts } from "./incidents.tsx";
 import { PastLatency } from "./past-latency.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
@@ -66,7 +67,9 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       <div className="columns">
         <Timeline detail={detail} />
         <div>
+          <Comments of={detail} changed={reload} />
           <Samples detail={detail} />
+          <EarlierIncidents of={detail} />
           <Problems of={x} />
         </div>
       </div>
@@ -91,6 +94,7 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
           of={[
             ["Noticed", <When key="opened" at={x.opened} />],
             ...facts(x),
+            ["Before", <Earlier key="before" of={x} />],
             ["Sample", `${count(x.requests)} requests`, "In the three minutes with the most evidence"],
           ]}
         />
@@ -117,7 +121,10 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
           icon="Share"
           items={[
             { text: "Copy the link", act: () => void copyText(location.href) },
-            { text: "Copy as Markdown", act: () => void copyText(incidentMarkdown(detail, location.href)) },
+            { text: "Copy as Markdown", act: () => void copyReport(x.id) },
+            null,
+            { text: "Save as HTML page", act: () => void saveReport(x.id, "html") },
+            { text: "Save as Markdown", act: () => void saveReport(x.id, "markdown") },
             { text: "Save as JSON", act: asFile },
           ]}
         />
@@ -125,6 +132,26 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
     </>
   );
 }
+
+type Format = "markdown" | "html";
+
+// readReport reads the report of an incident as a text.
+async function readReport(incident: string, format: Format): Promise<string> {
+  const params = { path: { incident }, query: { format } };
+  return unwrap<string>(client.GET("/incidents/{incident}/report", { params, parseAs: "text" }));
+}
+
+const notRead = (error: unknown) =>
+  showToast(error instanceof ApiError ? `${error.title}: ${error.detail}` : String(error));
+
+const copyReport = (id: string) => readReport(id, "markdown").then(copyText, notRead);
+
+const saveReport = (id: string, format: Format) =>
+  readReport(id, format).then(
+    (text) =>
+      saveFile(`incident-${id}.${format === "html" ? "html" : "md"}`, new Blob([text], { type: `text/${format}` })),
+    notRead,
+  );
 
 // Accept declares, after a confirmation, the behaviour since the onset to be normal.
 function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
@@ -529,6 +556,9 @@ function RequestTypes({ of: x }: { of: Incident }) {
   );
 }
 
+// isEvent reports whether an entry belongs on the timeline: comments have a list of their own.
+const isEvent = (e: Schemas["TimelineEntry"]) => e.kind !== "commented";
+
 // Timeline lists the events of an incident, oldest first.
 function Timeline({ detail }: { detail: Detail }) {
   const [zone] = useZone();
@@ -541,7 +571,7 @@ function Timeline({ detail }: { detail: Detail }) {
       tableOnly
     >
       <ol className="timeline">
-        {detail.timeline.map((e, i) => (
+        {detail.timeline.filter(isEvent).map((e, i) => (
           <li key={i} className={e.kind === "deploy" ? "deployed" : ""}>
             <div className="dim small">
               <When at={e.at} />
