@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
@@ -158,11 +157,19 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 	}
 	q := &r.Params
 	notes := a.notes.All(a.options.Clock())
+	from, err := parseInstant(q.From)
+	if err != nil {
+		return nil, err
+	}
+	to, err := parseInstant(q.To)
+	if err != nil {
+		return nil, err
+	}
 	state, muted := string(value(q.State, contract.ListIncidentsParamsStateAll)), value(q.Muted, contract.ListIncidentsParamsMutedFalse)
 	keep := func(i int32) bool {
 		x := &s.incidents[i]
 		return x.listed && (state == string(contract.ListIncidentsParamsStateAll) || state == string(x.State)) && value(q.Service, x.Service) == x.Service &&
-			value(q.Severity, x.Severity) == x.Severity && x.overlaps(q.From, q.To) && (muted == contract.ListIncidentsParamsMutedAll || (notes[x.ID].Muted != nil) == (muted == contract.ListIncidentsParamsMutedTrue))
+			value(q.Severity, x.Severity) == x.Severity && x.overlaps(from, to) && (muted == contract.ListIncidentsParamsMutedAll || (notes[x.ID].Muted != nil) == (muted == contract.ListIncidentsParamsMutedTrue))
 	}
 	order := newIncidentList()
 	for i := range s.incidents {
@@ -231,9 +238,9 @@ func contractLinks(links []notify.URL) []contract.Link {
 	return all
 }
 
-// overlaps reports whether x went on between two times; nil: ever.
-func (x *incidentRow) overlaps(from, to *time.Time) bool {
-	return (from == nil || x.Closed == nil || !x.Closed.Before(*from)) && (to == nil || x.Onset.Before(*to))
+// overlaps reports whether x went on between two times; 0: ever.
+func (x *incidentRow) overlaps(from, to trace.Nanos) bool {
+	return (from == 0 || x.Closed == nil || x.Closed.UnixNano() >= int64(from)) && (to == 0 || x.Onset.UnixNano() < int64(to))
 }
 
 // key returns the key by which lists are sorted: the time of opening, with a bonus for open incidents, and a larger one
