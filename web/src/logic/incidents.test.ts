@@ -90,7 +90,7 @@ test("likely suspects are the first and those with a similar score", () => {
 
 const marked = (sentence: string, services: string[]) =>
   pieces(sentence, services)
-    .map(({ text, service }) => (service ? `[${text}]` : text))
+    .map(({ text, name }) => (name ? `[${text}]` : text))
     .join("");
 
 test("pieces sets whole names apart, the longest first", () => {

@@ -36,14 +36,14 @@ const leastSuspicion = 0.05; // of the first suspect's score
 export const likely = (all: Suspect[]): Suspect[] =>
   all.filter((s, i) => i === 0 || (s.score > 0 && s.score >= leastSuspicion * all[0]!.score));
 
-export type Piece = { text: string; service: boolean };
+export type Piece = { text: string; name: boolean };
 
 const wordEdge = /[\p{L}\p{N}_-]/u; // with the hyphen of instances such as cart-2
 
-// pieces divides a sentence at the names of services, so that they can be set apart from the prose. A name counts only
-// as a whole word, and the longest of several counts.
-export function pieces(sentence: string, services: Iterable<string>): Piece[] {
-  const names = [...new Set(services)].filter(Boolean).sort((a, b) => b.length - a.length);
+// pieces divides a sentence at names, so that they can be set apart from the prose. A name counts only as a whole word,
+// and the longest of several counts.
+export function pieces(sentence: string, known: Iterable<string>): Piece[] {
+  const names = [...new Set(known)].filter(Boolean).sort((a, b) => b.length - a.length);
   const found: Piece[] = [];
   let from = 0; // of the text after the last name
   for (let at = 0; at < sentence.length;) {
@@ -52,11 +52,11 @@ export function pieces(sentence: string, services: Iterable<string>): Piece[] {
       at++;
       continue;
     }
-    if (at > from) found.push({ text: sentence.slice(from, at), service: false });
-    found.push({ text: name, service: true });
+    if (at > from) found.push({ text: sentence.slice(from, at), name: false });
+    found.push({ text: name, name: true });
     from = at += name.length;
   }
-  if (from < sentence.length) found.push({ text: sentence.slice(from), service: false });
+  if (from < sentence.length) found.push({ text: sentence.slice(from), name: false });
   return found;
 }
 
@@ -85,8 +85,19 @@ function latest(clock: string, until: string): string {
   return new Date(at > Date.parse(until) ? at - 86_400_000 : at).toISOString();
 }
 
-// servicesOf returns the names of the services that the sentence of an incident may contain.
-export const servicesOf = (x: Incident) => [x.service, ...x.suspects.map((s) => s.service)];
+const namedInstances = 3; // of a suspect
+
+// namesOf returns the names of services and instances that the sentence of an incident may contain.
+export const namesOf = (x: Incident) => [
+  x.service,
+  ...x.suspects.flatMap((s) => [s.service, ...s.instances.slice(0, namedInstances).map((i) => i.value)]),
+];
+
+// operationsOf returns the names of operations that texts about an incident may contain.
+export const operationsOf = (x: Incident) => [
+  ...x.suspects.flatMap((s) => s.operations.map((o) => `${o.service} ${o.operation}`)),
+  ...x.request_types.map((t) => t.name),
+];
 
 // lasted returns the ms from the onset of an incident to its end, or to now.
 export const lasted = (x: Incident, now: number) =>

@@ -6,7 +6,7 @@ import { useIncident, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { describeDeploy } from "../logic/deploys.ts";
 import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
-import { failsMore, isInIncident, isSlower, likely, ownerText } from "../logic/incidents.ts";
+import { failsMore, isInIncident, isSlower, likely, namesOf, operationsOf, ownerText } from "../logic/incidents.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum, useID } from "../url.ts";
 import { Async, Empty } from "../components/async-state.tsx";
@@ -20,19 +20,12 @@ import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
 import { Comments } from "./comments.tsx";
 import { EarlierIncidents } from "./earlier.tsx";
-import { Earlier, IncidentState, facts } from "./incidents.tsx";
+import { Earlier, IncidentState, NextStep, facts } from "./incidents.tsx";
 import { PastLatency } from "./past-latency.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
-import {
-  IncidentSentence,
-  PartList,
-  ScoreBar,
-  ServiceName,
-  scoreMeans,
-  suspectCells,
-  suspectColumns,
-} from "./suspects.tsx";
+import { IncidentSentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
+import { Name, OpName, Prose } from "../components/names.tsx";
 
 type Detail = Schemas["IncidentDetail"];
 type Incident = Schemas["Incident"];
@@ -110,7 +103,9 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
       {detail.next && (
         <div className="does">
           <strong>Next</strong>
-          <span>{keepUnits(detail.next)}</span>
+          <span>
+            <NextStep of={x} text={detail.next} />
+          </span>
         </div>
       )}
       <div className="toolbar">
@@ -177,8 +172,8 @@ function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
       {asking && (
         <Dialog title="Accept this as normal?" verb="Accept as normal" close={close} act={act}>
           <p>
-            The incident closes. Sibyl forgets how <ServiceName>{x.service}</ServiceName> and the calls to it behaved
-            before <When at={x.onset} />, and compares them with their behaviour since then.
+            The incident closes. Sibyl forgets how <Name>{x.service}</Name> and the calls to it behaved before{" "}
+            <When at={x.onset} />, and compares them with their behaviour since then.
           </p>
           <p>
             For a quarter of an hour, in which Sibyl learns the new level, no incident opens. Accept it if the change is
@@ -266,7 +261,7 @@ function Suspects({ of: x }: { of: Incident }) {
         {listed.map((s) => (
           <tr key={s.service}>
             <td>
-              <ServiceName>{s.service}</ServiceName>
+              <Name>{s.service}</Name>
               {s.owner && (
                 <div className="small">
                   <bdi>{ownerText(s.owner)}</bdi>
@@ -292,10 +287,7 @@ function Suspects({ of: x }: { of: Incident }) {
               <ul className="plain">
                 {s.operations.slice(0, maxOperations).map((o, i) => (
                   <li key={i}>
-                    <span className="mono">
-                      <bdi>{operationName(o)}</bdi>
-                    </span>{" "}
-                    <span className="dim small nowrap">+{percent(o.score)}</span>
+                    <OpName>{operationName(o)}</OpName> <span className="dim small nowrap">+{percent(o.score)}</span>
                   </li>
                 ))}
               </ul>
@@ -372,10 +364,7 @@ function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"
           {places.map((s, i) => (
             <tr key={i}>
               <td title={s.context.join(" → ")}>
-                <strong>
-                  <bdi>{s.operation}</bdi>
-                </strong>{" "}
-                {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
+                <Name>{s.operation}</Name> {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
               </td>
               <td className="bars">
                 {share(s.share.value)}{" "}
@@ -531,7 +520,7 @@ function RequestTypes({ of: x }: { of: Incident }) {
             <tr key={t.id}>
               <td>
                 <Link href={`/compare${query({ group: t.id, by: "time", from: x.onset, base_to: x.onset })}`}>
-                  {t.name}
+                  <OpName>{t.name}</OpName>
                 </Link>
               </td>
               <td className="bars">
@@ -561,6 +550,7 @@ const isEvent = (e: Schemas["TimelineEntry"]) => e.kind !== "commented";
 
 // Timeline lists the events of an incident, oldest first.
 function Timeline({ detail }: { detail: Detail }) {
+  const names = [...namesOf(detail.incident), ...operationsOf(detail.incident)];
   const [zone] = useZone();
   const now = useNow();
   return (
@@ -578,7 +568,7 @@ function Timeline({ detail }: { detail: Detail }) {
             </div>
             <div className="path">
               {e.kind === "deploy" && "▲ "}
-              {keepUnits(formatTimesIn(e.text, zone, now))}
+              <Prose names={names}>{keepUnits(formatTimesIn(e.text, zone, now))}</Prose>
             </div>
           </li>
         ))}

@@ -17,6 +17,8 @@ import {
   lastClosed,
   lasted,
   likely,
+  namesOf,
+  operationsOf,
   relativeToOnset,
   ownerText,
 } from "../logic/incidents.ts";
@@ -31,7 +33,8 @@ import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { TruncationNote } from "../components/table.tsx";
 import { type Note, NoteDialog, NoteTags, incidentSubject } from "./notes.tsx";
-import { IncidentSentence, ServiceName, SuspectList } from "./suspects.tsx";
+import { IncidentSentence, SuspectList } from "./suspects.tsx";
+import { Name, OpName, Prose } from "../components/names.tsx";
 
 type Incident = Schemas["Incident"];
 type List = Schemas["IncidentList"];
@@ -137,7 +140,7 @@ function Lists({ list, changed }: ListsProps) {
         <span className="push filters">
           {service !== "" && (
             <button type="button" onClick={() => setService("")} aria-label={`All services, not only ${service}`}>
-              <ServiceName>{service}</ServiceName> <span aria-hidden="true">✕</span>
+              <Name>{service}</Name> <span aria-hidden="true">✕</span>
             </button>
           )}
           {list.items.length > 0 && (
@@ -222,7 +225,7 @@ function Entry({ of: x }: { of: Incident }) {
             of={[
               ...facts(x),
               ["Before", <Earlier key="before" of={x} />],
-              ["Next", keepUnits(detail.value?.next ?? "…")],
+              ["Next", <NextStep key="next" of={x} text={detail.value?.next ?? "…"} />],
             ]}
           />
         )}
@@ -231,6 +234,11 @@ function Entry({ of: x }: { of: Incident }) {
     </article>
   );
 }
+
+// NextStep is the advice about an incident, with names set apart.
+export const NextStep = ({ of: x, text }: { of: Incident; text: string }) => (
+  <Prose names={[...namesOf(x), ...operationsOf(x)]}>{keepUnits(text)}</Prose>
+);
 
 // Earlier tells how often the first suspect of an incident had one before, with a link to these.
 export function Earlier({ of: x }: { of: Incident }) {
@@ -297,9 +305,7 @@ function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
   const slower = isSlower(t);
   return (
     <>
-      <span className="mono">
-        <bdi>{t.name}</bdi>
-      </span>{" "}
+      <OpName>{t.name}</OpName>{" "}
       {(slower || !failsMore(t)) && (
         <span>
           <strong>{keepUnits(duration(t.mean_ns))}</strong> on average,{" "}
@@ -323,7 +329,7 @@ function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
 function Deployed({ of: d, onset }: { of: Schemas["Deploy"]; onset: string }) {
   return (
     <>
-      <ServiceName>{d.service}</ServiceName> <bdi>{d.version}</bdi>, {relativeToOnset(d.at, onset)}
+      <Name>{d.service}</Name> <bdi>{d.version}</bdi>, {relativeToOnset(d.at, onset)}
     </>
   );
 }
