@@ -187,6 +187,24 @@ test("incidents open, change and close without a reload", async () => {
   await context.close();
 });
 
+test("the numbers of a heading do not change while they are read, but what it is about does", async () => {
+  const { page, context } = await open(browser);
+  const detail = await service.api(pathOf(incident));
+  await page.route(`**/api/v1${pathOf(incident)}`, (route) => route.fulfill({ json: detail }));
+  await page.goto(service.url + pathOf(incident));
+  const before = await page.textContent("h1");
+  Object.assign(detail.incident, { sentence: "Requests take 99 % longer.", requests: 4_242_424 });
+  await page.getByRole("button", { name: "Acknowledge" }).click(); // the answer changes nothing, but the page reads again
+  await page.getByRole("dialog").getByRole("button", { name: "Acknowledge" }).click();
+  await page.getByText("4,242,424 requests").waitFor();
+  assert.equal(await page.textContent("h1"), before);
+  Object.assign(detail.incident, { service: "stock", requests: 4_242_425 });
+  await page.getByText("4,242,425 requests").waitFor(); // the next epoch
+  assert.equal(await page.textContent("h1"), "Requests take 99 % longer.");
+  await context.close();
+  await fetch(`${service.url}/api/v1${pathOf(incident)}/acknowledge`, { method: "DELETE" });
+});
+
 test("when nothing is open, the page says so, since when, and whether it can know", async () => {
   const { page, context } = await open(browser);
   const list = await fixed(page, (l) => (l.items = l.items.filter((x) => x.state === "closed")));

@@ -24,7 +24,7 @@ import { Earlier, IncidentState, NextStep, facts } from "./incidents.tsx";
 import { PastLatency } from "./past-latency.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
-import { IncidentSentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
+import { SteadySentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
 import { Name, OpName, Prose } from "../components/names.tsx";
 
 type Detail = Schemas["IncidentDetail"];
@@ -80,7 +80,7 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
         <Link href="/">Incidents</Link> <span aria-hidden="true">›</span> <IncidentState of={x} />
       </div>
       <h1 className="diagnosis">
-        <IncidentSentence of={x} />
+        <SteadySentence of={x} />
       </h1>
       <div className="effects">
         <Facts

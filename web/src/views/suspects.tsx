@@ -12,11 +12,15 @@ type Suspect = Schemas["IncidentSuspect"];
 export const scoreMeans =
   "Additional time of a request, as a share of its usual time, and the share of requests that fail, stay unanswered or make other calls, because of this service";
 
-// IncidentSentence is the sentence of an incident, with names set apart. It is a heading, so that it is steady.
-export function IncidentSentence({ of }: { of: Incident }) {
+// SteadySentence is the sentence of an incident as a heading.
+export function SteadySentence({ of: x }: { of: Incident }) {
+  return <IncidentSentence of={useSteady(x, x.sentence, `${x.id} ${x.state} ${x.service}`)} />;
+}
+
+// IncidentSentence is the sentence of an incident, with names set apart.
+export function IncidentSentence({ of: x }: { of: Incident }) {
   const [zone] = useZone();
   const now = useNow();
-  const x = useSteady(of, of.sentence, `${of.id} ${of.state} ${of.service}`);
   return <Prose names={namesOf(x)}>{keepUnits(localTimes(x, zone, now))}</Prose>;
 }
 
