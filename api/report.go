@@ -43,7 +43,7 @@ func (a *API) newReport(ctx context.Context, incident string) (*postmortem.Repor
 	if err != nil {
 		return nil, err
 	}
-	found := contract.IncidentDetail(*answer.(*contract.GetIncident200JSONResponse)) //nolint:forcetypeassert // its only answer
+	found := contract.IncidentDetail(*answer.(*contract.GetIncident200JSONResponse)) //nolint:forcetypeassert,errcheck // its only answer
 	report := &postmortem.Report{Detail: &found, UI: a.options.UI, At: a.options.Clock()}
 	x := &found.Incident
 	if len(x.RequestTypes) == 0 {
