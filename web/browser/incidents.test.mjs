@@ -45,14 +45,20 @@ test("the first page says what is slow, where, since when, and what to do", asyn
   const { next } = await service.api(pathOf(incident));
   assert.equal(await now.locator("h3 .name").first().textContent(), incident.service);
   assert.match(await now.locator("h3").textContent(), /since (\d{4}-\d\d-\d\d )?\d\d:\d\d/);
-  assert.match(await now.locator(".crumbs").textContent(), /open\s*since (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ (s|min) ago/);
+  assert.match(
+    await now.locator(".crumbs").textContent(),
+    /open\s*since (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ (s|min) ago/,
+  );
   const facts = await now.locator(".facts").textContent();
   assert.match(facts, /Affected\d+ request types?Worst.* on average, usually .*\(\d+\.\d×\)/);
   assert.match(facts, new RegExp(`Deployed${incident.service} 2\\.8\\.0`));
   await now.getByText(next, { exact: true }).waitFor();
   assert.match(await now.locator(".suspects li").first().textContent(), /^search\+[\d.]+ %.*in it [\d.]+\s%/);
   const before = entry(page, closed);
-  assert.match(await before.locator(".crumbs").textContent(), /closed\s*(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ min ago, lasted \d+ min/);
+  assert.match(
+    await before.locator(".crumbs").textContent(),
+    /closed\s*(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d, \d+ min ago, lasted \d+ min/,
+  );
   const open = listed.items.filter((x) => x.state === "open").length;
   await page.getByRole("link", { name: `Incidents ${open} open` }).waitFor();
   assert.match(await page.title(), /^\d+ open incidents? · Sibyl$/);
