@@ -105,7 +105,10 @@ type Options struct {
 	DeadLetters *store.Outbox           // holds the dead letters
 	Resend      func(uint64) error      // resends the dead letter with a number
 	Backup      func() (string, error)  // copies the data and returns the directory
-	Tracer      oteltrace.Tracer        // records a span of each request; nil: none
+	Comments    *Comments
+	Views       *Views
+	UI          string           // address of the UI, for links; empty: unknown
+	Tracer      oteltrace.Tracer // records a span of each request; nil: none
 	// Pages serves a page outside of the API, and reports whether the page exists. Nil: there are no pages.
 	Pages func(http.ResponseWriter, *http.Request) bool
 	Clock func() time.Time

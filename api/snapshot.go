@@ -36,6 +36,7 @@ type snapshot struct {
 	incidents  []incidentRow      // open ones first, then those that opened last
 	// incidentByID holds the indices of incidents, also of those that were merged into others, which are not listed.
 	incidentByID map[string]int
+	objectives   []contract.Objective
 	groups       []groupRow
 	tally        tally
 	ids          []analysis.Hash // of problems, in their order
@@ -111,6 +112,7 @@ func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	s.addGroups(c, names, last)
 	s.addProblems(c, names)
 	s.addIncidents(c, names)
+	s.addObjectives(c)
 	s.count(c)
 	return s
 }

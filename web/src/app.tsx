@@ -11,6 +11,7 @@ import { useKeys } from "./use-keys.ts";
 import { ErrorBoundary } from "./components/error-boundary.tsx";
 import { Dialog } from "./components/dialog.tsx";
 import { Menu } from "./components/menu.tsx";
+import { SavedViews } from "./components/saved-views.tsx";
 import { Empty, Loading } from "./components/async-state.tsx";
 import { Toast } from "./components/toast.tsx";
 import { kindLabels, definitions } from "./components/badges.tsx";
@@ -129,6 +130,7 @@ function Frame() {
           ))}
         </nav>
         <LiveIndicator of={connection} />
+        <SavedViews />
         <Preferences help={() => setHelp(true)} />
       </header>
       <Banners connection={connection} />

@@ -12,7 +12,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List incidents, open ones first, then those that opened last
+         * List incidents, open ones first, the most severe first, then those that opened last
          * @description An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
          *     cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
          *     into others.
@@ -40,6 +40,71 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents/{incident}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Export an incident, for a ticket or a post-mortem
+         * @description Everything that `IncidentDetail` has, for people. `html` is one page without other files and scripts, with the latency of the request type
+         *     that loses most time. Times are UTC.
+         */
+        get: operations["getIncidentReport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents/{incident}/comments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Comment on an incident
+         * @description Comments are kept as long as the incident, at most 200 about one.
+         */
+        post: operations["addComment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents/{incident}/comments/{comment}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+                comment: number;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Delete a comment */
+        delete: operations["deleteComment"];
         options?: never;
         head?: never;
         patch?: never;
@@ -797,6 +862,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the saved views of the UI, by name */
+        get: operations["listViews"];
+        put?: never;
+        /**
+         * Save a view of the UI for all people
+         * @description A view of the same name is replaced. At most 500 are kept.
+         */
+        post: operations["saveView"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/views/{view}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view: number;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Delete a saved view */
+        delete: operations["deleteView"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/backup": {
         parameters: {
             query?: never;
@@ -1108,6 +1213,68 @@ export interface components {
             /** @description Why the behaviour is normal. */
             text?: string;
         };
+        Comment: {
+            /** Format: int64 */
+            id: number;
+            /** @description Name of the token of the author. */
+            by: string;
+            /** Format: date-time */
+            at: string;
+            text: string;
+        };
+        CommentRequest: {
+            /** @description Plain text; line breaks are kept. */
+            text: string;
+        };
+        /** @description A saved view of the UI. */
+        View: {
+            /** Format: int64 */
+            id: number;
+            name: string;
+            /** @description Path and query below the address of the UI, such as `/services?range=6h`. */
+            path: string;
+            by: string;
+            /** Format: date-time */
+            at: string;
+        };
+        ViewRequest: {
+            name: string;
+            path: string;
+        };
+        ViewList: {
+            items: components["schemas"]["View"][];
+        };
+        /**
+         * @description Impact of an incident, from its whole course:
+         *     * `critical`: requests lose half of their usual time or more, or half of them fail (score of the first suspect), or miss an objective so fast that its budget lasts for two days.
+         *     * `major`: the score is 0.1 or more, requests miss an objective, or a quarter of the requests of a type fail.
+         *     * `minor`: all others.
+         * @enum {string}
+         */
+        Severity: "critical" | "major" | "minor";
+        /** @description What the affected request types lose since the onset, on average. */
+        IncidentImpact: {
+            /**
+             * Format: double
+             * @description Time beyond the usual that all of their requests take in a second. 1e9 is one more user who waits, at any time.
+             */
+            lost_ns_per_second: number;
+            /**
+             * Format: double
+             * @description Failed requests beyond the usual.
+             */
+            failed_per_second: number;
+        };
+        /** @description A closed incident with the same first suspect. */
+        EarlierIncident: {
+            id: string;
+            severity: components["schemas"]["Severity"];
+            /** Format: date-time */
+            opened: string;
+            /** Format: date-time */
+            closed: string;
+            sentence: string;
+        };
         DiagnosisPart: {
             /** @description Never empty. */
             text: string;
@@ -1139,6 +1306,8 @@ export interface components {
             id: string;
             /** @enum {string} */
             state: "open" | "closed";
+            severity: components["schemas"]["Severity"];
+            impact: components["schemas"]["IncidentImpact"];
             /**
              * Format: date-time
              * @description Estimated beginning of the change.
@@ -1195,6 +1364,16 @@ export interface components {
             problems: components["schemas"]["ID"][];
             /** @description New versions of suspects from 30 minutes before the onset on, latest first. */
             deploys: components["schemas"]["Deploy"][];
+            /**
+             * Format: int64
+             * @description Number of kept incidents with the same first suspect that opened before and are closed.
+             */
+            earlier: number;
+            /**
+             * Format: int64
+             * @description Number of comments.
+             */
+            comments: number;
             notes: components["schemas"]["Notes"];
         };
         IncidentList: {
@@ -1471,6 +1650,10 @@ export interface components {
             incident: components["schemas"]["Incident"];
             /** @description Oldest first. */
             timeline: components["schemas"]["TimelineEntry"][];
+            /** @description Oldest first. */
+            comments: components["schemas"]["Comment"][];
+            /** @description Latest first, at most 10. */
+            earlier: components["schemas"]["EarlierIncident"][];
             /** @description Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10. */
             exemplars: components["schemas"]["Exemplar"][];
             investigation?: components["schemas"]["InvestigationDetail"];
@@ -1481,7 +1664,7 @@ export interface components {
             /** Format: date-time */
             at: string;
             /** @enum {string} */
-            kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "steady" | "closed";
+            kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "commented" | "steady" | "closed";
             /** @description A short sentence without the time. */
             text: string;
         };
@@ -2905,6 +3088,11 @@ export interface operations {
                 service?: string;
                 /** @description `false` omits muted incidents, `true` returns only these, `all` returns both. */
                 muted?: "true" | "false" | "all";
+                severity?: components["schemas"]["Severity"];
+                /** @description Only incidents that were not over before. */
+                from?: string;
+                /** @description Only incidents that began before. */
+                to?: string;
             };
             header?: never;
             path?: never;
@@ -2943,6 +3131,83 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["IncidentDetail"];
                 };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    getIncidentReport: {
+        parameters: {
+            query?: {
+                format?: "markdown" | "html";
+            };
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The report. */
+            200: {
+                headers: {
+                    /** @description The name of the file. */
+                    "Content-Disposition": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/markdown": string;
+                    "text/html": string;
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    addComment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommentRequest"];
+            };
+        };
+        responses: {
+            /** @description The comment. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Comment"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    deleteComment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+                comment: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Failure"];
         };
@@ -4104,6 +4369,73 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description Queued. If it becomes a dead letter again, it gets a new number. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    listViews: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ViewList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    saveView: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ViewRequest"];
+            };
+        };
+        responses: {
+            /** @description The view. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["View"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    deleteView: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
             204: {
                 headers: {
                     [name: string]: unknown;

@@ -46,7 +46,9 @@ export function HeatMap({ windows, marks, dots, behind = [], expected, label, br
   const plot = { width: width - left - 6, height: plotRoom - line - 6 - foot };
   const y = (ns: number) => top + plot.height * (1 - (Math.log(Math.max(1, ns)) - low) / (high - low || 1));
   const x = (ms: number) => left + scale.position(ms) * plot.width;
-  const lines = labelLines(marks.map((m) => ({ x: x(m.at), always: m.deploy === true })));
+  const lines = labelLines(
+    marks.map((m) => ({ x: x(m.at) > width - 40 ? x(m.at) - 26 : x(m.at), always: m.deploy === true })),
+  );
   const top = 6 + line * Math.max(1, ...lines);
   const height = top + plot.height + foot;
   const columns = windows.map((w) => {
@@ -237,7 +239,7 @@ function labelLines(marks: { x: number; always: boolean }[]): number[] {
   return marks.map(({ x, always }) => {
     const at = taken
       .slice(0, always ? maxLines : 1)
-      .findIndex((line) => line.every((other) => Math.abs(other - x) > 46));
+      .findIndex((line) => line.every((other) => Math.abs(other - x) > 56));
     if (at >= 0) taken[at]!.push(x);
     return at + 1;
   });

@@ -25,3 +25,7 @@ export function sectionOf(evidence: Evidence | undefined): Section | undefined {
       return undefined; // a newer service may have more kinds
   }
 }
+
+// problemNames returns the names of operations that the diagnosis of a problem contains: the request type and the place,
+// whose name a position may follow, as in "db SELECT, after cart GET".
+export const problemNames = (p: Schemas["Problem"]) => [p.request_type_name, p.leading.split(", ")[0]!];

@@ -1,8 +1,6 @@
 import type { Schemas } from "../api/client.ts";
-import { describeDeploy } from "./deploys.ts";
-import { likely, ownerText, partsOf, relativeToOnset } from "./incidents.ts";
 import { matters } from "./recovery.ts";
-import { duration, percent, range, rate, share, stateLabel } from "./format.ts";
+import { duration, percent, range, rate, stateLabel } from "./format.ts";
 
 // markdown formats a problem for a ticket or a chat. Text from traces is escaped and stays on one line.
 export function markdown(
@@ -42,41 +40,6 @@ export function markdown(
     "",
   ].join("\n");
 }
-
-// incidentMarkdown is markdown for an incident.
-export function incidentMarkdown({ incident: x, investigation, next }: Schemas["IncidentDetail"], url: string): string {
-  return [
-    `**${plain(x.sentence)}**`,
-    "",
-    `Onset ${x.onset}, ${x.closed ? `closed ${x.closed}` : "open"}. ${plain(next)}`,
-    "",
-    ...x.objectives.map((o) => `- objective: ${plain(o.sentence)}`),
-    ...likely(x.suspects)
-      .slice(0, 3)
-      .map(
-        (s) =>
-          `- suspect: ${plain(s.service)} +${percent(s.score)} (${scores(s)})${s.owner ? `, owned by ${plain(ownerText(s.owner))}` : ""}`,
-      ),
-    ...(investigation?.investigation.state === "located" ? investigation.investigation.suspects.slice(0, 1) : []).map(
-      (s) => `- located: ${plain(s.operation)} (${share(s.share.value)} of the lost time)`,
-    ),
-    ...x.request_types
-      .slice(0, 5)
-      .map(
-        (t) =>
-          `- ${plain(t.name)}: ${duration(t.mean_ns)} on average, usually ${duration(t.usual_ns)}; ${percent(t.failed)} fail, usually ${percent(t.usual_failed)}`,
-      ),
-    ...x.deploys.slice(0, 3).map((d) => `- deployed: ${plain(describeDeploy(d))}, ${relativeToOnset(d.at, x.onset)}`),
-    "",
-    url,
-    "",
-  ].join("\n");
-}
-
-const scores = (s: Schemas["IncidentSuspect"]) =>
-  partsOf(s)
-    .map(({ name, value }) => `${name} ${percent(value)}`)
-    .join(", ");
 
 const within = (interval: string) => (interval ? ` (${interval})` : "");
 

@@ -1,13 +1,12 @@
 // Incident: an incident with its evidence, and the actions on it.
 import { useState } from "react";
 import { Link } from "wouter";
-import { type Schemas, client, unwrap } from "../api/client.ts";
+import { ApiError, type Schemas, client, unwrap } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { describeDeploy } from "../logic/deploys.ts";
 import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
-import { failsMore, isInIncident, isSlower, likely, ownerText } from "../logic/incidents.ts";
-import { incidentMarkdown } from "../logic/markdown.ts";
+import { failsMore, isInIncident, isSlower, likely, namesOf, operationsOf, ownerText } from "../logic/incidents.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum, useID } from "../url.ts";
 import { Async, Empty } from "../components/async-state.tsx";
@@ -19,19 +18,14 @@ import { Figure, saveFile } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
-import { IncidentState, facts } from "./incidents.tsx";
+import { Comments } from "./comments.tsx";
+import { EarlierIncidents } from "./earlier.tsx";
+import { Earlier, IncidentState, NextStep, facts } from "./incidents.tsx";
 import { PastLatency } from "./past-latency.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
-import {
-  IncidentSentence,
-  PartList,
-  ScoreBar,
-  ServiceName,
-  scoreMeans,
-  suspectCells,
-  suspectColumns,
-} from "./suspects.tsx";
+import { SteadySentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
+import { Name, OpName, Prose } from "../components/names.tsx";
 
 type Detail = Schemas["IncidentDetail"];
 type Incident = Schemas["Incident"];
@@ -66,7 +60,9 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       <div className="columns">
         <Timeline detail={detail} />
         <div>
+          <Comments of={detail} changed={reload} />
           <Samples detail={detail} />
+          <EarlierIncidents of={detail} />
           <Problems of={x} />
         </div>
       </div>
@@ -84,13 +80,14 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
         <Link href="/">Incidents</Link> <span aria-hidden="true">›</span> <IncidentState of={x} />
       </div>
       <h1 className="diagnosis">
-        <IncidentSentence of={x} />
+        <SteadySentence of={x} />
       </h1>
       <div className="effects">
         <Facts
           of={[
             ["Noticed", <When key="opened" at={x.opened} />],
             ...facts(x),
+            ["Before", <Earlier key="before" of={x} />],
             ["Sample", `${count(x.requests)} requests`, "In the three minutes with the most evidence"],
           ]}
         />
@@ -106,7 +103,9 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
       {detail.next && (
         <div className="does">
           <strong>Next</strong>
-          <span>{keepUnits(detail.next)}</span>
+          <span>
+            <NextStep of={x} text={detail.next} />
+          </span>
         </div>
       )}
       <div className="toolbar">
@@ -117,7 +116,10 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
           icon="Share"
           items={[
             { text: "Copy the link", act: () => void copyText(location.href) },
-            { text: "Copy as Markdown", act: () => void copyText(incidentMarkdown(detail, location.href)) },
+            { text: "Copy as Markdown", act: () => void copyReport(x.id) },
+            null,
+            { text: "Save as HTML page", act: () => void saveReport(x.id, "html") },
+            { text: "Save as Markdown", act: () => void saveReport(x.id, "markdown") },
             { text: "Save as JSON", act: asFile },
           ]}
         />
@@ -125,6 +127,26 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
     </>
   );
 }
+
+type Format = "markdown" | "html";
+
+// readReport reads the report of an incident as a text.
+async function readReport(incident: string, format: Format): Promise<string> {
+  const params = { path: { incident }, query: { format } };
+  return unwrap<string>(client.GET("/incidents/{incident}/report", { params, parseAs: "text" }));
+}
+
+const notRead = (error: unknown) =>
+  showToast(error instanceof ApiError ? `${error.title}: ${error.detail}` : String(error));
+
+const copyReport = (id: string) => readReport(id, "markdown").then(copyText, notRead);
+
+const saveReport = (id: string, format: Format) =>
+  readReport(id, format).then(
+    (text) =>
+      saveFile(`incident-${id}.${format === "html" ? "html" : "md"}`, new Blob([text], { type: `text/${format}` })),
+    notRead,
+  );
 
 // Accept declares, after a confirmation, the behaviour since the onset to be normal.
 function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
@@ -150,8 +172,8 @@ function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
       {asking && (
         <Dialog title="Accept this as normal?" verb="Accept as normal" close={close} act={act}>
           <p>
-            The incident closes. Sibyl forgets how <ServiceName>{x.service}</ServiceName> and the calls to it behaved
-            before <When at={x.onset} />, and compares them with their behaviour since then.
+            The incident closes. Sibyl forgets how <Name>{x.service}</Name> and the calls to it behaved before{" "}
+            <When at={x.onset} />, and compares them with their behaviour since then.
           </p>
           <p>
             For a quarter of an hour, in which Sibyl learns the new level, no incident opens. Accept it if the change is
@@ -239,7 +261,7 @@ function Suspects({ of: x }: { of: Incident }) {
         {listed.map((s) => (
           <tr key={s.service}>
             <td>
-              <ServiceName>{s.service}</ServiceName>
+              <Name>{s.service}</Name>
               {s.owner && (
                 <div className="small">
                   <bdi>{ownerText(s.owner)}</bdi>
@@ -265,10 +287,7 @@ function Suspects({ of: x }: { of: Incident }) {
               <ul className="plain">
                 {s.operations.slice(0, maxOperations).map((o, i) => (
                   <li key={i}>
-                    <span className="mono">
-                      <bdi>{operationName(o)}</bdi>
-                    </span>{" "}
-                    <span className="dim small nowrap">+{percent(o.score)}</span>
+                    <OpName>{operationName(o)}</OpName> <span className="dim small nowrap">+{percent(o.score)}</span>
                   </li>
                 ))}
               </ul>
@@ -345,10 +364,7 @@ function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"
           {places.map((s, i) => (
             <tr key={i}>
               <td title={s.context.join(" → ")}>
-                <strong>
-                  <bdi>{s.operation}</bdi>
-                </strong>{" "}
-                {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
+                <Name>{s.operation}</Name> {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
               </td>
               <td className="bars">
                 {share(s.share.value)}{" "}
@@ -504,7 +520,7 @@ function RequestTypes({ of: x }: { of: Incident }) {
             <tr key={t.id}>
               <td>
                 <Link href={`/compare${query({ group: t.id, by: "time", from: x.onset, base_to: x.onset })}`}>
-                  {t.name}
+                  <OpName>{t.name}</OpName>
                 </Link>
               </td>
               <td className="bars">
@@ -529,8 +545,12 @@ function RequestTypes({ of: x }: { of: Incident }) {
   );
 }
 
+// isEvent reports whether an entry belongs on the timeline: comments have a list of their own.
+const isEvent = (e: Schemas["TimelineEntry"]) => e.kind !== "commented";
+
 // Timeline lists the events of an incident, oldest first.
 function Timeline({ detail }: { detail: Detail }) {
+  const names = [...namesOf(detail.incident), ...operationsOf(detail.incident)];
   const [zone] = useZone();
   const now = useNow();
   return (
@@ -541,14 +561,14 @@ function Timeline({ detail }: { detail: Detail }) {
       tableOnly
     >
       <ol className="timeline">
-        {detail.timeline.map((e, i) => (
+        {detail.timeline.filter(isEvent).map((e, i) => (
           <li key={i} className={e.kind === "deploy" ? "deployed" : ""}>
             <div className="dim small">
               <When at={e.at} />
             </div>
             <div className="path">
               {e.kind === "deploy" && "▲ "}
-              {keepUnits(formatTimesIn(e.text, zone, now))}
+              <Prose names={names}>{keepUnits(formatTimesIn(e.text, zone, now))}</Prose>
             </div>
           </li>
         ))}

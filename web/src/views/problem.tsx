@@ -4,7 +4,7 @@ import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { type Resource, useIncidents, useResource } from "../api/queries.ts";
-import { sectionOf } from "../logic/diagnosis.ts";
+import { problemNames, sectionOf } from "../logic/diagnosis.ts";
 import { deploysSince } from "../logic/deploys.ts";
 import { count, duration, ratio, milli, percent, range, rate, factor, keepUnits } from "../logic/format.ts";
 import { isInIncident } from "../logic/incidents.ts";
@@ -16,6 +16,7 @@ import { Menu } from "../components/menu.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
+import { Prose, useSteady } from "../components/names.tsx";
 import { query } from "../url.ts";
 import { Attributes } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
@@ -158,6 +159,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
   const path = (id: string) => `${location.pathname}${search && `?${search}`}#${id}`;
   const asFile = () =>
     saveFile(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
+  const parts = useSteady(p.diagnosis_parts, p.diagnosis, `${p.id} ${p.state} ${p.leading}`);
   return (
     <>
       <div className="crumbs">
@@ -169,9 +171,9 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
         </span>
       </div>
       <h1 className="diagnosis">
-        {p.diagnosis_parts.map((part, i) => {
+        {parts.map((part, i) => {
           const section = sectionOf(part.evidence);
-          const text = keepUnits(part.text);
+          const text = <Prose names={problemNames(p)}>{keepUnits(part.text)}</Prose>;
           return section ? (
             <a key={i} href={path(section)}>
               {text}
