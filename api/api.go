@@ -67,6 +67,11 @@ type History interface {
 	// EachExemplars calls f with the exemplars of every group, EachKept with those kept for problems and incidents.
 	EachExemplars(f func(group analysis.Hash, e *store.Exemplars) error) error
 	EachKept(f func(of, group analysis.Hash, e *store.Exemplars) error) error
+	// EachKeptFor calls f with the exemplars that are kept for a problem or an incident, by group.
+	EachKeptFor(of analysis.Hash, f func(group analysis.Hash, e *store.Exemplars) error) error
+	// PutLocated stores the evidence of a place, and Located returns it; nil if there is none.
+	PutLocated(x *store.Located) error
+	Located(of analysis.Hash) (*store.Located, error)
 	Past
 }
 

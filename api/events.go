@@ -139,6 +139,7 @@ func (a *API) Close() { close(a.hub.closed) }
 func (a *API) Epoch(c *engine.Core, before []detect.Problem, decisions []search.Decision) {
 	ended := c.Ended()
 	a.storeClosed(c, before, ended)
+	a.storeLocated(c, decisions, ended)
 	streams, _ := a.hub.readers()
 	if a.snapshot.wanted.Swap(false) || streams > 0 {
 		a.refresh(c)

@@ -72,6 +72,9 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	if x.Into != 0 {
 		d.MergedInto = new(hex16(x.Into))
 	}
+	if x.Place.Operation != 0 {
+		d.Place = new(names.Op(x.Place.Operation))
+	}
 	for i := range suspects[:min(len(suspects), incidentSuspects)] {
 		d.Suspects = append(d.Suspects, suspectOf(names, &suspects[i]))
 	}
@@ -241,6 +244,8 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	var types []engine.AffectedType
 	var incident uint64
 	var onset, closed, ended trace.Nanos
+	var subjects []analysis.Hash
+	enabled := make(map[string]bool)
 	err = a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
 		row, ok := s.incidentByID[r.Incident]
@@ -254,6 +259,8 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		}
 		x, names := &all[i], renderer{s.names(c), c}
 		incident, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
+		subjects = append([]analysis.Hash{engine.IncidentProblem(x.ID)}, x.Problems...)
+		enabled = names.enabled()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
 			Incident: s.incidents[row].Incident, Next: notify.Advice(names.Names, x, v, c.Deploys(), c.Ended()), Timeline: names.timeline(s, x, located),
@@ -270,6 +277,9 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	}
 	d.Incident.Notes = a.notes.All(a.options.Clock())[r.Incident]
 	a.addDirectory(&d.Incident, ended)
+	if d.Located, err = a.locatedPlace(enabled, d.Incident.Service, subjects...); err != nil {
+		return nil, err
+	}
 	d.Timeline = append(d.Timeline, noted(&d.Incident.Notes)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
 	samples, err := SampleTraces(a.history, incident, types, onset, closed)

@@ -220,6 +220,9 @@ type Incident struct {
 
 	Objectives []Objective // that requests miss
 	Over       bool        // it is closed
+
+	Located trace.Op // the place; 0: none was located
+	Share   float64  // of the lost time, at Located
 }
 
 // leastLonger is the smallest relative increase of the mean duration with which a sentence about failures names added
@@ -256,6 +259,15 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.Plain("Requests take ")
 		s.Strong(slowdown(addedTime(x.Suspects)))
 		s.Plain(" " + x.When + "; ")
+		if x.Located != 0 {
+			s.Strong(n.Op(x.Located))
+			s.Plain(" carries ")
+			s.Strong(units.Share(x.Share))
+			s.Plain(" of the lost time")
+			n.where(&s, first)
+			s.Plain(".")
+			return s
+		}
 	case first.Shape:
 		s.Plain("The call flow differs " + x.When + ": ")
 	default:

@@ -361,6 +361,7 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	})
 	decisions = append(decisions, c.takeLogEntries(now)...)
 	c.recordHistory(decisions)
+	c.rememberPlaces(now)
 	c.causes.restartSamples(decisions)
 	c.adopt(&c.state.Plan)
 	return decisions

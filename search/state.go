@@ -75,6 +75,14 @@ func (v *Investigation) Answer() trace.Op {
 	return v.Suspects[0].Op
 }
 
+// AnswerShare returns the share of the problem at the located suspect, at most 1; 0 if v is nil or has located none.
+func (v *Investigation) AnswerShare() float64 {
+	if v.Answer() == 0 {
+		return 0
+	}
+	return min(1, v.Suspects[0].Share)
+}
+
 // Ranking returns the suspects, best first: baseline operations at the beginning, later the locations inside them.
 // The slice belongs to the investigation.
 func (v *Investigation) Ranking() []Suspect { return v.Suspects }

@@ -77,6 +77,7 @@ func (e EvidenceKind) Valid() bool {
 const (
 	ExemplarStratumFailed  ExemplarStratum = "failed"
 	ExemplarStratumFast    ExemplarStratum = "fast"
+	ExemplarStratumLocated ExemplarStratum = "located"
 	ExemplarStratumSlow    ExemplarStratum = "slow"
 	ExemplarStratumTypical ExemplarStratum = "typical"
 )
@@ -87,6 +88,8 @@ func (e ExemplarStratum) Valid() bool {
 	case ExemplarStratumFailed:
 		return true
 	case ExemplarStratumFast:
+		return true
+	case ExemplarStratumLocated:
 		return true
 	case ExemplarStratumSlow:
 		return true
@@ -148,6 +151,27 @@ func (e Level) Valid() bool {
 	case LevelGroup:
 		return true
 	case LevelRequestType:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LocatedPlaceOf.
+const (
+	LocatedPlaceOfMean     LocatedPlaceOf = "mean"
+	LocatedPlaceOfSlowdown LocatedPlaceOf = "slowdown"
+	LocatedPlaceOfVariance LocatedPlaceOf = "variance"
+)
+
+// Valid indicates whether the value is a known member of the LocatedPlaceOf enum.
+func (e LocatedPlaceOf) Valid() bool {
+	switch e {
+	case LocatedPlaceOfMean:
+		return true
+	case LocatedPlaceOfSlowdown:
+		return true
+	case LocatedPlaceOfVariance:
 		return true
 	default:
 		return false
@@ -476,6 +500,7 @@ func (e TreeNodeLayer) Valid() bool {
 const (
 	ListExemplarsParamsStratumFailed  ListExemplarsParamsStratum = "failed"
 	ListExemplarsParamsStratumFast    ListExemplarsParamsStratum = "fast"
+	ListExemplarsParamsStratumLocated ListExemplarsParamsStratum = "located"
 	ListExemplarsParamsStratumSlow    ListExemplarsParamsStratum = "slow"
 	ListExemplarsParamsStratumTypical ListExemplarsParamsStratum = "typical"
 )
@@ -486,6 +511,8 @@ func (e ListExemplarsParamsStratum) Valid() bool {
 	case ListExemplarsParamsStratumFailed:
 		return true
 	case ListExemplarsParamsStratumFast:
+		return true
+	case ListExemplarsParamsStratumLocated:
 		return true
 	case ListExemplarsParamsStratumSlow:
 		return true
@@ -1421,6 +1448,9 @@ type Incident struct {
 	// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
 	Owner *Owner `json:"owner,omitempty"`
 
+	// Place The operation that was located, as the sentence names it; absent: none.
+	Place *string `json:"place,omitempty"`
+
 	// Problems Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100.
 	Problems []ID `json:"problems"`
 
@@ -1459,6 +1489,10 @@ type IncidentDetail struct {
 	Exemplars     []Exemplar           `json:"exemplars"`
 	Incident      Incident             `json:"incident"`
 	Investigation *InvestigationDetail `json:"investigation,omitempty"`
+
+	// Located Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+	// incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+	Located *LocatedPlace `json:"located,omitempty"`
 
 	// Next Next step of Sibyl, or advice to you.
 	Next string `json:"next"`
@@ -1674,7 +1708,7 @@ type KeptTrace struct {
 	Spans int       `json:"spans"`
 	Start time.Time `json:"start"`
 
-	// Strata Why it is kept: slow, typical, fast, failed.
+	// Strata Why it is kept: slow, typical, fast, failed, located.
 	Strata []string `json:"strata"`
 }
 
@@ -1727,6 +1761,71 @@ type Limit struct {
 type Link struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
+}
+
+// LocatedFrame defines model for LocatedFrame.
+type LocatedFrame struct {
+	// Context Operations from the entry down to this one.
+	Context   []string `json:"context"`
+	Located   bool     `json:"located"`
+	Operation string   `json:"operation"`
+	Requests  int64    `json:"requests"`
+
+	// SelfNs Mean time of a request in it and in none of the frames below it.
+	SelfNs *float64 `json:"self_ns"`
+
+	// Share A value with its 95 % interval.
+	Share Interval `json:"share"`
+
+	// Tracepoint Empty: a span of the baseline.
+	Tracepoint string `json:"tracepoint"`
+}
+
+// LocatedPlace Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+// incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+type LocatedPlace struct {
+	// At End of the epoch in which it was located.
+	At time.Time `json:"at"`
+
+	// Enabled Its tracepoint is enabled now.
+	Enabled bool `json:"enabled"`
+
+	// Frames Operations on the critical path, with those that tracepoints showed, largest share first; at most 200.
+	Frames []LocatedFrame `json:"frames"`
+
+	// MeanNs Mean time of a request in all frames.
+	MeanNs *float64 `json:"mean_ns"`
+
+	// Of What the shares are of.
+	Of        LocatedPlaceOf `json:"of"`
+	Operation string         `json:"operation"`
+
+	// Requests Requests on which the share rests; 0: all of the problem.
+	Requests int64  `json:"requests"`
+	Service  string `json:"service"`
+
+	// Share A value with its 95 % interval.
+	Share Interval `json:"share"`
+
+	// Tracepoint Empty: a span of the baseline.
+	Tracepoint string `json:"tracepoint"`
+
+	// Traces Stored traces that contain a span of the place, longest at the place first; at most 2.
+	Traces []LocatedTrace `json:"traces"`
+}
+
+// LocatedPlaceOf What the shares are of.
+type LocatedPlaceOf string
+
+// LocatedTrace defines model for LocatedTrace.
+type LocatedTrace struct {
+	DurationNs int64 `json:"duration_ns"`
+
+	// Span The longest span of the place.
+	Span   string    `json:"span"`
+	SpanNs int64     `json:"span_ns"`
+	Start  time.Time `json:"start"`
+	Trace  ID        `json:"trace"`
 }
 
 // Match defines model for Match.
@@ -2040,6 +2139,10 @@ type ProblemDetail struct {
 
 	// JointCorrelation Canonical correlation, 0–1, of the numeric variables, taken together, with the durations; null: none or not yet known.
 	JointCorrelation *float64 `json:"joint_correlation"`
+
+	// Located Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+	// incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+	Located *LocatedPlace `json:"located,omitempty"`
 
 	// Missing Operations that carry the problem and offer no tracepoints.
 	Missing []string `json:"missing"`

@@ -20,6 +20,7 @@ type loop struct {
 	core      *engine.Core
 	table     *trace.Table // of the core
 	exemplars *exemplarStore
+	witnesses *witnesses
 	past      *pastStore
 	outputs   *shardOutputs
 	queries   <-chan query
@@ -78,6 +79,9 @@ func (l *loop) receive(o *shardOutput) {
 		requestType, group := l.core.Observe(&r.Observation, &r.simulation)
 		l.exemplars.observe(requestType, r)
 		l.exemplars.observe(group, r)
+		if requestType != nil {
+			l.witnesses.observe(requestType.ID, r)
+		}
 	}
 	if o.barrier == nil {
 		l.outputs.free.Put(o)
@@ -143,7 +147,7 @@ func (l *loop) epoch(at trace.Nanos) {
 			l.options.Log.Error("decisions could not be stored", slog.Any("error", err))
 		}
 	}
-	l.exemplars.keep(l.keeps(e.Before, last, at))
+	l.exemplars.keep(append(l.keeps(e.Before, last, at), l.witnesses.keeps(l.core.State())...))
 	l.exemplars.epoch(at, func(id analysis.Hash) bool { return l.core.Grouper().Group(id) != nil })
 	l.counts.Epochs.Add(1)
 	if l.options.Epoch != nil {

@@ -199,7 +199,7 @@ func TestExemplarsAreKept(t *testing.T) {
 	keepNow := func(since int) {
 		t.Helper()
 		for range 2 { // a journal that is read again keeps them twice
-			if err := k.keepExemplars(keep{of, id, start.Add(time.Duration(since) * time.Minute), false}, refs); err != nil {
+			if err := k.keepExemplars(keep{of: of, group: id, since: start.Add(time.Duration(since) * time.Minute)}, refs); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -173,7 +173,7 @@ func (s *Service) assemble() error {
 	}
 	table := &trace.Table{}
 	s.loop = &loop{
-		options: o, core: engine.NewCore(table, o.Core), table: table, exemplars: exemplars, past: newPastStore(o), outputs: s.outputs, queries: s.queries, retained: &s.retained,
+		options: o, core: engine.NewCore(table, o.Core), table: table, exemplars: exemplars, witnesses: newWitnesses(), past: newPastStore(o), outputs: s.outputs, queries: s.queries, retained: &s.retained,
 		counts: &s.counts, atBarrier: make([]*shardOutput, o.Shards), missing: o.Shards,
 	}
 	s.sequencer = &sequencer{

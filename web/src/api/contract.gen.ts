@@ -1172,6 +1172,8 @@ export interface components {
             merged_into?: string;
             /** @description How much requests lose, since when, and where. */
             sentence: string;
+            /** @description The operation that was located, as the sentence names it; absent: none. */
+            place?: string;
             /** @description The first suspect, most likely the cause. */
             service: string;
             owner?: components["schemas"]["Owner"];
@@ -1472,8 +1474,73 @@ export interface components {
             /** @description Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10. */
             exemplars: components["schemas"]["Exemplar"][];
             investigation?: components["schemas"]["InvestigationDetail"];
+            located?: components["schemas"]["LocatedPlace"];
             /** @description Next step of Sibyl, or advice to you. */
             next: string;
+        };
+        /**
+         * @description Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+         *     incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+         */
+        LocatedPlace: {
+            /**
+             * Format: date-time
+             * @description End of the epoch in which it was located.
+             */
+            at: string;
+            operation: string;
+            service: string;
+            /** @description Empty: a span of the baseline. */
+            tracepoint: string;
+            /** @description Its tracepoint is enabled now. */
+            enabled: boolean;
+            /**
+             * @description What the shares are of.
+             * @enum {string}
+             */
+            of: "slowdown" | "variance" | "mean";
+            share: components["schemas"]["Interval"];
+            /**
+             * Format: int64
+             * @description Requests on which the share rests; 0: all of the problem.
+             */
+            requests: number;
+            /**
+             * Format: double
+             * @description Mean time of a request in all frames.
+             */
+            mean_ns: number | null;
+            /** @description Operations on the critical path, with those that tracepoints showed, largest share first; at most 200. */
+            frames: components["schemas"]["LocatedFrame"][];
+            /** @description Stored traces that contain a span of the place, longest at the place first; at most 2. */
+            traces: components["schemas"]["LocatedTrace"][];
+        };
+        LocatedFrame: {
+            /** @description Operations from the entry down to this one. */
+            context: string[];
+            operation: string;
+            /** @description Empty: a span of the baseline. */
+            tracepoint: string;
+            located: boolean;
+            /**
+             * Format: double
+             * @description Mean time of a request in it and in none of the frames below it.
+             */
+            self_ns: number | null;
+            share: components["schemas"]["Interval"];
+            /** Format: int64 */
+            requests: number;
+        };
+        LocatedTrace: {
+            trace: components["schemas"]["ID"];
+            /** @description The longest span of the place. */
+            span: string;
+            /** Format: date-time */
+            start: string;
+            /** Format: int64 */
+            duration_ns: number;
+            /** Format: int64 */
+            span_ns: number;
         };
         TimelineEntry: {
             /** Format: date-time */
@@ -1596,6 +1663,7 @@ export interface components {
             /** @description Places of this and other request types whose times rise and fall together, by falling correlation. */
             common: components["schemas"]["CommonEdges"][];
             investigation?: components["schemas"]["InvestigationDetail"];
+            located?: components["schemas"]["LocatedPlace"];
             /** @description The latest 100, latest first; older ones at /decisions?problem=. */
             decisions: components["schemas"]["Decision"][];
             /** @description Operations that carry the problem and offer no tracepoints. */
@@ -1848,7 +1916,7 @@ export interface components {
             trace: components["schemas"]["ID"];
             group: components["schemas"]["ID"];
             /** @enum {string} */
-            stratum: "slow" | "typical" | "fast" | "failed";
+            stratum: "slow" | "typical" | "fast" | "failed" | "located";
             /** Format: date-time */
             start: string;
             /** Format: int64 */
@@ -1963,7 +2031,7 @@ export interface components {
             group: components["schemas"]["ID"];
             /** @description Empty: the group no longer exists. */
             request_type_name: string;
-            /** @description Why it is kept: slow, typical, fast, failed. */
+            /** @description Why it is kept: slow, typical, fast, failed, located. */
             strata: string[];
             /** @description ID of the first span that satisfies the conditions on spans; empty if there are none. */
             span: string;
@@ -3359,7 +3427,7 @@ export interface operations {
         parameters: {
             query: {
                 group: components["schemas"]["ID"];
-                stratum?: "slow" | "typical" | "fast" | "failed";
+                stratum?: "slow" | "typical" | "fast" | "failed" | "located";
                 /** @description Those that are kept for this problem, since it opened or closed, instead of the present ones. */
                 problem?: components["schemas"]["ID"];
             };
