@@ -21,6 +21,7 @@ import (
 const (
 	locatedFrames = 200
 	locatedTraces = 2
+	leastFrame    = 0.005 // share, or part of the time, of a frame
 )
 
 // storeLocated stores the evidence of the places that the decisions of an epoch located: the search disables the
@@ -78,7 +79,11 @@ func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPla
 		}
 		x.Frames = append(x.Frames, f)
 	}
-	x.MeanNs = number(excludeCallees(x.Frames))
+	total := excludeCallees(x.Frames)
+	x.MeanNs = number(total)
+	x.Frames = slices.DeleteFunc(x.Frames, func(f contract.LocatedFrame) bool {
+		return !f.Located && math.Abs(value(f.Share.Value, 0)) < leastFrame && value(f.SelfNs, 0) < leastFrame*total
+	})
 	return x
 }
 
@@ -117,21 +122,26 @@ func inclusiveTimes(table *trace.Table, p *detect.Problem, v *search.Investigati
 		edges[e.Edge] = e.Mean
 		times[placeKey{table.Context(e.Context).Op, 0}] += e.Mean
 	}
-	type location struct {
-		within  trace.Edge
-		context trace.Context
-		place   placeKey
+	// A tracepoint appears under other contexts in each batch: only one batch of each edge counts, that with the most
+	// requests.
+	type part struct {
+		within trace.Edge
+		place  placeKey
 	}
-	best := make(map[location]*search.Evidence) // of several batches that with the most requests
+	best, sums := make(map[part]*search.Evidence), make(map[part]float64)
 	for i := range v.Evidence {
 		e := &v.Evidence[i]
-		l := location{e.Within, e.Context, placeKey{e.Op, e.Tracepoint}}
-		if b := best[l]; b == nil || e.N > b.N || e.N == b.N && e.Batch > b.Batch {
-			best[l] = e
+		x := part{e.Within, placeKey{e.Op, e.Tracepoint}}
+		b := best[x]
+		if b == nil || e.Batch != b.Batch && cmp.Or(cmp.Compare(e.N, b.N), cmp.Compare(e.Batch, b.Batch)) > 0 {
+			best[x], sums[x] = e, 0
+		}
+		if best[x].Batch == e.Batch {
+			sums[x] += e.Mean * edges[e.Within]
 		}
 	}
-	for l, e := range best {
-		times[l.place] += e.Mean * edges[l.within]
+	for x, ns := range sums {
+		times[x.place] += ns
 	}
 	return times
 }

@@ -179,7 +179,7 @@ func (n *Names) Comparison(d *Comparison) Sentence {
 	if found {
 		first := &d.Suspects[0]
 		mostlyTime = 2*(first.Own+first.In+first.Out+first.Rest) >= first.Score
-		n.evidence(&s, d.Suspects, words{"of the added time", "in the baseline", d.Slower > 0 || mostlyTime})
+		n.evidence(&s, d.Suspects, words{whole: "of the added time", baseline: "in the baseline", longer: d.Slower > 0 || mostlyTime})
 		s.Plain(".")
 	}
 	switch {
@@ -252,22 +252,13 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.Plain(".")
 		return s
 	}
-	w := words{"of the added time", "before", true}
+	w := words{"of the added time", "before", true, x.Located, x.Share}
 	switch max(time, first.Errors+first.Unanswered, first.Shape) {
 	case time:
 		w.whole = "of it"
 		s.Plain("Requests take ")
 		s.Strong(slowdown(addedTime(x.Suspects)))
 		s.Plain(" " + x.When + "; ")
-		if x.Located != 0 {
-			s.Strong(n.Op(x.Located))
-			s.Plain(" carries ")
-			s.Strong(units.Share(x.Share))
-			s.Plain(" of the lost time")
-			n.where(&s, first)
-			s.Plain(".")
-			return s
-		}
 	case first.Shape:
 		s.Plain("The call flow differs " + x.When + ": ")
 	default:
@@ -378,10 +369,13 @@ func slowdown(added float64) string {
 	return units.Percent(added) + " longer"
 }
 
-// words name the whole of the added time, and the traces compared with. The added time is named if longer.
+// words name the whole of the added time, and the traces compared with. The added time is named if longer. Once the
+// place is located, that is named instead of its service.
 type words struct {
 	whole, baseline string
 	longer          bool
+	located         trace.Op // 0: not yet
+	share           float64  // of the lost time, at located
 }
 
 // evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
@@ -400,12 +394,7 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 		return true
 	}
 	if time := first.Own + first.In + first.Out + first.Rest; w.longer && clause(time, least) {
-		n.addedTime(s, first, max(time, addedTime(suspects)), w.whole)
-		if callee := silentCallee(suspects); callee != nil {
-			s.Plain(", in calls to ")
-			s.Strong(n.NamedService(callee.Service))
-			s.Plain(", which emits no spans")
-		}
+		n.lostTime(s, suspects, time, w)
 	}
 	if clause(first.Errors, min(least, leastFailures)) {
 		s.Plain("errors begin in ")
@@ -419,6 +408,23 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 	if clause(first.Shape, least) {
 		s.Strong(name)
 		s.Plain(" makes other calls than " + w.baseline + ", " + perHundred(first.Shape, "times"))
+	}
+}
+
+// lostTime appends the place of the added time: the located operation or, before one is known, the first suspect.
+func (n *Names) lostTime(s *Sentence, suspects []baselinediff.Suspect, time float64, w words) {
+	if w.located != 0 {
+		s.Strong(n.Op(w.located))
+		s.Plain(" carries ")
+		s.Strong(units.Share(w.share))
+		s.Plain(" of the lost time")
+		return
+	}
+	n.addedTime(s, &suspects[0], max(time, addedTime(suspects)), w.whole)
+	if callee := silentCallee(suspects); callee != nil {
+		s.Plain(", in calls to ")
+		s.Strong(n.NamedService(callee.Service))
+		s.Plain(", which emits no spans")
 	}
 }
 

@@ -13,6 +13,7 @@ import { Dialog } from "./components/dialog.tsx";
 import { Menu } from "./components/menu.tsx";
 import { Empty, Loading } from "./components/async-state.tsx";
 import { Toast } from "./components/toast.tsx";
+import { Tooltip } from "./components/tooltip.tsx";
 import { kindLabels, definitions } from "./components/badges.tsx";
 import { ThemeContext, NowContext, type Theme, useTheme, useApplyTheme, useClock, useZone } from "./settings.ts";
 import { LogIn } from "./views/login.tsx";
@@ -187,6 +188,7 @@ function Frame() {
         </ErrorBoundary>
       </main>
       <Toast />
+      <Tooltip />
       {help && <Help close={() => setHelp(false)} />}
     </>
   );

@@ -167,8 +167,7 @@ export function HeatMap({ windows, marks, dots, behind = [], expected, label, br
         />
       ))}
       {marks.map((m, i) => (
-        <g key={i}>
-          <title>{m.title}</title>
+        <g key={i} data-tip={m.title}>
           <line
             x1={x(m.at)}
             x2={x(m.at)}
@@ -203,9 +202,8 @@ export function HeatMap({ windows, marks, dots, behind = [], expected, label, br
           style={{ fill: "var(--raised)", stroke: "var(--text)", strokeWidth: 1.6, cursor: "pointer" }}
           onPointerDown={(e) => e.stopPropagation()}
           onClick={d.go}
-        >
-          <title>{d.title}</title>
-        </circle>
+          data-tip={d.title}
+        />
       ))}
       {picked && (
         <rect

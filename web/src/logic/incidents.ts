@@ -85,8 +85,8 @@ function latest(clock: string, until: string): string {
   return new Date(at > Date.parse(until) ? at - 86_400_000 : at).toISOString();
 }
 
-// servicesOf returns the names of the services that the sentence of an incident may contain.
-export const servicesOf = (x: Incident) => [x.service, ...x.suspects.map((s) => s.service)];
+// servicesOf returns the names of the services that the sentence of an incident may contain, and that of its place.
+export const servicesOf = (x: Incident) => [x.place ?? "", x.service, ...x.suspects.map((s) => s.service)];
 
 // lasted returns the ms from the onset of an incident to its end, or to now.
 export const lasted = (x: Incident, now: number) =>

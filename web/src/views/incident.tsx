@@ -20,6 +20,7 @@ import { Menu } from "../components/menu.tsx";
 import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
 import { IncidentState, facts } from "./incidents.tsx";
+import { Frames, FrozenPath, LocatedPlace, MeasuredAt, Witnesses, framesTable } from "./located.tsx";
 import { PastLatency } from "./past-latency.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
@@ -60,7 +61,11 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       <Head detail={detail} reload={reload} />
       {x.objectives.length > 0 && <Objectives of={x} />}
       {x.score === 0 && x.objectives.length > 0 ? null : <Suspects of={x} />}
-      {detail.investigation && <Search of={detail.investigation} incident={x} />}
+      {detail.investigation ? (
+        <Search of={detail.investigation} incident={x} located={detail.located} />
+      ) : (
+        detail.located && <LocatedPlace of={detail.located} search={{ incident: x.id }} />
+      )}
       <RequestTypes of={x} />
       <Latency of={x} />
       <div className="columns">
@@ -308,9 +313,15 @@ const maxCharted = 20; // request types to choose from
 const maxPlaces = 5; // of the search
 const leastPlace = 0.01; // share of the lost time
 
+type SearchProps = {
+  of: Schemas["InvestigationDetail"];
+  incident: Incident;
+  located: Schemas["LocatedPlace"] | undefined;
+};
+
 // Search shows how far the search for the place has come: its state, the places with their shares of the lost time, the
-// tracepoints that are on, and the decisions.
-function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"]; incident: Incident }) {
+// tracepoints that are on, and the decisions. Once the place is located, it shows the evidence of that time.
+function Search({ of: detail, incident: x, located }: SearchProps) {
   const v = detail.investigation;
   const places = v.suspects.filter((s, i) => i === 0 || (s.share.value ?? 0) >= leastPlace).slice(0, maxPlaces);
   return (
@@ -319,24 +330,25 @@ function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"
       title="Place"
       hint="Where requests of all types that run through the first suspect lose time. Sibyl switches tracepoints on and off to find the place."
       tools={v.problem ? <Link href={`/problems/${v.problem}`}>Located for a problem</Link> : undefined}
-      table={() => ({
-        header: ["place", "tracepoint", "share of the lost time (of 1)", "low (of 1)", "high (of 1)", "requests"],
-        rows: v.suspects.map((s) => [
-          s.context.join(" → "),
-          s.tracepoint,
-          s.share.value,
-          s.share.low,
-          s.share.high,
-          s.requests,
-        ]),
-      })}
+      table={() => (located ? framesTable(located) : placesTable(v))}
       tableOnly
+      image={located !== undefined}
     >
       <p className="does">
         <StateBadge of={v.state} title={searchStates[v.state]} />
         <span>{searchText(v, x)}</span>
       </p>
-      {places.length > 0 && (
+      {located && (
+        <>
+          <p className="hint dim">
+            <MeasuredAt of={located} />
+          </p>
+          <FrozenPath of={located} />
+          <Frames of={located} />
+          <Witnesses of={located} search={{ incident: x.id }} />
+        </>
+      )}
+      {!located && places.length > 0 && (
         <Table
           label="Places"
           className="results"
@@ -375,6 +387,18 @@ function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"
     </Figure>
   );
 }
+
+const placesTable = (v: Schemas["Investigation"]) => ({
+  header: ["place", "tracepoint", "share of the lost time (of 1)", "low (of 1)", "high (of 1)", "requests"],
+  rows: v.suspects.map((s) => [
+    s.context.join(" → "),
+    s.tracepoint,
+    s.share.value,
+    s.share.low,
+    s.share.high,
+    s.requests,
+  ]),
+});
 
 // searchStates define the states of the search of an incident.
 const searchStates: Record<Schemas["State"], string> = {

@@ -22,6 +22,7 @@ import { CriticalPath, Edges } from "./edges.tsx";
 import { Exemplars, type ExemplarsResource, traceLink } from "./exemplars.tsx";
 import { Causes, Explanations } from "./explanations.tsx";
 import { Latency } from "./latency.tsx";
+import { LocatedPlace } from "./located.tsx";
 import { PastLatency } from "./past-latency.tsx";
 import { NoteButtons, problemSubject } from "./notes.tsx";
 import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
@@ -77,8 +78,9 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
   return (
     <>
       <Head detail={detail} exemplars={exemplars} reload={reload} />
+      {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
       <PastLatency group={p.group} from={opened - hour} to={closed + hour} marks={marks} />
-      <Edges p={p} edges={detail.edges} />
+      <Edges p={p} edges={detail.edges} located={detail.located} />
       {detail.explanations.length > 0 && <Explanations detail={detail} />}
       <Timeline detail={detail} deploys={[]} />
       <Exemplars exemplars={exemplars} problem={p} />
@@ -123,6 +125,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   return (
     <>
       <Head detail={detail} exemplars={exemplars} reload={reload} />
+      {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
       <Async of={group} what="the requests">
         {(g) => (
           <>
@@ -131,7 +134,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
           </>
         )}
       </Async>
-      <Edges p={p} edges={edges} />
+      <Edges p={p} edges={edges} located={detail.located} />
       <div className="columns">
         <Explanations detail={detail} />
         <Slowest p={p} comparison={comparison} />
