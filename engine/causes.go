@@ -171,15 +171,6 @@ func (c *Core) Sampled(group analysis.Hash) []*observation.Observation {
 	return nil
 }
 
-// Frequencies compares the attributes of two disjoint sets of the sampled requests of a group, see
-// [explain.Frequencies].
-func (c *Core) Frequencies(group analysis.Hash, a, b []*observation.Observation) []explain.Frequency {
-	if s := c.causes.samples[group]; s != nil {
-		return s.Frequencies(a, b, c.table)
-	}
-	return nil
-}
-
 // Findings returns the findings about a problem; nil if it was not explained yet. They must not be changed.
 func (c *Core) Findings(problem analysis.Hash) *explain.Findings {
 	if f := c.causes.found[problem]; f != nil && f.findings.Requests > 0 {

@@ -34,6 +34,7 @@ const (
 	keyEvidence   = 'z' // closed problems with their evidence, by time and problem
 	keyKept       = 'g' // exemplars kept for problems and incidents, by these and group
 	keyLocated    = 'l' // evidence of located places, by problem or incident
+	keyTicks      = 'm' // requests of groups by tick, of the last hours, by minute and group
 )
 
 // Version is the version of the format that this program writes, including the contents of checkpoints.
@@ -48,7 +49,7 @@ var migrations = []func(*Store, *pebble.Batch) error{
 	func(*Store, *pebble.Batch) error { return nil }, // to 5: changes, messages and the state of the search are CBOR; decoders accept the JSON of version 4
 	func(*Store, *pebble.Batch) error { return nil }, // to 6: tables lack the edges of whole contexts; decoders skip those of version 5
 	func(*Store, *pebble.Batch) error { return nil }, // to 7: the pieces of a checkpoint begin with any number; those of version 6 with 0
-	func(*Store, *pebble.Batch) error { return nil }, // to 8: has the evidence of located places, which earlier versions would keep for ever
+	func(*Store, *pebble.Batch) error { return nil }, // to 8: has evidence of located places and ticks, which earlier versions would keep for ever
 }
 
 // ErrNewer is wrapped by errors of [Open] if a newer program wrote the data.

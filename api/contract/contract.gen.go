@@ -1402,6 +1402,23 @@ type GroupHistory struct {
 	Windows []PastWindow `json:"windows"`
 }
 
+// GroupLatency defines model for GroupLatency.
+type GroupLatency struct {
+	BinNs int64 `json:"bin_ns"`
+
+	// From Start of the first bin.
+	From time.Time `json:"from"`
+
+	// To End of the last bin.
+	To time.Time `json:"to"`
+
+	// Usual Durations of healthy requests, with which present ones are compared; absent while there are none.
+	Usual *UsualLatency `json:"usual,omitempty"`
+
+	// Windows The bins with requests, oldest first, without edges.
+	Windows []Window `json:"windows"`
+}
+
 // GroupList defines model for GroupList.
 type GroupList struct {
 	// Epoch End of the last ended epoch; null: none has ended.
@@ -2859,6 +2876,16 @@ type Usage struct {
 	Tracepoints int      `json:"tracepoints"`
 }
 
+// UsualLatency Durations of healthy requests, with which present ones are compared; absent while there are none.
+type UsualLatency struct {
+	MeanNs   *float64 `json:"mean_ns"`
+	P10Ns    *float64 `json:"p10_ns"`
+	P50Ns    *float64 `json:"p50_ns"`
+	P90Ns    *float64 `json:"p90_ns"`
+	P99Ns    *float64 `json:"p99_ns"`
+	Requests int64    `json:"requests"`
+}
+
 // Webhook defines model for Webhook.
 type Webhook struct {
 	// Dead Number of dead letters, listed at /webhooks/dead.
@@ -3088,6 +3115,18 @@ type GetGroupHistoryParamsResolution string
 
 // GetGroupHistoryParamsCompare defines parameters for GetGroupHistory.
 type GetGroupHistoryParamsCompare string
+
+// GetGroupLatencyParams defines parameters for GetGroupLatency.
+type GetGroupLatencyParams struct {
+	// From Start, inclusive; by default an hour before `to`.
+	From *Instant `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End, exclusive; by default now.
+	To *Instant `form:"to,omitempty" json:"to,omitempty"`
+
+	// Edge A time at which a bin begins, to ten seconds, such as an onset, so that no bin mixes requests from before and after it. Bins of 320 s and longer have fixed times.
+	Edge *Instant `form:"edge,omitempty" json:"edge,omitempty"`
+}
 
 // ListIncidentsParams defines parameters for ListIncidents.
 type ListIncidentsParams struct {
@@ -3461,6 +3500,16 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
 	GetGroupHistory(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetGroupLatency Get durations of a group in uniform bins of time
+	//
+	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to six, of 320 s for up
+	// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, the bins are of 320 s
+	// at least. Those count requests by the end of their traces.
+	//
+	// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+	GetGroupLatency(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListIncidents List incidents, open ones first, then those that opened last
 	//
@@ -3909,6 +3958,26 @@ func (c *Client) ExplainGroup(ctx context.Context, group GroupParameter, reqEdit
 // Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
 func (c *Client) GetGroupHistory(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetGroupHistoryRequest(c.Server, group, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetGroupLatency Get durations of a group in uniform bins of time
+//
+// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to six, of 320 s for up
+// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, the bins are of 320 s
+// at least. Those count requests by the end of their traces.
+//
+// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+func (c *Client) GetGroupLatency(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetGroupLatencyRequest(c.Server, group, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5443,6 +5512,91 @@ func NewGetGroupHistoryRequest(server string, group GroupParameter, params *GetG
 		if params.Compare != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "compare", *params.Compare, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetGroupLatencyRequest constructs an http.Request for the GetGroupLatency method
+func NewGetGroupLatencyRequest(server string, group GroupParameter, params *GetGroupLatencyParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "group", group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/groups/%s/latency", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Edge != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "edge", *params.Edge, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -7619,6 +7773,18 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
 	GetGroupHistoryWithResponse(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*GetGroupHistoryResponse, error)
 
+	// GetGroupLatencyWithResponse Get durations of a group in uniform bins of time
+	//
+	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to six, of 320 s for up
+	// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, the bins are of 320 s
+	// at least. Those count requests by the end of their traces.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+	GetGroupLatencyWithResponse(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*GetGroupLatencyResponse, error)
+
 	// ListIncidentsWithResponse List incidents, open ones first, then those that opened last
 	//
 	// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
@@ -8501,6 +8667,54 @@ func (r GetGroupHistoryResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetGroupHistoryResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetGroupLatencyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *GroupLatency
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetGroupLatencyResponse) GetJSON200() *GroupLatency {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetGroupLatencyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetGroupLatencyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetGroupLatencyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetGroupLatencyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetGroupLatencyResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10260,6 +10474,24 @@ func (c *ClientWithResponses) GetGroupHistoryWithResponse(ctx context.Context, g
 	return ParseGetGroupHistoryResponse(rsp)
 }
 
+// GetGroupLatencyWithResponse Get durations of a group in uniform bins of time
+//
+// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to six, of 320 s for up
+// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, the bins are of 320 s
+// at least. Those count requests by the end of their traces.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+func (c *ClientWithResponses) GetGroupLatencyWithResponse(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*GetGroupLatencyResponse, error) {
+	rsp, err := c.GetGroupLatency(ctx, group, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetGroupLatencyResponse(rsp)
+}
+
 // ListIncidentsWithResponse List incidents, open ones first, then those that opened last
 //
 // An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
@@ -11190,6 +11422,39 @@ func ParseGetGroupHistoryResponse(rsp *http.Response) (*GetGroupHistoryResponse,
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest GroupHistory
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetGroupLatencyResponse parses an HTTP response from a GetGroupLatencyWithResponse call
+func ParseGetGroupLatencyResponse(rsp *http.Response) (*GetGroupLatencyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetGroupLatencyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest GroupLatency
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -12335,6 +12600,9 @@ type ServerInterface interface {
 	// GetGroupHistory Get windows of past days of a group
 	// (GET /groups/{group}/history)
 	GetGroupHistory(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupHistoryParams)
+	// GetGroupLatency Get durations of a group in uniform bins of time
+	// (GET /groups/{group}/latency)
+	GetGroupLatency(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupLatencyParams)
 	// ListIncidents List incidents, open ones first, then those that opened last
 	// (GET /incidents)
 	ListIncidents(w http.ResponseWriter, r *http.Request, params ListIncidentsParams)
@@ -12512,6 +12780,12 @@ func (_ Unimplemented) ExplainGroup(w http.ResponseWriter, r *http.Request, grou
 // GetGroupHistory Get windows of past days of a group
 // (GET /groups/{group}/history)
 func (_ Unimplemented) GetGroupHistory(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupHistoryParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetGroupLatency Get durations of a group in uniform bins of time
+// (GET /groups/{group}/latency)
+func (_ Unimplemented) GetGroupLatency(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupLatencyParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -13451,6 +13725,74 @@ func (siw *ServerInterfaceWrapper) GetGroupHistory(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetGroupHistory(w, r, group, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetGroupLatency operation middleware
+func (siw *ServerInterfaceWrapper) GetGroupLatency(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "group" -------------
+	var group GroupParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "group", chi.URLParam(r, "group"), &group, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetGroupLatencyParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "edge" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "edge", r.URL.Query(), &params.Edge, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "edge"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "edge", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetGroupLatency(w, r, group, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -15164,6 +15506,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/groups/{group}/history", wrapper.GetGroupHistory)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/groups/{group}/latency", wrapper.GetGroupLatency)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/groups/{group}/compare", wrapper.CompareGroup)
 	})
 	r.Group(func(r chi.Router) {
@@ -15716,6 +16061,46 @@ type GetGroupHistorydefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetGroupHistorydefaultApplicationProblemPlusJSONResponse) VisitGetGroupHistoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGroupLatencyRequestObject struct {
+	Group  GroupParameter `json:"group"`
+	Params GetGroupLatencyParams
+}
+
+type GetGroupLatencyResponseObject interface {
+	VisitGetGroupLatencyResponse(w http.ResponseWriter) error
+}
+
+type GetGroupLatency200JSONResponse GroupLatency
+
+func (response GetGroupLatency200JSONResponse) VisitGetGroupLatencyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGroupLatencydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetGroupLatencydefaultApplicationProblemPlusJSONResponse) VisitGetGroupLatencyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -17047,6 +17432,9 @@ type StrictServerInterface interface {
 	// GetGroupHistory Get windows of past days of a group
 	// (GET /groups/{group}/history)
 	GetGroupHistory(ctx context.Context, request GetGroupHistoryRequestObject) (GetGroupHistoryResponseObject, error)
+	// GetGroupLatency Get durations of a group in uniform bins of time
+	// (GET /groups/{group}/latency)
+	GetGroupLatency(ctx context.Context, request GetGroupLatencyRequestObject) (GetGroupLatencyResponseObject, error)
 	// ListIncidents List incidents, open ones first, then those that opened last
 	// (GET /incidents)
 	ListIncidents(ctx context.Context, request ListIncidentsRequestObject) (ListIncidentsResponseObject, error)
@@ -17493,6 +17881,33 @@ func (sh *strictHandler) GetGroupHistory(w http.ResponseWriter, r *http.Request,
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetGroupHistoryResponseObject); ok {
 		if err := validResponse.VisitGetGroupHistoryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetGroupLatency operation middleware
+func (sh *strictHandler) GetGroupLatency(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupLatencyParams) {
+	var request GetGroupLatencyRequestObject
+
+	request.Group = group
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGroupLatency(ctx, request.(GetGroupLatencyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGroupLatency")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetGroupLatencyResponseObject); ok {
+		if err := validResponse.VisitGetGroupLatencyResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

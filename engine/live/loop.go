@@ -21,6 +21,7 @@ type loop struct {
 	table     *trace.Table // of the core
 	exemplars *exemplarStore
 	witnesses *witnesses
+	ticks     *ticks
 	past      *pastStore
 	outputs   *shardOutputs
 	queries   <-chan query
@@ -79,6 +80,9 @@ func (l *loop) receive(o *shardOutput) {
 		requestType, group := l.core.Observe(&r.Observation, &r.simulation)
 		l.exemplars.observe(requestType, r)
 		l.exemplars.observe(group, r)
+		if l.core.Learned() {
+			l.ticks.observe(requestType, group, &r.Observation)
+		}
 		if requestType != nil {
 			l.witnesses.observe(requestType.ID, r)
 		}
@@ -138,6 +142,7 @@ func (l *loop) pass() {
 // epoch ends an epoch.
 func (l *loop) epoch(at trace.Nanos) {
 	l.keepPeriod(at)
+	l.ticks.now = at
 	began, last := l.options.Clock(), l.core.Ended()
 	e := Ended{At: at, Before: l.core.Problems()}
 	e.Decisions = l.core.Epoch(at)
@@ -189,9 +194,10 @@ func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	l.counts.Encoded.Store(int64(l.options.Clock().Sub(s.began)))
 	done := make(chan *saving, 1)
 	l.saving = done
-	stored := l.stored
+	stored, ticks := l.stored, l.ticks.take()
 	go func() {
 		wait(stored) // the checkpoint makes them durable
+		l.keepTicks(ticks)
 		s.State = state.Encode()
 		s.err = l.options.Store.Save(s.Checkpoint, m.at.Add(-2*l.options.Assembly.Remember))
 		done <- s

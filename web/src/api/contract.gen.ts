@@ -251,6 +251,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/groups/{group}/latency": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group: components["parameters"]["groupParameter"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get durations of a group in uniform bins of time
+         * @description For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to six, of 320 s for up
+         *     to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+         *     by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, the bins are of 320 s
+         *     at least. Those count requests by the end of their traces.
+         */
+        get: operations["getGroupLatency"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/groups/{group}/compare": {
         parameters: {
             query?: never;
@@ -1756,6 +1781,38 @@ export interface components {
              * @description Interpolated in bins, four per octave.
              */
             p50_ns: number | null;
+            /** Format: double */
+            p99_ns: number | null;
+        };
+        GroupLatency: {
+            /**
+             * Format: date-time
+             * @description Start of the first bin.
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description End of the last bin.
+             */
+            to: string;
+            /** Format: int64 */
+            bin_ns: number;
+            /** @description The bins with requests, oldest first, without edges. */
+            windows: components["schemas"]["Window"][];
+            usual?: components["schemas"]["UsualLatency"];
+        };
+        /** @description Durations of healthy requests, with which present ones are compared; absent while there are none. */
+        UsualLatency: {
+            /** Format: int64 */
+            requests: number;
+            /** Format: double */
+            mean_ns: number | null;
+            /** Format: double */
+            p10_ns: number | null;
+            /** Format: double */
+            p50_ns: number | null;
+            /** Format: double */
+            p90_ns: number | null;
             /** Format: double */
             p99_ns: number | null;
         };
@@ -3359,6 +3416,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["GroupHistory"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    getGroupLatency: {
+        parameters: {
+            query?: {
+                /** @description Start, inclusive; by default an hour before `to`. */
+                from?: components["schemas"]["Instant"];
+                /** @description End, exclusive; by default now. */
+                to?: components["schemas"]["Instant"];
+                /** @description A time at which a bin begins, to ten seconds, such as an onset, so that no bin mixes requests from before and after it. Bins of 320 s and longer have fixed times. */
+                edge?: components["schemas"]["Instant"];
+            };
+            header?: never;
+            path: {
+                group: components["parameters"]["groupParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The bins. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupLatency"];
                 };
             };
             default: components["responses"]["Failure"];

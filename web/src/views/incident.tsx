@@ -21,7 +21,7 @@ import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
 import { IncidentState, facts } from "./incidents.tsx";
 import { Frames, FrozenPath, LocatedPlace, MeasuredAt, Witnesses, framesTable } from "./located.tsx";
-import { PastLatency } from "./past-latency.tsx";
+import { LatencyOverTime } from "./over-time.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
 import {
@@ -452,9 +452,9 @@ function SearchLog({ of: v }: { of: Schemas["Investigation"] }) {
   );
 }
 
-const hour = 3_600_000;
+const lead = 1_800_000; // ms, shown before the onset
 
-// Latency shows the durations of an affected request type from an hour before the onset to half an hour after the end.
+// Latency shows the durations of an affected request type from half an hour before the onset to a while after the end.
 function Latency({ of: x }: { of: Incident }) {
   const types = x.request_types.slice(0, maxCharted);
   const [picked, pick] = useID("type");
@@ -472,12 +472,20 @@ function Latency({ of: x }: { of: Incident }) {
     })),
   ];
   if (x.closed) marks.push({ at: Date.parse(x.closed), text: "closed", title: "The incident closed" });
+  const onset = Date.parse(x.onset);
   return (
-    <PastLatency
+    <LatencyOverTime
       group={shown.id}
-      from={Date.parse(x.onset) - hour}
-      to={x.closed ? Math.min(now, Date.parse(x.closed) + hour / 2) : now}
+      times={{
+        from: minuteOf(onset - lead),
+        to: x.closed ? Math.min(now, Date.parse(x.closed) + lead / 2) : now,
+        live: !x.closed,
+      }}
+      edge={onset}
       marks={marks}
+      expected={shown.usual_ns}
+      link={{ incident: x.id }}
+      deploys={x.deploys}
       tools={
         types.length > 1 && (
           <Select label="Request type" value={shown.id} pick={pick} of={types.map((t) => [t.id, t.name] as const)} />
@@ -486,6 +494,8 @@ function Latency({ of: x }: { of: Incident }) {
     />
   );
 }
+
+const minuteOf = (ms: number) => ms - (ms % 60_000);
 
 // RequestTypes lists the affected request types, worst first. Their names link to the requests before and after the
 // onset.

@@ -152,7 +152,7 @@ export function Frames({ of }: { of: Place }) {
           </td>
           <td className="bars">
             {share(f.share.value)}{" "}
-            {f.requests > 0 && <span className="dim small range">{range(f.share, percent)}</span>}
+            {isUncertain(f) && <span className="dim small range">{range(f.share, percent)}</span>}
             <Bar of={f.share.value} low={f.share.low} high={f.share.high} />
           </td>
           <td className="number nowrap">{duration(f.self_ns)}</td>
