@@ -259,7 +259,7 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		}
 		x, names := &all[i], renderer{s.names(c), c}
 		incident, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
-		subjects = append([]analysis.Hash{engine.IncidentProblem(x.ID)}, x.Problems...)
+		subjects = append([]analysis.Hash{x.Place.Of, engine.IncidentProblem(x.ID)}, x.Problems...)
 		enabled = names.enabled()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
@@ -323,7 +323,7 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
 	}
 	for _, d := range located {
-		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share)+".")
+		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share, false)+".")
 	}
 	for _, id := range x.Problems {
 		v := r.core.State().Investigation(id)

@@ -221,8 +221,9 @@ type Incident struct {
 	Objectives []Objective // that requests miss
 	Over       bool        // it is closed
 
-	Located trace.Op // the place; 0: none was located
-	Share   float64  // of the lost time, at Located
+	Located  trace.Op // the place; 0: none was located
+	Share    float64  // of the lost time, or of the variance, at Located
+	Variance bool     // Share is of the variance
 }
 
 // leastLonger is the smallest relative increase of the mean duration with which a sentence about failures names added
@@ -252,7 +253,7 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.Plain(".")
 		return s
 	}
-	w := words{"of the added time", "before", true, x.Located, x.Share}
+	w := words{"of the added time", "before", true, x.Located, x.Share, x.Variance}
 	switch max(time, first.Errors+first.Unanswered, first.Shape) {
 	case time:
 		w.whole = "of it"
@@ -375,7 +376,8 @@ type words struct {
 	whole, baseline string
 	longer          bool
 	located         trace.Op // 0: not yet
-	share           float64  // of the lost time, at located
+	share           float64  // of the lost time, or of the variance, at located
+	variance        bool
 }
 
 // evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
@@ -417,7 +419,7 @@ func (n *Names) lostTime(s *Sentence, suspects []baselinediff.Suspect, time floa
 		s.Strong(n.Op(w.located))
 		s.Plain(" carries ")
 		s.Strong(units.Share(w.share))
-		s.Plain(" of the lost time")
+		s.Plain(" of the " + wholeOf(w.variance))
 		return
 	}
 	n.addedTime(s, &suspects[0], max(time, addedTime(suspects)), w.whole)

@@ -10,8 +10,10 @@ import (
 // Place is the place of an incident, as it was located: the numbers do not change with later requests.
 type Place struct {
 	Operation trace.Op // 0: none was located
-	Share     float64  // of the lost time
+	Share     float64  // of the lost time, or of the variance
+	Variance  bool     // the share is of the variance
 	At        trace.Nanos
+	Of        analysis.Hash // problem whose investigation located it, perhaps that as which the search sees the incident
 }
 
 // rememberPlaces sets the places of the open incidents whose investigations have located one. A place is forgotten if
@@ -28,7 +30,8 @@ func (c *Core) rememberPlaces(now trace.Nanos) {
 
 func (c *Core) placeOf(x *incident.Incident, before Place, now trace.Nanos) Place {
 	if v := c.Investigation(x.ID); v.Answer() != 0 && v.Answer() != before.Operation {
-		return Place{v.Answer(), v.AnswerShare(), now}
+		p := c.Searched(v.Problem)
+		return Place{v.Answer(), v.AnswerShare(), p != nil && p.Kind == detect.KindVariable, now, v.Problem}
 	}
 	if !c.concerns(before.Operation, x.Suspects[0].Service) {
 		return Place{}

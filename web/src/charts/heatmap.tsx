@@ -70,7 +70,7 @@ export function HeatMap({ span, windows, marks, dots, behind = [], usual, expect
   ].filter((ns) => ns !== null && ns !== undefined);
   const low = Math.log(Math.max(1, Math.min(...all.map((c) => c.low), ...lines)));
   const high = Math.log(Math.max(2, ...all.map((c) => c.high), ...lines));
-  const plot = { width: width - left - 6, height: plotRoom - line - 6 - foot };
+  const plot = { width: Math.max(1, width - left - 6), height: plotRoom - line - 6 - foot };
   const x = (ms: number) => left + scale.position(ms) * plot.width;
   const labels = labelLines(shownMarks.map((m) => ({ x: x(m.at), always: m.deploy === true })));
   const top = 6 + line * Math.max(1, ...labels);

@@ -1,6 +1,7 @@
 import type { Schemas } from "../api/client.ts";
 import { describeDeploy } from "./deploys.ts";
 import { likely, ownerText, partsOf, relativeToOnset } from "./incidents.ts";
+import { wholes } from "./located.ts";
 import { matters } from "./recovery.ts";
 import { duration, percent, range, rate, share, stateLabel } from "./format.ts";
 
@@ -9,6 +10,7 @@ export function markdown(
   {
     problem: p,
     edges,
+    located,
     explanations,
     contrasts,
     what_if: recoveries,
@@ -23,12 +25,8 @@ export function markdown(
     "",
     `P50 ${duration(p.p50_ns)}, P99 ${duration(p.p99_ns)}, ${rate(p.rate)}, ${p.since ? `since ${p.since}` : "since when is unknown"}, ${stateLabel(p.state)}. ${plain(next)}`,
     "",
-    ...edges
-      .slice(0, 5)
-      .map(
-        (e) =>
-          `- ${plain(e.place.label)}: ${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`,
-      ),
+    ...(located ? [locatedText(located)] : []),
+    ...edges.slice(0, 5).map((e) => `- ${plain(e.place.label)}: ${edgeShare(p, e)}`),
     ...explanations.slice(0, 3).map((x) => `- correlated: ${plain(x.text)} (${percent(x.effect.value)})`),
     ...contrasts.slice(0, 3).map((x) => `- slower than others: ${plain(x.text)}`),
     ...recoveries
@@ -44,7 +42,7 @@ export function markdown(
 }
 
 // incidentMarkdown is markdown for an incident.
-export function incidentMarkdown({ incident: x, investigation, next }: Schemas["IncidentDetail"], url: string): string {
+export function incidentMarkdown({ incident: x, located, next }: Schemas["IncidentDetail"], url: string): string {
   return [
     `**${plain(x.sentence)}**`,
     "",
@@ -57,9 +55,7 @@ export function incidentMarkdown({ incident: x, investigation, next }: Schemas["
         (s) =>
           `- suspect: ${plain(s.service)} +${percent(s.score)} (${scores(s)})${s.owner ? `, owned by ${plain(ownerText(s.owner))}` : ""}`,
       ),
-    ...(investigation?.investigation.state === "located" ? investigation.investigation.suspects.slice(0, 1) : []).map(
-      (s) => `- located: ${plain(s.operation)} (${share(s.share.value)} of the lost time)`,
-    ),
+    ...(located ? [locatedText(located)] : []),
     ...x.request_types
       .slice(0, 5)
       .map(
@@ -73,10 +69,20 @@ export function incidentMarkdown({ incident: x, investigation, next }: Schemas["
   ].join("\n");
 }
 
+// locatedText names a located place with its share.
+const locatedText = (x: Schemas["LocatedPlace"]) =>
+  `- located: ${plain(x.operation)} (${share(x.share.value)} ${wholes[x.of]})`;
+
 const scores = (s: Schemas["IncidentSuspect"]) =>
   partsOf(s)
     .map(({ name, value }) => `${name} ${percent(value)}`)
     .join(", ");
+
+// edgeShare returns the share of an edge by which the diagnosis ranks it: of the variance or of the slowdown.
+const edgeShare = (p: Schemas["Problem"], e: Schemas["Edge"]) =>
+  p.kind === "slow" && p.onset === "changed"
+    ? `${share(e.score)} of the slowdown`
+    : `${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`;
 
 const within = (interval: string) => (interval ? ` (${interval})` : "");
 

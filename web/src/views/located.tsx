@@ -3,6 +3,7 @@ import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";
 import { HeatLegend, Icicle, heat } from "../charts/icicle.tsx";
 import { boxes } from "../logic/icicle.ts";
+import { wholes } from "../logic/located.ts";
 import { count, duration, keepUnits, milli, percent, range, share, time } from "../logic/format.ts";
 import { Bar, ContextPath } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
@@ -11,12 +12,6 @@ import { useNow, useZone } from "../settings.ts";
 import { query } from "../url.ts";
 
 type Place = Schemas["LocatedPlace"];
-
-const wholes: Record<Place["of"], string> = {
-  slowdown: "of the slowdown",
-  variance: "of the variance",
-  mean: "of the mean",
-};
 
 const maxFrames = 5; // in the table
 const leastFrame = 0.01; // share

@@ -7,7 +7,7 @@ import { useResource } from "../api/queries.ts";
 import { type Dot, HeatMap, type Mark } from "../charts/heatmap.tsx";
 import { Lines } from "../charts/lines.tsx";
 import { deploysByWindow, describeDeploy } from "../logic/deploys.ts";
-import { coarseDuration, duration, milli } from "../logic/format.ts";
+import { duration, milli } from "../logic/format.ts";
 import { type Span, quantile } from "../logic/heatmap.ts";
 import { meanBefore, pastPoints, shiftOf } from "../logic/past.ts";
 import { Async } from "../components/async-state.tsx";
@@ -37,6 +37,12 @@ export function LatencyOverTime(props: Props) {
   if (times.to - times.from > longest)
     return <PastLatency group={group} from={times.from} to={times.to} marks={marks} tools={tools} />;
   return <Binned {...props} />;
+}
+
+// binLength names the length of a bin in ms, like "10 s" or "5 min 20 s".
+function binLength(ms: number): string {
+  const [minutes, seconds] = [Math.floor(ms / 60_000), Math.round((ms % 60_000) / 1000)];
+  return [minutes > 0 && `${minutes} min`, seconds > 0 && `${seconds} s`].filter(Boolean).join(" ");
 }
 
 const instant = (ms: number) => new Date(ms).toISOString();
@@ -87,7 +93,7 @@ function Binned({ group, times, edge, marks, expected, link = {}, deploys = [], 
     go: () => go(`/traces/${e.trace}${query(link)}`),
   }));
   const deployed = deploysByWindow(windows, deploys);
-  const label = `Durations in ${windows.length} bins of ${coarseDuration(span.bin)}; the table has the numbers`;
+  const label = `Durations in ${windows.length} bins of ${binLength(span.bin)}; the table has the numbers`;
   const table = () => ({
     header: [
       "from",
@@ -119,7 +125,7 @@ function Binned({ group, times, edge, marks, expected, link = {}, deploys = [], 
   return (
     <Figure
       title="Latency over time"
-      hint={`${coarseDuration(span.bin)} a column. Drag across, or a box, to compare its requests with the rest; arrow keys read the columns, with Shift they select.`}
+      hint={`${binLength(span.bin)} a column. Drag across, or a box, to compare its requests with the rest; arrow keys read the columns, with Shift they select.`}
       tools={
         <>
           {tools}
