@@ -101,14 +101,11 @@ func populationOf(label string, requests []*observation.Observation, of func(*ob
 // compare splits requests into those in the box and the rest. A nonempty note explains why the result is unreliable.
 func (b *box) compare(requests []*observation.Observation) (within, rest population, note string) {
 	within, rest = populationOf(b.label(), requests, b.side, first), populationOf("the rest", requests, b.side, second)
-	switch all := within.n + rest.n; {
-	case all == 0:
-	case within.n < fewCompared:
-		note = few(int(within.n), int(all)) + " in the box: choose a larger one"
-	case rest.n < fewCompared:
-		note = few(int(rest.n), int(all)) + " outside of the box: choose a smaller one"
+	since := trace.MaxNanos
+	for _, o := range requests {
+		since = min(since, o.Start)
 	}
-	return within, rest, note
+	return within, rest, b.note(since, int(within.n), int(rest.n), 0)
 }
 
 // defaultSlowest is the default of the parameter slowest: a fraction of the requests.
@@ -206,7 +203,7 @@ const fewCompared = 8
 // requests outside of it, and the times of untimed requests are unknown.
 func (b *box) note(since trace.Nanos, in, out, untimed int) string {
 	all := in + out
-	begin := "sampling began only at " + instantText(since) + ", with the window that Sibyl judges"
+	begin := "sampling began only at " + instantText(since)
 	early := b.from > 0 && b.from < since
 	switch {
 	case all == 0 && untimed == 0:

@@ -32,22 +32,32 @@ func binsOf(from, to, edge, now trace.Nanos) bins {
 		b.length = time.Minute
 	case b.ticks && span <= live.TicksKept+time.Minute:
 		b.length = 5 * time.Minute
-	case span <= 12*time.Hour:
-		b.length, b.ticks = group.Period, false
-	case span <= shortSpan:
-		b.length, b.ticks = group.LongPeriod, false
 	default:
+		return periodBins(from, to)
+	}
+	b.align(edge - edge%trace.Nanos(stats.Tick))
+	return b
+}
+
+// periodBins returns bins of periods that cover a span; length 0 if it is too long.
+func periodBins(from, to trace.Nanos) bins {
+	b := bins{from: from, to: to, length: group.Period}
+	switch span := to.Sub(from); {
+	case span > shortSpan:
 		return bins{}
+	case span > 12*time.Hour:
+		b.length = group.LongPeriod
 	}
-	shift := trace.Nanos(0)
-	if b.ticks {
-		shift = edge - edge%trace.Nanos(stats.Tick)
-	}
-	b.from = b.begin(from, shift)
-	if end := b.begin(to, shift); end < to {
+	b.align(0)
+	return b
+}
+
+// align widens b to whole bins, one of which begins at an instant.
+func (b *bins) align(shift trace.Nanos) {
+	b.from = b.begin(b.from, shift)
+	if end := b.begin(b.to, shift); end < b.to {
 		b.to = end.Add(b.length)
 	}
-	return b
 }
 
 // begin returns the beginning of the bin that contains an instant, if a bin begins at shift.
@@ -91,8 +101,19 @@ func (a *API) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyReq
 	if b.length == 0 {
 		return nil, refusal.New(refusal.Malformed, "the span is too long", "ask for at most two days, or for /groups/{group}/history")
 	}
+	var windows, present []group.PastWindow // present: the period that is not over
+	if b.ticks {
+		if windows, err = a.history.Ticks(id, b.from, b.to); err != nil {
+			return nil, err
+		}
+	}
+	if len(windows) == 0 { // as for groups beyond the bound on those with ticks
+		b = periodBins(from, to)
+		if windows, err = a.history.Periods(id, b.from, b.to); err != nil {
+			return nil, err
+		}
+	}
 	d := contract.GetGroupLatency200JSONResponse{From: at(b.from), To: at(b.to), BinNs: b.length.Nanoseconds(), Windows: []contract.Window{}}
-	var present []group.PastWindow // the period that is not over
 	known := false
 	err = a.ask(ctx, func(c *engine.Core) {
 		g := c.Grouper().Group(id)
@@ -107,14 +128,6 @@ func (a *API) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyReq
 			}
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	read := a.history.Periods
-	if b.ticks {
-		read = a.history.Ticks
-	}
-	windows, err := read(id, b.from, b.to)
 	if err != nil {
 		return nil, err
 	}

@@ -79,6 +79,7 @@ func (r renderer) located(v *search.Investigation, ended trace.Nanos) *storedPla
 		}
 		x.Frames = append(x.Frames, f)
 	}
+	atMostRest(x.Frames)
 	total := excludeCallees(x.Frames)
 	x.MeanNs = number(total)
 	x.Frames = slices.DeleteFunc(x.Frames, func(f contract.LocatedFrame) bool {
@@ -177,6 +178,28 @@ func excludeCallees(frames []contract.LocatedFrame) (total float64) {
 		frames[i].SelfNs = number(own[i])
 	}
 	return total
+}
+
+// atMostRest has all frames together carry at most all. Shares are net of the places that became faster, so that those
+// of the others together can exceed it: these share what the located one leaves.
+func atMostRest(frames []contract.LocatedFrame) {
+	rest, others := 1., 0.
+	for i := range frames {
+		if share := max(0, value(frames[i].Share.Value, 0)); frames[i].Located {
+			rest -= share
+		} else {
+			others += share
+		}
+	}
+	if others <= rest {
+		return
+	}
+	part := max(0, rest) / others
+	for i := range frames {
+		if f := &frames[i]; !f.Located {
+			f.Share = interval(part*value(f.Share.Value, 0), part*value(f.Share.Low, 0), part*value(f.Share.High, 0))
+		}
+	}
 }
 
 // within reports whether a context is below another.

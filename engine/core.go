@@ -252,8 +252,8 @@ func (c *Core) observeEarly(o *observation.Observation) (requestType, group *gro
 	return c.preview.Groups.Observe(o)
 }
 
-// OnLearned has f called when the learning period ends, for each request of it with its request type and group, of which
-// either may be nil: Observe returned provisional ones. It keeps nothing of its arguments.
+// OnLearned has f called when the learning period ends, for each request of it with its request type and group, of
+// which either may be nil: Observe returned provisional ones. It keeps nothing of its arguments.
 func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.Observation)) {
 	c.onLearned = f
 }

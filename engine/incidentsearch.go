@@ -273,8 +273,9 @@ func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis
 	return problems, taken
 }
 
-// located returns the first investigation of a problem of the incident that located a cause in its first suspect, of one
-// that is slow before others; nil if none did. A problem that is older than the incident, or chronic, has another cause.
+// located returns the first investigation of a problem of the incident that located a cause in its first suspect, of
+// one that is slow before others; nil if none did. A problem that is older than the incident, or chronic, has another
+// cause.
 func (c *Core) located(s *incidentSearch) (found *search.Investigation) {
 	problems := c.affected[s.incident].Problems
 	for i := range c.problems {

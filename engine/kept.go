@@ -94,8 +94,8 @@ func (k *kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 	}
 }
 
-// Kept returns requests of a group or request type: those of its sample, if it has a problem, and those that are kept of
-// the last hours, in a random order. They must not be changed; those of the last hours lack contexts.
+// Kept returns requests of a group or request type: those of its sample, if it has a problem, and those that are kept
+// of the last hours, in a random order. They must not be changed; those of the last hours lack contexts.
 func (c *Core) Kept(g *group.Group) []*observation.Observation {
 	all := c.Sampled(g.ID)
 	seen := make(map[uint64]bool, len(all))

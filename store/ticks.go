@@ -13,7 +13,6 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -24,11 +23,11 @@ import (
 // Tick identifies the requests of a group that began in a tick.
 type Tick struct {
 	Group analysis.Hash
-	From  trace.Nanos // a multiple of [stats.Tick]
+	From  trace.Nanos // a multiple of [group.Tick]
 }
 
 // TickOf returns the beginning of the tick in which a request began.
-func TickOf(start trace.Nanos) trace.Nanos { return start - start%trace.Nanos(stats.Tick) }
+func TickOf(start trace.Nanos) trace.Nanos { return start - start%trace.Nanos(group.Tick) }
 
 const tickKeySize = 1 + 4 + 16
 
@@ -86,7 +85,7 @@ func (s *Store) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tic
 	for _, x := range ticks {
 		i, found := slices.BinarySearchFunc(present, x.From, func(w group.PastWindow, at trace.Nanos) int { return cmp.Compare(w.From, at) })
 		if !found {
-			present = slices.Insert(present, i, group.PastWindow{From: x.From, To: x.From.Add(stats.Tick)})
+			present = slices.Insert(present, i, group.PastWindow{From: x.From, To: x.From.Add(group.Tick)})
 		}
 		present[i].Merge(*all[x])
 	}
@@ -100,7 +99,7 @@ func minuteOf(key []byte) trace.Nanos {
 func encodeMinute(ticks []group.PastWindow) (b []byte) {
 	for i := range ticks {
 		w := &ticks[i]
-		b = append(b, byte(w.From%trace.Nanos(time.Minute)/trace.Nanos(stats.Tick)))
+		b = append(b, byte(w.From%trace.Nanos(time.Minute)/trace.Nanos(group.Tick)))
 		b = codec.AppendSection(b, w.Past.AppendBinary)
 	}
 	return b
@@ -109,10 +108,10 @@ func encodeMinute(ticks []group.PastWindow) (b []byte) {
 func decodeMinute(b []byte, minute trace.Nanos) (ticks []group.PastWindow, err error) {
 	r := codec.NewReader(b)
 	for r.Len() > 0 && !r.Bad() {
-		from := minute.Add(time.Duration(r.Below(uint64(time.Minute/stats.Tick))) * stats.Tick)
+		from := minute.Add(time.Duration(r.Below(uint64(time.Minute/group.Tick))) * group.Tick)
 		past, err := group.DecodePast(r.Section())
 		r.Check(err == nil && (len(ticks) == 0 || from > ticks[len(ticks)-1].From))
-		ticks = append(ticks, group.PastWindow{From: from, To: from.Add(stats.Tick), Past: past})
+		ticks = append(ticks, group.PastWindow{From: from, To: from.Add(group.Tick), Past: past})
 	}
 	if r.Bad() {
 		return nil, fmt.Errorf("%w: latencies of a minute", codec.ErrCorrupt)

@@ -3478,9 +3478,9 @@ type ClientInterface interface {
 	// CompareGroup Compare slow requests with the rest, or one time range with another
 	//
 	// By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-	// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-	// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+	// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+	// requests are compared, whose arrival is known to ten seconds.
 	// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 	// reference. Windows grow with their age; a window counts if most of it lies in the range.
 	//
@@ -3503,10 +3503,10 @@ type ClientInterface interface {
 
 	// GetGroupLatency Get durations of a group in uniform bins of time
 	//
-	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to six, of 320 s for up
+	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
 	// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
-	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, the bins are of 320 s
-	// at least. Those count requests by the end of their traces.
+	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+	// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
 	//
 	// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
 	GetGroupLatency(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3915,9 +3915,9 @@ func (c *Client) GetGroup(ctx context.Context, group GroupParameter, reqEditors 
 // CompareGroup Compare slow requests with the rest, or one time range with another
 //
 // By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+// requests are compared, whose arrival is known to ten seconds.
 // With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 // reference. Windows grow with their age; a window counts if most of it lies in the range.
 //
@@ -3970,10 +3970,10 @@ func (c *Client) GetGroupHistory(ctx context.Context, group GroupParameter, para
 
 // GetGroupLatency Get durations of a group in uniform bins of time
 //
-// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to six, of 320 s for up
+// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
 // to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
-// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, the bins are of 320 s
-// at least. Those count requests by the end of their traces.
+// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
 //
 // Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
 func (c *Client) GetGroupLatency(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7744,9 +7744,9 @@ type ClientWithResponsesInterface interface {
 	// CompareGroupWithResponse Compare slow requests with the rest, or one time range with another
 	//
 	// By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-	// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-	// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+	// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+	// requests are compared, whose arrival is known to ten seconds.
 	// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 	// reference. Windows grow with their age; a window counts if most of it lies in the range.
 	//
@@ -7775,10 +7775,10 @@ type ClientWithResponsesInterface interface {
 
 	// GetGroupLatencyWithResponse Get durations of a group in uniform bins of time
 	//
-	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to six, of 320 s for up
+	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
 	// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
-	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, the bins are of 320 s
-	// at least. Those count requests by the end of their traces.
+	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+	// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10427,9 +10427,9 @@ func (c *ClientWithResponses) GetGroupWithResponse(ctx context.Context, group Gr
 // CompareGroupWithResponse Compare slow requests with the rest, or one time range with another
 //
 // By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+// requests are compared, whose arrival is known to ten seconds.
 // With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 // reference. Windows grow with their age; a window counts if most of it lies in the range.
 //
@@ -10476,10 +10476,10 @@ func (c *ClientWithResponses) GetGroupHistoryWithResponse(ctx context.Context, g
 
 // GetGroupLatencyWithResponse Get durations of a group in uniform bins of time
 //
-// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to six, of 320 s for up
+// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
 // to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
-// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, the bins are of 320 s
-// at least. Those count requests by the end of their traces.
+// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
 //
 // Returns a wrapper object for the known response body format(s).
 //

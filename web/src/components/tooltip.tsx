@@ -69,9 +69,10 @@ export function Tooltip() {
       if (e?.matches(":focus-visible")) show(e);
     };
     const key = (event: KeyboardEvent) => event.key === "Escape" && hide();
+    const leave = (event: PointerEvent) => event.pointerType !== "touch" && hide();
     document.addEventListener("pointermove", point);
     document.addEventListener("pointerup", touch);
-    document.addEventListener("pointerleave", hide);
+    document.addEventListener("pointerleave", leave);
     document.addEventListener("focusin", focus);
     document.addEventListener("focusout", hide);
     document.addEventListener("keydown", key);
@@ -80,7 +81,7 @@ export function Tooltip() {
       hide();
       document.removeEventListener("pointermove", point);
       document.removeEventListener("pointerup", touch);
-      document.removeEventListener("pointerleave", hide);
+      document.removeEventListener("pointerleave", leave);
       document.removeEventListener("focusin", focus);
       document.removeEventListener("focusout", hide);
       document.removeEventListener("keydown", key);
