@@ -259,7 +259,9 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		}
 		x, names := &all[i], renderer{s.names(c), c}
 		incident, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
-		subjects = append([]analysis.Hash{x.Place.Of, engine.IncidentProblem(x.ID)}, x.Problems...)
+		if x.Place.Operation != 0 {
+			subjects = []analysis.Hash{x.Place.Of}
+		}
 		enabled = names.enabled()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{

@@ -262,7 +262,7 @@ func (a *API) traceAt(e *store.Exemplar, x *storedPlace) (*contract.LocatedTrace
 	var t *contract.LocatedTrace
 	for i := range spans.spans {
 		if s := &spans.spans[i]; x.has(s) && (t == nil || s.DurationNs > t.SpanNs) {
-			t = &contract.LocatedTrace{Trace: e.Trace.String(), Span: s.ID, Start: at(e.Start), DurationNs: e.Duration, SpanNs: s.DurationNs}
+			t = &contract.LocatedTrace{Trace: e.Trace.String(), Span: s.ID, Start: at(e.Start), DurationNs: max(e.Duration, s.DurationNs), SpanNs: s.DurationNs}
 		}
 	}
 	return t, nil

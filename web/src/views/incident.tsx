@@ -321,8 +321,9 @@ type SearchProps = {
 
 // Search shows how far the search for the place has come: its state, the places with their shares of the lost time, the
 // tracepoints that are on, and the decisions. Once the place is located, it shows the evidence of that time.
-function Search({ of: detail, incident: x, located }: SearchProps) {
+function Search({ of: detail, incident: x, located: found }: SearchProps) {
   const v = detail.investigation;
+  const located = v.state === "investigating" || v.state === "opened" ? undefined : found;
   const places = v.suspects.filter((s, i) => i === 0 || (s.share.value ?? 0) >= leastPlace).slice(0, maxPlaces);
   return (
     <Figure
