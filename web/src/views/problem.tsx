@@ -89,6 +89,7 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
       />
       <Edges p={p} edges={detail.edges} located={detail.located} />
       {detail.explanations.length > 0 && <Explanations detail={detail} />}
+      <Causes detail={detail} />
       <Timeline detail={detail} deploys={[]} />
       <Exemplars exemplars={exemplars} problem={p} />
     </>
