@@ -29,8 +29,6 @@ type Tick struct {
 // TickOf returns the beginning of the tick in which a request began.
 func TickOf(start trace.Nanos) trace.Nanos { return start - start%trace.Nanos(group.Tick) }
 
-const tickKeySize = 1 + 4 + 16
-
 func minuteKey(at trace.Nanos) []byte {
 	return binary.BigEndian.AppendUint32([]byte{keyTicks}, uint32(max(0, at)/trace.Nanos(time.Minute)))
 }
