@@ -80,6 +80,9 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	if x.Into != 0 {
 		d.MergedInto = new(hex16(x.Into))
 	}
+	if x.Place.Operation != 0 {
+		d.Place = new(names.Op(x.Place.Operation))
+	}
 	for i := range suspects[:min(len(suspects), incidentSuspects)] {
 		d.Suspects = append(d.Suspects, suspectOf(names, &suspects[i]))
 	}
@@ -271,6 +274,8 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	var types []engine.AffectedType
 	var incident uint64
 	var onset, closed, ended trace.Nanos
+	var subjects []analysis.Hash
+	enabled := make(map[string]bool)
 	err = a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
 		row, ok := s.incidentByID[r.Incident]
@@ -284,6 +289,10 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		}
 		x, names := &all[i], renderer{s.names(c), c}
 		incident, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
+		if x.Place.Operation != 0 {
+			subjects = []analysis.Hash{x.Place.Of}
+		}
+		enabled = names.enabled()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
 			Incident: s.incidents[row].Incident, Earlier: s.earlier(row), Next: notify.Advice(names.Names, x, v, c.Deploys(), c.Ended()), Timeline: names.timeline(s, x, located),
@@ -302,6 +311,9 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	d.Comments = append([]contract.Comment{}, a.options.Comments.Of(r.Incident)...)
 	d.Incident.Comments = int64(len(d.Comments))
 	a.addDirectory(&d.Incident, ended)
+	if d.Located, err = a.locatedPlace(enabled, d.Incident.Service, subjects...); err != nil {
+		return nil, err
+	}
 	d.Timeline = append(append(d.Timeline, noted(&d.Incident.Notes)...), commented(d.Comments)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
 	samples, err := SampleTraces(a.history, incident, types, onset, closed)
@@ -345,7 +357,7 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
 	}
 	for _, d := range located {
-		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share)+".")
+		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share, false)+".")
 	}
 	for _, id := range x.Problems {
 		v := r.core.State().Investigation(id)

@@ -184,7 +184,7 @@ func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
 // problemOf returns a problem as lists show it.
 func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int) contract.Problem {
 	trend := addWindows(c, names, p.Group)
-	d := names.Problem(p, v.Answer())
+	d := names.Problem(p, v.Answer(), v.AnswerShare())
 	x := contract.Problem{
 		ID: d.ID, Rank: rank, Kind: contract.Kind(d.Kind), Onset: contract.Onset(d.Onset), Level: contract.Level(d.Level), Group: d.Group,
 		RequestType: d.RequestTypeID, RequestTypeName: d.RequestType, Requests: int64(d.Requests), Cov: intervalOf(d.CoV, d.CoVLow, d.CoVHigh),

@@ -77,6 +77,7 @@ func (e EvidenceKind) Valid() bool {
 const (
 	ExemplarStratumFailed  ExemplarStratum = "failed"
 	ExemplarStratumFast    ExemplarStratum = "fast"
+	ExemplarStratumLocated ExemplarStratum = "located"
 	ExemplarStratumSlow    ExemplarStratum = "slow"
 	ExemplarStratumTypical ExemplarStratum = "typical"
 )
@@ -87,6 +88,8 @@ func (e ExemplarStratum) Valid() bool {
 	case ExemplarStratumFailed:
 		return true
 	case ExemplarStratumFast:
+		return true
+	case ExemplarStratumLocated:
 		return true
 	case ExemplarStratumSlow:
 		return true
@@ -148,6 +151,27 @@ func (e Level) Valid() bool {
 	case LevelGroup:
 		return true
 	case LevelRequestType:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LocatedPlaceOf.
+const (
+	LocatedPlaceOfMean     LocatedPlaceOf = "mean"
+	LocatedPlaceOfSlowdown LocatedPlaceOf = "slowdown"
+	LocatedPlaceOfVariance LocatedPlaceOf = "variance"
+)
+
+// Valid indicates whether the value is a known member of the LocatedPlaceOf enum.
+func (e LocatedPlaceOf) Valid() bool {
+	switch e {
+	case LocatedPlaceOfMean:
+		return true
+	case LocatedPlaceOfSlowdown:
+		return true
+	case LocatedPlaceOfVariance:
 		return true
 	default:
 		return false
@@ -521,6 +545,7 @@ func (e TreeNodeLayer) Valid() bool {
 const (
 	ListExemplarsParamsStratumFailed  ListExemplarsParamsStratum = "failed"
 	ListExemplarsParamsStratumFast    ListExemplarsParamsStratum = "fast"
+	ListExemplarsParamsStratumLocated ListExemplarsParamsStratum = "located"
 	ListExemplarsParamsStratumSlow    ListExemplarsParamsStratum = "slow"
 	ListExemplarsParamsStratumTypical ListExemplarsParamsStratum = "typical"
 )
@@ -531,6 +556,8 @@ func (e ListExemplarsParamsStratum) Valid() bool {
 	case ListExemplarsParamsStratumFailed:
 		return true
 	case ListExemplarsParamsStratumFast:
+		return true
+	case ListExemplarsParamsStratumLocated:
 		return true
 	case ListExemplarsParamsStratumSlow:
 		return true
@@ -1468,6 +1495,23 @@ type GroupHistory struct {
 	Windows []PastWindow `json:"windows"`
 }
 
+// GroupLatency defines model for GroupLatency.
+type GroupLatency struct {
+	BinNs int64 `json:"bin_ns"`
+
+	// From Start of the first bin.
+	From time.Time `json:"from"`
+
+	// To End of the last bin.
+	To time.Time `json:"to"`
+
+	// Usual Durations of healthy requests, with which present ones are compared; absent while there are none.
+	Usual *UsualLatency `json:"usual,omitempty"`
+
+	// Windows The bins with requests, oldest first, without edges.
+	Windows []Window `json:"windows"`
+}
+
 // GroupList defines model for GroupList.
 type GroupList struct {
 	// Epoch End of the last ended epoch; null: none has ended.
@@ -1523,6 +1567,9 @@ type Incident struct {
 	// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
 	Owner *Owner `json:"owner,omitempty"`
 
+	// Place The operation that was located, as the sentence names it; absent: none.
+	Place *string `json:"place,omitempty"`
+
 	// Problems Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100.
 	Problems []ID `json:"problems"`
 
@@ -1573,6 +1620,10 @@ type IncidentDetail struct {
 	Exemplars     []Exemplar           `json:"exemplars"`
 	Incident      Incident             `json:"incident"`
 	Investigation *InvestigationDetail `json:"investigation,omitempty"`
+
+	// Located Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+	// incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+	Located *LocatedPlace `json:"located,omitempty"`
 
 	// Next Next step of Sibyl, or advice to you.
 	Next string `json:"next"`
@@ -1800,7 +1851,7 @@ type KeptTrace struct {
 	Spans int       `json:"spans"`
 	Start time.Time `json:"start"`
 
-	// Strata Why it is kept: slow, typical, fast, failed.
+	// Strata Why it is kept: slow, typical, fast, failed, located.
 	Strata []string `json:"strata"`
 }
 
@@ -1853,6 +1904,71 @@ type Limit struct {
 type Link struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
+}
+
+// LocatedFrame defines model for LocatedFrame.
+type LocatedFrame struct {
+	// Context Operations from the entry down to this one.
+	Context   []string `json:"context"`
+	Located   bool     `json:"located"`
+	Operation string   `json:"operation"`
+	Requests  int64    `json:"requests"`
+
+	// SelfNs Mean time of a request in it and in none of the frames below it.
+	SelfNs *float64 `json:"self_ns"`
+
+	// Share A value with its 95 % interval.
+	Share Interval `json:"share"`
+
+	// Tracepoint Empty: a span of the baseline.
+	Tracepoint string `json:"tracepoint"`
+}
+
+// LocatedPlace Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+// incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+type LocatedPlace struct {
+	// At End of the epoch in which it was located.
+	At time.Time `json:"at"`
+
+	// Enabled Its tracepoint is enabled now.
+	Enabled bool `json:"enabled"`
+
+	// Frames Operations on the critical path, with those that tracepoints showed, largest share first; at most 200.
+	Frames []LocatedFrame `json:"frames"`
+
+	// MeanNs Mean time of a request in all frames.
+	MeanNs *float64 `json:"mean_ns"`
+
+	// Of What the shares are of.
+	Of        LocatedPlaceOf `json:"of"`
+	Operation string         `json:"operation"`
+
+	// Requests Requests on which the share rests; 0: all of the problem.
+	Requests int64  `json:"requests"`
+	Service  string `json:"service"`
+
+	// Share A value with its 95 % interval.
+	Share Interval `json:"share"`
+
+	// Tracepoint Empty: a span of the baseline.
+	Tracepoint string `json:"tracepoint"`
+
+	// Traces Stored traces that contain a span of the place, longest at the place first; at most 2.
+	Traces []LocatedTrace `json:"traces"`
+}
+
+// LocatedPlaceOf What the shares are of.
+type LocatedPlaceOf string
+
+// LocatedTrace defines model for LocatedTrace.
+type LocatedTrace struct {
+	DurationNs int64 `json:"duration_ns"`
+
+	// Span The longest span of the place.
+	Span   string    `json:"span"`
+	SpanNs int64     `json:"span_ns"`
+	Start  time.Time `json:"start"`
+	Trace  ID        `json:"trace"`
 }
 
 // Match defines model for Match.
@@ -2166,6 +2282,10 @@ type ProblemDetail struct {
 
 	// JointCorrelation Canonical correlation, 0–1, of the numeric variables, taken together, with the durations; null: none or not yet known.
 	JointCorrelation *float64 `json:"joint_correlation"`
+
+	// Located Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+	// incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+	Located *LocatedPlace `json:"located,omitempty"`
 
 	// Missing Operations that carry the problem and offer no tracepoints.
 	Missing []string `json:"missing"`
@@ -2894,6 +3014,16 @@ type Usage struct {
 	Tracepoints int      `json:"tracepoints"`
 }
 
+// UsualLatency Durations of healthy requests, with which present ones are compared; absent while there are none.
+type UsualLatency struct {
+	MeanNs   *float64 `json:"mean_ns"`
+	P10Ns    *float64 `json:"p10_ns"`
+	P50Ns    *float64 `json:"p50_ns"`
+	P90Ns    *float64 `json:"p90_ns"`
+	P99Ns    *float64 `json:"p99_ns"`
+	Requests int64    `json:"requests"`
+}
+
 // View A saved view of the UI.
 type View struct {
 	At   time.Time `json:"at"`
@@ -3145,6 +3275,18 @@ type GetGroupHistoryParamsResolution string
 
 // GetGroupHistoryParamsCompare defines parameters for GetGroupHistory.
 type GetGroupHistoryParamsCompare string
+
+// GetGroupLatencyParams defines parameters for GetGroupLatency.
+type GetGroupLatencyParams struct {
+	// From Start, inclusive; by default an hour before `to`.
+	From *Instant `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End, exclusive; by default now.
+	To *Instant `form:"to,omitempty" json:"to,omitempty"`
+
+	// Edge A time at which a bin begins, to ten seconds, such as an onset, so that no bin mixes requests from before and after it. Bins of 320 s and longer have fixed times.
+	Edge *Instant `form:"edge,omitempty" json:"edge,omitempty"`
+}
 
 // ListIncidentsParams defines parameters for ListIncidents.
 type ListIncidentsParams struct {
@@ -3517,9 +3659,9 @@ type ClientInterface interface {
 	// CompareGroup Compare slow requests with the rest, or one time range with another
 	//
 	// By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-	// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-	// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+	// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+	// requests are compared, whose arrival is known to ten seconds.
 	// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 	// reference. Windows grow with their age; a window counts if most of it lies in the range.
 	//
@@ -3539,6 +3681,16 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
 	GetGroupHistory(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetGroupLatency Get durations of a group in uniform bins of time
+	//
+	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
+	// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+	// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+	//
+	// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+	GetGroupLatency(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListIncidents List incidents, open ones first, the most severe first, then those that opened last
 	//
@@ -4003,9 +4155,9 @@ func (c *Client) GetGroup(ctx context.Context, group GroupParameter, reqEditors 
 // CompareGroup Compare slow requests with the rest, or one time range with another
 //
 // By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+// requests are compared, whose arrival is known to ten seconds.
 // With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 // reference. Windows grow with their age; a window counts if most of it lies in the range.
 //
@@ -4046,6 +4198,26 @@ func (c *Client) ExplainGroup(ctx context.Context, group GroupParameter, reqEdit
 // Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
 func (c *Client) GetGroupHistory(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetGroupHistoryRequest(c.Server, group, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetGroupLatency Get durations of a group in uniform bins of time
+//
+// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
+// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+//
+// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+func (c *Client) GetGroupLatency(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetGroupLatencyRequest(c.Server, group, params)
 	if err != nil {
 		return nil, err
 	}
@@ -5719,6 +5891,91 @@ func NewGetGroupHistoryRequest(server string, group GroupParameter, params *GetG
 		if params.Compare != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "compare", *params.Compare, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetGroupLatencyRequest constructs an http.Request for the GetGroupLatency method
+func NewGetGroupLatencyRequest(server string, group GroupParameter, params *GetGroupLatencyParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "group", group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/groups/%s/latency", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Edge != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "edge", *params.Edge, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -8152,9 +8409,9 @@ type ClientWithResponsesInterface interface {
 	// CompareGroupWithResponse Compare slow requests with the rest, or one time range with another
 	//
 	// By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-	// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-	// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+	// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+	// requests are compared, whose arrival is known to ten seconds.
 	// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 	// reference. Windows grow with their age; a window counts if most of it lies in the range.
 	//
@@ -8180,6 +8437,18 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
 	GetGroupHistoryWithResponse(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*GetGroupHistoryResponse, error)
+
+	// GetGroupLatencyWithResponse Get durations of a group in uniform bins of time
+	//
+	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
+	// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+	// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+	GetGroupLatencyWithResponse(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*GetGroupLatencyResponse, error)
 
 	// ListIncidentsWithResponse List incidents, open ones first, the most severe first, then those that opened last
 	//
@@ -9130,6 +9399,54 @@ func (r GetGroupHistoryResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetGroupHistoryResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetGroupLatencyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *GroupLatency
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetGroupLatencyResponse) GetJSON200() *GroupLatency {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetGroupLatencyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetGroupLatencyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetGroupLatencyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetGroupLatencyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetGroupLatencyResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11116,9 +11433,9 @@ func (c *ClientWithResponses) GetGroupWithResponse(ctx context.Context, group Gr
 // CompareGroupWithResponse Compare slow requests with the rest, or one time range with another
 //
 // By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+// requests are compared, whose arrival is known to ten seconds.
 // With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 // reference. Windows grow with their age; a window counts if most of it lies in the range.
 //
@@ -11161,6 +11478,24 @@ func (c *ClientWithResponses) GetGroupHistoryWithResponse(ctx context.Context, g
 		return nil, err
 	}
 	return ParseGetGroupHistoryResponse(rsp)
+}
+
+// GetGroupLatencyWithResponse Get durations of a group in uniform bins of time
+//
+// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
+// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+func (c *ClientWithResponses) GetGroupLatencyWithResponse(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*GetGroupLatencyResponse, error) {
+	rsp, err := c.GetGroupLatency(ctx, group, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetGroupLatencyResponse(rsp)
 }
 
 // ListIncidentsWithResponse List incidents, open ones first, the most severe first, then those that opened last
@@ -12208,6 +12543,39 @@ func ParseGetGroupHistoryResponse(rsp *http.Response) (*GetGroupHistoryResponse,
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest GroupHistory
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetGroupLatencyResponse parses an HTTP response from a GetGroupLatencyWithResponse call
+func ParseGetGroupLatencyResponse(rsp *http.Response) (*GetGroupLatencyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetGroupLatencyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest GroupLatency
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -13549,6 +13917,9 @@ type ServerInterface interface {
 	// GetGroupHistory Get windows of past days of a group
 	// (GET /groups/{group}/history)
 	GetGroupHistory(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupHistoryParams)
+	// GetGroupLatency Get durations of a group in uniform bins of time
+	// (GET /groups/{group}/latency)
+	GetGroupLatency(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupLatencyParams)
 	// ListIncidents List incidents, open ones first, the most severe first, then those that opened last
 	// (GET /incidents)
 	ListIncidents(w http.ResponseWriter, r *http.Request, params ListIncidentsParams)
@@ -13744,6 +14115,12 @@ func (_ Unimplemented) ExplainGroup(w http.ResponseWriter, r *http.Request, grou
 // GetGroupHistory Get windows of past days of a group
 // (GET /groups/{group}/history)
 func (_ Unimplemented) GetGroupHistory(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupHistoryParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetGroupLatency Get durations of a group in uniform bins of time
+// (GET /groups/{group}/latency)
+func (_ Unimplemented) GetGroupLatency(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupLatencyParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -14719,6 +15096,74 @@ func (siw *ServerInterfaceWrapper) GetGroupHistory(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetGroupHistory(w, r, group, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetGroupLatency operation middleware
+func (siw *ServerInterfaceWrapper) GetGroupLatency(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "group" -------------
+	var group GroupParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "group", chi.URLParam(r, "group"), &group, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetGroupLatencyParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "edge" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "edge", r.URL.Query(), &params.Edge, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "edge"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "edge", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetGroupLatency(w, r, group, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -16637,6 +17082,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/groups/{group}/history", wrapper.GetGroupHistory)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/groups/{group}/latency", wrapper.GetGroupLatency)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/groups/{group}/compare", wrapper.CompareGroup)
 	})
 	r.Group(func(r chi.Router) {
@@ -17198,6 +17646,46 @@ type GetGroupHistorydefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetGroupHistorydefaultApplicationProblemPlusJSONResponse) VisitGetGroupHistoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGroupLatencyRequestObject struct {
+	Group  GroupParameter `json:"group"`
+	Params GetGroupLatencyParams
+}
+
+type GetGroupLatencyResponseObject interface {
+	VisitGetGroupLatencyResponse(w http.ResponseWriter) error
+}
+
+type GetGroupLatency200JSONResponse GroupLatency
+
+func (response GetGroupLatency200JSONResponse) VisitGetGroupLatencyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGroupLatencydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetGroupLatencydefaultApplicationProblemPlusJSONResponse) VisitGetGroupLatencyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -18787,6 +19275,9 @@ type StrictServerInterface interface {
 	// GetGroupHistory Get windows of past days of a group
 	// (GET /groups/{group}/history)
 	GetGroupHistory(ctx context.Context, request GetGroupHistoryRequestObject) (GetGroupHistoryResponseObject, error)
+	// GetGroupLatency Get durations of a group in uniform bins of time
+	// (GET /groups/{group}/latency)
+	GetGroupLatency(ctx context.Context, request GetGroupLatencyRequestObject) (GetGroupLatencyResponseObject, error)
 	// ListIncidents List incidents, open ones first, the most severe first, then those that opened last
 	// (GET /incidents)
 	ListIncidents(ctx context.Context, request ListIncidentsRequestObject) (ListIncidentsResponseObject, error)
@@ -19251,6 +19742,33 @@ func (sh *strictHandler) GetGroupHistory(w http.ResponseWriter, r *http.Request,
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetGroupHistoryResponseObject); ok {
 		if err := validResponse.VisitGetGroupHistoryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetGroupLatency operation middleware
+func (sh *strictHandler) GetGroupLatency(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupLatencyParams) {
+	var request GetGroupLatencyRequestObject
+
+	request.Group = group
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGroupLatency(ctx, request.(GetGroupLatencyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGroupLatency")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetGroupLatencyResponseObject); ok {
+		if err := validResponse.VisitGetGroupLatencyResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -316,6 +316,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/groups/{group}/latency": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group: components["parameters"]["groupParameter"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get durations of a group in uniform bins of time
+         * @description For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
+         *     to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+         *     by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+         *     first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+         */
+        get: operations["getGroupLatency"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/groups/{group}/compare": {
         parameters: {
             query?: never;
@@ -328,9 +353,9 @@ export interface paths {
         /**
          * Compare slow requests with the rest, or one time range with another
          * @description By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-         *     against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-         *     hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-         *     which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+         *     against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+         *     hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+         *     requests are compared, whose arrival is known to ten seconds.
          *     With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
          *     reference. Windows grow with their age; a window counts if most of it lies in the range.
          */
@@ -1341,6 +1366,8 @@ export interface components {
             merged_into?: string;
             /** @description How much requests lose, since when, and where. */
             sentence: string;
+            /** @description The operation that was located, as the sentence names it; absent: none. */
+            place?: string;
             /** @description The first suspect, most likely the cause. */
             service: string;
             owner?: components["schemas"]["Owner"];
@@ -1657,8 +1684,73 @@ export interface components {
             /** @description Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10. */
             exemplars: components["schemas"]["Exemplar"][];
             investigation?: components["schemas"]["InvestigationDetail"];
+            located?: components["schemas"]["LocatedPlace"];
             /** @description Next step of Sibyl, or advice to you. */
             next: string;
+        };
+        /**
+         * @description Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+         *     incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+         */
+        LocatedPlace: {
+            /**
+             * Format: date-time
+             * @description End of the epoch in which it was located.
+             */
+            at: string;
+            operation: string;
+            service: string;
+            /** @description Empty: a span of the baseline. */
+            tracepoint: string;
+            /** @description Its tracepoint is enabled now. */
+            enabled: boolean;
+            /**
+             * @description What the shares are of.
+             * @enum {string}
+             */
+            of: "slowdown" | "variance" | "mean";
+            share: components["schemas"]["Interval"];
+            /**
+             * Format: int64
+             * @description Requests on which the share rests; 0: all of the problem.
+             */
+            requests: number;
+            /**
+             * Format: double
+             * @description Mean time of a request in all frames.
+             */
+            mean_ns: number | null;
+            /** @description Operations on the critical path, with those that tracepoints showed, largest share first; at most 200. */
+            frames: components["schemas"]["LocatedFrame"][];
+            /** @description Stored traces that contain a span of the place, longest at the place first; at most 2. */
+            traces: components["schemas"]["LocatedTrace"][];
+        };
+        LocatedFrame: {
+            /** @description Operations from the entry down to this one. */
+            context: string[];
+            operation: string;
+            /** @description Empty: a span of the baseline. */
+            tracepoint: string;
+            located: boolean;
+            /**
+             * Format: double
+             * @description Mean time of a request in it and in none of the frames below it.
+             */
+            self_ns: number | null;
+            share: components["schemas"]["Interval"];
+            /** Format: int64 */
+            requests: number;
+        };
+        LocatedTrace: {
+            trace: components["schemas"]["ID"];
+            /** @description The longest span of the place. */
+            span: string;
+            /** Format: date-time */
+            start: string;
+            /** Format: int64 */
+            duration_ns: number;
+            /** Format: int64 */
+            span_ns: number;
         };
         TimelineEntry: {
             /** Format: date-time */
@@ -1781,6 +1873,7 @@ export interface components {
             /** @description Places of this and other request types whose times rise and fall together, by falling correlation. */
             common: components["schemas"]["CommonEdges"][];
             investigation?: components["schemas"]["InvestigationDetail"];
+            located?: components["schemas"]["LocatedPlace"];
             /** @description The latest 100, latest first; older ones at /decisions?problem=. */
             decisions: components["schemas"]["Decision"][];
             /** @description Operations that carry the problem and offer no tracepoints. */
@@ -1873,6 +1966,38 @@ export interface components {
              * @description Interpolated in bins, four per octave.
              */
             p50_ns: number | null;
+            /** Format: double */
+            p99_ns: number | null;
+        };
+        GroupLatency: {
+            /**
+             * Format: date-time
+             * @description Start of the first bin.
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description End of the last bin.
+             */
+            to: string;
+            /** Format: int64 */
+            bin_ns: number;
+            /** @description The bins with requests, oldest first, without edges. */
+            windows: components["schemas"]["Window"][];
+            usual?: components["schemas"]["UsualLatency"];
+        };
+        /** @description Durations of healthy requests, with which present ones are compared; absent while there are none. */
+        UsualLatency: {
+            /** Format: int64 */
+            requests: number;
+            /** Format: double */
+            mean_ns: number | null;
+            /** Format: double */
+            p10_ns: number | null;
+            /** Format: double */
+            p50_ns: number | null;
+            /** Format: double */
+            p90_ns: number | null;
             /** Format: double */
             p99_ns: number | null;
         };
@@ -2033,7 +2158,7 @@ export interface components {
             trace: components["schemas"]["ID"];
             group: components["schemas"]["ID"];
             /** @enum {string} */
-            stratum: "slow" | "typical" | "fast" | "failed";
+            stratum: "slow" | "typical" | "fast" | "failed" | "located";
             /** Format: date-time */
             start: string;
             /** Format: int64 */
@@ -2148,7 +2273,7 @@ export interface components {
             group: components["schemas"]["ID"];
             /** @description Empty: the group no longer exists. */
             request_type_name: string;
-            /** @description Why it is kept: slow, typical, fast, failed. */
+            /** @description Why it is kept: slow, typical, fast, failed, located. */
             strata: string[];
             /** @description ID of the first span that satisfies the conditions on spans; empty if there are none. */
             span: string;
@@ -3090,9 +3215,9 @@ export interface operations {
                 muted?: "true" | "false" | "all";
                 severity?: components["schemas"]["Severity"];
                 /** @description Only incidents that were not over before. */
-                from?: string;
+                from?: components["schemas"]["Instant"];
                 /** @description Only incidents that began before. */
-                to?: string;
+                to?: components["schemas"]["Instant"];
             };
             header?: never;
             path?: never;
@@ -3568,6 +3693,36 @@ export interface operations {
             default: components["responses"]["Failure"];
         };
     };
+    getGroupLatency: {
+        parameters: {
+            query?: {
+                /** @description Start, inclusive; by default an hour before `to`. */
+                from?: components["schemas"]["Instant"];
+                /** @description End, exclusive; by default now. */
+                to?: components["schemas"]["Instant"];
+                /** @description A time at which a bin begins, to ten seconds, such as an onset, so that no bin mixes requests from before and after it. Bins of 320 s and longer have fixed times. */
+                edge?: components["schemas"]["Instant"];
+            };
+            header?: never;
+            path: {
+                group: components["parameters"]["groupParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The bins. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupLatency"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
     compareGroup: {
         parameters: {
             query?: {
@@ -3631,7 +3786,7 @@ export interface operations {
         parameters: {
             query: {
                 group: components["schemas"]["ID"];
-                stratum?: "slow" | "typical" | "fast" | "failed";
+                stratum?: "slow" | "typical" | "fast" | "failed" | "located";
                 /** @description Those that are kept for this problem, since it opened or closed, instead of the present ones. */
                 problem?: components["schemas"]["ID"];
             };

@@ -2,7 +2,7 @@
 import type { Schemas } from "../api/client.ts";
 
 // Section names a part of the problem's page.
-export type Section = "latency" | "edges" | "investigation" | "explanations";
+export type Section = "latency" | "edges" | "located" | "explanations";
 
 type Evidence = Schemas["DiagnosisEvidence"];
 
@@ -16,7 +16,7 @@ export function sectionOf(evidence: Evidence | undefined): Section | undefined {
     case "edge":
       return "edges";
     case "location":
-      return "investigation";
+      return "located";
     case "variable":
       return "explanations";
     case "call_flow":

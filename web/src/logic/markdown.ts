@@ -1,12 +1,14 @@
 import type { Schemas } from "../api/client.ts";
+import { wholes } from "./located.ts";
 import { matters } from "./recovery.ts";
-import { duration, percent, range, rate, stateLabel } from "./format.ts";
+import { duration, percent, range, rate, share, stateLabel } from "./format.ts";
 
 // markdown formats a problem for a ticket or a chat. Text from traces is escaped and stays on one line.
 export function markdown(
   {
     problem: p,
     edges,
+    located,
     explanations,
     contrasts,
     what_if: recoveries,
@@ -21,12 +23,8 @@ export function markdown(
     "",
     `P50 ${duration(p.p50_ns)}, P99 ${duration(p.p99_ns)}, ${rate(p.rate)}, ${p.since ? `since ${p.since}` : "since when is unknown"}, ${stateLabel(p.state)}. ${plain(next)}`,
     "",
-    ...edges
-      .slice(0, 5)
-      .map(
-        (e) =>
-          `- ${plain(e.place.label)}: ${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`,
-      ),
+    ...(located ? [locatedText(located)] : []),
+    ...edges.slice(0, 5).map((e) => `- ${plain(e.place.label)}: ${edgeShare(p, e)}`),
     ...explanations.slice(0, 3).map((x) => `- correlated: ${plain(x.text)} (${percent(x.effect.value)})`),
     ...contrasts.slice(0, 3).map((x) => `- slower than others: ${plain(x.text)}`),
     ...recoveries
@@ -40,6 +38,16 @@ export function markdown(
     "",
   ].join("\n");
 }
+
+// locatedText names a located place with its share.
+const locatedText = (x: Schemas["LocatedPlace"]) =>
+  `- located: ${plain(x.operation)} (${share(x.share.value)} ${wholes[x.of]})`;
+
+// edgeShare returns the share of an edge by which the diagnosis ranks it: of the variance or of the slowdown.
+const edgeShare = (p: Schemas["Problem"], e: Schemas["Edge"]) =>
+  p.kind === "slow" && p.onset === "changed"
+    ? `${share(e.score)} of the slowdown`
+    : `${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`;
 
 const within = (interval: string) => (interval ? ` (${interval})` : "");
 

@@ -21,7 +21,8 @@ import { copyText, showToast } from "../components/toast.tsx";
 import { Comments } from "./comments.tsx";
 import { EarlierIncidents } from "./earlier.tsx";
 import { Earlier, IncidentState, NextStep, facts } from "./incidents.tsx";
-import { PastLatency } from "./past-latency.tsx";
+import { Frames, FrozenPath, LocatedPlace, MeasuredAt, Witnesses, framesTable } from "./located.tsx";
+import { LatencyOverTime } from "./over-time.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
 import { SteadySentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
@@ -54,7 +55,11 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       <Head detail={detail} reload={reload} />
       {x.objectives.length > 0 && <Objectives of={x} />}
       {x.score === 0 && x.objectives.length > 0 ? null : <Suspects of={x} />}
-      {detail.investigation && <Search of={detail.investigation} incident={x} />}
+      {detail.investigation ? (
+        <Search of={detail.investigation} incident={x} located={detail.located} />
+      ) : (
+        detail.located && <LocatedPlace of={detail.located} search={{ incident: x.id }} />
+      )}
       <RequestTypes of={x} />
       <Latency of={x} />
       <div className="columns">
@@ -327,10 +332,17 @@ const maxCharted = 20; // request types to choose from
 const maxPlaces = 5; // of the search
 const leastPlace = 0.01; // share of the lost time
 
+type SearchProps = {
+  of: Schemas["InvestigationDetail"];
+  incident: Incident;
+  located: Schemas["LocatedPlace"] | undefined;
+};
+
 // Search shows how far the search for the place has come: its state, the places with their shares of the lost time, the
-// tracepoints that are on, and the decisions.
-function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"]; incident: Incident }) {
+// tracepoints that are on, and the decisions. Once the place is located, it shows the evidence of that time.
+function Search({ of: detail, incident: x, located: found }: SearchProps) {
   const v = detail.investigation;
+  const located = v.state === "investigating" || v.state === "opened" ? undefined : found;
   const places = v.suspects.filter((s, i) => i === 0 || (s.share.value ?? 0) >= leastPlace).slice(0, maxPlaces);
   return (
     <Figure
@@ -338,24 +350,25 @@ function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"
       title="Place"
       hint="Where requests of all types that run through the first suspect lose time. Sibyl switches tracepoints on and off to find the place."
       tools={v.problem ? <Link href={`/problems/${v.problem}`}>Located for a problem</Link> : undefined}
-      table={() => ({
-        header: ["place", "tracepoint", "share of the lost time (of 1)", "low (of 1)", "high (of 1)", "requests"],
-        rows: v.suspects.map((s) => [
-          s.context.join(" → "),
-          s.tracepoint,
-          s.share.value,
-          s.share.low,
-          s.share.high,
-          s.requests,
-        ]),
-      })}
+      table={() => (located ? framesTable(located) : placesTable(v))}
       tableOnly
+      image={located !== undefined}
     >
       <p className="does">
         <StateBadge of={v.state} title={searchStates[v.state]} />
         <span>{searchText(v, x)}</span>
       </p>
-      {places.length > 0 && (
+      {located && (
+        <>
+          <p className="hint dim">
+            <MeasuredAt of={located} />
+          </p>
+          <FrozenPath of={located} />
+          <Frames of={located} />
+          <Witnesses of={located} search={{ incident: x.id }} />
+        </>
+      )}
+      {!located && places.length > 0 && (
         <Table
           label="Places"
           className="results"
@@ -391,6 +404,18 @@ function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"
     </Figure>
   );
 }
+
+const placesTable = (v: Schemas["Investigation"]) => ({
+  header: ["place", "tracepoint", "share of the lost time (of 1)", "low (of 1)", "high (of 1)", "requests"],
+  rows: v.suspects.map((s) => [
+    s.context.join(" → "),
+    s.tracepoint,
+    s.share.value,
+    s.share.low,
+    s.share.high,
+    s.requests,
+  ]),
+});
 
 // searchStates define the states of the search of an incident.
 const searchStates: Record<Schemas["State"], string> = {
@@ -444,9 +469,9 @@ function SearchLog({ of: v }: { of: Schemas["Investigation"] }) {
   );
 }
 
-const hour = 3_600_000;
+const lead = 1_800_000; // ms, shown before the onset
 
-// Latency shows the durations of an affected request type from an hour before the onset to half an hour after the end.
+// Latency shows the durations of an affected request type from half an hour before the onset to a while after the end.
 function Latency({ of: x }: { of: Incident }) {
   const types = x.request_types.slice(0, maxCharted);
   const [picked, pick] = useID("type");
@@ -464,12 +489,20 @@ function Latency({ of: x }: { of: Incident }) {
     })),
   ];
   if (x.closed) marks.push({ at: Date.parse(x.closed), text: "closed", title: "The incident closed" });
+  const onset = Date.parse(x.onset);
   return (
-    <PastLatency
+    <LatencyOverTime
       group={shown.id}
-      from={Date.parse(x.onset) - hour}
-      to={x.closed ? Math.min(now, Date.parse(x.closed) + hour / 2) : now}
+      times={{
+        from: minuteOf(onset - lead),
+        to: x.closed ? Math.min(now, Date.parse(x.closed) + lead / 2) : now,
+        live: !x.closed,
+      }}
+      edge={onset}
       marks={marks}
+      expected={shown.usual_ns}
+      link={{ incident: x.id }}
+      deploys={x.deploys}
       tools={
         types.length > 1 && (
           <Select label="Request type" value={shown.id} pick={pick} of={types.map((t) => [t.id, t.name] as const)} />
@@ -478,6 +511,8 @@ function Latency({ of: x }: { of: Incident }) {
     />
   );
 }
+
+const minuteOf = (ms: number) => ms - (ms % 60_000);
 
 // RequestTypes lists the affected request types, worst first. Their names link to the requests before and after the
 // onset.

@@ -20,10 +20,11 @@ import { Prose, useSteady } from "../components/names.tsx";
 import { query } from "../url.ts";
 import { Attributes } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
-import { Exemplars, type ExemplarsResource, traceLink } from "./exemplars.tsx";
+import { Exemplars, type ExemplarsResource, isBefore, traceLink } from "./exemplars.tsx";
 import { Causes, Explanations } from "./explanations.tsx";
 import { Latency } from "./latency.tsx";
-import { PastLatency } from "./past-latency.tsx";
+import { LocatedPlace } from "./located.tsx";
+import { LatencyOverTime } from "./over-time.tsx";
 import { NoteButtons, problemSubject } from "./notes.tsx";
 import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
 import { IncidentSentence } from "./suspects.tsx";
@@ -78,9 +79,18 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
   return (
     <>
       <Head detail={detail} exemplars={exemplars} reload={reload} />
-      <PastLatency group={p.group} from={opened - hour} to={closed + hour} marks={marks} />
-      <Edges p={p} edges={detail.edges} />
+      {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
+      <LatencyOverTime
+        group={p.group}
+        times={{ from: opened - hour, to: closed + hour, live: false }}
+        edge={opened}
+        marks={marks}
+        expected={p.expected_ns}
+        link={{ problem: p.id }}
+      />
+      <Edges p={p} edges={detail.edges} located={detail.located} />
       {detail.explanations.length > 0 && <Explanations detail={detail} />}
+      <Causes detail={detail} />
       <Timeline detail={detail} deploys={[]} />
       <Exemplars exemplars={exemplars} problem={p} />
     </>
@@ -124,6 +134,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   return (
     <>
       <Head detail={detail} exemplars={exemplars} reload={reload} />
+      {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
       <Async of={group} what="the requests">
         {(g) => (
           <>
@@ -132,7 +143,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
           </>
         )}
       </Async>
-      <Edges p={p} edges={edges} />
+      <Edges p={p} edges={edges} located={detail.located} />
       <div className="columns">
         <Explanations detail={detail} />
         <Slowest p={p} comparison={comparison} />
@@ -261,14 +272,22 @@ function PartOf({ id }: { id: string }) {
   );
 }
 
-// SampleLinks links to a slow sample trace, and to a typical one if all requests are slow.
+// SampleLinks links to a slow sample trace, and to a typical one if all requests are slow. A sample from before the
+// problem says so: it is typical of healthy times.
 function SampleLinks({ p, exemplars }: { p: Problem; exemplars: ExemplarsResource }) {
   const strata = p.kind === "slow" ? ["typical", "slow"] : ["slow"];
-  const found = strata.map((s) => exemplars.value?.items.find((e) => e.stratum === s)).filter((e) => e !== undefined);
+  const found = strata
+    .map((s) => {
+      const all = exemplars.value?.items.filter((e) => e.stratum === s) ?? [];
+      return all.find((e) => !isBefore(e, p)) ?? all[0];
+    })
+    .filter((e) => e !== undefined);
   return (
     <span className="push requests">
       {found.map((e) => (
-        <Link key={e.stratum} href={traceLink(e, p.id)}>{`A ${e.stratum} request, ${duration(e.duration_ns)}`}</Link>
+        <Link key={e.stratum} href={traceLink(e, p.id)}>
+          {`A ${e.stratum} request${isBefore(e, p) ? " from before the problem" : ""}, ${duration(e.duration_ns)}`}
+        </Link>
       ))}
     </span>
   );
@@ -305,8 +324,20 @@ function Slowest({ p, comparison }: { p: Problem; comparison: Resource<Schemas["
 
 // Refined shows the results of the tracepoints that requests reached, and names the others. within maps edges to names.
 function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within: ReadonlyMap<string, string> }) {
-  const of = all.filter((r) => r.hits > 0);
-  const idle = all.filter((r) => r.hits === 0).map((r) => r.tracepoint);
+  // Arms of the plan with other tracepoints have results of their own: the one with the most requests is listed.
+  const of = all.filter(
+    (r, i) =>
+      r.hits > 0 &&
+      !all.some(
+        (o, k) =>
+          o.tracepoint === r.tracepoint &&
+          o.within === r.within &&
+          o.operation === r.operation &&
+          (o.requests > r.requests || (o.requests === r.requests && k < i)),
+      ),
+  );
+  const reached = new Set(of.map((r) => r.tracepoint));
+  const idle = [...new Set(all.filter((r) => r.hits === 0).map((r) => r.tracepoint))].filter((t) => !reached.has(t));
   return (
     <Figure
       id="refined"
