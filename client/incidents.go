@@ -159,7 +159,7 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	case list.Learning && len(list.Items) == 0:
 		p.learning("incidents", list.LearningLeftNs)
 	case list.Learning:
-		p.learning("new incidents, except of objectives,", list.LearningLeftNs)
+		p.printf("Sibyl is learning normal behaviour: until it has, only objectives raise incidents.\n")
 	case len(list.Items) == 0:
 		p.printf("No incident matches.\n")
 	}
