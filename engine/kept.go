@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -92,6 +93,25 @@ func (k *kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
 			s.Resize(size)
 		}
 	}
+}
+
+// appendNames appends the names in the requests, see [trace.Table.Forget].
+func (k *kept) appendNames(b []byte) []byte {
+	for _, strata := range k.types {
+		for _, s := range strata {
+			for _, x := range s.All() {
+				b = codec.AppendWords(b, uint64(x.Entry))
+				for i := range x.Edges {
+					b = codec.AppendWords(b, uint64(x.Edges[i].Edge))
+				}
+				for i := range x.Variables {
+					v := &x.Variables[i]
+					b = codec.AppendWords(b, uint64(v.Context), uint64(v.Key), uint64(v.Text))
+				}
+			}
+		}
+	}
+	return b
 }
 
 // Kept returns requests of a group or request type: those of its sample, if it has a problem, and those that are kept
