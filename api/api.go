@@ -68,6 +68,11 @@ type History interface {
 	// EachExemplars calls f with the exemplars of every group, EachKept with those kept for problems and incidents.
 	EachExemplars(f func(group analysis.Hash, e *store.Exemplars) error) error
 	EachKept(f func(of, group analysis.Hash, e *store.Exemplars) error) error
+	// EachKeptFor calls f with the exemplars that are kept for a problem or an incident, by group.
+	EachKeptFor(of analysis.Hash, f func(group analysis.Hash, e *store.Exemplars) error) error
+	// PutLocated stores the evidence of a place, and Located returns it; nil if there is none.
+	PutLocated(x *store.Located) error
+	Located(of analysis.Hash) (*store.Located, error)
 	Past
 }
 
@@ -75,6 +80,10 @@ type History interface {
 type Past interface {
 	// Windows returns the windows of a group that overlap [from, to), oldest first: long ones, or the shortest.
 	Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]group.Numbers, error)
+	// Ticks returns the requests of a group in [from, to) by tick of ten seconds, of the last [live.TicksKept], and
+	// Periods those by period of [group.Period], of the last two days; oldest first.
+	Ticks(id analysis.Hash, from, to trace.Nanos) ([]group.PastWindow, error)
+	Periods(id analysis.Hash, from, to trace.Nanos) ([]group.PastWindow, error)
 	// Kept returns the exemplars of a group that are kept for a problem or an incident.
 	Kept(of, group analysis.Hash) (*store.Exemplars, error)
 	PutClosedProblems(all []store.ClosedProblem) error
@@ -105,7 +114,10 @@ type Options struct {
 	DeadLetters *store.Outbox           // holds the dead letters
 	Resend      func(uint64) error      // resends the dead letter with a number
 	Backup      func() (string, error)  // copies the data and returns the directory
-	Tracer      oteltrace.Tracer        // records a span of each request; nil: none
+	Comments    *Comments
+	Views       *Views
+	UI          string           // address of the UI, for links; empty: unknown
+	Tracer      oteltrace.Tracer // records a span of each request; nil: none
 	// Pages serves a page outside of the API, and reports whether the page exists. Nil: there are no pages.
 	Pages func(http.ResponseWriter, *http.Request) bool
 	Clock func() time.Time

@@ -35,7 +35,7 @@ func (w *harness) pathParams() *strings.Replacer {
 	problem := w.core.Problems()[0]
 	return strings.NewReplacer(
 		"{problem}", problem.ID.String(), "{subject}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.history.exemplar.ID.String(),
-		"{service}", "cart",
+		"{service}", "cart", "{comment}", "1", "{view}", "1",
 		"{request_type}", problem.RequestType.String(), "{decision}", decisionID{w.history.decisions[0].At, 0}.String(), "{tracepoint}", hex16(w.core.Plan().Leases[0].Tracepoint),
 	)
 }
@@ -43,6 +43,7 @@ func (w *harness) pathParams() *strings.Replacer {
 // bodies holds the bodies of requests, by operation.
 var bodies = map[string]any{
 	"acknowledgeIncident": map[string]string{"text": "on it"}, "muteIncident": map[string]string{},
+	"addComment": map[string]string{"text": "on it"}, "saveView": map[string]string{"name": "Cart", "path": "/services/cart"},
 	"acknowledgeProblem": map[string]string{"text": "on it"}, "muteProblem": map[string]string{}, "overrideTracepoint": map[string]string{"kind": "pin"},
 }
 
@@ -125,9 +126,9 @@ func (w *harness) secrets(t *testing.T) map[access.Role]string {
 	return secrets
 }
 
-// incidentPath replaces the parameter in the path of an operation by the ID of the first incident.
+// incidentPath replaces the parameters in the path of an operation by the ID of the first incident and of a comment.
 func (w *harness) incidentPath(pattern string) string {
-	return strings.ReplaceAll(pattern, "{incident}", hex16(w.core.Incidents()[0].ID))
+	return strings.NewReplacer("{incident}", hex16(w.core.Incidents()[0].ID), "{comment}", "1").Replace(pattern)
 }
 
 // Every operation requires the role that the contract names.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
@@ -38,17 +39,23 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *group.Group, names renderer) error {
 		var one, other population
 		var note string
-		sampled := c.Sampled(g.ID)
+		sampled := c.Kept(g)
 		var split func(o *observation.Observation) side
 		switch {
 		case byDuration:
 			b := box{times[0], times[1], value(q.LongerNs, 0), value(q.ShorterNs, math.MaxInt64)}
-			one, other, note = b.split(g)
 			split = b.side
+			if one, other, note = b.compare(sampled); one.n+other.n == 0 {
+				one, other, note = b.split(g)
+			}
 		case !byTime:
 			part := value(q.Slowest, defaultSlowest)
-			one, other = slowest(g, part)
 			split = slowestSide(sampled, part)
+			one = populationOf("the slowest "+units.Percent(part)+" of the sampled requests", sampled, split, first)
+			other = populationOf("the rest", sampled, split, second)
+			if one.n == 0 || other.n == 0 {
+				one, other = slowest(g, part)
+			}
 		case !based:
 			one, other = between(g, times[0], times[1]), reference(g)
 			split = func(o *observation.Observation) side { return timesSide(o, times[0], times[1], 0, g.Reference.Last+1) }
@@ -63,6 +70,42 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 		}
 		return nil
 	})
+}
+
+// populationOf returns the requests on one side.
+func populationOf(label string, requests []*observation.Observation, of func(*observation.Observation) side, which side) population {
+	p := population{label: label, mean: math.NaN(), edges: make(map[trace.Edge]float64)}
+	total := 0.0
+	for _, o := range requests {
+		if of(o) != which {
+			continue
+		}
+		if p.n == 0 || o.Start < p.from {
+			p.from = o.Start
+		}
+		p.n, p.to = p.n+1, max(p.to, o.Start)
+		total += float64(o.Duration)
+		for i := range o.Edges {
+			p.edges[o.Edges[i].Edge] += float64(o.Edges[i].Nanos)
+		}
+	}
+	if p.n > 0 {
+		p.mean = total / float64(p.n)
+	}
+	for e := range p.edges {
+		p.edges[e] /= float64(p.n)
+	}
+	return p
+}
+
+// compare splits requests into those in the box and the rest. A nonempty note explains why the result is unreliable.
+func (b *box) compare(requests []*observation.Observation) (within, rest population, note string) {
+	within, rest = populationOf(b.label(), requests, b.side, first), populationOf("the rest", requests, b.side, second)
+	since := trace.MaxNanos
+	for _, o := range requests {
+		since = min(since, o.Start)
+	}
+	return within, rest, b.note(since, int(within.n), int(rest.n), 0)
 }
 
 // defaultSlowest is the default of the parameter slowest: a fraction of the requests.
@@ -143,7 +186,10 @@ func (b *box) label() string {
 	case b.to > 0:
 		label += "arrived before " + instantText(b.to) + " and "
 	}
-	if b.shorter < math.MaxInt64 {
+	switch {
+	case b.shorter == math.MaxInt64 && b.longer <= 1:
+		return strings.TrimSuffix(strings.TrimSuffix(label, " and "), " that ")
+	case b.shorter < math.MaxInt64:
 		return label + "took " + units.Duration(time.Duration(b.longer)) + " to " + units.Duration(time.Duration(b.shorter))
 	}
 	return label + "took " + units.Duration(time.Duration(b.longer)) + " or longer"
@@ -157,7 +203,7 @@ const fewCompared = 8
 // requests outside of it, and the times of untimed requests are unknown.
 func (b *box) note(since trace.Nanos, in, out, untimed int) string {
 	all := in + out
-	begin := "sampling began only at " + instantText(since) + ", with the window that Sibyl judges"
+	begin := "sampling began only at " + instantText(since)
 	early := b.from > 0 && b.from < since
 	switch {
 	case all == 0 && untimed == 0:

@@ -117,7 +117,7 @@ func TestBoxNotes(t *testing.T) {
 		{late, 0, 0, 9, "choose durations alone"},
 		{late, 0, 9, 0, "none of 9 sampled requests lies in the box: choose a larger one"},
 		{late, 9, 1, 0, "only 1 of 10 sampled requests lies outside of the box: choose a smaller one"},
-		{box{since - minute, since, 0, 7}, 0, 9, 0, "no sampled request lies in the box: sampling began only at 1970-01-01T16:40:00Z, with the window that Sibyl judges; choose a later box, or compare times alone"},
+		{box{since - minute, since, 0, 7}, 0, 9, 0, "no sampled request lies in the box: sampling began only at 1970-01-01T16:40:00Z; choose a later box, or compare times alone"},
 		{wide, 3, 90, 0, "choose a later or larger box"},
 		{wide, 30, 90, 0, "earlier requests in the box are not compared"},
 	} {

@@ -139,6 +139,7 @@ func (a *API) Close() { close(a.hub.closed) }
 func (a *API) Epoch(c *engine.Core, before []detect.Problem, decisions []search.Decision) {
 	ended := c.Ended()
 	a.storeClosed(c, before, ended)
+	a.storeLocated(c, decisions, ended)
 	streams, _ := a.hub.readers()
 	if a.snapshot.wanted.Swap(false) || streams > 0 {
 		a.refresh(c)
@@ -260,7 +261,7 @@ func locatedEvent(c *engine.Core, id uint64, v *search.Investigation, ended trac
 	names := describe.New(c.Table(), describe.Verbatim)
 	return contract.Event{
 		Type: string(notify.IncidentLocated), At: at(ended), Incident: new(hex16(id)),
-		Service: new(c.Table().ServiceName(top.Op)), Sentence: new(names.Located(top.Op, top.Share) + "."),
+		Service: new(c.Table().ServiceName(top.Op)), Sentence: new(names.Located(top.Op, top.Share, false) + "."),
 	}
 }
 

@@ -169,6 +169,14 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
+	comments, err := OpenComments(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	views, err := OpenViews(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	link, err := notify.NewLink("Jaeger", "http://jaeger.invalid/trace/{trace_id}")
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +191,7 @@ func newHarnessOf(t testing.TB, fault sim.Fault, change ...func(*engine.Options)
 	}
 	w.outbox, w.history.Store = newOutbox(t), newStore(t)
 	w.API, err = New(w, &w.history, access.Open(dir), notes, Options{
-		Version: "test", Go: "go", Directory: directory,
+		Version: "test", Go: "go", Directory: directory, Comments: comments, Views: views,
 		Clock: func() time.Time { return w.clock() }, Log: slog.New(slog.DiscardHandler),
 		Queues: func() []Size { return []Size{{"arrivals", 1, 2}} }, Bytes: func() []Size { return []Size{{"journal", 1, 2}} }, Agents: &fakeAgents{},
 		Webhooks: func() []notify.Webhook {

@@ -26,7 +26,7 @@ func (a *API) GetGroupHistory(ctx context.Context, r contract.GetGroupHistoryReq
 		return nil, notFound("group")
 	}
 	q := &r.Params
-	from, to, err := a.span(q.From, q.To)
+	from, to, err := a.span(q.From, q.To, group.Day)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func (a *API) GetGroupHistory(ctx context.Context, r contract.GetGroupHistoryReq
 	return h, nil
 }
 
-// span returns the span of two parameters: by default the day before now.
-func (a *API) span(first, last *string) (from, to trace.Nanos, err error) {
+// span returns the span of two parameters: by default it has a length and ends now.
+func (a *API) span(first, last *string, length time.Duration) (from, to trace.Nanos, err error) {
 	if from, err = parseInstant(first); err != nil {
 		return 0, 0, err
 	}
@@ -90,7 +90,7 @@ func (a *API) span(first, last *string) (from, to trace.Nanos, err error) {
 		to = trace.Nanos(a.options.Clock().UnixNano())
 	}
 	if from == 0 {
-		from = to.Add(-group.Day)
+		from = to.Add(-length)
 	}
 	if from >= to {
 		return 0, 0, refusal.New(refusal.Malformed, "from must be before to", "")

@@ -21,8 +21,9 @@ import (
 // incidentRow is an incident with all of its evidence but without notes.
 type incidentRow struct {
 	contract.Incident
-	id     uint64
-	listed bool // it was not merged into another
+	id       uint64
+	severity engine.Severity
+	listed   bool // it was not merged into another
 }
 
 // Bounds of an incident.
@@ -38,8 +39,14 @@ const (
 func (s *snapshot) addIncidents(c *engine.Core, names *describe.Names) {
 	all := c.Incidents()
 	s.incidents = make([]incidentRow, 0, len(all))
-	for i := range all {
-		s.incidents = append(s.incidents, incidentRow{incidentOf(c, names, &all[i]), all[i].ID, all[i].Into == 0})
+	closed := make(map[string]int64) // listed ones by their first suspect
+	for i := range all {             // in the order in which they opened
+		x := incidentRow{incidentOf(c, names, &all[i]), all[i].ID, all[i].Severity(), all[i].Into == 0}
+		x.Earlier = closed[x.Service]
+		if x.listed && x.Closed != nil {
+			closed[x.Service]++
+		}
+		s.incidents = append(s.incidents, x)
 	}
 	for i := range s.incidents {
 		s.incidentByID[s.incidents[i].ID] = i
@@ -51,8 +58,9 @@ func (s *snapshot) addIncidents(c *engine.Core, names *describe.Names) {
 
 // incidentOf returns an incident as its page shows it.
 func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contract.Incident {
-	suspects := x.Shown()
+	suspects, impact := x.Shown(), x.Impact(c.Ended())
 	d := contract.Incident{
+		Severity: contract.Severity(x.Severity().String()), Impact: contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
 		ID: hex16(x.ID), State: contract.IncidentStateOpen, Onset: at(x.Onset), Opened: at(x.Opened), Closed: instant(x.Closed), Reopened: instant(x.Reopened),
 		Sentence: incidentSentence(c, names, x), Requests: int64(x.Requests), Suspects: []contract.IncidentSuspect{}, Objectives: []contract.IncidentObjective{}, RequestTypes: []contract.IncidentRequestType{}, Problems: []contract.ID{},
 		Deploys: []contract.Deploy{},
@@ -71,6 +79,9 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	}
 	if x.Into != 0 {
 		d.MergedInto = new(hex16(x.Into))
+	}
+	if x.Place.Operation != 0 {
+		d.Place = new(names.Op(x.Place.Operation))
 	}
 	for i := range suspects[:min(len(suspects), incidentSuspects)] {
 		d.Suspects = append(d.Suspects, suspectOf(names, &suspects[i]))
@@ -149,10 +160,19 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 	}
 	q := &r.Params
 	notes := a.notes.All(a.options.Clock())
+	from, err := parseInstant(q.From)
+	if err != nil {
+		return nil, err
+	}
+	to, err := parseInstant(q.To)
+	if err != nil {
+		return nil, err
+	}
 	state, muted := string(value(q.State, contract.ListIncidentsParamsStateAll)), value(q.Muted, contract.ListIncidentsParamsMutedFalse)
 	matches := func(i int32) bool {
 		x := &s.incidents[i]
-		return x.listed && (state == string(contract.ListIncidentsParamsStateAll) || state == string(x.State)) && value(q.Service, x.Service) == x.Service
+		return x.listed && (state == string(contract.ListIncidentsParamsStateAll) || state == string(x.State)) && value(q.Service, x.Service) == x.Service &&
+			value(q.Severity, x.Severity) == x.Severity && x.overlaps(from, to)
 	}
 	isMuted := func(i int32) bool { return notes[s.incidents[i].ID].Muted != nil }
 	keep := func(i int32) bool {
@@ -176,6 +196,7 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 	for _, i := range items {
 		x := s.incidents[i].Incident
 		x.Notes, x.Suspects = notes[x.ID], x.Suspects[:min(len(x.Suspects), listedSuspects)]
+		x.Comments = int64(len(a.options.Comments.Of(x.ID)))
 		a.addDirectory(&x, s.ended)
 		list.Items = append(list.Items, x)
 	}
@@ -227,12 +248,18 @@ func contractLinks(links []notify.URL) []contract.Link {
 	return all
 }
 
-// key returns the key by which lists are sorted: the time of opening, with a bonus for open incidents.
+// overlaps reports whether x went on between two times; 0: ever.
+func (x *incidentRow) overlaps(from, to trace.Nanos) bool {
+	return (from == 0 || x.Closed == nil || x.Closed.UnixNano() >= int64(from)) && (to == 0 || x.Onset.UnixNano() < int64(to))
+}
+
+// key returns the key by which lists are sorted: the time of opening, with a bonus for open incidents, and a larger one
+// for severe ones.
 func (x *incidentRow) key() float64 {
-	const bonus = 1e18
+	const bonus = 1e19 // more than any time
 	key := -float64(x.Opened.UnixNano())
 	if x.Closed == nil {
-		key -= bonus
+		key -= bonus * float64(1+x.severity)
 	}
 	return key
 }
@@ -247,6 +274,8 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 	var types []engine.AffectedType
 	var incident uint64
 	var onset, closed, ended trace.Nanos
+	var subjects []analysis.Hash
+	enabled := make(map[string]bool)
 	err = a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
 		row, ok := s.incidentByID[r.Incident]
@@ -260,9 +289,13 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		}
 		x, names := &all[i], renderer{s.names(c), c}
 		incident, types, onset, closed, ended = x.ID, slices.Clone(x.Types), x.Onset, x.Closed, c.Ended()
+		if x.Place.Operation != 0 {
+			subjects = []analysis.Hash{x.Place.Of}
+		}
+		enabled = names.enabled()
 		v := c.Investigation(x.ID)
 		d = &contract.GetIncident200JSONResponse{
-			Incident: s.incidents[row].Incident, Next: notify.Advice(names.Names, x, v, c.Deploys(), c.Ended()), Timeline: names.timeline(s, x, located),
+			Incident: s.incidents[row].Incident, Earlier: s.earlier(row), Next: notify.Advice(names.Names, x, v, c.Deploys(), c.Ended()), Timeline: names.timeline(s, x, located),
 		}
 		if v != nil {
 			d.Investigation = names.investigationDetail(v)
@@ -275,8 +308,13 @@ func (a *API) GetIncident(ctx context.Context, r contract.GetIncidentRequestObje
 		return nil, notFound(string(aboutIncident))
 	}
 	d.Incident.Notes = a.notes.All(a.options.Clock())[r.Incident]
+	d.Comments = append([]contract.Comment{}, a.options.Comments.Of(r.Incident)...)
+	d.Incident.Comments = int64(len(d.Comments))
 	a.addDirectory(&d.Incident, ended)
-	d.Timeline = append(d.Timeline, noted(&d.Incident.Notes)...)
+	if d.Located, err = a.locatedPlace(enabled, d.Incident.Service, subjects...); err != nil {
+		return nil, err
+	}
+	d.Timeline = append(append(d.Timeline, noted(&d.Incident.Notes)...), commented(d.Comments)...)
 	slices.SortStableFunc(d.Timeline, func(x, y contract.TimelineEntry) int { return x.At.Compare(y.At) })
 	samples, err := SampleTraces(a.history, incident, types, onset, closed)
 	d.Exemplars = exemplarsOf(samples)
@@ -319,7 +357,7 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
 	}
 	for _, d := range located {
-		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share)+".")
+		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share, false)+".")
 	}
 	for _, id := range x.Problems {
 		v := r.core.State().Investigation(id)
@@ -430,6 +468,30 @@ func exemplarsOf(found []SampleTrace) []contract.Exemplar {
 		})
 	}
 	return all
+}
+
+// maxEarlier limits the earlier incidents of an incident.
+const maxEarlier = 10
+
+// earlier returns the closed incidents with the same first suspect that opened before the one at an index, latest
+// first.
+func (s *snapshot) earlier(row int) []contract.EarlierIncident {
+	all := []contract.EarlierIncident{}
+	for i := row - 1; i >= 0 && len(all) < maxEarlier; i-- {
+		if x := &s.incidents[i]; x.listed && x.Closed != nil && x.Service == s.incidents[row].Service {
+			all = append(all, contract.EarlierIncident{ID: x.ID, Severity: x.Severity, Opened: x.Opened, Closed: *x.Closed, Sentence: x.Sentence})
+		}
+	}
+	return all
+}
+
+// commented returns comments as events.
+func commented(all []contract.Comment) []contract.TimelineEntry {
+	var events []contract.TimelineEntry
+	for i := range all {
+		events = append(events, contract.TimelineEntry{At: all[i].At, Kind: contract.TimelineEntryKindCommented, Text: all[i].By + ": " + all[i].Text})
+	}
+	return events
 }
 
 // AcknowledgeIncident implements contract.StrictServerInterface.

@@ -134,6 +134,8 @@ func (m *metrics) engine(e metric.Emitter) {
 	e.Gauge("incidents", "Incidents by state; closed ones until they are deleted.", float64(t.openIncidents), "state", "open")
 	e.Gauge("incidents", "Incidents by state; closed ones until they are deleted.", float64(len(s.incidents)-t.openIncidents), "state", "closed")
 	e.Counter("incidents_opened_total", "Incidents that opened, or opened again, since the start.", m.api.opened.Load())
+	m.incidents(e, s)
+	m.objectives(e, s)
 	e.Gauge("problems", "Open problems.", float64(len(s.problems)))
 	e.Gauge("problems_uninvestigated", "Open problems queued for investigation.", float64(t.uninvestigated))
 	e.Gauge("investigations", "Active investigations.", float64(t.investigations))

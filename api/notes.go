@@ -2,19 +2,12 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"regexp"
 	"sync"
-	"syscall"
 	"time"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/internal/refusal"
@@ -40,8 +33,7 @@ type Notes struct {
 // noteID matches the IDs of incidents, which have 16 digits, and of problems.
 var noteID = regexp.MustCompile(`^([0-9a-f]{16}|[0-9a-f]{32})$`)
 
-// NotesFile is the name of the file.
-const NotesFile = "notes.json"
+const notesFile = "notes.json"
 
 // Limits of notes.
 const (
@@ -52,21 +44,14 @@ const (
 
 // OpenNotes reads the notes in a data directory.
 func OpenNotes(dir string) (*Notes, error) {
-	n := &Notes{path: filepath.Join(dir, NotesFile), all: make(map[string]contract.Notes)}
-	data, err := os.ReadFile(n.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return n, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &n.all)
+	n := &Notes{path: filepath.Join(dir, notesFile), all: make(map[string]contract.Notes)}
+	if err := readFile(n.path, &n.all); err != nil {
+		return nil, err
 	}
 	for id := range n.all {
 		if !noteID.MatchString(id) {
-			err = errors.Join(err, fmt.Errorf("%q is no ID of an incident or a problem", id))
+			return nil, fmt.Errorf("read %s: %q is no ID of an incident or a problem", n.path, id)
 		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read notes: %s: %w", n.path, err)
 	}
 	return n, nil
 }
@@ -140,23 +125,11 @@ func (n *Notes) Set(id string, kind NoteKind, note *contract.Note, now time.Time
 	if len(next) > maxNotes {
 		return contract.Notes{}, refusal.New(refusal.Conflict, "too many incidents and problems have notes", "remove some")
 	}
-	data, err := json.Marshal(next)
-	if err == nil {
-		err = renameio.WriteFile(n.path, data, 0o600, renameio.WithTempDir(filepath.Dir(n.path)))
-	}
-	if err != nil {
-		return contract.Notes{}, notStored(err)
+	if err := replaceFile(n.path, next); err != nil {
+		return contract.Notes{}, err
 	}
 	n.all = next
 	return x, nil
-}
-
-// notStored returns the error for notes that could not be written.
-func notStored(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return refusal.New(refusal.Overloaded, "the disk is full", "free space on the disk of the data directory").Later(2 * time.Second)
-	}
-	return fmt.Errorf("store notes: %w", err)
 }
 
 // subject is the kind of object that a note is about.

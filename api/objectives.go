@@ -17,14 +17,16 @@ func (a *API) ListObjectives(ctx context.Context, _ contract.ListObjectivesReque
 	if err != nil {
 		return nil, err
 	}
-	list := contract.ListObjectives200JSONResponse{Items: []contract.Objective{}, Epoch: s.epoch()}
-	err = a.ask(ctx, func(c *engine.Core) {
-		open := c.Incidents()
-		for _, x := range c.Objectives() {
-			list.Items = append(list.Items, objectiveOf(&x, open))
-		}
-	})
-	return list, err
+	return contract.ListObjectives200JSONResponse{Items: s.objectives, Epoch: s.epoch()}, nil
+}
+
+// addObjectives adds the objectives.
+func (s *snapshot) addObjectives(c *engine.Core) {
+	s.objectives = []contract.Objective{}
+	open := c.Incidents()
+	for _, x := range c.Objectives() {
+		s.objectives = append(s.objectives, objectiveOf(&x, open))
+	}
 }
 
 // objectiveOf returns an objective with the open incident, among all, that makes requests miss it.

@@ -109,9 +109,11 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 		return nil, err
 	}
 	var d *contract.GetProblem200JSONResponse
+	enabled := make(map[string]bool)
 	err = a.ask(ctx, func(c *engine.Core) {
 		s := a.refresh(c)
 		names := renderer{s.names(c), c}
+		enabled = names.enabled()
 		problems := c.Problems()
 		i := slices.IndexFunc(problems, func(p detect.Problem) bool { return p.ID == id })
 		row, known := s.byID[id.String()]
@@ -131,6 +133,9 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 			return nil, err
 		}
 	}
+	if d.Located, err = a.locatedPlace(enabled, "", id); err != nil {
+		return nil, err
+	}
 	d.Problem.Notes = a.notes.All(a.options.Clock())[id.String()]
 	return d, nil
 }
@@ -138,7 +143,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 // problemDetail returns a problem, which lists show as row, with its evidence. v is its investigation or nil.
 func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *search.Investigation) *contract.GetProblem200JSONResponse {
 	d := &contract.GetProblem200JSONResponse{
-		Problem: *row, EValue: number(p.EValue), Shift: number(p.Shift), Edges: r.edges(p.Edges), Refined: r.refined(p.Refined),
+		Problem: *row, EValue: number(p.EValue), Shift: number(p.Shift), Edges: r.edges(p.Edges), Refined: r.refined(r.ownRefined(p, v)),
 		Explanations: r.explanations(p.Explanations), Decisions: []contract.Decision{}, Missing: []string{},
 	}
 	r.addCauses(d, p)
@@ -146,6 +151,18 @@ func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *sea
 		d.Investigation = r.investigationDetail(v)
 	}
 	return d
+}
+
+// ownRefined returns the shares of p that tracepoints showed which its investigation v, that of its incident, or a
+// person has enabled. Requests also run the tracepoints of other investigations, which say nothing about p.
+func (r renderer) ownRefined(p *detect.Problem, v *search.Investigation) []detect.RefinedShare {
+	if id, within := r.core.IncidentWith(p.ID); within && v == nil {
+		v = r.core.Investigation(id)
+	}
+	return slices.DeleteFunc(slices.Clone(p.Refined), func(x detect.RefinedShare) bool {
+		overridden := slices.ContainsFunc(r.core.State().Overrides, func(o search.Override) bool { return o.Tracepoint == x.Tracepoint })
+		return !overridden && (v == nil || !slices.Contains(v.Tried, x.Tracepoint))
+	})
 }
 
 // addDecisions adds decisions about a problem, latest first.

@@ -36,6 +36,7 @@ type snapshot struct {
 	incidents  []incidentRow      // open ones first, then those that opened last
 	// incidentByID holds the indices of incidents, also of those that were merged into others, which are not listed.
 	incidentByID map[string]int
+	objectives   []contract.Objective
 	groups       []groupRow
 	tally        tally
 	ids          []analysis.Hash // of problems, in their order
@@ -111,6 +112,7 @@ func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	s.addGroups(c, names, last)
 	s.addProblems(c, names)
 	s.addIncidents(c, names)
+	s.addObjectives(c)
 	s.count(c)
 	return s
 }
@@ -182,7 +184,7 @@ func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
 // problemOf returns a problem as lists show it.
 func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int) contract.Problem {
 	trend := addWindows(c, names, p.Group)
-	d := names.Problem(p, v.Answer())
+	d := names.Problem(p, v.Answer(), v.AnswerShare())
 	x := contract.Problem{
 		ID: d.ID, Rank: rank, Kind: contract.Kind(d.Kind), Onset: contract.Onset(d.Onset), Level: contract.Level(d.Level), Group: d.Group,
 		RequestType: d.RequestTypeID, RequestTypeName: d.RequestType, Requests: int64(d.Requests), Cov: intervalOf(d.CoV, d.CoVLow, d.CoVHigh),

@@ -13,6 +13,7 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/report/postmortem"
 )
 
 // Incidents returns up to most incidents that match q, open ones first, then those that opened last; 0: all.
@@ -47,6 +48,29 @@ func (c *Client) Incident(ctx context.Context, name string) (*contract.IncidentD
 	}
 	r, err := c.api.GetIncidentWithResponse(ctx, id)
 	return body(c, r, err)
+}
+
+// IncidentReport returns an incident, named as for [Client.Incident], as a document.
+func (c *Client) IncidentReport(ctx context.Context, name string, format contract.GetIncidentReportParamsFormat) ([]byte, error) {
+	id, err := c.findIncident(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.api.GetIncidentReportWithResponse(ctx, id, &contract.GetIncidentReportParams{Format: &format})
+	if err := c.check(r, err); err != nil {
+		return nil, err
+	}
+	return r.Body, nil
+}
+
+// CommentOnIncident comments on an incident, named as for [Client.Incident].
+func (c *Client) CommentOnIncident(ctx context.Context, name, text string) error {
+	id, err := c.findIncident(ctx, name)
+	if err != nil {
+		return err
+	}
+	r, err := c.api.AddCommentWithResponse(ctx, id, contract.CommentRequest{Text: text})
+	return c.check(r, err)
 }
 
 // AcknowledgeIncident acknowledges an incident, named as for [Client.Incident], with a text that may be empty.
@@ -123,6 +147,7 @@ func (c *Client) incidentAt(ctx context.Context, place int) (string, error) {
 // Widths of columns of the table of incidents.
 const (
 	incidentWidth = 10
+	severityWidth = 10
 	openedWidth   = 21
 	lastedWidth   = 9
 )
@@ -134,12 +159,12 @@ func ShowIncidents(w io.Writer, list *contract.IncidentList, style terminal.Styl
 	case list.Learning && len(list.Items) == 0:
 		p.learning("incidents", list.LearningLeftNs)
 	case list.Learning:
-		p.learning("new incidents, except of objectives,", list.LearningLeftNs)
+		p.printf("Sibyl is learning normal behaviour: until it has, only objectives raise incidents.\n")
 	case len(list.Items) == 0:
 		p.printf("No incident matches.\n")
 	}
 	if len(list.Items) > 0 {
-		p.printf("%s\n", p.dim(terminal.PadRight("ID", incidentWidth)+terminal.PadRight("OPENED", openedWidth)+terminal.PadRight("LASTED", lastedWidth)+"SUSPECTS"))
+		p.printf("%s\n", p.dim(terminal.PadRight("ID", incidentWidth)+terminal.PadRight("SEVERITY", severityWidth)+terminal.PadRight("OPENED", openedWidth)+terminal.PadRight("LASTED", lastedWidth)+"SUSPECTS"))
 	}
 	for i := range list.Items {
 		p.incident(&list.Items[i])
@@ -165,8 +190,8 @@ func (p *page) incident(x *contract.Incident) {
 	} else {
 		lasted = terminal.PadRight(x.Closed.Sub(x.Opened).Round(time.Second).String(), lastedWidth)
 	}
-	p.printf("%s%s%s%s\n", terminal.PadRight(x.ID[:8], incidentWidth), terminal.PadRight(x.Opened.Local().Format(time.DateTime), openedWidth), lasted,
-		p.bold(terminal.Shorten(strings.Join(suspects, ", "), p.style.Line()-incidentWidth-openedWidth-lastedWidth)))
+	p.printf("%s%s%s%s%s\n", terminal.PadRight(x.ID[:8], incidentWidth), terminal.PadRight(string(x.Severity), severityWidth), terminal.PadRight(x.Opened.Local().Format(time.DateTime), openedWidth), lasted,
+		p.bold(terminal.Shorten(strings.Join(suspects, ", "), p.style.Line()-incidentWidth-severityWidth-openedWidth-lastedWidth)))
 	p.printf("%s", p.style.Wrap(clean(localTimes(x, p.now)), 2))
 	for _, n := range notes(&x.Notes) {
 		p.printf("  %s\n", p.dim(n))
@@ -237,9 +262,6 @@ const (
 	shownTypes            = 12
 )
 
-// leastPart is the smallest part of a score that is shown.
-const leastPart = 0.005
-
 // ShowIncident writes an incident with its evidence.
 func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style, now time.Time) error {
 	p := &page{style: style, now: now}
@@ -250,6 +272,7 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	for i := range x.Suspects[:min(len(x.Suspects), shownIncidentSuspects)] {
 		p.suspect(&x.Suspects[i])
 	}
+	p.printf("\n%s\n  %s\n", p.bold("Lost"), postmortem.Impact(&x.Impact))
 	if d.Investigation != nil {
 		p.investigation(d.Investigation)
 	}
@@ -273,6 +296,7 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	for i := range d.Timeline {
 		p.printf("  %s  %s\n", clock(d.Timeline[i].At), strings.TrimSpace(style.Wrap(clean(d.Timeline[i].Text), len("  15:04:05  "))))
 	}
+	p.earlier(d)
 	if len(d.Exemplars) > 0 {
 		p.printf("\n%s\n", p.bold("Sample traces"))
 		for i := range d.Exemplars {
@@ -287,26 +311,25 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	return p.flush(w)
 }
 
+// earlier writes the closed incidents with the same first suspect.
+func (p *page) earlier(d *contract.IncidentDetail) {
+	if len(d.Earlier) == 0 {
+		return
+	}
+	p.printf("\n%s %s\n", p.bold("Earlier incidents of "+clean(d.Incident.Service)), p.dim(units.Plural(int(d.Incident.Earlier), "incident")))
+	for i := range d.Earlier {
+		x := &d.Earlier[i]
+		p.printf("  %s  %s %s\n", x.ID[:8], x.Opened.Local().Format(time.DateTime), p.dim(string(x.Severity)+", "+x.Closed.Sub(x.Opened).Round(time.Second).String()))
+	}
+}
+
 func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }
 
 // suspect writes the score of a suspect with its parts, and the instances and operations that carry most of it.
 func (p *page) suspect(s *contract.IncidentSuspect) {
 	var parts []string
-	for _, x := range []struct {
-		name  string
-		score float64
-	}{
-		{"time in it", s.Parts.Own},
-		{"time to it", s.Parts.In + s.Parts.Rest},
-		{"time from it", s.Parts.Out},
-		{"errors", s.Parts.Errors},
-		{"unanswered calls", s.Parts.Unanswered},
-		{"missing requests", s.Parts.Silent},
-		{"other calls than usual", s.Parts.Shape},
-	} {
-		if x.score >= leastPart {
-			parts = append(parts, x.name+" "+units.Ratio(x.score))
-		}
+	for _, part := range postmortem.Parts(&s.Parts) {
+		parts = append(parts, part.Name+" "+units.Ratio(part.Score))
 	}
 	name := clean(s.Service)
 	if !s.EmitsSpans {

@@ -26,7 +26,8 @@ type Advice struct {
 
 	// The state of the search inside the first suspect.
 	Located   trace.Op // 0: none
-	Share     float64  // of the lost time, at Located
+	Share     float64  // of the lost time, or of the variance, at Located
+	Variance  bool     // Share is of the variance
 	Searching bool     // for Located
 	On        int      // tracepoints, while searching
 	Exhausted string   // the reason for which it located nothing; empty: none
@@ -68,7 +69,7 @@ func (n *Names) Advice(x *Advice) string {
 	}
 	if text := n.undoable(x, first, name); text != "" {
 		if x.Located != 0 {
-			text += " " + n.Located(x.Located, x.Share) + "."
+			text += " " + n.Located(x.Located, x.Share, x.Variance) + "."
 		}
 		return text + n.searching(x, name)
 	}
@@ -76,7 +77,7 @@ func (n *Names) Advice(x *Advice) string {
 		return n.adviceFor(callee, n.NamedService(callee.Service)) + n.searching(x, name)
 	}
 	if x.Located != 0 {
-		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the lost time."
+		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the " + wholeOf(x.Variance) + "."
 	}
 	return n.adviceFor(first, name) + n.searching(x, name)
 }
@@ -96,9 +97,16 @@ func (n *Names) undoable(x *Advice, s *baselinediff.Suspect, name string) string
 	return ""
 }
 
-// Located describes the place with a share of the time that requests lose.
-func (n *Names) Located(place trace.Op, share float64) string {
-	return n.Op(place) + " carries " + units.Share(share) + " of the lost time"
+// Located describes the place with a share of the time that requests lose, or of the variance.
+func (n *Names) Located(place trace.Op, share float64, variance bool) string {
+	return n.Op(place) + " carries " + units.Share(share) + " of the " + wholeOf(variance)
+}
+
+func wholeOf(variance bool) string {
+	if variance {
+		return "variance"
+	}
+	return "lost time"
 }
 
 // searching describes, in a sentence that follows another, the search inside a service with a name; empty if there is

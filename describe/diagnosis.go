@@ -10,8 +10,9 @@ import (
 )
 
 // Diagnosis describes p in one sentence: the duration of the requests, the place of the delay, and its cause if known.
-// Located is the operation that the investigation located; 0 if it located none.
-func (n *Names) Diagnosis(p *detect.Problem, located trace.Op) Sentence {
+// Located is the operation that the investigation located, with its share of p; 0 if it located none. It is then the
+// only place in the sentence.
+func (n *Names) Diagnosis(p *detect.Problem, located trace.Op, share float64) Sentence {
 	var s Sentence
 	latency := Evidence{Kind: LatencyEvidence}
 	switch name := n.RequestType(p.RequestType, p.Entry); p.Kind {
@@ -36,10 +37,14 @@ func (n *Names) Diagnosis(p *detect.Problem, located trace.Op) Sentence {
 		s.Plain(" on average")
 		versus(&s, p)
 	}
-	n.leading(&s, p)
-	if e := Leading(p); located != 0 && (e == nil || n.Last(e.Context) != located) {
-		s.Plain("; located in ")
-		s.cite(n.Op(located), Evidence{Kind: LocationEvidence, Operation: located})
+	if located == 0 {
+		n.leading(&s, p)
+	} else {
+		place := Evidence{Kind: LocationEvidence, Operation: located}
+		s.Plain("; ")
+		s.cite(units.Share(share), place)
+		s.Plain(" of the " + whole(p) + " is in ")
+		s.cite(n.Op(located), place)
 	}
 	n.cause(&s, p)
 	s.Plain(".")
@@ -109,13 +114,9 @@ func (n *Names) leading(s *Sentence, p *detect.Problem) {
 	if e == nil || p.Kind == detect.KindShifted && float64(p.Mean) < (1+leastLonger)*float64(p.Expected) {
 		return
 	}
-	share, whole := e.Score, "slowdown"
-	switch p.Kind {
-	case detect.KindVariable:
-		share, whole = e.ShareVariance, "variance"
-	case detect.KindShifted:
-		whole = "change"
-	case detect.KindSlow:
+	share := e.Score
+	if p.Kind == detect.KindVariable {
+		share = e.ShareVariance
 	}
 	if share <= 0 {
 		return
@@ -130,9 +131,21 @@ func (n *Names) leading(s *Sentence, p *detect.Problem) {
 		if p.Kind == detect.KindVariable && part != "all" {
 			s.mention(plusMinus(e), edge)
 		}
-		s.Plain(" of the " + whole + " is in ")
+		s.Plain(" of the " + whole(p) + " is in ")
 	}
 	s.cite(n.Edge(e), edge)
+}
+
+// whole names the quantity that shares of p are of.
+func whole(p *detect.Problem) string {
+	switch p.Kind {
+	case detect.KindVariable:
+		return "variance"
+	case detect.KindShifted:
+		return "change"
+	case detect.KindSlow:
+	}
+	return "slowdown"
 }
 
 // plusMinus returns half the width of the interval of e's share of the variance, like " ± 4"; "" if it is unknown.

@@ -38,7 +38,7 @@ func TestDiagnosisOfFailures(t *testing.T) {
 	n.AddSummary(&group.Summary{ID: p.Group, Level: p.Level, Failed: 1})
 	want := "requests of shop GET / changed their [call flow](call_flow), or fail as they did not before, and take [15 ms](latency) on average, " +
 		"[1.0×](baseline) the expected [15 ms](baseline)."
-	if diff := cmp.Diff(want, marked(n.Diagnosis(p, 0))); diff != "" {
+	if diff := cmp.Diff(want, marked(n.Diagnosis(p, 0, 0))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -124,26 +124,35 @@ func TestDiagnosis(t *testing.T) {
 			s := newShop()
 			p := c.problem(s)
 			c.change(p)
-			if diff := cmp.Diff(c.want, marked(s.names().Diagnosis(p, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, marked(s.names().Diagnosis(p, 0, 0))); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
 	}
 }
 
-// A diagnosis names the located operation, unless the leading edge does.
+// A diagnosis names the located operation with its share, and no other place.
 func TestDiagnosisLocated(t *testing.T) {
-	const plain = "shop GET / takes 35 ms on average, 2.3× the expected 15 ms; 95 % of the slowdown is in shop render page"
+	const plain = "shop GET / takes 35 ms on average, 2.3× the expected 15 ms; 96 % of the slowdown is in "
 	s := newShop()
-	for located, want := range map[trace.Op]string{s.bank: plain + "; located in bank POST /charge.", s.rendered: plain + "."} {
-		got := s.names().Diagnosis(s.slow(), located)
-		if got.String() != want {
+	for located, name := range map[trace.Op]string{s.bank: "bank POST /charge", s.rendered: "shop render page"} {
+		got := s.names().Diagnosis(s.slow(), located, 0.96)
+		if want := plain + name + "."; got.String() != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
-		for _, p := range got.Parts() {
-			if p.Evidence.Kind == LocationEvidence && (p.Evidence.Operation != located || p.Text != "bank POST /charge") {
-				t.Errorf("location %+v", p)
+		places := 0
+		for _, p := range got {
+			switch p.Evidence {
+			case Evidence{Kind: LocationEvidence, Operation: located}:
+				places++
+			default:
+				if p.Evidence.Kind == LocationEvidence || p.Evidence.Kind == EdgeEvidence {
+					t.Errorf("place %+v", p)
+				}
 			}
+		}
+		if places != 2 {
+			t.Errorf("%d phrases lead to the place, want its share and its name", places)
 		}
 	}
 }
@@ -180,7 +189,7 @@ func TestParts(t *testing.T) {
 		s := newShop()
 		p := anyProblem(t, s)
 		located := rapid.SampledFrom([]trace.Op{0, s.bank, s.rendered}).Draw(t, "located")
-		sentence := s.names().Diagnosis(p, located)
+		sentence := s.names().Diagnosis(p, located, 0.5)
 		text, last := "", Phrase{}
 		for i, part := range sentence.Parts() {
 			if part.Text == "" || i > 0 && part.Evidence == last.Evidence {

@@ -110,12 +110,12 @@ func (n *Names) Identify(problem, requestType, group analysis.Hash, entry trace.
 	}
 }
 
-// Problem presents p. Located is the operation that the investigation located; 0: none. Quantiles are those of the
-// summary of p's requests, if that was added.
-func (n *Names) Problem(p *detect.Problem, located trace.Op) Problem {
+// Problem presents p. Located is the operation that the investigation located, with its share of p; 0: none. Quantiles
+// are those of the summary of p's requests, if that was added.
+func (n *Names) Problem(p *detect.Problem, located trace.Op, share float64) Problem {
 	x := n.Identify(p.ID, p.RequestType, p.Group, p.Entry)
 	x.Kind, x.Onset, x.Level = p.Kind.String(), p.Onset.String(), p.Level.String()
-	x.Sentence = n.Diagnosis(p, located)
+	x.Sentence = n.Diagnosis(p, located, share)
 	x.Diagnosis = x.Sentence.String()
 	x.Requests, x.Rate, x.MeanNS, x.ExpectedNS = p.Requests, Number(p.Rate), nanos(p.Mean), nanos(p.Expected)
 	if s := n.Summary(p); s != nil {

@@ -37,7 +37,7 @@ func TestProblem(t *testing.T) {
 	got, err := json.MarshalIndent(struct {
 		Problem
 		Findings
-	}{s.names().Problem(p, 0), s.names().Findings(p)}, "", " ")
+	}{s.names().Problem(p, 0, 0), s.names().Findings(p)}, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}

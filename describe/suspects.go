@@ -179,7 +179,7 @@ func (n *Names) Comparison(d *Comparison) Sentence {
 	if found {
 		first := &d.Suspects[0]
 		mostlyTime = 2*(first.Own+first.In+first.Out+first.Rest) >= first.Score
-		n.evidence(&s, d.Suspects, words{"of the added time", "in the baseline", d.Slower > 0 || mostlyTime})
+		n.evidence(&s, d.Suspects, words{whole: "of the added time", baseline: "in the baseline", longer: d.Slower > 0 || mostlyTime})
 		s.Plain(".")
 	}
 	switch {
@@ -220,6 +220,10 @@ type Incident struct {
 
 	Objectives []Objective // that requests miss
 	Over       bool        // it is closed
+
+	Located  trace.Op // the place; 0: none was located
+	Share    float64  // of the lost time, or of the variance, at Located
+	Variance bool     // Share is of the variance
 }
 
 // leastLonger is the smallest relative increase of the mean duration with which a sentence about failures names added
@@ -249,7 +253,7 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.Plain(".")
 		return s
 	}
-	w := words{"of the added time", "before", true}
+	w := words{"of the added time", "before", true, x.Located, x.Share, x.Variance}
 	switch max(time, first.Errors+first.Unanswered, first.Shape) {
 	case time:
 		w.whole = "of it"
@@ -366,10 +370,14 @@ func slowdown(added float64) string {
 	return units.Percent(added) + " longer"
 }
 
-// words name the whole of the added time, and the traces compared with. The added time is named if longer.
+// words name the whole of the added time, and the traces compared with. The added time is named if longer. Once the
+// place is located, that is named instead of its service.
 type words struct {
 	whole, baseline string
 	longer          bool
+	located         trace.Op // 0: not yet
+	share           float64  // of the lost time, or of the variance, at located
+	variance        bool
 }
 
 // evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
@@ -388,12 +396,7 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 		return true
 	}
 	if time := first.Own + first.In + first.Out + first.Rest; w.longer && clause(time, least) {
-		n.addedTime(s, first, max(time, addedTime(suspects)), w.whole)
-		if callee := silentCallee(suspects); callee != nil {
-			s.Plain(", in calls to ")
-			s.Strong(n.NamedService(callee.Service))
-			s.Plain(", which emits no spans")
-		}
+		n.lostTime(s, suspects, time, w)
 	}
 	if clause(first.Errors, min(least, leastFailures)) {
 		s.Plain("errors begin in ")
@@ -407,6 +410,23 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 	if clause(first.Shape, least) {
 		s.Strong(name)
 		s.Plain(" makes other calls than " + w.baseline + ", " + perHundred(first.Shape, "times"))
+	}
+}
+
+// lostTime appends the place of the added time: the located operation or, before one is known, the first suspect.
+func (n *Names) lostTime(s *Sentence, suspects []baselinediff.Suspect, time float64, w words) {
+	if w.located != 0 {
+		s.Strong(n.Op(w.located))
+		s.Plain(" carries ")
+		s.Strong(units.Share(w.share))
+		s.Plain(" of the " + wholeOf(w.variance))
+		return
+	}
+	n.addedTime(s, &suspects[0], max(time, addedTime(suspects)), w.whole)
+	if callee := silentCallee(suspects); callee != nil {
+		s.Plain(", in calls to ")
+		s.Strong(n.NamedService(callee.Service))
+		s.Plain(", which emits no spans")
 	}
 }
 

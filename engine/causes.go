@@ -31,6 +31,7 @@ type causes struct {
 	samples  map[analysis.Hash]*groupSample        // by group or request type
 	loads    map[analysis.Hash]*explain.RecentLoad // by request type of the samples
 	found    map[analysis.Hash]*found              // by problem
+	closed   map[analysis.Hash]*found              // by problem that closed in the last epoch
 	captures map[trace.Symbol]bool                 // tracepoints that capture attributes
 }
 
@@ -142,6 +143,8 @@ func (c *causes) keep(problems []detect.Problem, open []*detect.Problem) {
 			samples[p.Group] = newGroupSample(p.RequestType)
 		}
 	}
+	c.closed = maps.Clone(c.found)
+	maps.DeleteFunc(c.closed, func(id analysis.Hash, _ *found) bool { return all[id] != nil })
 	c.samples, c.found = samples, all
 	c.keepLoads()
 }
@@ -171,18 +174,10 @@ func (c *Core) Sampled(group analysis.Hash) []*observation.Observation {
 	return nil
 }
 
-// Frequencies compares the attributes of two disjoint sets of the sampled requests of a group, see
-// [explain.Frequencies].
-func (c *Core) Frequencies(group analysis.Hash, a, b []*observation.Observation) []explain.Frequency {
-	if s := c.causes.samples[group]; s != nil {
-		return s.Frequencies(a, b, c.table)
-	}
-	return nil
-}
-
-// Findings returns the findings about a problem; nil if it was not explained yet. They must not be changed.
+// Findings returns the findings about a problem that is open or closed in the last epoch; nil if it was not explained.
+// They must not be changed.
 func (c *Core) Findings(problem analysis.Hash) *explain.Findings {
-	if f := c.causes.found[problem]; f != nil && f.findings.Requests > 0 {
+	if f := cmp.Or(c.causes.found[problem], c.causes.closed[problem]); f != nil && f.findings.Requests > 0 {
 		return &f.findings
 	}
 	return nil

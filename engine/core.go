@@ -105,10 +105,12 @@ type Core struct {
 	searches    []*incidentSearch              // in the order in which their incidents were opened
 	inside      observation.Observation        // scratch
 	causes      *causes
+	kept        *kept
 	series      seriesSet
 	plans       []plan // the current one last
 
-	began      trace.Nanos // start of the first epoch with a request; 0: none yet
+	onLearned  func(requestType, group *group.Group, o *observation.Observation) // nil: none
+	began      trace.Nanos                                                       // start of the first epoch with a request; 0: none yet
 	learned    bool
 	relearning bool             // an upgrade discarded the groups
 	aged       trace.Nanos      // time of the last deletion of old contexts from trees
@@ -153,6 +155,7 @@ func NewCore(table *trace.Table, options Options) *Core {
 		tally:       baselinediff.NewTally(), sites: baselinediff.NewSites(table), incidents: incident.NewTracker(),
 		objectives: incident.NewObjectives(table),
 		causes:     newCauses(),
+		kept:       newKept(),
 		feedback:   newAgentFeedback(),
 		versions:   newVersions(),
 		strategy:   strategy,
@@ -225,6 +228,7 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 // investigate takes a request for the explanation of problems and the search. Group may be nil.
 func (c *Core) investigate(requestType, group *group.Group, o *observation.Observation, simulation *critpath.Simulation) {
 	c.observeTree(requestType.ID, o)
+	c.kept.observe(requestType, group, o)
 	c.causes.arrive(requestType.ID, o)
 	c.refine(requestType.ID, o, simulation, true)
 	c.observeInside(requestType.ID, o)
@@ -245,6 +249,12 @@ func (c *Core) observeEarly(o *observation.Observation) (requestType, group *gro
 		c.dropped++
 	}
 	return c.preview.Groups.Observe(o)
+}
+
+// OnLearned has f called when the learning period ends, for each request of it with its request type and group, of
+// which either may be nil: Observe returned provisional ones. It keeps nothing of its arguments.
+func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.Observation)) {
+	c.onLearned = f
 }
 
 // Dropped returns the number of requests of the learning period that were ignored because there were too many.
@@ -319,6 +329,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 func (c *Core) explainProblems(now trace.Nanos) {
 	maps.DeleteFunc(c.trees, func(id analysis.Hash, _ *tree) bool { return c.detector.Groups.Group(id) == nil })
 	c.ageTrees(now)
+	c.kept.endEpoch(now, func(id analysis.Hash) bool { return c.detector.Groups.Group(id) != nil })
 	c.attachRefinements()
 	c.causes.endEpoch()
 	c.followSearches(now)
@@ -360,6 +371,7 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 	})
 	decisions = append(decisions, c.takeLogEntries(now)...)
 	c.recordHistory(decisions)
+	c.rememberPlaces(now)
 	c.causes.restartSamples(decisions)
 	c.adopt(&c.state.Plan, now)
 	return decisions
@@ -409,8 +421,13 @@ func (c *Core) learn(now trace.Nanos) {
 			epochs = epochs[1:]
 		}
 		n++
-		if requestType, _ := c.detector.Groups.Observe(o); requestType != nil && !c.options.IncidentsOnly {
+		requestType, group := c.detector.Groups.Observe(o)
+		if requestType != nil && !c.options.IncidentsOnly {
 			c.observeTree(requestType.ID, o)
+			c.kept.observe(requestType, group, o)
+		}
+		if c.onLearned != nil {
+			c.onLearned(requestType, group, o)
 		}
 	}
 	c.early, c.epochs, c.preview = nil, nil, nil

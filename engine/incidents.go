@@ -21,6 +21,7 @@ type Incident struct {
 	incident.Incident
 	Types    []AffectedType  // by falling lost time, at most maxAffected
 	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
+	Place    Place
 }
 
 // deployLead is the time before the onset of an incident from which deploys of its suspects may be its cause.
@@ -78,7 +79,7 @@ func (c *Core) Incidents() []Incident {
 	for i := range tracked {
 		all[i] = Incident{Incident: tracked[i]}
 		if a := c.affected[tracked[i].ID]; a != nil {
-			all[i].Types, all[i].Problems = a.Types, a.Problems
+			all[i].Types, all[i].Problems, all[i].Place = a.Types, a.Problems, a.Place
 		}
 	}
 	return all
@@ -127,10 +128,11 @@ func (c *Core) Sites() (n int, refused uint64) { return c.sites.Len(), c.sites.R
 // History returns the history of calls from which incidents are raised, for reading.
 func (c *Core) History() *baselinediff.Sites { return c.sites }
 
-// affected lists the request types and problems of an incident.
+// affected lists the request types and problems of an incident, and has its place.
 type affected struct {
 	Types    []AffectedType
 	Problems []analysis.Hash
+	Place    Place
 }
 
 // followIncidents renews the request types and the problems of the open incidents.
@@ -312,14 +314,15 @@ type affectedState struct {
 	Incident uint64
 	Types    []AffectedType
 	Problems []analysis.Hash
+	Place    Place
 }
 
 // savedAffected returns the request types and problems of the incidents, in their order.
 func (c *Core) savedAffected() []affectedState {
 	var saved []affectedState
 	for _, x := range c.incidents.Incidents() {
-		if a := c.affected[x.ID]; a != nil && len(a.Types)+len(a.Problems) > 0 {
-			saved = append(saved, affectedState{x.ID, a.Types, a.Problems})
+		if a := c.affected[x.ID]; a != nil && len(a.Types)+len(a.Problems) > 0 || a != nil && a.Place.Operation != 0 {
+			saved = append(saved, affectedState{x.ID, a.Types, a.Problems, a.Place})
 		}
 	}
 	return saved
@@ -329,6 +332,6 @@ func (c *Core) savedAffected() []affectedState {
 func (c *Core) restoreAffected(saved []affectedState) {
 	c.affected = make(map[uint64]*affected, len(saved))
 	for _, s := range saved {
-		c.affected[s.Incident] = &affected{s.Types, s.Problems}
+		c.affected[s.Incident] = &affected{s.Types, s.Problems, s.Place}
 	}
 }

@@ -273,9 +273,10 @@ func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis
 	return problems, taken
 }
 
-// located returns the first investigation of a problem of the incident that located a cause in its first suspect; nil
-// if none did. A problem that is older than the incident, or chronic, has another cause.
-func (c *Core) located(s *incidentSearch) *search.Investigation {
+// located returns the first investigation of a problem of the incident that located a cause in its first suspect, of
+// one that is slow before others; nil if none did. A problem that is older than the incident, or chronic, has another
+// cause.
+func (c *Core) located(s *incidentSearch) (found *search.Investigation) {
 	problems := c.affected[s.incident].Problems
 	for i := range c.problems {
 		p := &c.problems[i]
@@ -283,11 +284,15 @@ func (c *Core) located(s *incidentSearch) *search.Investigation {
 			continue
 		}
 		v := c.state.Investigation(p.ID)
-		if op := v.Answer(); op != 0 && c.concerns(op, s.service) {
-			return v
+		op := v.Answer()
+		if op == 0 || !c.concerns(op, s.service) || found != nil && p.Kind == detect.KindVariable {
+			continue
+		}
+		if found = v; p.Kind != detect.KindVariable {
+			break
 		}
 	}
-	return nil
+	return found
 }
 
 // Investigation returns the investigation of an incident: its own, or that of a problem which had located a cause
@@ -297,9 +302,15 @@ func (c *Core) Investigation(id uint64) *search.Investigation {
 		return v
 	}
 	for _, s := range c.searches {
-		if s.incident == id {
-			return c.located(s)
+		if s.incident != id {
+			continue
 		}
+		if a := c.affected[id]; a != nil && a.Place.Operation != 0 {
+			if v := c.state.Investigation(a.Place.Of); v.Answer() == a.Place.Operation {
+				return v
+			}
+		}
+		return c.located(s)
 	}
 	return nil
 }

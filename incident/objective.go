@@ -325,6 +325,9 @@ type Missed struct {
 	At       trace.Nanos   // end of the last epoch in which it burned
 }
 
+// Fast reports whether the alert with the shortest windows found m: the budget of 30 days lasts for two at most.
+func (m *Missed) Fast() bool { return m.Window <= alerts[0].long }
+
 // Step ends an epoch at time now and returns the objectives that burn, in their order. One that burns goes on until the
 // rate in its short window is half of the one that raised it, so that it does not come and go at the threshold.
 func (s *Objectives) Step(now trace.Nanos) []Burn {

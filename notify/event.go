@@ -301,7 +301,7 @@ func (n namer) problem(f *Facts) *Problem {
 	if f.Problem == nil {
 		p.Problem = n.names.Identify(v.Problem, v.RequestType, v.Group, v.Entry)
 	} else {
-		p.Problem, p.Findings = n.names.Problem(f.Problem, v.Answer()), n.names.Findings(f.Problem)
+		p.Problem, p.Findings = n.names.Problem(f.Problem, v.Answer(), v.AnswerShare()), n.names.Findings(f.Problem)
 	}
 	p.bound()
 	p.Traces = append(p.Traces, f.Traces[:min(len(f.Traces), maxTraces)]...)

@@ -403,10 +403,12 @@ func TestSentenceOfDecision(t *testing.T) {
 // Slack shows times in the zone of the reader; other formats state the zone, once in a sentence.
 func TestZones(t *testing.T) {
 	f := sampleIncident(IncidentOpened, "shop", "POST /checkout")
-	for what, want := range map[string]string{
+	wanted := map[string]string{
 		"open":   "since <!date^1789999980^{time}|14:13 UTC>; ",
 		"closed": "between <!date^1789999980^{date_short_pretty} {time}|2026-09-21 14:13 UTC> and <!date^1790086560^{date_short_pretty} {time}|2026-09-22 14:16 UTC>; ",
-	} {
+	}
+	for _, what := range []string{"open", "closed"} { // in this order
+		want := wanted[what]
 		if what == "closed" {
 			f.Type, f.Incident.Closed, f.At = IncidentClosed, f.Incident.Opened.Add(incident.Day), f.Incident.Opened.Add(incident.Day)
 		}

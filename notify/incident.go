@@ -177,7 +177,7 @@ func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Depl
 	switch {
 	case v == nil:
 	case v.Answer() != 0:
-		a.Located, a.Share = v.Answer(), v.Suspects[0].Share
+		a.Located, a.Share, a.Variance = v.Answer(), shareOf(x, v), x.Place.Variance
 	case v.Status == search.Exhausted:
 		a.Exhausted, a.Untried = v.Reason, len(v.Tried) == 0 && v.BudgetStarved == 0
 		if len(v.Suspects) > 0 {
@@ -215,8 +215,17 @@ func Objectives(x *engine.Incident) []describe.Objective {
 func Sentence(names *describe.Names, x *engine.Incident, when string) describe.Sentence {
 	return names.Incident(&describe.Incident{
 		When: when, Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual,
-		Objectives: Objectives(x), Over: x.Closed != 0,
+		Objectives: Objectives(x), Over: x.Closed != 0, Located: x.Place.Operation, Share: x.Place.Share, Variance: x.Place.Variance,
 	})
+}
+
+// shareOf returns the share of the lost time at the place that v located: that which the incident remembers, so that
+// all texts have the same.
+func shareOf(x *engine.Incident, v *search.Investigation) float64 {
+	if x.Place.Operation == v.Answer() {
+		return x.Place.Share
+	}
+	return v.AnswerShare()
 }
 
 func (n namer) incident(f *IncidentFacts) *Incident {
@@ -231,7 +240,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Search: n.search(f.Investigation), Next: n.advice(f),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
-		d.located = shorten(n.names.Located(v.Answer(), v.Suspects[0].Share), maxSentenceText)
+		d.located = shorten(n.names.Located(v.Answer(), shareOf(x, v), x.Place.Variance), maxSentenceText)
 	}
 	if x.Closed != 0 {
 		d.State, d.Closed = "closed", new(moment(x.Closed))

@@ -146,7 +146,7 @@ func (n *names) pageProblem(rank int, r *offline.Problem) pageProblem {
 		Rank: rank, Kind: p.Kind.String(), Onset: p.Onset.String(), Who: "all requests of the type",
 		Requests: units.Plural(int(p.Requests), "request"), Impact: describe.PerSecond(p.Impact),
 		CoV:       units.Ratio(p.CoV) + " (" + units.Ratio(p.CoVLow) + "–" + units.Ratio(p.CoVHigh) + ")",
-		Diagnosis: n.Diagnosis(p, 0), TailName: "tail lift",
+		Diagnosis: n.Diagnosis(p, 0, 0), TailName: "tail lift",
 		Anchor: anchor(p.RequestType), RequestType: n.RequestType(p.RequestType, p.Entry),
 	}
 	if p.Level == group.LevelGroup {

@@ -154,7 +154,7 @@ func (n *names) jsonGroup(s *group.Summary) jsonGroup {
 func (n *names) jsonProblem(rank int, r *offline.Problem) jsonProblem {
 	p := &r.Problem
 	j := jsonProblem{
-		Rank: rank, Problem: n.Problem(p, 0), Findings: n.Findings(p), Causes: n.Causes(p, &r.Findings),
+		Rank: rank, Problem: n.Problem(p, 0, 0), Findings: n.Findings(p), Causes: n.Causes(p, &r.Findings),
 		Proposed: []jsonPick{}, Missing: []string{},
 		Exemplars: jsonExemplarsOf(&r.Exemplars),
 	}

@@ -123,7 +123,7 @@ func (t *table) problems(all []offline.Problem) {
 func (t *table) problem(rank int, r *offline.Problem) {
 	p := &r.Problem
 	t.title(rank, p)
-	t.printf("%s", wrap(t.style, t.names.Diagnosis(p, 0), 4))
+	t.printf("%s", wrap(t.style, t.names.Diagnosis(p, 0, 0), 4))
 	t.edges(p)
 	t.place(p)
 	if s := sizeSentence(p.Size); len(s) > 0 {

@@ -44,10 +44,13 @@ func (s *investigationStep) inside(x *Suspect) bool {
 	if table == nil || table.Operation(x.Op).Kind != trace.Internal {
 		return false
 	}
-	return table.Context(x.Context).Parent != 0 || slices.ContainsFunc(slices.Concat(s.searched, s.rest), func(o *operationScope) bool {
-		entry := table.Operation(o.op)
+	isEntry := func(op trace.Op) bool {
+		entry := table.Operation(op)
 		return entry.Service == table.Operation(x.Op).Service && (entry.Kind == trace.Server || entry.Kind == trace.Consumer)
-	})
+	}
+	return table.Context(x.Context).Parent != 0 ||
+		slices.ContainsFunc(slices.Concat(s.searched, s.rest), func(o *operationScope) bool { return isEntry(o.op) }) ||
+		slices.ContainsFunc(s.v.Suspects, func(o Suspect) bool { return isEntry(o.Op) })
 }
 
 // betweenServices reports whether the own time of a step is the time on the way to another service and back.

@@ -65,14 +65,29 @@ type Investigation struct {
 	Evidence                    []Evidence          // ascending by (Within, Tracepoint, Context, Batch)
 	Tried                       []trace.Symbol      // tracepoints ever requested, ascending
 	Suspects                    []Suspect           // best first
+	Place                       Suspect             // the first suspect when it was located; zero before that
 }
 
 // Answer returns the operation of the located suspect; 0 if v is nil or has located none.
 func (v *Investigation) Answer() trace.Op {
-	if v == nil || v.Status != Located && v.Status != Explained || len(v.Suspects) == 0 {
-		return 0
+	return v.place().Op
+}
+
+// place returns the located suspect, as it was when it was located: the requests of a located place go on, but the
+// tracepoints that showed it are off. It is zero if v is nil or has located none.
+func (v *Investigation) place() Suspect {
+	switch {
+	case v == nil || v.Status != Located && v.Status != Explained || len(v.Suspects) == 0:
+		return Suspect{}
+	case v.Place.Op != 0:
+		return v.Place
 	}
-	return v.Suspects[0].Op
+	return v.Suspects[0] // located by an older version
+}
+
+// AnswerShare returns the share of the problem at the located suspect, at most 1; 0 if v is nil or has located none.
+func (v *Investigation) AnswerShare() float64 {
+	return min(1, v.place().Share)
 }
 
 // Ranking returns the suspects, best first: baseline operations at the beginning, later the locations inside them.

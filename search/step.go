@@ -94,6 +94,9 @@ func (s *investigationStep) end() {
 func (s *investigationStep) setStatus(status Status, reason string) {
 	if s.v.Status != status {
 		s.v.Status, s.v.Changed = status, s.epoch.in.Now
+		if status == Located {
+			s.v.Place = s.v.Suspects[0]
+		}
 	}
 	s.v.Reason = reason
 }

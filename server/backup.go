@@ -63,7 +63,7 @@ func (s *Server) copyTo(dir string) (whole bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, name := range []string{access.FileName, api.NotesFile} {
+	for _, name := range append(api.Files(), access.FileName) {
 		text, err := os.ReadFile(filepath.Join(s.config.DataDir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

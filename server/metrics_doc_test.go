@@ -30,6 +30,7 @@ func TestMetricsDocument(t *testing.T) {
 		"SIBYL_WEBHOOKS":     `[{name: hook, url: "` + other.URL + `", allow-private: true}]`,
 		"SIBYL_JAEGER_QUERY": `[{url: "` + other.URL + `", interval: 1s, lookback: 1m}]`,
 		"SIBYL_EXPORT_OTLP":  other.URL,
+		"SIBYL_OBJECTIVES":   `[{entry: shop, errors: 0.01}]`,
 	})
 	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {

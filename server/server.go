@@ -257,7 +257,16 @@ func (s *Server) newAPI(build Build, tokens *access.Tokens, notes *api.Notes) (*
 	if err != nil {
 		return nil, err
 	}
+	comments, err := api.OpenComments(s.config.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	views, err := api.OpenViews(s.config.DataDir)
+	if err != nil {
+		return nil, err
+	}
 	o := api.Options{
+		Comments: comments, Views: views, UI: s.config.UI(),
 		Base: s.config.API.BasePath, Pages: ui.Serve, Directory: s.config.Directory(), Version: build.Version, Go: build.Go, Queues: s.queues, Bytes: s.sizes, Registry: s.registry,
 		Agents: s.plane, Webhooks: s.outbound.notifier.Webhooks, DeadLetters: s.outbound.outbox, Resend: s.outbound.notifier.Resend, Backup: s.backup, Clock: time.Now, Log: s.log,
 	}

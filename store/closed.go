@@ -152,7 +152,7 @@ const keptKeySize = 1 + 16 + 16
 // PutKept stores the exemplars of a group that are kept for a problem or an incident, and replaces earlier ones. It
 // does not store or delete their traces. Without exemplars it deletes the earlier ones.
 func (s *Store) PutKept(of, group analysis.Hash, e *Exemplars) error {
-	if len(e.Slow)+len(e.Typical)+len(e.Fast)+len(e.Failed) == 0 {
+	if len(e.Slow)+len(e.Typical)+len(e.Fast)+len(e.Failed)+len(e.Located) == 0 {
 		return s.db.Delete(keptKey(of, group), pebble.NoSync)
 	}
 	return s.db.Set(keptKey(of, group), appendValue(e), pebble.NoSync)
@@ -169,7 +169,16 @@ func (s *Store) Kept(of, group analysis.Hash) (*Exemplars, error) {
 
 // EachKept calls f with the exemplars that are kept for problems and incidents.
 func (s *Store) EachKept(f func(of, group analysis.Hash, e *Exemplars) error) error {
-	return s.each([]byte{keyKept}, func(key, value []byte) error {
+	return s.eachKept([]byte{keyKept}, f)
+}
+
+// EachKeptFor calls f with the exemplars that are kept for a problem or an incident, by group.
+func (s *Store) EachKeptFor(of analysis.Hash, f func(group analysis.Hash, e *Exemplars) error) error {
+	return s.eachKept(keptKey(of, analysis.Hash{})[:keptKeySize-16], func(_, group analysis.Hash, e *Exemplars) error { return f(group, e) })
+}
+
+func (s *Store) eachKept(prefix []byte, f func(of, group analysis.Hash, e *Exemplars) error) error {
+	return s.each(prefix, func(key, value []byte) error {
 		if len(key) != keptKeySize {
 			return fmt.Errorf("%w: key of kept exemplars of %d bytes", codec.ErrCorrupt, len(key))
 		}

@@ -19,11 +19,14 @@ type Exemplars struct {
 	Typical []Exemplar // around the median, fastest first
 	Fast    []Exemplar // the fastest, fastest first
 	Failed  []Exemplar // recent ones whose entry span is an error, oldest first; they may be in another list, too
+	// Located holds those that ran the located place of a problem or an incident for which they are kept, the longest
+	// time at it first; they may be in another list, too.
+	Located []Exemplar
 }
 
-// Lists returns the lists of e: slow, typical, fast, failed.
+// Lists returns the lists of e: slow, typical, fast, failed, located.
 func (e *Exemplars) Lists() []*[]Exemplar {
-	return []*[]Exemplar{&e.Slow, &e.Typical, &e.Fast, &e.Failed}
+	return []*[]Exemplar{&e.Slow, &e.Typical, &e.Fast, &e.Failed, &e.Located}
 }
 
 // Exemplar is a request in a stored trace. Records lists the records of the journal that held its spans.
@@ -35,7 +38,7 @@ type Exemplar struct {
 	Records  []uint64
 }
 
-// All yields all exemplars: slow, typical, fast, failed.
+// All yields all exemplars: slow, typical, fast, failed, located.
 func (e *Exemplars) All() iter.Seq[*Exemplar] {
 	return func(yield func(*Exemplar) bool) {
 		for _, list := range e.Lists() {

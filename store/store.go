@@ -33,10 +33,12 @@ const (
 	keyEnded      = 'y' // closed problems as lists show them, by time and problem
 	keyEvidence   = 'z' // closed problems with their evidence, by time and problem
 	keyKept       = 'g' // exemplars kept for problems and incidents, by these and group
+	keyLocated    = 'l' // evidence of located places, by problem or incident
+	keyTicks      = 'm' // requests of groups by tick, of the last hours, by minute and group
 )
 
 // Version is the version of the format that this program writes, including the contents of checkpoints.
-const Version = 7
+const Version = 8
 
 // migrations holds the steps between versions, first the step from version 1 to 2. The changes that a step adds to the
 // batch are committed together with the number of the version, so that a crash leaves either version.
@@ -47,6 +49,7 @@ var migrations = []func(*Store, *pebble.Batch) error{
 	func(*Store, *pebble.Batch) error { return nil }, // to 5: changes, messages and the state of the search are CBOR; decoders accept the JSON of version 4
 	func(*Store, *pebble.Batch) error { return nil }, // to 6: tables lack the edges of whole contexts; decoders skip those of version 5
 	func(*Store, *pebble.Batch) error { return nil }, // to 7: the pieces of a checkpoint begin with any number; those of version 6 with 0
+	func(*Store, *pebble.Batch) error { return nil }, // to 8: has evidence of located places and ticks, which earlier versions would keep for ever
 }
 
 // ErrNewer is wrapped by errors of [Open] if a newer program wrote the data.

@@ -23,14 +23,17 @@ type Frequency struct {
 
 // Frequencies compares the attributes of two disjoint sets of requests, such as slow ones and the others. For each
 // value with enough requests it compares the fractions of requests with it. It returns all values compared, significant
-// or not, by ascending p-value, then by descending difference. It returns nil if a set is empty or both together are
-// too few.
+// or not, by ascending p-value, then by descending difference. It returns nil if a set has fewer
+// than leastOfSide requests or both together are too few.
+//
+// Of a value that appears at several places, as an attribute of the user does in each service, only the place with the
+// smallest p-value is returned. Ports of callers, which are drawn anew for each connection, are ignored.
 //
 // Attributes that do not vary or that repeat the duration or another attribute are ignored. So are numbers with many
 // values, which [Associate] tests. Options.Alpha, Edges and Concurrency have no effect.
 func Frequencies(a, b []*observation.Observation, table *trace.Table, o Options) []Frequency {
 	s := newStudy(o, table, slices.Concat(a, b))
-	if len(a) == 0 || len(b) == 0 || len(s.requests) < minRequests {
+	if min(len(a), len(b)) < leastOfSide || len(s.requests) < minRequests {
 		return nil
 	}
 	s.collect()
@@ -40,7 +43,7 @@ func Frequencies(a, b []*observation.Observation, table *trace.Table, o Options)
 	}
 	var all []Frequency
 	for i := range s.columns {
-		if c := &s.columns[i]; c.id.kind == attribute && c.codes != nil {
+		if c := &s.columns[i]; c.id.kind == attribute && c.codes != nil && !callerPorts[s.name(c.id)] {
 			all = append(all, s.frequencies(c, ofA)...)
 		}
 	}
@@ -48,8 +51,29 @@ func Frequencies(a, b []*observation.Observation, table *trace.Table, o Options)
 	slices.SortStableFunc(all, func(x, y Frequency) int {
 		return cmp.Or(cmp.Compare(x.PValue, y.PValue), cmp.Compare(apart(&y), apart(&x)))
 	})
+	all = oncePerValue(all)
 	correctHolm(all)
 	return all
+}
+
+// leastOfSide is the smallest number of requests of a set that is compared.
+const leastOfSide = 5
+
+// callerPorts are attributes with the port of a caller.
+var callerPorts = map[string]bool{
+	"client.port": true, "network.peer.port": true, "net.peer.port": true, "net.sock.peer.port": true, "source.port": true,
+}
+
+// oncePerValue keeps the first of the frequencies of each value of an attribute, whatever their places.
+func oncePerValue(all []Frequency) []Frequency {
+	type value struct{ key, value string }
+	seen := make(map[value]bool, len(all))
+	return slices.DeleteFunc(all, func(f Frequency) bool {
+		v := value{f.Key, f.Value}
+		again := seen[v]
+		seen[v] = true
+		return again
+	})
 }
 
 // share returns n/of; 0 for 0/0.

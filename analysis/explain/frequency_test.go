@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // tenants generates requests of several tenants, one of which is slow, and of several flavours without effect.
@@ -114,5 +115,28 @@ func TestFrequenciesOfRareValues(t *testing.T) {
 	slices.Sort(got)
 	if want := []string{"frequent 5/20 5/20", "usual 15/20 15/20"}; !slices.Equal(got, want) {
 		t.Errorf("frequencies %q, want %q", got, want)
+	}
+}
+
+// A value that every service reports counts once, and ports of callers not at all.
+func TestFrequenciesOncePerValue(t *testing.T) {
+	w := newWorld(1)
+	for i := range 40 {
+		value := "en"
+		if i%2 == 0 {
+			value = "de"
+		}
+		o := w.request(10, 20, 0)
+		for _, at := range []trace.Context{w.get, w.db} {
+			w.text(o, at, "language", value)
+			w.text(o, at, "network.peer.port", fmt.Sprint(40000+i%4))
+		}
+	}
+	all := Frequencies(w.requests[:20], w.requests[20:], w.table, Options{})
+	if len(all) != 2 || all[0].Key != "language" || all[1].Key != "language" || all[0].Value == all[1].Value {
+		t.Errorf("%+v, want two languages", all)
+	}
+	if few := Frequencies(w.requests[:4], w.requests[4:], w.table, Options{}); few != nil {
+		t.Errorf("%d values of four requests compared, want none", len(few))
 	}
 }

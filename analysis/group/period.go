@@ -10,6 +10,8 @@ import (
 )
 
 const (
+	// Tick is the length of the shortest windows.
+	Tick = stats.Tick
 	// Period is the length of the windows that outlive the history of a group: five minutes and twenty seconds, 270 a
 	// day. It is a power of two of the ticks of the history, so that no bucket of the history holds requests of two
 	// periods until the second has ended.

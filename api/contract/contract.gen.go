@@ -77,6 +77,7 @@ func (e EvidenceKind) Valid() bool {
 const (
 	ExemplarStratumFailed  ExemplarStratum = "failed"
 	ExemplarStratumFast    ExemplarStratum = "fast"
+	ExemplarStratumLocated ExemplarStratum = "located"
 	ExemplarStratumSlow    ExemplarStratum = "slow"
 	ExemplarStratumTypical ExemplarStratum = "typical"
 )
@@ -87,6 +88,8 @@ func (e ExemplarStratum) Valid() bool {
 	case ExemplarStratumFailed:
 		return true
 	case ExemplarStratumFast:
+		return true
+	case ExemplarStratumLocated:
 		return true
 	case ExemplarStratumSlow:
 		return true
@@ -148,6 +151,27 @@ func (e Level) Valid() bool {
 	case LevelGroup:
 		return true
 	case LevelRequestType:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LocatedPlaceOf.
+const (
+	LocatedPlaceOfMean     LocatedPlaceOf = "mean"
+	LocatedPlaceOfSlowdown LocatedPlaceOf = "slowdown"
+	LocatedPlaceOfVariance LocatedPlaceOf = "variance"
+)
+
+// Valid indicates whether the value is a known member of the LocatedPlaceOf enum.
+func (e LocatedPlaceOf) Valid() bool {
+	switch e {
+	case LocatedPlaceOfMean:
+		return true
+	case LocatedPlaceOfSlowdown:
+		return true
+	case LocatedPlaceOfVariance:
 		return true
 	default:
 		return false
@@ -265,6 +289,27 @@ func (e ServiceState) Valid() bool {
 	}
 }
 
+// Defines values for Severity.
+const (
+	SeverityCritical Severity = "critical"
+	SeverityMajor    Severity = "major"
+	SeverityMinor    Severity = "minor"
+)
+
+// Valid indicates whether the value is a known member of the Severity enum.
+func (e Severity) Valid() bool {
+	switch e {
+	case SeverityCritical:
+		return true
+	case SeverityMajor:
+		return true
+	case SeverityMinor:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for State.
 const (
 	StateExhausted     State = "exhausted"
@@ -323,6 +368,7 @@ func (e StatusSpace) Valid() bool {
 const (
 	TimelineEntryKindAcknowledged TimelineEntryKind = "acknowledged"
 	TimelineEntryKindClosed       TimelineEntryKind = "closed"
+	TimelineEntryKindCommented    TimelineEntryKind = "commented"
 	TimelineEntryKindDeploy       TimelineEntryKind = "deploy"
 	TimelineEntryKindLocated      TimelineEntryKind = "located"
 	TimelineEntryKindMuted        TimelineEntryKind = "muted"
@@ -338,6 +384,8 @@ func (e TimelineEntryKind) Valid() bool {
 	case TimelineEntryKindAcknowledged:
 		return true
 	case TimelineEntryKindClosed:
+		return true
+	case TimelineEntryKindCommented:
 		return true
 	case TimelineEntryKindDeploy:
 		return true
@@ -497,6 +545,7 @@ func (e TreeNodeLayer) Valid() bool {
 const (
 	ListExemplarsParamsStratumFailed  ListExemplarsParamsStratum = "failed"
 	ListExemplarsParamsStratumFast    ListExemplarsParamsStratum = "fast"
+	ListExemplarsParamsStratumLocated ListExemplarsParamsStratum = "located"
 	ListExemplarsParamsStratumSlow    ListExemplarsParamsStratum = "slow"
 	ListExemplarsParamsStratumTypical ListExemplarsParamsStratum = "typical"
 )
@@ -507,6 +556,8 @@ func (e ListExemplarsParamsStratum) Valid() bool {
 	case ListExemplarsParamsStratumFailed:
 		return true
 	case ListExemplarsParamsStratumFast:
+		return true
+	case ListExemplarsParamsStratumLocated:
 		return true
 	case ListExemplarsParamsStratumSlow:
 		return true
@@ -619,6 +670,24 @@ func (e ListIncidentsParamsMuted) Valid() bool {
 	case ListIncidentsParamsMutedFalse:
 		return true
 	case ListIncidentsParamsMutedTrue:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetIncidentReportParamsFormat.
+const (
+	GetIncidentReportParamsFormatHTML     GetIncidentReportParamsFormat = "html"
+	GetIncidentReportParamsFormatMarkdown GetIncidentReportParamsFormat = "markdown"
+)
+
+// Valid indicates whether the value is a known member of the GetIncidentReportParamsFormat enum.
+func (e GetIncidentReportParamsFormat) Valid() bool {
+	switch e {
+	case GetIncidentReportParamsFormatHTML:
+		return true
+	case GetIncidentReportParamsFormatMarkdown:
 		return true
 	default:
 		return false
@@ -932,6 +1001,22 @@ type BurnRate struct {
 	WindowNs int64 `json:"window_ns"`
 }
 
+// Comment defines model for Comment.
+type Comment struct {
+	At time.Time `json:"at"`
+
+	// By Name of the token of the author.
+	By   string `json:"by"`
+	ID   int64  `json:"id"`
+	Text string `json:"text"`
+}
+
+// CommentRequest defines model for CommentRequest.
+type CommentRequest struct {
+	// Text Plain text; line breaks are kept.
+	Text string `json:"text"`
+}
+
 // CommonEdges Places in different request types whose times rise and fall together. They may share a lock or a dependency.
 type CommonEdges struct {
 	// Correlation Mean over the pairs that were found.
@@ -1169,6 +1254,20 @@ type Difference struct {
 	RestNs *float64 `json:"rest_ns"`
 }
 
+// EarlierIncident A closed incident with the same first suspect.
+type EarlierIncident struct {
+	Closed   time.Time `json:"closed"`
+	ID       string    `json:"id"`
+	Opened   time.Time `json:"opened"`
+	Sentence string    `json:"sentence"`
+
+	// Severity Impact of an incident, from its whole course:
+	// * `critical`: requests lose half of their usual time or more, or half of them fail (score of the first suspect), or miss an objective so fast that its budget lasts for two days.
+	// * `major`: the score is 0.1 or more, requests miss an objective, or a quarter of the requests of a type fail.
+	// * `minor`: all others.
+	Severity Severity `json:"severity"`
+}
+
 // Edge defines model for Edge.
 type Edge struct {
 	// Affected Fraction of the requests that bears the excess.
@@ -1396,6 +1495,23 @@ type GroupHistory struct {
 	Windows []PastWindow `json:"windows"`
 }
 
+// GroupLatency defines model for GroupLatency.
+type GroupLatency struct {
+	BinNs int64 `json:"bin_ns"`
+
+	// From Start of the first bin.
+	From time.Time `json:"from"`
+
+	// To End of the last bin.
+	To time.Time `json:"to"`
+
+	// Usual Durations of healthy requests, with which present ones are compared; absent while there are none.
+	Usual *UsualLatency `json:"usual,omitempty"`
+
+	// Windows The bins with requests, oldest first, without edges.
+	Windows []Window `json:"windows"`
+}
+
 // GroupList defines model for GroupList.
 type GroupList struct {
 	// Epoch End of the last ended epoch; null: none has ended.
@@ -1418,11 +1534,20 @@ type Incident struct {
 	// Closed null: still open.
 	Closed *time.Time `json:"closed"`
 
+	// Comments Number of comments.
+	Comments int64 `json:"comments"`
+
 	// Deploys New versions of suspects from 30 minutes before the onset on, latest first.
 	Deploys []Deploy `json:"deploys"`
 
+	// Earlier Number of kept incidents with the same first suspect that opened before and are closed.
+	Earlier int64 `json:"earlier"`
+
 	// ID 16 hex digits.
 	ID string `json:"id"`
+
+	// Impact What the affected request types lose since the onset, on average.
+	Impact IncidentImpact `json:"impact"`
 
 	// MergedInto ID of the incident that it was merged into, because they have one cause; absent: none.
 	MergedInto *string `json:"merged_into,omitempty"`
@@ -1441,6 +1566,9 @@ type Incident struct {
 
 	// Owner Owner of a service, of `owners` in the configuration; of an incident that of its first suspect. Absent: none is configured.
 	Owner *Owner `json:"owner,omitempty"`
+
+	// Place The operation that was located, as the sentence names it; absent: none.
+	Place *string `json:"place,omitempty"`
 
 	// Problems Problems that were open during the incident at places of its first suspect, in the order in which they joined; at most 100.
 	Problems []ID `json:"problems"`
@@ -1464,8 +1592,14 @@ type Incident struct {
 	Sentence string `json:"sentence"`
 
 	// Service The first suspect, most likely the cause.
-	Service string        `json:"service"`
-	State   IncidentState `json:"state"`
+	Service string `json:"service"`
+
+	// Severity Impact of an incident, from its whole course:
+	// * `critical`: requests lose half of their usual time or more, or half of them fail (score of the first suspect), or miss an objective so fast that its budget lasts for two days.
+	// * `major`: the score is 0.1 or more, requests miss an objective, or a quarter of the requests of a type fail.
+	// * `minor`: all others.
+	Severity Severity      `json:"severity"`
+	State    IncidentState `json:"state"`
 
 	// Suspects At most 3 in lists, 20 in the detail; the most likely cause first.
 	Suspects []IncidentSuspect `json:"suspects"`
@@ -1476,16 +1610,35 @@ type IncidentState string
 
 // IncidentDetail defines model for IncidentDetail.
 type IncidentDetail struct {
+	// Comments Oldest first.
+	Comments []Comment `json:"comments"`
+
+	// Earlier Latest first, at most 10.
+	Earlier []EarlierIncident `json:"earlier"`
+
 	// Exemplars Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10.
 	Exemplars     []Exemplar           `json:"exemplars"`
 	Incident      Incident             `json:"incident"`
 	Investigation *InvestigationDetail `json:"investigation,omitempty"`
+
+	// Located Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+	// incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+	Located *LocatedPlace `json:"located,omitempty"`
 
 	// Next Next step of Sibyl, or advice to you.
 	Next string `json:"next"`
 
 	// Timeline Oldest first.
 	Timeline []TimelineEntry `json:"timeline"`
+}
+
+// IncidentImpact What the affected request types lose since the onset, on average.
+type IncidentImpact struct {
+	// FailedPerSecond Failed requests beyond the usual.
+	FailedPerSecond float64 `json:"failed_per_second"`
+
+	// LostNsPerSecond Time beyond the usual that all of their requests take in a second. 1e9 is one more user who waits, at any time.
+	LostNsPerSecond float64 `json:"lost_ns_per_second"`
 }
 
 // IncidentList defines model for IncidentList.
@@ -1698,7 +1851,7 @@ type KeptTrace struct {
 	Spans int       `json:"spans"`
 	Start time.Time `json:"start"`
 
-	// Strata Why it is kept: slow, typical, fast, failed.
+	// Strata Why it is kept: slow, typical, fast, failed, located.
 	Strata []string `json:"strata"`
 }
 
@@ -1751,6 +1904,71 @@ type Limit struct {
 type Link struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
+}
+
+// LocatedFrame defines model for LocatedFrame.
+type LocatedFrame struct {
+	// Context Operations from the entry down to this one.
+	Context   []string `json:"context"`
+	Located   bool     `json:"located"`
+	Operation string   `json:"operation"`
+	Requests  int64    `json:"requests"`
+
+	// SelfNs Mean time of a request in it and in none of the frames below it.
+	SelfNs *float64 `json:"self_ns"`
+
+	// Share A value with its 95 % interval.
+	Share Interval `json:"share"`
+
+	// Tracepoint Empty: a span of the baseline.
+	Tracepoint string `json:"tracepoint"`
+}
+
+// LocatedPlace Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+// incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+type LocatedPlace struct {
+	// At End of the epoch in which it was located.
+	At time.Time `json:"at"`
+
+	// Enabled Its tracepoint is enabled now.
+	Enabled bool `json:"enabled"`
+
+	// Frames Operations on the critical path, with those that tracepoints showed, largest share first; at most 200.
+	Frames []LocatedFrame `json:"frames"`
+
+	// MeanNs Mean time of a request in all frames.
+	MeanNs *float64 `json:"mean_ns"`
+
+	// Of What the shares are of.
+	Of        LocatedPlaceOf `json:"of"`
+	Operation string         `json:"operation"`
+
+	// Requests Requests on which the share rests; 0: all of the problem.
+	Requests int64  `json:"requests"`
+	Service  string `json:"service"`
+
+	// Share A value with its 95 % interval.
+	Share Interval `json:"share"`
+
+	// Tracepoint Empty: a span of the baseline.
+	Tracepoint string `json:"tracepoint"`
+
+	// Traces Stored traces that contain a span of the place, longest at the place first; at most 2.
+	Traces []LocatedTrace `json:"traces"`
+}
+
+// LocatedPlaceOf What the shares are of.
+type LocatedPlaceOf string
+
+// LocatedTrace defines model for LocatedTrace.
+type LocatedTrace struct {
+	DurationNs int64 `json:"duration_ns"`
+
+	// Span The longest span of the place.
+	Span   string    `json:"span"`
+	SpanNs int64     `json:"span_ns"`
+	Start  time.Time `json:"start"`
+	Trace  ID        `json:"trace"`
 }
 
 // Match defines model for Match.
@@ -2065,6 +2283,10 @@ type ProblemDetail struct {
 	// JointCorrelation Canonical correlation, 0–1, of the numeric variables, taken together, with the durations; null: none or not yet known.
 	JointCorrelation *float64 `json:"joint_correlation"`
 
+	// Located Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+	// incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+	Located *LocatedPlace `json:"located,omitempty"`
+
 	// Missing Operations that carry the problem and offer no tracepoints.
 	Missing []string `json:"missing"`
 
@@ -2376,6 +2598,12 @@ type ServiceTrend struct {
 	OwnNs  []*float64 `json:"own_ns"`
 	Rate   []float64  `json:"rate"`
 }
+
+// Severity Impact of an incident, from its whole course:
+// * `critical`: requests lose half of their usual time or more, or half of them fail (score of the first suspect), or miss an objective so fast that its budget lasts for two days.
+// * `major`: the score is 0.1 or more, requests miss an objective, or a quarter of the requests of a type fail.
+// * `minor`: all others.
+type Severity string
 
 // SizeModel Expected duration of a request for its size; the CoV is then that of the residuals.
 type SizeModel struct {
@@ -2786,6 +3014,38 @@ type Usage struct {
 	Tracepoints int      `json:"tracepoints"`
 }
 
+// UsualLatency Durations of healthy requests, with which present ones are compared; absent while there are none.
+type UsualLatency struct {
+	MeanNs   *float64 `json:"mean_ns"`
+	P10Ns    *float64 `json:"p10_ns"`
+	P50Ns    *float64 `json:"p50_ns"`
+	P90Ns    *float64 `json:"p90_ns"`
+	P99Ns    *float64 `json:"p99_ns"`
+	Requests int64    `json:"requests"`
+}
+
+// View A saved view of the UI.
+type View struct {
+	At   time.Time `json:"at"`
+	By   string    `json:"by"`
+	ID   int64     `json:"id"`
+	Name string    `json:"name"`
+
+	// Path Path and query below the address of the UI, such as `/services?range=6h`.
+	Path string `json:"path"`
+}
+
+// ViewList defines model for ViewList.
+type ViewList struct {
+	Items []View `json:"items"`
+}
+
+// ViewRequest defines model for ViewRequest.
+type ViewRequest struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+}
+
 // Webhook defines model for Webhook.
 type Webhook struct {
 	// Dead Number of dead letters, listed at /webhooks/dead.
@@ -3016,6 +3276,18 @@ type GetGroupHistoryParamsResolution string
 // GetGroupHistoryParamsCompare defines parameters for GetGroupHistory.
 type GetGroupHistoryParamsCompare string
 
+// GetGroupLatencyParams defines parameters for GetGroupLatency.
+type GetGroupLatencyParams struct {
+	// From Start, inclusive; by default an hour before `to`.
+	From *Instant `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End, exclusive; by default now.
+	To *Instant `form:"to,omitempty" json:"to,omitempty"`
+
+	// Edge A time at which a bin begins, to ten seconds, such as an onset, so that no bin mixes requests from before and after it. Bins of 320 s and longer have fixed times.
+	Edge *Instant `form:"edge,omitempty" json:"edge,omitempty"`
+}
+
 // ListIncidentsParams defines parameters for ListIncidents.
 type ListIncidentsParams struct {
 	Limit *LimitParameter `form:"limit,omitempty" json:"limit,omitempty"`
@@ -3028,7 +3300,14 @@ type ListIncidentsParams struct {
 	Service *string `form:"service,omitempty" json:"service,omitempty"`
 
 	// Muted `false` omits muted incidents, `true` returns only these, `all` returns both.
-	Muted *ListIncidentsParamsMuted `form:"muted,omitempty" json:"muted,omitempty"`
+	Muted    *ListIncidentsParamsMuted `form:"muted,omitempty" json:"muted,omitempty"`
+	Severity *Severity                 `form:"severity,omitempty" json:"severity,omitempty"`
+
+	// From Only incidents that were not over before.
+	From *Instant `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Only incidents that began before.
+	To *Instant `form:"to,omitempty" json:"to,omitempty"`
 }
 
 // ListIncidentsParamsState defines parameters for ListIncidents.
@@ -3036,6 +3315,14 @@ type ListIncidentsParamsState string
 
 // ListIncidentsParamsMuted defines parameters for ListIncidents.
 type ListIncidentsParamsMuted string
+
+// GetIncidentReportParams defines parameters for GetIncidentReport.
+type GetIncidentReportParams struct {
+	Format *GetIncidentReportParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+}
+
+// GetIncidentReportParamsFormat defines parameters for GetIncidentReport.
+type GetIncidentReportParamsFormat string
 
 // ListInvestigationsParams defines parameters for ListInvestigations.
 type ListInvestigationsParams struct {
@@ -3222,6 +3509,9 @@ type AcceptIncidentJSONRequestBody = AcceptRequest
 // AcknowledgeIncidentJSONRequestBody defines body for AcknowledgeIncident for application/json ContentType.
 type AcknowledgeIncidentJSONRequestBody = NoteRequest
 
+// AddCommentJSONRequestBody defines body for AddComment for application/json ContentType.
+type AddCommentJSONRequestBody = CommentRequest
+
 // MuteIncidentJSONRequestBody defines body for MuteIncident for application/json ContentType.
 type MuteIncidentJSONRequestBody = NoteRequest
 
@@ -3233,6 +3523,9 @@ type MuteProblemJSONRequestBody = NoteRequest
 
 // OverrideTracepointJSONRequestBody defines body for OverrideTracepoint for application/json ContentType.
 type OverrideTracepointJSONRequestBody = OverrideRequest
+
+// SaveViewJSONRequestBody defines body for SaveView for application/json ContentType.
+type SaveViewJSONRequestBody = ViewRequest
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -3366,9 +3659,9 @@ type ClientInterface interface {
 	// CompareGroup Compare slow requests with the rest, or one time range with another
 	//
 	// By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-	// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-	// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+	// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+	// requests are compared, whose arrival is known to ten seconds.
 	// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 	// reference. Windows grow with their age; a window counts if most of it lies in the range.
 	//
@@ -3389,7 +3682,17 @@ type ClientInterface interface {
 	// Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
 	GetGroupHistory(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListIncidents List incidents, open ones first, then those that opened last
+	// GetGroupLatency Get durations of a group in uniform bins of time
+	//
+	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
+	// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+	// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+	//
+	// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+	GetGroupLatency(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListIncidents List incidents, open ones first, the most severe first, then those that opened last
 	//
 	// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
 	// cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
@@ -3442,6 +3745,29 @@ type ClientInterface interface {
 	// Corresponds with PUT /incidents/{incident}/acknowledge (the `AcknowledgeIncident` operationId).
 	AcknowledgeIncident(ctx context.Context, incident IncidentParameter, body AcknowledgeIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// AddCommentWithBody Comment on an incident
+	//
+	// Comments are kept as long as the incident, at most 200 about one.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /incidents/{incident}/comments (the `AddComment` operationId).
+	AddCommentWithBody(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddComment Comment on an incident
+	//
+	// Comments are kept as long as the incident, at most 200 about one.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /incidents/{incident}/comments (the `AddComment` operationId).
+	AddComment(ctx context.Context, incident IncidentParameter, body AddCommentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteComment Delete a comment
+	//
+	// Corresponds with DELETE /incidents/{incident}/comments/{comment} (the `DeleteComment` operationId).
+	DeleteComment(ctx context.Context, incident IncidentParameter, comment int64, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// UnmuteIncident Unmute an incident
 	//
 	// Corresponds with DELETE /incidents/{incident}/mute (the `UnmuteIncident` operationId).
@@ -3460,6 +3786,14 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
 	MuteIncident(ctx context.Context, incident IncidentParameter, body MuteIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetIncidentReport Export an incident, for a ticket or a post-mortem
+	//
+	// Everything that `IncidentDetail` has, for people. `html` is one page without other files and scripts, with the latency of the request type
+	// that loses most time. Times are UTC.
+	//
+	// Corresponds with GET /incidents/{incident}/report (the `GetIncidentReport` operationId).
+	GetIncidentReport(ctx context.Context, incident IncidentParameter, params *GetIncidentReportParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListInvestigations List investigations, latest change first
 	//
@@ -3618,6 +3952,34 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 	GetTree(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListViews List the saved views of the UI, by name
+	//
+	// Corresponds with GET /views (the `ListViews` operationId).
+	ListViews(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SaveViewWithBody Save a view of the UI for all people
+	//
+	// A view of the same name is replaced. At most 500 are kept.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /views (the `SaveView` operationId).
+	SaveViewWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SaveView Save a view of the UI for all people
+	//
+	// A view of the same name is replaced. At most 500 are kept.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /views (the `SaveView` operationId).
+	SaveView(ctx context.Context, body SaveViewJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteView Delete a saved view
+	//
+	// Corresponds with DELETE /views/{view} (the `DeleteView` operationId).
+	DeleteView(ctx context.Context, view int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWebhooks List configured webhooks and e-mail destinations, and their deliveries
 	//
@@ -3793,9 +4155,9 @@ func (c *Client) GetGroup(ctx context.Context, group GroupParameter, reqEditors 
 // CompareGroup Compare slow requests with the rest, or one time range with another
 //
 // By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+// requests are compared, whose arrival is known to ten seconds.
 // With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 // reference. Windows grow with their age; a window counts if most of it lies in the range.
 //
@@ -3846,7 +4208,27 @@ func (c *Client) GetGroupHistory(ctx context.Context, group GroupParameter, para
 	return c.Client.Do(req)
 }
 
-// ListIncidents List incidents, open ones first, then those that opened last
+// GetGroupLatency Get durations of a group in uniform bins of time
+//
+// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
+// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+//
+// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+func (c *Client) GetGroupLatency(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetGroupLatencyRequest(c.Server, group, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListIncidents List incidents, open ones first, the most severe first, then those that opened last
 //
 // An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
 // cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
@@ -3969,6 +4351,59 @@ func (c *Client) AcknowledgeIncident(ctx context.Context, incident IncidentParam
 	return c.Client.Do(req)
 }
 
+// AddCommentWithBody Comment on an incident
+//
+// Comments are kept as long as the incident, at most 200 about one.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /incidents/{incident}/comments (the `AddComment` operationId).
+func (c *Client) AddCommentWithBody(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddCommentRequestWithBody(c.Server, incident, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddComment Comment on an incident
+//
+// Comments are kept as long as the incident, at most 200 about one.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /incidents/{incident}/comments (the `AddComment` operationId).
+func (c *Client) AddComment(ctx context.Context, incident IncidentParameter, body AddCommentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddCommentRequest(c.Server, incident, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteComment Delete a comment
+//
+// Corresponds with DELETE /incidents/{incident}/comments/{comment} (the `DeleteComment` operationId).
+func (c *Client) DeleteComment(ctx context.Context, incident IncidentParameter, comment int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteCommentRequest(c.Server, incident, comment)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // UnmuteIncident Unmute an incident
 //
 // Corresponds with DELETE /incidents/{incident}/mute (the `UnmuteIncident` operationId).
@@ -4008,6 +4443,24 @@ func (c *Client) MuteIncidentWithBody(ctx context.Context, incident IncidentPara
 // Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
 func (c *Client) MuteIncident(ctx context.Context, incident IncidentParameter, body MuteIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewMuteIncidentRequest(c.Server, incident, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetIncidentReport Export an incident, for a ticket or a post-mortem
+//
+// Everything that `IncidentDetail` has, for people. `html` is one page without other files and scripts, with the latency of the request type
+// that loses most time. Times are UTC.
+//
+// Corresponds with GET /incidents/{incident}/report (the `GetIncidentReport` operationId).
+func (c *Client) GetIncidentReport(ctx context.Context, incident IncidentParameter, params *GetIncidentReportParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetIncidentReportRequest(c.Server, incident, params)
 	if err != nil {
 		return nil, err
 	}
@@ -4416,6 +4869,74 @@ func (c *Client) ListTrees(ctx context.Context, params *ListTreesParams, reqEdit
 // Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 func (c *Client) GetTree(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTreeRequest(c.Server, requestType, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListViews List the saved views of the UI, by name
+//
+// Corresponds with GET /views (the `ListViews` operationId).
+func (c *Client) ListViews(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListViewsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SaveViewWithBody Save a view of the UI for all people
+//
+// A view of the same name is replaced. At most 500 are kept.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /views (the `SaveView` operationId).
+func (c *Client) SaveViewWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSaveViewRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SaveView Save a view of the UI for all people
+//
+// A view of the same name is replaced. At most 500 are kept.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /views (the `SaveView` operationId).
+func (c *Client) SaveView(ctx context.Context, body SaveViewJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSaveViewRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteView Delete a saved view
+//
+// Corresponds with DELETE /views/{view} (the `DeleteView` operationId).
+func (c *Client) DeleteView(ctx context.Context, view int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteViewRequest(c.Server, view)
 	if err != nil {
 		return nil, err
 	}
@@ -5393,6 +5914,91 @@ func NewGetGroupHistoryRequest(server string, group GroupParameter, params *GetG
 	return req, nil
 }
 
+// NewGetGroupLatencyRequest constructs an http.Request for the GetGroupLatency method
+func NewGetGroupLatencyRequest(server string, group GroupParameter, params *GetGroupLatencyParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "group", group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/groups/%s/latency", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Edge != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "edge", *params.Edge, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListIncidentsRequest constructs an http.Request for the ListIncidents method
 func NewListIncidentsRequest(server string, params *ListIncidentsParams) (*http.Request, error) {
 	var err error
@@ -5472,6 +6078,42 @@ func NewListIncidentsRequest(server string, params *ListIncidentsParams) (*http.
 		if params.Muted != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "muted", *params.Muted, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Severity != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "severity", *params.Severity, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -5657,6 +6299,94 @@ func NewAcknowledgeIncidentRequestWithBody(server string, incident IncidentParam
 	return req, nil
 }
 
+// NewAddCommentRequest calls the generic AddComment builder with application/json body
+func NewAddCommentRequest(server string, incident IncidentParameter, body AddCommentJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAddCommentRequestWithBody(server, incident, "application/json", bodyReader)
+}
+
+// NewAddCommentRequestWithBody constructs an http.Request for the AddComment method, with any body, and a specified content type
+func NewAddCommentRequestWithBody(server string, incident IncidentParameter, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "incident", incident, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/incidents/%s/comments", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeleteCommentRequest constructs an http.Request for the DeleteComment method
+func NewDeleteCommentRequest(server string, incident IncidentParameter, comment int64) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "incident", incident, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "comment", comment, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/incidents/%s/comments/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewUnmuteIncidentRequest constructs an http.Request for the UnmuteIncident method
 func NewUnmuteIncidentRequest(server string, incident IncidentParameter) (*http.Request, error) {
 	var err error
@@ -5734,6 +6464,67 @@ func NewMuteIncidentRequestWithBody(server string, incident IncidentParameter, c
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetIncidentReportRequest constructs an http.Request for the GetIncidentReport method
+func NewGetIncidentReportRequest(server string, incident IncidentParameter, params *GetIncidentReportParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "incident", incident, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/incidents/%s/report", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Format != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -7202,6 +7993,107 @@ func NewGetTreeRequest(server string, requestType ID, params *GetTreeParams) (*h
 	return req, nil
 }
 
+// NewListViewsRequest constructs an http.Request for the ListViews method
+func NewListViewsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/views")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSaveViewRequest calls the generic SaveView builder with application/json body
+func NewSaveViewRequest(server string, body SaveViewJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSaveViewRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewSaveViewRequestWithBody constructs an http.Request for the SaveView method, with any body, and a specified content type
+func NewSaveViewRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/views")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeleteViewRequest constructs an http.Request for the DeleteView method
+func NewDeleteViewRequest(server string, view int64) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "view", view, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/views/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListWebhooksRequest constructs an http.Request for the ListWebhooks method
 func NewListWebhooksRequest(server string) (*http.Request, error) {
 	var err error
@@ -7517,9 +8409,9 @@ type ClientWithResponsesInterface interface {
 	// CompareGroupWithResponse Compare slow requests with the rest, or one time range with another
 	//
 	// By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-	// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-	// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+	// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+	// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+	// requests are compared, whose arrival is known to ten seconds.
 	// With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 	// reference. Windows grow with their age; a window counts if most of it lies in the range.
 	//
@@ -7546,7 +8438,19 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /groups/{group}/history (the `GetGroupHistory` operationId).
 	GetGroupHistoryWithResponse(ctx context.Context, group GroupParameter, params *GetGroupHistoryParams, reqEditors ...RequestEditorFn) (*GetGroupHistoryResponse, error)
 
-	// ListIncidentsWithResponse List incidents, open ones first, then those that opened last
+	// GetGroupLatencyWithResponse Get durations of a group in uniform bins of time
+	//
+	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
+	// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+	// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+	GetGroupLatencyWithResponse(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*GetGroupLatencyResponse, error)
+
+	// ListIncidentsWithResponse List incidents, open ones first, the most severe first, then those that opened last
 	//
 	// An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
 	// cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
@@ -7605,6 +8509,31 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /incidents/{incident}/acknowledge (the `AcknowledgeIncident` operationId).
 	AcknowledgeIncidentWithResponse(ctx context.Context, incident IncidentParameter, body AcknowledgeIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*AcknowledgeIncidentResponse, error)
 
+	// AddCommentWithBodyWithResponse Comment on an incident
+	//
+	// Comments are kept as long as the incident, at most 200 about one.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /incidents/{incident}/comments (the `AddComment` operationId).
+	AddCommentWithBodyWithResponse(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddCommentResponse, error)
+
+	// AddCommentWithResponse Comment on an incident
+	//
+	// Comments are kept as long as the incident, at most 200 about one.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /incidents/{incident}/comments (the `AddComment` operationId).
+	AddCommentWithResponse(ctx context.Context, incident IncidentParameter, body AddCommentJSONRequestBody, reqEditors ...RequestEditorFn) (*AddCommentResponse, error)
+
+	// DeleteCommentWithResponse Delete a comment
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /incidents/{incident}/comments/{comment} (the `DeleteComment` operationId).
+	DeleteCommentWithResponse(ctx context.Context, incident IncidentParameter, comment int64, reqEditors ...RequestEditorFn) (*DeleteCommentResponse, error)
+
 	// UnmuteIncidentWithResponse Unmute an incident
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -7625,6 +8554,16 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /incidents/{incident}/mute (the `MuteIncident` operationId).
 	MuteIncidentWithResponse(ctx context.Context, incident IncidentParameter, body MuteIncidentJSONRequestBody, reqEditors ...RequestEditorFn) (*MuteIncidentResponse, error)
+
+	// GetIncidentReportWithResponse Export an incident, for a ticket or a post-mortem
+	//
+	// Everything that `IncidentDetail` has, for people. `html` is one page without other files and scripts, with the latency of the request type
+	// that loses most time. Times are UTC.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /incidents/{incident}/report (the `GetIncidentReport` operationId).
+	GetIncidentReportWithResponse(ctx context.Context, incident IncidentParameter, params *GetIncidentReportParams, reqEditors ...RequestEditorFn) (*GetIncidentReportResponse, error)
 
 	// ListInvestigationsWithResponse List investigations, latest change first
 	//
@@ -7821,6 +8760,38 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /trees/{request_type} (the `GetTree` operationId).
 	GetTreeWithResponse(ctx context.Context, requestType ID, params *GetTreeParams, reqEditors ...RequestEditorFn) (*GetTreeResponse, error)
+
+	// ListViewsWithResponse List the saved views of the UI, by name
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /views (the `ListViews` operationId).
+	ListViewsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListViewsResponse, error)
+
+	// SaveViewWithBodyWithResponse Save a view of the UI for all people
+	//
+	// A view of the same name is replaced. At most 500 are kept.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /views (the `SaveView` operationId).
+	SaveViewWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveViewResponse, error)
+
+	// SaveViewWithResponse Save a view of the UI for all people
+	//
+	// A view of the same name is replaced. At most 500 are kept.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /views (the `SaveView` operationId).
+	SaveViewWithResponse(ctx context.Context, body SaveViewJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveViewResponse, error)
+
+	// DeleteViewWithResponse Delete a saved view
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /views/{view} (the `DeleteView` operationId).
+	DeleteViewWithResponse(ctx context.Context, view int64, reqEditors ...RequestEditorFn) (*DeleteViewResponse, error)
 
 	// ListWebhooksWithResponse List configured webhooks and e-mail destinations, and their deliveries
 	//
@@ -8434,6 +9405,54 @@ func (r GetGroupHistoryResponse) ContentType() string {
 	return ""
 }
 
+type GetGroupLatencyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *GroupLatency
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetGroupLatencyResponse) GetJSON200() *GroupLatency {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetGroupLatencyResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetGroupLatencyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetGroupLatencyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetGroupLatencyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetGroupLatencyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListIncidentsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8660,6 +9679,95 @@ func (r AcknowledgeIncidentResponse) ContentType() string {
 	return ""
 }
 
+type AddCommentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Comment
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r AddCommentResponse) GetJSON201() *Comment {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AddCommentResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AddCommentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AddCommentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AddCommentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AddCommentResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteCommentResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteCommentResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteCommentResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteCommentResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteCommentResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteCommentResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type UnmuteIncidentResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8743,6 +9851,54 @@ func (r MuteIncidentResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r MuteIncidentResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetIncidentReportResponse200Headers the declared response headers of an HTTP 200 response for GetIncidentReport
+type GetIncidentReportResponse200Headers struct {
+	ContentDisposition string
+}
+
+type GetIncidentReportResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetIncidentReportResponse200Headers
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetIncidentReportResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetIncidentReportResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetIncidentReportResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetIncidentReportResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetIncidentReportResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -9784,6 +10940,143 @@ func (r GetTreeResponse) ContentType() string {
 	return ""
 }
 
+type ListViewsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ViewList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListViewsResponse) GetJSON200() *ViewList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListViewsResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListViewsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListViewsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListViewsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListViewsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type SaveViewResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *View
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r SaveViewResponse) GetJSON201() *View {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SaveViewResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SaveViewResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SaveViewResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SaveViewResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SaveViewResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteViewResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Failure
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteViewResponse) GetApplicationProblemJSONDefault() *Failure {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteViewResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteViewResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteViewResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteViewResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListWebhooksResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10140,9 +11433,9 @@ func (c *ClientWithResponses) GetGroupWithResponse(ctx context.Context, group Gr
 // CompareGroupWithResponse Compare slow requests with the rest, or one time range with another
 //
 // By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-// hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-// which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+// against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+// hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+// requests are compared, whose arrival is known to ten seconds.
 // With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
 // reference. Windows grow with their age; a window counts if most of it lies in the range.
 //
@@ -10187,7 +11480,25 @@ func (c *ClientWithResponses) GetGroupHistoryWithResponse(ctx context.Context, g
 	return ParseGetGroupHistoryResponse(rsp)
 }
 
-// ListIncidentsWithResponse List incidents, open ones first, then those that opened last
+// GetGroupLatencyWithResponse Get durations of a group in uniform bins of time
+//
+// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
+// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
+func (c *ClientWithResponses) GetGroupLatencyWithResponse(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*GetGroupLatencyResponse, error) {
+	rsp, err := c.GetGroupLatency(ctx, group, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetGroupLatencyResponse(rsp)
+}
+
+// ListIncidentsWithResponse List incidents, open ones first, the most severe first, then those that opened last
 //
 // An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
 // cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
@@ -10288,6 +11599,49 @@ func (c *ClientWithResponses) AcknowledgeIncidentWithResponse(ctx context.Contex
 	return ParseAcknowledgeIncidentResponse(rsp)
 }
 
+// AddCommentWithBodyWithResponse Comment on an incident
+//
+// Comments are kept as long as the incident, at most 200 about one.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /incidents/{incident}/comments (the `AddComment` operationId).
+func (c *ClientWithResponses) AddCommentWithBodyWithResponse(ctx context.Context, incident IncidentParameter, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddCommentResponse, error) {
+	rsp, err := c.AddCommentWithBody(ctx, incident, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddCommentResponse(rsp)
+}
+
+// AddCommentWithResponse Comment on an incident
+//
+// Comments are kept as long as the incident, at most 200 about one.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /incidents/{incident}/comments (the `AddComment` operationId).
+func (c *ClientWithResponses) AddCommentWithResponse(ctx context.Context, incident IncidentParameter, body AddCommentJSONRequestBody, reqEditors ...RequestEditorFn) (*AddCommentResponse, error) {
+	rsp, err := c.AddComment(ctx, incident, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddCommentResponse(rsp)
+}
+
+// DeleteCommentWithResponse Delete a comment
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /incidents/{incident}/comments/{comment} (the `DeleteComment` operationId).
+func (c *ClientWithResponses) DeleteCommentWithResponse(ctx context.Context, incident IncidentParameter, comment int64, reqEditors ...RequestEditorFn) (*DeleteCommentResponse, error) {
+	rsp, err := c.DeleteComment(ctx, incident, comment, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteCommentResponse(rsp)
+}
+
 // UnmuteIncidentWithResponse Unmute an incident
 //
 // Returns a wrapper object for the known response body format(s).
@@ -10325,6 +11679,22 @@ func (c *ClientWithResponses) MuteIncidentWithResponse(ctx context.Context, inci
 		return nil, err
 	}
 	return ParseMuteIncidentResponse(rsp)
+}
+
+// GetIncidentReportWithResponse Export an incident, for a ticket or a post-mortem
+//
+// Everything that `IncidentDetail` has, for people. `html` is one page without other files and scripts, with the latency of the request type
+// that loses most time. Times are UTC.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /incidents/{incident}/report (the `GetIncidentReport` operationId).
+func (c *ClientWithResponses) GetIncidentReportWithResponse(ctx context.Context, incident IncidentParameter, params *GetIncidentReportParams, reqEditors ...RequestEditorFn) (*GetIncidentReportResponse, error) {
+	rsp, err := c.GetIncidentReport(ctx, incident, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetIncidentReportResponse(rsp)
 }
 
 // ListInvestigationsWithResponse List investigations, latest change first
@@ -10671,6 +12041,62 @@ func (c *ClientWithResponses) GetTreeWithResponse(ctx context.Context, requestTy
 		return nil, err
 	}
 	return ParseGetTreeResponse(rsp)
+}
+
+// ListViewsWithResponse List the saved views of the UI, by name
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /views (the `ListViews` operationId).
+func (c *ClientWithResponses) ListViewsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListViewsResponse, error) {
+	rsp, err := c.ListViews(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListViewsResponse(rsp)
+}
+
+// SaveViewWithBodyWithResponse Save a view of the UI for all people
+//
+// A view of the same name is replaced. At most 500 are kept.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /views (the `SaveView` operationId).
+func (c *ClientWithResponses) SaveViewWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveViewResponse, error) {
+	rsp, err := c.SaveViewWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSaveViewResponse(rsp)
+}
+
+// SaveViewWithResponse Save a view of the UI for all people
+//
+// A view of the same name is replaced. At most 500 are kept.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /views (the `SaveView` operationId).
+func (c *ClientWithResponses) SaveViewWithResponse(ctx context.Context, body SaveViewJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveViewResponse, error) {
+	rsp, err := c.SaveView(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSaveViewResponse(rsp)
+}
+
+// DeleteViewWithResponse Delete a saved view
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /views/{view} (the `DeleteView` operationId).
+func (c *ClientWithResponses) DeleteViewWithResponse(ctx context.Context, view int64, reqEditors ...RequestEditorFn) (*DeleteViewResponse, error) {
+	rsp, err := c.DeleteView(ctx, view, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteViewResponse(rsp)
 }
 
 // ListWebhooksWithResponse List configured webhooks and e-mail destinations, and their deliveries
@@ -11134,6 +12560,39 @@ func ParseGetGroupHistoryResponse(rsp *http.Response) (*GetGroupHistoryResponse,
 	return response, nil
 }
 
+// ParseGetGroupLatencyResponse parses an HTTP response from a GetGroupLatencyWithResponse call
+func ParseGetGroupLatencyResponse(rsp *http.Response) (*GetGroupLatencyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetGroupLatencyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest GroupLatency
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListIncidentsResponse parses an HTTP response from a ListIncidentsWithResponse call
 func ParseListIncidentsResponse(rsp *http.Response) (*ListIncidentsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -11291,6 +12750,68 @@ func ParseAcknowledgeIncidentResponse(rsp *http.Response) (*AcknowledgeIncidentR
 	return response, nil
 }
 
+// ParseAddCommentResponse parses an HTTP response from a AddCommentWithResponse call
+func ParseAddCommentResponse(rsp *http.Response) (*AddCommentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AddCommentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Comment
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteCommentResponse parses an HTTP response from a DeleteCommentWithResponse call
+func ParseDeleteCommentResponse(rsp *http.Response) (*DeleteCommentResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteCommentResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseUnmuteIncidentResponse parses an HTTP response from a UnmuteIncidentWithResponse call
 func ParseUnmuteIncidentResponse(rsp *http.Response) (*UnmuteIncidentResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -11348,6 +12869,45 @@ func ParseMuteIncidentResponse(rsp *http.Response) (*MuteIncidentResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseGetIncidentReportResponse parses an HTTP response from a GetIncidentReportWithResponse call
+func ParseGetIncidentReportResponse(rsp *http.Response) (*GetIncidentReportResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetIncidentReportResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetIncidentReportResponse200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -12067,6 +13627,101 @@ func ParseGetTreeResponse(rsp *http.Response) (*GetTreeResponse, error) {
 	return response, nil
 }
 
+// ParseListViewsResponse parses an HTTP response from a ListViewsWithResponse call
+func ParseListViewsResponse(rsp *http.Response) (*ListViewsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListViewsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ViewList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSaveViewResponse parses an HTTP response from a SaveViewWithResponse call
+func ParseSaveViewResponse(rsp *http.Response) (*SaveViewResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SaveViewResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest View
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteViewResponse parses an HTTP response from a DeleteViewWithResponse call
+func ParseDeleteViewResponse(rsp *http.Response) (*DeleteViewResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteViewResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListWebhooksResponse parses an HTTP response from a ListWebhooksWithResponse call
 func ParseListWebhooksResponse(rsp *http.Response) (*ListWebhooksResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -12262,7 +13917,10 @@ type ServerInterface interface {
 	// GetGroupHistory Get windows of past days of a group
 	// (GET /groups/{group}/history)
 	GetGroupHistory(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupHistoryParams)
-	// ListIncidents List incidents, open ones first, then those that opened last
+	// GetGroupLatency Get durations of a group in uniform bins of time
+	// (GET /groups/{group}/latency)
+	GetGroupLatency(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupLatencyParams)
+	// ListIncidents List incidents, open ones first, the most severe first, then those that opened last
 	// (GET /incidents)
 	ListIncidents(w http.ResponseWriter, r *http.Request, params ListIncidentsParams)
 	// GetIncident Get an incident with its evidence
@@ -12277,12 +13935,21 @@ type ServerInterface interface {
 	// AcknowledgeIncident Acknowledge an incident
 	// (PUT /incidents/{incident}/acknowledge)
 	AcknowledgeIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
+	// AddComment Comment on an incident
+	// (POST /incidents/{incident}/comments)
+	AddComment(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
+	// DeleteComment Delete a comment
+	// (DELETE /incidents/{incident}/comments/{comment})
+	DeleteComment(w http.ResponseWriter, r *http.Request, incident IncidentParameter, comment int64)
 	// UnmuteIncident Unmute an incident
 	// (DELETE /incidents/{incident}/mute)
 	UnmuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
 	// MuteIncident Mute an incident temporarily
 	// (PUT /incidents/{incident}/mute)
 	MuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter)
+	// GetIncidentReport Export an incident, for a ticket or a post-mortem
+	// (GET /incidents/{incident}/report)
+	GetIncidentReport(w http.ResponseWriter, r *http.Request, incident IncidentParameter, params GetIncidentReportParams)
 	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(w http.ResponseWriter, r *http.Request, params ListInvestigationsParams)
@@ -12349,6 +14016,15 @@ type ServerInterface interface {
 	// GetTree Get the calling contexts of a request type, with tracepoints and the places matched to problems
 	// (GET /trees/{request_type})
 	GetTree(w http.ResponseWriter, r *http.Request, requestType ID, params GetTreeParams)
+	// ListViews List the saved views of the UI, by name
+	// (GET /views)
+	ListViews(w http.ResponseWriter, r *http.Request)
+	// SaveView Save a view of the UI for all people
+	// (POST /views)
+	SaveView(w http.ResponseWriter, r *http.Request)
+	// DeleteView Delete a saved view
+	// (DELETE /views/{view})
+	DeleteView(w http.ResponseWriter, r *http.Request, view int64)
 	// ListWebhooks List configured webhooks and e-mail destinations, and their deliveries
 	// (GET /webhooks)
 	ListWebhooks(w http.ResponseWriter, r *http.Request)
@@ -12442,7 +14118,13 @@ func (_ Unimplemented) GetGroupHistory(w http.ResponseWriter, r *http.Request, g
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// ListIncidents List incidents, open ones first, then those that opened last
+// GetGroupLatency Get durations of a group in uniform bins of time
+// (GET /groups/{group}/latency)
+func (_ Unimplemented) GetGroupLatency(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupLatencyParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListIncidents List incidents, open ones first, the most severe first, then those that opened last
 // (GET /incidents)
 func (_ Unimplemented) ListIncidents(w http.ResponseWriter, r *http.Request, params ListIncidentsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -12472,6 +14154,18 @@ func (_ Unimplemented) AcknowledgeIncident(w http.ResponseWriter, r *http.Reques
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// AddComment Comment on an incident
+// (POST /incidents/{incident}/comments)
+func (_ Unimplemented) AddComment(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteComment Delete a comment
+// (DELETE /incidents/{incident}/comments/{comment})
+func (_ Unimplemented) DeleteComment(w http.ResponseWriter, r *http.Request, incident IncidentParameter, comment int64) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // UnmuteIncident Unmute an incident
 // (DELETE /incidents/{incident}/mute)
 func (_ Unimplemented) UnmuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
@@ -12481,6 +14175,12 @@ func (_ Unimplemented) UnmuteIncident(w http.ResponseWriter, r *http.Request, in
 // MuteIncident Mute an incident temporarily
 // (PUT /incidents/{incident}/mute)
 func (_ Unimplemented) MuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetIncidentReport Export an incident, for a ticket or a post-mortem
+// (GET /incidents/{incident}/report)
+func (_ Unimplemented) GetIncidentReport(w http.ResponseWriter, r *http.Request, incident IncidentParameter, params GetIncidentReportParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -12613,6 +14313,24 @@ func (_ Unimplemented) ListTrees(w http.ResponseWriter, r *http.Request, params 
 // GetTree Get the calling contexts of a request type, with tracepoints and the places matched to problems
 // (GET /trees/{request_type})
 func (_ Unimplemented) GetTree(w http.ResponseWriter, r *http.Request, requestType ID, params GetTreeParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListViews List the saved views of the UI, by name
+// (GET /views)
+func (_ Unimplemented) ListViews(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SaveView Save a view of the UI for all people
+// (POST /views)
+func (_ Unimplemented) SaveView(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteView Delete a saved view
+// (DELETE /views/{view})
+func (_ Unimplemented) DeleteView(w http.ResponseWriter, r *http.Request, view int64) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -13387,6 +15105,74 @@ func (siw *ServerInterfaceWrapper) GetGroupHistory(w http.ResponseWriter, r *htt
 	handler.ServeHTTP(w, r)
 }
 
+// GetGroupLatency operation middleware
+func (siw *ServerInterfaceWrapper) GetGroupLatency(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "group" -------------
+	var group GroupParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "group", chi.URLParam(r, "group"), &group, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetGroupLatencyParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "edge" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "edge", r.URL.Query(), &params.Edge, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "edge"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "edge", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetGroupLatency(w, r, group, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListIncidents operation middleware
 func (siw *ServerInterfaceWrapper) ListIncidents(w http.ResponseWriter, r *http.Request) {
 
@@ -13457,6 +15243,45 @@ func (siw *ServerInterfaceWrapper) ListIncidents(w http.ResponseWriter, r *http.
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "muted"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "muted", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "severity" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "severity", r.URL.Query(), &params.Severity, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "severity"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "severity", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
 		}
 		return
 	}
@@ -13576,6 +15401,67 @@ func (siw *ServerInterfaceWrapper) AcknowledgeIncident(w http.ResponseWriter, r 
 	handler.ServeHTTP(w, r)
 }
 
+// AddComment operation middleware
+func (siw *ServerInterfaceWrapper) AddComment(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "incident" -------------
+	var incident IncidentParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "incident", chi.URLParam(r, "incident"), &incident, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AddComment(w, r, incident)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteComment operation middleware
+func (siw *ServerInterfaceWrapper) DeleteComment(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "incident" -------------
+	var incident IncidentParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "incident", chi.URLParam(r, "incident"), &incident, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "comment" -------------
+	var comment int64
+
+	err = runtime.BindStyledParameterWithOptions("simple", "comment", chi.URLParam(r, "comment"), &comment, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "comment", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteComment(w, r, incident, comment)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // UnmuteIncident operation middleware
 func (siw *ServerInterfaceWrapper) UnmuteIncident(w http.ResponseWriter, r *http.Request) {
 
@@ -13619,6 +15505,48 @@ func (siw *ServerInterfaceWrapper) MuteIncident(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.MuteIncident(w, r, incident)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetIncidentReport operation middleware
+func (siw *ServerInterfaceWrapper) GetIncidentReport(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "incident" -------------
+	var incident IncidentParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "incident", chi.URLParam(r, "incident"), &incident, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "incident", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetIncidentReportParams
+
+	// ------------- Optional query parameter "format" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", r.URL.Query(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "format"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "format", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetIncidentReport(w, r, incident, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -14791,6 +16719,60 @@ func (siw *ServerInterfaceWrapper) GetTree(w http.ResponseWriter, r *http.Reques
 	handler.ServeHTTP(w, r)
 }
 
+// ListViews operation middleware
+func (siw *ServerInterfaceWrapper) ListViews(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListViews(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SaveView operation middleware
+func (siw *ServerInterfaceWrapper) SaveView(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SaveView(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteView operation middleware
+func (siw *ServerInterfaceWrapper) DeleteView(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "view" -------------
+	var view int64
+
+	err = runtime.BindStyledParameterWithOptions("simple", "view", chi.URLParam(r, "view"), &view, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteView(w, r, view)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListWebhooks operation middleware
 func (siw *ServerInterfaceWrapper) ListWebhooks(w http.ResponseWriter, r *http.Request) {
 
@@ -15049,6 +17031,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/incidents/{incident}", wrapper.GetIncident)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/incidents/{incident}/report", wrapper.GetIncidentReport)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/incidents/{incident}/comments", wrapper.AddComment)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/incidents/{incident}/comments/{comment}", wrapper.DeleteComment)
+	})
+	r.Group(func(r chi.Router) {
 		r.Delete(options.BaseURL+"/incidents/{incident}/acknowledge", wrapper.UnacknowledgeIncident)
 	})
 	r.Group(func(r chi.Router) {
@@ -15089,6 +17080,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/groups/{group}/history", wrapper.GetGroupHistory)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/groups/{group}/latency", wrapper.GetGroupLatency)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/groups/{group}/compare", wrapper.CompareGroup)
@@ -15176,6 +17170,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/webhooks/dead/{letter}/resend", wrapper.ResendDeadLetter)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/views", wrapper.ListViews)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/views", wrapper.SaveView)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/views/{view}", wrapper.DeleteView)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/backup", wrapper.BackUp)
@@ -15654,6 +17657,46 @@ func (response GetGroupHistorydefaultApplicationProblemPlusJSONResponse) VisitGe
 	return err
 }
 
+type GetGroupLatencyRequestObject struct {
+	Group  GroupParameter `json:"group"`
+	Params GetGroupLatencyParams
+}
+
+type GetGroupLatencyResponseObject interface {
+	VisitGetGroupLatencyResponse(w http.ResponseWriter) error
+}
+
+type GetGroupLatency200JSONResponse GroupLatency
+
+func (response GetGroupLatency200JSONResponse) VisitGetGroupLatencyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGroupLatencydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetGroupLatencydefaultApplicationProblemPlusJSONResponse) VisitGetGroupLatencyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListIncidentsRequestObject struct {
 	Params ListIncidentsParams
 }
@@ -15839,6 +17882,80 @@ func (response AcknowledgeIncidentdefaultApplicationProblemPlusJSONResponse) Vis
 	return err
 }
 
+type AddCommentRequestObject struct {
+	Incident IncidentParameter `json:"incident"`
+	Body     *AddCommentJSONRequestBody
+}
+
+type AddCommentResponseObject interface {
+	VisitAddCommentResponse(w http.ResponseWriter) error
+}
+
+type AddComment201JSONResponse Comment
+
+func (response AddComment201JSONResponse) VisitAddCommentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AddCommentdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response AddCommentdefaultApplicationProblemPlusJSONResponse) VisitAddCommentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteCommentRequestObject struct {
+	Incident IncidentParameter `json:"incident"`
+	Comment  int64             `json:"comment"`
+}
+
+type DeleteCommentResponseObject interface {
+	VisitDeleteCommentResponse(w http.ResponseWriter) error
+}
+
+type DeleteComment204Response struct {
+}
+
+func (response DeleteComment204Response) VisitDeleteCommentResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteCommentdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteCommentdefaultApplicationProblemPlusJSONResponse) VisitDeleteCommentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type UnmuteIncidentRequestObject struct {
 	Incident IncidentParameter `json:"incident"`
 }
@@ -15901,6 +18018,80 @@ type MuteIncidentdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response MuteIncidentdefaultApplicationProblemPlusJSONResponse) VisitMuteIncidentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIncidentReportRequestObject struct {
+	Incident IncidentParameter `json:"incident"`
+	Params   GetIncidentReportParams
+}
+
+type GetIncidentReportResponseObject interface {
+	VisitGetIncidentReportResponse(w http.ResponseWriter) error
+}
+
+type GetIncidentReport200ResponseHeaders struct {
+	ContentDisposition string
+}
+
+type GetIncidentReport200TextHTMLResponse struct {
+	Body          io.Reader
+	Headers       GetIncidentReport200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetIncidentReport200TextHTMLResponse) VisitGetIncidentReportResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetIncidentReport200TextMarkdownResponse struct {
+	Body          io.Reader
+	Headers       GetIncidentReport200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetIncidentReport200TextMarkdownResponse) VisitGetIncidentReportResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/markdown")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetIncidentReportdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetIncidentReportdefaultApplicationProblemPlusJSONResponse) VisitGetIncidentReportResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -16754,6 +18945,116 @@ func (response GetTreedefaultApplicationProblemPlusJSONResponse) VisitGetTreeRes
 	return err
 }
 
+type ListViewsRequestObject struct {
+}
+
+type ListViewsResponseObject interface {
+	VisitListViewsResponse(w http.ResponseWriter) error
+}
+
+type ListViews200JSONResponse ViewList
+
+func (response ListViews200JSONResponse) VisitListViewsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListViewsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListViewsdefaultApplicationProblemPlusJSONResponse) VisitListViewsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SaveViewRequestObject struct {
+	Body *SaveViewJSONRequestBody
+}
+
+type SaveViewResponseObject interface {
+	VisitSaveViewResponse(w http.ResponseWriter) error
+}
+
+type SaveView201JSONResponse View
+
+func (response SaveView201JSONResponse) VisitSaveViewResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SaveViewdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response SaveViewdefaultApplicationProblemPlusJSONResponse) VisitSaveViewResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteViewRequestObject struct {
+	View int64 `json:"view"`
+}
+
+type DeleteViewResponseObject interface {
+	VisitDeleteViewResponse(w http.ResponseWriter) error
+}
+
+type DeleteView204Response struct {
+}
+
+func (response DeleteView204Response) VisitDeleteViewResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteViewdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteViewdefaultApplicationProblemPlusJSONResponse) VisitDeleteViewResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListWebhooksRequestObject struct {
 }
 
@@ -16974,7 +19275,10 @@ type StrictServerInterface interface {
 	// GetGroupHistory Get windows of past days of a group
 	// (GET /groups/{group}/history)
 	GetGroupHistory(ctx context.Context, request GetGroupHistoryRequestObject) (GetGroupHistoryResponseObject, error)
-	// ListIncidents List incidents, open ones first, then those that opened last
+	// GetGroupLatency Get durations of a group in uniform bins of time
+	// (GET /groups/{group}/latency)
+	GetGroupLatency(ctx context.Context, request GetGroupLatencyRequestObject) (GetGroupLatencyResponseObject, error)
+	// ListIncidents List incidents, open ones first, the most severe first, then those that opened last
 	// (GET /incidents)
 	ListIncidents(ctx context.Context, request ListIncidentsRequestObject) (ListIncidentsResponseObject, error)
 	// GetIncident Get an incident with its evidence
@@ -16989,12 +19293,21 @@ type StrictServerInterface interface {
 	// AcknowledgeIncident Acknowledge an incident
 	// (PUT /incidents/{incident}/acknowledge)
 	AcknowledgeIncident(ctx context.Context, request AcknowledgeIncidentRequestObject) (AcknowledgeIncidentResponseObject, error)
+	// AddComment Comment on an incident
+	// (POST /incidents/{incident}/comments)
+	AddComment(ctx context.Context, request AddCommentRequestObject) (AddCommentResponseObject, error)
+	// DeleteComment Delete a comment
+	// (DELETE /incidents/{incident}/comments/{comment})
+	DeleteComment(ctx context.Context, request DeleteCommentRequestObject) (DeleteCommentResponseObject, error)
 	// UnmuteIncident Unmute an incident
 	// (DELETE /incidents/{incident}/mute)
 	UnmuteIncident(ctx context.Context, request UnmuteIncidentRequestObject) (UnmuteIncidentResponseObject, error)
 	// MuteIncident Mute an incident temporarily
 	// (PUT /incidents/{incident}/mute)
 	MuteIncident(ctx context.Context, request MuteIncidentRequestObject) (MuteIncidentResponseObject, error)
+	// GetIncidentReport Export an incident, for a ticket or a post-mortem
+	// (GET /incidents/{incident}/report)
+	GetIncidentReport(ctx context.Context, request GetIncidentReportRequestObject) (GetIncidentReportResponseObject, error)
 	// ListInvestigations List investigations, latest change first
 	// (GET /investigations)
 	ListInvestigations(ctx context.Context, request ListInvestigationsRequestObject) (ListInvestigationsResponseObject, error)
@@ -17061,6 +19374,15 @@ type StrictServerInterface interface {
 	// GetTree Get the calling contexts of a request type, with tracepoints and the places matched to problems
 	// (GET /trees/{request_type})
 	GetTree(ctx context.Context, request GetTreeRequestObject) (GetTreeResponseObject, error)
+	// ListViews List the saved views of the UI, by name
+	// (GET /views)
+	ListViews(ctx context.Context, request ListViewsRequestObject) (ListViewsResponseObject, error)
+	// SaveView Save a view of the UI for all people
+	// (POST /views)
+	SaveView(ctx context.Context, request SaveViewRequestObject) (SaveViewResponseObject, error)
+	// DeleteView Delete a saved view
+	// (DELETE /views/{view})
+	DeleteView(ctx context.Context, request DeleteViewRequestObject) (DeleteViewResponseObject, error)
 	// ListWebhooks List configured webhooks and e-mail destinations, and their deliveries
 	// (GET /webhooks)
 	ListWebhooks(ctx context.Context, request ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
@@ -17427,6 +19749,33 @@ func (sh *strictHandler) GetGroupHistory(w http.ResponseWriter, r *http.Request,
 	}
 }
 
+// GetGroupLatency operation middleware
+func (sh *strictHandler) GetGroupLatency(w http.ResponseWriter, r *http.Request, group GroupParameter, params GetGroupLatencyParams) {
+	var request GetGroupLatencyRequestObject
+
+	request.Group = group
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGroupLatency(ctx, request.(GetGroupLatencyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGroupLatency")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetGroupLatencyResponseObject); ok {
+		if err := validResponse.VisitGetGroupLatencyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListIncidents operation middleware
 func (sh *strictHandler) ListIncidents(w http.ResponseWriter, r *http.Request, params ListIncidentsParams) {
 	var request ListIncidentsRequestObject
@@ -17574,6 +19923,66 @@ func (sh *strictHandler) AcknowledgeIncident(w http.ResponseWriter, r *http.Requ
 	}
 }
 
+// AddComment operation middleware
+func (sh *strictHandler) AddComment(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
+	var request AddCommentRequestObject
+
+	request.Incident = incident
+
+	var body AddCommentJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AddComment(ctx, request.(AddCommentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AddComment")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AddCommentResponseObject); ok {
+		if err := validResponse.VisitAddCommentResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteComment operation middleware
+func (sh *strictHandler) DeleteComment(w http.ResponseWriter, r *http.Request, incident IncidentParameter, comment int64) {
+	var request DeleteCommentRequestObject
+
+	request.Incident = incident
+	request.Comment = comment
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteComment(ctx, request.(DeleteCommentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteComment")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteCommentResponseObject); ok {
+		if err := validResponse.VisitDeleteCommentResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // UnmuteIncident operation middleware
 func (sh *strictHandler) UnmuteIncident(w http.ResponseWriter, r *http.Request, incident IncidentParameter) {
 	var request UnmuteIncidentRequestObject
@@ -17626,6 +20035,33 @@ func (sh *strictHandler) MuteIncident(w http.ResponseWriter, r *http.Request, in
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(MuteIncidentResponseObject); ok {
 		if err := validResponse.VisitMuteIncidentResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetIncidentReport operation middleware
+func (sh *strictHandler) GetIncidentReport(w http.ResponseWriter, r *http.Request, incident IncidentParameter, params GetIncidentReportParams) {
+	var request GetIncidentReportRequestObject
+
+	request.Incident = incident
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetIncidentReport(ctx, request.(GetIncidentReportRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetIncidentReport")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetIncidentReportResponseObject); ok {
+		if err := validResponse.VisitGetIncidentReportResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -18215,6 +20651,87 @@ func (sh *strictHandler) GetTree(w http.ResponseWriter, r *http.Request, request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetTreeResponseObject); ok {
 		if err := validResponse.VisitGetTreeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListViews operation middleware
+func (sh *strictHandler) ListViews(w http.ResponseWriter, r *http.Request) {
+	var request ListViewsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListViews(ctx, request.(ListViewsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListViews")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListViewsResponseObject); ok {
+		if err := validResponse.VisitListViewsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SaveView operation middleware
+func (sh *strictHandler) SaveView(w http.ResponseWriter, r *http.Request) {
+	var request SaveViewRequestObject
+
+	var body SaveViewJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SaveView(ctx, request.(SaveViewRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SaveView")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SaveViewResponseObject); ok {
+		if err := validResponse.VisitSaveViewResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteView operation middleware
+func (sh *strictHandler) DeleteView(w http.ResponseWriter, r *http.Request, view int64) {
+	var request DeleteViewRequestObject
+
+	request.View = view
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteView(ctx, request.(DeleteViewRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteView")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteViewResponseObject); ok {
+		if err := validResponse.VisitDeleteViewResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

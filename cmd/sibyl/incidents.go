@@ -24,10 +24,13 @@ func (p *process) incidentsCommand() *cobra.Command {
 often, than the history explains. Each line has the ID, the opening time, the duration, and the suspects with their scores.
 
 With an ID, its first digits, or its place in the list, it shows the incident with its evidence: suspects with their parts and instances, the search for
-the place inside the first suspect, affected request types with their usual times, deploys, timeline and slow traces.`,
+the place inside the first suspect, affected request types with their usual times, deploys, timeline, comments and slow traces. As markdown, or as one
+self-contained HTML page, it is a document for a ticket or a post-mortem.`,
 		Example: `  sibyl incidents --state open
   sibyl incidents 1                          the first one with its evidence
   sibyl incidents 101885cb
+  sibyl incidents 1 -o html >incident.html   for a post-mortem
+  sibyl incidents comment 1 "rolled back"
   sibyl incidents -o json | jq '.items[].sentence'
   sibyl incidents accept 101885cb            what happens since its onset is normal`,
 		Args: cli.Arguments(0, 1),
@@ -35,7 +38,7 @@ the place inside the first suspect, affected request types with their usual time
 	state.Flag(c, "state", "", "show only incidents in this state")
 	c.Flags().BoolVar(&muted, "muted", false, "include muted incidents")
 	c.Flags().StringVar(&service, "service", "", "show only incidents whose first suspect is this service")
-	f := addListFlags(c, "incidents", 20)
+	f := addListFlags(c, "incidents", 20, markdownFormat, htmlFormat)
 	c.ValidArgsFunction = p.complete(f.server, incidentNames)
 	list := showQuery(p, f, func(ctx context.Context, api *client.Client) (*contract.IncidentList, error) {
 		q := contract.ListIncidentsParams{State: new(contract.ListIncidentsParamsState(state.Value))}
@@ -48,7 +51,10 @@ the place inside the first suspect, affected request types with their usual time
 		return api.Incidents(ctx, q, f.limit)
 	}, client.ShowIncidents)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		switch {
+		case len(args) == 0 && f.isDocument():
+			return cli.UsageError{Err: fmt.Errorf("--output %s: name an incident; sibyl incidents lists them", f.output.Value)}
+		case len(args) == 0:
 			return list(c, args)
 		}
 		return p.showIncident(c.Context(), f, args[0])
@@ -57,14 +63,34 @@ the place inside the first suspect, affected request types with their usual time
 		p.incidentNoteCommand("acknowledge", "Acknowledge an incident, for a day", "Acknowledged", (*client.Client).AcknowledgeIncident),
 		p.incidentNoteCommand("mute", "Mute an incident, for a day: lists omit it, and webhooks are not called", "Muted", (*client.Client).MuteIncident),
 		p.acceptIncidentCommand(),
+		p.commentCommand(),
 	)
 	return c
+}
+
+// Formats of documents about one incident.
+const (
+	markdownFormat = "markdown"
+	htmlFormat     = "html"
+)
+
+// isDocument reports whether the format is that of a document.
+func (f *listFlags) isDocument() bool {
+	return f.output.Value == markdownFormat || f.output.Value == htmlFormat
 }
 
 // showIncident shows one incident.
 func (p *process) showIncident(ctx context.Context, f *listFlags, name string) error {
 	api, err := f.server.client(p)
 	if err != nil {
+		return err
+	}
+	if f.isDocument() {
+		document, err := api.IncidentReport(ctx, name, contract.GetIncidentReportParamsFormat(f.output.Value))
+		if err != nil {
+			return err
+		}
+		_, err = p.out.Write(document)
 		return err
 	}
 	d, err := api.Incident(ctx, name)
@@ -125,6 +151,29 @@ deleted; they are compared with their behaviour since then. For a quarter of an 
 			return err
 		}
 		_, err = fmt.Fprintln(p.out, "Accepted: the incident closes when the epoch ends.")
+		return err
+	}
+	return c
+}
+
+func (p *process) commentCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "comment ID TEXT",
+		Short:   "Comment on an incident",
+		Example: `  sibyl incidents comment 101885cb "rolled back to 1.8.1"`,
+		Args:    cli.Arguments(2, 2),
+	}
+	server := addServerFlags(c)
+	c.ValidArgsFunction = p.complete(server, incidentNames)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		api, err := server.client(p)
+		if err != nil {
+			return err
+		}
+		if err := api.CommentOnIncident(c.Context(), args[0], args[1]); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(p.out, "Added.")
 		return err
 	}
 	return c

@@ -50,9 +50,10 @@ type listFlags struct {
 	limit  int
 }
 
-// addListFlags adds the flags of a command that lists items of a kind; limit is the default of --limit.
-func addListFlags(c *cobra.Command, items string, limit int) *listFlags {
-	f := &listFlags{server: addServerFlags(c), output: cli.NewChoice("table", "json")}
+// addListFlags adds the flags of a command that lists items of a kind; limit is the default of --limit. formats are
+// those of a single item.
+func addListFlags(c *cobra.Command, items string, limit int, formats ...string) *listFlags {
+	f := &listFlags{server: addServerFlags(c), output: cli.NewChoice(append([]string{"table", "json"}, formats...)...)}
 	f.output.Flag(c, "output", "o", "format")
 	c.Flags().IntVar(&f.limit, "limit", limit, "largest number of "+items+" to show; 0: all")
 	return f

@@ -20,6 +20,8 @@ type loop struct {
 	core      *engine.Core
 	table     *trace.Table // of the core
 	exemplars *exemplarStore
+	witnesses *witnesses
+	ticks     *ticks
 	past      *pastStore
 	outputs   *shardOutputs
 	queries   <-chan query
@@ -79,6 +81,12 @@ func (l *loop) receive(o *shardOutput) {
 		requestType, group := l.core.Observe(&r.Observation, &r.simulation)
 		l.exemplars.observe(requestType, r)
 		l.exemplars.observe(group, r)
+		if l.core.Learned() {
+			l.ticks.observe(requestType, group, &r.Observation)
+		}
+		if requestType != nil {
+			l.witnesses.observe(requestType.ID, r)
+		}
 	}
 	if o.barrier == nil {
 		l.outputs.free.Put(o)
@@ -135,6 +143,7 @@ func (l *loop) pass() {
 // epoch ends an epoch.
 func (l *loop) epoch(at trace.Nanos) {
 	l.keepPeriod(at)
+	l.ticks.now = at
 	began, last := l.options.Clock(), l.core.Ended()
 	e := Ended{At: at, Before: l.core.Problems()}
 	e.Decisions = l.core.Epoch(at)
@@ -144,7 +153,7 @@ func (l *loop) epoch(at trace.Nanos) {
 			l.options.Log.Error("decisions could not be stored", slog.Any("error", err))
 		}
 	}
-	l.exemplars.keep(l.keeps(e.Before, last, at))
+	l.exemplars.keep(append(l.keeps(e.Before, last, at), l.witnesses.keeps(l.core.State())...))
 	l.exemplars.epoch(at, func(id analysis.Hash) bool { return l.core.Grouper().Group(id) != nil })
 	l.counts.Epochs.Add(1)
 	if l.options.Epoch != nil {
@@ -186,9 +195,10 @@ func (l *loop) checkpoint(m *barrier, oldest uint64) {
 	l.counts.Encoded.Store(int64(l.options.Clock().Sub(s.began)))
 	done := make(chan *saving, 1)
 	l.saving = done
-	stored := l.stored
+	stored, ticks := l.stored, l.ticks.take()
 	go func() {
 		wait(stored) // the checkpoint makes them durable
+		l.keepTicks(ticks)
 		s.State = state.Encode()
 		s.err = l.options.Store.Save(s.Checkpoint, m.at.Add(-2*l.options.Assembly.Remember))
 		done <- s

@@ -64,6 +64,9 @@ type pastStore struct {
 type pastLimits struct {
 	now trace.Nanos
 	age time.Duration // 0: unlimited
+	// held has the problems and incidents whose evidence is kept whatever its age: open ones, and those that belong to
+	// an incident that is not forgotten.
+	held map[analysis.Hash]bool
 }
 
 func newPastStore(o *Options) *pastStore { return &pastStore{o, make(chan pastLimits, 1)} }
@@ -94,7 +97,7 @@ func (p *pastStore) enforce(x pastLimits) error {
 			return err
 		}
 	}
-	return errors.Join(s.PackDays(x.now.Add(-packAge)), s.TrimClosedProblems(before))
+	return errors.Join(s.PackDays(x.now.Add(-packAge)), s.TrimClosedProblems(before), s.TrimLocated(before, x.held), s.DeleteTicksBefore(x.now.Add(-TicksKept)))
 }
 
 // keep has the exemplars of a group kept for a problem or an incident: for display after the group has newer ones.
@@ -102,6 +105,9 @@ type keep struct {
 	of, group analysis.Hash
 	since     trace.Nanos // start of the slow requests to keep
 	slow      bool        // only slow ones
+	// replaced has located, which may be empty, replace those that ran the located place; the others stay.
+	replaced bool
+	located  []store.Exemplar
 }
 
 const (
@@ -132,7 +138,7 @@ func (l *loop) keeps(before []detect.Problem, last, now trace.Nanos) []keep {
 			continue
 		}
 		for k := range x.Types[:min(len(x.Types), keptTypes)] {
-			all = append(all, keep{engine.IncidentProblem(x.ID), x.Types[k].RequestType, x.Onset, true})
+			all = append(all, keep{of: engine.IncidentProblem(x.ID), group: x.Types[k].RequestType, since: x.Onset, slow: true})
 		}
 	}
 	return all
@@ -164,6 +170,11 @@ func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 	if err != nil {
 		return err
 	}
+	if x.replaced {
+		after := *before
+		after.Located, err = k.copied(x.located, refs)
+		return errors.Join(err, k.replaceKept(x, before, &after, refs))
+	}
 	present, err := k.options.Store.Exemplars(x.group)
 	if err != nil {
 		return err
@@ -174,7 +185,7 @@ func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 		return cmp.Or(cmp.Compare(b.Duration, a.Duration), slices.Compare(a.Trace[:], b.Trace[:]), cmp.Compare(a.Root, b.Root))
 	})
 	slow = slices.CompactFunc(slow, func(a, b store.Exemplar) bool { return a.Trace == b.Trace && a.Root == b.Root })
-	after := &store.Exemplars{Slow: slow[:min(len(slow), size)], Failed: before.Failed[:min(len(before.Failed), size)]}
+	after := &store.Exemplars{Slow: slow[:min(len(slow), size)], Failed: before.Failed[:min(len(before.Failed), size)], Located: before.Located[:min(len(before.Located), size)]}
 	if failed := sinceOf(present.Failed, x.since); len(failed) > 0 {
 		after.Failed = failed
 	}
@@ -187,9 +198,33 @@ func (k *exemplarStore) keepExemplars(x keep, refs map[trace.ID]int) error {
 			after.Fast = present.Fast
 		}
 	}
+	return k.replaceKept(x, before, after, refs)
+}
+
+// copied copies the traces of exemplars to the store, as far as they are not there yet, and returns those that it has.
+func (k *exemplarStore) copied(all []store.Exemplar, refs map[trace.ID]int) (stored []store.Exemplar, err error) {
+	for i := range all[:min(len(all), k.retained.Load().Exemplars)] {
+		there := refs[all[i].Trace] > 0
+		if !there {
+			copied, failed := k.copyTrace(&all[i])
+			there, err = copied, errors.Join(err, failed)
+		}
+		if there {
+			e := all[i]
+			e.Records = nil
+			stored = append(stored, e)
+		}
+	}
+	return stored, err
+}
+
+// replaceKept replaces the exemplars that are kept for a problem or an incident, and deletes traces that nothing refers
+// to any longer.
+func (k *exemplarStore) replaceKept(x keep, before, after *store.Exemplars, refs map[trace.ID]int) error {
 	if err := k.options.Store.PutKept(x.of, x.group, after); err != nil {
 		return err
 	}
+	var err error
 	for e := range after.All() {
 		refs[e.Trace]++
 	}

@@ -199,7 +199,7 @@ func TestExemplarsAreKept(t *testing.T) {
 	keepNow := func(since int) {
 		t.Helper()
 		for range 2 { // a journal that is read again keeps them twice
-			if err := k.keepExemplars(keep{of, id, start.Add(time.Duration(since) * time.Minute), false}, refs); err != nil {
+			if err := k.keepExemplars(keep{of: of, group: id, since: start.Add(time.Duration(since) * time.Minute)}, refs); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -229,7 +229,7 @@ func TestExemplarsAreKept(t *testing.T) {
 	if want := map[trace.ID]int{{15: 2}: 1, {15: 4}: 1, {15: 5}: 1}; !maps.Equal(refs, want) {
 		t.Errorf("references %v, want %v", refs, want)
 	}
-	if err := k.deleteAged(start.Add(3*time.Minute), refs); err != nil {
+	if err := k.deleteAged(&cleanup{before: start.Add(3 * time.Minute)}, refs); err != nil {
 		t.Fatal(err)
 	}
 	if got, left := slow(), there(); !slices.Equal(got, []int{4}) || !slices.Equal(left, []int{4, 5}) {

@@ -21,7 +21,7 @@ type cleanup struct {
 	bytes  int64                  // of the store; 0: unlimited
 	before trace.Nanos            // exemplars of requests before it are deleted; 0: none
 	past   *pastLimits            // of windows and closed problems; nil: not now
-	open   map[analysis.Hash]bool // open problems, their groups and request types, whose history is deleted last
+	open   map[analysis.Hash]bool // see evidence; their history is deleted last
 }
 
 // ageInterval is the time between deletions of exemplars by age. Each deletion reads all exemplars.
@@ -32,7 +32,7 @@ func (l *loop) retention(now trace.Nanos) *cleanup {
 	r := l.retained.Load()
 	x := &cleanup{bytes: r.Bytes, open: evidence(l.core)}
 	if now.Sub(l.trimmed) >= ageInterval {
-		l.trimmed, x.past = now, &pastLimits{now, r.Age}
+		l.trimmed, x.past = now, &pastLimits{now, r.Age, x.open}
 		if r.Age > 0 {
 			x.before = now.Add(-r.Age)
 		}
@@ -40,12 +40,19 @@ func (l *loop) retention(now trace.Nanos) *cleanup {
 	return x
 }
 
-// evidence returns the open problems, their groups and request types.
+// evidence returns the open problems, their groups and request types, and the incidents that are not forgotten, with
+// their problems.
 func evidence(core *engine.Core) map[analysis.Hash]bool {
 	all := make(map[analysis.Hash]bool)
 	for i := range core.Problems() {
 		p := &core.Problems()[i]
 		all[p.ID], all[p.Group], all[p.RequestType] = true, true, true
+	}
+	for _, x := range core.Incidents() {
+		all[engine.IncidentProblem(x.ID)] = true
+		for _, id := range x.Problems {
+			all[id] = true
+		}
 	}
 	return all
 }
@@ -66,7 +73,7 @@ const headroom = 10
 // the limit, it deletes everything else.
 func (k *exemplarStore) enforce(ctx context.Context, r *cleanup, refs map[trace.ID]int) error {
 	if r.before > 0 {
-		if err := k.deleteAged(r.before, refs); err != nil {
+		if err := k.deleteAged(r, refs); err != nil {
 			return err
 		}
 	}
@@ -140,12 +147,15 @@ func (k *exemplarStore) replace(e *keptExemplar, all *store.Exemplars) error {
 	return k.options.Store.PutKept(e.of, e.group, all)
 }
 
-// deleteAged deletes the exemplars of requests that started before a time.
-func (k *exemplarStore) deleteAged(before trace.Nanos, refs map[trace.ID]int) error {
+// deleteAged deletes the exemplars of requests that started before a time, except those that are kept for r.open.
+func (k *exemplarStore) deleteAged(r *cleanup, refs map[trace.ID]int) error {
 	all, err := k.all()
 	for i := range all {
-		if err != nil || all[i].Start >= before {
+		if err != nil || all[i].Start >= r.before {
 			break
+		}
+		if !all[i].of.IsZero() && r.open[all[i].of] {
+			continue
 		}
 		_, err = k.deleteExemplar(&all[i], refs)
 	}
@@ -163,7 +173,7 @@ type pastItem struct {
 func (x pastItem) about(open map[analysis.Hash]bool) bool {
 	switch {
 	case x.exemplar != nil:
-		return open[x.exemplar.group]
+		return open[x.exemplar.group] || open[x.exemplar.of]
 	case x.day != nil:
 		return false
 	}

@@ -174,9 +174,10 @@ func (s *Service) assemble() error {
 	}
 	table := &trace.Table{}
 	s.loop = &loop{
-		options: o, core: engine.NewCore(table, o.Core), table: table, exemplars: exemplars, past: newPastStore(o), outputs: s.outputs, queries: s.queries, retained: &s.retained,
+		options: o, core: engine.NewCore(table, o.Core), table: table, exemplars: exemplars, witnesses: newWitnesses(), ticks: newTicks(), past: newPastStore(o), outputs: s.outputs, queries: s.queries, retained: &s.retained,
 		counts: &s.counts, atBarrier: make([]*shardOutput, o.Shards), missing: o.Shards,
 	}
+	s.loop.core.OnLearned(s.loop.ticks.observe)
 	s.sequencer = &sequencer{
 		options: o, intake: s.intake, arrivals: s.arrivals, changes: s.changes, flushes: s.flushes, names: s.outputs.waiting, overfull: &s.overfull, counts: &s.counts,
 	}

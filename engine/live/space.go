@@ -30,27 +30,30 @@ func (s *Service) Space() Space {
 
 // watchSpace refuses requests while the journal exceeds its limit, and logs when a lack of space begins and ends.
 func (q *sequencer) watchSpace() {
-	const refused, accepted = "requests are refused for lack of space", "requests are accepted again"
 	overfull := q.options.MaxJournal > 0 && q.options.Journal.Stats().Bytes > q.options.MaxJournal
 	if q.overfull.Swap(overfull) != overfull {
-		q.logSpace(overfull, refused, accepted, "the journal has reached journal.max-bytes")
+		q.logRefusing(overfull, "the journal has reached journal.max-bytes")
 	}
 	now := q.options.Clock()
 	if full := q.options.Full(now); full != q.full {
 		q.full = full
-		q.logSpace(full, refused, accepted, "the disk is full")
+		q.logRefusing(full, "the disk is full")
 	}
 	if spent := !q.options.Fits(now, 0); spent != q.spent {
 		q.spent = spent
-		q.logSpace(spent, "nothing is judged for lack of space", "requests are judged again", "the reserve of the disk is used up")
+		if spent {
+			q.options.Log.Warn("nothing is judged for lack of space", slog.String("reason", "the reserve of the disk is used up"))
+		} else {
+			q.options.Log.Info("requests are judged again")
+		}
 	}
 }
 
-func (q *sequencer) logSpace(lacking bool, begins, ends, why string) {
-	if lacking {
-		q.options.Log.Warn(begins, slog.String("reason", why))
+func (q *sequencer) logRefusing(refusing bool, why string) {
+	if refusing {
+		q.options.Log.Warn("requests are refused for lack of space", slog.String("reason", why))
 	} else {
-		q.options.Log.Info(ends, slog.String("resolved", why))
+		q.options.Log.Info("requests are accepted again", slog.String("resolved", why))
 	}
 }
 

@@ -23,7 +23,19 @@ for (let i = 0; i < 60 && (await service.api("/problems")).items.length < 10; i+
 const { items } = await service.api("/problems");
 const details = await Promise.all(items.map((p) => service.api(`/problems/${p.id}`)));
 const paths = await viewPaths(service, details.find((d) => d.contrasts.length > 0)?.problem);
-for (const name of ["problems", "problem", "trace", "tree", "compare", "tracepoints", "service"])
+for (const name of [
+  "problems",
+  "problem",
+  "trace",
+  "traces",
+  "tree",
+  "compare",
+  "tracepoints",
+  "service",
+  "services",
+  "map",
+  "status",
+])
   await picture(name, paths[name], name === "problem" ? tall : {});
 await picture("incidents", paths.incidents);
 await picture("incident", paths.incident, tall);

@@ -11,8 +11,10 @@ import { useKeys } from "./use-keys.ts";
 import { ErrorBoundary } from "./components/error-boundary.tsx";
 import { Dialog } from "./components/dialog.tsx";
 import { Menu } from "./components/menu.tsx";
+import { SavedViews } from "./components/saved-views.tsx";
 import { Empty, Loading } from "./components/async-state.tsx";
 import { Toast } from "./components/toast.tsx";
+import { Tooltip } from "./components/tooltip.tsx";
 import { kindLabels, definitions } from "./components/badges.tsx";
 import { ThemeContext, NowContext, type Theme, useTheme, useApplyTheme, useClock, useZone } from "./settings.ts";
 import { LogIn } from "./views/login.tsx";
@@ -129,6 +131,7 @@ function Frame() {
           ))}
         </nav>
         <LiveIndicator of={connection} />
+        <SavedViews />
         <Preferences help={() => setHelp(true)} />
       </header>
       <Banners connection={connection} />
@@ -187,6 +190,7 @@ function Frame() {
         </ErrorBoundary>
       </main>
       <Toast />
+      <Tooltip />
       {help && <Help close={() => setHelp(false)} />}
     </>
   );
@@ -314,7 +318,9 @@ function Banners({ connection: { live, since, ever } }: { connection: SteadyConn
     notices.push(
       <>
         <strong>Traces are refused: the disk or the journal is full.</strong>{" "}
-        {status.space === "none" ? "Nothing is judged until there is space." : "Incidents are missed until there is space."}
+        {status.space === "none"
+          ? "Nothing is judged until there is space."
+          : "Incidents are missed until there is space."}
       </>,
     );
   if (status?.learning.active) {

@@ -12,7 +12,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List incidents, open ones first, then those that opened last
+         * List incidents, open ones first, the most severe first, then those that opened last
          * @description An incident is a time in which requests lose more time, or fail more often, than the history of the installation explains. It has one
          *     cause. Closed incidents are kept for `retention.age`, at least for a day, and at most 1000 of them. The list omits incidents that were merged
          *     into others.
@@ -40,6 +40,71 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents/{incident}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Export an incident, for a ticket or a post-mortem
+         * @description Everything that `IncidentDetail` has, for people. `html` is one page without other files and scripts, with the latency of the request type
+         *     that loses most time. Times are UTC.
+         */
+        get: operations["getIncidentReport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents/{incident}/comments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Comment on an incident
+         * @description Comments are kept as long as the incident, at most 200 about one.
+         */
+        post: operations["addComment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/incidents/{incident}/comments/{comment}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+                comment: number;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Delete a comment */
+        delete: operations["deleteComment"];
         options?: never;
         head?: never;
         patch?: never;
@@ -251,6 +316,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/groups/{group}/latency": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group: components["parameters"]["groupParameter"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get durations of a group in uniform bins of time
+         * @description For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
+         *     to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
+         *     by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
+         *     first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+         */
+        get: operations["getGroupLatency"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/groups/{group}/compare": {
         parameters: {
             query?: never;
@@ -263,9 +353,9 @@ export interface paths {
         /**
          * Compare slow requests with the rest, or one time range with another
          * @description By default: the slowest sampled requests against the others. With `longer_ns` or `shorter_ns`: sampled requests in this range of durations
-         *     against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains a few
-         *     hundred of the judged requests: those since the group was last healthy, of an hour at most. Their arrival is known to the ten seconds in
-         *     which the epoch ended, as in the windows of `/groups/{group}`. Such a window counts if most of it lies in the box, or most of the box in it.
+         *     against the others; together with `from` or `to`, those in this box of times and durations against all others. The sample contains up to a few
+         *     hundred requests of the group of the last three hours, and those of its problem. After a restart it begins anew; while it is empty, the judged
+         *     requests are compared, whose arrival is known to ten seconds.
          *     With only `from` and `to`: requests of this time range against those between `base_from` and `base_to`, by default against the group's
          *     reference. Windows grow with their age; a window counts if most of it lies in the range.
          */
@@ -797,6 +887,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the saved views of the UI, by name */
+        get: operations["listViews"];
+        put?: never;
+        /**
+         * Save a view of the UI for all people
+         * @description A view of the same name is replaced. At most 500 are kept.
+         */
+        post: operations["saveView"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/views/{view}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view: number;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Delete a saved view */
+        delete: operations["deleteView"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/backup": {
         parameters: {
             query?: never;
@@ -1108,6 +1238,68 @@ export interface components {
             /** @description Why the behaviour is normal. */
             text?: string;
         };
+        Comment: {
+            /** Format: int64 */
+            id: number;
+            /** @description Name of the token of the author. */
+            by: string;
+            /** Format: date-time */
+            at: string;
+            text: string;
+        };
+        CommentRequest: {
+            /** @description Plain text; line breaks are kept. */
+            text: string;
+        };
+        /** @description A saved view of the UI. */
+        View: {
+            /** Format: int64 */
+            id: number;
+            name: string;
+            /** @description Path and query below the address of the UI, such as `/services?range=6h`. */
+            path: string;
+            by: string;
+            /** Format: date-time */
+            at: string;
+        };
+        ViewRequest: {
+            name: string;
+            path: string;
+        };
+        ViewList: {
+            items: components["schemas"]["View"][];
+        };
+        /**
+         * @description Impact of an incident, from its whole course:
+         *     * `critical`: requests lose half of their usual time or more, or half of them fail (score of the first suspect), or miss an objective so fast that its budget lasts for two days.
+         *     * `major`: the score is 0.1 or more, requests miss an objective, or a quarter of the requests of a type fail.
+         *     * `minor`: all others.
+         * @enum {string}
+         */
+        Severity: "critical" | "major" | "minor";
+        /** @description What the affected request types lose since the onset, on average. */
+        IncidentImpact: {
+            /**
+             * Format: double
+             * @description Time beyond the usual that all of their requests take in a second. 1e9 is one more user who waits, at any time.
+             */
+            lost_ns_per_second: number;
+            /**
+             * Format: double
+             * @description Failed requests beyond the usual.
+             */
+            failed_per_second: number;
+        };
+        /** @description A closed incident with the same first suspect. */
+        EarlierIncident: {
+            id: string;
+            severity: components["schemas"]["Severity"];
+            /** Format: date-time */
+            opened: string;
+            /** Format: date-time */
+            closed: string;
+            sentence: string;
+        };
         DiagnosisPart: {
             /** @description Never empty. */
             text: string;
@@ -1139,6 +1331,8 @@ export interface components {
             id: string;
             /** @enum {string} */
             state: "open" | "closed";
+            severity: components["schemas"]["Severity"];
+            impact: components["schemas"]["IncidentImpact"];
             /**
              * Format: date-time
              * @description Estimated beginning of the change.
@@ -1172,6 +1366,8 @@ export interface components {
             merged_into?: string;
             /** @description How much requests lose, since when, and where. */
             sentence: string;
+            /** @description The operation that was located, as the sentence names it; absent: none. */
+            place?: string;
             /** @description The first suspect, most likely the cause. */
             service: string;
             owner?: components["schemas"]["Owner"];
@@ -1195,6 +1391,16 @@ export interface components {
             problems: components["schemas"]["ID"][];
             /** @description New versions of suspects from 30 minutes before the onset on, latest first. */
             deploys: components["schemas"]["Deploy"][];
+            /**
+             * Format: int64
+             * @description Number of kept incidents with the same first suspect that opened before and are closed.
+             */
+            earlier: number;
+            /**
+             * Format: int64
+             * @description Number of comments.
+             */
+            comments: number;
             notes: components["schemas"]["Notes"];
         };
         IncidentList: {
@@ -1471,17 +1677,86 @@ export interface components {
             incident: components["schemas"]["Incident"];
             /** @description Oldest first. */
             timeline: components["schemas"]["TimelineEntry"][];
+            /** @description Oldest first. */
+            comments: components["schemas"]["Comment"][];
+            /** @description Latest first, at most 10. */
+            earlier: components["schemas"]["EarlierIncident"][];
             /** @description Sample traces since the onset, of the affected request types: failed ones, latest first, of types that lose more by failures than by time; then slow ones, slowest for their type first; at most 10. */
             exemplars: components["schemas"]["Exemplar"][];
             investigation?: components["schemas"]["InvestigationDetail"];
+            located?: components["schemas"]["LocatedPlace"];
             /** @description Next step of Sibyl, or advice to you. */
             next: string;
+        };
+        /**
+         * @description Evidence for the place of a problem or an incident, as measured when it was located; absent: none was. It is kept as long as the problem or
+         *     incident. The tracepoints that showed the place are disabled afterwards, so that present statistics lack it.
+         */
+        LocatedPlace: {
+            /**
+             * Format: date-time
+             * @description End of the epoch in which it was located.
+             */
+            at: string;
+            operation: string;
+            service: string;
+            /** @description Empty: a span of the baseline. */
+            tracepoint: string;
+            /** @description Its tracepoint is enabled now. */
+            enabled: boolean;
+            /**
+             * @description What the shares are of.
+             * @enum {string}
+             */
+            of: "slowdown" | "variance" | "mean";
+            share: components["schemas"]["Interval"];
+            /**
+             * Format: int64
+             * @description Requests on which the share rests; 0: all of the problem.
+             */
+            requests: number;
+            /**
+             * Format: double
+             * @description Mean time of a request in all frames.
+             */
+            mean_ns: number | null;
+            /** @description Operations on the critical path, with those that tracepoints showed, largest share first; at most 200. */
+            frames: components["schemas"]["LocatedFrame"][];
+            /** @description Stored traces that contain a span of the place, longest at the place first; at most 2. */
+            traces: components["schemas"]["LocatedTrace"][];
+        };
+        LocatedFrame: {
+            /** @description Operations from the entry down to this one. */
+            context: string[];
+            operation: string;
+            /** @description Empty: a span of the baseline. */
+            tracepoint: string;
+            located: boolean;
+            /**
+             * Format: double
+             * @description Mean time of a request in it and in none of the frames below it.
+             */
+            self_ns: number | null;
+            share: components["schemas"]["Interval"];
+            /** Format: int64 */
+            requests: number;
+        };
+        LocatedTrace: {
+            trace: components["schemas"]["ID"];
+            /** @description The longest span of the place. */
+            span: string;
+            /** Format: date-time */
+            start: string;
+            /** Format: int64 */
+            duration_ns: number;
+            /** Format: int64 */
+            span_ns: number;
         };
         TimelineEntry: {
             /** Format: date-time */
             at: string;
             /** @enum {string} */
-            kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "steady" | "closed";
+            kind: "onset" | "opened" | "deploy" | "problem" | "located" | "acknowledged" | "muted" | "commented" | "steady" | "closed";
             /** @description A short sentence without the time. */
             text: string;
         };
@@ -1598,6 +1873,7 @@ export interface components {
             /** @description Places of this and other request types whose times rise and fall together, by falling correlation. */
             common: components["schemas"]["CommonEdges"][];
             investigation?: components["schemas"]["InvestigationDetail"];
+            located?: components["schemas"]["LocatedPlace"];
             /** @description The latest 100, latest first; older ones at /decisions?problem=. */
             decisions: components["schemas"]["Decision"][];
             /** @description Operations that carry the problem and offer no tracepoints. */
@@ -1690,6 +1966,38 @@ export interface components {
              * @description Interpolated in bins, four per octave.
              */
             p50_ns: number | null;
+            /** Format: double */
+            p99_ns: number | null;
+        };
+        GroupLatency: {
+            /**
+             * Format: date-time
+             * @description Start of the first bin.
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description End of the last bin.
+             */
+            to: string;
+            /** Format: int64 */
+            bin_ns: number;
+            /** @description The bins with requests, oldest first, without edges. */
+            windows: components["schemas"]["Window"][];
+            usual?: components["schemas"]["UsualLatency"];
+        };
+        /** @description Durations of healthy requests, with which present ones are compared; absent while there are none. */
+        UsualLatency: {
+            /** Format: int64 */
+            requests: number;
+            /** Format: double */
+            mean_ns: number | null;
+            /** Format: double */
+            p10_ns: number | null;
+            /** Format: double */
+            p50_ns: number | null;
+            /** Format: double */
+            p90_ns: number | null;
             /** Format: double */
             p99_ns: number | null;
         };
@@ -1850,7 +2158,7 @@ export interface components {
             trace: components["schemas"]["ID"];
             group: components["schemas"]["ID"];
             /** @enum {string} */
-            stratum: "slow" | "typical" | "fast" | "failed";
+            stratum: "slow" | "typical" | "fast" | "failed" | "located";
             /** Format: date-time */
             start: string;
             /** Format: int64 */
@@ -1965,7 +2273,7 @@ export interface components {
             group: components["schemas"]["ID"];
             /** @description Empty: the group no longer exists. */
             request_type_name: string;
-            /** @description Why it is kept: slow, typical, fast, failed. */
+            /** @description Why it is kept: slow, typical, fast, failed, located. */
             strata: string[];
             /** @description ID of the first span that satisfies the conditions on spans; empty if there are none. */
             span: string;
@@ -2905,6 +3213,11 @@ export interface operations {
                 service?: string;
                 /** @description `false` omits muted incidents, `true` returns only these, `all` returns both. */
                 muted?: "true" | "false" | "all";
+                severity?: components["schemas"]["Severity"];
+                /** @description Only incidents that were not over before. */
+                from?: components["schemas"]["Instant"];
+                /** @description Only incidents that began before. */
+                to?: components["schemas"]["Instant"];
             };
             header?: never;
             path?: never;
@@ -2943,6 +3256,83 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["IncidentDetail"];
                 };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    getIncidentReport: {
+        parameters: {
+            query?: {
+                format?: "markdown" | "html";
+            };
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The report. */
+            200: {
+                headers: {
+                    /** @description The name of the file. */
+                    "Content-Disposition": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/markdown": string;
+                    "text/html": string;
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    addComment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommentRequest"];
+            };
+        };
+        responses: {
+            /** @description The comment. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Comment"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    deleteComment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: components["parameters"]["incidentParameter"];
+                comment: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Failure"];
         };
@@ -3303,6 +3693,36 @@ export interface operations {
             default: components["responses"]["Failure"];
         };
     };
+    getGroupLatency: {
+        parameters: {
+            query?: {
+                /** @description Start, inclusive; by default an hour before `to`. */
+                from?: components["schemas"]["Instant"];
+                /** @description End, exclusive; by default now. */
+                to?: components["schemas"]["Instant"];
+                /** @description A time at which a bin begins, to ten seconds, such as an onset, so that no bin mixes requests from before and after it. Bins of 320 s and longer have fixed times. */
+                edge?: components["schemas"]["Instant"];
+            };
+            header?: never;
+            path: {
+                group: components["parameters"]["groupParameter"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The bins. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupLatency"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
     compareGroup: {
         parameters: {
             query?: {
@@ -3366,7 +3786,7 @@ export interface operations {
         parameters: {
             query: {
                 group: components["schemas"]["ID"];
-                stratum?: "slow" | "typical" | "fast" | "failed";
+                stratum?: "slow" | "typical" | "fast" | "failed" | "located";
                 /** @description Those that are kept for this problem, since it opened or closed, instead of the present ones. */
                 problem?: components["schemas"]["ID"];
             };
@@ -4104,6 +4524,73 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description Queued. If it becomes a dead letter again, it gets a new number. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    listViews: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ViewList"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    saveView: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ViewRequest"];
+            };
+        };
+        responses: {
+            /** @description The view. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["View"];
+                };
+            };
+            default: components["responses"]["Failure"];
+        };
+    };
+    deleteView: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted. */
             204: {
                 headers: {
                     [name: string]: unknown;

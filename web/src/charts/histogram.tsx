@@ -41,9 +41,8 @@ export function Histogram({
           width={Math.max(1, x(b.high) - x(b.low) - 1)}
           y={14 + plot * (1 - b.count / tallest)}
           height={Math.max(1, (plot * b.count) / tallest)}
-        >
-          <title>{`${duration(b.low)} to ${duration(b.high)}: ${count(b.count)} requests`}</title>
-        </rect>
+          data-tip={`${duration(b.low)} to ${duration(b.high)}: ${count(b.count)} requests`}
+        />
       ))}
       <line x1="0" x2={width} y1={height - foot} y2={height - foot} style={{ stroke: "var(--strong-line)" }} />
       <text className="axis" x="0" y={height - 6}>

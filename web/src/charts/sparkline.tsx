@@ -10,8 +10,7 @@ export function Sparkline({ of, label, zero }: { of: number[]; label: string; ze
   );
   const [x, y] = points.at(-1)!.split(",");
   return (
-    <svg width={width} height={height} role="img" aria-label={label} className="spark">
-      <title>{label}</title>
+    <svg width={width} height={height} role="img" aria-label={label} data-tip={label} className="spark">
       <polyline points={points.join(" ")} />
       <circle cx={x} cy={y} r="2" />
     </svg>

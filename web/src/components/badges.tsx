@@ -39,6 +39,23 @@ export function StateBadge({ of, title = definitions[of] }: { of: string; title?
   );
 }
 
+const signs: Record<Schemas["Severity"], string> = { critical: "▲", major: "◆", minor: "●" };
+
+const severities: Record<Schemas["Severity"], string> = {
+  critical: "Requests lose half of their usual time, or half of them fail, or they miss an objective fast",
+  major: "Requests lose a tenth of their usual time, a quarter of a request type fails, or they miss an objective",
+  minor: "Requests lose less than a tenth of their usual time",
+};
+
+// SeverityBadge shows the severity of an incident as a word with a sign, never by colour alone.
+export function SeverityBadge({ of }: { of: Schemas["Severity"] }) {
+  return (
+    <span className={`severity severity-${of}`} title={severities[of]}>
+      <span aria-hidden="true">{signs[of]}</span> {of}
+    </span>
+  );
+}
+
 // ProblemTags shows onset and kind of a problem.
 export function ProblemTags({ onset, kind }: { onset: Schemas["Onset"]; kind: Schemas["Kind"] }) {
   return (

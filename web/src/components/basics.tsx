@@ -2,6 +2,7 @@
 import { type ReactNode, useEffect } from "react";
 import { ago, time } from "../logic/format.ts";
 import { useNow, useZone } from "../settings.ts";
+import { Term } from "./tooltip.tsx";
 
 // When shows a time and its age.
 export function When({ at, brief }: { at: string | null | undefined; brief?: boolean }) {
@@ -70,8 +71,8 @@ export function Facts({ of }: { of: Fact[] }) {
   return (
     <dl className="facts">
       {of.map(([name, value, title]) => (
-        <div key={name} title={title}>
-          <dt className={title && "meant"}>{name}</dt>
+        <div key={name}>
+          <dt>{title ? <Term title={title}>{name}</Term> : name}</dt>
           <dd>{value}</dd>
         </div>
       ))}

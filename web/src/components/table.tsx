@@ -1,5 +1,6 @@
 import type { ReactNode } from "react";
 import { count } from "../logic/format.ts";
+import { Term } from "./tooltip.tsx";
 
 type Order = "ascending" | "descending";
 
@@ -8,24 +9,32 @@ export type Column = string | { text: string; number?: boolean; title?: string; 
 
 type Props = { label: string; head: Column[]; className?: string; children: ReactNode };
 
+const head = (text: string, title?: string) => (title ? <Term title={title}>{text}</Term> : text);
+
 // Table scrolls horizontally if the page is too narrow. Its children are rows.
-export function Table({ label, head, className, children }: Props) {
+export function Table({ label, head: columns, className, children }: Props) {
   return (
     <div className={className ? `scroll ${className}` : "scroll"} tabIndex={0} role="group" aria-label={label}>
       <table>
         <thead>
           <tr>
-            {head.map((column) => {
+            {columns.map((column) => {
               const { text, number, title, sort }: Exclude<Column, string> =
                 typeof column === "string" ? { text: column } : column;
               return (
-                <th key={text} scope="col" className={number ? "number" : undefined} title={title} aria-sort={sort?.is}>
+                <th
+                  key={text}
+                  scope="col"
+                  className={number ? "number" : undefined}
+                  title={sort && title}
+                  aria-sort={sort?.is}
+                >
                   {sort ? (
                     <button type="button" className="sort" onClick={sort.by}>
                       {text} <span aria-hidden="true">{sort.is && (sort.is === "ascending" ? "▴" : "▾")}</span>
                     </button>
                   ) : (
-                    text
+                    head(text, title)
                   )}
                 </th>
               );

@@ -6,7 +6,7 @@ test("sectionOf maps evidence to sections", () => {
   expect(sectionOf({ kind: "baseline" })).toBe("latency");
   expect(sectionOf({ kind: "size" })).toBe("latency");
   expect(sectionOf({ kind: "edge", edge: "1" })).toBe("edges");
-  expect(sectionOf({ kind: "location", operation: "cart total" })).toBe("investigation");
+  expect(sectionOf({ kind: "location", operation: "cart total" })).toBe("located");
   expect(sectionOf({ kind: "variable", explanation: 0 })).toBe("explanations");
 });
 

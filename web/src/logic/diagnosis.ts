@@ -2,7 +2,7 @@
 import type { Schemas } from "../api/client.ts";
 
 // Section names a part of the problem's page.
-export type Section = "latency" | "edges" | "investigation" | "explanations";
+export type Section = "latency" | "edges" | "located" | "explanations";
 
 type Evidence = Schemas["DiagnosisEvidence"];
 
@@ -16,7 +16,7 @@ export function sectionOf(evidence: Evidence | undefined): Section | undefined {
     case "edge":
       return "edges";
     case "location":
-      return "investigation";
+      return "located";
     case "variable":
       return "explanations";
     case "call_flow":
@@ -25,3 +25,7 @@ export function sectionOf(evidence: Evidence | undefined): Section | undefined {
       return undefined; // a newer service may have more kinds
   }
 }
+
+// problemNames returns the names of operations that the diagnosis of a problem contains: the request type and the place,
+// whose name a position may follow, as in "db SELECT, after cart GET".
+export const problemNames = (p: Schemas["Problem"]) => [p.request_type_name, p.leading.split(", ")[0]!];

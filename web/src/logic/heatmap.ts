@@ -1,22 +1,23 @@
-// Heat maps: the distribution of durations in each window.
+// Heat maps: the distribution of durations in uniform bins of time.
 import type { Schemas } from "../api/client.ts";
 
 type Window = Schemas["Window"];
 type Bin = Schemas["Bin"];
 
-// Axis maps times to positions, 0–1, and back. It is linear, from the beginning of the first window to the end of the
-// last: older windows, which last longer, are wider.
+// Span is the time that a chart shows, divided into bins of equal length, in ms.
+export type Span = { from: number; to: number; bin: number };
+
+// Axis maps times to positions, 0–1, and back.
 export type Axis = { position: (ms: number) => number; time: (position: number) => number };
 
-export function axis(windows: Pick<Window, "from" | "to">[]): Axis {
-  const from = windows[0] ? Date.parse(windows[0].from) : 0;
-  const length = windows.length > 0 ? Math.max(1, Date.parse(windows.at(-1)!.to) - from) : 1;
+export function axis({ from, to }: Span): Axis {
+  const length = Math.max(1, to - from);
   const clamp = (x: number) => Math.max(0, Math.min(1, x));
-  return {
-    position: (ms) => (windows.length === 0 ? 1 : clamp((ms - from) / length)),
-    time: (position) => from + clamp(position) * length,
-  };
+  return { position: (ms) => clamp((ms - from) / length), time: (position) => from + clamp(position) * length };
 }
+
+// binsIn returns the number of bins.
+export const binsIn = ({ from, to, bin }: Span) => Math.max(1, Math.round((to - from) / bin));
 
 // ticksOf returns at most n round times within [from, to], in ms: whole minutes, hours or days.
 export function ticksOf(from: number, to: number, n: number): number[] {
@@ -28,13 +29,17 @@ export function ticksOf(from: number, to: number, n: number): number[] {
   return ticks.length > 0 ? ticks : [from];
 }
 
-// Cell is a bin of a window. column is the index of the window; share is the fraction of the window's requests in the
-// bin.
+// Cell is a bin of durations in a bin of time. column is the index of the latter; share is the fraction of its requests.
 export type Cell = { column: number; low: number; high: number; count: number; share: number };
 
-export const cells = (windows: Window[]): Cell[] =>
-  windows.flatMap((w, column) => {
+// columnOf returns the index of the bin of time that contains a time; it may lie outside of the span.
+export const columnOf = ({ from, bin }: Span, ms: number) => Math.floor((ms - from) / bin);
+
+export const cells = (windows: Window[], span: Span): Cell[] =>
+  windows.flatMap((w) => {
     const total = w.latency.reduce((sum, b) => sum + b.count, 0) || 1;
+    const column = columnOf(span, Date.parse(w.from));
+    if (column < 0 || column >= binsIn(span)) return [];
     return w.latency.map((b) => ({ column, low: b.low_ns, high: b.high_ns, count: b.count, share: b.count / total }));
   });
 
@@ -59,4 +64,12 @@ export function selection([from, to]: Drag): { x: [number, number]; y: [number, 
   const [x, y] = [between(0), between(1)];
   if (x[1] - x[0] <= 0.02) return undefined;
   return { x, y: y[1] - y[0] > 0.12 ? y : [0, 1] };
+}
+
+// snapped widens a selection of times to whole bins: requests are known to the bin.
+export function snapped(span: Span, from: number, to: number): [number, number] {
+  const { bin } = span;
+  const first = Math.max(0, columnOf(span, from + bin / 4));
+  const last = Math.min(binsIn(span), Math.max(first + 1, Math.ceil((to - span.from) / bin - 0.25)));
+  return [span.from + first * bin, span.from + last * bin];
 }

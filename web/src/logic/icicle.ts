@@ -1,7 +1,7 @@
 // Critical paths as nested boxes, by calling context.
 import type { Schemas } from "../api/client.ts";
 
-type Place = Schemas["Place"];
+type Place = Pick<Schemas["Place"], "context" | "label">;
 
 // Box is a calling context. x and width are fractions of the whole; the width includes children. own is its weight
 // without children; edges are the indexes of its places.

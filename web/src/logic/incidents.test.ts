@@ -3,7 +3,9 @@ import type { Schemas } from "../api/client.ts";
 import {
   affectedTypes,
   carrier,
+  earlierText,
   failsMore,
+  impactText,
   isEarlier,
   isSlower,
   lastClosed,
@@ -15,7 +17,6 @@ import {
   pieces,
   relativeToOnset,
 } from "./incidents.ts";
-import { incidentMarkdown } from "./markdown.ts";
 
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
@@ -32,6 +33,8 @@ function suspect(service: string, parts: Partial<Schemas["SuspectParts"]>, rest:
 const incident = (rest: Partial<Incident> = {}): Incident => ({
   id: "0123456789abcdef",
   state: "open",
+  severity: "major",
+  impact: { lost_ns_per_second: 1.2e9, failed_per_second: 0 },
   onset: "2026-01-01T02:41:20Z",
   opened: "2026-01-01T02:44:20Z",
   closed: null,
@@ -44,6 +47,8 @@ const incident = (rest: Partial<Incident> = {}): Incident => ({
   request_types: [],
   problems: [],
   deploys: [],
+  earlier: 0,
+  comments: 0,
   notes: {},
   ...rest,
 });
@@ -85,7 +90,7 @@ test("likely suspects are the first and those with a similar score", () => {
 
 const marked = (sentence: string, services: string[]) =>
   pieces(sentence, services)
-    .map(({ text, service }) => (service ? `[${text}]` : text))
+    .map(({ text, name }) => (name ? `[${text}]` : text))
     .join("");
 
 test("pieces sets whole names apart, the longest first", () => {
@@ -191,39 +196,19 @@ test("lastClosed is the latest end of an incident", () => {
   expect(lastClosed([])).toBeUndefined();
 });
 
-test("markdown of an incident has its sentence, next step, suspects, request types and deploys, escaped", () => {
-  const text = incidentMarkdown(
-    {
-      incident: incident({
-        sentence: "Requests fail: errors begin in <b>_cart_</b>.",
-        suspects: [suspect("<b>_cart_</b>", { errors: 0.015, in: 0.5 }), suspect("far", { own: 0.001 })],
-        request_types: [requestType({ name: "GET /a_b\n# x", failed: 0.3 })],
-        deploys: [{ id: "1", at: "2026-01-01T02:37:20Z", service: "cart", version: "2", before: "1" }],
-      }),
-      next: "Look at the logs.",
-      timeline: [],
-      exemplars: [],
-    },
-    "https://sibyl/incidents/1",
-  );
-  expect(text.split("\n")).toEqual([
-    "**Requests fail: errors begin in \\<b\\>\\_cart\\_\\</b\\>.**",
-    "",
-    "Onset 2026-01-01T02:41:20Z, open. Look at the logs.",
-    "",
-    "- suspect: \\<b\\>\\_cart\\_\\</b\\> +52 % (to it 50 %, errors 1.5 %)",
-    "- GET /a\\_b \\# x: 300 ms on average, usually 100 ms; 30 % fail, usually 0 %",
-    "- deployed: cart 2 (1 before), 4 min before the onset",
-    "",
-    "https://sibyl/incidents/1",
-    "",
-  ]);
-});
-
 test("an owner is named with the contact, if it is known", () => {
   expect(ownerText({ name: "Payments" })).toBe("Payments");
   expect(ownerText({ name: "Payments", contact: "#pay" })).toBe("Payments (#pay)");
-  const owned = incident({ suspects: [suspect("cart", { own: 1 }, { owner: { name: "Shop", contact: "#shop" } })] });
-  const detail = { incident: owned, timeline: [], exemplars: [], next: "" };
-  expect(incidentMarkdown(detail, "")).toContain("- suspect: cart +100 % (in it 100 %), owned by Shop (\\#shop)");
+});
+
+test("the impact is what requests lose in a second, if it is worth a word", () => {
+  const text = (lost: number, failed: number) => impactText({ lost_ns_per_second: lost, failed_per_second: failed });
+  expect(text(1.234e9, 0)).toBe("1.23 s of waiting per second");
+  expect(text(0, 0.5)).toBe("0.5 failures per second");
+  expect(text(2e6, 3)).toBe("2 ms of waiting and 3 failures per second");
+  expect(text(9e5, 0.0009)).toBe("");
+});
+
+test("earlier incidents are counted as people count", () => {
+  expect([0, 1, 2, 7].map(earlierText)).toEqual(["never before", "once before", "twice before", "7 times before"]);
 });

@@ -1,6 +1,6 @@
 // Incidents: the parts of their suspects, their sentences and times, for people.
 import type { Schemas } from "../api/client.ts";
-import { type Zone, coarseDuration, percent, time } from "./format.ts";
+import { type Zone, coarseDuration, count, digits, duration, percent, time } from "./format.ts";
 
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
@@ -36,14 +36,14 @@ const leastSuspicion = 0.05; // of the first suspect's score
 export const likely = (all: Suspect[]): Suspect[] =>
   all.filter((s, i) => i === 0 || (s.score > 0 && s.score >= leastSuspicion * all[0]!.score));
 
-export type Piece = { text: string; service: boolean };
+export type Piece = { text: string; name: boolean };
 
 const wordEdge = /[\p{L}\p{N}_-]/u; // with the hyphen of instances such as cart-2
 
-// pieces divides a sentence at the names of services, so that they can be set apart from the prose. A name counts only
-// as a whole word, and the longest of several counts.
-export function pieces(sentence: string, services: Iterable<string>): Piece[] {
-  const names = [...new Set(services)].filter(Boolean).sort((a, b) => b.length - a.length);
+// pieces divides a sentence at names, so that they can be set apart from the prose. A name counts only as a whole word,
+// and the longest of several counts.
+export function pieces(sentence: string, known: Iterable<string>): Piece[] {
+  const names = [...new Set(known)].filter(Boolean).sort((a, b) => b.length - a.length);
   const found: Piece[] = [];
   let from = 0; // of the text after the last name
   for (let at = 0; at < sentence.length;) {
@@ -52,11 +52,11 @@ export function pieces(sentence: string, services: Iterable<string>): Piece[] {
       at++;
       continue;
     }
-    if (at > from) found.push({ text: sentence.slice(from, at), service: false });
-    found.push({ text: name, service: true });
+    if (at > from) found.push({ text: sentence.slice(from, at), name: false });
+    found.push({ text: name, name: true });
     from = at += name.length;
   }
-  if (from < sentence.length) found.push({ text: sentence.slice(from), service: false });
+  if (from < sentence.length) found.push({ text: sentence.slice(from), name: false });
   return found;
 }
 
@@ -85,8 +85,20 @@ function latest(clock: string, until: string): string {
   return new Date(at > Date.parse(until) ? at - 86_400_000 : at).toISOString();
 }
 
-// servicesOf returns the names of the services that the sentence of an incident may contain.
-export const servicesOf = (x: Incident) => [x.service, ...x.suspects.map((s) => s.service)];
+const namedInstances = 3; // of a suspect
+
+// namesOf returns the names of services and instances that the sentence of an incident may contain.
+export const namesOf = (x: Incident) => [
+  x.place ?? "",
+  x.service,
+  ...x.suspects.flatMap((s) => [s.service, ...s.instances.slice(0, namedInstances).map((i) => i.value)]),
+];
+
+// operationsOf returns the names of operations that texts about an incident may contain.
+export const operationsOf = (x: Incident) => [
+  ...x.suspects.flatMap((s) => s.operations.map((o) => `${o.service} ${o.operation}`)),
+  ...x.request_types.map((t) => t.name),
+];
 
 // lasted returns the ms from the onset of an incident to its end, or to now.
 export const lasted = (x: Incident, now: number) =>
@@ -100,6 +112,22 @@ export function relativeToOnset(at: string, onset: string): string {
   if (Math.abs(ms) < onsetPrecision) return "about at the onset";
   return `${coarseDuration(Math.abs(ms))} ${ms < 0 ? "before" : "after"} the onset`;
 }
+
+const leastLost = 1e6; // ns in a second
+const leastFailed = 0.001; // requests in a second
+
+// impactText describes what requests lose in a second; "" if it is little.
+export function impactText({ lost_ns_per_second: lost, failed_per_second: failed }: Incident["impact"]): string {
+  const parts = [
+    ...(lost >= leastLost ? [`${duration(lost)} of waiting`] : []),
+    ...(failed >= leastFailed ? [`${digits(failed)} failures`] : []),
+  ];
+  return parts.length > 0 ? `${parts.join(" and ")} per second` : "";
+}
+
+// earlierText counts the earlier incidents of a service.
+export const earlierText = (n: number): string =>
+  ["never before", "once before", "twice before"][n] ?? `${count(n)} times before`;
 
 // affectedTypes counts the request types of an incident, such as "3 request types".
 export function affectedTypes(n: number): string {

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
 import { mergeBins } from "./bins.ts";
-import { axis, cells, quantile, ticksOf } from "./heatmap.ts";
+import { quantile, ticksOf } from "./heatmap.ts";
 import { boxes } from "./icicle.ts";
 import { initiallyFolded, visible } from "./tree.ts";
 import { rows, visibleRows } from "./waterfall.ts";
@@ -149,20 +149,6 @@ const window = (from: number, to: number, ...latency: [number, number, number][]
     to: new Date(to).toISOString(),
     latency: latency.map(([low_ns, high_ns, count]) => ({ low_ns, high_ns, count })),
   }) as Schemas["Window"];
-
-test("axis is linear, and time inverts position", () => {
-  const windows = [window(0, 1000, [1, 2, 3], [2, 4, 1]), window(1000, 1250)];
-  const scale = axis(windows);
-  expect([scale.position(500), scale.position(1000), scale.position(-5), scale.position(9999)]).toEqual([
-    0.4, 0.8, 0, 1,
-  ]);
-  expect(scale.time(scale.position(1020))).toBeCloseTo(1020);
-  expect(cells(windows).map((c) => [c.column, c.share])).toEqual([
-    [0, 0.75],
-    [0, 0.25],
-  ]);
-  expect(axis([]).position(5)).toBe(1);
-});
 
 test("ticks are round times, and few", () => {
   const minute = 60_000;

@@ -1,6 +1,5 @@
 import type { Schemas } from "../api/client.ts";
-import { describeDeploy } from "./deploys.ts";
-import { likely, ownerText, partsOf, relativeToOnset } from "./incidents.ts";
+import { wholes } from "./located.ts";
 import { matters } from "./recovery.ts";
 import { duration, percent, range, rate, share, stateLabel } from "./format.ts";
 
@@ -9,6 +8,7 @@ export function markdown(
   {
     problem: p,
     edges,
+    located,
     explanations,
     contrasts,
     what_if: recoveries,
@@ -23,12 +23,8 @@ export function markdown(
     "",
     `P50 ${duration(p.p50_ns)}, P99 ${duration(p.p99_ns)}, ${rate(p.rate)}, ${p.since ? `since ${p.since}` : "since when is unknown"}, ${stateLabel(p.state)}. ${plain(next)}`,
     "",
-    ...edges
-      .slice(0, 5)
-      .map(
-        (e) =>
-          `- ${plain(e.place.label)}: ${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`,
-      ),
+    ...(located ? [locatedText(located)] : []),
+    ...edges.slice(0, 5).map((e) => `- ${plain(e.place.label)}: ${edgeShare(p, e)}`),
     ...explanations.slice(0, 3).map((x) => `- correlated: ${plain(x.text)} (${percent(x.effect.value)})`),
     ...contrasts.slice(0, 3).map((x) => `- slower than others: ${plain(x.text)}`),
     ...recoveries
@@ -43,40 +39,15 @@ export function markdown(
   ].join("\n");
 }
 
-// incidentMarkdown is markdown for an incident.
-export function incidentMarkdown({ incident: x, investigation, next }: Schemas["IncidentDetail"], url: string): string {
-  return [
-    `**${plain(x.sentence)}**`,
-    "",
-    `Onset ${x.onset}, ${x.closed ? `closed ${x.closed}` : "open"}. ${plain(next)}`,
-    "",
-    ...x.objectives.map((o) => `- objective: ${plain(o.sentence)}`),
-    ...likely(x.suspects)
-      .slice(0, 3)
-      .map(
-        (s) =>
-          `- suspect: ${plain(s.service)} +${percent(s.score)} (${scores(s)})${s.owner ? `, owned by ${plain(ownerText(s.owner))}` : ""}`,
-      ),
-    ...(investigation?.investigation.state === "located" ? investigation.investigation.suspects.slice(0, 1) : []).map(
-      (s) => `- located: ${plain(s.operation)} (${share(s.share.value)} of the lost time)`,
-    ),
-    ...x.request_types
-      .slice(0, 5)
-      .map(
-        (t) =>
-          `- ${plain(t.name)}: ${duration(t.mean_ns)} on average, usually ${duration(t.usual_ns)}; ${percent(t.failed)} fail, usually ${percent(t.usual_failed)}`,
-      ),
-    ...x.deploys.slice(0, 3).map((d) => `- deployed: ${plain(describeDeploy(d))}, ${relativeToOnset(d.at, x.onset)}`),
-    "",
-    url,
-    "",
-  ].join("\n");
-}
+// locatedText names a located place with its share.
+const locatedText = (x: Schemas["LocatedPlace"]) =>
+  `- located: ${plain(x.operation)} (${share(x.share.value)} ${wholes[x.of]})`;
 
-const scores = (s: Schemas["IncidentSuspect"]) =>
-  partsOf(s)
-    .map(({ name, value }) => `${name} ${percent(value)}`)
-    .join(", ");
+// edgeShare returns the share of an edge by which the diagnosis ranks it: of the variance or of the slowdown.
+const edgeShare = (p: Schemas["Problem"], e: Schemas["Edge"]) =>
+  p.kind === "slow" && p.onset === "changed"
+    ? `${share(e.score)} of the slowdown`
+    : `${percent(e.share_variance.value)} of the variance${within(range(e.share_variance, percent))}`;
 
 const within = (interval: string) => (interval ? ` (${interval})` : "");
 

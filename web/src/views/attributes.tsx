@@ -112,6 +112,6 @@ const fewRequests = 12; // below, the API compares no attributes
 function nothingFound(a: number, b: number, compared: number): string {
   if (compared > 0) return "No attribute differs significantly.";
   if (a === 0 || b === 0 || a + b < fewRequests)
-    return "Too few requests with attributes were sampled. Sibyl samples the requests of up to 64 open problems, those under investigation first.";
+    return "Too few requests were sampled to compare attributes: a side needs five, both together twelve.";
   return "The sampled requests do not differ in any attribute.";
 }

@@ -80,14 +80,14 @@ function chosenDurations(longer: string, shorter: string, median: number | null 
 }
 
 const emptySide: Record<ComparisonKind, string> = {
-  slowest:
-    "Too few requests were sampled since the last healthy period. Wait for the next epoch, choose another share, or compare time ranges.",
+  slowest: "Too few requests were sampled. Wait for the next epoch, choose another share, or compare time ranges.",
+  selection: "All or none of the sampled requests are in the selection. Choose a larger or a smaller one.",
   duration: "All or none of the sampled requests match. Choose other durations or times.",
   time: "Choose other times: a window counts if most of it lies within them.",
 };
 
 function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | undefined }) {
-  const [by, setBy] = useEnum<ComparisonKind>("by", ["slowest", "duration", "time"]);
+  const [by, setBy] = useEnum<ComparisonKind>("by", ["slowest", "duration", "time", "selection"]);
   const [part, setPart] = useEnum("part", ["0.1", "0.01", "0.05", "0.25", "0.5"]);
   const [from, setFrom] = useTimestamp("from");
   const [to, setTo] = useTimestamp("to");
@@ -106,6 +106,13 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
   const durations = chosenDurations(longer, shorter, detail?.p50_ns);
   const parameters = () => {
     if (by === "slowest") return { slowest: Number(part) };
+    if (by === "selection")
+      return {
+        longer_ns: Number(longer) || 1,
+        ...(shorter && { shorter_ns: Number(shorter) }),
+        ...(from && { from }),
+        ...(to && { to }),
+      };
     if (by === "duration") return durations && { ...durations, ...(from && { from }), ...(to && { to }) };
     if (Object.keys(times).length > 0) return times;
     const newest = windows.at(-2)?.from ?? windows.at(-1)?.from; // against the last healthy period
@@ -131,6 +138,7 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
             ["slowest", "Slowest vs. the rest"],
             ["duration", "By duration"],
             ["time", "Now vs. before"],
+            ...(by === "selection" ? ([["selection", "Selection vs. the rest"]] as const) : []),
           ]}
         />
         {by === "slowest" && (
@@ -147,14 +155,14 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
             ]}
           />
         )}
-        {by === "duration" && (
+        {(by === "duration" || by === "selection") && (
           <>
             <Duration
               label="From"
               value={longer}
               pick={setLonger}
               bounds={bins.map((b) => b.low_ns)}
-              none={shorter ? "the fastest" : "the median"}
+              none={shorter || by === "selection" ? "the fastest" : "the median"}
             />
             <Duration
               label="to"
@@ -186,13 +194,13 @@ function Group({ id, detail }: { id: string; detail: Schemas["GroupDetail"] | un
       <Async of={resource} what="the comparison">
         {(c) => (
           <>
-            {by === "duration" && (c.note || from || to) && (
+            {(by === "duration" || by === "selection") && (c.note || from || to) && (
               <SelectionNotice
                 group={id}
                 note={c.note}
                 from={from}
                 to={to}
-                longer={durations?.longer_ns ?? 0}
+                longer={by === "selection" ? Number(longer) : (durations?.longer_ns ?? 0)}
                 shorter={Number(shorter) || Infinity}
                 compareTimes={compareTimes}
               />
@@ -249,7 +257,7 @@ function SelectionNotice({ group, note, from, to, longer, shorter, compareTimes 
           .{" "}
         </>
       ) : (
-        exemplars.value && "No sample traces in this selection. "
+        exemplars.value && "No trace of this selection is stored. "
       )}
       {from && (
         <button type="button" onClick={compareTimes}>

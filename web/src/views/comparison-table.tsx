@@ -8,11 +8,12 @@ import { type Column, Table } from "../components/table.tsx";
 type Comparison = Schemas["Comparison"];
 
 // ComparisonKind is the criterion that divides the requests of a comparison.
-export type ComparisonKind = "slowest" | "duration" | "time";
+export type ComparisonKind = "slowest" | "duration" | "time" | "selection";
 
 export const sideNames: Record<ComparisonKind, [a: string, b: string]> = {
   slowest: ["Slowest", "Rest"],
   duration: ["Selection", "Rest"],
+  selection: ["Selection", "Rest"],
   time: ["Selection", "Before"],
 };
 

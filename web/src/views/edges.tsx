@@ -1,6 +1,6 @@
 // The edges of a problem, as a critical path and as a list.
 import type { Schemas } from "../api/client.ts";
-import { Icicle, heat } from "../charts/icicle.tsx";
+import { HeatLegend, Icicle, heat } from "../charts/icicle.tsx";
 import { count, duration, milli, percent, range, share, signed } from "../logic/format.ts";
 import { boxes } from "../logic/icicle.ts";
 import { Bar, ContextPath } from "../components/basics.tsx";
@@ -8,9 +8,11 @@ import { Choice } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
 import { Table } from "../components/table.tsx";
 import { useEnum } from "../url.ts";
+import { MeasuredAt } from "./located.tsx";
 
 type Problem = Schemas["Problem"];
 type Edge = Schemas["Edge"];
+type Located = Schemas["LocatedPlace"];
 
 type Measure = "slowdown" | "variance" | "mean" | "tail";
 
@@ -68,18 +70,10 @@ export function CriticalPath({ p, scored, all, mean }: PathProps) {
           note: part(b.edges) >= 0.005 ? percent(Math.min(1, part(b.edges))) : "",
         })}
         title={(b) =>
-          `${b.label}\n${duration(time(b.edges))} self time per request, ${percent(b.width)} of the path with callees\n${percent(part(b.edges))} ${measure.word}`
+          `${b.label}\n${duration(time(b.edges))} self time per request, ${percent(b.width)} of the path with callees\n${percent(Math.min(1, part(b.edges)))} ${measure.word}`
         }
       />
-      <div className="legend" aria-hidden="true">
-        Share {measure.word}:
-        {["below 2 %", "2–10 %", "10–30 %", "30–60 %", "above 60 %"].map((text, i) => (
-          <span key={text}>
-            <i style={{ background: `var(--heat-${i})` }} />
-            {text}
-          </span>
-        ))}
-      </div>
+      <HeatLegend share={measure.word} />
     </Figure>
   );
 }
@@ -109,6 +103,29 @@ const edgeTable = (edges: Edge[]) => ({
   ]),
 });
 
+// LocatedRow shows the located place among the edges, which contain it, as it was measured.
+function LocatedRow({ of }: { of: Located }) {
+  const frame = of.frames.find((f) => f.located);
+  return (
+    <tr className="frozen">
+      <td>
+        <strong>{of.operation}</strong>
+        <div className="small dim">
+          <MeasuredAt of={of} /> It lies within the edges below.
+        </div>
+      </td>
+      <td className="bars">
+        {share(of.share.value)}
+        <Bar of={of.share.value} low={of.share.low} high={of.share.high} />
+      </td>
+      <td className="number">–</td>
+      <td className="number nowrap">{duration(frame?.self_ns)}</td>
+      <td className="number">–</td>
+      <td className="number">–</td>
+    </tr>
+  );
+}
+
 // byVariance sorts edges by their share of the variance, except the first one, the leading edge.
 function byVariance([leading, ...rest]: Edge[]): Edge[] {
   if (!leading) return [];
@@ -128,7 +145,7 @@ const minShare = 0.01; // share from which an edge is listed at once
 const alwaysListed = 3; // edges that are listed at once in any case
 
 // Edges lists edges by the measure of the diagnosis, so that its numbers appear in the list.
-export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
+export function Edges({ p, edges: all, located }: { p: Problem; edges: Edge[]; located?: Located | undefined }) {
   const [shown, setShown] = useEnum("edges", ["most", "all"]);
   const expanded = shown === "all";
   const by = measuresFor(p)[0]!;
@@ -150,6 +167,7 @@ export function Edges({ p, edges: all }: { p: Problem; edges: Edge[] }) {
           { text: "Excess", number: true, title: "Above normal, with its 95 % interval" },
         ]}
       >
+        {located && <LocatedRow of={located} />}
         {(expanded ? edges : few).map((e) => (
           <tr key={e.place.edge}>
             <td>

@@ -15,6 +15,10 @@ export type ExemplarsResource = Resource<Schemas["ExemplarList"]>;
 // traceLink returns the path of the trace of an exemplar, as a sample of a problem.
 export const traceLink = (e: Exemplar, problem: string) => `/traces/${e.trace}${query({ problem })}`;
 
+// isBefore reports whether an exemplar is older than a problem that is a change.
+export const isBefore = (e: Exemplar, p: Schemas["Problem"]) =>
+  p.onset === "changed" && p.since !== null && Date.parse(e.start) < Date.parse(p.since);
+
 const strata = [
   ["slow", "Slowest"],
   ["typical", "Typical"],
@@ -58,6 +62,7 @@ export function Exemplars({ exemplars, problem }: { exemplars: ExemplarsResource
                             <Link href={traceLink(e, problem.id)}>{duration(e.duration_ns)}</Link>{" "}
                             <span className="dim small">
                               <When at={e.start} brief />
+                              {isBefore(e, problem) && ", before the problem"}
                             </span>
                           </li>
                         ))}

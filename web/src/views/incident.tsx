@@ -1,13 +1,12 @@
 // Incident: an incident with its evidence, and the actions on it.
 import { useState } from "react";
 import { Link } from "wouter";
-import { type Schemas, client, unwrap } from "../api/client.ts";
+import { ApiError, type Schemas, client, unwrap } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { describeDeploy } from "../logic/deploys.ts";
 import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, range, share } from "../logic/format.ts";
-import { failsMore, isInIncident, isSlower, likely, ownerText } from "../logic/incidents.ts";
-import { incidentMarkdown } from "../logic/markdown.ts";
+import { failsMore, isInIncident, isSlower, likely, namesOf, operationsOf, ownerText } from "../logic/incidents.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum, useID } from "../url.ts";
 import { Async, Empty } from "../components/async-state.tsx";
@@ -19,19 +18,15 @@ import { Figure, saveFile } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { Table } from "../components/table.tsx";
 import { copyText, showToast } from "../components/toast.tsx";
-import { IncidentState, facts } from "./incidents.tsx";
-import { PastLatency } from "./past-latency.tsx";
+import { Comments } from "./comments.tsx";
+import { EarlierIncidents } from "./earlier.tsx";
+import { Earlier, IncidentState, NextStep, facts } from "./incidents.tsx";
+import { Frames, FrozenPath, LocatedPlace, MeasuredAt, Witnesses, framesTable } from "./located.tsx";
+import { LatencyOverTime } from "./over-time.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
-import {
-  IncidentSentence,
-  PartList,
-  ScoreBar,
-  ServiceName,
-  scoreMeans,
-  suspectCells,
-  suspectColumns,
-} from "./suspects.tsx";
+import { SteadySentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
+import { Name, OpName, Prose } from "../components/names.tsx";
 
 type Detail = Schemas["IncidentDetail"];
 type Incident = Schemas["Incident"];
@@ -60,13 +55,19 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       <Head detail={detail} reload={reload} />
       {x.objectives.length > 0 && <Objectives of={x} />}
       {x.score === 0 && x.objectives.length > 0 ? null : <Suspects of={x} />}
-      {detail.investigation && <Search of={detail.investigation} incident={x} />}
+      {detail.investigation ? (
+        <Search of={detail.investigation} incident={x} located={detail.located} />
+      ) : (
+        detail.located && <LocatedPlace of={detail.located} search={{ incident: x.id }} />
+      )}
       <RequestTypes of={x} />
       <Latency of={x} />
       <div className="columns">
         <Timeline detail={detail} />
         <div>
+          <Comments of={detail} changed={reload} />
           <Samples detail={detail} />
+          <EarlierIncidents of={detail} />
           <Problems of={x} />
         </div>
       </div>
@@ -84,13 +85,14 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
         <Link href="/">Incidents</Link> <span aria-hidden="true">›</span> <IncidentState of={x} />
       </div>
       <h1 className="diagnosis">
-        <IncidentSentence of={x} />
+        <SteadySentence of={x} />
       </h1>
       <div className="effects">
         <Facts
           of={[
             ["Noticed", <When key="opened" at={x.opened} />],
             ...facts(x),
+            ["Before", <Earlier key="before" of={x} />],
             ["Sample", `${count(x.requests)} requests`, "In the three minutes with the most evidence"],
           ]}
         />
@@ -106,7 +108,9 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
       {detail.next && (
         <div className="does">
           <strong>Next</strong>
-          <span>{keepUnits(detail.next)}</span>
+          <span>
+            <NextStep of={x} text={detail.next} />
+          </span>
         </div>
       )}
       <div className="toolbar">
@@ -117,7 +121,10 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
           icon="Share"
           items={[
             { text: "Copy the link", act: () => void copyText(location.href) },
-            { text: "Copy as Markdown", act: () => void copyText(incidentMarkdown(detail, location.href)) },
+            { text: "Copy as Markdown", act: () => void copyReport(x.id) },
+            null,
+            { text: "Save as HTML page", act: () => void saveReport(x.id, "html") },
+            { text: "Save as Markdown", act: () => void saveReport(x.id, "markdown") },
             { text: "Save as JSON", act: asFile },
           ]}
         />
@@ -125,6 +132,26 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
     </>
   );
 }
+
+type Format = "markdown" | "html";
+
+// readReport reads the report of an incident as a text.
+async function readReport(incident: string, format: Format): Promise<string> {
+  const params = { path: { incident }, query: { format } };
+  return unwrap<string>(client.GET("/incidents/{incident}/report", { params, parseAs: "text" }));
+}
+
+const notRead = (error: unknown) =>
+  showToast(error instanceof ApiError ? `${error.title}: ${error.detail}` : String(error));
+
+const copyReport = (id: string) => readReport(id, "markdown").then(copyText, notRead);
+
+const saveReport = (id: string, format: Format) =>
+  readReport(id, format).then(
+    (text) =>
+      saveFile(`incident-${id}.${format === "html" ? "html" : "md"}`, new Blob([text], { type: `text/${format}` })),
+    notRead,
+  );
 
 // Accept declares, after a confirmation, the behaviour since the onset to be normal.
 function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
@@ -150,8 +177,8 @@ function Accept({ of: x, changed }: { of: Incident; changed: () => void }) {
       {asking && (
         <Dialog title="Accept this as normal?" verb="Accept as normal" close={close} act={act}>
           <p>
-            The incident closes. Sibyl forgets how <ServiceName>{x.service}</ServiceName> and the calls to it behaved
-            before <When at={x.onset} />, and compares them with their behaviour since then.
+            The incident closes. Sibyl forgets how <Name>{x.service}</Name> and the calls to it behaved before{" "}
+            <When at={x.onset} />, and compares them with their behaviour since then.
           </p>
           <p>
             For a quarter of an hour, in which Sibyl learns the new level, no incident opens. Accept it if the change is
@@ -239,7 +266,7 @@ function Suspects({ of: x }: { of: Incident }) {
         {listed.map((s) => (
           <tr key={s.service}>
             <td>
-              <ServiceName>{s.service}</ServiceName>
+              <Name>{s.service}</Name>
               {s.owner && (
                 <div className="small">
                   <bdi>{ownerText(s.owner)}</bdi>
@@ -265,10 +292,7 @@ function Suspects({ of: x }: { of: Incident }) {
               <ul className="plain">
                 {s.operations.slice(0, maxOperations).map((o, i) => (
                   <li key={i}>
-                    <span className="mono">
-                      <bdi>{operationName(o)}</bdi>
-                    </span>{" "}
-                    <span className="dim small nowrap">+{percent(o.score)}</span>
+                    <OpName>{operationName(o)}</OpName> <span className="dim small nowrap">+{percent(o.score)}</span>
                   </li>
                 ))}
               </ul>
@@ -308,10 +332,17 @@ const maxCharted = 20; // request types to choose from
 const maxPlaces = 5; // of the search
 const leastPlace = 0.01; // share of the lost time
 
+type SearchProps = {
+  of: Schemas["InvestigationDetail"];
+  incident: Incident;
+  located: Schemas["LocatedPlace"] | undefined;
+};
+
 // Search shows how far the search for the place has come: its state, the places with their shares of the lost time, the
-// tracepoints that are on, and the decisions.
-function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"]; incident: Incident }) {
+// tracepoints that are on, and the decisions. Once the place is located, it shows the evidence of that time.
+function Search({ of: detail, incident: x, located: found }: SearchProps) {
   const v = detail.investigation;
+  const located = v.state === "investigating" || v.state === "opened" ? undefined : found;
   const places = v.suspects.filter((s, i) => i === 0 || (s.share.value ?? 0) >= leastPlace).slice(0, maxPlaces);
   return (
     <Figure
@@ -319,24 +350,25 @@ function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"
       title="Place"
       hint="Where requests of all types that run through the first suspect lose time. Sibyl switches tracepoints on and off to find the place."
       tools={v.problem ? <Link href={`/problems/${v.problem}`}>Located for a problem</Link> : undefined}
-      table={() => ({
-        header: ["place", "tracepoint", "share of the lost time (of 1)", "low (of 1)", "high (of 1)", "requests"],
-        rows: v.suspects.map((s) => [
-          s.context.join(" → "),
-          s.tracepoint,
-          s.share.value,
-          s.share.low,
-          s.share.high,
-          s.requests,
-        ]),
-      })}
+      table={() => (located ? framesTable(located) : placesTable(v))}
       tableOnly
+      image={located !== undefined}
     >
       <p className="does">
         <StateBadge of={v.state} title={searchStates[v.state]} />
         <span>{searchText(v, x)}</span>
       </p>
-      {places.length > 0 && (
+      {located && (
+        <>
+          <p className="hint dim">
+            <MeasuredAt of={located} />
+          </p>
+          <FrozenPath of={located} />
+          <Frames of={located} />
+          <Witnesses of={located} search={{ incident: x.id }} />
+        </>
+      )}
+      {!located && places.length > 0 && (
         <Table
           label="Places"
           className="results"
@@ -345,10 +377,7 @@ function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"
           {places.map((s, i) => (
             <tr key={i}>
               <td title={s.context.join(" → ")}>
-                <strong>
-                  <bdi>{s.operation}</bdi>
-                </strong>{" "}
-                {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
+                <Name>{s.operation}</Name> {s.tracepoint && <span className="dim small mono path">{s.tracepoint}</span>}
               </td>
               <td className="bars">
                 {share(s.share.value)}{" "}
@@ -375,6 +404,18 @@ function Search({ of: detail, incident: x }: { of: Schemas["InvestigationDetail"
     </Figure>
   );
 }
+
+const placesTable = (v: Schemas["Investigation"]) => ({
+  header: ["place", "tracepoint", "share of the lost time (of 1)", "low (of 1)", "high (of 1)", "requests"],
+  rows: v.suspects.map((s) => [
+    s.context.join(" → "),
+    s.tracepoint,
+    s.share.value,
+    s.share.low,
+    s.share.high,
+    s.requests,
+  ]),
+});
 
 // searchStates define the states of the search of an incident.
 const searchStates: Record<Schemas["State"], string> = {
@@ -428,9 +469,9 @@ function SearchLog({ of: v }: { of: Schemas["Investigation"] }) {
   );
 }
 
-const hour = 3_600_000;
+const lead = 1_800_000; // ms, shown before the onset
 
-// Latency shows the durations of an affected request type from an hour before the onset to half an hour after the end.
+// Latency shows the durations of an affected request type from half an hour before the onset to a while after the end.
 function Latency({ of: x }: { of: Incident }) {
   const types = x.request_types.slice(0, maxCharted);
   const [picked, pick] = useID("type");
@@ -448,12 +489,20 @@ function Latency({ of: x }: { of: Incident }) {
     })),
   ];
   if (x.closed) marks.push({ at: Date.parse(x.closed), text: "closed", title: "The incident closed" });
+  const onset = Date.parse(x.onset);
   return (
-    <PastLatency
+    <LatencyOverTime
       group={shown.id}
-      from={Date.parse(x.onset) - hour}
-      to={x.closed ? Math.min(now, Date.parse(x.closed) + hour / 2) : now}
+      times={{
+        from: minuteOf(onset - lead),
+        to: x.closed ? Math.min(now, Date.parse(x.closed) + lead / 2) : now,
+        live: !x.closed,
+      }}
+      edge={onset}
       marks={marks}
+      expected={shown.usual_ns}
+      link={{ incident: x.id }}
+      deploys={x.deploys}
       tools={
         types.length > 1 && (
           <Select label="Request type" value={shown.id} pick={pick} of={types.map((t) => [t.id, t.name] as const)} />
@@ -462,6 +511,8 @@ function Latency({ of: x }: { of: Incident }) {
     />
   );
 }
+
+const minuteOf = (ms: number) => ms - (ms % 60_000);
 
 // RequestTypes lists the affected request types, worst first. Their names link to the requests before and after the
 // onset.
@@ -504,7 +555,7 @@ function RequestTypes({ of: x }: { of: Incident }) {
             <tr key={t.id}>
               <td>
                 <Link href={`/compare${query({ group: t.id, by: "time", from: x.onset, base_to: x.onset })}`}>
-                  {t.name}
+                  <OpName>{t.name}</OpName>
                 </Link>
               </td>
               <td className="bars">
@@ -529,8 +580,12 @@ function RequestTypes({ of: x }: { of: Incident }) {
   );
 }
 
+// isEvent reports whether an entry belongs on the timeline: comments have a list of their own.
+const isEvent = (e: Schemas["TimelineEntry"]) => e.kind !== "commented";
+
 // Timeline lists the events of an incident, oldest first.
 function Timeline({ detail }: { detail: Detail }) {
+  const names = [...namesOf(detail.incident), ...operationsOf(detail.incident)];
   const [zone] = useZone();
   const now = useNow();
   return (
@@ -541,14 +596,14 @@ function Timeline({ detail }: { detail: Detail }) {
       tableOnly
     >
       <ol className="timeline">
-        {detail.timeline.map((e, i) => (
+        {detail.timeline.filter(isEvent).map((e, i) => (
           <li key={i} className={e.kind === "deploy" ? "deployed" : ""}>
             <div className="dim small">
               <When at={e.at} />
             </div>
             <div className="path">
               {e.kind === "deploy" && "▲ "}
-              {keepUnits(formatTimesIn(e.text, zone, now))}
+              <Prose names={names}>{keepUnits(formatTimesIn(e.text, zone, now))}</Prose>
             </div>
           </li>
         ))}

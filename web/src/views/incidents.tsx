@@ -8,27 +8,33 @@ import { silentFor } from "../logic/health.ts";
 import {
   affectedTypes,
   carrier,
+  earlierText,
   failsMore,
+  impactText,
   isEarlier,
   isMuted,
   isSlower,
   lastClosed,
   lasted,
   likely,
+  namesOf,
+  operationsOf,
   relativeToOnset,
   ownerText,
 } from "../logic/incidents.ts";
 import { useNow } from "../settings.ts";
-import { useEnum } from "../url.ts";
+import { query, useEnum, useQuery } from "../url.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { Async, Empty } from "../components/async-state.tsx";
-import { StateBadge } from "../components/badges.tsx";
+import { SeverityBadge, StateBadge } from "../components/badges.tsx";
 import { Facts, When, useTitle } from "../components/basics.tsx";
+import { Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { TruncationNote } from "../components/table.tsx";
 import { type Note, NoteDialog, NoteTags, incidentSubject } from "./notes.tsx";
-import { IncidentSentence, ServiceName, SuspectList } from "./suspects.tsx";
+import { IncidentSentence, SuspectList } from "./suspects.tsx";
+import { Name, OpName, Prose } from "../components/names.tsx";
 
 type Incident = Schemas["Incident"];
 type List = Schemas["IncidentList"];
@@ -56,21 +62,40 @@ export function Incidents() {
   );
 }
 
+const severities = ["critical", "major", "minor"] as const;
+
 const openIncidents = (n: number) => `${n === 0 ? "No" : count(n)} open ${n === 1 ? "incident" : "incidents"}`;
 
 // asTable returns the incidents for export.
 const asTable = (items: Incident[]): TableData => ({
-  header: ["state", "sentence", "service", "score", "onset", "opened", "closed", "request types", "problems", "id"],
+  header: [
+    "state",
+    "severity",
+    "sentence",
+    "service",
+    "owner",
+    "score",
+    "onset",
+    "opened",
+    "closed",
+    "request types",
+    "problems",
+    "earlier",
+    "id",
+  ],
   rows: items.map((x) => [
     x.state,
+    x.severity,
     x.sentence,
     x.service,
+    x.owner ? ownerText(x.owner) : "",
     x.score,
     x.onset,
     x.opened,
     x.closed,
     x.request_types.length,
     x.problems.length,
+    x.earlier,
     x.id,
   ]),
 });
@@ -81,8 +106,13 @@ function Lists({ list, changed }: ListsProps) {
   const [dialog, setDialog] = useState<{ incident: Incident; note: Note }>();
   const [muted, setMuted] = useEnum("muted", ["hidden", "shown"]);
   const [earlier, setEarlier] = useEnum("earlier", ["hidden", "shown"]);
+  const [severity, setSeverity] = useEnum("severity", ["", ...severities]);
+  const [service, setService] = useQuery("service");
   const now = useNow();
-  const all = list.items.filter((x) => muted === "shown" || !isMuted(x));
+  const chosen = list.items.filter(
+    (x) => (severity === "" || x.severity === severity) && (service === "" || x.service === service),
+  );
+  const all = chosen.filter((x) => muted === "shown" || !isMuted(x));
   const open = all.filter((x) => x.state === "open");
   const closed = all.filter((x) => x.state === "closed" && !isEarlier(x, now));
   const old = all.filter((x) => isEarlier(x, now));
@@ -107,10 +137,27 @@ function Lists({ list, changed }: ListsProps) {
           </span>
         )}
         <Toggle n={list.items.filter(isMuted).length} of="muted" value={muted} pick={setMuted} />
+        <span className="push filters">
+          {service !== "" && (
+            <button type="button" onClick={() => setService("")} aria-label={`All services, not only ${service}`}>
+              <Name>{service}</Name> <span aria-hidden="true">✕</span>
+            </button>
+          )}
+          {list.items.length > 0 && (
+            <Select
+              label="Severity"
+              value={severity}
+              pick={setSeverity}
+              of={[["", "all"], ...severities.map((s) => [s, s] as const)]}
+            />
+          )}
+        </span>
       </p>
-      {open.length > 0 ? (
-        <Section title="Open" of={open} />
-      ) : (
+      {open.length > 0 && <Section title="Open" of={open} />}
+      {open.length === 0 && chosen.length < list.items.length && (
+        <p className="dim state">No open incident is shown with these filters.</p>
+      )}
+      {open.length === 0 && chosen.length === list.items.length && (
         <NothingOpen list={list} muted={list.items.filter((x) => x.state === "open" && isMuted(x)).length} />
       )}
       {closed.length > 0 && <Section title="Closed in the last day" of={closed} />}
@@ -157,26 +204,46 @@ function Section({ title, of }: { title: string; of: Incident[] }) {
   );
 }
 
-// Entry shows an incident in the list.
+// Entry shows an incident in the list: an open one with its circumstances, a closed one in short.
 function Entry({ of: x }: { of: Incident }) {
-  const detail = useIncident(x.state === "open" ? x.id : null);
-  const next: Fact[] = x.state === "open" ? [["Next", keepUnits(detail.value?.next ?? "…")]] : [];
+  const open = x.state === "open";
+  const detail = useIncident(open ? x.id : null);
   return (
-    <article className={`incident ${x.state}`} aria-labelledby={`incident-${x.id}`}>
+    <article className={`incident ${x.state} severity-${x.severity}`} aria-labelledby={`incident-${x.id}`}>
       <div className="what">
         <div className="crumbs">
           <IncidentState of={x} />
+          {!open && <Earlier of={x} />}
         </div>
         <h3 id={`incident-${x.id}`}>
           <Link href={`/incidents/${x.id}`} data-incident={x.id}>
             <IncidentSentence of={x} />
           </Link>
         </h3>
-        <Facts of={[...facts(x), ...next]} />
+        {open && (
+          <Facts
+            of={[
+              ...facts(x),
+              ["Before", <Earlier key="before" of={x} />],
+              ["Next", <NextStep key="next" of={x} text={detail.value?.next ?? "…"} />],
+            ]}
+          />
+        )}
       </div>
-      <SuspectList of={likely(x.suspects).slice(0, 3)} />
+      {open && <SuspectList of={likely(x.suspects).slice(0, 3)} />}
     </article>
   );
+}
+
+// NextStep is the advice about an incident, with names set apart.
+export const NextStep = ({ of: x, text }: { of: Incident; text: string }) => (
+  <Prose names={[...namesOf(x), ...operationsOf(x)]}>{keepUnits(text)}</Prose>
+);
+
+// Earlier tells how often the first suspect of an incident had one before, with a link to these.
+export function Earlier({ of: x }: { of: Incident }) {
+  if (x.earlier === 0) return <span className="dim">first of this service</span>;
+  return <Link href={`/${query({ service: x.service, earlier: "shown" })}`}>{earlierText(x.earlier)}</Link>;
 }
 
 // IncidentState shows the state of an incident, its time, and who looks after it.
@@ -184,6 +251,7 @@ export function IncidentState({ of: x }: { of: Incident }) {
   const now = useNow();
   return (
     <>
+      <SeverityBadge of={x.severity} />
       <StateBadge of={x.state} />
       {x.closed ? (
         <span>
@@ -202,6 +270,9 @@ export function IncidentState({ of: x }: { of: Incident }) {
         </span>
       )}
       <NoteTags of={x.notes} />
+      {x.comments > 0 && (
+        <span className="tag">{x.comments === 1 ? "1 comment" : `${count(x.comments)} comments`}</span>
+      )}
     </>
   );
 }
@@ -216,6 +287,9 @@ export function facts(x: Incident): Fact[] {
   const all: Fact[] = [["Affected", affectedTypes(x.request_types.length)]];
   if (x.owner) all.push(["Owner", <bdi key="owner">{ownerText(x.owner)}</bdi>, "Of the first suspect"]);
   if (worst) all.push(["Worst", <Effect key="worst" of={worst} />, "The request type that loses most time"]);
+  const lost = impactText(x.impact);
+  if (lost)
+    all.push(["Lost", keepUnits(lost), "By all affected requests, beyond the usual, on average since the onset"]);
   if (on) all.push(["Mostly on", <bdi key="on">{on}</bdi>, "Carries most of the cost of the first suspect"]);
   if (deploy)
     all.push([
@@ -231,9 +305,7 @@ function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
   const slower = isSlower(t);
   return (
     <>
-      <span className="mono">
-        <bdi>{t.name}</bdi>
-      </span>{" "}
+      <OpName>{t.name}</OpName>{" "}
       {(slower || !failsMore(t)) && (
         <span>
           <strong>{keepUnits(duration(t.mean_ns))}</strong> on average,{" "}
@@ -257,7 +329,7 @@ function Effect({ of: t }: { of: Schemas["IncidentRequestType"] }) {
 function Deployed({ of: d, onset }: { of: Schemas["Deploy"]; onset: string }) {
   return (
     <>
-      <ServiceName>{d.service}</ServiceName> <bdi>{d.version}</bdi>, {relativeToOnset(d.at, onset)}
+      <Name>{d.service}</Name> <bdi>{d.version}</bdi>, {relativeToOnset(d.at, onset)}
     </>
   );
 }

@@ -13,8 +13,8 @@ import { Figure } from "../components/figure.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { useEnum, useQuery, useSearchText } from "../url.ts";
-import { Beside, Failures, ServiceBadge, Time } from "./services.tsx";
-import { ServiceName } from "./suspects.tsx";
+import { Beside, CallCells, Failures, ServiceBadge, Time, callColumns } from "./services.tsx";
+import { Name } from "../components/names.tsx";
 
 type ServiceMap = Schemas["ServiceMap"];
 type Service = Schemas["Service"];
@@ -279,7 +279,7 @@ function Chosen({ of: s, calls, pick }: { of: Service; calls: Call[]; pick: (nam
       <header>
         <h2>
           <Link href={servicePath(s.service, s.id)}>
-            <ServiceName>{s.service}</ServiceName>
+            <Name>{s.service}</Name>
           </Link>
         </h2>
         <button type="button" onClick={() => pick(s.service)}>
@@ -356,30 +356,13 @@ function CallTable({ calls, selected }: { calls: Call[]; selected: string }) {
       })}
       tableOnly
     >
-      <Table
-        label="Calls"
-        className="results"
-        head={[
-          "Caller → callee",
-          { text: "Rate", number: true },
-          { text: "Errors", number: true },
-          { text: "On the wire", number: true, title: "Mean time of a call between the two services" },
-        ]}
-      >
+      <Table label="Calls" className="results" head={["Caller → callee", ...callColumns]}>
         {rows.slice(0, all ? rows.length : few).map((c) => (
           <tr key={`${c.caller}\n${c.callee}`}>
             <td className="mono">
               <bdi>{c.caller}</bdi> → <bdi>{c.callee}</bdi>
             </td>
-            <td className="number">
-              <Beside now={rate(c.now.rate)} usual={c.usual && rate(c.usual.rate)} notable={false} />
-            </td>
-            <td className="number">
-              <Failures now={c.now} usual={c.usual} />
-            </td>
-            <td className="number">
-              <Time now={c.now.own_ns} usual={c.usual?.own_ns} />
-            </td>
+            <CallCells of={c} />
           </tr>
         ))}
       </Table>

@@ -4,7 +4,7 @@ import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import type { Mark } from "../charts/heatmap.tsx";
 import { type Resource, useIncidents, useResource } from "../api/queries.ts";
-import { sectionOf } from "../logic/diagnosis.ts";
+import { problemNames, sectionOf } from "../logic/diagnosis.ts";
 import { deploysSince } from "../logic/deploys.ts";
 import { count, duration, ratio, milli, percent, range, rate, factor, keepUnits } from "../logic/format.ts";
 import { isInIncident } from "../logic/incidents.ts";
@@ -16,13 +16,15 @@ import { Menu } from "../components/menu.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
+import { Prose, useSteady } from "../components/names.tsx";
 import { query } from "../url.ts";
 import { Attributes } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
-import { Exemplars, type ExemplarsResource, traceLink } from "./exemplars.tsx";
+import { Exemplars, type ExemplarsResource, isBefore, traceLink } from "./exemplars.tsx";
 import { Causes, Explanations } from "./explanations.tsx";
 import { Latency } from "./latency.tsx";
-import { PastLatency } from "./past-latency.tsx";
+import { LocatedPlace } from "./located.tsx";
+import { LatencyOverTime } from "./over-time.tsx";
 import { NoteButtons, problemSubject } from "./notes.tsx";
 import { ComparisonTable, comparisonData } from "./comparison-table.tsx";
 import { IncidentSentence } from "./suspects.tsx";
@@ -77,9 +79,18 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
   return (
     <>
       <Head detail={detail} exemplars={exemplars} reload={reload} />
-      <PastLatency group={p.group} from={opened - hour} to={closed + hour} marks={marks} />
-      <Edges p={p} edges={detail.edges} />
+      {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
+      <LatencyOverTime
+        group={p.group}
+        times={{ from: opened - hour, to: closed + hour, live: false }}
+        edge={opened}
+        marks={marks}
+        expected={p.expected_ns}
+        link={{ problem: p.id }}
+      />
+      <Edges p={p} edges={detail.edges} located={detail.located} />
       {detail.explanations.length > 0 && <Explanations detail={detail} />}
+      <Causes detail={detail} />
       <Timeline detail={detail} deploys={[]} />
       <Exemplars exemplars={exemplars} problem={p} />
     </>
@@ -123,6 +134,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   return (
     <>
       <Head detail={detail} exemplars={exemplars} reload={reload} />
+      {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
       <Async of={group} what="the requests">
         {(g) => (
           <>
@@ -131,7 +143,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
           </>
         )}
       </Async>
-      <Edges p={p} edges={edges} />
+      <Edges p={p} edges={edges} located={detail.located} />
       <div className="columns">
         <Explanations detail={detail} />
         <Slowest p={p} comparison={comparison} />
@@ -158,6 +170,7 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
   const path = (id: string) => `${location.pathname}${search && `?${search}`}#${id}`;
   const asFile = () =>
     saveFile(`${p.id}.json`, new Blob([JSON.stringify(detail, null, 1)], { type: "application/json" }));
+  const parts = useSteady(p.diagnosis_parts, p.diagnosis, `${p.id} ${p.state} ${p.leading}`);
   return (
     <>
       <div className="crumbs">
@@ -169,9 +182,9 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
         </span>
       </div>
       <h1 className="diagnosis">
-        {p.diagnosis_parts.map((part, i) => {
+        {parts.map((part, i) => {
           const section = sectionOf(part.evidence);
-          const text = keepUnits(part.text);
+          const text = <Prose names={problemNames(p)}>{keepUnits(part.text)}</Prose>;
           return section ? (
             <a key={i} href={path(section)}>
               {text}
@@ -259,14 +272,22 @@ function PartOf({ id }: { id: string }) {
   );
 }
 
-// SampleLinks links to a slow sample trace, and to a typical one if all requests are slow.
+// SampleLinks links to a slow sample trace, and to a typical one if all requests are slow. A sample from before the
+// problem says so: it is typical of healthy times.
 function SampleLinks({ p, exemplars }: { p: Problem; exemplars: ExemplarsResource }) {
   const strata = p.kind === "slow" ? ["typical", "slow"] : ["slow"];
-  const found = strata.map((s) => exemplars.value?.items.find((e) => e.stratum === s)).filter((e) => e !== undefined);
+  const found = strata
+    .map((s) => {
+      const all = exemplars.value?.items.filter((e) => e.stratum === s) ?? [];
+      return all.find((e) => !isBefore(e, p)) ?? all[0];
+    })
+    .filter((e) => e !== undefined);
   return (
     <span className="push requests">
       {found.map((e) => (
-        <Link key={e.stratum} href={traceLink(e, p.id)}>{`A ${e.stratum} request, ${duration(e.duration_ns)}`}</Link>
+        <Link key={e.stratum} href={traceLink(e, p.id)}>
+          {`A ${e.stratum} request${isBefore(e, p) ? " from before the problem" : ""}, ${duration(e.duration_ns)}`}
+        </Link>
       ))}
     </span>
   );
@@ -303,8 +324,20 @@ function Slowest({ p, comparison }: { p: Problem; comparison: Resource<Schemas["
 
 // Refined shows the results of the tracepoints that requests reached, and names the others. within maps edges to names.
 function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within: ReadonlyMap<string, string> }) {
-  const of = all.filter((r) => r.hits > 0);
-  const idle = all.filter((r) => r.hits === 0).map((r) => r.tracepoint);
+  // Arms of the plan with other tracepoints have results of their own: the one with the most requests is listed.
+  const of = all.filter(
+    (r, i) =>
+      r.hits > 0 &&
+      !all.some(
+        (o, k) =>
+          o.tracepoint === r.tracepoint &&
+          o.within === r.within &&
+          o.operation === r.operation &&
+          (o.requests > r.requests || (o.requests === r.requests && k < i)),
+      ),
+  );
+  const reached = new Set(of.map((r) => r.tracepoint));
+  const idle = [...new Set(all.filter((r) => r.hits === 0).map((r) => r.tracepoint))].filter((t) => !reached.has(t));
   return (
     <Figure
       id="refined"

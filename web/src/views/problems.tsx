@@ -15,6 +15,7 @@ import { type Schemas, client } from "../api/client.ts";
 import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
 import { count, duration, ratio, milli, range, rate, factor, stateLabel, keepUnits } from "../logic/format.ts";
+import { problemNames } from "../logic/diagnosis.ts";
 import { isInIncident } from "../logic/incidents.ts";
 import { stableOrder } from "../logic/stable-order.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
@@ -23,6 +24,7 @@ import { VirtualTbody } from "../components/virtual-tbody.tsx";
 import { Choice, Search, Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
+import { Prose } from "../components/names.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { StateBadge, ProblemTags, definitions, kindLabels } from "../components/badges.tsx";
 import { useEnum, useSearchText } from "../url.ts";
@@ -322,7 +324,7 @@ const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
       <td className="narrow number rank">{p.rank}</td>
       <td className="problem">
         <Link href={`/problems/${p.id}`} data-problem={p.id} title={p.why}>
-          {keepUnits(p.diagnosis)}
+          <Prose names={problemNames(p)}>{keepUnits(p.diagnosis)}</Prose>
         </Link>
         <div className="where">
           <ProblemTags onset={p.onset} kind={p.kind} />

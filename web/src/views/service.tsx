@@ -16,8 +16,9 @@ import { Figure } from "../components/figure.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
 import { Table } from "../components/table.tsx";
 import { query, useEnum } from "../url.ts";
-import { Beside, Failures, ServiceBadge, SinceNote, Time } from "./services.tsx";
-import { IncidentSentence, ServiceName } from "./suspects.tsx";
+import { Beside, CallCells, Failures, ServiceBadge, SinceNote, Time, callColumns } from "./services.tsx";
+import { IncidentSentence } from "./suspects.tsx";
+import { Name } from "../components/names.tsx";
 
 type Detail = Schemas["ServiceDetail"];
 type Call = Schemas["ServiceCall"];
@@ -291,32 +292,15 @@ function Calls({ title, of, other }: { title: string; of: Call[]; other: "caller
       {of.length === 0 ? (
         <p className="dim">{other === "caller" ? "Only from outside, as far as spans show." : "No other service."}</p>
       ) : (
-        <Table
-          label={title}
-          className="results"
-          head={[
-            "Service",
-            { text: "Rate", number: true },
-            { text: "Errors", number: true },
-            { text: "On the wire", number: true, title: "Mean time of a call between the two services" },
-          ]}
-        >
+        <Table label={title} className="results" head={["Service", ...callColumns]}>
           {of.map((c) => (
             <tr key={c[other]}>
               <td>
                 <Link href={servicePath(c[other])}>
-                  <ServiceName>{c[other]}</ServiceName>
+                  <Name>{c[other]}</Name>
                 </Link>
               </td>
-              <td className="number">
-                <Beside now={rate(c.now.rate)} usual={c.usual && rate(c.usual.rate)} notable={false} />
-              </td>
-              <td className="number">
-                <Failures now={c.now} usual={c.usual} />
-              </td>
-              <td className="number">
-                <Time now={c.now.own_ns} usual={c.usual?.own_ns} />
-              </td>
+              <CallCells of={c} />
             </tr>
           ))}
         </Table>

@@ -25,7 +25,7 @@ import { Search, Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
 import { RangeSelect, useRange } from "../components/range.tsx";
-import { TruncationNote } from "../components/table.tsx";
+import { type Column, TruncationNote } from "../components/table.tsx";
 import { VirtualTbody } from "../components/virtual-tbody.tsx";
 import { useEnum, useSearchText } from "../url.ts";
 
@@ -311,6 +311,28 @@ export function Beside({ now, usual, notable }: { now: string; usual: string | n
 export const Failures = ({ now, usual }: { now: Load; usual: Load | null }) => (
   <Beside now={percent(now.failed)} usual={usual && percent(usual.failed)} notable={failsNotably(now, usual)} />
 );
+
+// CallCells are the cells of a table that show the calls between two services: rate, errors and time on the wire.
+export const CallCells = ({ of: { now, usual } }: { of: { now: Load; usual: Load | null } }) => (
+  <>
+    <td className="number">
+      <Beside now={rate(now.rate)} usual={usual && rate(usual.rate)} notable={false} />
+    </td>
+    <td className="number">
+      <Failures now={now} usual={usual} />
+    </td>
+    <td className="number">
+      <Time now={now.own_ns} usual={usual?.own_ns} />
+    </td>
+  </>
+);
+
+// callColumns are their heads.
+export const callColumns: Column[] = [
+  { text: "Rate", number: true },
+  { text: "Errors", number: true },
+  { text: "On the wire", number: true, title: "Mean time of a call between the two services" },
+];
 
 export const Time = ({ now, usual }: { now: number | null; usual: number | null | undefined }) => (
   <Beside

@@ -1,9 +1,9 @@
 // The suspects of an incident: their scores, divided into parts.
-import type { ReactNode } from "react";
 import type { Schemas } from "../api/client.ts";
 import { keepUnits, percent } from "../logic/format.ts";
-import { localTimes, parts, partsOf, pieces, servicesOf } from "../logic/incidents.ts";
+import { localTimes, namesOf, parts, partsOf } from "../logic/incidents.ts";
 import { useNow, useZone } from "../settings.ts";
+import { Name, Prose, useSteady } from "../components/names.tsx";
 
 type Incident = Schemas["Incident"];
 type Suspect = Schemas["IncidentSuspect"];
@@ -12,20 +12,16 @@ type Suspect = Schemas["IncidentSuspect"];
 export const scoreMeans =
   "Additional time of a request, as a share of its usual time, and the share of requests that fail, stay unanswered or make other calls, because of this service";
 
-// ServiceName sets the name of a service apart from prose.
-export const ServiceName = ({ children }: { children: string }) => (
-  <code className="name">
-    <bdi>{children}</bdi>
-  </code>
-);
+// SteadySentence is the sentence of an incident as a heading.
+export function SteadySentence({ of: x }: { of: Incident }) {
+  return <IncidentSentence of={useSteady(x, x.sentence, `${x.id} ${x.state} ${x.service}`)} />;
+}
 
-// IncidentSentence is the sentence of an incident, with the names of services set apart.
-export function IncidentSentence({ of: x }: { of: Incident }): ReactNode {
+// IncidentSentence is the sentence of an incident, with names set apart.
+export function IncidentSentence({ of: x }: { of: Incident }) {
   const [zone] = useZone();
   const now = useNow();
-  return pieces(keepUnits(localTimes(x, zone, now)), servicesOf(x)).map(({ text, service }, i) =>
-    service ? <ServiceName key={i}>{text}</ServiceName> : <span key={i}>{text}</span>,
-  );
+  return <Prose names={namesOf(x)}>{keepUnits(localTimes(x, zone, now))}</Prose>;
 }
 
 // ScoreBar draws the score of a suspect, of a maximum, divided into its parts. It is hidden from screen readers: the
@@ -67,7 +63,7 @@ export function SuspectList({ of: suspects }: { of: Suspect[] }) {
         {suspects.map((s) => (
           <li key={s.service}>
             <span className="suspect">
-              <ServiceName>{s.service}</ServiceName>
+              <Name>{s.service}</Name>
               <strong className="number">+{percent(s.score)}</strong>
             </span>
             <ScoreBar of={s} max={max} />

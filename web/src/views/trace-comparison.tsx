@@ -4,7 +4,7 @@ import { count, duration, keepUnits } from "../logic/format.ts";
 import { Figure } from "../components/figure.tsx";
 import { Table } from "../components/table.tsx";
 import { useQuery, useSet } from "../url.ts";
-import { ServiceName } from "./suspects.tsx";
+import { Name } from "../components/names.tsx";
 
 type Finding = Schemas["TraceFinding"];
 
@@ -59,7 +59,7 @@ export function Comparison({ of: c }: { of: Schemas["TraceComparison"] }) {
           {c.findings.slice(0, all ? c.findings.length : few).map((f, i) => (
             <tr key={i} className={f.span === picked ? "picked" : undefined}>
               <td>
-                <ServiceName>{f.service}</ServiceName>{" "}
+                <Name>{f.service}</Name>{" "}
                 <button
                   type="button"
                   className="link mono"

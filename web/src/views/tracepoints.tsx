@@ -1,4 +1,5 @@
 // Tracepoints: the budget, all tracepoints with reason, expiry and cost, agents, and the plan.
+import { Fragment } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
@@ -7,6 +8,7 @@ import { moveFocus, useKeys } from "../use-keys.ts";
 import { Bar, When, useTitle } from "../components/basics.tsx";
 import { Choice, Search, Select } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
+import { Name, OpName } from "../components/names.tsx";
 import { TruncationNote, Table } from "../components/table.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { StateBadge } from "../components/badges.tsx";
@@ -89,6 +91,7 @@ function TracepointTable() {
   const [sort, setSort] = useEnum("sort", ["state", "name", "bytes", "cpu"]);
   const [limit, setLimit] = useCount("limit", 100, maxLimit);
   useKeys({ j: () => moveFocus("tbody button", 1), k: () => moveFocus("tbody button", -1) });
+  const byService = sort === "state" || sort === "name";
   const query = { limit, sort, ...(q && { q }), ...(state && { state }) };
   const resource = useResource(
     `tracepoints ${JSON.stringify(query)}`,
@@ -173,9 +176,16 @@ function TracepointTable() {
                   "Action",
                 ]}
               >
-                {list.items.map((t) => (
-                  <TracepointRow key={t.id} t={t} changed={resource.reload} />
-                ))}
+                {list.items.map((t, i) => {
+                  const service = byService ? serviceOf(t) : "";
+                  const begins = service !== "" && (i === 0 || serviceOf(list.items[i - 1]!) !== service);
+                  return (
+                    <Fragment key={t.id}>
+                      {begins && <GroupRow of={service} columns={8} />}
+                      <TracepointRow t={t} service={service} changed={resource.reload} />
+                    </Fragment>
+                  );
+                })}
               </Table>
               {list.next_cursor && limit < maxLimit ? (
                 <p className="under">
@@ -194,6 +204,12 @@ function TracepointTable() {
   );
 }
 
+// serviceOf returns the service with which the names of a tracepoint begin, "" if they do not.
+function serviceOf(t: Tracepoint): string {
+  const service = t.name.slice(0, Math.max(0, t.name.indexOf("/")));
+  return t.operation.startsWith(`${service} `) ? service : "";
+}
+
 function NoTracepoints({ q, state }: { q: string; state: string }) {
   if (state === "on" && !q)
     return (
@@ -209,13 +225,26 @@ function NoTracepoints({ q, state }: { q: string; state: string }) {
   );
 }
 
-function TracepointRow({ t, changed }: { t: Tracepoint; changed: () => void }) {
+// GroupRow is a row with the service of the rows that follow.
+const GroupRow = ({ of: service, columns }: { of: string; columns: number }) => (
+  <tr className="group">
+    <th scope="rowgroup" colSpan={columns}>
+      <Name>{service}</Name>
+    </th>
+  </tr>
+);
+
+// TracepointRow shows a tracepoint. A service, if it is given, stands above the row and not in its names.
+function TracepointRow({ t, service, changed }: { t: Tracepoint; service: string; changed: () => void }) {
   const lease = t.leases[0];
+  const [operation, name] = service
+    ? [t.operation, t.name].map((n) => n.slice(service.length + 1))
+    : [t.operation, t.name];
   return (
     <tr>
       <td>
-        {t.operation}
-        <div className="small dim mono path">{t.name}</div>
+        <OpName>{operation!}</OpName>
+        {!name!.endsWith(`/${operation}`) && <div className="small dim mono path">{name}</div>}
       </td>
       <td>
         <StateBadge of={t.state} />

@@ -1,0 +1,202 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/api/access"
+	"github.com/sibyl-trace/sibyl/api/contract"
+)
+
+// created returns the object in an answer.
+func created[T any](t *testing.T, out *httptest.ResponseRecorder) (x T) {
+	t.Helper()
+	if err := json.Unmarshal(out.Body.Bytes(), &x); err != nil || out.Code != http.StatusCreated {
+		t.Fatalf("%d: %s", out.Code, out.Body)
+	}
+	return x
+}
+
+// A comment shows in the incident, its timeline and its number in lists, until it is deleted, also after a restart.
+func TestComments(t *testing.T) {
+	w := newIncident(t)
+	path := "/api/v1/incidents/" + hex16(w.core.Incidents()[0].ID)
+	for i, text := range []string{" first\n\nline ", "second <b>"} {
+		out := w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": text})
+		c := created[contract.Comment](t, out)
+		if c.ID != int64(i+1) || c.By != "local" || c.Text != strings.TrimSpace(text) || !c.At.Equal(w.clock()) {
+			t.Errorf("%+v", c)
+		}
+	}
+	d := w.incident(t)
+	if len(d.Comments) != 2 || d.Incident.Comments != 2 || w.incidents(t, "").Items[0].Comments != 2 {
+		t.Errorf("comments %+v", d.Comments)
+	}
+	if last := d.Timeline[len(d.Timeline)-1]; last.Kind != contract.TimelineEntryKindCommented || last.Text != "local: second <b>" {
+		t.Errorf("timeline ends with %+v", last)
+	}
+	for _, wrong := range []string{"", "  \n", strings.Repeat("x", 4097)} {
+		if out := w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": wrong}); out.Code != http.StatusBadRequest && out.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%.9q: %d: %s", wrong, out.Code, out.Body)
+		}
+	}
+	if out := w.call(t, http.MethodPost, "/api/v1/incidents/00000000000000ff/comments", map[string]string{"text": "x"}); out.Code != http.StatusNotFound {
+		t.Errorf("on an unknown incident: %d", out.Code)
+	}
+	for range 2 { // the second finds nothing to delete
+		if out := w.call(t, http.MethodDelete, path+"/comments/1", nil); out.Code != http.StatusNoContent {
+			t.Errorf("deleting: %d: %s", out.Code, out.Body)
+		}
+	}
+	reopened, err := OpenComments(filepath.Dir(w.options.Comments.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := reopened.Of(d.Incident.ID); len(left) != 1 || left[0].ID != 2 {
+		t.Errorf("after a restart: %+v", left)
+	}
+	w.call(t, http.MethodDelete, path+"/comments/2", nil)
+	if c := created[contract.Comment](t, w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": "x"})); c.ID != 1 {
+		t.Errorf("first of an incident without comments: %+v", c)
+	}
+}
+
+// Comments on incidents that are not kept any more make room; those on others do not.
+func TestCommentLimits(t *testing.T) {
+	c, err := OpenComments(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxComments / maxIncidentComments {
+		for k := range maxIncidentComments {
+			c.all[fmt.Sprintf("%016x", i)] = append(c.all[fmt.Sprintf("%016x", i)], contract.Comment{ID: int64(k + 1)})
+		}
+	}
+	incident, text := fmt.Sprintf("%016x", 99), contract.Comment{Text: "x"}
+	if _, err := c.Add(incident, text, func(string) bool { return true }); err == nil {
+		t.Error("no error beyond the limit")
+	}
+	if _, err := c.Add(incident, text, func(id string) bool { return id != fmt.Sprintf("%016x", 3) }); err != nil || len(c.Of(fmt.Sprintf("%016x", 3))) != 0 || len(c.Of(fmt.Sprintf("%016x", 4))) == 0 {
+		t.Errorf("with room to make: %v", err)
+	}
+	if _, err := c.Add(fmt.Sprintf("%016x", 4), text, func(string) bool { return true }); err == nil {
+		t.Error("no error beyond the limit of an incident")
+	}
+}
+
+// A damaged file stops the service instead of losing what people wrote.
+func TestDamagedFiles(t *testing.T) {
+	for name, text := range map[string]string{commentsFile: `{"../../x":[]}`, viewsFile: `[{]`, notesFile: `{`} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := OpenComments(dir)
+		_, err2 := OpenViews(dir)
+		_, err3 := OpenNotes(dir)
+		if all := fmt.Sprint(err, err2, err3); strings.Count(all, name) != 1 {
+			t.Errorf("%s: %s", name, all)
+		}
+	}
+}
+
+// Views are listed by name, replaced by name, and lead to no other page than one of the UI.
+func TestViews(t *testing.T) {
+	w := newHarness(t)
+	save := func(name, path string) int {
+		return w.call(t, http.MethodPost, "/api/v1/views", map[string]string{"name": name, "path": path}).Code
+	}
+	for _, x := range [][2]string{{"Worst", "/?severity=critical"}, {"cart", "/services/cart"}, {"Worst", "/problems"}} {
+		if code := save(x[0], x[1]); code != http.StatusCreated {
+			t.Errorf("%s: %d", x, code)
+		}
+	}
+	names := func() (all []string) {
+		for _, v := range decode[contract.ViewList](t, w.call(t, http.MethodGet, "/api/v1/views", nil)).Items {
+			all = append(all, fmt.Sprint(v.ID, " ", v.Name, " ", v.Path, " ", v.By))
+		}
+		return all
+	}
+	if got, want := names(), []string{"2 cart /services/cart local", "3 Worst /problems local"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for _, path := range []string{"", "services", "//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "/a b", "/" + strings.Repeat("x", 4096)} {
+		if code := save("x", path); code < 400 || code >= 500 {
+			t.Errorf("%.20q: %d", path, code)
+		}
+	}
+	w.call(t, http.MethodDelete, "/api/v1/views/2", nil)
+	reopened, err := OpenViews(filepath.Dir(w.options.Views.path))
+	if err != nil || len(reopened.All()) != 1 || reopened.All()[0].Name != "Worst" {
+		t.Errorf("after a restart: %v, %v", reopened, err)
+	}
+	secrets := w.secrets(t)
+	for role, want := range map[access.Role]int{access.Viewer: http.StatusForbidden, access.Operator: http.StatusCreated} {
+		if out := w.call(t, http.MethodPost, "/api/v1/views", bodies["saveView"], "Authorization", "Bearer "+secrets[role]); out.Code != want {
+			t.Errorf("as %s: %d", role, out.Code)
+		}
+	}
+}
+
+// The report of an incident is a file of either format.
+func TestIncidentReport(t *testing.T) {
+	w := newIncident(t)
+	path := "/api/v1/incidents/" + hex16(w.core.Incidents()[0].ID)
+	w.call(t, http.MethodPost, path+"/comments", map[string]string{"text": "<script>alert(1)</script>"})
+	for format, want := range map[string]string{
+		"": "# Requests", "?format=markdown": `\<script\>alert(1)\</script\>`, "?format=html": "&lt;script&gt;alert(1)&lt;/script&gt;",
+	} {
+		out := w.call(t, http.MethodGet, path+"/report"+format, nil)
+		body := out.Body.String()
+		if out.Code != http.StatusOK || !strings.Contains(body, want) || strings.Contains(body, "<script") && format == "?format=html" {
+			t.Errorf("%s: %d: no %s in %s", format, out.Code, want, body)
+		}
+		if name := out.Header().Get("Content-Disposition"); !strings.HasPrefix(name, `attachment; filename="incident-`) {
+			t.Errorf("%s: disposition %q", format, name)
+		}
+	}
+	if body := w.call(t, http.MethodGet, path+"/report?format=html", nil).Body.String(); !strings.Contains(body, "<polyline") {
+		t.Errorf("no chart in %s", body)
+	}
+	if out := w.call(t, http.MethodGet, "/api/v1/incidents/00000000000000ff/report", nil); out.Code != http.StatusNotFound {
+		t.Errorf("of an unknown incident: %d", out.Code)
+	}
+}
+
+// Lists filter by severity and time, and know how often the first suspect had an incident before.
+func TestIncidentSeverity(t *testing.T) {
+	w := newIncident(t)
+	x := w.incidents(t, "").Items[0]
+	if x.Severity == "" || x.Impact.LostNsPerSecond <= 0 || x.Earlier != 0 {
+		t.Errorf("listed: %+v", x)
+	}
+	stamp := func(offset int) string { return w.clock().UTC().AddDate(0, 0, offset).Format("2006-01-02T15:04:05Z") }
+	others := slices.DeleteFunc([]string{"critical", "major", "minor"}, func(s string) bool { return s == string(x.Severity) })
+	for query, want := range map[string]int{
+		"?severity=" + string(x.Severity): 1, "?severity=" + others[0]: 0, "?severity=" + others[1]: 0,
+		"?from=" + stamp(1): 1, "?to=" + stamp(-1): 0, "?from=" + stamp(-1) + "&to=" + stamp(1): 1,
+	} {
+		if got := w.incidents(t, query).Total; got != want {
+			t.Errorf("%s: %d incidents, want %d", query, got, want)
+		}
+	}
+	w.call(t, http.MethodPost, "/api/v1/incidents/"+x.ID+"/accept", nil)
+	w.epoch(t)
+	if got := w.incidents(t, "?from="+stamp(1)).Total; got != 0 {
+		t.Errorf("%d incidents after it closed", got)
+	}
+	s := w.API.snapshot.last.Load()
+	again := s.incidents[0]
+	again.ID = "00000000000000aa"
+	s.incidents = append(s.incidents, again)
+	if earlier := s.earlier(1); len(earlier) != 1 || earlier[0].ID != x.ID || earlier[0].Severity != x.Severity {
+		t.Errorf("earlier: %+v", earlier)
+	}
+}

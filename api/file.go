@@ -1,0 +1,55 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+)
+
+// Files lists the names of the files in the data directory that hold what people wrote.
+func Files() []string { return []string{notesFile, commentsFile, viewsFile} }
+
+// readFile reads a file of the data directory into x, which stays as it is if there is none.
+func readFile(path string, x any) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, x)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// replaceFile replaces a file of the data directory by x. It is on disk when replaceFile returns; after an error the
+// file is as it was.
+func replaceFile(path string, x any) error {
+	data, err := json.Marshal(x)
+	if err == nil {
+		err = renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path)))
+	}
+	if err != nil {
+		return notStored(err)
+	}
+	return nil
+}
+
+// notStored returns the error for a file that could not be written.
+func notStored(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return refusal.New(refusal.Overloaded, "the disk is full", "free space on the disk of the data directory").Later(2 * time.Second)
+	}
+	return fmt.Errorf("store: %w", err)
+}

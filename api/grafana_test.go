@@ -1,0 +1,253 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/incident"
+)
+
+// infinity is the recorded contract of Grafana's Infinity data source.
+type infinity struct {
+	Query             []string          `json:"query"`
+	URLOptions        []string          `json:"url_options"`
+	Column            []string          `json:"column"`
+	Type              []string          `json:"type"`
+	Source            []string          `json:"source_values"`
+	Format            []string          `json:"format"`
+	Parser            []string          `json:"parser"`
+	Method            []string          `json:"method"`
+	ColumnType        []string          `json:"column_type"`
+	AnnotationColumns map[string]string `json:"annotation_columns"`
+}
+
+// target is a query of the dashboard.
+type target struct {
+	Type, Source, Format, Parser, URL, Expr string
+	Datasource                              struct{ Type, UID string }
+	Options                                 struct {
+		Method string
+		Params []struct{ Key, Value string }
+	} `json:"url_options"`
+	Root    string `json:"root_selector"`
+	Columns []struct{ Selector, Text, Type string }
+	raw     map[string]json.RawMessage
+}
+
+func (q *target) UnmarshalJSON(data []byte) error {
+	type plain target
+	if err := json.Unmarshal(data, (*plain)(q)); err != nil {
+		return err
+	}
+	return json.Unmarshal(data, &q.raw)
+}
+
+type dashboard struct {
+	Panels []struct {
+		Title   string
+		Targets []target
+	}
+	Annotations struct {
+		List []struct {
+			Name   string
+			Target target
+		}
+	}
+}
+
+func readJSON(t *testing.T, file string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, into)
+	}
+	if err != nil {
+		t.Fatal(file, err)
+	}
+}
+
+// field returns a part of an object by a path of fields.
+func field(x any, path string) (any, bool) {
+	for name := range strings.SplitSeq(path, ".") {
+		object, ok := x.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if x, ok = object[name]; !ok {
+			return nil, false
+		}
+	}
+	return x, true
+}
+
+// newMeasured returns a harness with an open incident of a service that has an owner, and with objectives.
+func newMeasured(t *testing.T) *harness {
+	t.Helper()
+	w := newHarnessOf(t, sim.CPU, func(o *engine.Options) {
+		o.Objectives = []incident.Objective{{Name: "Carts", Entry: "cart", Below: time.Second, Percentile: 99}, {Entry: "cart", Errors: 0.01}}
+	})
+	w.openIncident(t, func(*engine.Incident) bool { return true })
+	return w
+}
+
+// The queries of the dashboard keep to the contract of the data source, and the API answers them with values of the
+// types of their columns.
+func TestGrafanaQueries(t *testing.T) {
+	var contract infinity
+	var d dashboard
+	readJSON(t, "testdata/infinity.json", &contract)
+	readJSON(t, "../deploy/grafana/dashboard.json", &d)
+	w := newMeasured(t)
+	queries := make(map[string]*target)
+	for i := range d.Panels {
+		for k := range d.Panels[i].Targets {
+			queries[fmt.Sprint(d.Panels[i].Title, " ", k)] = &d.Panels[i].Targets[k]
+		}
+	}
+	for i := range d.Annotations.List {
+		a := &d.Annotations.List[i]
+		queries["annotation "+a.Name] = &a.Target
+		for _, c := range a.Target.Columns {
+			if contract.AnnotationColumns[c.Text] != c.Type {
+				t.Errorf("%s: column %s is a %s, want a %q", a.Name, c.Text, c.Type, contract.AnnotationColumns[c.Text])
+			}
+		}
+	}
+	asked := 0
+	for name, q := range queries {
+		if q.Datasource.Type != "yesoreyeram-infinity-datasource" {
+			continue
+		}
+		asked++
+		for key := range q.raw {
+			if !slices.Contains(contract.Query, key) {
+				t.Errorf("%s: unknown field %s", name, key)
+			}
+		}
+		for value, known := range map[string][]string{q.Type: contract.Type, q.Source: contract.Source, q.Format: contract.Format, q.Parser: contract.Parser, q.Options.Method: contract.Method} {
+			if !slices.Contains(known, value) {
+				t.Errorf("%s: %q, want one of %v", name, value, known)
+			}
+		}
+		w.checkColumns(t, name, q, contract.ColumnType)
+	}
+	if asked < 4 {
+		t.Errorf("%d queries of the API", asked)
+	}
+}
+
+// checkColumns asks a query and compares the types of its columns with the answer.
+func (w *harness) checkColumns(t *testing.T, name string, q *target, types []string) {
+	t.Helper()
+	params := url.Values{}
+	for _, p := range q.Options.Params {
+		value := strings.NewReplacer(
+			"${__from:date:iso}", w.clock().UTC().Add(-6*time.Hour).Format("2006-01-02T15:04:05.000Z"), "${__to:date:iso}", w.clock().UTC().Format("2006-01-02T15:04:05.000Z"),
+		).Replace(p.Value)
+		params.Set(p.Key, value)
+	}
+	out := w.call(t, http.MethodGet, q.URL+"?"+params.Encode(), nil)
+	var answer any
+	if err := json.Unmarshal(out.Body.Bytes(), &answer); err != nil || out.Code != http.StatusOK {
+		t.Errorf("%s: %d: %s", name, out.Code, out.Body)
+		return
+	}
+	found, _ := field(answer, q.Root)
+	rows, ok := found.([]any)
+	if !ok || len(rows) == 0 {
+		t.Errorf("%s: no rows at %s", name, q.Root)
+		return
+	}
+	for _, c := range q.Columns {
+		if !slices.Contains(types, c.Type) {
+			t.Errorf("%s: %s: type %q", name, c.Text, c.Type)
+		}
+		known := false
+		for _, row := range rows {
+			x, present := field(row, c.Selector)
+			known = known || present
+			if x != nil && !hasType(x, c.Type) {
+				t.Errorf("%s: %s = %v, want a %s", name, c.Selector, x, c.Type)
+			}
+		}
+		if !known {
+			t.Errorf("%s: no row has %s", name, c.Selector)
+		}
+	}
+}
+
+// hasType reports whether a JSON value has the type of a column.
+func hasType(x any, kind string) bool {
+	switch kind {
+	case "number":
+		_, ok := x.(float64)
+		return ok
+	case "timestamp":
+		text, _ := x.(string)
+		_, err := time.Parse(time.RFC3339Nano, text)
+		return err == nil
+	}
+	_, ok := x.(string)
+	return ok
+}
+
+// Every metric of the dashboard is served while an incident is open, with the labels that its queries and legends use.
+func TestGrafanaMetrics(t *testing.T) {
+	var d dashboard
+	readJSON(t, "../deploy/grafana/dashboard.json", &d)
+	text := newMeasured(t).callUnchecked(http.MethodGet, "/metrics").Body.String()
+	names := make(map[string]bool)
+	for _, p := range d.Panels {
+		for _, q := range p.Targets {
+			for _, name := range regexp.MustCompile(`\bsibyl_\w+`).FindAllString(q.Expr, -1) {
+				names[name] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") {
+			t.Errorf("/metrics lacks %s", name)
+		}
+	}
+	if len(names) < 10 {
+		t.Errorf("the dashboard has %d metrics: %v", len(names), names)
+	}
+	for _, want := range []string{
+		`sibyl_incident_info{incident="[0-9a-f]{16}",owner="Money",service="checkout",severity="[a-z]+"} 1`,
+		`sibyl_incident_open{severity="critical"} [01]`,
+		`sibyl_incident_lost_seconds_per_second{incident="[0-9a-f]{16}",service="checkout"} [0-9.]+`,
+		`sibyl_objective_burn_rate{below="1s",entry="cart",kind="latency",objective="Carts",window="5m"} 0`,
+		`sibyl_objective_burn_rate_alert{below="",entry="cart",kind="errors",objective="cart",window="6h"} 6`,
+		`sibyl_objective_burning{below="",entry="cart",kind="errors",objective="cart"} 0`,
+	} {
+		if !regexp.MustCompile("(?m)^" + want + "$").MatchString(text) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+}
+
+// Open incidents beyond the limit have no metrics of their own, but count.
+func TestMeteredIncidents(t *testing.T) {
+	w := newHarness(t)
+	s := newSnapshot(w.core, nil)
+	for i := range 2 * meteredIncidents {
+		s.incidents = append(s.incidents, incidentRow{Incident: contract.Incident{ID: hex16(uint64(i)), Severity: contract.SeverityMinor, Service: "a\xffb"}, listed: true})
+	}
+	w.API.snapshot.last.Store(s)
+	text := w.callUnchecked(http.MethodGet, "/metrics").Body.String()
+	if n := strings.Count(text, "\nsibyl_incident_score{"); n != meteredIncidents || !strings.Contains(text, "sibyl_incident_open{severity=\"minor\"} 100\n") || !strings.Contains(text, "a�b") {
+		t.Errorf("%d incidents with metrics", n)
+	}
+}

@@ -1,0 +1,156 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/engine/live"
+	"github.com/sibyl-trace/sibyl/internal/refusal"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// bins are uniform bins of time.
+type bins struct {
+	from, to trace.Nanos
+	length   time.Duration // a multiple of [stats.Tick]
+	ticks    bool          // their requests are those of ticks; else of periods
+}
+
+// binsOf returns bins that cover a span, one of which begins at edge, if that is not 0 and their requests are known by
+// tick. Length 0: the span is too long.
+func binsOf(from, to, edge, now trace.Nanos) bins {
+	b := bins{from: from, to: to, ticks: from >= now.Add(-live.TicksKept)}
+	switch span := to.Sub(from); {
+	case b.ticks && span <= 20*time.Minute:
+		b.length = stats.Tick
+	case b.ticks && span <= 2*time.Hour:
+		b.length = time.Minute
+	case b.ticks && span <= live.TicksKept+time.Minute:
+		b.length = 5 * time.Minute
+	default:
+		return periodBins(from, to)
+	}
+	b.align(edge - edge%trace.Nanos(stats.Tick))
+	return b
+}
+
+// periodBins returns bins of periods that cover a span; length 0 if it is too long.
+func periodBins(from, to trace.Nanos) bins {
+	b := bins{from: from, to: to, length: group.Period}
+	switch span := to.Sub(from); {
+	case span > shortSpan:
+		return bins{}
+	case span > 12*time.Hour:
+		b.length = group.LongPeriod
+	}
+	b.align(0)
+	return b
+}
+
+// align widens b to whole bins, one of which begins at an instant.
+func (b *bins) align(shift trace.Nanos) {
+	b.from = b.begin(b.from, shift)
+	if end := b.begin(b.to, shift); end < b.to {
+		b.to = end.Add(b.length)
+	}
+}
+
+// begin returns the beginning of the bin that contains an instant, if a bin begins at shift.
+func (b *bins) begin(at, shift trace.Nanos) trace.Nanos {
+	length := trace.Nanos(b.length)
+	return at - ((at-shift)%length+length)%length
+}
+
+// join returns the requests in bins, of windows that are not longer.
+func (b *bins) join(windows []group.PastWindow) []group.PastWindow {
+	var all []group.PastWindow
+	for i := range windows {
+		w := &windows[i]
+		if w.From < b.from || w.From >= b.to {
+			continue
+		}
+		from := b.begin(w.From, b.from)
+		if n := len(all); n == 0 || all[n-1].From != from {
+			all = append(all, group.PastWindow{From: from, To: from.Add(b.length)})
+		}
+		all[len(all)-1].Merge(group.Past{Total: w.Total, Failed: w.Failed, Latency: w.Latency})
+	}
+	return all
+}
+
+// GetGroupLatency implements contract.StrictServerInterface.
+func (a *API) GetGroupLatency(ctx context.Context, r contract.GetGroupLatencyRequestObject) (contract.GetGroupLatencyResponseObject, error) {
+	id, err := analysis.ParseHash(r.Group)
+	if err != nil {
+		return nil, notFound("group")
+	}
+	edge, err := parseInstant(r.Params.Edge)
+	if err != nil {
+		return nil, err
+	}
+	from, to, err := a.span(r.Params.From, r.Params.To, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	b := binsOf(from, to, edge, trace.Nanos(a.options.Clock().UnixNano()))
+	if b.length == 0 {
+		return nil, refusal.New(refusal.Malformed, "the span is too long", "ask for at most two days, or for /groups/{group}/history")
+	}
+	var windows, present []group.PastWindow // present: the period that is not over
+	if b.ticks {
+		if windows, err = a.history.Ticks(id, b.from, b.to); err != nil {
+			return nil, err
+		}
+	}
+	if len(windows) == 0 { // as for groups beyond the bound on those with ticks
+		b = periodBins(from, to)
+		if windows, err = a.history.Periods(id, b.from, b.to); err != nil {
+			return nil, err
+		}
+	}
+	d := contract.GetGroupLatency200JSONResponse{From: at(b.from), To: at(b.to), BinNs: b.length.Nanoseconds(), Windows: []contract.Window{}}
+	known := false
+	err = a.ask(ctx, func(c *engine.Core) {
+		g := c.Grouper().Group(id)
+		if known = g != nil; !known {
+			return
+		}
+		d.Usual = usualLatency(g)
+		if start := group.PeriodOf(c.Ended()); !b.ticks && c.Ended() != 0 {
+			w := group.PastWindow{From: start, To: c.Ended()}
+			if g.InPeriod(start, &w.Past); w.Total.N > 0 {
+				present = append(present, w)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n := len(windows); n > 0 && len(present) > 0 && windows[n-1].From >= present[0].From {
+		present = nil // the period ended meanwhile
+	}
+	if !known && len(windows) == 0 {
+		return nil, notFound("group")
+	}
+	for _, w := range b.join(append(windows, present...)) {
+		d.Windows = append(d.Windows, window(&w))
+	}
+	return d, nil
+}
+
+// usualLatency returns the durations of the healthy requests of a group; nil if there are none.
+func usualLatency(g *group.Group) *contract.UsualLatency {
+	w := &g.Reference
+	if w.Total.N == 0 || g.Current.Total.N == 0 && !g.Expectation.Learned {
+		return nil
+	}
+	q := func(p float64) *float64 { return number(float64(w.Latency.Quantile(p))) }
+	return &contract.UsualLatency{
+		Requests: int64(w.Total.N), MeanNs: number(w.Total.Mean()), P10Ns: q(0.1), P50Ns: q(0.5), P90Ns: q(0.9), P99Ns: q(0.99),
+	}
+}

@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Bounds of the requests that are kept for comparisons, of 2 to 4 kB each.
+const (
+	keptRequests = 8192 // about
+	keptTypes    = 1024 // request types
+	keptStratum  = 10 * time.Minute
+	keptFor      = 3 * time.Hour
+	mostOfStrata = 64 // requests of a type in a stratum
+)
+
+// kept holds requests of all request types of the last hours, as many of each stratum of time, so that any requests can
+// be compared with any others, also from before a problem and without one. It is not part of the saved state: no
+// decision depends on it.
+type kept struct {
+	types map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and beginning of the stratum
+	size  int                                                          // of a stratum
+}
+
+// keptRequest is a request without its contexts.
+type keptRequest struct {
+	*observation.Observation
+	group analysis.Hash // zero: none
+}
+
+func newKept() *kept {
+	return &kept{types: make(map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest]), size: mostOfStrata}
+}
+
+// observe takes a request; group may be nil.
+func (k *kept) observe(requestType, group *group.Group, o *observation.Observation) {
+	strata := k.types[requestType.ID]
+	if strata == nil {
+		if len(k.types) >= keptTypes {
+			return
+		}
+		strata = make(map[trace.Nanos]*stats.Sample[keptRequest])
+		k.types[requestType.ID] = strata
+	}
+	from := o.Start - o.Start%trace.Nanos(keptStratum)
+	s := strata[from]
+	if s == nil {
+		if len(strata) > int(keptFor/keptStratum)+1 { // of wrong clocks
+			return
+		}
+		s = new(stats.NewSample[keptRequest](k.size))
+		strata[from] = s
+	}
+	key := o.Key()
+	if !s.Accepts(key) {
+		return
+	}
+	x := keptRequest{Observation: &observation.Observation{
+		Trace: o.Trace, Root: o.Root, Start: o.Start, Duration: o.Duration, Entry: o.Entry, Failed: o.Failed, Plan: o.Plan, Arm: o.Arm,
+		Edges: slices.Clone(o.Edges), Variables: slices.Clone(o.Variables), Skeleton: o.Skeleton,
+	}}
+	if group != nil {
+		x.group = group.ID
+	}
+	s.Add(key, x)
+}
+
+// endEpoch forgets old requests and request types that known reports as unknown, and divides the room anew.
+func (k *kept) endEpoch(now trace.Nanos, known func(analysis.Hash) bool) {
+	maps.DeleteFunc(k.types, func(id analysis.Hash, strata map[trace.Nanos]*stats.Sample[keptRequest]) bool {
+		maps.DeleteFunc(strata, func(from trace.Nanos, _ *stats.Sample[keptRequest]) bool {
+			return from.Add(keptStratum) < now.Add(-keptFor) || from > now.Add(keptStratum)
+		})
+		return len(strata) == 0 || !known(id)
+	})
+	size := min(mostOfStrata, max(1, keptRequests/max(1, len(k.types)*int(keptFor/keptStratum))))
+	if size == k.size {
+		return
+	}
+	k.size = size
+	for _, strata := range k.types {
+		for _, s := range strata {
+			s.Resize(size)
+		}
+	}
+}
+
+// appendNames appends the names in the requests, see [trace.Table.Forget].
+func (k *kept) appendNames(b []byte) []byte {
+	for _, strata := range k.types {
+		for _, s := range strata {
+			for _, x := range s.All() {
+				b = codec.AppendWords(b, uint64(x.Entry))
+				for i := range x.Edges {
+					b = codec.AppendWords(b, uint64(x.Edges[i].Edge))
+				}
+				for i := range x.Variables {
+					v := &x.Variables[i]
+					b = codec.AppendWords(b, uint64(v.Context), uint64(v.Key), uint64(v.Text))
+				}
+			}
+		}
+	}
+	return b
+}
+
+// Kept returns requests of a group or request type: those of its sample, if it has a problem, and those that are kept
+// of the last hours, in a random order. They must not be changed; those of the last hours lack contexts.
+func (c *Core) Kept(g *group.Group) []*observation.Observation {
+	all := c.Sampled(g.ID)
+	seen := make(map[uint64]bool, len(all))
+	for _, o := range all {
+		seen[o.Key()] = true
+	}
+	strata := c.kept.types[g.RequestType]
+	for _, from := range slices.Sorted(maps.Keys(strata)) {
+		for key, x := range strata[from].All() {
+			if (g.Level == group.LevelRequestType || x.group == g.ID) && !seen[key] {
+				all = append(all, x.Observation)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *observation.Observation) int { return cmp.Compare(a.Key(), b.Key()) })
+	return all
+}
+
+// Frequencies compares the attributes of two disjoint sets of the requests that Kept returns, see
+// [explain.Frequencies].
+func (c *Core) Frequencies(group analysis.Hash, a, b []*observation.Observation) []explain.Frequency {
+	if s := c.causes.samples[group]; s != nil {
+		return s.Frequencies(a, b, c.table)
+	}
+	return explain.Frequencies(a, b, c.table, explain.Options{})
+}

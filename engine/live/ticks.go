@@ -1,0 +1,86 @@
+package live
+
+import (
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+const (
+	// TicksKept is the time for which requests are kept by tick, for display.
+	TicksKept = 3 * time.Hour
+	// maxTicked bounds the groups and request types whose requests are kept by tick: 40 bytes for each in which a group
+	// has requests, some 90 MB in all.
+	maxTicked = 2048
+	// maxTicks bounds the ticks between two checkpoints; beyond, charts lack requests.
+	maxTicks = 1 << 17
+)
+
+// ticks counts the requests since the last checkpoint by group and by the tick in which they began, whenever their
+// traces arrived. No decision depends on them.
+type ticks struct {
+	now    trace.Nanos                   // end of the last epoch
+	ticked map[analysis.Hash]trace.Nanos // latest ticks of groups and request types
+	all    map[store.Tick]*group.Past
+}
+
+func newTicks() *ticks {
+	return &ticks{ticked: make(map[analysis.Hash]trace.Nanos), all: make(map[store.Tick]*group.Past)}
+}
+
+// observe takes a request; either group may be nil.
+func (t *ticks) observe(requestType, group *group.Group, o *observation.Observation) {
+	if t.now != 0 && (o.Start < t.now.Add(-TicksKept) || o.Start > t.now.Add(time.Hour)) {
+		return // of a recording, or with a wrong clock
+	}
+	if requestType != nil {
+		t.add(requestType.ID, o)
+	}
+	if group != nil {
+		t.add(group.ID, o)
+	}
+}
+
+func (t *ticks) add(id analysis.Hash, o *observation.Observation) {
+	at := store.Tick{Group: id, From: store.TickOf(o.Start)}
+	latest, known := t.ticked[id]
+	if !known && len(t.ticked) >= maxTicked {
+		return
+	}
+	t.ticked[id] = max(latest, at.From)
+	p := t.all[at]
+	if p == nil {
+		if len(t.all) >= maxTicks {
+			return
+		}
+		p = &group.Past{}
+		t.all[at] = p
+	}
+	ns := o.Duration.Nanoseconds()
+	p.Total.Add(ns)
+	p.Latency.Add(ns, 1)
+	if o.Failed {
+		p.Failed++
+	}
+}
+
+// take returns the ticks since the last checkpoint and begins anew. Groups without requests for long make room.
+func (t *ticks) take() map[store.Tick]*group.Past {
+	maps.DeleteFunc(t.ticked, func(_ analysis.Hash, latest trace.Nanos) bool { return latest < t.now.Add(-TicksKept) })
+	all := t.all
+	t.all = make(map[store.Tick]*group.Past, len(all))
+	return all
+}
+
+// keepTicks stores ticks, before the checkpoint that makes them durable.
+func (l *loop) keepTicks(all map[store.Tick]*group.Past) {
+	if err := l.options.Store.AddTicks(all); err != nil {
+		l.options.Log.Error("latencies could not be stored; charts of this time will have a gap", slog.Any("error", err))
+	}
+}

@@ -1,0 +1,149 @@
+package live
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/search"
+	"github.com/sibyl-trace/sibyl/store"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// witnesses chooses traces that contain the place of a problem or an incident. A tracepoint that located a place is
+// disabled at once, so that no later trace has its spans: traces are kept while the search still runs, those with the
+// leading suspect.
+type witnesses struct {
+	requested map[trace.Symbol]bool // tracepoints that investigations have enabled
+	seen      map[witnessKey][]witness
+	kept      map[analysis.Hash]keptWitnesses // by problem or incident
+}
+
+type witnessKey struct {
+	tracepoint  trace.Symbol
+	requestType analysis.Hash
+}
+
+// witness is a request that ran a tracepoint.
+type witness struct {
+	store.Exemplar
+	at int64 // ns in the spans of the tracepoint
+}
+
+// keptWitnesses are the witnesses that are kept for one investigation.
+type keptWitnesses struct {
+	witnessKey
+	least   int64 // shortest time at the tracepoint, of as many as are kept; 0: there is room for more
+	located bool
+}
+
+const (
+	keptPerPlace = 2    // witnesses
+	maxWitnessed = 4096 // pairs of tracepoint and request type in an epoch
+)
+
+func newWitnesses() *witnesses {
+	return &witnesses{seen: make(map[witnessKey][]witness), kept: make(map[analysis.Hash]keptWitnesses)}
+}
+
+// observe takes a request.
+func (w *witnesses) observe(requestType analysis.Hash, r *request) {
+	if len(w.requested) == 0 {
+		return
+	}
+	for i := range r.Contexts {
+		if x := &r.Contexts[i]; x.Tracepoint != 0 && w.requested[x.Tracepoint] {
+			w.add(witnessKey{x.Tracepoint, requestType}, witness{
+				store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.records}, x.Total,
+			})
+		}
+	}
+}
+
+// add keeps x among the longest of its key. Of a request that ran the tracepoint in several contexts the longest time
+// counts.
+func (w *witnesses) add(key witnessKey, x witness) {
+	all, known := w.seen[key]
+	switch same := slices.IndexFunc(all, func(o witness) bool { return o.Trace == x.Trace && o.Root == x.Root }); {
+	case same >= 0:
+		all[same].at = max(all[same].at, x.at)
+	case !known && len(w.seen) >= maxWitnessed, len(all) == keptPerPlace && all[len(all)-1].at >= x.at:
+		return
+	default:
+		x.Records = slices.Clone(x.Records)
+		all = append(all, x)
+	}
+	slices.SortStableFunc(all, func(a, b witness) int { return cmp.Compare(b.at, a.at) })
+	w.seen[key] = all[:min(len(all), keptPerPlace)]
+}
+
+// keeps ends an epoch: it returns the witnesses to keep for investigations whose leading suspect is a tracepoint. Those
+// of a located place stay.
+func (w *witnesses) keeps(state *search.State) []keep {
+	var all []keep
+	w.requested = make(map[trace.Symbol]bool)
+	before := w.kept
+	w.kept = make(map[analysis.Hash]keptWitnesses, len(before))
+	for i := range state.Investigations {
+		v := &state.Investigations[i]
+		for _, q := range v.Requested {
+			w.requested[q.Tracepoint] = true
+		}
+		old := before[v.Problem]
+		now, list := w.best(v, old)
+		if now != (keptWitnesses{}) {
+			w.kept[v.Problem] = now
+		}
+		if len(list) == 0 {
+			continue
+		}
+		if old.witnessKey != now.witnessKey && !old.requestType.IsZero() && old.requestType != now.requestType {
+			all = append(all, keep{of: v.Problem, group: old.requestType, replaced: true})
+		}
+		all = append(all, keep{of: v.Problem, group: now.requestType, replaced: true, located: list})
+	}
+	clear(w.seen)
+	return all
+}
+
+// best returns the state of the witnesses of v, and those to keep instead of the old ones; none if the old ones stay.
+func (w *witnesses) best(v *search.Investigation, old keptWitnesses) (keptWitnesses, []store.Exemplar) {
+	located := v.Answer() != 0
+	if located && old.located || len(v.Suspects) == 0 || v.Suspects[0].Tracepoint == 0 || !located && !v.Status.Active() {
+		return old, nil
+	}
+	best, list := w.longest(v)
+	switch {
+	case len(list) == 0, old.tracepoint == best.tracepoint && list[0].at <= old.least:
+		old.located = located && old.tracepoint == v.Suspects[0].Tracepoint
+		return old, nil
+	}
+	now := keptWitnesses{witnessKey: best, located: located}
+	if len(list) == keptPerPlace {
+		now.least = list[keptPerPlace-1].at
+	}
+	exemplars := make([]store.Exemplar, len(list))
+	for i := range list {
+		exemplars[i] = list[i].Exemplar
+	}
+	return now, exemplars
+}
+
+// longest returns the witnesses of the leading suspect of v in this epoch, of the request type that has the longest.
+func (w *witnesses) longest(v *search.Investigation) (best witnessKey, list []witness) {
+	tracepoint := v.Suspects[0].Tracepoint
+	if _, pooled := engine.IncidentOf(v.Problem); !pooled {
+		best = witnessKey{tracepoint, v.RequestType}
+		return best, w.seen[best]
+	}
+	for key, all := range w.seen {
+		if key.tracepoint != tracepoint {
+			continue
+		}
+		if list == nil || all[0].at > list[0].at || all[0].at == list[0].at && key.requestType.Compare(best.requestType) < 0 {
+			best, list = key, all
+		}
+	}
+	return best, list
+}

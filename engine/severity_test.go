@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/incident"
+)
+
+// The severity follows from what requests lose, from failing request types, and from objectives.
+func TestSeverity(t *testing.T) {
+	type types = []AffectedType
+	slowly, fast := incident.Missed{Window: 6 * time.Hour}, incident.Missed{Window: time.Hour}
+	for _, c := range []struct {
+		name       string
+		score      float64
+		types      types
+		objectives []incident.Missed
+		want       Severity
+	}{
+		{"a little time", 0.05, types{{Failed: 0.2, UsualFailed: 0.1}}, nil, Minor},
+		{"a tenth of the time", 0.1, nil, nil, Major},
+		{"a request type fails", 0.01, types{{Failed: 0.26, UsualFailed: 0.01}}, nil, Major},
+		{"a request type that always fails", 0.01, types{{Failed: 0.9, UsualFailed: 0.9}}, nil, Minor},
+		{"an objective is missed", 0, nil, []incident.Missed{slowly}, Major},
+		{"an objective is missed fast", 0, nil, []incident.Missed{slowly, fast}, Critical},
+		{"half of the time", 0.5, nil, nil, Critical},
+	} {
+		x := Incident{Incident: incident.Incident{Objectives: c.objectives, Suspects: make([]baselinediff.Suspect, 1)}, Types: c.types}
+		x.Suspects[0].Score = c.score
+		if got := x.Severity(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+	if got := (&Incident{}).Severity(); got != Minor {
+		t.Errorf("without suspects: %s", got)
+	}
+}
+
+// The impact counts what requests lose beyond the usual, and never gains.
+func TestImpact(t *testing.T) {
+	x := Incident{Incident: incident.Incident{Onset: 10e9}, Types: []AffectedType{
+		{Requests: 100, Mean: 3e6, Usual: 1e6, Failed: 0.5, UsualFailed: 0.1},
+		{Requests: 100, Mean: 1e6, Usual: 5e6, Failed: 0, UsualFailed: 0.5},
+	}}
+	if got, want := x.Impact(20e9), (Impact{Lost: 20e6, Failed: 4}); got != want {
+		t.Errorf("open: %v, want %v", got, want)
+	}
+	x.Closed, x.Seen = 90e9, 50e9
+	if got, want := x.Impact(1000e9), (Impact{Lost: 5e6, Failed: 1}); got != want {
+		t.Errorf("closed: %v, want %v", got, want)
+	}
+	x.Onset, x.Closed = 20e9, 0
+	if got, want := x.Impact(20e9), (Impact{Lost: 200e6, Failed: 40}); got != want {
+		t.Errorf("that has just begun: %v, want %v", got, want)
+	}
+}

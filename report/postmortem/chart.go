@@ -1,0 +1,99 @@
+package postmortem
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// chart is a drawing of the mean and the p99 of a request type over time. Coordinates are of an SVG of chartWidth by
+// chartHeight.
+type chart struct {
+	label     string
+	mean, p99 []string // points of lines, which end where no request came
+	ticks     []mark   // on the axis of time
+	levels    []mark   // on the axis of durations
+	marks     []mark   // of the incident
+}
+
+// mark is a text at a coordinate.
+type mark struct {
+	at   float64
+	text string
+}
+
+const (
+	chartWidth, chartHeight = 900.0, 200.0
+	chartTicks              = 6
+	chartLevels             = 4
+)
+
+// newChart returns nil if there is too little to draw.
+func newChart(r *Report) *chart {
+	const leastWindows = 3
+	if len(r.Latency) < leastWindows || len(r.Detail.Incident.RequestTypes) == 0 {
+		return nil
+	}
+	from, to := r.Latency[0].From, r.Latency[len(r.Latency)-1].To
+	highest := 0.
+	for _, w := range r.Latency {
+		for _, v := range []*float64{w.MeanNs, w.P99Ns} {
+			if v != nil {
+				highest = max(highest, *v)
+			}
+		}
+	}
+	if highest == 0 || !to.After(from) {
+		return nil
+	}
+	x := func(t time.Time) float64 { return chartWidth * float64(t.Sub(from)) / float64(to.Sub(from)) }
+	y := func(ns float64) float64 { return chartHeight * (1 - ns/highest) }
+	c := &chart{label: "Mean and p99 of durations from " + clock(from) + " to " + clock(to) + ", at most " + units.Nanos(highest)}
+	var mean, p99 polyline
+	for _, w := range r.Latency {
+		middle := x(w.From.Add(w.To.Sub(w.From) / 2))
+		mean.add(middle, w.MeanNs, y)
+		p99.add(middle, w.P99Ns, y)
+	}
+	c.mean, c.p99 = mean.done(), p99.done()
+	for i := range chartTicks {
+		t := from.Add(to.Sub(from) * time.Duration(i) / (chartTicks - 1))
+		c.ticks = append(c.ticks, mark{x(t), t.UTC().Format("15:04")})
+	}
+	for i := 1; i <= chartLevels; i++ {
+		ns := highest * float64(i) / chartLevels
+		c.levels = append(c.levels, mark{y(ns), units.Nanos(ns)})
+	}
+	incident := &r.Detail.Incident
+	c.marks = []mark{{x(incident.Onset), "onset"}}
+	if incident.Closed != nil && incident.Closed.Before(to) {
+		c.marks = append(c.marks, mark{x(*incident.Closed), "closed"})
+	}
+	return c
+}
+
+// polyline collects the points of lines.
+type polyline struct {
+	lines  []string
+	points []string
+}
+
+// add adds a point; nil ends the line.
+func (p *polyline) add(x float64, ns *float64, y func(float64) float64) {
+	if ns == nil {
+		p.lines, p.points = p.done(), nil
+		return
+	}
+	p.points = append(p.points, fixed(x)+","+fixed(y(*ns)))
+}
+
+func (p *polyline) done() []string {
+	if len(p.points) == 0 {
+		return p.lines
+	}
+	return append(p.lines, strings.Join(p.points, " "))
+}
+
+func fixed(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }

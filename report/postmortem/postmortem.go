@@ -1,0 +1,344 @@
+// Package postmortem writes an incident with its evidence as a document for people: as Markdown, for a ticket, or as an
+// HTML page without other files or scripts, for a post-mortem. Times are UTC. Equal incidents give equal bytes. Text
+// from traces and from people is escaped.
+package postmortem
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// Report is the content of a document.
+type Report struct {
+	Detail *contract.IncidentDetail
+	UI     string // address of the UI, for links; empty: no links
+	At     time.Time
+	// Latency holds the windows, oldest first, of the first request type around the incident; HTML draws them.
+	Latency []contract.PastWindow
+}
+
+// document is a document before it gets a format.
+type document struct {
+	severity contract.Severity
+	title    string
+	facts    []fact
+	sections []section
+	footer   string
+}
+
+type fact struct {
+	name  string
+	value cell
+}
+
+// section is a table, paragraphs or quotes below a heading.
+type section struct {
+	title, note string
+	head        []column
+	rows        [][]cell
+	chart       *chart
+	quotes      []quote
+}
+
+type column struct {
+	text   string
+	number bool
+}
+
+// cell is a text. A name is set apart from prose.
+type cell struct {
+	text string
+	name bool
+	link string
+}
+
+// quote is a text that a person wrote.
+type quote struct{ by, text string }
+
+// Bounds of the document; the JSON of the API has all.
+const (
+	maxSuspects    = 5
+	maxTypes       = 20
+	maxPlaces      = 5
+	suspectDetails = 3 // operations, or instances, of a suspect
+	likelyPart     = 0.05
+)
+
+func text(s string) cell { return cell{text: s} }
+
+func name(s string) cell { return cell{text: s, name: true} }
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
+
+// newDocument arranges the evidence, the answer first.
+func newDocument(r *Report) *document {
+	x := &r.Detail.Incident
+	d := &document{severity: x.Severity, title: x.Sentence, facts: r.facts()}
+	for _, s := range []section{
+		r.next(), r.suspects(), r.places(), r.requestTypes(), r.latency(), r.objectives(), r.deploys(), r.timeline(), r.comments(), r.samples(), r.earlier(),
+	} {
+		if s.note != "" || len(s.rows) > 0 || len(s.quotes) > 0 || s.chart != nil {
+			d.sections = append(d.sections, s)
+		}
+	}
+	d.footer = "Incident " + x.ID + ", exported from Sibyl at " + clock(r.At) + ". All times are UTC."
+	return d
+}
+
+// state describes the course of an incident.
+func state(x *contract.Incident, now time.Time) string {
+	if x.Closed == nil {
+		return "open for " + lasted(now.Sub(x.Onset))
+	}
+	s := "closed, lasted " + lasted(x.Closed.Sub(x.Onset))
+	if x.AcceptedBy != nil {
+		s += ", accepted as normal by " + cmp.Or(*x.AcceptedBy, "somebody")
+	}
+	return s
+}
+
+// lasted returns a duration to the second, such as "1h 4m 10s".
+func lasted(d time.Duration) string {
+	s := max(0, d).Round(time.Second).String()
+	return strings.TrimSpace(strings.NewReplacer("h", "h ", "m", "m ").Replace(s))
+}
+
+func (r *Report) facts() []fact {
+	x := &r.Detail.Incident
+	facts := []fact{
+		{"Severity", text(string(x.Severity))},
+		{"State", text(state(x, r.At))},
+		{"Onset", text(clock(x.Onset) + ", by estimate")},
+		{"Noticed", text(clock(x.Opened))},
+	}
+	if x.Closed != nil {
+		facts = append(facts, fact{"Closed", text(clock(*x.Closed))})
+	}
+	facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))}, fact{"Lost", text(Impact(&x.Impact))})
+	if x.Owner != nil {
+		facts = append(facts, fact{"Owner", text(owner(x.Owner))})
+	}
+	if a := x.Notes.Acknowledged; a != nil {
+		facts = append(facts, fact{"Acknowledged", text(strings.TrimSuffix(a.By+": "+a.Text, ": "))})
+	}
+	if r.UI != "" {
+		url := r.UI + "/incidents/" + x.ID
+		facts = append(facts, fact{"Page", cell{text: url, link: url}})
+	}
+	return facts
+}
+
+func owner(o *contract.Owner) string {
+	if o.Contact == nil {
+		return o.Name
+	}
+	return o.Name + " (" + *o.Contact + ")"
+}
+
+// Impact describes what requests lose in a second.
+func Impact(x *contract.IncidentImpact) string {
+	var parts []string
+	if x.LostNsPerSecond >= 1e6 {
+		parts = append(parts, units.Nanos(x.LostNsPerSecond)+" of waiting per second")
+	}
+	if x.FailedPerSecond >= 0.001 {
+		parts = append(parts, units.Ratio(x.FailedPerSecond)+" failed requests per second")
+	}
+	if len(parts) == 0 {
+		return "little"
+	}
+	return strings.Join(parts, " and ") + ", beyond the usual"
+}
+
+func (r *Report) next() section { return section{title: "Next step", note: r.Detail.Next} }
+
+// Part is a part of the score of a suspect.
+type Part struct {
+	Name  string
+	Score float64
+}
+
+// leastPart is the smallest part of a score that is shown.
+const leastPart = 0.005
+
+// Parts returns the parts of a score that matter.
+func Parts(s *contract.SuspectParts) (parts []Part) {
+	for _, x := range []Part{
+		{"time in it", s.Own},
+		{"time to it", s.In + s.Rest},
+		{"time from it", s.Out},
+		{"errors", s.Errors},
+		{"unanswered calls", s.Unanswered},
+		{"missing requests", s.Silent},
+		{"other calls than usual", s.Shape},
+	} {
+		if x.Score >= leastPart {
+			parts = append(parts, x)
+		}
+	}
+	return parts
+}
+
+func (r *Report) suspects() section {
+	x := &r.Detail.Incident
+	s := section{
+		title: "Suspects",
+		note:  "Services that add time and failures to requests, the most likely cause first. 10 % is a tenth of the usual time of a request, or a failure in every tenth.",
+		head:  []column{{"Service", false}, {"Adds", true}, {"As", false}, {"Operations", false}, {"Mostly on", false}},
+	}
+	for i := range x.Suspects[:min(len(x.Suspects), maxSuspects)] {
+		suspect := &x.Suspects[i]
+		if i > 0 && suspect.Score < likelyPart*x.Suspects[0].Score {
+			break
+		}
+		var parts, operations, instances []string
+		for _, p := range Parts(&suspect.Parts) {
+			parts = append(parts, p.Name+" "+units.Percent(p.Score))
+		}
+		for _, o := range suspect.Operations[:min(len(suspect.Operations), suspectDetails)] {
+			operations = append(operations, operation(&o))
+		}
+		for _, on := range suspect.Instances[:min(len(suspect.Instances), suspectDetails)] {
+			instances = append(instances, fmt.Sprintf("%s = %s (%s of the cost)", on.Key, on.Value, units.Percent(on.Part)))
+		}
+		s.rows = append(s.rows, []cell{
+			name(suspect.Service), text(units.Percent(suspect.Score)), text(strings.Join(parts, ", ")), name(strings.Join(operations, ", ")), name(strings.Join(instances, ", ")),
+		})
+	}
+	if len(s.rows) == 0 {
+		return section{}
+	}
+	return s
+}
+
+func operation(o *contract.SuspectOperation) string {
+	if o.Target == nil {
+		return o.Service + " " + o.Operation
+	}
+	return o.Service + " " + o.Operation + " → " + o.Target.Service + " " + o.Target.Operation
+}
+
+// places lists where the search found the lost time.
+func (r *Report) places() section {
+	s := section{title: "Places", head: []column{{"Place", false}, {"Share of the lost time", true}, {"95 %", true}, {"Requests", true}}}
+	if r.Detail.Investigation == nil {
+		return s
+	}
+	all := r.Detail.Investigation.Investigation.Suspects
+	for _, place := range all[:min(len(all), maxPlaces)] {
+		row := []cell{name(place.Operation), text(share(&place.Share)), text(unknown), text(unknown)}
+		if place.Requests > 0 {
+			row[2], row[3] = text(interval(&place.Share)), text(units.Count(int(place.Requests)))
+		}
+		s.rows = append(s.rows, row)
+	}
+	return s
+}
+
+const unknown = "–"
+
+func share(x *contract.Interval) string {
+	if x.Value == nil {
+		return unknown
+	}
+	return units.Share(*x.Value)
+}
+
+func interval(x *contract.Interval) string {
+	if x.Low == nil || x.High == nil {
+		return unknown
+	}
+	return units.Range(*x.Low, *x.High)
+}
+
+func (r *Report) requestTypes() section {
+	s := section{
+		title: "Affected request types",
+		head:  []column{{"Request type", false}, {"Mean", true}, {"Usual mean", true}, {"Failed", true}, {"Usually failed", true}, {"Requests", true}},
+	}
+	all := r.Detail.Incident.RequestTypes
+	for _, t := range all[:min(len(all), maxTypes)] {
+		s.rows = append(s.rows, []cell{
+			name(t.Name), text(units.Nanos(t.MeanNs)), text(units.Nanos(t.UsualNs)), text(units.Percent(t.Failed)), text(units.Percent(t.UsualFailed)), text(units.Count(int(t.Requests))),
+		})
+	}
+	if more := len(all) - maxTypes; more > 0 {
+		s.note = "The first " + units.Count(maxTypes) + " of " + units.Count(len(all)) + "."
+	}
+	return s
+}
+
+func (r *Report) latency() section {
+	c := newChart(r)
+	if c == nil {
+		return section{}
+	}
+	return section{title: "Latency", note: "Mean and p99 of " + r.Detail.Incident.RequestTypes[0].Name + ".", chart: c}
+}
+
+func (r *Report) objectives() section {
+	s := section{title: "Missed objectives", head: []column{{"Objective", false}, {"Burn rate", true}, {"Until", false}}}
+	for _, o := range r.Detail.Incident.Objectives {
+		s.rows = append(s.rows, []cell{text(o.Sentence), text(units.Ratio(o.BurnRate)), text(clock(o.At))})
+	}
+	return s
+}
+
+func (r *Report) deploys() section {
+	s := section{title: "Deploys", head: []column{{"Time", false}, {"Service", false}, {"Version", false}, {"Before", false}}}
+	for _, d := range r.Detail.Incident.Deploys {
+		s.rows = append(s.rows, []cell{text(clock(d.At)), name(d.Service), text(d.Version), text(d.Before)})
+	}
+	return s
+}
+
+func (r *Report) timeline() section {
+	s := section{title: "Timeline", head: []column{{"Time", false}, {"Event", false}}}
+	for _, e := range r.Detail.Timeline {
+		if e.Kind != contract.TimelineEntryKindCommented { // they have a section of their own
+			s.rows = append(s.rows, []cell{text(clock(e.At)), text(e.Text)})
+		}
+	}
+	return s
+}
+
+func (r *Report) comments() section {
+	s := section{title: "Comments"}
+	for _, c := range r.Detail.Comments {
+		s.quotes = append(s.quotes, quote{c.By + ", " + clock(c.At), c.Text})
+	}
+	return s
+}
+
+func (r *Report) samples() section {
+	s := section{title: "Sample traces", head: []column{{"Trace", false}, {"Began", false}, {"Took", true}, {"", false}}}
+	for _, e := range r.Detail.Exemplars {
+		trace := name(e.Trace)
+		if r.UI != "" {
+			trace.link = r.UI + "/traces/" + e.Trace + "?incident=" + r.Detail.Incident.ID
+		}
+		s.rows = append(s.rows, []cell{trace, text(clock(e.Start)), text(units.Nanos(float64(e.DurationNs))), text(string(e.Stratum))})
+	}
+	return s
+}
+
+func (r *Report) earlier() section {
+	x := &r.Detail.Incident
+	s := section{title: "Earlier incidents of the same service", head: []column{{"Opened", false}, {"Lasted", true}, {"Severity", false}, {"Incident", false}}}
+	for _, e := range r.Detail.Earlier {
+		incident := text(e.Sentence)
+		if r.UI != "" {
+			incident.link = r.UI + "/incidents/" + e.ID
+		}
+		s.rows = append(s.rows, []cell{text(clock(e.Opened)), text(lasted(e.Closed.Sub(e.Opened))), text(string(e.Severity)), incident})
+	}
+	if n := int(x.Earlier); n > len(s.rows) {
+		s.note = "The last " + units.Count(len(s.rows)) + " of " + units.Count(n) + "."
+	}
+	return s
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/klauspost/compress/s2"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/internal/codec"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Located is the evidence with which the place of a problem or an incident was located, in the encoding of package api:
+// the store does not read it.
+type Located struct {
+	Of       analysis.Hash
+	At       trace.Nanos // end of the epoch in which it was located
+	Evidence []byte
+}
+
+// MaxLocated bounds the places whose evidence is kept.
+const MaxLocated = 2000
+
+func locatedKey(of analysis.Hash) []byte {
+	return binary.BigEndian.AppendUint64(numbered(keyLocated, of.Hi), of.Lo)
+}
+
+const locatedKeySize = 1 + 16
+
+// PutLocated stores evidence and replaces the earlier one of the same problem or incident. It is durable once the next
+// checkpoint is.
+func (s *Store) PutLocated(x *Located) error {
+	value := binary.BigEndian.AppendUint64(nil, uint64(max(0, x.At)))
+	if err := s.db.Set(locatedKey(x.Of), append(value, s2.Encode(nil, x.Evidence)...), pebble.NoSync); err != nil {
+		return fmt.Errorf("store the evidence of a place: %w", err)
+	}
+	return nil
+}
+
+// Located returns the evidence of a problem or an incident; nil if there is none.
+func (s *Store) Located(of analysis.Hash) (*Located, error) {
+	value, err := s.get(locatedKey(of))
+	if err != nil || value == nil {
+		return nil, err
+	}
+	x := &Located{Of: of}
+	if x.At, err = locatedAt(value); err != nil {
+		return nil, err
+	}
+	x.Evidence, err = decompress(value[8:])
+	return x, err
+}
+
+// locatedAt returns the time at the beginning of a value.
+func locatedAt(value []byte) (trace.Nanos, error) {
+	if len(value) < 8 {
+		return 0, fmt.Errorf("%w: evidence of a place of %d bytes", codec.ErrCorrupt, len(value))
+	}
+	return trace.Nanos(binary.BigEndian.Uint64(value)), nil
+}
+
+// TrimLocated deletes the evidence from before a time, and the oldest beyond MaxLocated, except that of the problems
+// and incidents in held.
+func (s *Store) TrimLocated(before trace.Nanos, held map[analysis.Hash]bool) error {
+	var all []Located
+	err := s.each([]byte{keyLocated}, func(key, value []byte) error {
+		if len(key) != locatedKeySize {
+			return fmt.Errorf("%w: key of the evidence of a place of %d bytes", codec.ErrCorrupt, len(key))
+		}
+		of := analysis.Hash{Hi: binary.BigEndian.Uint64(key[1:]), Lo: binary.BigEndian.Uint64(key[9:])}
+		at, err := locatedAt(value)
+		if !held[of] {
+			all = append(all, Located{Of: of, At: at})
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b Located) int { return cmp.Or(cmp.Compare(b.At, a.At), a.Of.Compare(b.Of)) }) // newest first
+	for i := range all {
+		if i < MaxLocated && all[i].At >= before {
+			continue
+		}
+		if err := s.db.Delete(locatedKey(all[i].Of), pebble.NoSync); err != nil {
+			return fmt.Errorf("delete the evidence of a place: %w", err)
+		}
+	}
+	return nil
+}

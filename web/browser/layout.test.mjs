@@ -1,0 +1,56 @@
+// The layout of every view at the widths of phones, tablets, halves of screens and screens.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, serve, settle, viewPaths, visit } from "./harness.mjs";
+import { layoutIssues } from "./layout.mjs";
+
+const widths = [360, 390, 480, 600, 720, 768, 820, 900, 1024, 1200, 1440, 1920];
+
+let service, browser, paths;
+before(async () => {
+  service = await serve();
+  browser = await launch();
+  paths = await viewPaths(service);
+});
+after(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+test("nothing overflows, overlaps or leaves its box, at any width", async (t) => {
+  for (const [name, path] of Object.entries(paths)) {
+    await t.test(name, async () => {
+      const { page, context } = await visit(browser, service.url + path, { width: widths[0] });
+      const issues = [];
+      for (const width of widths) {
+        await page.setViewportSize({ width, height: 900 });
+        await settle(page);
+        for (const issue of await layoutIssues(page)) issues.push(`${width}: ${issue}`);
+      }
+      await context.close();
+      assert.deepEqual(issues, []);
+    });
+  }
+});
+
+// Without this the test above could pass on pages that it does not see.
+test("the checks find what is broken", async () => {
+  const { page, context } = await visit(browser, service.url, { width: 800 });
+  const broken = {
+    "too wide": `<div style="width: 900px">wide</div>`,
+    overlap: `<p>text below</p><p style="margin-top: -1.5em">text above</p>`,
+    "outside of its box": `<button style="width: 40px; white-space: nowrap">much too long</button>`,
+    "px high": `<p style="width: 20px; overflow-wrap: anywhere">a column that is too narrow for words, and so becomes a tower</p>`,
+  };
+  for (const [issue, html] of Object.entries(broken)) {
+    await page.evaluate((html) => (document.body.innerHTML = `<main>${html}</main>`), html);
+    const found = await layoutIssues(page);
+    assert.ok(
+      found.some((text) => text.includes(issue)),
+      `${issue}: ${found.join("; ")}`,
+    );
+  }
+  await page.evaluate(() => (document.body.innerHTML = "<main><h1>Fine</h1><p>Two lines<br>of text.</p></main>"));
+  assert.deepEqual(await layoutIssues(page), []);
+  await context.close();
+});

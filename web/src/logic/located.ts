@@ -1,0 +1,9 @@
+// Located places.
+import type { Schemas } from "../api/client.ts";
+
+// wholes name what the shares of a located place are of.
+export const wholes: Record<Schemas["LocatedPlace"]["of"], string> = {
+  slowdown: "of the slowdown",
+  variance: "of the variance",
+  mean: "of the mean",
+};

@@ -1,0 +1,45 @@
+// The earlier incidents of the service that an incident suspects first.
+import { Link } from "wouter";
+import type { Schemas } from "../api/client.ts";
+import { coarseDuration, count } from "../logic/format.ts";
+import { query } from "../url.ts";
+import { SeverityBadge } from "../components/badges.tsx";
+import { When } from "../components/basics.tsx";
+import { Figure } from "../components/figure.tsx";
+
+const ms = (e: Schemas["EarlierIncident"]) => Date.parse(e.closed) - Date.parse(e.opened);
+
+// EarlierIncidents shows nothing if there were none.
+export function EarlierIncidents({ of: { incident: x, earlier } }: { of: Schemas["IncidentDetail"] }) {
+  if (earlier.length === 0) return null;
+  return (
+    <Figure
+      id="earlier"
+      title="Earlier incidents of this service"
+      table={() => ({
+        header: ["opened", "lasted (s)", "severity", "sentence", "id"],
+        rows: earlier.map((e) => [e.opened, Math.round(ms(e) / 1000), e.severity, e.sentence, e.id]),
+      })}
+      tableOnly
+    >
+      <ul className="plain earlier">
+        {earlier.map((e) => (
+          <li key={e.id}>
+            <div className="crumbs">
+              <SeverityBadge of={e.severity} />
+              <span>
+                <When at={e.opened} />, lasted {coarseDuration(ms(e))}
+              </span>
+            </div>
+            <Link href={`/incidents/${e.id}`}>{e.sentence}</Link>
+          </li>
+        ))}
+      </ul>
+      {x.earlier > earlier.length && (
+        <p className="under">
+          <Link href={`/${query({ service: x.service, earlier: "shown" })}`}>All {count(x.earlier)}</Link>
+        </p>
+      )}
+    </Figure>
+  );
+}
