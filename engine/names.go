@@ -12,9 +12,9 @@ import (
 const defaultNamesAge = 24 * time.Hour
 
 // RenewNames begins a period of the dictionary of names at time now: all names that arrive from now on must be added to
-// the table again. After Options.NamesAge, and if there is little room left, it deletes the names that neither the
-// state, nor a kept request, nor one of the parts of other encoded state mentions, and that did not arrive in the last two periods. It
-// returns the number of deleted names. If a part has an error, it deletes none and returns the error.
+// the table again. After Options.NamesAge, and if there is little room left, it deletes those that did not arrive in
+// the last two periods and that neither the state, nor a kept request, nor one of the parts of other encoded state
+// mentions. It returns the number of deleted names. If a part has an error, it deletes none and returns the error.
 //
 // The state of the core does not depend on the names that it forgets: it encodes those that it mentions.
 func (c *Core) RenewNames(now trace.Nanos, parts iter.Seq2[[]byte, error]) (deleted int, err error) {
