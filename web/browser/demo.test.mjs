@@ -19,10 +19,12 @@ test("the fault of the demo appears live and is located", async (t) => {
   const browser = await launch();
   try {
     let output = "";
+    demo.stderr.on("data", (text) => (output += text));
     const printed = (pattern) =>
       new Promise((done, failed) => {
         const match = () => pattern.exec(output) && done(pattern.exec(output));
-        demo.stderr.on("data", (text) => ((output += text), match()));
+        match(); // it may have been printed before
+        demo.stderr.on("data", match);
         demo.once("exit", () => failed(new Error(`the demo ended: ${output}`)));
       });
     const [, url] = await printed(/Open (http:\S+):/);
