@@ -188,9 +188,9 @@ function Frame() {
             </Switch>
           </Suspense>
         </ErrorBoundary>
+        <Tooltip />
       </main>
       <Toast />
-      <Tooltip />
       {help && <Help close={() => setHelp(false)} />}
     </>
   );

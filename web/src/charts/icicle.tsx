@@ -74,11 +74,13 @@ export function Icicle({ boxes, look, label, title }: Props) {
             >
               <rect width={w} height={rowHeight - 2} rx="2" style={{ fill }} />
               {w > minTextWidth && (
-                <text x="4" y="15.5" style={{ fill: ink }}>
-                  {text.length <= room
-                    ? text
-                    : `${[...text.slice(0, 2 * room)].slice(0, Math.max(1, room - 1)).join("")}…`}
-                </text>
+                <svg width={w} height={rowHeight}>
+                  <text x="4" y="15.5" style={{ fill: ink }}>
+                    {text.length <= room
+                      ? text
+                      : `${[...text.slice(0, 2 * room)].slice(0, Math.max(1, room - 1)).join("")}…`}
+                  </text>
+                </svg>
               )}
             </g>
           );
