@@ -102,8 +102,14 @@ test("an incident shows the latency of its request types", async () => {
   const { items } = await service.api("/incidents");
   const closed = items.find((x) => x.state === "closed") ?? items[0];
   await page.goto(`${service.url}/incidents/${closed.id}?before=last_week`);
-  await page.getByText(/last week, \w/).first().waitFor();
-  await page.getByText(/last week, \w/).first().scrollIntoViewIfNeeded();
+  await page
+    .getByText(/last week, \w/)
+    .first()
+    .waitFor();
+  await page
+    .getByText(/last week, \w/)
+    .first()
+    .scrollIntoViewIfNeeded();
   await settle(page);
   assert.deepEqual(await violations(page), []);
   await shot(page, "past-incident");
