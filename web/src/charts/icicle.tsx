@@ -5,7 +5,7 @@ import type { Box } from "../logic/icicle.ts";
 import { useSize } from "./use-size.ts";
 
 const rowHeight = 24;
-const charWidth = 6.6; // px, on average
+const charWidth = 8; // px, of wide letters
 const minTextWidth = 26; // px
 
 type Look = { fill: string; ink: string; note: string; located?: boolean };
