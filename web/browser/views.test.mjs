@@ -225,6 +225,7 @@ test("charts export a table, CSV and PNG; tables export CSV", async () => {
     "Critical path difference",
     "Duration distribution",
     "Latency over time",
+    "Located place",
     "Over time",
     "Waterfall",
   ]);
