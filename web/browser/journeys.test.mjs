@@ -320,7 +320,7 @@ test("a box links to its sample traces, and gives advice if it has no sampled re
   await go(start - 7_200_000, start - 3_600_000, { longer: "1" });
   await page
     .getByText(
-      /No sampled request lies in the box: sampling began only at [\d:]+( UTC)?; choose a later box, or compare times alone/,
+      /No sampled request lies in the box: sampling began only at [\d: -]+( UTC)?; choose a later box, or compare times alone/,
     )
     .waitFor();
   await page.getByText("One side has no requests").waitFor();
