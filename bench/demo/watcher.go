@@ -176,34 +176,20 @@ func pickNames(picks []contract.Pick) string {
 	return strings.Join(names, ", ")
 }
 
-// readPlace takes the place located by the investigation of an incident or, if that of one of its problems was faster,
-// by the latter.
+// readPlace takes the place located by the investigation of an incident.
 func (w *watcher) readPlace(ctx context.Context, incident string) {
-	operation, share := w.investigated(ctx, incident)
-	if operation == "" {
-		r, err := w.server.client.GetIncidentWithResponse(ctx, incident)
-		if err != nil || r.JSON200 == nil || r.JSON200.Located == nil {
-			return // it is not located
-		}
-		operation, share = r.JSON200.Located.Operation, r.JSON200.Located.Share.Value
+	r, err := w.server.client.GetInvestigationWithResponse(ctx, incident)
+	if err != nil || r.JSON200 == nil || len(r.JSON200.Investigation.Suspects) == 0 {
+		return // it is not located
 	}
-	w.found = &finding{edge: edgeOf(operation), seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
-	text := "Sibyl located the slowdown: " + operation
-	if share != nil {
-		text += ", with " + units.Share(*share) + " of it"
+	s := &r.JSON200.Investigation.Suspects[0]
+	w.found = &finding{edge: edgeOf(s.Operation), seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
+	text := "Sibyl located the slowdown: " + s.Operation
+	if s.Share.Value != nil {
+		text += ", with " + units.Share(*s.Share.Value) + " of it"
 	}
 	w.print("%s", text)
 	close(w.located)
-}
-
-// investigated returns the place located by the investigation of an incident, and its share; "" if there is none.
-func (w *watcher) investigated(ctx context.Context, incident string) (operation string, share *float64) {
-	r, err := w.server.client.GetInvestigationWithResponse(ctx, incident)
-	if err != nil || r.JSON200 == nil || len(r.JSON200.Investigation.Suspects) == 0 {
-		return "", nil
-	}
-	s := &r.JSON200.Investigation.Suspects[0]
-	return s.Operation, s.Share.Value
 }
 
 // edgeOf parses the name of a place, "service operation" or "service operation → target".
