@@ -118,7 +118,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// The past shows what was counted then, without durations, which are not kept.
+// The past shows the counts of that time, without durations, which are not kept.
 func TestServicesOfThePast(t *testing.T) {
 	w := newIncident(t)
 	to := time.Unix(0, int64(begin)).Add(12 * time.Minute).UTC().Format(time.RFC3339)

@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -133,33 +132,12 @@ func startShop(t *testing.T, arguments string) string {
 
 // A service enables and disables methods of a Java program, which has no OpenTelemetry, as tracepoints.
 func TestJVMAgent(t *testing.T) {
-	env := map[string]string{
-		"SIBYL_DATA_DIR": t.TempDir(), "SIBYL_HTTP": "127.0.0.1:0", "SIBYL_OTLP_HTTP": "127.0.0.1:0", "SIBYL_OTLP_GRPC": "127.0.0.1:0",
-		"SIBYL_EPOCH": "1s", "SIBYL_ASSEMBLY_SETTLE": "100ms",
-	}
+	env := volatile(t.TempDir())
 	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(&e.Config, Build{Version: "v1"}, slog.New(slog.DiscardHandler), func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Listen(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := started(t, e, &slog.LevelVar{}, io.Discard)
 	api := "http://" + s.Addresses().API.String()
 	spans := &spanRecorder{to: "http://" + s.Addresses().HTTP.String()}
 	receiver := httptest.NewServer(spans)
@@ -182,7 +160,7 @@ func TestJVMAgent(t *testing.T) {
 	}
 	override := func(method, id, body string) {
 		t.Helper()
-		q, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("%s/api/v1/tracepoints/%016x", api, uint64(trace.SymbolOf([]byte(id)))), strings.NewReader(body))
+		q, err := http.NewRequestWithContext(t.Context(), method, fmt.Sprintf("%s/api/v1/tracepoints/%016x", api, uint64(trace.SymbolOf([]byte(id)))), strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -225,7 +225,7 @@ func (r *useReader) history(service int32) knownTime {
 	return k
 }
 
-// uses returns what was read, with the lengths of histories.
+// uses returns the uses that were read, with the lengths of histories.
 func (r *useReader) uses() Uses {
 	for i := 1; i < len(r.h.sites); i++ {
 		if first := r.h.series[i].first(); first >= 0 {

@@ -80,7 +80,7 @@ func FuzzDecodeRanks(f *testing.F) {
 	})
 }
 
-// Quantiles are within half a bin, and what is subtracted is gone.
+// Quantiles are within half a bin, and subtracted values are gone.
 func TestRanksQuantile(t *testing.T) {
 	var all, some stats.Ranks
 	if q := all.Quantile(0.5); !math.IsNaN(q) {

@@ -80,7 +80,7 @@ func (r *Resolver) Names(pid uint32, addresses []uint64) []string {
 	return names
 }
 
-// Forget removes what is cached of a process that has ended.
+// Forget removes the cached symbols of a process that has ended.
 func (r *Resolver) Forget(pid uint32) { delete(r.processes, pid) }
 
 func (r *Resolver) process(pid uint32) *process {

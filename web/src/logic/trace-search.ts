@@ -1,4 +1,4 @@
-// Searches for traces: the query in the URL and what it means.
+// Searches for traces: the query in the URL and its meaning.
 
 // durationPattern matches durations as people write them: "250ms", "1.5 s", "2m".
 const durationPattern = /^\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m|min)\s*$/i;
