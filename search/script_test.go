@@ -258,6 +258,9 @@ func (s *script) contexts() string {
 }
 
 func (s *script) print(b *strings.Builder, d *Decision) {
+	if d.From != d.To {
+		fmt.Fprintf(b, "%s to %s\n", d.From, d.To)
+	}
 	for _, m := range d.Matches {
 		if m.Distance > 0 || len(m.Nodes) != 1 {
 			fmt.Fprintf(b, "matched %d locations at distance %d\n", len(m.Nodes), m.Distance)

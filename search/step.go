@@ -96,6 +96,7 @@ func (s *investigationStep) setStatus(status Status, reason string) {
 		s.v.Status, s.v.Changed = status, s.epoch.in.Now
 		if status == Located {
 			s.v.Place = s.v.Suspects[0]
+			s.decision.From = min(s.decision.From, Investigating) // another place, if it reopened in this step
 		}
 	}
 	s.v.Reason = reason
