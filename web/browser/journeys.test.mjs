@@ -66,12 +66,13 @@ test("the share in the diagnosis is that of the first edge in table and critical
     const p = items.find((x) => x.kind === kind && x.onset === "changed");
     await page.goto(`${service.url}/problems/${p.id}`);
     await settle(page);
-    const stated = await page
-      .locator('.diagnosis a[href$="#edges"], .diagnosis a[href$="#located"]')
-      .first()
-      .textContent();
     await page.getByRole("group", { name: "Edges" }).getByRole("columnheader", { name: of }).waitFor();
-    const share = await page.locator("#edges td.bars").first().textContent();
+    // Read at once: the next epoch changes both.
+    const [stated, share] = await page.evaluate(() =>
+      ['.diagnosis a:is([href$="#edges"], [href$="#located"])', "#edges td.bars"].map(
+        (e) => document.querySelector(e).textContent,
+      ),
+    );
     // "all" stands for shares that round to 100 % or exceed it.
     assert.ok(
       stated === "all" ? share.startsWith("all") || parseFloat(share) >= 99 : share.startsWith(stated.split(/\s/u)[0]),
