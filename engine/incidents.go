@@ -11,7 +11,6 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
-	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -207,7 +206,7 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 // affects fills in the requests of g since the onset, and reports whether they are clearly slower than usual, or fail
 // clearly more often.
 func (c *Core) affects(g *group.Group, onset trace.Nanos, a *AffectedType) bool {
-	total, failed := since(onset, g.Windows())
+	total, failed := g.RetainedSince(onset)
 	if total.N == 0 {
 		return false
 	}
@@ -220,23 +219,6 @@ func (c *Core) affects(g *group.Group, onset trace.Nanos, a *AffectedType) bool 
 	}
 	spread = math.Sqrt(max(a.UsualFailed, 1/n) * (1 - min(a.UsualFailed, 1)) / n)
 	return failed >= leastAffected && a.Failed-a.UsualFailed > max(leastFailures, clearly*spread)
-}
-
-// since sums up the requests of the windows that begin after an instant or, if there are none, of those that end after
-// it.
-func since(instant trace.Nanos, windows []group.PastWindow) (total stats.Moments, failed uint64) {
-	sum := func(after func(w *group.PastWindow) bool) {
-		for i := range windows {
-			if w := &windows[i]; after(w) {
-				total.Merge(w.Total)
-				failed += w.Failed
-			}
-		}
-	}
-	if sum(func(w *group.PastWindow) bool { return w.From >= instant }); total.N == 0 {
-		sum(func(w *group.PastWindow) bool { return w.To > instant })
-	}
-	return total, failed
 }
 
 // passes reports whether requests of g spend time in a service, or waiting for it.

@@ -55,6 +55,26 @@ func (group *Group) Retained() (total stats.Moments, failed uint64) {
 	return total, failed
 }
 
+// RetainedSince returns the durations of the requests in the windows that begin after an instant or, if there are
+// none, in those that end after it, and the number of failed ones.
+func (group *Group) RetainedSince(instant trace.Nanos) (total stats.Moments, failed uint64) {
+	var around Past // windows that begin before the instant and end after it
+	for b := range group.history.Buckets() {
+		switch {
+		case trace.Nanos(b.From) >= instant:
+			total.Merge(b.Value.Total)
+			failed += b.Value.Failed
+		case trace.Nanos(b.To) > instant:
+			around.Total.Merge(b.Value.Total)
+			around.Failed += b.Value.Failed
+		}
+	}
+	if total.N == 0 {
+		return around.Total, around.Failed
+	}
+	return total, failed
+}
+
 // Mean returns the mean time of a request in an edge, in ns; NaN without requests.
 func (p *Past) Mean(e PastEdge) float64 { return float64(e.Nanos) / float64(p.Total.N) }
 

@@ -211,7 +211,7 @@ func benchmarkCheckpoint(b *testing.B, past time.Duration) {
 }
 
 // broadState returns the state of a core with 10 000 request types after a past and five busy minutes. In the past, a
-// type has a request every quarter of an hour.
+// type has a request every hour.
 func broadState(options engine.Options, past time.Duration) []byte {
 	table := &trace.Table{}
 	core := engine.NewCore(table, options)
@@ -226,7 +226,7 @@ func broadState(options engine.Options, past time.Duration) []byte {
 		core.Epoch(now.Add(options.Epoch))
 	}
 	busy := start - 5*trace.Nanos(time.Minute)
-	for now := busy.Add(-past); now < busy; now = now.Add(15 * time.Minute) {
+	for now := busy.Add(-past); now < busy; now = now.Add(time.Hour) {
 		step(now)
 	}
 	for now := busy; now < start; now = now.Add(options.Epoch) {
