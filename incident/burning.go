@@ -51,7 +51,7 @@ func (t *Tracker) burn(now trace.Nanos, burns []Burn, history *baselinediff.Site
 		case x == nil:
 			x = t.open(now, b, history)
 		case x.Closed != 0:
-			x.Closed, x.Reopened, x.Steady, x.Alerted = 0, now, now, x.Suspects[0].Service
+			x.reopen(now, now.Add(-Window))
 		case x.unexplained():
 			t.absorb(now, x, b)
 		}
@@ -91,6 +91,7 @@ func (b *Burn) passes(service trace.Symbol) bool {
 func (t *Tracker) open(now trace.Nanos, b *Burn, history *baselinediff.Sites) *tracked {
 	x := &tracked{charge: charge{service: b.Service}, affected: history.Callers(b.Service)}
 	x.Onset, x.Opened, x.Steady = min(b.Since, now), now, now
+	x.unhealthy = unhealthySince(x.Onset, now)
 	x.ID = trace.Mix(uint64(trace.SymbolOf([]byte(b.Entry+b.Below.String()))), uint64(now))
 	x.Suspects, x.Alerted = []baselinediff.Suspect{{Service: b.Service}}, b.Service
 	t.incidents = append(t.incidents, x)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -119,6 +120,36 @@ func TestLeak(t *testing.T) {
 	s.play(6*time.Hour, nil)
 	if got := s.summary(fault); len(got) != 1 || !strings.Contains(got[0], " to ") {
 		t.Errorf("after the leak: %v", got)
+	}
+}
+
+// TestLeakReturns lets a leak begin again after the incident has closed. The incident opens again, hours later, and the
+// time between is the history then: without it, every service would seem slow.
+func TestLeakReturns(t *testing.T) {
+	s := newShop()
+	s.spacing = 5 * time.Second
+	s.play(8*24*time.Hour, nil)
+	grow := func(rate float64, until func(x *incident.Incident) bool) {
+		for factor := rate; factor < 2; factor *= rate {
+			s.play(time.Hour, map[string]float64{"cart": factor})
+			if all := s.tracker.Incidents(); len(all) > 0 && until(&all[0]) {
+				return
+			}
+		}
+	}
+	grow(1.05, func(x *incident.Incident) bool { return true })
+	for s.tracker.Incidents()[0].Closed == 0 {
+		s.play(10*time.Second, nil)
+	}
+	closed := s.now
+	grow(1.06, func(x *incident.Incident) bool { return x.Reopened != 0 })
+	all := s.tracker.Incidents()
+	if len(all) != 1 || all[0].Reopened.Sub(closed) < 2*time.Hour {
+		t.Fatalf("incidents %v, opened again after %v", s.summary(closed), all[0].Reopened.Sub(closed))
+	}
+	s.play(time.Hour, map[string]float64{"cart": 1.5})
+	if got := s.tracker.Incidents(); len(got) != 1 || got[0].Suspects[0].Score > 1 {
+		t.Errorf("an hour later: %v", s.summary(closed))
 	}
 }
 

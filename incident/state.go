@@ -58,10 +58,11 @@ type SavedIncident struct {
 	Beyond  float64
 	Shared  []baselinediff.SharedPart
 
-	Affected []trace.Symbol // ascending
-	Every    time.Duration  // between windows that may have evidence; 0: every epoch
-	Looked   trace.Nanos    // of an unexplained one: the last time that a cause was looked for
-	Level    float64        // the score since Steady
+	Affected  []trace.Symbol // ascending
+	Every     time.Duration  // between windows that may have evidence; 0: every epoch
+	Looked    trace.Nanos    // of an unexplained one: the last time that a cause was looked for
+	Level     float64        // the score since Steady
+	Unhealthy trace.Nanos    // since when calls are skipped in its present opening; 0 in earlier versions
 }
 
 // SavedRecord holds the highest scores of a service in healthy windows.
@@ -95,7 +96,7 @@ func (t *Tracker) State() State {
 		s.Scales = append(s.Scales, t.scales[i].save())
 	}
 	for _, x := range t.incidents {
-		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.affected, x.every, x.looked, x.level})
+		s.Incidents = append(s.Incidents, SavedIncident{x.Incident, x.service, x.score, x.waits, x.opaque, x.beyond, x.shared, x.affected, x.every, x.looked, x.level, x.unhealthy})
 	}
 	for _, service := range slices.Sorted(maps.Keys(t.records)) {
 		saved := SavedRecord{Service: service}
@@ -200,9 +201,12 @@ func Restore(s State) *Tracker {
 		if x.Steady == 0 { // of an earlier version
 			x.Steady, x.Level = max(x.Opened, x.Reopened), x.Score
 		}
+		if x.Unhealthy == 0 { // of an earlier version
+			x.Unhealthy = unhealthySince(x.Onset, max(x.Opened, x.Reopened))
+		}
 		t.incidents = append(t.incidents, &tracked{Incident: x.Incident, charge: charge{
 			service: x.Service, score: x.Score, waits: x.Waits, opaque: x.Opaque, beyond: x.Beyond, shared: x.Shared,
-		}, affected: x.Affected, every: x.Every, looked: x.Looked, level: x.Level})
+		}, affected: x.Affected, every: x.Every, looked: x.Looked, level: x.Level, unhealthy: x.Unhealthy})
 	}
 	for _, saved := range s.Records {
 		r := &record{}

@@ -113,10 +113,11 @@ type tracked struct {
 	now    charge // of this epoch, if its score is above the threshold
 	// affected are the services whose calls may be those of the incident, ascending: its suspects so far, and their
 	// callers.
-	affected []trace.Symbol
-	every    time.Duration // between windows that may have evidence; 0: every epoch
-	looked   trace.Nanos   // of an unexplained one: the last time that a cause was looked for
-	level    float64       // the score since Steady
+	affected  []trace.Symbol
+	every     time.Duration // between windows that may have evidence; 0: every epoch
+	looked    trace.Nanos   // of an unexplained one: the last time that a cause was looked for
+	level     float64       // the score since Steady
+	unhealthy trace.Nanos   // since when the calls are no history while x is open
 }
 
 // finding is the comparison of a window.
@@ -589,7 +590,7 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 			if now.Sub(x.Closed) > returning {
 				x.every = max(x.every, returningLonger) // it comes and goes
 			}
-			x.Closed, x.Reopened, x.Steady, x.Alerted = 0, now, now, x.Suspects[0].Service
+			x.reopen(now, c.from.window.From)
 		}
 		x.Seen, x.now, x.every = now, c, max(x.every, c.from.every)
 		return
@@ -614,12 +615,35 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 	x := &tracked{charge: charge{service: c.service}, now: c, affected: history.Callers(c.service), every: c.from.every}
 	w := c.from.window
 	x.Onset, x.Opened = history.Onset(c.service, baselinediff.Interval{From: w.From.Add(-w.To.Sub(w.From)), To: now}), now
-	x.Seen, x.Gradual = now, c.from.every == lengths[weekly].every
+	x.Seen, x.Gradual, x.unhealthy = now, c.from.every == lengths[weekly].every, unhealthySince(x.Onset, now)
 	x.ID = trace.Mix(uint64(c.service), uint64(now))
 	t.incidents = append(t.incidents, x)
 	for i := range t.scales {
 		t.scales[i].forget(func(s trace.Symbol) bool { return t.affects(s, now) })
 	}
+}
+
+// unhealthySince returns since when the calls are skipped of an incident that opens now. Until it is known which services
+// it affects, those of all are: half of their history must be left, even if the onset is long past.
+func unhealthySince(onset, now trace.Nanos) trace.Nanos {
+	return max(min(onset, now.Add(-Window)), now.Add(-baselinediff.Span/2))
+}
+
+// reopen opens x again, by evidence since an instant. The calls of the time in which it was closed stay in the history:
+// after hours there is no other one.
+func (x *tracked) reopen(now, since trace.Nanos) {
+	x.unhealthy = max(x.Closed, since)
+	x.Closed, x.Reopened, x.Steady, x.Alerted = 0, now, now, x.Suspects[0].Service
+}
+
+// skip excludes the calls in the present opening of x from the history: of all services, or only of some. Earlier
+// openings have skips of their own.
+func (x *tracked) skip(now trace.Nanos, history *baselinediff.Sites, services ...trace.Symbol) {
+	id := x.ID
+	if x.Reopened != 0 {
+		id = trace.Mix(id, uint64(x.Reopened))
+	}
+	history.Skip(id, baselinediff.Interval{From: x.unhealthy, To: now}, services...)
 }
 
 // growing is the growth of a score that makes an incident worse than it was. The highest score grows by chance, too.
@@ -709,14 +733,13 @@ func (t *Tracker) merge(now trace.Nanos, history *baselinediff.Sites) {
 // follow renews the suspects of an open incident when there is more evidence than before, and closes it after a quiet
 // time. It reports whether the incident is open.
 func (t *Tracker) follow(now trace.Nanos, x *tracked, history *baselinediff.Sites) bool {
-	skipped := baselinediff.Interval{From: min(x.Onset, x.Opened.Add(-Window)), To: now}
 	switch {
 	case x.lasts(now):
 		x.affected = nil
 	case now.Sub(x.Opened) < spreading:
-		history.Skip(x.ID, skipped)
+		x.skip(now, history)
 	default:
-		history.Skip(x.ID, skipped, x.affected...)
+		x.skip(now, history, x.affected...)
 	}
 	if now.Sub(x.Seen) >= quiet+x.every {
 		x.close(now)

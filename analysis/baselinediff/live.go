@@ -217,14 +217,19 @@ func (c *liveComparison) past(all cells, kept *cells) cells {
 	return all[:end].without(c.skipped, kept)
 }
 
-// usual returns the mean duration of a trace of the history, in ns and at least 1.
+// usual returns the mean duration of a trace of the history, in ns and at least 1. If all of the history is skipped, it
+// is that of the skipped traces, and without any that of the window: as the unit of all times it must not vanish.
 func (c *liveComparison) usual() float64 {
-	requests, duration := 0.0, 0.0
-	for _, x := range c.past(c.h.total, &c.kept) {
-		requests += float64(x.calls)
-		duration += float64(x.nanos)
+	skipped := c.skipped
+	traces := c.past(c.h.total, &c.kept)
+	if len(traces) == 0 {
+		c.skipped = nil
+		traces = c.past(c.h.total, &c.kept)
 	}
-	return max(1, duration/max(1, requests))
+	if c.skipped = skipped; len(traces) == 0 {
+		traces = c.h.total.within(c.window)
+	}
+	return max(1, float64(traces.time())/max(1, float64(traces.calls())))
 }
 
 // graph resolves the callees of sites: the target of the step or, if it has none, of the step of the same operation
