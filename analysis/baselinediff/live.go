@@ -123,6 +123,7 @@ type liveComparison struct {
 // liveMemory is memory that comparisons use one after the other.
 type liveMemory struct {
 	bad    []badCalls // by site
+	pasts  []pastSum  // by site
 	judged []int32    // sites with calls in the window
 
 	otherTargets bool // the history of the current site is that of its operation, whatever it calls
@@ -146,7 +147,7 @@ type liveMemory struct {
 func (h *Sites) comparing() *liveMemory {
 	m := h.memory
 	if m == nil || len(m.bad) != len(h.sites) {
-		m = &liveMemory{bad: make([]badCalls, len(h.sites)), known: make(map[shape][]float64)}
+		m = &liveMemory{bad: make([]badCalls, len(h.sites)), pasts: make([]pastSum, len(h.sites)), known: make(map[shape][]float64)}
 		h.memory = m
 	}
 	for _, i := range m.judged {

@@ -182,6 +182,8 @@ func TestBrief(t *testing.T) {
 			}
 			got, want := h.Compare(window, Brief), h.Compare(window, Steady)
 			compareBrief(t, got, want, c.table, 0)
+			clear(h.memory.pasts) // what it remembered changes nothing
+			compareBrief(t, h.Compare(window, Brief), got, c.table, 0)
 			compareBrief(t, restored.Compare(window, Brief), got, c.table, 1e-9) // it adds up sites in another order
 			if t.Failed() {
 				t.Fatalf("seed %d, epoch %d", seed, end-first)

@@ -43,6 +43,12 @@ type Sites struct {
 	screened struct { // the windows that verdicts are about
 		length, from slice // from is the latest beginning of one
 	}
+	// summed is about the sums that comparisons remember, see [pastSum]: the latest beginning of a window, and how often
+	// calls, or skipped times, before that changed.
+	summed struct {
+		to      slice
+		changes uint64
+	}
 	indexed *siteIndex  // nil: not known yet
 	memory  *liveMemory // nil: there was no comparison
 }
@@ -123,6 +129,9 @@ func (h *Sites) Merge(t *Tally) {
 			at = at.minute()
 		}
 		h.late = h.late || at < h.forgotten
+		if at < h.summed.to {
+			h.summed.changes++
+		}
 		h.total.add(cell{slice: at, calls: uint32(s.requests), nanos: s.duration})
 		for k := range s.cells {
 			c := &s.cells[k]
@@ -287,6 +296,7 @@ func (h *Sites) Age(now trace.Nanos) {
 		return
 	}
 	h.folded = to
+	h.summed.changes++
 	h.learnHours(sliceOf(now))
 	plausible := sliceRange{sliceOf(now) - longestHistory, sliceOf(now) + ahead}
 	h.total = h.total.within(plausible).fold(from, to)

@@ -47,6 +47,9 @@ func (h *Sites) changeSkipped(from slice) {
 	if from < h.screened.from {
 		clear(h.verdicts)
 	}
+	if from < h.summed.to {
+		h.summed.changes++
+	}
 	h.late = h.late || from < h.forgotten
 }
 
@@ -132,6 +135,7 @@ func (c cells) without(r ranges, kept *cells) cells {
 // unskip returns the slices of r to the history of all services.
 func (h *Sites) unskip(r sliceRange) {
 	clear(h.verdicts)
+	h.summed.changes++
 	var left skips
 	for _, s := range h.skipped {
 		for _, rest := range []sliceRange{{s.from, min(s.to, r.from)}, {max(s.from, r.to), s.to}} {

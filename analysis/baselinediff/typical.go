@@ -108,7 +108,7 @@ func (l *ledger) risen(o *SuspectOperation) float64 {
 // are, beyond what is usual at this hour.
 func (c *liveComparison) addTypical(number int32) {
 	p, s := &c.sites[number], &c.h.series[number]
-	usual, known := c.typicalBefore(s)
+	usual, known := c.typicalBefore(number)
 	if p.border || !known {
 		return
 	}
@@ -152,21 +152,44 @@ func (c *liveComparison) addTypical(number int32) {
 	}
 }
 
+// pastSum is the sum of the calls at a site before a window that are not skipped. Decoding all of them in each epoch
+// would take most of the time of a comparison while an incident is open.
+type pastSum struct {
+	changes uint64 // number of changes of the history with which it was made, see [Sites], 1 more; 0: there is none
+	end     mark   // of the summed cells
+	calls   uint64
+	logs    int64
+}
+
 // typicalBefore returns the typical own time of the calls at a site before the window, in octaves, if there are enough
 // of them. It moves the mark of the window.
-func (c *liveComparison) typicalBefore(s *siteSeries) (octaves float64, known bool) {
+func (c *liveComparison) typicalBefore(number int32) (octaves float64, known bool) {
+	s := &c.h.series[number]
 	s.seek(c.window.from)
 	before, logs := s.earlier, s.earlierLogs
 	if k := len(c.skipped); k > 0 && before > 0 && s.first() < c.skipped[k-1].to {
-		all := decodeCells(c.screening.all[:0], s.bytes[:s.window.offset], 0)
-		c.screening.all = all[:0]
-		before, logs = 0, 0
-		for _, x := range c.past(all, &c.screening.kept) {
-			before += uint64(x.calls)
-			logs += x.logs
-		}
+		before, logs = c.sumPast(number)
 	}
 	return float64(logs) / float64(max(1, before)) / logsPerOctave, before >= minHistory
+}
+
+// sumPast returns the number of calls at a site before the window that are not skipped, and their logarithms. The mark
+// of the window is set.
+func (c *liveComparison) sumPast(number int32) (calls uint64, logs int64) {
+	s, sum := &c.h.series[number], &c.pasts[number]
+	if sum.changes != c.h.summed.changes+1 || sum.end.offset > s.window.offset {
+		*sum = pastSum{changes: c.h.summed.changes + 1}
+	}
+	for sum.end.offset < s.window.offset {
+		x, next := decodeCell(s.bytes, int(sum.end.offset), sum.end.before)
+		sum.end = mark{int32(next), x.slice}
+		if !c.skipped.contains(x.slice) {
+			sum.calls += uint64(x.calls)
+			sum.logs += x.logs
+		}
+	}
+	c.h.summed.to = max(c.h.summed.to, c.window.from)
+	return sum.calls, sum.logs
 }
 
 // typical returns the typical own time of calls on a logarithmic scale in octaves.
