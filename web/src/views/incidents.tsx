@@ -359,7 +359,7 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
   }
   if (silent) {
     return (
-      <div className="state">
+      <div className="state short">
         <strong>No traces arrive</strong>
         <p className="bad" role="status">
           No traces have arrived for {silent}: incidents cannot be noticed. See{" "}
@@ -370,7 +370,7 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
   }
   const last = lastClosed(list.items);
   return (
-    <div className="state">
+    <div className="state short">
       <strong>{muted > 0 ? `No incident but ${muted === 1 ? "a muted one" : "muted ones"}` : "All is well"}</strong>
       <p>
         {muted > 0 ? "Other requests" : "Requests"} neither lose more time nor fail more often than usual.{" "}

@@ -16,7 +16,7 @@ import { Menu } from "../components/menu.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
-import { Prose, useSteady } from "../components/names.tsx";
+import { OpName, Prose, useSteady } from "../components/names.tsx";
 import { query } from "../url.ts";
 import { Attributes } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
@@ -232,10 +232,9 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
           ["Sample", `${count(p.requests)} requests`],
         ]}
       />
-      <PartOf id={p.id} />
       <div className="does">
         {!p.closed && <StateBadge of={isInIncident(p) ? "joined" : p.state} />}
-        <span>{keepUnits(detail.next) || "No action in progress."}</span>
+        <PartOf id={p.id} next={keepUnits(detail.next) || "No action in progress."} joined={isInIncident(p)} />
         {detail.missing.some((m) => !detail.next.includes(m)) && (
           <span className="dim">No tracepoints in: {detail.missing.join(", ")}.</span>
         )}
@@ -259,16 +258,20 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
   );
 }
 
-// PartOf links to the incident that a problem belongs to.
-function PartOf({ id }: { id: string }) {
+// PartOf links to the open incident that a problem belongs to, and tells the next step of a problem without one or with
+// a search of its own.
+function PartOf({ id, next, joined }: { id: string; next: string; joined: boolean }) {
   const x = useIncidents().value?.items.find((x) => x.state === "open" && x.problems.includes(id));
-  if (!x) return null;
   return (
-    <p className="does">
-      <span>
-        Part of an <Link href={`/incidents/${x.id}`}>open incident</Link>: <IncidentSentence of={x} />
-      </span>
-    </p>
+    <>
+      {x && (
+        <span>
+          Part of an <Link href={`/incidents/${x.id}`}>open incident</Link>
+          {joined && ", which Sibyl investigates as a whole"}: <IncidentSentence of={x} />
+        </span>
+      )}
+      {!(x && joined) && <span>{next}</span>}
+    </>
   );
 }
 
@@ -375,7 +378,7 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
         {of.map((r, i) => (
           <tr key={i}>
             <td title={r.context.join(" → ")}>
-              <strong>{r.operation}</strong>{" "}
+              <OpName>{r.operation}</OpName>{" "}
               {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
             </td>
             <td className="bars">
