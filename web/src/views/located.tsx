@@ -7,6 +7,7 @@ import { wholes } from "../logic/located.ts";
 import { count, duration, keepUnits, milli, percent, range, share, time } from "../logic/format.ts";
 import { Bar, ContextPath } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
+import { OpName } from "../components/names.tsx";
 import { Table } from "../components/table.tsx";
 import { useNow, useZone } from "../settings.ts";
 import { query } from "../url.ts";
@@ -137,9 +138,7 @@ export function Frames({ of }: { of: Place }) {
       {listed.map((f, i) => (
         <tr key={i}>
           <td>
-            <strong>
-              <bdi>{f.operation}</bdi>
-            </strong>{" "}
+            <OpName>{f.operation}</OpName>{" "}
             {f.located && <span className="badge">located</span>}
             <div className="small dim">
               <ContextPath of={f.context} />
