@@ -95,7 +95,13 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
         <Facts
           of={[
             ["Noticed", <When key="opened" at={x.opened} />],
-            ["Severity", <Prose key="severity" names={namesOf(x)}>{keepUnits(x.severity_reason)}</Prose>, bounds],
+            [
+              "Severity",
+              <Prose key="severity" names={namesOf(x)}>
+                {keepUnits(x.severity_reason)}
+              </Prose>,
+              bounds,
+            ],
             ...facts(x),
             ["Before", <Earlier key="before" of={x} />],
             ["Sample", `${count(x.requests)} requests`, "In the three minutes with the most evidence"],

@@ -138,8 +138,7 @@ export function Frames({ of }: { of: Place }) {
       {listed.map((f, i) => (
         <tr key={i}>
           <td>
-            <OpName>{f.operation}</OpName>{" "}
-            {f.located && <span className="badge">located</span>}
+            <OpName>{f.operation}</OpName> {f.located && <span className="badge">located</span>}
             <div className="small dim">
               <ContextPath of={f.context} />
             </div>

@@ -228,7 +228,11 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
           ["P50", duration(p.p50_ns)],
           ["P99", duration(p.p99_ns)],
           ["Rate", rate(p.rate)],
-          ["Impact", p.impact === null ? "–" : `${duration(p.impact)} lost per second`, "Over all requests, beyond the usual"],
+          [
+            "Impact",
+            p.impact === null ? "–" : `${duration(p.impact)} lost per second`,
+            "Over all requests, beyond the usual",
+          ],
           ["Sample", `${count(p.requests)} requests`],
         ]}
       />

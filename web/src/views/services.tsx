@@ -171,7 +171,13 @@ function ServiceTable({ list, items, sort, setSort, asked }: TableProps) {
     k: () => moveFocus("a[data-service]", -1),
   });
   const head = (name: string, by: Sort, title: string, className = "") => (
-    <th key={by} scope="col" className={className} title={title} aria-sort={sort === by ? direction(isFalling(by)) : undefined}>
+    <th
+      key={by}
+      scope="col"
+      className={className}
+      title={title}
+      aria-sort={sort === by ? direction(isFalling(by)) : undefined}
+    >
       <button type="button" className="sort" onClick={() => setSort(by)}>
         {name} <span aria-hidden="true">{sort === by && (isFalling(by) ? "▾" : "▴")}</span>
       </button>
