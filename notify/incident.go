@@ -400,7 +400,7 @@ func (x *Incident) figures() []figure {
 		suspects = append(suspects, x.Suspects[i].Service+" "+units.Ratio(float64(x.Suspects[i].Score)))
 	}
 	add("severity", "Severity", x.Severity)
-	add("severity_reason", "Severity because", shorten(x.Reason, maxText))
+	add("severity_reason", "Why", shorten(x.Reason, maxText))
 	add("impact", "Lost", units.Loss(float64(x.Impact.Lost), float64(x.Impact.Failed)))
 	add("located_at", "Located at", x.place())
 	add("owner", "Owner", shorten(x.Owner.String(), maxText))

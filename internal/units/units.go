@@ -123,11 +123,11 @@ func Ratio(x float64) string {
 // Losses that are worth a figure.
 const (
 	leastLost   = 1e6   // ns per second
-	leastFailed = 0.001 // per second
+	leastFailed = 0.005 // per second
 )
 
 // Loss returns what requests lose in a second beyond the usual, in ns and in failed requests, like "1.2 s of waiting per
-// second, beyond the usual".
+// second, beyond the usual"; empty if it is little.
 func Loss(ns, failed float64) string {
 	var parts []string
 	if ns >= leastLost {
@@ -137,7 +137,7 @@ func Loss(ns, failed float64) string {
 		parts = append(parts, Ratio(failed)+" failed requests per second")
 	}
 	if len(parts) == 0 {
-		return "little"
+		return ""
 	}
 	return strings.Join(parts, " and ") + ", beyond the usual"
 }

@@ -111,7 +111,7 @@ func lasted(d time.Duration) string {
 func (r *Report) facts() []fact {
 	x := &r.Detail.Incident
 	facts := []fact{
-		{"Severity", text(string(x.Severity) + ": " + x.SeverityReason)},
+		{"Severity", text(strings.TrimSuffix(string(x.Severity)+": "+x.SeverityReason, ": "))},
 		{"State", text(state(x, r.At))},
 		{"Onset", text(clock(x.Onset) + ", by estimate")},
 		{"Noticed", text(clock(x.Opened))},
@@ -119,7 +119,7 @@ func (r *Report) facts() []fact {
 	if x.Closed != nil {
 		facts = append(facts, fact{"Closed", text(clock(*x.Closed))})
 	}
-	facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))}, fact{"Lost", text(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond))})
+	facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))}, fact{"Lost", text(cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little"))})
 	if x.Owner != nil {
 		facts = append(facts, fact{"Owner", text(owner(x.Owner))})
 	}
