@@ -212,9 +212,15 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 	return types[:min(len(types), maxAffected)]
 }
 
+// pastEpochs is the number of epochs in which a recorded past arrives.
+const pastEpochs = 2
+
 // affects fills in the requests of g since the onset, and reports whether they are clearly slower than usual, or fail
-// clearly more often.
+// clearly more often. If the onset lies in a recorded past, only later requests count: the past is in one window.
 func (c *Core) affects(g *group.Group, onset trace.Nanos, a *AffectedType) bool {
+	if onset < c.began {
+		onset = c.began.Add(pastEpochs * c.options.Epoch)
+	}
 	total, failed := since(onset, g.Windows())
 	if total.N == 0 {
 		return false

@@ -158,6 +158,8 @@ export function Frames({ of }: { of: Place }) {
 
 // Witnesses links to traces that contain the place.
 export function Witnesses({ of, search }: Props) {
+  if (of.traces.length === 0 && !of.tracepoint)
+    return <p className="under dim small">Its spans are always on: sample traces contain it.</p>;
   if (of.traces.length === 0) return <p className="under dim small">No trace with a span of the place is stored.</p>;
   return (
     <p className="under">
