@@ -110,7 +110,7 @@ function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
 
 // Sizes in px.
 const box = { width: 168, height: 44 };
-const gap = { x: [44, 84], y: 14 } as const; // x: at least, and at most if there is room
+const gap = { x: [44, 180], y: 14 } as const; // x: at least, and at most if there is room
 const margin = 10;
 const longestName = 21; // characters
 
