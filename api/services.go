@@ -211,8 +211,8 @@ func loadOf(u baselinediff.Usage, in time.Duration, spans *stats.Ranks) contract
 	return x
 }
 
-// trend returns a series as the contract has it; nil if it is nil. A bin that is not over is omitted: it would look like
-// a change.
+// trend returns a series as the contract has it; nil if it is nil. A bin that is not over is omitted: it would look
+// like a change.
 func (t *serviceTable) trend(series []baselinediff.Usage) *contract.ServiceTrend {
 	if series == nil {
 		return nil

@@ -15,7 +15,7 @@ type Severity struct {
 	Fast      bool       // they miss it so fast that the budget of 30 days lasts for two
 }
 
-// Severity describes why an incident has its severity, with the bound that its figure reaches.
+// Severity describes the figure that gives an incident its severity, with the bound that it reaches.
 func (n *Names) Severity(x *Severity) string {
 	switch {
 	case x.Objective != nil && x.Fast:

@@ -229,7 +229,7 @@ func Sentence(names *describe.Names, x *engine.Incident, when string) describe.S
 	})
 }
 
-// SeverityReason says why an incident has its severity.
+// SeverityReason describes the figure that gives an incident its severity, with its bound.
 func SeverityReason(names *describe.Names, x *engine.Incident) string {
 	g := x.Grounds()
 	s := &describe.Severity{Name: g.Severity.String(), Lowest: g.Severity == engine.Minor, Bound: g.Bound}

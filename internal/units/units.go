@@ -126,8 +126,8 @@ const (
 	leastFailed = 0.005 // per second
 )
 
-// Loss returns what requests lose in a second beyond the usual, in ns and in failed requests, like "1.2 s of waiting per
-// second, beyond the usual"; empty if it is little.
+// Loss returns the loss of requests in a second beyond the usual, in ns and in failed requests, like "1.2 s of waiting
+// per second, beyond the usual"; empty if it is little.
 func Loss(ns, failed float64) string {
 	var parts []string
 	if ns >= leastLost {
