@@ -80,8 +80,9 @@ type History interface {
 type Past interface {
 	// Windows returns the windows of a group that overlap [from, to), oldest first: long ones, or the shortest.
 	Windows(id analysis.Hash, from, to trace.Nanos, long bool) ([]group.Numbers, error)
-	// Ticks returns the requests of a group in [from, to) by tick of ten seconds, of the last [live.TicksKept], and
-	// Periods those by period of [group.Period], of the last two days; oldest first.
+	// Ticks returns the requests of a group in [from, to) by tick of ten seconds, of the last [live.TicksKept], and by
+	// minute before, of the last [live.MinutesKept]. Periods returns those by period of [group.Period], of the last two
+	// days; oldest first.
 	Ticks(id analysis.Hash, from, to trace.Nanos) ([]group.PastWindow, error)
 	Periods(id analysis.Hash, from, to trace.Nanos) ([]group.PastWindow, error)
 	// Kept returns the exemplars of a group that are kept for a problem or an incident.

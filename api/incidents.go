@@ -60,7 +60,7 @@ func (s *snapshot) addIncidents(c *engine.Core, names *describe.Names) {
 func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contract.Incident {
 	suspects, impact := x.Shown(), x.Impact(c.Ended())
 	d := contract.Incident{
-		Severity: contract.Severity(x.Severity().String()), Impact: contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
+		Severity: contract.Severity(x.Severity().String()), SeverityReason: notify.SeverityReason(names, x), Impact: contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
 		ID: hex16(x.ID), State: contract.IncidentStateOpen, Onset: at(x.Onset), Opened: at(x.Opened), Closed: instant(x.Closed), Reopened: instant(x.Reopened),
 		Sentence: incidentSentence(c, names, x), Requests: int64(x.Requests), Suspects: []contract.IncidentSuspect{}, Objectives: []contract.IncidentObjective{}, RequestTypes: []contract.IncidentRequestType{}, Problems: []contract.ID{},
 		Deploys: []contract.Deploy{},

@@ -18,24 +18,26 @@ import (
 type bins struct {
 	from, to trace.Nanos
 	length   time.Duration // a multiple of [stats.Tick]
-	ticks    bool          // their requests are those of ticks; else of periods
+	ticks    bool          // their requests are those of ticks and minutes; else of periods
 }
 
 // binsOf returns bins that cover a span, one of which begins at edge, if that is not 0 and their requests are known by
-// tick. Length 0: the span is too long.
+// tick, or in its minute if they are known by minute. Length 0: the span is too long.
 func binsOf(from, to, edge, now trace.Nanos) bins {
-	b := bins{from: from, to: to, ticks: from >= now.Add(-live.TicksKept)}
-	switch span := to.Sub(from); {
-	case b.ticks && span <= 20*time.Minute:
-		b.length = stats.Tick
-	case b.ticks && span <= 2*time.Hour:
-		b.length = time.Minute
-	case b.ticks && span <= live.TicksKept+time.Minute:
-		b.length = 5 * time.Minute
-	default:
-		return periodBins(from, to)
+	span, known := to.Sub(from), stats.Tick
+	if from < now.Add(-live.TicksKept) {
+		known = time.Minute
 	}
-	b.align(edge - edge%trace.Nanos(stats.Tick))
+	b := bins{from: from, to: to, length: time.Minute, ticks: true}
+	switch {
+	case from < now.Add(-live.MinutesKept) || span > shortSpan:
+		return periodBins(from, to)
+	case known == stats.Tick && span <= 20*time.Minute:
+		b.length = stats.Tick
+	case span > live.TicksKept+time.Minute:
+		b.length = 10 * time.Minute
+	}
+	b.align(edge - edge%trace.Nanos(known))
 	return b
 }
 

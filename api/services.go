@@ -211,18 +211,16 @@ func loadOf(u baselinediff.Usage, in time.Duration, spans *stats.Ranks) contract
 	return x
 }
 
-// trend returns a series as the contract has it; nil if it is nil.
+// trend returns a series as the contract has it; nil if it is nil. A bin that is not over is omitted: it would look
+// like a change.
 func (t *serviceTable) trend(series []baselinediff.Usage) *contract.ServiceTrend {
 	if series == nil {
 		return nil
 	}
-	x := &contract.ServiceTrend{Rate: make([]float64, len(series)), Failed: make([]*float64, len(series)), OwnNs: make([]*float64, len(series))}
-	for i := range series {
-		length := t.uses.Bin
-		if end := t.uses.From.Add(time.Duration(i+1) * t.uses.Bin); end > t.uses.Now.To {
-			length -= end.Sub(t.uses.Now.To)
-		}
-		load := loadOf(series[i], length, &stats.Ranks{})
+	over := min(len(series), int(t.uses.Now.To.Sub(t.uses.From)/t.uses.Bin))
+	x := &contract.ServiceTrend{Rate: make([]float64, over), Failed: make([]*float64, over), OwnNs: make([]*float64, over)}
+	for i := range series[:over] {
+		load := loadOf(series[i], t.uses.Bin, &stats.Ranks{})
 		x.Rate[i], x.Failed[i], x.OwnNs[i] = load.Rate, load.Failed, load.OwnNs
 	}
 	return x

@@ -313,7 +313,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	}
 	c.problems = c.detector.Watch(now, c.options.Watch)
 	tracked.Wait()
-	c.followIncidents()
+	c.followIncidents(now)
 	if age := c.options.Retention; age > 0 {
 		c.detector.Groups.Forget(now.Add(-age))
 	}

@@ -11,15 +11,16 @@ import (
 // Deploy is the first appearance of a version of a service that had another version before. That version may continue
 // to run.
 type Deploy struct {
-	At              trace.Nanos // arrival of the first spans of the version
+	At              trace.Nanos // start of the first span of the version
 	Service         trace.Symbol
 	Version, Before trace.Symbol // Before is the newest version of the spans that arrived before these
 }
 
-// VersionSeen is a version of a service with the arrival times of its first and last spans.
+// VersionSeen is a version of a service.
 type VersionSeen struct {
 	ingest.ServiceVersion
-	First, Last trace.Nanos
+	First trace.Nanos // start of its first span
+	Last  trace.Nanos // arrival of its last span
 }
 
 // Bounds of versions.
@@ -41,7 +42,8 @@ func newVersions() versions {
 }
 
 // ObserveVersions takes the versions of services seen since the last call, each once, in any order, and sorts them. A
-// version that appears after the learning period is a deploy, unless it is the first known version of its service.
+// version that appears after the learning period, or in a recorded past of that length, is a deploy, unless it is the
+// first known version of its service.
 func (c *Core) ObserveVersions(seen []VersionSeen) {
 	slices.SortFunc(seen, func(a, b VersionSeen) int { return cmp.Or(cmp.Compare(a.First, b.First), compareVersions(a, b)) })
 	v := &c.versions
@@ -53,7 +55,7 @@ func (c *Core) ObserveVersions(seen []VersionSeen) {
 		if len(v.known) >= 2*mostVersions {
 			continue // trim makes room at the end of the epoch
 		}
-		if before := v.before(x); before != 0 && c.learned {
+		if before := v.before(x); before != 0 && (c.learned || x.First.Sub(v.known[0].First) >= c.options.Learning) {
 			v.deploys = append(v.deploys, Deploy{x.First, x.Service, x.Version, before})
 			v.deploys = v.deploys[max(0, len(v.deploys)-mostDeploys):]
 		}

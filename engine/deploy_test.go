@@ -82,6 +82,20 @@ func TestDeploys(t *testing.T) {
 	}
 }
 
+// A version in a recorded past that arrives at once, before anything is learned, is a deploy if it began long after the
+// first one.
+func TestDeployInPast(t *testing.T) {
+	options := engine.DefaultOptions()
+	options.Learning = 20 * time.Second
+	r := &rollouts{newWorld(small(3, sim.None), options), t}
+	r.core.ObserveVersions([]engine.VersionSeen{
+		r.seen(r.now.Add(-time.Second), "shop", "2"), r.seen(r.now.Add(-time.Minute), "shop", "1"), r.seen(r.now.Add(-50*time.Second), "shop", "1.1"),
+	})
+	if got, want := r.deploys(), "shop 2 after 1.1 at "+r.now.Add(-time.Second).Sub(start).String(); got != want {
+		t.Errorf("deploys %s, want %s", got, want)
+	}
+}
+
 // The number of versions is bounded. The core keeps the most recent ones, however they are divided among calls.
 func TestVersionsAreBounded(t *testing.T) {
 	options := engine.DefaultOptions()

@@ -21,6 +21,8 @@ type Incident struct {
 	Types    []AffectedType  // by falling lost time, at most maxAffected
 	Problems []analysis.Hash // in the order in which they joined, at most maxAffected
 	Place    Place
+	// AlertedSeverity is the severity at the time when it opened, or opened again: alerts about it keep it.
+	AlertedSeverity Severity
 }
 
 // deployLead is the time before the onset of an incident from which deploys of its suspects may be its cause.
@@ -77,8 +79,9 @@ func (c *Core) Incidents() []Incident {
 	all := make([]Incident, len(tracked))
 	for i := range tracked {
 		all[i] = Incident{Incident: tracked[i]}
+		all[i].AlertedSeverity = all[i].Severity() // while Sibyl learns
 		if a := c.affected[tracked[i].ID]; a != nil {
-			all[i].Types, all[i].Problems, all[i].Place = a.Types, a.Problems, a.Place
+			all[i].Types, all[i].Problems, all[i].Place, all[i].AlertedSeverity = a.Types, a.Problems, a.Place, a.Alerted
 		}
 	}
 	return all
@@ -132,16 +135,18 @@ type affected struct {
 	Types    []AffectedType
 	Problems []analysis.Hash
 	Place    Place
+	Alerted  Severity // see [Incident.AlertedSeverity]
 }
 
-// followIncidents renews the request types and the problems of the open incidents.
-func (c *Core) followIncidents() {
+// followIncidents renews the request types and the problems of the open incidents at the end of an epoch.
+func (c *Core) followIncidents(now trace.Nanos) {
 	tracked := c.incidents.Incidents()
 	known := make(map[uint64]*affected, len(tracked))
 	var open []*incident.Incident
 	for i := range tracked {
 		x := &tracked[i]
 		a := c.affected[x.ID]
+		opened := a == nil || max(x.Opened, x.Reopened) == now
 		if a == nil {
 			a = &affected{}
 		}
@@ -149,6 +154,9 @@ func (c *Core) followIncidents() {
 		if x.Closed == 0 && len(x.Suspects) > 0 {
 			open = append(open, x)
 			a.Types = c.affectedTypes(x, a.Types)
+			if opened {
+				a.Alerted = (&Incident{Incident: *x, Types: a.Types}).Severity()
+			}
 		}
 	}
 	c.affected = known
@@ -203,9 +211,15 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 	return types[:min(len(types), maxAffected)]
 }
 
+// pastEpochs is the number of epochs in which a recorded past arrives.
+const pastEpochs = 2
+
 // affects fills in the requests of g since the onset, and reports whether they are clearly slower than usual, or fail
-// clearly more often.
+// clearly more often. If the onset lies in a recorded past, only later requests count: the past is in one window.
 func (c *Core) affects(g *group.Group, onset trace.Nanos, a *AffectedType) bool {
+	if onset < c.began {
+		onset = c.began.Add(pastEpochs * c.options.Epoch)
+	}
 	total, failed := g.RetainedSince(onset)
 	if total.N == 0 {
 		return false
@@ -297,14 +311,15 @@ type affectedState struct {
 	Types    []AffectedType
 	Problems []analysis.Hash
 	Place    Place
+	Alerted  Severity
 }
 
 // savedAffected returns the request types and problems of the incidents, in their order.
 func (c *Core) savedAffected() []affectedState {
 	var saved []affectedState
 	for _, x := range c.incidents.Incidents() {
-		if a := c.affected[x.ID]; a != nil && len(a.Types)+len(a.Problems) > 0 || a != nil && a.Place.Operation != 0 {
-			saved = append(saved, affectedState{x.ID, a.Types, a.Problems, a.Place})
+		if a := c.affected[x.ID]; a != nil && (len(a.Types)+len(a.Problems) > 0 || a.Place.Operation != 0 || a.Alerted != Minor) {
+			saved = append(saved, affectedState{x.ID, a.Types, a.Problems, a.Place, a.Alerted})
 		}
 	}
 	return saved
@@ -314,6 +329,6 @@ func (c *Core) savedAffected() []affectedState {
 func (c *Core) restoreAffected(saved []affectedState) {
 	c.affected = make(map[uint64]*affected, len(saved))
 	for _, s := range saved {
-		c.affected[s.Incident] = &affected{s.Types, s.Problems, s.Place}
+		c.affected[s.Incident] = &affected{s.Types, s.Problems, s.Place, s.Alerted}
 	}
 }

@@ -28,20 +28,39 @@ const (
 	majorFailing  = 0.25 // of the requests of a type, beyond the usual share
 )
 
+// Grounds are a severity with the figure that gives it: one of Objective and Failing, else the score of the first
+// suspect.
+type Grounds struct {
+	Severity  Severity
+	Bound     float64          // that the score or the share of failures reaches; of Minor, that the score does not
+	Objective *incident.Missed // nil: another figure
+	Failing   *AffectedType    // nil: another figure
+}
+
 // Severity returns the severity of x over its whole course.
-func (x *Incident) Severity() Severity {
+func (x *Incident) Severity() Severity { return x.Grounds().Severity }
+
+// Grounds returns the severity of x over its whole course, and why.
+func (x *Incident) Grounds() Grounds {
 	score := 0.
 	if len(x.Suspects) > 0 {
-		score = float64(x.Suspects[0].Score)
+		score = x.Suspects[0].Score
 	}
-	failing := func(t AffectedType) bool { return t.Failed-t.UsualFailed >= majorFailing }
+	fast := slices.IndexFunc(x.Objectives, func(m incident.Missed) bool { return m.Fast() })
+	failing := slices.IndexFunc(x.Types, func(t AffectedType) bool { return t.Failed-t.UsualFailed >= majorFailing })
 	switch {
-	case score >= criticalScore || slices.ContainsFunc(x.Objectives, func(m incident.Missed) bool { return m.Fast() }):
-		return Critical
-	case score >= majorScore || len(x.Objectives) > 0 || slices.ContainsFunc(x.Types, failing):
-		return Major
+	case score >= criticalScore:
+		return Grounds{Severity: Critical, Bound: criticalScore}
+	case fast >= 0:
+		return Grounds{Severity: Critical, Objective: &x.Objectives[fast]}
+	case score >= majorScore:
+		return Grounds{Severity: Major, Bound: majorScore}
+	case len(x.Objectives) > 0:
+		return Grounds{Severity: Major, Objective: &x.Objectives[0]}
+	case failing >= 0:
+		return Grounds{Severity: Major, Bound: majorFailing, Failing: &x.Types[failing]}
 	}
-	return Minor
+	return Grounds{Severity: Minor, Bound: majorScore}
 }
 
 // Impact is the mean loss of the affected request types of an incident in a second, since its onset.

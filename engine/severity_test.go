@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/incident"
 )
@@ -17,20 +19,20 @@ func TestSeverity(t *testing.T) {
 		score      float64
 		types      types
 		objectives []incident.Missed
-		want       Severity
+		want       Grounds
 	}{
-		{"a little time", 0.05, types{{Failed: 0.2, UsualFailed: 0.1}}, nil, Minor},
-		{"a tenth of the time", 0.1, nil, nil, Major},
-		{"a request type fails", 0.01, types{{Failed: 0.26, UsualFailed: 0.01}}, nil, Major},
-		{"a request type that always fails", 0.01, types{{Failed: 0.9, UsualFailed: 0.9}}, nil, Minor},
-		{"an objective is missed", 0, nil, []incident.Missed{slowly}, Major},
-		{"an objective is missed fast", 0, nil, []incident.Missed{slowly, fast}, Critical},
-		{"half of the time", 0.5, nil, nil, Critical},
+		{"a little time", 0.05, types{{Failed: 0.2, UsualFailed: 0.1}}, nil, Grounds{Minor, 0.1, nil, nil}},
+		{"a tenth of the time", 0.1, nil, nil, Grounds{Major, 0.1, nil, nil}},
+		{"a request type fails", 0.01, types{{}, {Failed: 0.26, UsualFailed: 0.01}}, nil, Grounds{Major, 0.25, nil, &AffectedType{Failed: 0.26, UsualFailed: 0.01}}},
+		{"a request type that always fails", 0.01, types{{Failed: 0.9, UsualFailed: 0.9}}, nil, Grounds{Minor, 0.1, nil, nil}},
+		{"an objective is missed", 0, nil, []incident.Missed{slowly}, Grounds{Major, 0, &slowly, nil}},
+		{"an objective is missed fast", 0.1, nil, []incident.Missed{slowly, fast}, Grounds{Critical, 0, &fast, nil}},
+		{"half of the time", 0.5, nil, []incident.Missed{fast}, Grounds{Critical, 0.5, nil, nil}},
 	} {
 		x := Incident{Incident: incident.Incident{Objectives: c.objectives, Suspects: make([]baselinediff.Suspect, 1)}, Types: c.types}
 		x.Suspects[0].Score = c.score
-		if got := x.Severity(); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		if diff := cmp.Diff(c.want, x.Grounds()); diff != "" || x.Severity() != c.want.Severity {
+			t.Errorf("%s: -want +got\n%s", c.name, diff)
 		}
 	}
 	if got := (&Incident{}).Severity(); got != Minor {

@@ -190,6 +190,9 @@ func annotation(e *Event) any {
 		Tags []string `json:"tags"`
 		Text string   `json:"text"`
 	}{Time: e.At.time().UnixMilli(), Tags: []string{"sibyl", string(e.Type)}}
+	if x := e.Data.Incident; x != nil {
+		a.Tags = append(a.Tags, "severity:"+x.Severity)
+	}
 	var text strings.Builder
 	text.WriteString(html.EscapeString(e.title() + ": " + e.sentence()))
 	kind, id, service, opened := e.about()
@@ -219,7 +222,7 @@ type slackText struct {
 type slackBlock struct {
 	Type     string      `json:"type"`
 	Text     *slackText  `json:"text,omitempty"`
-	Fields   []slackText `json:"fields,omitempty"`   // of a section; at most 10
+	Fields   []slackText `json:"fields,omitempty"`   // of a section; at most maxFields
 	Elements []slackText `json:"elements,omitempty"` // of a context; at most 10
 }
 
@@ -227,6 +230,7 @@ type slackBlock struct {
 const (
 	maxSentence = 500  // runes before escaping
 	maxLink     = 2000 // bytes
+	maxFields   = 10
 )
 
 // slackMessage returns e for an incoming webhook of Slack.
@@ -238,7 +242,7 @@ func slackMessage(e *Event) any {
 	}{Text: e.title() + ": " + sentence}
 	section := slackBlock{Type: "section", Text: markdown("*" + e.title() + "*: " + sentence)}
 	message.Blocks = append(message.Blocks, section)
-	if figures := e.figures(); len(figures) > 0 {
+	for figures := range slices.Chunk(e.figures(), maxFields) {
 		fields := slackBlock{Type: "section"}
 		for _, f := range figures {
 			fields.Fields = append(fields.Fields, *markdown("*" + f.name + "*\n" + e.slackFigure(f)))
@@ -307,9 +311,14 @@ var titles = map[Type]string{
 	ProblemClosed: "Problem closed", Decided: "Decision", Test: "Test",
 }
 
+// title names the event and, if it opens an incident, the severity, which people see first.
 func (e *Event) title() string {
-	if x := e.Data.Incident; e.Type == IncidentClosed && x != nil && x.Accepted {
+	x := e.Data.Incident
+	switch {
+	case x != nil && e.Type == IncidentClosed && x.Accepted:
 		return "Incident accepted as normal"
+	case x != nil && e.Type == IncidentOpened:
+		return titles[e.Type] + ", " + x.Severity
 	}
 	return titles[e.Type]
 }
@@ -387,7 +396,7 @@ func listed(names []string, all int) string {
 // figure is a number or name about an incident or a problem: with a name for people and a key for programs.
 type figure struct{ key, name, text string }
 
-// figures returns the known figures of the event's incident or problem; at most ten.
+// figures returns the known figures of the event's incident or problem.
 func (e *Event) figures() []figure {
 	if x := e.Data.Incident; x != nil {
 		return x.figures()

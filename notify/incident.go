@@ -23,6 +23,9 @@ type Incident struct {
 	ID           string         `json:"id"`
 	URL          string         `json:"url,omitempty"` // of its page
 	State        string         `json:"state"`         // open or closed
+	Severity     string         `json:"severity"`      // minor, major or critical
+	Reason       string         `json:"severity_reason"`
+	Impact       Impact         `json:"impact"`
 	Sentence     string         `json:"sentence"`
 	Service      string         `json:"service"` // the first suspect
 	Owner        *Owner         `json:"owner"`   // of the first suspect; null: none is configured
@@ -45,6 +48,13 @@ type Incident struct {
 	slackPeriod  string         // the same in the notation of Slack
 	located      string         // describes the place that the investigation located; empty: none
 	alerted      string         // the first suspect when it opened
+	alertedAs    string         // the severity when it opened
+}
+
+// Impact is the loss of the affected request types since the onset, on average.
+type Impact struct {
+	Lost   describe.Number `json:"lost_ns_per_second"` // beyond the usual durations
+	Failed describe.Number `json:"failed_per_second"`  // requests beyond the usual number
 }
 
 // Note is a note of a person about an incident.
@@ -219,6 +229,22 @@ func Sentence(names *describe.Names, x *engine.Incident, when string) describe.S
 	})
 }
 
+// SeverityReason describes the figure that gives an incident its severity, with its bound.
+func SeverityReason(names *describe.Names, x *engine.Incident) string {
+	g := x.Grounds()
+	s := &describe.Severity{Name: g.Severity.String(), Lowest: g.Severity == engine.Minor, Bound: g.Bound}
+	if len(x.Suspects) > 0 {
+		s.Service, s.Score = names.Table.Text(x.Suspects[0].Service), x.Suspects[0].Score
+	}
+	if t := g.Failing; t != nil {
+		s.Failing, s.Failed = namer{names}.requestType(t.RequestType), t.Failed-t.UsualFailed
+	}
+	if m := g.Objective; m != nil {
+		s.Objective, s.Fast = &describe.Objective{Name: cmp.Or(m.Name, m.Entry)}, m.Fast()
+	}
+	return names.Severity(s)
+}
+
 // shareOf returns the share of the lost time at the place that v located: that which the incident remembers, so that
 // all texts have the same.
 func shareOf(x *engine.Incident, v *search.Investigation) float64 {
@@ -231,7 +257,10 @@ func shareOf(x *engine.Incident, v *search.Investigation) float64 {
 func (n namer) incident(f *IncidentFacts) *Incident {
 	x := f.Incident
 	period := describe.IncidentPeriod(x.Onset, x.End(), f.At) + " UTC"
+	impact := x.Impact(f.At)
 	d := &Incident{
+		Severity: x.Severity().String(), Reason: shorten(SeverityReason(n.names, x), maxSentenceText), alertedAs: x.AlertedSeverity.String(),
+		Impact: Impact{describe.Number(impact.Lost), describe.Number(impact.Failed)},
 		period: period, slackPeriod: describe.IncidentPeriodIn(slackClock, x.Onset, x.End(), f.At),
 		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted, Acknowledged: f.Acknowledged,
 		Sentence: shorten(Sentence(n.names, x, period).String(), maxSentenceText),
@@ -358,7 +387,7 @@ func (x *Incident) place() string {
 // beganLayout is the layout of the time at which an incident began, for people.
 const beganLayout = "2006-01-02 15:04:05 UTC"
 
-// figures returns the known figures of an incident; at most ten.
+// figures returns the known figures of an incident; at most thirteen.
 func (x *Incident) figures() []figure {
 	var list []figure
 	add := func(key, name, text string) {
@@ -370,6 +399,9 @@ func (x *Incident) figures() []figure {
 	for i := range x.Suspects {
 		suspects = append(suspects, x.Suspects[i].Service+" "+units.Ratio(float64(x.Suspects[i].Score)))
 	}
+	add("severity", "Severity", x.Severity)
+	add("severity_reason", "Why", shorten(x.Reason, maxText))
+	add("impact", "Lost", units.Loss(float64(x.Impact.Lost), float64(x.Impact.Failed)))
 	add("located_at", "Located at", x.place())
 	add("owner", "Owner", shorten(x.Owner.String(), maxText))
 	add("suspects", "Suspects", shorten(strings.Join(suspects, ", "), maxText))
@@ -403,7 +435,7 @@ func (t *AffectedType) change() string {
 func (e *Event) incidentAlert() alert {
 	x := e.Data.Incident
 	a := alert{
-		Labels:       filled("alertname", "SibylIncident", "incident", x.ID, "service", x.alerted),
+		Labels:       filled("alertname", "SibylIncident", "incident", x.ID, "service", x.alerted, "severity", x.alertedAs),
 		Annotations:  filled("summary", x.Sentence, "state", x.State),
 		StartsAt:     x.Opened,
 		EndsAt:       moment(e.At.time().Add(alertLife).UnixNano()),

@@ -94,6 +94,12 @@ type pagerDutyLink struct {
 
 var pagerDutyActions = map[step]string{stepOpen: "trigger", stepUpdate: "trigger", stepAcknowledge: "acknowledge", stepClose: "resolve"}
 
+// pagerDutySeverities and opsgeniePriorities translate the severities of incidents.
+var (
+	pagerDutySeverities = map[string]string{engine.Critical.String(): "critical", engine.Major.String(): "error", engine.Minor.String(): "warning"}
+	opsgeniePriorities  = map[string]string{engine.Critical.String(): "P1", engine.Major.String(): "P2", engine.Minor.String(): "P3"}
+)
+
 // pagerDuty returns e for PagerDuty. A further trigger with the same key adds to the alert and notifies nobody, unless
 // a person has resolved it: then it pages again. That is likely after a day, so that PagerDuty learns of no steady
 // incident.
@@ -113,7 +119,7 @@ func pagerDuty(e *Event) any {
 		Component: service, Class: kind, Details: make(map[string]string),
 	}
 	if x := e.Data.Incident; x != nil {
-		event.Payload.Severity, event.Payload.Timestamp = "error", x.Onset
+		event.Payload.Severity, event.Payload.Timestamp = pagerDutySeverities[x.Severity], x.Onset
 		if x.Owner != nil {
 			event.Payload.Group = x.Owner.Name
 		}
@@ -187,7 +193,7 @@ func opsgenie(e *Event) any {
 	case e.Type == Test:
 		alert.Priority = "P5"
 	case e.Data.Incident != nil:
-		alert.Priority = "P2"
+		alert.Priority = opsgeniePriorities[e.Data.Incident.Severity]
 	}
 	return alert
 }

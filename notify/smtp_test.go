@@ -239,7 +239,7 @@ func TestMail(t *testing.T) {
 		}
 		header, parts := bodies(t, got.text)
 		subject, err := new(mime.WordDecoder).DecodeHeader(header.Get("Subject"))
-		if err != nil || !strings.HasPrefix(subject, "Incident opened: Requests take 88 % longer") {
+		if err != nil || !strings.HasPrefix(subject, "Incident opened, critical: Requests take 88 % longer") {
 			t.Errorf("subject %q %v", subject, err)
 		}
 		if id, thread := header.Get("Message-Id"), header.Get("References"); id != "<"+event.ID+"@example.com>" || thread != "<sibyl-incident-0000000000000abc@example.com>" {

@@ -6,7 +6,7 @@ import (
 )
 
 // Example is a recording of a shop, as OTLP in JSON lines compressed with zstd, that needs no other software to show an
-// incident. One instance of its service payment becomes slow half an hour after the beginning.
+// incident. One instance of its service payment gets a new version half an hour after the beginning, which is slow.
 //
 //go:embed example.otlp.jsonl.zst
 var Example []byte

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -100,5 +101,51 @@ func TestTicks(t *testing.T) {
 	must(t, s.db.Set(tickKey(Tick{one, at(6)}), []byte{200, 1}, pebble.NoSync))
 	if _, err := s.Ticks(one, at(6), at(12)); !errors.Is(err, codec.ErrCorrupt) {
 		t.Errorf("corrupt minute: %v", err)
+	}
+}
+
+// Hours that have ended are packed to minutes. Ticks that come later, and packing twice, count each request once.
+func TestPackTicks(t *testing.T) {
+	s, err := openIn(t, t.TempDir())
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	one, other := analysis.Hash{Lo: 1}, analysis.Hash{Lo: 2}
+	begin := trace.Nanos(1_800_000_000 * int64(time.Second)) // a whole hour
+	at := func(minute, tick int) trace.Nanos {
+		return begin.Add(time.Duration(minute)*time.Minute + time.Duration(tick)*stats.Tick)
+	}
+	must(t, s.AddTicks(map[Tick]*group.Past{
+		{one, at(0, 0)}: pastOf(1), {one, at(0, 5)}: pastOf(2, 3), {one, at(59, 1)}: pastOf(4), {other, at(59, 2)}: pastOf(9), {one, at(60, 1)}: pastOf(5),
+	}))
+	counts := func(id analysis.Hash, from, to trace.Nanos) (all []string) {
+		windows, err := s.Ticks(id, from, to)
+		must(t, err)
+		for i := range windows {
+			w := &windows[i]
+			all = append(all, fmt.Sprint(w.From.Sub(begin), " ", w.To.Sub(w.From), " ", w.Total.N))
+		}
+		return all
+	}
+	expect := func(when string, got []string, want ...string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	must(t, s.PackTicks(at(59, 5)))
+	expect("an hour that goes on", counts(one, at(0, 0), at(60, 0)), "0s 10s 1", "50s 10s 2", "59m10s 10s 1")
+	must(t, s.PackTicks(at(60, 0)))
+	must(t, s.AddTicks(map[Tick]*group.Past{{one, at(0, 1)}: pastOf(6), {one, at(30, 0)}: pastOf(7)}))
+	expect("with later ticks", counts(one, at(0, 0), at(90, 0)), "0s 1m0s 3", "10s 10s 1", "30m0s 10s 1", "59m0s 1m0s 1", "1h0m10s 10s 1")
+	must(t, s.PackTicks(at(60, 0)))
+	must(t, s.PackTicks(at(60, 0)))
+	expect("packed", counts(one, at(0, 0), at(90, 0)), "0s 1m0s 4", "30m0s 1m0s 1", "59m0s 1m0s 1", "1h0m10s 10s 1")
+	expect("the other group", counts(other, at(0, 0), at(90, 0)), "59m0s 1m0s 1")
+	expect("a part", counts(one, at(30, 0), at(59, 0)), "30m0s 1m0s 1")
+	must(t, s.DeleteTicksBefore(at(60, 0)))
+	expect("deleted", counts(one, at(0, 0), at(90, 0)), "1h0m10s 10s 1")
+	must(t, s.db.Set(minutesKey(at(0, 0), one), []byte{60, 1}, pebble.NoSync))
+	if _, err := s.Ticks(one, at(0, 0), at(60, 0)); !errors.Is(err, codec.ErrCorrupt) {
+		t.Errorf("corrupt hour: %v", err)
 	}
 }

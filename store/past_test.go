@@ -235,11 +235,7 @@ func TestKeptExemplars(t *testing.T) {
 	}
 }
 
-// BenchmarkPast measures windows of 10 000 request types with a group each, which have 30 requests in every tenth
-// period of two days: the time to encode a period, for which the core waits, and to store it, the size of a window, the
-// time to pack the windows of a day and the size of a long one, and the time to read a day of a group.
-func BenchmarkPast(b *testing.B) {
-	const groups = 20_000
+func newBenchStore(b *testing.B) *Store {
 	dir := b.TempDir()
 	disk, err := pebbledb.NewDisk(dir)
 	if err != nil {
@@ -249,7 +245,16 @@ func BenchmarkPast(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
+	b.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// BenchmarkPast measures windows of 10 000 request types with a group each, which have 30 requests in every tenth
+// period of two days: the time to encode a period, for which the core waits, and to store it, the size of a window, the
+// time to pack the windows of a day and the size of a long one, and the time to read a day of a group.
+func BenchmarkPast(b *testing.B) {
+	const groups = 20_000
+	s := newBenchStore(b)
 	must := func(err error) {
 		b.Helper()
 		if err != nil {

@@ -35,10 +35,11 @@ const (
 	keyKept       = 'g' // exemplars kept for problems and incidents, by these and group
 	keyLocated    = 'l' // evidence of located places, by problem or incident
 	keyTicks      = 'm' // requests of groups by tick, of the last hours, by minute and group
+	keyMinutes    = 'n' // requests of groups by minute, of the last days, by hour and group
 )
 
 // Version is the version of the format that this program writes, including the contents of checkpoints.
-const Version = 8
+const Version = 9
 
 // migrations holds the steps between versions, first the step from version 1 to 2. The changes that a step adds to the
 // batch are committed together with the number of the version, so that a crash leaves either version.
@@ -50,6 +51,7 @@ var migrations = []func(*Store, *pebble.Batch) error{
 	func(*Store, *pebble.Batch) error { return nil }, // to 6: tables lack the edges of whole contexts; decoders skip those of version 5
 	func(*Store, *pebble.Batch) error { return nil }, // to 7: the pieces of a checkpoint begin with any number; those of version 6 with 0
 	func(*Store, *pebble.Batch) error { return nil }, // to 8: has evidence of located places and ticks, which earlier versions would keep for ever
+	func(*Store, *pebble.Batch) error { return nil }, // to 9: has minutes, which earlier versions would keep for ever
 }
 
 // ErrNewer is wrapped by errors of [Open] if a newer program wrote the data.

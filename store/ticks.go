@@ -17,8 +17,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The requests of groups by tick of ten seconds, of the last hours, are ordered by minute, then by group. A value holds
-// the ticks of a minute, ascending: number of the tick, length, requests.
+// The latest requests of groups are counted by tick of ten seconds, ordered by minute, then by group, and earlier ones
+// by minute, ordered by hour, then by group:
+//
+//	keyTicks   minute group  the ticks of a minute
+//	keyMinutes hour group    the minutes of an hour
+//
+// A value lists windows in ascending order: number of the window in the minute or hour, length, requests. PackTicks
+// replaces the former by the latter.
 
 // Tick identifies the requests of a group that began in a tick.
 type Tick struct {
@@ -76,67 +82,174 @@ func (s *Store) addMinute(b *pebble.Batch, key []byte, ticks []Tick, all map[Tic
 	if err != nil {
 		return err
 	}
-	present, err := decodeMinute(value, minuteOf(key))
+	present, err := decodeWindows(value, minuteOf(key), time.Minute, group.Tick)
 	if err != nil {
 		return err
 	}
 	for _, x := range ticks {
-		i, found := slices.BinarySearchFunc(present, x.From, func(w group.PastWindow, at trace.Nanos) int { return cmp.Compare(w.From, at) })
-		if !found {
-			present = slices.Insert(present, i, group.PastWindow{From: x.From, To: x.From.Add(group.Tick)})
-		}
-		present[i].Merge(*all[x])
+		present = addWindow(present, x.From, group.Tick, all[x])
 	}
-	return b.Set(key, encodeMinute(present), nil)
+	return b.Set(key, encodeWindows(present, minuteOf(key)), nil)
+}
+
+// addWindow adds requests to the window of a length that begins at from, one of windows in ascending order.
+func addWindow(windows []group.PastWindow, from trace.Nanos, length time.Duration, p *group.Past) []group.PastWindow {
+	i, found := slices.BinarySearchFunc(windows, from, func(w group.PastWindow, at trace.Nanos) int { return cmp.Compare(w.From, at) })
+	if !found {
+		windows = slices.Insert(windows, i, group.PastWindow{From: from, To: from.Add(length)})
+	}
+	windows[i].Merge(*p)
+	return windows
 }
 
 func minuteOf(key []byte) trace.Nanos {
 	return trace.Nanos(binary.BigEndian.Uint32(key[1:])) * trace.Nanos(time.Minute)
 }
 
-func encodeMinute(ticks []group.PastWindow) (b []byte) {
-	for i := range ticks {
-		w := &ticks[i]
-		b = append(b, byte(w.From%trace.Nanos(time.Minute)/trace.Nanos(group.Tick)))
+// encodeWindows encodes windows of one length within the minute or hour that begins at start.
+func encodeWindows(windows []group.PastWindow, start trace.Nanos) (b []byte) {
+	for i := range windows {
+		w := &windows[i]
+		b = append(b, byte(w.From.Sub(start)/w.To.Sub(w.From)))
 		b = codec.AppendSection(b, w.Past.AppendBinary)
 	}
 	return b
 }
 
-func decodeMinute(b []byte, minute trace.Nanos) (ticks []group.PastWindow, err error) {
+// decodeWindows decodes windows of a length within the span that begins at start.
+func decodeWindows(b []byte, start trace.Nanos, span, length time.Duration) (windows []group.PastWindow, err error) {
 	r := codec.NewReader(b)
 	for r.Len() > 0 && !r.Bad() {
-		from := minute.Add(time.Duration(r.Below(uint64(time.Minute/group.Tick))) * group.Tick)
+		from := start.Add(time.Duration(r.Below(uint64(span/length))) * length)
 		past, err := group.DecodePast(r.Section())
-		r.Check(err == nil && (len(ticks) == 0 || from > ticks[len(ticks)-1].From))
-		ticks = append(ticks, group.PastWindow{From: from, To: from.Add(group.Tick), Past: past})
+		r.Check(err == nil && (len(windows) == 0 || from > windows[len(windows)-1].From))
+		windows = append(windows, group.PastWindow{From: from, To: from.Add(length), Past: past})
 	}
 	if r.Bad() {
-		return nil, fmt.Errorf("%w: latencies of a minute", codec.ErrCorrupt)
+		return nil, fmt.Errorf("%w: latencies of %v", codec.ErrCorrupt, span)
 	}
-	return ticks, nil
+	return windows, nil
 }
 
-// Ticks returns the ticks of a group in [from, to) that have requests, oldest first.
+// hourKey returns the key of an hour, minutesKey that of a group in it.
+func hourKey(at trace.Nanos) []byte {
+	return binary.BigEndian.AppendUint32([]byte{keyMinutes}, uint32(max(0, at)/trace.Nanos(time.Hour)))
+}
+
+func minutesKey(hour trace.Nanos, id analysis.Hash) []byte {
+	key := binary.BigEndian.AppendUint64(hourKey(hour), id.Hi)
+	return binary.BigEndian.AppendUint64(key, id.Lo)
+}
+
+const tickKeySize = 1 + 4 + 16
+
+// Ticks returns the requests of a group that began in [from, to) by tick or, as far as they are packed, by minute,
+// oldest first, without empty windows.
 func (s *Store) Ticks(id analysis.Hash, from, to trace.Nanos) (all []group.PastWindow, err error) {
 	from = max(0, from)
-	for minute := from - from%trace.Nanos(time.Minute); minute < to; minute = minute.Add(time.Minute) {
-		value, err := s.get(tickKey(Tick{id, minute}))
-		if err != nil {
-			return nil, fmt.Errorf("read latencies: %w", err)
-		}
-		ticks, err := decodeMinute(value, minute)
-		if err != nil {
+	for hour := from - from%trace.Nanos(time.Hour); hour < to; hour = hour.Add(time.Hour) {
+		if all, err = s.appendWindows(all, minutesKey(hour, id), hour, time.Hour, time.Minute); err != nil {
 			return nil, err
 		}
-		all = append(all, ticks...)
 	}
-	return slices.DeleteFunc(all, func(w group.PastWindow) bool { return w.From < from || w.From >= to }), nil
+	first, ok, err := s.firstTick()
+	if err != nil {
+		return nil, fmt.Errorf("read latencies: %w", err)
+	}
+	packed := len(all)
+	for minute := max(first, from-from%trace.Nanos(time.Minute)); ok && minute < to; minute = minute.Add(time.Minute) {
+		if all, err = s.appendWindows(all, tickKey(Tick{id, minute}), minute, time.Minute, group.Tick); err != nil {
+			return nil, err
+		}
+	}
+	if packed > 0 && len(all) > packed { // ticks may have been added to packed minutes
+		slices.SortStableFunc(all, func(a, b group.PastWindow) int { return cmp.Compare(a.From, b.From) })
+	}
+	return slices.DeleteFunc(all, func(w group.PastWindow) bool { return w.To <= from || w.From >= to }), nil
 }
 
-// DeleteTicksBefore deletes the ticks of the minutes that ended by a time.
+// appendWindows appends the windows that are stored under a key.
+func (s *Store) appendWindows(all []group.PastWindow, key []byte, start trace.Nanos, span, length time.Duration) ([]group.PastWindow, error) {
+	value, err := s.get(key)
+	if err != nil {
+		return nil, fmt.Errorf("read latencies: %w", err)
+	}
+	windows, err := decodeWindows(value, start, span, length)
+	return append(all, windows...), err
+}
+
+// firstTick returns the first minute with ticks.
+func (s *Store) firstTick() (minute trace.Nanos, ok bool, err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyTicks}, UpperBound: []byte{keyTicks + 1}})
+	if err != nil {
+		return 0, false, err
+	}
+	if ok = it.First(); ok {
+		minute = minuteOf(it.Key())
+	}
+	return minute, ok, errors.Join(it.Error(), it.Close())
+}
+
+// PackTicks joins the ticks of the hours that ended by a time to minutes.
+func (s *Store) PackTicks(ended trace.Nanos) error {
+	for {
+		minute, ok, err := s.firstTick()
+		if err != nil {
+			return fmt.Errorf("pack latencies: %w", err)
+		}
+		hour := minute - minute%trace.Nanos(time.Hour)
+		if !ok || hour.Add(time.Hour) > ended {
+			return nil
+		}
+		if err := s.packHour(hour); err != nil {
+			return fmt.Errorf("pack latencies: %w", err)
+		}
+	}
+}
+
+// packHour packs the ticks of an hour. One batch holds all, as ticks that were packed twice would count twice.
+func (s *Store) packHour(hour trace.Nanos) error {
+	groups := make(map[analysis.Hash][]group.PastWindow)
+	first, end := minuteKey(hour), minuteKey(hour.Add(time.Hour))
+	err := s.between(first, end, func(key, value []byte) error {
+		if len(key) != tickKeySize {
+			return fmt.Errorf("%w: key of a minute of %d bytes", codec.ErrCorrupt, len(key))
+		}
+		minute, id := minuteOf(key), groupOf(key)
+		ticks, err := decodeWindows(value, minute, time.Minute, group.Tick)
+		if err != nil {
+			return err
+		}
+		if _, begun := groups[id]; !begun {
+			if groups[id], err = s.appendWindows(nil, minutesKey(hour, id), hour, time.Hour, time.Minute); err != nil {
+				return err
+			}
+		}
+		for i := range ticks {
+			groups[id] = addWindow(groups[id], minute, time.Minute, &ticks[i].Past)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	b := s.db.NewBatch()
+	defer func() { _ = b.Close() }() // it is committed or discarded
+	for id, minutes := range groups {
+		if err := b.Set(minutesKey(hour, id), encodeWindows(minutes, hour), nil); err != nil {
+			return err
+		}
+	}
+	if err := b.DeleteRange(first, end, nil); err != nil {
+		return err
+	}
+	return b.Commit(pebble.NoSync)
+}
+
+// DeleteTicksBefore deletes the ticks of the minutes, and the minutes of the hours, that ended by a time.
 func (s *Store) DeleteTicksBefore(before trace.Nanos) error {
-	if err := s.db.DeleteRange([]byte{keyTicks}, minuteKey(before), pebble.NoSync); err != nil {
+	ticks := s.db.DeleteRange([]byte{keyTicks}, minuteKey(before), pebble.NoSync)
+	if err := errors.Join(ticks, s.db.DeleteRange([]byte{keyMinutes}, hourKey(before), pebble.NoSync)); err != nil {
 		return fmt.Errorf("delete latencies: %w", err)
 	}
 	return nil

@@ -1186,7 +1186,7 @@ type DecisionRunnerUp struct {
 
 // Deploy defines model for Deploy.
 type Deploy struct {
-	// At Arrival of the first spans of the version.
+	// At Start of the first span of the version.
 	At time.Time `json:"at"`
 
 	// Before Previously newest version of the service; it may still be running.
@@ -1598,8 +1598,11 @@ type Incident struct {
 	// * `critical`: requests lose half of their usual time or more, or half of them fail (score of the first suspect), or miss an objective so fast that its budget lasts for two days.
 	// * `major`: the score is 0.1 or more, requests miss an objective, or a quarter of the requests of a type fail.
 	// * `minor`: all others.
-	Severity Severity      `json:"severity"`
-	State    IncidentState `json:"state"`
+	Severity Severity `json:"severity"`
+
+	// SeverityReason The figure that gives the severity, with its bound.
+	SeverityReason string        `json:"severity_reason"`
+	State          IncidentState `json:"state"`
 
 	// Suspects At most 3 in lists, 20 in the detail; the most likely cause first.
 	Suspects []IncidentSuspect `json:"suspects"`
@@ -3284,7 +3287,7 @@ type GetGroupLatencyParams struct {
 	// To End, exclusive; by default now.
 	To *Instant `form:"to,omitempty" json:"to,omitempty"`
 
-	// Edge A time at which a bin begins, to ten seconds, such as an onset, so that no bin mixes requests from before and after it. Bins of 320 s and longer have fixed times.
+	// Edge A time at which a bin begins, to ten seconds or, if the span begins more than three hours ago, to the minute, such as an onset, so that no bin mixes requests from before and after it. Bins of 320 s and of 16 minutes have fixed times.
 	Edge *Instant `form:"edge,omitempty" json:"edge,omitempty"`
 }
 
@@ -3684,10 +3687,10 @@ type ClientInterface interface {
 
 	// GetGroupLatency Get durations of a group in uniform bins of time
 	//
-	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
-	// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
-	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
-	// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+	// For a heat map. The bins are of 10 s for spans of up to 20 minutes within the last three hours, of a minute for up to three hours, and of 10 minutes for up to
+	// two days; longer spans are refused, see `/groups/{group}/history`. They count requests by the time at which they began, and lack those since the last
+	// checkpoint. For groups beyond the first 2 048, and more than two days ago, the bins are of 320 s, or of 16 minutes for spans above 12 hours, and count requests by
+	// the end of their traces.
 	//
 	// Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
 	GetGroupLatency(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4210,10 +4213,10 @@ func (c *Client) GetGroupHistory(ctx context.Context, group GroupParameter, para
 
 // GetGroupLatency Get durations of a group in uniform bins of time
 //
-// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
-// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
-// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
-// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+// For a heat map. The bins are of 10 s for spans of up to 20 minutes within the last three hours, of a minute for up to three hours, and of 10 minutes for up to
+// two days; longer spans are refused, see `/groups/{group}/history`. They count requests by the time at which they began, and lack those since the last
+// checkpoint. For groups beyond the first 2 048, and more than two days ago, the bins are of 320 s, or of 16 minutes for spans above 12 hours, and count requests by
+// the end of their traces.
 //
 // Corresponds with GET /groups/{group}/latency (the `GetGroupLatency` operationId).
 func (c *Client) GetGroupLatency(ctx context.Context, group GroupParameter, params *GetGroupLatencyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8440,10 +8443,10 @@ type ClientWithResponsesInterface interface {
 
 	// GetGroupLatencyWithResponse Get durations of a group in uniform bins of time
 	//
-	// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
-	// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
-	// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
-	// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+	// For a heat map. The bins are of 10 s for spans of up to 20 minutes within the last three hours, of a minute for up to three hours, and of 10 minutes for up to
+	// two days; longer spans are refused, see `/groups/{group}/history`. They count requests by the time at which they began, and lack those since the last
+	// checkpoint. For groups beyond the first 2 048, and more than two days ago, the bins are of 320 s, or of 16 minutes for spans above 12 hours, and count requests by
+	// the end of their traces.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11482,10 +11485,10 @@ func (c *ClientWithResponses) GetGroupHistoryWithResponse(ctx context.Context, g
 
 // GetGroupLatencyWithResponse Get durations of a group in uniform bins of time
 //
-// For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
-// to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
-// by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
-// first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+// For a heat map. The bins are of 10 s for spans of up to 20 minutes within the last three hours, of a minute for up to three hours, and of 10 minutes for up to
+// two days; longer spans are refused, see `/groups/{group}/history`. They count requests by the time at which they began, and lack those since the last
+// checkpoint. For groups beyond the first 2 048, and more than two days ago, the bins are of 320 s, or of 16 minutes for spans above 12 hours, and count requests by
+// the end of their traces.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -97,7 +97,7 @@ func (p *pastStore) enforce(x pastLimits) error {
 			return err
 		}
 	}
-	return errors.Join(s.PackDays(x.now.Add(-packAge)), s.TrimClosedProblems(before), s.TrimLocated(before, x.held), s.DeleteTicksBefore(x.now.Add(-TicksKept)))
+	return errors.Join(s.PackDays(x.now.Add(-packAge)), s.TrimClosedProblems(before), s.TrimLocated(before, x.held), s.PackTicks(x.now.Add(-TicksKept)), s.DeleteTicksBefore(x.now.Add(-MinutesKept)))
 }
 
 // keep has the exemplars of a group kept for a problem or an incident: for display after the group has newer ones.

@@ -213,7 +213,7 @@ func (q *sequencer) deliver(at trace.Nanos, d *delivery) {
 		d.names = nil
 	}
 	if d.seq > q.covered {
-		q.versions.observe(at, d.batch.Versions)
+		q.versions.observe(at, &d.batch)
 	}
 	if len(q.versions.seen) >= maxBufferedVersions {
 		q.broadcast(message{at: at, barrier: &barrier{at: at, seq: d.seq - 1, reached: make(chan struct{})}})

@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// TicksKept is the time for which requests are kept by tick, for display.
-	TicksKept = 3 * time.Hour
-	// maxTicked bounds the groups and request types whose requests are kept by tick: 40 bytes for each in which a group
-	// has requests, some 90 MB in all.
+	// TicksKept is the time for which requests are kept by tick, for display, and MinutesKept that for which they are
+	// kept by minute then.
+	TicksKept   = 3 * time.Hour
+	MinutesKept = 2 * group.Day
+	// maxTicked bounds the groups and request types whose requests are kept by tick: docs/operations.md has their size.
 	maxTicked = 2048
 	// maxTicks bounds the ticks between two checkpoints; beyond, charts lack requests.
 	maxTicks = 1 << 17

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -17,8 +18,8 @@ type versionBuffer struct {
 const maxBufferedVersions = 4096
 
 // observe adds the versions of a request that arrived at a time.
-func (a *versionBuffer) observe(at trace.Nanos, versions []ingest.ServiceVersion) {
-	for _, v := range versions {
+func (a *versionBuffer) observe(at trace.Nanos, b *ingest.Batch) {
+	for _, v := range b.Versions {
 		if i, known := a.places[v]; known {
 			a.seen[i].Last = at
 			continue
@@ -27,8 +28,25 @@ func (a *versionBuffer) observe(at trace.Nanos, versions []ingest.ServiceVersion
 			a.places = make(map[ingest.ServiceVersion]int)
 		}
 		a.places[v] = len(a.seen)
-		a.seen = append(a.seen, engine.VersionSeen{ServiceVersion: v, First: at, Last: at})
+		a.seen = append(a.seen, engine.VersionSeen{ServiceVersion: v, First: startOf(v.Service, at, b), Last: at})
 	}
+}
+
+// maxDelay is the age of a span from which its start is taken for that of a wrong clock.
+const maxDelay = 7 * group.Day
+
+// startOf returns the start of the first span of a service in a request that arrived at a time: a recorded past arrives
+// long after it began.
+func startOf(service trace.Symbol, at trace.Nanos, b *ingest.Batch) trace.Nanos {
+	for i := range b.Spans {
+		if s := &b.Spans[i]; s.Service == service {
+			if at.Sub(s.Start) > maxDelay {
+				return at
+			}
+			return min(at, s.Start)
+		}
+	}
+	return at
 }
 
 // take returns the versions and empties the buffer.

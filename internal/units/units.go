@@ -120,6 +120,28 @@ func Ratio(x float64) string {
 	return fixed(x, 2)
 }
 
+// Losses that are worth a figure.
+const (
+	leastLost   = 1e6   // ns per second
+	leastFailed = 0.005 // per second
+)
+
+// Loss returns the loss of requests in a second beyond the usual, in ns and in failed requests, like "1.2 s of waiting
+// per second, beyond the usual"; empty if it is little.
+func Loss(ns, failed float64) string {
+	var parts []string
+	if ns >= leastLost {
+		parts = append(parts, Nanos(ns)+" of waiting per second")
+	}
+	if failed >= leastFailed {
+		parts = append(parts, Ratio(failed)+" failed requests per second")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, " and ") + ", beyond the usual"
+}
+
 // Count returns n with commas between groups of three digits: "4,777".
 func Count(n int) string {
 	s := strconv.Itoa(n)

@@ -111,7 +111,7 @@ func lasted(d time.Duration) string {
 func (r *Report) facts() []fact {
 	x := &r.Detail.Incident
 	facts := []fact{
-		{"Severity", text(string(x.Severity))},
+		{"Severity", text(strings.TrimSuffix(string(x.Severity)+": "+x.SeverityReason, ": "))},
 		{"State", text(state(x, r.At))},
 		{"Onset", text(clock(x.Onset) + ", by estimate")},
 		{"Noticed", text(clock(x.Opened))},
@@ -119,7 +119,7 @@ func (r *Report) facts() []fact {
 	if x.Closed != nil {
 		facts = append(facts, fact{"Closed", text(clock(*x.Closed))})
 	}
-	facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))}, fact{"Lost", text(Impact(&x.Impact))})
+	facts = append(facts, fact{"Affected", text(units.Plural(len(x.RequestTypes), "request type"))}, fact{"Lost", text(cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little"))})
 	if x.Owner != nil {
 		facts = append(facts, fact{"Owner", text(owner(x.Owner))})
 	}
@@ -138,21 +138,6 @@ func owner(o *contract.Owner) string {
 		return o.Name
 	}
 	return o.Name + " (" + *o.Contact + ")"
-}
-
-// Impact describes what requests lose in a second.
-func Impact(x *contract.IncidentImpact) string {
-	var parts []string
-	if x.LostNsPerSecond >= 1e6 {
-		parts = append(parts, units.Nanos(x.LostNsPerSecond)+" of waiting per second")
-	}
-	if x.FailedPerSecond >= 0.001 {
-		parts = append(parts, units.Ratio(x.FailedPerSecond)+" failed requests per second")
-	}
-	if len(parts) == 0 {
-		return "little"
-	}
-	return strings.Join(parts, " and ") + ", beyond the usual"
 }
 
 func (r *Report) next() section { return section{title: "Next step", note: r.Detail.Next} }

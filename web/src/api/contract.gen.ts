@@ -327,10 +327,10 @@ export interface paths {
         };
         /**
          * Get durations of a group in uniform bins of time
-         * @description For a heat map. The bins are of 10 s for spans of up to 20 minutes, of a minute for up to two hours, of 5 minutes for up to three, of 320 s for up
-         *     to 12 hours, and of 16 minutes for up to two days; longer spans are refused, see `/groups/{group}/history`. Bins of up to 5 minutes count requests
-         *     by the time at which they began, are kept for three hours, and lack the requests since the last checkpoint; for an earlier time, and for groups beyond the
-         *     first 2 048, the bins are of 320 s at least. Those count requests by the end of their traces.
+         * @description For a heat map. The bins are of 10 s for spans of up to 20 minutes within the last three hours, of a minute for up to three hours, and of 10 minutes for up to
+         *     two days; longer spans are refused, see `/groups/{group}/history`. They count requests by the time at which they began, and lack those since the last
+         *     checkpoint. For groups beyond the first 2 048, and more than two days ago, the bins are of 320 s, or of 16 minutes for spans above 12 hours, and count requests by
+         *     the end of their traces.
          */
         get: operations["getGroupLatency"];
         put?: never;
@@ -1332,6 +1332,8 @@ export interface components {
             /** @enum {string} */
             state: "open" | "closed";
             severity: components["schemas"]["Severity"];
+            /** @description The figure that gives the severity, with its bound. */
+            severity_reason: string;
             impact: components["schemas"]["IncidentImpact"];
             /**
              * Format: date-time
@@ -2613,7 +2615,7 @@ export interface components {
             id: string;
             /**
              * Format: date-time
-             * @description Arrival of the first spans of the version.
+             * @description Start of the first span of the version.
              */
             at: string;
             service: string;
@@ -3700,7 +3702,7 @@ export interface operations {
                 from?: components["schemas"]["Instant"];
                 /** @description End, exclusive; by default now. */
                 to?: components["schemas"]["Instant"];
-                /** @description A time at which a bin begins, to ten seconds, such as an onset, so that no bin mixes requests from before and after it. Bins of 320 s and longer have fixed times. */
+                /** @description A time at which a bin begins, to ten seconds or, if the span begins more than three hours ago, to the minute, such as an onset, so that no bin mixes requests from before and after it. Bins of 320 s and of 16 minutes have fixed times. */
                 edge?: components["schemas"]["Instant"];
             };
             header?: never;

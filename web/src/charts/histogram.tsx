@@ -7,6 +7,8 @@ import { useSize } from "./use-size.ts";
 const minHeight = 150; // px
 const foot = 20;
 
+const labelWidth = 90; // px
+
 export function Histogram({
   bins,
   p50,
@@ -27,9 +29,11 @@ export function Histogram({
   const x = (ns: number) => ((Math.log(Math.max(1, ns)) - low) / (high - low || 1)) * width;
   const tallest = Math.max(1, ...bars.map((b) => b.count));
   const plot = height - foot - 14;
+  // The label of P50 is on the left of its line if that of P99 would cover it.
+  const isClose = p50 !== null && p99 !== null && x(p99) - x(p50) < 2 * labelWidth && x(p50) > labelWidth;
   const marks = [
-    ["P50", p50],
-    ["P99", p99],
+    ["P50", p50, isClose],
+    ["P99", p99, p99 !== null && x(p99) > width - labelWidth],
   ] as const;
   return (
     <svg ref={svg} className="chart fills" height={height} role="img" aria-label={label}>
@@ -52,7 +56,7 @@ export function Histogram({
         {duration(Math.exp(high))}
       </text>
       {marks.map(
-        ([name, at]) =>
+        ([name, at, before]) =>
           at !== null && (
             <g key={name}>
               <line
@@ -62,12 +66,7 @@ export function Histogram({
                 y2={height - foot}
                 style={{ stroke: "var(--text)", strokeDasharray: "3 3" }}
               />
-              <text
-                className="axis"
-                x={x(at) + (x(at) > width - 90 ? -4 : 4)}
-                y="11"
-                textAnchor={x(at) > width - 90 ? "end" : "start"}
-              >
+              <text className="axis" x={x(at) + (before ? -4 : 4)} y="11" textAnchor={before ? "end" : "start"}>
                 {name} {duration(at)}
               </text>
             </g>

@@ -42,15 +42,16 @@ export function StateBadge({ of, title = definitions[of] }: { of: string; title?
 const signs: Record<Schemas["Severity"], string> = { critical: "▲", major: "◆", minor: "●" };
 
 const severities: Record<Schemas["Severity"], string> = {
-  critical: "Requests lose half of their usual time, or half of them fail, or they miss an objective fast",
-  major: "Requests lose a tenth of their usual time, a quarter of a request type fails, or they miss an objective",
-  minor: "Requests lose less than a tenth of their usual time",
+  critical: "Requests lost half of their usual time, or half of them failed, or they missed an objective fast",
+  major: "Requests lost a tenth of their usual time, a quarter of a request type failed, or they missed an objective",
+  minor: "Requests lost less than a tenth of their usual time",
 };
 
-// SeverityBadge shows the severity of an incident as a word with a sign, never by colour alone.
-export function SeverityBadge({ of }: { of: Schemas["Severity"] }) {
+// SeverityBadge shows the severity of an incident as a word with a sign, never by colour alone. Its title is the reason
+// or, if that is unknown, the definition.
+export function SeverityBadge({ of, reason = severities[of] }: { of: Schemas["Severity"]; reason?: string }) {
   return (
-    <span className={`severity severity-${of}`} title={severities[of]}>
+    <span className={`severity severity-${of}`} title={reason}>
       <span aria-hidden="true">{signs[of]}</span> {of}
     </span>
   );

@@ -6,8 +6,8 @@ import {
   earlierText,
   failsMore,
   impactText,
-  isEarlier,
   isSlower,
+  isWithin,
   lastClosed,
   lasted,
   likely,
@@ -34,6 +34,7 @@ const incident = (rest: Partial<Incident> = {}): Incident => ({
   id: "0123456789abcdef",
   state: "open",
   severity: "major",
+  severity_reason: "",
   impact: { lost_ns_per_second: 1.2e9, failed_per_second: 0 },
   onset: "2026-01-01T02:41:20Z",
   opened: "2026-01-01T02:44:20Z",
@@ -147,11 +148,14 @@ test("lasted counts from the onset to the end, or to now", () => {
   expect(lasted(incident({ onset: "2026-01-01T03:00:05Z" }), now)).toBe(0);
 });
 
-test("incidents that closed more than a day ago are earlier ones", () => {
-  const closed = incident({ closed: "2026-01-01T00:00:00Z" });
-  expect(isEarlier(closed, Date.parse("2026-01-02T00:00:00Z"))).toBe(false);
-  expect(isEarlier(closed, Date.parse("2026-01-02T00:00:01Z"))).toBe(true);
-  expect(isEarlier(incident(), Date.parse("2027-01-01T00:00:00Z"))).toBe(false);
+test("incidents are within a time in which they were open", () => {
+  const at = (from: string, to: string) => ({ from: Date.parse(from), to: Date.parse(to) });
+  const closed = incident({ closed: "2026-01-01T03:00:00Z" });
+  expect(isWithin(closed, at("2026-01-01T03:00:00Z", "2026-01-01T04:00:00Z"))).toBe(true);
+  expect(isWithin(closed, at("2026-01-01T03:00:01Z", "2026-01-01T04:00:00Z"))).toBe(false);
+  expect(isWithin(closed, at("2026-01-01T01:00:00Z", "2026-01-01T02:41:20Z"))).toBe(true);
+  expect(isWithin(closed, at("2026-01-01T01:00:00Z", "2026-01-01T02:41:19Z"))).toBe(false);
+  expect(isWithin(incident(), at("2027-01-01T00:00:00Z", "2027-01-02T00:00:00Z"))).toBe(true);
 });
 
 test("the time of a deploy is relative to the onset, which is an estimate", () => {

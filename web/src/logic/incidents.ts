@@ -156,10 +156,9 @@ export function carrier(s: Suspect | undefined): string {
 // ownerText names an owner, with the contact if it is known.
 export const ownerText = (o: Schemas["Owner"]): string => (o.contact ? `${o.name} (${o.contact})` : o.name);
 
-const recent = 86_400_000; // ms
-
-// isEarlier reports whether an incident closed more than a day ago.
-export const isEarlier = (x: Incident, now: number) => x.closed !== null && now - Date.parse(x.closed) > recent;
+// isWithin reports whether an incident was open at a time in [from, to], in ms.
+export const isWithin = (x: Incident, { from, to }: { from: number; to: number }) =>
+  Date.parse(x.onset) <= to && (x.closed === null || Date.parse(x.closed) >= from);
 
 // isMuted reports whether an incident is hidden from the list.
 export const isMuted = (x: Incident) => x.notes.muted !== undefined;

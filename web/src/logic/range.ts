@@ -20,6 +20,12 @@ export const presets = [
   ["30d", "Last 30 days", 30 * 24 * hour],
 ] as const;
 
+// rangeWords returns a range that ends now within a sentence: "in the last hour"; "" for a fixed time.
+export function rangeWords({ live, text }: Range): string {
+  const name = presets.find(([form]) => form === text)?.[1];
+  return live && name ? `in the ${name.toLowerCase()}` : "";
+}
+
 const separator = "..";
 
 // parseRange returns the range with a form in the URL; the default for an invalid one. Ranges that end now begin at a

@@ -8,6 +8,7 @@ import { boxes } from "../logic/icicle.ts";
 import { useTitle } from "../components/basics.tsx";
 import { Choice, Search, Select } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
+import { OpName } from "../components/names.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { useNow, useZone } from "../settings.ts";
 import { useID, useTimestamp, useNanos, useEnum, useSearchText } from "../url.ts";
@@ -322,7 +323,13 @@ function Difference({ kind, c }: { kind: ComparisonKind; c: Comparison }) {
         {keepUnits(
           `${duration(c.a.mean_ns)} on average for ${formatTimesIn(c.a.label, zone, now)} (${count(c.a.requests)}), ${duration(c.b.mean_ns)} for ${c.b.label} (${count(c.b.requests)}): ${signed(total)}`,
         )}
-        {leading && keepUnits(`, ${share(leading.part)} of it in ${leading.place.label}`)}.
+        {leading && (
+          <>
+            {keepUnits(`, ${share(leading.part)} of it in `)}
+            <OpName>{leading.place.label}</OpName>
+          </>
+        )}
+        .
       </p>
       <Figure
         title="Critical path difference"

@@ -3,6 +3,7 @@ import type { Schemas } from "../api/client.ts";
 import { duration, milli, percent, signed } from "../logic/format.ts";
 import { ContextPath } from "../components/basics.tsx";
 import type { TableData } from "../components/figure.tsx";
+import { OpName } from "../components/names.tsx";
 import { type Column, Table } from "../components/table.tsx";
 
 type Comparison = Schemas["Comparison"];
@@ -59,7 +60,7 @@ export function ComparisonTable({ label, kind, c, few }: Props) {
       {c.edges.slice(0, few).map((e) => (
         <tr key={e.place.edge}>
           <td title={e.place.context.join(" → ")}>
-            {few ? e.place.label : <strong>{e.place.label}</strong>}
+            <OpName>{e.place.label}</OpName>
             {!few && (
               <div className="small dim">
                 <ContextPath of={e.place.context} />

@@ -6,6 +6,7 @@ import { boxes } from "../logic/icicle.ts";
 import { Bar, ContextPath } from "../components/basics.tsx";
 import { Choice } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
+import { OpName } from "../components/names.tsx";
 import { Table } from "../components/table.tsx";
 import { useEnum } from "../url.ts";
 import { MeasuredAt } from "./located.tsx";
@@ -171,7 +172,7 @@ export function Edges({ p, edges: all, located }: { p: Problem; edges: Edge[]; l
         {(expanded ? edges : few).map((e) => (
           <tr key={e.place.edge}>
             <td>
-              <strong>{e.place.label}</strong>
+              <OpName>{e.place.label}</OpName>
               <div className="small dim">
                 <ContextPath of={e.place.context} />
               </div>

@@ -15,9 +15,8 @@ export type ExemplarsResource = Resource<Schemas["ExemplarList"]>;
 // traceLink returns the path of the trace of an exemplar, as a sample of a problem.
 export const traceLink = (e: Exemplar, problem: string) => `/traces/${e.trace}${query({ problem })}`;
 
-// isBefore reports whether an exemplar is older than a problem that is a change.
-export const isBefore = (e: Exemplar, p: Schemas["Problem"]) =>
-  p.onset === "changed" && p.since !== null && Date.parse(e.start) < Date.parse(p.since);
+// isBefore reports whether an exemplar is older than a change that began at a time, in ms; null: there was none.
+export const isBefore = (e: Exemplar, began: number | null) => began !== null && Date.parse(e.start) < began;
 
 const strata = [
   ["slow", "Slowest"],
@@ -26,7 +25,9 @@ const strata = [
   ["failed", "Failed"],
 ] as const;
 
-export function Exemplars({ exemplars, problem }: { exemplars: ExemplarsResource; problem: Schemas["Problem"] }) {
+type Props = { exemplars: ExemplarsResource; problem: Schemas["Problem"]; began: number | null };
+
+export function Exemplars({ exemplars, problem, began }: Props) {
   return (
     <Figure
       id="exemplars"
@@ -62,7 +63,7 @@ export function Exemplars({ exemplars, problem }: { exemplars: ExemplarsResource
                             <Link href={traceLink(e, problem.id)}>{duration(e.duration_ns)}</Link>{" "}
                             <span className="dim small">
                               <When at={e.start} brief />
-                              {isBefore(e, problem) && ", before the problem"}
+                              {isBefore(e, began) && ", before the problem"}
                             </span>
                           </li>
                         ))}

@@ -75,6 +75,10 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   );
 }
 
+// bounds defines the severities.
+const bounds =
+  "Critical: requests lose half of their usual time or half of them fail, or they miss an objective so fast that its budget of 30 days is spent within two. Major: a tenth, a quarter of the requests of a type fail, or they miss an objective.";
+
 function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
   const x = detail.incident;
   const asFile = () =>
@@ -91,6 +95,13 @@ function Head({ detail, reload }: { detail: Detail; reload: () => void }) {
         <Facts
           of={[
             ["Noticed", <When key="opened" at={x.opened} />],
+            [
+              "Severity",
+              <Prose key="severity" names={namesOf(x)}>
+                {keepUnits(x.severity_reason)}
+              </Prose>,
+              bounds,
+            ],
             ...facts(x),
             ["Before", <Earlier key="before" of={x} />],
             ["Sample", `${count(x.requests)} requests`, "In the three minutes with the most evidence"],

@@ -1,5 +1,5 @@
 // Incidents: the open incidents and those of the last day.
-import { type ReactNode, useId, useState } from "react";
+import { type ReactNode, Suspense, lazy, useId, useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useIncident, useIncidents, useResource } from "../api/queries.ts";
@@ -11,9 +11,9 @@ import {
   earlierText,
   failsMore,
   impactText,
-  isEarlier,
   isMuted,
   isSlower,
+  isWithin,
   lastClosed,
   lasted,
   likely,
@@ -22,6 +22,7 @@ import {
   relativeToOnset,
   ownerText,
 } from "../logic/incidents.ts";
+import { type Range, rangeWords } from "../logic/range.ts";
 import { useNow } from "../settings.ts";
 import { query, useEnum, useQuery } from "../url.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
@@ -31,22 +32,27 @@ import { Facts, When, useTitle } from "../components/basics.tsx";
 import { Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
+import { RangeSelect, useRange } from "../components/range.tsx";
 import { TruncationNote } from "../components/table.tsx";
 import { type Note, NoteDialog, NoteTags, incidentSubject } from "./notes.tsx";
 import { IncidentSentence, SuspectList } from "./suspects.tsx";
 import { Name, OpName, Prose } from "../components/names.tsx";
+
+const ServicesNow = lazy(() => import("./services-now.tsx"));
 
 type Incident = Schemas["Incident"];
 type List = Schemas["IncidentList"];
 
 export function Incidents() {
   const resource = useIncidents();
+  const [range, setRange] = useRange();
   const open = (resource.value?.items ?? []).filter((x) => x.state === "open" && !isMuted(x)).length;
   useTitle(open > 0 ? openIncidents(open) : "Incidents");
   return (
     <>
       <div className="toolbar">
         <h1>Incidents</h1>
+        <RangeSelect value={range} pick={setRange} />
         {resource.value && (
           <Menu
             label="Incidents: table and export"
@@ -56,7 +62,7 @@ export function Incidents() {
         )}
       </div>
       <Async of={resource} what="incidents">
-        {(list) => <Lists list={list} changed={resource.reload} />}
+        {(list) => <Lists list={list} range={range} changed={resource.reload} />}
       </Async>
     </>
   );
@@ -100,22 +106,21 @@ const asTable = (items: Incident[]): TableData => ({
   ]),
 });
 
-type ListsProps = { list: List; changed: () => void };
+type ListsProps = { list: List; range: Range; changed: () => void };
 
-function Lists({ list, changed }: ListsProps) {
+function Lists({ list, range, changed }: ListsProps) {
   const [dialog, setDialog] = useState<{ incident: Incident; note: Note }>();
   const [muted, setMuted] = useEnum("muted", ["hidden", "shown"]);
   const [earlier, setEarlier] = useEnum("earlier", ["hidden", "shown"]);
   const [severity, setSeverity] = useEnum("severity", ["", ...severities]);
   const [service, setService] = useQuery("service");
-  const now = useNow();
   const chosen = list.items.filter(
     (x) => (severity === "" || x.severity === severity) && (service === "" || x.service === service),
   );
   const all = chosen.filter((x) => muted === "shown" || !isMuted(x));
   const open = all.filter((x) => x.state === "open");
-  const closed = all.filter((x) => x.state === "closed" && !isEarlier(x, now));
-  const old = all.filter((x) => isEarlier(x, now));
+  const closed = all.filter((x) => x.state === "closed" && isWithin(x, range));
+  const others = all.filter((x) => x.state === "closed" && !isWithin(x, range));
   const note = (kind: Note) => {
     const id = (document.activeElement as HTMLElement | null)?.dataset["incident"];
     const incident = list.items.find((x) => x.id === id);
@@ -160,13 +165,18 @@ function Lists({ list, changed }: ListsProps) {
       {open.length === 0 && chosen.length === list.items.length && (
         <NothingOpen list={list} muted={list.items.filter((x) => x.state === "open" && isMuted(x)).length} />
       )}
-      {closed.length > 0 && <Section title="Closed in the last day" of={closed} />}
-      {earlier === "shown" && old.length > 0 && <Section title="Earlier" of={old} />}
+      {closed.length > 0 && <Section title={`Closed ${rangeWords(range) || "of this time"}`} of={closed} />}
+      {earlier === "shown" && others.length > 0 && <Section title="Closed at other times" of={others} />}
       <p className="under">
-        <Toggle n={old.length} of="earlier" value={earlier} pick={setEarlier} />
+        <Toggle n={others.length} of="closed at other times" value={earlier} pick={setEarlier} />
       </p>
       <TruncationNote list={list} how="The API lists all." />
       <ProblemCount />
+      {list.items.every((x) => x.state === "closed" || isMuted(x)) && (
+        <Suspense>
+          <ServicesNow range={range} />
+        </Suspense>
+      )}
       {dialog && (
         <NoteDialog
           subject={incidentSubject(list.items.find((x) => x.id === dialog.incident.id) ?? dialog.incident)}
@@ -251,7 +261,7 @@ export function IncidentState({ of: x }: { of: Incident }) {
   const now = useNow();
   return (
     <>
-      <SeverityBadge of={x.severity} />
+      <SeverityBadge of={x.severity} reason={x.severity_reason} />
       <StateBadge of={x.state} />
       {x.closed ? (
         <span>
@@ -349,7 +359,7 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
   }
   if (silent) {
     return (
-      <div className="state">
+      <div className="state short">
         <strong>No traces arrive</strong>
         <p className="bad" role="status">
           No traces have arrived for {silent}: incidents cannot be noticed. See{" "}
@@ -360,7 +370,7 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
   }
   const last = lastClosed(list.items);
   return (
-    <div className="state">
+    <div className="state short">
       <strong>{muted > 0 ? `No incident but ${muted === 1 ? "a muted one" : "muted ones"}` : "All is well"}</strong>
       <p>
         {muted > 0 ? "Other requests" : "Requests"} neither lose more time nor fail more often than usual.{" "}

@@ -15,14 +15,15 @@ import { LatencyOverTime } from "./over-time.tsx";
 type Props = {
   group: Schemas["GroupDetail"];
   problem: Schemas["Problem"];
+  began: number | null; // ms
   decisions: Schemas["Decision"][];
   deploys: Schemas["Deploy"][] | undefined;
 };
 
-export function Latency({ group, problem, decisions, deploys }: Props) {
+export function Latency({ group, problem, began, decisions, deploys }: Props) {
   return (
     <div className="columns wide-left" id="latency">
-      <OverTimeOf group={group} problem={problem} decisions={decisions} deploys={deploys} />
+      <OverTimeOf group={group} problem={problem} began={began} decisions={decisions} deploys={deploys} />
       <Figure
         title="Duration distribution"
         hint={`${count(group.judged)} requests, CoV ${ratio(group.cov.value)}; logarithmic axis.`}
@@ -43,14 +44,14 @@ export function Latency({ group, problem, decisions, deploys }: Props) {
 }
 
 // OverTimeOf shows the durations in the time range.
-function OverTimeOf({ group, problem, decisions, deploys }: Props) {
+function OverTimeOf({ group, problem, began, decisions, deploys }: Props) {
   const [range, setRange] = useRange();
   const id = group.group.id;
   return (
     <LatencyOverTime
       group={id}
       times={range}
-      edge={problem.since ? Date.parse(problem.since) : null}
+      edge={began}
       marks={marksOf(problem, decisions, deploys ?? [])}
       expected={problem.expected_ns}
       link={{ problem: problem.id }}

@@ -7,6 +7,7 @@ import { wholes } from "../logic/located.ts";
 import { count, duration, keepUnits, milli, percent, range, share, time } from "../logic/format.ts";
 import { Bar, ContextPath } from "../components/basics.tsx";
 import { Figure } from "../components/figure.tsx";
+import { OpName } from "../components/names.tsx";
 import { Table } from "../components/table.tsx";
 import { useNow, useZone } from "../settings.ts";
 import { query } from "../url.ts";
@@ -137,10 +138,7 @@ export function Frames({ of }: { of: Place }) {
       {listed.map((f, i) => (
         <tr key={i}>
           <td>
-            <strong>
-              <bdi>{f.operation}</bdi>
-            </strong>{" "}
-            {f.located && <span className="badge">located</span>}
+            <OpName>{f.operation}</OpName> {f.located && <span className="badge">located</span>}
             <div className="small dim">
               <ContextPath of={f.context} />
             </div>
@@ -160,6 +158,8 @@ export function Frames({ of }: { of: Place }) {
 
 // Witnesses links to traces that contain the place.
 export function Witnesses({ of, search }: Props) {
+  if (of.traces.length === 0 && !of.tracepoint)
+    return <p className="under dim small">Its spans are always on: sample traces contain it.</p>;
   if (of.traces.length === 0) return <p className="under dim small">No trace with a span of the place is stored.</p>;
   return (
     <p className="under">

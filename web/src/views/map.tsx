@@ -3,6 +3,7 @@ import { type KeyboardEvent, type ReactNode, startTransition, useEffect, useMemo
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
+import { useSize } from "../charts/use-size.ts";
 import { abbreviate, count, duration, milli, percent, rate } from "../logic/format.ts";
 import { type Edge, type Layout, type Scope, layoutOf, shareOf, shownOf, widthOf } from "../logic/service-map.ts";
 import { failsNotably, isNotable, isUnwell, servicePath, summary } from "../logic/services.ts";
@@ -109,9 +110,15 @@ function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
 
 // Sizes in px.
 const box = { width: 168, height: 44 };
-const gap = { x: 84, y: 14 };
+const gap = { x: [44, 180], y: 14 } as const; // x: at least, and at most if there is room
 const margin = 10;
 const longestName = 21; // characters
+
+// gapFor returns the distance between columns, in px, with which they fit into a width if they can.
+function gapFor(columns: number, width: number): number {
+  const [least, most] = gap.x;
+  return Math.max(least, Math.min(most, (width - 2 * margin - columns * box.width) / Math.max(1, columns - 1)));
+}
 
 // useLayout computes the layout after the page was drawn, and again only if services or calls appear or vanish.
 function useLayout(services: Service[], calls: Call[]): Layout | undefined {
@@ -136,15 +143,29 @@ type DiagramProps = {
   q: string;
 };
 
-function Diagram({ services, calls, selected, pick, q }: DiagramProps) {
-  const layout = useLayout(services, calls);
+function Diagram(props: DiagramProps) {
+  const layout = useLayout(props.services, props.calls);
+  const [room, { width }] = useSize<HTMLDivElement>({ width: 0, height: 0 });
+  return (
+    <div ref={room}>
+      {layout ? (
+        <Drawing {...props} layout={layout} gapX={gapFor(layout.columns, width)} />
+      ) : (
+        <p className="state">Arranging {count(props.services.length)} services …</p>
+      )}
+    </div>
+  );
+}
+
+type DrawingProps = DiagramProps & { layout: Layout; gapX: number };
+
+function Drawing({ services, calls, selected, pick, q, layout, gapX }: DrawingProps) {
   const [pointed, setPointed] = useState("");
   const svg = useRef<SVGSVGElement>(null);
-  if (!layout) return <p className="state">Arranging {count(services.length)} services …</p>;
   const placed = services.filter((s) => layout.spots.has(s.service));
-  const x = (name: string) => margin + layout.spots.get(name)!.column * (box.width + gap.x);
+  const x = (name: string) => margin + layout.spots.get(name)!.column * (box.width + gapX);
   const y = (name: string) => margin + layout.spots.get(name)!.row * (box.height + gap.y);
-  const width = 2 * margin + layout.columns * (box.width + gap.x) - gap.x;
+  const width = 2 * margin + layout.columns * (box.width + gapX) - gapX;
   const height = 2 * margin + layout.rows * (box.height + gap.y) - gap.y;
   const most = Math.max(1e-9, ...calls.map((c) => c.now.rate));
   const focus = pointed || selected;

@@ -13,6 +13,7 @@ import { meanBefore, pastPoints, shiftOf } from "../logic/past.ts";
 import { Async } from "../components/async-state.tsx";
 import { Choice } from "../components/controls.tsx";
 import { Figure } from "../components/figure.tsx";
+import { useNow } from "../settings.ts";
 import { query, useEnum } from "../url.ts";
 import { BeforeChoice, BeforeNote, PastLatency, behindOf, useBefore, useHistory } from "./past-latency.tsx";
 
@@ -34,7 +35,8 @@ const longest = 2 * 86_400_000; // ms, for which durations are kept in bins
 
 export function LatencyOverTime(props: Props) {
   const { group, times, marks, tools } = props;
-  if (times.to - times.from > longest)
+  const now = useNow();
+  if (times.to - times.from > longest || times.from < now - longest)
     return <PastLatency group={group} from={times.from} to={times.to} marks={marks} tools={tools} />;
   return <Binned {...props} />;
 }

@@ -16,7 +16,7 @@ import { Menu } from "../components/menu.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
-import { Prose, useSteady } from "../components/names.tsx";
+import { OpName, Prose, useSteady } from "../components/names.tsx";
 import { query } from "../url.ts";
 import { Attributes } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
@@ -61,11 +61,24 @@ export default function ProblemView({ id }: { id: string }) {
   );
 }
 
+// useOpenIncident returns the open incident that a problem is part of.
+const useOpenIncident = (problem: string) =>
+  useIncidents().value?.items.find((x) => x.state === "open" && x.problems.includes(problem));
+
+// useBegan returns when a problem that is a change began, in ms: at the onset of its incident or, without one, when it
+// opened; null: it is no change.
+function useBegan(p: Problem): number | null {
+  const x = useOpenIncident(p.id);
+  if (p.onset !== "changed" || p.since === null) return null;
+  return Math.min(Date.parse(p.since), x ? Date.parse(x.onset) : Infinity);
+}
+
 const hour = 3_600_000;
 
 // Closed shows a problem as it was when it closed, without the comparisons of present requests.
 function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
   const p = detail.problem;
+  const began = useBegan(p);
   useTitle(p.diagnosis);
   const exemplars = useResource(`kept exemplars ${p.id}`, (signal) =>
     client.GET("/exemplars", { params: { query: { group: p.group, problem: p.id } }, signal }),
@@ -92,13 +105,14 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
       {detail.explanations.length > 0 && <Explanations detail={detail} />}
       <Causes detail={detail} />
       <Timeline detail={detail} deploys={[]} />
-      <Exemplars exemplars={exemplars} problem={p} />
+      <Exemplars exemplars={exemplars} problem={p} began={began} />
     </>
   );
 }
 
 function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   const p = detail.problem;
+  const began = useBegan(p);
   useTitle(p.diagnosis);
   const group = useResource(
     `group ${p.group}`,
@@ -138,13 +152,13 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       <Async of={group} what="the requests">
         {(g) => (
           <>
-            <Latency group={g} problem={p} decisions={detail.decisions} deploys={deploys} />
+            <Latency group={g} problem={p} began={began} decisions={detail.decisions} deploys={deploys} />
             <CriticalPath p={p} scored={edges} all={g.edges} mean={g.group.mean_ns} />
           </>
         )}
       </Async>
       <Edges p={p} edges={edges} located={detail.located} />
-      <div className="columns">
+      <div className={detail.explanations.length > 0 ? "columns" : undefined}>
         <Explanations detail={detail} />
         <Slowest p={p} comparison={comparison} />
       </div>
@@ -156,7 +170,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
         />
       )}
       <Timeline detail={detail} deploys={deploys ?? []} />
-      <Exemplars exemplars={exemplars} problem={p} />
+      <Exemplars exemplars={exemplars} problem={p} began={began} />
       {attributes && attributes.a + attributes.b > 0 && (
         <Attributes title="Attributes: slowest tenth vs. the rest" kind="slowest" of={attributes} />
       )}
@@ -228,14 +242,17 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
           ["P50", duration(p.p50_ns)],
           ["P99", duration(p.p99_ns)],
           ["Rate", rate(p.rate)],
-          ["Impact", p.impact === null ? "–" : `${duration(p.impact)}/s`, "Time lost per second over all requests"],
+          [
+            "Impact",
+            p.impact === null ? "–" : `${duration(p.impact)} lost per second`,
+            "Over all requests, beyond the usual",
+          ],
           ["Sample", `${count(p.requests)} requests`],
         ]}
       />
-      <PartOf id={p.id} />
       <div className="does">
         {!p.closed && <StateBadge of={isInIncident(p) ? "joined" : p.state} />}
-        <span>{keepUnits(detail.next) || "No action in progress."}</span>
+        <PartOf id={p.id} next={keepUnits(detail.next) || "No action in progress."} joined={isInIncident(p)} />
         {detail.missing.some((m) => !detail.next.includes(m)) && (
           <span className="dim">No tracepoints in: {detail.missing.join(", ")}.</span>
         )}
@@ -259,34 +276,39 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
   );
 }
 
-// PartOf links to the incident that a problem belongs to.
-function PartOf({ id }: { id: string }) {
-  const x = useIncidents().value?.items.find((x) => x.state === "open" && x.problems.includes(id));
-  if (!x) return null;
+// PartOf links to the open incident that a problem belongs to, and tells the next step of a problem without one or with
+// a search of its own.
+function PartOf({ id, next, joined }: { id: string; next: string; joined: boolean }) {
+  const x = useOpenIncident(id);
   return (
-    <p className="does">
-      <span>
-        Part of an <Link href={`/incidents/${x.id}`}>open incident</Link>: <IncidentSentence of={x} />
-      </span>
-    </p>
+    <>
+      {x && (
+        <span>
+          Part of an <Link href={`/incidents/${x.id}`}>open incident</Link>
+          {joined && ", which Sibyl investigates as a whole"}: <IncidentSentence of={x} />
+        </span>
+      )}
+      {!(x && joined) && <span>{next}</span>}
+    </>
   );
 }
 
 // SampleLinks links to a slow sample trace, and to a typical one if all requests are slow. A sample from before the
 // problem says so: it is typical of healthy times.
 function SampleLinks({ p, exemplars }: { p: Problem; exemplars: ExemplarsResource }) {
+  const began = useBegan(p);
   const strata = p.kind === "slow" ? ["typical", "slow"] : ["slow"];
   const found = strata
     .map((s) => {
       const all = exemplars.value?.items.filter((e) => e.stratum === s) ?? [];
-      return all.find((e) => !isBefore(e, p)) ?? all[0];
+      return all.find((e) => !isBefore(e, began)) ?? all[0];
     })
     .filter((e) => e !== undefined);
   return (
     <span className="push requests">
       {found.map((e) => (
         <Link key={e.stratum} href={traceLink(e, p.id)}>
-          {`A ${e.stratum} request${isBefore(e, p) ? " from before the problem" : ""}, ${duration(e.duration_ns)}`}
+          {`A ${e.stratum} request${isBefore(e, began) ? " from before the problem" : ""}, ${duration(e.duration_ns)}`}
         </Link>
       ))}
     </span>
@@ -375,7 +397,7 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
         {of.map((r, i) => (
           <tr key={i}>
             <td title={r.context.join(" → ")}>
-              <strong>{r.operation}</strong>{" "}
+              <OpName>{r.operation}</OpName>{" "}
               {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
             </td>
             <td className="bars">

@@ -49,6 +49,19 @@ const keys: Record<Sort, (s: Service) => number | string | null> = {
   deploy: (s) => s.deploy && Date.parse(s.deploy.at),
 };
 
+// serviceColumns are the columns of tables of services; one without a key cannot be sorted by.
+export const serviceColumns: [name: string, by: Sort | null, title: string, className?: string][] = [
+  ["State", "state", "By urgency: suspects of open incidents first"],
+  ["Service", "name", "Services that are called, or that call others"],
+  ["Trend", null, "Calls per second in the time range"],
+  ["Rate", "rate", "Calls per second by others, and from outside", "number"],
+  ["Errors", "failed", "Share of the calls that failed", "number"],
+  ["P50", "p50", "Median duration of its spans in the last minutes", "number"],
+  ["P99", "p99", "99th percentile of their durations", "number"],
+  ["Instances", "instances", "Instances, pods or hosts with calls now", "number"],
+  ["Deployed", "deploy", "When its latest version appeared"],
+];
+
 const direction = (falling: boolean) => (falling ? "descending" : "ascending");
 
 const isFalling = (sort: Sort) => sort !== "state" && sort !== "name";
@@ -158,7 +171,13 @@ function ServiceTable({ list, items, sort, setSort, asked }: TableProps) {
     k: () => moveFocus("a[data-service]", -1),
   });
   const head = (name: string, by: Sort, title: string, className = "") => (
-    <th scope="col" className={className} title={title} aria-sort={sort === by ? direction(isFalling(by)) : undefined}>
+    <th
+      key={by}
+      scope="col"
+      className={className}
+      title={title}
+      aria-sort={sort === by ? direction(isFalling(by)) : undefined}
+    >
       <button type="button" className="sort" onClick={() => setSort(by)}>
         {name} <span aria-hidden="true">{sort === by && (isFalling(by) ? "▾" : "▴")}</span>
       </button>
@@ -187,26 +206,24 @@ function ServiceTable({ list, items, sort, setSort, asked }: TableProps) {
         <table className="queue fleet" aria-rowcount={items.length + 1}>
           <thead>
             <tr>
-              {head("State", "state", "By urgency: suspects of open incidents first")}
-              {head("Service", "name", "Services that are called, or that call others")}
-              <th scope="col" title="Calls per second in the time range">
-                Trend
-              </th>
-              {head("Rate", "rate", "Calls per second by others, and from outside", "number")}
-              {head("Errors", "failed", "Share of the calls that failed", "number")}
-              {head("P50", "p50", "Median duration of its spans in the last minutes", "number")}
-              {head("P99", "p99", "99th percentile of their durations", "number")}
-              {head("Instances", "instances", "Instances, pods or hosts with calls now", "number")}
-              {head("Deployed", "deploy", "When its latest version appeared")}
+              {serviceColumns.map(([name, by, title, className]) =>
+                by ? (
+                  head(name, by, title, className)
+                ) : (
+                  <th key={name} scope="col" title={title}>
+                    {name}
+                  </th>
+                ),
+              )}
             </tr>
           </thead>
           <VirtualTbody
             count={items.length}
-            columns={9}
+            columns={serviceColumns.length}
             estimate={56}
             setView={noView}
             id={(i) => items[i]!.id}
-            row={(i, measure) => <Row key={items[i]!.id} s={items[i]!} at={i} measure={measure} />}
+            row={(i, measure) => <ServiceRow key={items[i]!.id} s={items[i]!} at={i} measure={measure} />}
           />
         </table>
       )}
@@ -229,7 +246,10 @@ export function SinceNote({ from, asked }: { from: string; asked: number }) {
 
 const noView = () => undefined;
 
-const Row = memo(function Row({ s, at, measure }: { s: Service; at: number; measure: Ref<HTMLTableRowElement> }) {
+type RowProps = { s: Service; at: number; measure?: Ref<HTMLTableRowElement> };
+
+// ServiceRow is the row of a service in a table.
+export const ServiceRow = memo(function ServiceRow({ s, at, measure }: RowProps) {
   return (
     <tr ref={measure} data-index={at} aria-rowindex={at + 2}>
       <td className="fleet-state">

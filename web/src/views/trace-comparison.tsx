@@ -4,7 +4,7 @@ import { count, duration, keepUnits } from "../logic/format.ts";
 import { Figure } from "../components/figure.tsx";
 import { Table } from "../components/table.tsx";
 import { useQuery, useSet } from "../url.ts";
-import { Name } from "../components/names.tsx";
+import { Name, Prose } from "../components/names.tsx";
 
 type Finding = Schemas["TraceFinding"];
 
@@ -47,7 +47,9 @@ export function Comparison({ of: c }: { of: Schemas["TraceComparison"] }) {
       })}
       tableOnly
     >
-      <p className="reason">{keepUnits(c.sentence)}</p>
+      <p className="reason">
+        <Prose names={c.findings.map((f) => `${f.service} ${f.operation}`)}>{keepUnits(c.sentence)}</Prose>
+      </p>
       {c.findings.length === 0 ? (
         <p className="dim">No step took clearly longer than usual, failed, or is missing.</p>
       ) : (

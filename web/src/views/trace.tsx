@@ -4,6 +4,7 @@ import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import { useIncident, useResource } from "../api/queries.ts";
 import { Minimap } from "../charts/minimap.tsx";
+import { problemNames } from "../logic/diagnosis.ts";
 import { count, duration, rank, abbreviate, keepUnits } from "../logic/format.ts";
 import {
   type Row,
@@ -21,6 +22,7 @@ import { parseZoom, place, formatZoom } from "../logic/zoom.ts";
 import { useKeys } from "../use-keys.ts";
 import { Facts, When, useTitle } from "../components/basics.tsx";
 import { Choice, Search } from "../components/controls.tsx";
+import { OpName, Prose } from "../components/names.tsx";
 import { Figure } from "../components/figure.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { VirtualList, indent } from "../components/virtual-list.tsx";
@@ -78,7 +80,7 @@ function Content({ trace }: { trace: Trace }) {
         )}
         <span aria-hidden="true">›</span> Trace <span className="mono">{trace.id}</span>
       </div>
-      <h1>{root ? `${root.service} ${root.name}` : "Trace without spans"}</h1>
+      <h1>{root ? <OpName>{`${root.service} ${root.name}`}</OpName> : "Trace without spans"}</h1>
       <Facts
         of={[
           [
@@ -102,7 +104,8 @@ function Content({ trace }: { trace: Trace }) {
       {p && (
         <p className="does">
           <span>
-            <Link href={`/problems/${problem}`}>Sample trace of a problem</Link>: {keepUnits(p.diagnosis)}
+            <Link href={`/problems/${problem}`}>Sample trace of a problem</Link>:{" "}
+            <Prose names={problemNames(p)}>{keepUnits(p.diagnosis)}</Prose>
           </span>
         </p>
       )}

@@ -9,6 +9,7 @@ import { initiallyFolded, visible } from "../logic/tree.ts";
 import { useKeys } from "../use-keys.ts";
 import { When, useTitle } from "../components/basics.tsx";
 import { Search, Select } from "../components/controls.tsx";
+import { OpName } from "../components/names.tsx";
 import { Figure } from "../components/figure.tsx";
 import { outlineImage } from "../components/export-image.ts";
 import { Empty, Async } from "../components/async-state.tsx";
@@ -400,7 +401,7 @@ function Matches({ tree, pick }: { tree: Tree; pick: (n: Node) => void }) {
       )}
       {shown.map((m) => (
         <div className="match" key={m.place.edge}>
-          <strong>{m.place.label}</strong>
+          <OpName>{m.place.label}</OpName>
           <div className="dim">
             {share(m.score)} of the slowdown
             {shares.has(m.place.edge) && `, ${share(shares.get(m.place.edge))} of the variance`}

@@ -1,0 +1,33 @@
+package describe
+
+import "github.com/sibyl-trace/sibyl/internal/units"
+
+// Severity holds the figures that give an incident its severity.
+type Severity struct {
+	Name      string     // of the severity
+	Lowest    bool       // it is the lowest one: no figure reaches the bound of another
+	Bound     float64    // of Score, or of Failed if Failing is not empty
+	Service   string     // the first suspect
+	Score     float64    // of the first suspect
+	Failing   string     // a request type; empty: none gives the severity
+	Failed    float64    // share of its requests that fail beyond the usual
+	Objective *Objective // that requests miss; nil: none gives the severity
+	Fast      bool       // they miss it so fast that the budget of 30 days lasts for two
+}
+
+// Severity describes the figure that gives an incident its severity, with the bound that it reaches.
+func (n *Names) Severity(x *Severity) string {
+	switch {
+	case x.Objective != nil && x.Fast:
+		return "Requests miss the objective " + n.Clean(x.Objective.Name) + " so fast that its error budget of 30 days is spent within two: " + x.Name + "."
+	case x.Objective != nil:
+		return "Requests miss the objective " + n.Clean(x.Objective.Name) + ": " + x.Name + "."
+	case x.Failing != "":
+		return units.Percent(x.Failed) + " more of the requests of " + n.Clean(x.Failing) + " fail than usual. From " + units.Percent(x.Bound) + " on an incident is " + x.Name + "."
+	}
+	lose := "Because of " + n.Clean(x.Service) + ", requests lose " + units.Percent(x.Score) + " of their usual time, where a failed request loses all of it. "
+	if x.Lowest {
+		return lose + "Below " + units.Percent(x.Bound) + ", without a missed objective, an incident is " + x.Name + "."
+	}
+	return lose + "From " + units.Percent(x.Bound) + " on an incident is " + x.Name + "."
+}

@@ -1,0 +1,64 @@
+// ServicesNow shows, on the first page when nothing is wrong, the services: those that need attention, then those with
+// most calls.
+import { useId } from "react";
+import { Link } from "wouter";
+import { count } from "../logic/format.ts";
+import type { Range } from "../logic/range.ts";
+import { sortedBy, states, summary } from "../logic/services.ts";
+import { When } from "../components/basics.tsx";
+import { ServiceRow, serviceColumns, useServices } from "./services.tsx";
+
+const most = 10; // services
+
+export default function ServicesNow({ range }: { range: Range }) {
+  const { value: list } = useServices(range);
+  const heading = useId();
+  if (!list || list.items.length === 0) return null;
+  const busiest = sortedBy(
+    list.items,
+    (s) => s.now.rate,
+    true,
+    (s) => s.service,
+  );
+  const shown = sortedBy(
+    busiest.map((s, at) => ({ s, at: String(at).padStart(4, "0") })),
+    ({ s }) => states.indexOf(s.state),
+    false,
+    ({ at }) => at,
+  ).slice(0, most);
+  return (
+    <section aria-labelledby={heading}>
+      <h2 id={heading} className="section">
+        Services
+      </h2>
+      <p className="under">
+        <span>{summary(list.states)}</span>
+        <span>
+          in the ten minutes to <When at={list.to} />
+        </span>
+        <span>· small: usual values</span>
+      </p>
+      <table className="queue fleet" aria-labelledby={heading}>
+        <thead>
+          <tr>
+            {serviceColumns.map(([name, , title, className]) => (
+              <th key={name} scope="col" className={className} title={title}>
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map(({ s }, at) => (
+            <ServiceRow key={s.id} s={s} at={at} />
+          ))}
+        </tbody>
+      </table>
+      {list.items.length > shown.length && (
+        <p className="under">
+          <Link href="/services">All {count(list.items.length)} services</Link>
+        </p>
+      )}
+    </section>
+  );
+}
