@@ -23,6 +23,7 @@ type placed struct {
 	name      string
 	files     map[string][]byte
 	paths     []string          // to classify, relative
+	main      string            // class, if no manifest names it
 	command   string            // of the JVM, with $ for the folder
 	classPath string            // of the JVM, with $ for the folder
 	urls      map[string]string // by path of a source, both with $ for the folder
@@ -73,19 +74,19 @@ func applications(t *testing.T) []placed {
 	return []placed{
 		{
 			"java -jar", map[string][]byte{"shop.jar": main, "lib/pool-5.1.jar": pool, "lib/shop-core-1.4.jar": core, "other.jar": pool},
-			[]string{"shop.jar", "lib", "other.jar"}, "$/shop.jar --port 1", "$/shop.jar",
+			[]string{"shop.jar", "lib", "other.jar"}, "", "$/shop.jar --port 1", "$/shop.jar",
 			map[string]string{"$/shop.jar": "file:$/shop.jar", "$/lib/pool-5.1.jar": "file:$/lib/pool-5.1.jar", "$/lib/shop-core-1.4.jar": "file:$/lib/shop-core-1.4.jar", "$/other.jar": "file:$/other.jar"},
 		},
 		{
 			"class path", map[string][]byte{"classes/com/shop/Main.class": classtest.Class("com.shop.Main"), "pool-5.1.jar": pool, "shop-core-1.4.jar": core},
-			[]string{"classes", "pool-5.1.jar", "shop-core-1.4.jar"}, "com.shop.Main", "$/classes:$/pool-5.1.jar:$/shop-core-1.4.jar",
+			[]string{"classes", "pool-5.1.jar", "shop-core-1.4.jar"}, "com.shop.Main", "com.shop.Main", "$/classes:$/pool-5.1.jar:$/shop-core-1.4.jar",
 			map[string]string{"$/classes": "file:$/classes/", "$/pool-5.1.jar": "file:$/pool-5.1.jar", "$/shop-core-1.4.jar": "file:$/shop-core-1.4.jar"},
 		},
 		{
-			"one jar", map[string][]byte{"shop.jar": mixed}, []string{"shop.jar"}, "$/shop.jar", "$/shop.jar", map[string]string{"$/shop.jar": "file:$/shop.jar"},
+			"one jar", map[string][]byte{"shop.jar": mixed}, []string{"shop.jar"}, "", "$/shop.jar", "$/shop.jar", map[string]string{"$/shop.jar": "file:$/shop.jar"},
 		},
 		{
-			"Spring Boot", map[string][]byte{"shop.jar": boot}, []string{"shop.jar"}, "$/shop.jar", "$/shop.jar",
+			"Spring Boot", map[string][]byte{"shop.jar": boot}, []string{"shop.jar"}, "", "$/shop.jar", "$/shop.jar",
 			map[string]string{
 				"$/shop.jar":                                 "file:$/shop.jar",
 				"$/shop.jar!/BOOT-INF/classes":               "jar:nested:$/shop.jar/!BOOT-INF/classes/!/",
@@ -98,7 +99,7 @@ func applications(t *testing.T) []placed {
 				"shop/WEB-INF/classes/com/shop/Main.class": classtest.Class("com.shop.Main"), "shop/WEB-INF/lib/pool-5.1.jar": pool, "shop/WEB-INF/lib/shop-core-1.4.jar": core,
 				"shop/META-INF/maven/com.shop/shop/pom.properties": coordinates("com.shop", "shop", "1.4"),
 			},
-			[]string{"shop"}, "org.apache.catalina.startup.Bootstrap start", "$/tomcat.jar",
+			[]string{"shop"}, "", "org.apache.catalina.startup.Bootstrap start", "$/tomcat.jar",
 			map[string]string{
 				"$/shop/WEB-INF/classes": "file:$/shop/WEB-INF/classes/", "$/shop/WEB-INF/lib/pool-5.1.jar": "file:$/shop/WEB-INF/lib/pool-5.1.jar",
 				"$/shop/WEB-INF/lib/shop-core-1.4.jar": "file:$/shop/WEB-INF/lib/shop-core-1.4.jar",
@@ -128,7 +129,7 @@ func TestClassifiersAgree(t *testing.T) {
 			for path, url := range a.urls {
 				urls[in(path)] = in(url)
 			}
-			questions, want := decisions(t, paths, urls)
+			questions, want := decisions(t, paths, a.main, urls)
 			for _, program := range programs {
 				c := exec.CommandContext(t.Context(), program, "-cp", filepath.Join(dir, "sibyl-agent.jar")+":"+dir, "Classify", filepath.Join(dir, "sibyl-agent.jar"), in(a.command), in(a.classPath))
 				c.Stdin = strings.NewReader(questions)
@@ -156,9 +157,9 @@ func writeFile(t *testing.T, name string, data []byte) {
 }
 
 // decisions returns the packages of an application as the Java program reads them, and the answers that it should write.
-func decisions(t *testing.T, paths []string, urls map[string]string) (questions, answers string) {
+func decisions(t *testing.T, paths []string, main string, urls map[string]string) (questions, answers string) {
 	t.Helper()
-	deployments, err := classify.Read(paths, "")
+	deployments, err := classify.Read(paths, main)
 	if err != nil || len(deployments) != 1 {
 		t.Fatalf("%d deployments, %v", len(deployments), err)
 	}

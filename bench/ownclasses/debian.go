@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,13 +31,18 @@ type debian struct {
 type debianPackage struct {
 	name, source, version string
 	depends               [][]string // alternatives of each dependency
-	jars                  []string   // paths below the root, with links resolved
-	scripts               []script
-	read                  bool
+	content               *content   // nil: not read
+}
+
+// content is what counts of the files of a package.
+type content struct {
+	Jars       []string // paths below the root; links are left out
+	Repository []string // of jars in Maven's layout, which may be copies of others
+	Scripts    []script
 }
 
 // script is a text that may start a program.
-type script struct{ path, text string }
+type script struct{ Path, Text string }
 
 func openDebian(ctx context.Context, folder string) (*debian, error) {
 	if err := os.MkdirAll(filepath.Join(folder, "packages"), 0o700); err != nil {
@@ -180,13 +186,27 @@ func (p *debianPackage) file(d *debian) string {
 	return files[0]
 }
 
-// read reads the jars and scripts of a downloaded package.
+// read reads the jars and scripts of a downloaded package. It keeps the result, since unpacking takes long.
 func (d *debian) read(ctx context.Context, p *debianPackage) error {
-	if p.read {
+	if p.content != nil {
 		return nil
 	}
-	p.read = true
-	return d.unpack(ctx, p, p.file(d))
+	p.content = new(content)
+	list := p.file(d) + ".json"
+	if data, err := os.ReadFile(list); err == nil {
+		return json.Unmarshal(data, p.content)
+	}
+	if err := d.unpack(ctx, p, p.file(d)); err != nil {
+		return err
+	}
+	if len(p.content.Jars) == 0 {
+		p.content.Jars = p.content.Repository
+	}
+	data, err := json.Marshal(p.content)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(list, data, 0o600)
 }
 
 // unpack writes jars and links to jars below the root, and keeps scripts.
@@ -220,10 +240,14 @@ func (d *debian) keep(p *debianPackage, h *tar.Header, content io.Reader) error 
 		return fmt.Errorf("%s: leaves the folder", h.Name)
 	}
 	target := filepath.Join(d.folder, "root", name)
-	isJar := strings.HasSuffix(name, ".jar") && !strings.HasPrefix(name, "usr/share/maven-repo/")
+	isJar := strings.HasSuffix(name, ".jar")
 	switch {
 	case h.Typeflag == tar.TypeReg && isJar:
-		p.jars = append(p.jars, name)
+		if strings.HasPrefix(name, "usr/share/maven-repo/") {
+			p.content.Repository = append(p.content.Repository, name)
+		} else {
+			p.content.Jars = append(p.content.Jars, name)
+		}
 		if _, err := os.Stat(target); err == nil {
 			return nil
 		}
@@ -237,10 +261,10 @@ func (d *debian) keep(p *debianPackage, h *tar.Header, content io.Reader) error 
 		return os.WriteFile(target, data, 0o600)
 	case h.Typeflag == tar.TypeReg && mayStart(name) && h.Size < 1<<18:
 		data, err := io.ReadAll(content)
-		p.scripts = append(p.scripts, script{name, string(data)})
+		p.content.Scripts = append(p.content.Scripts, script{name, string(data)})
 		return err
 	case h.Typeflag == tar.TypeSymlink && mayStart(name):
-		p.scripts = append(p.scripts, script{name, "-jar " + h.Linkname})
+		p.content.Scripts = append(p.content.Scripts, script{name, "-jar " + h.Linkname})
 	}
 	return nil
 }
@@ -286,9 +310,9 @@ func (d *debian) deployment(ctx context.Context, a application) (*labelled, stri
 			return nil, "", err
 		}
 		if p.source == packages[0].source {
-			scripts = append(scripts, p.scripts...)
+			scripts = append(scripts, p.content.Scripts...)
 		}
-		for _, name := range p.jars {
+		for _, name := range p.content.Jars {
 			s, err := d.source(name)
 			if err != nil {
 				return nil, "", err
@@ -334,6 +358,7 @@ func (l *labelled) unfit() string {
 }
 
 var (
+	property  = regexp.MustCompile(`-D\S+`)
 	qualified = regexp.MustCompile(`[A-Za-z_][\w$]*([./][A-Za-z_][\w$]*)+`)
 	jarOption = regexp.MustCompile(`-jar\s+\S*?([^/\s"']+\.jar)`)
 )
@@ -341,7 +366,7 @@ var (
 // mainClass returns the class that the scripts of a package start: the first name of a class in a script of the
 // program's name, in another one, or in the manifest of the jar that it starts.
 func mainClass(name string, scripts []script, d *classify.Deployment, own map[string]bool) string {
-	slices.SortStableFunc(scripts, func(a, b script) int { return rank(name, a.path) - rank(name, b.path) })
+	slices.SortStableFunc(scripts, func(a, b script) int { return rank(name, a.Path) - rank(name, b.Path) })
 	classes := make(map[string]bool)
 	for i := range d.Sources {
 		for _, c := range d.Sources[i].Classes {
@@ -349,12 +374,12 @@ func mainClass(name string, scripts []script, d *classify.Deployment, own map[st
 		}
 	}
 	for _, s := range scripts {
-		for _, token := range qualified.FindAllString(s.text, -1) {
+		for _, token := range qualified.FindAllString(property.ReplaceAllString(s.Text, ""), -1) {
 			if token = strings.ReplaceAll(token, "/", "."); classes[token] {
 				return token
 			}
 		}
-		for _, m := range jarOption.FindAllStringSubmatch(s.text, -1) {
+		for _, m := range jarOption.FindAllStringSubmatch(s.Text, -1) {
 			for i := range d.Sources {
 				if path.Base(d.Sources[i].Path) == m[1] && d.Sources[i].MainClass != "" {
 					return d.Sources[i].MainClass
