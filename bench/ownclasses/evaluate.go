@@ -19,8 +19,11 @@ func (s score) accuracy() float64 {
 }
 func (s score) recall() float64 { return float64(s.ownRight) / float64(s.own) }
 
-// crossValidate judges each application by a model that is trained on all others.
-func crossValidate(rows []row, train func([]row) classify.Model) []score {
+// model returns the log-odds of features.
+type model func(features []classify.Feature) float64
+
+// crossValidate judges each application by a model that is trained on all others. Log-odds within the band are unsure.
+func crossValidate(rows []row, band float64, train func([]row) model) []score {
 	var scores []score
 	for _, r := range rows {
 		if len(scores) == 0 || scores[len(scores)-1].app != r.app || scores[len(scores)-1].kind != r.kind {
@@ -33,15 +36,14 @@ func crossValidate(rows []row, train func([]row) classify.Model) []score {
 		m := train(slices.DeleteFunc(slices.Clone(rows), isIt))
 		for _, r := range rows {
 			if isIt(r) {
-				s.add(r, m)
+				s.add(r, m(r.features), band)
 			}
 		}
 	}
 	return scores
 }
 
-func (s *score) add(r row, m classify.Model) {
-	odds := m.LogOdds(r.features)
+func (s *score) add(r row, odds, band float64) {
 	right := r.foreign
 	s.own += r.own
 	s.foreign += r.foreign
@@ -51,7 +53,7 @@ func (s *score) add(r row, m classify.Model) {
 	} else {
 		s.foreignRight += r.foreign
 	}
-	if odds > -m.Band && odds < m.Band {
+	if odds > -band && odds < band {
 		s.unsure += r.own + r.foreign
 		s.unsureRight += right
 	}

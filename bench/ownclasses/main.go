@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -32,35 +33,46 @@ func main() {
 const (
 	tableFile   = "bench/ownclasses/table.tsv"
 	weightsFile = "agents/jvm/classify/weights.txt"
-	document    = "docs/jvm.md"
+	document    = "docs/benchmarks.md"
 )
 
 func run(ctx context.Context, tableOnly bool, out io.Writer) error {
-	var rows, others []row
 	if tableOnly {
-		text, err := os.ReadFile(tableFile)
+		rows, err := readTable(tableFile)
 		if err != nil {
 			return err
 		}
-		if rows, err = parseTable(string(text)); err != nil {
-			return err
-		}
-	} else {
-		var err error
-		if rows, others, err = build(ctx, out); err != nil {
-			return err
-		}
-		if err := os.WriteFile(tableFile, []byte(formatTable(rows)), 0o644); err != nil {
-			return err
-		}
+		report(out, crossValidate(rows, band, ours))
+		return os.WriteFile(weightsFile, []byte(naiveBayes(rows).String()), 0o644)
 	}
-	scores := crossValidate(rows, naiveBayes)
+	rows, others, err := build(ctx, out)
+	if err != nil {
+		return err
+	}
+	scores, theirs := crossValidate(rows, band, ours), crossValidate(others, 0, textbook)
 	report(out, scores)
-	if others != nil {
-		fmt.Fprintln(out, "published:")
-		report(out, crossValidate(others, naiveBayes))
+	fmt.Fprintln(out, "as published:")
+	report(out, theirs)
+	doc, err := os.ReadFile(document)
+	if err != nil {
+		return err
 	}
-	return os.WriteFile(weightsFile, []byte(naiveBayes(rows).String()), 0o644)
+	text, err := replaceBlock(string(doc), tables(scores, theirs))
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(tableFile, []byte(formatTable(rows)), 0o644),
+		os.WriteFile(weightsFile, []byte(naiveBayes(rows).String()), 0o644),
+		os.WriteFile(document, []byte(text), 0o644))
+}
+
+func readTable(file string) ([]row, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return parseTable(string(text))
 }
 
 func report(out io.Writer, scores []score) {
@@ -88,13 +100,19 @@ func build(ctx context.Context, out io.Writer) (ours, others []row, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	mvn := maven{filepath.Join(cache, "maven")}
+	messages, err := mvn.download(ctx, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	fmt.Fprint(out, messages)
 	for _, a := range all {
 		var l *labelled
 		var unfit string
 		if a.kind == "debian" {
 			l, unfit, err = deb.deployment(ctx, a)
 		} else {
-			l, unfit, err = mavenDeployment(ctx, cache, a)
+			l, unfit, err = mvn.deployment(a)
 		}
 		if err != nil {
 			fmt.Fprintf(out, "%s: %v\n", a.name, err)

@@ -141,8 +141,13 @@ func boolOrder(first bool) int {
 }
 
 func begin(d *classify.Deployment) string {
-	if d.Main == "" {
-		return "no main class"
+	switch {
+	case d.Main == "" && d.Outer != nil:
+		return "no main class" // a container starts it
+	case d.Main == "":
+		return "no main class; name it with --main"
+	case d.HasLauncher():
+		return "started by " + terminal.Printable(d.Main) + "; name the application's own main class with --main"
 	}
 	return "main class " + terminal.Printable(d.Main)
 }

@@ -70,6 +70,12 @@ var defaults = sync.OnceValues(func() (names, Model) {
 	return n, m
 })
 
+// HasLauncher reports whether the main class starts other programs, so that the application begins elsewhere.
+func (d *Deployment) HasLauncher() bool {
+	n, _ := defaults()
+	return n.covers("launcher", d.Main)
+}
+
 // Classify decides about all packages of a deployment.
 func Classify(d *Deployment, rules Rules) *Classification {
 	n, m := defaults()

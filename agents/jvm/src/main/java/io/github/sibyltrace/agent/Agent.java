@@ -37,7 +37,9 @@ public final class Agent {
       if (a.has("p", "classes")) {
         Profiler.start(ProfilerOptions.of(a), instrumentation, log);
       } else if (a.has("endpoint")) {
-        connect(new Settings(a, Classifier.ofProcess(jar)), instrumentation, jar, log);
+        Classifier classifier = Classifier.ofProcess(jar, a.text("main"));
+        log.info(classifier.beginning());
+        connect(new Settings(a, classifier), instrumentation, jar, log);
       } else {
         throw new IllegalArgumentException("nothing to do: give p:REGEXP for a profile or endpoint:URL for a Sibyl service");
       }

@@ -44,10 +44,22 @@ public final class Classifier {
     }
   }
 
-  /** Reads the model from the agent's jar, for the application of this JVM. */
-  public static Classifier ofProcess(JarFile jar) throws IOException {
+  /**
+   * Reads the model from the agent's jar, for the application of this JVM.
+   *
+   * @param main the class where the application begins; null: as the JVM was started
+   */
+  public static Classifier ofProcess(JarFile jar, String main) throws IOException {
     List<String> classPath = Arrays.asList(System.getProperty("java.class.path", "").split(File.pathSeparator));
-    return new Classifier(jar, System.getProperty("sun.java.command", ""), classPath);
+    return new Classifier(jar, main != null ? main : System.getProperty("sun.java.command", ""), classPath);
+  }
+
+  /** Describes where the application begins. */
+  public String beginning() {
+    if (mainClass.isEmpty() || names.covers("launcher", mainClass)) {
+      return "the application is started by " + (mainClass.isEmpty() ? "an unknown class" : mainClass) + ": unless it is a war, name its own main class with main:CLASS";
+    }
+    return "the application begins with " + mainClass;
   }
 
   /**

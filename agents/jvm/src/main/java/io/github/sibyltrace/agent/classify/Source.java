@@ -42,7 +42,7 @@ final class Source {
   }
 
   void setManifest(Attributes a) {
-    mainClass = first(a.getValue("Start-Class"), a.getValue("Main-Class"));
+    mainClass = first(a.getValue("Start-Class"), a.getValue("Main-Class")).replace('/', '.'); // JVMs accept both
     vendor = first(a.getValue("Implementation-Vendor-Id"), a.getValue("Implementation-Vendor"), a.getValue("Bundle-Vendor"), a.getValue("Specification-Vendor"));
     version = first(a.getValue("Implementation-Version"), a.getValue("Bundle-Version"), a.getValue("Specification-Version"));
   }
