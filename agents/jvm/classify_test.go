@@ -156,7 +156,8 @@ func writeFile(t *testing.T, name string, data []byte) {
 	}
 }
 
-// decisions returns the packages of an application as the Java program reads them, and the answers that it should write.
+// decisions returns the packages of an application as the Java program reads them, and the answers that it should
+// write.
 func decisions(t *testing.T, paths []string, main string, urls map[string]string) (questions, answers string) {
 	t.Helper()
 	deployments, err := classify.Read(paths, main)

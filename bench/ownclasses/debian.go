@@ -34,7 +34,7 @@ type debianPackage struct {
 	content               *content   // nil: not read
 }
 
-// content is what counts of the files of a package.
+// content holds the files of a package that matter here.
 type content struct {
 	Jars       []string // paths below the root; links are left out
 	Repository []string // of jars in Maven's layout, which may be copies of others

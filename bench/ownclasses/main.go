@@ -1,8 +1,8 @@
 // Ownclasses trains and judges the classifier of an application's own classes, agents/jvm/classify.
 //
 // It downloads the applications of applications.txt with apt and Maven into a cache outside of the repository, counts
-// their classes by features in table.tsv, trains the model on that (agents/jvm/classify/weights.txt), and writes how the
-// model judges applications that it has not seen into docs/jvm.md. With -table it uses table.tsv as it is.
+// their classes by features in table.tsv, trains the model on that (agents/jvm/classify/weights.txt), and writes into
+// docs/benchmarks.md how models judge applications that they have not seen. With -table it uses table.tsv as it is.
 package main
 
 import (

@@ -19,7 +19,8 @@ type maven struct{ folder string }
 func directory(artifact string) string { return strings.ReplaceAll(artifact, ":", "_") }
 
 // download downloads the artifacts that are not there yet, in one run of Maven: a module for each, so that one that is
-// not available does not affect the others. It returns what Maven wrote if any is not available.
+// not available does not affect the others. It returns the messages of Maven if any is
+// not available.
 func (m maven) download(ctx context.Context, applications []application) (string, error) {
 	var modules strings.Builder
 	missing := false
@@ -59,7 +60,7 @@ func (m maven) file(artifact string) string {
 }
 
 func projectOf(name, content string) string {
-	return `<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>set</groupId><artifactId>` + name + `</artifactId><version>1</version><packaging>pom</packaging>` + content + `</project>`
+	return `<project><modelVersion>4.0.0</modelVersion><groupId>set</groupId><artifactId>` + name + `</artifactId><version>1</version><packaging>pom</packaging>` + content + `</project>`
 }
 
 // writeModule writes a project that copies an artifact into the folder artifact.

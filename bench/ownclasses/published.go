@@ -8,8 +8,9 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/jvm/classify"
 )
 
-// published returns the features of a class as such, without regard to the application, for naive Bayes as published. The
-// abstract of the publication names the method, not the features: these are what a class file and its place tell.
+// published returns the features of a class as such, without regard to the application, for naive Bayes as published.
+// The abstract of the publication names the method, not the features: these are all that a class file and its place
+// tell.
 func published(s *classify.Source, c classify.Class) []classify.Feature {
 	place := "jar"
 	if s.Kind == classify.Folder {
@@ -63,7 +64,7 @@ func prefix(name string, segments int) string {
 
 func depth(pkg string) string { return string('0' + rune(min(strings.Count(pkg, "."), 9))) }
 
-// kind returns what a class is, by its access flags.
+// kind returns the kind of a class by its access flags.
 func kind(c classify.Class) string {
 	const interfaceFlag, abstractFlag, annotationFlag, enumFlag = 0x200, 0x400, 0x2000, 0x4000
 	switch {

@@ -81,7 +81,7 @@ func (p *process) classify(f *classifyFlags, paths []string) error {
 	return w.Flush()
 }
 
-// reportProblems writes what was left out, with control characters of hostile names escaped.
+// reportProblems lists entries that were left out, with control characters of hostile names escaped.
 func (p *process) reportProblems(d *classify.Deployment) {
 	for _, problem := range d.Problems {
 		fmt.Fprintf(p.err, "sibyl: %s\n", terminal.Printable(problem))

@@ -43,7 +43,7 @@ type Deployment struct {
 	Main     string // class where the application begins; empty: unknown, or a container starts it
 	Outer    *Source
 	Sources  []Source
-	Problems []string // what was left out, for people
+	Problems []string // entries that were left out, with reasons for people
 	omitted  int      // problems beyond those
 }
 
@@ -73,8 +73,8 @@ func (s *Source) folder() string {
 	return s.Path[:max(0, i)]
 }
 
-// identity returns the coordinates of the artifact that the source is: of several, those with which its file name begins.
-// Without such it returns what the file name and the manifest say.
+// identity returns the coordinates of the artifact that the source is: of several, those with which its file name
+// begins. Without such it returns name and version by the file name and the manifest.
 func (s *Source) identity() Coordinates {
 	base := s.base()
 	var best Coordinates

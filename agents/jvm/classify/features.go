@@ -19,7 +19,7 @@ type Feature struct{ Name, Value string }
 //   - library: whether the package belongs to a well-known library (names.txt)
 var featureNames = []string{"place", "kin", "home", "group", "version", "name", "vendor", "library"}
 
-// origin is where an application begins, and how it calls itself.
+// origin describes the place where an application begins, and its names.
 type origin struct {
 	names   names
 	main    []string           // package of the main class; nil: unknown
@@ -117,7 +117,7 @@ func (o *origin) features(s *Source, pkg string) []Feature {
 			Feature{"name", o.relatedName(id.Artifact)},
 			Feature{"vendor", same(o.vendor, s.Vendor)})
 	}
-	all = append(all, Feature{"library", o.library(pkg)})
+	all = append(all, Feature{"library", o.known(pkg)})
 	known := all[:0]
 	for _, f := range all {
 		if f.Value != "" {
@@ -216,7 +216,7 @@ func (o *origin) relatedName(artifact string) string {
 	return "other"
 }
 
-func (o *origin) library(pkg string) string {
+func (o *origin) known(pkg string) string {
 	if !o.names.covers("library", pkg) {
 		return "no"
 	}

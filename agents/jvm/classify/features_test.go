@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestFeatures runs the scripts of testdata. "source" adds a source with the classes of its input, "outer" describes the
-// war around them, and "features" prints the features of all packages and forgets the sources.
+// TestFeatures runs the scripts of testdata. "source" adds a source with the classes of its input, "outer" describes
+// the war around them, and "features" prints the features of all packages and forgets the sources.
 func TestFeatures(t *testing.T) {
 	d := &Deployment{}
 	datadriven.RunTest(t, "testdata/features", func(t *testing.T, c *datadriven.TestData) string {
@@ -74,7 +74,7 @@ func describe(d *Deployment) string {
 	return b.String()
 }
 
-// The files that are compiled in are valid, and a model reads what it writes.
+// The files that are compiled in are valid, and a model survives writing and reading.
 func TestModel(t *testing.T) {
 	n, m := defaults()
 	if len(n["library"]) == 0 || len(m.Weights) == 0 || m.Band <= 0 {

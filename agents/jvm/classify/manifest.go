@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// manifest parses the main attributes of a manifest. Names of attributes are not case-sensitive: they become lower case.
+// manifest parses the main attributes of a manifest. Names of attributes are not case-sensitive: they become lower
+// case.
 func manifest(data []byte) map[string]string {
 	attributes := make(map[string]string)
 	last := ""
@@ -28,7 +29,7 @@ func manifest(data []byte) map[string]string {
 	return attributes
 }
 
-// setManifest takes over what a manifest says about the source.
+// setManifest takes over the attributes of a manifest that describe the source.
 func (s *Source) setManifest(data []byte) {
 	a := manifest(data)
 	s.MainClass = strings.ReplaceAll(first(a["start-class"], a["main-class"]), "/", ".") // JVMs accept both

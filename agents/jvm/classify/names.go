@@ -47,8 +47,8 @@ func (n names) covers(kind, name string) bool {
 	}
 }
 
-// owner returns the number of segments of a package, or of a group of Maven, that name its owner: a project or the owner
-// of a domain.
+// owner returns the number of segments of a package, or of a group of Maven, that name its owner: a project or the
+// owner of a domain.
 func (n names) owner(segments []string) int {
 	return min(n.suffix(segments)+1, len(segments))
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Limits of what is read, far above those of real applications. Archives may be hostile: nothing is unpacked to disk.
+// Limits of reading, far above those of real applications. Archives may be hostile: nothing is unpacked to disk.
 const (
 	maxEntries     = 2_000_000 // files in all archives and folders
 	maxClass       = 16 << 20  // bytes of a class file
@@ -24,8 +24,8 @@ const (
 	maxDepth       = 3         // archives in archives: a jar in a war in an ear
 )
 
-// Read reads deployments from archives and folders. A war, a jar of Spring Boot and a folder with WEB-INF or BOOT-INF are
-// deployments of their own; all other jars and folders together are one, in the order of the class path.
+// Read reads deployments from archives and folders. A war, a jar of Spring Boot and a folder with WEB-INF or BOOT-INF
+// are deployments of their own; all other jars and folders together are one, in the order of the class path.
 //
 // main is the class where the application begins; empty: the one that the first manifest names. Broken and hostile
 // content is left out and reported as a problem of the deployment; a path that cannot be read at all is an error.
@@ -154,7 +154,8 @@ func (r *input) archive(path string, z *zip.Reader) (*tree, error) {
 	return t, nil
 }
 
-// folder lists the files below a folder. It follows symbolic links to files, but not to folders, which may form circles.
+// folder lists the files below a folder. It follows symbolic links to files, but not to folders, which may form
+// circles.
 func (r *input) folder(root string) (*tree, error) {
 	t := &tree{path: filepath.ToSlash(root)}
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -178,7 +179,7 @@ func (r *input) folder(root string) (*tree, error) {
 	return t, err
 }
 
-// content adds what a tree contains: a deployment of its own, or sources of the class path.
+// content adds the content of a tree: a deployment of its own, or sources of the class path.
 func (r *input) content(t *tree) error {
 	for _, inf := range []string{"BOOT-INF", "WEB-INF"} {
 		if t.has(inf + "/") {
