@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	smoothing = 1e-4 // added to the share of each value, so that a value never seen in a class is possible
+	smoothing = 1e-6 // added to the share of each value, so that a value never seen in a class is possible
 	band      = 2    // log-odds below which people should decide; see docs/benchmarks.md for the share of classes
 )
 

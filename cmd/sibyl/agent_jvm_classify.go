@@ -57,7 +57,7 @@ exclude of the agent, or with the flags here. Names are given as regular express
 func (p *process) classify(f *classifyFlags, paths []string) error {
 	rules, err := f.rules()
 	if err != nil {
-		return err
+		return cli.UsageError{Err: err}
 	}
 	deployments, err := classify.Read(paths, f.main)
 	if err != nil {
@@ -99,7 +99,7 @@ func (f *classifyFlags) rules() (classify.Rules, error) {
 		}
 		re, err := classify.Pattern(text)
 		if err != nil {
-			errs = append(errs, cli.UsageError{Err: fmt.Errorf("--%s: %w", flag, err)})
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
 		}
 		return re
 	}

@@ -9,7 +9,7 @@ type Feature struct{ Name, Value string }
 
 // The features of ours, in this order. A feature without a value tells nothing: it is left out.
 //
-//   - place: where the source lies: in the application's class folder, in the jar with the main class, beside it, …
+//   - place: where the source lies: in the application's class folder, in the jar with the main class, near it, …
 //   - kin: how much of its package the main class shares, counted from the name of the owner
 //   - home: the share of classes of the same owner in the sources where the application begins
 //   - group: Maven's group of the source against that of the application
@@ -132,17 +132,15 @@ func (o *origin) place(s *Source) string {
 	case s.Kind == Folder:
 		return "class folder"
 	case o.home[s] && o.mixed:
-		return "main jar of several projects"
+		return "" // the jar contains its libraries, too
 	case o.home[s]:
 		return "main jar"
 	case s.Kind == Library:
 		return "library folder"
 	case o.folder == "":
 		return ""
-	case s.folder() == o.folder:
-		return "beside the main jar"
-	case strings.HasPrefix(s.folder(), o.folder+"/"):
-		return "below the main jar"
+	case s.folder() == o.folder, strings.HasPrefix(s.folder(), o.folder+"/"):
+		return "near the main jar"
 	}
 	return "elsewhere"
 }

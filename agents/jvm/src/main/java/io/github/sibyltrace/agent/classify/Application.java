@@ -106,15 +106,13 @@ final class Application {
     if (s.kind == Source.Kind.FOLDER) {
       return "class folder";
     } else if (home.contains(s)) {
-      return mixed ? "main jar of several projects" : "main jar";
+      return mixed ? "" : "main jar";
     } else if (s.kind == Source.Kind.LIBRARY) {
       return "library folder";
     } else if (folder.isEmpty()) {
       return "";
-    } else if (s.folder().equals(folder)) {
-      return "beside the main jar";
     }
-    return s.folder().startsWith(folder + "/") ? "below the main jar" : "elsewhere";
+    return (s.folder() + "/").startsWith(folder + "/") ? "near the main jar" : "elsewhere";
   }
 
   private String kin(String pkg) {
