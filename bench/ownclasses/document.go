@@ -34,15 +34,21 @@ func tables(ours, others []score) string {
 			scores []score
 		}{{"ours", ours}, {"as published", others}} {
 			s := summarize(m.scores, k.name)
+			if s.apps == 0 {
+				continue
+			}
 			fmt.Fprintf(&b, "| %s, %s | %d | %d | %d | %s | %s | %s | %s |\n", k.title, m.title, s.apps, s.total.own+s.total.foreign, s.total.own,
 				percent(s.pooled), percent(s.mean), percent(s.recall), percent(s.meanRecall))
 		}
 	}
 	b.WriteString("\n| application | classes | own | right | own found | unsure | as published: right | own found |\n|---|---|---|---|---|---|---|---|\n")
 	for _, s := range ours {
-		i := slices.IndexFunc(others, func(o score) bool { return o.kind == s.kind && o.app == s.app })
+		right, found := "–", "–"
+		if i := slices.IndexFunc(others, func(o score) bool { return o.kind == s.kind && o.app == s.app }); i >= 0 {
+			right, found = percent(others[i].accuracy()), percent(others[i].recall())
+		}
 		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %s | %s | %s |\n", shortName(s.app), s.own+s.foreign, s.own, percent(s.accuracy()), percent(s.recall()),
-			percent(float64(s.unsure)/float64(s.own+s.foreign)), percent(others[i].accuracy()), percent(others[i].recall()))
+			percent(float64(s.unsure)/float64(s.own+s.foreign)), right, found)
 	}
 	return b.String()
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/agents/jvm/classify"
 )
@@ -57,6 +59,31 @@ func (s *score) add(r row, odds, band float64) {
 		s.unsure += r.own + r.foreign
 		s.unsureRight += right
 	}
+}
+
+// formatScores writes scores, without those that are unsure.
+func formatScores(scores []score) string {
+	var b strings.Builder
+	b.WriteString("# Decisions of naive Bayes as published: kind, application, own classes, classes of libraries, of both those that it found. Written by make classify-set.\n")
+	for _, s := range scores {
+		fmt.Fprintf(&b, "%s\t%s\t%d\t%d\t%d\t%d\n", s.kind, s.app, s.own, s.foreign, s.ownRight, s.foreignRight)
+	}
+	return b.String()
+}
+
+func parseScores(text string) ([]score, error) {
+	var scores []score
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		var s score
+		if _, err := fmt.Sscanf(line, "%s\t%s\t%d\t%d\t%d\t%d\n", &s.kind, &s.app, &s.own, &s.foreign, &s.ownRight, &s.foreignRight); err != nil {
+			return nil, fmt.Errorf("%q: %w", line, err)
+		}
+		scores = append(scores, s)
+	}
+	return scores, nil
 }
 
 // summary pools the scores of one kind.

@@ -31,41 +31,56 @@ func main() {
 }
 
 const (
-	tableFile   = "bench/ownclasses/table.tsv"
-	weightsFile = "agents/jvm/classify/weights.txt"
-	document    = "docs/benchmarks.md"
+	tableFile     = "bench/ownclasses/table.tsv"
+	publishedFile = "bench/ownclasses/published.tsv"
+	weightsFile   = "agents/jvm/classify/weights.txt"
+	document      = "docs/benchmarks.md"
 )
 
 func run(ctx context.Context, tableOnly bool, out io.Writer) error {
-	if tableOnly {
-		rows, err := readTable(tableFile)
+	if !tableOnly {
+		rows, others, err := build(ctx, out)
 		if err != nil {
 			return err
 		}
-		report(out, crossValidate(rows, band, ours))
-		return os.WriteFile(weightsFile, []byte(naiveBayes(rows).String()), 0o644)
+		theirs := crossValidate(others, 0, textbook)
+		if err := errors.Join(write(tableFile, formatTable(rows)), write(publishedFile, formatScores(theirs))); err != nil {
+			return err
+		}
 	}
-	rows, others, err := build(ctx, out)
+	rows, err := readTable(tableFile)
 	if err != nil {
 		return err
 	}
-	scores, theirs := crossValidate(rows, band, ours), crossValidate(others, 0, textbook)
-	report(out, scores)
-	fmt.Fprintln(out, "as published:")
-	report(out, theirs)
+	content, err := figures("", rows)
+	if err != nil {
+		return err
+	}
 	doc, err := os.ReadFile(document)
 	if err != nil {
 		return err
 	}
-	text, err := replaceBlock(string(doc), tables(scores, theirs))
+	text, err := replaceBlock(string(doc), content)
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		os.WriteFile(tableFile, []byte(formatTable(rows)), 0o644),
-		os.WriteFile(weightsFile, []byte(naiveBayes(rows).String()), 0o644),
-		os.WriteFile(document, []byte(text), 0o644))
+	return errors.Join(write(weightsFile, naiveBayes(rows).String()), write(document, text))
 }
+
+// figures returns the tables of the document, from the counts of classes and the decisions as published.
+func figures(root string, rows []row) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, publishedFile))
+	if err != nil {
+		return "", err
+	}
+	theirs, err := parseScores(string(text))
+	if err != nil {
+		return "", err
+	}
+	return tables(crossValidate(rows, band, ours), theirs), nil
+}
+
+func write(file, text string) error { return os.WriteFile(file, []byte(text), 0o644) }
 
 func readTable(file string) ([]row, error) {
 	text, err := os.ReadFile(file)
@@ -73,16 +88,6 @@ func readTable(file string) ([]row, error) {
 		return nil, err
 	}
 	return parseTable(string(text))
-}
-
-func report(out io.Writer, scores []score) {
-	for _, s := range scores {
-		fmt.Fprintf(out, "%-8s %-40s own %6d foreign %6d accuracy %.4f recall %.4f precision %.3f unsure %.4f\n", s.kind, s.app, s.own, s.foreign, s.accuracy(), s.recall(), float64(s.ownRight)/float64(max(1, s.ownRight+s.foreign-s.foreignRight)), float64(s.unsure)/float64(s.own+s.foreign))
-	}
-	for _, kind := range []string{"debian", "maven"} {
-		s := summarize(scores, kind)
-		fmt.Fprintf(out, "%s: %d applications, %d own, %d foreign: pooled %.4f, mean %.4f, recall %.4f, mean recall %.4f\n", kind, s.apps, s.total.own, s.total.foreign, s.pooled, s.mean, s.recall, s.meanRecall)
-	}
 }
 
 // build downloads and reads the applications. It returns their classes by our features, and by the published ones.
