@@ -114,8 +114,8 @@ func TestOwner(t *testing.T) {
 func TestRules(t *testing.T) {
 	d := &Deployment{Main: "com.shop.Main", Sources: []Source{{Path: "/shop.jar", Kind: Jar, Classes: []Class{{Name: "com.shop.Dto"}, {Name: "com.shop.Main"}, {Name: "org.lib.A"}}}}}
 	for _, c := range []struct{ include, own, exclude, want string }{
-		{"", "", "", "com.shop.Dto com.shop.Main org.lib.A?"},
-		{"", "", `.*\.Dto`, "com.shop.Main org.lib.A?"},
+		{"", "", "", "com.shop.Dto com.shop.Main org.lib.A"},
+		{"", "", `.*\.Dto`, "com.shop.Main org.lib.A"},
 		{"", `org\.lib\..*`, `.*\.Dto`, "com.shop.Main org.lib.A!"},
 		{`com\.shop\..*`, `org\.lib\..*`, `.*\.Dto`, "com.shop.Main!"},
 	} {
