@@ -15,7 +15,7 @@ PACKAGE_VERSION ?= $(shell echo "$(strip $(DESCRIBED))" | sed -e '/^v[0-9]/!s/^/
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-.PHONY: run test check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf jvm generate tidy build image packages web test-web screens
+.PHONY: run test check format vet lint race soak vulnerabilities sbom fuzz mutate golden bench bpf jvm classify-set generate tidy build image packages web test-web screens
 run: ## watch Sibyl find a fault in a running shop; Ctrl-C ends it
 	@test -x bin/sibylbench || echo 'Building Sibyl. The first time, this takes some minutes.'
 	@$(MAKE) --no-print-directory -s build
@@ -110,6 +110,9 @@ bpf: ## rebuild the kernel agent's probes; installs Debian's clang and the heade
 	test -x /usr/bin/clang-19 -a -e /usr/include/bpf/bpf_helpers.h || { apt-get update && apt-get install -y --no-install-recommends clang-19 llvm-19 libbpf-dev; }
 	$(BPF2GO) -go-package bpf -output-dir agents/kernel/bpf -cc clang-19 -strip llvm-strip-19 -target amd64,arm64 -tags linux \
 		-type event -type open Wait agents/kernel/bpf/wait.bpf.c -- -mcpu=v3 -Wall -Werror
+
+classify-set: ## train and judge the classifier of own classes; downloads 1 GB of applications with apt and Maven, takes 10 minutes
+	go run ./bench/ownclasses
 
 jvm: ## rebuild the agent for the JVM in agents/jvm/dist; needs a JDK of Java 17, with which it is the same byte for byte, and Maven
 	cd agents/jvm && rm -rf target && mvn --batch-mode --no-transfer-progress --quiet package -DskipTests

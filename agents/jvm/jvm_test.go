@@ -53,7 +53,7 @@ func java(t *testing.T, source string) (programs []string, dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "sibyl-agent.jar"), jvm.Jar, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "javac", "-d", dir, source).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "javac", "-cp", filepath.Join(dir, "sibyl-agent.jar"), "-d", dir, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return programs, dir

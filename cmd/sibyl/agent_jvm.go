@@ -27,13 +27,13 @@ disables at run time, or profiles a program without Sibyl, as its arguments say.
 		Args: cli.OnlyCommands,
 		RunE: func(*cobra.Command, []string) error {
 			if file == "" {
-				return cli.UsageError{Err: errors.New("give --write FILE, or the command attach")}
+				return cli.UsageError{Err: errors.New("give --write FILE, or a command: attach, classify")}
 			}
 			return writeJar(file)
 		},
 	}
 	c.Flags().StringVar(&file, "write", "", "file to write the jar to")
-	c.AddCommand(p.attachCommand())
+	c.AddCommand(p.attachCommand(), p.classifyCommand())
 	return c
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/zip"
 	"bytes"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/agents/jvm"
+	"github.com/sibyl-trace/sibyl/agents/jvm/classify/classtest"
 )
 
 // Wrong flags of the kernel agent are usage errors that name the flag, on any machine.
@@ -61,5 +63,47 @@ func TestWriteJVMAgent(t *testing.T) {
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, jvm.Jar) {
 		t.Errorf("%d bytes, want %d: %v", len(got), len(jvm.Jar), err)
+	}
+}
+
+// TestClassify: classify lists packages with verdict and reasons, names entries that it leaves out, and asks about
+// packages of which it is not sure. The configuration decides before the model.
+func TestClassify(t *testing.T) {
+	pool := classtest.Zip(t, zip.Deflate, map[string][]byte{"com/zaxxer/Pool.class": classtest.Class("com.zaxxer.Pool")})
+	jar := filepath.Join(t.TempDir(), "shop.jar")
+	if err := os.WriteFile(jar, classtest.Zip(t, zip.Deflate, map[string][]byte{
+		"META-INF/MANIFEST.MF":                 []byte("Start-Class: com.shop.Main\n\n"),
+		"BOOT-INF/classes/com/shop/Main.class": classtest.Class("com.shop.Main"),
+		"BOOT-INF/classes/com/shop/\x1b.class": []byte("no class"),
+		"BOOT-INF/lib/pool-5.1.jar":            pool,
+	}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string][]string{
+		"":                         {"main class com.shop.Main\n", "\nown ", " com.shop, 1 class of BOOT-INF/classes: ", "\nlibrary ", "1 class of the application, 1 class of libraries.\n"},
+		"--classes":                {" com.shop.Main\n", " com.zaxxer.Pool\n"},
+		`--own com\.zaxxer\..*`:    {"com.zaxxer, 1 class of BOOT-INF/lib/pool-5.1.jar: decided by configuration\n", "2 classes of the application, 0 classes of libraries.\n"},
+		`--exclude com\..*`:        {"0 classes of the application, 2 classes of libraries.\n"},
+		`--include com\.shop\..*`:  {"1 class of the application, 1 class of libraries.\n"},
+		"-o json":                  {`"package": "com.shop"`, `"own": true`, `"feature": "place"`, `"value": "class folder"`},
+		"--main com.other.Program": {"main class com.other.Program\n"},
+	} {
+		r := sibyl(t, "", append(append([]string{"agent", "jvm", "classify"}, strings.Fields(args)...), jar)...)
+		if r.code != 0 || !strings.Contains(r.err, "com/shop/·.class: not a class file") {
+			t.Errorf("%s: exit code %d, %q", args, r.code, r.err)
+		}
+		for _, w := range want {
+			if !strings.Contains("\n"+r.out, w) {
+				t.Errorf("%s: %q lacks %q", args, r.out, w)
+			}
+		}
+	}
+	for args, want := range map[string]string{"--own ( " + jar: "--own: error parsing regexp", "": "arg"} {
+		if r := sibyl(t, "", append([]string{"agent", "jvm", "classify"}, strings.Fields(args)...)...); r.code != 2 || !strings.Contains(r.err, want) {
+			t.Errorf("%s: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+	if r := sibyl(t, "", "agent", "jvm", "classify", jar+"x"); r.code != 1 || !strings.Contains(r.err, jar+"x: no such file") {
+		t.Errorf("missing file: exit code %d, %s", r.code, r.err)
 	}
 }

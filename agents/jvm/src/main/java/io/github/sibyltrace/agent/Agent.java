@@ -1,5 +1,6 @@
 package io.github.sibyltrace.agent;
 
+import io.github.sibyltrace.agent.classify.Classifier;
 import io.github.sibyltrace.agent.control.Follower;
 import io.github.sibyltrace.agent.control.Settings;
 import io.github.sibyltrace.agent.own.Exporter;
@@ -36,7 +37,9 @@ public final class Agent {
       if (a.has("p", "classes")) {
         Profiler.start(ProfilerOptions.of(a), instrumentation, log);
       } else if (a.has("endpoint")) {
-        connect(new Settings(a), instrumentation, jar, log);
+        Classifier classifier = Classifier.ofProcess(jar, a.text("main"));
+        log.info(classifier.beginning());
+        connect(new Settings(a, classifier), instrumentation, jar, log);
       } else {
         throw new IllegalArgumentException("nothing to do: give p:REGEXP for a profile or endpoint:URL for a Sibyl service");
       }

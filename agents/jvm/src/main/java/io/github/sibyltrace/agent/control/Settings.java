@@ -1,6 +1,7 @@
 package io.github.sibyltrace.agent.control;
 
 import io.github.sibyltrace.agent.Arguments;
+import io.github.sibyltrace.agent.classify.Classifier;
 import io.github.sibyltrace.agent.plan.Limits;
 import io.github.sibyltrace.agent.trace.OwnClasses;
 import java.net.InetAddress;
@@ -27,11 +28,11 @@ public final class Settings {
   public final Map<String, String> resource = new LinkedHashMap<>();
 
   /** Reads the settings. It throws an {@link IllegalArgumentException} that says what to correct. */
-  public Settings(Arguments a) {
+  public Settings(Arguments a, Classifier classifier) {
     endpoint = url("endpoint", a.text("endpoint"));
     service = service(a.text("service"));
     token = a.has("token") ? a.text("token") : System.getenv("SIBYL_TOKEN");
-    own = new OwnClasses(a.pattern("include"), a.pattern("exclude"));
+    own = new OwnClasses(a.pattern("include"), a.pattern("own"), a.pattern("exclude"), classifier);
     spansPerSecond = a.number(DEFAULT_RATE, "rate");
     Pattern entry = a.pattern("entry");
     isEntry = entry == null ? name -> false : entry.asMatchPredicate();

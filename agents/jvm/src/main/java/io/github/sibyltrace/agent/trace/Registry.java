@@ -34,6 +34,7 @@ public final class Registry implements ClassFileTransformer {
   public final String service;
   final RateLimit total;
   private final OwnClasses own;
+  private final Unsure unsure;
   private final Predicate<String> isEntry;
   private final int spansPerSecond;
   private final Instrumentation instrumentation;
@@ -75,6 +76,7 @@ public final class Registry implements ClassFileTransformer {
   public Registry(String service, OwnClasses own, Predicate<String> isEntry, int spansPerSecond, Instrumentation instrumentation, SpansFactory factory, Log log) {
     this.service = service;
     this.own = own;
+    this.unsure = new Unsure(log);
     this.isEntry = isEntry;
     this.spansPerSecond = spansPerSecond;
     this.total = new RateLimit(4 * spansPerSecond);
@@ -116,6 +118,7 @@ public final class Registry implements ClassFileTransformer {
         }
       }
     }
+    unsure.tell(own.unsure());
     if (catalogue.size() == before) {
       return false;
     }
@@ -263,7 +266,7 @@ public final class Registry implements ClassFileTransformer {
       if (name.equals(SamplerHook.CLASS)) {
         return Refusal.seesBridge(loader) ? SamplerHook.apply(bytes) : null;
       }
-      if (redefined == null && own.contains(name, loader, domain)) {
+      if (redefined == null && own.mayContain(name, loader, domain)) {
         classesLoaded.set(true);
       }
       Set<Known> methods = wanted.get(name);

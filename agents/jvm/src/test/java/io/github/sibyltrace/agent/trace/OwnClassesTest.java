@@ -2,17 +2,48 @@ package io.github.sibyltrace.agent.trace;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.github.sibyltrace.agent.classify.Classifier;
+import java.io.File;
+import java.io.FileOutputStream;
 import java.net.URI;
 import java.net.URL;
 import java.net.URLStreamHandler;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.security.CodeSource;
 import java.security.ProtectionDomain;
 import java.security.cert.Certificate;
+import java.util.List;
+import java.util.jar.JarFile;
+import java.util.jar.JarOutputStream;
 import java.util.regex.Pattern;
+import java.util.zip.ZipEntry;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 class OwnClassesTest {
   private static final ClassLoader LOADER = OwnClassesTest.class.getClassLoader();
+
+  @TempDir File folder;
+  private Classifier classifier;
+
+  @BeforeEach
+  void createClassifier() throws Exception {
+    classifier = new Classifier(model(folder), "com.shop.Main", List.of());
+  }
+
+  /** Returns a jar with the model. */
+  private static JarFile model(File folder) throws Exception {
+    File jar = new File(folder, "agent.jar");
+    try (JarOutputStream out = new JarOutputStream(new FileOutputStream(jar))) {
+      for (String name : List.of("names.txt", "weights.txt")) {
+        out.putNextEntry(new ZipEntry("io/github/sibyltrace/agent/classify/" + name));
+        out.write(Files.readAllBytes(Path.of("classify", name)));
+      }
+    }
+    return new JarFile(jar);
+  }
 
   /** Returns the domain of classes from a place. */
   private static ProtectionDomain from(String place) throws Exception {
@@ -31,8 +62,18 @@ class OwnClassesTest {
     return new ProtectionDomain(new CodeSource(url, (Certificate[]) null), null);
   }
 
-  private static void check(boolean want, String name, String place) throws Exception {
-    assertEquals(want, new OwnClasses(null, null).contains(name, LOADER, from(place)), name + " from " + place);
+  private OwnClasses own(String include, String own, String exclude) {
+    return new OwnClasses(pattern(include), pattern(own), pattern(exclude), classifier);
+  }
+
+  private static Pattern pattern(String text) {
+    return text == null ? null : Pattern.compile(text);
+  }
+
+  private void check(boolean want, String name, String place) throws Exception {
+    OwnClasses own = own(null, null, null);
+    assertEquals(want, own.contains(name, LOADER, from(place)), name + " from " + place);
+    assertEquals(want, own.mayContain(name, LOADER, from(place)), name + " from " + place + ", known");
   }
 
   @Test
@@ -43,15 +84,24 @@ class OwnClassesTest {
     check(false, "com.zaxxer.Pool", "jar:nested:/app/shop.jar/!BOOT-INF/lib/pool.jar!/");
     check(false, "com.zaxxer.Pool", "file:/app/lib/pool.jar");
     check(false, "java.sql.Driver", "file:/app/target/classes/");
-    check(false, "org.springframework.boot.loader.Launcher", "file:/app/target/classes/");
-    assertEquals(false, new OwnClasses(null, null).contains("com.shop.Cart", LOADER, null));
+    assertEquals(false, own(null, null, null).contains("com.shop.Cart", LOADER, null));
+  }
+
+  @Test
+  void classesThatWereNotClassifiedMayBeOwn() throws Exception {
+    assertEquals(true, own(null, null, null).mayContain("com.zaxxer.Pool", LOADER, from("file:/app/lib/pool.jar")));
   }
 
   @Test
   void followsTheConfiguration() throws Exception {
-    OwnClasses own = new OwnClasses(Pattern.compile("com\\.shop\\..*"), Pattern.compile(".*Dto"));
+    OwnClasses own = own("com\\.shop\\..*", null, ".*Dto");
     assertEquals(true, own.contains("com.shop.Cart", LOADER, from("file:/app/lib/all.jar")));
     assertEquals(false, own.contains("com.shop.CartDto", LOADER, from("file:/app/lib/all.jar")));
     assertEquals(false, own.contains("org.shop.Cart", LOADER, from("file:/app/target/classes/")));
+
+    own = own(null, "com\\.zaxxer\\..*", ".*Dto");
+    assertEquals(true, own.contains("com.zaxxer.Pool", LOADER, from("file:/app/lib/pool.jar")));
+    assertEquals(false, own.contains("com.zaxxer.PoolDto", LOADER, from("file:/app/lib/pool.jar")));
+    assertEquals(true, own.contains("com.shop.Cart", LOADER, from("file:/app/target/classes/")));
   }
 }

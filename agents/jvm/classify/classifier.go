@@ -1,0 +1,126 @@
+package classify
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"sync"
+)
+
+// Rules are decisions by configuration. The whole name of a class matches. Nil: none.
+type Rules struct {
+	Include *regexp.Regexp // only classes that match are own
+	Own     *regexp.Regexp // classes that match are own
+	Exclude *regexp.Regexp // classes that match are not, whatever else is said
+}
+
+// decide returns the verdict about a class, and whether there is one.
+func (r Rules) decide(class string) (own, decided bool) {
+	switch {
+	case r.Exclude != nil && r.Exclude.MatchString(class):
+		return false, true
+	case r.Include != nil:
+		return r.Include.MatchString(class), true
+	case r.Own != nil && r.Own.MatchString(class):
+		return true, true
+	}
+	return false, false
+}
+
+// Pattern compiles a regular expression that matches whole names.
+func Pattern(text string) (*regexp.Regexp, error) { return regexp.Compile("^(?:" + text + ")$") }
+
+// Evidence is a feature with its log-odds.
+type Evidence struct {
+	Feature
+	LogOdds float64
+}
+
+// Package is the decision about classes of a package in a source. The classes that the configuration decides about
+// differently form Packages of their own.
+type Package struct {
+	Source     *Source
+	Name       string
+	Classes    []Class
+	LogOdds    float64    // that they are the application's own
+	Evidence   []Evidence // descending by weight
+	Own        bool
+	Unsure     bool // the log-odds are within the band: people should decide
+	Configured bool // decided by the configuration, whatever the log-odds are
+}
+
+// Classification holds the decisions about a deployment.
+type Classification struct {
+	Deployment *Deployment
+	Packages   []Package // in the order of sources, ascending by name
+}
+
+// defaults holds the names and the model that are compiled in.
+var defaults = sync.OnceValues(func() (names, Model) {
+	n, err := parseNames(namesText)
+	if err != nil {
+		panic(err) // a test reads them
+	}
+	m, err := ParseModel(weightsText)
+	if err != nil {
+		panic(err)
+	}
+	return n, m
+})
+
+// HasLauncher reports whether the main class starts other programs, so that the application begins elsewhere.
+func (d *Deployment) HasLauncher() bool {
+	n, _ := defaults()
+	return n.covers("launcher", d.Main)
+}
+
+// Classify decides about all packages of a deployment.
+func Classify(d *Deployment, rules Rules) *Classification {
+	n, m := defaults()
+	o := newOrigin(n, d)
+	result := &Classification{Deployment: d}
+	for i := range d.Sources {
+		s := &d.Sources[i]
+		classes := make(map[string][]Class)
+		for _, c := range s.Classes {
+			classes[c.Package()] = append(classes[c.Package()], c)
+		}
+		for _, name := range slices.Sorted(maps.Keys(classes)) {
+			p := Package{Source: s, Name: name}
+			p.judge(m, o.features(s, name))
+			result.Packages = append(result.Packages, p.split(rules, classes[name])...)
+		}
+	}
+	return result
+}
+
+func (p *Package) judge(m Model, features []Feature) {
+	p.LogOdds = m.LogOdds(features)
+	p.Own = p.LogOdds > 0
+	p.Unsure = math.Abs(p.LogOdds) < m.Band
+	for _, f := range features {
+		p.Evidence = append(p.Evidence, Evidence{f, m.Weights[f]})
+	}
+	slices.SortStableFunc(p.Evidence, func(a, b Evidence) int {
+		return cmp.Compare(math.Abs(b.LogOdds), math.Abs(a.LogOdds))
+	})
+}
+
+// split separates the classes about which rules decide from the others.
+func (p *Package) split(rules Rules, classes []Class) []Package {
+	other, own, foreign := *p, *p, *p
+	own.Own, own.Unsure, own.Configured = true, false, true
+	foreign.Own, foreign.Unsure, foreign.Configured = false, false, true
+	for _, c := range classes {
+		target := &other
+		if isOwn, decided := rules.decide(c.Name); decided && isOwn {
+			target = &own
+		} else if decided {
+			target = &foreign
+		}
+		target.Classes = append(target.Classes, c)
+	}
+	return slices.DeleteFunc([]Package{other, own, foreign}, func(p Package) bool { return len(p.Classes) == 0 })
+}

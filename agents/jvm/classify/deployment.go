@@ -1,0 +1,117 @@
+// Package classify tells an application's own classes from those of its libraries.
+//
+// Read reads the archives and folders of an application as a Deployment: sources of classes, such as jars and
+// WEB-INF/classes. A Classifier compares each package of each source with the place where the application begins, adds
+// up the log-odds of the features that it finds (see features.go), and decides. The agent in the JVM does the same in
+// Java (io.github.sibyltrace.agent.classify), with the same model: names.txt is written by hand, weights.txt is trained
+// by "make classify-set".
+package classify
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Kind is the kind of a source.
+type Kind uint8
+
+// The kinds of sources.
+const (
+	Folder  Kind = iota // class files in a folder, BOOT-INF/classes or WEB-INF/classes
+	Jar                 // a jar of the class path
+	Library             // a jar in BOOT-INF/lib or WEB-INF/lib, or in another archive
+)
+
+// Coordinates identify an artifact of Maven.
+type Coordinates struct{ Group, Artifact, Version string }
+
+// Source is a jar or a folder with classes.
+type Source struct {
+	Path        string // of files, with symbolic links resolved; within archives after "!/"
+	Kind        Kind
+	MainClass   string        // of the manifest: where the application begins; empty: not named
+	Vendor      string        // of the manifest; empty: not named
+	Version     string        // of the manifest; empty: not named
+	Coordinates []Coordinates // of all artifacts that the source contains
+	Classes     []Class       // ascending by name
+}
+
+// Deployment is an application with its libraries.
+type Deployment struct {
+	Name     string
+	Main     string // class where the application begins; empty: unknown, or a container starts it
+	Outer    *Source
+	Sources  []Source
+	Problems []string // entries that were left out, with reasons for people
+	omitted  int      // problems beyond those
+}
+
+// maxProblems bounds the problems of a deployment.
+const maxProblems = 20
+
+func (d *Deployment) problem(text string) {
+	if len(d.Problems) < maxProblems {
+		d.Problems = append(d.Problems, text)
+		return
+	}
+	d.omitted++
+}
+
+// Omitted returns the number of problems beyond Problems.
+func (d *Deployment) Omitted() int { return d.omitted }
+
+// base returns the file name of a source without the extension.
+func (s *Source) base() string {
+	b := path.Base(s.Path)
+	return strings.TrimSuffix(b, path.Ext(b))
+}
+
+// folder returns the folder of a source, empty if it is unknown.
+func (s *Source) folder() string {
+	i := strings.LastIndexByte(s.Path, '/')
+	return s.Path[:max(0, i)]
+}
+
+// identity returns the coordinates of the artifact that the source is: of several, those with which its file name
+// begins. Without such it returns name and version by the file name and the manifest.
+func (s *Source) identity() Coordinates {
+	base := s.base()
+	var best Coordinates
+	for _, c := range s.Coordinates {
+		named := base == c.Artifact || strings.HasPrefix(base, c.Artifact+"-")
+		if len(s.Coordinates) == 1 || named && len(c.Artifact) > len(best.Artifact) {
+			best = c
+		}
+	}
+	if best != (Coordinates{}) {
+		return best
+	}
+	name, version := splitVersion(base)
+	return Coordinates{Artifact: name, Version: first(version, s.Version)}
+}
+
+// splitVersion splits a file name like shop-core-1.2 before the first number that follows a dash.
+func splitVersion(base string) (name, version string) {
+	for i := 0; i+1 < len(base); i++ {
+		if base[i] == '-' && base[i+1] >= '0' && base[i+1] <= '9' {
+			return base[:i], base[i+1:]
+		}
+	}
+	return base, ""
+}
+
+// packages returns the number of classes in each package.
+func (s *Source) packages() map[string]int {
+	n := make(map[string]int)
+	for _, c := range s.Classes {
+		n[c.Package()]++
+	}
+	return n
+}
+
+// contains reports whether the source has a class.
+func (s *Source) contains(class string) bool {
+	_, found := slices.BinarySearchFunc(s.Classes, class, func(c Class, name string) int { return strings.Compare(c.Name, name) })
+	return found
+}

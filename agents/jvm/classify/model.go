@@ -1,0 +1,74 @@
+package classify
+
+import (
+	_ "embed"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+//go:embed weights.txt
+var weightsText string
+
+// Model holds the log-odds that a class is the application's own, for each value of each feature.
+type Model struct {
+	Bias    float64             // log-odds of a class of which nothing is known
+	Band    float64             // log-odds nearer to 0 leave the decision to people
+	Weights map[Feature]float64 // log-odds; a value that is missing tells nothing
+}
+
+// ParseModel reads a model as String writes it.
+func ParseModel(text string) (Model, error) {
+	m := Model{Weights: make(map[Feature]float64)}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		number, rest, _ := strings.Cut(line, "\t")
+		w, err := strconv.ParseFloat(number, 64)
+		if err != nil || math.IsInf(w, 0) || math.IsNaN(w) {
+			return Model{}, fmt.Errorf("weights.txt: %q does not begin with a number", line)
+		}
+		name, value, _ := strings.Cut(rest, "\t")
+		switch {
+		case name == "bias":
+			m.Bias = w
+		case name == "band":
+			m.Band = w
+		case !slices.Contains(featureNames, name):
+			return Model{}, fmt.Errorf("weights.txt: there is no feature %q", name)
+		default:
+			m.Weights[Feature{name, value}] = w
+		}
+	}
+	return m, nil
+}
+
+// String writes the model, with numbers that Go and Java read alike.
+func (m Model) String() string {
+	var b strings.Builder
+	b.WriteString("# Log-odds that a class is the application's own, by value of each feature. Written by make classify-set.\n")
+	fmt.Fprintf(&b, "%.3f\tbias\n%.3f\tband\n", m.Bias, m.Band)
+	var lines []string
+	for f, w := range m.Weights {
+		lines = append(lines, fmt.Sprintf("%02d %s\t%.3f\t%s\t%s", slices.Index(featureNames, f.Name), f.Value, w, f.Name, f.Value))
+	}
+	slices.Sort(lines)
+	for _, l := range lines {
+		_, line, _ := strings.Cut(l, "\t")
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+// LogOdds adds up the weights of features, in their order.
+func (m Model) LogOdds(features []Feature) float64 {
+	sum := m.Bias
+	for _, f := range features {
+		sum += m.Weights[f]
+	}
+	return sum
+}

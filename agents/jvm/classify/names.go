@@ -1,0 +1,99 @@
+package classify
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+)
+
+//go:embed names.txt
+var namesText string
+
+// names holds the names of names.txt by their kind, see there.
+type names map[string]map[string]bool
+
+var nameKinds = []string{"top", "second", "umbrella", "library", "launcher", "generic"}
+
+func parseNames(text string) (names, error) {
+	n := make(names)
+	for _, kind := range nameKinds {
+		n[kind] = make(map[string]bool)
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		kind, name, _ := strings.Cut(line, " ")
+		if n[kind] == nil || name == "" {
+			return nil, fmt.Errorf("names.txt: %q is not a kind and a name", line)
+		}
+		n[kind][name] = true
+	}
+	return n, nil
+}
+
+// covers reports whether a name or one of the prefixes that end before a dot is of the kind.
+func (n names) covers(kind, name string) bool {
+	for {
+		if n[kind][name] {
+			return true
+		}
+		i := strings.LastIndexByte(name, '.')
+		if i < 0 {
+			return false
+		}
+		name = name[:i]
+	}
+}
+
+// owner returns the number of segments of a package, or of a group of Maven, that name its owner: a project or the
+// owner of a domain.
+func (n names) owner(segments []string) int {
+	return min(n.suffix(segments)+1, len(segments))
+}
+
+// suffix returns the number of segments that do not tell owners apart.
+func (n names) suffix(segments []string) int {
+	if len(segments) == 0 {
+		return 0
+	}
+	for i := min(2, len(segments)); i > 0; i-- {
+		if n["umbrella"][strings.Join(segments[:i], ".")] {
+			return i
+		}
+	}
+	country := len(segments[0]) == 2
+	switch {
+	case country && len(segments) > 1 && n["second"][segments[1]]:
+		return 2
+	case country || n["top"][segments[0]]:
+		return 1
+	}
+	return 0
+}
+
+// ownerOf returns the prefix of a name that names its owner.
+func (n names) ownerOf(name string) string {
+	s := segments(name)
+	return strings.Join(s[:n.owner(s)], ".")
+}
+
+func segments(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return strings.Split(name, ".")
+}
+
+// words returns the words of a name of a jar that tell projects apart: runs of at least three ASCII letters, in lower
+// case.
+func (n names) words(name string) []string {
+	var all []string
+	for _, w := range strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return c < 'a' || c > 'z' }) {
+		if len(w) >= 3 && !n["generic"][w] {
+			all = append(all, w)
+		}
+	}
+	return all
+}
