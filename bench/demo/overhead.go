@@ -200,7 +200,7 @@ func (o *Overhead) compare() {
 }
 
 // compared compares a figure of runs with that of a reference, round by round.
-func compared(runs, reference []measure, figure func(measure) float64) Compared {
+func compared[M any](runs, reference []M, figure func(M) float64) Compared {
 	values, ratios := make([]float64, len(runs)), make([]float64, len(runs))
 	for i := range runs {
 		values[i] = figure(runs[i])
