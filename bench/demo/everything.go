@@ -65,7 +65,7 @@ func (e *everything) register(w http.ResponseWriter, q *http.Request) {
 	}
 	answer := protocol.Registered{Protocol: protocol.Version}
 	var all []protocol.Tracepoint
-	for page := range (r.Catalogue.Size + protocol.PageSize - 1) / protocol.PageSize {
+	for page := range r.Catalogue.Pages() {
 		if e.pages[page] == nil {
 			answer.Missing = append(answer.Missing, page)
 		}

@@ -41,7 +41,7 @@ func TestEverything(t *testing.T) {
 	var all []protocol.Tracepoint
 	for i := range protocol.PageSize + 1 {
 		id := fmt.Sprintf("catalog/m%05d", i)
-		all = append(all, protocol.Tracepoint{ID: id, Layer: "runtime", Kind: protocol.KindSpan, Service: "catalog", Scope: "s", Operation: "m", SpanKind: "internal"})
+		all = append(all, protocol.Tracepoint{ID: id, Layer: protocol.Runtime, Kind: protocol.SpanPoint, Service: "catalog", Scope: "s", Operation: "m", SpanKind: protocol.Internal})
 	}
 	register := func(page int) (answer protocol.Registered) {
 		r := protocol.Registration{
