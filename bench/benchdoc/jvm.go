@@ -26,8 +26,8 @@ func jvm(out []byte) (*content, error) {
 		for _, a := range p.Arms {
 			rows = append(rows, append([]string{string(p.Phase), "`" + string(a.Arm) + "`", fmt.Sprint(a.Requests), fmt.Sprintf("%.1f", a.Spans)}, armCells(a)...))
 			if p.Phase == demo.Healthy && a.Arm == demo.SteeredAgent {
-				cpu, cpuMet = interval(&a.CPU), notWorse(&a.CPU)
-				p50, p50Met = interval(&a.P50), notWorse(&a.P50)
+				cpu, cpuMet = ratioCell(&a.CPU), notWorse(&a.CPU)
+				p50, p50Met = ratioCell(&a.P50), notWorse(&a.P50)
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func jvm(out []byte) (*content, error) {
 
 // armCells returns the table cells of the figures of an arm.
 func armCells(a *demo.JVMArms) []string {
-	cells := []string{fmt.Sprintf("%.2f ms", a.CPU.Median), interval(&a.CPU), fmt.Sprintf("%.1f ms", a.P50.Median), interval(&a.P50), fmt.Sprintf("%.1f ms", a.P95.Median), interval(&a.P95)}
+	cells := []string{fmt.Sprintf("%.2f ms", a.CPU.Median), ratioCell(&a.CPU), fmt.Sprintf("%.1f ms", a.P50.Median), ratioCell(&a.P50), fmt.Sprintf("%.1f ms", a.P95.Median), ratioCell(&a.P95)}
 	if a.Arm == demo.OpenTelemetry {
 		cells[1], cells[3], cells[5] = "1", "1", "1"
 	}
@@ -74,8 +74,8 @@ func runRows(runs []*demo.JVMRun) (rows [][]string) {
 	return rows
 }
 
-// interval returns the table cell of a ratio with its interval.
-func interval(c *demo.Compared) string {
+// ratioCell returns the table cell of a ratio with its interval.
+func ratioCell(c *demo.Compared) string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", c.Ratio, c.Low, c.High)
 }
 

@@ -62,7 +62,7 @@ public class ItemPage {
         renderer.render(p.description(), r.language()),
         formatter.format(attributes.findByProduct(p.id()), r.language()),
         variants.findByProduct(p.id()).stream().map(v -> v.size() + ", " + v.colour()).toList(),
-        history.range(p.id()).isCheap(p.price()),
+        history.range(p.id()).isCheap(),
         popularity.view(p.name()),
         related.of(p, r),
         recent.add(p.id()));

@@ -21,6 +21,13 @@ public class PriceHistoryRepository {
   }
 
   public PriceRange range(int product) {
-    return db.sql("SELECT MIN(price), MAX(price) FROM price_history WHERE product = ?").param(product).query((r, row) -> new PriceRange(r.getInt(1), r.getInt(2))).single();
+    return db.sql(
+            """
+            SELECT (SELECT MIN(price) FROM price_history WHERE product = :product), (SELECT MAX(price) FROM price_history WHERE product = :product),
+              (SELECT AVG(price) FROM price_history WHERE product = :product), (SELECT price FROM price_history WHERE product = :product AND age = 0)
+            """)
+        .param("product", product)
+        .query((r, row) -> new PriceRange(r.getInt(1), r.getInt(2), r.getInt(3), r.getInt(4)))
+        .single();
   }
 }

@@ -1,8 +1,8 @@
 package shop.catalog.product;
 
-/** Lowest and highest price of a product, in cents. */
-public record PriceRange(int lowest, int highest) {
-  public boolean isCheap(int price) {
-    return price <= lowest + (highest - lowest) / 4;
+/** Lowest, highest, average and latest price of a product, in cents. */
+public record PriceRange(int lowest, int highest, int average, int latest) {
+  public boolean isCheap() {
+    return latest <= average - (highest - lowest) / 4;
   }
 }
