@@ -27,7 +27,17 @@ func TestJVMReport(t *testing.T) {
 	}
 	var b strings.Builder
 	err := r.Table(&b)
-	const want = ``
+	const want = `      fault  seed                     answer  correct  seconds  enabled before  with the fault  after  at the end
+  java-lock     1  catalog ViewCounter.count     true      130               0               7      0           0
+    java-gc     1                          –    false      360               2               9      1           1
+
+    phase               agents  windows  requests  spans/request  CPU, ms/request                ratio  P50, ms                ratio  P95, ms                ratio
+  healthy                 none        3       225            0.0             3.00  0.750 (0.500–0.875)     11.0  0.917 (0.909–0.923)     30.0  1.000 (1.000–1.000)
+  healthy        opentelemetry        3       225            1.0             4.00  1.000 (1.000–1.000)     12.0  1.000 (1.000–1.000)     30.0  1.000 (1.000–1.000)
+  healthy  opentelemetry-again        3       225            2.0             5.00  1.250 (1.125–1.500)     13.0  1.083 (1.077–1.091)     30.0  1.000 (1.000–1.000)
+  healthy             adaptive        3       225            3.0             6.00  1.500 (1.250–2.000)     14.0  1.167 (1.154–1.182)     30.0  1.000 (1.000–1.000)
+  healthy                  all        3       225            4.0             7.00  1.750 (1.375–2.500)     15.0  1.250 (1.231–1.273)     30.0  1.000 (1.000–1.000)
+`
 	if d := cmp.Diff(want, b.String()); err != nil || d != "" {
 		t.Error(err, d)
 	}
