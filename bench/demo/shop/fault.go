@@ -145,6 +145,9 @@ func (f *placedFault) matches(q *Request) bool {
 // inject injects a fault if its location is in this process, and writes the location to the truth file. It reports
 // whether the fault was injected.
 func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
+	if slices.Contains(JavaFaults(), i.Fault) {
+		return false, nil
+	}
 	f, err := newFault(i.Fault, i.Seed)
 	if err != nil {
 		return false, err

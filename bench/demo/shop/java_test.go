@@ -92,3 +92,12 @@ func TestSpanRelay(t *testing.T) {
 		}
 	}
 }
+
+// The services in Go leave faults of the one in Java alone.
+func TestJavaFaultElsewhere(t *testing.T) {
+	for _, kind := range JavaFaults() {
+		if injected, err := (&service{name: JavaService}).inject(t.Context(), &Injection{Fault: kind}); injected || err != nil {
+			t.Errorf("%s: injected %t, %v", kind, injected, err)
+		}
+	}
+}
