@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
@@ -199,22 +200,41 @@ func (x *jvmRun) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for i, arm := range Arms() {
-		if err := x.startArm(i, arm, jar, otlp, environment); err != nil {
+	for _, arm := range Arms() {
+		c, err := start("catalog-"+string(arm), x.Program, x.dir, environment, ShopCommand)
+		if err != nil {
 			return err
 		}
+		x.shop = append(x.shop, c)
+		x.watchExit(c)
 	}
-	for _, c := range x.shop {
-		if err := c.send(shop.Command{Peers: map[string][]string{shop.JavaService: x.addresses}}, new(shop.Reply)); err != nil {
-			return err
-		}
+	if err := x.startArms(jar, otlp); err != nil {
+		return err
 	}
 	x.watcher.report("The service runs in %d configurations.", len(x.shop))
 	return nil
 }
 
-// startArm starts the service in an arm.
-func (x *jvmRun) startArm(i int, arm Arm, jar, otlp string, environment []string) error {
+// startArms starts the service in all arms and warms it up, at once, as everything that is compared.
+func (x *jvmRun) startArms(jar, otlp string) error {
+	x.addresses = make([]string, len(x.shop))
+	var all errgroup.Group
+	for i, c := range x.shop {
+		all.Go(func() error {
+			var reply shop.Reply
+			if err := c.send(shop.Command{Setup: x.setup(i, jar, otlp)}, &reply); err != nil {
+				return err
+			}
+			x.addresses[i] = reply.Address
+			return c.send(shop.Command{Peers: map[string][]string{shop.JavaService: {reply.Address}}}, new(shop.Reply))
+		})
+	}
+	return all.Wait()
+}
+
+// setup returns the configuration of the service in an arm.
+func (x *jvmRun) setup(i int, jar, otlp string) *shop.Setup {
+	arm := Arms()[i]
 	setup := &shop.Setup{
 		Service: shop.JavaService, Instance: i, Dir: x.dir, Truth: x.truth,
 		Java: &shop.Java{JVM: x.Java.JVM, Service: x.Java.Service},
@@ -229,18 +249,7 @@ func (x *jvmRun) startArm(i int, arm Arm, jar, otlp string, environment []string
 		setup.Java.Agent, setup.Control = jar, x.everything.url()
 		setup.Java.Arguments = []string{"rate:1000000"} // drops would make it look cheaper
 	}
-	c, err := start("catalog-"+string(arm), x.Program, x.dir, environment, ShopCommand)
-	if err != nil {
-		return err
-	}
-	x.shop = append(x.shop, c)
-	x.watchExit(c)
-	var reply shop.Reply
-	if err := c.send(shop.Command{Setup: setup}, &reply); err != nil {
-		return err
-	}
-	x.addresses = append(x.addresses, reply.Address)
-	return nil
+	return setup
 }
 
 // close stops all processes and removes their files.
