@@ -167,7 +167,7 @@ func (j *javaProcess) portFile() string {
 
 // Timing of a service in Java, on a busy machine.
 const (
-	javaStartTimeout = 5 * time.Minute
+	javaStartTimeout = 10 * time.Minute
 	javaStopTimeout  = 3 * time.Second
 	javaPoll         = 50 * time.Millisecond
 )
