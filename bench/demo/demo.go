@@ -247,7 +247,7 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	if err := d.learn(ctx); err != nil {
 		return nil, err
 	}
-	before, err := d.report()
+	before, err := d.report(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +272,7 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	after, err := d.report()
+	after, err := d.report(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -348,7 +348,7 @@ func (d *demo) waitOff(ctx context.Context) {
 }
 
 // report returns the sum of the reports of the shop's processes.
-func (d *demo) report() (*shop.Report, error) {
+func (d *demo) report(ctx context.Context) (*shop.Report, error) {
 	sum := &shop.Report{}
 	counted := make(map[string]int) // replicas have the same tracepoints
 	for i, c := range d.shop {
@@ -366,7 +366,7 @@ func (d *demo) report() (*shop.Report, error) {
 		sum.Tracepoints += n
 	}
 	if d.Java != nil {
-		sum.Tracepoints += d.javaTracepoints()
+		sum.Tracepoints += d.javaTracepoints(ctx)
 	}
 	return sum, nil
 }

@@ -36,17 +36,17 @@ func (d *demo) writeAgent(environment []string) (string, error) {
 
 // javaTracepoints returns the number of tracepoints that the agents for the JVM offer: those do not tell which of them
 // requests execute.
-func (d *demo) javaTracepoints() int {
+func (d *demo) javaTracepoints(ctx context.Context) int {
 	n := 0
-	for _, a := range d.server.agents(shop.JavaService) {
+	for _, a := range d.server.agents(ctx, shop.JavaService) {
 		n = max(n, a.Catalogue)
 	}
 	return n
 }
 
 // agents returns the agents of a service, none if the server does not answer.
-func (s *server) agents(service string) (found []contract.Agent) {
-	r, err := s.client.ListAgentsWithResponse(context.Background(), &contract.ListAgentsParams{})
+func (s *server) agents(ctx context.Context, service string) (found []contract.Agent) {
+	r, err := s.client.ListAgentsWithResponse(ctx, &contract.ListAgentsParams{})
 	if err != nil || r.JSON200 == nil {
 		return nil
 	}

@@ -242,10 +242,10 @@ func (x *jvmRun) setup(i int, jar, otlp string) *shop.Setup {
 	if arm != WithoutAgents {
 		setup.Java.OpenTelemetry = x.Java.OpenTelemetry
 	}
-	switch arm {
-	case SteeredAgent:
+	if arm == SteeredAgent {
 		setup.Java.Agent, setup.Control, setup.OTLP = jar, x.server.url(), otlp
-	case AllTracepoints:
+	}
+	if arm == AllTracepoints {
 		setup.Java.Agent, setup.Control = jar, x.everything.url()
 		setup.Java.Arguments = []string{"rate:1000000"} // drops would make it look cheaper
 	}
@@ -285,7 +285,7 @@ func (x *jvmRun) phases(ctx context.Context) error {
 	if err := x.windowsUntil(ctx, learned, time.Hour); err != nil {
 		return err
 	}
-	before, err := x.steered()
+	before, err := x.steered(ctx)
 	if err != nil {
 		return err
 	}
@@ -293,10 +293,11 @@ func (x *jvmRun) phases(ctx context.Context) error {
 		return err
 	}
 	x.phase = Faulty
+	x.watcher.report("The fault was injected into all of them.")
 	if err := x.windowsUntil(ctx, closedError(x.watcher.located), x.Timeout); err != nil {
 		return err
 	}
-	after, err := x.steered()
+	after, err := x.steered(ctx)
 	if err != nil {
 		return err
 	}
@@ -316,6 +317,7 @@ func (x *jvmRun) recover(ctx context.Context) error {
 			return err
 		}
 	}
+	x.watcher.report("The fault was removed.")
 	x.waitOff(ctx)
 	x.phase = After
 	if err := x.windowsUntil(ctx, nil, x.options.Back); err != nil {
@@ -324,7 +326,7 @@ func (x *jvmRun) recover(ctx context.Context) error {
 	x.watcher.mu.Lock()
 	x.result.RemainingEnabled = x.watcher.held
 	x.watcher.mu.Unlock()
-	x.result.AtEnd = x.applied()
+	x.result.AtEnd = x.applied(ctx)
 	return nil
 }
 
@@ -368,7 +370,7 @@ func (x *jvmRun) window(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.result.Applied[x.phase] = max(x.result.Applied[x.phase], x.applied())
+	x.result.Applied[x.phase] = max(x.result.Applied[x.phase], x.applied(ctx))
 	if slices.ContainsFunc(latencies, func(l []float64) bool { return len(l) == 0 }) {
 		return nil // the machine is too busy; no ratio exists
 	}
@@ -411,19 +413,19 @@ func (x *jvmRun) reports() ([]*shop.Report, error) {
 }
 
 // steered returns the counters of the adaptive arm.
-func (x *jvmRun) steered() (*shop.Report, error) {
+func (x *jvmRun) steered(ctx context.Context) (*shop.Report, error) {
 	r, err := x.shop[slices.Index(Arms(), SteeredAgent)].report()
 	if err != nil {
 		return nil, err
 	}
-	r.Tracepoints = x.javaTracepoints()
+	r.Tracepoints = x.javaTracepoints(ctx)
 	return r, nil
 }
 
 // applied returns the number of tracepoints that the agent of the adaptive arm has enabled.
-func (x *jvmRun) applied() int {
+func (x *jvmRun) applied(ctx context.Context) int {
 	n := 0
-	for _, a := range x.server.agents(shop.JavaService) {
+	for _, a := range x.server.agents(ctx, shop.JavaService) {
 		n += a.Applied
 	}
 	return n

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -204,8 +205,18 @@ func (p *process) javaPrograms(ctx context.Context, o *demo.Options) error {
 	if err != nil {
 		return fmt.Errorf("find the folder for the Spring Boot service: %w", err)
 	}
-	o.Java, err = springcatalog.Build(ctx, filepath.Join(cache, "sibyl"), p.err)
+	o.Java, err = springcatalog.Build(ctx, javaHome(o.Environment), filepath.Join(cache, "sibyl"), p.err)
 	return err
+}
+
+// javaHome returns the value of JAVA_HOME in an environment, "" if it is not set.
+func javaHome(environment []string) string {
+	for _, variable := range environment {
+		if home, found := strings.CutPrefix(variable, "JAVA_HOME="); found {
+			return home
+		}
+	}
+	return ""
 }
 
 // seriesFaults returns the faults of a series.

@@ -22,7 +22,7 @@ func needJava(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	_, err = springcatalog.Build(t.Context(), filepath.Join(cache, "sibyl"), io.Discard)
+	_, err = springcatalog.Build(t.Context(), javaHome(os.Environ()), filepath.Join(cache, "sibyl"), io.Discard)
 	if missing, ok := errors.AsType[*springcatalog.UnavailableError](err); ok {
 		t.Skip(missing)
 	} else if err != nil {

@@ -86,12 +86,11 @@ func runJava(ctx context.Context, setup *Setup, commands <-chan Command, replies
 		return err
 	}
 	j := &javaProcess{setup: setup, spans: spans, exited: make(chan struct{})}
-	defer j.spans.close()
 	if err := j.start(); err != nil {
-		return err
+		return errors.Join(err, spans.close())
 	}
 	err = j.serve(ctx, commands, replies)
-	return errors.Join(err, j.stop())
+	return errors.Join(err, j.stop(), spans.close())
 }
 
 // serve executes commands until the end of them, of ctx, or of the process.

@@ -52,10 +52,11 @@ func (e *UnavailableError) Error() string { return e.reason }
 // unavailable returns an error for a missing program.
 func unavailable(missing string) error { return &UnavailableError{missing + ": " + advice} }
 
-// Build returns the programs. It builds them in the cache folder unless that has them, and reports that to out. It
-// returns an [UnavailableError] if the machine lacks something.
-func Build(ctx context.Context, cache string, out io.Writer) (*Programs, error) {
-	jvm, err := findJVM(ctx)
+// Build returns the programs. It builds them in the cache folder unless that has them, and reports that to out. home is
+// the value of JAVA_HOME, which Maven reads, too; "": the JDK is on the PATH. It returns an [UnavailableError] if the
+// machine lacks something.
+func Build(ctx context.Context, home, cache string, out io.Writer) (*Programs, error) {
+	jvm, err := findJVM(ctx, home)
 	if err != nil {
 		return nil, err
 	}
@@ -75,10 +76,10 @@ func Build(ctx context.Context, cache string, out io.Writer) (*Programs, error) 
 	return p, nil
 }
 
-// findJVM returns the path of the JVM of a JDK: that of JAVA_HOME, as for Maven, or the one on the PATH.
-func findJVM(ctx context.Context) (string, error) {
+// findJVM returns the path of the JVM of the JDK in the folder home; "": of the one on the PATH.
+func findJVM(ctx context.Context, home string) (string, error) {
 	find := exec.LookPath
-	if home := os.Getenv("JAVA_HOME"); home != "" {
+	if home != "" {
 		find = func(name string) (string, error) { return exec.LookPath(filepath.Join(home, "bin", name)) }
 	}
 	compiler, err := find("javac")

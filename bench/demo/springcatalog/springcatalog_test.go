@@ -36,7 +36,7 @@ func TestBuildFails(t *testing.T) {
 	} {
 		script(t, programs)
 		cache := t.TempDir()
-		_, err := Build(t.Context(), cache, t.Output())
+		_, err := Build(t.Context(), "", cache, t.Output())
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got error %v, want %s", err, want)
 		}
@@ -55,7 +55,7 @@ func TestBuildOnce(t *testing.T) {
 	})
 	t.Setenv("PATH", os.Getenv("PATH")+":"+tools)
 	cache := t.TempDir()
-	first, err := Build(t.Context(), cache, t.Output())
+	first, err := Build(t.Context(), "", cache, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestBuildOnce(t *testing.T) {
 		}
 	}
 	script(t, map[string]string{"javac": "echo javac 21", "java": ""})
-	second, err := Build(t.Context(), cache, t.Output())
+	second, err := Build(t.Context(), "", cache, t.Output())
 	if err != nil || second.Service != first.Service {
 		t.Errorf("%v, %v; want the programs of the first build without Maven", second, err)
 	}
