@@ -15,9 +15,12 @@ import (
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
-// needJava skips a test where the Spring Boot service cannot be built.
+// needJava skips a test unless the Spring Boot service can be built and the test may take minutes.
 func needJava(t *testing.T) {
 	t.Helper()
+	if !*soak {
+		t.Skip("it takes minutes: run it with -soak")
+	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Skip(err)
@@ -30,27 +33,22 @@ func needJava(t *testing.T) {
 	}
 }
 
-// TestDemoJVM: a demo with a service in Java starts, injects its fault, and leaves nothing behind. With -soak, Sibyl
-// locates the method at fault by its name, with default settings, and disables its tracepoints.
+// TestDemoJVM: Sibyl locates a method at fault of a service in Java by its name, with default settings, and disables its
+// tracepoints. The demo leaves nothing behind.
 func TestDemoJVM(t *testing.T) {
 	needJava(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	args := []string{"demo", "--jvm", "--headless", "--exit-when-located", "--fault=java-method", "--seed=2", "-o=json"}
-	code := cli.ExitOK
-	if !*soak {
-		args, code = append(args, "--learning=3s", "--past=0", "--timeout=1s"), cli.ExitError
-	}
-	r := sibylbench(t, args...)
+	r := sibylbench(t, "demo", "--jvm", "--headless", "--exit-when-located", "--fault=java-method", "--seed=2", "-o=json")
 	var got demo.Result
-	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != code {
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != cli.ExitOK {
 		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)
 	}
 	want := shop.Edge{Service: "catalog", Operation: "AttributeFormatter.format"}
 	if got.Expected == nil || *got.Expected != want || got.Requests == 0 || got.Failed > 0 || got.Tracepoints < 250 {
 		t.Errorf("%s; want a fault at %s, successful requests, at least 250 tracepoints", r.out, &want)
 	}
-	if *soak && (!got.Correct || got.RemainingEnabled > 0) {
+	if !got.Correct || got.RemainingEnabled > 0 {
 		t.Errorf("%s%s; want the fault located and no tracepoint left enabled", r.out, r.err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
