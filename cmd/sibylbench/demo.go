@@ -43,11 +43,8 @@ type demoFlags struct {
 }
 
 func (p *process) demoCommand() *cobra.Command {
-	names := []string{"random"}
-	for _, f := range append(shop.Faults(), shop.JavaFaults()...) {
-		names = append(names, string(f))
-	}
-	f := &demoFlags{fault: cli.NewChoice(append(names, string(shop.None))...), output: cli.NewChoice("text", "table", "json")}
+	names := slices.Concat([]string{"random"}, demoFaultNames(shop.Faults()), demoFaultNames(shop.JavaFaults()), []string{string(shop.None)})
+	f := &demoFlags{fault: cli.NewChoice(names...), output: cli.NewChoice("text", "table", "json")}
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch Sibyl find a fault in a running application",
@@ -171,6 +168,15 @@ func (p *process) demoSeries(ctx context.Context, f *demoFlags, faults []shop.Fa
 	return demo.Table(p.out, results)
 }
 
+// demoFaultNames returns the names of faults.
+func demoFaultNames(faults []shop.Fault) []string {
+	names := make([]string, len(faults))
+	for i, f := range faults {
+		names[i] = string(f)
+	}
+	return names
+}
+
 // possible returns the faults of the shop.
 func (f *demoFlags) possible() []shop.Fault {
 	if f.jvm {
@@ -186,7 +192,7 @@ func (f *demoFlags) checkFault() error {
 		return nil
 	}
 	if f.jvm {
-		return cli.UsageError{Err: fmt.Errorf("--fault: with --jvm the faults are %s", shop.JavaFaults())}
+		return cli.UsageError{Err: fmt.Errorf("--fault: with --jvm the faults are %s", strings.Join(demoFaultNames(shop.JavaFaults()), ", "))}
 	}
 	return cli.UsageError{Err: fmt.Errorf("--fault: %s needs --jvm", fault)}
 }

@@ -16,10 +16,7 @@ import (
 
 func (p *process) jvmCommand() *cobra.Command {
 	output := cli.NewChoice("table", "json")
-	faults := make([]string, len(shop.JavaFaults()))
-	for i, f := range shop.JavaFaults() {
-		faults[i] = string(f)
-	}
+	faults := demoFaultNames(shop.JavaFaults())
 	o := &demo.JVMOptions{}
 	c := &cobra.Command{
 		Use:   "jvm",

@@ -15,11 +15,7 @@ import (
 
 func (p *process) overheadCommand() *cobra.Command {
 	output := cli.NewChoice("table", "json")
-	names := make([]string, len(shop.Faults()))
-	for i, f := range shop.Faults() {
-		names[i] = string(f)
-	}
-	fault := cli.NewChoice(names...)
+	fault := cli.NewChoice(demoFaultNames(shop.Faults())...)
 	o := &demo.OverheadOptions{Options: demo.Options{ExitWhenFound: true}}
 	c := &cobra.Command{
 		Use:   "overhead",
