@@ -33,8 +33,8 @@ func needJava(t *testing.T) {
 	}
 }
 
-// TestDemoJVM: Sibyl locates a method at fault of a service in Java by its name, with default settings, and disables its
-// tracepoints. The demo leaves nothing behind.
+// TestDemoJVM: Sibyl locates a method at fault of a service in Java by its name, with default settings, and disables
+// its tracepoints. The demo leaves nothing behind.
 func TestDemoJVM(t *testing.T) {
 	needJava(t)
 	dir := t.TempDir()
