@@ -45,13 +45,19 @@ type Java struct {
 const JavaService = "catalog"
 
 // javaSites lists the possible locations of the faults of the catalog in Java. A method that is called too often is a
-// correct answer, too.
+// correct answer, too, as is a statement, under the name that OpenTelemetry's Java agent gives it.
 var javaSites = map[Fault][]Truth{
 	JavaMethod: {{Edge: javaMethod("AttributeFormatter.format")}, {Edge: javaMethod("Facets.count")}},
 	JavaLock:   {{Edge: javaMethod("ViewCounter.count")}},
 	JavaGC:     {{Edge: javaMethod("Similarity.nearest")}},
-	JavaQuery:  {{Edge: javaMethod("PriceHistoryRepository.range"), Table: "price_history"}},
-	JavaNPlus1: {{Edge: javaMethod("OfferService.offersOf"), Inside: []string{"SellerRepository.findById", "OfferRepository.findByProduct"}, Table: "sellers"}},
+	JavaQuery: {{
+		Edge:   javaMethod("PriceHistoryRepository.range"),
+		Inside: []string{"PriceHistoryRepository.figure", "SELECT catalog.price_history"}, Table: "price_history",
+	}},
+	JavaNPlus1: {{
+		Edge:   javaMethod("OfferService.offersOf"),
+		Inside: []string{"SellerRepository.findById", "OfferRepository.findByProduct", "SELECT catalog.sellers", "SELECT catalog.offers"}, Table: "sellers",
+	}},
 }
 
 func javaMethod(name string) Edge { return Edge{Service: JavaService, Operation: name} }

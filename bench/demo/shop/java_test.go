@@ -35,6 +35,9 @@ func TestJavaFaults(t *testing.T) {
 				t.Errorf("%s does not contain %s", class, want)
 			}
 			for _, place := range append(truth.Inside, truth.Operation) {
+				if strings.HasPrefix(place, "SELECT ") {
+					continue // its statement
+				}
 				class, method, _ := strings.Cut(place, ".")
 				if !strings.Contains(source[class], " "+method+"(") {
 					t.Errorf("%s has no method %s", class, method)
@@ -54,12 +57,12 @@ func TestJavaLocated(t *testing.T) {
 		t.Fatal(err)
 	}
 	for edge, want := range map[Edge]bool{
-		{Service: "catalog", Operation: "OfferService.offersOf"}:                 true,
-		{Service: "catalog", Operation: "SellerRepository.findById"}:             true,
-		{Service: "catalog", Operation: "SELECT", Target: "h2 catalog.sellers"}:  true,
-		{Service: "catalog", Operation: "SELECT", Target: "h2 catalog.products"}: false,
-		{Service: "catalog", Operation: "ListPage.show"}:                         false,
-		{Service: "search", Operation: "OfferService.offersOf"}:                  false,
+		{Service: "catalog", Operation: "OfferService.offersOf"}:                        true,
+		{Service: "catalog", Operation: "SellerRepository.findById"}:                    true,
+		{Service: "catalog", Operation: "SELECT catalog.sellers", Target: "h2 catalog"}: true,
+		{Service: "catalog", Operation: "SELECT catalog", Target: "h2 catalog"}:         false,
+		{Service: "catalog", Operation: "ListPage.show"}:                                false,
+		{Service: "search", Operation: "OfferService.offersOf"}:                         false,
 	} {
 		if got := truth.Located(&edge); got != want {
 			t.Errorf("%s: located %t, want %t", &edge, got, want)

@@ -21,13 +21,11 @@ public class PriceHistoryRepository {
   }
 
   public PriceRange range(int product) {
-    return db.sql(
-            """
-            SELECT (SELECT MIN(price) FROM price_history WHERE product = :product), (SELECT MAX(price) FROM price_history WHERE product = :product),
-              (SELECT AVG(price) FROM price_history WHERE product = :product), (SELECT price FROM price_history WHERE product = :product AND age = 0)
-            """)
-        .param("product", product)
-        .query((r, row) -> new PriceRange(r.getInt(1), r.getInt(2), r.getInt(3), r.getInt(4)))
-        .single();
+    int latest = figure("MIN(CASE WHEN age = 0 THEN price END)", product);
+    return new PriceRange(figure("MIN(price)", product), figure("MAX(price)", product), figure("AVG(price)", product), latest);
+  }
+
+  private int figure(String expression, int product) {
+    return db.sql("SELECT " + expression + " FROM price_history WHERE product = ?").param(product).query((r, row) -> r.getInt(1)).single();
   }
 }
