@@ -40,6 +40,7 @@ var parts = []part{
 	{name: "control", render: figures(controlFigures)},
 	{name: "overhead", render: overhead},
 	{name: "demo", args: strings.Fields("demo --seeds 5"), render: demos},
+	{name: "jvm", render: jvm},
 	{
 		name: "localize", args: strings.Fields("localize --seeds 16 --first-seed 20000 --tracepoints 2000"), render: localized,
 		plot: "For each strategy: faults ranked first with their interval, extra spans, epochs to the answer",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+	"github.com/sibyl-trace/sibyl/bench/demo/springcatalog"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
@@ -37,15 +38,16 @@ type Options struct {
 	Environment   []string   // of this process
 	Fault         shop.Fault // empty: Seed selects it
 	Seed          uint64
-	DataDir       string              // of the server; empty: a temporary one
-	Learning      time.Duration       // healthy time before the fault
-	Past          time.Duration       // of the shop, made of its first requests; 0: none
-	Hold          time.Duration       // after the answer, to see further incidents
-	Timeout       time.Duration       // of the search, from the injection of the fault
-	Kernel        bool                // run the kernel agent, too
-	ExitWhenFound bool                // return after Done instead of when ctx ends
-	Out           io.Writer           // for progress
-	Done          func(*Result) error // called once
+	DataDir       string                  // of the server; empty: a temporary one
+	Learning      time.Duration           // healthy time before the fault
+	Past          time.Duration           // of the shop, made of its first requests; 0: none
+	Hold          time.Duration           // after the answer, to see further incidents
+	Timeout       time.Duration           // of the search, from the injection of the fault
+	Kernel        bool                    // run the kernel agent, too
+	Java          *springcatalog.Programs // of the service in Java; nil: all services are in Go
+	ExitWhenFound bool                    // return after Done instead of when ctx ends
+	Out           io.Writer               // for progress
+	Done          func(*Result) error     // called once
 }
 
 // ErrNotFound reports that the fault was not located in time or that, without a fault, an incident opened.
@@ -65,7 +67,8 @@ func Run(ctx context.Context, o *Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if d.Fault == "" {
-		d.Fault = shop.Faults()[rand.New(rand.NewPCG(o.Seed, 0)).IntN(len(shop.Faults()))]
+		faults := o.faults()
+		d.Fault = faults[rand.New(rand.NewPCG(o.Seed, 0)).IntN(len(faults))]
 	}
 	if err := d.start(ctx); err != nil {
 		return err
@@ -75,9 +78,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 	defer running.Wait()
 	defer stop()
 	running.Go(func() { d.load.run(background, d.peers[shop.Gateway][0], o.Seed) })
-	running.Go(func() {
-		_ = d.server.events(background, func(e contract.Event) { d.watcher.handle(background, e) }) // d.exited reports the server's exit
-	})
+	running.Go(func() { d.follow(background) })
 	result, err := d.observe(ctx)
 	if err != nil {
 		return err
@@ -98,6 +99,19 @@ func Run(ctx context.Context, o *Options) (err error) {
 		return ErrNotFound
 	}
 	return nil
+}
+
+// follow passes events to the watcher until ctx ends.
+func (d *demo) follow(ctx context.Context) {
+	_ = d.server.events(ctx, func(e contract.Event) { d.watcher.handle(ctx, e) }) // d.exited reports the server's exit
+}
+
+// faults returns the faults that the seed selects from.
+func (o *Options) faults() []shop.Fault {
+	if o.Java != nil {
+		return shop.JavaFaults()
+	}
+	return shop.Faults()
 }
 
 // newDemo returns a demo with a new directory for its files. Close it after use.
@@ -203,6 +217,11 @@ func (d *demo) startShop(environment []string, otlp string) error {
 			Service: name, Instance: instances[name], Dir: d.dir, Truth: d.truth, OTLP: otlp, Control: d.server.url(),
 			Labels: d.Kernel,
 		}
+		if name == shop.JavaService && d.Java != nil {
+			if setup.Java, err = d.java(environment); err != nil {
+				return err
+			}
+		}
 		if d.noAgents {
 			setup.Control = ""
 		}
@@ -228,7 +247,7 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	if err := d.learn(ctx); err != nil {
 		return nil, err
 	}
-	before, err := d.report()
+	before, err := d.report(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +272,7 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	after, err := d.report()
+	after, err := d.report(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -329,17 +348,13 @@ func (d *demo) waitOff(ctx context.Context) {
 }
 
 // report returns the sum of the reports of the shop's processes.
-func (d *demo) report() (*shop.Report, error) {
+func (d *demo) report(ctx context.Context) (*shop.Report, error) {
 	sum := &shop.Report{}
 	counted := make(map[string]int) // replicas have the same tracepoints
 	for i, c := range d.shop {
-		var reply shop.Reply
-		if err := c.send(shop.Command{Report: true}, &reply); err != nil {
+		r, err := c.report()
+		if err != nil {
 			return nil, err
-		}
-		r := reply.Report
-		if r == nil {
-			return nil, fmt.Errorf("the reply of %s has no report", c.name)
 		}
 		sum.Spans += r.Spans
 		sum.Extra += r.Extra
@@ -349,6 +364,9 @@ func (d *demo) report() (*shop.Report, error) {
 	}
 	for _, n := range counted {
 		sum.Tracepoints += n
+	}
+	if d.Java != nil {
+		sum.Tracepoints += d.javaTracepoints(ctx)
 	}
 	return sum, nil
 }

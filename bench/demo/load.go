@@ -40,12 +40,17 @@ type load struct {
 func (l *load) run(ctx context.Context, gateway string, seed uint64) {
 	runCustomers(ctx, seed, func(_ uint64, client *http.Client, r *rand.Rand) {
 		l.send(ctx, client, gateway, r)
-		pause := min(time.Duration(r.ExpFloat64()*float64(meanThinkTime)), maxThinkTime)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		think(ctx, r)
 	})
+}
+
+// think waits for the think time of a customer, or for the end of ctx.
+func think(ctx context.Context, r *rand.Rand) {
+	pause := min(time.Duration(r.ExpFloat64()*float64(meanThinkTime)), maxThinkTime)
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+	}
 }
 
 // saturate runs customers without think time for d. It returns the latencies of successful requests in nanoseconds, in
@@ -82,14 +87,20 @@ func runCustomers(ctx context.Context, seed uint64, do func(customer uint64, cli
 // send sends a random request and reports whether it succeeded.
 func (l *load) send(ctx context.Context, client *http.Client, gateway string, r *rand.Rand) bool {
 	q := shop.NewRequest(r)
-	body, err := json.Marshal(&q)
+	return l.post(ctx, client, "http://"+gateway+randomPath(r), &q)
+}
+
+// post sends a request and reports whether it succeeded.
+func (l *load) post(ctx context.Context, client *http.Client, url string, q *shop.Request) bool {
+	body, err := json.Marshal(q)
 	if err != nil {
 		panic(err) // q consists of numbers and strings
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+gateway+randomPath(r), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		panic(err) // gateway is a listening address
+		panic(err) // it is the URL of a listening address
 	}
+	request.Header.Set("Content-Type", "application/json")
 	l.requests.Add(1)
 	answer, err := client.Do(request)
 	if err != nil {

@@ -114,7 +114,7 @@ func MeasureOverhead(ctx context.Context, o *OverheadOptions) (result *Overhead,
 			d.watcher.report("round %d of %d, %s: %.0f requests/s", round+1, o.Rounds, result.Loads[i].On, m.throughput)
 		}
 	}
-	report, err := d.report()
+	report, err := d.report(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -163,12 +163,12 @@ func (d *demo) measure(ctx context.Context, p *protocol.Plan, seed uint64, durat
 	}
 	gateway := d.peers[shop.Gateway][0]
 	d.load.saturate(ctx, gateway, seed, warmUp)
-	before, err := d.report()
+	before, err := d.report(ctx)
 	if err != nil {
 		return measure{}, err
 	}
 	latencies := d.load.saturate(ctx, gateway, seed, duration)
-	after, err := d.report()
+	after, err := d.report(ctx)
 	switch {
 	case err != nil:
 		return measure{}, err
@@ -200,7 +200,7 @@ func (o *Overhead) compare() {
 }
 
 // compared compares a figure of runs with that of a reference, round by round.
-func compared(runs, reference []measure, figure func(measure) float64) Compared {
+func compared[M any](runs, reference []M, figure func(M) float64) Compared {
 	values, ratios := make([]float64, len(runs)), make([]float64, len(runs))
 	for i := range runs {
 		values[i] = figure(runs[i])

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 )
 
 // child is a process that exits at the end of its standard input, and therefore also when this process dies.
@@ -75,6 +77,18 @@ func (c *child) send(command, reply any) error {
 		return fmt.Errorf("decode the reply of %s: %w", c.name, err)
 	}
 	return nil
+}
+
+// report returns the counters of a process of the shop.
+func (c *child) report() (*shop.Report, error) {
+	var reply shop.Reply
+	if err := c.send(shop.Command{Report: true}, &reply); err != nil {
+		return nil, err
+	}
+	if reply.Report == nil {
+		return nil, fmt.Errorf("%s does not report: %s", c.name, reply.Error)
+	}
+	return reply.Report, nil
 }
 
 // noReply returns the exit error of a process that does not reply, or err if the process is still running.

@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/bench/demo"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+	"github.com/sibyl-trace/sibyl/bench/demo/springcatalog"
 	"github.com/sibyl-trace/sibyl/client"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
@@ -32,6 +35,7 @@ type demoFlags struct {
 	fault    *cli.Choice
 	output   *cli.Choice
 	headless bool
+	jvm      bool
 
 	seeds     uint64 // of a series; 0: a single demo
 	firstSeed uint64
@@ -39,11 +43,8 @@ type demoFlags struct {
 }
 
 func (p *process) demoCommand() *cobra.Command {
-	names := []string{"random"}
-	for _, f := range shop.Faults() {
-		names = append(names, string(f))
-	}
-	f := &demoFlags{fault: cli.NewChoice(append(names, string(shop.None))...), output: cli.NewChoice("text", "table", "json")}
+	names := slices.Concat([]string{"random"}, demoFaultNames(shop.Faults()), demoFaultNames(shop.JavaFaults()), []string{string(shop.None)})
+	f := &demoFlags{fault: cli.NewChoice(names...), output: cli.NewChoice("text", "table", "json")}
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch Sibyl find a fault in a running application",
@@ -61,16 +62,18 @@ values. As JSON, each result is printed on a line of its own at the end of its r
 		Example: `  sibylbench demo                                  one fault, chosen at random
   sibylbench demo --fault lock --seed 3
   sibylbench demo --headless --exit-when-located --fault disk --seed 1 -o json
+  sibylbench demo --jvm                            faults in the methods of a Spring Boot service
   sibylbench demo --seeds 5                        every fault with five seeds, as a table`,
 		Args: cobra.NoArgs,
 	}
-	f.fault.Flag(c, "fault", "", "fault to inject")
+	f.fault.Flag(c, "fault", "", "fault to inject; those of Java need --jvm")
 	f.output.Flag(c, "output", "o", "format of the result")
 	c.Flags().Uint64Var(&f.demo.Seed, "seed", 0, "seed of the customers, the fault and its location; 0: from the clock")
 	c.Flags().BoolVar(&f.headless, "headless", false, "print progress to standard error, and only the result to standard output")
 	c.Flags().BoolVar(&f.demo.ExitWhenFound, "exit-when-located", false, "exit with the answer, or with exit code 1 after the timeout")
 	c.Flags().BoolVar(&f.demo.Kernel, "kernel", false, "run the kernel agent, too, which finds what threads wait for; it needs root")
-	healthyFlags(c, &f.demo)
+	c.Flags().BoolVar(&f.jvm, "jvm", false, "run the catalog as a Spring Boot service, with faults in its methods; needs a JDK and Maven")
+	healthyFlags(c, &f.demo, defaultLearning)
 	c.Flags().DurationVar(&f.demo.Hold, "hold", 0, "time to go on after the answer, to see further incidents")
 	c.Flags().DurationVar(&f.demo.Timeout, "timeout", defaultTimeout, "longest time from the fault to the answer")
 	c.Flags().StringVar(&f.demo.DataDir, "data-dir", "", "directory of Sibyl's data; empty: a temporary one")
@@ -82,14 +85,14 @@ values. As JSON, each result is printed on a line of its own at the end of its r
 }
 
 // healthyFlags defines the flags for the time before the fault.
-func healthyFlags(c *cobra.Command, o *demo.Options) {
-	c.Flags().DurationVar(&o.Learning, "learning", defaultLearning, "healthy time before the fault")
+func healthyFlags(c *cobra.Command, o *demo.Options, learning time.Duration) {
+	c.Flags().DurationVar(&o.Learning, "learning", learning, "healthy time before the fault")
 	c.Flags().DurationVar(&o.Past, "past", defaultPast, "time before the demo that Sibyl sees as well, made of the first requests; incidents need it")
 }
 
 // demo runs a single demo, or a series.
 func (p *process) demo(c *cobra.Command, f *demoFlags) error {
-	if err := checkDemo(&f.demo); err != nil {
+	if err := errors.Join(checkDemo(&f.demo), f.checkFault()); err != nil {
 		return err
 	}
 	if f.seeds == 0 {
@@ -98,7 +101,7 @@ func (p *process) demo(c *cobra.Command, f *demoFlags) error {
 				return cli.UsageError{Err: fmt.Errorf("--%s: a series of demos needs --seeds above 0", name)}
 			}
 		}
-		if err := p.programs(&f.demo); err != nil {
+		if err := p.demoPrograms(c.Context(), f); err != nil {
 			return err
 		}
 		return p.singleDemo(c.Context(), f)
@@ -107,7 +110,7 @@ func (p *process) demo(c *cobra.Command, f *demoFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := p.programs(&f.demo); err != nil {
+	if err := p.demoPrograms(c.Context(), f); err != nil {
 		return err
 	}
 	return p.demoSeries(c.Context(), f, list)
@@ -165,17 +168,74 @@ func (p *process) demoSeries(ctx context.Context, f *demoFlags, faults []shop.Fa
 	return demo.Table(p.out, results)
 }
 
+// demoFaultNames returns the names of faults.
+func demoFaultNames(faults []shop.Fault) []string {
+	names := make([]string, len(faults))
+	for i, f := range faults {
+		names[i] = string(f)
+	}
+	return names
+}
+
+// possible returns the faults of the shop.
+func (f *demoFlags) possible() []shop.Fault {
+	if f.jvm {
+		return shop.JavaFaults()
+	}
+	return shop.Faults()
+}
+
+// checkFault returns a usage error if the shop does not have the fault.
+func (f *demoFlags) checkFault() error {
+	fault := shop.Fault(f.fault.Value)
+	if f.fault.Value == "random" || fault == shop.None || slices.Contains(f.possible(), fault) {
+		return nil
+	}
+	if f.jvm {
+		return cli.UsageError{Err: fmt.Errorf("--fault: with --jvm the faults are %s", strings.Join(demoFaultNames(shop.JavaFaults()), ", "))}
+	}
+	return cli.UsageError{Err: fmt.Errorf("--fault: %s needs --jvm", fault)}
+}
+
+// demoPrograms sets the programs of a demo.
+func (p *process) demoPrograms(ctx context.Context, f *demoFlags) error {
+	if err := p.programs(&f.demo); err != nil || !f.jvm {
+		return err
+	}
+	return p.javaPrograms(ctx, &f.demo)
+}
+
+// javaPrograms sets the programs of the service in Java, which it builds in the user's cache.
+func (p *process) javaPrograms(ctx context.Context, o *demo.Options) error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return fmt.Errorf("find the folder for the Spring Boot service: %w", err)
+	}
+	o.Java, err = springcatalog.Build(ctx, javaHome(o.Environment), filepath.Join(cache, "sibyl"), p.err)
+	return err
+}
+
+// javaHome returns the value of JAVA_HOME in an environment, "" if it is not set.
+func javaHome(environment []string) string {
+	for _, variable := range environment {
+		if home, found := strings.CutPrefix(variable, "JAVA_HOME="); found {
+			return home
+		}
+	}
+	return ""
+}
+
 // seriesFaults returns the faults of a series.
 func (f *demoFlags) seriesFaults() ([]shop.Fault, error) {
 	if f.firstSeed == 0 {
 		return nil, cli.UsageError{Err: errors.New("--first-seed must be above 0")}
 	}
 	if len(f.faults) == 0 {
-		return shop.Faults(), nil
+		return f.possible(), nil
 	}
 	var list []shop.Fault
 	for _, name := range f.faults {
-		if !slices.Contains(append(shop.Faults(), shop.None), shop.Fault(name)) {
+		if !slices.Contains(append(f.possible(), shop.None), shop.Fault(name)) {
 			return nil, cli.UsageError{Err: fmt.Errorf("--faults: no fault is named %q", name)}
 		}
 		list = append(list, shop.Fault(name))

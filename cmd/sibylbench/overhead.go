@@ -15,11 +15,7 @@ import (
 
 func (p *process) overheadCommand() *cobra.Command {
 	output := cli.NewChoice("table", "json")
-	names := make([]string, len(shop.Faults()))
-	for i, f := range shop.Faults() {
-		names[i] = string(f)
-	}
-	fault := cli.NewChoice(names...)
+	fault := cli.NewChoice(demoFaultNames(shop.Faults())...)
 	o := &demo.OverheadOptions{Options: demo.Options{ExitWhenFound: true}}
 	c := &cobra.Command{
 		Use:   "overhead",
@@ -55,7 +51,7 @@ shop: medians, and ratios to the baseline with their intervals.`,
 	c.Flags().IntVar(&o.Rounds, "rounds", 20, "runs with each selection of tracepoints")
 	c.Flags().DurationVar(&o.Time, "time", 4*time.Second, "duration of a run")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of the customers and of the location of the fault")
-	healthyFlags(c, &o.Options)
+	healthyFlags(c, &o.Options, defaultLearning)
 	c.Flags().DurationVar(&o.Timeout, "timeout", defaultTimeout, "longest time of the search")
 	return c
 }

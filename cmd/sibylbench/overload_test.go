@@ -8,7 +8,7 @@ import (
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
-var soak = flag.Bool("soak", false, "overload the server for minutes instead of a second")
+var soak = flag.Bool("soak", false, "overload the server for minutes instead of a second, and run the tests that take minutes")
 
 // TestOverload: a service under several times its capacity refuses requests with a retry delay, answers all queries,
 // stays within its memory limit, and accepts requests afterwards. The test does not check rates.

@@ -64,8 +64,9 @@ func (e *Edge) String() string {
 // Truth is the location of a fault.
 type Truth struct {
 	Edge
-	Waits []string `json:"waits,omitempty"` // classes of kernel waits in which its requests spend the additional time
-	Table string   `json:"table,omitempty"` // its statements on this table are a correct answer, too; "": none
+	Waits  []string `json:"waits,omitempty"`  // classes of kernel waits in which its requests spend the additional time
+	Inside []string `json:"inside,omitempty"` // operations called by it that are a correct answer, too
+	Table  string   `json:"table,omitempty"`  // its statements on this table are a correct answer, too; "": none
 }
 
 // Located reports whether e is the location of the fault. The target of a third party may be unknown, and names of
@@ -81,7 +82,7 @@ func (t *Truth) Located(e *Edge) bool {
 		return true
 	}
 	statement := e.Operation == "SELECT" && t.Table != "" && (strings.HasSuffix(e.Target, "."+t.Table) || strings.HasSuffix(e.Target, " "+t.Table))
-	return e.Operation == t.Operation || statement
+	return e.Operation == t.Operation || slices.Contains(t.Inside, e.Operation) || statement
 }
 
 // site is a possible location of a fault.
@@ -144,6 +145,9 @@ func (f *placedFault) matches(q *Request) bool {
 // inject injects a fault if its location is in this process, and writes the location to the truth file. It reports
 // whether the fault was injected.
 func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
+	if slices.Contains(JavaFaults(), i.Fault) {
+		return false, nil
+	}
 	f, err := newFault(i.Fault, i.Seed)
 	if err != nil {
 		return false, err
@@ -155,12 +159,8 @@ func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 	if f.kind == Replica {
 		t.Table = tableOf[f.site.Operation]
 	}
-	truth, err := json.Marshal(t)
-	if err != nil {
-		return false, fmt.Errorf("encode the location of the fault: %w", err)
-	}
-	if err := os.WriteFile(s.truth, truth, 0o600); err != nil {
-		return false, fmt.Errorf("write the location of the fault: %w", err)
+	if err := writeTruth(s.truth, &t); err != nil {
+		return false, err
 	}
 	if f.kind == Pool {
 		s.db.SetMaxOpenConns(1)
@@ -172,6 +172,18 @@ func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 	}
 	s.fault.Store(f)
 	return true, nil
+}
+
+// writeTruth writes the location of a fault to a file.
+func writeTruth(path string, t *Truth) error {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("encode the location of the fault: %w", err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return fmt.Errorf("write the location of the fault: %w", err)
+	}
+	return nil
 }
 
 // tableOf contains the table of each query that [Replica] can slow down.

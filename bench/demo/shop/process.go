@@ -47,6 +47,7 @@ type Setup struct {
 	OTLP     string `json:"otlp"`     // address for traces over gRPC
 	Labels   bool   `json:"labels"`   // label goroutines with their spans
 	Control  string `json:"control"`  // URL of the server that sends plans; empty: none
+	Java     *Java  `json:"java"`     // the service is this program; nil: it is in Go
 }
 
 // Injection selects a fault. The seed determines its location.
@@ -125,6 +126,9 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if !ok || first.Setup == nil {
 		return errors.New("this command is internal to sibylbench demo")
 	}
+	if first.Setup.Java != nil {
+		return runJava(ctx, first.Setup, commands, json.NewEncoder(out))
+	}
 	s := &service{name: first.Setup.Service, instance: first.Setup.Instance, dir: first.Setup.Dir, truth: first.Setup.Truth, calls: make(map[string]*atomic.Bool)}
 	err := s.run(ctx, first.Setup, commands, json.NewEncoder(out))
 	return errors.Join(err, s.close(context.WithoutCancel(ctx)))
@@ -172,7 +176,7 @@ func (s *service) run(ctx context.Context, setup *Setup, commands <-chan Command
 	if err := replies.Encode(Reply{}); err != nil {
 		return fmt.Errorf("reply: %w", err)
 	}
-	return s.execute(ctx, commands, replies)
+	return execute(ctx, commands, replies, s.reply)
 }
 
 // serve serves requests until stop is called.
@@ -188,8 +192,8 @@ func (s *service) serve(listener net.Listener) (stop func()) {
 	return func() { _ = server.Close(); <-ended }
 }
 
-// execute executes commands until their channel is closed or ctx ends.
-func (s *service) execute(ctx context.Context, commands <-chan Command, replies *json.Encoder) error {
+// execute replies to commands until their channel is closed or ctx ends.
+func execute(ctx context.Context, commands <-chan Command, replies *json.Encoder, reply func(context.Context, Command) Reply) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -198,7 +202,7 @@ func (s *service) execute(ctx context.Context, commands <-chan Command, replies 
 			if !ok {
 				return nil
 			}
-			if err := replies.Encode(s.reply(ctx, c)); err != nil {
+			if err := replies.Encode(reply(ctx, c)); err != nil {
 				return fmt.Errorf("reply: %w", err)
 			}
 		}

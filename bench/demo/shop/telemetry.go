@@ -50,6 +50,9 @@ func (s *service) startTracing(ctx context.Context, setup *Setup) error {
 	return nil
 }
 
+// tracepointID is the attribute of spans of tracepoints.
+const tracepointID = "sibyl.tracepoint.id"
+
 // OnStart implements [sdk.SpanProcessor].
 func (t *telemetry) OnStart(context.Context, sdk.ReadWriteSpan) {}
 
@@ -57,7 +60,7 @@ func (t *telemetry) OnStart(context.Context, sdk.ReadWriteSpan) {}
 func (t *telemetry) OnEnd(span sdk.ReadOnlySpan) {
 	t.spans.Add(1)
 	for _, a := range span.Attributes() {
-		if a.Key == "sibyl.tracepoint.id" {
+		if a.Key == tracepointID {
 			t.extra.Add(1)
 			return
 		}

@@ -111,6 +111,7 @@ func (s *service) post(service, path string) step {
 		if err != nil {
 			return fmt.Errorf("call %s: %w", service, err)
 		}
+		r.Header.Set("Content-Type", "application/json")
 		answer, err := s.client.Do(r)
 		if err != nil {
 			return fmt.Errorf("call %s: %w", service, err)

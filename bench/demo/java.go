@@ -1,0 +1,59 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/bench/demo/shop"
+)
+
+// agentJar is the name of Sibyl's agent for the JVM in the folder of a demo.
+const agentJar = "sibyl-agent.jar"
+
+// java returns the setup of the service in Java, which calls a service that has started already. The agent is the one
+// of the sibyl program.
+func (d *demo) java(environment []string) (*shop.Java, error) {
+	jar, err := d.writeAgent(environment)
+	if err != nil {
+		return nil, err
+	}
+	return &shop.Java{JVM: d.Java.JVM, Service: d.Java.Service, OpenTelemetry: d.Java.OpenTelemetry, Agent: jar, Search: "http://" + d.peers["search"][0]}, nil
+}
+
+// writeAgent writes Sibyl's agent for the JVM into the folder of the demo and returns its path.
+func (d *demo) writeAgent(environment []string) (string, error) {
+	jar := filepath.Join(d.dir, agentJar)
+	c := exec.Command(d.Sibyl, "agent", "jvm", "--write", jar) //nolint:noctx // it writes a file
+	c.Env = environment
+	if out, err := c.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("write the agent for the JVM: %w: %s", err, out)
+	}
+	return jar, nil
+}
+
+// javaTracepoints returns the number of tracepoints that the agents for the JVM offer: those do not tell which of them
+// requests execute.
+func (d *demo) javaTracepoints(ctx context.Context) int {
+	n := 0
+	for _, a := range d.server.agents(ctx, shop.JavaService) {
+		n = max(n, a.Catalogue)
+	}
+	return n
+}
+
+// agents returns the agents of a service, none if the server does not answer.
+func (s *server) agents(ctx context.Context, service string) (found []contract.Agent) {
+	r, err := s.client.ListAgentsWithResponse(ctx, &contract.ListAgentsParams{})
+	if err != nil || r.JSON200 == nil {
+		return nil
+	}
+	for _, a := range r.JSON200.Items {
+		if a.Resource["service.name"] == service {
+			found = append(found, a)
+		}
+	}
+	return found
+}

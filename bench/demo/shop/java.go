@@ -1,0 +1,317 @@
+package shop
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Faults of the catalog in Java, in its methods.
+const (
+	JavaMethod Fault = "java-method" // a method computes too long
+	JavaLock   Fault = "java-lock"   // a lock that requests of all types acquire is held too long
+	JavaGC     Fault = "java-gc"     // much garbage and a large heap
+	JavaQuery  Fault = "java-query"  // a query lacks an index
+	JavaNPlus1 Fault = "java-n+1"    // a query for each row of another
+)
+
+// JavaFaults returns all faults of the catalog in Java.
+func JavaFaults() []Fault { return []Fault{JavaMethod, JavaLock, JavaGC, JavaQuery, JavaNPlus1} }
+
+// Java configures a service of the shop that is a program in Java.
+type Java struct {
+	JVM           string   `json:"jvm"`           // program java
+	Service       string   `json:"service"`       // jar
+	OpenTelemetry string   `json:"opentelemetry"` // jar of OpenTelemetry's Java agent; "": none
+	Agent         string   `json:"agent"`         // jar of Sibyl's agent; "": none
+	Arguments     []string `json:"arguments"`     // of Sibyl's agent, beyond its endpoint
+	Search        string   `json:"search"`        // URL of the service search; "": the catalog calls no other service
+}
+
+// JavaService is the service of the shop that exists in Java, too.
+const JavaService = "catalog"
+
+// javaSites lists the possible locations of the faults of the catalog in Java. A method that is called too often is a
+// correct answer, too, as is a statement, under the name that OpenTelemetry's Java agent gives it.
+var javaSites = map[Fault][]Truth{
+	JavaMethod: {{Edge: javaMethod("AttributeFormatter.format")}, {Edge: javaMethod("Facets.count")}},
+	JavaLock:   {{Edge: javaMethod("ViewCounter.count")}},
+	JavaGC:     {{Edge: javaMethod("Similarity.nearest")}},
+	JavaQuery: {{
+		Edge:   javaMethod("PriceHistoryRepository.range"),
+		Inside: []string{"PriceHistoryRepository.figure", "SELECT catalog.price_history"}, Table: "price_history",
+	}},
+	JavaNPlus1: {{
+		Edge:   javaMethod("OfferService.offersOf"),
+		Inside: []string{"SellerRepository.findById", "OfferRepository.findByProduct", "SELECT catalog.sellers", "SELECT catalog.offers"}, Table: "sellers",
+	}},
+}
+
+func javaMethod(name string) Edge { return Edge{Service: JavaService, Operation: name} }
+
+// javaFault returns the location that the seed selects.
+func javaFault(kind Fault, seed uint64) (*Truth, error) {
+	list := javaSites[kind]
+	if len(list) == 0 {
+		return nil, fmt.Errorf("the catalog in Java has no fault named %q", kind)
+	}
+	return &list[seed%uint64(len(list))], nil
+}
+
+// javaProcess is a running service in Java. It reads faults from its standard input, and exits at the end of that.
+type javaProcess struct {
+	setup   *Setup
+	command *exec.Cmd
+	faults  io.WriteCloser
+	spans   *spanRelay
+	address string
+	exited  chan struct{} // closed when the process has exited
+	err     error         // set before
+}
+
+// javaLimits are the arguments of the JVM. Garbage is expensive only in a heap that is not far too large.
+var javaLimits = []string{"-Xmx256m"}
+
+// runJava runs a service in Java until the end of its commands or of the process.
+func runJava(ctx context.Context, setup *Setup, commands <-chan Command, replies *json.Encoder) error {
+	spans, err := startRelay(ctx, setup.OTLP)
+	if err != nil {
+		return err
+	}
+	j := &javaProcess{setup: setup, spans: spans, exited: make(chan struct{})}
+	if err := j.start(); err != nil {
+		return errors.Join(err, spans.close())
+	}
+	err = j.serve(ctx, commands, replies)
+	return errors.Join(err, j.stop(), spans.close())
+}
+
+// serve executes commands until the end of them, of ctx, or of the process.
+func (j *javaProcess) serve(ctx context.Context, commands <-chan Command, replies *json.Encoder) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the process, which stop ends
+		<-j.exited
+		cancel()
+	}()
+	if err := j.awaitAddress(ctx); err != nil {
+		return err
+	}
+	if err := replies.Encode(Reply{Address: j.address}); err != nil {
+		return fmt.Errorf("reply: %w", err)
+	}
+	return execute(ctx, commands, replies, j.reply)
+}
+
+// start starts the JVM.
+func (j *javaProcess) start() (err error) {
+	java := j.setup.Java
+	j.command = exec.Command(java.JVM, append(j.arguments(), "-jar", java.Service)...) //nolint:noctx // stop ends it in order
+	j.command.Env = append(os.Environ(), j.environment()...)
+	j.command.Dir, j.command.Stdout, j.command.Stderr = j.setup.Dir, os.Stderr, os.Stderr
+	if j.faults, err = j.command.StdinPipe(); err != nil {
+		return fmt.Errorf("start the JVM: %w", err)
+	}
+	if err := j.command.Start(); err != nil {
+		return fmt.Errorf("start the JVM: %w", err)
+	}
+	go func() { // ends with the process
+		defer close(j.exited)
+		j.err = j.command.Wait()
+	}()
+	return nil
+}
+
+// arguments returns the arguments of the JVM that load the agents, as a user would.
+func (j *javaProcess) arguments() []string {
+	arguments := append([]string(nil), javaLimits...)
+	java := j.setup.Java
+	if java.OpenTelemetry == "" {
+		return arguments
+	}
+	arguments = append(arguments, "-javaagent:"+java.OpenTelemetry)
+	if java.Agent != "" {
+		arguments = append(arguments, "-Dotel.javaagent.extensions="+java.Agent)
+	}
+	return arguments
+}
+
+// environment returns the variables that configure the service and its agents.
+func (j *javaProcess) environment() []string {
+	java := j.setup.Java
+	variables := []string{
+		"PORTFILE=" + j.portFile(), "SEARCH_URL=" + java.Search, "OTEL_SERVICE_NAME=" + j.setup.Service,
+		fmt.Sprintf("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=%s-%d", j.setup.Service, j.setup.Instance),
+		"OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + j.spans.address(),
+		"OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=" + strconv.FormatInt(exportInterval.Milliseconds(), 10),
+	}
+	if java.Agent != "" {
+		arguments := append([]string{"endpoint:" + j.setup.Control, `exclude:shop\.catalog\.faults\..*`}, java.Arguments...)
+		variables = append(variables, "SIBYL_AGENT="+strings.Join(arguments, "#"))
+	}
+	return variables
+}
+
+// portFile returns the path of the file into which the service writes its port.
+func (j *javaProcess) portFile() string {
+	return filepath.Join(j.setup.Dir, fmt.Sprintf("%s-%d.port", j.setup.Service, j.setup.Instance))
+}
+
+// Timing of a service in Java, on a busy machine.
+const (
+	javaStartTimeout = 10 * time.Minute
+	javaStopTimeout  = 3 * time.Second
+	javaPoll         = 50 * time.Millisecond
+)
+
+// awaitAddress waits until the service has written its port.
+func (j *javaProcess) awaitAddress(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, javaStartTimeout)
+	defer cancel()
+	for {
+		if data, err := os.ReadFile(j.portFile()); err == nil {
+			if port, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
+				j.address = "127.0.0.1:" + strconv.Itoa(port)
+				return nil
+			}
+		}
+		select {
+		case <-time.After(javaPoll):
+		case <-j.exited:
+			return errors.New("the service in Java does not start")
+		case <-ctx.Done():
+			return errors.New("the service in Java does not listen")
+		}
+	}
+}
+
+// stop ends the process, and returns its failure if it exited before.
+func (j *javaProcess) stop() error {
+	select {
+	case <-j.exited:
+		if j.err == nil {
+			return errors.New("the service in Java exited")
+		}
+		return fmt.Errorf("the service in Java exited: %w", j.err)
+	default:
+	}
+	_ = j.faults.Close() // fails if the process has just exited
+	select {
+	case <-j.exited:
+	case <-time.After(javaStopTimeout):
+		_ = j.command.Process.Kill() // fails if the process has just exited
+		<-j.exited
+	}
+	return nil
+}
+
+// reply executes a command.
+func (j *javaProcess) reply(ctx context.Context, c Command) Reply {
+	switch {
+	case c.Peers != nil:
+		j.warmUp(ctx)
+		return Reply{}
+	case c.Inject != nil:
+		injected, err := j.inject(c.Inject)
+		if err != nil {
+			return Reply{Error: err.Error()}
+		}
+		return Reply{Injected: injected}
+	case c.Report:
+		used, err := cpuTime(j.command.Process.Pid)
+		if err != nil {
+			return Reply{Error: err.Error()}
+		}
+		return Reply{Report: &Report{Spans: j.spans.spans.Load(), Extra: j.spans.extra.Load(), CPU: used}}
+	}
+	return Reply{Error: "the service in Java does not support this command"}
+}
+
+// inject switches the fault of the service, [None] off.
+func (j *javaProcess) inject(i *Injection) (bool, error) {
+	line := string(None)
+	if i.Fault != None {
+		truth, err := javaFault(i.Fault, i.Seed)
+		if err != nil {
+			return false, err
+		}
+		if err := writeTruth(j.setup.Truth, truth); err != nil {
+			return false, err
+		}
+		line = string(i.Fault) + " " + truth.Operation
+	}
+	if _, err := io.WriteString(j.faults, line+"\n"); err != nil {
+		return false, fmt.Errorf("inject a fault into the service in Java: %w", err)
+	}
+	return i.Fault != None, nil
+}
+
+// JavaPaths returns the paths of the catalog in Java. The gateway calls the first two.
+func JavaPaths() []string { return []string{"/list", "/item", "/compare", "/seller"} }
+
+// Warming up: without it, the compiler of the JVM would make the healthy time faster and faster.
+const (
+	warmUpRequests = 800 // to each path
+	warmUpTime     = 30 * time.Second
+	warmUpClients  = 4
+)
+
+// warmUp sends requests whose traces are not sampled.
+func (j *javaProcess) warmUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, warmUpTime)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: warmUpClients}}
+	defer client.CloseIdleConnections()
+	var all sync.WaitGroup
+	for i := range uint64(warmUpClients) {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(0, i))
+			for range warmUpRequests / warmUpClients {
+				for _, path := range JavaPaths() {
+					if sendUnsampled(ctx, client, "http://"+j.address+path, r) != nil {
+						return // the customers will notice
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// sendUnsampled sends a random request as part of a trace that is not sampled.
+func sendUnsampled(ctx context.Context, client *http.Client, url string, r *rand.Rand) error {
+	q := NewRequest(r)
+	body, err := json.Marshal(&q)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	var id [24]byte
+	for i := range id {
+		id[i] = byte(1 + r.IntN(255))
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Traceparent", fmt.Sprintf("00-%s-%s-00", hex.EncodeToString(id[:16]), hex.EncodeToString(id[16:])))
+	answer, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	return errors.Join(err, answer.Body.Close())
+}

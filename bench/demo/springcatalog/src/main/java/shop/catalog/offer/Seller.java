@@ -1,0 +1,3 @@
+package shop.catalog.offer;
+
+public record Seller(int id, String name, String country, int rating) {}

@@ -1,0 +1,3 @@
+package shop.catalog.product;
+
+public record Attribute(String name, String content) {}

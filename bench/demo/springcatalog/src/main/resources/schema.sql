@@ -1,0 +1,7 @@
+CREATE TABLE categories (id INT PRIMARY KEY, name VARCHAR(40) NOT NULL, parent INT);
+CREATE TABLE products (id INT PRIMARY KEY, category INT NOT NULL, name VARCHAR(80) NOT NULL, description VARCHAR(2000) NOT NULL, price INT NOT NULL);
+CREATE TABLE attributes (product INT NOT NULL, name VARCHAR(40) NOT NULL, content VARCHAR(80) NOT NULL);
+CREATE TABLE variants (product INT NOT NULL, size VARCHAR(8) NOT NULL, colour VARCHAR(20) NOT NULL, stock INT NOT NULL);
+CREATE TABLE sellers (id INT PRIMARY KEY, name VARCHAR(40) NOT NULL, country CHAR(2) NOT NULL, rating INT NOT NULL);
+CREATE TABLE offers (id INT PRIMARY KEY, product INT NOT NULL, seller INT NOT NULL, price INT NOT NULL, stock INT NOT NULL);
+CREATE TABLE price_history (product INT NOT NULL, age INT NOT NULL, price INT NOT NULL);
