@@ -152,16 +152,16 @@ func (c *Core) setCosts(at trace.Nanos, costs []search.Cost) {
 	c.updateCatalogue(at)
 }
 
-// unavailable returns the tracepoints that cannot be enabled at time now, ascending.
-func (c *Core) unavailable(now trace.Nanos) []trace.Symbol {
+// unavailable returns the tracepoints that cannot be enabled at time now, ascending, and those of them that agents
+// could not enable before, while the plan had them.
+func (c *Core) unavailable(now trace.Nanos) (list, unproven []trace.Symbol) {
 	f := &c.feedback
 	maps.DeleteFunc(f.unavailable, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })
 	maps.DeleteFunc(f.removed, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) > cct.MaxAge })
-	var list []trace.Symbol
-	list = slices.AppendSeq(list, maps.Keys(f.unavailable))
-	list = slices.AppendSeq(list, maps.Keys(f.removed))
+	unproven = slices.Sorted(maps.Keys(f.unavailable))
+	list = slices.AppendSeq(slices.Clone(unproven), maps.Keys(f.removed))
 	slices.Sort(list)
-	return slices.Compact(list)
+	return slices.Compact(list), unproven
 }
 
 // measuredUsage returns the usage that agents measured under the current plan; zero if there is no recent measurement.

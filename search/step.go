@@ -30,7 +30,7 @@ func (s *investigationStep) run() {
 	v := s.v
 	v.Missed = 0
 	v.Requested = slices.Clone(v.Requested)
-	v.observe(s.problem, &s.epoch.in.State.Plan)
+	v.observe(s.problem, &s.epoch.in.State.Plan, s.epoch.excluded.unproven)
 	s.searched, s.rest = scopesOf(s.problem, s.tree, s.epoch.in.Table)
 	for _, o := range s.searched {
 		o.weigh(v.Evidence, v.settled)

@@ -26,6 +26,8 @@ type batches struct {
 	sums      []waits.Sum
 	stackKeys []waits.StackKey
 	stackSums []waits.StackSum
+	missing   []waits.MissingKey
+	counts    []uint64
 	record    ringbuf.Record
 }
 
@@ -134,6 +136,27 @@ func (p *Probes) Events(each func(waits.Event)) error {
 	}
 }
 
+// maxMissing is the size of the map of missing events.
+const maxMissing = 4096
+
+// Missing returns the numbers of single intervals that are missing since the previous call.
+func (p *Probes) Missing() (map[waits.MissingKey]uint64, error) {
+	b := &p.batch
+	if b.missing == nil {
+		b.missing, b.counts = make([]waits.MissingKey, maxMissing), make([]uint64, maxMissing)
+	}
+	var cursor ebpf.MapBatchCursor
+	n, err := p.objects.Missing.BatchLookupAndDelete(&cursor, b.missing, b.counts, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // the end
+		return nil, fmt.Errorf("read the numbers of missing intervals: %w", err)
+	}
+	all := make(map[waits.MissingKey]uint64, n)
+	for i := range n {
+		all[b.missing[i]] = b.counts[i]
+	}
+	return all, nil
+}
+
 // Losses returns the records lost since the programs were loaded.
 func (p *Probes) Losses() (waits.Losses, error) {
 	l := waits.Losses{Gaps: p.gaps}
@@ -148,6 +171,7 @@ func (p *Probes) Losses() (waits.Losses, error) {
 		{v.LostThreads, &l.Threads},
 		{v.LostStacks, &l.Stacks},
 		{v.LostTargets, &l.Children},
+		{v.LostMissing, &l.Uncounted},
 		{v.LostSwitches, &l.Switches},
 		{v.UnseenSwitches, &l.Unseen},
 	} {

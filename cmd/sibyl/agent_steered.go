@@ -42,7 +42,7 @@ func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, sender.Close(), unsent(sender.Counts())) }()
-	s.Send = sender.Add
+	s.Send, s.Unsent = sender.Add, sender.Unsent
 	return steer.Run(c.Context(), s)
 }
 

@@ -32,8 +32,10 @@ type Settings struct {
 	CPULimit   float64 // CPUs that probes and agent may use together
 	Options    kernel.Options
 	Send       func([]join.Wait) // sends waits as spans
-	Client     *http.Client
-	Logger     *slog.Logger
+	// Unsent returns the numbers of waits that could not be sent since the previous call, by tracepoint; nil: unknown.
+	Unsent func() map[string]uint64
+	Client *http.Client
+	Logger *slog.Logger
 }
 
 // DefaultCPULimit is the part of a CPU that the agent may use.

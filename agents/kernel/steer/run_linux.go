@@ -59,21 +59,22 @@ type agent struct {
 }
 
 func newAgent(s Settings, p *kernel.Probes) *agent {
+	const proc = "/proc"
 	a := &agent{
 		settings: s, logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
-		ledger: waits.NewLedger(s.Thresholds), resolver: symbols.NewResolver("/proc", time.Now), judged: time.Now(),
-		joiner: &sharedJoiner{joiner: join.NewJoiner("/proc", s.Service, s.Host), used: make(map[uint32]int)},
+		ledger: waits.NewLedger(s.Thresholds), resolver: symbols.NewResolver(proc, time.Now), judged: time.Now(),
+		joiner: &sharedJoiner{joiner: join.NewJoiner(proc, s.Service, s.Host), used: make(map[uint32]int)},
 	}
 	if a.logger == nil {
 		a.logger = slog.New(slog.DiscardHandler)
 	}
 	a.used, _ = ownTime()
 	a.steering = &steering{
-		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, context: a.joiner.Context, changed: make(chan struct{}, 1),
+		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, context: a.joiner.Context, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
 		enabled: index(nil), governor: governor{limit: s.CPULimit}, usage: make(map[string]*usage),
 		processes: processes{
-			proc: "/proc", own: uint32(os.Getpid()), host: s.Host, selection: s.Selection, everything: s.Everything, service: s.Service,
-			all: make(map[uint32]*process), services: make(map[string]int),
+			proc: proc, own: uint32(os.Getpid()), selection: s.Selection, everything: s.Everything, serviceOf: a.joiner.Service,
+			all: make(map[uint32]*join.Service), services: make(map[string]int),
 		},
 	}
 	return a
@@ -84,7 +85,7 @@ const ServiceName = "sibyl-agent-kernel"
 
 func (a *agent) exchangeSettings() exchange.Settings {
 	return exchange.Settings{
-		Endpoint: a.settings.Endpoint, Token: a.settings.Token, ID: a.settings.ID, Changed: a.steering.changed,
+		Endpoint: a.settings.Endpoint, Token: a.settings.Token, ID: a.settings.ID, Changed: a.steering.changed, Due: a.steering.due,
 		Client: a.settings.Client, Logger: a.logger,
 		Capabilities: []protocol.Capability{protocol.CanProbe, protocol.CanRate},
 		Resource:     map[string]string{"service.name": ServiceName, "host.name": a.settings.Host, "os.type": "linux"},
@@ -110,29 +111,49 @@ func (a *agent) run(ctx context.Context) error {
 // tick does the work of a tick. While nothing is observed it only looks for processes.
 func (a *agent) tick(ctx context.Context, n int) error {
 	a.steering.sample(n%samplePeriod < sampleTicks)
-	if n%scanTicks == 0 {
-		if err := a.steering.scan(); err != nil {
+	observes := a.steering.observes()
+	if observes {
+		if err := a.readEvents(); err != nil { // before the scan forgets processes that have ended
 			return err
 		}
 	}
-	if !a.steering.observes() && n%judgeTicks != 0 {
+	if n%scanTicks == 0 {
+		if err := a.scan(observes); err != nil {
+			return err
+		}
+	}
+	if !observes && n%judgeTicks != 0 {
 		return nil
 	}
-	if err := a.meter.Keep(n%judgeTicks == judgeTicks/2 && a.steering.observes()); err != nil {
+	if err := a.meter.Keep(n%judgeTicks == judgeTicks/2 && observes); err != nil {
 		return err
-	}
-	if err := a.readEvents(); err != nil {
-		return err
-	}
-	if n%scanTicks == 0 {
-		if err := a.probes.Renew(); err != nil {
-			return err
-		}
-		a.joiner.Sweep()
 	}
 	if n%judgeTicks == 0 {
 		return a.judge(ctx)
 	}
+	return nil
+}
+
+// scan counts the waits that are missing, and looks for processes.
+func (a *agent) scan(observes bool) error {
+	if observes {
+		missing, err := a.probes.Missing()
+		if err != nil {
+			return err
+		}
+		var unsent map[string]uint64
+		if a.settings.Unsent != nil {
+			unsent = a.settings.Unsent()
+		}
+		a.steering.miss(missing, unsent)
+		if err := a.probes.Renew(); err != nil {
+			return err
+		}
+	}
+	if err := a.steering.scan(); err != nil {
+		return err
+	}
+	a.joiner.Sweep()
 	return nil
 }
 
@@ -204,17 +225,26 @@ func (a *agent) judge(ctx context.Context) error {
 	now := time.Now()
 	elapsed, own := now.Sub(a.judged), used-a.used
 	lost := losses.Since(a.losses)
-	a.steering.distribute(changes, cost.CPUShare*float64(elapsed), lost.Events+lost.Limited)
+	a.steering.distribute(changes, cost.CPUShare*float64(elapsed))
+	a.steering.missUnknown(&lost, count(changes))
 	a.judged, a.used, a.losses = now, used, losses
 	share := cost.CPUShare + own.Seconds()/elapsed.Seconds()
 	if a.steering.judge(share) {
 		a.logger.WarnContext(ctx, "the extent of the observation changes, because of its cost",
 			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit))
 	}
-	if lost.Events > 0 {
-		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events))
+	if lost.Events+lost.Limited > 0 {
+		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events), slog.Uint64("above_limit", lost.Limited))
 	}
 	return nil
+}
+
+// count returns the number of intervals in changes.
+func count(changes []waits.Row) (n uint64) {
+	for i := range changes {
+		n += changes[i].Count
+	}
+	return n
 }
 
 // ownTime returns the CPU time that this process has used.

@@ -56,7 +56,7 @@ type Sum struct {
 	Buckets   [Buckets]uint32
 }
 
-// Event is one interval above a threshold.
+// Event is one interval above a threshold, or several shorter ones of one span that are above it together.
 type Event struct {
 	End       uint64 // of the run-queue part
 	WaitNs    uint64
@@ -66,13 +66,14 @@ type Event struct {
 	Class     Class
 	Stack     int32 // negative: none was taken
 	Found     Found
+	More      uint16 // intervals that it stands for, beside itself
 	Comm      Comm
 	Trace     [32]uint8 // see Found
 	Span      [16]uint8
 }
 
 // Found is the result of the search for the span of an event.
-type Found uint32
+type Found uint16
 
 // The values are those of bpf/wait.bpf.c.
 const (
@@ -85,6 +86,36 @@ const (
 	Unsampled                // a span that is not exported
 	NumFound    = iota
 )
+
+// MissingKey identifies single intervals that are missing.
+type MissingKey struct {
+	TGID  uint32
+	Class Class
+	Cause Cause
+}
+
+// Cause is the reason for which single intervals are missing.
+type Cause uint32
+
+// The values are those of bpf/wait.bpf.c.
+const (
+	RingFull Cause = iota // the ring buffer was full
+	Limited               // there were more than the process may send
+	Unknown               // the memory with the identity of the span was not in place
+	NumCauses
+)
+
+var causeTexts = [NumCauses]string{
+	"the ring buffer is full", "there are more than the limit of a process", "the memory with the identity of the span is not in place",
+}
+
+// String returns the cause as a sentence.
+func (c Cause) String() string {
+	if c >= NumCauses {
+		return fmt.Sprintf("cause %d", uint32(c))
+	}
+	return causeTexts[c]
+}
 
 // Open is the present state of a thread.
 type Open struct {
