@@ -460,3 +460,43 @@ func TestExecEndsContext(t *testing.T) {
 		t.Errorf("%d targets, context %d", len(all), kind)
 	}
 }
+
+// A process that runs its own program again tells its spans again.
+func TestExecOfSameProgram(t *testing.T) {
+	p := open(t, Options{})
+	c := exec.CommandContext(t.Context(), "sh", "-c", "read line; exec sh -c 'echo; read line'")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _, _ = in.Close(), c.Process.Kill(), c.Wait() }() // killed
+	pid := uint32(c.Process.Pid)
+	target := everything
+	target.Context = join.Context{Kind: join.ThreadRecord, TLS: -8}
+	apply(t, p, pid, target, waits.Thresholds{})
+	before := p.Changes()
+	if _, err := io.WriteString(in, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if p.Changes() == before {
+		t.Error("the agent does not notice")
+	}
+	apply(t, p, pid, target, waits.Thresholds{})
+	all, err := p.targets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := all[pid].Context.Kind; kind != uint32(join.ThreadRecord) {
+		t.Errorf("context %d", kind)
+	}
+}

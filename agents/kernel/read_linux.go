@@ -99,6 +99,23 @@ func (p *Probes) DeleteStacks(sums map[waits.StackKey]waits.StackSum) error {
 	return nil
 }
 
+// ForgetStacks deletes all stacks, to make room. Waits that have one of them just now lose it.
+func (p *Probes) ForgetStacks() error {
+	var id, next uint32
+	err := p.objects.Stacks.NextKey(nil, &next)
+	for err == nil {
+		id = next
+		err = p.objects.Stacks.NextKey(id, &next)
+		if deleted := p.objects.Stacks.Delete(id); deleted != nil && !errors.Is(deleted, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete stacks: %w", deleted)
+		}
+	}
+	if !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("delete stacks: %w", err)
+	}
+	return nil
+}
+
 // maxFrames is the depth of stacks, as in bpf/wait.bpf.c.
 const maxFrames = 127
 
@@ -155,6 +172,15 @@ func (p *Probes) Missing() (map[waits.MissingKey]uint64, error) {
 		all[b.missing[i]] = b.counts[i]
 	}
 	return all, nil
+}
+
+// Changes returns the number of targets so far that the programs have changed, because a process ended, started
+// another one, or ran another program. [Probes.Apply] makes the specification true again.
+func (p *Probes) Changes() (n uint64) {
+	if err := p.objects.Changes.Get(&n); err != nil {
+		return p.until // unknown: there may have been some
+	}
+	return n
 }
 
 // Losses returns the records lost since the programs were loaded.

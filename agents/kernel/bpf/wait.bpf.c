@@ -62,7 +62,8 @@ enum {
 enum {
 	WITH_STACKS = 1,
 	WITH_CHILDREN = 2,
-	ONLY_IN_SPANS = 4, // events without span are not sent; short waits within a span are sent as sums
+	// Events and stacks without span are not sent, short waits within a span are sent as sums, and stacks not summed up.
+	ONLY_IN_SPANS = 4,
 };
 
 // Why an event is missing, as in agents/kernel/waits/record.go.
@@ -287,6 +288,8 @@ volatile __u64 until;
 // writes the first, forked the second; bits stay set when a target ends.
 volatile __u64 named[FILTER_BITS / 64];
 volatile __u64 inherited[FILTER_BITS / 64];
+
+__u64 changes; // of targets by these programs: the agent looks at them again
 
 // Losses, by reason.
 __u64 lost_events;    // the ring buffer was full
@@ -879,7 +882,7 @@ static __always_inline void attribute(__u32 tgid, struct target *target, struct 
 {
 	__u32 class = i->class;
 
-	if (!(target->flags & WITH_STACKS) || class >= CLASSES || !(target->classes & (1 << class)))
+	if ((target->flags & (WITH_STACKS | ONLY_IN_SPANS)) != WITH_STACKS || class >= CLASSES || !(target->classes & (1 << class)))
 		return;
 	if (t->stack >= 0) {
 		add_stack(tgid, class, i->syscall, t->stack, i->wait_ns + t->unsampled[class]);
@@ -986,8 +989,9 @@ static __always_inline void switch_out(void *ctx, bool preempt, struct task_stru
 	enter_wait(task, t, PREEMPTED, *now);
 	if (!preempt)
 		t->class = state ? classify(task, state, true, &t->syscall) : classify_runnable(task);
-	t->stack = sample(ctx, target, t, *now);
 	t->found = find_span(target, task, t);
+	if (!(target->flags & ONLY_IN_SPANS) || in_span(t))
+		t->stack = sample(ctx, target, t, *now);
 }
 
 // switch_in ends the wait of task, and begins its time on the CPU.
@@ -1057,6 +1061,7 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 	__sync_fetch_and_or(&inherited[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
 	if (bpf_map_update_elem(&targets, &tgid, target, 0))
 		increment(lost_targets);
+	increment(changes);
 	target = bpf_map_lookup_elem(&targets, &tgid);
 	if (target)
 		target->context.kind = NO_CONTEXT; // it may soon run another program; the agent looks
@@ -1069,8 +1074,10 @@ int BPF_PROG(executed, struct task_struct *task)
 	__u64 now = 0;
 	struct target *target = target_at(task->tgid, &now);
 
-	if (target)
-		target->context.kind = NO_CONTEXT; // it runs another program; the agent looks
+	if (!target)
+		return 0;
+	target->context.kind = NO_CONTEXT; // it runs another program; the agent looks
+	increment(changes);
 	return 0;
 }
 
@@ -1100,8 +1107,10 @@ int BPF_PROG(exited, struct task_struct *task)
 		t->class = ENDED;
 		name(task);
 	}
-	if (!task->signal->live.counter) // the last thread: another process may get the number
+	if (!task->signal->live.counter) { // the last thread: another process may get the number
 		bpf_map_delete_elem(&targets, &tgid);
+		increment(changes);
+	}
 	return 0;
 }
 

@@ -208,10 +208,10 @@ func exists(t *testing.T, object string) bool {
 }
 
 // newLive returns an agent for processes, without Sibyl.
-func newLive(t *testing.T, pids ...string) *agent {
+func newLive(t *testing.T, o kernel.Options, pids ...string) *agent {
 	t.Helper()
 	requireProbes(t)
-	p, err := kernel.Open(kernel.Options{})
+	p, err := kernel.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestPlanChanges(t *testing.T) {
 	for _, service := range []string{"orders", "cart"} {
 		pids = append(pids, pidOf(role(t, "load", "OTEL_SERVICE_NAME="+service)))
 	}
-	a := newLive(t, pids...)
+	a := newLive(t, kernel.Options{}, pids...)
 	own := strconv.Itoa(os.Getpid())
 	ids := func(i int) []string {
 		return [][]string{
@@ -301,6 +301,24 @@ func TestPlanChanges(t *testing.T) {
 	}
 	if err := a.probes.Events(func(e waits.Event) { t.Errorf("%+v", e) }); err != nil {
 		t.Error(err)
+	}
+}
+
+// Waits that do not fit in the ring buffer make their class incomplete, and no other one.
+func TestLostWaits(t *testing.T) {
+	w := role(t, "load", "OTEL_SERVICE_NAME=orders")
+	a := newLive(t, kernel.Options{RingBytes: 4096}, pidOf(w))
+	a.steering.Apply(planOf(1, "orders/kernel/sleep", "orders/kernel/file"))
+	eventually(t, "the loss is noticed", func() bool {
+		if err := a.scan(true); err != nil {
+			t.Fatal(err)
+		}
+		return len(a.steering.due) > 0
+	})
+	for _, o := range a.steering.Outcomes() {
+		if o.State != protocol.Applied || o.Incomplete != (o.ID == "orders/kernel/sleep") || o.Incomplete && (!strings.Contains(o.Reason, "the ring buffer is full") || o.Drops == 0) {
+			t.Errorf("%+v", o)
+		}
 	}
 }
 

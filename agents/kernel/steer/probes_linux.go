@@ -58,6 +58,20 @@ func (p *sharedProbes) Stack(id int32) ([]uint64, error) {
 	return p.probes.Stack(id)
 }
 
+// Changes returns the number of targets that ended or ran another program.
+func (p *sharedProbes) Changes() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.probes.Changes()
+}
+
+// ForgetStacks deletes all stacks.
+func (p *sharedProbes) ForgetStacks() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.probes.ForgetStacks()
+}
+
 // Missing returns the numbers of single intervals that are missing since the previous call.
 func (p *sharedProbes) Missing() (map[waits.MissingKey]uint64, error) {
 	p.mu.Lock()

@@ -19,6 +19,15 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
+// stackID identifies a stack of a process, which has a service of its own.
+type stackID struct {
+	process *join.Service
+	stack   int32
+}
+
+// maxNames bounds the names of stacks that are kept.
+const maxNames = 8192
+
 // Run lets Sibyl steer the kernel agent until ctx is done.
 func Run(ctx context.Context, s Settings) (err error) {
 	probes, err := kernel.Open(s.Options)
@@ -52,6 +61,8 @@ type agent struct {
 	resolver *symbols.Resolver
 	joiner   *sharedJoiner
 	events   []waits.Event // scratch
+	names    map[stackID][]string
+	named    map[uint32]*join.Service // processes that the resolver knows
 
 	judged time.Time     // time of the last judgement
 	used   time.Duration // CPU time of the process until then
@@ -63,6 +74,7 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	a := &agent{
 		settings: s, logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
 		ledger: waits.NewLedger(s.Thresholds), resolver: symbols.NewResolver(proc, time.Now), judged: time.Now(),
+		names: make(map[stackID][]string), named: make(map[uint32]*join.Service),
 		joiner: &sharedJoiner{joiner: join.NewJoiner(proc, s.Service, s.Host), used: make(map[uint32]int)},
 	}
 	if a.logger == nil {
@@ -70,7 +82,7 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	}
 	a.used, _ = ownTime()
 	a.steering = &steering{
-		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, context: a.joiner.Context, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
+		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, changes: a.probes.Changes, context: a.joiner.Context, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
 		enabled: index(nil), governor: governor{limit: s.CPULimit}, usage: make(map[string]*usage),
 		processes: processes{
 			proc: proc, own: uint32(os.Getpid()), selection: s.Selection, everything: s.Everything, serviceOf: a.joiner.Service,
@@ -172,11 +184,12 @@ func (a *agent) readEvents() error {
 		}
 		w, joined := a.joiner.Join(e)
 		joined = joined && w.Service.Name == t.service.Name // not those of the next process with the number
-		w.Event, w.Frames = *e, a.frames(e)
+		w.Event = *e
 		for _, part := range w.Parts(t.classes, a.settings.Thresholds) {
 			wanted := joined && enabled(part.Part.Class, part.Trace)
 			a.steering.record(t.service.Name, part.Part.Class, wanted)
 			if wanted {
+				part.Frames = a.frames(e, t.service)
 				send = append(send, part)
 			}
 		}
@@ -188,16 +201,44 @@ func (a *agent) readEvents() error {
 }
 
 // frames returns the names of the functions that waited; none if no stack was taken.
-func (a *agent) frames(e *waits.Event) []string {
+func (a *agent) frames(e *waits.Event, process *join.Service) []string {
 	if e.Stack < 0 {
 		return nil
 	}
-	a.resolver.Know(e.TGID)
+	id := stackID{process, e.Stack}
+	if names, ok := a.names[id]; ok {
+		return names
+	}
+	if a.named[e.TGID] != process { // another process has the ID
+		a.resolver.Forget(e.TGID)
+		a.named[e.TGID] = process
+	}
 	addresses, err := a.probes.Stack(e.Stack)
 	if err != nil {
 		return nil // it has been deleted
 	}
-	return a.resolver.Names(e.TGID, addresses)
+	names := a.resolver.Names(e.TGID, addresses)
+	if len(a.names) < maxNames {
+		a.names[id] = names
+	}
+	return names
+}
+
+// forgetNames forgets the names of processes that are not observed any more.
+func (a *agent) forgetNames() {
+	for pid, process := range a.named {
+		if t, _, ok := a.steering.target(pid); !ok || t.service != process {
+			a.resolver.Forget(pid)
+			delete(a.named, pid)
+			clear(a.names)
+		}
+	}
+}
+
+// forgetStacks makes room for stacks.
+func (a *agent) forgetStacks() error {
+	clear(a.names)
+	return a.probes.ForgetStacks()
 }
 
 // judge reads the sums, and changes the level if the agent costs too much.
@@ -229,6 +270,12 @@ func (a *agent) judge(ctx context.Context) error {
 	a.steering.missUnknown(&lost, count(changes))
 	a.judged, a.used, a.losses = now, used, losses
 	share := cost.CPUShare + own.Seconds()/elapsed.Seconds()
+	a.forgetNames()
+	if lost.Stacks > 0 {
+		if err := a.forgetStacks(); err != nil {
+			return err
+		}
+	}
 	if a.steering.judge(share) {
 		a.logger.WarnContext(ctx, "the extent of the observation changes, because of its cost",
 			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit))

@@ -2,6 +2,7 @@ package steer
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -19,6 +20,7 @@ type steering struct {
 	thresholds waits.Thresholds
 	stacks     bool
 	apply      func(kernel.Spec) error
+	changes    func() uint64                          // number of targets that ended or ran another program
 	context    func(pid uint32) (join.Context, error) // where a process keeps the spans of its threads
 	changed    chan struct{}                          // holds a value if the catalogue changed
 	due        chan struct{}                          // holds a value if the states of tracepoints changed
@@ -28,9 +30,10 @@ type steering struct {
 	enabled   *enabled
 	governor  governor
 	slice     bool              // the level sampled observes just now
-	targets   map[uint32]target // as applied
+	targets   map[uint32]target // of applied
 	failure   error             // of the last apply
-	idle      bool              // no targets are applied
+	applied   map[uint32]kernel.Target
+	seen      uint64            // changes before the last apply
 	usage     map[string]*usage // by tracepoint
 }
 
@@ -189,6 +192,7 @@ func (s *steering) sample(on bool) {
 // update makes the plan true for the present processes. The caller holds mu.
 func (s *steering) update() {
 	spec := kernel.Spec{Targets: make(map[uint32]kernel.Target), Thresholds: s.thresholds}
+	before := s.targets
 	s.targets = make(map[uint32]target)
 	l := s.governor.level
 	if l < sampled || l == sampled && s.slice {
@@ -201,17 +205,21 @@ func (s *steering) update() {
 			}
 		}
 	}
-	if idle := len(spec.Targets) == 0; !idle || !s.idle || s.failure != nil {
-		s.failure = s.apply(spec)
-		s.idle = idle
+	same := func(a, b target) bool { return a.service == b.service } // another process has another one
+	changes := s.changes()
+	if s.failure == nil && changes == s.seen && maps.Equal(spec.Targets, s.applied) && maps.EqualFunc(before, s.targets, same) {
+		return
 	}
+	s.seen = changes
+	s.failure = s.apply(spec)
+	s.applied = spec.Targets
 }
 
 // observes reports whether there are targets.
 func (s *steering) observes() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.idle
+	return len(s.applied) > 0
 }
 
 // targetOf returns the target for a process with enabled classes.

@@ -42,8 +42,10 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	m, proc := &machine{t: t}, t.TempDir()
+	changes := uint64(0)
 	m.steering = &steering{
-		apply: func(s kernel.Spec) error { m.applied = s; return m.fails }, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
+		changes: func() uint64 { changes++; return changes },
+		apply:   func(s kernel.Spec) error { m.applied = s; return m.fails }, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
 		context: func(uint32) (join.Context, error) { return join.Context{Kind: join.GoLabels}, m.lacks },
 		enabled: index(nil), governor: governor{limit: 0.01}, usage: make(map[string]*usage), stacks: true,
 		processes: processes{

@@ -153,9 +153,14 @@ func DecodeEvent(record []byte) (Event, error) {
 	if len(record) != EventSize {
 		return e, fmt.Errorf("decode event: %d bytes, want %d", len(record), EventSize)
 	}
-	if _, err := binary.Decode(record, binary.LittleEndian, &e); err != nil {
-		return Event{}, fmt.Errorf("decode event: %w", err)
-	}
+	in := fields(record) // many times faster than binary.Decode
+	e.End, e.WaitNs, e.RunqNs = in.u64(), in.u64(), in.u64()
+	e.TGID, e.TID, e.Syscall, e.Class = in.u32(), in.u32(), int32(in.u32()), Class(in.u32())
+	e.Stack = int32(in.u32())
+	e.Found, e.More = Found(in.u16()), in.u16()
+	in.bytes(e.Comm[:])
+	in.bytes(e.Trace[:])
+	in.bytes(e.Span[:])
 	if !e.Class.Valid() || e.Found >= NumFound {
 		return Event{}, fmt.Errorf("decode event: %s, span found: %d", e.Class, e.Found)
 	}
@@ -168,13 +173,38 @@ func DecodeOpen(records []byte) ([]Open, error) {
 		return nil, fmt.Errorf("decode states of threads: %d bytes, want a multiple of %d", len(records), OpenSize)
 	}
 	open := make([]Open, len(records)/OpenSize)
-	if _, err := binary.Decode(records, binary.LittleEndian, open); err != nil {
-		return nil, fmt.Errorf("decode states of threads: %w", err)
-	}
+	in := fields(records)
 	for i := range open {
-		if o := &open[i]; !o.Class.Valid() || o.Since > o.Now || o.Woken > o.Now {
+		o := &open[i]
+		o.Now, o.Since, o.Woken = in.u64(), in.u64(), in.u64()
+		o.TGID, o.TID, o.Syscall, o.Class = in.u32(), in.u32(), int32(in.u32()), Class(in.u32())
+		in.bytes(o.Comm[:])
+		if !o.Class.Valid() || o.Since > o.Now || o.Woken > o.Now {
 			return nil, fmt.Errorf("decode states of threads: thread %d: %s from %d to %d", o.TID, o.Class, o.Since, o.Now)
 		}
 	}
 	return open, nil
 }
+
+// fields are the bytes of a record that are not decoded yet.
+type fields []byte
+
+func (f *fields) u64() uint64 {
+	x := binary.LittleEndian.Uint64(*f)
+	*f = (*f)[8:]
+	return x
+}
+
+func (f *fields) u32() uint32 {
+	x := binary.LittleEndian.Uint32(*f)
+	*f = (*f)[4:]
+	return x
+}
+
+func (f *fields) u16() uint16 {
+	x := binary.LittleEndian.Uint16(*f)
+	*f = (*f)[2:]
+	return x
+}
+
+func (f *fields) bytes(to []byte) { *f = (*f)[copy(to, *f):] }
