@@ -723,7 +723,7 @@ static __always_inline __u32 find_span(struct target *target, struct task_struct
 #if defined(__TARGET_ARCH_x86)
 	thread_pointer = task->thread.fsbase;
 #endif
-	if (!thread_pointer || !wants(target, t->class) && !wants(target, RUNQUEUE))
+	if (!thread_pointer || !(wants(target, t->class) || wants(target, RUNQUEUE)))
 		return NOT_SOUGHT;
 	switch (target->context.kind) {
 	case GO_LABELS:
