@@ -136,7 +136,7 @@ func TestLostWaitsProveNothing(t *testing.T) {
 	s := newShop()
 	s.epochs(20)
 	s.faulty, s.losing = true, true
-	for range 12 {
+	for range 14 {
 		s.epochs(1)
 		for i := range s.core.State().Investigations {
 			v := &s.core.State().Investigations[i]

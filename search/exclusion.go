@@ -16,6 +16,7 @@ type exclusions struct {
 	forbidden   map[trace.Symbol]bool // by a person
 	unavailable map[trace.Symbol]bool // in agents
 	unproven    map[trace.Symbol]bool // see Input
+	returning   map[trace.Symbol]bool // see Input
 	cooldowns   []Cooldown
 	cooling     map[coolingKey]bool // keys of cooldowns
 }
@@ -28,7 +29,7 @@ type coolingKey struct {
 func newExclusions(in *Input) exclusions {
 	x := exclusions{
 		forbidden: make(map[trace.Symbol]bool), unavailable: make(map[trace.Symbol]bool),
-		unproven: make(map[trace.Symbol]bool), cooling: make(map[coolingKey]bool),
+		unproven: make(map[trace.Symbol]bool), returning: make(map[trace.Symbol]bool), cooling: make(map[coolingKey]bool),
 	}
 	for i := range in.State.Overrides {
 		if o := &in.State.Overrides[i]; o.Kind == Forbid && o.holds(in.Now) {
@@ -37,6 +38,9 @@ func newExclusions(in *Input) exclusions {
 	}
 	for _, tp := range in.Unproven {
 		x.unproven[tp] = true
+	}
+	for _, tp := range in.Returning {
+		x.returning[tp] = true
 	}
 	for _, c := range in.State.Cooldowns {
 		if c.Until > in.Now && !x.unproven[c.Tracepoint] {

@@ -21,15 +21,17 @@ type lately struct {
 	seen, missing float64 // by the probes
 	sent, unsent  float64 // of those seen, which are for few requests if the arm is small
 	reason        string  // for which waits were missing last
+	fresh         bool    // whether some were missing since the last scan
 	until         int     // scan; before it the tracepoint is incomplete
 }
 
 // assess judges the counts at a scan, and reports whether the tracepoint has become incomplete.
 func (l *lately) assess(scan int) (changed bool) {
-	if l.missing > maxMissing*(l.seen+l.missing) || l.unsent > maxMissing*l.sent {
+	if l.fresh && (l.missing > maxMissing*(l.seen+l.missing) || l.unsent > maxMissing*l.sent) {
 		changed = scan >= l.until
 		l.until = scan + incompleteScans
 	}
+	l.fresh = false
 	for _, x := range []*float64{&l.seen, &l.missing, &l.sent, &l.unsent} {
 		if *x *= fading; *x < 0.5 {
 			*x = 0
@@ -47,7 +49,7 @@ func (s *steering) miss(missing map[waits.MissingKey]uint64, unsent map[string]u
 			u := s.usageOf(waits.TracepointID(t.service.Name, k.Class))
 			u.drops += n
 			u.lately.missing += float64(n)
-			u.lately.reason = k.Cause.String()
+			u.lately.reason, u.lately.fresh = k.Cause.String(), true
 		}
 	}
 	for id, n := range unsent {
@@ -55,7 +57,7 @@ func (s *steering) miss(missing map[waits.MissingKey]uint64, unsent map[string]u
 		u.drops += n
 		u.sent -= min(u.sent, n)
 		u.lately.unsent += float64(n)
-		u.lately.reason = "the receiver does not take them"
+		u.lately.reason, u.lately.fresh = "the receiver does not take them", true
 	}
 }
 

@@ -61,7 +61,7 @@ func TestMissingWaits(t *testing.T) {
 	if got := m.incomplete(); !maps.Equal(got, want) {
 		t.Errorf("after the plan changed: incomplete %q, want %q", got, want)
 	}
-	for range incompleteScans + 40 {
+	for range incompleteScans {
 		m.look()
 	}
 	if got := m.incomplete(); len(got) > 0 {
