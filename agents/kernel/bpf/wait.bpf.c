@@ -446,17 +446,50 @@ static __always_inline void add_stack(__u32 tgid, __u32 class, __s32 syscall, __
 	__sync_fetch_and_add(&sum->total_ns, ns);
 }
 
+// Since Linux 6.2: makes a number a pointer that can be read directly, many times faster than by a helper.
+extern void *bpf_rdonly_cast(const void *, __u32) __ksym __weak;
+
+#define readable(type, address) ((struct type *)bpf_rdonly_cast((const void *)(address), bpf_core_type_id_kernel(struct type)))
+
+static __always_inline struct file *file_of(struct fdtable *table, __u64 fd)
+{
+	struct file *file = 0;
+
+	if (bpf_rdonly_cast)
+		return (struct file *)readable(list_head, table->fd + fd)->next; // any structure that begins with a pointer
+	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
+	return file;
+}
+
+static __always_inline __u32 mode_of(struct file *file)
+{
+	if (bpf_rdonly_cast)
+		return readable(file, file)->f_inode->i_mode;
+	return BPF_CORE_READ(file, f_inode, i_mode);
+}
+
+static __always_inline struct sock *sock_of(struct file *file)
+{
+	struct socket *socket;
+
+	if (bpf_rdonly_cast)
+		return readable(socket, readable(file, file)->private_data)->sk;
+	socket = BPF_CORE_READ(file, private_data);
+	return BPF_CORE_READ(socket, sk);
+}
+
 static __always_inline __u32 class_of_socket(struct file *file)
 {
-	struct socket *socket = BPF_CORE_READ(file, private_data);
-	struct sock *sk = BPF_CORE_READ(socket, sk);
+	struct sock *sk = sock_of(file);
+	__u16 family = bpf_rdonly_cast ? readable(sock, sk)->__sk_common.skc_family : BPF_CORE_READ(sk, __sk_common.skc_family);
+	__be16 port = bpf_rdonly_cast ? readable(sock, sk)->__sk_common.skc_dport : BPF_CORE_READ(sk, __sk_common.skc_dport);
 
-	switch (BPF_CORE_READ(sk, __sk_common.skc_family)) {
+	switch (family) {
 	case 1: // AF_UNIX
 		return UNIX;
 	case 2:	 // AF_INET
 	case 10: // AF_INET6
-		return BPF_CORE_READ(sk, __sk_common.skc_dport) == bpf_htons(53) ? DNS : NET;
+		return port == bpf_htons(53) ? DNS : NET;
 	case 40: // AF_VSOCK
 		return NET;
 	}
@@ -488,30 +521,15 @@ static __always_inline __u32 class_of_device(__u32 device)
 	return major == 4 || major == 5 || (major >= 136 && major <= 143) ? TTY : OTHER;
 }
 
-// Since Linux 6.2: makes a number a pointer that can be read directly.
-extern void *bpf_rdonly_cast(const void *, __u32) __ksym __weak;
-
-static __always_inline __u32 mode_of(struct file *file)
-{
-	struct inode *inode;
-
-	if (bpf_rdonly_cast) {
-		file = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
-		return file->f_inode->i_mode;
-	}
-	inode = BPF_CORE_READ(file, f_inode);
-	return BPF_CORE_READ(inode, i_mode);
-}
-
 static __always_inline __u32 class_of_fd(struct task_struct *task, __u64 fd)
 {
 	struct fdtable *table = task->files->fdt;
-	struct file *file = 0;
+	struct file *file;
 
 	fd = (__u32)fd;
 	if (fd >= table->max_fds)
 		return OTHER;
-	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
+	file = file_of(table, fd);
 	if (!file)
 		return OTHER;
 	switch (mode_of(file) & 0170000) {
