@@ -25,7 +25,7 @@ const steeredThreshold = 100 * time.Microsecond
 func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
 	c.Flags().StringVar(&f.sibyl, "sibyl", "", "URL of Sibyl, which then decides what is observed, like http://127.0.0.1:8321")
 	c.Flags().StringVar(&f.token, "token", "", "token with the role agent, for --sibyl and --otlp; prefer SIBYL_TOKEN, which the process list does not show")
-	c.Flags().Float64Var(&f.cpuLimit, "cpu-limit", 100*steer.DefaultCPULimit, "with --sibyl: percent of one CPU that agent and probes may use; 0: no limit")
+	c.Flags().Float64Var(&f.cpuLimit, "cpu-limit", 100*steer.DefaultCPULimit, "with --sibyl: percent of the machine's CPUs that agent and probes may use together; 0: no limit")
 }
 
 // steeredAgent lets Sibyl decide what is observed, until it is interrupted.

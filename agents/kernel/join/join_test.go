@@ -98,7 +98,7 @@ func TestService(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(proc, "7", "environ"), []byte(c.environment), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := readService(proc, 7, c.option, "here")
+		s, err := readService(proc, 7, c.option, "here", false)
 		if err != nil {
 			t.Fatal(err)
 		}

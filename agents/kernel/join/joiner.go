@@ -16,6 +16,10 @@ import (
 
 // Joiner knows the processes whose waits it joins. It is not safe for concurrent use.
 type Joiner struct {
+	// Hurried has a process that does not name its service in its environment read later than at first sight. For
+	// callers with many processes, most of which soon end.
+	Hurried bool
+
 	proc      string
 	service   string // of processes that do not tell theirs; "": unknown
 	host      string
@@ -69,7 +73,7 @@ func (j *Joiner) Service(pid uint32) *Service {
 	}
 	p.pause = min(1<<min(2*p.reads, 16), longestPause) - 1
 	p.reads++
-	s, err := readService(j.proc, pid, j.service, j.host)
+	s, err := readService(j.proc, pid, j.service, j.host, j.Hurried && p.reads == 1)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		delete(j.processes, pid)

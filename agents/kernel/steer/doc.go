@@ -29,7 +29,7 @@ type Settings struct {
 	Service    string           // of selected processes that name none; "": they are not observed
 	Thresholds waits.Thresholds // durations from which single waits are sent; 0: none of the class is
 	Stacks     bool
-	CPULimit   float64 // CPUs that probes and agent may use together
+	CPULimit   float64 // part of the machine's CPUs that probes and agent may use together; 0: no limit
 	Options    kernel.Options
 	Send       func([]join.Wait) // sends waits as spans
 	// Unsent returns the numbers of waits that could not be sent since the previous call, by tracepoint; nil: unknown.
@@ -38,7 +38,7 @@ type Settings struct {
 	Logger *slog.Logger
 }
 
-// DefaultCPULimit is the part of a CPU that the agent may use.
+// DefaultCPULimit is the part of the machine's CPUs that the agent may use. The probes run on each of them.
 const DefaultCPULimit = 0.01
 
 // Intervals of the loop.

@@ -113,11 +113,11 @@ func TestMissingUnknown(t *testing.T) {
 // What the agent's own limit suppresses is no evidence either.
 func TestLimitIsIncomplete(t *testing.T) {
 	m := observedMachine(t)
-	for range 2 * patience {
+	for m.level() < noEvents {
 		m.judge(0.02)
 	}
 	got := m.incomplete()
-	if len(got) != 3 || !strings.HasPrefix(got["orders/kernel/sync"], "failed: the kernel agent limits itself to 1 % of a CPU") || len(m.due) != 1 {
+	if len(got) != 3 || !strings.HasPrefix(got["orders/kernel/sync"], "failed: the kernel agent limits itself to 0.01 of a CPU") || len(m.due) != 1 {
 		t.Errorf("%q", got)
 	}
 }

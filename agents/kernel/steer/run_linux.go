@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -71,11 +72,13 @@ type agent struct {
 
 func newAgent(s Settings, p *kernel.Probes) *agent {
 	const proc = "/proc"
+	joiner := join.NewJoiner(proc, s.Service, s.Host)
+	joiner.Hurried = s.Everything
 	a := &agent{
 		settings: s, logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
 		ledger: waits.NewLedger(s.Thresholds), resolver: symbols.NewResolver(proc, time.Now), judged: time.Now(),
 		names: make(map[stackID][]string), named: make(map[uint32]*join.Service),
-		joiner: &sharedJoiner{joiner: join.NewJoiner(proc, s.Service, s.Host), used: make(map[uint32]int)},
+		joiner: &sharedJoiner{joiner: joiner, used: make(map[uint32]int)},
 	}
 	if a.logger == nil {
 		a.logger = slog.New(slog.DiscardHandler)
@@ -83,7 +86,7 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	a.used, _ = ownTime()
 	a.steering = &steering{
 		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, changes: a.probes.Changes, context: a.joiner.Context, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
-		enabled: index(nil), governor: governor{limit: s.CPULimit}, usage: make(map[string]*usage),
+		enabled: index(nil), governor: governor{limit: s.CPULimit * float64(runtime.NumCPU())}, usage: make(map[string]*usage),
 		processes: processes{
 			proc: proc, own: uint32(os.Getpid()), selection: s.Selection, everything: s.Everything, serviceOf: a.joiner.Service,
 			all: make(map[uint32]*join.Service), services: make(map[string]int),
@@ -278,7 +281,7 @@ func (a *agent) judge(ctx context.Context) error {
 	}
 	if a.steering.judge(share) {
 		a.logger.WarnContext(ctx, "the extent of the observation changes, because of its cost",
-			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit))
+			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit*float64(runtime.NumCPU())))
 	}
 	if lost.Events+lost.Limited > 0 {
 		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events), slog.Uint64("above_limit", lost.Limited))

@@ -221,8 +221,11 @@ func TestLevels(t *testing.T) {
 		{sampled, none, failed},
 		{off, none, failed},
 	} {
-		if m.judge(0.02) || !m.judge(0.02) {
-			t.Fatalf("%s: not after two judgements", c.level)
+		n := 1
+		for ; !m.judge(0.02); n++ {
+		}
+		if want := map[bool]int{true: burst, false: patience}[c.level == noStacks]; n != want {
+			t.Errorf("%s: after %d judgements, want %d", c.level, n, want)
 		}
 		m.expect(c.level.String(), c.targets)
 		m.expectStates(c.level.String(), c.states)
