@@ -576,6 +576,35 @@ func TestSilentAgent(t *testing.T) {
 	})
 }
 
+// An agent that falls silent does no harm if another one on its machine has taken its place.
+func TestReplacedAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t)
+		probes := points("shop", 1)
+		probes[0].Kind = protocol.ProbePoint
+		w.on("shop/000000")
+		begin := func(id string) {
+			r := registration("sibyl-agent-kernel", "1", probes, 0)
+			r.Resource["host.name"] = "b"
+			if a := w.call(http.MethodPut, id, r); a.Code != http.StatusOK {
+				t.Fatalf("%d %s", a.Code, a.Body)
+			}
+		}
+		begin("former")
+		w.report("former", protocol.Outcome{ID: "shop/000000", State: protocol.Applied})
+		begin("present")
+		for range 10 {
+			time.Sleep(3 * time.Second)
+			w.report("present", protocol.Outcome{ID: "shop/000000", State: protocol.Applied})
+		}
+		for _, f := range w.engine.reports() {
+			if len(f.Unavailable) > 0 {
+				t.Errorf("%+v", f.Unavailable)
+			}
+		}
+	})
+}
+
 // Outcomes of tracepoints outside the catalogue are ignored. Tracepoints that are not in the plan do not count towards
 // its cost.
 func TestUnknownTracepoints(t *testing.T) {

@@ -189,8 +189,9 @@ type outcome struct {
 func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured search.Measured) {
 	all, measured.Plan = make(map[string]*outcome), version
 	now := p.options.Clock()
+	here := p.present(now)
 	for _, a := range p.agents {
-		silent := a.silent(now)
+		silent := a.silent(now) && !here[a.place()]
 		if a.version == version {
 			measured.Hits += a.usage.Hits
 			measured.Bytes += a.usage.Bytes
@@ -236,6 +237,23 @@ func (o *outcome) unavailable() time.Duration {
 // silent reports whether an agent that should send statuses has stopped to.
 func (a *agent) silent(now time.Time) bool {
 	return a.transport == overHTTP && (a.polls == 0 && now.Sub(a.seen) > idTimeout || !a.reported.IsZero() && now.Sub(a.reported) > silence)
+}
+
+// place is the machine of an agent that observes other processes, with the name of the agent.
+type place struct{ service, host string }
+
+func (a *agent) place() place { return place{a.resource["service.name"], a.resource["host.name"]} }
+
+// present returns the places of agents that are not silent: another one there has taken the place of one that is. The
+// caller holds mu.
+func (p *Plane) present(now time.Time) map[place]bool {
+	all := make(map[place]bool)
+	for _, a := range p.agents {
+		if at := a.place(); at.host != "" && !a.silent(now) {
+			all[at] = true
+		}
+	}
+	return all
 }
 
 // observesOthers reports whether a tracepoint of the agent is in another process, whose requests go on without the

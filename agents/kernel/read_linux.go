@@ -174,6 +174,32 @@ func (p *Probes) Missing() (map[waits.MissingKey]uint64, error) {
 	return all, nil
 }
 
+// Others reports whether another program on this machine has the same probes, as far as the rights allow to see that.
+func (p *Probes) Others() bool {
+	own, err := p.objects.Switched.Info()
+	if err != nil {
+		return false
+	}
+	ownID, _ := own.ID()
+	for id := ebpf.ProgramID(0); ; {
+		if id, err = ebpf.ProgramGetNextID(id); err != nil {
+			return false // the end, or no right
+		}
+		if id == ownID {
+			continue
+		}
+		other, err := ebpf.NewProgramFromID(id)
+		if err != nil {
+			continue // it has been removed
+		}
+		info, err := other.Info()
+		_ = other.Close()
+		if err == nil && info.Name == own.Name && info.Tag == own.Tag {
+			return true
+		}
+	}
+}
+
 // Changes returns the number of targets so far that the programs have changed, because a process ended, started
 // another one, or ran another program. [Probes.Apply] makes the specification true again.
 func (p *Probes) Changes() (n uint64) {

@@ -69,11 +69,11 @@ func (p *process) steerSettings(c *cobra.Command, f *kernelFlags) (steer.Setting
 		Endpoint: f.sibyl, Token: p.agentToken(f), ID: "kernel@" + host, Host: host, Service: f.service, Stacks: f.stacks,
 		CPULimit: f.cpuLimit / 100, Options: kernel.Options{Sums: f.sums}, Logger: slog.New(slog.NewTextHandler(p.err, nil)),
 	}
+	u, err := url.Parse(f.sibyl)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return s, fmt.Errorf("--sibyl %q: want a URL like http://127.0.0.1:8321", f.sibyl)
+	}
 	if f.otlp == "" {
-		u, err := url.Parse(f.sibyl)
-		if err != nil || u.Hostname() == "" {
-			return s, fmt.Errorf("--sibyl %q: want a URL like http://127.0.0.1:8321", f.sibyl)
-		}
 		f.otlp = net.JoinHostPort(u.Hostname(), otlpPort)
 		if u.Scheme == "https" {
 			f.otlp = "grpcs://" + f.otlp

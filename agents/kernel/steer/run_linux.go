@@ -3,6 +3,7 @@
 package steer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ const maxNames = 8192
 
 // Run lets Sibyl steer the kernel agent until ctx is done.
 func Run(ctx context.Context, s Settings) (err error) {
+	s.Options.StackPeriod = cmp.Or(s.Options.StackPeriod, stackPeriod)
 	probes, err := kernel.Open(s.Options)
 	if err != nil {
 		return err
@@ -44,6 +46,9 @@ func Run(ctx context.Context, s Settings) (err error) {
 	}
 	if err := a.steering.scan(); err != nil {
 		return err
+	}
+	if probes.Others() {
+		a.logger.WarnContext(ctx, "another kernel agent runs on this machine: of processes that both observe, each wait is sent twice")
 	}
 	e.Start(ctx, func() {})
 	defer e.Close()
