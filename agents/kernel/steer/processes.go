@@ -18,7 +18,7 @@ const (
 	// restart: ten minutes.
 	forgetScans = 600
 	// maxServices is the number of services that are announced: a program could start processes of ever new ones.
-	maxServices = 1000
+	maxServices = 256
 )
 
 // processes are the processes of services on this machine. One goroutine owns them.
