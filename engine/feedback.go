@@ -155,8 +155,8 @@ func (c *Core) setCosts(at trace.Nanos, costs []search.Cost) {
 // returnsSoon is the time for which the search waits for a tracepoint that cannot be enabled.
 const returnsSoon = 2 * time.Minute
 
-// unavailable returns the tracepoints that cannot be enabled at time now, ascending, those of them that agents could not
-// enable while the plan had them, and those of these that can soon be.
+// unavailable returns the tracepoints that cannot be enabled at time now, ascending, those of them that agents could
+// not enable while the plan had them, and those of these that can soon be.
 func (c *Core) unavailable(now trace.Nanos) (list, unproven, returning []trace.Symbol) {
 	f := &c.feedback
 	maps.DeleteFunc(f.unavailable, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })

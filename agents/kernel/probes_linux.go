@@ -151,8 +151,8 @@ func (p *Probes) remove(s Spec) error {
 		delete(p.applied, pid)
 	}
 	for pid := range p.applied {
-		// Without a target it has ended; if it is wanted, the number belongs to another process. Without context it runs
-		// another program.
+		// Without a target it has ended; if it is wanted, the number belongs to another process. Without context it
+		// runs another program.
 		if now, ok := running[pid]; !ok || now.Context.Kind != uint32(p.applied[pid].Context.Kind) {
 			delete(p.applied, pid)
 		}

@@ -15,12 +15,15 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
 	"github.com/sibyl-trace/sibyl/agents/kernel/join"
+	"github.com/sibyl-trace/sibyl/agents/kernel/steer"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// httpClients is the number of requests at a time.
-const httpClients = 4
+const (
+	httpClients = 4   // requests at a time
+	httpRounds  = 101 // many short ones, since the CPU time of a request depends on what else uses the caches
+)
 
 // httpProbings lists the states of the kernel agent whose cost a service pays. The first one has no probes.
 var httpProbings = []probing{
@@ -53,7 +56,7 @@ func steered(pid uint32, classes ...waits.Class) kernel.Spec {
 // alternate, so that other work on the machine affects all of them.
 func KernelHTTP(ctx context.Context, o Options) (_ *Result, err error) {
 	o = o.withDefaults()
-	probes, err := kernel.Open(kernel.Options{})
+	probes, err := kernel.Open(kernel.Options{StackPeriod: steer.StackPeriod})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +66,7 @@ func KernelHTTP(ctx context.Context, o Options) (_ *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	rounds := kernelRounds
+	rounds := httpRounds
 	if o.Small {
 		rounds = 1
 	}
@@ -77,7 +80,7 @@ func KernelHTTP(ctx context.Context, o Options) (_ *Result, err error) {
 			if err := meter.Keep(round > rounds); err != nil {
 				return nil, err
 			}
-			ns, elapsed, requests, err := s.play(ctx, o.Time/2)
+			ns, elapsed, requests, err := s.play(ctx, o.Time/10)
 			if err != nil {
 				return nil, err
 			}

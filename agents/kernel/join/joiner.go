@@ -57,7 +57,7 @@ func NewJoiner(proc, service, host string) *Joiner {
 }
 
 // Service returns the service of a process; nil if the process has ended, or names none. To be called at regular
-// intervals: it reads again what may have changed. A service that does not change stays the same pointer.
+// intervals: it reads the service again. One that does not change stays the same pointer.
 func (j *Joiner) Service(pid uint32) *Service {
 	if p := j.processes[pid]; p != nil && p.service == nil && p.pause > 0 {
 		p.pause--
@@ -117,7 +117,7 @@ func (j *Joiner) search(pid uint32, p *process) {
 
 var errNoService = errors.New("the process does not tell the name of its service: set OTEL_SERVICE_NAME in its environment, or give --service")
 
-// process returns what is known of a process, nothing yet if another program has its ID by now.
+// process returns a process, a new one if another program has its ID by now.
 func (j *Joiner) process(pid uint32) (*process, error) {
 	id, err := j.identify(pid)
 	if err != nil {

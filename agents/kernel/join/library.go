@@ -103,7 +103,7 @@ func (l *library) descriptor(name string) (at uint64, found bool, err error) {
 		return 0, false, nil
 	}
 	for _, s := range e.Sections {
-		if s.Type != elf.SHT_RELA {
+		if s.Type != elf.SHT_RELA { //nolint:misspell // relocations with addend
 			continue
 		}
 		for r := s.Open(); ; {

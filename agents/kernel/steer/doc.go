@@ -41,9 +41,9 @@ type Settings struct {
 // DefaultCPULimit is the part of the machine's CPUs that the agent may use. The probes run on each of them.
 const DefaultCPULimit = 0.01
 
-// stackPeriod is the time between two stacks of a thread: a stack costs several times as much as a wait, and a few of
+// StackPeriod is the default time between two stacks of a thread: a stack costs several times as much as a wait, and a few of
 // the many waits of a problem show where it comes from.
-const stackPeriod = 20 * time.Millisecond
+const StackPeriod = 20 * time.Millisecond
 
 // Intervals of the loop.
 const (

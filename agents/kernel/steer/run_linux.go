@@ -32,7 +32,7 @@ const maxNames = 8192
 
 // Run lets Sibyl steer the kernel agent until ctx is done.
 func Run(ctx context.Context, s Settings) (err error) {
-	s.Options.StackPeriod = cmp.Or(s.Options.StackPeriod, stackPeriod)
+	s.Options.StackPeriod = cmp.Or(s.Options.StackPeriod, StackPeriod)
 	probes, err := kernel.Open(s.Options)
 	if err != nil {
 		return err
