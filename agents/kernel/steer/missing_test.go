@@ -22,7 +22,7 @@ func (m *machine) incomplete() map[string]string {
 	return all
 }
 
-// observed returns a machine with two services whose classes sync and file are on.
+// observedMachine returns a machine with two services whose classes sync and file are on.
 func observedMachine(t *testing.T) *machine {
 	m := newMachine(t)
 	m.start(10, "5", "OTEL_SERVICE_NAME=orders")
@@ -32,8 +32,8 @@ func observedMachine(t *testing.T) *machine {
 	return m
 }
 
-// A class of which many waits are missing is incomplete, and no other one. Sibyl learns it at once, and also if its plan
-// has moved on meanwhile.
+// A class of which many waits are missing is incomplete, and no other one. Sibyl learns it at once, and also if its
+// plan has moved on meanwhile.
 func TestMissingWaits(t *testing.T) {
 	m := observedMachine(t)
 	for range 1000 {
