@@ -47,6 +47,9 @@ var (
 	ErrPages    = refusal.New(refusal.Invalid, "the pages do not add up to the announced catalogue", "")
 )
 
+// overHTTP is the transport of agents that send statuses at regular intervals.
+const overHTTP = "http"
+
 // idTimeout is the time after which a silent agent that does not poll loses its ID to another session. It is short, so
 // that an agent that was killed and restarted soon gets its ID back.
 const idTimeout = 5 * time.Second

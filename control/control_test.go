@@ -516,6 +516,95 @@ func TestUnavailableForMost(t *testing.T) {
 	})
 }
 
+// One agent whose records are incomplete makes a tracepoint unavailable for a while: its machine may be the slow one.
+func TestIncomplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t)
+		w.on("shop/000000")
+		for _, id := range []string{"a", "b", "c"} {
+			w.register(id, "1", "shop", points("shop", 1))
+			w.report(id, protocol.Outcome{ID: "shop/000000", State: protocol.Applied})
+		}
+		incomplete := protocol.Outcome{ID: "shop/000000", State: protocol.Applied, Incomplete: true, Reason: "the ring buffer is full"}
+		w.report("c", incomplete)
+		time.Sleep(10 * time.Second)
+		want := search.Unavailable{ID: "shop/000000", For: 2 * time.Minute}
+		count := func() (n int) {
+			for _, f := range w.engine.reports() {
+				for _, u := range f.Unavailable {
+					if u != want {
+						t.Errorf("%+v, want %+v", u, want)
+					}
+					n++
+				}
+			}
+			return n
+		}
+		if n := count(); n != 1 {
+			t.Errorf("reported %d times, want once", n)
+		}
+		if a := w.plane.Agents()[2]; a.Problem != "shop/000000: the ring buffer is full" {
+			t.Errorf("%+v", a)
+		}
+		time.Sleep(2 * time.Minute)
+		if n := count(); n != 2 {
+			t.Errorf("reported %d times, want again after two minutes", n)
+		}
+	})
+}
+
+// An agent that observes other processes and falls silent makes its probes unavailable, since the requests of those
+// processes go on. One within its process does not.
+func TestSilentAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t)
+		probes := points("shop", 1)
+		probes[0].Kind = protocol.ProbePoint
+		w.on("shop/000000", "cart/000000")
+		w.register("kernel", "1", "sibyl-agent-kernel", probes)
+		w.register("app", "1", "cart", points("cart", 1))
+		w.report("kernel", protocol.Outcome{ID: "shop/000000", State: protocol.Applied})
+		w.report("app", protocol.Outcome{ID: "cart/000000", State: protocol.Applied})
+		time.Sleep(12 * time.Second) // neither polls any more
+		var unavailable []search.Unavailable
+		for _, f := range w.engine.reports() {
+			unavailable = append(unavailable, f.Unavailable...)
+		}
+		if want := []search.Unavailable{{ID: "shop/000000", For: 2 * time.Minute}}; !slices.Equal(unavailable, want) {
+			t.Errorf("%+v, want %+v", unavailable, want)
+		}
+	})
+}
+
+// An agent that falls silent does no harm if another one on its machine has taken its place.
+func TestReplacedAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHarness(t)
+		probes := points("shop", 1)
+		probes[0].Kind = protocol.ProbePoint
+		w.on("shop/000000")
+		begin := func(id string) {
+			r := registration("sibyl-agent-kernel", "1", probes, 0)
+			r.Resource["host.name"] = "b"
+			if a := w.call(http.MethodPut, id, r); a.Code != http.StatusOK {
+				t.Fatalf("%d %s", a.Code, a.Body)
+			}
+		}
+		begin("former")
+		w.report("former", protocol.Outcome{ID: "shop/000000", State: protocol.Applied})
+		begin("present")
+		for range 10 {
+			time.Sleep(3 * time.Second)
+			w.report("present", protocol.Outcome{ID: "shop/000000", State: protocol.Applied})
+		}
+		for _, f := range w.engine.reports() {
+			if len(f.Unavailable) > 0 {
+				t.Errorf("%+v", f.Unavailable)
+			}
+		}
+	})
+}
+
 // Outcomes of tracepoints outside the catalogue are ignored. Tracepoints that are not in the plan do not count towards
 // its cost.
 func TestUnknownTracepoints(t *testing.T) {

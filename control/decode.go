@@ -132,6 +132,8 @@ func decodeOutcome(d *jx.Decoder) (o protocol.Outcome, err error) {
 			o.Nanos, err = d.Float64()
 		case "bytes":
 			o.Bytes, err = d.Float64()
+		case "incomplete":
+			o.Incomplete, err = d.Bool()
 		default:
 			err = d.Skip()
 		}

@@ -177,7 +177,7 @@ func announced(list []protocol.Tracepoint) []search.Announced {
 }
 
 // reportMeasured adds the usage of the plan, costs that changed, and tracepoints that most of their agents could not
-// enable. The caller holds mu.
+// enable or any agent missed. The caller holds mu.
 func (p *Plane) reportMeasured(f *search.Feedback, after *lastReported, now time.Time) {
 	outcomes, measured := p.outcomes(p.published.Load().plan.Version)
 	if measured.Hits > 0 || measured != p.lastReported.measured && p.lastReported.measured.Hits > 0 {
@@ -188,9 +188,9 @@ func (p *Plane) reportMeasured(f *search.Feedback, after *lastReported, now time
 	maps.DeleteFunc(after.unavailable, func(_ string, until time.Time) bool { return !now.Before(until) })
 	for _, id := range slices.Sorted(maps.Keys(outcomes)) {
 		o := outcomes[id]
-		if _, known := after.unavailable[id]; !known && o.failed > o.applied {
-			after.unavailable[id] = now.Add(unavailableFor)
-			f.Unavailable = append(f.Unavailable, search.Unavailable{ID: id, For: unavailableFor})
+		if _, known := after.unavailable[id]; !known && o.unavailable() > 0 {
+			after.unavailable[id] = now.Add(o.unavailable())
+			f.Unavailable = append(f.Unavailable, search.Unavailable{ID: id, For: o.unavailable()})
 		}
 		if o.costed < minHits {
 			continue

@@ -52,7 +52,7 @@ func (h *handler) serve(f func(http.ResponseWriter, *http.Request, Caller) error
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		who, err := h.identify(r)
 		if err == nil {
-			c := Caller{ID: r.PathValue("id"), Session: r.URL.Query().Get("session"), Principal: who.Token, Services: who.Services, Transport: "http"}
+			c := Caller{ID: r.PathValue("id"), Session: r.URL.Query().Get("session"), Principal: who.Token, Services: who.Services, Transport: overHTTP}
 			if c.ID != protocol.Printable(c.ID, protocol.MaxText) || len(c.Session) > protocol.MaxText {
 				err = refusal.New(refusal.NotFound, "an ID is printable text of at most "+strconv.Itoa(protocol.MaxText)+" bytes", "")
 			} else {

@@ -70,11 +70,11 @@ func known(outcomes []protocol.Outcome, all []protocol.Tracepoint) []protocol.Ou
 	return slices.CompactFunc(list, func(x, y protocol.Outcome) bool { return x.ID == y.ID })
 }
 
-// firstFailure returns the first tracepoint of a catalogue that could not be enabled, with the reason; empty if there
-// is none.
+// firstFailure returns the first tracepoint of a catalogue that could not be enabled or is incomplete, with the reason;
+// empty if there is none.
 func firstFailure(outcomes []protocol.Outcome, all []protocol.Tracepoint) string {
 	for i := range outcomes {
-		if o := &outcomes[i]; o.State != protocol.Applied && find(all, o.ID) != nil {
+		if o := &outcomes[i]; (o.State != protocol.Applied || o.Incomplete) && find(all, o.ID) != nil {
 			return o.ID + ": " + cmp.Or(o.Reason, string(o.State))
 		}
 	}
@@ -172,6 +172,8 @@ const (
 	minHits        = 100              // for a mean cost
 	costFactor     = 1.25             // by which a cost must differ from the last reported one
 	unavailableFor = 30 * time.Minute // after most agents could not enable a tracepoint
+	incompleteFor  = 2 * time.Minute  // after an agent missed much of what a tracepoint should have recorded
+	silence        = 35 * time.Second // after the last status of an agent: it sends one every ten seconds
 )
 
 // outcome sums up the reports of all agents about a tracepoint.
@@ -179,13 +181,17 @@ type outcome struct {
 	costed          float64 // hits with known costs
 	nanos, bytes    float64 // of these hits
 	applied, failed int     // agents
+	incomplete      int     // agents that missed much of what it should have recorded
 }
 
 // outcomes sums up the outcomes of all agents by tracepoint, and the usage of those that applied the plan of the given
 // version. The caller holds mu.
 func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured search.Measured) {
 	all, measured.Plan = make(map[string]*outcome), version
+	now := p.options.Clock()
+	here := p.present(now)
 	for _, a := range p.agents {
+		silent := a.silent(now) && !here[a.place()]
 		if a.version == version {
 			measured.Hits += a.usage.Hits
 			measured.Bytes += a.usage.Bytes
@@ -198,9 +204,12 @@ func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured searc
 				x = &outcome{}
 				all[o.ID] = x
 			}
-			if o.State == protocol.Applied {
+			switch {
+			case o.Incomplete || silent && a.observesOthers(o.ID):
+				x.incomplete++
+			case o.State == protocol.Applied:
 				x.applied++
-			} else {
+			default:
 				x.failed++
 			}
 			if o.Nanos > 0 {
@@ -211,4 +220,45 @@ func (p *Plane) outcomes(version int64) (all map[string]*outcome, measured searc
 		}
 	}
 	return all, measured
+}
+
+// unavailable returns the time for which the tracepoint cannot be enabled; 0 if it can. One incomplete agent suffices:
+// the requests of its machine may be those that are slow.
+func (o *outcome) unavailable() time.Duration {
+	switch {
+	case o.incomplete > 0:
+		return incompleteFor
+	case o.failed > o.applied:
+		return unavailableFor
+	}
+	return 0
+}
+
+// silent reports whether an agent that should send statuses has stopped to.
+func (a *agent) silent(now time.Time) bool {
+	return a.transport == overHTTP && (a.polls == 0 && now.Sub(a.seen) > idTimeout || !a.reported.IsZero() && now.Sub(a.reported) > silence)
+}
+
+// place is the machine of an agent that observes other processes, with the name of the agent.
+type place struct{ service, host string }
+
+func (a *agent) place() place { return place{a.resource["service.name"], a.resource["host.name"]} }
+
+// present returns the places of agents that are not silent: another one there has taken the place of one that is. The
+// caller holds mu.
+func (p *Plane) present(now time.Time) map[place]bool {
+	all := make(map[place]bool)
+	for _, a := range p.agents {
+		if at := a.place(); at.host != "" && !a.silent(now) {
+			all[at] = true
+		}
+	}
+	return all
+}
+
+// observesOthers reports whether a tracepoint of the agent is in another process, whose requests go on without the
+// agent.
+func (a *agent) observesOthers(id string) bool {
+	x := find(a.catalogue.content(), id)
+	return x != nil && x.Kind == protocol.ProbePoint && x.Service != a.resource["service.name"]
 }

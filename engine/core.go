@@ -362,12 +362,13 @@ func (c *Core) decide(now trace.Nanos, explore float64) []search.Decision {
 		return nil
 	}
 	problems, taken := c.searchedProblems()
+	unavailable, unproven, returning := c.unavailable(now)
 	var decisions []search.Decision
 	c.state, decisions = search.Next(search.Input{
 		Now: now, Problems: problems, Taken: taken, Trees: c.builtTrees(), Joined: c.joinedTrees(), Rates: c.rates(), State: c.state,
 		Table: c.table, Budget: c.options.Budget, Strategy: c.strategy, Seed: c.options.Seed, Epoch: c.options.Epoch,
 		Explore: explore, Arms: c.armTimes(), Pairs: c.pairShares(),
-		Measured: c.measuredUsage(now), Unavailable: c.unavailable(now),
+		Measured: c.measuredUsage(now), Unavailable: unavailable, Unproven: unproven, Returning: returning,
 	})
 	decisions = append(decisions, c.takeLogEntries(now)...)
 	c.recordHistory(decisions)

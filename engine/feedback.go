@@ -152,16 +152,24 @@ func (c *Core) setCosts(at trace.Nanos, costs []search.Cost) {
 	c.updateCatalogue(at)
 }
 
-// unavailable returns the tracepoints that cannot be enabled at time now, ascending.
-func (c *Core) unavailable(now trace.Nanos) []trace.Symbol {
+// returnsSoon is the time for which the search waits for a tracepoint that cannot be enabled.
+const returnsSoon = 2 * time.Minute
+
+// unavailable returns the tracepoints that cannot be enabled at time now, ascending, those of them that agents could
+// not enable while the plan had them, and those of these that can soon be.
+func (c *Core) unavailable(now trace.Nanos) (list, unproven, returning []trace.Symbol) {
 	f := &c.feedback
 	maps.DeleteFunc(f.unavailable, func(_ trace.Symbol, until trace.Nanos) bool { return until <= now })
 	maps.DeleteFunc(f.removed, func(_ trace.Symbol, since trace.Nanos) bool { return now.Sub(since) > cct.MaxAge })
-	var list []trace.Symbol
-	list = slices.AppendSeq(list, maps.Keys(f.unavailable))
-	list = slices.AppendSeq(list, maps.Keys(f.removed))
+	unproven = slices.Sorted(maps.Keys(f.unavailable))
+	list = slices.AppendSeq(slices.Clone(unproven), maps.Keys(f.removed))
 	slices.Sort(list)
-	return slices.Compact(list)
+	for _, tp := range unproven {
+		if f.unavailable[tp] <= now.Add(returnsSoon) {
+			returning = append(returning, tp)
+		}
+	}
+	return slices.Compact(list), unproven, returning
 }
 
 // measuredUsage returns the usage that agents measured under the current plan; zero if there is no recent measurement.

@@ -23,6 +23,7 @@ type shop struct {
 	now     trace.Nanos
 	count   uint64
 	faulty  bool // syncs take long on host b
+	losing  bool // the kernel agents lose all syncs
 	emitted map[string]int
 }
 
@@ -85,6 +86,10 @@ func (s *shop) request(t trace.Nanos) {
 		end := at.Add(took[class])
 		if s.enabled(class, x.ID) {
 			s.emitted[class]++
+			if s.losing && class == "sync" {
+				at = end.Add(vary(time.Millisecond))
+				continue
+			}
 			x.Spans = append(x.Spans, trace.Span{
 				ID: trace.SpanID(1 + len(x.Spans)), Parent: 1, Start: at, End: end, Service: service, Host: name, Kind: trace.Internal,
 				Op: s.table.Op(service, s.table.Symbol("wait "+class), trace.Internal), Tracepoint: s.table.Symbol("orders" + waitScope + class),
@@ -104,6 +109,11 @@ func (s *shop) epochs(n int) {
 			s.request(s.now.Add(time.Duration(i) * time.Second / rate))
 		}
 		s.now = s.now.Add(epoch)
+		if s.losing && s.emitted["sync"] > 0 {
+			f := &search.Feedback{At: s.now, Unavailable: []search.Unavailable{{ID: "orders" + waitScope + "sync", For: 2 * time.Minute}}}
+			s.core.Apply(&engine.Change{Feedback: f})
+			s.emitted["sync"] = 0
+		}
 		s.core.Epoch(s.now)
 	}
 }
@@ -117,8 +127,38 @@ func TestWaitsExplainWithoutApplicationAgents(t *testing.T) {
 		t.Fatalf("waits without a problem: %v", s.emitted)
 	}
 	s.faulty = true
+	s.explain(t, 40)
+}
+
+// Waits that the agents lose and report as missing are no evidence that nothing waited: the class is judged again once
+// it is complete.
+func TestLostWaitsProveNothing(t *testing.T) {
+	s := newShop()
+	s.epochs(20)
+	s.faulty, s.losing = true, true
+	for range 14 {
+		s.epochs(1)
+		for i := range s.core.State().Investigations {
+			v := &s.core.State().Investigations[i]
+			for k := range v.Evidence {
+				if s.table.Text(v.Evidence[k].Tracepoint) == "orders"+waitScope+"sync" {
+					t.Fatalf("evidence of lost waits: %+v", v.Evidence[k])
+				}
+			}
+		}
+	}
+	if s.emitted["sync"] > 0 || s.emitted["futex"] == 0 {
+		t.Errorf("waits %v", s.emitted)
+	}
+	s.losing = false
+	s.explain(t, 60)
+}
+
+// explain plays epochs until the syncs are the explanation.
+func (s *shop) explain(t *testing.T, epochs int) {
+	t.Helper()
 	var reasons []string
-	for range 40 {
+	for range epochs {
 		s.epochs(1)
 		for i := range s.core.State().Investigations {
 			v := &s.core.State().Investigations[i]

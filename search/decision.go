@@ -122,7 +122,7 @@ const (
 	WhyBudget      = "over budget"
 	WhyForbidden   = "forbidden by a person"
 	WhyCooldown    = "cooling down after it explained nothing"
-	WhyUnavailable = "the agent cannot enable it, or reported harm"
+	WhyUnavailable = "the agent cannot enable it, or much of what it recorded is missing"
 	WhyRefuted     = "explains nothing"
 	WhyNever       = "never executed"
 	WhyRefined     = "known well enough"

@@ -22,8 +22,8 @@ const (
 
 // observe merges the evidence that p shows under the plan that applied. Evidence is kept per batch, the requests that
 // had the same set of tracepoints on, because contexts look alike within one. Of each batch the evidence of the most
-// requests is kept. Earlier evidence that p no longer shows is kept, too.
-func (v *Investigation) observe(p *detect.Problem, applied *Plan) {
+// requests is kept. Earlier evidence that p no longer shows is kept, too. Evidence of unproven tracepoints is dropped.
+func (v *Investigation) observe(p *detect.Problem, applied *Plan, unproven map[trace.Symbol]bool) {
 	batches := applied.batches()
 	merged := slices.Clone(v.Evidence)
 	for i := range p.Refined {
@@ -34,6 +34,7 @@ func (v *Investigation) observe(p *detect.Problem, applied *Plan) {
 		}
 	}
 	merged = append(merged, v.implied(p)...)
+	merged = slices.DeleteFunc(merged, func(e Evidence) bool { return unproven[e.Tracepoint] })
 	slices.SortStableFunc(merged, func(a, b Evidence) int {
 		return cmp.Or(compareEvidence(&a, &b), cmp.Compare(b.N, a.N), cmp.Compare(b.Share, a.Share))
 	})

@@ -15,6 +15,8 @@ const CooldownPeriod = 30 * time.Minute
 type exclusions struct {
 	forbidden   map[trace.Symbol]bool // by a person
 	unavailable map[trace.Symbol]bool // in agents
+	unproven    map[trace.Symbol]bool // see Input
+	returning   map[trace.Symbol]bool // see Input
 	cooldowns   []Cooldown
 	cooling     map[coolingKey]bool // keys of cooldowns
 }
@@ -26,15 +28,22 @@ type coolingKey struct {
 
 func newExclusions(in *Input) exclusions {
 	x := exclusions{
-		forbidden: make(map[trace.Symbol]bool), unavailable: make(map[trace.Symbol]bool), cooling: make(map[coolingKey]bool),
+		forbidden: make(map[trace.Symbol]bool), unavailable: make(map[trace.Symbol]bool),
+		unproven: make(map[trace.Symbol]bool), returning: make(map[trace.Symbol]bool), cooling: make(map[coolingKey]bool),
 	}
 	for i := range in.State.Overrides {
 		if o := &in.State.Overrides[i]; o.Kind == Forbid && o.holds(in.Now) {
 			x.forbidden[o.Tracepoint] = true
 		}
 	}
+	for _, tp := range in.Unproven {
+		x.unproven[tp] = true
+	}
+	for _, tp := range in.Returning {
+		x.returning[tp] = true
+	}
 	for _, c := range in.State.Cooldowns {
-		if c.Until > in.Now {
+		if c.Until > in.Now && !x.unproven[c.Tracepoint] {
 			x.cooldowns = append(x.cooldowns, c)
 			x.cooling[coolingKey{c.Problem, c.Tracepoint}] = true
 		}

@@ -96,10 +96,15 @@ type Input struct {
 	// Pairs holds for each problem the pairs of edges that vary together, the largest share first. Only strategies with
 	// UsesPairs read it.
 	Pairs       map[analysis.Hash][]detect.PairShare
-	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or that did harm
-	Strategy    Strategy       // the zero value: the default strategy
-	Seed        uint64
-	Epoch       time.Duration // until the next call
+	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or had and lost
+	// Unproven are those of Unavailable whose agents missed what they should have recorded: that they showed nothing
+	// proves nothing.
+	Unproven []trace.Symbol
+	// Returning are those of Unproven that can soon be enabled again.
+	Returning []trace.Symbol
+	Strategy  Strategy // the zero value: the default strategy
+	Seed      uint64
+	Epoch     time.Duration // until the next call
 	// Explore is the share of the requests that have everything on, so that trees learn locations and their durations
 	// in healthy times; at most a tenth, 0: none. Overrides and investigations come first in the budget.
 	Explore float64

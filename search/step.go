@@ -30,7 +30,7 @@ func (s *investigationStep) run() {
 	v := s.v
 	v.Missed = 0
 	v.Requested = slices.Clone(v.Requested)
-	v.observe(s.problem, &s.epoch.in.State.Plan)
+	v.observe(s.problem, &s.epoch.in.State.Plan, s.epoch.excluded.unproven)
 	s.searched, s.rest = scopesOf(s.problem, s.tree, s.epoch.in.Table)
 	for _, o := range s.searched {
 		o.weigh(v.Evidence, v.settled)
@@ -138,8 +138,9 @@ func (s *investigationStep) reopen() {
 //
 //  1. Regions that may carry the problem are found, and tracepoints with known shares switched off.
 //  2. Candidates are listed after that, so that none has just begun to cool down.
-//  3. A location that stands out is verified, then located. Otherwise the strategy picks candidates.
-//  4. Without candidates the best suspects are watched until one stands out or the investigation gives up.
+//  3. It waits for tracepoints of which many records are missing.
+//  4. A location that stands out is verified, then located. Otherwise the strategy picks candidates.
+//  5. Without candidates the best suspects are watched until one stands out or the investigation gives up.
 func (s *investigationStep) search() {
 	if len(s.searched) == 0 {
 		s.setStatus(s.v.Status, "no edge carries the problem")
@@ -157,6 +158,8 @@ func (s *investigationStep) search() {
 		s.conclude(s.ranking().outstanding(false) > 0, "no remaining candidate fits the budget")
 	case len(waiting) > 0:
 		s.setStatus(Investigating, "waiting for requests")
+	case s.awaits():
+		s.setStatus(Investigating, "waiting for tracepoints of which many records are missing")
 	case closed && s.doubtful():
 		s.setStatus(Investigating, "waiting for certainty that the leading operation became slower")
 	case closed && s.verify():
@@ -198,6 +201,23 @@ func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 // them. An investigation follows for patience calls at most.
 func (s *investigationStep) follows() bool {
 	return s.epoch.leading[s.searched[0].op] && s.v.Epochs < patience
+}
+
+// longestWait is the number of calls after which an investigation does not wait for tracepoints any more.
+const longestWait = 36
+
+// awaits reports whether a tracepoint that the investigation has tried showed nothing because its records are missing,
+// and can soon be tried again: until then it may carry the problem. An investigation that is old does not wait.
+func (s *investigationStep) awaits() bool {
+	return s.v.Epochs < longestWait && slices.ContainsFunc(s.searched, func(o *operationScope) bool {
+		return slices.ContainsFunc(o.locations, func(l location) bool {
+			if l.known || !s.epoch.excluded.returning[l.tp] {
+				return false
+			}
+			_, tried := slices.BinarySearch(s.v.Tried, l.tp)
+			return tried
+		})
+	})
 }
 
 // doubtful reports whether the leading operation may be no slower than before, as in the first epochs of a small

@@ -19,6 +19,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -135,6 +136,7 @@ func TestNoWrongTrace(t *testing.T) {
 	target := everything
 	target.Stacks = false
 	var err error
+	joiner.Service(w.pid)
 	if target.Context, _, err = joiner.Context(w.pid); err != nil { // the library publishes the service
 		t.Fatal(err)
 	}
@@ -254,11 +256,19 @@ func callAt(calls []call, at int64) *call {
 	return &calls[i]
 }
 
+// recordLibrary keeps the pointer to the record of each thread.
+const recordLibrary = `
+struct record;
+__attribute__((visibility("default"))) __thread struct record *otel_thread_ctx_v1;
+void attach(struct record *r) { otel_thread_ctx_v1 = r; }
+`
+
 // recordProgram is a program in C with a thread for each digit, which waits in a span whose identities consist of the
 // digit, and tells the number of the thread. The first one has an unsampled span, the second a record that is being
-// written, and the third none.
+// written, and the third none. Its argument, if there is one, is a library to load.
 const recordProgram = `
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -267,7 +277,11 @@ const recordProgram = `
 
 struct record { unsigned char trace[16], span[8], valid, flags; unsigned short size; } __attribute__((packed, aligned(2)));
 __thread int other[3] = {1};
-__attribute__((visibility("default"))) __thread struct record *otel_thread_ctx_v1;
+#ifdef LOAD
+static void (*attach)(struct record *);
+#else
+void attach(struct record *);
+#endif
 static pthread_barrier_t begun;
 static int numbers[16];
 
@@ -279,7 +293,7 @@ static void *work(void *p)
 	memset(r.span, i, 8);
 	if (i == 1) r.flags = 0;
 	if (i == 2) r.valid = 0;
-	if (i != 3) otel_thread_ctx_v1 = &r;
+	if (i != 3) attach(&r);
 	numbers[i] = gettid();
 	pthread_barrier_wait(&begun);
 	for (;;) {
@@ -288,10 +302,14 @@ static void *work(void *p)
 	}
 }
 
-int main(void)
+int main(int n, char **arguments)
 {
 	char line[8];
 	pthread_t t;
+#ifdef LOAD
+	void *library = dlopen(arguments[1], RTLD_NOW);
+	if (!library || !(attach = dlsym(library, "attach"))) return 2;
+#endif
 	pthread_barrier_init(&begun, 0, 16);
 	for (long i = 1; i < 16; i++) pthread_create(&t, 0, work, (void *)i);
 	pthread_barrier_wait(&begun);
@@ -302,19 +320,51 @@ int main(void)
 }
 `
 
-// Threads that publish the record of OTEP 4947 get their own spans, and only these.
+// Threads that publish the record of OTEP 4947 get their own spans, and only these: from the program itself, from a
+// library that it is linked with, and from one that it loads.
 func TestThreadRecord(t *testing.T) {
 	p := open(t, Options{})
 	folder := t.TempDir()
-	source, program := filepath.Join(folder, "main.c"), filepath.Join(folder, "main")
-	if err := os.WriteFile(source, []byte(recordProgram), 0o600); err != nil {
-		t.Fatal(err)
+	write := func(name, text string) string {
+		name = filepath.Join(folder, name)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
 	}
-	build := exec.CommandContext(t.Context(), "cc", "-rdynamic", "-pthread", "-o", program, source)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Skipf("%v\n%s", err, out)
+	source, library := write("main.c", recordProgram), write("record.c", recordLibrary)
+	shared, old := filepath.Join(folder, "librecord.so.1"), filepath.Join(folder, "libold.so")
+	build := func(arguments ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), "cc", arguments...).CombinedOutput(); err != nil {
+			t.Skipf("%v\n%s", err, out)
+		}
 	}
-	c := exec.CommandContext(t.Context(), program)
+	build("-shared", "-fPIC", "-mtls-dialect=gnu2", "-o", shared, library)
+	build("-shared", "-fPIC", "-mtls-dialect=gnu", "-o", old, library)
+	for _, c := range []struct {
+		name    string
+		build   []string
+		run     []string
+		refused string
+	}{
+		{"program", []string{"-rdynamic", source, library}, nil, ""},
+		{"linked library", []string{source, shared}, nil, ""},
+		{"loaded library", []string{"-DLOAD", source}, []string{shared}, ""},
+		{"library without descriptor", []string{source, old}, nil, "libold.so: it accesses otel_thread_ctx_v1 without a TLS descriptor"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			program := filepath.Join(folder, "main")
+			build(append([]string{"-pthread", "-o", program}, c.build...)...)
+			checkRecords(t, p, exec.CommandContext(t.Context(), program, c.run...), folder, c.refused)
+		})
+	}
+}
+
+// checkRecords runs a program with records, and compares the spans of its threads.
+func checkRecords(t *testing.T, p *Probes, c *exec.Cmd, libraries, refused string) {
+	t.Helper()
+	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+libraries)
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -337,10 +387,21 @@ func TestThreadRecord(t *testing.T) {
 	}
 	pid := uint32(c.Process.Pid)
 	joiner := join.NewJoiner("/proc", "records", "here")
+	joiner.Service(pid)
 	target := everything
 	target.Events = waits.Set(0).With(waits.Sleep)
-	if target.Context, _, err = joiner.Context(pid); err != nil {
+	target.Context, _, err = joiner.Context(pid)
+	if refused != "" {
+		if err == nil || !strings.Contains(err.Error(), refused) {
+			t.Errorf("%v, want %s", err, refused)
+		}
+		return
+	}
+	if err != nil && runtime.GOARCH != "amd64" {
 		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	apply(t, p, pid, target, waits.Thresholds{waits.Sleep: 1})
 	right := make(map[byte]int)
@@ -397,5 +458,45 @@ func TestExecEndsContext(t *testing.T) {
 	}
 	if kind := all[pid].Context.Kind; len(all) != 1 || kind != uint32(join.None) {
 		t.Errorf("%d targets, context %d", len(all), kind)
+	}
+}
+
+// A process that runs its own program again tells its spans again.
+func TestExecOfSameProgram(t *testing.T) {
+	p := open(t, Options{})
+	c := exec.CommandContext(t.Context(), "sh", "-c", "read line; exec sh -c 'echo; read line'")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _, _ = in.Close(), c.Process.Kill(), c.Wait() }() // killed
+	pid := uint32(c.Process.Pid)
+	target := everything
+	target.Context = join.Context{Kind: join.ThreadRecord, TLS: -8}
+	apply(t, p, pid, target, waits.Thresholds{})
+	before := p.Changes()
+	if _, err := io.WriteString(in, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if p.Changes() == before {
+		t.Error("the agent does not notice")
+	}
+	apply(t, p, pid, target, waits.Thresholds{})
+	all, err := p.targets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := all[pid].Context.Kind; kind != uint32(join.ThreadRecord) {
+		t.Errorf("context %d", kind)
 	}
 }

@@ -176,6 +176,7 @@ func (o *observer) contextOf(pid uint32) join.Context {
 	if o.settings.Join == nil {
 		return join.Context{}
 	}
+	o.settings.Join.Service(pid)
 	c, first, err := o.settings.Join.Context(pid)
 	if err != nil && first {
 		o.settings.Join.Cannot(pid, err)

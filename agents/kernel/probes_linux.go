@@ -151,8 +151,10 @@ func (p *Probes) remove(s Spec) error {
 		delete(p.applied, pid)
 	}
 	for pid := range p.applied {
-		if _, ok := running[pid]; !ok {
-			delete(p.applied, pid) // it has ended; if it is wanted, the number belongs to another process
+		// Without a target it has ended; if it is wanted, the number belongs to another process. Without context it
+		// runs another program.
+		if now, ok := running[pid]; !ok || now.Context.Kind != uint32(p.applied[pid].Context.Kind) {
+			delete(p.applied, pid)
 		}
 	}
 	return nil

@@ -26,6 +26,8 @@ type batches struct {
 	sums      []waits.Sum
 	stackKeys []waits.StackKey
 	stackSums []waits.StackSum
+	missing   []waits.MissingKey
+	counts    []uint64
 	record    ringbuf.Record
 }
 
@@ -97,6 +99,23 @@ func (p *Probes) DeleteStacks(sums map[waits.StackKey]waits.StackSum) error {
 	return nil
 }
 
+// ForgetStacks deletes all stacks, to make room. Waits that have one of them just now lose it.
+func (p *Probes) ForgetStacks() error {
+	var id, next uint32
+	err := p.objects.Stacks.NextKey(nil, &next)
+	for err == nil {
+		id = next
+		err = p.objects.Stacks.NextKey(id, &next)
+		if deleted := p.objects.Stacks.Delete(id); deleted != nil && !errors.Is(deleted, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete stacks: %w", deleted)
+		}
+	}
+	if !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("delete stacks: %w", err)
+	}
+	return nil
+}
+
 // maxFrames is the depth of stacks, as in bpf/wait.bpf.c.
 const maxFrames = 127
 
@@ -134,6 +153,62 @@ func (p *Probes) Events(each func(waits.Event)) error {
 	}
 }
 
+// maxMissing is the size of the map of missing events.
+const maxMissing = 4096
+
+// Missing returns the numbers of single intervals that are missing since the previous call.
+func (p *Probes) Missing() (map[waits.MissingKey]uint64, error) {
+	b := &p.batch
+	if b.missing == nil {
+		b.missing, b.counts = make([]waits.MissingKey, maxMissing), make([]uint64, maxMissing)
+	}
+	var cursor ebpf.MapBatchCursor
+	n, err := p.objects.Missing.BatchLookupAndDelete(&cursor, b.missing, b.counts, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // the end
+		return nil, fmt.Errorf("read the numbers of missing intervals: %w", err)
+	}
+	all := make(map[waits.MissingKey]uint64, n)
+	for i := range n {
+		all[b.missing[i]] = b.counts[i]
+	}
+	return all, nil
+}
+
+// Others reports whether another program on this machine has the same probes, as far as the rights allow to see that.
+func (p *Probes) Others() bool {
+	own, err := p.objects.Switched.Info()
+	if err != nil {
+		return false
+	}
+	ownID, _ := own.ID()
+	for id := ebpf.ProgramID(0); ; {
+		if id, err = ebpf.ProgramGetNextID(id); err != nil {
+			return false // the end, or no right
+		}
+		if id == ownID {
+			continue
+		}
+		other, err := ebpf.NewProgramFromID(id)
+		if err != nil {
+			continue // it has been removed
+		}
+		info, err := other.Info()
+		_ = other.Close()
+		if err == nil && info.Name == own.Name && info.Tag == own.Tag {
+			return true
+		}
+	}
+}
+
+// Changes returns the number of targets so far that the programs have changed, because a process ended, started
+// another one, or ran another program. [Probes.Apply] makes the specification true again.
+func (p *Probes) Changes() (n uint64) {
+	if err := p.objects.Changes.Get(&n); err != nil {
+		return p.until // unknown: there may have been some
+	}
+	return n
+}
+
 // Losses returns the records lost since the programs were loaded.
 func (p *Probes) Losses() (waits.Losses, error) {
 	l := waits.Losses{Gaps: p.gaps}
@@ -148,6 +223,7 @@ func (p *Probes) Losses() (waits.Losses, error) {
 		{v.LostThreads, &l.Threads},
 		{v.LostStacks, &l.Stacks},
 		{v.LostTargets, &l.Children},
+		{v.LostMissing, &l.Uncounted},
 		{v.LostSwitches, &l.Switches},
 		{v.UnseenSwitches, &l.Unseen},
 	} {

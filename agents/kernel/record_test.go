@@ -26,6 +26,7 @@ func TestLayout(t *testing.T) {
 		{waits.Sum{}, bpf.WaitSum{}},
 		{waits.StackKey{}, bpf.WaitStackKey{}},
 		{waits.StackSum{}, bpf.WaitStackSum{}},
+		{waits.MissingKey{}, bpf.WaitMissingKey{}},
 	} {
 		ours, generated := reflect.TypeOf(c.ours), reflect.TypeOf(c.generated)
 		var offsets, want []uintptr

@@ -265,5 +265,19 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// A second agent on the machine sees the first one.
+func TestOthers(t *testing.T) {
+	p, err := Open(Options{})
+	if err != nil {
+		t.Skip(err)
+	}
+	if second := open(t, Options{}); !second.Others() {
+		t.Error("it does not see the first one")
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // pauseThread blocks the thread of the test for a moment.
 func pauseThread() { _ = unix.Nanosleep(&unix.Timespec{Nsec: int64(2 * time.Millisecond)}, nil) }

@@ -30,7 +30,7 @@ const workloadVariable = "SIBYL_KERNEL_WORKLOAD"
 // workloads begin with a line on standard output once they are ready, go on at a line on standard input, write their
 // result, and end with their input.
 var workloads = map[string]func(in *bufio.Reader, out io.Writer) error{
-	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload, "requests": requestsWorkload,
+	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload, "requests": requestsWorkload, "naps": napsWorkload,
 }
 
 func TestMain(m *testing.M) {

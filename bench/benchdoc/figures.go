@@ -110,6 +110,14 @@ var kernelFigures = []figure{
 	{"observed, the span of every wait by goroutine labels, too: added", "observed: the same, and the span of every wait by goroutine labels", "added", units.Percent, goal{}},
 }
 
+var kernelHTTPFigures = []figure{
+	{"CPU time of a request, nothing attached", "nothing attached", "request_ns", units.Nanos, goal{}},
+	{"another process observed: added", "another process observed", "added", units.Percent, goal{}},
+	{"adaptive probes (five classes, single waits from 100 µs on, stacks): added", "adaptive probes", "added", units.Percent, atMost(0.02)},
+	{"adaptive probes: time of all probes on the machine, compared to a request", "adaptive probes", "probes", units.Percent, goal{}},
+	{"all classes: added", "all classes", "added", units.Percent, goal{}},
+}
+
 // benchmarkResult is the JSON output of the benchmarks in package throughput.
 type benchmarkResult struct {
 	Input   string           `json:"input"`

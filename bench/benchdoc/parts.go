@@ -34,6 +34,7 @@ var parts = []part{
 	{name: "open", render: figures(openFigures)},
 	{name: "search", render: figures(searchFigures)},
 	{name: "kernel", render: figures(kernelFigures)},
+	{name: "kernel-http", render: figures(kernelHTTPFigures)},
 	{name: "size-model", render: figures(sizeFigures)},
 	{name: "ingest", args: strings.Fields("ingest --time 20s -- --learning 10s"), render: figures(ingestFigures)},
 	{name: "overload", args: strings.Fields("overload --time 40s -- --learning 10s"), render: figures(overloadFigures)},

@@ -2,14 +2,11 @@
 
 package throughput
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 type pingPong struct{ pid uint32 }
 
-func newPingPong() (*pingPong, error) { return nil, errors.New("the benchmark needs Linux") }
+func newPingPong() (*pingPong, error) { return nil, errLinux }
 
 func (*pingPong) play(time.Duration) (float64, error) { return 0, nil }
 

@@ -29,6 +29,8 @@ type Options struct {
 	Time  time.Duration // least duration of a measurement; 0: a second
 	Seed  uint64        // of the generated input
 	Small bool          // shrink inputs whose size does not depend on Bytes, for tests
+	// Service is the command that runs [Serve]; nil: a hidden one of this program.
+	Service []string
 }
 
 func (o Options) withDefaults() Options {

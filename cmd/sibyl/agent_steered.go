@@ -25,7 +25,7 @@ const steeredThreshold = 100 * time.Microsecond
 func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
 	c.Flags().StringVar(&f.sibyl, "sibyl", "", "URL of Sibyl, which then decides what is observed, like http://127.0.0.1:8321")
 	c.Flags().StringVar(&f.token, "token", "", "token with the role agent, for --sibyl and --otlp; prefer SIBYL_TOKEN, which the process list does not show")
-	c.Flags().Float64Var(&f.cpuLimit, "cpu-limit", 100*steer.DefaultCPULimit, "with --sibyl: percent of one CPU that agent and probes may use; 0: no limit")
+	c.Flags().Float64Var(&f.cpuLimit, "cpu-limit", 100*steer.DefaultCPULimit, "with --sibyl: percent of the machine's CPUs that agent and probes may use together; 0: no limit")
 }
 
 // steeredAgent lets Sibyl decide what is observed, until it is interrupted.
@@ -42,7 +42,7 @@ func (p *process) steeredAgent(c *cobra.Command, f *kernelFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, sender.Close(), unsent(sender.Counts())) }()
-	s.Send = sender.Add
+	s.Send, s.Unsent = sender.Add, sender.Unsent
 	return steer.Run(c.Context(), s)
 }
 
@@ -69,11 +69,11 @@ func (p *process) steerSettings(c *cobra.Command, f *kernelFlags) (steer.Setting
 		Endpoint: f.sibyl, Token: p.agentToken(f), ID: "kernel@" + host, Host: host, Service: f.service, Stacks: f.stacks,
 		CPULimit: f.cpuLimit / 100, Options: kernel.Options{Sums: f.sums}, Logger: slog.New(slog.NewTextHandler(p.err, nil)),
 	}
+	u, err := url.Parse(f.sibyl)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return s, fmt.Errorf("--sibyl %q: want a URL like http://127.0.0.1:8321", f.sibyl)
+	}
 	if f.otlp == "" {
-		u, err := url.Parse(f.sibyl)
-		if err != nil || u.Hostname() == "" {
-			return s, fmt.Errorf("--sibyl %q: want a URL like http://127.0.0.1:8321", f.sibyl)
-		}
 		f.otlp = net.JoinHostPort(u.Hostname(), otlpPort)
 		if u.Scheme == "https" {
 			f.otlp = "grpcs://" + f.otlp

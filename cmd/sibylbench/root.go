@@ -54,7 +54,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage.`,
 		c.AddCommand(p.partCommand(b))
 	}
 	c.AddCommand(p.ingestCommand(), p.overloadCommand(), p.controlCommand(), p.localizeCommand(), p.demoCommand(), p.estateCommand(), p.weekCommand(), p.overheadCommand(), p.jvmCommand())
-	c.AddCommand(p.estateProcesses())
+	c.AddCommand(p.estateProcesses(), p.kernelService())
 	c.AddCommand(p.demoProcesses()...)
 	return c
 }

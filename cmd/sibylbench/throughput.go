@@ -24,7 +24,16 @@ var benchmarks = []benchmark{
 	{"open", "Memory per span of open traces", throughput.Open},
 	{"search", "Time of a decision over a large tree, for each strategy", throughput.Search},
 	{"kernel", "Cost of the kernel agent for processes that switch threads as often as possible", throughput.Kernel},
+	{"kernel-http", "Cost of the kernel agent for requests to a Go service over HTTP", throughput.KernelHTTP},
 	{"size-model", "Accuracy of separating delayed transfers from normal ones", throughput.SizeModel},
+}
+
+// kernelService returns the hidden command that runs the service of the benchmark kernel-http.
+func (p *process) kernelService() *cobra.Command {
+	return &cobra.Command{
+		Use: throughput.ServiceCommand, Hidden: true, Args: cobra.NoArgs, Short: "Serve requests until the end of standard input",
+		RunE: func(*cobra.Command, []string) error { return throughput.Serve(p.in, p.out) },
+	}
 }
 
 func (p *process) partCommand(b benchmark) *cobra.Command {

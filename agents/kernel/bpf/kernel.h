@@ -48,6 +48,10 @@ enum {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct list_head {
+	struct list_head *next;
+};
+
 struct thread_info {
 	__u32 status; // x86
 };

@@ -62,7 +62,15 @@ enum {
 enum {
 	WITH_STACKS = 1,
 	WITH_CHILDREN = 2,
-	ONLY_IN_SPANS = 4, // events without span are not sent
+	// Events and stacks without span are not sent, short waits within a span are sent as sums, and stacks not summed up.
+	ONLY_IN_SPANS = 4,
+};
+
+// Why an event is missing, as in agents/kernel/waits/record.go.
+enum {
+	LOST,	    // the ring buffer was full
+	LIMITED,    // above the rate of the process
+	UNKNOWN,    // memory of the process was not in place, so that its span is unknown
 };
 
 // How the span that a thread works for is found, as in agents/kernel/join.
@@ -113,6 +121,14 @@ struct target {
 	struct context context;
 };
 
+// brief sums up waits of a class that are too short for events of their own.
+struct brief {
+	__u64 span; // hash of the span in which they were
+	__u64 ns;
+	__u32 count;
+	__u32 unused;
+};
+
 struct thread {
 	__u64 since; // begin of the present state; 0: unknown
 	__u64 woken; // 0: still waiting, or the scheduler tells; see delay_of
@@ -120,6 +136,8 @@ struct thread {
 	__u64 delay; // as the scheduler counts the time on run queues, when the thread left its last CPU
 	__u64 stack_at;
 	__u64 unsampled[CLASSES]; // short waits since the last one with a stack
+	__u64 sent;		  // end of the last event: later ones begin after it
+	struct brief brief[CLASSES];
 	__s32 stack;		  // of the present wait; negative: none
 	__s32 syscall;
 	__u32 class; // present state
@@ -159,7 +177,14 @@ struct stack_sum {
 	__u64 total_ns;
 };
 
-// event reports a wait above the threshold.
+// missing_key identifies events that are missing.
+struct missing_key {
+	__u32 tgid;
+	__u32 class;
+	__u32 reason;
+};
+
+// event reports a wait above the threshold, or the sum of shorter ones.
 struct event {
 	__u64 end;
 	__u64 wait_ns;
@@ -169,7 +194,8 @@ struct event {
 	__s32 syscall;
 	__u32 class;
 	__s32 stack;
-	__u32 found;
+	__u16 found;
+	__u16 more; // waits that this one stands for, beside itself
 	__u8 comm[16];
 	__u8 trace[TRACE_DIGITS];
 	__u8 span[SPAN_DIGITS];
@@ -182,6 +208,9 @@ struct interval {
 	__u64 wait_ns;
 	__u64 runq_ns; // after the wake-up
 	__u64 end;
+	bool over;	// it exceeds the threshold of its class
+	bool runq_over; // its run-queue part exceeds that of runqueue
+	__u16 more;	// see event
 };
 
 // open is the present state of a thread.
@@ -240,6 +269,13 @@ struct {
 	__uint(max_entries, 1 << 20);
 } events SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct missing_key);
+	__type(value, __u64);
+} missing SEC(".maps");
+
 // Set before loading.
 volatile const __u8 kinds[MAX_SYSCALLS];
 volatile const __u64 stack_period_ns = 1000000; // at most one stack of a thread in this time
@@ -253,6 +289,8 @@ volatile __u64 until;
 volatile __u64 named[FILTER_BITS / 64];
 volatile __u64 inherited[FILTER_BITS / 64];
 
+__u64 changes; // of targets by these programs: the agent looks at them again
+
 // Losses, by reason.
 __u64 lost_events;    // the ring buffer was full
 __u64 limited_events; // above the rate of the process: not sent
@@ -260,6 +298,7 @@ __u64 lost_sums;      // the map was full: an interval is missing in the sums
 __u64 lost_threads;   // no memory for the state of a thread: its time is missing in the sums
 __u64 lost_stacks;
 __u64 lost_targets; // children that are not observed
+__u64 lost_missing; // missing events that the map of missing ones does not tell, since it was full
 __u64 lost_switches; // from a CPU that the kernel did not report: the time until the next one is missing
 __u64 unseen_switches; // to a CPU that the kernel did not report: the scheduler's times stand in
 
@@ -336,26 +375,34 @@ static __always_inline bool exceeds(struct target *target, __u32 class, __u64 ns
 	return class < CLASSES && target->threshold_ns[class] && ns >= target->threshold_ns[class];
 }
 
-// add adds an interval to the sums, and reports whether it exceeds the threshold of its class, or its run-queue part
-// that of runqueue.
-static __always_inline bool add(struct target *target, struct task_struct *task, struct interval *i)
+static __always_inline bool wants(struct target *target, __u32 class) { return target->events & (1 << class); }
+
+static __always_inline void copy_comm(__u8 *to, struct task_struct *task)
 {
-	bool over = exceeds(target, i->class, i->wait_ns), runq_over = exceeds(target, RUNQUEUE, i->runq_ns);
+	const __u64 *from = (const __u64 *)task->comm;
+
+	((__u64 *)to)[0] = from[0];
+	((__u64 *)to)[1] = from[1];
+}
+
+// add adds an interval to the sums.
+static __always_inline void add(struct target *target, struct task_struct *task, struct interval *i)
+{
 	struct sum_key key = {.tgid = task->tgid, .tid = task->pid, .syscall = i->syscall, .class = i->class};
 	struct sum *sum;
 	__u32 bucket;
 
 	if (i->class >= CLASSES || !(target->classes & (1 << i->class)))
-		return over || runq_over;
+		return;
 	sum = bpf_map_lookup_elem(&sums, &key);
 	if (!sum) {
 		bpf_map_update_elem(&sums, &key, &empty_sum, BPF_NOEXIST);
 		sum = bpf_map_lookup_elem(&sums, &key);
 		if (!sum) {
 			increment(lost_sums);
-			return over || runq_over;
+			return;
 		}
-		bpf_probe_read_kernel(sum->comm, sizeof(sum->comm), task->comm);
+		copy_comm(sum->comm, task);
 	}
 	sum->count++;
 	sum->total_ns += i->wait_ns;
@@ -365,12 +412,11 @@ static __always_inline bool add(struct target *target, struct task_struct *task,
 	if (i->runq_ns > sum->max_runq_ns)
 		sum->max_runq_ns = i->runq_ns;
 	sum->last = i->end;
-	sum->over += over;
-	sum->runq_over += runq_over;
+	sum->over += i->over;
+	sum->runq_over += i->runq_over;
 	bucket = bucket_of(i->wait_ns);
 	if (bucket < BUCKETS)
 		sum->buckets[bucket]++;
-	return over || runq_over;
 }
 
 // add_on_cpu adds the time on the CPU that ends.
@@ -378,6 +424,7 @@ static __always_inline void add_on_cpu(struct target *target, struct task_struct
 {
 	struct interval i = {.class = ONCPU, .syscall = NO_SYSCALL, .wait_ns = now - t->since, .end = now};
 
+	i.over = exceeds(target, ONCPU, i.wait_ns);
 	if (t->since >= target->begun)
 		add(target, task, &i);
 }
@@ -399,17 +446,50 @@ static __always_inline void add_stack(__u32 tgid, __u32 class, __s32 syscall, __
 	__sync_fetch_and_add(&sum->total_ns, ns);
 }
 
+// Since Linux 6.2: makes a number a pointer that can be read directly, many times faster than by a helper.
+extern void *bpf_rdonly_cast(const void *, __u32) __ksym __weak;
+
+#define readable(type, address) ((struct type *)bpf_rdonly_cast((const void *)(address), bpf_core_type_id_kernel(struct type)))
+
+static __always_inline struct file *file_of(struct fdtable *table, __u64 fd)
+{
+	struct file *file = 0;
+
+	if (bpf_rdonly_cast)
+		return (struct file *)readable(list_head, table->fd + fd)->next; // any structure that begins with a pointer
+	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
+	return file;
+}
+
+static __always_inline __u32 mode_of(struct file *file)
+{
+	if (bpf_rdonly_cast)
+		return readable(file, file)->f_inode->i_mode;
+	return BPF_CORE_READ(file, f_inode, i_mode);
+}
+
+static __always_inline struct sock *sock_of(struct file *file)
+{
+	struct socket *socket;
+
+	if (bpf_rdonly_cast)
+		return readable(socket, readable(file, file)->private_data)->sk;
+	socket = BPF_CORE_READ(file, private_data);
+	return BPF_CORE_READ(socket, sk);
+}
+
 static __always_inline __u32 class_of_socket(struct file *file)
 {
-	struct socket *socket = BPF_CORE_READ(file, private_data);
-	struct sock *sk = BPF_CORE_READ(socket, sk);
+	struct sock *sk = sock_of(file);
+	__u16 family = bpf_rdonly_cast ? readable(sock, sk)->__sk_common.skc_family : BPF_CORE_READ(sk, __sk_common.skc_family);
+	__be16 port = bpf_rdonly_cast ? readable(sock, sk)->__sk_common.skc_dport : BPF_CORE_READ(sk, __sk_common.skc_dport);
 
-	switch (BPF_CORE_READ(sk, __sk_common.skc_family)) {
+	switch (family) {
 	case 1: // AF_UNIX
 		return UNIX;
 	case 2:	 // AF_INET
 	case 10: // AF_INET6
-		return BPF_CORE_READ(sk, __sk_common.skc_dport) == bpf_htons(53) ? DNS : NET;
+		return port == bpf_htons(53) ? DNS : NET;
 	case 40: // AF_VSOCK
 		return NET;
 	}
@@ -441,30 +521,15 @@ static __always_inline __u32 class_of_device(__u32 device)
 	return major == 4 || major == 5 || (major >= 136 && major <= 143) ? TTY : OTHER;
 }
 
-// Since Linux 6.2: makes a number a pointer that can be read directly.
-extern void *bpf_rdonly_cast(const void *, __u32) __ksym __weak;
-
-static __always_inline __u32 mode_of(struct file *file)
-{
-	struct inode *inode;
-
-	if (bpf_rdonly_cast) {
-		file = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
-		return file->f_inode->i_mode;
-	}
-	inode = BPF_CORE_READ(file, f_inode);
-	return BPF_CORE_READ(inode, i_mode);
-}
-
 static __always_inline __u32 class_of_fd(struct task_struct *task, __u64 fd)
 {
 	struct fdtable *table = task->files->fdt;
-	struct file *file = 0;
+	struct file *file;
 
 	fd = (__u32)fd;
 	if (fd >= table->max_fds)
 		return OTHER;
-	bpf_probe_read_kernel(&file, sizeof(file), table->fd + fd);
+	file = file_of(table, fd);
 	if (!file)
 		return OTHER;
 	switch (mode_of(file) & 0170000) {
@@ -676,7 +741,7 @@ static __always_inline __u32 find_span(struct target *target, struct task_struct
 #if defined(__TARGET_ARCH_x86)
 	thread_pointer = task->thread.fsbase;
 #endif
-	if (!(target->events & (1 << t->class)) || !thread_pointer)
+	if (!thread_pointer || !(wants(target, t->class) || wants(target, RUNQUEUE)))
 		return NOT_SOUGHT;
 	switch (target->context.kind) {
 	case GO_LABELS:
@@ -701,6 +766,33 @@ static __always_inline __s32 sample(void *ctx, struct target *target, struct thr
 	return stack;
 }
 
+static __always_inline bool in_span(struct thread *t) { return t->found == HEX || t->found == BINARY; }
+
+// miss counts an event that is missing.
+static __always_inline void miss(__u32 tgid, __u32 class, __u32 reason)
+{
+	struct missing_key key = {.tgid = tgid, .class = class, .reason = reason};
+	__u64 *count = bpf_map_lookup_elem(&missing, &key), none = 0;
+
+	if (!count) {
+		bpf_map_update_elem(&missing, &key, &none, BPF_NOEXIST);
+		count = bpf_map_lookup_elem(&missing, &key);
+	}
+	if (count)
+		increment(*count);
+	else
+		increment(lost_missing);
+}
+
+// miss_event counts the parts of an event that is missing.
+static __always_inline void miss_event(struct target *target, __u32 tgid, struct interval *i, __u32 reason)
+{
+	if (i->over && wants(target, i->class))
+		miss(tgid, i->class, reason);
+	if (i->runq_over && wants(target, RUNQUEUE))
+		miss(tgid, RUNQUEUE, reason);
+}
+
 // may_send reports whether the process has sent fewer events than its rate allows.
 static __always_inline bool may_send(struct target *target, __u64 now)
 {
@@ -710,10 +802,8 @@ static __always_inline bool may_send(struct target *target, __u64 now)
 		target->window = window;
 		target->sent = 0;
 	}
-	if (target->sent >= target->max_events) {
-		increment(limited_events);
+	if (target->sent >= target->max_events)
 		return false;
-	}
 	target->sent++;
 	return true;
 }
@@ -722,15 +812,15 @@ static __always_inline void send(struct target *target, struct task_struct *task
 {
 	struct event *e;
 
-	if (i->class >= CLASSES || !(target->events & (1 << i->class)))
+	if (!may_send(target, i->end)) {
+		increment(limited_events);
+		miss_event(target, task->tgid, i, LIMITED);
 		return;
-	if ((target->flags & ONLY_IN_SPANS) && t->found != HEX && t->found != BINARY)
-		return;
-	if (!may_send(target, i->end))
-		return;
+	}
 	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		increment(lost_events);
+		miss_event(target, task->tgid, i, LOST);
 		return;
 	}
 	e->end = i->end;
@@ -742,10 +832,67 @@ static __always_inline void send(struct target *target, struct task_struct *task
 	e->class = i->class;
 	e->stack = t->stack;
 	e->found = t->found;
-	bpf_probe_read_kernel(e->comm, sizeof(e->comm), task->comm);
+	e->more = i->more;
+	copy_comm(e->comm, task);
 	__builtin_memcpy(e->trace, t->span_text, sizeof(e->trace));
 	__builtin_memcpy(e->span, t->span_text + TRACE_DIGITS, sizeof(e->span));
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+// send_single sends a wait that exceeds a threshold.
+static __always_inline void send_single(struct target *target, struct task_struct *task, struct thread *t, struct interval *i)
+{
+	if (!(i->over && wants(target, i->class)) && !(i->runq_over && wants(target, RUNQUEUE)))
+		return;
+	if ((target->flags & ONLY_IN_SPANS) && !in_span(t)) {
+		if (t->found == UNREADABLE)
+			miss_event(target, task->tgid, i, UNKNOWN);
+		return;
+	}
+	t->sent = i->runq_over ? i->end : i->end - i->runq_ns;
+	send(target, task, t, i);
+}
+
+// hash_of returns a hash of the span of the present wait.
+static __always_inline __u64 hash_of(struct thread *t)
+{
+	const __u64 *words = (const __u64 *)t->span_text;
+	__u64 hash = 0;
+
+#pragma unroll
+	for (int i = 0; i < sizeof(t->span_text) / sizeof(*words); i++)
+		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15;
+	return hash;
+}
+
+// gather adds a wait that is too short for an event to those before it in the same span. When together they exceed the
+// threshold, they are sent as one wait that ends now, unless that would overlap with the last one that was sent.
+static __always_inline void gather(struct target *target, struct task_struct *task, struct thread *t, __u32 class, __s32 syscall,
+				   __u64 ns, __u64 end)
+{
+	struct interval i = {.class = class, .syscall = syscall, .end = end, .over = true};
+	struct brief *b;
+	__u64 span;
+
+	if (class >= CLASSES || !ns || ns >= target->threshold_ns[class] || !wants(target, class))
+		return;
+	b = &t->brief[class];
+	span = hash_of(t);
+	if (b->span != span) {
+		b->span = span;
+		b->ns = 0;
+		b->count = 0;
+	}
+	b->ns += ns;
+	b->count++;
+	if (b->ns < target->threshold_ns[class] || end - b->ns < t->sent)
+		return;
+	i.wait_ns = b->ns;
+	i.more = b->count - 1 < 0xffff ? b->count - 1 : 0xffff;
+	b->ns = 0;
+	b->count = 0;
+	t->sent = end;
+	send(target, task, t, &i);
 }
 
 // attribute adds a wait to its stack, together with the short waits of the class since the last stack.
@@ -753,7 +900,7 @@ static __always_inline void attribute(__u32 tgid, struct target *target, struct 
 {
 	__u32 class = i->class;
 
-	if (!(target->flags & WITH_STACKS) || class >= CLASSES || !(target->classes & (1 << class)))
+	if ((target->flags & (WITH_STACKS | ONLY_IN_SPANS)) != WITH_STACKS || class >= CLASSES || !(target->classes & (1 << class)))
 		return;
 	if (t->stack >= 0) {
 		add_stack(tgid, class, i->syscall, t->stack, i->wait_ns + t->unsampled[class]);
@@ -784,8 +931,14 @@ static __always_inline void add_wait(struct target *target, struct task_struct *
 	if (t->class > RUNQUEUE)
 		i.runq_ns = run_queue_part(task, t, now);
 	i.wait_ns -= i.runq_ns;
-	if (add(target, task, &i))
-		send(target, task, t, &i);
+	i.over = exceeds(target, i.class, i.wait_ns);
+	i.runq_over = exceeds(target, RUNQUEUE, i.runq_ns);
+	add(target, task, &i);
+	send_single(target, task, t, &i);
+	if ((target->flags & ONLY_IN_SPANS) && in_span(t)) {
+		gather(target, task, t, i.class, i.syscall, i.wait_ns, now - i.runq_ns);
+		gather(target, task, t, RUNQUEUE, i.syscall, i.runq_ns, now);
+	}
 	attribute(task->tgid, target, t, &i);
 }
 
@@ -804,63 +957,74 @@ static __always_inline void repair(struct target *target, struct task_struct *ta
 	increment(unseen_switches);
 }
 
-// switch_out ends the time of task on its CPU, and begins its wait.
-static __always_inline void switch_out(void *ctx, bool preempt, struct task_struct *task, __u32 state, __u64 *now)
+// state_of returns the state of task, and sets *target to the target that its process is. It returns 0 if that is
+// none, or if the thread has ended.
+static __always_inline struct thread *state_of(struct task_struct *task, struct target **target, __u64 *now)
 {
-	struct target *target = target_at(task->tgid, now);
 	struct thread *t;
 
-	if (!target)
-		return;
+	*target = target_at(task->tgid, now);
+	if (!*target)
+		return 0;
 	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t) {
 		increment(lost_threads);
-		return;
+		return 0;
 	}
-	if (t->class == ENDED)
+	return t->class == ENDED ? 0 : t;
+}
+
+// enter begins a state of a thread.
+static __always_inline void enter(struct thread *t, __u32 class, __u64 now)
+{
+	t->since = now;
+	t->woken = 0;
+	t->class = class;
+	t->syscall = NO_SYSCALL;
+	t->stack = -1;
+	t->found = NOT_SOUGHT;
+}
+
+// enter_wait begins a state in which task has no CPU.
+static __always_inline void enter_wait(struct task_struct *task, struct thread *t, __u32 class, __u64 now)
+{
+	enter(t, class, now);
+	t->ran = task->se.sum_exec_runtime;
+	t->delay = delay_of(task);
+}
+
+// switch_out ends the time of task on its CPU, and begins its wait.
+static __always_inline void switch_out(void *ctx, bool preempt, struct task_struct *task, __u32 state, __u64 *now)
+{
+	struct target *target;
+	struct thread *t = state_of(task, &target, now);
+
+	if (!t)
 		return;
 	if (t->class != ONCPU)
 		repair(target, task, t, *now);
 	add_on_cpu(target, task, t, *now);
-	t->since = *now;
-	t->woken = 0;
-	t->ran = task->se.sum_exec_runtime;
-	t->delay = delay_of(task);
-	t->syscall = NO_SYSCALL;
-	if (preempt)
-		t->class = PREEMPTED;
-	else if (!state)
-		t->class = classify_runnable(task);
-	else
-		t->class = classify(task, state, true, &t->syscall);
-	t->stack = sample(ctx, target, t, *now);
+	enter_wait(task, t, PREEMPTED, *now);
+	if (!preempt)
+		t->class = state ? classify(task, state, true, &t->syscall) : classify_runnable(task);
 	t->found = find_span(target, task, t);
+	if (!(target->flags & ONLY_IN_SPANS) || in_span(t))
+		t->stack = sample(ctx, target, t, *now);
 }
 
 // switch_in ends the wait of task, and begins its time on the CPU.
 static __always_inline void switch_in(struct task_struct *task, __u64 *now)
 {
-	struct target *target = target_at(task->tgid, now);
-	struct thread *t;
+	struct target *target;
+	struct thread *t = state_of(task, &target, now);
 
-	if (!target)
-		return;
-	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!t) {
-		increment(lost_threads);
-		return;
-	}
-	if (t->class == ENDED)
+	if (!t)
 		return;
 	if (t->class != ONCPU)
 		add_wait(target, task, t, *now);
 	else if (t->since >= target->begun)
 		increment(lost_switches);
-	t->since = *now;
-	t->woken = 0;
-	t->class = ONCPU;
-	t->syscall = NO_SYSCALL;
-	t->stack = -1;
+	enter(t, ONCPU, *now);
 }
 
 SEC("tp_btf/sched_switch")
@@ -892,22 +1056,11 @@ SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(created, struct task_struct *task)
 {
 	__u64 now = 0;
-	struct thread *t;
+	struct target *target;
+	struct thread *t = state_of(task, &target, &now);
 
-	if (!target_at(task->tgid, &now))
-		return 0;
-	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!t) {
-		increment(lost_threads);
-		return 0;
-	}
-	t->since = now;
-	t->ran = task->se.sum_exec_runtime;
-	t->delay = delay_of(task);
-	t->class = RUNQUEUE;
-	t->syscall = NO_SYSCALL;
-	t->stack = -1;
-	t->found = NOT_SOUGHT;
+	if (t)
+		enter_wait(task, t, RUNQUEUE, now);
 	return 0;
 }
 
@@ -926,6 +1079,7 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 	__sync_fetch_and_or(&inherited[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
 	if (bpf_map_update_elem(&targets, &tgid, target, 0))
 		increment(lost_targets);
+	increment(changes);
 	target = bpf_map_lookup_elem(&targets, &tgid);
 	if (target)
 		target->context.kind = NO_CONTEXT; // it may soon run another program; the agent looks
@@ -938,8 +1092,10 @@ int BPF_PROG(executed, struct task_struct *task)
 	__u64 now = 0;
 	struct target *target = target_at(task->tgid, &now);
 
-	if (target)
-		target->context.kind = NO_CONTEXT; // it runs another program; the agent looks
+	if (!target)
+		return 0;
+	target->context.kind = NO_CONTEXT; // it runs another program; the agent looks
+	increment(changes);
 	return 0;
 }
 
@@ -950,7 +1106,7 @@ static __always_inline void name(struct task_struct *task)
 	struct sum *sum = bpf_map_lookup_elem(&sums, &key);
 
 	if (sum)
-		bpf_probe_read_kernel(sum->comm, sizeof(sum->comm), task->comm);
+		copy_comm(sum->comm, task);
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -969,8 +1125,10 @@ int BPF_PROG(exited, struct task_struct *task)
 		t->class = ENDED;
 		name(task);
 	}
-	if (!task->signal->live.counter) // the last thread: another process may get the number
+	if (!task->signal->live.counter) { // the last thread: another process may get the number
 		bpf_map_delete_elem(&targets, &tgid);
+		increment(changes);
+	}
 	return 0;
 }
 
@@ -998,21 +1156,11 @@ static __always_inline void begin(struct task_struct *task, struct thread *t, __
 {
 	__u32 state = task->__state;
 
-	t->syscall = NO_SYSCALL;
-	t->stack = -1;
-	t->found = NOT_SOUGHT;
-	t->woken = 0;
-	t->ran = task->se.sum_exec_runtime;
-	t->delay = delay_of(task);
+	enter_wait(task, t, ONCPU, now);
 	if (state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD))
 		t->class = ENDED;
-	else if (task->on_cpu)
-		t->class = ONCPU;
-	else if (!state)
-		t->class = RUNQUEUE;
-	else
-		t->class = classify(task, state, false, &t->syscall);
-	t->since = now;
+	else if (!task->on_cpu)
+		t->class = state ? classify(task, state, false, &t->syscall) : RUNQUEUE;
 }
 
 // woken_at returns the time of the wake-up of a thread that waits for a CPU at a time, 0 if it does not. It may be on a
@@ -1074,7 +1222,7 @@ int observe(struct bpf_iter__task *ctx)
 		o.now = o.since;
 	if (o.woken > o.now)
 		o.woken = 0;
-	bpf_probe_read_kernel(o.comm, sizeof(o.comm), task->comm);
+	copy_comm(o.comm, task);
 	bpf_seq_write(ctx->meta->seq, &o, sizeof(o));
 	return 0;
 }

@@ -23,10 +23,18 @@ type WaitEvent struct {
 	Syscall int32
 	Class   uint32
 	Stack   int32
-	Found   uint32
+	Found   uint16
+	More    uint16
 	Comm    [16]uint8
 	Trace   [32]uint8
 	Span    [16]uint8
+}
+
+type WaitMissingKey struct {
+	_      structs.HostLayout
+	Tgid   uint32
+	Class  uint32
+	Reason uint32
 }
 
 type WaitOpen struct {
@@ -107,11 +115,19 @@ type WaitThread struct {
 	Delay     uint64
 	StackAt   uint64
 	Unsampled [18]uint64
-	Stack     int32
-	Syscall   int32
-	Class     uint32
-	Found     uint32
-	SpanText  [48]uint8
+	Sent      uint64
+	Brief     [18]struct {
+		_      structs.HostLayout
+		Span   uint64
+		Ns     uint64
+		Count  uint32
+		Unused uint32
+	}
+	Stack    int32
+	Syscall  int32
+	Class    uint32
+	Found    uint32
+	SpanText [48]uint8
 }
 
 // Names of all BPF objects in the ELF.
@@ -119,6 +135,7 @@ type WaitThread struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	WaitMapEvents         = "events"
+	WaitMapMissing        = "missing"
 	WaitMapStackSums      = "stack_sums"
 	WaitMapStacks         = "stacks"
 	WaitMapSums           = "sums"
@@ -132,10 +149,12 @@ const (
 	WaitProgSampled       = "sampled"
 	WaitProgSwitched      = "switched"
 	WaitProgWoken         = "woken"
+	WaitVarChanges        = "changes"
 	WaitVarInherited      = "inherited"
 	WaitVarKinds          = "kinds"
 	WaitVarLimitedEvents  = "limited_events"
 	WaitVarLostEvents     = "lost_events"
+	WaitVarLostMissing    = "lost_missing"
 	WaitVarLostStacks     = "lost_stacks"
 	WaitVarLostSums       = "lost_sums"
 	WaitVarLostSwitches   = "lost_switches"
@@ -207,6 +226,7 @@ type WaitProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type WaitMapSpecs struct {
 	Events    *ebpf.MapSpec `ebpf:"events"`
+	Missing   *ebpf.MapSpec `ebpf:"missing"`
 	StackSums *ebpf.MapSpec `ebpf:"stack_sums"`
 	Stacks    *ebpf.MapSpec `ebpf:"stacks"`
 	Sums      *ebpf.MapSpec `ebpf:"sums"`
@@ -218,10 +238,12 @@ type WaitMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WaitVariableSpecs struct {
+	Changes        *ebpf.VariableSpec `ebpf:"changes"`
 	Inherited      *ebpf.VariableSpec `ebpf:"inherited"`
 	Kinds          *ebpf.VariableSpec `ebpf:"kinds"`
 	LimitedEvents  *ebpf.VariableSpec `ebpf:"limited_events"`
 	LostEvents     *ebpf.VariableSpec `ebpf:"lost_events"`
+	LostMissing    *ebpf.VariableSpec `ebpf:"lost_missing"`
 	LostStacks     *ebpf.VariableSpec `ebpf:"lost_stacks"`
 	LostSums       *ebpf.VariableSpec `ebpf:"lost_sums"`
 	LostSwitches   *ebpf.VariableSpec `ebpf:"lost_switches"`
@@ -257,6 +279,7 @@ func (o *WaitObjects) Close() error {
 // It can be passed to LoadWaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WaitMaps struct {
 	Events    *ebpf.Map `ebpf:"events"`
+	Missing   *ebpf.Map `ebpf:"missing"`
 	StackSums *ebpf.Map `ebpf:"stack_sums"`
 	Stacks    *ebpf.Map `ebpf:"stacks"`
 	Sums      *ebpf.Map `ebpf:"sums"`
@@ -267,6 +290,7 @@ type WaitMaps struct {
 func (m *WaitMaps) Close() error {
 	return _WaitClose(
 		m.Events,
+		m.Missing,
 		m.StackSums,
 		m.Stacks,
 		m.Sums,
@@ -279,10 +303,12 @@ func (m *WaitMaps) Close() error {
 //
 // It can be passed to LoadWaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WaitVariables struct {
+	Changes        *ebpf.Variable `ebpf:"changes"`
 	Inherited      *ebpf.Variable `ebpf:"inherited"`
 	Kinds          *ebpf.Variable `ebpf:"kinds"`
 	LimitedEvents  *ebpf.Variable `ebpf:"limited_events"`
 	LostEvents     *ebpf.Variable `ebpf:"lost_events"`
+	LostMissing    *ebpf.Variable `ebpf:"lost_missing"`
 	LostStacks     *ebpf.Variable `ebpf:"lost_stacks"`
 	LostSums       *ebpf.Variable `ebpf:"lost_sums"`
 	LostSwitches   *ebpf.Variable `ebpf:"lost_switches"`

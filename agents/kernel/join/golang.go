@@ -28,19 +28,28 @@ const firstWithSlice = "go1.24"
 
 // findContext returns where a program keeps the spans of its threads.
 func findContext(program string) (Context, error) {
-	f, err := os.Open(program)
+	f, err := openProgram(program)
 	if err != nil {
 		return Context{}, err
 	}
 	defer func() { _ = f.Close() }() // read only
-	info, err := f.Stat()
-	if err != nil {
-		return Context{}, err
-	}
-	if info.Size() > maxProgram {
-		return Context{}, fmt.Errorf("%s is too large to be read", program)
-	}
 	return recovered(f)
+}
+
+// openProgram opens a program or a library, unless it is too large to be read.
+func openProgram(name string) (*os.File, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxProgram) {
+		err = fmt.Errorf("%s is no file, or too large to be read", name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // recovered is readContext without panics: packages elf and dwarf do not check all of their input.
@@ -63,7 +72,7 @@ func readContext(r io.ReaderAt) (Context, error) {
 	}
 	built, err := buildinfo.Read(r)
 	if err != nil {
-		return Context{}, fmt.Errorf("it is no Go program, and it does not export %s", recordSymbol)
+		return Context{}, errNoRecord
 	}
 	return goContext(f, built.GoVersion)
 }

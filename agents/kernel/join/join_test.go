@@ -64,8 +64,29 @@ func TestContext(t *testing.T) {
 	}
 }
 
+// Versions of Go whose labels cannot be read are refused, with the reason.
+func TestGoVersions(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("goroutines are read on amd64 only")
+	}
+	f := &elf.File{FileHeader: elf.FileHeader{Machine: elf.EM_X86_64}}
+	for goVersion, want := range map[string]string{
+		"go1.23.4":           "it is built by go1.23.4; go1.24 or later is needed",
+		"go1.21.0 X:nocover": "it is built by go1.21.0; go1.24 or later is needed",
+		"devel go1.27-abc":   "only releases are supported",
+		"go1.25.1":           "without debug information",
+	} {
+		if c, err := goContext(f, goVersion); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v; want %s", goVersion, c, err, want)
+		}
+	}
+	if c, err := goContext(f, "go1.26.3"); err != nil || c.Kind != GoLabels {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 // The name of a process counts before the given one, and its host before this one.
-func TestReadService(t *testing.T) {
+func TestService(t *testing.T) {
 	for _, c := range []struct{ environment, option, want string }{
 		{"OTEL_SERVICE_NAME=orders", "stock", "host.name=here process.pid=7 service.name=orders"},
 		{"PATH=/bin", "stock", "host.name=here process.pid=7 service.name=stock"},
@@ -77,7 +98,7 @@ func TestReadService(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(proc, "7", "environ"), []byte(c.environment), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := ReadService(proc, 7, c.option, "here")
+		s, err := readService(proc, 7, c.option, "here", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,6 +140,9 @@ func TestNumberIsReused(t *testing.T) {
 		t.Error("joined to an unknown process")
 	}
 	fakeProcess(t, proc, "100") // 1 s after the start of the machine
+	if s := j.Service(7); s == nil || s != j.Service(7) {
+		t.Errorf("service %+v", s)
+	}
 	if _, first, err := j.Context(7); !first || err == nil {
 		t.Errorf("first %t, %v; want an error: the program is no program", first, err)
 	}
@@ -126,6 +150,7 @@ func TestNumberIsReused(t *testing.T) {
 		t.Errorf("%+v, %t", w, ok)
 	}
 	fakeProcess(t, proc, "400")
+	_ = j.Service(7)
 	_, first, _ := j.Context(7)
 	if _, ok := j.Join(&e); ok || !first {
 		t.Errorf("joined %t to a process that began later, first %t", ok, first)

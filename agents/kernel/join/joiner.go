@@ -3,7 +3,7 @@ package join
 import (
 	"errors"
 	"fmt"
-	"math/bits"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +16,10 @@ import (
 
 // Joiner knows the processes whose waits it joins. It is not safe for concurrent use.
 type Joiner struct {
+	// Hurried has a process that does not name its service in its environment read later than at first sight. For
+	// callers with many processes, most of which soon end.
+	Hurried bool
+
 	proc      string
 	service   string // of processes that do not tell theirs; "": unknown
 	host      string
@@ -26,15 +30,19 @@ type Joiner struct {
 // process is a running process.
 type process struct {
 	identity identity
+	service  *Service // nil: unknown
+	reads    int      // of the service
+	pause    int      // calls of [Joiner.Service] until the next one
 	context  Context
 	reason   error // for which there is no context
-	service  *Service
-	looks    uint // for the service, so far
+	searches int   // for the context
+	rest     int   // calls of [Joiner.Context] until the next one
+	linked   bool  // whether only a shared library can have it
 }
 
-// frequentLooks is the number of looks for the service of a process without pauses: it may publish the name some time
-// after its start. Then the pauses grow.
-const frequentLooks = 30
+// longestPause is the longest time, in calls of [Joiner.Service], between two readings of the service of a process: an
+// SDK publishes it some time after the start.
+const longestPause = 128
 
 // identity tells programs apart that use a process ID one after the other.
 type identity struct {
@@ -48,40 +56,80 @@ func NewJoiner(proc, service, host string) *Joiner {
 	return &Joiner{proc: proc, service: service, host: host, processes: make(map[uint32]*process)}
 }
 
-// Context returns where a process keeps the spans of its threads. If it does not, as far as is known, err is the
-// reason, and first reports whether it has not been returned before.
-func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
-	id, err := j.identify(pid)
+// Service returns the service of a process; nil if the process has ended, or names none. To be called at regular
+// intervals: it reads the service again. One that does not change stays the same pointer.
+func (j *Joiner) Service(pid uint32) *Service {
+	if p := j.processes[pid]; p != nil && p.service == nil && p.pause > 0 {
+		p.pause--
+		return nil
+	}
+	p, err := j.process(pid)
 	if err != nil {
+		return nil
+	}
+	if p.pause > 0 {
+		p.pause--
+		return p.service
+	}
+	p.pause = min(1<<min(2*p.reads, 16), longestPause) - 1
+	p.reads++
+	s, err := readService(j.proc, pid, j.service, j.host, j.Hurried && p.reads == 1)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		delete(j.processes, pid)
+		return nil
+	case err == nil && (s == nil || p.service == nil || !slices.Equal(s.Attributes, p.service.Attributes)):
+		p.service = s
+	}
+	return p.service
+}
+
+// Context returns where a process keeps the spans of its threads. If it does not, as far as is known, err is the
+// reason, and first reports whether it has not been sought before.
+func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
+	p, err := j.process(pid)
+	if err != nil {
 		return Context{}, false, err
 	}
-	p := j.processes[pid]
-	if p == nil || p.identity != id {
-		first = true
-		p = &process{identity: id}
-		p.context, p.reason = findContext(j.path(pid, "exe"))
-		j.processes[pid] = p
-	}
-	j.look(pid, p)
+	first = p.searches == 0
+	j.search(pid, p)
 	if p.reason == nil && p.service == nil {
 		return p.context, first, errNoService
 	}
 	return p.context, first, p.reason
 }
 
-var errNoService = errors.New("the process does not tell the name of its service: set OTEL_SERVICE_NAME in its environment, or give --service")
-
-// look reads the service of a process if that is due. A service that does not change stays the same pointer.
-func (j *Joiner) look(pid uint32, p *process) {
-	p.looks++
-	if p.looks > frequentLooks && bits.OnesCount(p.looks) > 1 {
+// search searches for the context of a process, again at growing intervals, since a library may be loaded late.
+func (j *Joiner) search(pid uint32, p *process) {
+	if p.searches > 0 && (p.reason == nil || p.rest > 0) {
+		p.rest--
 		return
 	}
-	s, err := ReadService(j.proc, pid, j.service, j.host)
-	if err == nil && s != nil && (p.service == nil || !slices.Equal(s.Attributes, p.service.Attributes)) {
-		p.service = s
+	p.rest = min(1<<min(2*p.searches, 16), longestPause) - 1
+	if p.searches++; p.searches == 1 {
+		p.context, p.reason = findContext(j.path(pid, "exe"))
+		p.linked = errors.Is(p.reason, errNoRecord)
 	}
+	if p.linked {
+		p.context, p.reason = libraryContext(j.path(pid, ""))
+	}
+}
+
+var errNoService = errors.New("the process does not tell the name of its service: set OTEL_SERVICE_NAME in its environment, or give --service")
+
+// process returns a process, a new one if another program has its ID by now.
+func (j *Joiner) process(pid uint32) (*process, error) {
+	id, err := j.identify(pid)
+	if err != nil {
+		delete(j.processes, pid)
+		return nil, err
+	}
+	p := j.processes[pid]
+	if p == nil || p.identity != id {
+		p = &process{identity: id}
+		j.processes[pid] = p
+	}
+	return p, nil
 }
 
 // Forget forgets a process that has ended.

@@ -10,8 +10,7 @@ import (
 // recordSymbol is the thread-local pointer to the record of OTEP 4947.
 const recordSymbol = "otel_thread_ctx_v1"
 
-// recordContext returns where a program keeps the records of its threads. It must export the pointer itself; those of
-// shared libraries are not read.
+// recordContext returns where a program that exports the pointer itself keeps the records of its threads.
 func recordContext(f *elf.File) (Context, error) {
 	if f.Machine != elf.EM_X86_64 || runtime.GOARCH != "amd64" {
 		return Context{}, errors.New("thread records are read on amd64 only")

@@ -16,10 +16,11 @@ type Service struct {
 // Attribute is an attribute of a resource.
 type Attribute struct{ Key, Value string }
 
-// ReadService returns the service of a process below proc, with host.name; nil if its name is unknown. If name is not
-// empty, it is that of a process that does not tell it. An error wraps [fs.ErrNotExist] if the process has ended.
-func ReadService(proc string, pid uint32, name, host string) (*Service, error) {
-	attributes, err := resource.Of(proc, pid)
+// readService returns the service of a process below proc, with host.name; nil if its name is unknown. If name is not
+// empty, it is that of a process that does not tell it; for quick see [resource.Of]. An error wraps [fs.ErrNotExist] if
+// the process has ended.
+func readService(proc string, pid uint32, name, host string, quick bool) (*Service, error) {
+	attributes, err := resource.Of(proc, pid, quick)
 	if err != nil {
 		return nil, err
 	}

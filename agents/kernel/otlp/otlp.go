@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/join"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
 // Bounds. Waits are many, and a part of them serves as well: what cannot be sent now is dropped and counted.
@@ -39,8 +40,9 @@ type Exporter struct {
 	stop       context.CancelFunc
 	done       chan struct{}
 
-	mu     sync.Mutex // guards counts
+	mu     sync.Mutex // guards the fields below
 	counts Counts
+	unsent map[string]uint64 // see Unsent
 }
 
 // Counts counts waits by result.
@@ -64,7 +66,7 @@ func Open(endpoint, token string, syscall func(int32) string, log *slog.Logger) 
 	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
 	e := &Exporter{
 		connection: connection, client: ptraceotlp.NewGRPCClient(connection), token: token, syscall: syscall, log: log,
-		queue: make(chan []join.Wait, maxQueued), stop: stop, done: make(chan struct{}),
+		queue: make(chan []join.Wait, maxQueued), stop: stop, done: make(chan struct{}), unsent: make(map[string]uint64),
 	}
 	go e.run(ctx)
 	return e, nil
@@ -89,7 +91,7 @@ func (e *Exporter) Add(list []join.Wait) {
 		select {
 		case e.queue <- list[:n]:
 		default:
-			e.count(&e.counts.Dropped, n)
+			e.lose(&e.counts.Dropped, list[:n], n)
 		}
 		list = list[n:]
 	}
@@ -100,6 +102,19 @@ func (e *Exporter) Counts() Counts {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.counts
+}
+
+// maxUnsent is the number of tracepoints in the answer of Unsent.
+const maxUnsent = 10_000
+
+// Unsent returns the numbers of waits that were dropped or failed since the previous call, by tracepoint. A receiver
+// does not tell which ones it rejects: all of the same request may be.
+func (e *Exporter) Unsent() map[string]uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := e.unsent
+	e.unsent = make(map[string]uint64)
+	return all
 }
 
 // Close sends the waits in the queue, as far as the receiver answers, and returns the first error of the connection.
@@ -127,7 +142,7 @@ func (e *Exporter) run(ctx context.Context) {
 			last = ""
 			continue
 		}
-		e.count(&e.counts.Failed, len(list))
+		e.lose(&e.counts.Failed, list, len(list))
 		if text := err.Error(); text != last { // a receiver that is away fails every time
 			e.log.WarnContext(ctx, "waits could not be sent", slog.Any("error", err))
 			last = text
@@ -150,12 +165,24 @@ func (e *Exporter) send(ctx context.Context, list []join.Wait) error {
 		return err
 	}
 	if n := answer.PartialSuccess().RejectedSpans(); n > 0 {
-		e.count(&e.counts.Failed, int(n))
-		e.count(&e.counts.Sent, len(list)-int(n))
+		e.lose(&e.counts.Failed, list, int(min(n, int64(len(list)))))
+		e.count(&e.counts.Sent, len(list)-int(min(n, int64(len(list)))))
 		return nil
 	}
 	e.count(&e.counts.Sent, len(list))
 	return nil
+}
+
+// lose counts n waits of list.
+func (e *Exporter) lose(counter *uint64, list []join.Wait, n int) {
+	e.count(counter, n)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range list {
+		if len(e.unsent) < maxUnsent {
+			e.unsent[waits.TracepointID(list[i].Service.Name, list[i].Part.Class)]++
+		}
+	}
 }
 
 func (e *Exporter) count(counter *uint64, n int) {

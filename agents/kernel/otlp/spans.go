@@ -19,6 +19,7 @@ const (
 	keySyscall    = "sibyl.wait.syscall"
 	keyRunqueue   = "sibyl.wait.runqueue_ns"
 	keyQuality    = "sibyl.wait.quality"
+	keyCount      = "sibyl.wait.count"
 	keyThread     = "thread.id"
 	keyStack      = "code.stacktrace"
 )
@@ -62,6 +63,9 @@ func fill(s ptrace.Span, w *join.Wait, offset time.Duration, syscall func(int32)
 	}
 	a.PutInt(keyRunqueue, int64(w.Part.RunqNs))
 	a.PutStr(keyQuality, string(w.Quality))
+	if w.More > 0 {
+		a.PutInt(keyCount, int64(w.More)+1)
+	}
 	a.PutInt(keyThread, int64(w.TID))
 	if len(w.Frames) > 0 {
 		a.PutStr(keyStack, strings.Join(w.Frames, "\n"))

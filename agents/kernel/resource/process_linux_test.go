@@ -32,11 +32,11 @@ func TestPublishedByProcess(t *testing.T) {
 	order.PutUint64(mapping[24:], uint64(uintptr(unsafe.Pointer(&mapping[contextHeader]))))
 	copy(mapping[contextHeader:], payload)
 	pid := uint32(os.Getpid())
-	if got, err := Of("/proc", pid); err == nil {
+	if got, err := Of("/proc", pid, false); err == nil {
 		t.Errorf("being written: %v", got)
 	}
 	order.PutUint64(mapping[16:], 1)
-	if got, err := Of("/proc", pid); err != nil || got[Service] != "published" || got["x"] != "y" {
+	if got, err := Of("/proc", pid, false); err != nil || got[Service] != "published" || got["x"] != "y" {
 		t.Errorf("%v, %v", got, err)
 	}
 }

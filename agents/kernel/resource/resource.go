@@ -32,8 +32,9 @@ const (
 const maxEnvironment = 1 << 20
 
 // Of returns the attributes of a process, found below proc. Attributes that cannot be read are missing; [Service] is
-// missing if the process names none. It returns an error that wraps [fs.ErrNotExist] if the process has ended.
-func Of(proc string, pid uint32) (map[string]string, error) {
+// missing if the process names none. It returns an error that wraps [fs.ErrNotExist] if the process has ended. If quick
+// is true, it does not look for the context of a process whose environment names no service, which takes long.
+func Of(proc string, pid uint32, quick bool) (map[string]string, error) {
 	folder := filepath.Join(proc, strconv.FormatUint(uint64(pid), 10))
 	environment, err := readAtMost(filepath.Join(folder, "environ"), maxEnvironment)
 	switch {
@@ -42,6 +43,9 @@ func Of(proc string, pid uint32) (map[string]string, error) {
 		return nil, fmt.Errorf("read the environment of process %d: %w", pid, err)
 	}
 	attributes := ofEnvironment(environment)
+	if quick && attributes[Service] == "" {
+		return attributes, nil
+	}
 	if id := containerID(folder); id != "" {
 		attributes[ContainerID] = id
 	}

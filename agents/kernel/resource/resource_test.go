@@ -64,13 +64,13 @@ func TestProcess(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Skip("there is no sleep: ", err)
 	}
-	got, err := Of("/proc", uint32(c.Process.Pid))
+	got, err := Of("/proc", uint32(c.Process.Pid), false)
 	if err != nil || got[Service] != "sleeper" || got[PID] == "" {
 		t.Errorf("%v, %v", got, err)
 	}
 	_ = c.Process.Kill()
 	_ = c.Wait()
-	if _, err := Of("/proc", uint32(c.Process.Pid)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Of("/proc", uint32(c.Process.Pid), false); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an ended process: %v", err)
 	}
 }

@@ -29,15 +29,21 @@ type Settings struct {
 	Service    string           // of selected processes that name none; "": they are not observed
 	Thresholds waits.Thresholds // durations from which single waits are sent; 0: none of the class is
 	Stacks     bool
-	CPULimit   float64 // CPUs that probes and agent may use together
+	CPULimit   float64 // part of the machine's CPUs that probes and agent may use together; 0: no limit
 	Options    kernel.Options
 	Send       func([]join.Wait) // sends waits as spans
-	Client     *http.Client
-	Logger     *slog.Logger
+	// Unsent returns the numbers of waits that could not be sent since the previous call, by tracepoint; nil: unknown.
+	Unsent func() map[string]uint64
+	Client *http.Client
+	Logger *slog.Logger
 }
 
-// DefaultCPULimit is the part of a CPU that the agent may use.
+// DefaultCPULimit is the part of the machine's CPUs that the agent may use. The probes run on each of them.
 const DefaultCPULimit = 0.01
+
+// StackPeriod is the default time between two stacks of a thread: a stack costs several times as much as a wait, and a few of
+// the many waits of a problem show where it comes from.
+const StackPeriod = 20 * time.Millisecond
 
 // Intervals of the loop.
 const (

@@ -26,7 +26,8 @@ const (
 
 // Judgements after which a governor changes its level.
 const (
-	patience     = 2   // in a row above the limit
+	burst        = 6   // at the limit: half a minute's worth may be used at once, for example at the start
+	patience     = 2   // at twice the limit, after a change
 	firstReturn  = 12  // in a row below half of the limit: a minute
 	latestReturn = 360 // half an hour
 )
@@ -35,34 +36,31 @@ const (
 type governor struct {
 	limit   float64 // CPUs; 0: none
 	level   level
-	over    int // judgements in a row above the limit
-	calm    int // judgements in a row below half of the limit
-	returns int // calm judgements needed to go back; grows with each failed return
-	cost    float64
+	spent   float64 // above the limit, in its multiples, summed up over judgements; not below 0
+	calm    int     // judgements in a row below half of the limit
+	returns int     // calm judgements needed to go back; grows with each failed return
 }
 
 // judge takes the cost since the last judgement, in CPUs, and reports whether the level changes.
 func (g *governor) judge(cost float64) (changed bool) {
-	g.cost = cost
-	switch {
-	case g.limit <= 0:
+	if g.limit <= 0 {
 		return false
-	case cost > g.limit:
-		g.over, g.calm = g.over+1, 0
-	case cost < g.limit/2:
-		g.over, g.calm = 0, g.calm+1
-	default:
-		g.over, g.calm = 0, 0
+	}
+	g.spent = max(0, g.spent+cost/g.limit-1)
+	if cost < g.limit/2 {
+		g.calm++
+	} else {
+		g.calm = 0
 	}
 	switch {
-	case g.over >= patience && g.level < off:
+	case g.spent >= burst && g.level < off:
 		g.level++
-		g.over = 0
+		g.spent = burst - patience
 		g.returns = min(max(firstReturn, 2*g.returns), latestReturn)
 		return true
 	case g.level > full && g.calm >= g.returns:
 		g.level--
-		g.calm = 0
+		g.calm, g.spent = 0, burst-patience
 		return true
 	case g.level == full && g.calm >= latestReturn:
 		g.returns = 0 // the load is over
@@ -75,5 +73,5 @@ func (g *governor) reason() string {
 	if g.level < noEvents {
 		return ""
 	}
-	return fmt.Sprintf("the kernel agent limits itself to %.3g %% of a CPU: %s", 100*g.limit, g.level)
+	return fmt.Sprintf("the kernel agent limits itself to %.3g of a CPU (--cpu-limit): %s", g.limit, g.level)
 }

@@ -49,7 +49,9 @@ func TestMain(m *testing.M) {
 	case "shop":
 		shop()
 	case "agent":
-		if err := Run(context.Background(), settings(os.Getenv("SIBYL_STEER_ENDPOINT"), os.Getenv("SIBYL_STEER_PIDS"))); err != nil {
+		s := settings(os.Getenv("SIBYL_STEER_ENDPOINT"), os.Getenv("SIBYL_STEER_PIDS"))
+		s.Send = func([]join.Wait) {}
+		if err := Run(context.Background(), s); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -208,10 +210,10 @@ func exists(t *testing.T, object string) bool {
 }
 
 // newLive returns an agent for processes, without Sibyl.
-func newLive(t *testing.T, pids ...string) *agent {
+func newLive(t *testing.T, o kernel.Options, pids ...string) *agent {
 	t.Helper()
 	requireProbes(t)
-	p, err := kernel.Open(kernel.Options{})
+	p, err := kernel.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +263,7 @@ func TestPlanChanges(t *testing.T) {
 	for _, service := range []string{"orders", "cart"} {
 		pids = append(pids, pidOf(role(t, "load", "OTEL_SERVICE_NAME="+service)))
 	}
-	a := newLive(t, pids...)
+	a := newLive(t, kernel.Options{}, pids...)
 	own := strconv.Itoa(os.Getpid())
 	ids := func(i int) []string {
 		return [][]string{
@@ -301,6 +303,24 @@ func TestPlanChanges(t *testing.T) {
 	}
 	if err := a.probes.Events(func(e waits.Event) { t.Errorf("%+v", e) }); err != nil {
 		t.Error(err)
+	}
+}
+
+// Waits that do not fit in the ring buffer make their class incomplete, and no other one.
+func TestLostWaits(t *testing.T) {
+	w := role(t, "load", "OTEL_SERVICE_NAME=orders")
+	a := newLive(t, kernel.Options{RingBytes: 4096}, pidOf(w))
+	a.steering.Apply(planOf(1, "orders/kernel/sleep", "orders/kernel/file"))
+	eventually(t, "the loss is noticed", func() bool {
+		if err := a.scan(true); err != nil {
+			t.Fatal(err)
+		}
+		return len(a.steering.due) > 0
+	})
+	for _, o := range a.steering.Outcomes() {
+		if o.State != protocol.Applied || o.Incomplete != (o.ID == "orders/kernel/sleep") || o.Incomplete && (!strings.Contains(o.Reason, "the ring buffer is full") || o.Drops == 0) {
+			t.Errorf("%+v", o)
+		}
 	}
 }
 
@@ -410,29 +430,100 @@ func TestSteeredBySibyl(t *testing.T) {
 	}
 }
 
-// An agent that is killed leaves nothing in the kernel, and the next one takes its place.
+// An agent that is killed, again and again while its lease runs, leaves nothing in the kernel, and the next one takes its
+// place.
 func TestKilledAgent(t *testing.T) {
 	requireProbes(t)
 	w := role(t, "load", "OTEL_SERVICE_NAME=orders")
 	p := newPlane(t)
 	environment := []string{"SIBYL_STEER_ENDPOINT=" + p.url, "SIBYL_STEER_PIDS=" + pidOf(w)}
-	agent := role(t, "agent", environment...)
 	p.on("orders/kernel/sleep")
-	eventually(t, "the plan is applied", func() bool { return p.applied() == 1 })
-	left := objects(t, pidOf(agent))
-	if !slices.ContainsFunc(left, func(o string) bool { return strings.HasPrefix(o, "link_id") }) {
-		t.Fatalf("the agent has no links: %q", left)
+	for range 3 {
+		begun := time.Now()
+		agent := role(t, "agent", environment...)
+		eventually(t, "the agent applies the plan", func() bool {
+			return slices.ContainsFunc(p.Agents(), func(a control.Agent) bool { return a.Since.After(begun) && a.Applied == 1 })
+		})
+		left := objects(t, pidOf(agent))
+		if !slices.ContainsFunc(left, func(o string) bool { return strings.HasPrefix(o, "link_id") }) {
+			t.Fatalf("the agent has no links: %q", left)
+		}
+		if err := agent.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = agent.Wait()
+		eventually(t, "the kernel removes everything", func() bool {
+			return !slices.ContainsFunc(left, func(o string) bool { return exists(t, o) })
+		})
 	}
-	if err := agent.Process.Kill(); err != nil {
+}
+
+// A process in a container's cgroup is selected, and its service names pod and container.
+func TestContainer(t *testing.T) {
+	id := strings.Repeat("0123456789abcdef", 4)
+	folder := ""
+	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(mount, "cgroup.procs")); err == nil {
+			folder = filepath.Join(mount, fmt.Sprintf("sibyl-pod-%d", os.Getpid()), id)
+		}
+	}
+	if err := os.MkdirAll(folder, 0o700); folder == "" || err != nil {
+		t.Skip("the cgroups of this machine cannot be changed: ", err)
+	}
+	t.Cleanup(func() { // after the process has ended
+		if err := errors.Join(os.Remove(folder), os.Remove(filepath.Dir(folder))); err != nil {
+			t.Error(err)
+		}
+	})
+	w := role(t, "load", "OTEL_SERVICE_NAME=orders", "KUBERNETES_SERVICE_HOST=10.0.0.1", "HOSTNAME=orders-7f9c", "POD_NAMESPACE=shop")
+	if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(pidOf(w)), 0o600); err != nil {
+		t.Skip("the cgroups of this machine cannot be changed: ", err)
+	}
+	a := newLive(t, kernel.Options{}, "1")
+	a.steering.processes.selection = kernel.Selection{Cgroup: filepath.Dir(folder)}
+	if err := a.steering.scan(); err != nil {
 		t.Fatal(err)
 	}
-	_ = agent.Wait()
-	eventually(t, "the kernel removes everything", func() bool {
-		return !slices.ContainsFunc(left, func(o string) bool { return exists(t, o) })
-	})
-	killed := time.Now()
-	role(t, "agent", environment...)
-	eventually(t, "the next agent applies the plan", func() bool {
-		return slices.ContainsFunc(p.Agents(), func(a control.Agent) bool { return a.Since.After(killed) && a.Applied == 1 })
-	})
+	s := a.steering.processes.all[uint32(w.Process.Pid)]
+	if len(a.steering.processes.all) != 1 || s == nil {
+		t.Fatalf("%v", a.steering.processes.all)
+	}
+	for _, want := range []join.Attribute{{Key: "k8s.pod.name", Value: "orders-7f9c"}, {Key: "k8s.namespace.name", Value: "shop"}, {Key: "container.id", Value: id}} {
+		if !slices.Contains(s.Attributes, want) {
+			t.Errorf("%+v lacks %+v", s.Attributes, want)
+		}
+	}
+}
+
+// Processes of an observed service that end within milliseconds neither stop the agent nor stay targets.
+func TestShortProcesses(t *testing.T) {
+	a := newLive(t, kernel.Options{}, "1")
+	a.steering.processes.everything = true
+	a.steering.Apply(planOf(1, "short/kernel/sleep", "short/kernel/runqueue"))
+	for range 5 {
+		c := exec.Command("sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.01 & done; wait")
+		c.Env = append(os.Environ(), "OTEL_SERVICE_NAME=short")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if err := errors.Join(a.readEvents(), a.scan(true)); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.steering.failure; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.scan(true); err != nil {
+		t.Fatal(err)
+	}
+	for pid, x := range a.steering.targets {
+		if x.service.Name == "short" {
+			t.Errorf("process %d is a target", pid)
+		}
+	}
 }

@@ -58,6 +58,27 @@ func (p *sharedProbes) Stack(id int32) ([]uint64, error) {
 	return p.probes.Stack(id)
 }
 
+// Changes returns the number of targets that ended or ran another program.
+func (p *sharedProbes) Changes() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.probes.Changes()
+}
+
+// ForgetStacks deletes all stacks.
+func (p *sharedProbes) ForgetStacks() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.probes.ForgetStacks()
+}
+
+// Missing returns the numbers of single intervals that are missing since the previous call.
+func (p *sharedProbes) Missing() (map[waits.MissingKey]uint64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.probes.Missing()
+}
+
 // Losses returns the records lost so far.
 func (p *sharedProbes) Losses() (waits.Losses, error) {
 	p.mu.Lock()
@@ -73,11 +94,18 @@ type sharedJoiner struct {
 	sweeps int
 }
 
+// Service returns the service of a process; nil if there is none.
+func (j *sharedJoiner) Service(pid uint32) *join.Service {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.used[pid] = j.sweeps
+	return j.joiner.Service(pid)
+}
+
 // Context returns where a process keeps the spans of its threads.
 func (j *sharedJoiner) Context(pid uint32) (join.Context, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.used[pid] = j.sweeps
 	c, _, err := j.joiner.Context(pid)
 	return c, err
 }
@@ -92,7 +120,7 @@ func (j *sharedJoiner) Join(e *waits.Event) (join.Wait, bool) {
 // keptSweeps is the number of sweeps for which a process is kept after its last use, since its last events come late.
 const keptSweeps = 5
 
-// Sweep forgets processes that are not observed any more.
+// Sweep forgets processes that have ended.
 func (j *sharedJoiner) Sweep() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -3,11 +3,13 @@
 package steer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -19,8 +21,18 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
+// stackID identifies a stack of a process, which has a service of its own.
+type stackID struct {
+	process *join.Service
+	stack   int32
+}
+
+// maxNames bounds the names of stacks that are kept.
+const maxNames = 8192
+
 // Run lets Sibyl steer the kernel agent until ctx is done.
 func Run(ctx context.Context, s Settings) (err error) {
+	s.Options.StackPeriod = cmp.Or(s.Options.StackPeriod, StackPeriod)
 	probes, err := kernel.Open(s.Options)
 	if err != nil {
 		return err
@@ -34,6 +46,9 @@ func Run(ctx context.Context, s Settings) (err error) {
 	}
 	if err := a.steering.scan(); err != nil {
 		return err
+	}
+	if probes.Others() {
+		a.logger.WarnContext(ctx, "another kernel agent runs on this machine: of processes that both observe, each wait is sent twice")
 	}
 	e.Start(ctx, func() {})
 	defer e.Close()
@@ -52,6 +67,8 @@ type agent struct {
 	resolver *symbols.Resolver
 	joiner   *sharedJoiner
 	events   []waits.Event // scratch
+	names    map[stackID][]string
+	named    map[uint32]*join.Service // processes that the resolver knows
 
 	judged time.Time     // time of the last judgement
 	used   time.Duration // CPU time of the process until then
@@ -59,21 +76,25 @@ type agent struct {
 }
 
 func newAgent(s Settings, p *kernel.Probes) *agent {
+	const proc = "/proc"
+	joiner := join.NewJoiner(proc, s.Service, s.Host)
+	joiner.Hurried = s.Everything
 	a := &agent{
 		settings: s, logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
-		ledger: waits.NewLedger(s.Thresholds), resolver: symbols.NewResolver("/proc", time.Now), judged: time.Now(),
-		joiner: &sharedJoiner{joiner: join.NewJoiner("/proc", s.Service, s.Host), used: make(map[uint32]int)},
+		ledger: waits.NewLedger(s.Thresholds), resolver: symbols.NewResolver(proc, time.Now), judged: time.Now(),
+		names: make(map[stackID][]string), named: make(map[uint32]*join.Service),
+		joiner: &sharedJoiner{joiner: joiner, used: make(map[uint32]int)},
 	}
 	if a.logger == nil {
 		a.logger = slog.New(slog.DiscardHandler)
 	}
 	a.used, _ = ownTime()
 	a.steering = &steering{
-		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, context: a.joiner.Context, changed: make(chan struct{}, 1),
-		enabled: index(nil), governor: governor{limit: s.CPULimit}, usage: make(map[string]*usage),
+		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, changes: a.probes.Changes, context: a.joiner.Context, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
+		enabled: index(nil), governor: governor{limit: s.CPULimit * float64(runtime.NumCPU())}, usage: make(map[string]*usage),
 		processes: processes{
-			proc: "/proc", own: uint32(os.Getpid()), host: s.Host, selection: s.Selection, everything: s.Everything, service: s.Service,
-			all: make(map[uint32]*process), services: make(map[string]int),
+			proc: proc, own: uint32(os.Getpid()), selection: s.Selection, everything: s.Everything, serviceOf: a.joiner.Service,
+			all: make(map[uint32]*join.Service), services: make(map[string]int),
 		},
 	}
 	return a
@@ -84,7 +105,7 @@ const ServiceName = "sibyl-agent-kernel"
 
 func (a *agent) exchangeSettings() exchange.Settings {
 	return exchange.Settings{
-		Endpoint: a.settings.Endpoint, Token: a.settings.Token, ID: a.settings.ID, Changed: a.steering.changed,
+		Endpoint: a.settings.Endpoint, Token: a.settings.Token, ID: a.settings.ID, Changed: a.steering.changed, Due: a.steering.due,
 		Client: a.settings.Client, Logger: a.logger,
 		Capabilities: []protocol.Capability{protocol.CanProbe, protocol.CanRate},
 		Resource:     map[string]string{"service.name": ServiceName, "host.name": a.settings.Host, "os.type": "linux"},
@@ -110,29 +131,49 @@ func (a *agent) run(ctx context.Context) error {
 // tick does the work of a tick. While nothing is observed it only looks for processes.
 func (a *agent) tick(ctx context.Context, n int) error {
 	a.steering.sample(n%samplePeriod < sampleTicks)
-	if n%scanTicks == 0 {
-		if err := a.steering.scan(); err != nil {
+	observes := a.steering.observes()
+	if observes {
+		if err := a.readEvents(); err != nil { // before the scan forgets processes that have ended
 			return err
 		}
 	}
-	if !a.steering.observes() && n%judgeTicks != 0 {
+	if n%scanTicks == 0 {
+		if err := a.scan(observes); err != nil {
+			return err
+		}
+	}
+	if !observes && n%judgeTicks != 0 {
 		return nil
 	}
-	if err := a.meter.Keep(n%judgeTicks == judgeTicks/2 && a.steering.observes()); err != nil {
+	if err := a.meter.Keep(n%judgeTicks == judgeTicks/2 && observes); err != nil {
 		return err
-	}
-	if err := a.readEvents(); err != nil {
-		return err
-	}
-	if n%scanTicks == 0 {
-		if err := a.probes.Renew(); err != nil {
-			return err
-		}
-		a.joiner.Sweep()
 	}
 	if n%judgeTicks == 0 {
 		return a.judge(ctx)
 	}
+	return nil
+}
+
+// scan counts the waits that are missing, and looks for processes.
+func (a *agent) scan(observes bool) error {
+	if observes {
+		missing, err := a.probes.Missing()
+		if err != nil {
+			return err
+		}
+		var unsent map[string]uint64
+		if a.settings.Unsent != nil {
+			unsent = a.settings.Unsent()
+		}
+		a.steering.miss(missing, unsent)
+		if err := a.probes.Renew(); err != nil {
+			return err
+		}
+	}
+	if err := a.steering.scan(); err != nil {
+		return err
+	}
+	a.joiner.Sweep()
 	return nil
 }
 
@@ -151,11 +192,12 @@ func (a *agent) readEvents() error {
 		}
 		w, joined := a.joiner.Join(e)
 		joined = joined && w.Service.Name == t.service.Name // not those of the next process with the number
-		w.Event, w.Frames = *e, a.frames(e)
+		w.Event = *e
 		for _, part := range w.Parts(t.classes, a.settings.Thresholds) {
 			wanted := joined && enabled(part.Part.Class, part.Trace)
 			a.steering.record(t.service.Name, part.Part.Class, wanted)
 			if wanted {
+				part.Frames = a.frames(e, t.service)
 				send = append(send, part)
 			}
 		}
@@ -167,16 +209,44 @@ func (a *agent) readEvents() error {
 }
 
 // frames returns the names of the functions that waited; none if no stack was taken.
-func (a *agent) frames(e *waits.Event) []string {
+func (a *agent) frames(e *waits.Event, process *join.Service) []string {
 	if e.Stack < 0 {
 		return nil
 	}
-	a.resolver.Know(e.TGID)
+	id := stackID{process, e.Stack}
+	if names, ok := a.names[id]; ok {
+		return names
+	}
+	if a.named[e.TGID] != process { // another process has the ID
+		a.resolver.Forget(e.TGID)
+		a.named[e.TGID] = process
+	}
 	addresses, err := a.probes.Stack(e.Stack)
 	if err != nil {
 		return nil // it has been deleted
 	}
-	return a.resolver.Names(e.TGID, addresses)
+	names := a.resolver.Names(e.TGID, addresses)
+	if len(a.names) < maxNames {
+		a.names[id] = names
+	}
+	return names
+}
+
+// forgetNames forgets the names of processes that are not observed any more.
+func (a *agent) forgetNames() {
+	for pid, process := range a.named {
+		if t, _, ok := a.steering.target(pid); !ok || t.service != process {
+			a.resolver.Forget(pid)
+			delete(a.named, pid)
+			clear(a.names)
+		}
+	}
+}
+
+// forgetStacks makes room for stacks.
+func (a *agent) forgetStacks() error {
+	clear(a.names)
+	return a.probes.ForgetStacks()
 }
 
 // judge reads the sums, and changes the level if the agent costs too much.
@@ -204,17 +274,32 @@ func (a *agent) judge(ctx context.Context) error {
 	now := time.Now()
 	elapsed, own := now.Sub(a.judged), used-a.used
 	lost := losses.Since(a.losses)
-	a.steering.distribute(changes, cost.CPUShare*float64(elapsed), lost.Events+lost.Limited)
+	a.steering.distribute(changes, cost.CPUShare*float64(elapsed))
+	a.steering.missUnknown(&lost, count(changes))
 	a.judged, a.used, a.losses = now, used, losses
 	share := cost.CPUShare + own.Seconds()/elapsed.Seconds()
+	a.forgetNames()
+	if lost.Stacks > 0 {
+		if err := a.forgetStacks(); err != nil {
+			return err
+		}
+	}
 	if a.steering.judge(share) {
 		a.logger.WarnContext(ctx, "the extent of the observation changes, because of its cost",
-			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit))
+			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit*float64(runtime.NumCPU())))
 	}
-	if lost.Events > 0 {
-		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events))
+	if lost.Events+lost.Limited > 0 {
+		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events), slog.Uint64("above_limit", lost.Limited))
 	}
 	return nil
+}
+
+// count returns the number of intervals in changes.
+func count(changes []waits.Row) (n uint64) {
+	for i := range changes {
+		n += changes[i].Count
+	}
+	return n
 }
 
 // ownTime returns the CPU time that this process has used.

@@ -2,6 +2,7 @@ package steer
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -19,17 +20,20 @@ type steering struct {
 	thresholds waits.Thresholds
 	stacks     bool
 	apply      func(kernel.Spec) error
+	changes    func() uint64                          // number of targets that ended or ran another program
 	context    func(pid uint32) (join.Context, error) // where a process keeps the spans of its threads
 	changed    chan struct{}                          // holds a value if the catalogue changed
+	due        chan struct{}                          // holds a value if the states of tracepoints changed
 
 	mu        sync.Mutex // guards the fields below
 	processes processes
 	enabled   *enabled
 	governor  governor
 	slice     bool              // the level sampled observes just now
-	targets   map[uint32]target // as applied
+	targets   map[uint32]target // of applied
 	failure   error             // of the last apply
-	idle      bool              // no targets are applied
+	applied   map[uint32]kernel.Target
+	seen      uint64            // changes before the last apply
 	usage     map[string]*usage // by tracepoint
 }
 
@@ -45,8 +49,9 @@ type usage struct {
 	sent   uint64  // spans
 	waits  uint64  // above the threshold, also of requests for which the plan does not enable them
 	recent uint64  // those since the last distribution of costs
-	drops  uint64  // records that were lost
+	drops  uint64  // waits that were not sent
 	nanos  float64 // time of the probes
+	lately lately
 }
 
 // Catalogue implements [exchange.Tracepoints].
@@ -83,7 +88,7 @@ func (s *steering) Outcomes() []protocol.Outcome {
 		list = append(list, protocol.Outcome{ID: id, State: protocol.Unsupported, Reason: "the kernel agent has no such tracepoint"})
 	}
 	for id, u := range s.usage {
-		if !planned[id] && u.sent > 0 {
+		if !planned[id] && (u.sent > 0 || s.processes.scans < u.lately.until) {
 			service, _, _ := parseID(id)
 			list = append(list, s.outcome(id, service))
 		}
@@ -96,19 +101,22 @@ func (s *steering) Outcomes() []protocol.Outcome {
 func (s *steering) outcome(id, service string) protocol.Outcome {
 	o := protocol.Outcome{ID: id, State: protocol.Applied}
 	_, served := s.processes.services[service]
+	u := s.usage[id]
 	switch reason := s.governor.reason(); {
 	case !served:
 		o.State, o.Reason = protocol.Unsupported, "the kernel agent observes no process of this service"
 	case s.failure != nil:
 		o.State, o.Reason = protocol.Failed, protocol.Printable(s.failure.Error(), protocol.MaxReason)
 	case reason != "":
-		o.State, o.Reason = protocol.Failed, reason
+		o.State, o.Reason, o.Incomplete = protocol.Failed, reason, true
 	default:
 		if err := s.unjoined(service); err != nil {
 			o.State, o.Reason = protocol.Failed, protocol.Printable("no spans are known of its threads: "+err.Error(), protocol.MaxReason)
+		} else if u != nil && s.processes.scans < u.lately.until {
+			o.Reason, o.Incomplete = "many of its waits are missing: "+u.lately.reason, true
 		}
 	}
-	if u := s.usage[id]; u != nil {
+	if u != nil {
 		o.Hits, o.Drops = u.sent+u.drops, u.drops
 		if u.waits > 0 {
 			o.Nanos = min(u.nanos/float64(u.waits), protocol.MaxCPU)
@@ -151,6 +159,7 @@ func (s *steering) scan() error {
 		default: // signalled already
 		}
 	}
+	s.assess()
 	s.update()
 	return nil
 }
@@ -165,6 +174,7 @@ func (s *steering) judge(cost float64) (changed bool) {
 	}
 	if changed = s.governor.judge(cost); changed {
 		s.update()
+		s.report()
 	}
 	return changed
 }
@@ -182,42 +192,43 @@ func (s *steering) sample(on bool) {
 // update makes the plan true for the present processes. The caller holds mu.
 func (s *steering) update() {
 	spec := kernel.Spec{Targets: make(map[uint32]kernel.Target), Thresholds: s.thresholds}
+	before := s.targets
 	s.targets = make(map[uint32]target)
 	l := s.governor.level
 	if l < sampled || l == sampled && s.slice {
-		for _, p := range s.processes.observed() {
-			if classes := s.enabled.classes[p.service.Name]; classes != 0 {
-				x := targetOf(classes, l, s.stacks)
-				t := target{service: p.service, classes: classes}
-				x.Context, t.lacks = s.context(p.pid)
-				s.targets[p.pid], spec.Targets[p.pid] = t, x
+		for _, pid := range s.processes.observed() {
+			t := target{service: s.processes.all[pid]}
+			if t.classes = s.enabled.classes[t.service.Name]; t.classes != 0 {
+				x := targetOf(t.classes, l, s.stacks)
+				x.Context, t.lacks = s.context(pid)
+				s.targets[pid], spec.Targets[pid] = t, x
 			}
 		}
 	}
-	if idle := len(spec.Targets) == 0; !idle || !s.idle || s.failure != nil {
-		s.failure = s.apply(spec)
-		s.idle = idle
+	same := func(a, b target) bool { return a.service == b.service } // another process has another one
+	changes := s.changes()
+	if s.failure == nil && changes == s.seen && maps.Equal(spec.Targets, s.applied) && maps.EqualFunc(before, s.targets, same) {
+		return
 	}
+	s.seen = changes
+	s.failure = s.apply(spec)
+	s.applied = spec.Targets
 }
 
 // observes reports whether there are targets.
 func (s *steering) observes() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.idle
+	return len(s.applied) > 0
 }
 
-// targetOf returns the target for a process with enabled classes. The time on run queues is part of the records of all
-// classes.
+// targetOf returns the target for a process with enabled classes.
 func targetOf(classes waits.Set, l level, stacks bool) kernel.Target {
 	t := kernel.Target{Classes: classes}
 	if l >= noEvents {
 		return t
 	}
 	t.Events, t.InSpans, t.MaxEvents, t.Stacks = classes, true, maxEvents, stacks && l < noStacks
-	if classes.Has(waits.RunQueue) {
-		t.Events = waits.All
-	}
 	return t
 }
 
@@ -235,22 +246,29 @@ func (s *steering) target(pid uint32) (t target, enabled gate, ok bool) {
 func (s *steering) record(service string, c waits.Class, sent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := waits.TracepointID(service, c)
+	u := s.usageOf(waits.TracepointID(service, c))
+	u.waits++
+	u.recent++
+	u.lately.seen++
+	if sent {
+		u.sent++
+		u.lately.sent++
+	}
+}
+
+// usageOf returns the usage of a tracepoint. The caller holds mu.
+func (s *steering) usageOf(id string) *usage {
 	u := s.usage[id]
 	if u == nil {
 		u = &usage{}
 		s.usage[id] = u
 	}
-	u.waits++
-	u.recent++
-	if sent {
-		u.sent++
-	}
+	return u
 }
 
-// distribute divides the time that the probes took and the records that they lost among tracepoints, by the numbers of
-// their intervals, also of short ones, and of their single waits.
-func (s *steering) distribute(changes []waits.Row, nanos float64, lost uint64) {
+// distribute divides the time that the probes took among tracepoints, by the numbers of their intervals, also of short
+// ones, and of their single waits.
+func (s *steering) distribute(changes []waits.Row, nanos float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	work, total := make(map[string]uint64), uint64(0)
@@ -268,9 +286,7 @@ func (s *steering) distribute(changes []waits.Row, nanos float64, lost uint64) {
 	}
 	for id, n := range work {
 		if u := s.usage[id]; u != nil && n > 0 {
-			part := float64(n) / float64(total)
-			u.nanos += nanos * part
-			u.drops += uint64(float64(lost) * part)
+			u.nanos += nanos * float64(n) / float64(total)
 		}
 	}
 }

@@ -95,7 +95,9 @@ type Losses struct {
 	Missed   uint64 // runs of the probes: nested in another one
 	Switches uint64 // parts of a thread's time: the kernel did not report that it left a CPU
 	Gaps     uint64 // times at which the agent was stopped for too long
-	Unseen   uint64 // switches to a CPU that the kernel did not report: the scheduler's times stand in
+	// Uncounted are events that are missing and that [MissingKey] does not tell. Events and Limited include them.
+	Uncounted uint64
+	Unseen    uint64 // switches to a CPU that the kernel did not report: the scheduler's times stand in
 }
 
 // Lost returns the number of records lost. Limited ones are not: the limit is wanted. Nor are unseen
@@ -109,7 +111,7 @@ func (l Losses) Since(before Losses) Losses {
 	return Losses{
 		l.Events - before.Events, l.Limited - before.Limited, l.Sums - before.Sums, l.Threads - before.Threads,
 		l.Stacks - before.Stacks, l.Children - before.Children, l.Missed - before.Missed, l.Switches - before.Switches,
-		l.Gaps - before.Gaps, l.Unseen - before.Unseen,
+		l.Gaps - before.Gaps, l.Uncounted - before.Uncounted, l.Unseen - before.Unseen,
 	}
 }
 

@@ -48,14 +48,17 @@ type Settings struct {
 	Capabilities []protocol.Capability
 	// Changed receives a value when the catalogue has changed.
 	Changed <-chan struct{}
-	Client  *http.Client // without a timeout, because of long polling; nil: http.DefaultClient
-	Logger  *slog.Logger // for connection failures and recoveries; nil: none
+	// Due receives a value when the outcomes have changed so that a status should not wait.
+	Due    <-chan struct{}
+	Client *http.Client // without a timeout, because of long polling; nil: http.DefaultClient
+	Logger *slog.Logger // for connection failures and recoveries; nil: none
 }
 
 // Agent applies the plans of Sibyl to tracepoints for as long as their leases last.
 type Agent struct {
 	tracepoints Tracepoints
 	changed     <-chan struct{}
+	due         <-chan struct{}
 	client      *client
 	logger      *slog.Logger
 	stop        context.CancelFunc
@@ -75,7 +78,7 @@ func New(s Settings, tracepoints Tracepoints) (*Agent, error) {
 		return nil, fmt.Errorf("connect to Sibyl: %w", err)
 	}
 	return &Agent{
-		tracepoints: tracepoints, changed: s.Changed, client: c, logger: cmp.Or(s.Logger, slog.New(slog.DiscardHandler)),
+		tracepoints: tracepoints, changed: s.Changed, due: s.Due, client: c, logger: cmp.Or(s.Logger, slog.New(slog.DiscardHandler)),
 		statusDue: make(chan struct{}, 1),
 	}, nil
 }
@@ -260,6 +263,8 @@ func (a *Agent) reportStatus(ctx context.Context) {
 		case <-debounce.C:
 			unregistered = a.register(ctx) != nil
 		case <-a.statusDue:
+			a.sendStatus(ctx)
+		case <-a.due:
 			a.sendStatus(ctx)
 		case <-ticker.C:
 			if unregistered {

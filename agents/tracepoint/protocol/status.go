@@ -34,6 +34,9 @@ type Outcome struct {
 	Drops  uint64  `json:"drops"`   // hits that recorded nothing: the request is not sampled, or a limit is exceeded
 	Nanos  float64 `json:"cost_ns"` // mean measured CPU time per hit since the session began; 0: not measured
 	Bytes  float64 `json:"bytes"`   // mean measured trace data per hit since the session began; 0: not measured
+	// Incomplete: much of what the tracepoint should have recorded lately is missing, for Reason. That it recorded
+	// nothing proves nothing, and it may work again soon.
+	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // Validate returns an [InvalidError], or an error wrapping [ErrVersion], if s is not valid.

@@ -1,0 +1,180 @@
+//go:build linux
+
+package kernel
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+// nap is a request that consists of many short sleeps.
+type nap struct {
+	TID      int64
+	From, To int64 // of the monotonic clock
+	Trace    [16]byte
+	Slept    int64 // ns, including the waits for CPUs
+}
+
+const (
+	napThreads  = 4
+	napRequests = 50 // of each thread
+	napCount    = 40 // of each request
+)
+
+// napsWorkload serves requests with many short sleeps, and writes them.
+func napsWorkload(in *bufio.Reader, out io.Writer) error {
+	fmt.Fprintln(out, "ready")
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	all := make([]nap, napThreads*napRequests)
+	var done sync.WaitGroup
+	for thread := range napThreads {
+		done.Go(func() {
+			runtime.LockOSThread()
+			for i := range napRequests {
+				takeNaps(&all[thread*napRequests+i])
+			}
+		})
+	}
+	done.Wait()
+	fmt.Fprintln(out, "done")
+	if err := binary.Write(out, binary.LittleEndian, all); err != nil {
+		return err
+	}
+	_, _ = in.ReadString('\n')
+	return nil
+}
+
+func takeNaps(n *nap) {
+	binary.LittleEndian.PutUint64(n.Trace[:], rand.Uint64())
+	labels := pprof.Labels("trace_id", hex.EncodeToString(n.Trace[:]), "span_id", "0000000000000001")
+	n.TID, n.From = int64(unix.Gettid()), clock()
+	pprof.Do(context.Background(), labels, func(context.Context) {
+		for range napCount {
+			n.Slept += measure(unix.SYS_NANOSLEEP, &[6]uintptr{keep(&unix.Timespec{Nsec: 20e3 + rand.Int64N(100e3)})})
+		}
+	})
+	n.To = clock()
+}
+
+// Waits that are shorter than the threshold are sent as sums: nearly all of the time that a request slept arrives, no
+// more, within its span, and without overlaps.
+func TestShortWaitsAddUp(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("goroutines are read on amd64 only")
+	}
+	const threshold = 1e6 // ns
+	p := open(t, Options{RingBytes: 1 << 22})
+	w := start(t, "naps")
+	joiner := join.NewJoiner("/proc", "naps", "here")
+	joiner.Service(w.pid)
+	wanted := waits.Set(0).With(waits.Sleep).With(waits.RunQueue)
+	target := Target{Classes: wanted, Events: wanted, InSpans: true, MaxEvents: 1 << 30}
+	var err error
+	if target.Context, _, err = joiner.Context(w.pid); err != nil {
+		t.Fatal(err)
+	}
+	thresholds := waits.Thresholds{waits.Sleep: threshold, waits.RunQueue: threshold}
+	apply(t, p, w.pid, target, thresholds)
+	w.goOn()
+	w.line()
+	all := make([]nap, napThreads*napRequests)
+	if err := binary.Read(w.out, binary.LittleEndian, all); err != nil {
+		t.Fatal(err)
+	}
+	requests := make(map[[16]byte]*nap)
+	for i := range all {
+		requests[all[i].Trace] = &all[i]
+	}
+	arrived, ends := make(map[[16]byte]int64), make(map[uint32]uint64)
+	sums := 0
+	err = p.Events(func(e waits.Event) {
+		joined, ok := joiner.Join(&e)
+		n := requests[joined.Trace]
+		if !ok || n == nil || int64(e.TID) != n.TID {
+			t.Errorf("%+v: no request", e)
+			return
+		}
+		if e.More > 0 {
+			sums++
+		}
+		for _, part := range e.Parts(wanted, thresholds) {
+			if int64(part.Start) < n.From || int64(part.End) > n.To || part.Start < ends[e.TID] {
+				t.Errorf("%s from %d to %d: of a request from %d to %d, after a wait until %d", part.Class, part.Start, part.End, n.From, n.To, ends[e.TID])
+			}
+			ends[e.TID] = part.End
+			arrived[n.Trace] += int64(part.End - part.Start)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var slept, got int64
+	for id, n := range requests {
+		slept, got = slept+n.Slept, got+arrived[id]
+		if arrived[id] > n.Slept {
+			t.Errorf("%d ns of %d ns of sleep", arrived[id], n.Slept)
+		}
+	}
+	t.Logf("%d of %d ms arrived in %d sums", got/1e6, slept/1e6, sums)
+	if missing := slept - got; missing > int64(len(requests))*3*threshold || sums == 0 {
+		t.Errorf("%d ns are missing of %d, in %d sums", missing, slept, sums)
+	}
+	if l, err := p.Losses(); err != nil || l.Events+l.Limited != 0 {
+		t.Errorf("losses %+v, %v", l, err)
+	}
+}
+
+// Events that are missing are counted by process and class: what arrives and what is missing is all.
+func TestMissing(t *testing.T) {
+	p := open(t, Options{RingBytes: 4096})
+	w := start(t, "storm")
+	target := everything
+	target.Events = waits.Set(0).With(waits.Pipe)
+	apply(t, p, w.pid, target, waits.Thresholds{waits.Pipe: 1})
+	w.goOn()
+	w.line()
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	arrived := uint64(0)
+	if err := p.Events(func(waits.Event) { arrived++ }); err != nil {
+		t.Fatal(err)
+	}
+	all, err := p.Missing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := uint64(0)
+	for k, s := range r.Sums {
+		if k.Class == waits.Pipe {
+			over += uint64(s.Over)
+		}
+	}
+	missing := all[waits.MissingKey{TGID: w.pid, Class: waits.Pipe, Cause: waits.RingFull}]
+	if len(all) != 1 || missing == 0 || arrived == 0 || arrived+missing != over {
+		t.Errorf("%d waits: %d arrived, missing %v", over, arrived, all)
+	}
+	if again, err := p.Missing(); err != nil || len(again) != 0 {
+		t.Errorf("%v, %v: counted again", again, err)
+	}
+}

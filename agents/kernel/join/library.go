@@ -1,0 +1,137 @@
+package join
+
+import (
+	"bufio"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// maxLibraries bounds the shared libraries that are searched of a process.
+const maxLibraries = 1000
+
+// library is a shared library in the memory of a process.
+type library struct {
+	file string // as the process names it
+	base uint64 // address of its first byte
+}
+
+// libraryContext returns where a shared library of a process keeps the records of its threads, such as an extension of
+// an interpreter. folder is that of the process in the proc file system.
+func libraryContext(folder string) (c Context, err error) {
+	if runtime.GOARCH != "amd64" {
+		return Context{}, errors.New("thread records are read on amd64 only")
+	}
+	all, err := libraries(filepath.Join(folder, "maps"))
+	if err != nil {
+		return Context{}, err
+	}
+	for _, l := range all {
+		at, found, err := l.descriptor(filepath.Join(folder, "root", l.file))
+		if err != nil {
+			return Context{}, fmt.Errorf("%s: %w", l.file, err)
+		}
+		if found {
+			offset, err := readDescriptor(filepath.Join(folder, "mem"), at)
+			if err != nil {
+				return Context{}, fmt.Errorf("%s: %w", l.file, err)
+			}
+			return Context{Kind: ThreadRecord, TLS: offset}, nil
+		}
+	}
+	return Context{}, errNoRecord
+}
+
+var errNoRecord = fmt.Errorf("it is no Go program, and neither it nor its libraries export %s", recordSymbol)
+
+// libraries returns the shared libraries in a list of mappings.
+func libraries(maps string) (all []library, err error) {
+	f, err := os.Open(maps)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text()) // range, rights, offset, device, inode, file
+		if len(fields) != 6 || fields[2] != "00000000" || !strings.Contains(filepath.Base(fields[5]), ".so") || !strings.HasPrefix(fields[5], "/") {
+			continue
+		}
+		from, _, _ := strings.Cut(fields[0], "-")
+		base, err := strconv.ParseUint(from, 16, 64)
+		if err == nil && len(all) < maxLibraries {
+			all = append(all, library{fields[5], base})
+		}
+	}
+	return all, nil
+}
+
+// descriptor returns the address of the TLS descriptor of the pointer to the record, and whether the library exports
+// that. The OTEP demands descriptors: with them the place is known before the library runs.
+func (l *library) descriptor(name string) (at uint64, found bool, err error) {
+	f, err := openProgram(name)
+	if err != nil {
+		return 0, false, nil //nolint:nilerr // it has been replaced on disk, or is no library
+	}
+	defer func() { _ = f.Close() }() // read only
+	defer func() {
+		if x := recover(); x != nil { // package elf does not check all of its input
+			at, found, err = 0, false, nil
+		}
+	}()
+	e, err := elf.NewFile(f)
+	if err != nil || e.Machine != elf.EM_X86_64 {
+		return 0, false, nil //nolint:nilerr // no library that this process could use
+	}
+	symbols, err := e.DynamicSymbols()
+	if err != nil {
+		return 0, false, nil //nolint:nilerr // it exports nothing
+	}
+	number := uint64(0) // of the symbol; the first one is 1
+	for i := range symbols {
+		if s := &symbols[i]; s.Name == recordSymbol && elf.ST_TYPE(s.Info) == elf.STT_TLS && s.Section != elf.SHN_UNDEF {
+			number = uint64(i) + 1
+		}
+	}
+	if number == 0 {
+		return 0, false, nil
+	}
+	for _, s := range e.Sections {
+		if s.Type != elf.SHT_RELA { //nolint:misspell // relocations with addend
+			continue
+		}
+		for r := s.Open(); ; {
+			var entry elf.Rela64
+			if binary.Read(r, binary.LittleEndian, &entry) != nil {
+				break
+			}
+			if elf.R_TYPE64(entry.Info) == uint32(elf.R_X86_64_TLSDESC) && entry.Info>>32 == number {
+				return l.base + entry.Off, true, nil
+			}
+		}
+	}
+	return 0, false, fmt.Errorf("it accesses %s without a TLS descriptor: build it with -mtls-dialect=gnu2", recordSymbol)
+}
+
+// readDescriptor returns the offset from the thread pointer that a TLS descriptor tells.
+func readDescriptor(memory string, at uint64) (offset int32, err error) {
+	f, err := os.Open(memory)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	var words [2]uint64 // a function and its argument
+	if err := binary.Read(io.NewSectionReader(f, int64(at), 16), binary.LittleEndian, &words); err != nil {
+		return 0, fmt.Errorf("read the TLS descriptor of %s: %w", recordSymbol, err)
+	}
+	if x := int64(words[1]); words[0] != 0 && x < 0 && x > -1<<30 {
+		return int32(x), nil
+	}
+	return 0, fmt.Errorf("%s has no fixed place: load the library at the start of the program, for example with LD_PRELOAD, or set GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096", recordSymbol)
+}

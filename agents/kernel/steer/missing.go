@@ -1,0 +1,108 @@
+package steer
+
+import (
+	"fmt"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+const (
+	// maxMissing is the part of a tracepoint's waits that may be missing. With more, what it shows proves nothing.
+	maxMissing = 0.05
+	// fading is the part of counts that is left after a scan: they describe about the last ten seconds.
+	fading = 0.9
+	// incompleteScans is the number of scans for which a tracepoint counts as incomplete after it was: longer than
+	// Sibyl takes to notice, even if the tracepoint is not in the plan any more.
+	incompleteScans = 60
+)
+
+// lately counts the waits of a tracepoint, and judges whether they are complete.
+type lately struct {
+	seen, missing float64 // by the probes
+	sent, unsent  float64 // of those seen, which are for few requests if the arm is small
+	reason        string  // for which waits were missing last
+	fresh         bool    // whether some were missing since the last scan
+	until         int     // scan; before it the tracepoint is incomplete
+}
+
+// assess judges the counts at a scan, and reports whether the tracepoint has become incomplete.
+func (l *lately) assess(scan int) (changed bool) {
+	if l.fresh && (l.missing > maxMissing*(l.seen+l.missing) || l.unsent > maxMissing*l.sent) {
+		changed = scan >= l.until
+		l.until = scan + incompleteScans
+	}
+	l.fresh = false
+	for _, x := range []*float64{&l.seen, &l.missing, &l.sent, &l.unsent} {
+		if *x *= fading; *x < 0.5 {
+			*x = 0
+		}
+	}
+	return changed
+}
+
+// miss counts single waits that were not sent, by process and by tracepoint.
+func (s *steering) miss(missing map[waits.MissingKey]uint64, unsent map[string]uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, n := range missing {
+		if t, ok := s.targets[k.TGID]; ok && t.classes.Has(k.Class) {
+			u := s.usageOf(waits.TracepointID(t.service.Name, k.Class))
+			u.drops += n
+			u.lately.missing += float64(n)
+			u.lately.reason, u.lately.fresh = k.Cause.String(), true
+		}
+	}
+	for id, n := range unsent {
+		u := s.usageOf(id)
+		u.drops += n
+		u.sent -= min(u.sent, n)
+		u.lately.unsent += float64(n)
+		u.lately.reason, u.lately.fresh = "the receiver does not take them", true
+	}
+}
+
+// missUnknown takes the records that are missing without telling whose they are, and the number of intervals that are
+// not. If they are many, all tracepoints of the plan are incomplete.
+func (s *steering) missUnknown(l *waits.Losses, intervals uint64) {
+	reason := ""
+	switch unseen := l.Threads + l.Missed + l.Switches; {
+	case l.Gaps > 0:
+		reason = "the agent stood still for longer than its lease"
+	case l.Uncounted > 0:
+		reason = "waits of very many processes are missing"
+	case float64(unseen) > maxMissing*float64(intervals+unseen):
+		reason = fmt.Sprintf("the probes missed %d of %d intervals", unseen, intervals+unseen)
+	default:
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for service, classes := range s.enabled.classes {
+		for c := range waits.Class(waits.NumClasses) {
+			if classes.Has(c) {
+				u := s.usageOf(waits.TracepointID(service, c))
+				u.lately.reason, u.lately.until = reason, s.processes.scans+incompleteScans
+			}
+		}
+	}
+	s.report()
+}
+
+// assess judges all tracepoints. The caller holds mu.
+func (s *steering) assess() {
+	changed := false
+	for _, u := range s.usage {
+		changed = u.lately.assess(s.processes.scans) || changed
+	}
+	if changed {
+		s.report()
+	}
+}
+
+// report has the states of tracepoints reported soon.
+func (s *steering) report() {
+	select {
+	case s.due <- struct{}{}:
+	default: // they will be
+	}
+}
