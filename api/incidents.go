@@ -82,6 +82,7 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	}
 	if x.Place.Operation != 0 {
 		d.Place = new(names.Op(x.Place.Operation))
+		d.Wait = waitOf(names, &x.Place.Reason)
 	}
 	for i := range suspects[:min(len(suspects), incidentSuspects)] {
 		d.Suspects = append(d.Suspects, suspectOf(names, &suspects[i]))
@@ -102,6 +103,22 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 		d.Deploys = append(d.Deploys, deployOf(c.Table(), deploy))
 	}
 	return d
+}
+
+// waitOf returns the waits in the kernel that are the reason of a place; nil if none are.
+func waitOf(names *describe.Names, why *engine.Reason) *contract.IncidentWait {
+	if why.Wait == 0 {
+		return nil
+	}
+	class := search.WaitClass(names.Table, why.Wait)
+	w := &contract.IncidentWait{Class: class, Text: search.Waiting(class), Share: why.Share, Service: names.Service(why.Wait)}
+	if why.Function != 0 {
+		w.Function = new(names.Op(why.Function))
+	}
+	if why.Host != 0 {
+		w.Host = new(names.Clean(names.Table.Text(why.Host)))
+	}
+	return w
 }
 
 // incidentSentence returns the sentence about an incident.

@@ -1,34 +1,59 @@
 package search
 
 import (
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // waitPrefix begins the names of the spans of kernel waits, before the class of the wait.
 const waitPrefix = "wait "
 
-// waits describe the classes of waits as predicates.
-var waits = map[string]string{
-	"preempted": "waiting for a CPU (preempted by other threads)",
-	"runqueue":  "waiting for a CPU (on a run queue)",
-	"file":      "waiting for the disk (files)",
+// waiting describes the classes of waits as predicates.
+var waiting = map[string]string{
+	"preempted": waitingForCPU,
+	"runqueue":  waitingForCPU,
+	"file":      "waiting for the disk (reading or writing files)",
 	"sync":      "waiting for the disk (fsync)",
-	"fault":     "waiting for memory (page faults)",
+	"fault":     "waiting for memory pages (page faults)",
 	"net":       "waiting for the network",
-	"dns":       "waiting for DNS",
-	"unix":      "waiting for another process (Unix socket)",
+	"dns":       "waiting for DNS answers",
+	"unix":      "waiting for another process of the host (Unix socket)",
 	"pipe":      "waiting for a pipe",
-	"epoll":     "waiting for events (epoll)",
-	"poll":      "waiting for descriptors (poll)",
-	"futex":     "waiting for a lock (futex)",
-	"sleep":     "sleeping",
-	"iouring":   "waiting for io_uring",
-	"child":     "waiting for a child process",
+	"epoll":     "waiting for one of many connections (epoll)",
+	"poll":      "waiting for one of several connections (poll)",
+	"futex":     "waiting for a lock",
+	"sleep":     "a pause that the program makes itself (sleep)",
+	"iouring":   "waiting for I/O (io_uring)",
+	"child":     "waiting for a process that it started",
 	"tty":       "waiting for a terminal",
+}
+
+// waitingForCPU describes two classes, which call for the same remedy: a thread that other threads interrupt, and one
+// that they keep from its turn.
+const waitingForCPU = "waiting for a CPU"
+
+// WaitClass returns the class of the kernel waits whose spans have an operation; "" if it is none of theirs. Only
+// tracepoints of layer kernel have such names by convention.
+func WaitClass(table *trace.Table, op trace.Op) string {
+	o := table.Operation(op)
+	class, ok := strings.CutPrefix(table.Text(o.Name), waitPrefix)
+	if !ok || o.Kind != trace.Internal || waiting[class] == "" {
+		return ""
+	}
+	return class
+}
+
+// Waiting describes the waits of a class as a predicate: "waiting for the disk (fsync)".
+func Waiting(class string) string {
+	if text := waiting[class]; text != "" {
+		return text
+	}
+	return "waiting in the kernel"
 }
 
 // hostAttributes name the machine or the instance on which a span ran, the most readable first.
@@ -37,22 +62,31 @@ var hostAttributes = []struct{ key, noun string }{{"host.name", "host"}, {"k8s.p
 // leastHost is the fraction of the variance that a host must account for to be named.
 const leastHost = 0.25
 
-// waitSentence describes a wait in the kernel that carries a share of p: its class, the service, and the host that
-// stands out, if any does.
-func waitSentence(share float64, op trace.Op, p *detect.Problem, table *trace.Table) string {
-	predicate := "waiting in the kernel"
+// waitSentence describes the waits in the kernel, like w, that carry a share of p: their class, the function or else
+// the service, and the host that stands out, if any does.
+func waitSentence(w *Suspect, p *detect.Problem, table *trace.Table) string {
 	if table == nil {
-		return part(share) + " of it is " + predicate
+		return part(w.Share) + " of it is " + Waiting("")
 	}
-	operation := table.Operation(op)
-	if class, ok := strings.CutPrefix(table.Text(operation.Name), waitPrefix); ok && waits[class] != "" {
-		predicate = waits[class]
-	}
-	text := part(share) + " of it is " + predicate
-	if service := table.Text(operation.Service); service != "" {
+	text := part(w.Share) + " of it is " + Waiting(WaitClass(table, w.Op))
+	if service := table.ServiceName(w.Op); service != "" {
 		text += " in " + service
+		if f := FunctionOf(w, table); f != 0 {
+			text += " " + table.OpName(f)
+		}
 	}
 	return text + hostOf(p)
+}
+
+// FunctionOf returns the function within which a suspect was seen: the span above it, of the same service; 0 if that is
+// the entry of the service, or unknown.
+func FunctionOf(s *Suspect, table *trace.Table) trace.Op {
+	above := table.Context(table.Context(s.Context).Parent).Op
+	o := table.Operation(above)
+	if above == 0 || o.Service != table.Operation(s.Op).Service || o.Kind != trace.Internal {
+		return 0
+	}
+	return above
 }
 
 // hostOf names the host that accounts for much of the variance of p, like ", on host b"; "" if none does.
@@ -66,4 +100,54 @@ func hostOf(p *detect.Problem) string {
 		}
 	}
 	return ""
+}
+
+// waits returns the known waits in the kernel within the scope that carry most of it together, as one suspect: those
+// that sentences do not tell apart. Op and Context are those of the largest. It is zero if there are none.
+func (o *operationScope) waits(table *trace.Table) (most Suspect) {
+	sums, largest := make(map[string]Suspect), make(map[string]float64)
+	for i := range o.locations {
+		l := &o.locations[i]
+		if !l.known || l.layer != cct.Kernel || l.share <= 0 {
+			continue
+		}
+		text := ""
+		if table != nil {
+			text = Waiting(WaitClass(table, l.op))
+		}
+		s := o.suspect(int32(i), 0)
+		sum := sums[text]
+		share := sum.Share + o.score*l.share
+		if largest[text] < l.share {
+			largest[text], sum = l.share, s
+		}
+		sum.Share, sum.Inclusive = share, share
+		sums[text] = sum
+		if share > most.Share || share == most.Share && most.Op > sum.Op {
+			most = sum
+		}
+	}
+	return most
+}
+
+// leastClasses is the number of classes of waits that must be known before a place counts as one that waits for none.
+const leastClasses = 8
+
+// neverWaits reports whether the threads of the scope's service are known to wait in the kernel for hardly any of its
+// time: all offered classes were on, and carry next to nothing together.
+func (o *operationScope) neverWaits() bool {
+	known, share, square := make(map[trace.Symbol]bool), 0.0, 0.0
+	for i := range o.locations {
+		l := &o.locations[i]
+		if l.layer != cct.Kernel {
+			continue
+		}
+		if !l.known {
+			return false
+		}
+		known[l.tp] = true
+		share += max(0, l.share)
+		square += l.half * l.half
+	}
+	return len(known) >= leastClasses && share+math.Sqrt(square) < 1-keptShare
 }

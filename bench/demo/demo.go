@@ -15,9 +15,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/agents/kernel"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -42,17 +44,27 @@ type Options struct {
 	Past          time.Duration       // of the shop, made of its first requests; 0: none
 	Hold          time.Duration       // after the answer, to see further incidents
 	Timeout       time.Duration       // of the search, from the injection of the fault
-	Kernel        bool                // run the kernel agent, too
+	Kernel        Kernel              // whether to run the kernel agent, too
 	ExitWhenFound bool                // return after Done instead of when ctx ends
 	Out           io.Writer           // for progress
 	Done          func(*Result) error // called once
 }
 
+// Kernel tells whether to run the kernel agent.
+type Kernel int
+
+// The choices.
+const (
+	WithoutKernel  Kernel = iota
+	KernelIfUsable        // if it can observe processes here; otherwise the story says why not
+	WithKernel
+)
+
 // ErrNotFound reports that the fault was not located in time or that, without a fault, an incident opened.
 var ErrNotFound = errors.New("no answer in time")
 
 const (
-	offTimeout  = 60 * time.Second // from the answer until its tracepoints are disabled
+	offTimeout  = 60 * time.Second // from the answer until its tracepoints are disabled, and until the kernel explains it
 	stopTimeout = 5 * time.Second  // from the request to stop until a process exits
 )
 
@@ -65,7 +77,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if d.Fault == "" {
-		d.Fault = shop.Faults()[rand.New(rand.NewPCG(o.Seed, 0)).IntN(len(shop.Faults()))]
+		d.Fault = d.randomFault()
 	}
 	if err := d.start(ctx); err != nil {
 		return err
@@ -100,13 +112,32 @@ func Run(ctx context.Context, o *Options) (err error) {
 	return nil
 }
 
+// randomFault returns the fault that the seed selects. Without the kernel agent it is none that shows only in the kernel.
+func (d *demo) randomFault() shop.Fault {
+	faults := shop.Faults()
+	if d.observesKernel {
+		faults = shop.AllFaults()
+	}
+	return faults[rand.New(rand.NewPCG(d.Seed, 0)).IntN(len(faults))]
+}
+
 // newDemo returns a demo with a new directory for its files. Close it after use.
 func newDemo(o *Options) (*demo, error) {
+	var missing error
+	if o.Kernel != WithoutKernel {
+		_, missing = kernel.Check()
+	}
+	if o.Kernel == WithKernel && missing != nil {
+		return nil, missing
+	}
 	dir, err := os.MkdirTemp("", "sibyl-demo-")
 	if err != nil {
 		return nil, fmt.Errorf("create a temporary directory: %w", err)
 	}
-	return &demo{Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), exited: make(chan *child, 2+len(shop.Services()))}, nil
+	return &demo{
+		Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), exited: make(chan *child, 2+len(shop.Services())),
+		observesKernel: o.Kernel != WithoutKernel && missing == nil, unobserved: missing,
+	}, nil
 }
 
 // demo is a run in progress.
@@ -117,6 +148,8 @@ type demo struct {
 	past       *past // nil: the shop has none
 	shop       []*child
 	kernel     *child              // the kernel agent; nil: there is none
+	observesKernel bool // the kernel agent runs
+	unobserved error // why it does not, if it was to; nil otherwise
 	peers      map[string][]string // addresses of the replicas of each service
 	exited     chan *child         // receives each process when it exits
 	load       load
@@ -148,10 +181,22 @@ func (d *demo) start(ctx context.Context) error {
 		}
 		otlp = d.past.address()
 	}
-	if err := d.startShop(environment, otlp); err != nil || !d.Kernel {
+	if err := d.startShop(environment, otlp); err != nil {
 		return err
 	}
+	if d.unobserved != nil {
+		d.watcher.report("Without the kernel agent, which would tell what threads wait for: %s.", firstLine(d.unobserved))
+	}
+	if !d.observesKernel {
+		return nil
+	}
 	return d.startKernelAgent(environment)
+}
+
+// firstLine returns the first line of an error.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }
 
 // ofService returns an environment that names a service, for the kernel agent.
@@ -201,7 +246,7 @@ func (d *demo) startShop(environment []string, otlp string) error {
 		d.watchExit(c)
 		setup := &shop.Setup{
 			Service: name, Instance: instances[name], Dir: d.dir, Truth: d.truth, OTLP: otlp, Control: d.server.url(),
-			Labels: d.Kernel,
+			Labels: d.observesKernel,
 		}
 		if d.noAgents {
 			setup.Control = ""
@@ -212,6 +257,9 @@ func (d *demo) startShop(environment []string, otlp string) error {
 		}
 		instances[name]++
 		d.peers[name] = append(d.peers[name], reply.Address)
+		if reply.Resolver != "" {
+			d.peers[shop.Resolver] = []string{reply.Resolver}
+		}
 	}
 	for _, c := range d.shop {
 		if err := c.send(shop.Command{Peers: d.peers}, new(shop.Reply)); err != nil {
@@ -243,6 +291,7 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	timeout := time.After(d.Timeout)
 	select {
 	case <-d.watcher.located:
+		d.waitExplained(ctx)
 		d.waitOff(ctx)
 		if err := d.sleep(ctx, d.Hold); err != nil {
 			return nil, err
@@ -314,6 +363,18 @@ func (d *demo) inject() error {
 	return nil
 }
 
+// waitExplained waits until the kernel explains a fault that makes threads wait, at most offTimeout.
+func (d *demo) waitExplained(ctx context.Context) {
+	if !d.observesKernel || len(shop.WaitsOf(d.Fault)) == 0 {
+		return
+	}
+	select {
+	case <-d.watcher.explained:
+	case <-time.After(offTimeout):
+	case <-ctx.Done():
+	}
+}
+
 // waitOff waits until no tracepoint is enabled for an incident, at most offTimeout.
 func (d *demo) waitOff(ctx context.Context) {
 	deadline := time.After(offTimeout)
@@ -383,6 +444,13 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 	}
 	r.Expected = &truth.Edge
 	r.Correct = r.Located && truth.Located(r.Edge)
+	if x := w.reason; x != nil {
+		x.Correct = x.Service == truth.Service && slices.Contains(truth.Waits, x.Class)
+		r.Wait = x
+	}
+	if d.observesKernel {
+		r.ExpectedWaits = truth.Waits
+	}
 	return r, nil
 }
 

@@ -32,6 +32,7 @@ type demoFlags struct {
 	fault    *cli.Choice
 	output   *cli.Choice
 	headless bool
+	kernel   bool
 
 	seeds     uint64 // of a series; 0: a single demo
 	firstSeed uint64
@@ -40,7 +41,7 @@ type demoFlags struct {
 
 func (p *process) demoCommand() *cobra.Command {
 	names := []string{"random"}
-	for _, f := range shop.Faults() {
+	for _, f := range shop.AllFaults() {
 		names = append(names, string(f))
 	}
 	f := &demoFlags{fault: cli.NewChoice(append(names, string(shop.None))...), output: cli.NewChoice("text", "table", "json")}
@@ -69,7 +70,7 @@ values. As JSON, each result is printed on a line of its own at the end of its r
 	c.Flags().Uint64Var(&f.demo.Seed, "seed", 0, "seed of the customers, the fault and its location; 0: from the clock")
 	c.Flags().BoolVar(&f.headless, "headless", false, "print progress to standard error, and only the result to standard output")
 	c.Flags().BoolVar(&f.demo.ExitWhenFound, "exit-when-located", false, "exit with the answer, or with exit code 1 after the timeout")
-	c.Flags().BoolVar(&f.demo.Kernel, "kernel", false, "run the kernel agent, too, which finds what threads wait for; it needs root")
+	c.Flags().BoolVar(&f.kernel, "kernel", false, "run the kernel agent, too, which finds what threads wait for; default: if it can observe processes here (Linux, root), but not in a series")
 	healthyFlags(c, &f.demo)
 	c.Flags().DurationVar(&f.demo.Hold, "hold", 0, "time to go on after the answer, to see further incidents")
 	c.Flags().DurationVar(&f.demo.Timeout, "timeout", defaultTimeout, "longest time from the fault to the answer")
@@ -77,8 +78,22 @@ values. As JSON, each result is printed on a line of its own at the end of its r
 	c.Flags().Uint64Var(&f.seeds, "seeds", 0, "run a series with this many seeds of each fault; 0: a single demo")
 	c.Flags().Uint64Var(&f.firstSeed, "first-seed", 1, "first seed of a series, followed by consecutive ones")
 	c.Flags().StringSliceVar(&f.faults, "faults", nil, "faults of a series; empty: all")
-	c.RunE = func(c *cobra.Command, _ []string) error { return p.demo(c, f) }
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		f.demo.Kernel = f.kernelAgent(c.Flags().Changed("kernel"))
+		return p.demo(c, f)
+	}
 	return c
+}
+
+// kernelAgent returns whether to run the kernel agent.
+func (f *demoFlags) kernelAgent(given bool) demo.Kernel {
+	switch {
+	case f.kernel:
+		return demo.WithKernel
+	case !given && f.seeds == 0:
+		return demo.KernelIfUsable
+	}
+	return demo.WithoutKernel
 }
 
 // healthyFlags defines the flags for the time before the fault.
@@ -175,7 +190,7 @@ func (f *demoFlags) seriesFaults() ([]shop.Fault, error) {
 	}
 	var list []shop.Fault
 	for _, name := range f.faults {
-		if !slices.Contains(append(shop.Faults(), shop.None), shop.Fault(name)) {
+		if !slices.Contains(append(shop.AllFaults(), shop.None), shop.Fault(name)) {
 			return nil, cli.UsageError{Err: fmt.Errorf("--faults: no fault is named %q", name)}
 		}
 		list = append(list, shop.Fault(name))
@@ -214,6 +229,10 @@ func (p *process) demoProcesses() []*cobra.Command {
 		{
 			Use: demo.ShopCommand, Hidden: true, Args: cobra.NoArgs, Short: "Run a process of the demo's shop",
 			RunE: func(c *cobra.Command, _ []string) error { return shop.Run(c.Context(), p.in, p.out) },
+		},
+		{
+			Use: shop.NeighbourCommand, Hidden: true, Args: cobra.ExactArgs(1), Short: "Take a CPU from a process of the demo's shop",
+			RunE: func(c *cobra.Command, args []string) error { return shop.Neighbour(c.Context(), p.in, args[0]) },
 		},
 		{
 			Use: demo.SupervisedCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(2), Short: "Run a program until the end of standard input",

@@ -23,7 +23,7 @@ const (
 	Pipe            // pipes and eventfds
 	Epoll
 	Poll // poll and select
-	Futex
+	Futex // locks and conditions, also locks of files and semaphores
 	Sleep // sleeps, timers, and waits for signals
 	IOUring
 	Child // processes that were started

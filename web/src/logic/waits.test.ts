@@ -9,10 +9,10 @@ test("a wait is described by its class, its system call and the time on the run 
     "the disk (fsync), in fsync",
   );
   expect(waitedFor(attributes({ "sibyl.wait.class": "futex", "sibyl.wait.runqueue_ns": "2000000" }))).toBe(
-    "a lock (futex); then 2 ms for a CPU",
+    "a lock; then 2 ms for a CPU",
   );
   expect(waitedFor(attributes({ "sibyl.wait.class": "fault", "sibyl.wait.runqueue_ns": "0" }))).toBe(
-    "memory (page faults)",
+    "memory pages (page faults)",
   );
   expect(waitedFor(attributes({ "sibyl.wait.class": "unheard of" }))).toBe("the kernel");
   expect(waitedFor(attributes({ "http.route": "/" }))).toBe("");
