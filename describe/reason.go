@@ -64,7 +64,7 @@ func (n *Names) remedy(place trace.Op, why *Reason) string {
 	text := ""
 	switch class := search.WaitClass(n.Table, why.Wait); class {
 	case "preempted", "runqueue":
-		text = "Look at the other programs on " + on + ", and at the CPU limit of " + n.Service(why.Wait) + ": " + where + " waits for a CPU."
+		text = "Look at the other programs on " + on + ", which take the CPU from " + where + ", and at the CPU limit of " + n.Service(why.Wait) + "."
 	case "file", "sync":
 		text = "Look at the disk of " + on + ", at what else uses it, and at how much " + where + " reads and writes."
 	case "fault":

@@ -34,7 +34,7 @@ func TestReason(t *testing.T) {
 		{
 			op("wait runqueue"), Reason{Wait: op("wait runqueue"), Share: 1},
 			"all of the lost time is waiting for a CPU in orders",
-			"Look at the other programs on its host, and at the CPU limit of orders: orders waits for a CPU. That is all of the lost time.",
+			"Look at the other programs on its host, which take the CPU from orders, and at the CPU limit of orders. That is all of the lost time.",
 		},
 		{
 			op("wait tty"), Reason{Wait: op("wait tty"), Share: 1},

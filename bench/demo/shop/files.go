@@ -122,7 +122,7 @@ func newArchive(file *os.File) *archive {
 		if err := file.Sync(); err != nil {
 			return nil, fmt.Errorf("fill %s: %w", filepath.Base(file.Name()), err)
 		}
-		return openCold(file.Name())
+		return openCold(file.Name()) // the process ends with it open
 	})
 	return a
 }

@@ -1,6 +1,6 @@
 // What spans of kernel waits waited for.
 import { expect, test } from "vitest";
-import { waitedFor } from "./waits.ts";
+import { spanName, waitedFor } from "./waits.ts";
 
 const attributes = (of: Record<string, string>) => Object.entries(of).map(([key, value]) => ({ key, value }));
 
@@ -16,4 +16,10 @@ test("a wait is described by its class, its system call and the time on the run 
   );
   expect(waitedFor(attributes({ "sibyl.wait.class": "unheard of" }))).toBe("the kernel");
   expect(waitedFor(attributes({ "http.route": "/" }))).toBe("");
+});
+
+test("spans of waits are named for people", () => {
+  expect(spanName("wait sync")).toBe("wait for the disk (fsync)");
+  expect(spanName("wait for Godot")).toBe("wait for Godot");
+  expect(spanName("POST /orders")).toBe("POST /orders");
 });

@@ -22,6 +22,12 @@ const classes: Record<string, string> = {
   tty: "a terminal",
 };
 
+/** spanName returns the name of a span for people: what waits in the kernel wait for, the name of all others. */
+export function spanName(name: string): string {
+  const wait = name.startsWith("wait ") && classes[name.slice("wait ".length)];
+  return wait ? `wait for ${wait}` : name;
+}
+
 /** waitedFor describes the wait that a span with these attributes is about; "" if it is about none. */
 export function waitedFor(attributes: Schemas["Attribute"][]): string {
   const value = (key: string) => attributes.find((a) => a.key === key)?.value ?? "";
