@@ -1,6 +1,6 @@
 // What spans of kernel waits waited for.
 import { expect, test } from "vitest";
-import { spanName, waitedFor } from "./waits.ts";
+import { operationName, spanName, waitedFor } from "./waits.ts";
 
 const attributes = (of: Record<string, string>) => Object.entries(of).map(([key, value]) => ({ key, value }));
 
@@ -22,4 +22,6 @@ test("spans of waits are named for people", () => {
   expect(spanName("wait sync")).toBe("wait for the disk (fsync)");
   expect(spanName("wait for Godot")).toBe("wait for Godot");
   expect(spanName("POST /orders")).toBe("POST /orders");
+  expect(operationName("orders wait dns")).toBe("orders wait for DNS answers");
+  expect(operationName("orders")).toBe("orders");
 });

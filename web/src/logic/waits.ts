@@ -28,6 +28,12 @@ export function spanName(name: string): string {
   return wait ? `wait for ${wait}` : name;
 }
 
+/** operationName is spanName for names that begin with the service. */
+export function operationName(name: string): string {
+  const at = name.indexOf(" ") + 1;
+  return name.slice(0, at) + spanName(name.slice(at));
+}
+
 /** waitedFor describes the wait that a span with these attributes is about; "" if it is about none. */
 export function waitedFor(attributes: Schemas["Attribute"][]): string {
   const value = (key: string) => attributes.find((a) => a.key === key)?.value ?? "";
