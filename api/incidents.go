@@ -374,7 +374,7 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
 	}
 	for _, d := range located {
-		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share, false)+".")
+		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share, false, describe.Reason{}).String()+".")
 	}
 	for _, id := range x.Problems {
 		v := r.core.State().Investigation(id)

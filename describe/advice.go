@@ -70,7 +70,7 @@ func (n *Names) Advice(x *Advice) string {
 	}
 	if text := n.undoable(x, first, name); text != "" {
 		if x.Located != 0 {
-			text += " " + n.Located(x.Located, x.Share, x.Variance, &x.Reason).String() + "."
+			text += " " + n.Located(x.Located, x.Share, x.Variance, x.Reason).String() + "."
 		}
 		return text + n.searching(x, name)
 	}

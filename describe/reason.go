@@ -18,8 +18,11 @@ type Reason struct {
 
 // Located describes the place with a share of the time that requests lose, or of the variance, and the reason: "orders
 // audit.append carries 93 % of the lost time", or "93 % of the lost time is waiting for the disk (fsync) in orders
-// audit.append, on host b".
-func (n *Names) Located(place trace.Op, share float64, variance bool, why *Reason) (s Sentence) {
+// audit.append, on host b". The place may itself be a wait.
+func (n *Names) Located(place trace.Op, share float64, variance bool, why Reason) (s Sentence) {
+	if why.Wait == 0 && search.WaitClass(n.Table, place) != "" {
+		why = Reason{Wait: place, Share: share}
+	}
 	if why.Wait == 0 {
 		s.Strong(n.Op(place))
 		s.Plain(" carries ")
@@ -34,7 +37,7 @@ func (n *Names) Located(place trace.Op, share float64, variance bool, why *Reaso
 	s.Plain(" of the " + wholeOf(variance) + " is ")
 	s.Strong(search.Waiting(search.WaitClass(n.Table, why.Wait)))
 	s.Plain(" in ")
-	s.Strong(n.waits(place, why))
+	s.Strong(n.waits(place, &why))
 	if why.Host != 0 {
 		s.Plain(", on host ")
 		s.Strong(n.Clean(n.Table.Text(why.Host)))

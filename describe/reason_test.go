@@ -21,6 +21,7 @@ func TestReason(t *testing.T) {
 	}{
 		{audit, Reason{}, "orders audit.append carries 90 % of the lost time", ""},
 		{audit, Reason{Computes: true}, "orders audit.append carries 90 % of the lost time: it computes, or waits inside its own process (the kernel sees no wait)", ""},
+		{sync, Reason{}, "90 % of the lost time is waiting for the disk (fsync) in orders", ""},
 		{
 			sync, Reason{Wait: sync, Share: 0.93, Function: audit, Host: table.Symbol("b")},
 			"93 % of the lost time is waiting for the disk (fsync) in orders audit.append, on host b",
@@ -42,7 +43,7 @@ func TestReason(t *testing.T) {
 			"Look at orders: it spends its time waiting for a terminal. That is all of the lost time.",
 		},
 	} {
-		if got := n.Located(c.place, 0.9, false, &c.why).String(); got != c.text {
+		if got := n.Located(c.place, 0.9, false, c.why).String(); got != c.text {
 			t.Errorf("%q, want %q", got, c.text)
 		}
 		if c.next == "" {

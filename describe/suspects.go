@@ -418,7 +418,7 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 // lostTime appends the place of the added time: the located operation or, before one is known, the first suspect.
 func (n *Names) lostTime(s *Sentence, suspects []baselinediff.Suspect, time float64, w words) {
 	if w.located != 0 {
-		*s = append(*s, n.Located(w.located, w.share, w.variance, &w.reason)...)
+		*s = append(*s, n.Located(w.located, w.share, w.variance, w.reason)...)
 		return
 	}
 	n.addedTime(s, &suspects[0], max(time, addedTime(suspects)), w.whole)

@@ -39,20 +39,15 @@ func (c *Core) rememberPlaces(now trace.Nanos) {
 	}
 }
 
-func (c *Core) placeOf(x *incident.Incident, before Place, now trace.Nanos) Place {
+func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place {
 	v := c.Investigation(x.ID)
-	if v.Answer() == 0 {
-		if !c.concerns(before.Operation, x.Suspects[0].Service) {
-			return Place{}
-		}
-		return before
-	}
-	place := before
-	if v.Answer() != before.Operation {
+	if v.Answer() != 0 && v.Answer() != place.Operation {
 		p := c.Searched(v.Problem)
 		place = Place{Operation: v.Answer(), Share: v.AnswerShare(), Variance: p != nil && p.Kind == detect.KindVariable, At: now, Of: v.Problem}
+	} else if !c.concerns(place.Operation, x.Suspects[0].Service) {
+		return Place{}
 	}
-	if v.Status == search.Explained && place.Reason == (Reason{}) {
+	if v.Answer() == place.Operation && v.Status == search.Explained && place.Reason == (Reason{}) {
 		place.Reason = c.reasonOf(v, now)
 	}
 	return place

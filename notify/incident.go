@@ -249,8 +249,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Search: n.search(f.Investigation), Next: n.advice(f),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
-		why := reasonOf(x, v)
-		d.located = shorten(n.names.Located(v.Answer(), shareOf(x, v), x.Place.Variance, &why).String(), maxSentenceText)
+		d.located = shorten(n.names.Located(v.Answer(), shareOf(x, v), x.Place.Variance, reasonOf(x, v)).String(), maxSentenceText)
 	}
 	if x.Closed != 0 {
 		d.State, d.Closed = "closed", new(moment(x.Closed))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 

@@ -143,18 +143,18 @@ func newDemo(o *Options) (*demo, error) {
 // demo is a run in progress.
 type demo struct {
 	*Options
-	dir, truth string
-	server     *server
-	past       *past // nil: the shop has none
-	shop       []*child
-	kernel     *child              // the kernel agent; nil: there is none
-	observesKernel bool // the kernel agent runs
-	unobserved error // why it does not, if it was to; nil otherwise
-	peers      map[string][]string // addresses of the replicas of each service
-	exited     chan *child         // receives each process when it exits
-	load       load
-	watcher    *watcher
-	noAgents   bool // the shop gets no plans from the server
+	dir, truth     string
+	server         *server
+	past           *past // nil: the shop has none
+	shop           []*child
+	kernel         *child              // the kernel agent; nil: there is none
+	observesKernel bool                // the kernel agent runs
+	unobserved     error               // why it does not, if it was to; nil otherwise
+	peers          map[string][]string // addresses of the replicas of each service
+	exited         chan *child         // receives each process when it exits
+	load           load
+	watcher        *watcher
+	noAgents       bool // the shop gets no plans from the server
 }
 
 // start starts all processes.

@@ -51,7 +51,7 @@ func TestWatcher(t *testing.T) {
 		"/decisions/1-1": `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}, {"operation": "b"}, {"operation": "c"}, {"operation": "d"}, {"operation": "e"}, {"operation": "f"}], "incident": "0000000000000abc",
 			"off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
 			"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`,
-		"/incidents/0000000000000abc":      `{"sentence": "80 % of the lost time is waiting for a lock in cart total, on host b.", "wait": {"class": "futex", "share": 0.8, "service": "cart", "function": "cart total", "host": "b"}}`,
+		"/incidents/0000000000000abc":      `{"incident": {"sentence": "80 % of the lost time is waiting for a lock in cart total, on host b.", "wait": {"class": "futex", "share": 0.8, "service": "cart", "function": "cart total", "host": "b"}}}`,
 		"/investigations/0000000000000abc": `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`,
 	} {
 		api.HandleFunc("GET /api/v1"+path, func(w http.ResponseWriter, _ *http.Request) {

@@ -18,7 +18,7 @@ type Result struct {
 	Correct          bool       `json:"correct"`
 	Wait             *Wait      `json:"wait"`                     // null: no waits in the kernel explain an incident
 	ExpectedWaits    []string   `json:"expected_waits,omitempty"` // classes of the waits of the fault, if the kernel agent runs
-	Seconds          float64    `json:"seconds"` // from the fault to the answer, or to the end
+	Seconds          float64    `json:"seconds"`                  // from the fault to the answer, or to the end
 	Epochs           int        `json:"epochs"`
 	Tracepoints      int        `json:"tracepoints"` // executed by requests
 	EnabledEver      int        `json:"enabled_ever"`

@@ -17,8 +17,8 @@ import (
 // watcher tells the story of the first incident after the fault, and collects figures of the result. It is safe for
 // concurrent use.
 type watcher struct {
-	server  *server
-	located chan struct{} // closed when found is set
+	server    *server
+	located   chan struct{} // closed when found is set
 	explained chan struct{} // closed when reason is set
 
 	mu        sync.Mutex // guards the fields below
@@ -32,7 +32,7 @@ type watcher struct {
 	held      int             // tracepoints that are enabled for incidents
 	largest   *contract.Plan  // with peak tracepoints; nil: no plan had any
 	found     *finding
-	reason *Wait // of the first incident with one; nil: none has
+	reason    *Wait // of the first incident with one; nil: none has
 }
 
 // finding is the first place that was located after the injection of the fault.
@@ -201,15 +201,15 @@ func (w *watcher) readReason(ctx context.Context) {
 		return
 	}
 	r, err := w.server.client.GetIncidentWithResponse(ctx, w.told)
-	if err != nil || r.JSON200 == nil || r.JSON200.Wait == nil {
+	if err != nil || r.JSON200 == nil || r.JSON200.Incident.Wait == nil {
 		return // the next epoch retries
 	}
-	x := r.JSON200.Wait
+	x := r.JSON200.Incident.Wait
 	w.reason = &Wait{
 		Class: x.Class, Text: x.Text, Share: x.Share, Service: x.Service, Function: deref(x.Function), Host: deref(x.Host),
-		Seconds: time.Since(w.since).Seconds(), Sentence: r.JSON200.Sentence,
+		Seconds: time.Since(w.since).Seconds(), Sentence: r.JSON200.Incident.Sentence,
 	}
-	w.print("The kernel agent explained it. %s", r.JSON200.Sentence)
+	w.print("The kernel agent explained it. %s", r.JSON200.Incident.Sentence)
 	close(w.explained)
 }
 

@@ -232,7 +232,7 @@ func (p *process) demoProcesses() []*cobra.Command {
 		},
 		{
 			Use: shop.NeighbourCommand, Hidden: true, Args: cobra.ExactArgs(1), Short: "Take a CPU from a process of the demo's shop",
-			RunE: func(c *cobra.Command, args []string) error { return shop.Neighbour(c.Context(), p.in, args[0]) },
+			RunE: func(c *cobra.Command, args []string) error { return shop.Disturb(c.Context(), p.in, args[0]) },
 		},
 		{
 			Use: demo.SupervisedCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(2), Short: "Run a program until the end of standard input",

@@ -271,7 +271,7 @@ func TestExplainsWaits(t *testing.T) {
 	}()
 	eventually(t, "the agent registers", func() bool { return len(l.Agents()) == 1 })
 	l.began = time.Now()
-	const healthy, most = 12, 60 // epochs
+	const healthy, most = 12, 60       // epochs
 	missing := make(map[string]string) // sentences by service
 	for i := range faultCases {
 		missing[faultCases[i].service] = faultCases[i].reason + " in " + faultCases[i].service

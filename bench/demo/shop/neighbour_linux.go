@@ -80,8 +80,8 @@ func bindThreads(cpu int) error {
 	return nil
 }
 
-// Neighbour computes on one CPU until the end of in or of ctx: the noisy neighbour of a service.
-func Neighbour(ctx context.Context, in io.Reader, cpu string) error {
+// Disturb computes on one CPU until the end of in or of ctx: the noisy neighbour of a service.
+func Disturb(ctx context.Context, in io.Reader, cpu string) error {
 	number, err := strconv.Atoi(cpu)
 	if err != nil {
 		return errors.New("this command is internal to sibylbench demo")

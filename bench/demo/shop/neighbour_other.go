@@ -12,5 +12,5 @@ var errNoNeighbour = errors.New("this fault needs Linux")
 
 func (s *service) startNeighbour() error { return errNoNeighbour }
 
-// Neighbour is the noisy neighbour of a service.
-func Neighbour(context.Context, io.Reader, string) error { return errNoNeighbour }
+// Disturb is the noisy neighbour of a service.
+func Disturb(context.Context, io.Reader, string) error { return errNoNeighbour }

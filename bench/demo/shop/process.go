@@ -29,7 +29,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
-// NeighbourCommand is the hidden command of this program that runs [Neighbour]. Its argument is a CPU.
+// NeighbourCommand is the hidden command of this program that runs [Disturb]. Its argument is a CPU.
 const NeighbourCommand = "demo-neighbour"
 
 // Command is a command to a process. One of its fields is set.
