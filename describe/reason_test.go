@@ -9,7 +9,7 @@ import (
 // The reason of a located place is told with class, function or service, and host; the next step follows from the class.
 func TestReason(t *testing.T) {
 	var table trace.Table
-	n := &Names{Table: &table}
+	n := New(&table, Verbatim)
 	op := func(name string) trace.Op {
 		return table.Op(table.Symbol("orders"), table.Symbol(name), trace.Internal)
 	}

@@ -58,8 +58,8 @@ func (c *Core) reasonOf(v *search.Investigation, now trace.Nanos) Reason {
 	if v.Wait.Op == 0 {
 		return Reason{Computes: v.Computes}
 	}
-	r := Reason{Wait: v.Wait.Op, Share: min(1, v.Wait.Share), Host: c.sites.OnlyHost(c.table.Operation(v.Wait.Op).Service, now)}
-	if r.Function = search.FunctionOf(&v.Wait, c.table); r.Function == 0 && v.Answer() != v.Wait.Op {
+	r := Reason{Wait: v.Wait.Op, Share: min(1, v.Wait.Share), Function: v.Function, Host: c.sites.OnlyHost(c.table.Operation(v.Wait.Op).Service, now)}
+	if r.Function == 0 && v.Answer() != v.Wait.Op {
 		r.Function = v.Answer()
 	}
 	return r

@@ -164,8 +164,8 @@ func (s *investigationStep) explanation() string {
 	}
 	lead, top := s.searched[0], &s.v.Suspects[0]
 	if w := lead.waits(s.epoch.in.Table); w.Share >= explainedShare*lead.score && w.Share >= explainedShare*top.Share {
-		s.v.Wait = w
-		return waitSentence(&w, s.problem, s.epoch.in.Table)
+		s.v.Wait, s.v.Function = w, lead.functionOf(&w, s.epoch.in.Table)
+		return waitSentence(&w, s.v.Function, s.problem, s.epoch.in.Table)
 	}
 	for _, e := range s.problem.Explanations {
 		within := e.Target == 0 || slices.ContainsFunc(lead.edges, func(x *group.EdgeShare) bool { return x.Edge == e.Target })

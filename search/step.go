@@ -95,7 +95,7 @@ func (s *investigationStep) setStatus(status Status, reason string) {
 	if s.v.Status != status {
 		s.v.Status, s.v.Changed = status, s.epoch.in.Now
 		if status < Explained {
-			s.v.Wait, s.v.Computes = Suspect{}, false
+			s.v.Wait, s.v.Function, s.v.Computes = Suspect{}, 0, false
 		}
 		if status == Located {
 			s.v.Place = s.v.Suspects[0]

@@ -62,31 +62,43 @@ var hostAttributes = []struct{ key, noun string }{{"host.name", "host"}, {"k8s.p
 // leastHost is the fraction of the variance that a host must account for to be named.
 const leastHost = 0.25
 
-// waitSentence describes the waits in the kernel, like w, that carry a share of p: their class, the function or else
-// the service, and the host that stands out, if any does.
-func waitSentence(w *Suspect, p *detect.Problem, table *trace.Table) string {
+// waitSentence describes the waits in the kernel, like w, that carry a share of p: their class, the function if it is not
+// 0 or else the service, and the host that stands out, if any does.
+func waitSentence(w *Suspect, function trace.Op, p *detect.Problem, table *trace.Table) string {
 	if table == nil {
 		return part(w.Share) + " of it is " + Waiting("")
 	}
 	text := part(w.Share) + " of it is " + Waiting(WaitClass(table, w.Op))
 	if service := table.ServiceName(w.Op); service != "" {
 		text += " in " + service
-		if f := FunctionOf(w, table); f != 0 {
-			text += " " + table.OpName(f)
+		if function != 0 {
+			text += " " + table.OpName(function)
 		}
 	}
 	return text + hostOf(p)
 }
 
-// FunctionOf returns the function within which a suspect was seen: the span above it, of the same service; 0 if that is
-// the entry of the service, or unknown.
-func FunctionOf(s *Suspect, table *trace.Table) trace.Op {
-	above := table.Context(table.Context(s.Context).Parent).Op
-	o := table.Operation(above)
-	if above == 0 || o.Service != table.Operation(s.Op).Service || o.Kind != trace.Internal {
+// functionOf returns the function within which waits lie: that in which they were seen, or else the innermost one that
+// is known to carry as much; 0 if there is none.
+func (o *operationScope) functionOf(w *Suspect, table *trace.Table) (function trace.Op) {
+	if table == nil {
 		return 0
 	}
-	return above
+	service := table.Operation(w.Op).Service
+	isFunction := func(op trace.Op) bool {
+		x := table.Operation(op)
+		return op != 0 && x.Service == service && x.Kind == trace.Internal
+	}
+	if seen := table.Context(table.Context(w.Context).Parent).Op; isFunction(seen) {
+		return seen
+	}
+	for i := range o.locations { // parents come before children
+		l := &o.locations[i]
+		if i > 0 && l.known && l.layer == cct.App && o.score*l.share >= keptShare*w.Share && isFunction(l.op) {
+			function = l.op
+		}
+	}
+	return function
 }
 
 // hostOf names the host that accounts for much of the variance of p, like ", on host b"; "" if none does.
@@ -102,32 +114,36 @@ func hostOf(p *detect.Problem) string {
 	return ""
 }
 
-// waits returns the known waits in the kernel within the scope that carry most of it together, as one suspect: those
-// that sentences do not tell apart. Op and Context are those of the largest. It is zero if there are none.
+// waits returns the known waits in the kernel within the scope that carry most of it, as one suspect. Classes that
+// sentences do not tell apart count together; Op and Context are those of the largest. It is zero if there are none.
 func (o *operationScope) waits(table *trace.Table) (most Suspect) {
-	sums, largest := make(map[string]Suspect), make(map[string]float64)
+	sums, largest := make(map[trace.Op]Suspect), make(map[trace.Op]float64)
 	for i := range o.locations {
 		l := &o.locations[i]
 		if !l.known || l.layer != cct.Kernel || l.share <= 0 {
 			continue
 		}
-		text := ""
-		if table != nil {
-			text = Waiting(WaitClass(table, l.op))
-		}
-		s := o.suspect(int32(i), 0)
-		sum := sums[text]
+		kind := kindOfWait(l.op, table)
+		sum := sums[kind]
 		share := sum.Share + o.score*l.share
-		if largest[text] < l.share {
-			largest[text], sum = l.share, s
+		if l.share > largest[kind] {
+			largest[kind], sum = l.share, o.suspect(int32(i), 0)
 		}
 		sum.Share, sum.Inclusive = share, share
-		sums[text] = sum
-		if share > most.Share || share == most.Share && most.Op > sum.Op {
+		sums[kind] = sum
+		if share > most.Share {
 			most = sum
 		}
 	}
 	return most
+}
+
+// kindOfWait returns the same operation for waits of the same service that sentences do not tell apart.
+func kindOfWait(op trace.Op, table *trace.Table) trace.Op {
+	if table == nil || waiting[WaitClass(table, op)] != waitingForCPU {
+		return op
+	}
+	return trace.OpOf(table.Operation(op).Service, trace.SymbolOf([]byte(waitingForCPU)), trace.Internal)
 }
 
 // leastClasses is the number of classes of waits that must be known before a place counts as one that waits for none.

@@ -21,17 +21,11 @@ func TestWaitSentence(t *testing.T) {
 		}}
 	}
 	none := &detect.Problem{}
-	at := func(ops ...trace.Op) (c trace.Context) {
-		for _, op := range ops {
-			c = table.Child(c, op)
-		}
-		return c
-	}
-	sync, entry := op("orders", "wait sync"), table.Op(table.Symbol("orders"), table.Symbol("POST /place"), trace.Server)
+	sync := op("orders", "wait sync")
 	for _, c := range []struct {
 		share   float64
 		op      trace.Op
-		context trace.Context
+		within  trace.Op
 		problem *detect.Problem
 		want    string
 	}{
@@ -39,18 +33,16 @@ func TestWaitSentence(t *testing.T) {
 		{0.82, sync, 0, host("host.name", "b", 0.1, 0.01), "82 % of it is waiting for the disk (fsync) in orders"},
 		{0.82, sync, 0, host("host.name", "b", 0.4, 0.2), "82 % of it is waiting for the disk (fsync) in orders"},
 		{0.82, sync, 0, host("host.name", "", 0.4, 0.01), "82 % of it is waiting for the disk (fsync) in orders"},
-		{0.82, sync, at(entry, sync), none, "82 % of it is waiting for the disk (fsync) in orders"},
-		{0.82, sync, at(entry, op("orders", "audit.append"), sync), none, "82 % of it is waiting for the disk (fsync) in orders audit.append"},
-		{0.82, sync, at(op("cart", "total"), sync), none, "82 % of it is waiting for the disk (fsync) in orders"},
+		{0.82, sync, op("orders", "audit.append"), none, "82 % of it is waiting for the disk (fsync) in orders audit.append"},
 		{1, op("orders", "wait runqueue"), 0, host("k8s.pod.name", "orders-1", 0.4, 0.01), "all of it is waiting for a CPU in orders, on pod orders-1"},
 		{0.5, op("orders", "kernel.disk:sda"), 0, none, "50 % of it is waiting in the kernel in orders"},
 		{0.5, op("orders", "wait for Godot"), 0, none, "50 % of it is waiting in the kernel in orders"},
 	} {
-		if got := waitSentence(&Suspect{Share: c.share, Op: c.op, Context: c.context}, c.problem, &table); got != c.want {
+		if got := waitSentence(&Suspect{Share: c.share, Op: c.op}, c.within, c.problem, &table); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
-	if got := waitSentence(&Suspect{Share: 0.5, Op: 1}, none, nil); got != "50 % of it is waiting in the kernel" {
+	if got := waitSentence(&Suspect{Share: 0.5, Op: 1}, 0, none, nil); got != "50 % of it is waiting in the kernel" {
 		t.Error(got)
 	}
 }
@@ -72,6 +64,22 @@ func TestWaitsOfScope(t *testing.T) {
 	}
 	if w := scope(wait("sync", 0, true)).waits(&table); w != (Suspect{}) {
 		t.Errorf("%+v, want none", w)
+	}
+	entry, f := table.Op(table.Symbol("orders"), table.Symbol("POST /place"), trace.Server), func(name string) trace.Op {
+		return table.Op(table.Symbol("orders"), table.Symbol(name), trace.Internal)
+	}
+	o.locations = append(o.locations, location{op: f("place.record"), known: true, share: 0.9}, location{op: f("audit.append"), known: true, share: 0.5}, location{op: f("audit.format"), known: true, share: 0.1})
+	w := Suspect{Op: f("wait sync"), Share: 0.25}
+	if got := table.OpName(o.functionOf(&w, &table)); got != "audit.append" {
+		t.Errorf("within %q, want the innermost function that carries as much", got)
+	}
+	w.Context = table.Child(table.Child(table.Child(0, entry), f("place.insert")), w.Op)
+	if got := table.OpName(o.functionOf(&w, &table)); got != "place.insert" {
+		t.Errorf("within %q, want that in which it was seen", got)
+	}
+	w.Context = table.Child(table.Child(0, entry), w.Op)
+	if w.Share = 0.9; o.functionOf(&w, &table) != 0 {
+		t.Error("a function that carries less than the waits")
 	}
 	quiet := []location{
 		wait("sync", 0.02, true), wait("runqueue", 0.05, true), wait("preempted", 0, true), wait("file", -0.01, true), wait("dns", 0, true),

@@ -39,6 +39,26 @@ type Settings struct {
 // DefaultCPULimit is the part of a CPU that the agent may use.
 const DefaultCPULimit = 0.01
 
+// Durations from which single waits are sent by default.
+const (
+	// shortWait is short, because Sibyl enables few classes at a time, and many short waits add up.
+	shortWait = 100 * time.Microsecond
+	// shortestWait is that of the classes of which a fast disk makes many: a read takes 50 µs. Threads seldom wait so
+	// often for them that single waits are too many.
+	shortestWait = 20 * time.Microsecond
+)
+
+// DefaultThresholds returns the durations from which single waits of each class are sent by default.
+func DefaultThresholds() (t waits.Thresholds) {
+	for class := range t {
+		t[class] = uint64(shortWait)
+	}
+	for _, class := range []waits.Class{waits.File, waits.Sync, waits.Fault} {
+		t[class] = uint64(shortestWait)
+	}
+	return t
+}
+
 // Intervals of the loop.
 const (
 	tick       = 200 * time.Millisecond // between readings of the ring buffer

@@ -247,10 +247,7 @@ func TestExplainsWaits(t *testing.T) {
 		pids, inputs = append(pids, pidOf(c)), append(inputs, in)
 	}
 	s := settings(l.url, strings.Join(pids, ","))
-	s.Stacks = false
-	for class := range s.Thresholds {
-		s.Thresholds[class] = 100_000
-	}
+	s.Stacks, s.Thresholds = false, DefaultThresholds()
 	exporter, err := sender.Open(serveOTLP(t, l), "", kernel.SyscallName, s.Logger)
 	if err != nil {
 		t.Fatal(err)
