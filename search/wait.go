@@ -150,9 +150,10 @@ func kindOfWait(op trace.Op, table *trace.Table) trace.Op {
 const leastClasses = 8
 
 // neverWaits reports whether the threads of the scope's service are known to wait in the kernel for hardly any of its
-// time: all offered classes were on, and carry next to nothing together.
+// time: all offered classes were on and carry next to nothing together. Some waits must have been seen, because nothing
+// may also mean that they did not arrive.
 func (o *operationScope) neverWaits() bool {
-	known, share, square := make(map[trace.Symbol]bool), 0.0, 0.0
+	known, seen, share, square := make(map[trace.Symbol]bool), false, 0.0, 0.0
 	for i := range o.locations {
 		l := &o.locations[i]
 		if l.layer != cct.Kernel {
@@ -162,8 +163,9 @@ func (o *operationScope) neverWaits() bool {
 			return false
 		}
 		known[l.tp] = true
+		seen = seen || l.executed
 		share += max(0, l.share)
 		square += l.half * l.half
 	}
-	return len(known) >= leastClasses && share+math.Sqrt(square) < 1-keptShare
+	return seen && len(known) >= leastClasses && share+math.Sqrt(square) < 1-keptShare
 }

@@ -85,11 +85,14 @@ func TestWaitsOfScope(t *testing.T) {
 		wait("sync", 0.02, true), wait("runqueue", 0.05, true), wait("preempted", 0, true), wait("file", -0.01, true), wait("dns", 0, true),
 		wait("net", 0, true), wait("futex", 0.01, true), wait("sleep", 0, true),
 	}
+	silent := slices.Clone(quiet)
+	quiet[0].executed = true
 	for _, c := range []struct {
 		name string
 		list []location
 		want bool
 	}{
+		{"none was seen", silent, false},
 		{"all known", quiet, true},
 		{"too few classes", quiet[:5], false},
 		{"one is unknown", append(slices.Clone(quiet), wait("fault", 0, false)), false},

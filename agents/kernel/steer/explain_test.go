@@ -105,7 +105,7 @@ func connect(faulty *atomic.Bool) (*os.File, error) {
 const (
 	epochTime = time.Second // of the machine, for an epoch of the engine, which is
 	epoch     = 10 * time.Second
-	late      = time.Second // after which all waits of a request have arrived
+	late      = 3 * time.Second // after which all waits of a request have arrived, also on a busy machine
 )
 
 // live runs the engine on the requests of services, with the kernel agent and the control plane between them. It is
