@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -110,8 +111,8 @@ func waitOf(names *describe.Names, why *engine.Reason) *contract.IncidentWait {
 	if why.Wait == 0 {
 		return nil
 	}
-	class := search.WaitClass(names.Table, why.Wait)
-	w := &contract.IncidentWait{Class: class, Text: search.Waiting(class), Share: why.Share, Service: names.Service(why.Wait)}
+	class := detect.WaitClass(names.Table, why.Wait)
+	w := &contract.IncidentWait{Class: class, Text: detect.Waiting(class), Share: why.Share, Service: names.Service(why.Wait)}
 	if why.Function != 0 {
 		w.Function = new(names.Op(why.Function))
 	}

@@ -1,8 +1,8 @@
 package describe
 
 import (
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/internal/units"
-	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -20,7 +20,7 @@ type Reason struct {
 // audit.append carries 93 % of the lost time", or "93 % of the lost time is waiting for the disk (fsync) in orders
 // audit.append, on host b". The place may itself be a wait.
 func (n *Names) Located(place trace.Op, share float64, variance bool, why Reason) (s Sentence) {
-	if why.Wait == 0 && search.WaitClass(n.Table, place) != "" {
+	if why.Wait == 0 && detect.WaitClass(n.Table, place) != "" {
 		why = Reason{Wait: place, Share: share}
 	}
 	if why.Wait == 0 {
@@ -35,7 +35,7 @@ func (n *Names) Located(place trace.Op, share float64, variance bool, why Reason
 	}
 	s.Strong(units.Share(why.Share))
 	s.Plain(" of the " + wholeOf(variance) + " is ")
-	s.Strong(search.Waiting(search.WaitClass(n.Table, why.Wait)))
+	s.Strong(detect.Waiting(detect.WaitClass(n.Table, why.Wait)))
 	s.Plain(" in ")
 	s.Strong(n.waits(place, &why))
 	if why.Host != 0 {
@@ -65,7 +65,7 @@ func (n *Names) remedy(place trace.Op, why *Reason) string {
 		on = "host " + host
 	}
 	text := ""
-	switch class := search.WaitClass(n.Table, why.Wait); class {
+	switch class := detect.WaitClass(n.Table, why.Wait); class {
 	case "preempted", "runqueue":
 		text = "Look at the other programs on " + on + ", which take the CPU from " + where + ", and at the CPU limit of " + n.Service(why.Wait) + "."
 	case "file", "sync":
@@ -81,7 +81,7 @@ func (n *Names) remedy(place trace.Op, why *Reason) string {
 	case "sleep":
 		text = "Look at retries, rate limits and timers in " + where + ": it pauses by itself."
 	default:
-		text = "Look at " + where + ": it spends its time " + search.Waiting(class) + "."
+		text = "Look at " + where + ": it spends its time " + detect.Waiting(class) + "."
 	}
 	return text + " That is " + units.Share(why.Share) + " of the lost time."
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// The reason of a located place is told with class, function or service, and host; the next step follows from the class.
+// The reason of a located place is told with class, function or service, and host. The class decides the next step.
 func TestReason(t *testing.T) {
 	var table trace.Table
 	n := New(&table, Verbatim)

@@ -158,8 +158,8 @@ func (o *operationScope) grow(t *cct.Tree) {
 	o.markOutside(t)
 }
 
-// growUnanchored adds the tracepoints that may run anywhere in the service, unless the tree has them in the scope. Waits
-// in the kernel that were seen within a function may lie within others as well.
+// growUnanchored adds the tracepoints that may run anywhere in the service, unless the tree has them in the scope.
+// Waits in the kernel that were seen within a function may lie within others as well.
 func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol) {
 	var placed map[trace.Symbol]bool
 	for p := range t.Unplaced(service) {

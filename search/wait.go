@@ -3,58 +3,11 @@ package search
 import (
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
-
-// waitPrefix begins the names of the spans of kernel waits, before the class of the wait.
-const waitPrefix = "wait "
-
-// waiting describes the classes of waits as predicates.
-var waiting = map[string]string{
-	"preempted": waitingForCPU,
-	"runqueue":  waitingForCPU,
-	"file":      "waiting for the disk (reading or writing files)",
-	"sync":      "waiting for the disk (fsync)",
-	"fault":     "waiting for memory pages (page faults)",
-	"net":       "waiting for the network",
-	"dns":       "waiting for DNS answers",
-	"unix":      "waiting for another process of the host (Unix socket)",
-	"pipe":      "waiting for a pipe",
-	"epoll":     "waiting for one of many connections (epoll)",
-	"poll":      "waiting for one of several connections (poll)",
-	"futex":     "waiting for a lock",
-	"sleep":     "a pause that the program makes itself (sleep)",
-	"iouring":   "waiting for I/O (io_uring)",
-	"child":     "waiting for a process that it started",
-	"tty":       "waiting for a terminal",
-}
-
-// waitingForCPU describes two classes, which call for the same remedy: a thread that other threads interrupt, and one
-// that they keep from its turn.
-const waitingForCPU = "waiting for a CPU"
-
-// WaitClass returns the class of the kernel waits whose spans have an operation; "" if it is none of theirs. Only
-// tracepoints of layer kernel have such names by convention.
-func WaitClass(table *trace.Table, op trace.Op) string {
-	o := table.Operation(op)
-	class, ok := strings.CutPrefix(table.Text(o.Name), waitPrefix)
-	if !ok || o.Kind != trace.Internal || waiting[class] == "" {
-		return ""
-	}
-	return class
-}
-
-// Waiting describes the waits of a class as a predicate: "waiting for the disk (fsync)".
-func Waiting(class string) string {
-	if text := waiting[class]; text != "" {
-		return text
-	}
-	return "waiting in the kernel"
-}
 
 // hostAttributes name the machine or the instance on which a span ran, the most readable first.
 var hostAttributes = []struct{ key, noun string }{{"host.name", "host"}, {"k8s.pod.name", "pod"}, {"service.instance.id", "instance"}}
@@ -62,13 +15,13 @@ var hostAttributes = []struct{ key, noun string }{{"host.name", "host"}, {"k8s.p
 // leastHost is the fraction of the variance that a host must account for to be named.
 const leastHost = 0.25
 
-// waitSentence describes the waits in the kernel, like w, that carry a share of p: their class, the function if it is not
-// 0 or else the service, and the host that stands out, if any does.
+// waitSentence describes the waits in the kernel, like w, that carry a share of p: their class, the function or, if it
+// is 0, the service, and the host that stands out, if any does.
 func waitSentence(w *Suspect, function trace.Op, p *detect.Problem, table *trace.Table) string {
 	if table == nil {
-		return part(w.Share) + " of it is " + Waiting("")
+		return part(w.Share) + " of it is " + detect.Waiting("")
 	}
-	text := part(w.Share) + " of it is " + Waiting(WaitClass(table, w.Op))
+	text := part(w.Share) + " of it is " + detect.Waiting(detect.WaitClass(table, w.Op))
 	if service := table.ServiceName(w.Op); service != "" {
 		text += " in " + service
 		if function != 0 {
@@ -140,10 +93,14 @@ func (o *operationScope) waits(table *trace.Table) (most Suspect) {
 
 // kindOfWait returns the same operation for waits of the same service that sentences do not tell apart.
 func kindOfWait(op trace.Op, table *trace.Table) trace.Op {
-	if table == nil || waiting[WaitClass(table, op)] != waitingForCPU {
+	if table == nil {
 		return op
 	}
-	return trace.OpOf(table.Operation(op).Service, trace.SymbolOf([]byte(waitingForCPU)), trace.Internal)
+	class := detect.WaitClass(table, op)
+	if class == "" {
+		return op
+	}
+	return trace.OpOf(table.Operation(op).Service, trace.SymbolOf([]byte(detect.Waiting(class))), trace.Internal)
 }
 
 // leastClasses is the number of classes of waits that must be known before a place counts as one that waits for none.

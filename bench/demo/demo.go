@@ -50,7 +50,7 @@ type Options struct {
 	Done          func(*Result) error // called once
 }
 
-// Kernel tells whether to run the kernel agent.
+// Kernel is the choice to run the kernel agent or not.
 type Kernel int
 
 // The choices.
@@ -112,7 +112,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 	return nil
 }
 
-// randomFault returns the fault that the seed selects. Without the kernel agent it is none that shows only in the kernel.
+// randomFault returns the fault that the seed selects. Faults that show only in the kernel need its agent.
 func (d *demo) randomFault() shop.Fault {
 	faults := shop.Faults()
 	if d.observesKernel {

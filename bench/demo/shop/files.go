@@ -137,9 +137,9 @@ func (a *archive) read(file *os.File) error {
 	return nil
 }
 
-// locked returns a function that computes under the lock of a file, for requests of several types. Other than a mutex
-// of Go, for which goroutines wait, such a lock makes threads wait, as the mutexes of most other languages do, too. With
-// the fault [Lock] a job holds the lock for most of the time.
+// locked returns a function that computes under the lock of a file, for requests of several types. Threads wait for
+// such a lock, as they do for the mutexes of most languages; for a mutex of Go only goroutines would. With the fault
+// [Lock] a job holds the lock for most of the time.
 func (s *service) locked(name string, rounds int) step {
 	usual := compute(rounds)
 	return s.leaf(name, func(c *call) error {
