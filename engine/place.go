@@ -53,9 +53,9 @@ func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place
 	return place
 }
 
-// reasonOf returns what the kernel tells about an explained place.
+// reasonOf returns what the kernel tells about an explained place. Probes of other agents have names of their own.
 func (c *Core) reasonOf(v *search.Investigation, now trace.Nanos) Reason {
-	if v.Wait.Op == 0 {
+	if detect.WaitClass(c.table, v.Wait.Op) == "" {
 		return Reason{Computes: v.Computes}
 	}
 	r := Reason{Wait: v.Wait.Op, Share: min(1, v.Wait.Share), Function: v.Function, Host: c.sites.OnlyHost(c.table.Operation(v.Wait.Op).Service, now)}
