@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
@@ -150,6 +151,7 @@ type demo struct {
 	kernel         *child              // the kernel agent; nil: there is none
 	observesKernel bool                // the kernel agent runs
 	unobserved     error               // why it does not, if it was to; nil otherwise
+	ending         atomic.Bool         // close was called
 	peers          map[string][]string // addresses of the replicas of each service
 	exited         chan *child         // receives each process when it exits
 	load           load
@@ -219,9 +221,24 @@ func (d *demo) startKernelAgent(environment []string) error {
 		return err
 	}
 	d.kernel = c
-	d.watchExit(c)
+	if d.Options.Kernel == WithKernel {
+		d.watchExit(c)
+	} else {
+		d.watchKernelAgent(c)
+	}
 	d.watcher.report("The kernel agent can observe why their threads wait.")
 	return nil
+}
+
+// watchKernelAgent reports the exit of an agent that the demo can do without: the kernel may refuse the probes, though
+// nothing seemed to be missing.
+func (d *demo) watchKernelAgent(c *child) {
+	go func() { // ends with the process
+		<-c.exited
+		if c.err != nil && !d.ending.Load() {
+			d.watcher.report("The demo goes on without the kernel agent. %s", firstLine(c.err))
+		}
+	}()
 }
 
 // watchExit sends c to d.exited when it exits.
@@ -457,8 +474,9 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 // close stops all processes and removes their files.
 func (d *demo) close() error {
 	var errs []error
+	d.ending.Store(true)
 	if d.kernel != nil {
-		errs = append(errs, d.kernel.stop(stopTimeout))
+		_ = d.kernel.stop(stopTimeout) // it fails if it could not send all waits, which the demo can do without
 	}
 	for _, c := range slices.Backward(d.shop) {
 		errs = append(errs, c.stop(stopTimeout))
