@@ -55,7 +55,7 @@ race: ## run all tests under the race detector
 
 soak: build ## test kills, overload, attacks and a full disk at full length: half an hour
 	go test ./server -count 1 -timeout 2h -v -soak
-	go test ./cmd/sibylbench -run 'Overload|JVM' -count 1 -timeout 1h -v -soak
+	go test ./cmd/sibylbench -run 'Overload|DemoExplains|JVM' -count 1 -timeout 2h -v -soak
 	go test ./agents/kernel -run NoWrongTrace -count 1 -v -waits 100000
 	bin/sibylbench overload --time 60s -- --learning 10s
 

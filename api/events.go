@@ -261,7 +261,7 @@ func locatedEvent(c *engine.Core, id uint64, v *search.Investigation, ended trac
 	names := describe.New(c.Table(), describe.Verbatim)
 	return contract.Event{
 		Type: string(notify.IncidentLocated), At: at(ended), Incident: new(hex16(id)),
-		Service: new(c.Table().ServiceName(top.Op)), Sentence: new(names.Located(top.Op, top.Share, false) + "."),
+		Service: new(c.Table().ServiceName(top.Op)), Sentence: new(names.Located(top.Op, top.Share, false, describe.Reason{}).String() + "."),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
@@ -82,6 +83,7 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 	}
 	if x.Place.Operation != 0 {
 		d.Place = new(names.Op(x.Place.Operation))
+		d.Wait = waitOf(names, &x.Place.Reason)
 	}
 	for i := range suspects[:min(len(suspects), incidentSuspects)] {
 		d.Suspects = append(d.Suspects, suspectOf(names, &suspects[i]))
@@ -102,6 +104,22 @@ func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contr
 		d.Deploys = append(d.Deploys, deployOf(c.Table(), deploy))
 	}
 	return d
+}
+
+// waitOf returns the waits in the kernel that are the reason of a place; nil if none are.
+func waitOf(names *describe.Names, why *engine.Reason) *contract.IncidentWait {
+	if why.Wait == 0 {
+		return nil
+	}
+	class := detect.WaitClass(names.Table, why.Wait)
+	w := &contract.IncidentWait{Class: class, Text: detect.Waiting(class), Share: why.Share, Service: names.Service(why.Wait)}
+	if why.Function != 0 {
+		w.Function = new(names.Op(why.Function))
+	}
+	if why.Host != 0 {
+		w.Host = new(names.Clean(names.Table.Text(why.Host)))
+	}
+	return w
 }
 
 // incidentSentence returns the sentence about an incident.
@@ -357,7 +375,7 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 		add(d.At, contract.TimelineEntryKindDeploy, r.Table.Text(d.Service)+" "+r.Table.Text(d.Version)+" appeared; the version before is "+r.Table.Text(d.Before)+".")
 	}
 	for _, d := range located {
-		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share, false)+".")
+		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share, false, describe.Reason{}).String()+".")
 	}
 	for _, id := range x.Problems {
 		v := r.core.State().Investigation(id)

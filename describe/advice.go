@@ -28,6 +28,7 @@ type Advice struct {
 	Located   trace.Op // 0: none
 	Share     float64  // of the lost time, or of the variance, at Located
 	Variance  bool     // Share is of the variance
+	Reason    Reason   // for Located
 	Searching bool     // for Located
 	On        int      // tracepoints, while searching
 	Exhausted string   // the reason for which it located nothing; empty: none
@@ -69,12 +70,15 @@ func (n *Names) Advice(x *Advice) string {
 	}
 	if text := n.undoable(x, first, name); text != "" {
 		if x.Located != 0 {
-			text += " " + n.Located(x.Located, x.Share, x.Variance) + "."
+			text += " " + n.Located(x.Located, x.Share, x.Variance, x.Reason).String() + "."
 		}
 		return text + n.searching(x, name)
 	}
 	if callee := silentCallee(x.Suspects); callee != nil {
 		return n.adviceFor(callee, n.NamedService(callee.Service)) + n.searching(x, name)
+	}
+	if x.Located != 0 && x.Reason.Wait != 0 {
+		return n.remedy(x.Located, &x.Reason)
 	}
 	if x.Located != 0 {
 		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the " + wholeOf(x.Variance) + "."
@@ -95,11 +99,6 @@ func (n *Names) undoable(x *Advice, s *baselinediff.Suspect, name string) string
 			" of the cost, with the rest of " + name + "."
 	}
 	return ""
-}
-
-// Located describes the place with a share of the time that requests lose, or of the variance.
-func (n *Names) Located(place trace.Op, share float64, variance bool) string {
-	return n.Op(place) + " carries " + units.Share(share) + " of the " + wholeOf(variance)
 }
 
 func wholeOf(variance bool) string {

@@ -224,6 +224,7 @@ type Incident struct {
 	Located  trace.Op // the place; 0: none was located
 	Share    float64  // of the lost time, or of the variance, at Located
 	Variance bool     // Share is of the variance
+	Reason   Reason   // for Located
 }
 
 // leastLonger is the smallest relative increase of the mean duration with which a sentence about failures names added
@@ -253,7 +254,7 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.Plain(".")
 		return s
 	}
-	w := words{"of the added time", "before", true, x.Located, x.Share, x.Variance}
+	w := words{"of the added time", "before", true, x.Located, x.Share, x.Variance, x.Reason}
 	switch max(time, first.Errors+first.Unanswered, first.Shape) {
 	case time:
 		w.whole = "of it"
@@ -378,6 +379,7 @@ type words struct {
 	located         trace.Op // 0: not yet
 	share           float64  // of the lost time, or of the variance, at located
 	variance        bool
+	reason          Reason // for located
 }
 
 // evidence appends the evidence against the first suspect, whose score is above 0, in clauses.
@@ -416,10 +418,7 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 // lostTime appends the place of the added time: the located operation or, before one is known, the first suspect.
 func (n *Names) lostTime(s *Sentence, suspects []baselinediff.Suspect, time float64, w words) {
 	if w.located != 0 {
-		s.Strong(n.Op(w.located))
-		s.Plain(" carries ")
-		s.Strong(units.Share(w.share))
-		s.Plain(" of the " + wholeOf(w.variance))
+		*s = append(*s, n.Located(w.located, w.share, w.variance, w.reason)...)
 		return
 	}
 	n.addedTime(s, &suspects[0], max(time, addedTime(suspects)), w.whole)

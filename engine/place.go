@@ -4,6 +4,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -14,6 +15,16 @@ type Place struct {
 	Variance  bool     // the share is of the variance
 	At        trace.Nanos
 	Of        analysis.Hash // problem whose investigation located it, perhaps that as which the search sees the incident
+	Reason    Reason
+}
+
+// Reason is the reason for which requests lose time at a place, as the kernel tells it. It is zero while it is unknown.
+type Reason struct {
+	Wait     trace.Op     // waits in the kernel that carry most of the lost time; 0: none
+	Share    float64      // of the lost time, of those waits
+	Function trace.Op     // within which the waits were seen; 0: only the service is known
+	Host     trace.Symbol // on which the service runs; 0: on several, or unknown
+	Computes bool         // the threads wait for nothing in the kernel
 }
 
 // rememberPlaces sets the places of the open incidents whose investigations have located one. A place is forgotten if
@@ -28,15 +39,30 @@ func (c *Core) rememberPlaces(now trace.Nanos) {
 	}
 }
 
-func (c *Core) placeOf(x *incident.Incident, before Place, now trace.Nanos) Place {
-	if v := c.Investigation(x.ID); v.Answer() != 0 && v.Answer() != before.Operation {
+func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place {
+	v := c.Investigation(x.ID)
+	if v.Answer() != 0 && v.Answer() != place.Operation {
 		p := c.Searched(v.Problem)
-		return Place{v.Answer(), v.AnswerShare(), p != nil && p.Kind == detect.KindVariable, now, v.Problem}
-	}
-	if !c.concerns(before.Operation, x.Suspects[0].Service) {
+		place = Place{Operation: v.Answer(), Share: v.AnswerShare(), Variance: p != nil && p.Kind == detect.KindVariable, At: now, Of: v.Problem}
+	} else if !c.concerns(place.Operation, x.Suspects[0].Service) {
 		return Place{}
 	}
-	return before
+	if v.Answer() == place.Operation && v.Status == search.Explained && place.Reason == (Reason{}) {
+		place.Reason = c.reasonOf(v, now)
+	}
+	return place
+}
+
+// reasonOf returns what the kernel tells about an explained place. Probes of other agents have names of their own.
+func (c *Core) reasonOf(v *search.Investigation, now trace.Nanos) Reason {
+	if detect.WaitClass(c.table, v.Wait.Op) == "" {
+		return Reason{Computes: v.Computes}
+	}
+	r := Reason{Wait: v.Wait.Op, Share: min(1, v.Wait.Share), Function: v.Function, Host: c.sites.OnlyHost(c.table.Operation(v.Wait.Op).Service, now)}
+	if r.Function == 0 && v.Answer() != v.Wait.Op {
+		r.Function = v.Answer()
+	}
+	return r
 }
 
 // Searched returns a problem as the search saw it in the last epoch: that of an incident, or an open one; nil if it was

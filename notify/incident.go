@@ -187,7 +187,7 @@ func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Depl
 	switch {
 	case v == nil:
 	case v.Answer() != 0:
-		a.Located, a.Share, a.Variance = v.Answer(), shareOf(x, v), x.Place.Variance
+		a.Located, a.Share, a.Variance, a.Reason = v.Answer(), shareOf(x, v), x.Place.Variance, reasonOf(x, v)
 	case v.Status == search.Exhausted:
 		a.Exhausted, a.Untried = v.Reason, len(v.Tried) == 0 && v.BudgetStarved == 0
 		if len(v.Suspects) > 0 {
@@ -226,6 +226,7 @@ func Sentence(names *describe.Names, x *engine.Incident, when string) describe.S
 	return names.Incident(&describe.Incident{
 		When: when, Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual,
 		Objectives: Objectives(x), Over: x.Closed != 0, Located: x.Place.Operation, Share: x.Place.Share, Variance: x.Place.Variance,
+		Reason: describe.Reason(x.Place.Reason),
 	})
 }
 
@@ -243,6 +244,14 @@ func SeverityReason(names *describe.Names, x *engine.Incident) string {
 		s.Objective, s.Fast = &describe.Objective{Name: cmp.Or(m.Name, m.Entry)}, m.Fast()
 	}
 	return names.Severity(s)
+}
+
+// reasonOf returns the reason for which requests lose time at the place that v located.
+func reasonOf(x *engine.Incident, v *search.Investigation) describe.Reason {
+	if x.Place.Operation == v.Answer() {
+		return describe.Reason(x.Place.Reason)
+	}
+	return describe.Reason{}
 }
 
 // shareOf returns the share of the lost time at the place that v located: that which the incident remembers, so that
@@ -269,7 +278,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 		Search: n.search(f.Investigation), Next: n.advice(f),
 	}
 	if v := f.Investigation; v.Answer() != 0 {
-		d.located = shorten(n.names.Located(v.Answer(), shareOf(x, v), x.Place.Variance), maxSentenceText)
+		d.located = shorten(n.names.Located(v.Answer(), shareOf(x, v), x.Place.Variance, reasonOf(x, v)).String(), maxSentenceText)
 	}
 	if x.Closed != 0 {
 		d.State, d.Closed = "closed", new(moment(x.Closed))

@@ -155,17 +155,17 @@ func (s *investigationStep) explain() {
 	s.requestPicks()
 }
 
-// explanation describes the cause that accounts for at least half of the leading operation: the located wait, or
-// a variable that explains the durations or an edge of the operation. It is empty if nothing does.
+// explanation describes the cause that accounts for at least half of the leading operation: waits in the kernel, or a
+// variable that explains the durations or an edge of the operation. A function that waits for nothing in the kernel
+// computes. It is empty if nothing is known.
 func (s *investigationStep) explanation() string {
 	if len(s.searched) == 0 {
 		return ""
 	}
 	lead, top := s.searched[0], &s.v.Suspects[0]
-	if top.Share >= explainedShare*lead.score && slices.ContainsFunc(lead.locations, func(l location) bool {
-		return l.tp != 0 && l.tp == top.Tracepoint && l.layer == cct.Kernel
-	}) {
-		return waitSentence(top.Share, top.Op, s.problem, s.epoch.in.Table)
+	if w := lead.waits(s.epoch.in.Table); w.Share >= explainedShare*lead.score && w.Share >= explainedShare*top.Share {
+		s.v.Wait, s.v.Function = w, lead.functionOf(&w, s.epoch.in.Table)
+		return waitSentence(&w, s.v.Function, s.problem, s.epoch.in.Table)
 	}
 	for _, e := range s.problem.Explanations {
 		within := e.Target == 0 || slices.ContainsFunc(lead.edges, func(x *group.EdgeShare) bool { return x.Edge == e.Target })
@@ -173,7 +173,20 @@ func (s *investigationStep) explanation() string {
 			return fmt.Sprintf("%s accounts for %.0f %%", e.Variable, 100*e.Effect)
 		}
 	}
+	if top.Share >= explainedShare*lead.score && !s.isCall(top.Op) && lead.neverWaits() {
+		s.v.Computes = true
+		return "it computes, or waits inside its own process: the kernel sees no wait"
+	}
 	return ""
+}
+
+// isCall reports whether an operation is a call, whose time passes elsewhere.
+func (s *investigationStep) isCall(op trace.Op) bool {
+	if s.epoch.in.Table == nil {
+		return false
+	}
+	kind := s.epoch.in.Table.Operation(op).Kind
+	return kind == trace.Client || kind == trace.Producer
 }
 
 // variables returns the variables at the located suspect and above it that are off, nearest first.

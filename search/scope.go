@@ -159,13 +159,16 @@ func (o *operationScope) grow(t *cct.Tree) {
 }
 
 // growUnanchored adds the tracepoints that may run anywhere in the service, unless the tree has them in the scope.
+// Waits in the kernel that were seen within a function may lie within others as well.
 func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol) {
 	var placed map[trace.Symbol]bool
 	for p := range t.Unplaced(service) {
 		if placed == nil {
 			placed = make(map[trace.Symbol]bool, len(o.locations))
 			for i := range o.locations {
-				placed[o.locations[i].tp] = true
+				if l := &o.locations[i]; l.layer != cct.Kernel || l.parent == 0 {
+					placed[l.tp] = true
+				}
 			}
 		}
 		if !placed[p.ID] && len(o.locations) < maxLocations {
@@ -243,7 +246,7 @@ func (o *operationScope) growBelow(i int32, t *cct.Tree, nodes [][]int32) [][]in
 		o.append(location{
 			parent: i, op: n.Op, tp: n.Tracepoint, ctx: n.Context, node: kids[from], layer: n.Layer, kind: n.Kind,
 			hits: expectedHits(t, kids[from:to], o.locations[i].hits), priorWeight: weight, history: history, inside: true,
-			unanchored: n.Unanchored || o.locations[i].unanchored,
+			unanchored: n.Unanchored || o.locations[i].unanchored || i == 0 && n.Layer == cct.Kernel, // seen while functions were off
 		})
 		nodes = append(nodes, kids[from:to])
 		from = to

@@ -66,6 +66,9 @@ type Investigation struct {
 	Tried                       []trace.Symbol      // tracepoints ever requested, ascending
 	Suspects                    []Suspect           // best first
 	Place                       Suspect             // the first suspect when it was located; zero before that
+	Wait                        Suspect             // waits in the kernel that explain the place, with their share of the problem; zero: none do
+	Function                    trace.Op            // within which the waits lie; 0: only their service is known
+	Computes                    bool                // the place is known to wait for nothing in the kernel
 }
 
 // Answer returns the operation of the located suspect; 0 if v is nil or has located none.

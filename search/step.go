@@ -94,6 +94,9 @@ func (s *investigationStep) end() {
 func (s *investigationStep) setStatus(status Status, reason string) {
 	if s.v.Status != status {
 		s.v.Status, s.v.Changed = status, s.epoch.in.Now
+		if status < Explained {
+			s.v.Wait, s.v.Function, s.v.Computes = Suspect{}, 0, false
+		}
 		if status == Located {
 			s.v.Place = s.v.Suspects[0]
 			s.decision.From = min(s.decision.From, Investigating) // another place, if it reopened in this step

@@ -1,35 +1,13 @@
 package search
 
 import (
+	"math"
 	"slices"
-	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
-
-// waitPrefix begins the names of the spans of kernel waits, before the class of the wait.
-const waitPrefix = "wait "
-
-// waits describe the classes of waits as predicates.
-var waits = map[string]string{
-	"preempted": "waiting for a CPU (preempted by other threads)",
-	"runqueue":  "waiting for a CPU (on a run queue)",
-	"file":      "waiting for the disk (files)",
-	"sync":      "waiting for the disk (fsync)",
-	"fault":     "waiting for memory (page faults)",
-	"net":       "waiting for the network",
-	"dns":       "waiting for DNS",
-	"unix":      "waiting for another process (Unix socket)",
-	"pipe":      "waiting for a pipe",
-	"epoll":     "waiting for events (epoll)",
-	"poll":      "waiting for descriptors (poll)",
-	"futex":     "waiting for a lock (futex)",
-	"sleep":     "sleeping",
-	"iouring":   "waiting for io_uring",
-	"child":     "waiting for a child process",
-	"tty":       "waiting for a terminal",
-}
 
 // hostAttributes name the machine or the instance on which a span ran, the most readable first.
 var hostAttributes = []struct{ key, noun string }{{"host.name", "host"}, {"k8s.pod.name", "pod"}, {"service.instance.id", "instance"}}
@@ -37,22 +15,43 @@ var hostAttributes = []struct{ key, noun string }{{"host.name", "host"}, {"k8s.p
 // leastHost is the fraction of the variance that a host must account for to be named.
 const leastHost = 0.25
 
-// waitSentence describes a wait in the kernel that carries a share of p: its class, the service, and the host that
-// stands out, if any does.
-func waitSentence(share float64, op trace.Op, p *detect.Problem, table *trace.Table) string {
-	predicate := "waiting in the kernel"
+// waitSentence describes the waits in the kernel, like w, that carry a share of p: their class, the function or, if it
+// is 0, the service, and the host that stands out, if any does.
+func waitSentence(w *Suspect, function trace.Op, p *detect.Problem, table *trace.Table) string {
 	if table == nil {
-		return part(share) + " of it is " + predicate
+		return part(w.Share) + " of it is " + detect.Waiting("")
 	}
-	operation := table.Operation(op)
-	if class, ok := strings.CutPrefix(table.Text(operation.Name), waitPrefix); ok && waits[class] != "" {
-		predicate = waits[class]
-	}
-	text := part(share) + " of it is " + predicate
-	if service := table.Text(operation.Service); service != "" {
+	text := part(w.Share) + " of it is " + detect.Waiting(detect.WaitClass(table, w.Op))
+	if service := table.ServiceName(w.Op); service != "" {
 		text += " in " + service
+		if function != 0 {
+			text += " " + table.OpName(function)
+		}
 	}
 	return text + hostOf(p)
+}
+
+// functionOf returns the function within which waits lie: that in which they were seen, or else the innermost one that
+// is known to carry as much; 0 if there is none.
+func (o *operationScope) functionOf(w *Suspect, table *trace.Table) (function trace.Op) {
+	if table == nil {
+		return 0
+	}
+	service := table.Operation(w.Op).Service
+	isFunction := func(op trace.Op) bool {
+		x := table.Operation(op)
+		return op != 0 && x.Service == service && x.Kind == trace.Internal
+	}
+	if seen := table.Context(table.Context(w.Context).Parent).Op; isFunction(seen) {
+		return seen
+	}
+	for i := range o.locations { // parents come before children
+		l := &o.locations[i]
+		if i > 0 && l.known && l.layer == cct.App && o.score*l.share >= keptShare*w.Share && isFunction(l.op) {
+			function = l.op
+		}
+	}
+	return function
 }
 
 // hostOf names the host that accounts for much of the variance of p, like ", on host b"; "" if none does.
@@ -66,4 +65,64 @@ func hostOf(p *detect.Problem) string {
 		}
 	}
 	return ""
+}
+
+// waits returns the known waits in the kernel within the scope that carry most of it, as one suspect. Classes that
+// sentences do not tell apart count together; Op and Context are those of the largest. It is zero if there are none.
+func (o *operationScope) waits(table *trace.Table) (most Suspect) {
+	sums, largest := make(map[trace.Op]Suspect), make(map[trace.Op]float64)
+	for i := range o.locations {
+		l := &o.locations[i]
+		if !l.known || l.layer != cct.Kernel || l.share <= 0 {
+			continue
+		}
+		kind := kindOfWait(l.op, table)
+		sum := sums[kind]
+		share := sum.Share + o.score*l.share
+		if l.share > largest[kind] {
+			largest[kind], sum = l.share, o.suspect(int32(i), 0)
+		}
+		sum.Share, sum.Inclusive = share, share
+		sums[kind] = sum
+		if share > most.Share {
+			most = sum
+		}
+	}
+	return most
+}
+
+// kindOfWait returns the same operation for waits of the same service that sentences do not tell apart.
+func kindOfWait(op trace.Op, table *trace.Table) trace.Op {
+	if table == nil {
+		return op
+	}
+	class := detect.WaitClass(table, op)
+	if class == "" {
+		return op
+	}
+	return trace.OpOf(table.Operation(op).Service, trace.SymbolOf([]byte(detect.Waiting(class))), trace.Internal)
+}
+
+// leastClasses is the number of classes of waits that must be known before a place counts as one that waits for none.
+const leastClasses = 8
+
+// neverWaits reports whether the threads of the scope's service are known to wait in the kernel for hardly any of its
+// time: all offered classes were on and carry next to nothing together. Some waits must have been seen, because nothing
+// may also mean that they did not arrive.
+func (o *operationScope) neverWaits() bool {
+	known, seen, share, square := make(map[trace.Symbol]bool), false, 0.0, 0.0
+	for i := range o.locations {
+		l := &o.locations[i]
+		if l.layer != cct.Kernel {
+			continue
+		}
+		if !l.known {
+			return false
+		}
+		known[l.tp] = true
+		seen = seen || l.executed
+		share += max(0, l.share)
+		square += l.half * l.half
+	}
+	return seen && len(known) >= leastClasses && share+math.Sqrt(square) < 1-keptShare
 }

@@ -1,9 +1,12 @@
 package search
 
 import (
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -18,25 +21,85 @@ func TestWaitSentence(t *testing.T) {
 		}}
 	}
 	none := &detect.Problem{}
+	sync := op("orders", "wait sync")
 	for _, c := range []struct {
 		share   float64
 		op      trace.Op
+		within  trace.Op
 		problem *detect.Problem
 		want    string
 	}{
-		{0.82, op("orders", "wait sync"), host("host.name", "b", 0.4, 0.01), "82 % of it is waiting for the disk (fsync) in orders, on host b"},
-		{0.82, op("orders", "wait sync"), host("host.name", "b", 0.1, 0.01), "82 % of it is waiting for the disk (fsync) in orders"},
-		{0.82, op("orders", "wait sync"), host("host.name", "b", 0.4, 0.2), "82 % of it is waiting for the disk (fsync) in orders"},
-		{0.82, op("orders", "wait sync"), host("host.name", "", 0.4, 0.01), "82 % of it is waiting for the disk (fsync) in orders"},
-		{1, op("orders", "wait runqueue"), host("k8s.pod.name", "orders-1", 0.4, 0.01), "all of it is waiting for a CPU (on a run queue) in orders, on pod orders-1"},
-		{0.5, op("orders", "kernel.disk:sda"), none, "50 % of it is waiting in the kernel in orders"},
-		{0.5, op("orders", "wait for Godot"), none, "50 % of it is waiting in the kernel in orders"},
+		{0.82, sync, 0, host("host.name", "b", 0.4, 0.01), "82 % of it is waiting for the disk (fsync) in orders, on host b"},
+		{0.82, sync, 0, host("host.name", "b", 0.1, 0.01), "82 % of it is waiting for the disk (fsync) in orders"},
+		{0.82, sync, 0, host("host.name", "b", 0.4, 0.2), "82 % of it is waiting for the disk (fsync) in orders"},
+		{0.82, sync, 0, host("host.name", "", 0.4, 0.01), "82 % of it is waiting for the disk (fsync) in orders"},
+		{0.82, sync, op("orders", "audit.append"), none, "82 % of it is waiting for the disk (fsync) in orders audit.append"},
+		{1, op("orders", "wait runqueue"), 0, host("k8s.pod.name", "orders-1", 0.4, 0.01), "all of it is waiting for a CPU in orders, on pod orders-1"},
+		{0.5, op("orders", "kernel.disk:sda"), 0, none, "50 % of it is waiting in the kernel in orders"},
+		{0.5, op("orders", "wait for Godot"), 0, none, "50 % of it is waiting in the kernel in orders"},
 	} {
-		if got := waitSentence(c.share, c.op, c.problem, &table); got != c.want {
+		if got := waitSentence(&Suspect{Share: c.share, Op: c.op}, c.within, c.problem, &table); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
-	if got := waitSentence(0.5, 1, none, nil); got != "50 % of it is waiting in the kernel" {
+	if got := waitSentence(&Suspect{Share: 0.5, Op: 1}, 0, none, nil); got != "50 % of it is waiting in the kernel" {
 		t.Error(got)
+	}
+}
+
+// Waits that sentences do not tell apart count together, and a place computes only if all classes are known to be
+// absent.
+func TestWaitsOfScope(t *testing.T) {
+	var table trace.Table
+	wait := func(class string, share float64, known bool) location {
+		op := table.Op(table.Symbol("orders"), table.Symbol("wait "+class), trace.Internal)
+		return location{op: op, tp: table.Symbol("orders/kernel/" + class), layer: cct.Kernel, known: known, share: share, own: share}
+	}
+	scope := func(waits ...location) *operationScope {
+		return &operationScope{score: 0.5, locations: append([]location{{known: true, share: 1}}, waits...)}
+	}
+	o := scope(wait("sync", 0.45, true), wait("runqueue", 0.25, true), wait("preempted", 0.3, true), wait("dns", 0.9, false))
+	if w := o.waits(&table); table.OpName(w.Op) != "wait preempted" || math.Abs(w.Share-0.275) > 1e-9 {
+		t.Errorf("%s with %g, want both classes of waits for a CPU", table.OpName(w.Op), w.Share)
+	}
+	if w := scope(wait("sync", 0, true)).waits(&table); w != (Suspect{}) {
+		t.Errorf("%+v, want none", w)
+	}
+	entry, f := table.Op(table.Symbol("orders"), table.Symbol("POST /place"), trace.Server), func(name string) trace.Op {
+		return table.Op(table.Symbol("orders"), table.Symbol(name), trace.Internal)
+	}
+	o.locations = append(o.locations, location{op: f("place.record"), known: true, share: 0.9}, location{op: f("audit.append"), known: true, share: 0.5}, location{op: f("audit.format"), known: true, share: 0.1})
+	w := Suspect{Op: f("wait sync"), Share: 0.25}
+	if got := table.OpName(o.functionOf(&w, &table)); got != "audit.append" {
+		t.Errorf("within %q, want the innermost function that carries as much", got)
+	}
+	w.Context = table.Child(table.Child(table.Child(0, entry), f("place.insert")), w.Op)
+	if got := table.OpName(o.functionOf(&w, &table)); got != "place.insert" {
+		t.Errorf("within %q, want that in which it was seen", got)
+	}
+	w.Context = table.Child(table.Child(0, entry), w.Op)
+	if w.Share = 0.9; o.functionOf(&w, &table) != 0 {
+		t.Error("a function that carries less than the waits")
+	}
+	quiet := []location{
+		wait("sync", 0.02, true), wait("runqueue", 0.05, true), wait("preempted", 0, true), wait("file", -0.01, true), wait("dns", 0, true),
+		wait("net", 0, true), wait("futex", 0.01, true), wait("sleep", 0, true),
+	}
+	silent := slices.Clone(quiet)
+	quiet[0].executed = true
+	for _, c := range []struct {
+		name string
+		list []location
+		want bool
+	}{
+		{"none was seen", silent, false},
+		{"all known", quiet, true},
+		{"too few classes", quiet[:5], false},
+		{"one is unknown", append(slices.Clone(quiet), wait("fault", 0, false)), false},
+		{"one carries much", append(slices.Clone(quiet), wait("fault", 0.3, true)), false},
+	} {
+		if got := scope(c.list...).neverWaits(); got != c.want {
+			t.Errorf("%s: never waits %t", c.name, got)
+		}
 	}
 }

@@ -59,8 +59,6 @@ var everywhere = map[int32]syscall{
 	unix.SYS_VMSPLICE:        {"vmsplice", byFirstFD},
 	unix.SYS_COPY_FILE_RANGE: {"copy_file_range", byFirstFD},
 	unix.SYS_IOCTL:           {"ioctl", byFirstFD},
-	unix.SYS_FCNTL:           {"fcntl", byFirstFD},
-	unix.SYS_FLOCK:           {"flock", byFirstFD},
 	unix.SYS_FALLOCATE:       {"fallocate", byFirstFD},
 	unix.SYS_FTRUNCATE:       {"ftruncate", byFirstFD},
 	unix.SYS_FADVISE64:       {"fadvise64", byFirstFD},
@@ -115,6 +113,10 @@ var everywhere = map[int32]syscall{
 	unix.SYS_PSELECT6:     {"pselect6", waits.Poll},
 
 	unix.SYS_FUTEX:       {"futex", waits.Futex},
+	unix.SYS_FLOCK:       {"flock", waits.Futex},
+	unix.SYS_FCNTL:       {"fcntl", waits.Futex}, // for locks of files; its other commands hardly ever wait
+	unix.SYS_SEMOP:       {"semop", waits.Futex},
+	unix.SYS_SEMTIMEDOP:  {"semtimedop", waits.Futex},
 	unix.SYS_FUTEX_WAITV: {"futex_waitv", waits.Futex},
 	futexWait:            {"futex_wait", waits.Futex},
 
@@ -139,8 +141,6 @@ var everywhere = map[int32]syscall{
 	unix.SYS_MPROTECT:        {"mprotect", waits.Other},
 	unix.SYS_MADVISE:         {"madvise", waits.Other},
 	unix.SYS_BRK:             {"brk", waits.Other},
-	unix.SYS_SEMOP:           {"semop", waits.Other},
-	unix.SYS_SEMTIMEDOP:      {"semtimedop", waits.Other},
 	unix.SYS_MSGRCV:          {"msgrcv", waits.Other},
 	unix.SYS_MSGSND:          {"msgsnd", waits.Other},
 	unix.SYS_MQ_TIMEDRECEIVE: {"mq_timedreceive", waits.Other},

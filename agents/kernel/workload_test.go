@@ -321,11 +321,11 @@ func waiters() []waiter {
 		{"io_uring", waits.IOUring, rounds, pure, ring},
 		{"wait4", waits.Child, rounds, woken, children},
 		{"read of a terminal", waits.TTY, 3, pure, terminal},
-		{"flock", waits.File, rounds, woken, lock},
+		{"flock", waits.Futex, rounds, woken, lock},
 		{"direct reads", waits.File, 400, busy, directReads},
 		{"fsync", waits.Sync, 30, busy, syncs},
 		{"page faults", waits.Fault, rounds, woken, faults},
-		{"semtimedop", waits.Other, rounds, pure, semaphore},
+		{"semtimedop", waits.Futex, rounds, pure, semaphore},
 		{"spinning 1", waits.OnCPU, 1, busy, contend},
 		{"spinning 2", waits.OnCPU, 1, busy, contend},
 	}

@@ -170,6 +170,25 @@ func (h *Sites) began(service trace.Symbol, since trace.Nanos, of func(key trace
 	return false
 }
 
+// hostSlices is the time in which calls tell the host of a service.
+const hostSlices = 30
+
+// OnlyHost returns the host on which all instances of a service ran in the last minutes; 0 if there are several, or
+// its spans do not name any.
+func (h *Sites) OnlyHost(service trace.Symbol, now trace.Nanos) (only trace.Symbol) {
+	recent := sliceRange{sliceOf(now) - hostSlices, sliceOf(now) + 1}
+	for _, v := range h.instances.ofService(instanceKey{service: service, key: hostKey}) {
+		switch calls := usageOf(v.instanceSeries, recent).calls; {
+		case calls == 0:
+		case only != 0 || v.value == 0:
+			return 0
+		default:
+			only = v.value
+		}
+	}
+	return only
+}
+
 // Constants of [Sites.Instances]. They are ratios of costs within one service and window: none depends on the
 // application.
 const (

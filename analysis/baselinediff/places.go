@@ -21,8 +21,11 @@ var instanceKeyTable = func() (table [64]trace.Symbol) {
 	return table
 }()
 
-// versionKey is the one of instanceKeys that names no machine.
-var versionKey = instanceKeys[len(instanceKeys)-1]
+// hostKey and versionKey are those of instanceKeys that name a machine and none.
+var (
+	hostKey    = instanceKeys[2]
+	versionKey = instanceKeys[len(instanceKeys)-1]
+)
 
 // place is the service of a span and its values of instanceKeys; 0: none.
 type place struct {

@@ -1606,6 +1606,9 @@ type Incident struct {
 
 	// Suspects At most 3 in lists, 20 in the detail; the most likely cause first.
 	Suspects []IncidentSuspect `json:"suspects"`
+
+	// Wait Waits in the kernel for which requests lose time at the located place, as the kernel agent observed them. Absent: none are known to carry most of it.
+	Wait *IncidentWait `json:"wait,omitempty"`
 }
 
 // IncidentState defines model for Incident.State.
@@ -1740,6 +1743,27 @@ type IncidentSuspect struct {
 	// Score Sum of the parts, without the rest.
 	Score   float64 `json:"score"`
 	Service string  `json:"service"`
+}
+
+// IncidentWait Waits in the kernel for which requests lose time at the located place, as the kernel agent observed them. Absent: none are known to carry most of it.
+type IncidentWait struct {
+	// Class Of the largest part, as in `sibyl.wait.class`: sync, file, runqueue and so on.
+	Class string `json:"class"`
+
+	// Function Within which they wait; absent: only the service is known.
+	Function *string `json:"function,omitempty"`
+
+	// Host On which the service runs; absent: on several, or unknown.
+	Host *string `json:"host,omitempty"`
+
+	// Service Whose threads wait.
+	Service string `json:"service"`
+
+	// Share Of the lost time, or of the variance.
+	Share float64 `json:"share"`
+
+	// Text The class as the sentence names it; preempted and runqueue are both "waiting for a CPU".
+	Text string `json:"text"`
 }
 
 // Ingest defines model for Ingest.

@@ -15,9 +15,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/agents/kernel"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 	"github.com/sibyl-trace/sibyl/bench/demo/springcatalog"
@@ -43,18 +46,28 @@ type Options struct {
 	Past          time.Duration           // of the shop, made of its first requests; 0: none
 	Hold          time.Duration           // after the answer, to see further incidents
 	Timeout       time.Duration           // of the search, from the injection of the fault
-	Kernel        bool                    // run the kernel agent, too
+	Kernel        Kernel                  // whether to run the kernel agent, too
 	Java          *springcatalog.Programs // of the service in Java; nil: all services are in Go
 	ExitWhenFound bool                    // return after Done instead of when ctx ends
 	Out           io.Writer               // for progress
 	Done          func(*Result) error     // called once
 }
 
+// Kernel is the choice to run the kernel agent or not.
+type Kernel int
+
+// The choices.
+const (
+	WithoutKernel  Kernel = iota
+	KernelIfUsable        // if it can observe processes here; otherwise the story says why not
+	WithKernel
+)
+
 // ErrNotFound reports that the fault was not located in time or that, without a fault, an incident opened.
 var ErrNotFound = errors.New("no answer in time")
 
 const (
-	offTimeout  = 60 * time.Second // from the answer until its tracepoints are disabled
+	offTimeout  = 60 * time.Second // from the answer until its tracepoints are disabled, and until the kernel explains it
 	stopTimeout = 5 * time.Second  // from the request to stop until a process exits
 )
 
@@ -67,8 +80,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if d.Fault == "" {
-		faults := o.faults()
-		d.Fault = faults[rand.New(rand.NewPCG(o.Seed, 0)).IntN(len(faults))]
+		d.Fault = d.randomFault()
 	}
 	if err := d.start(ctx); err != nil {
 		return err
@@ -106,36 +118,53 @@ func (d *demo) follow(ctx context.Context) {
 	_ = d.server.events(ctx, func(e contract.Event) { d.watcher.handle(ctx, e) }) // d.exited reports the server's exit
 }
 
-// faults returns the faults that the seed selects from.
-func (o *Options) faults() []shop.Fault {
-	if o.Java != nil {
-		return shop.JavaFaults()
+// randomFault returns the fault that the seed selects. Faults that show only in the kernel need its agent.
+func (d *demo) randomFault() shop.Fault {
+	faults := shop.Faults()
+	switch {
+	case d.Java != nil:
+		faults = shop.JavaFaults()
+	case d.observesKernel:
+		faults = shop.AllFaults()
 	}
-	return shop.Faults()
+	return faults[rand.New(rand.NewPCG(d.Seed, 0)).IntN(len(faults))]
 }
 
 // newDemo returns a demo with a new directory for its files. Close it after use.
 func newDemo(o *Options) (*demo, error) {
+	var missing error
+	if o.Kernel != WithoutKernel {
+		_, missing = kernel.Check()
+	}
+	if o.Kernel == WithKernel && missing != nil {
+		return nil, missing
+	}
 	dir, err := os.MkdirTemp("", "sibyl-demo-")
 	if err != nil {
 		return nil, fmt.Errorf("create a temporary directory: %w", err)
 	}
-	return &demo{Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), exited: make(chan *child, 2+len(shop.Services()))}, nil
+	return &demo{
+		Options: o, dir: dir, truth: filepath.Join(dir, "truth.json"), exited: make(chan *child, 2+len(shop.Services())),
+		observesKernel: o.Kernel != WithoutKernel && missing == nil, unobserved: missing,
+	}, nil
 }
 
 // demo is a run in progress.
 type demo struct {
 	*Options
-	dir, truth string
-	server     *server
-	past       *past // nil: the shop has none
-	shop       []*child
-	kernel     *child              // the kernel agent; nil: there is none
-	peers      map[string][]string // addresses of the replicas of each service
-	exited     chan *child         // receives each process when it exits
-	load       load
-	watcher    *watcher
-	noAgents   bool // the shop gets no plans from the server
+	dir, truth     string
+	server         *server
+	past           *past // nil: the shop has none
+	shop           []*child
+	kernel         *child              // the kernel agent; nil: there is none
+	observesKernel bool                // the kernel agent runs
+	unobserved     error               // why it does not, if it was to; nil otherwise
+	ending         atomic.Bool         // close was called
+	peers          map[string][]string // addresses of the replicas of each service
+	exited         chan *child         // receives each process when it exits
+	load           load
+	watcher        *watcher
+	noAgents       bool // the shop gets no plans from the server
 }
 
 // start starts all processes.
@@ -162,10 +191,22 @@ func (d *demo) start(ctx context.Context) error {
 		}
 		otlp = d.past.address()
 	}
-	if err := d.startShop(environment, otlp); err != nil || !d.Kernel {
+	if err := d.startShop(environment, otlp); err != nil {
 		return err
 	}
+	if d.unobserved != nil {
+		d.watcher.report("Without the kernel agent, which would tell what threads wait for: %s.", firstLine(d.unobserved))
+	}
+	if !d.observesKernel {
+		return nil
+	}
 	return d.startKernelAgent(environment)
+}
+
+// firstLine returns the first line of an error.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }
 
 // ofService returns an environment that names a service, for the kernel agent.
@@ -188,9 +229,24 @@ func (d *demo) startKernelAgent(environment []string) error {
 		return err
 	}
 	d.kernel = c
-	d.watchExit(c)
+	if d.Options.Kernel == WithKernel {
+		d.watchExit(c)
+	} else {
+		d.watchKernelAgent(c)
+	}
 	d.watcher.report("The kernel agent can observe why their threads wait.")
 	return nil
+}
+
+// watchKernelAgent reports the exit of an agent that the demo can do without: the kernel may refuse the probes, though
+// nothing seemed to be missing.
+func (d *demo) watchKernelAgent(c *child) {
+	go func() { // ends with the process
+		<-c.exited
+		if c.err != nil && !d.ending.Load() {
+			d.watcher.report("The demo goes on without the kernel agent. %s", firstLine(c.err))
+		}
+	}()
 }
 
 // watchExit sends c to d.exited when it exits.
@@ -215,7 +271,7 @@ func (d *demo) startShop(environment []string, otlp string) error {
 		d.watchExit(c)
 		setup := &shop.Setup{
 			Service: name, Instance: instances[name], Dir: d.dir, Truth: d.truth, OTLP: otlp, Control: d.server.url(),
-			Labels: d.Kernel,
+			Labels: d.observesKernel,
 		}
 		if name == shop.JavaService && d.Java != nil {
 			if setup.Java, err = d.java(environment); err != nil {
@@ -231,6 +287,9 @@ func (d *demo) startShop(environment []string, otlp string) error {
 		}
 		instances[name]++
 		d.peers[name] = append(d.peers[name], reply.Address)
+		if reply.Resolver != "" {
+			d.peers[shop.Resolver] = []string{reply.Resolver}
+		}
 	}
 	for _, c := range d.shop {
 		if err := c.send(shop.Command{Peers: d.peers}, new(shop.Reply)); err != nil {
@@ -262,6 +321,7 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	timeout := time.After(d.Timeout)
 	select {
 	case <-d.watcher.located:
+		d.waitExplained(ctx)
 		d.waitOff(ctx)
 		if err := d.sleep(ctx, d.Hold); err != nil {
 			return nil, err
@@ -333,6 +393,18 @@ func (d *demo) inject() error {
 	return nil
 }
 
+// waitExplained waits until the kernel explains a fault that makes threads wait, at most offTimeout.
+func (d *demo) waitExplained(ctx context.Context) {
+	if !d.observesKernel || len(shop.WaitsOf(d.Fault)) == 0 {
+		return
+	}
+	select {
+	case <-d.watcher.explained:
+	case <-time.After(offTimeout):
+	case <-ctx.Done():
+	}
+}
+
 // waitOff waits until no tracepoint is enabled for an incident, at most offTimeout.
 func (d *demo) waitOff(ctx context.Context) {
 	deadline := time.After(offTimeout)
@@ -401,14 +473,22 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 	}
 	r.Expected = &truth.Edge
 	r.Correct = r.Located && truth.Located(r.Edge)
+	if x := w.reason; x != nil {
+		x.Correct = x.Service == truth.Service && slices.Contains(truth.Waits, x.Class)
+		r.Wait = x
+	}
+	if d.observesKernel {
+		r.ExpectedWaits = truth.Waits
+	}
 	return r, nil
 }
 
 // close stops all processes and removes their files.
 func (d *demo) close() error {
 	var errs []error
+	d.ending.Store(true)
 	if d.kernel != nil {
-		errs = append(errs, d.kernel.stop(stopTimeout))
+		_ = d.kernel.stop(stopTimeout) // it fails if it could not send all waits, which the demo can do without
 	}
 	for _, c := range slices.Backward(d.shop) {
 		errs = append(errs, c.stop(stopTimeout))

@@ -51,6 +51,7 @@ func TestWatcher(t *testing.T) {
 		"/decisions/1-1": `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}, {"operation": "b"}, {"operation": "c"}, {"operation": "d"}, {"operation": "e"}, {"operation": "f"}], "incident": "0000000000000abc",
 			"off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
 			"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`,
+		"/incidents/0000000000000abc":      `{"incident": {"sentence": "80 % of the lost time is waiting for a lock in cart total, on host b.", "wait": {"class": "futex", "share": 0.8, "service": "cart", "function": "cart total", "host": "b"}}}`,
 		"/investigations/0000000000000abc": `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`,
 	} {
 		api.HandleFunc("GET /api/v1"+path, func(w http.ResponseWriter, _ *http.Request) {
@@ -80,6 +81,7 @@ func TestWatcher(t *testing.T) {
 	}
 	want := []string{
 		"An incident opened. Requests take 2× longer; all of it is time in cart.", h.URL + "/incidents/0000000000000abc",
+		"The kernel agent explained it. 80 % of the lost time is waiting for a lock in cart total, on host b.",
 		"Sibyl enabled 6 tracepoints and disabled 2, because 50 % of the slowdown is in cart total: cart total,", "b, c, d, 2 more",
 		"Sibyl located the slowdown: cart POST /tax·, with 90 % of it",
 		"Another incident opened: " + h.URL + "/incidents/0000000000000def",
@@ -93,6 +95,9 @@ func TestWatcher(t *testing.T) {
 	}
 	if len(w.incidents) != 2 || w.incidents[0].Service != "cart" || w.incidents[0].Seconds <= 0 {
 		t.Errorf("incidents %+v, want two, the first with first suspect cart", w.incidents)
+	}
+	if x := w.reason; x == nil || x.Class != "futex" || x.Service != "cart" || x.Host != "b" || x.Function != "cart total" || x.Seconds <= 0 {
+		t.Errorf("%+v, want a lock in cart total on b", x)
 	}
 	if w.epochs != 1 || len(w.ever) != 2 || w.peak != 2 || w.held != 1 || w.allOff() {
 		t.Errorf("%+v; want 1 epoch, 2 tracepoints enabled, 1 for the incident", w)
@@ -135,6 +140,34 @@ func TestResult(t *testing.T) {
 		}
 		if r.Correct != c.correct || r.Located != (c.found != nil) || r.ExtraSpans != 0.25 || r.Tracepoints != 7 || !strings.Contains(r.String(), c.text) {
 			t.Errorf("%s %v: %+v, %q; want correct %t, %q", c.fault, c.found, r, r, c.correct, c.text)
+		}
+	}
+}
+
+// TestExplained: an explanation is correct if class and service are those of the fault.
+func TestExplained(t *testing.T) {
+	truth := filepath.Join(t.TempDir(), "truth.json")
+	if err := os.WriteFile(truth, []byte(`{"service": "cart", "operation": "total", "waits": ["futex"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		reason  *Wait
+		correct bool
+		text    string
+	}{
+		{&Wait{Class: "futex", Service: "cart", Seconds: 90, Sentence: "cart waits."}, true, "The kernel agent explained it after 90 s: cart waits.\n"},
+		{&Wait{Class: "sync", Service: "cart", Seconds: 90, Sentence: "cart waits."}, false, "after 90 s, wrongly: cart waits.\n"},
+		{&Wait{Class: "futex", Service: "orders", Seconds: 90, Sentence: "orders waits."}, false, "wrongly"},
+		{nil, false, "did not explain it: the waits are of class futex.\n"},
+	} {
+		d := &demo{Options: &Options{Fault: shop.Lock}, truth: truth, watcher: newWatcher(nil, nil), observesKernel: true}
+		d.watcher.reason = c.reason
+		r, err := d.result(&shop.Report{}, &shop.Report{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if correct := r.Wait != nil && r.Wait.Correct; correct != c.correct || !strings.Contains(r.String(), c.text) {
+			t.Errorf("%+v: %q; want correct %t, %q", c.reason, r, c.correct, c.text)
 		}
 	}
 }

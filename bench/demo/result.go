@@ -16,7 +16,9 @@ type Result struct {
 	Edge             *shop.Edge `json:"edge"`     // null: not located
 	Expected         *shop.Edge `json:"expected"` // null: no fault
 	Correct          bool       `json:"correct"`
-	Seconds          float64    `json:"seconds"` // from the fault to the answer, or to the end
+	Wait             *Wait      `json:"wait"`                     // null: no waits in the kernel explain an incident
+	ExpectedWaits    []string   `json:"expected_waits,omitempty"` // classes of the waits of the fault, if the kernel agent runs
+	Seconds          float64    `json:"seconds"`                  // from the fault to the answer, or to the end
 	Epochs           int        `json:"epochs"`
 	Tracepoints      int        `json:"tracepoints"` // executed by requests
 	EnabledEver      int        `json:"enabled_ever"`
@@ -29,6 +31,19 @@ type Result struct {
 	Seed             uint64     `json:"seed"`
 
 	largest *contract.Plan // with the most tracepoints; nil: no plan had any
+}
+
+// Wait is the reason of an incident that the kernel agent found.
+type Wait struct {
+	Class    string  `json:"class"`
+	Text     string  `json:"text"`
+	Share    float64 `json:"share"` // of the lost time
+	Service  string  `json:"service"`
+	Function string  `json:"function"` // "": unknown
+	Host     string  `json:"host"`     // "": unknown
+	Seconds  float64 `json:"seconds"`  // from the fault until it was known
+	Sentence string  `json:"sentence"` // of the incident
+	Correct  bool    `json:"correct"`  // class and service
 }
 
 // Incident is an incident of a demo.
@@ -53,6 +68,14 @@ func (r *Result) String() string {
 		fmt.Fprintf(&b, "\nAnswer: %s. This is correct: the fault is %s. It took %.0f s and %s.\n", r.Edge, r.Fault, r.Seconds, units.Plural(r.Epochs, "epoch"))
 	default:
 		fmt.Fprintf(&b, "\nAnswer: %s. This is wrong: the fault is %s in %s. It took %.0f s and %s.\n", r.Edge, r.Fault, r.Expected, r.Seconds, units.Plural(r.Epochs, "epoch"))
+	}
+	switch {
+	case r.Wait != nil && r.Wait.Correct:
+		fmt.Fprintf(&b, "The kernel agent explained it after %.0f s: %s\n", r.Wait.Seconds, r.Wait.Sentence)
+	case r.Wait != nil:
+		fmt.Fprintf(&b, "The kernel agent explained it after %.0f s, wrongly: %s\n", r.Wait.Seconds, r.Wait.Sentence)
+	case len(r.ExpectedWaits) > 0:
+		fmt.Fprintf(&b, "The kernel agent did not explain it: the waits are of class %s.\n", strings.Join(r.ExpectedWaits, " or "))
 	}
 	for _, x := range r.Incidents {
 		fmt.Fprintf(&b, "Incident after %.0f s: %s\n  %s\n", x.Seconds, x.Sentence, x.URL)

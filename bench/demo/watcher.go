@@ -17,8 +17,9 @@ import (
 // watcher tells the story of the first incident after the fault, and collects figures of the result. It is safe for
 // concurrent use.
 type watcher struct {
-	server  *server
-	located chan struct{} // closed when found is set
+	server    *server
+	located   chan struct{} // closed when found is set
+	explained chan struct{} // closed when reason is set
 
 	mu        sync.Mutex // guards the fields below
 	out       io.Writer
@@ -31,6 +32,7 @@ type watcher struct {
 	held      int             // tracepoints that are enabled for incidents
 	largest   *contract.Plan  // with peak tracepoints; nil: no plan had any
 	found     *finding
+	reason    *Wait // of the first incident with one; nil: none has
 }
 
 // finding is the first place that was located after the injection of the fault.
@@ -41,7 +43,7 @@ type finding struct {
 }
 
 func newWatcher(s *server, out io.Writer) *watcher {
-	return &watcher{server: s, out: out, ever: make(map[string]bool), located: make(chan struct{})}
+	return &watcher{server: s, out: out, ever: make(map[string]bool), located: make(chan struct{}), explained: make(chan struct{})}
 }
 
 // begin marks the injection of the fault.
@@ -83,6 +85,7 @@ func (w *watcher) handle(ctx context.Context, e contract.Event) {
 	case "epoch":
 		w.epochs++
 		w.readPlan(ctx)
+		w.readReason(ctx)
 	case "incident.opened":
 		w.opened(deref(e.Incident), Incident{Service: deref(e.Service), Sentence: deref(e.Sentence), URL: w.server.url() + "/incidents/" + deref(e.Incident)})
 	case "incident.located":
@@ -190,6 +193,24 @@ func (w *watcher) readPlace(ctx context.Context, incident string) {
 	}
 	w.print("%s", text)
 	close(w.located)
+}
+
+// readReason takes the waits in the kernel that explain the incident of the story, once they do.
+func (w *watcher) readReason(ctx context.Context) {
+	if w.told == "" || w.reason != nil || w.since.IsZero() {
+		return
+	}
+	r, err := w.server.client.GetIncidentWithResponse(ctx, w.told)
+	if err != nil || r.JSON200 == nil || r.JSON200.Incident.Wait == nil {
+		return // the next epoch retries
+	}
+	x := r.JSON200.Incident.Wait
+	w.reason = &Wait{
+		Class: x.Class, Text: x.Text, Share: x.Share, Service: x.Service, Function: deref(x.Function), Host: deref(x.Host),
+		Seconds: time.Since(w.since).Seconds(), Sentence: r.JSON200.Incident.Sentence,
+	}
+	w.print("The kernel agent explained it. %s", r.JSON200.Incident.Sentence)
+	close(w.explained)
 }
 
 // edgeOf parses the name of a place, "service operation" or "service operation → target".

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,9 +16,6 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/steer"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
-
-// steeredThreshold is short, because Sibyl enables few classes at a time, and many short waits add up.
-const steeredThreshold = 100 * time.Microsecond
 
 // steerFlags adds the flags of an agent that Sibyl steers.
 func (p *process) steerFlags(c *cobra.Command, f *kernelFlags) {
@@ -89,9 +85,7 @@ func (p *process) steerSettings(c *cobra.Command, f *kernelFlags) (steer.Setting
 		return s, errors.New("--sums must be above 0, and --cpu-limit not negative")
 	}
 	s.Selection, s.Everything = f.selection, selections == 0
-	for class := range s.Thresholds {
-		s.Thresholds[class] = uint64(steeredThreshold)
-	}
+	s.Thresholds = steer.DefaultThresholds()
 	if c.Flags().Changed("threshold") {
 		err = parseThresholds(f.thresholds, &s.Thresholds)
 	}

@@ -36,6 +36,7 @@ type demoFlags struct {
 	output   *cli.Choice
 	headless bool
 	jvm      bool
+	kernel   bool
 
 	seeds     uint64 // of a series; 0: a single demo
 	firstSeed uint64
@@ -43,7 +44,7 @@ type demoFlags struct {
 }
 
 func (p *process) demoCommand() *cobra.Command {
-	names := slices.Concat([]string{"random"}, demoFaultNames(shop.Faults()), demoFaultNames(shop.JavaFaults()), []string{string(shop.None)})
+	names := slices.Concat([]string{"random"}, demoFaultNames(shop.AllFaults()), demoFaultNames(shop.JavaFaults()), []string{string(shop.None)})
 	f := &demoFlags{fault: cli.NewChoice(names...), output: cli.NewChoice("text", "table", "json")}
 	c := &cobra.Command{
 		Use:   "demo",
@@ -71,7 +72,7 @@ values. As JSON, each result is printed on a line of its own at the end of its r
 	c.Flags().Uint64Var(&f.demo.Seed, "seed", 0, "seed of the customers, the fault and its location; 0: from the clock")
 	c.Flags().BoolVar(&f.headless, "headless", false, "print progress to standard error, and only the result to standard output")
 	c.Flags().BoolVar(&f.demo.ExitWhenFound, "exit-when-located", false, "exit with the answer, or with exit code 1 after the timeout")
-	c.Flags().BoolVar(&f.demo.Kernel, "kernel", false, "run the kernel agent, too, which finds what threads wait for; it needs root")
+	c.Flags().BoolVar(&f.kernel, "kernel", false, "run the kernel agent, too, which finds what threads wait for; default: if it can observe processes here (Linux, root), but not in a series")
 	c.Flags().BoolVar(&f.jvm, "jvm", false, "run the catalog as a Spring Boot service, with faults in its methods; needs a JDK and Maven")
 	healthyFlags(c, &f.demo, defaultLearning)
 	c.Flags().DurationVar(&f.demo.Hold, "hold", 0, "time to go on after the answer, to see further incidents")
@@ -80,8 +81,22 @@ values. As JSON, each result is printed on a line of its own at the end of its r
 	c.Flags().Uint64Var(&f.seeds, "seeds", 0, "run a series with this many seeds of each fault; 0: a single demo")
 	c.Flags().Uint64Var(&f.firstSeed, "first-seed", 1, "first seed of a series, followed by consecutive ones")
 	c.Flags().StringSliceVar(&f.faults, "faults", nil, "faults of a series; empty: all")
-	c.RunE = func(c *cobra.Command, _ []string) error { return p.demo(c, f) }
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		f.demo.Kernel = f.kernelAgent(c.Flags().Changed("kernel"))
+		return p.demo(c, f)
+	}
 	return c
+}
+
+// kernelAgent returns whether to run the kernel agent.
+func (f *demoFlags) kernelAgent(given bool) demo.Kernel {
+	switch {
+	case f.kernel:
+		return demo.WithKernel
+	case !given && f.seeds == 0:
+		return demo.KernelIfUsable
+	}
+	return demo.WithoutKernel
 }
 
 // healthyFlags defines the flags for the time before the fault.
@@ -182,7 +197,7 @@ func (f *demoFlags) possible() []shop.Fault {
 	if f.jvm {
 		return shop.JavaFaults()
 	}
-	return shop.Faults()
+	return shop.AllFaults()
 }
 
 // checkFault returns a usage error if the shop does not have the fault.
@@ -274,6 +289,10 @@ func (p *process) demoProcesses() []*cobra.Command {
 		{
 			Use: demo.ShopCommand, Hidden: true, Args: cobra.NoArgs, Short: "Run a process of the demo's shop",
 			RunE: func(c *cobra.Command, _ []string) error { return shop.Run(c.Context(), p.in, p.out) },
+		},
+		{
+			Use: shop.NeighbourCommand, Hidden: true, Args: cobra.ExactArgs(1), Short: "Take a CPU from a process of the demo's shop",
+			RunE: func(c *cobra.Command, args []string) error { return shop.Disturb(c.Context(), p.in, args[0]) },
 		},
 		{
 			Use: demo.SupervisedCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(2), Short: "Run a program until the end of standard input",

@@ -45,6 +45,18 @@ const DefaultCPULimit = 0.01
 // the many waits of a problem show where it comes from.
 const StackPeriod = 20 * time.Millisecond
 
+// Threshold is the default duration from which single waits are sent. It is short, because Sibyl enables few classes at
+// a time. Shorter waits of one span and class are added up until they reach it.
+const Threshold = 100 * time.Microsecond
+
+// DefaultThresholds returns the durations from which single waits of each class are sent by default.
+func DefaultThresholds() (t waits.Thresholds) {
+	for class := range t {
+		t[class] = uint64(Threshold)
+	}
+	return t
+}
+
 // Intervals of the loop.
 const (
 	tick       = 200 * time.Millisecond // between readings of the ring buffer

@@ -3,7 +3,6 @@
 package steer
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,10 +13,10 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,59 +33,48 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// handled is a request that a thread of the shop has handled. Times are in ns since 1970.
+// handled is a request that a thread of a service has handled. Times are in ns since 1970.
 type handled struct {
 	Trace      [16]byte
 	Start, End int64
 }
 
-// shop handles requests in two threads, which sleep and ask a peer over TCP, and writes a line for each. A line of its
-// input makes the peer slow; it ends with its input.
-func shop() {
-	var faulty atomic.Bool
-	lines := make(chan handled, 1000)
-	for range 2 {
-		go serve(&faulty, lines)
-	}
-	go func() {
-		out := json.NewEncoder(os.Stdout)
-		for r := range lines {
-			if out.Encode(&r) != nil {
-				os.Exit(0)
-			}
+func writeLines(lines <-chan handled) {
+	out := json.NewEncoder(os.Stdout)
+	for r := range lines {
+		if out.Encode(&r) != nil {
+			os.Exit(0)
 		}
-	}()
-	in := bufio.NewReader(os.Stdin)
-	for {
-		if _, err := in.ReadString('\n'); err != nil {
-			return
-		}
-		faulty.Store(true)
 	}
 }
 
 // serve handles requests until the process ends.
-func serve(faulty *atomic.Bool, lines chan<- handled) {
+func (c *faultCase) serve(faulty *atomic.Bool, lines chan<- handled) {
 	runtime.LockOSThread()
-	// Busy CPUs must not be the reason. Without the right the test depends on the machine.
-	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
-	peer, err := connect(faulty)
+	if !c.plain {
+		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0) // without the right the test depends on the machine
+	}
+	work, err := c.open(faulty)
 	if err != nil {
 		panic(err)
 	}
-	b := make([]byte, 1)
 	for {
 		r := handled{Trace: randomTrace(), Start: time.Now().UnixNano()}
 		label(r.Trace)
 		nap(time.Duration(800+rand.IntN(400)) * time.Microsecond)
-		_, _ = unix.Write(int(peer.Fd()), b)
-		_, _ = unix.Read(int(peer.Fd()), b)
+		err := work()
 		r.End = time.Now().UnixNano()
 		pprof.SetGoroutineLabels(context.Background())
+		if err != nil {
+			panic(err)
+		}
 		lines <- r
-		nap(3 * time.Millisecond)
+		nap(betweenRequests)
 	}
 }
+
+// betweenRequests is the pause of a thread.
+const betweenRequests = 15 * time.Millisecond
 
 // connect returns a blocking connection to a peer, which answers each byte after a millisecond, or much later.
 func connect(faulty *atomic.Bool) (*os.File, error) {
@@ -103,10 +91,7 @@ func connect(faulty *atomic.Bool) (*os.File, error) {
 			if _, err := c.Read(b); err != nil {
 				return
 			}
-			time.Sleep(time.Millisecond)
-			if faulty.Load() {
-				time.Sleep(time.Duration(5+rand.IntN(10)) * time.Millisecond)
-			}
+			time.Sleep(time.Millisecond + faultTime(faulty))
 			_, _ = c.Write(b)
 		}
 	}()
@@ -117,15 +102,13 @@ func connect(faulty *atomic.Bool) (*os.File, error) {
 	return c.(*net.TCPConn).File() // its descriptor blocks the thread, other than that of c
 }
 
-func nap(d time.Duration) { _ = syscall.Nanosleep(&syscall.Timespec{Nsec: int64(d)}, nil) }
-
 const (
 	epochTime = time.Second // of the machine, for an epoch of the engine, which is
 	epoch     = 10 * time.Second
-	late      = time.Second // after which all waits of a request have arrived
+	late      = 3 * time.Second // after which all waits of a request have arrived, also on a busy machine
 )
 
-// live runs the engine on the requests of the shop, with the kernel agent and the control plane between them. It is
+// live runs the engine on the requests of services, with the kernel agent and the control plane between them. It is
 // the receiver of the agent's spans.
 type live struct {
 	ptraceotlp.UnimplementedGRPCServer
@@ -134,12 +117,11 @@ type live struct {
 	epochs  int       // ended
 	began   time.Time // the present epoch
 	decoder *otlp.Decoder
-	names   struct{ service, host, root trace.Symbol }
 
 	mu       sync.Mutex // guards the fields below, and the table
 	feedback []*search.Feedback
 	waits    map[trace.ID][]trace.Span
-	requests []handled
+	requests map[string][]handled // by service
 }
 
 // Export implements [ptraceotlp.GRPCServer].
@@ -193,7 +175,9 @@ func (l *live) epoch(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.began = time.Now()
-	l.requests = slices.DeleteFunc(l.requests, func(r handled) bool { return r.Start < l.began.UnixNano() })
+	for service, list := range l.requests {
+		l.requests[service] = slices.DeleteFunc(list, func(r handled) bool { return r.Start < l.began.UnixNano() })
+	}
 }
 
 // end ends the present epoch.
@@ -205,18 +189,21 @@ func (l *live) end(until trace.Nanos) {
 		l.core.Apply(&engine.Change{Feedback: f})
 	}
 	l.feedback = nil
-	n := 0
-	for ; n < len(l.requests) && l.requests[n].End < int64(until); n++ {
-		l.core.Ingest(l.traceOf(&l.requests[n]))
+	for service, list := range l.requests {
+		n := 0
+		for ; n < len(list) && list[n].End < int64(until); n++ {
+			l.core.Ingest(l.traceOf(service, &list[n]))
+		}
+		l.requests[service] = list[n:]
 	}
-	l.requests = l.requests[n:]
 	l.core.Epoch(l.at(until))
 	l.Publish(l.core.Plan(), &l.table)
 }
 
 // traceOf returns the trace of a request with its waits. The caller holds mu.
-func (l *live) traceOf(r *handled) *trace.Trace {
-	entry := trace.Span{ID: 1, Service: l.names.service, Host: l.names.host, Kind: trace.Server, Op: l.table.Op(l.names.service, l.names.root, trace.Server)}
+func (l *live) traceOf(service string, r *handled) *trace.Trace {
+	name := l.table.Symbol(service)
+	entry := trace.Span{ID: 1, Service: name, Host: l.table.Symbol("b"), Kind: trace.Server, Op: l.table.Op(name, l.table.Symbol("POST /"+service), trace.Server)}
 	entry.Start, entry.End = trace.Nanos(r.Start), trace.Nanos(r.End)
 	t := &trace.Trace{ID: r.Trace, Spans: append([]trace.Span{entry}, l.waits[r.Trace]...)}
 	for i := range t.Spans {
@@ -227,37 +214,40 @@ func (l *live) traceOf(r *handled) *trace.Trace {
 	return t
 }
 
-// explained returns the reason of an explained investigation; "" if there is none.
-func (l *live) explained() string {
+// explained returns the reasons of the explained investigations.
+func (l *live) explained() (reasons []string) {
 	for i := range l.core.State().Investigations {
 		if v := &l.core.State().Investigations[i]; v.Status == search.Explained {
-			return v.Reason
+			reasons = append(reasons, v.Reason)
 		}
 	}
-	return ""
+	return reasons
 }
 
-// A slow peer of a real process is explained by a real kernel agent that Sibyl's engine steers: the engine enables
-// classes of waits of the service until it finds the one that carries the problem. The waits arrive as OTLP spans.
-func TestExplainsSlowNetwork(t *testing.T) {
+// Real waits of real processes, of seven kinds, are explained by a real kernel agent that Sibyl's engine steers: the
+// engine enables classes of waits of each service until it finds the one that carries the problem. The waits arrive as
+// OTLP spans.
+func TestExplainsWaits(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes half a minute")
+		t.Skip("takes a minute")
 	}
 	requireProbes(t)
-	l := &live{waits: make(map[trace.ID][]trace.Span)}
+	l := &live{waits: make(map[trace.ID][]trace.Span), requests: make(map[string][]handled)}
 	l.plane = newPlaneFor(t, l)
 	l.decoder = otlp.NewDecoder(&l.table, ingest.AllKeys())
 	options := engine.DefaultOptions()
 	options.Learning = time.Minute
 	l.core = engine.NewCore(&l.table, options)
-	l.names.service, l.names.host, l.names.root = l.table.Symbol("orders"), l.table.Symbol("b"), l.table.Symbol("POST /order")
-	c, in, out := startRole(t, "shop", "OTEL_SERVICE_NAME=orders")
-	go l.read(out)
-	s := settings(l.url, pidOf(c))
-	s.Stacks = false
-	for class := range s.Thresholds {
-		s.Thresholds[class] = 100_000
+	var pids []string
+	_, start, _ := startRole(t, "neighbour")
+	inputs := []io.Writer{start}
+	for i := range faultCases {
+		c, in, out := startRole(t, "service", "OTEL_SERVICE_NAME="+faultCases[i].service, caseVariable+"="+strconv.Itoa(i))
+		go l.read(faultCases[i].service, out)
+		pids, inputs = append(pids, pidOf(c)), append(inputs, in)
 	}
+	s := settings(l.url, strings.Join(pids, ","))
+	s.Stacks, s.Thresholds = false, DefaultThresholds()
 	exporter, err := sender.Open(serveOTLP(t, l), "", kernel.SyscallName, s.Logger)
 	if err != nil {
 		t.Fatal(err)
@@ -278,30 +268,42 @@ func TestExplainsSlowNetwork(t *testing.T) {
 	}()
 	eventually(t, "the agent registers", func() bool { return len(l.Agents()) == 1 })
 	l.began = time.Now()
-	const healthy, most = 12, 60 // epochs
-	for n := range most {
+	const healthy, most = 12, 60       // epochs
+	missing := make(map[string]string) // sentences by service
+	for i := range faultCases {
+		missing[faultCases[i].service] = faultCases[i].reason + " in " + faultCases[i].service
+	}
+	for n := 0; n < most && len(missing) > 0; n++ {
 		l.epoch(t)
 		if n == healthy {
-			if _, err := io.WriteString(in, "fault\n"); err != nil {
-				t.Fatal(err)
+			for _, in := range inputs {
+				if _, err := io.WriteString(in, "fault\n"); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-		if reason := l.explained(); reason != "" {
-			if n < healthy || !strings.Contains(reason, "waiting for the network in orders") {
-				t.Errorf("after %d epochs: %s", n, reason)
+		for service, want := range missing {
+			if i := slices.IndexFunc(l.explained(), func(reason string) bool { return strings.HasSuffix(reason, " in "+service) }); i >= 0 {
+				reason := l.explained()[i]
+				if n < healthy || !strings.HasSuffix(reason, want) {
+					t.Errorf("after %d epochs: %s; want %s", n, reason, want)
+				}
+				t.Logf("explained %d epochs after the fault: %s", n-healthy, reason)
+				delete(missing, service)
 			}
-			t.Logf("explained %d epochs after the fault: %s", n-healthy, reason)
-			return
 		}
+	}
+	if len(missing) == 0 {
+		return
 	}
 	for i := range l.core.State().Investigations {
 		v := &l.core.State().Investigations[i]
 		t.Logf("%s: %s", v.Status, v.Reason)
 		for k := range v.Suspects {
-			t.Logf("  %s %.2f", l.table.Text(v.Suspects[k].Tracepoint), v.Suspects[k].Share)
+			t.Logf("  %s %s %.2f", l.table.OpName(v.Suspects[k].Op), l.table.Text(v.Suspects[k].Tracepoint), v.Suspects[k].Share)
 		}
 	}
-	t.Error("not explained")
+	t.Errorf("not explained: %v", missing)
 }
 
 // serveOTLP serves a receiver of spans and returns its address.
@@ -318,15 +320,15 @@ func serveOTLP(t *testing.T, r ptraceotlp.GRPCServer) string {
 	return listener.Addr().String()
 }
 
-// read collects the requests of the shop.
-func (l *live) read(out io.Reader) {
+// read collects the requests of a service.
+func (l *live) read(service string, out io.Reader) {
 	for d := json.NewDecoder(out); ; {
 		var r handled
 		if err := d.Decode(&r); err != nil {
 			return
 		}
 		l.mu.Lock()
-		l.requests = append(l.requests, r)
+		l.requests[service] = append(l.requests[service], r)
 		l.mu.Unlock()
 	}
 }

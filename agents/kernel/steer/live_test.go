@@ -39,15 +39,20 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// roleVariable makes the test binary a process of a test: load, shop or agent.
+// roleVariable makes the test binary a process of a test: load, service, neighbour or agent.
 const roleVariable = "SIBYL_STEER_ROLE"
+
+// caseVariable is the number of the case that a service is about.
+const caseVariable = "SIBYL_STEER_CASE"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "load":
 		load()
-	case "shop":
-		shop()
+	case "service":
+		service(os.Getenv(caseVariable))
+	case "neighbour":
+		neighbour()
 	case "agent":
 		s := settings(os.Getenv("SIBYL_STEER_ENDPOINT"), os.Getenv("SIBYL_STEER_PIDS"))
 		s.Send = func([]join.Wait) {}

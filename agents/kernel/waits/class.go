@@ -22,8 +22,8 @@ const (
 	Unix            // sockets of the same host
 	Pipe            // pipes and eventfds
 	Epoll
-	Poll // poll and select
-	Futex
+	Poll  // poll and select
+	Futex // locks and conditions, also locks of files and semaphores
 	Sleep // sleeps, timers, and waits for signals
 	IOUring
 	Child // processes that were started

@@ -16,26 +16,31 @@ type Fault string
 
 // The faults.
 const (
-	SlowPath   Fault = "slow-path"   // one value of an attribute takes a slow branch
-	Lock       Fault = "lock"        // a lock that two types of requests acquire is held too long
+	SlowPath   Fault = "slow-path"   // one value of an attribute takes a slow branch: it computes
+	Lock       Fault = "lock"        // a job holds a lock that two types of requests acquire
 	ThirdParty Fault = "third-party" // a third party responds late
 	Pool       Fault = "pool"        // the connection pool of a database is too small
 	GC         Fault = "gc"          // much garbage and a large heap
-	Disk       Fault = "disk"        // more writes and syncs
+	Disk       Fault = "disk"        // reads come from the disk instead of the page cache
+	Fsync      Fault = "fsync"       // more data is written and synced
+	DNS        Fault = "dns"         // the name server answers late
 	Payload    Fault = "payload"     // larger replies
 	Replica    Fault = "replica"     // the database of one replica lacks an index
+	Neighbour  Fault = "neighbour"   // another process takes the CPU of a service
 	None       Fault = "none"
 )
 
-// Faults returns all faults except None.
+// Faults returns the faults that lie in a function or a call of a service.
 func Faults() []Fault {
-	return []Fault{SlowPath, Lock, ThirdParty, Pool, GC, Disk, Payload, Replica}
+	return []Fault{SlowPath, Lock, ThirdParty, Pool, GC, Disk, Fsync, DNS, Payload, Replica}
 }
+
+// AllFaults returns all faults except None. Those beyond [Faults] show only in the kernel.
+func AllFaults() []Fault { return append(Faults(), Neighbour) }
 
 // Severity of the faults.
 const (
 	slowRounds      = 25_000  // hashing rounds in the slow branch
-	lockedRounds    = 15_000  // hashing rounds under the lock
 	liveObjects     = 400_000 // objects of the retained heap
 	garbageObjects  = 20_000  // objects of a discarded tree
 	garbageTrees    = 12      // discarded trees per request
@@ -88,7 +93,7 @@ func (t *Truth) Located(e *Edge) bool {
 // site is a possible location of a fault.
 type site struct {
 	Edge
-	step string // name of the faulty step; "": the operation
+	step string // name of the faulty step, or of the host; "": the operation
 }
 
 // sites lists the possible locations of each fault.
@@ -98,14 +103,22 @@ var sites = map[Fault][]site{
 	ThirdParty: {{Edge{Service: "payment", Operation: httpCall}, "/authorize"}, {Edge{Service: "inventory", Operation: httpCall}, "/delivery"}},
 	Pool:       {{Edge: Edge{Service: "orders", Operation: "orders.acquire"}}, {Edge: Edge{Service: "payment", Operation: "ledger.acquire"}}},
 	GC:         {{Edge: Edge{Service: "reviews", Operation: "summary.build"}}, {Edge: Edge{Service: "search", Operation: "facets.count"}}},
-	Disk:       {{Edge: Edge{Service: "orders", Operation: "audit.append"}}, {Edge: Edge{Service: "inventory", Operation: "movements.append"}}},
+	Disk:       {{Edge: Edge{Service: "orders", Operation: "history.archive"}}, {Edge: Edge{Service: "catalog", Operation: "item.picture"}}},
+	Fsync:      {{Edge: Edge{Service: "orders", Operation: "audit.append"}}, {Edge: Edge{Service: "inventory", Operation: "movements.append"}}},
+	DNS:        {{Edge{Service: "inventory", Operation: "deliver.resolve"}, carrierHost}, {Edge{Service: "payment", Operation: "bank.resolve"}, bankHost}},
 	Payload:    {{Edge: Edge{Service: "catalog", Operation: "list.encode"}}, {Edge: Edge{Service: "orders", Operation: "history.encode"}}},
 	Replica:    {{Edge: Edge{Service: "pricing", Operation: "base.select"}}, {Edge: Edge{Service: "pricing", Operation: "rates.select"}}},
+	Neighbour:  {{Edge: Edge{Service: "search", Operation: "rank.score"}}},
 }
 
-// waitsOf lists the classes of kernel waits in which requests spend the time of a fault. On busy machines waits for the
-// disk end with waits for a CPU.
-var waitsOf = map[Fault][]string{Disk: {"sync", "file", "runqueue"}}
+// waitsOf lists the classes of kernel waits in which requests spend the time of a fault. Those of the other faults
+// compute, or wait where the kernel sees no thread wait: for a goroutine, or for the network in the runtime of Go.
+var waitsOf = map[Fault][]string{
+	Lock: {"futex"}, Disk: {"file"}, Fsync: {"sync"}, DNS: {"dns"}, Neighbour: {"runqueue", "preempted"},
+}
+
+// WaitsOf returns the classes of kernel waits in which requests spend the time of a fault.
+func WaitsOf(f Fault) []string { return waitsOf[f] }
 
 // placedFault is a fault at a location.
 type placedFault struct {
@@ -162,13 +175,8 @@ func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 	if err := writeTruth(s.truth, &t); err != nil {
 		return false, err
 	}
-	if f.kind == Pool {
-		s.db.SetMaxOpenConns(1)
-	}
-	if f.kind == Replica {
-		if err := s.dropIndex(ctx, tableOf[f.site.Operation]); err != nil {
-			return false, err
-		}
+	if err := s.prepare(ctx, f); err != nil {
+		return false, err
 	}
 	s.fault.Store(f)
 	return true, nil
@@ -186,12 +194,32 @@ func writeTruth(path string, t *Truth) error {
 	return nil
 }
 
+// prepare makes the changes of a fault that requests do not make.
+func (s *service) prepare(ctx context.Context, f *placedFault) error {
+	switch f.kind {
+	case Pool:
+		s.db.SetMaxOpenConns(1)
+	case Replica:
+		return s.dropIndex(ctx, tableOf[f.site.Operation])
+	case Lock:
+		go s.holdLock(ctx, f.site.step) // ends with the process
+	case Disk:
+		if _, err := s.archives[f.site.step].cold(); err != nil {
+			return fmt.Errorf("read from the disk (TMPDIR must be on one): %w", err)
+		}
+	case Neighbour:
+		return s.startNeighbour()
+	default: // requests check for the fault
+	}
+	return nil
+}
+
 // tableOf contains the table of each query that [Replica] can slow down.
 var tableOf = map[string]string{"base.select": "prices", "rates.select": "rates"}
 
 // contains reports whether the location of f is in this process.
 func (s *service) contains(f *placedFault) bool {
-	if f.kind == ThirdParty {
+	if f.kind == ThirdParty || f.kind == DNS {
 		return s.name == Outside
 	}
 	replica := f.kind != Replica || uint64(s.instance) == f.seed%uint64(len(s.peers[s.name]))

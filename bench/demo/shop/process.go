@@ -29,6 +29,9 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
+// NeighbourCommand is the hidden command of this program that runs [Disturb]. Its argument is a CPU.
+const NeighbourCommand = "demo-neighbour"
+
 // Command is a command to a process. One of its fields is set.
 type Command struct {
 	Setup  *Setup              `json:"setup,omitempty"`  // the first command
@@ -64,6 +67,7 @@ type FixedPlan struct {
 // Reply is the reply to a command.
 type Reply struct {
 	Address  string  `json:"address,omitempty"`  // to Setup: the listening address
+	Resolver string  `json:"resolver,omitempty"` // to Setup: the address of the name server, if it runs in this process
 	Injected bool    `json:"injected,omitempty"` // to Inject: the fault is in this process
 	Report   *Report `json:"report,omitempty"`
 	Error    string  `json:"error,omitempty"` // "": success
@@ -88,6 +92,8 @@ type service struct {
 	functions []*function
 	calls     map[string]*atomic.Bool // by name of a CLIENT span: whether there was such a call
 	files     []*os.File
+	archives  map[string]*archive // by name of the function
+	neighbour func() error        // ends the noisy neighbour; nil: there is none
 
 	db          *sql.DB
 	peers       map[string][]string
@@ -129,7 +135,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	if first.Setup.Java != nil {
 		return runJava(ctx, first.Setup, commands, json.NewEncoder(out))
 	}
-	s := &service{name: first.Setup.Service, instance: first.Setup.Instance, dir: first.Setup.Dir, truth: first.Setup.Truth, calls: make(map[string]*atomic.Bool)}
+	s := &service{name: first.Setup.Service, instance: first.Setup.Instance, dir: first.Setup.Dir, truth: first.Setup.Truth, calls: make(map[string]*atomic.Bool), archives: make(map[string]*archive)}
 	err := s.run(ctx, first.Setup, commands, json.NewEncoder(out))
 	return errors.Join(err, s.close(context.WithoutCancel(ctx)))
 }
@@ -160,7 +166,17 @@ func (s *service) run(ctx context.Context, setup *Setup, commands <-chan Command
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	if err := replies.Encode(Reply{Address: listener.Addr().String()}); err != nil {
+	reply := Reply{Address: listener.Addr().String()}
+	if s.name == Outside {
+		names, err := listenDNS(ctx)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		defer func() { _ = names.Close() }() // this ends the name server
+		go s.serveDNS(names)
+		reply.Resolver = names.LocalAddr().String()
+	}
+	if err := replies.Encode(reply); err != nil {
 		return errors.Join(fmt.Errorf("reply: %w", err), listener.Close())
 	}
 	second, ok := <-commands
@@ -253,6 +269,9 @@ const closeTimeout = 2 * time.Second
 
 func (s *service) close(ctx context.Context) error {
 	var errs []error
+	if s.neighbour != nil {
+		errs = append(errs, s.neighbour())
+	}
 	for _, c := range s.connections {
 		errs = append(errs, c.Close())
 	}

@@ -17,6 +17,12 @@ func Services() []string {
 // Outside is the service of third parties, which is not instrumented.
 const Outside = "outside"
 
+// Hosts of the third parties.
+const (
+	bankHost    = "api.bank.example"
+	carrierHost = "api.carrier.example"
+)
+
 // Gateway is the service that receives customers' requests.
 const Gateway = "gateway"
 
@@ -84,6 +90,10 @@ func (s *service) gateway(context.Context) error {
 
 // catalog serves the products, from a database.
 func (s *service) catalog(ctx context.Context) error {
+	picture, err := s.reads("item.picture")
+	if err != nil {
+		return err
+	}
 	s.endpoints = map[string]step{
 		"POST /list": s.fn("list.handle",
 			s.fn("list.filter", s.small("list.parse"), s.small("list.category")),
@@ -92,20 +102,20 @@ func (s *service) catalog(ctx context.Context) error {
 			s.fn("list.reply", s.encodes("list.encode"))),
 		"POST /item": s.fn("item.handle",
 			s.fn("item.read", s.selects("item.select", "products"), s.selects("item.variants", "offers")),
-			s.fn("item.describe", s.branch("item.attributes", 60), s.small("item.translate")),
+			s.fn("item.describe", s.branch("item.attributes", 60), s.small("item.translate"), picture),
 			sometimes(0.3, "related", s.fn("item.related", s.selects("related.select", "products"), s.small("related.rank"))),
 			s.fn("item.reply", s.small("item.encode"))),
 	}
 	return s.openDatabase(ctx, fewRows, "products", "offers")
 }
 
-// search finds products by text.
+// search finds products by text. It computes more than the other services.
 func (s *service) search(context.Context) error {
 	s.endpoints = map[string]step{
 		"POST /query": s.fn("query.handle",
 			s.fn("query.parse", s.small("query.tokens"), s.small("query.normalize"), s.branch("query.spell", 50)),
 			s.fn("query.match", s.fn("match.postings", compute(120)), s.small("match.intersect")),
-			s.fn("query.rank", s.fn("rank.score", compute(150)), s.small("rank.boost"), s.small("rank.personal")),
+			s.fn("query.rank", s.fn("rank.score", compute(4000)), s.small("rank.boost"), s.small("rank.personal")),
 			s.fn("query.facets", s.builds("facets.count", 200), s.small("facets.sort")),
 			s.fn("query.reply", s.small("query.encode"))),
 	}
@@ -139,7 +149,7 @@ func (s *service) inventory(ctx context.Context) error {
 			s.fn("check.estimate", s.small("check.demand"))),
 		"Deliver": s.fn("deliver.handle",
 			s.fn("deliver.pack", s.small("deliver.boxes"), s.small("deliver.weight")),
-			s.fn("deliver.ask", s.small("deliver.route"), s.post(Outside, "/delivery"), s.small("deliver.choose"))),
+			s.fn("deliver.ask", s.small("deliver.route"), s.resolves("deliver.resolve", carrierHost), s.post(Outside, "/delivery"), s.small("deliver.choose"))),
 		"Reserve": s.fn("reserve.handle",
 			s.fn("reserve.plan", s.selects("reserve.select", "stock"), s.small("reserve.pick")),
 			s.fn("reserve.apply", stock, s.small("reserve.note"))),
@@ -156,6 +166,10 @@ func (s *service) orders(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	archive, err := s.reads("history.archive")
+	if err != nil {
+		return err
+	}
 	acquire := s.acquires("orders.acquire")
 	s.endpoints = map[string]step{
 		"POST /place": s.fn("place.handle",
@@ -167,7 +181,7 @@ func (s *service) orders(ctx context.Context) error {
 			s.fn("place.record", s.small("audit.format"), audit),
 			s.fn("place.receipt", s.small("receipt.number"), s.small("receipt.encode"))),
 		"POST /history": s.fn("history.handle",
-			s.fn("history.read", s.connected(acquire, s.selects("history.select", "orders"), s.small("history.lines"))),
+			s.fn("history.read", s.connected(acquire, s.selects("history.select", "orders"), s.small("history.lines")), archive),
 			s.fn("history.sum", s.small("history.group"), s.small("history.convert")),
 			s.fn("history.reply", s.encodes("history.encode"))),
 	}
@@ -181,7 +195,7 @@ func (s *service) payment(ctx context.Context) error {
 			s.fn("charge.check", s.small("fraud.features"), s.fn("fraud.score", compute(100))),
 			s.fn("charge.book", s.connected(s.acquires("ledger.acquire"),
 				s.selects("ledger.balance", "ledger"),
-				s.fn("bank.authorize", s.small("bank.sign"), s.post(Outside, "/authorize"), s.small("bank.verify")),
+				s.fn("bank.authorize", s.small("bank.sign"), s.resolves("bank.resolve", bankHost), s.post(Outside, "/authorize"), s.small("bank.verify")),
 				s.inserts("ledger.insert", "ledger"))),
 			s.fn("charge.reply", s.small("charge.receipt"))),
 	}
@@ -204,7 +218,7 @@ func (s *service) reviews(context.Context) error {
 	return nil
 }
 
-// outside is a bank and a carrier. They only sleep.
+// outside is a bank, a carrier and a name server. They only sleep.
 func (s *service) outside(context.Context) error {
 	s.endpoints = map[string]step{
 		"POST /authorize": s.replyAfter("/authorize", 100*time.Millisecond),

@@ -14,7 +14,7 @@ import (
 func TestSites(t *testing.T) {
 	names, total, deepest := make(map[string][]string), 0, 0
 	for _, name := range slices.Compact(Services()) {
-		s := &service{name: name, dir: t.TempDir(), calls: make(map[string]*atomic.Bool)}
+		s := &service{name: name, dir: t.TempDir(), calls: make(map[string]*atomic.Bool), archives: make(map[string]*archive)}
 		if err := s.define(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestSites(t *testing.T) {
 	if total < 150 || deepest < 4 {
 		t.Errorf("%d functions in %d levels, want at least 150 in 4", total, deepest)
 	}
-	for _, kind := range Faults() {
+	for _, kind := range AllFaults() {
 		for seed := range uint64(len(sites[kind])) {
 			f, err := newFault(kind, seed)
 			if err != nil {

@@ -10,12 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -174,21 +171,6 @@ func (s *service) branch(name string, rounds int) step {
 	})
 }
 
-// locked returns a function that computes under a lock, for requests of several types. With the fault [Lock] it
-// computes longer.
-func (s *service) locked(name string, rounds int) step {
-	var lock sync.Mutex // guards no data; only requests wait for it
-	usual := compute(rounds)
-	return s.leaf(name, func(c *call) error {
-		lock.Lock()
-		defer lock.Unlock()
-		if s.faultAt(Lock, name) != nil {
-			burn(lockedRounds)
-		}
-		return usual.do(c)
-	})
-}
-
 // builds returns a function that builds a tree of small objects. With the fault [GC] it also retains a large tree and
 // discards many.
 func (s *service) builds(name string, objects int) step {
@@ -219,42 +201,6 @@ func grow(n int) *object {
 		return nil
 	}
 	return &object{left: grow((n - 1) / 2), right: grow(n - 1 - (n-1)/2), name: make([]byte, 24)}
-}
-
-// appends returns a function that writes a record to a file and syncs it. With the fault [Disk] it repeats this for
-// diskDelay.
-func (s *service) appends(name string) (step, error) {
-	file, err := os.OpenFile(filepath.Join(s.dir, name+".log"), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return step{}, fmt.Errorf("open the log of %s: %w", name, err)
-	}
-	s.files = append(s.files, file)
-	record := bytes.Repeat([]byte("0123456789abcdef"), 256)
-	var lock sync.Mutex // guards file
-	return s.leaf(name, func(*call) error {
-		lock.Lock()
-		defer lock.Unlock()
-		began := time.Now()
-		for {
-			if err := rewrite(file, record); err != nil {
-				return err
-			}
-			if s.faultAt(Disk, name) == nil || time.Since(began) >= diskDelay {
-				return nil
-			}
-		}
-	}), nil
-}
-
-// rewrite writes a record to the beginning of a file, so that the file does not grow, and syncs it.
-func rewrite(file *os.File, record []byte) error {
-	if _, err := file.WriteAt(record, 0); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(file.Name()), err)
-	}
-	if err := file.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", filepath.Base(file.Name()), err)
-	}
-	return nil
 }
 
 // encodes returns a function that sets the reply: products as compressed JSON. With the fault [Payload], some replies

@@ -3,6 +3,7 @@ package shop
 import (
 	"context"
 	"fmt"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -35,8 +36,13 @@ func (s *service) startTracing(ctx context.Context, setup *Setup) error {
 	if err != nil {
 		return fmt.Errorf("send traces to %s: %w", setup.OTLP, err)
 	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("read the name of this host: %w", err)
+	}
 	s.telemetry = &telemetry{resource: []attribute.KeyValue{
 		attribute.String("service.name", s.name), attribute.String("service.instance.id", s.name+"-"+strconv.Itoa(s.instance)),
+		attribute.String("host.name", host),
 	}}
 	s.telemetry.provider = sdk.NewTracerProvider(
 		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(exportInterval)), sdk.WithSpanProcessor(s.telemetry),

@@ -1370,6 +1370,7 @@ export interface components {
             sentence: string;
             /** @description The operation that was located, as the sentence names it; absent: none. */
             place?: string;
+            wait?: components["schemas"]["IncidentWait"];
             /** @description The first suspect, most likely the cause. */
             service: string;
             owner?: components["schemas"]["Owner"];
@@ -1404,6 +1405,24 @@ export interface components {
              */
             comments: number;
             notes: components["schemas"]["Notes"];
+        };
+        /** @description Waits in the kernel for which requests lose time at the located place, as the kernel agent observed them. Absent: none are known to carry most of it. */
+        IncidentWait: {
+            /** @description Of the largest part, as in `sibyl.wait.class`: sync, file, runqueue and so on. */
+            class: string;
+            /** @description The class as the sentence names it; preempted and runqueue are both "waiting for a CPU". */
+            text: string;
+            /**
+             * Format: double
+             * @description Of the lost time, or of the variance.
+             */
+            share: number;
+            /** @description Whose threads wait. */
+            service: string;
+            /** @description Within which they wait; absent: only the service is known. */
+            function?: string;
+            /** @description On which the service runs; absent: on several, or unknown. */
+            host?: string;
         };
         IncidentList: {
             items: components["schemas"]["Incident"][];

@@ -89,7 +89,7 @@ export const definitions: Record<string, string> = {
   opened: "Just detected; the search begins with the next epoch",
   investigating: "Tracepoints are being switched on and off to find the cause",
   located: "The location is known; no tracepoint below it is left to try",
-  explained: "The location is known, and so are attributes that correlate with the slowdown",
+  explained: "The location is known, and so is the reason: what its threads wait for, or attributes that correlate",
   exhausted: "Every available tracepoint was tried; no location is certain",
   open: "Requests still lose more time, or fail more often, than usual",
   closed: "Requests have been as usual for some minutes",

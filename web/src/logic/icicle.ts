@@ -1,5 +1,6 @@
 // Critical paths as nested boxes, by calling context.
 import type { Schemas } from "../api/client.ts";
+import { operationName } from "./waits.ts";
 
 type Place = Pick<Schemas["Place"], "context" | "label">;
 
@@ -26,7 +27,16 @@ export function boxes(places: Place[], weight: (i: number) => number): Box[] {
       const key = `${at.key}\n${label}`;
       let child = at.children.find((c) => c.key === key);
       if (!child) {
-        child = { key, label, depth: at.depth + 1, x: 0, width: 0, own: 0, children: [], edges: [] };
+        child = {
+          key,
+          label: operationName(label),
+          depth: at.depth + 1,
+          x: 0,
+          width: 0,
+          own: 0,
+          children: [],
+          edges: [],
+        };
         at.children.push(child);
       }
       at = child;

@@ -1,6 +1,6 @@
 // What spans of kernel waits waited for.
 import { expect, test } from "vitest";
-import { waitedFor } from "./waits.ts";
+import { operationName, spanName, waitedFor } from "./waits.ts";
 
 const attributes = (of: Record<string, string>) => Object.entries(of).map(([key, value]) => ({ key, value }));
 
@@ -9,11 +9,19 @@ test("a wait is described by its class, its system call and the time on the run 
     "the disk (fsync), in fsync",
   );
   expect(waitedFor(attributes({ "sibyl.wait.class": "futex", "sibyl.wait.runqueue_ns": "2000000" }))).toBe(
-    "a lock (futex); then 2 ms for a CPU",
+    "a lock; then 2 ms for a CPU",
   );
   expect(waitedFor(attributes({ "sibyl.wait.class": "fault", "sibyl.wait.runqueue_ns": "0" }))).toBe(
-    "memory (page faults)",
+    "memory pages (page faults)",
   );
   expect(waitedFor(attributes({ "sibyl.wait.class": "unheard of" }))).toBe("the kernel");
   expect(waitedFor(attributes({ "http.route": "/" }))).toBe("");
+});
+
+test("spans of waits are named for people", () => {
+  expect(spanName("wait sync")).toBe("wait for the disk (fsync)");
+  expect(spanName("wait for Godot")).toBe("wait for Godot");
+  expect(spanName("POST /orders")).toBe("POST /orders");
+  expect(operationName("orders wait dns")).toBe("orders wait for DNS answers");
+  expect(operationName("orders")).toBe("orders");
 });

@@ -4,23 +4,35 @@ import type { Schemas } from "../api/client.ts";
 import { duration } from "./format.ts";
 
 const classes: Record<string, string> = {
-  preempted: "a CPU (preempted by other threads)",
-  runqueue: "a CPU (on a run queue)",
-  file: "the disk (files)",
+  preempted: "a CPU",
+  runqueue: "a CPU",
+  file: "the disk (reading or writing files)",
   sync: "the disk (fsync)",
-  fault: "memory (page faults)",
+  fault: "memory pages (page faults)",
   net: "the network",
-  dns: "DNS",
-  unix: "another process (Unix socket)",
+  dns: "DNS answers",
+  unix: "another process of the host (Unix socket)",
   pipe: "a pipe",
-  epoll: "events (epoll)",
-  poll: "descriptors (poll)",
-  futex: "a lock (futex)",
-  sleep: "a timer (sleep)",
-  iouring: "io_uring",
-  child: "a child process",
+  epoll: "one of many connections (epoll)",
+  poll: "one of several connections (poll)",
+  futex: "a lock",
+  sleep: "a pause that the program makes itself (sleep)",
+  iouring: "I/O (io_uring)",
+  child: "a process that it started",
   tty: "a terminal",
 };
+
+/** spanName returns the name of a span for people: what waits in the kernel wait for, the name of all others. */
+export function spanName(name: string): string {
+  const wait = name.startsWith("wait ") && classes[name.slice("wait ".length)];
+  return wait ? `wait for ${wait}` : name;
+}
+
+/** operationName is spanName for names that begin with the service. */
+export function operationName(name: string): string {
+  const at = name.indexOf(" ") + 1;
+  return name.slice(0, at) + spanName(name.slice(at));
+}
 
 /** waitedFor describes the wait that a span with these attributes is about; "" if it is about none. */
 export function waitedFor(attributes: Schemas["Attribute"][]): string {

@@ -1,6 +1,7 @@
 // Rows of a waterfall: the spans of a trace and the gaps between them, with their parts of the critical path.
 import type { Schemas } from "../api/client.ts";
 import { duration } from "./format.ts";
+import { spanName } from "./waits.ts";
 
 type Trace = Schemas["Trace"];
 type Span = Schemas["Span"];
@@ -50,7 +51,7 @@ function gaps(sections: Interval[], children: Span[], wire: Interval[], min: num
 
 // rowLabel returns the text of a row, which a search matches.
 export function rowLabel({ span, gap }: Row): string {
-  if (!gap) return `${span.service} ${span.name}`;
+  if (!gap) return `${span.service} ${spanName(span.name)}`;
   const long = duration(gap.to - gap.from);
   return gap.wire
     ? `wait ${long}: on the wire, or in the callee's queue`

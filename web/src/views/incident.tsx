@@ -434,7 +434,8 @@ const searchStates: Record<Schemas["State"], string> = {
   opened: "The search begins with the next epoch",
   investigating: "Tracepoints are being switched on and off to find the place",
   located: "The place is known; no tracepoint below it is left to try",
-  explained: "The place is known, and so are attributes that correlate with the slowdown",
+  explained:
+    "The place is known, and so is the reason: what its threads wait for, or attributes that correlate with it",
   exhausted: "Every available tracepoint was tried; no place is certain",
   gone: "It ended with the incident",
 };

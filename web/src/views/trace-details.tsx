@@ -2,7 +2,7 @@
 import { useMemo } from "react";
 import type { Schemas } from "../api/client.ts";
 import { count, duration, percent, rank } from "../logic/format.ts";
-import { waitedFor } from "../logic/waits.ts";
+import { spanName, waitedFor } from "../logic/waits.ts";
 import { type Row, rowLabel } from "../logic/waterfall.ts";
 import { When } from "../components/basics.tsx";
 
@@ -47,7 +47,7 @@ function SpanDetails({ trace, row }: { trace: Trace; row: Row }) {
   ];
   return (
     <>
-      <h2>{s.name}</h2>
+      <h2>{spanName(s.name)}</h2>
       <p className="rank">
         <Ranked of={s} />
         {trace.ranked_since && s.among > 0 && (

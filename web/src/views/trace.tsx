@@ -18,6 +18,7 @@ import {
   visibleRows,
 } from "../logic/waterfall.ts";
 import { serviceColors } from "../logic/service-colors.ts";
+import { spanName } from "../logic/waits.ts";
 import { parseZoom, place, formatZoom } from "../logic/zoom.ts";
 import { useKeys } from "../use-keys.ts";
 import { Facts, When, useTitle } from "../components/basics.tsx";
@@ -436,7 +437,7 @@ function SpanRow({ row, color, range, folded, fold, selected, hit, pick }: SpanR
             <i className={`swatch service-${color}`} aria-hidden="true" />
             {row.onPath && <span aria-label="on the critical path">● </span>}
             {span.error && <span className="bad">✕ error </span>}
-            {span.name} <span className="dim">{abbreviate(span.service, maxServiceLength)}</span>
+            {spanName(span.name)} <span className="dim">{abbreviate(span.service, maxServiceLength)}</span>
           </span>
         )}
       </div>

@@ -1,0 +1,298 @@
+//go:build linux && (amd64 || arm64)
+
+package steer
+
+import (
+	"bufio"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// faultCase is a service whose requests wait for something, and what Sibyl must say when that takes longer.
+type faultCase struct {
+	service string
+	reason  string // in the sentence
+	// open returns the work of a request in one thread of the service, which takes longer while faulty is true.
+	open func(faulty *atomic.Bool) (work func() error, err error)
+	// plain threads have the usual priority. All others come before everything else on the machine: busy CPUs must not
+	// be their reason.
+	plain bool
+}
+
+// faultCases holds the classes of waits of which real applications suffer most.
+var faultCases = []faultCase{
+	{service: "client", reason: "waiting for the network", open: askPeer},
+	{service: "ledger", reason: "waiting for the disk (fsync)", open: syncRecord},
+	{service: "archive", reason: "waiting for the disk (reading or writing files)", open: readDisk},
+	{service: "stock", reason: "waiting for a lock", open: takeLock},
+	{service: "mailer", reason: "waiting for DNS answers", open: lookUp},
+	{service: "retrier", reason: "a pause that the program makes itself (sleep)", open: pauseItself},
+	{service: "ranker", reason: "waiting for a CPU", open: compute, plain: true},
+}
+
+// longer returns the time that a request takes while its service has a fault: not always the same, so that it cannot be
+// taken for a healthy one.
+func longer() time.Duration { return time.Duration(8+rand.IntN(8)) * time.Millisecond }
+
+// askPeer asks a peer over TCP, which answers each byte after a millisecond, or much later.
+func askPeer(faulty *atomic.Bool) (func() error, error) {
+	peer, err := connect(faulty)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 1)
+	return func() error {
+		_, err := unix.Write(int(peer.Fd()), b)
+		_, err2 := unix.Read(int(peer.Fd()), b)
+		return errors.Join(err, err2)
+	}, nil
+}
+
+// diskFile returns a file on a disk, with contents. It is removed at once.
+func diskFile(flags int) (*os.File, error) {
+	const size = 8 << 20
+	dir, err := os.MkdirTemp("", "steer-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	name := filepath.Join(dir, "file")
+	if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(name, os.O_RDWR|flags, 0o600)
+}
+
+// while repeats do for d if it is above 0, otherwise it calls do once.
+func while(d time.Duration, do func() error) error {
+	for began := time.Now(); ; {
+		if err := do(); err != nil || time.Since(began) >= d {
+			return err
+		}
+	}
+}
+
+func faultTime(faulty *atomic.Bool) time.Duration {
+	if faulty.Load() {
+		return longer()
+	}
+	return 0
+}
+
+// syncRecord writes a record and syncs it, or with the fault many.
+func syncRecord(faulty *atomic.Bool) (func() error, error) {
+	f, err := diskFile(0)
+	if err != nil {
+		return nil, err
+	}
+	record := make([]byte, 4096)
+	return func() error {
+		return while(faultTime(faulty), func() error {
+			_, err := f.WriteAt(record, 0)
+			return errors.Join(err, f.Sync())
+		})
+	}, nil
+}
+
+// readDisk reads a page of a file from the cache, or with the fault many from the disk.
+func readDisk(faulty *atomic.Bool) (func() error, error) {
+	warm, err := diskFile(0)
+	if err != nil {
+		return nil, err
+	}
+	cold, err := diskFile(unix.O_DIRECT)
+	if err != nil {
+		return nil, err
+	}
+	const size = 64 << 10
+	b := make([]byte, size+4096)
+	b = b[-uintptr(unsafe.Pointer(&b[0]))%4096:][:size]
+	return func() error {
+		if !faulty.Load() {
+			_, err := warm.ReadAt(b, 0)
+			return err
+		}
+		return while(longer(), func() error { _, err := cold.ReadAt(b, rand.Int64N(100)*size); return err })
+	}, nil
+}
+
+// takeLock takes the lock of a file, which with the fault a job holds for most of the time.
+func takeLock(faulty *atomic.Bool) (func() error, error) {
+	f, err := os.CreateTemp("", "steer-*.lock")
+	if err != nil {
+		return nil, err
+	}
+	job, err := os.Open(f.Name())
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, err
+	}
+	flock := func(f *os.File, how int) error {
+		for {
+			if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
+				return err
+			}
+		}
+	}
+	go func() {
+		for {
+			if faulty.Load() && flock(job, unix.LOCK_EX) == nil {
+				time.Sleep(2 * longer())
+				_ = flock(job, unix.LOCK_UN)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return func() error { return errors.Join(flock(f, unix.LOCK_EX), flock(f, unix.LOCK_UN)) }, nil
+}
+
+// lookUp asks a name server, as the C library does: its socket is connected, and the thread waits in poll.
+func lookUp(faulty *atomic.Bool) (func() error, error) {
+	var server net.PacketConn
+	var err error
+	for i := byte(1); i < 32; i++ {
+		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 54, i}), 53)
+		if server, err = net.ListenPacket("udp4", address.String()); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for b := make([]byte, 512); ; {
+			n, from, err := server.ReadFrom(b)
+			if err != nil {
+				panic(err)
+			}
+			time.Sleep(faultTime(faulty))
+			_, _ = server.WriteTo(b[:n], from)
+		}
+	}()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	at := server.LocalAddr().(*net.UDPAddr)
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: at.Port, Addr: [4]byte(at.IP.To4())}); err != nil {
+		return nil, err
+	}
+	b := make([]byte, 32)
+	return func() error {
+		if _, err := unix.Write(fd, b); err != nil {
+			return err
+		}
+		for {
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1000); !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+		_, err := unix.Read(fd, b)
+		return err
+	}, nil
+}
+
+// pauseItself sleeps, as a retry does.
+func pauseItself(faulty *atomic.Bool) (func() error, error) {
+	return func() error {
+		if faulty.Load() {
+			nap(longer())
+		}
+		return nil
+	}, nil
+}
+
+// compute computes for some milliseconds on one CPU, which with the fault it shares with another process.
+func compute(faulty *atomic.Bool) (func() error, error) {
+	if err := bindToLastCPU(); err != nil {
+		return nil, err
+	}
+	return func() error {
+		spin(3 * time.Millisecond)
+		return nil
+	}, nil
+}
+
+// bindToLastCPU binds this thread to the last CPU that it may use.
+func bindToLastCPU() error {
+	var all, last unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return err
+	}
+	for cpu := range 64 * len(all) {
+		if all.IsSet(cpu) {
+			last.Zero()
+			last.Set(cpu)
+		}
+	}
+	return unix.SchedSetaffinity(0, &last)
+}
+
+// spin uses the CPU for a time, as the kernel counts it.
+func spin(d time.Duration) {
+	used := func() time.Duration {
+		var t unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+		return time.Duration(t.Nano())
+	}
+	for end := used() + d; used() < end; {
+	}
+}
+
+// neighbour takes the last CPU from others when its input has a line, until its input ends.
+func neighbour() {
+	in := bufio.NewReader(os.Stdin)
+	if _, err := in.ReadString('\n'); err != nil {
+		return
+	}
+	for range 4 {
+		go func() { // ends with the process
+			runtime.LockOSThread()
+			if bindToLastCPU() == nil {
+				for {
+					spin(time.Second)
+				}
+			}
+		}()
+	}
+	_, _ = in.ReadString('\n')
+}
+
+// service handles requests in two threads, and writes a line for each. A line of its input begins the fault; it ends
+// with its input.
+func service(number string) {
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		panic(err)
+	}
+	c := &faultCases[n]
+	var faulty atomic.Bool
+	lines := make(chan handled, 1000)
+	for range 2 {
+		go c.serve(&faulty, lines)
+	}
+	go writeLines(lines)
+	in := bufio.NewReader(os.Stdin)
+	for {
+		if _, err := in.ReadString('\n'); err != nil {
+			return
+		}
+		faulty.Store(true)
+	}
+}
+
+func nap(d time.Duration) { _ = syscall.Nanosleep(&syscall.Timespec{Nsec: int64(d)}, nil) }

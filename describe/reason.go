@@ -1,0 +1,87 @@
+package describe
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/internal/units"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Reason is the reason for which requests lose time at a located place, as the kernel tells it. It is zero if it is
+// unknown.
+type Reason struct {
+	Wait     trace.Op     // waits in the kernel; 0: none
+	Share    float64      // of the lost time, or of the variance, that they carry
+	Function trace.Op     // within which the threads wait; 0: only the service is known
+	Host     trace.Symbol // on which they wait; 0: unknown
+	Computes bool         // the place waits for nothing in the kernel
+}
+
+// Located describes the place with a share of the time that requests lose, or of the variance, and the reason: "orders
+// audit.append carries 93 % of the lost time", or "93 % of the lost time is waiting for the disk (fsync) in orders
+// audit.append, on host b". The place may itself be a wait.
+func (n *Names) Located(place trace.Op, share float64, variance bool, why Reason) (s Sentence) {
+	if why.Wait == 0 && detect.WaitClass(n.Table, place) != "" {
+		why = Reason{Wait: place, Share: share}
+	}
+	if why.Wait == 0 {
+		s.Strong(n.Op(place))
+		s.Plain(" carries ")
+		s.Strong(units.Share(share))
+		s.Plain(" of the " + wholeOf(variance))
+		if why.Computes {
+			s.Plain(": it computes, or waits inside its own process (the kernel sees no wait)")
+		}
+		return s
+	}
+	s.Strong(units.Share(why.Share))
+	s.Plain(" of the " + wholeOf(variance) + " is ")
+	s.Strong(detect.Waiting(detect.WaitClass(n.Table, why.Wait)))
+	s.Plain(" in ")
+	s.Strong(n.waits(place, &why))
+	if why.Host != 0 {
+		s.Plain(", on host ")
+		s.Strong(n.Clean(n.Table.Text(why.Host)))
+	}
+	return s
+}
+
+// waits returns the name of the function that waits, or else of its service.
+func (n *Names) waits(place trace.Op, why *Reason) string {
+	if why.Function != 0 {
+		return n.Op(why.Function)
+	}
+	if place != why.Wait {
+		return n.Op(place)
+	}
+	return n.NamedService(n.Table.Operation(why.Wait).Service)
+}
+
+// remedy returns the next step for a place that waits in the kernel.
+func (n *Names) remedy(place trace.Op, why *Reason) string {
+	where := n.waits(place, why)
+	host := n.Clean(n.Table.Text(why.Host))
+	on := "its host"
+	if host != "" {
+		on = "host " + host
+	}
+	text := ""
+	switch class := detect.WaitClass(n.Table, why.Wait); class {
+	case "preempted", "runqueue":
+		text = "Look at the other programs on " + on + ", which take the CPU from " + where + ", and at the CPU limit of " + n.Service(why.Wait) + "."
+	case "file", "sync":
+		text = "Look at the disk of " + on + ", at what else uses it, and at how much " + where + " reads and writes."
+	case "fault":
+		text = "Look at the memory of " + on + ": pages of " + n.Service(why.Wait) + " are read from the disk or swapped in."
+	case "dns":
+		text = "Look at the name server that " + on + " uses: " + where + " waits for its answers."
+	case "net":
+		text = "Look at the peers of " + where + " and the network to them."
+	case "futex":
+		text = "Look at what holds the lock for which " + where + " waits; the waits in sample traces have stacks."
+	case "sleep":
+		text = "Look at retries, rate limits and timers in " + where + ": it pauses by itself."
+	default:
+		text = "Look at " + where + ": it spends its time " + detect.Waiting(class) + "."
+	}
+	return text + " That is " + units.Share(why.Share) + " of the lost time."
+}

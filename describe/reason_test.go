@@ -1,0 +1,56 @@
+package describe
+
+import (
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// The reason of a located place is told with class, function or service, and host. The class decides the next step.
+func TestReason(t *testing.T) {
+	var table trace.Table
+	n := New(&table, Verbatim)
+	op := func(name string) trace.Op {
+		return table.Op(table.Symbol("orders"), table.Symbol(name), trace.Internal)
+	}
+	sync, audit := op("wait sync"), op("audit.append")
+	for _, c := range []struct {
+		place      trace.Op
+		why        Reason
+		text, next string
+	}{
+		{audit, Reason{}, "orders audit.append carries 90 % of the lost time", ""},
+		{audit, Reason{Computes: true}, "orders audit.append carries 90 % of the lost time: it computes, or waits inside its own process (the kernel sees no wait)", ""},
+		{sync, Reason{}, "90 % of the lost time is waiting for the disk (fsync) in orders", ""},
+		{
+			sync, Reason{Wait: sync, Share: 0.93, Function: audit, Host: table.Symbol("b")},
+			"93 % of the lost time is waiting for the disk (fsync) in orders audit.append, on host b",
+			"Look at the disk of host b, at what else uses it, and at how much orders audit.append reads and writes. That is 93 % of the lost time.",
+		},
+		{
+			audit, Reason{Wait: op("wait futex"), Share: 0.93},
+			"93 % of the lost time is waiting for a lock in orders audit.append",
+			"Look at what holds the lock for which orders audit.append waits; the waits in sample traces have stacks. That is 93 % of the lost time.",
+		},
+		{
+			op("wait runqueue"), Reason{Wait: op("wait runqueue"), Share: 1},
+			"all of the lost time is waiting for a CPU in orders",
+			"Look at the other programs on its host, which take the CPU from orders, and at the CPU limit of orders. That is all of the lost time.",
+		},
+		{
+			op("wait tty"), Reason{Wait: op("wait tty"), Share: 1},
+			"all of the lost time is waiting for a terminal in orders",
+			"Look at orders: it spends its time waiting for a terminal. That is all of the lost time.",
+		},
+	} {
+		if got := n.Located(c.place, 0.9, false, c.why).String(); got != c.text {
+			t.Errorf("%q, want %q", got, c.text)
+		}
+		if c.next == "" {
+			continue
+		}
+		if got := n.remedy(c.place, &c.why); got != c.next {
+			t.Errorf("%q, want %q", got, c.next)
+		}
+	}
+}
