@@ -95,7 +95,7 @@ final class Client {
     JsonStringWriter w = JsonWriter.string().object().value("protocol", Limits.VERSION).value("session", session);
     w.object("resource");
     settings.resource.forEach(w::value);
-    w.end().array("capabilities").value("span").value("rate").value("filter").end();
+    w.end().array("capabilities").value("span").value("variable").value("rate").value("filter").end();
     w.object("catalogue").value("hash", hash).value("size", catalogue.size()).end();
     if (page >= 0) {
       w.object("page").value("number", page).array("tracepoints");
@@ -116,13 +116,14 @@ final class Client {
   private static void write(JsonStringWriter w, Tracepoint t) {
     w.object()
         .value("id", t.id)
-        .value("layer", Tracepoint.LAYER)
-        .value("kind", Tracepoint.KIND)
+        .value("layer", t.layer)
+        .value("kind", t.kind)
         .value("service", t.service)
-        .value("scope", Tracepoint.SCOPE)
+        .value("scope", t.scope)
         .value("operation", t.operation)
-        .value("span_kind", t.spanKind())
+        .value("span_kind", t.spanKind)
         .value("code", t.code)
+        .value("parent_hint", t.parent)
         .value("cost_ns", t.estimatedNanos())
         .value("bytes", t.estimatedBytes())
         .value("default", t.baseline)
