@@ -2,6 +2,7 @@ package jvm_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -27,7 +28,10 @@ func TestServiceFails(t *testing.T) {
 			return func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) } // closes the connection
 		},
 		"slow": func(*plane) http.HandlerFunc {
-			return func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }
+			return func(_ http.ResponseWriter, q *http.Request) {
+				_, _ = io.Copy(io.Discard, q.Body) // or the server does not notice the end of the connection
+				<-q.Context().Done()
+			}
 		},
 		"not JSON": func(*plane) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>Welcome</html>")) }
