@@ -153,12 +153,12 @@ func startChain(t testing.TB, otel, program, dir, target, arguments string, name
 	return services, url
 }
 
-// await waits until a condition holds, for two minutes at most.
+// await waits until a condition holds, for five minutes at most.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within two minutes", what)
+			t.Fatalf("%s: not within five minutes", what)
 		}
 	}
 }

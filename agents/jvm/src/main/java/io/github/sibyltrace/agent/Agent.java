@@ -33,7 +33,7 @@ public final class Agent {
       log.setLevel(a.level());
       if (a.has("p", "classes")) {
         Profiler.start(ProfilerOptions.of(a), instrumentation, log);
-      } else if (a.has("endpoint")) {
+      } else if (a.has("endpoint") || a.has("opamp")) {
         connect(new Settings(a), instrumentation, log);
       } else {
         throw new IllegalArgumentException("nothing to do: give p:REGEXP for a profile or endpoint:URL for a Sibyl service");

@@ -23,13 +23,18 @@ public final class Settings {
   public final int spansPerSecond; // of each tracepoint
   public final Selection selection;
   public final URI otlp; // where spans go, in an application without OpenTelemetry
-  final URI endpoint;
+  final URI endpoint; // null: over OpAMP
+  final URI opamp; // null: over HTTP
   final String token; // null: none
   public final Map<String, String> resource = new LinkedHashMap<>();
 
   /** Reads the settings. It throws an {@link IllegalArgumentException} that says what to correct. */
   public Settings(Arguments a) {
-    endpoint = url("endpoint", a.text("endpoint"));
+    endpoint = a.has("endpoint") ? url("endpoint", a.text("endpoint")) : null;
+    opamp = a.has("opamp") ? url("opamp", a.text("opamp")) : null;
+    if (endpoint != null && opamp != null) {
+      throw new IllegalArgumentException("endpoint and opamp are two ways to the same service: give one of them");
+    }
     service = service(a.text("service"));
     token = a.has("token") ? a.text("token") : System.getenv("SIBYL_TOKEN");
     own = new OwnClasses(a.pattern("include"), a.pattern("exclude"));

@@ -23,6 +23,7 @@ public final class Profiler implements ClassFileTransformer {
   private final ProfilerOptions options;
   private final Instrumentation instrumentation;
   private final Loaders loaders;
+  private final ParameterNames names = new ParameterNames();
   private final Log log;
   private final Output output;
   private final long started = System.nanoTime();
@@ -118,7 +119,7 @@ public final class Profiler implements ClassFileTransformer {
       return null;
     }
     try {
-      byte[] complete = ParameterNames.restore(redefined, bytes);
+      byte[] complete = names.restore(redefined, bytes);
       ClassFile file = new ClassFile(complete);
       String refusal = Refusal.ofNew(file, Loaders.findBridge(loader));
       if (refusal != null) {

@@ -43,6 +43,7 @@ public final class Registry implements ClassFileTransformer {
   private final int spansPerSecond;
   private final Instrumentation instrumentation;
   private final Loaders loaders;
+  private final ParameterNames names = new ParameterNames();
   private final SpansFactory factory;
   private final Log log;
 
@@ -151,6 +152,7 @@ public final class Registry implements ClassFileTransformer {
         refused.put(name, reason);
         return;
       }
+      names.remember(c);
       for (ClassFile.Method m : file.methods) {
         add(c, m);
       }
@@ -166,8 +168,8 @@ public final class Registry implements ClassFileTransformer {
     String code = c.getName() + "." + m.name;
     Tracepoint t = Tracepoint.ofMethod(service, c.getName(), m.signature(), select.areEntries.test(code));
     if (add(t, null, c, m) && select.haveVariables.test(code)) {
-      String[] names = ClassFile.parameterNames(c).get(m.name + m.descriptor);
-      for (Variable v : Variable.of(m, names, type -> ClassFile.isEnum(type, c.getClassLoader()))) {
+      String[] parameters = ClassFile.parameterNames(c).get(m.name + m.descriptor);
+      for (Variable v : Variable.of(m, parameters, type -> ClassFile.isEnum(type, c.getClassLoader()))) {
         add(Tracepoint.ofVariable(t, v.name), v, c, m);
       }
     }
@@ -312,7 +314,7 @@ public final class Registry implements ClassFileTransformer {
       if (redefined == null) {
         classesLoaded.set(true);
       }
-      byte[] complete = ParameterNames.restore(redefined, bytes);
+      byte[] complete = names.restore(redefined, bytes);
       Set<Known> methods = wanted.get(name);
       if (methods != null) {
         return weave(loader, name, complete, methods);

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.WeakHashMap;
 import org.objectweb.asm.ClassReader;
 import org.objectweb.asm.ClassVisitor;
 import org.objectweb.asm.ClassWriter;
@@ -18,23 +19,35 @@ import org.objectweb.asm.MethodVisitor;
 public final class ParameterNames {
   private static final boolean FORGOTTEN = Runtime.version().feature() < 19;
 
-  private ParameterNames() {}
+  private final Map<Class<?>, Map<String, List<Parameter>>> known = new WeakHashMap<>(); // guarded by this
+
+  /** Reads the names of a loaded class, so that they do not depend on its class file later, which a deployment may replace. */
+  public void remember(Class<?> loaded) throws IOException {
+    if (FORGOTTEN) {
+      namesOf(loaded);
+    }
+  }
+
+  private synchronized Map<String, List<Parameter>> namesOf(Class<?> loaded) throws IOException {
+    Map<String, List<Parameter>> names = known.get(loaded);
+    if (names == null) {
+      byte[] original = ClassFile.read(loaded);
+      names = original == null ? Map.of() : read(original);
+      known.put(loaded, names);
+    }
+    return names;
+  }
 
   /**
-   * Returns the class file with the names that the loader's class file has; the same array if none is missing.
+   * Returns the class file with the names that the loader's class file has.
    *
    * @param loaded null: the class is being loaded, and its class file is complete
    */
-  public static byte[] restore(Class<?> loaded, byte[] classFile) throws IOException {
+  public byte[] restore(Class<?> loaded, byte[] classFile) throws IOException {
     if (!FORGOTTEN || loaded == null) {
       return classFile;
     }
-    byte[] original = ClassFile.read(loaded);
-    return original == null ? classFile : restore(original, classFile);
-  }
-
-  static byte[] restore(byte[] original, byte[] classFile) {
-    Map<String, List<Parameter>> names = of(original);
+    Map<String, List<Parameter>> names = namesOf(loaded);
     if (names.isEmpty()) {
       return classFile;
     }
@@ -54,7 +67,7 @@ public final class ParameterNames {
   }
 
   /** Returns the parameters of a class file by name and descriptor of the method. */
-  private static Map<String, List<Parameter>> of(byte[] classFile) {
+  private static Map<String, List<Parameter>> read(byte[] classFile) {
     Map<String, List<Parameter>> all = new HashMap<>();
     new ClassReader(classFile)
         .accept(
@@ -70,7 +83,7 @@ public final class ParameterNames {
               }
             },
             ClassReader.SKIP_CODE | ClassReader.SKIP_FRAMES); // SKIP_DEBUG would skip the names, too
-    return all;
+    return all.isEmpty() ? Map.of() : all;
   }
 
   private static final class Parameter {

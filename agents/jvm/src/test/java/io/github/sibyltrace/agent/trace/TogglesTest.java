@@ -21,8 +21,10 @@ import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicLongArray;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
 import java.util.function.LongUnaryOperator;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
@@ -39,7 +41,7 @@ class TogglesTest {
 
   private final AtomicReference<String> wrong = new AtomicReference<>();
   private final AtomicLong spans = new AtomicLong();
-  private final AtomicLong calls = new AtomicLong();
+  private final AtomicLongArray calls = new AtomicLongArray(THREADS); // by thread
   private volatile boolean ended;
 
   /** Checks the spans of all threads instead of sending them. */
@@ -102,7 +104,7 @@ class TogglesTest {
   }
 
   /** Calls all methods, and compares the results with those of the first calls. */
-  private void load(LongUnaryOperator work) {
+  private void load(int thread, LongUnaryOperator work) {
     try {
       long[] want = new long[420];
       for (int n = 0; !ended; n++) {
@@ -112,7 +114,7 @@ class TogglesTest {
         } else if (got != want[n % want.length]) {
           wrong.compareAndSet(null, "the result for " + n % want.length + " is " + got + ", before " + want[n % want.length]);
         }
-        calls.incrementAndGet();
+        calls.incrementAndGet(thread);
       }
     } catch (Throwable t) { // a VerifyError, for example
       wrong.compareAndSet(null, t.toString());
@@ -137,10 +139,11 @@ class TogglesTest {
     registry.start();
     List<Thread> threads = new ArrayList<>();
     for (int i = 0; i < THREADS; i++) {
-      threads.add(new Thread(() -> load(new Work()), "load-" + i));
+      int number = i;
+      threads.add(new Thread(() -> load(number, new Work()), "load-" + i));
     }
     threads.forEach(Thread::start);
-    await(calls, 2_000);
+    awaitCalls(500);
     registry.scan();
     assertEquals(8, registry.catalogue().size());
 
@@ -155,11 +158,12 @@ class TogglesTest {
       for (Registry.Outcome o : registry.outcomes()) {
         assertEquals("applied", o.state, o.id + ": " + o.reason);
       }
-      await(spans, 50);
+      long enabled = spans.get();
+      await(() -> spans.get() > enabled + 50);
       registry.apply(null);
-      await(calls, 50); // calls that began before may end with a span
+      awaitCalls(2); // a call that began before may have a span
       long before = spans.get();
-      await(calls, 50);
+      awaitCalls(20);
       assertEquals(before, spans.get(), "spans of disabled tracepoints");
     }
     ended = true;
@@ -183,10 +187,17 @@ class TogglesTest {
     return TestPlans.of(version, ids.toArray(new String[0]));
   }
 
-  /** Waits until the load has added some events. */
-  private void await(AtomicLong counter, long events) {
-    long want = counter.get() + events;
-    while (counter.get() < want && wrong.get() == null) {
+  /** Waits until each thread has made some calls. */
+  private void awaitCalls(int n) {
+    for (int i = 0; i < THREADS; i++) {
+      int thread = i;
+      long want = calls.get(i) + n;
+      await(() -> calls.get(thread) >= want);
+    }
+  }
+
+  private void await(BooleanSupplier done) {
+    while (!done.getAsBoolean() && wrong.get() == null) {
       LockSupport.parkNanos(100_000);
     }
   }

@@ -40,6 +40,7 @@ class ParameterNamesTest {
   private static final class Weaving implements ClassFileTransformer {
     boolean weaves;
     boolean restores = true;
+    final ParameterNames names = new ParameterNames();
     Exception failure;
 
     @Override
@@ -48,7 +49,7 @@ class ParameterNamesTest {
         return null;
       }
       try {
-        byte[] complete = restores ? ParameterNames.restore(redefined, bytes) : bytes;
+        byte[] complete = restores ? names.restore(redefined, bytes) : bytes;
         return weaves ? WeaveTest.weaveAll(complete, 0) : complete;
       } catch (Exception e) {
         failure = e;
@@ -106,6 +107,6 @@ class ParameterNamesTest {
   @Test
   void classesThatAreBeingLoadedStayTheSame() throws Exception {
     byte[] file = ClassFile.read(Subject.class);
-    assertSame(file, ParameterNames.restore((Class<?>) null, file));
+    assertSame(file, new ParameterNames().restore(null, file));
   }
 }
