@@ -19,7 +19,6 @@ type plane struct {
 	mu       sync.Mutex
 	plan     protocol.Plan
 	changed  chan struct{} // closed when the plan changes
-	polls    int
 	statuses map[string]protocol.Status // by session: the last one
 	answer   http.HandlerFunc           // answers all requests if it is not nil
 }
