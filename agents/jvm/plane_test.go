@@ -18,7 +18,7 @@ type plane struct {
 	*httptest.Server
 	mu       sync.Mutex
 	plan     protocol.Plan
-	changed  chan struct{} // closed when the plan changes
+	changed  chan struct{}              // closed when the plan changes
 	statuses map[string]protocol.Status // by session: the last one
 	answer   http.HandlerFunc           // answers all requests if it is not nil
 }
