@@ -111,7 +111,8 @@ func TestVariables(t *testing.T) {
 		})
 		_, shop := start(t, nil, program, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=endpoint:"+p.URL+"#otlp:"+target+
 			`#service:shop#entry:shop\.Orders\.place#variables:shop\.(Stock|Payment)\..*`, "-cp", dir, "shop.Shop")
-		// next returns the next span with the given name and attribute, and fails if one before has an attribute beginning with unwanted.
+		// next returns the next span with the given name and attribute. It fails if an attribute of one before begins
+		// with unwanted.
 		next := func(name, key, unwanted string) span {
 			t.Helper()
 			for deadline := time.After(time.Minute); ; {

@@ -233,8 +233,8 @@ func TestAttachToOthers(t *testing.T) {
 	}
 }
 
-// The profiler and the JVM's own method timing (JFR, since Java 25) find the same numbers of calls and times that differ
-// by less than 5 %, in the same run.
+// The profiler and the JVM's own method timing (JFR, since Java 25) find the same numbers of calls, and times that
+// differ by less than 5 %, in the same run.
 func TestProfileAgreesWithJFR(t *testing.T) {
 	programs, dir := java(t, "testdata/timing/Timing.java")
 	if len(programs) < 2 {

@@ -136,8 +136,8 @@ func (c *traces) add(s span) {
 	}
 }
 
-// startChain starts services of testdata/chain with OpenTelemetry's Java agent, the innermost first, and returns the URL
-// of the last one.
+// startChain starts services of testdata/chain with OpenTelemetry's Java agent, the innermost first, and returns the
+// URL of the last one.
 func startChain(t testing.TB, otel, program, dir, target, arguments string, names ...string) (services []*exec.Cmd, url string) {
 	t.Helper()
 	for _, name := range names {
@@ -163,8 +163,8 @@ func await(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// Methods that Sibyl enables have spans with the right parents in three services with OpenTelemetry's Java agent, across
-// threads of pools and virtual threads. No request lacks a span, and no span lacks its parent.
+// Methods that Sibyl enables have spans with the right parents in three services with OpenTelemetry's Java agent,
+// across threads of pools and virtual threads. No request lacks a span, and no span lacks its parent.
 func TestServices(t *testing.T) {
 	otel := otelAgent(t)
 	programs, dir := java(t, "testdata/chain/Service.java")
