@@ -20,6 +20,7 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/jvm"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/config"
+	"github.com/sibyl-trace/sibyl/control/opamp"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -132,7 +133,18 @@ func startShop(t *testing.T, arguments string) string {
 
 // A service enables and disables methods of a Java program, which has no OpenTelemetry, as tracepoints.
 func TestJVMAgent(t *testing.T) {
+	t.Run("HTTP", func(t *testing.T) {
+		testJVMAgent(t, func(a Addresses) string { return "endpoint:http://" + a.API.String() })
+	})
+	t.Run("OpAMP", func(t *testing.T) {
+		testJVMAgent(t, func(a Addresses) string { return "opamp:http://" + a.OpAMP.String() + opamp.Path })
+	})
+}
+
+// testJVMAgent runs the test with an agent that is connected as the argument says.
+func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 	env := volatile(t.TempDir())
+	env["SIBYL_OPAMP"] = "127.0.0.1:0"
 	e, err := config.Load(config.Sources{Getenv: func(key string) string { return env[key] }})
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +154,7 @@ func TestJVMAgent(t *testing.T) {
 	spans := &spanRecorder{to: "http://" + s.Addresses().HTTP.String()}
 	receiver := httptest.NewServer(spans)
 	t.Cleanup(receiver.Close)
-	shop := startShop(t, "endpoint:"+api+"#otlp:"+receiver.URL+`#service:shop#entry:shop\.(Orders\.place|Carts\.show)`)
+	shop := startShop(t, connection(s.Addresses())+"#otlp:"+receiver.URL+`#service:shop#entry:shop\.(Orders\.place|Carts\.show)`)
 
 	// until sends requests until done holds.
 	until := func(what string, done func() bool) {

@@ -131,7 +131,7 @@ func TestClassifiersAgree(t *testing.T) {
 			}
 			questions, want := decisions(t, paths, a.main, urls)
 			for _, program := range programs {
-				c := exec.CommandContext(t.Context(), program, "-cp", filepath.Join(dir, "sibyl-agent.jar")+":"+dir, "Classify", filepath.Join(dir, "sibyl-agent.jar"), in(a.command), in(a.classPath))
+				c := exec.CommandContext(t.Context(), program, "-cp", filepath.Join(dir, "agent")+":"+dir, "Classify", in(a.command), in(a.classPath))
 				c.Stdin = strings.NewReader(questions)
 				c.Stderr = os.Stderr
 				got, err := c.Output()

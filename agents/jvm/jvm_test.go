@@ -6,14 +6,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/jvm"
 )
@@ -21,7 +25,7 @@ import (
 // maxJar is the largest size of the jar in bytes.
 const maxJar = 1_000_000
 
-// The jar is small, and contains the classes of the agent only: others would be visible to all classes of a JVM.
+// The jar is small. All classes of a JVM see the classes in its root: these are the entries and the bridge only.
 func TestJar(t *testing.T) {
 	if len(jvm.Jar) > maxJar {
 		t.Errorf("the jar has %d bytes, want at most %d", len(jvm.Jar), maxJar)
@@ -30,15 +34,16 @@ func TestJar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	visible := regexp.MustCompile(`^io/github/sibyltrace/agent/(bridge/\w+|Entry|Extension)(\$\w+)?\.class$`)
 	for _, f := range z.File {
-		if strings.HasSuffix(f.Name, ".class") && !strings.HasPrefix(f.Name, "io/github/sibyltrace/agent/") {
+		if strings.HasSuffix(f.Name, ".class") && !strings.HasPrefix(f.Name, "agent/") && !visible.MatchString(f.Name) {
 			t.Errorf("the jar contains %s", f.Name)
 		}
 	}
 }
 
 // java returns the JVMs to test with, and a folder with the compiled program of testdata and the jar.
-func java(t *testing.T, source string) (programs []string, dir string) {
+func java(t testing.TB, source string) (programs []string, dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("javac"); err != nil {
 		t.Skip("javac is missing: install a JDK of Java 11 or later")
@@ -53,10 +58,63 @@ func java(t *testing.T, source string) (programs []string, dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "sibyl-agent.jar"), jvm.Jar, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "javac", "-cp", filepath.Join(dir, "sibyl-agent.jar"), "-d", dir, source).CombinedOutput(); err != nil {
+	classes, err := zip.NewReader(bytes.NewReader(jvm.Jar), int64(len(jvm.Jar)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(dir, classes); err != nil { // those that only the agent sees are in the folder agent
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "javac", "-g", "-cp", filepath.Join(dir, "agent"), "-d", dir, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return programs, dir
+}
+
+// start starts a program that prints its port, with additional environment variables, and returns its URL.
+func start(t testing.TB, env []string, program string, args ...string) (c *exec.Cmd, url string) {
+	t.Helper()
+	c = exec.CommandContext(t.Context(), program, args...)
+	c.Env = append(os.Environ(), env...)
+	var messages bytes.Buffer
+	c.Stderr = &messages
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		if t.Failed() {
+			t.Logf("standard error of %s:\n%s", strings.Join(args, " "), messages.String())
+		}
+	})
+	var port int
+	for s := bufio.NewScanner(out); s.Scan(); { // the JVM may print warnings first
+		if n, _ := fmt.Sscanf(s.Text(), "port %d", &port); n == 1 {
+			return c, fmt.Sprintf("http://127.0.0.1:%d", port)
+		}
+	}
+	t.Fatal("the program did not print its port")
+	return nil, ""
+}
+
+// get returns the body of a successful response.
+func get(t testing.TB, url string) string {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %s %v", url, r.Status, body, err)
+	}
+	return string(body)
 }
 
 // profile is a report in JSON.
@@ -129,22 +187,9 @@ func TestAttach(t *testing.T) {
 	}
 	programs, dir := java(t, "testdata/shop/Shop.java")
 	for _, program := range programs {
-		c := exec.CommandContext(t.Context(), program, "-cp", dir, "shop.Shop")
-		out, err := c.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		port, pid := 0, c.Process.Pid
-		t.Cleanup(func() {
-			_ = c.Process.Kill()
-			removeJars(t, pid)
-		})
-		for s := bufio.NewScanner(out); port == 0 && s.Scan(); {
-			_, _ = fmt.Sscanf(s.Text(), "port %d", &port)
-		}
+		c, url := start(t, nil, program, "-cp", dir, "shop.Shop")
+		pid := c.Process.Pid
+		t.Cleanup(func() { removeJars(t, pid) })
 		if err := jvm.Attach(t.Context(), pid, "p:("); err == nil || !strings.Contains(err.Error(), "p: Unclosed group") {
 			t.Errorf("%s: got error %v, want that of the regular expression", program, err)
 		}
@@ -153,11 +198,7 @@ func TestAttach(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 20 {
-			r, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/order", port))
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = r.Body.Close()
+			get(t, url+"/order")
 		}
 		if err := c.Process.Signal(syscall.SIGTERM); err != nil { // the JVM writes the report when it ends
 			t.Fatal(err)
@@ -197,4 +238,88 @@ func TestAttachToOthers(t *testing.T) {
 			t.Errorf("process %d: got error %v, want %s", pid, err, want)
 		}
 	}
+}
+
+// The profiler and the JVM's own method timing (JFR, since Java 25) find the same numbers of calls, and times that
+// differ by less than 5 %, in the same run.
+func TestProfileAgreesWithJFR(t *testing.T) {
+	programs, dir := java(t, "testdata/timing/Timing.java")
+	if len(programs) < 2 {
+		t.Skip("a JDK of Java 25 is missing")
+	}
+	program := programs[1]
+	report, recording := filepath.Join(dir, "timing.json"), filepath.Join(dir, "timing.jfr")
+	out, err := exec.CommandContext(t.Context(), program, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=classes:timing\\..*#format:json#top:100#output:"+report,
+		"-XX:StartFlightRecording:filename="+recording+",method-timing=timing.Timing", "-cp", dir, "timing.Timing").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "done") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	data, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p profile
+	if err := json.Unmarshal(data, &p); err != nil {
+		t.Fatal(err)
+	}
+	theirs := methodTimings(t, filepath.Join(filepath.Dir(program), "jfr"), recording)
+	for _, m := range p.Methods {
+		name, _, _ := strings.Cut(m.Method, "(")
+		x, found := theirs[name]
+		if !found || name == "timing.Timing.work" || name == "timing.Timing.main" || strings.Contains(name, "lambda") {
+			continue // they may not have returned when JFR reports
+		}
+		delete(theirs, name)
+		if difference := float64(m.TotalNS)/float64(x.total) - 1; m.Calls != x.calls || math.Abs(difference) > 0.05 {
+			t.Errorf("%s: %d calls, %v; JFR: %d calls, %v: %.1f %%", name, m.Calls, time.Duration(m.TotalNS), x.calls, x.total, 100*difference)
+		}
+	}
+	for _, name := range []string{"outer", "middle", "inner", "spin"} {
+		if _, left := theirs["timing.Timing."+name]; left {
+			t.Errorf("the profile lacks %s", name)
+		}
+	}
+}
+
+// timing is the time of a method as JFR measures it.
+type timing struct {
+	calls int
+	total time.Duration
+}
+
+// methodTimings returns the timings of a recording, by name of the method.
+func methodTimings(t *testing.T, jfr, recording string) map[string]timing {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), jfr, "print", "--json", "--events", "jdk.MethodTiming", recording).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct {
+		Recording struct {
+			Events []struct {
+				Values struct {
+					Invocations int
+					Average     string // like PT0.000123S
+					Method      struct {
+						Name string
+						Type struct{ Name string }
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	timings := make(map[string]timing)
+	for _, e := range r.Recording.Events {
+		v := e.Values
+		average, err := time.ParseDuration(strings.ToLower(strings.TrimPrefix(v.Average, "PT")))
+		if err != nil {
+			continue // no call
+		}
+		name := strings.ReplaceAll(v.Method.Type.Name, "/", ".") + "." + v.Method.Name
+		timings[name] = timing{v.Invocations, average * time.Duration(v.Invocations)}
+	}
+	return timings
 }

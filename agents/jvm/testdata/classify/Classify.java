@@ -3,13 +3,12 @@ import java.io.BufferedReader;
 import java.io.File;
 import java.io.InputStreamReader;
 import java.util.Arrays;
-import java.util.jar.JarFile;
 
 /** Classifies packages, for a comparison with the classifier in Go. */
 class Classify {
-  /** Arguments: the agent's jar, the command and the class path of the application. Input: lines of URL, tab, package. */
+  /** Arguments: the command and the class path of the application. Input: lines of URL, tab, package. */
   public static void main(String[] args) throws Exception {
-    Classifier c = new Classifier(new JarFile(args[0]), args[1], Arrays.asList(args[2].split(File.pathSeparator)));
+    Classifier c = new Classifier(args[0], Arrays.asList(args[1].split(File.pathSeparator)));
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       String[] f = line.split("\t", 2);

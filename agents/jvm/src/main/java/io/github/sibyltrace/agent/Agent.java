@@ -10,15 +10,14 @@ import io.github.sibyltrace.agent.profile.ProfilerOptions;
 import io.github.sibyltrace.agent.trace.Otel;
 import io.github.sibyltrace.agent.trace.Registry;
 import java.lang.instrument.Instrumentation;
-import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.jar.JarFile;
 
 /** Starts the profiler or the agent of a Sibyl service, as the arguments say. */
 public final class Agent {
   /** Holds why the agent that was loaded last did not start, for the program that attached it; empty: it started. */
   private static final String ERROR_PROPERTY = "sibyl.agent.error";
 
-  private static final AtomicBoolean connected = new AtomicBoolean();
+  /** Holds the service for which this JVM is connected. */
+  private static final String SERVICE_PROPERTY = "sibyl.agent.service";
 
   private Agent() {}
 
@@ -26,9 +25,8 @@ public final class Agent {
    * Starts what the arguments name. Errors are logged: the application runs on without the agent.
    *
    * @param arguments see {@link Arguments}; may be null
-   * @param jar the agent's own jar
    */
-  public static void start(String arguments, Instrumentation instrumentation, JarFile jar) {
+  public static void start(String arguments, Instrumentation instrumentation) {
     Log log = new Log(System.err, Log.Level.WARN);
     String error = "";
     try {
@@ -36,10 +34,10 @@ public final class Agent {
       log.setLevel(a.level());
       if (a.has("p", "classes")) {
         Profiler.start(ProfilerOptions.of(a), instrumentation, log);
-      } else if (a.has("endpoint")) {
-        Classifier classifier = Classifier.ofProcess(jar, a.text("main"));
+      } else if (a.has("endpoint") || a.has("opamp")) {
+        Classifier classifier = Classifier.ofProcess(a.text("main"));
         log.info(classifier.beginning());
-        connect(new Settings(a, classifier), instrumentation, jar, log);
+        connect(new Settings(a, classifier), instrumentation, log);
       } else {
         throw new IllegalArgumentException("nothing to do: give p:REGEXP for a profile or endpoint:URL for a Sibyl service");
       }
@@ -53,12 +51,14 @@ public final class Agent {
     System.setProperty(ERROR_PROPERTY, error);
   }
 
-  private static void connect(Settings s, Instrumentation instrumentation, JarFile jar, Log log) {
-    if (connected.getAndSet(true)) {
-      throw new IllegalArgumentException("this JVM is connected with a Sibyl service already");
+  private static void connect(Settings s, Instrumentation instrumentation, Log log) {
+    String connected = System.setProperty(SERVICE_PROPERTY, s.service);
+    if (connected != null) {
+      System.setProperty(SERVICE_PROPERTY, connected);
+      throw new IllegalArgumentException("this JVM is connected with Sibyl already, as the service " + connected);
     }
-    Otel otel = new Otel(jar, new OwnSpans(new Exporter(s.otlp, s.resource, log)), log);
-    Registry registry = new Registry(s.service, s.own, s.isEntry, s.spansPerSecond, instrumentation, otel, log);
+    Otel otel = new Otel(new OwnSpans(new Exporter(s.otlp, s.resource, log)), log);
+    Registry registry = new Registry(s.service, s.own, s.selection, s.spansPerSecond, instrumentation, otel, log);
     registry.start();
     new Follower(s, registry, log).start();
   }

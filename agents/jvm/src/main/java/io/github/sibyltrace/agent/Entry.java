@@ -2,16 +2,24 @@ package io.github.sibyltrace.agent;
 
 import java.io.File;
 import java.lang.instrument.Instrumentation;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.util.jar.JarFile;
 
-/** The entries for {@code -javaagent} and for attaching to a running JVM. */
+/**
+ * The entries for {@code -javaagent} and for attaching to a running JVM. This class must use no other class of the jar:
+ * its loader, that of the application, does not see them.
+ */
 public final class Entry {
+  private static final String PACKAGE = "io.github.sibyltrace.agent.";
+  private static final String CLASSES = "agent/"; // the folder of the jar with the classes that only the agent sees
+
   private Entry() {}
 
   /** Called before the program's main method, which must start whatever happens here. */
   public static void premain(String arguments, Instrumentation instrumentation) {
     try {
-      start(arguments, instrumentation);
+      start(arguments, instrumentation, new File(Entry.class.getProtectionDomain().getCodeSource().getLocation().toURI()));
     } catch (Throwable t) {
       System.setProperty("sibyl.agent.error", t.toString()); // as Agent does
       System.err.println("sibyl-agent: cannot start: " + t);
@@ -23,19 +31,23 @@ public final class Entry {
     premain(arguments, instrumentation);
   }
 
-  /**
-   * Starts the agent as a class of the bootstrap class loader, whose classes all others see. This class must use no
-   * other class of the jar: its own loader would load it.
-   */
-  private static void start(String arguments, Instrumentation instrumentation) throws Exception {
-    start(arguments, instrumentation, new File(Entry.class.getProtectionDomain().getCodeSource().getLocation().toURI()));
+  /** Starts the agent in a class loader of its own. Only the bridge is visible to all classes. */
+  static void start(String arguments, Instrumentation instrumentation, File jar) throws Exception {
+    if (!hasBridge()) {
+      instrumentation.appendToBootstrapClassLoaderSearch(new JarFile(jar)); // stays open
+    }
+    URL classes = new URL("jar:" + jar.toURI() + "!/" + CLASSES);
+    ClassLoader loader = new URLClassLoader("sibyl-agent", new URL[] {classes}, ClassLoader.getPlatformClassLoader());
+    loader.loadClass(PACKAGE + "Agent").getMethod("start", String.class, Instrumentation.class).invoke(null, arguments, instrumentation);
   }
 
-  static void start(String arguments, Instrumentation instrumentation, File jar) throws Exception {
-    JarFile opened = new JarFile(jar); // stays open
-    instrumentation.appendToBootstrapClassLoaderSearch(opened);
-    Class.forName("io.github.sibyltrace.agent.Agent", true, null)
-        .getMethod("start", String.class, Instrumentation.class, JarFile.class)
-        .invoke(null, arguments, instrumentation, opened);
+  /** Reports whether the bridge is there, because the agent is not the first in this JVM. */
+  private static boolean hasBridge() {
+    try {
+      Class.forName(PACKAGE + "bridge.Bridge", false, null);
+      return true;
+    } catch (ClassNotFoundException e) {
+      return false;
+    }
   }
 }

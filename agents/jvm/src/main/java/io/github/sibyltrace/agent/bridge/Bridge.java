@@ -88,6 +88,35 @@ public final class Bridge {
     }
   }
 
+  /** Replaces a span of an OpenTelemetry SDK before it starts, as {@link SpanGate} decides; null: it starts. */
+  public static Object span(Object builder, Object parent, String name, Object kind, Object scope) {
+    try {
+      SpanGate g = gate;
+      return g == null ? null : g.replace(builder, parent, name, kind, scope);
+    } catch (Throwable t) {
+      return null;
+    }
+  }
+
+  /** Replaces spans that are not enabled. */
+  public interface SpanGate {
+    /**
+     * Returns the span in place of the one that is about to start, null if it may start.
+     *
+     * @param builder the builder of the span
+     * @param parent its context; null: the current one
+     * @param kind its kind
+     * @param scope its instrumentation scope
+     */
+    Object replace(Object builder, Object parent, String name, Object kind, Object scope);
+  }
+
+  private static volatile SpanGate gate;
+
+  public static void setSpanGate(SpanGate g) {
+    gate = g;
+  }
+
   /** Wraps samplers. */
   public interface SamplerWrapper {
     /** Returns the sampler to use in place of the given one; an instance of the same interface. */

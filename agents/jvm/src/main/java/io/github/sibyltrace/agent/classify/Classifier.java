@@ -14,7 +14,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.jar.JarFile;
 import java.util.stream.Collectors;
 
 /**
@@ -45,13 +44,13 @@ public final class Classifier {
   }
 
   /**
-   * Reads the model from the agent's jar, for the application of this JVM.
+   * Reads the model, for the application of this JVM.
    *
    * @param main the class where the application begins; null: as the JVM was started
    */
-  public static Classifier ofProcess(JarFile jar, String main) throws IOException {
+  public static Classifier ofProcess(String main) throws IOException {
     List<String> classPath = Arrays.asList(System.getProperty("java.class.path", "").split(File.pathSeparator));
-    return new Classifier(jar, main != null ? main : System.getProperty("sun.java.command", ""), classPath);
+    return new Classifier(main != null ? main : System.getProperty("sun.java.command", ""), classPath);
   }
 
   /** Describes where the application begins. */
@@ -63,20 +62,19 @@ public final class Classifier {
   }
 
   /**
-   * Reads the model from the agent's jar.
+   * Reads the model.
    *
    * @param command the main class or the jar with it, with the arguments of the program
    */
-  public Classifier(JarFile jar, String command, List<String> classPath) throws IOException {
-    names = new Names(lines(jar, "names.txt"));
-    model = new Model(lines(jar, "weights.txt"));
+  public Classifier(String command, List<String> classPath) throws IOException {
+    names = new Names(lines("names.txt"));
+    model = new Model(lines("weights.txt"));
     this.classPath = classPath;
     mainClass = mainClass(command);
   }
 
-  private static List<String> lines(JarFile jar, String name) throws IOException {
-    String entry = "io/github/sibyltrace/agent/classify/" + name;
-    try (InputStream in = jar.getInputStream(jar.getEntry(entry))) {
+  private static List<String> lines(String name) throws IOException {
+    try (InputStream in = Classifier.class.getResourceAsStream(name)) {
       return new BufferedReader(new InputStreamReader(in, StandardCharsets.UTF_8)).lines().collect(Collectors.toList());
     }
   }

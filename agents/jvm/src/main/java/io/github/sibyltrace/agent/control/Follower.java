@@ -23,7 +23,7 @@ public final class Follower {
   private static final long MIN_CHANGE_INTERVAL = 2_000; // ms between plans: each stops the application's threads for a moment
   private static final long MIN_POLL = 1_000; // ms; an earlier "not modified" comes from a server that does not support long polling
 
-  private final Client client;
+  private final Connection client;
   private final Registry registry;
   private final Log log;
   private final Object registering = new Object(); // two registrations must not overtake each other
@@ -42,7 +42,7 @@ public final class Follower {
   private boolean failing;
 
   public Follower(Settings settings, Registry registry, Log log) {
-    this.client = new Client(settings);
+    this.client = settings.opamp == null ? new Client(settings) : new OpAmp(settings);
     this.registry = registry;
     this.log = log;
   }
@@ -73,7 +73,7 @@ public final class Follower {
     Throwable failure = null;
     try {
       poll();
-    } catch (Client.RefusedException e) {
+    } catch (Http.RefusedException e) {
       failure = e;
       retryAfter = e.retryAfter * 1000L;
       if (e.code == HttpURLConnection.HTTP_CONFLICT) {

@@ -4,6 +4,7 @@ import io.github.sibyltrace.agent.Arguments;
 import io.github.sibyltrace.agent.classify.Classifier;
 import io.github.sibyltrace.agent.plan.Limits;
 import io.github.sibyltrace.agent.trace.OwnClasses;
+import io.github.sibyltrace.agent.trace.Selection;
 import java.net.InetAddress;
 import java.net.URI;
 import java.net.URISyntaxException;
@@ -21,21 +22,25 @@ public final class Settings {
   public final String service;
   public final OwnClasses own;
   public final int spansPerSecond; // of each tracepoint
-  public final Predicate<String> isEntry; // of class and method: whether requests enter there, in an application without OpenTelemetry
+  public final Selection selection;
   public final URI otlp; // where spans go, in an application without OpenTelemetry
-  final URI endpoint;
+  final URI endpoint; // null: over OpAMP
+  final URI opamp; // null: over HTTP
   final String token; // null: none
   public final Map<String, String> resource = new LinkedHashMap<>();
 
   /** Reads the settings. It throws an {@link IllegalArgumentException} that says what to correct. */
   public Settings(Arguments a, Classifier classifier) {
-    endpoint = url("endpoint", a.text("endpoint"));
+    endpoint = a.has("endpoint") ? url("endpoint", a.text("endpoint")) : null;
+    opamp = a.has("opamp") ? url("opamp", a.text("opamp")) : null;
+    if (endpoint != null && opamp != null) {
+      throw new IllegalArgumentException("endpoint and opamp are two ways to the same service: give one of them");
+    }
     service = service(a.text("service"));
     token = a.has("token") ? a.text("token") : System.getenv("SIBYL_TOKEN");
     own = new OwnClasses(a.pattern("include"), a.pattern("own"), a.pattern("exclude"), classifier);
     spansPerSecond = a.number(DEFAULT_RATE, "rate");
-    Pattern entry = a.pattern("entry");
-    isEntry = entry == null ? name -> false : entry.asMatchPredicate();
+    selection = new Selection(matching(a.pattern("entry")), matching(a.pattern("variables")), isTrace(a.text("granularity")));
     String target = first(a.text("otlp"), System.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), DEFAULT_OTLP);
     otlp = url("otlp", target);
     resource.put("service.name", service);
@@ -48,6 +53,21 @@ public final class Settings {
     } catch (UnknownHostException e) {
       // the attribute is for display
     }
+  }
+
+  /** Reports whether the coarsest granularity is that of traces: then the spans inside of requests are tracepoints. */
+  private static boolean isTrace(String granularity) {
+    if (granularity == null || granularity.equals("server")) {
+      return false;
+    }
+    if (granularity.equals("trace")) {
+      return true;
+    }
+    throw new IllegalArgumentException("granularity: \"" + granularity + "\" is not trace or server");
+  }
+
+  private static Predicate<String> matching(Pattern p) {
+    return p == null ? name -> false : p.asMatchPredicate();
   }
 
   private static URI url(String name, String text) {

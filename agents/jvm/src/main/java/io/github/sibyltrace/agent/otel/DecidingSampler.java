@@ -26,7 +26,7 @@ import java.util.Map;
 public final class DecidingSampler implements Sampler {
   private static final AttributeKey<Long> PLAN = AttributeKey.longKey("sibyl.plan");
   private static final AttributeKey<String> ARM = AttributeKey.stringKey("sibyl.arm");
-  private static final String KEY = "sibyl"; // in the tracestate
+  static final String KEY = "sibyl"; // in the tracestate
 
   private final Sampler sampler;
   private final Registry registry;

@@ -3,7 +3,9 @@ package io.github.sibyltrace.agent.otel;
 import io.github.sibyltrace.agent.bridge.Activation;
 import io.github.sibyltrace.agent.plan.Request;
 import io.github.sibyltrace.agent.plan.Tracepoint;
+import io.github.sibyltrace.agent.trace.Capture;
 import io.github.sibyltrace.agent.trace.Point;
+import io.github.sibyltrace.agent.trace.Registry;
 import io.github.sibyltrace.agent.trace.Spans;
 import io.github.sibyltrace.agent.trace.ThreadState;
 import io.opentelemetry.api.GlobalOpenTelemetry;
@@ -30,7 +32,7 @@ public final class OtelSpans implements Spans {
     if (!context.isValid() || thread.busy) {
       return null;
     }
-    Request request = thread.request(point.registry().plans(), context.getTraceId(), context.getTraceState().get("sibyl"));
+    Request request = thread.request(point.registry().plans(), context.getTraceId(), context.getTraceState().get(DecidingSampler.KEY));
     if (!point.hit(request, context.isSampled())) {
       return null;
     }
@@ -47,6 +49,40 @@ public final class OtelSpans implements Spans {
       return new Started(point, thread, span, span.makeCurrent(), begin == 0 ? -1 : System.nanoTime() - begin);
     } finally {
       thread.busy = false;
+    }
+  }
+
+  @Override
+  public Capture capture(Registry registry) {
+    Span span = Span.current();
+    SpanContext context = span.getSpanContext();
+    ThreadState thread = threads.get();
+    if (!context.isValid() || thread.busy) {
+      return null;
+    }
+    return new Attributes(span, thread.request(registry.plans(), context.getTraceId(), context.getTraceState().get(DecidingSampler.KEY)));
+  }
+
+  /** Sets attributes of a span. */
+  private static final class Attributes extends Capture {
+    private final Span span;
+
+    Attributes(Span span, Request request) {
+      super(request, span.isRecording());
+      this.span = span;
+    }
+
+    @Override
+    protected void set(String key, Object value) {
+      if (value instanceof Long) {
+        span.setAttribute(key, (Long) value);
+      } else if (value instanceof Double) {
+        span.setAttribute(key, (Double) value);
+      } else if (value instanceof Boolean) {
+        span.setAttribute(key, (Boolean) value);
+      } else {
+        span.setAttribute(key, value.toString());
+      }
     }
   }
 

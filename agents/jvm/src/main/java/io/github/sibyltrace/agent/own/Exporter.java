@@ -76,7 +76,7 @@ public final class Exporter {
 
   private String encode(List<OwnSpan> batch) {
     JsonStringWriter w = JsonWriter.string().object().array("resourceSpans").object().object("resource").array("attributes");
-    resource.forEach((key, value) -> OwnSpan.text(w, key, value));
+    resource.forEach((key, value) -> OwnSpan.attribute(w, key, value));
     w.end().end().array("scopeSpans").object().object("scope").value("name", Tracepoint.SCOPE).end().array("spans");
     batch.forEach(s -> s.write(w));
     return w.end().end().end().end().end().end().done();

@@ -3,22 +3,14 @@ package io.github.sibyltrace.agent.own;
 import com.grack.nanojson.JsonStringWriter;
 import io.github.sibyltrace.agent.bridge.Activation;
 import io.github.sibyltrace.agent.plan.Request;
+import io.github.sibyltrace.agent.trace.Capture;
 import io.github.sibyltrace.agent.trace.Point;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
 
 /** A span of a method. */
 final class OwnSpan extends Activation {
-  /** Describes the request that a span begins. */
-  static final class Root {
-    final String traceId;
-    final Request request;
-
-    Root(String traceId, Request request) {
-      this.traceId = traceId;
-      this.request = request;
-    }
-  }
-
   private static final int INTERNAL = 1; // kinds of span in OTLP
   private static final int SERVER = 2;
 
@@ -29,21 +21,15 @@ final class OwnSpan extends Activation {
   final Request request;
   private final OwnSpans spans;
   private final Point point;
-  private final String traceId;
+  final String traceId;
   private final String id = randomId(16);
   private final long start = System.nanoTime();
   private long end;
   private String exception; // null: the method returned
+  private final Map<String, Object> variables = new LinkedHashMap<>(0);
 
-  OwnSpan(OwnSpans spans, Point point, Root root) {
-    this(spans, point, null, root.traceId, root.request);
-  }
-
-  OwnSpan(OwnSpans spans, Point point, OwnSpan parent) {
-    this(spans, point, parent, parent.traceId, parent.request);
-  }
-
-  private OwnSpan(OwnSpans spans, Point point, OwnSpan parent, String traceId, Request request) {
+  /** Starts a span. */
+  OwnSpan(OwnSpans spans, Point point, OwnSpan parent, String traceId, Request request) {
     this.spans = spans;
     this.point = point;
     this.parent = parent;
@@ -70,6 +56,16 @@ final class OwnSpan extends Activation {
     spans.end(this);
   }
 
+  /** Returns the place for variables of the execution. */
+  Capture capture() {
+    return new Capture(request, true) {
+      @Override
+      protected void set(String key, Object value) {
+        variables.put(key, value);
+      }
+    };
+  }
+
   /** Writes the span in OTLP/JSON. */
   void write(JsonStringWriter w) {
     w.object().value("traceId", traceId).value("spanId", id);
@@ -80,16 +76,17 @@ final class OwnSpan extends Activation {
     w.value("startTimeUnixNano", Long.toString(EPOCH + start)).value("endTimeUnixNano", Long.toString(EPOCH + end));
     w.array("attributes");
     if (parent != null) {
-      text(w, "sibyl.tracepoint.id", point.tracepoint.id);
+      attribute(w, "sibyl.tracepoint.id", point.tracepoint.id);
     } else {
-      w.object().value("key", "sibyl.plan").object("value").value("intValue", Long.toString(request.version)).end().end();
+      attribute(w, "sibyl.plan", request.version);
       if (request.arm != null) {
-        text(w, "sibyl.arm", request.arm.name);
+        attribute(w, "sibyl.arm", request.arm.name);
       }
     }
-    text(w, "code.function.name", point.tracepoint.code);
+    attribute(w, "code.function.name", point.tracepoint.code);
+    variables.forEach((key, value) -> attribute(w, key, value));
     if (exception != null) {
-      text(w, "error.type", exception);
+      attribute(w, "error.type", exception);
     }
     w.end();
     if (exception != null) {
@@ -98,7 +95,18 @@ final class OwnSpan extends Activation {
     w.end();
   }
 
-  static void text(JsonStringWriter w, String key, String value) {
-    w.object().value("key", key).object("value").value("stringValue", value).end().end();
+  /** Writes an attribute: a Long, Double, Boolean or String. */
+  static void attribute(JsonStringWriter w, String key, Object value) {
+    w.object().value("key", key).object("value");
+    if (value instanceof Long) {
+      w.value("intValue", value.toString());
+    } else if (value instanceof Double) {
+      w.value("doubleValue", value.toString()); // as text, since JSON has no infinity
+    } else if (value instanceof Boolean) {
+      w.value("boolValue", (Boolean) value);
+    } else {
+      w.value("stringValue", value.toString());
+    }
+    w.end().end();
   }
 }

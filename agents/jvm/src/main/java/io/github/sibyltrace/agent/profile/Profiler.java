@@ -4,6 +4,8 @@ import io.github.sibyltrace.agent.Log;
 import io.github.sibyltrace.agent.bridge.Bridge;
 import io.github.sibyltrace.agent.weave.ClassFile;
 import io.github.sibyltrace.agent.weave.Hook;
+import io.github.sibyltrace.agent.weave.Loaders;
+import io.github.sibyltrace.agent.weave.ParameterNames;
 import io.github.sibyltrace.agent.weave.Refusal;
 import io.github.sibyltrace.agent.weave.Weave;
 import java.io.IOException;
@@ -20,11 +22,14 @@ import java.util.concurrent.ConcurrentHashMap;
 public final class Profiler implements ClassFileTransformer {
   private final ProfilerOptions options;
   private final Instrumentation instrumentation;
+  private final Loaders loaders;
+  private final ParameterNames names = new ParameterNames();
   private final Log log;
   private final Output output;
   private final long started = System.nanoTime();
   private final Object reporting = new Object();
   private boolean ended; // guarded by reporting
+  private volatile boolean stopped;
 
   private final Map<String, Integer> hooks = new ConcurrentHashMap<>(); // indexes of probes, by name of method or class
   private final List<ObjectProbe> objects = new ArrayList<>(); // guarded by this
@@ -38,6 +43,7 @@ public final class Profiler implements ClassFileTransformer {
   private Profiler(ProfilerOptions options, Instrumentation instrumentation, Log log) throws IOException {
     this.options = options;
     this.instrumentation = instrumentation;
+    this.loaders = new Loaders(instrumentation);
     this.log = log;
     this.output = new Output(options.output);
   }
@@ -84,7 +90,7 @@ public final class Profiler implements ClassFileTransformer {
       if (!c.isArray() && chosen(c.getName(), c.getClassLoader()) && instrumentation.isModifiableClass(c)) {
         try {
           ClassFile file = ClassFile.of(c);
-          String refusal = file == null ? null : Refusal.ofLoaded(file, c.getClassLoader());
+          String refusal = file == null ? null : Refusal.ofLoaded(file, loaders.open(c.getClassLoader()));
           if (refusal == null) {
             instrumentation.retransformClasses(c);
           } else {
@@ -113,13 +119,16 @@ public final class Profiler implements ClassFileTransformer {
       return null;
     }
     try {
-      ClassFile file = new ClassFile(bytes);
-      String refusal = Refusal.ofNew(file, loader);
+      byte[] complete = names.restore(redefined, bytes);
+      ClassFile file = new ClassFile(complete);
+      String refusal = Refusal.ofNew(file, Loaders.findBridge(loader));
       if (refusal != null) {
         log.info(file.name + " is not instrumented: " + refusal);
-        return null;
       }
-      return Weave.apply(bytes, hooksOf(file));
+      if (refusal != null || stopped) {
+        return redefined == null ? null : complete;
+      }
+      return Weave.apply(complete, hooksOf(file));
     } catch (Throwable t) {
       log.warn("cannot instrument " + internalName.replace('/', '.') + ": " + t);
       return null;
@@ -169,11 +178,13 @@ public final class Profiler implements ClassFileTransformer {
 
   /** Removes the instrumentation. */
   private void stop() {
-    instrumentation.removeTransformer(this);
+    stopped = true;
     for (int index : hooks.values()) {
-      Bridge.set(index, null);
+      Bridge.set(index, null); // classes that the JVM does not transform now find no probe
     }
-    transformLoaded(); // without this transformer; what stays instrumented finds no probe
+    transformLoaded();
+    instrumentation.removeTransformer(this);
+    loaders.close();
   }
 
   private void report(boolean last) {

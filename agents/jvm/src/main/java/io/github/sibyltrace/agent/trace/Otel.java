@@ -2,60 +2,41 @@ package io.github.sibyltrace.agent.trace;
 
 import io.github.sibyltrace.agent.Log;
 import io.github.sibyltrace.agent.bridge.Bridge;
-import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
-import java.util.WeakHashMap;
-import java.util.jar.JarFile;
 
 /** Finds the OpenTelemetry that a class sees: that of OpenTelemetry's Java agent, or that of the application. */
 public final class Otel implements SpansFactory {
   private static final String API = "io.opentelemetry.api.GlobalOpenTelemetry";
   private static final int MAX_SAMPLERS = 64; // a process has one or two
 
-  private final JarFile jar;
   private final Log log;
-  private final Map<ClassLoader, WeakReference<Spans>> byApi = new WeakHashMap<>(); // guarded by itself
   private final Spans without; // for classes that see no OpenTelemetry
-  private Spans ofAgent; // guarded by byApi; null: not made yet
+
+  /** The ways to make spans by the class of the API, which keeps them alive: they refer to its loader. */
+  private final ClassValue<Spans> byApi =
+      new ClassValue<>() {
+        @Override
+        protected Spans computeValue(Class<?> api) {
+          return make(api);
+        }
+      };
 
   /**
    * Finds OpenTelemetry.
    *
-   * @param jar the agent's own jar, which contains the classes that use OpenTelemetry
    * @param without makes the spans of classes that see no OpenTelemetry
    */
-  public Otel(JarFile jar, Spans without, Log log) {
+  public Otel(Spans without, Log log) {
     this.without = without;
-    this.jar = jar;
     this.log = log;
   }
 
   @Override
   public Spans spansFor(ClassLoader loader) {
-    synchronized (byApi) {
-      try {
-        if (find(OtelLoader.AGENT_PREFIX + API, null) != null) {
-          ofAgent = ofAgent != null ? ofAgent : spans(null, true);
-          return ofAgent;
-        }
-        Class<?> api = find(API, loader);
-        if (api == null) {
-          return without;
-        }
-        WeakReference<Spans> known = byApi.get(api.getClassLoader());
-        Spans spans = known == null ? null : known.get();
-        if (spans == null) {
-          spans = spans(api.getClassLoader(), false);
-          byApi.put(api.getClassLoader(), new WeakReference<>(spans)); // weak: its class refers to the loader
-        }
-        return spans;
-      } catch (ReflectiveOperationException | LinkageError e) {
-        log.error("cannot use OpenTelemetry: its version is not supported", e);
-        return without;
-      }
-    }
+    Class<?> ofAgent = find(OtelLoader.AGENT_PREFIX + API, null);
+    Class<?> api = ofAgent != null ? ofAgent : find(API, loader);
+    return api == null ? without : byApi.get(api);
   }
 
   private static Class<?> find(String name, ClassLoader loader) {
@@ -66,13 +47,45 @@ public final class Otel implements SpansFactory {
     }
   }
 
-  private Spans spans(ClassLoader api, boolean ofAgent) throws ReflectiveOperationException {
-    return (Spans) new OtelLoader(api, jar, ofAgent).loadClass(OtelLoader.PACKAGE + "OtelSpans").getConstructor().newInstance();
+  private Spans make(Class<?> api) {
+    try {
+      OtelLoader l = new OtelLoader(api.getClassLoader(), api.getName().startsWith(OtelLoader.AGENT_PREFIX));
+      return (Spans) l.loadClass(OtelLoader.PACKAGE + "OtelSpans").getConstructor().newInstance();
+    } catch (ReflectiveOperationException | LinkageError e) {
+      log.error("cannot use OpenTelemetry: its version is not supported", e);
+      return without;
+    }
   }
 
   @Override
   public Bridge.SamplerWrapper samplers(Registry registry) {
     return new Samplers(registry);
+  }
+
+  @Override
+  public Bridge.SpanGate gate(Registry registry) {
+    ClassValue<Bridge.SpanGate> gates = // by SDK
+        new ClassValue<>() {
+          @Override
+          protected Bridge.SpanGate computeValue(Class<?> builder) {
+            return makeGate(builder.getClassLoader(), registry);
+          }
+        };
+    return (builder, parent, name, kind, scope) -> gates.get(builder.getClass()).replace(builder, parent, name, kind, scope);
+  }
+
+  private Bridge.SpanGate makeGate(ClassLoader sdk, Registry registry) {
+    try {
+      return (Bridge.SpanGate) besideSdk(sdk).loadClass(OtelLoader.PACKAGE + "SpanGate").getConstructor(Registry.class).newInstance(registry);
+    } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
+      log.error("spans of OpenTelemetry are no tracepoints: its version is not supported", e);
+      return (builder, parent, name, kind, scope) -> null;
+    }
+  }
+
+  /** Returns a loader of classes that use an SDK. */
+  private static OtelLoader besideSdk(ClassLoader sdk) {
+    return new OtelLoader(sdk, sdk.getClass().getName().startsWith("io.opentelemetry.javaagent."));
   }
 
   /** Keeps the wrapper of each sampler. */
@@ -108,8 +121,7 @@ public final class Otel implements SpansFactory {
     private Object make(Object sampler) {
       try {
         ClassLoader sdk = Class.forName("io.opentelemetry.sdk.trace.samplers.Sampler", false, sampler.getClass().getClassLoader()).getClassLoader();
-        boolean ofAgent = sdk.getClass().getName().startsWith("io.opentelemetry.javaagent.");
-        return new OtelLoader(sdk, jar, ofAgent)
+        return besideSdk(sdk)
             .loadClass(OtelLoader.PACKAGE + "DecidingSampler")
             .getConstructor(Object.class, Registry.class)
             .newInstance(sampler, registry);

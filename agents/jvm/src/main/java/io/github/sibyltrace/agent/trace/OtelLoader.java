@@ -2,8 +2,6 @@ package io.github.sibyltrace.agent.trace;
 
 import java.io.IOException;
 import java.io.InputStream;
-import java.util.jar.JarFile;
-import java.util.zip.ZipEntry;
 import org.objectweb.asm.ClassReader;
 import org.objectweb.asm.ClassWriter;
 import org.objectweb.asm.commons.ClassRemapper;
@@ -17,7 +15,9 @@ final class OtelLoader extends ClassLoader {
   static final String PACKAGE = "io.github.sibyltrace.agent.otel.";
   static final String AGENT_PREFIX = "io.opentelemetry.javaagent.shaded.";
 
-  private final JarFile jar;
+  private static final String OURS = "io.github.sibyltrace.agent.";
+  private static final ClassLoader AGENT = OtelLoader.class.getClassLoader();
+
   private final boolean ofAgent;
 
   /**
@@ -26,29 +26,30 @@ final class OtelLoader extends ClassLoader {
    * @param parent sees OpenTelemetry
    * @param ofAgent whether that is the one in OpenTelemetry's Java agent
    */
-  OtelLoader(ClassLoader parent, JarFile jar, boolean ofAgent) {
+  OtelLoader(ClassLoader parent, boolean ofAgent) {
     super(parent);
-    this.jar = jar;
     this.ofAgent = ofAgent;
   }
 
   @Override
   protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
-    if (!name.startsWith(PACKAGE)) {
+    if (!name.startsWith(OURS)) {
       return super.loadClass(name, resolve);
     }
-    synchronized (getClassLoadingLock(name)) { // the parent has the class, too, but does not see OpenTelemetry
+    if (!name.startsWith(PACKAGE)) {
+      return AGENT.loadClass(name);
+    }
+    synchronized (getClassLoadingLock(name)) { // the agent's loader has the class, too, but does not see OpenTelemetry
       Class<?> c = findLoadedClass(name);
       return c != null ? c : define(name);
     }
   }
 
   private Class<?> define(String name) throws ClassNotFoundException {
-    ZipEntry entry = jar.getEntry(name.replace('.', '/') + ".class");
-    if (entry == null) {
-      throw new ClassNotFoundException(name);
-    }
-    try (InputStream in = jar.getInputStream(entry)) {
+    try (InputStream in = AGENT.getResourceAsStream(name.replace('.', '/') + ".class")) {
+      if (in == null) {
+        throw new ClassNotFoundException(name);
+      }
       byte[] bytes = in.readAllBytes();
       bytes = ofAgent ? rename(bytes) : bytes;
       return defineClass(name, bytes, 0, bytes.length);

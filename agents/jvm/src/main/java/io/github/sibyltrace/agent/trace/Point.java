@@ -1,7 +1,5 @@
 package io.github.sibyltrace.agent.trace;
 
-import io.github.sibyltrace.agent.bridge.Activation;
-import io.github.sibyltrace.agent.bridge.Probe;
 import io.github.sibyltrace.agent.plan.Request;
 import io.github.sibyltrace.agent.plan.Tracepoint;
 import java.util.concurrent.atomic.LongAdder;
@@ -12,6 +10,7 @@ public final class Point {
   private static final long LONGEST_HIT = 1_000_000; // ns; during a longer one the thread was preempted
 
   public final Tracepoint tracepoint;
+  final Variable variable; // null: the tracepoint is a span
   private final Registry registry;
   private final RateLimit limit;
   private final LongAdder hits = new LongAdder();
@@ -19,13 +18,14 @@ public final class Point {
   private final LongAdder nanos = new LongAdder();
   private final LongAdder measured = new LongAdder();
 
-  Point(Tracepoint tracepoint, Registry registry, int spansPerSecond) {
+  Point(Tracepoint tracepoint, Variable variable, Registry registry, int perSecond) {
     this.tracepoint = tracepoint;
+    this.variable = variable;
     this.registry = registry;
-    this.limit = new RateLimit(spansPerSecond);
+    this.limit = new RateLimit(perSecond);
   }
 
-  /** Counts a hit, and reports whether it may become a span. */
+  /** Counts a hit, and reports whether it may become a span or an attribute. */
   public boolean hit(Request request, boolean sampled) {
     if (!request.enables(tracepoint.id)) {
       return false;
@@ -72,15 +72,5 @@ public final class Point {
   public double meanNanos() {
     long n = measured.sum();
     return n == 0 ? 0 : (double) nanos.sum() / n;
-  }
-
-  /** Returns a probe that makes spans of this point. */
-  Probe probe(Spans spans) {
-    return new Probe() {
-      @Override
-      public Activation enter() {
-        return spans.start(Point.this);
-      }
-    };
   }
 }

@@ -8,9 +8,13 @@ import io.github.sibyltrace.agent.plan.Plans;
 import io.github.sibyltrace.agent.plan.Tracepoint;
 import io.github.sibyltrace.agent.weave.ClassFile;
 import io.github.sibyltrace.agent.weave.Hook;
+import io.github.sibyltrace.agent.weave.Loaders;
+import io.github.sibyltrace.agent.weave.ParameterNames;
 import io.github.sibyltrace.agent.weave.Refusal;
 import io.github.sibyltrace.agent.weave.SamplerHook;
+import io.github.sibyltrace.agent.weave.SpanHook;
 import io.github.sibyltrace.agent.weave.Weave;
+import java.io.IOException;
 import java.lang.instrument.ClassFileTransformer;
 import java.lang.instrument.Instrumentation;
 import java.security.ProtectionDomain;
@@ -23,21 +27,24 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.function.Predicate;
 
 /** The tracepoints of a process: the catalogue of the application's loaded methods, and those that a plan enables. */
 public final class Registry implements ClassFileTransformer {
   private static final int BATCH = 100; // classes that are transformed at once
+  private static final int MAX_SPANS = 1000; // tracepoints of OpenTelemetry's spans; others always start
 
   public final String service;
   final RateLimit total;
   private final OwnClasses own;
   private final Unsure unsure;
-  private final Predicate<String> isEntry;
+  private final Selection select;
   private final int spansPerSecond;
   private final Instrumentation instrumentation;
+  private final Loaders loaders;
+  private final ParameterNames names = new ParameterNames();
   private final SpansFactory factory;
   private final Log log;
 
@@ -51,17 +58,21 @@ public final class Registry implements ClassFileTransformer {
   private final Map<String, Set<Known>> wanted = new ConcurrentHashMap<>(); // methods to instrument, by name of class
   private final Map<String, String> failures = new ConcurrentHashMap<>(); // reasons by ID
   private final Set<String> woven = ConcurrentHashMap.newKeySet(); // IDs that at least one loaded class reports
-  private final Map<String, Map<Spans, Integer>> probes = new ConcurrentHashMap<>(); // indexes in the bridge, by ID
-  private final Set<Class<?>> scanned = Collections.newSetFromMap(new java.util.WeakHashMap<>());
+  private final Map<String, Map<Spans, Installed>> probes = new ConcurrentHashMap<>(); // by class, method and descriptor
+  private final Map<String, Point> spans = new ConcurrentHashMap<>(); // of OpenTelemetry, by ID
+  private final AtomicBoolean spansFound = new AtomicBoolean(); // since the last scan
+  private final Set<Class<?>> scanned = Collections.newSetFromMap(new WeakHashMap<>());
 
-  /** A method of the catalogue. */
+  /** A method of the catalogue, or a variable of one. */
   private static final class Known {
     final Tracepoint tracepoint;
+    final Variable variable; // null: a method
     final String className;
     final String method; // name and descriptor
 
-    Known(Tracepoint tracepoint, String className, String method) {
+    Known(Tracepoint tracepoint, Variable variable, String className, String method) {
       this.tracepoint = tracepoint;
+      this.variable = variable;
       this.className = className;
       this.method = method;
     }
@@ -70,17 +81,17 @@ public final class Registry implements ClassFileTransformer {
   /**
    * Creates a registry without tracepoints.
    *
-   * @param isEntry whether a method, by class and name, is an entry of requests, which is always instrumented
    * @param spansPerSecond limit of each tracepoint; that of all together is four times as high
    */
-  public Registry(String service, OwnClasses own, Predicate<String> isEntry, int spansPerSecond, Instrumentation instrumentation, SpansFactory factory, Log log) {
+  public Registry(String service, OwnClasses own, Selection select, int spansPerSecond, Instrumentation instrumentation, SpansFactory factory, Log log) {
     this.service = service;
     this.own = own;
     this.unsure = new Unsure(log);
-    this.isEntry = isEntry;
+    this.select = select;
     this.spansPerSecond = spansPerSecond;
     this.total = new RateLimit(4 * spansPerSecond);
     this.instrumentation = instrumentation;
+    this.loaders = new Loaders(instrumentation);
     this.factory = factory;
     this.log = log;
   }
@@ -88,10 +99,13 @@ public final class Registry implements ClassFileTransformer {
   /** Begins to observe classes. */
   public void start() {
     Bridge.setSamplerWrapper(factory.samplers(this));
+    if (select.spans) {
+      Bridge.setSpanGate(factory.gate(this));
+    }
     instrumentation.addTransformer(this, true);
     List<Class<?>> sdks = new ArrayList<>();
     for (Class<?> c : instrumentation.getAllLoadedClasses()) {
-      if (c.getName().equals(SamplerHook.CLASS)) {
+      if (c.getName().equals(SamplerHook.CLASS) || c.getName().equals(SpanHook.CLASS)) {
         sdks.add(c);
       }
     }
@@ -104,8 +118,9 @@ public final class Registry implements ClassFileTransformer {
 
   /** Looks for new classes, and reports whether the catalogue changed. */
   public synchronized boolean scan() {
+    boolean found = spansFound.getAndSet(false);
     if (!classesLoaded.getAndSet(false)) {
-      return false;
+      return found;
     }
     int before = catalogue.size();
     for (Class<?> c : instrumentation.getAllLoadedClasses()) {
@@ -120,7 +135,7 @@ public final class Registry implements ClassFileTransformer {
     }
     unsure.tell(own.unsure());
     if (catalogue.size() == before) {
-      return false;
+      return found;
     }
     instrument(plans); // entries among the new methods
     return true;
@@ -135,34 +150,61 @@ public final class Registry implements ClassFileTransformer {
         refused.put(name, "the class file is not found: the class was generated");
         return;
       }
-      String reason = instrumentation.isModifiableClass(c) ? Refusal.ofLoaded(file, c.getClassLoader()) : "the JVM does not allow to change it";
+      String reason = instrumentation.isModifiableClass(c) ? Refusal.ofLoaded(file, loaders.open(c.getClassLoader())) : "the JVM does not allow to change it";
       if (reason != null) {
         refused.put(name, reason);
         return;
       }
+      names.remember(c);
       for (ClassFile.Method m : file.methods) {
-        add(name, m);
+        add(c, m);
       }
     } catch (Throwable t) {
       refused.put(name, "cannot read the class file: " + t);
     }
   }
 
-  private void add(String className, ClassFile.Method m) {
-    if (m.isConstructor() || catalogue.size() >= Limits.CATALOGUE) {
+  private void add(Class<?> c, ClassFile.Method m) throws IOException {
+    if (m.isConstructor()) {
       return;
     }
-    Tracepoint t = new Tracepoint(service, className, m.signature(), isEntry);
-    if (t.isValid()) {
-      catalogue.putIfAbsent(t.id, new Known(t, className, m.name + m.descriptor));
+    String code = c.getName() + "." + m.name;
+    Tracepoint t = Tracepoint.ofMethod(service, c.getName(), m.signature(), select.areEntries.test(code));
+    if (add(t, null, c, m) && select.haveVariables.test(code)) {
+      String[] parameters = ClassFile.parameterNames(c).get(m.name + m.descriptor);
+      for (Variable v : Variable.of(m, parameters, type -> ClassFile.isEnum(type, c.getClassLoader()))) {
+        add(Tracepoint.ofVariable(t, v.name), v, c, m);
+      }
     }
+  }
+
+  /** Adds an entry to the catalogue, and reports whether there was room and no such entry. */
+  private boolean add(Tracepoint t, Variable v, Class<?> c, ClassFile.Method m) {
+    return t.isValid() && catalogue.size() < Limits.CATALOGUE && catalogue.putIfAbsent(t.id, new Known(t, v, c.getName(), m.name + m.descriptor)) == null;
   }
 
   /** Returns the catalogue, ascending by ID. */
   public List<Tracepoint> catalogue() {
-    List<Tracepoint> all = new ArrayList<>();
-    new TreeMap<>(catalogue).values().forEach(k -> all.add(k.tracepoint));
-    return all;
+    TreeMap<String, Tracepoint> all = new TreeMap<>();
+    catalogue.forEach((id, k) -> all.put(id, k.tracepoint));
+    spans.forEach((id, p) -> all.put(id, p.tracepoint));
+    return new ArrayList<>(all.values());
+  }
+
+  /** Returns the tracepoint of spans of OpenTelemetry, null if there are too many or the protocol cannot carry it. */
+  public Point spans(String scope, String name, String spanKind) {
+    String id = Tracepoint.spanId(service, scope, name);
+    Point known = spans.get(id);
+    return known != null || spans.size() >= MAX_SPANS ? known : add(Tracepoint.ofSpan(service, scope, name, spanKind));
+  }
+
+  private Point add(Tracepoint t) {
+    if (!t.isValid()) {
+      return null;
+    }
+    Point p = spans.computeIfAbsent(t.id, x -> points.computeIfAbsent(x, y -> new Point(t, null, this, spansPerSecond)));
+    spansFound.set(true);
+    return p;
   }
 
   /** Makes p the current plan; null: returns to the baseline. */
@@ -183,7 +225,7 @@ public final class Registry implements ClassFileTransformer {
     for (Known k : catalogue.values()) {
       Tracepoint t = k.tracepoint;
       if (t.baseline || enabled.contains(t.id)) {
-        points.computeIfAbsent(t.id, x -> new Point(t, this, spansPerSecond));
+        points.computeIfAbsent(t.id, x -> new Point(t, k.variable, this, spansPerSecond));
         after.computeIfAbsent(k.className, x -> new HashSet<>()).add(k);
       }
     }
@@ -264,33 +306,71 @@ public final class Registry implements ClassFileTransformer {
     String name = internalName.replace('/', '.');
     try {
       if (name.equals(SamplerHook.CLASS)) {
-        return Refusal.seesBridge(loader) ? SamplerHook.apply(bytes) : null;
+        return Loaders.findBridge(loader) ? SamplerHook.apply(bytes) : null;
       }
-      if (redefined == null && own.mayContain(name, loader, domain)) {
+      if (name.equals(SpanHook.CLASS)) {
+        return select.spans && Loaders.findBridge(loader) ? SpanHook.apply(bytes) : null;
+      }
+      if (!own.mayContain(name, loader, domain)) {
+        return null;
+      }
+      if (redefined == null) {
         classesLoaded.set(true);
       }
+      byte[] complete = names.restore(redefined, bytes);
       Set<Known> methods = wanted.get(name);
-      return methods == null ? null : weave(loader, bytes, methods);
+      if (methods != null) {
+        return weave(loader, name, complete, methods);
+      }
+      return redefined == null ? null : complete;
     } catch (Throwable t) {
       fail(name, t);
       return null;
     }
   }
 
-  private byte[] weave(ClassLoader loader, byte[] bytes, Set<Known> methods) {
-    Spans spans = factory.spansFor(loader);
-    Map<String, Hook> hooks = new HashMap<>();
-    for (Known k : methods) {
-      hooks.put(k.method, new Hook(probe(k.tracepoint.id, spans), false));
+  private byte[] weave(ClassLoader loader, String className, byte[] bytes, Set<Known> methods) {
+    if (!Loaders.findBridge(loader)) {
+      throw new IllegalStateException("the class loader " + loader + " hides the bootstrap class path");
     }
+    Spans spans = factory.spansFor(loader);
+    Map<String, Point> spanPoints = new HashMap<>();
+    Map<String, List<Point>> variables = new HashMap<>();
+    for (Known k : methods) {
+      List<Point> ofMethod = variables.computeIfAbsent(k.method, x -> new ArrayList<>());
+      Point p = points.get(k.tracepoint.id);
+      if (k.variable == null) {
+        spanPoints.put(k.method, p);
+      } else {
+        ofMethod.add(p);
+      }
+    }
+    Map<String, Hook> hooks = new HashMap<>();
+    variables.forEach(
+        (method, captured) -> {
+          Installed i = probe(className + "." + method, spans);
+          i.probe.enable(spanPoints.get(method), captured);
+          hooks.put(method, new Hook(i.index, !captured.isEmpty()));
+        });
     byte[] result = Weave.apply(bytes, hooks);
     methods.forEach(k -> woven.add(k.tracepoint.id));
     return result;
   }
 
-  /** Returns the index of the probe of a tracepoint. A tracepoint keeps it, so that toggling it uses no memory. */
-  private int probe(String id, Spans spans) {
-    return probes.computeIfAbsent(id, x -> new ConcurrentHashMap<>()).computeIfAbsent(spans, s -> Bridge.add(points.get(id).probe(s)));
+  /** Returns the probe of a method. A method keeps it, so that toggling its tracepoints uses no memory. */
+  private Installed probe(String method, Spans spans) {
+    return probes.computeIfAbsent(method, x -> Collections.synchronizedMap(new WeakHashMap<>())).computeIfAbsent(spans, Installed::new);
+  }
+
+  /** A probe in the bridge. */
+  private static final class Installed {
+    final MethodProbe probe;
+    final int index;
+
+    Installed(Spans spans) {
+      probe = new MethodProbe(spans);
+      index = Bridge.add(probe);
+    }
   }
 
   /** The state of a tracepoint, for the status. */
@@ -327,6 +407,9 @@ public final class Registry implements ClassFileTransformer {
   }
 
   private Outcome outcome(String id, boolean planned) {
+    if (spans.containsKey(id)) {
+      return new Outcome(id, "applied", "", points.get(id));
+    }
     Known k = catalogue.get(id);
     if (k == null) {
       return new Outcome(id, "unsupported", unknown(id), null);

@@ -9,4 +9,7 @@ public interface Spans {
    * the current request, or there is none.
    */
   Activation start(Point point);
+
+  /** Returns the place for variables of the current request: the current span. It returns null if there is none. */
+  Capture capture(Registry registry);
 }

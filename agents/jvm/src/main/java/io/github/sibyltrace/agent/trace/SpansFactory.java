@@ -9,4 +9,7 @@ public interface SpansFactory {
 
   /** Returns the wrapper of samplers, through which requests get a decision about tracepoints where they enter. */
   Bridge.SamplerWrapper samplers(Registry registry);
+
+  /** Returns the gate of OpenTelemetry's spans, which lets those start that are enabled. */
+  Bridge.SpanGate gate(Registry registry);
 }

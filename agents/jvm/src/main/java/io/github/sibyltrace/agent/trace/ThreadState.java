@@ -4,8 +4,8 @@ import io.github.sibyltrace.agent.plan.Plans;
 import io.github.sibyltrace.agent.plan.Request;
 
 /**
- * The state of a thread between hits. Its class belongs to the bootstrap class loader, so that threads do not keep the
- * loaders of applications alive.
+ * The state of a thread between hits. Its class belongs to the agent's loader, so that threads do not keep the loaders of
+ * applications alive.
  */
 public final class ThreadState {
   /** Whether a span is being started or ended. Span processors may be classes of the application: their spans would have spans without end. */

@@ -3,10 +3,13 @@ package io.github.sibyltrace.agent.weave;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.objectweb.asm.AnnotationVisitor;
 import org.objectweb.asm.ClassReader;
 import org.objectweb.asm.ClassVisitor;
+import org.objectweb.asm.Label;
 import org.objectweb.asm.MethodVisitor;
 import org.objectweb.asm.Opcodes;
 import org.objectweb.asm.RecordComponentVisitor;
@@ -47,12 +50,17 @@ public final class ClassFile {
   private int version;
   private int access;
   private boolean annotatedRecord;
-  private boolean parameterNames;
 
-  /** Reads the class file of a loaded class. It returns null if its loader does not have it, as of generated classes. */
+  /** Describes a loaded class. It returns null if its loader does not have the class file, as of generated classes. */
   public static ClassFile of(Class<?> c) throws IOException {
+    byte[] bytes = read(c);
+    return bytes == null ? null : new ClassFile(bytes);
+  }
+
+  /** Returns the class file of a loaded class as its loader has it, null if it does not. */
+  static byte[] read(Class<?> c) throws IOException {
     try (InputStream in = c.getClassLoader().getResourceAsStream(c.getName().replace('.', '/') + ".class")) {
-      return in == null ? null : new ClassFile(in.readAllBytes());
+      return in == null ? null : in.readAllBytes();
     }
   }
 
@@ -79,9 +87,70 @@ public final class ClassFile {
     return annotatedRecord ? "a record with annotated types, which the JVM damages when it transforms it (JDK-8376185)" : null;
   }
 
-  /** Reports whether the class file names parameters, which some JVMs forget when they transform a class. */
-  boolean namesParameters() {
-    return parameterNames;
+  /** Reports whether a class, which may not be loaded yet, is an enum. */
+  public static boolean isEnum(String name, ClassLoader loader) {
+    try (InputStream in = loader.getResourceAsStream(name.replace('.', '/') + ".class")) {
+      return in != null && "java/lang/Enum".equals(new ClassReader(in.readAllBytes()).getSuperName());
+    } catch (IOException | RuntimeException e) {
+      return false;
+    }
+  }
+
+  /** Returns the names of the parameters that a class file has, by name and descriptor of the method; null: none. */
+  public static Map<String, String[]> parameterNames(Class<?> c) throws IOException {
+    byte[] bytes = read(c);
+    Map<String, String[]> all = new HashMap<>();
+    if (bytes != null) {
+      new ClassReader(bytes).accept(new NameReader(all), ClassReader.SKIP_FRAMES);
+    }
+    return all;
+  }
+
+  /** Collects the names of parameters from debugging information, and from what {@code javac -parameters} wrote. */
+  private static final class NameReader extends ClassVisitor {
+    private final Map<String, String[]> all;
+
+    NameReader(Map<String, String[]> all) {
+      super(Weave.API);
+      this.all = all;
+    }
+
+    @Override
+    public MethodVisitor visitMethod(int access, String method, String descriptor, String signature, String[] exceptions) {
+      Type[] types = Type.getArgumentTypes(descriptor);
+      String[] names = new String[types.length];
+      all.put(method + descriptor, names);
+      Map<Integer, Integer> bySlot = new HashMap<>();
+      int slot = (access & Opcodes.ACC_STATIC) != 0 ? 0 : 1;
+      for (int i = 0; i < types.length; i++) {
+        bySlot.put(slot, i);
+        slot += types[i].getSize();
+      }
+      return new MethodVisitor(Weave.API) {
+        private int next;
+        private Label first; // null: not seen yet
+
+        @Override
+        public void visitLabel(Label label) {
+          first = first == null ? label : first;
+        }
+
+        @Override
+        public void visitParameter(String name, int access) {
+          if (next < names.length) {
+            names[next++] = name;
+          }
+        }
+
+        @Override
+        public void visitLocalVariable(String name, String type, String signature, Label start, Label end, int slot) {
+          Integer i = bySlot.get(slot);
+          if (i != null && names[i] == null && start == first) {
+            names[i] = name;
+          }
+        }
+      };
+    }
   }
 
   private final class Reader extends ClassVisitor {
@@ -112,12 +181,7 @@ public final class ClassFile {
       if ((access & (Opcodes.ACC_ABSTRACT | Opcodes.ACC_NATIVE)) == 0 && !generated && !name.equals("<clinit>")) {
         methods.add(new Method(name, descriptor, access));
       }
-      return new MethodVisitor(Weave.API) {
-        @Override
-        public void visitParameter(String name, int access) {
-          parameterNames |= name != null;
-        }
-      };
+      return null;
     }
   }
 }

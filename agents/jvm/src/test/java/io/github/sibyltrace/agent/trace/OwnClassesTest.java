@@ -4,20 +4,14 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import io.github.sibyltrace.agent.classify.Classifier;
 import java.io.File;
-import java.io.FileOutputStream;
 import java.net.URI;
 import java.net.URL;
 import java.net.URLStreamHandler;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.security.CodeSource;
 import java.security.ProtectionDomain;
 import java.security.cert.Certificate;
 import java.util.List;
-import java.util.jar.JarFile;
-import java.util.jar.JarOutputStream;
 import java.util.regex.Pattern;
-import java.util.zip.ZipEntry;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -30,19 +24,7 @@ class OwnClassesTest {
 
   @BeforeEach
   void createClassifier() throws Exception {
-    classifier = new Classifier(model(folder), "com.shop.Main", List.of());
-  }
-
-  /** Returns a jar with the model. */
-  private static JarFile model(File folder) throws Exception {
-    File jar = new File(folder, "agent.jar");
-    try (JarOutputStream out = new JarOutputStream(new FileOutputStream(jar))) {
-      for (String name : List.of("names.txt", "weights.txt")) {
-        out.putNextEntry(new ZipEntry("io/github/sibyltrace/agent/classify/" + name));
-        out.write(Files.readAllBytes(Path.of("classify", name)));
-      }
-    }
-    return new JarFile(jar);
+    classifier = new Classifier("com.shop.Main", List.of());
   }
 
   /** Returns the domain of classes from a place. */
