@@ -221,7 +221,7 @@ func (x *scale) pend(now trace.Nanos, c *baselinediff.Comparison, except func(se
 // learnBefore learns the pending windows, of a length, that ended before an instant.
 func (x *scale) learnBefore(instant trace.Nanos, length time.Duration) {
 	for len(x.pending) > 1 && x.pending[0].end <= instant {
-		x.learn(&x.pending[0], float64(x.pending[1].end.Sub(x.pending[0].end))/float64(length))
+		x.learn(&x.pending[0], windowsBetween(x.pending[0].end, x.pending[1].end, length))
 		x.pending = slices.Delete(x.pending, 0, 1)
 	}
 }

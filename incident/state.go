@@ -18,6 +18,7 @@ type State struct {
 	Requests  []float64     // in the healthy windows, by age
 	Aged      trace.Nanos
 	Judged    trace.Nanos // end of the first window that was judged; 0: none, or of an earlier version
+	Stepped   trace.Nanos // end of the last epoch; 0: none, or of an earlier version
 	Pending   []SavedWindow
 	Relearned []SavedTime // services that are learned anew, ascending
 	Above     []SavedTime // services whose score is above its threshold, ascending
@@ -91,7 +92,7 @@ type SavedWindow struct {
 
 // State returns the state of t. Equal trackers give equal states.
 func (t *Tracker) State() State {
-	s := State{Healthy: slices.Clone(t.healthy[:]), Requests: slices.Clone(t.requests[:]), Aged: t.aged, Judged: t.judged}
+	s := State{Healthy: slices.Clone(t.healthy[:]), Requests: slices.Clone(t.requests[:]), Aged: t.aged, Judged: t.judged, Stepped: t.stepped}
 	for i := range t.scales {
 		s.Scales = append(s.Scales, t.scales[i].save())
 	}
@@ -190,7 +191,7 @@ func Restore(s State) *Tracker {
 	t := NewTracker()
 	copy(t.healthy[:], s.Healthy)
 	copy(t.requests[:], s.Requests)
-	t.aged, t.judged = s.Aged, s.Judged
+	t.aged, t.judged, t.stepped = s.Aged, s.Judged, s.Stepped
 	if t.judged == 0 && t.healthy != [ages]float64{} {
 		t.judged = t.aged // of an earlier version, which reviewed nothing after it had learned
 	}

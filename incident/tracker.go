@@ -63,6 +63,7 @@ type Tracker struct {
 	scales    [numScales]scale
 	aged      trace.Nanos                  // beginning of the current age
 	judged    trace.Nanos                  // end of the first window that was judged or reviewed; 0: none
+	stepped   trace.Nanos                  // end of the last epoch; 0: none
 	pending   []window                     // not yet known to be healthy
 	relearned map[trace.Symbol]trace.Nanos // services that are learned anew, with the time of their acceptance
 	above     map[trace.Symbol]trace.Nanos // since when the scores of services are above their thresholds
@@ -198,6 +199,7 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites, burns ...Bu
 		manner = baselinediff.Steady // accepting them changes the history
 	}
 	f.Comparison = history.Compare(f.window, manner)
+	t.resume(now)
 	t.age(now)
 	t.accept(now, history)
 	ready := Ready(now, history)
@@ -226,6 +228,22 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites, burns ...Bu
 	case ready && !t.inWindow(now):
 		t.pend(now, &f.Comparison)
 	}
+}
+
+// paused is the time between the ends of two epochs from which the service did not run between them: epochs are shorter.
+const paused = time.Minute
+
+// resume leaves a time out of account in which the service did not run. Nobody saw whether the evidence of the open
+// incidents went on, and whether the windows were healthy.
+func (t *Tracker) resume(now trace.Nanos) {
+	if gap := now.Sub(t.stepped); t.stepped != 0 && gap >= paused {
+		for _, x := range t.incidents {
+			if x.Closed == 0 {
+				x.Seen = x.Seen.Add(gap)
+			}
+		}
+	}
+	t.stepped = now
 }
 
 // Ready reports whether the history before the current window is long enough to judge it. Minutes with traces count,
@@ -260,7 +278,7 @@ func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {
 		ratio := t.ratio(history.Services())
 		unusual := func(s baselinediff.Suspect) bool { return t.unusual(&s, c.Requests, ratio, 1) }
 		if c.Requests > 0 && !slices.ContainsFunc(c.Suspects, unusual) {
-			t.learn(&window{end, c.Requests, t.scores(end, &c)}, end.Add(Window))
+			t.learn(&window{end, c.Requests, t.scores(end, &c)}, 1)
 		}
 	}
 }
@@ -517,7 +535,7 @@ func (t *Tracker) scores(now trace.Nanos, c *baselinediff.Comparison) []score {
 // learnBefore learns the scores of the windows that ended before an instant.
 func (t *Tracker) learnBefore(instant trace.Nanos) {
 	for len(t.pending) > 1 && t.pending[0].end <= instant {
-		t.learn(&t.pending[0], t.pending[1].end)
+		t.learn(&t.pending[0], windowsBetween(t.pending[0].end, t.pending[1].end, Window))
 		t.pending = slices.Delete(t.pending, 0, 1)
 	}
 	t.scales[fine].learnBefore(instant, Window)
@@ -538,9 +556,14 @@ func (t *Tracker) inWindow(now trace.Nanos) bool {
 	return slices.ContainsFunc(t.incidents, func(x *tracked) bool { return !x.Accepted && x.Seen > now.Add(-Window) && !x.lasts(now) })
 }
 
-// learn takes the scores of a healthy window, whose epoch was followed by one that ended at next.
-func (t *Tracker) learn(w *window, next trace.Nanos) {
-	windows := float64(next.Sub(w.end)) / float64(Window)
+// windowsBetween returns the number of windows of a length, without overlap, for which one counts whose epoch was
+// followed by another: at most itself, since the service may not have run between them.
+func windowsBetween(end, next trace.Nanos, length time.Duration) float64 {
+	return min(1, float64(next.Sub(end))/float64(length))
+}
+
+// learn takes the scores of a healthy window, which counts as a number of windows without overlap.
+func (t *Tracker) learn(w *window, windows float64) {
 	t.healthy[0] += windows
 	t.requests[0] += windows * float64(w.requests)
 	for _, s := range w.scores {

@@ -47,12 +47,16 @@ func (s *mailer) send(ctx context.Context, m *store.Message) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.connect(ctx)
+	conn, err := s.dialer.DialContext(ctx, "tcp", s.to.Server)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = c.Close() }() // what matters was answered before
-	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	defer func() { _ = conn.Close() }() // what matters was answered before
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	c, err := s.begin(conn)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.authenticate(c); err != nil {
 		return nil, err
 	}
@@ -74,23 +78,15 @@ func (s *mailer) send(ctx context.Context, m *store.Message) (*Answer, error) {
 	return &Answer{Status: 250, Text: refused, Partly: refused != "", Took: time.Since(start)}, nil
 }
 
-// connect connects to the server and encrypts the connection.
-func (s *mailer) connect(ctx context.Context) (*smtp.Client, error) {
-	conn, err := s.dialer.DialContext(ctx, "tcp", s.to.Server)
-	if err != nil {
-		return nil, err
-	}
+// begin begins the conversation with the server, and encrypts it.
+func (s *mailer) begin(conn net.Conn) (*smtp.Client, error) {
 	if err := conn.SetDeadline(time.Now().Add(mailTimeout)); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, err
 	}
 	if s.to.Security == "tls" {
 		conn = tls.Client(conn, s.tls)
 	}
-	c, err := s.greet(conn)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return c, nil
+	return s.greet(conn)
 }
 
 // greet introduces Sibyl to the server and, if it is configured, starts the encryption. Without it a server, or

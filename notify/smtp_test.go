@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/store"
 )
 
 // mailServer is a small SMTP server on loopback. It accepts e-mails and records them.
@@ -346,5 +348,30 @@ func TestMailQueue(t *testing.T) {
 	}
 	if w := n.Webhooks()[0]; w.Origin != "smtp://"+s.Addr().String() || w.Format != "email" {
 		t.Errorf("%+v", w)
+	}
+}
+
+// TestMailInterrupted interrupts a delivery to a server that accepts connections and says nothing: a shutdown must not
+// wait for the time limit of the delivery.
+func TestMailInterrupted(t *testing.T) {
+	silent := listening(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		conn, err := silent.Accept()
+		if err != nil {
+			return
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = conn.Read(make([]byte, 1)) // the client is connected: it begins to encrypt
+	}()
+	e := (&mailServer{Listener: silent}).endpoint("tls")
+	c, err := newCaller(&e, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.mail.send(ctx, &store.Message{ID: "evt_1", Body: []byte("{}")})
+	if timeout, ok := errors.AsType[net.Error](err); err == nil || ok && timeout.Timeout() {
+		t.Errorf("error %v, want that of the interruption", err)
 	}
 }

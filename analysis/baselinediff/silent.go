@@ -40,7 +40,7 @@ func (c *liveComparison) chargeSilent(number int32) {
 		}
 	}
 	rate := float64(past.within(steady).calls()) / float64(steady.to-steady.from)
-	if rate*float64(c.window.to-end) < leastMissing {
+	if rate*float64(c.window.to-end) < leastMissing || !c.observed() {
 		return
 	}
 	missing := rate * float64(c.window.to-c.window.from)
@@ -52,6 +52,19 @@ func (c *liveComparison) chargeSilent(number int32) {
 	c.ops[k] += missing / c.requests
 	of := c.callsOf(k)
 	of.calls, of.known.calls, of.failed = of.calls+missing, of.known.calls+missing, of.failed+missing
+}
+
+// observed reports whether traces began in each part of the window. If not, the service did not run, or all requests
+// stopped. Senders try again at different times after that.
+func (c *liveComparison) observed() bool {
+	length := c.window.to - c.window.from
+	for i := range slice(steadyParts) {
+		part := sliceRange{c.window.from + i*length/steadyParts, c.window.from + (i+1)*length/steadyParts}
+		if len(c.h.total.within(part)) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // continued returns the number of calls in the window that may be those of a site that has none since a slice: of the

@@ -315,8 +315,8 @@ func (h *Sites) Age(now trace.Nanos) {
 	}
 	idle := sliceOf(now) - slice(Span/Slice)
 	h.instances.age(func(service trace.Symbol) *aging { return of(h.serviceNumbers[service]) }, idle)
-	if h.Len() > MaxSites-spareSites || h.crowded() {
-		h.evict(idle)
+	if scarce := h.Len() > MaxSites-spareSites; scarce || h.crowded() {
+		h.evict(idle, scarce)
 	}
 	h.skipped = slices.DeleteFunc(h.skipped, func(s skip) bool { return s.to <= coverages[0].oldest })
 }
@@ -331,20 +331,20 @@ func (h *Sites) crowded() bool {
 	return false
 }
 
-// evict deletes the sites without calls since a slice, and the services that no other site names. It renumbers the
-// others.
-func (h *Sites) evict(since slice) {
+// evict deletes the sites without calls since a slice, of all services or only of those that have too many, and the
+// services that no other site names. It renumbers the others.
+func (h *Sites) evict(since slice, all bool) {
 	old := *h
 	h.numbers, h.serviceNumbers = make(map[siteKey]int32), make(map[trace.Symbol]int32)
 	h.sites, h.targets, h.called, h.series = make([]site, 1), make([]target, 1), make([]trace.Op, 1), make([]siteSeries, 1)
 	h.verdicts, h.indexed = make([]verdict, 1), nil
 	h.names, h.calls, h.crowds = make([]trace.Symbol, 1), make(map[servicePair]bool), make(map[trace.Symbol]int)
 	for i := 1; i < len(old.sites); i++ {
-		if old.series[i].last() < since {
+		s := &old.sites[i]
+		if old.series[i].last() < since && (all || old.crowds[old.names[s.service]] >= serviceSites) {
 			h.shapes -= len(old.series[i].shapes)
 			continue
 		}
-		s := &old.sites[i]
 		h.series[h.number(&tallySite{s.siteKey, s.base, old.called[i], old.names[s.service], s.client})] = old.series[i]
 	}
 }

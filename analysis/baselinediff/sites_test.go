@@ -372,7 +372,8 @@ func TestSitesEvicted(t *testing.T) {
 }
 
 // TestSitesOfService calls ever new operations of a service: the service takes a quarter of the sites, its further
-// operations count together, and those of another service have room. After two hours the service has room again.
+// operations count together, and those of others have room. After two hours the service has room again, and another one
+// that had no calls meanwhile keeps its sites, as a nightly job does.
 func TestSitesOfService(t *testing.T) {
 	table := &trace.Table{}
 	h := NewSites(table)
@@ -382,7 +383,8 @@ func TestSitesOfService(t *testing.T) {
 	}
 	merge(tallyOf(table, "shop", 0, 2*MaxSites, 0), 0)
 	merge(tallyOf(table, "cart", 0, 100, 0), 0)
-	if got, want := h.Len(), serviceSites+1+100; got != want || h.Refused() != 0 {
+	merge(tallyOf(table, "backup", 0, 10, 0), 0)
+	if got, want := h.Len(), serviceSites+1+100+10; got != want || h.Refused() != 0 {
 		t.Errorf("%d sites, %d calls refused; want %d and none", got, h.Refused(), want)
 	}
 	other := table.Op(table.Symbol("shop"), table.Symbol(trace.Overflow), trace.Internal)
@@ -398,8 +400,8 @@ func TestSitesOfService(t *testing.T) {
 	}
 	const later = Span + 20*time.Minute
 	merge(tallyOf(table, "cart", 0, 100, later), later)
-	if h.Len() != 100 {
-		t.Errorf("%d sites after two hours, want those of the service that is still called", h.Len())
+	if h.Len() != 100+10 || h.crowds[table.Symbol("backup")] != 10 {
+		t.Errorf("%d sites after two hours, want those of the services with few", h.Len())
 	}
 }
 

@@ -1,0 +1,74 @@
+package incident_test
+
+import (
+	"testing"
+	"time"
+)
+
+// down ends the service for a time: no request arrives, and no epoch ends.
+func (s *shop) down(d time.Duration) { s.now = s.now.Add(d) }
+
+// TestDowntimeTeachesNothing stops the service for a day. Windows that nobody saw are not healthy: they would lower the
+// thresholds and, since a day seems known, the traffic that is taken for usual.
+func TestDowntimeTeachesNothing(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	s.down(24 * time.Hour)
+	s.play(30*time.Minute, nil)
+	const most = 90 / 3 // windows in which requests came
+	state := s.tracker.State()
+	healthy := [][]float64{state.Healthy}
+	for i := range state.Scales {
+		healthy = append(healthy, state.Scales[i].Healthy)
+	}
+	for i, ages := range healthy {
+		sum := 0.0
+		for _, windows := range ages {
+			sum += windows
+		}
+		if sum > most {
+			t.Errorf("%d: %.0f windows taken for healthy, at most %d could be judged", i, sum, most)
+		}
+	}
+}
+
+// TestIncidentOutlivesDowntime stops the service for some minutes while a service fails. The fault goes on: the
+// incident does not close meanwhile.
+func TestIncidentOutlivesDowntime(t *testing.T) {
+	for _, saves := range []bool{false, true} {
+		s := newShop()
+		s.saves = saves
+		s.play(time.Hour, nil)
+		s.failing = "cart"
+		s.play(5*time.Minute, nil)
+		s.down(10 * time.Minute)
+		s.play(5*time.Minute, nil)
+		all := s.tracker.Incidents()
+		if len(all) != 1 || all[0].Closed != 0 || all[0].Reopened != 0 {
+			t.Fatalf("incidents %v, reopened %v", s.summary(0), all[0].Reopened)
+		}
+		s.failing = ""
+		s.play(10*time.Minute, nil)
+		if all := s.tracker.Incidents(); all[0].Closed == 0 {
+			t.Error("the incident has not closed")
+		}
+	}
+}
+
+// TestDowntimeIsNoOutage stops the service for some minutes. Afterwards, the exporter of one service is late by two:
+// its requests have not stopped. One that stays away for three minutes has.
+func TestDowntimeIsNoOutage(t *testing.T) {
+	s := newShop()
+	s.play(2*time.Hour, nil)
+	s.down(20 * time.Minute)
+	s.stopped = "cart"
+	s.play(2*time.Minute, nil)
+	if got := s.summary(0); got != nil {
+		t.Errorf("two minutes after the start: incidents %v", got)
+	}
+	again := s.now
+	s.play(10*time.Minute, nil)
+	if got := s.summary(again); len(got) != 1 {
+		t.Errorf("twelve minutes after the start: incidents %v, want the outage", got)
+	}
+}
