@@ -41,8 +41,8 @@ type Settings struct {
 // DefaultCPULimit is the part of the machine's CPUs that the agent may use. The probes run on each of them.
 const DefaultCPULimit = 0.01
 
-// StackPeriod is the default time between two stacks of a thread: a stack costs several times as much as a wait, and a few of
-// the many waits of a problem show where it comes from.
+// StackPeriod is the default time between two stacks of a thread: a stack costs several times as much as a wait, and a
+// few of the many waits of a problem show where it comes from.
 const StackPeriod = 20 * time.Millisecond
 
 // Threshold is the default duration from which single waits are sent. It is short, because Sibyl enables few classes at

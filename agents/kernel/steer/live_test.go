@@ -435,8 +435,8 @@ func TestSteeredBySibyl(t *testing.T) {
 	}
 }
 
-// An agent that is killed, again and again while its lease runs, leaves nothing in the kernel, and the next one takes its
-// place.
+// An agent that is killed, again and again while its lease runs, leaves nothing in the kernel, and the next one takes
+// its place.
 func TestKilledAgent(t *testing.T) {
 	requireProbes(t)
 	w := role(t, "load", "OTEL_SERVICE_NAME=orders")
