@@ -73,20 +73,27 @@ func applications(t *testing.T) []placed {
 	mixed := jarWith(t, "com.shop.Main a.A b.B c.C org.apache.commons.io.D javax.inject.E net.sf.trove.F", map[string][]byte{"META-INF/MANIFEST.MF": manifest("Main-Class: com.shop.Main")})
 	return []placed{
 		{
-			"java -jar", map[string][]byte{"shop.jar": main, "lib/pool-5.1.jar": pool, "lib/shop-core-1.4.jar": core, "other.jar": pool},
-			[]string{"shop.jar", "lib", "other.jar"}, "", "$/shop.jar --port 1", "$/shop.jar",
+			"java -jar",
+			map[string][]byte{"shop.jar": main, "lib/pool-5.1.jar": pool, "lib/shop-core-1.4.jar": core, "other.jar": pool},
+			[]string{"shop.jar", "lib", "other.jar"},
+			"", "$/shop.jar --port 1", "$/shop.jar",
 			map[string]string{"$/shop.jar": "file:$/shop.jar", "$/lib/pool-5.1.jar": "file:$/lib/pool-5.1.jar", "$/lib/shop-core-1.4.jar": "file:$/lib/shop-core-1.4.jar", "$/other.jar": "file:$/other.jar"},
 		},
 		{
-			"class path", map[string][]byte{"classes/com/shop/Main.class": classtest.Class("com.shop.Main"), "pool-5.1.jar": pool, "shop-core-1.4.jar": core},
-			[]string{"classes", "pool-5.1.jar", "shop-core-1.4.jar"}, "com.shop.Main", "com.shop.Main", "$/classes:$/pool-5.1.jar:$/shop-core-1.4.jar",
+			"class path",
+			map[string][]byte{"classes/com/shop/Main.class": classtest.Class("com.shop.Main"), "pool-5.1.jar": pool, "shop-core-1.4.jar": core},
+			[]string{"classes", "pool-5.1.jar", "shop-core-1.4.jar"},
+			"com.shop.Main", "com.shop.Main", "$/classes:$/pool-5.1.jar:$/shop-core-1.4.jar",
 			map[string]string{"$/classes": "file:$/classes/", "$/pool-5.1.jar": "file:$/pool-5.1.jar", "$/shop-core-1.4.jar": "file:$/shop-core-1.4.jar"},
 		},
 		{
 			"one jar", map[string][]byte{"shop.jar": mixed}, []string{"shop.jar"}, "", "$/shop.jar", "$/shop.jar", map[string]string{"$/shop.jar": "file:$/shop.jar"},
 		},
 		{
-			"Spring Boot", map[string][]byte{"shop.jar": boot}, []string{"shop.jar"}, "", "$/shop.jar", "$/shop.jar",
+			"Spring Boot",
+			map[string][]byte{"shop.jar": boot},
+			[]string{"shop.jar"},
+			"", "$/shop.jar", "$/shop.jar",
 			map[string]string{
 				"$/shop.jar":                                 "file:$/shop.jar",
 				"$/shop.jar!/BOOT-INF/classes":               "jar:nested:$/shop.jar/!BOOT-INF/classes/!/",
@@ -95,11 +102,13 @@ func applications(t *testing.T) []placed {
 			},
 		},
 		{
-			"war", map[string][]byte{
+			"war",
+			map[string][]byte{
 				"shop/WEB-INF/classes/com/shop/Main.class": classtest.Class("com.shop.Main"), "shop/WEB-INF/lib/pool-5.1.jar": pool, "shop/WEB-INF/lib/shop-core-1.4.jar": core,
 				"shop/META-INF/maven/com.shop/shop/pom.properties": coordinates("com.shop", "shop", "1.4"),
 			},
-			[]string{"shop"}, "", "org.apache.catalina.startup.Bootstrap start", "$/tomcat.jar",
+			[]string{"shop"},
+			"", "org.apache.catalina.startup.Bootstrap start", "$/tomcat.jar",
 			map[string]string{
 				"$/shop/WEB-INF/classes": "file:$/shop/WEB-INF/classes/", "$/shop/WEB-INF/lib/pool-5.1.jar": "file:$/shop/WEB-INF/lib/pool-5.1.jar",
 				"$/shop/WEB-INF/lib/shop-core-1.4.jar": "file:$/shop/WEB-INF/lib/shop-core-1.4.jar",

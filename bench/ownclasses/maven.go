@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -44,7 +45,7 @@ func (m maven) download(ctx context.Context, applications []application) (string
 	c := exec.CommandContext(ctx, "mvn", "--batch-mode", "--quiet", "--fail-at-end", "validate")
 	c.Dir = m.folder
 	out, err := c.CombinedOutput()
-	if _, failed := err.(*exec.ExitError); failed {
+	if _, failed := errors.AsType[*exec.ExitError](err); failed {
 		return string(out), nil
 	}
 	return "", err

@@ -80,8 +80,10 @@ func TestCrossValidation(t *testing.T) {
 func TestNaiveBayes(t *testing.T) {
 	own, other := classify.Feature{Name: "place", Value: "main jar"}, classify.Feature{Name: "place", Value: "elsewhere"}
 	m := naiveBayes([]row{
-		{app: "a", own: 3, foreign: 1, features: []classify.Feature{own}}, {app: "a", own: 1, foreign: 3, features: []classify.Feature{other}},
-		{app: "b", own: 300, foreign: 100, features: []classify.Feature{own}}, {app: "b", own: 100, foreign: 300, features: []classify.Feature{other}},
+		{app: "a", own: 3, foreign: 1, features: []classify.Feature{own}},
+		{app: "a", own: 1, foreign: 3, features: []classify.Feature{other}},
+		{app: "b", own: 300, foreign: 100, features: []classify.Feature{own}},
+		{app: "b", own: 100, foreign: 300, features: []classify.Feature{other}},
 	})
 	if got := fmt.Sprintf("%.2f %.2f %.2f", m.Bias, m.Weights[own], m.Weights[other]); got != "0.00 1.10 -1.10" {
 		t.Errorf("%s, want log 3", got)

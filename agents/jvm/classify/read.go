@@ -113,8 +113,7 @@ func (r *input) path(p string) error {
 
 // pathError removes the path, which the caller adds.
 func pathError(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
 	}
 	return err
