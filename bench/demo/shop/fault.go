@@ -209,7 +209,7 @@ func (s *service) prepare(ctx context.Context, f *placedFault) error {
 		}
 	case Neighbour:
 		return s.startNeighbour()
-	default: // requests check for the fault
+	case SlowPath, ThirdParty, GC, Fsync, DNS, Payload, None: // requests check for the fault
 	}
 	return nil
 }

@@ -129,7 +129,7 @@ func newArchive(file *os.File) *archive {
 
 // read reads a random part.
 func (a *archive) read(file *os.File) error {
-	b := a.buffers.Get().(*[]byte)
+	b, _ := a.buffers.Get().(*[]byte) // New makes no others
 	defer a.buffers.Put(b)
 	if _, err := file.ReadAt(*b, rand.Int64N(archiveBytes/readBytes)*readBytes); err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Base(file.Name()), err)
