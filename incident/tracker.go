@@ -230,7 +230,7 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites, burns ...Bu
 	}
 }
 
-// paused is the time between the ends of two epochs from which the service did not run between them: epochs are shorter.
+// paused is the time between the ends of two epochs from which the service did not run meanwhile: epochs are shorter.
 const paused = time.Minute
 
 // resume leaves a time out of account in which the service did not run. Nobody saw whether the evidence of the open
@@ -646,8 +646,8 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 	}
 }
 
-// unhealthySince returns since when the calls are skipped of an incident that opens now. Until it is known which services
-// it affects, those of all are: half of their history must be left, even if the onset is long past.
+// unhealthySince returns since when the calls are skipped of an incident that opens now. Until it is known which
+// services it affects, those of all are: half of their history must be left, even if the onset is long past.
 func unhealthySince(onset, now trace.Nanos) trace.Nanos {
 	return max(min(onset, now.Add(-Window)), now.Add(-baselinediff.Span/2))
 }
