@@ -199,7 +199,7 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites, burns ...Bu
 		manner = baselinediff.Steady // accepting them changes the history
 	}
 	f.Comparison = history.Compare(f.window, manner)
-	t.resume(now)
+	t.resume(now, history)
 	t.age(now)
 	t.accept(now, history)
 	ready := Ready(now, history)
@@ -230,15 +230,14 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites, burns ...Bu
 	}
 }
 
-// paused is the time between the ends of two epochs from which the service did not run between them: epochs are shorter.
-const paused = time.Minute
-
-// resume leaves a time out of account in which the service did not run. Nobody saw whether the evidence of the open
-// incidents went on, and whether the windows were healthy.
-func (t *Tracker) resume(now trace.Nanos) {
-	if gap := now.Sub(t.stepped); t.stepped != 0 && gap >= paused {
+// resume leaves a time out of account in which the service did not run: there were no epochs, and hardly any minute of
+// it has traces. Nobody saw whether the evidence of the open incidents went on.
+func (t *Tracker) resume(now trace.Nanos, history *baselinediff.Sites) {
+	gap := now.Sub(t.stepped)
+	if t.stepped != 0 && gap >= time.Minute {
+		seen := time.Duration(history.Minutes(now)-history.Minutes(t.stepped)) * time.Minute
 		for _, x := range t.incidents {
-			if x.Closed == 0 {
+			if x.Closed == 0 && seen < gap/2 {
 				x.Seen = x.Seen.Add(gap)
 			}
 		}
@@ -646,8 +645,8 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 	}
 }
 
-// unhealthySince returns since when the calls are skipped of an incident that opens now. Until it is known which services
-// it affects, those of all are: half of their history must be left, even if the onset is long past.
+// unhealthySince returns since when the calls are skipped of an incident that opens now. Until it is known which
+// services it affects, those of all are: half of their history must be left, even if the onset is long past.
 func unhealthySince(onset, now trace.Nanos) trace.Nanos {
 	return max(min(onset, now.Add(-Window)), now.Add(-baselinediff.Span/2))
 }
