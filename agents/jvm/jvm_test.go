@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net/http"
 	"os"
@@ -62,7 +63,11 @@ func java(t testing.TB, source string) (programs []string, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(dir, classes); err != nil { // those that only the agent sees are in the folder agent
+	own, err := fs.Sub(classes, "agent") // the classes that only the agent sees
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "agent"), own); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.CommandContext(t.Context(), "javac", "-g", "-cp", filepath.Join(dir, "agent"), "-d", dir, source).CombinedOutput(); err != nil {

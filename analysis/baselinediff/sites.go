@@ -43,8 +43,8 @@ type Sites struct {
 	screened struct { // the windows that verdicts are about
 		length, from slice // from is the latest beginning of one
 	}
-	// summed is about the sums that comparisons remember, see [pastSum]: the latest beginning of a window, and how often
-	// calls, or skipped times, before that changed.
+	// summed is about the sums that comparisons remember, see [pastSum]: the latest beginning of a window, and how
+	// often calls, or skipped times, before that changed.
 	summed struct {
 		to      slice
 		changes uint64

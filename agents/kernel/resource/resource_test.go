@@ -3,11 +3,13 @@ package resource
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -63,6 +65,10 @@ func TestProcess(t *testing.T) {
 	c.Env = append(os.Environ(), "OTEL_SERVICE_NAME=sleeper")
 	if err := c.Start(); err != nil {
 		t.Skip("there is no sleep: ", err)
+	}
+	environ := fmt.Sprintf("/proc/%d/environ", c.Process.Pid)
+	for text, err := os.ReadFile(environ); err == nil && len(text) == 0; text, err = os.ReadFile(environ) {
+		runtime.Gosched() // exec has begun, but not yet set the environment
 	}
 	got, err := Of("/proc", uint32(c.Process.Pid), false)
 	if err != nil || got[Service] != "sleeper" || got[PID] == "" {

@@ -248,7 +248,7 @@ func (a *agent) sums(t *testing.T) (n uint64) {
 }
 
 // eventually repeats a check until it holds.
-func eventually(t *testing.T, what string, check func() bool) {
+func eventually(t *testing.T, expected string, check func() bool) {
 	t.Helper()
 	ticker, end := time.NewTicker(5*time.Millisecond), time.After(deadline)
 	defer ticker.Stop()
@@ -256,7 +256,7 @@ func eventually(t *testing.T, what string, check func() bool) {
 		select {
 		case <-ticker.C:
 		case <-end:
-			t.Fatalf("not after %s: %s", deadline, what)
+			t.Fatalf("not after %s: %s", deadline, expected)
 		}
 	}
 }

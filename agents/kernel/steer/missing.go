@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// maxMissing is the part of a tracepoint's waits that may be missing. With more, what it shows proves nothing.
+	// maxMissing is the part of a tracepoint's waits that may be missing. With more it proves nothing.
 	maxMissing = 0.05
 	// fading is the part of counts that is left after a scan: they describe about the last ten seconds.
 	fading = 0.9
