@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -43,9 +44,7 @@ func jarWith(t *testing.T, classes string, files map[string][]byte) []byte {
 	for name := range strings.FieldsSeq(classes) {
 		all[strings.ReplaceAll(name, ".", "/")+".class"] = classtest.Class(name)
 	}
-	for name, data := range files {
-		all[name] = data
-	}
+	maps.Copy(all, files)
 	return classtest.Zip(t, zip.Deflate, all)
 }
 

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// TicksKept is the time for which requests are kept by tick, for display, and MinutesKept that for which they are
-	// kept by minute then.
-	TicksKept   = 3 * time.Hour
+	// TicksKept is the time for which requests are kept by tick, for display.
+	TicksKept = 3 * time.Hour
+	// MinutesKept is the time for which they are kept by minute then.
 	MinutesKept = 2 * group.Day
 	// maxTicked bounds the groups and request types whose requests are kept by tick: docs/operations.md has their size.
 	maxTicked = 2048

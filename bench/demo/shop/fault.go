@@ -210,6 +210,7 @@ func (s *service) prepare(ctx context.Context, f *placedFault) error {
 	case Neighbour:
 		return s.startNeighbour()
 	case SlowPath, ThirdParty, GC, Fsync, DNS, Payload, None: // requests check for the fault
+	case JavaMethod, JavaLock, JavaGC, JavaQuery, JavaNPlus1: // of the service in Java
 	}
 	return nil
 }
