@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import app.Work;
 import io.github.sibyltrace.agent.Log;
 import io.github.sibyltrace.agent.TestAgent;
+import io.github.sibyltrace.agent.classify.Classifier;
 import io.github.sibyltrace.agent.own.OwnSpans;
 import io.github.sibyltrace.agent.plan.TestPlans;
 import io.github.sibyltrace.agent.weave.Weave;
@@ -13,6 +14,7 @@ import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.function.LongUnaryOperator;
 import java.util.regex.Pattern;
@@ -80,7 +82,7 @@ class ManyClassesTest {
     }
     Log log = new Log(System.err, Log.Level.WARN);
     Otel otel = new Otel(new OwnSpans(null), log);
-    OwnClasses own = new OwnClasses(Pattern.compile("app\\.copy\\..*"), null, null, null);
+    OwnClasses own = new OwnClasses(Pattern.compile("app\\.copy\\..*"), null, null, new Classifier("app.Main", List.of()));
     Registry registry = new Registry("shop", own, new Selection(name -> false, name -> false, false), 1000, TestAgent.instrumentation(), otel, log);
     registry.start();
     registry.scan();

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import app.Work;
 import io.github.sibyltrace.agent.Log;
 import io.github.sibyltrace.agent.TestAgent;
+import io.github.sibyltrace.agent.classify.Classifier;
 import io.github.sibyltrace.agent.bridge.Activation;
 import io.github.sibyltrace.agent.bridge.Bridge;
 import io.github.sibyltrace.agent.plan.Plan;
@@ -134,7 +135,7 @@ class TogglesTest {
   @Test
   void leaveNothingBehind() throws Exception {
     Checker checker = new Checker();
-    OwnClasses own = new OwnClasses(Pattern.compile("app\\.Work"), null, null, null);
+    OwnClasses own = new OwnClasses(Pattern.compile("app\\.Work"), null, null, new Classifier("app.Main", List.of()));
     Registry registry = new Registry("shop", own, new Selection(name -> false, name -> false, false), 1_000_000, TestAgent.instrumentation(), checker, new Log(System.err, Log.Level.WARN));
     registry.start();
     List<Thread> threads = new ArrayList<>();
