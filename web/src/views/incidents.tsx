@@ -26,7 +26,7 @@ import { type Range, rangeWords } from "../logic/range.ts";
 import { useNow } from "../settings.ts";
 import { query, useEnum, useQuery } from "../url.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
-import { Async, Empty } from "../components/async-state.tsx";
+import { Async, Empty, Loading } from "../components/async-state.tsx";
 import { SeverityBadge, StateBadge } from "../components/badges.tsx";
 import { Facts, When, useTitle } from "../components/basics.tsx";
 import { Select } from "../components/controls.tsx";
@@ -173,7 +173,7 @@ function Lists({ list, range, changed }: ListsProps) {
       <TruncationNote list={list} how="The API lists all." />
       <ProblemCount />
       {list.items.every((x) => x.state === "closed" || isMuted(x)) && (
-        <Suspense>
+        <Suspense fallback={<Loading what="the services" />}>
           <ServicesNow range={range} />
         </Suspense>
       )}

@@ -189,6 +189,7 @@ function Drawing({ services, calls, selected, pick, q, layout, gapX }: DrawingPr
               of={c}
               from={[x(c.caller), y(c.caller)]}
               to={[x(c.callee), y(c.callee)]}
+              gapX={gapX}
               most={most}
               faint={focus !== "" && c.caller !== focus && c.callee !== focus}
             />
@@ -266,13 +267,21 @@ function neighbour({ spots }: Layout, from: string, key: string): string | undef
   return best;
 }
 
-type LineProps = { of: Call; from: [number, number]; to: [number, number]; most: number; faint: boolean };
+type LineProps = {
+  of: Call;
+  from: [number, number];
+  to: [number, number];
+  gapX: number;
+  most: number;
+  faint: boolean;
+};
 
-function CallLine({ of: c, from, to, most, faint }: LineProps) {
+function CallLine({ of: c, from, to, gapX, most, faint }: LineProps) {
   const [x1, y1] = [from[0] + box.width, from[1] + box.height / 2];
   const [x2, y2] = [to[0], to[1] + box.height / 2];
   const bend = Math.max(40, Math.abs(x2 - x1) / 2);
   const bad = isBad(c);
+  const left = (0.22 * gapX) / Math.max(gapX, x2 - x1); // of the way, where the mark is: before the box of the callee
   const kind = bad ? "bad" : "";
   return (
     <g className={`call ${kind}${faint ? " faint" : ""}`} aria-hidden="true">
@@ -281,7 +290,7 @@ function CallLine({ of: c, from, to, most, faint }: LineProps) {
         strokeWidth={widthOf(c.now.rate, most)}
       />
       {bad && (
-        <text x={x1 + 0.78 * (x2 - x1)} y={y1 + 0.9 * (y2 - y1) + 4} textAnchor="middle">
+        <text x={x2 - 0.22 * gapX} y={y2 - 0.45 * left * (y2 - y1) + 4} textAnchor="middle">
           ▲
         </text>
       )}

@@ -252,7 +252,11 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
       />
       <div className="does">
         {!p.closed && <StateBadge of={isInIncident(p) ? "joined" : p.state} />}
-        <PartOf id={p.id} next={keepUnits(detail.next) || "No action in progress."} joined={isInIncident(p)} />
+        <PartOf
+          id={p.id}
+          next={keepUnits(detail.next) || "No action in progress."}
+          joined={!p.closed && isInIncident(p)}
+        />
         {detail.missing.some((m) => !detail.next.includes(m)) && (
           <span className="dim">No tracepoints in: {detail.missing.join(", ")}.</span>
         )}

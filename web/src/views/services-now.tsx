@@ -2,18 +2,26 @@
 // most calls.
 import { useId } from "react";
 import { Link } from "wouter";
+import type { Schemas } from "../api/client.ts";
 import { count } from "../logic/format.ts";
 import type { Range } from "../logic/range.ts";
 import { sortedBy, states, summary } from "../logic/services.ts";
+import { Async } from "../components/async-state.tsx";
 import { When } from "../components/basics.tsx";
 import { ServiceRow, serviceColumns, useServices } from "./services.tsx";
 
 const most = 10; // services
 
 export default function ServicesNow({ range }: { range: Range }) {
-  const { value: list } = useServices(range);
+  return (
+    <Async of={useServices(range)} what="the services">
+      {(list) => list.items.length > 0 && <Busiest list={list} />}
+    </Async>
+  );
+}
+
+function Busiest({ list }: { list: Schemas["ServiceList"] }) {
   const heading = useId();
-  if (!list || list.items.length === 0) return null;
   const busiest = sortedBy(
     list.items,
     (s) => s.now.rate,
