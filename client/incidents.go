@@ -272,7 +272,7 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	for i := range x.Suspects[:min(len(x.Suspects), shownIncidentSuspects)] {
 		p.suspect(&x.Suspects[i])
 	}
-	p.printf("\n%s\n%s", p.bold("Severity"), style.Wrap(strings.TrimSuffix(string(x.Severity)+": "+clean(x.SeverityReason), ": "), 2))
+	p.printf("\n%s\n%s", p.bold("Severity"), style.Wrap(strings.TrimSuffix(string(x.Severity)+". "+clean(x.SeverityReason), ". "), 2))
 	p.printf("\n%s\n  %s\n", p.bold("Lost"), cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little"))
 	if d.Investigation != nil {
 		p.investigation(d.Investigation)

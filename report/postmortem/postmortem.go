@@ -111,7 +111,7 @@ func lasted(d time.Duration) string {
 func (r *Report) facts() []fact {
 	x := &r.Detail.Incident
 	facts := []fact{
-		{"Severity", text(strings.TrimSuffix(string(x.Severity)+": "+x.SeverityReason, ": "))},
+		{"Severity", text(strings.TrimSuffix(string(x.Severity)+". "+x.SeverityReason, ". "))},
 		{"State", text(state(x, r.At))},
 		{"Onset", text(clock(x.Onset) + ", by estimate")},
 		{"Noticed", text(clock(x.Opened))},

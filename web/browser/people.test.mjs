@@ -112,7 +112,7 @@ test("an incident is saved as a page of its own, and copied as Markdown", async 
   await share("Copy as Markdown");
   await page.getByText("Copied.").waitFor();
   const markdown = await page.evaluate(() => navigator.clipboard.readText());
-  assert.match(markdown, /^# Requests .*\n\n- \*\*Severity\*\*: (critical|major|minor): .*\n/);
+  assert.match(markdown, /^# Requests .*\n\n- \*\*Severity\*\*: (critical|major|minor)\. .*\n/);
   await context.close();
 
   const { page: saved, context: offline } = await open(browser, { javaScriptEnabled: true, offline: true });
