@@ -97,7 +97,7 @@ type Input struct {
 	// UsesPairs read it.
 	Pairs       map[analysis.Hash][]detect.PairShare
 	Unavailable []trace.Symbol // tracepoints that agents cannot enable, or had and lost
-	// Unproven are those of Unavailable whose agents missed what they should have recorded: that they showed nothing
+	// Unproven are those of Unavailable whose agents missed records: that they showed nothing
 	// proves nothing.
 	Unproven []trace.Symbol
 	// Returning are those of Unproven that can soon be enabled again.

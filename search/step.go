@@ -141,7 +141,7 @@ func (s *investigationStep) reopen() {
 //
 //  1. Regions that may carry the problem are found, and tracepoints with known shares switched off.
 //  2. Candidates are listed after that, so that none has just begun to cool down.
-//  3. It waits for tracepoints of which many records are missing.
+//  3. It waits for tracepoints that miss many records.
 //  4. A location that stands out is verified, then located. Otherwise the strategy picks candidates.
 //  5. Without candidates the best suspects are watched until one stands out or the investigation gives up.
 func (s *investigationStep) search() {

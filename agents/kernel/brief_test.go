@@ -140,7 +140,7 @@ func TestShortWaitsAddUp(t *testing.T) {
 	}
 }
 
-// Events that are missing are counted by process and class: what arrives and what is missing is all.
+// Events that are missing are counted by process and class: those that arrive and those that are missing add up to all.
 func TestMissing(t *testing.T) {
 	p := open(t, Options{RingBytes: 4096})
 	w := start(t, "storm")

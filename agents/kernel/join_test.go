@@ -365,17 +365,7 @@ func TestThreadRecord(t *testing.T) {
 func checkRecords(t *testing.T, p *Probes, c *exec.Cmd, libraries, refused string) {
 	t.Helper()
 	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+libraries)
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := startPiped(t, c)
 	defer func() { _, _ = in.Close(), c.Wait() }() // it fails without a line
 	digits := make(map[uint32]byte)
 	for i := byte(1); i < 16; i++ {
@@ -390,7 +380,8 @@ func checkRecords(t *testing.T, p *Probes, c *exec.Cmd, libraries, refused strin
 	joiner.Service(pid)
 	target := everything
 	target.Events = waits.Set(0).With(waits.Sleep)
-	target.Context, _, err = joiner.Context(pid)
+	kind, _, err := joiner.Context(pid)
+	target.Context = kind
 	if refused != "" {
 		if err == nil || !strings.Contains(err.Error(), refused) {
 			t.Errorf("%v, want %s", err, refused)
@@ -465,17 +456,7 @@ func TestExecEndsContext(t *testing.T) {
 func TestExecOfSameProgram(t *testing.T) {
 	p := open(t, Options{})
 	c := exec.CommandContext(t.Context(), "sh", "-c", "read line; exec sh -c 'echo; read line'")
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := startPiped(t, c)
 	defer func() { _, _, _ = in.Close(), c.Process.Kill(), c.Wait() }() // killed
 	pid := uint32(c.Process.Pid)
 	target := everything

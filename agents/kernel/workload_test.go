@@ -66,17 +66,7 @@ func start(t *testing.T, name string, arguments ...string) *workload {
 		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=64")
 	}
 	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := startPiped(t, c)
 	w := &workload{t: t, pid: uint32(c.Process.Pid), in: in, out: bufio.NewReader(out)}
 	w.stop = sync.OnceFunc(func() {
 		_ = in.Close()
@@ -634,4 +624,21 @@ func contend() (step, error) {
 		return nil, err
 	}
 	return repeated(spin, uintptr(15*pause)), nil
+}
+
+// startPiped starts a program, and returns pipes to its input and from its output.
+func startPiped(t testing.TB, c *exec.Cmd) (io.WriteCloser, io.ReadCloser) {
+	t.Helper()
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return in, out
 }

@@ -96,17 +96,23 @@ func Kernel(ctx context.Context, o Options) (_ *Result, err error) {
 func kernelResult(times [][]float64) *Result {
 	r := &Result{Benchmark: "kernel", Input: fmt.Sprintf("a byte to and fro through pipes between two processes on one CPU, CPU time, medians of %d alternating rounds", len(times[0]))}
 	for i := range times {
-		ratios := make([]float64, len(times[i]))
-		for round := range ratios {
-			ratios[round] = times[i][round] / times[0][round]
-		}
-		ns, ratio := middle(times[i]), middle(ratios)
-		r.add(probings[i].name,
-			Value{"round_trip_ns", ns, units.Nanos(ns)},
-			Value{"added", ratio - 1, units.Percent(ratio-1) + " more"},
-			Value{"added_p25", quarter(ratios) - 1, ""}, Value{"added_p75", threeQuarters(ratios) - 1, ""})
+		r.add(probings[i].name, compared("round_trip_ns", times[i], times[0])...)
 	}
 	return r
+}
+
+// compared returns the median of the times of each round as a value with a name, and the median and the quartiles of
+// their ratios to those without probes.
+func compared(name string, times, without []float64) []Value {
+	ratios := make([]float64, len(times))
+	for round := range ratios {
+		ratios[round] = times[round] / without[round]
+	}
+	ns, ratio := middle(times), middle(ratios)
+	return []Value{
+		{name, ns, units.Nanos(ns)}, {"added", ratio - 1, units.Percent(ratio-1) + " more"},
+		{"added_p25", quarter(ratios) - 1, ""}, {"added_p75", threeQuarters(ratios) - 1, ""},
+	}
 }
 
 func middle(x []float64) float64        { return ranked(x, 2, 4) }

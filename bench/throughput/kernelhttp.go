@@ -104,16 +104,9 @@ func KernelHTTP(ctx context.Context, o Options) (_ *Result, err error) {
 func httpResult(times [][]float64, probing []float64) *Result {
 	r := &Result{Benchmark: "kernel-http", Input: fmt.Sprintf("requests of 2 KB of JSON over HTTP to a Go service, %d at a time, CPU time of the service, medians of %d alternating rounds", httpClients, len(times[0]))}
 	for i := range times {
-		ratios := make([]float64, len(times[i]))
-		for round := range ratios {
-			ratios[round] = times[i][round] / times[0][round]
-		}
-		ns, ratio := middle(times[i]), middle(ratios)
-		r.add(httpProbings[i].name,
-			Value{"request_ns", ns, units.Nanos(ns)},
-			Value{"added", ratio - 1, units.Percent(ratio-1) + " more"},
-			Value{"added_p25", quarter(ratios) - 1, ""}, Value{"added_p75", threeQuarters(ratios) - 1, ""},
-			Value{"probes_ns", probing[i], units.Nanos(probing[i]) + " in probes"}, Value{"probes", probing[i] / middle(times[0]), ""})
+		values := compared("request_ns", times[i], times[0])
+		r.add(httpProbings[i].name, append(values,
+			Value{"probes_ns", probing[i], units.Nanos(probing[i]) + " in probes"}, Value{"probes", probing[i] / middle(times[0]), ""})...)
 	}
 	return r
 }

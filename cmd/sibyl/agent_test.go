@@ -67,7 +67,7 @@ func TestWriteJVMAgent(t *testing.T) {
 }
 
 // TestClassify: classify lists packages with verdict and reasons, names entries that it leaves out, and asks about
-// packages of which it is not sure. The configuration decides before the model.
+// packages when it is not sure. The configuration decides before the model.
 func TestClassify(t *testing.T) {
 	pool := classtest.Zip(t, zip.Deflate, map[string][]byte{"com/zaxxer/Pool.class": classtest.Class("com.zaxxer.Pool")})
 	jar := filepath.Join(t.TempDir(), "shop.jar")

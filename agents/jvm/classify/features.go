@@ -224,7 +224,7 @@ func (o *origin) known(pkg string) string {
 	return "yes"
 }
 
-// same compares two texts, of which either may be unknown.
+// same compares two texts. Either may be unknown.
 func same(a, b string) string {
 	switch {
 	case a == "" || b == "":

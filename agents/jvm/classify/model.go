@@ -14,7 +14,7 @@ var weightsText string
 
 // Model holds the log-odds that a class is the application's own, for each value of each feature.
 type Model struct {
-	Bias    float64             // log-odds of a class of which nothing is known
+	Bias    float64             // log-odds of a class without any known feature
 	Band    float64             // log-odds nearer to 0 leave the decision to people
 	Weights map[Feature]float64 // log-odds; a value that is missing tells nothing
 }

@@ -31,7 +31,7 @@ type faultCase struct {
 	plain bool
 }
 
-// faultCases holds the classes of waits of which real applications suffer most.
+// faultCases holds the classes of waits that slow real applications down most.
 var faultCases = []faultCase{
 	{service: "client", reason: "waiting for the network", open: askPeer},
 	{service: "ledger", reason: "waiting for the disk (fsync)", open: syncRecord},

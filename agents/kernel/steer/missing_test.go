@@ -32,7 +32,7 @@ func observedMachine(t *testing.T) *machine {
 	return m
 }
 
-// A class of which many waits are missing is incomplete, and no other one. Sibyl learns it at once, and also if its
+// A class that misses many waits is incomplete, and no other one. Sibyl learns it at once, and also if its
 // plan has moved on meanwhile.
 func TestMissingWaits(t *testing.T) {
 	m := observedMachine(t)
