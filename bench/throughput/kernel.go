@@ -110,8 +110,10 @@ func compared(name string, times, without []float64) []Value {
 	}
 	ns, ratio := middle(times), middle(ratios)
 	return []Value{
-		{name, ns, units.Nanos(ns)}, {"added", ratio - 1, units.Percent(ratio-1) + " more"},
-		{"added_p25", quarter(ratios) - 1, ""}, {"added_p75", threeQuarters(ratios) - 1, ""},
+		{name, ns, units.Nanos(ns)},
+		{"added", ratio - 1, units.Percent(ratio-1) + " more"},
+		{"added_p25", quarter(ratios) - 1, ""},
+		{"added_p75", threeQuarters(ratios) - 1, ""},
 	}
 }
 
