@@ -72,3 +72,34 @@ func TestDowntimeIsNoOutage(t *testing.T) {
 		t.Errorf("twelve minutes after the start: incidents %v, want the outage", got)
 	}
 }
+
+// TestLongEpochsAreNoDowntime ends epochs of two minutes. The time between two epochs is no downtime, even if no request
+// comes: an incident closes after the quiet time.
+func TestLongEpochsAreNoDowntime(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	s.failing, s.epoch = "cart", 2*time.Minute
+	s.play(10*time.Minute, nil)
+	if all := s.tracker.Incidents(); len(all) != 1 || all[0].Closed != 0 {
+		t.Fatalf("incidents %v", s.summary(0))
+	}
+	s.failing, s.quiet = "", true
+	s.play(10*time.Minute, nil)
+	if all := s.tracker.Incidents(); all[0].Closed == 0 {
+		t.Error("the incident has not closed")
+	}
+}
+
+// TestNothingLearnedWithoutRequests stops the requests, but not the service. Windows without requests say nothing of
+// what is usual.
+func TestNothingLearnedWithoutRequests(t *testing.T) {
+	s := newShop()
+	s.play(time.Hour, nil)
+	before := s.tracker.State().Healthy[0]
+	s.quiet = true
+	s.play(12*time.Hour, nil)
+	const late = 4 // windows that had not yet proved healthy
+	if after := s.tracker.State().Healthy[0]; after > before+late {
+		t.Errorf("%.0f windows taken for healthy, %.0f before the requests stopped", after, before)
+	}
+}

@@ -64,6 +64,7 @@ type Tracker struct {
 	aged      trace.Nanos                  // beginning of the current age
 	judged    trace.Nanos                  // end of the first window that was judged or reviewed; 0: none
 	stepped   trace.Nanos                  // end of the last epoch; 0: none
+	pace      time.Duration                // between the last two epochs; 0: not known
 	pending   []window                     // not yet known to be healthy
 	relearned map[trace.Symbol]trace.Nanos // services that are learned anew, with the time of their acceptance
 	above     map[trace.Symbol]trace.Nanos // since when the scores of services are above their thresholds
@@ -225,7 +226,7 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites, burns ...Bu
 		t.learnBefore(t.onset(now))
 		t.pending = t.pending[:0]
 		t.pendUnaffected(now, &f.Comparison)
-	case ready && !t.inWindow(now):
+	case ready && f.Requests > 0 && !t.inWindow(now):
 		t.pend(now, &f.Comparison)
 	}
 }
@@ -234,13 +235,16 @@ func (t *Tracker) Step(now trace.Nanos, history *baselinediff.Sites, burns ...Bu
 // it has traces. Nobody saw whether the evidence of the open incidents went on.
 func (t *Tracker) resume(now trace.Nanos, history *baselinediff.Sites) {
 	gap := now.Sub(t.stepped)
-	if t.stepped != 0 && gap >= time.Minute {
+	if t.stepped != 0 && gap >= time.Minute && gap > 2*t.pace {
 		seen := time.Duration(history.Minutes(now)-history.Minutes(t.stepped)) * time.Minute
 		for _, x := range t.incidents {
 			if x.Closed == 0 && seen < gap/2 {
 				x.Seen = x.Seen.Add(gap)
 			}
 		}
+	}
+	if t.stepped != 0 {
+		t.pace = gap
 	}
 	t.stepped = now
 }

@@ -34,6 +34,8 @@ type shop struct {
 	rare    int                    // seconds between two requests to the service rare; 0: there are none
 	routes  int                    // number of operations of rare; 0: one
 	spacing time.Duration          // between requests to a service
+	epoch   time.Duration
+	quiet   bool // no request comes
 	stopped string                 // a service that gets no requests
 	pods    int                    // number of the first pod of each service
 	version string                 // of cart; empty: unknown
@@ -44,7 +46,7 @@ func newShop() *shop {
 	table := &trace.Table{}
 	return &shop{
 		table: table, history: baselinediff.NewSites(table), tracker: incident.NewTracker(), rng: rand.New(rand.NewPCG(1, 2)),
-		now: trace.Nanos(time.Hour), spacing: time.Second,
+		now: trace.Nanos(time.Hour), spacing: time.Second, epoch: epoch,
 	}
 }
 
@@ -53,7 +55,7 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 	x := critpath.NewExtractor(critpath.DefaultOptions())
 	for end := s.now.Add(d); s.now < end; {
 		tally := baselinediff.NewTally()
-		for at := s.now; at < s.now.Add(epoch); at = at.Add(s.spacing) {
+		for at := s.now; at < s.now.Add(s.epoch) && !s.quiet; at = at.Add(s.spacing) {
 			services := slices.DeleteFunc([]string{"cart", "search"}, func(name string) bool { return name == s.stopped })
 			if s.rare > 0 && int(at/trace.Nanos(time.Second))%s.rare == 0 {
 				services = append(services, "rare")
@@ -67,7 +69,7 @@ func (s *shop) play(d time.Duration, slower map[string]float64) {
 			}
 		}
 		s.history.Merge(tally)
-		s.now = s.now.Add(epoch)
+		s.now = s.now.Add(s.epoch)
 		s.history.Age(s.now)
 		s.tracker.Step(s.now, s.history)
 		if s.saves {
