@@ -269,7 +269,7 @@ func (t *Tracker) review(now trace.Nanos, history *baselinediff.Sites) {
 	if len(t.incidents) > 0 {
 		return
 	}
-	first, last := now.Add(-history.Covered(now)).Add(leastHistory+Window), now.Add(-proving)
+	first, last := now.Add(-history.Covered(now)).Add(leastHistory+Window), now.Add(-lengths[fine].proving)
 	if t.judged != 0 {
 		last = min(last, t.judged.Add(-Window))
 	}
@@ -495,15 +495,11 @@ func (t *Tracker) aboveRecord(s *baselinediff.Suspect) float64 {
 	return max(0, s.Score-t.highest(s.Service).all)
 }
 
-// proving is the time after which a window counts as healthy, unless an incident was raised meanwhile that began before
-// the end of the window: scores rise while a window fills with the requests of an incident.
-const proving = 2 * Window
-
 // pend takes the scores of a window without an incident, and learns those of windows that have proved healthy.
 func (t *Tracker) pend(now trace.Nanos, c *baselinediff.Comparison) {
 	t.pending = append(t.pending, window{now, c.Requests, t.scores(now, c)})
 	t.scales[fine].pend(now, c, t.isRelearned)
-	t.learnBefore(now.Add(-proving))
+	t.learnBefore(now.Add(-lengths[fine].proving))
 }
 
 // pendUnaffected takes the growth of the operations that no incident affects. It is not yet known which those are while
@@ -517,7 +513,7 @@ func (t *Tracker) pendUnaffected(now trace.Nanos, c *baselinediff.Comparison) {
 	x.pend(now, c, func(service trace.Symbol) bool {
 		return t.isRelearned(service) || t.affects(service, now.Add(-Window))
 	})
-	x.learnBefore(now.Add(-proving), Window)
+	x.learnBefore(now.Add(-lengths[fine].proving), Window)
 }
 
 // scores returns the scores above 0 in a window that ends now, without those of services whose history is too short.

@@ -22,6 +22,7 @@ type Sites struct {
 	series   []siteSeries
 	verdicts []verdict            // by number of the site
 	crowds   map[trace.Symbol]int // by service: number of its sites
+	judged   map[callee]bool      // operations of the sites
 	shapes   int                  // of all sites
 	refused  uint64               // calls at sites for which there was no room
 
@@ -109,11 +110,15 @@ func NewSites(table *trace.Table) *Sites {
 		table: table, numbers: make(map[siteKey]int32), sites: make([]site, 1), targets: make([]target, 1), called: make([]trace.Op, 1), series: make([]siteSeries, 1), verdicts: make([]verdict, 1),
 		serviceNumbers: make(map[trace.Symbol]int32), names: make([]trace.Symbol, 1),
 		calls: make(map[servicePair]bool), instances: newInstances(), crowds: make(map[trace.Symbol]int),
+		judged: make(map[callee]bool),
 	}
 }
 
 // Len returns the number of sites.
 func (h *Sites) Len() int { return len(h.sites) - 1 }
+
+// Operations returns the number of operations at the sites: a suspect has scores for each.
+func (h *Sites) Operations() int { return len(h.judged) }
 
 // Refused returns the number of calls at sites for which there was no room.
 func (h *Sites) Refused() uint64 { return h.refused }
@@ -197,6 +202,9 @@ func (h *Sites) number(s *tallySite) int32 {
 	}
 	h.series, h.verdicts = append(h.series, siteSeries{}), append(h.verdicts, verdict{})
 	h.crowds[s.service]++
+	if !s.border {
+		h.judged[callee{h.sites[i].service, s.op}] = true
+	}
 	return i
 }
 
@@ -338,7 +346,7 @@ func (h *Sites) evict(since slice, all bool) {
 	h.numbers, h.serviceNumbers = make(map[siteKey]int32), make(map[trace.Symbol]int32)
 	h.sites, h.targets, h.called, h.series = make([]site, 1), make([]target, 1), make([]trace.Op, 1), make([]siteSeries, 1)
 	h.verdicts, h.indexed = make([]verdict, 1), nil
-	h.names, h.calls, h.crowds = make([]trace.Symbol, 1), make(map[servicePair]bool), make(map[trace.Symbol]int)
+	h.names, h.calls, h.crowds, h.judged = make([]trace.Symbol, 1), make(map[servicePair]bool), make(map[trace.Symbol]int), make(map[callee]bool)
 	for i := 1; i < len(old.sites); i++ {
 		s := &old.sites[i]
 		if old.series[i].last() < since && (all || old.crowds[old.names[s.service]] >= serviceSites) {

@@ -135,14 +135,12 @@ func (c *liveComparison) addTypical(number int32) {
 	}
 	young := s.week.knownFor((c.window.to - 1).hour()) < hoursPerDay
 	c.callsOf(callee{p.service, p.op}).times(young).typical.merge(&times)
-	service := p.service
+	service, known := c.ownerOf(number)
+	if !known {
+		return
+	}
 	if p.client {
-		called := c.callee[number]
-		if called.service == 0 || !c.opaque[called.service] {
-			return // its time is on the wire
-		}
-		c.callsOf(called).times(young).typical.merge(&times)
-		service = called.service
+		c.callsOf(c.callee[number]).times(young).typical.merge(&times)
 	}
 	w := &c.wholes[service]
 	w.calls += calls
@@ -150,6 +148,20 @@ func (c *liveComparison) addTypical(number int32) {
 	if young {
 		w.young += calls
 	}
+}
+
+// ownerOf returns the service whose own time the calls at a site take, if it is known: that of calls to a service with
+// spans is time on the wire.
+func (c *liveComparison) ownerOf(number int32) (service int32, known bool) {
+	p := &c.sites[number]
+	if p.border {
+		return 0, false
+	}
+	if !p.client {
+		return p.service, true
+	}
+	called := c.callee[number].service
+	return called, called != 0 && c.opaque[called]
 }
 
 // pastSum is the sum of the calls at a site before a window that are not skipped. Decoding all of them in each epoch

@@ -242,7 +242,8 @@ func (w *week) crept() float64 {
 }
 
 // Crept compares the last hour with the same hour of the week before. It charges the own times that have been longer
-// for three hours than in those of the week before: the lowest of their three ratios.
+// for three hours than in those of the week before: the lowest of their three ratios. It also compares all calls of
+// each service together: what means are by chance largely cancels.
 func (h *Sites) Crept(now trace.Nanos) Comparison {
 	w := (sliceOf(now) - lateTraces).hour() - 1
 	c := liveComparison{liveMemory: &liveMemory{}, h: h, window: w.slices(), skipped: h.skipped.all().before(w.slices().from)}
@@ -253,20 +254,64 @@ func (h *Sites) Crept(now trace.Nanos) Comparison {
 	}
 	result.Mean = float64(h.total.within(c.window).time()) / float64(requests)
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, fence)
+	wholes := make([]creptTimes, len(h.names))
 	for i := 1; i < len(h.sites); i++ {
 		rise := h.series[i].week.crept()
-		if rise <= 1 {
+		if rise == 0 {
 			continue
 		}
 		c.site.cells = h.series[i].unpack(c.site.cells)
-		if hour := c.site.within(c.window); len(hour) > 0 {
-			calls := float64(hour.calls())
+		hour := c.site.within(c.window)
+		if len(hour) == 0 {
+			continue
+		}
+		calls := float64(hour.calls())
+		if service, known := c.ownerOf(int32(i)); known {
+			wholes[service].add(h.series[i].week, w, calls)
+		}
+		if rise > 1 {
 			mean := float64(hour.time()) / calls
 			c.chargeTime(&siteTime{number: int32(i), calls: calls, mean: mean, means: []float64{mean / rise}, before: mean / rise})
 		}
 	}
 	result.Suspects = c.rank()
+	for i := range result.Suspects {
+		s := &result.Suspects[i]
+		s.Whole = wholes[h.serviceNumbers[s.Service]].operation(c.ledger)
+	}
 	return result
+}
+
+// creptTimes sums up the own times of all calls of a service, in ns: in the last hours, the last one first, and in those
+// of the week before. Each site counts with its calls in the last hour.
+type creptTimes struct {
+	calls       float64
+	now, before [creptHours]float64
+}
+
+// add adds calls at a site, whose last hours are known.
+func (t *creptTimes) add(w *week, last hour, calls float64) {
+	t.calls += calls
+	for i, rise := range w.rises {
+		now := w.means[(last - hour(i)).index()].nanos()
+		t.now[i] += now * calls
+		t.before[i] += now / float64(rise) * calls
+	}
+}
+
+// operation returns the calls as those of an operation: its Op is 0.
+func (t *creptTimes) operation(l *ledger) (o SuspectOperation) {
+	rise := math.Inf(1)
+	for i := range t.now {
+		rise = min(rise, t.now[i]/max(1, t.before[i]))
+	}
+	if t.calls == 0 || rise <= 1 {
+		return o
+	}
+	mean := t.now[0] / t.calls
+	o.Calls, o.Usual, o.Excess = t.calls, mean/rise, mean-mean/rise
+	o.Score = o.Excess * o.Calls / l.requests / l.duration
+	return o
 }
 
 const (

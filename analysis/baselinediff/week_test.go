@@ -74,14 +74,18 @@ func TestCrept(t *testing.T) {
 		end += time.Hour
 		playDays(table, h, end, end+10*time.Minute, func(time.Duration) time.Duration { return normal })
 		c := h.Crept(trace.Nanos(end + 10*time.Minute))
-		growth := 0.0
+		growth, whole := 0.0, 0.0
 		for _, s := range c.Suspects {
+			whole = max(whole, s.Whole.Excess/max(1, s.Whole.Usual))
 			for _, o := range s.Operations {
 				growth = max(growth, o.Excess/o.Usual)
 			}
 		}
 		if math.Abs(growth-x.want) > 0.06 { // ten minutes of the next hour are normal
 			t.Errorf("hour %d: grown by %.2f, want %.2f", i, growth, x.want)
+		}
+		if math.Abs(whole-x.want) > 0.06 {
+			t.Errorf("hour %d: the service has grown by %.2f, want %.2f", i, whole, x.want)
 		}
 	}
 }
