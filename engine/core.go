@@ -314,6 +314,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.problems = c.detector.Watch(now, c.options.Watch)
 	tracked.Wait()
 	c.followIncidents(now)
+	c.settle(now)
 	if age := c.options.Retention; age > 0 {
 		c.detector.Groups.Forget(now.Add(-age))
 	}

@@ -87,10 +87,12 @@ func (c *Core) Incidents() []Incident {
 	return all
 }
 
-// accept accepts the behaviour since the onset of an open incident as normal, see [incident.Tracker.Accept].
+// accept accepts the behaviour since the onset of an open incident, and of its problems, as normal: see
+// [incident.Tracker.Accept].
 func (c *Core) accept(id uint64, by, text string) bool {
 	accepted := c.incidents.Accept(id, by, text)
 	if accepted {
+		c.acceptProblems(id)
 		for _, x := range c.incidents.Incidents() {
 			if x.ID == id {
 				c.objectives.Waive(x.Objectives)

@@ -99,7 +99,13 @@ func (c *changeDetector) accumulate(evidence float64) {
 // reset discards the evidence.
 func (c *changeDetector) reset() {
 	c.rising, c.evidence = 0, 0
-	c.change, c.mix, c.recentMixes, c.valued = stats.Change{}, stats.Mix{}, nil, false
+	c.change = stats.Change{}
+	c.forgetMix()
+}
+
+// forgetMix discards the evidence that the mix shifted.
+func (c *changeDetector) forgetMix() {
+	c.mix, c.recentMixes, c.valued = stats.Mix{}, nil, false
 }
 
 // withinExpectation reports whether the recent epochs together satisfy the expectation that the problem violated.

@@ -57,7 +57,7 @@ func (d *Detector) Learn(by trace.Nanos, o WatchOptions) {
 		}
 		if ready(requestType) {
 			delete(d.resting, requestType)
-			requestType.LearnMix(groups, o.MinSamples, o.Tests)
+			requestType.LearnMix(requestType.JudgedMix(groups), groups, o.MinSamples, o.Tests)
 			requestType.Learn(o.Tests)
 		}
 		for _, g := range groups {

@@ -66,10 +66,12 @@ func (d *Detector) Watch(now trace.Nanos, o WatchOptions) []Problem {
 	for i := range tests {
 		evalues[i] = tests[i].evalue
 	}
-	e := epoch{detector: d, options: &o, now: now, alarms: make(map[*group.Group]testResult)}
+	e := epoch{detector: d, options: &o, now: now, alarms: make(map[*group.Group]testResult), shifts: make(map[*group.Group]bool)}
 	for _, i := range stats.EBH(evalues, o.FalseDiscovery) {
 		t := tests[i]
-		if known, ok := e.alarms[t.group]; !ok || t.evalue > known.evalue {
+		if known, ok := e.alarms[t.group]; t.kind == KindShifted {
+			e.shifts[t.group] = true
+		} else if !ok || t.evalue > known.evalue {
 			e.alarms[t.group] = t
 		}
 	}
@@ -116,6 +118,7 @@ func (d *Detector) step(o WatchOptions) (tests []testResult, rested int) {
 		for _, g := range groups {
 			tests = d.stepGroup(tests, g, &o)
 		}
+		d.countMix(requestType, groups)
 	}
 	d.epochs++
 	return tests, rested
@@ -191,10 +194,12 @@ type epoch struct {
 	detector *Detector
 	options  *WatchOptions
 	now      trace.Nanos
-	alarms   map[*group.Group]testResult // the strongest alarm of each group
+	alarms   map[*group.Group]testResult // the strongest alarm of each group, of its durations
+	shifts   map[*group.Group]bool       // request types whose mix raises an alarm
 }
 
-// judge opens and closes the problems of one request type and its groups.
+// judge opens and closes the problems of one request type and its groups. A shifted mix hides no other problem: it gives
+// way to one of the type, and stands beside those of groups.
 func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 	level := e.level(requestType, groups)
 	before := requestType.AnyOpenProblem
@@ -205,12 +210,21 @@ func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 			g = groups[i-1]
 		}
 		alarm, alarmed := e.alarms[g]
-		reported := i > 0 && requestType.OpenProblem // as part of the problem of its type
-		switch {
-		case g.OpenProblem:
+		reported := i > 0 && requestType.OpenProblem && !e.detector.isShifted(requestType) // as part of the problem of its type
+		switch shifted := i == 0 && e.detector.isShifted(g); {
+		case g.OpenProblem && !shifted:
 			e.maybeClose(g)
-		case alarmed && level == g.Level && !reported:
-			e.maybeOpen(g, e.kind(g, alarm.kind))
+		case alarmed && level == g.Level && !reported && e.maybeOpen(g, e.kind(g, alarm.kind)):
+		case shifted:
+			if !e.renewMix(g, groups) {
+				e.maybeClose(g)
+			}
+		case e.shifts[g]:
+			if e.maybeOpen(g, KindShifted) {
+				g.Expectation.Mix.Next = group.MixCounts{}
+			}
+		case i == 0:
+			e.renewMix(g, groups)
 		}
 		requestType.AnyOpenProblem = requestType.AnyOpenProblem || g.OpenProblem
 		e.updateReference(g)
@@ -235,20 +249,21 @@ func (e *epoch) kind(g *group.Group, strongest ProblemKind) ProblemKind {
 
 // maybeOpen opens a problem of a group with requests if the evidence is confirmed, the change has an impact, and nobody
 // accepted its level. The window of an accepted change is restarted from time to time, so that a further change shows
-// soon.
-func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) {
+// soon. It reports whether it opened one.
+func (e *epoch) maybeOpen(g *group.Group, kind ProblemKind) (opened bool) {
 	c := e.detector.changeDetectorOf(g)
 	if c.idleUntil(e.detector.epochs) > 0 || c.rising < e.options.Confirm || !e.hasImpact(g, kind) {
-		return
+		return false
 	}
 	switch {
 	case !e.accepted(g, kind):
-		g.OpenProblem = true
+		g.OpenProblem, opened = true, true
 		c.kind, c.since, c.judged = kind, e.now, 0
 	case c.judged >= e.options.Calm:
 		g.RestartWindow()
 		c.judged = 0
 	}
+	return opened
 }
 
 // accepted reports whether the current level of a group is accepted.

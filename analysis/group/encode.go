@@ -2,6 +2,9 @@ package group
 
 import (
 	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/internal/codec"
@@ -156,7 +159,8 @@ const (
 	unstampedVersion = 2 // sampled requests have no time stamp
 	aliaslessVersion = 3 // neither aliases nor a bound on targets
 	agelessVersion   = 4 // external targets are never forgotten
-	grouperVersion   = 5 // written
+	nextlessVersion  = 5 // no counts for the mix that follows
+	grouperVersion   = 6 // written
 )
 
 // AppendBinary appends the state of g to b, without request types, table, splits and options, and without expectations
@@ -176,8 +180,31 @@ func (g *Grouper) AppendBinary(b []byte, more func(b []byte, group *Group) []byt
 		group.renumber(&g.rows)
 		writeGroup(w, group)
 		w.B = more(w.B, group)
+		if m := group.Expectation.Mix; m != nil {
+			writeMixCounts(w, &m.Next)
+		}
 	}
 	return w.B
+}
+
+func writeMixCounts(w *codec.Writer, c *MixCounts) {
+	w.Uvarints(uint64(c.Epochs), c.Failed, uint64(len(c.Groups)))
+	for _, id := range slices.SortedFunc(maps.Keys(c.Groups), analysis.Hash.Compare) {
+		w.Hash(id)
+		w.Uvarints(c.Groups[id])
+	}
+}
+
+func readMixCounts(d *codec.Reader) MixCounts {
+	c := MixCounts{Epochs: int(d.Below(math.MaxInt32)), Failed: d.Below(stats.MaxCount), Groups: make(map[analysis.Hash]uint64)}
+	var before analysis.Hash
+	for i := range d.Count(17) {
+		id := d.Hash()
+		d.Ascending(i, id.Compare(before) > 0)
+		before = id
+		c.Groups[id] = d.Below(stats.MaxCount)
+	}
+	return c
 }
 
 func writeGroup(w *codec.Writer, group *Group) {
@@ -244,7 +271,7 @@ func DecodeGrouper(
 ) (*Grouper, []byte, error) {
 	g := NewGrouper(types, table, options)
 	d := codec.NewReader(b)
-	version, decodeRow := d.Version(grouperVersion, agelessVersion, aliaslessVersion, unstampedVersion), rowDecoder(stats.DecodeRow)
+	version, decodeRow := d.Version(grouperVersion, nextlessVersion, agelessVersion, aliaslessVersion, unstampedVersion), rowDecoder(stats.DecodeRow)
 	if version == unstampedVersion {
 		decodeRow = stats.DecodeUnstampedRow
 	}
@@ -262,6 +289,9 @@ func DecodeGrouper(
 	var before *Group
 	for range d.Count(200) {
 		group := readMore(readGroup(d, decodeRow))
+		if version > nextlessVersion && !d.Bad() && group.Expectation.Mix != nil {
+			group.Expectation.Mix.Next = readMixCounts(d)
+		}
 		if d.Bad() || !g.adopt(group, before) {
 			d.Fail()
 			break

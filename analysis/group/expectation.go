@@ -29,6 +29,46 @@ type Mix struct {
 	Expected  []uint64 // requests of the learning period, by number
 	Open      []uint64 // requests of the open epoch, by number
 	Numbers   map[analysis.Hash]int
+	Next      MixCounts // of the mix that replaces this one
+}
+
+// FailsMore reports whether requests fail more often than expected.
+func (m *Mix) FailsMore(now *MixCounts) bool {
+	return m.Reference.Exceeds(mixFailed, now.Failed, now.Requests())
+}
+
+// MixCounts counts the requests of a request type by group. The zero value is empty.
+type MixCounts struct {
+	Epochs int                      // with requests
+	Failed uint64                   // requests that failed, whatever their group
+	Groups map[analysis.Hash]uint64 // requests that did not fail
+}
+
+// Add adds the open epoch of a request type and its groups.
+func (c *MixCounts) Add(requestType *Group, groups []*Group) {
+	c.Epochs++
+	c.add(requestType, groups, func(g *Group) *Window { return &g.Open })
+}
+
+func (c *MixCounts) add(requestType *Group, groups []*Group, window func(*Group) *Window) {
+	c.Failed += window(requestType).Failed
+	if c.Groups == nil {
+		c.Groups = make(map[analysis.Hash]uint64)
+	}
+	for _, g := range groups {
+		if w := window(g); w.Total.N > w.Failed {
+			c.Groups[g.ID] += w.Total.N - w.Failed
+		}
+	}
+}
+
+// Requests returns the number of all requests.
+func (c *MixCounts) Requests() uint64 {
+	n := c.Failed
+	for _, k := range c.Groups {
+		n += k
+	}
+	return n
 }
 
 // The first numbers of a Mix. Those of groups follow.
@@ -132,30 +172,35 @@ func (group *Group) UpdateReference(renew int, minSamples uint64, tests stats.Te
 	return true
 }
 
-// LearnMix makes the proportions of the groups of a request type in the judged window its expectation. Groups with
-// fewer than minSamples requests get no number.
-func (group *Group) LearnMix(groups []*Group, minSamples uint64, tests stats.TestOptions) {
+// JudgedMix counts the requests in the judged windows of a request type that is not learned yet, and of its groups.
+func (group *Group) JudgedMix(groups []*Group) MixCounts {
+	c := MixCounts{Epochs: len(group.Expectation.Blocks)}
+	c.add(group, groups, func(g *Group) *Window { return &g.Current })
+	return c
+}
+
+// LearnMix makes counted proportions of the groups of a request type its expectation. Groups with fewer than minSamples
+// requests get no number.
+func (group *Group) LearnMix(c MixCounts, groups []*Group, minSamples uint64, tests stats.TestOptions) {
 	m := &Mix{Numbers: make(map[analysis.Hash]int)}
-	requests := []uint64{mixOthers: 0, mixFailed: group.Current.Failed}
+	requests := []uint64{mixOthers: c.Requests() - c.Failed, mixFailed: c.Failed}
+	frequentFirst := func(a, b *Group) int {
+		return cmp.Or(cmp.Compare(c.Groups[b.ID], c.Groups[a.ID]), a.ID.Compare(b.ID))
+	}
 	for _, x := range slices.SortedFunc(slices.Values(groups), frequentFirst) {
-		n := x.Current.Total.N - x.Current.Failed
-		if len(requests) < MaxMixNumbers && x.Current.Total.N >= minSamples {
+		n := c.Groups[x.ID]
+		if len(requests) < MaxMixNumbers && n >= minSamples {
 			x.Expectation.Number = len(requests)
 			m.Numbers[x.ID] = len(requests)
 			requests = append(requests, n)
+			requests[mixOthers] -= n
 		} else {
 			x.Expectation.Number = mixOthers
-			requests[mixOthers] += n
 		}
 	}
-	m.Reference = stats.NewMixReference(requests, len(group.Expectation.Blocks), tests)
+	m.Reference = stats.NewMixReference(requests, c.Epochs, tests)
 	m.Expected, m.Open = requests, make([]uint64, len(requests))
 	group.Expectation.Mix = m
-}
-
-// frequentFirst orders groups by falling number of requests, then by identity.
-func frequentFirst(a, b *Group) int {
-	return cmp.Or(cmp.Compare(b.Current.Total.N, a.Current.Total.N), a.ID.Compare(b.ID))
 }
 
 // Relearn forgets the expectation of the group and all requests before now, so that learning starts anew.

@@ -31,6 +31,11 @@ func (r *Reference) Allows(n Counts) bool {
 	return true
 }
 
+// Exceeds reports whether k of n requests are more than the limit of a group.
+func (r *MixReference) Exceeds(group int, k, n uint64) bool {
+	return float64(k) > r.more[group]*float64(n)
+}
+
 // Allows reports whether the frequency of every group is within the limits of r, given the number of requests of each.
 func (r *MixReference) Allows(requests []uint64) bool {
 	var n uint64
@@ -38,7 +43,7 @@ func (r *MixReference) Allows(requests []uint64) bool {
 		n += k
 	}
 	for i, k := range requests {
-		if float64(k) > r.more[i]*float64(n) || float64(n-k) > r.less[i]*float64(n) {
+		if r.Exceeds(i, k, n) || float64(n-k) > r.less[i]*float64(n) {
 			return false
 		}
 	}

@@ -43,16 +43,15 @@ func (m *Mix) Step(r *MixReference, requests []uint64) (changed bool) {
 	if len(requests) != len(r.more) {
 		panic(fmt.Sprintf("stats: counts of %d groups for a reference of %d", len(requests), len(r.more)))
 	}
-	if len(m.more) != len(requests) {
-		m.more, m.less = make([]Evidence, len(requests)), make([]Evidence, len(requests))
-		changed = true
-	}
 	var n uint64
 	for _, k := range requests {
 		n += k
 	}
 	if n == 0 {
-		return changed
+		return false
+	}
+	if len(m.more) != len(requests) {
+		m.more, m.less = make([]Evidence, len(requests)), make([]Evidence, len(requests))
 	}
 	for i, k := range requests {
 		m.more[i].Step(r.more[i], k, n, r.rho)

@@ -1,0 +1,65 @@
+package detect
+
+import (
+	"github.com/sibyl-trace/sibyl/analysis/group"
+)
+
+// A deploy, a cache or a new feature changes the call flow of requests for good. That alone is no problem: the mix of
+// groups that a request type has shown for some time without being slower, more variable or failing more often becomes
+// the expected one.
+
+// countMix counts the open epoch of a request type for its next mix. It starts anew while the type or one of its groups
+// has a problem other than a shifted mix.
+func (d *Detector) countMix(requestType *group.Group, groups []*group.Group) {
+	m := requestType.Expectation.Mix
+	if m == nil || requestType.Open.Total.N == 0 {
+		return
+	}
+	shifted := d.isShifted(requestType)
+	if requestType.OpenProblem && !shifted || anyOpen(groups) {
+		m.Next = group.MixCounts{}
+		return
+	}
+	if shifted || d.evidence(requestType) < healthyEvidence {
+		m.Next.Add(requestType, groups)
+	}
+}
+
+// isShifted reports whether a request type has an open problem of kind shifted.
+func (d *Detector) isShifted(requestType *group.Group) bool {
+	return requestType.OpenProblem && d.changeDetectorOf(requestType).kind == KindShifted
+}
+
+func anyOpen(groups []*group.Group) bool {
+	for _, g := range groups {
+		if g.OpenProblem {
+			return true
+		}
+	}
+	return false
+}
+
+// renewMix makes the counted mix of a request type the expected one after enough epochs, the last one with requests, and closes its problem if that
+// is a shifted mix in which requests do not fail more often. It reports whether it closed it.
+func (e *epoch) renewMix(requestType *group.Group, groups []*group.Group) (closed bool) {
+	m := requestType.Expectation.Mix
+	if m == nil || m.Next.Epochs < e.options.Renew || m.Next.Requests() < e.options.MinSamples {
+		return false
+	}
+	c := e.detector.changeDetectorOf(requestType)
+	if c.idleUntil(e.detector.epochs) > 0 {
+		return false
+	}
+	next := m.Next
+	m.Next = group.MixCounts{}
+	shifted := e.detector.isShifted(requestType)
+	if shifted && m.FailsMore(&next) {
+		return false
+	}
+	requestType.LearnMix(next, groups, e.options.MinSamples, e.options.Tests)
+	c.forgetMix()
+	if shifted {
+		e.reset(requestType)
+	}
+	return shifted
+}

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/incident"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// settle takes the behaviour of problems as normal that have been open for a day, unless they belong to an open
+// incident: after a day a change that nobody was told of is neither a peak nor a nightly job. Whoever was told accepts
+// the incident.
+func (c *Core) settle(now trace.Nanos) {
+	var open []analysis.Hash
+	for _, x := range c.incidents.Incidents() {
+		if x.Closed == 0 && c.affected[x.ID] != nil {
+			open = append(open, c.affected[x.ID].Problems...)
+		}
+	}
+	for i := range c.problems {
+		p := &c.problems[i]
+		if p.Onset == detect.Changed && now.Sub(p.Opened) >= incident.Day && !slices.Contains(open, p.ID) && c.detector.Accept(p.Group, now) {
+			c.feedback.log = append(c.feedback.log, fmt.Sprintf("%s %s has been open for a day: its behaviour is normal from now on", p.Kind, p.ID))
+		}
+	}
+}
+
+// acceptProblems takes the behaviour of the open problems of an incident as normal.
+func (c *Core) acceptProblems(id uint64) {
+	a := c.affected[id]
+	if a == nil {
+		return
+	}
+	for i := range c.problems {
+		if p := &c.problems[i]; p.Onset == detect.Changed && slices.Contains(a.Problems, p.ID) {
+			c.detector.Accept(p.Group, c.Ended())
+		}
+	}
+}
