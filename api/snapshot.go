@@ -29,6 +29,8 @@ type snapshot struct {
 	progress   float64
 	left       time.Duration // see [engine.Core.LearningLeft]
 	unwatched  time.Duration // see [engine.Core.WatchingLeft]
+	operations time.Duration // see [engine.Core.OperationsLeft]
+	growth     time.Duration // see [engine.Core.GrowthLeft]
 	length     time.Duration // of an epoch
 	types      map[analysis.Hash]string
 	problems   []contract.Problem // ranked; without notes
@@ -104,7 +106,7 @@ func (a *API) refresh(c *engine.Core) *snapshot {
 
 func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	s := &snapshot{
-		ended: c.Ended(), learned: c.Learned(), relearning: c.Relearning(), watching: c.Watching(), progress: c.Progress(), left: c.LearningLeft(), unwatched: c.WatchingLeft(), length: c.Options().Epoch,
+		ended: c.Ended(), learned: c.Learned(), relearning: c.Relearning(), watching: c.Watching(), progress: c.Progress(), left: c.LearningLeft(), unwatched: c.WatchingLeft(), operations: c.OperationsLeft(), growth: c.GrowthLeft(), length: c.Options().Epoch,
 		byID: make(map[string]int), incidentByID: make(map[string]int), sorted: make(map[string]*list[analysis.Hash]),
 	}
 	names := describe.New(c.Table(), describe.Verbatim)

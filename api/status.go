@@ -18,7 +18,10 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 	open := n.Open()
 	d := contract.GetStatus200JSONResponse{
 		Version: a.options.Version, Go: a.options.Go, Ready: a.engine.Ready(), Space: contract.StatusSpace(a.engine.Space().String()),
-		Learning:  contract.Learning{Active: !s.learned, Again: s.relearning, Progress: number(s.progress), LeftNs: remaining(s.left), IncidentsLeftNs: remaining(s.unwatched)},
+		Learning: contract.Learning{
+			Active: !s.learned, Again: s.relearning, Progress: number(s.progress), LeftNs: remaining(s.left), IncidentsLeftNs: remaining(s.unwatched),
+			OperationsLeftNs: remaining(s.operations), GrowthLeftNs: remaining(s.growth),
+		},
 		Epoch:     contract.Epochs{Ended: s.epoch(), LengthNs: s.length.Nanoseconds(), Count: n.Epochs.Load()},
 		Incidents: s.tally.openIncidents, Problems: len(s.problems), ProblemsUninvestigated: s.tally.uninvestigated, Groups: s.tally.groups, RequestTypes: s.tally.types,
 		Ingest: contract.Ingest{

@@ -10,6 +10,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
+	"github.com/sibyl-trace/sibyl/incident"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -40,6 +41,20 @@ func (c *Core) LearningLeft() time.Duration {
 		return 0
 	}
 	return max(0, c.options.Learning-c.learning(c.Ended()))
+}
+
+// OperationsLeft returns how long requests must go on until single operations are judged; 0 if they are, and before the
+// first request.
+func (c *Core) OperationsLeft() time.Duration { return c.knownLeft(incident.OperationsAfter) }
+
+// GrowthLeft is like [Core.OperationsLeft] for changes that take days.
+func (c *Core) GrowthLeft() time.Duration { return c.knownLeft(incident.GrowthAfter) }
+
+func (c *Core) knownLeft(after time.Duration) time.Duration {
+	if c.began == 0 {
+		return 0
+	}
+	return max(0, after-c.Ended().Sub(c.began))
 }
 
 // Catalogue returns the tracepoints that agents announced. The slice belongs to the core.

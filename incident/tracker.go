@@ -255,6 +255,12 @@ func Ready(now trace.Nanos, history *baselinediff.Sites) bool {
 	return history.Minutes(now.Add(-Window)) > int(leastHistory/time.Minute)
 }
 
+// Ages of an installation from which more is judged than all calls of a service together.
+const (
+	OperationsAfter = 24 * time.Hour                               // operations by themselves
+	GrowthAfter     = 7*24*time.Hour + baselinediff.GrowthDuration // changes that take days
+)
+
 // Left returns how long requests must go on until [Ready] is true; 0 if it is.
 func Left(now trace.Nanos, history *baselinediff.Sites) time.Duration {
 	if Ready(now, history) {

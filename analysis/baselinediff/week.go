@@ -3,6 +3,7 @@ package baselinediff
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/internal/codec"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -231,6 +232,9 @@ func (w *week) put(of hour, t hourTimes) {
 
 // creptHours is the number of hours that must all be slower than a week before.
 const creptHours = 3
+
+// GrowthDuration is the time for which calls must be slower than a week before.
+const GrowthDuration = creptHours * time.Hour
 
 // crept returns the mean own time in the last hours relative to the same hours of the week before, the lowest of them;
 // 0 if it is not known. w may be nil.

@@ -1892,11 +1892,17 @@ type Learning struct {
 	// Again An upgrade of Sibyl changed the identities of calls, so it learns the request types and groups again.
 	Again bool `json:"again"`
 
+	// GrowthLeftNs Time of traffic until changes that take days are found, after a week; absent if they are.
+	GrowthLeftNs *int64 `json:"growth_left_ns,omitempty"`
+
 	// IncidentsLeftNs Time of traffic until incidents are reported; absent if they are.
 	IncidentsLeftNs *int64 `json:"incidents_left_ns,omitempty"`
 
 	// LeftNs Time of traffic until the learning period ends and problems are reported; absent after it.
 	LeftNs *int64 `json:"left_ns,omitempty"`
+
+	// OperationsLeftNs Time of traffic until single operations are judged, after a day: until then only all calls of a service together are. Absent if they are.
+	OperationsLeftNs *int64 `json:"operations_left_ns,omitempty"`
 
 	// Progress 0–1; null: no request has arrived yet.
 	Progress *float64 `json:"progress"`

@@ -64,7 +64,23 @@ func checkLearning(s *contract.Status) finding {
 	if len(left) > 0 {
 		f.Saw = "Sibyl is learning. It reports " + strings.Join(left, ", ") + "."
 	}
+	f.Saw += checkKnown(&s.Learning)
 	return f
+}
+
+// checkKnown tells what is not judged in the first days.
+func checkKnown(l *contract.Learning) string {
+	var missing []string
+	if ns := l.OperationsLeftNs; ns != nil {
+		missing = append(missing, "single operations, for "+units.Duration(time.Duration(*ns))+" more")
+	}
+	if ns := l.GrowthLeftNs; ns != nil {
+		missing = append(missing, "changes that take days, for "+units.Duration(time.Duration(*ns))+" more")
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return " Not judged yet: " + strings.Join(missing, "; ") + "."
 }
 
 // checkParents checks whether spans have parents.

@@ -3037,6 +3037,16 @@ export interface components {
              * @description Time of traffic until incidents are reported; absent if they are.
              */
             incidents_left_ns?: number;
+            /**
+             * Format: int64
+             * @description Time of traffic until single operations are judged, after a day: until then only all calls of a service together are. Absent if they are.
+             */
+            operations_left_ns?: number;
+            /**
+             * Format: int64
+             * @description Time of traffic until changes that take days are found, after a week; absent if they are.
+             */
+            growth_left_ns?: number;
         };
         Epochs: {
             ended: components["schemas"]["Epoch"];
