@@ -58,6 +58,7 @@ func TestDoctorOfService(t *testing.T) {
 		saw    string
 	}{
 		{func(*contract.Status) {}, "", fine, ""},
+		{func(s *contract.Status) { s.Learning.OperationsLeftNs = new(int64(time.Hour)) }, "learning", fine, "Not judged yet: single operations, for 60 min more."},
 		{func(s *contract.Status) { s.Ready = false }, "service", warning, "starting"},
 		{func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) }, "traces", failed, "ago"},
 		{func(s *contract.Status) { s.Ingest = contract.Ingest{} }, "traces", failed, "No span"},
