@@ -20,8 +20,8 @@ func (c *checkout) changed() (all []detect.Problem) {
 	return all
 }
 
-// TestLastingChangeBecomesNormal slows requests down for good. The incident ends when that is in its history. A day later
-// the problem ends, too, and the new behaviour is watched like any other.
+// TestLastingChangeBecomesNormal slows requests down for good. The incident ends when that is in its history. The
+// problem ends after a day, and the new behaviour is watched like any other.
 func TestLastingChangeBecomesNormal(t *testing.T) {
 	c := newCheckout()
 	c.play(time.Hour)

@@ -73,8 +73,8 @@ func TestDowntimeIsNoOutage(t *testing.T) {
 	}
 }
 
-// TestLongEpochsAreNoDowntime ends epochs of two minutes. The time between two epochs is no downtime, even if no request
-// comes: an incident closes after the quiet time.
+// TestLongEpochsAreNoDowntime ends epochs of two minutes. The time between two epochs is no downtime, even if no
+// request comes: an incident closes after the quiet time.
 func TestLongEpochsAreNoDowntime(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)

@@ -127,9 +127,8 @@ func (w *week) usual(at slice) float64 {
 	return second.nanos()
 }
 
-// habit returns how much longer calls usually take at about this time of the day than at others, in octaves: the usual
-// mean relative to the middle one of the hours. All of them are high ones, so that what they are by chance cancels. w
-// may be nil.
+// habit returns how much longer calls usually take at about this time of the day than in the [Span] before, in octaves.
+// All of these times are high ones, so that what they are by chance cancels. w may be nil.
 func (w *week) habit(at slice) float64 {
 	if w == nil {
 		return 0
@@ -145,6 +144,20 @@ func (w *week) habitAt(at slice) float64 {
 	if usual == 0 {
 		return 0
 	}
+	const parts = 4 // of the time before
+	octaves := math.Log2(usual)
+	for i := range slice(parts) {
+		before := w.usual(at - (i+1)*slice(Span/Slice)/parts)
+		if before == 0 {
+			before = w.middle()
+		}
+		octaves -= math.Log2(before) / parts
+	}
+	return max(0, octaves)
+}
+
+// middle returns the middle one of the high means of the hours, in ns. There is at least one.
+func (w *week) middle() float64 {
 	known := make([]coarseLevel, 0, len(w.highs))
 	for _, high := range w.highs {
 		if high != 0 {
@@ -152,7 +165,7 @@ func (w *week) habitAt(at slice) float64 {
 		}
 	}
 	slices.Sort(known)
-	return max(0, math.Log2(usual/known[len(known)/2].nanos()))
+	return known[len(known)/2].nanos()
 }
 
 // learnHours adds the hours that have ended by now to the weeks of all sites.
@@ -286,8 +299,8 @@ func (h *Sites) Crept(now trace.Nanos) Comparison {
 	return result
 }
 
-// creptTimes sums up the own times of all calls of a service, in ns: in the last hours, the last one first, and in those
-// of the week before. Each site counts with its calls in the last hour.
+// creptTimes sums up the own times of all calls of a service, in ns: in the last hours, the last one first, and in
+// those of the week before. Each site counts with its calls in the last hour.
 type creptTimes struct {
 	calls       float64
 	now, before [creptHours]float64

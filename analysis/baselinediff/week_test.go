@@ -107,8 +107,8 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// A job that doubles times at the same hour of two days is a habit of that hour, and of no other. What highs are by
-// chance is none.
+// A job that doubles times at the same hour of two days is a habit of that hour, and of no other: at its beginning all
+// of it, and half an hour later three quarters, since a quarter of the two hours before is in the job. Chance is none.
 func TestHabit(t *testing.T) {
 	w := &week{}
 	for h := range hour(hoursPerWeek) {
@@ -117,9 +117,12 @@ func TestHabit(t *testing.T) {
 			w.highs[h] = coarseLevelOf(2e6)
 		}
 	}
-	at := func(day, hour slice) slice { return (day*hoursPerDay+hour)*slicesPerHour + slicesPerHour/2 }
-	if got := w.habit(at(6, 2)); got != 1 {
-		t.Errorf("at the hour of the job: %v octaves, want 1", got)
+	at := func(day, hour slice) slice { return (day*hoursPerDay + hour) * slicesPerHour }
+	if got := w.habit(at(6, 2)); math.Abs(got-1) > 1e-9 {
+		t.Errorf("at the beginning of the job: %v octaves, want 1", got)
+	}
+	if got := w.habit(at(6, 2) + slicesPerHour/2); math.Abs(got-0.75) > 1e-9 {
+		t.Errorf("half an hour later: %v octaves, want 0.75", got)
 	}
 	if got := w.habit(at(6, 12)); got != 0 {
 		t.Errorf("at another hour: %v octaves, want 0", got)

@@ -39,8 +39,8 @@ func anyOpen(groups []*group.Group) bool {
 	return false
 }
 
-// renewMix makes the counted mix of a request type the expected one after enough epochs, the last one with requests, and closes its problem if that
-// is a shifted mix in which requests do not fail more often. It reports whether it closed it.
+// renewMix makes the counted mix of a request type the expected one after enough epochs, the last one with requests. It
+// closes its problem if that is a shifted mix in which requests do not fail more often, and reports whether it did.
 func (e *epoch) renewMix(requestType *group.Group, groups []*group.Group) (closed bool) {
 	m := requestType.Expectation.Mix
 	if m == nil || m.Next.Epochs < e.options.Renew || m.Next.Requests() < e.options.MinSamples {

@@ -198,8 +198,8 @@ type epoch struct {
 	shifts   map[*group.Group]bool       // request types whose mix raises an alarm
 }
 
-// judge opens and closes the problems of one request type and its groups. A shifted mix hides no other problem: it gives
-// way to one of the type, and stands beside those of groups.
+// judge opens and closes the problems of one request type and its groups. A shifted mix hides no other problem: it
+// gives way to one of the type, and stands beside those of groups.
 func (e *epoch) judge(requestType *group.Group, groups []*group.Group) {
 	level := e.level(requestType, groups)
 	before := requestType.AnyOpenProblem

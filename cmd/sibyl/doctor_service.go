@@ -68,7 +68,7 @@ func checkLearning(s *contract.Status) finding {
 	return f
 }
 
-// checkKnown tells what is not judged in the first days.
+// checkKnown returns a sentence about changes that are not judged in the first days; empty after them.
 func checkKnown(l *contract.Learning) string {
 	var missing []string
 	if ns := l.OperationsLeftNs; ns != nil {
