@@ -100,7 +100,7 @@ func growthOf(o *baselinediff.SuspectOperation) growth {
 	if o.Calls >= leastMeanCalls {
 		g.time = o.Excess / max(o.Usual, float64(time.Microsecond))
 	}
-	g.rise = o.Rise * math.Sqrt(o.Calls)
+	g.rise = o.Rise * math.Sqrt(o.RiseCalls)
 	if o.Calls > 0 && o.Failed >= leastFailures {
 		g.failures = o.Failed / o.Calls
 	}
@@ -181,7 +181,7 @@ func (j *judge) multiples(o *baselinediff.SuspectOperation, highest growth) (slo
 		return slower, 0, failing // the mean of a longer window is as certain as its typical time
 	}
 	// Means of logarithms vary about as normal numbers do: their highest values grow with the root of the logarithm.
-	root := math.Sqrt(o.Calls)
+	root := math.Sqrt(o.RiseCalls)
 	least := max(math.Log2(1+j.gates.Growth)*root, math.Sqrt(j.ratio)*max(leastRise*root, highest.rise))
 	risen = min(g.rise/least, j.lost(o.Risen, o.Calls))
 	return slower, risen, failing

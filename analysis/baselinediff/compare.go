@@ -83,9 +83,9 @@ type SuspectOperation struct {
 	// Rise is the growth of the typical own time of the calls, in octaves: 1 is twice as long. It is 0 within the
 	// variation of the history. It shows small changes of most calls earlier than Excess does.
 	Rise float64
-	// Risen is the time of a call in ns that Rise makes up.
-	Risen  float64
-	Failed float64 // number of calls that failed or got no answer, above the variation of the history
+	// RiseCalls is the number of calls that show Rise, and Risen the time of a call in ns that it makes up.
+	RiseCalls, Risen float64
+	Failed           float64 // number of calls that failed or got no answer, above the variation of the history
 }
 
 // Compare ranks all services by their additional cost in the window relative to h: by Score, then Soft, then name. The

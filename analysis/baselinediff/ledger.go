@@ -387,7 +387,7 @@ func (o *SuspectOperation) set(c *operationCalls, times *callTimes) {
 		o.Excess, o.Usual = times.excess/n, times.usual/n
 	}
 	if o.Calls >= leastTypical {
-		o.Rise, o.Risen = times.typical.rise()
+		times.typical.rise().set(o)
 	}
 }
 

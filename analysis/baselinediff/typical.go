@@ -39,10 +39,9 @@ func logOf(nanos int64) int64 {
 }
 
 // typicalTimes sums up how much longer the calls in a window typically take than those before it, each compared with
-// those at its site. Calls at sites with few of them count, too: how much the mean varies shows in healthy windows. The
-// first part of the window is left out, so that a change shows a minute earlier.
+// those at its site. Calls at sites with few of them count, too: how much the mean varies shows in healthy windows.
 type typicalTimes struct {
-	parts [steadyParts - 1]struct {
+	parts [steadyParts]struct {
 		calls   float64
 		nanos   float64
 		octaves float64 // growth, summed up over the calls
@@ -65,22 +64,45 @@ func (t *typicalTimes) merge(o *typicalTimes) {
 	}
 }
 
-// rise returns the growth in octaves, and the time of a call in ns that it makes up. It must last: each part shows at
-// least half of it. 0: less than leastRise.
-func (t *typicalTimes) rise() (octaves, nanos float64) {
-	calls, lowest := 0.0, math.Inf(1)
-	for _, x := range t.parts {
-		calls += x.calls
+// rise is a growth of typical times.
+type rise struct {
+	calls   float64 // that show it
+	octaves float64 // 0: less than leastRise
+	nanos   float64 // of a call that it makes up
+}
+
+// certainty grows with the number of calls as the precision of a mean does.
+func (r rise) certainty() float64 { return r.octaves * math.Sqrt(r.calls) }
+
+// rise returns the more certain growth, of the whole window or without its first part: a change shows a minute earlier
+// without it, and a small one is certain with it only.
+func (t *typicalTimes) rise() rise {
+	late, whole := t.riseFrom(1), t.riseFrom(0)
+	if whole.certainty() > late.certainty() {
+		return whole
+	}
+	return late
+}
+
+// riseFrom returns the growth from a part of the window on. It must last: each part shows at least half of it.
+func (t *typicalTimes) riseFrom(first int) (r rise) {
+	nanos, lowest := 0.0, math.Inf(1)
+	for _, x := range t.parts[first:] {
+		r.calls += x.calls
 		nanos += x.nanos
-		octaves += x.octaves
+		r.octaves += x.octaves
 		lowest = min(lowest, x.octaves/max(1, x.calls))
 	}
-	octaves /= max(1, calls)
-	if octaves < leastRise || lowest < octaves/2 {
-		return 0, 0
+	r.octaves /= max(1, r.calls)
+	if r.octaves < leastRise || lowest < r.octaves/2 {
+		return rise{}
 	}
-	return octaves, nanos / calls * (1 - math.Exp2(-octaves))
+	r.nanos = nanos / r.calls * (1 - math.Exp2(-r.octaves))
+	return r
 }
+
+// set sets the growth of the typical time of o.
+func (r rise) set(o *SuspectOperation) { o.Rise, o.Risen, o.RiseCalls = r.octaves, r.nanos, r.calls }
 
 // wholeTimes sums up all calls of a service.
 type wholeTimes struct {
@@ -94,7 +116,7 @@ func (w *wholeTimes) operation(l *ledger) (o SuspectOperation, young bool) {
 		return o, false
 	}
 	o.Calls = w.calls
-	o.Rise, o.Risen = w.typical.rise()
+	w.typical.rise().set(&o)
 	o.Score = l.risen(&o)
 	return o, w.young > w.calls/2
 }
@@ -124,11 +146,10 @@ func (c *liveComparison) addTypical(number int32) {
 		last = x.slice
 		n := float64(x.calls)
 		calls += n
-		if part := int((x.slice - c.window.from) * steadyParts / length); part > 0 {
-			times.parts[part-1].calls += n
-			times.parts[part-1].nanos += float64(x.nanos)
-			times.parts[part-1].octaves += n * (x.typical() - usual)
-		}
+		part := &times.parts[(x.slice-c.window.from)*steadyParts/length]
+		part.calls += n
+		part.nanos += float64(x.nanos)
+		part.octaves += n * (x.typical() - usual)
 	}
 	if calls == 0 {
 		return
