@@ -2,12 +2,17 @@ package api
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -65,23 +70,101 @@ func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nano
 const shownAttributes = 20
 
 // attributes compares the attributes of the sampled requests of a group on both sides.
-func (r renderer) attributes(group analysis.Hash, sampled []*observation.Observation, of func(*observation.Observation) side) contract.AttributeComparison {
-	var sides [second + 1][]*observation.Observation
-	for _, o := range sampled {
-		sides[of(o)] = append(sides[of(o)], o)
+func (r renderer) attributes(group analysis.Hash, requests [second + 1][]*observation.Observation) contract.AttributeComparison {
+	return contract.AttributeComparison{
+		A: len(requests[first]), B: len(requests[second]),
+		Items: attributeDifferences(r.Names, r.core.Frequencies(group, requests[first], requests[second])),
 	}
-	found := r.core.Frequencies(group, sides[first], sides[second])
-	c := contract.AttributeComparison{A: len(sides[first]), B: len(sides[second]), Items: make([]contract.AttributeDifference, 0, len(found))}
-	for i := range found[:min(len(found), shownAttributes)] {
+}
+
+func attributeDifferences(names *describe.Names, found []explain.Frequency) []contract.AttributeDifference {
+	all := make([]contract.AttributeDifference, 0, len(found))
+	for i := range found {
 		f := &found[i]
-		at := r.Last(f.Where)
-		c.Items = append(c.Items, contract.AttributeDifference{
-			Key: f.Key, Value: f.Value, Where: r.Context(f.Where), Service: r.Service(at), Text: f.Key + " = " + f.Value + " at " + r.Op(at),
+		at := names.Last(f.Where)
+		all = append(all, contract.AttributeDifference{
+			Key: f.Key, Value: f.Value, Where: names.Context(f.Where), Service: names.Service(at), Text: f.Key + " = " + f.Value + " at " + names.Op(at),
 			AShare: part(f.A, f.OfA), BShare: part(f.B, f.OfB), PValue: f.PValue, WithNs: number(f.Duration.Mean), WithoutNs: number(f.Duration.Rest),
 			DifferenceNs: interval(f.Duration.Value, f.Duration.Low, f.Duration.High),
 		})
 	}
-	return c
+	return all
+}
+
+// Bounds of reading requests from the journal for one comparison.
+const (
+	recordedOfSide = 64       // requests of a side
+	recordedBytes  = 24 << 20 // of records, each with many traces
+)
+
+// addRecorded adds to a comparison the attributes that it lacks because the setting keys does not list them. It reads
+// them from the journal, which has the last requests with all attributes. It then keeps the first shownAttributes.
+func (a *API) addRecorded(c *contract.AttributeComparison, requests [second + 1][]*observation.Observation, options critpath.Options) error {
+	known := make(map[string]bool)
+	for i := range c.Items {
+		known[c.Items[i].Key] = true
+	}
+	table := &trace.Table{}
+	w := wholeRequests{read: a.engine.RecordedTraces(recordedBytes), table: table, extractor: critpath.NewExtractor(options)}
+	var whole [second + 1][]*observation.Observation
+	for i := range recordedTries {
+		for _, of := range []side{first, second} { // in turn, so that both have requests when the budget is used up
+			if i >= len(requests[of]) || len(whole[of]) >= recordedOfSide {
+				continue
+			}
+			o, err := w.observe(requests[of][i])
+			if err != nil {
+				return err
+			}
+			if o != nil {
+				whole[of] = append(whole[of], o)
+			}
+		}
+	}
+	c.WholeA, c.WholeB = len(whole[first]), len(whole[second])
+	for _, x := range attributeDifferences(describe.New(table, describe.Verbatim), explain.Frequencies(whole[first], whole[second], table, explain.Options{})) {
+		if !known[x.Key] {
+			c.Items = append(c.Items, x)
+		}
+	}
+	slices.SortStableFunc(c.Items, func(x, y contract.AttributeDifference) int { return cmp.Compare(x.PValue, y.PValue) })
+	c.Items = c.Items[:min(len(c.Items), shownAttributes)]
+	return nil
+}
+
+// recordedTries limits the requests of a side that are looked for in the journal.
+const recordedTries = 512
+
+// wholeRequests observes requests with all attributes of their spans.
+type wholeRequests struct {
+	read      func(id trace.ID, records []uint64) ([]byte, error)
+	table     *trace.Table
+	extractor *critpath.Extractor
+	observer  observation.Observer
+}
+
+// observe returns a sampled request with all attributes; nil if the journal no longer has it.
+func (w *wholeRequests) observe(sampled *observation.Observation) (*observation.Observation, error) {
+	if len(sampled.Records) == 0 {
+		return nil, nil
+	}
+	request, err := w.read(sampled.Trace, sampled.Records)
+	if len(request) == 0 || err != nil {
+		return nil, err
+	}
+	t, err := otlp.DecodeWholeTrace(sampled.Trace, request, w.table)
+	if err != nil {
+		return nil, fmt.Errorf("read trace %s from the journal: %w", sampled.Trace, err)
+	}
+	path := w.extractor.Extract(t)
+	for i := range path.Roots {
+		if path.Nodes[path.Roots[i].Node].ID == sampled.Root && path.Unusable(i) == "" {
+			o := new(observation.Observation)
+			w.observer.Observe(path, i, o)
+			return o, nil
+		}
+	}
+	return nil, nil
 }
 
 // part returns n/of; 0 for 0/0.

@@ -67,7 +67,7 @@ func (k *kept) observe(requestType, group *group.Group, o *observation.Observati
 	}
 	x := keptRequest{Observation: &observation.Observation{
 		Trace: o.Trace, Root: o.Root, Start: o.Start, Duration: o.Duration, Entry: o.Entry, Failed: o.Failed, Plan: o.Plan, Arm: o.Arm,
-		Edges: slices.Clone(o.Edges), Variables: slices.Clone(o.Variables), Skeleton: o.Skeleton,
+		Edges: slices.Clone(o.Edges), Variables: slices.Clone(o.Variables), Skeleton: o.Skeleton, Records: slices.Clone(o.Records),
 	}}
 	if group != nil {
 		x.group = group.ID

@@ -3,20 +3,14 @@ package live
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/ptrace"
-
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
-	"github.com/sibyl-trace/sibyl/ingest/journal"
-	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -33,7 +27,7 @@ type exemplarStore struct {
 	work      chan task
 	keeps     []keep        // for the next task
 	postponed chan []change // changes that run had no time for, for epoch
-	record    []byte        // scratch of run
+	recorded  recordedTraces
 }
 
 // groupSample is the sample of one group.
@@ -76,14 +70,12 @@ const (
 	// exemplarShare limits the time for exemplars, to one part of an epoch in exemplarShare: many are new while samples
 	// are small.
 	exemplarShare = 4
-	// maxReusedRecord limits the bytes of the scratch record that is kept.
-	maxReusedRecord = 4 << 20
 )
 
 // newExemplarStore returns an exemplarStore that continues with the stored exemplars.
 func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *Counts) (*exemplarStore, error) {
 	k := &exemplarStore{
-		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
+		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, recorded: recordedTraces{journal: o.Journal}, groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
 		postponed: make(chan []change, tasksWaiting+1), // and the current task: run never blocks
 	}
 	err := o.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
@@ -165,7 +157,7 @@ func (k *exemplarStore) observe(group *group.Group, r *request) {
 	if x == nil {
 		return
 	}
-	e := store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.records}
+	e := store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.Records}
 	x.fresh = x.add(e) || x.fresh
 	if r.Failed {
 		x.fresh = x.addFailed(e, k.size) || x.fresh
@@ -378,36 +370,10 @@ func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 
 // copyTrace copies a trace from the journal to the store. It reports false if the journal no longer has all of it.
 func (k *exemplarStore) copyTrace(e *store.Exemplar) (copied bool, err error) {
-	var request []byte
-	for _, seq := range e.Records {
-		runtime.Gosched() // yield to the intake of requests
-		r, err := k.options.Journal.Get(seq, k.record)
-		if err != nil {
-			return false, nil //nolint:nilerr // the record was trimmed
-		}
-		if cap(r.Data) <= maxReusedRecord {
-			k.record = r.Data
-		}
-		if r.Kind == journal.JSON {
-			if r.Data, err = protobufOf(r.Data); err != nil {
-				return false, err
-			}
-		}
-		if request, err = otlp.AppendTrace(request, r.Data, e.Trace); err != nil {
-			return false, err
-		}
-	}
-	if len(request) == 0 {
-		return false, nil
+	request, err := k.recorded.trace(e.Trace, e.Records)
+	if len(request) == 0 || err != nil {
+		return false, err
 	}
 	return true, k.options.Store.PutTrace(e.Trace, request)
 }
 
-// protobufOf converts an export request that was decoded before, so its nesting is limited.
-func protobufOf(json []byte) ([]byte, error) {
-	traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(json)
-	if err != nil {
-		return nil, fmt.Errorf("convert a request from JSON: %w", err)
-	}
-	return (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
-}

@@ -45,7 +45,8 @@ func TestPostponedExemplars(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := observation.Observation{Trace: b.Traces[0], Root: b.Spans[0].ID, Start: c.at(), Duration: time.Second}
-		k.observe(group, &request{Observation: o, records: []uint64{record.Seq}})
+		o.Records = []uint64{record.Seq}
+			k.observe(group, &request{Observation: o})
 		n++
 	}
 	known := func(analysis.Hash) bool { return true }
@@ -116,7 +117,8 @@ func TestFailedExemplars(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := observation.Observation{Trace: b.Traces[0], Root: b.Spans[0].ID, Start: begun.Add(after), Duration: time.Second, Failed: failed}
-			k.observe(group, &request{Observation: o, records: []uint64{record.Seq}})
+			o.Records = []uint64{record.Seq}
+			k.observe(group, &request{Observation: o})
 			return
 		}
 	}

@@ -6,16 +6,25 @@ export type Service = Schemas["Service"];
 export type Call = Schemas["ServiceCall"];
 export type Edge = readonly [caller: string, callee: string];
 
-// Spot is the place of a service: its column from the left and its row within it.
+// Spot is the place of a service: its column from the left and its row within it. Rows have a height of 1.
 export type Spot = { column: number; row: number };
-export type Layout = { spots: Map<string, Spot>; columns: number; rows: number };
+
+// Layout places services. The line of a call over several columns passes the lane of its callee in each column between
+// the two: lanes has their rows, by callee and column.
+export type Layout = {
+  spots: Map<string, Spot>;
+  lanes: Map<string, Map<number, number>>;
+  columns: number;
+  rows: number;
+};
 
 const sweeps = 8; // over all columns, to put neighbours side by side
 const maxPasses = 50; // of the assignment of columns: as many as there are columns
+const laneHeight = 0.3; // of a row
 
 // layoutOf places callers to the left of those they call, and services near their neighbours. Calls that close a cycle
-// may go back. It takes time linear in the number of calls, times a constant and the number of columns. Equal graphs have
-// equal layouts.
+// may go back. Lines over several columns to the same callee join in its lane, so that none runs behind a service. It
+// takes time linear in the number of calls, times a constant and the number of columns. Equal graphs have equal layouts.
 export function layoutOf(names: readonly string[], edges: readonly Edge[]): Layout {
   const sorted = [...names].sort();
   const forward = withoutCycles(sorted, edges);
@@ -29,16 +38,52 @@ export function layoutOf(names: readonly string[], edges: readonly Edge[]): Layo
       moved = true;
     }
   }
-  const columns: string[][] = [];
-  for (const name of sorted) (columns[column.get(name)!] ??= []).push(name);
+  const columns: Item[][] = [];
+  for (const name of sorted) (columns[column.get(name)!] ??= []).push({ key: name, name, lane: false });
   for (let i = 0; i < columns.length; i++) columns[i] ??= [];
-  order(columns, forward);
-  const rows = Math.max(0, ...columns.map((c) => c.length));
-  const spots = new Map<string, Spot>();
-  columns.forEach((c, at) =>
-    c.forEach((name, row) => spots.set(name, { column: at, row: row + (rows - c.length) / 2 })),
-  );
-  return { spots, columns: columns.length, rows };
+  order(columns, withLanes(columns, column, forward));
+  return placed(columns);
+}
+
+// Item is a service, or the lane to one, in a column. Keys are unique.
+type Item = { key: string; name: string; lane: boolean };
+
+// withLanes adds lanes to the columns, and returns the edges as chains over them.
+function withLanes(columns: Item[][], column: ReadonlyMap<string, number>, edges: readonly Edge[]): Edge[] {
+  const chains = new Map<string, Edge>();
+  const seen = new Set<string>();
+  for (const [caller, callee] of edges) {
+    let last = caller;
+    for (let at = column.get(caller)! + 1; at < column.get(callee)!; at++) {
+      const key = `${callee}\n${at}`;
+      if (!seen.has(key)) columns[at]!.push({ key, name: callee, lane: true });
+      seen.add(key);
+      chains.set(JSON.stringify([last, key]), [last, key]);
+      last = key;
+    }
+    chains.set(JSON.stringify([last, callee]), [last, callee]);
+  }
+  return [...chains.values()];
+}
+
+// placed stacks the items of each column around the middle.
+function placed(columns: readonly Item[][]): Layout {
+  const height = (x: Item) => (x.lane ? laneHeight : 1);
+  const heights = columns.map((c) => c.reduce((sum, x) => sum + height(x), 0));
+  const rows = Math.max(0, ...heights);
+  const layout: Layout = { spots: new Map(), lanes: new Map(), columns: columns.length, rows };
+  columns.forEach((c, at) => {
+    let row = (rows - heights[at]!) / 2;
+    for (const x of c) {
+      if (!x.lane) layout.spots.set(x.name, { column: at, row });
+      else {
+        const lanes = layout.lanes.get(x.name) ?? new Map<number, number>();
+        layout.lanes.set(x.name, lanes.set(at, row + laneHeight / 2));
+      }
+      row += height(x);
+    }
+  });
+  return layout;
 }
 
 // withoutCycles returns the edges between different names, without those that lead back to a caller of their caller.
@@ -78,7 +123,7 @@ function withoutCycles(names: readonly string[], edges: readonly Edge[]): Edge[]
 const compare = (a: string, b: string) => (a < b ? -1 : Number(a > b));
 
 // order sorts each column by the mean place of the neighbours in other columns, some times in both directions.
-function order(columns: string[][], edges: readonly Edge[]) {
+function order(columns: Item[][], edges: readonly Edge[]) {
   const before = new Map<string, string[]>();
   const after = new Map<string, string[]>();
   for (const [caller, callee] of edges) {
@@ -86,13 +131,13 @@ function order(columns: string[][], edges: readonly Edge[]) {
     put(after, caller, callee);
   }
   const place = new Map<string, number>();
-  const settle = (c: string[]) => c.forEach((name, i) => place.set(name, (i + 0.5) / c.length));
+  const settle = (c: Item[]) => c.forEach(({ key }, i) => place.set(key, (i + 0.5) / c.length));
   columns.forEach(settle);
   for (let sweep = 0; sweep < sweeps; sweep++) {
     const neighbours = sweep % 2 === 0 ? before : after;
     for (const c of sweep % 2 === 0 ? columns : [...columns].reverse()) {
-      const means = new Map(c.map((name) => [name, mean(neighbours.get(name) ?? [], place) ?? place.get(name)!]));
-      c.sort((a, b) => means.get(a)! - means.get(b)! || compare(a, b));
+      const means = new Map(c.map(({ key }) => [key, mean(neighbours.get(key) ?? [], place) ?? place.get(key)!]));
+      c.sort((a, b) => means.get(a.key)! - means.get(b.key)! || compare(a.key, b.key));
       settle(c);
     }
   }

@@ -164,7 +164,8 @@ function Drawing({ services, calls, selected, pick, q, layout, gapX }: DrawingPr
   const svg = useRef<SVGSVGElement>(null);
   const placed = services.filter((s) => layout.spots.has(s.service));
   const x = (name: string) => margin + layout.spots.get(name)!.column * (box.width + gapX);
-  const y = (name: string) => margin + layout.spots.get(name)!.row * (box.height + gap.y);
+  const top = (row: number) => margin + row * (box.height + gap.y);
+  const y = (name: string) => top(layout.spots.get(name)!.row);
   const width = 2 * margin + layout.columns * (box.width + gapX) - gapX;
   const height = 2 * margin + layout.rows * (box.height + gap.y) - gap.y;
   const most = Math.max(1e-9, ...calls.map((c) => c.now.rate));
@@ -189,6 +190,7 @@ function Drawing({ services, calls, selected, pick, q, layout, gapX }: DrawingPr
               of={c}
               from={[x(c.caller), y(c.caller)]}
               to={[x(c.callee), y(c.callee)]}
+              lanes={lanesOf(layout, c).map(top)}
               gapX={gapX}
               most={most}
               faint={focus !== "" && c.caller !== focus && c.callee !== focus}
@@ -243,6 +245,16 @@ function Drawing({ services, calls, selected, pick, q, layout, gapX }: DrawingPr
   );
 }
 
+// lanesOf returns the rows of the lanes that the line of a call passes, from the caller to the callee.
+function lanesOf({ spots, lanes }: Layout, { caller, callee }: Call): number[] {
+  const rows: number[] = [];
+  for (let at = spots.get(caller)!.column + 1; at < spots.get(callee)!.column; at++) {
+    const row = lanes.get(callee)?.get(at);
+    if (row !== undefined) rows.push(row);
+  }
+  return rows;
+}
+
 const describe = (s: Service) =>
   [
     s.state === "incident" ? "suspected" : s.state,
@@ -271,26 +283,40 @@ type LineProps = {
   of: Call;
   from: [number, number];
   to: [number, number];
+  lanes: number[]; // y in each column between the two
   gapX: number;
   most: number;
   faint: boolean;
 };
 
-function CallLine({ of: c, from, to, gapX, most, faint }: LineProps) {
+function CallLine({ of: c, from, to, lanes, gapX, most, faint }: LineProps) {
   const [x1, y1] = [from[0] + box.width, from[1] + box.height / 2];
   const [x2, y2] = [to[0], to[1] + box.height / 2];
-  const bend = Math.max(40, Math.abs(x2 - x1) / 2);
+  let path = `M${x1} ${y1}`;
+  let [x, y] = [x1, y1];
+  const curve = (toX: number, toY: number) => {
+    const bend = Math.max(toX > x ? 0 : 40, Math.abs(toX - x) / 2);
+    path += ` C${x + bend} ${y} ${toX - bend} ${toY} ${toX} ${toY}`;
+    [x, y] = [toX, toY];
+  };
+  lanes.forEach((lane) => {
+    curve(x + gapX, lane);
+    x += box.width;
+    path += ` H${x}`;
+  });
+  const before = y; // of the last curve
+  curve(x2 - 4, y2);
   const bad = isBad(c);
-  const left = (0.22 * gapX) / Math.max(gapX, x2 - x1); // of the way, where the mark is: before the box of the callee
+  const left = 0.22 * Math.min(1, gapX / Math.abs(x2 - x1)); // of the last curve, where the mark is
   const kind = bad ? "bad" : "";
   return (
     <g className={`call ${kind}${faint ? " faint" : ""}`} aria-hidden="true">
       <path
-        d={`M${x1} ${y1} C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2 - 4} ${y2}`}
+        d={path}
         strokeWidth={widthOf(c.now.rate, most)}
       />
       {bad && (
-        <text x={x2 - 0.22 * gapX} y={y2 - 0.45 * left * (y2 - y1) + 4} textAnchor="middle">
+        <text x={x2 - 0.22 * gapX} y={y2 - 0.45 * left * (y2 - before) + 4} textAnchor="middle">
           ▲
         </text>
       )}

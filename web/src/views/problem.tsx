@@ -130,6 +130,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
     true,
   );
   const attributes = comparison.value?.attributes;
+  const differs = attributes !== undefined && attributes.a > 0 && attributes.b > 0;
   const edges = detail.edges;
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
   const since = windows[0]?.from;
@@ -158,10 +159,12 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
         )}
       </Async>
       <Edges p={p} edges={edges} located={detail.located} />
-      <div className={detail.explanations.length > 0 ? "columns" : undefined}>
-        <Explanations detail={detail} />
+      {detail.explanations.length > 0 && <Explanations detail={detail} />}
+      <div className={differs ? "columns" : undefined}>
         <Slowest p={p} comparison={comparison} />
+        {differs && <Attributes title="Attributes: slowest tenth vs. the rest" kind="slowest" of={attributes} />}
       </div>
+      {detail.explanations.length === 0 && <Explanations detail={detail} />}
       <Causes detail={detail} />
       {detail.refined.length > 0 && (
         <Refined
@@ -171,9 +174,6 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       )}
       <Timeline detail={detail} deploys={deploys ?? []} />
       <Exemplars exemplars={exemplars} problem={p} began={began} />
-      {attributes && attributes.a + attributes.b > 0 && (
-        <Attributes title="Attributes: slowest tenth vs. the rest" kind="slowest" of={attributes} />
-      )}
     </>
   );
 }
