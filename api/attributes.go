@@ -161,6 +161,9 @@ func (w *wholeRequests) observe(sampled *observation.Observation) (*observation.
 		if path.Nodes[path.Roots[i].Node].ID == sampled.Root && path.Unusable(i) == "" {
 			o := new(observation.Observation)
 			w.observer.Observe(path, i, o)
+			for _, c := range o.Contexts {
+				w.table.AddContext(c.Context, c.Parent, w.table.Step(c.Op, c.Target))
+			}
 			return o, nil
 		}
 	}

@@ -214,7 +214,7 @@ func (c *checker) routes() {
 	for i := range cfg.Email {
 		name := cfg.Email[i].Name
 		twice := name != "" && slices.ContainsFunc(cfg.Webhooks, func(h Webhook) bool { return h.Name == name })
-		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one", element("email", i), "webhooks")
+		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one", element("email", i)+".name", "webhooks")
 	}
 	names := cfg.EndpointNames()
 	if slices.Contains(names, "") { // an invalid name, perhaps the one that a route means

@@ -41,27 +41,30 @@ export function layoutOf(names: readonly string[], edges: readonly Edge[]): Layo
   const columns: Item[][] = [];
   for (const name of sorted) (columns[column.get(name)!] ??= []).push({ key: name, name, lane: false });
   for (let i = 0; i < columns.length; i++) columns[i] ??= [];
-  order(columns, withLanes(columns, column, forward));
+  const known = edges.filter(([a, b]) => a !== b && column.has(a) && column.has(b));
+  order(columns, withLanes(columns, column, [...known].sort(compareEdges)));
   return placed(columns);
 }
 
 // Item is a service, or the lane to one, in a column. Keys are unique.
 type Item = { key: string; name: string; lane: boolean };
 
-// withLanes adds lanes to the columns, and returns the edges as chains over them.
+// withLanes adds lanes to the columns, and returns the edges as chains over them, from left to right.
 function withLanes(columns: Item[][], column: ReadonlyMap<string, number>, edges: readonly Edge[]): Edge[] {
   const chains = new Map<string, Edge>();
   const seen = new Set<string>();
+  const link = (from: string, to: string) => chains.set(JSON.stringify([from, to]), [from, to]);
   for (const [caller, callee] of edges) {
-    let last = caller;
-    for (let at = column.get(caller)! + 1; at < column.get(callee)!; at++) {
+    const [left, right] = column.get(caller)! <= column.get(callee)! ? [caller, callee] : [callee, caller];
+    let last = left;
+    for (let at = column.get(left)! + 1; at < column.get(right)!; at++) {
       const key = `${callee}\n${at}`;
       if (!seen.has(key)) columns[at]!.push({ key, name: callee, lane: true });
       seen.add(key);
-      chains.set(JSON.stringify([last, key]), [last, key]);
+      link(last, key);
       last = key;
     }
-    chains.set(JSON.stringify([last, callee]), [last, callee]);
+    link(last, right);
   }
   return [...chains.values()];
 }
@@ -90,7 +93,7 @@ function placed(columns: readonly Item[][]): Layout {
 function withoutCycles(names: readonly string[], edges: readonly Edge[]): Edge[] {
   const callees = new Map<string, string[]>(names.map((name) => [name, []]));
   const called = new Set<string>();
-  for (const [caller, callee] of [...edges].sort((a, b) => compare(a[0], b[0]) || compare(a[1], b[1]))) {
+  for (const [caller, callee] of [...edges].sort(compareEdges)) {
     if (caller === callee || !callees.has(caller) || !callees.has(callee)) continue;
     callees.get(caller)!.push(callee);
     called.add(callee);
@@ -121,6 +124,7 @@ function withoutCycles(names: readonly string[], edges: readonly Edge[]): Edge[]
 }
 
 const compare = (a: string, b: string) => (a < b ? -1 : Number(a > b));
+const compareEdges = (a: Edge, b: Edge) => compare(a[0], b[0]) || compare(a[1], b[1]);
 
 // order sorts each column by the mean place of the neighbours in other columns, some times in both directions.
 function order(columns: Item[][], edges: readonly Edge[]) {

@@ -645,7 +645,7 @@ function Samples({ detail: { incident, exemplars } }: { detail: Detail }) {
             <li key={e.trace}>
               <Link href={`/traces/${e.trace}${query({ incident: incident.id })}`}>{duration(e.duration_ns)}</Link>{" "}
               {e.stratum === "failed" && <span className="bad">failed </span>}
-              <bdi>{names.get(e.group)}</bdi>{" "}
+              {names.has(e.group) && <OpName>{names.get(e.group)!}</OpName>}{" "}
               <span className="dim small">
                 <When at={e.start} brief />
               </span>
