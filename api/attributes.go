@@ -94,7 +94,7 @@ func attributeDifferences(names *describe.Names, found []explain.Frequency) []co
 // Bounds of reading requests from the journal for one comparison.
 const (
 	recordedOfSide = 64       // requests of a side
-	recordedBytes  = 24 << 20 // of records, each with many traces
+	recordedBytes  = 32 << 20 // of records, each with spans of many traces
 )
 
 // addRecorded adds to a comparison the attributes that it lacks because the setting keys does not list them. It reads

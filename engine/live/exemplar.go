@@ -27,7 +27,7 @@ type exemplarStore struct {
 	work      chan task
 	keeps     []keep        // for the next task
 	postponed chan []change // changes that run had no time for, for epoch
-	recorded  recordedTraces
+	record    []byte        // scratch of run
 }
 
 // groupSample is the sample of one group.
@@ -67,6 +67,8 @@ const (
 	// tasksWaiting is the capacity of exemplarStore.work, for the changes of an epoch and the trimming of the journal.
 	// Changes that find no room are retried at the end of the next epoch.
 	tasksWaiting = 2
+	// maxReusedRecord limits the bytes of the scratch record that is kept.
+	maxReusedRecord = 4 << 20
 	// exemplarShare limits the time for exemplars, to one part of an epoch in exemplarShare: many are new while samples
 	// are small.
 	exemplarShare = 4
@@ -75,7 +77,7 @@ const (
 // newExemplarStore returns an exemplarStore that continues with the stored exemplars.
 func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *Counts) (*exemplarStore, error) {
 	k := &exemplarStore{
-		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, recorded: recordedTraces{journal: o.Journal}, groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
+		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
 		postponed: make(chan []change, tasksWaiting+1), // and the current task: run never blocks
 	}
 	err := o.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
@@ -370,10 +372,15 @@ func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 
 // copyTrace copies a trace from the journal to the store. It reports false if the journal no longer has all of it.
 func (k *exemplarStore) copyTrace(e *store.Exemplar) (copied bool, err error) {
-	request, err := k.recorded.trace(e.Trace, e.Records)
+	request, err := recordedTrace(e.Trace, e.Records, func(seq uint64) ([]byte, error) {
+		data, err := readRecord(k.options.Journal, seq, k.record)
+		if data != nil && cap(data) <= maxReusedRecord {
+			k.record = data
+		}
+		return data, err
+	})
 	if len(request) == 0 || err != nil {
 		return false, err
 	}
 	return true, k.options.Store.PutTrace(e.Trace, request)
 }
-

@@ -46,7 +46,7 @@ func TestPostponedExemplars(t *testing.T) {
 		}
 		o := observation.Observation{Trace: b.Traces[0], Root: b.Spans[0].ID, Start: c.at(), Duration: time.Second}
 		o.Records = []uint64{record.Seq}
-			k.observe(group, &request{Observation: o})
+		k.observe(group, &request{Observation: o})
 		n++
 	}
 	known := func(analysis.Hash) bool { return true }

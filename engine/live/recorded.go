@@ -11,39 +11,33 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// recordedTraces reads traces from the journal. One goroutine uses it at a time.
-type recordedTraces struct {
-	journal *journal.Journal
-	record  []byte // scratch
-	read    int    // bytes of the records read so far
-}
-
-// maxReusedRecord limits the bytes of the scratch record that is kept.
-const maxReusedRecord = 4 << 20
-
-// trace returns a trace as an OTLP request in protobuf, with all attributes of its spans; nil if the journal no longer
-// has all of its records.
-func (r *recordedTraces) trace(id trace.ID, records []uint64) (request []byte, err error) {
+// recordedTrace returns a trace as an OTLP request in protobuf, with all attributes of its spans, from the journal
+// records that read returns; nil if the journal no longer has all of them.
+func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte, error)) (request []byte, err error) {
 	for _, seq := range records {
-		runtime.Gosched() // yield to the intake of requests
-		one, err := r.journal.Get(seq, r.record)
-		if err != nil {
-			return nil, nil //nolint:nilerr // the record was trimmed
+		data, err := read(seq)
+		if data == nil || err != nil {
+			return nil, err
 		}
-		r.read += len(one.Data)
-		if cap(one.Data) <= maxReusedRecord {
-			r.record = one.Data
-		}
-		if one.Kind == journal.JSON {
-			if one.Data, err = protobufOf(one.Data); err != nil {
-				return nil, err
-			}
-		}
-		if request, err = otlp.AppendTrace(request, one.Data, id); err != nil {
+		if request, err = otlp.AppendTrace(request, data, id); err != nil {
 			return nil, err
 		}
 	}
 	return request, nil
+}
+
+// readRecord returns the request in a record, in protobuf; nil if the journal no longer has the record. It is stored in
+// buf if there is room.
+func readRecord(from *journal.Journal, seq uint64, buf []byte) ([]byte, error) {
+	runtime.Gosched() // yield to the intake of requests
+	r, err := from.Get(seq, buf)
+	switch {
+	case err != nil:
+		return nil, nil //nolint:nilerr // the record was trimmed
+	case r.Kind == journal.JSON:
+		return protobufOf(r.Data)
+	}
+	return r.Data, nil
 }
 
 // protobufOf converts an export request that was decoded before, so its nesting is limited.
@@ -55,15 +49,21 @@ func protobufOf(json []byte) ([]byte, error) {
 	return (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
 }
 
-// RecordedTraces returns a function that reads traces from the journal, for one goroutine: a trace as an OTLP request in
-// protobuf, with all attributes of its spans, from the records with these numbers. It returns nil if the journal no
-// longer has all of them, or once it has read as many bytes as budget from the journal.
+// RecordedTraces returns a function that reads traces from the journal: a trace as an OTLP request in protobuf, with all
+// attributes of its spans, from the records with these numbers. It returns nil if the journal no longer has all of them.
+// It keeps the records that it has read, since they have spans of many traces, and returns nil once they have more bytes
+// than budget. The function is for one goroutine.
 func (s *Service) RecordedTraces(budget int) func(id trace.ID, records []uint64) ([]byte, error) {
-	r := &recordedTraces{journal: s.options.Journal}
+	known, size := make(map[uint64][]byte), 0
 	return func(id trace.ID, records []uint64) ([]byte, error) {
-		if r.read >= budget {
-			return nil, nil
-		}
-		return r.trace(id, records)
+		return recordedTrace(id, records, func(seq uint64) ([]byte, error) {
+			data, read := known[seq]
+			if read || size > budget {
+				return data, nil
+			}
+			data, err := readRecord(s.options.Journal, seq, nil)
+			known[seq], size = data, size+len(data)
+			return data, err
+		})
 	}
 }

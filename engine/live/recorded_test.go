@@ -47,7 +47,7 @@ func TestRecordedTraces(t *testing.T) {
 		t.Error("no request has records")
 	}
 	last := all[len(all)-1]
-	if request, err := r.RecordedTraces(0)(last.Trace, last.Records); request != nil || err != nil {
+	if request, err := r.RecordedTraces(-1)(last.Trace, last.Records); request != nil || err != nil {
 		t.Errorf("without a budget: %d bytes, %v", len(request), err)
 	}
 	if request, err := read(last.Trace, []uint64{1 << 40}); request != nil || err != nil {

@@ -372,10 +372,37 @@ function Difference({ kind, c }: { kind: ComparisonKind; c: Comparison }) {
           title={(b) => `${b.label}\n${signed(difference(b.edges))} self time`}
         />
       </Figure>
-      <Figure title="Locations" table={table} tableOnly>
-        <ComparisonTable label="Locations" kind={kind} c={c} />
-      </Figure>
       <Attributes title="Attributes" kind={kind} of={c.attributes} />
+      <Locations kind={kind} c={c} />
     </>
+  );
+}
+
+const fewLocations = 10;
+
+// Locations lists those with the largest differences, and the others on demand.
+function Locations({ kind, c }: { kind: ComparisonKind; c: Comparison }) {
+  const [shown, setShown] = useEnum("locations", ["few", "all"]);
+  const rest = c.edges.length - fewLocations;
+  return (
+    <Figure title="Locations" table={() => comparisonData(c)} tableOnly>
+      <ComparisonTable
+        label="Locations"
+        kind={kind}
+        c={shown === "all" ? c : { ...c, edges: c.edges.slice(0, fewLocations) }}
+      />
+      {rest > 0 && (
+        <p className="under">
+          <button
+            type="button"
+            className="link"
+            aria-expanded={shown === "all"}
+            onClick={() => setShown(shown === "all" ? "few" : "all")}
+          >
+            {shown === "all" ? "Fewer" : `${count(rest)} more, with smaller differences`}
+          </button>
+        </p>
+      )}
+    </Figure>
   );
 }
