@@ -47,9 +47,9 @@ type Engine interface {
 	Ready() bool
 	Space() live.Space
 	Counts() *live.Counts
-	// RecordedTraces returns a function that reads the spans of recent traces from the journal, see
-	// [live.Service.RecordedTraces].
-	RecordedTraces(budget int) func(id trace.ID, records []uint64) ([]byte, error)
+	// WholeTrace returns the trace of a request that is kept for comparisons, as an OTLP request in protobuf with all
+	// attributes; nil if the trace is not kept.
+	WholeTrace(id trace.ID) ([]byte, error)
 }
 
 // Agents lists the agents. [control.Plane] implements it.

@@ -91,28 +91,25 @@ func attributeDifferences(names *describe.Names, found []explain.Frequency) []co
 	return all
 }
 
-// Bounds of reading requests from the journal for one comparison.
-const (
-	recordedOfSide = 64       // requests of a side
-	recordedBytes  = 32 << 20 // of records, each with spans of many traces
-)
+// wholeOfSide limits the requests of a side that are compared in all attributes.
+const wholeOfSide = 64
 
-// addRecorded adds to a comparison the attributes that it lacks because the setting keys does not list them. It reads
-// them from the journal, which has the last requests with all attributes. It then keeps the first shownAttributes.
-func (a *API) addRecorded(c *contract.AttributeComparison, requests [second + 1][]*observation.Observation, options critpath.Options) error {
+// addUnlisted adds to a comparison the attributes that it lacks because the setting keys does not list them, of the
+// requests that are kept with all attributes. It then keeps the first shownAttributes.
+func (a *API) addUnlisted(c *contract.AttributeComparison, requests [second + 1][]*observation.Observation, options critpath.Options) error {
 	known := make(map[string]bool)
 	for i := range c.Items {
 		known[c.Items[i].Key] = true
 	}
 	table := &trace.Table{}
-	w := wholeRequests{read: a.engine.RecordedTraces(recordedBytes), table: table, extractor: critpath.NewExtractor(options)}
+	w := wholeRequests{read: a.engine.WholeTrace, table: table, extractor: critpath.NewExtractor(options)}
 	var whole [second + 1][]*observation.Observation
-	for i := range recordedTries {
-		for _, of := range []side{first, second} { // in turn, so that both have requests when the budget is used up
-			if i >= len(requests[of]) || len(whole[of]) >= recordedOfSide {
-				continue
+	for _, of := range []side{first, second} {
+		for _, sampled := range requests[of] {
+			if len(whole[of]) == wholeOfSide {
+				break
 			}
-			o, err := w.observe(requests[of][i])
+			o, err := w.observe(sampled)
 			if err != nil {
 				return err
 			}
@@ -132,29 +129,23 @@ func (a *API) addRecorded(c *contract.AttributeComparison, requests [second + 1]
 	return nil
 }
 
-// recordedTries limits the requests of a side that are looked for in the journal.
-const recordedTries = 512
-
 // wholeRequests observes requests with all attributes of their spans.
 type wholeRequests struct {
-	read      func(id trace.ID, records []uint64) ([]byte, error)
+	read      func(id trace.ID) ([]byte, error)
 	table     *trace.Table
 	extractor *critpath.Extractor
 	observer  observation.Observer
 }
 
-// observe returns a sampled request with all attributes; nil if the journal no longer has it.
+// observe returns a sampled request with all attributes; nil if it is not kept with them.
 func (w *wholeRequests) observe(sampled *observation.Observation) (*observation.Observation, error) {
-	if len(sampled.Records) == 0 {
-		return nil, nil
-	}
-	request, err := w.read(sampled.Trace, sampled.Records)
+	request, err := w.read(sampled.Trace)
 	if len(request) == 0 || err != nil {
 		return nil, err
 	}
 	t, err := otlp.DecodeWholeTrace(sampled.Trace, request, w.table)
 	if err != nil {
-		return nil, fmt.Errorf("read trace %s from the journal: %w", sampled.Trace, err)
+		return nil, fmt.Errorf("read trace %s: %w", sampled.Trace, err)
 	}
 	path := w.extractor.Extract(t)
 	for i := range path.Roots {

@@ -12,15 +12,15 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// record returns requests of one type, a third of which are on the first side and have the attribute customer=whale. The
-// journal has them with that attribute, which their observations lack.
-func (w *harness) record(t *testing.T) (requests [second + 1][]*observation.Observation) {
+// keepWhole returns requests of one type, a third of which are on the first side and have the attribute customer=whale.
+// They are kept with that attribute, which their observations lack.
+func (w *harness) keepWhole(t *testing.T) (requests [second + 1][]*observation.Observation) {
 	t.Helper()
-	w.journal = make(map[trace.ID][]byte)
+	w.whole = make(map[trace.ID][]byte)
 	table, extractor := w.core.Table(), critpath.NewExtractor(w.core.Options().Path)
 	var observer observation.Observer
 	var entry trace.Op
-	n := uint64(0)
+	n := 0
 	for x := range w.app.Requests(begin, begin.Add(time.Minute), &sim.Plan{}) {
 		if entry == 0 {
 			entry = x.Spans[0].Op
@@ -31,7 +31,6 @@ func (w *harness) record(t *testing.T) (requests [second + 1][]*observation.Obse
 		o := new(observation.Observation)
 		observer.Observe(extractor.Extract(x), 0, o)
 		n++
-		o.Records = []uint64{n}
 		side, customer := first, "whale"
 		if n%3 > 0 {
 			side, customer = second, "usual"
@@ -42,20 +41,20 @@ func (w *harness) record(t *testing.T) (requests [second + 1][]*observation.Obse
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.journal[x.ID] = request
+		w.whole[x.ID] = request
 	}
 	return requests
 }
 
-// An attribute that the setting keys does not list is compared among the requests that the journal still has.
-func TestRecordedAttributes(t *testing.T) {
+// An attribute that the setting keys does not list is compared among the requests that are kept with it.
+func TestUnlistedAttributes(t *testing.T) {
 	w := newHarness(t)
-	requests := w.record(t)
+	requests := w.keepWhole(t)
 	var c contract.AttributeComparison
-	if err := w.addRecorded(&c, requests, w.core.Options().Path); err != nil {
+	if err := w.addUnlisted(&c, requests, w.core.Options().Path); err != nil {
 		t.Fatal(err)
 	}
-	if want := min(recordedOfSide, len(requests[first])); c.WholeA != want || c.WholeB != min(recordedOfSide, len(requests[second])) || want < 10 {
+	if want := min(wholeOfSide, len(requests[first])); c.WholeA != want || c.WholeB != min(wholeOfSide, len(requests[second])) || want < 10 {
 		t.Errorf("compared %d and %d of %d and %d requests", c.WholeA, c.WholeB, len(requests[first]), len(requests[second]))
 	}
 	if len(c.Items) == 0 || c.Items[0].Key != "customer" || c.Items[0].PValue > 0.001 || c.Items[0].Service == "" {
@@ -66,7 +65,7 @@ func TestRecordedAttributes(t *testing.T) {
 	}
 
 	known := contract.AttributeComparison{Items: []contract.AttributeDifference{{Key: "customer", Value: "usual", PValue: 0.5}}}
-	if err := w.addRecorded(&known, requests, w.core.Options().Path); err != nil {
+	if err := w.addUnlisted(&known, requests, w.core.Options().Path); err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range known.Items {
@@ -75,23 +74,9 @@ func TestRecordedAttributes(t *testing.T) {
 		}
 	}
 
-	clear(w.journal)
+	clear(w.whole)
 	var none contract.AttributeComparison
-	if err := w.addRecorded(&none, requests, w.core.Options().Path); err != nil || none.WholeA+none.WholeB+len(none.Items) > 0 {
-		t.Errorf("without a journal: %+v, %v", none, err)
-	}
-}
-
-// Requests that the journal has only in part are left out.
-func TestRecordedInPart(t *testing.T) {
-	w := newHarness(t)
-	requests := w.record(t)
-	for id := range w.journal {
-		w.journal[id] = w.journal[id][:0]
-	}
-	requests[first][0].Records = nil
-	var c contract.AttributeComparison
-	if err := w.addRecorded(&c, requests, w.core.Options().Path); err != nil || c.WholeA+c.WholeB > 0 {
-		t.Errorf("%+v, %v", c, err)
+	if err := w.addUnlisted(&none, requests, w.core.Options().Path); err != nil || none.WholeA+none.WholeB+len(none.Items) > 0 {
+		t.Errorf("without whole traces: %+v, %v", none, err)
 	}
 }

@@ -79,7 +79,7 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 	if err != nil {
 		return nil, err
 	}
-	return &d, a.addRecorded(&d.Attributes, requests, options)
+	return &d, a.addUnlisted(&d.Attributes, requests, options)
 }
 
 // populationOf returns the requests on one side.

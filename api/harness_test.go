@@ -50,7 +50,7 @@ type harness struct {
 	outbox      *store.Outbox
 	deadLetters int                // added so far
 	alter       func(*trace.Trace) // changes each trace before the core gets it; nil: no change
-	journal     map[trace.ID][]byte
+	whole       map[trace.ID][]byte
 }
 
 // Ask implements Engine.
@@ -73,10 +73,8 @@ func (w *harness) Ready() bool { return true }
 
 func (w *harness) Space() live.Space { return live.SpaceEnough }
 
-// RecordedTraces implements Engine.
-func (w *harness) RecordedTraces(int) func(id trace.ID, records []uint64) ([]byte, error) {
-	return func(id trace.ID, _ []uint64) ([]byte, error) { return w.journal[id], nil }
-}
+// WholeTrace implements Engine.
+func (w *harness) WholeTrace(id trace.ID) ([]byte, error) { return w.whole[id], nil }
 
 // Counts implements Engine.
 func (w *harness) Counts() *live.Counts { return &w.counts }

@@ -44,7 +44,7 @@ type Observation struct {
 	// computed.
 	Shape uint64
 	// Records holds the numbers of the journal records with the spans of the trace; nil if there is no journal. Observe
-	// leaves it as it is, and saved observations lack it.
+	// leaves it as it is; clones and saved observations lack it.
 	Records []uint64
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -28,6 +29,7 @@ type exemplarStore struct {
 	keeps     []keep        // for the next task
 	postponed chan []change // changes that run had no time for, for epoch
 	record    []byte        // scratch of run
+	whole     *wholeTraces
 }
 
 // groupSample is the sample of one group.
@@ -49,11 +51,12 @@ type change struct {
 
 // task is work for the goroutine of the exemplarStore, in this order.
 type task struct {
-	changes []change
-	keeps   []keep
-	until   time.Time // when changes are postponed
-	cleanup *cleanup  // nil: none
-	trim    uint64    // first record of the journal that is still needed; 0: unchanged
+	changes   []change
+	keeps     []keep
+	newlyKept []engine.Recorded // to copy to whole
+	until     time.Time         // when changes are postponed
+	cleanup   *cleanup          // nil: none
+	trim      uint64            // first record of the journal that is still needed; 0: unchanged
 }
 
 const (
@@ -77,7 +80,7 @@ const (
 // newExemplarStore returns an exemplarStore that continues with the stored exemplars.
 func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *Counts) (*exemplarStore, error) {
 	k := &exemplarStore{
-		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
+		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, whole: newWholeTraces(), groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
 		postponed: make(chan []change, tasksWaiting+1), // and the current task: run never blocks
 	}
 	err := o.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
@@ -172,8 +175,8 @@ func (k *exemplarStore) keep(all []keep) {
 	k.keeps = k.keeps[max(0, len(k.keeps)-maxKeeps):]
 }
 
-// epoch passes the changed samples to run. It deletes the exemplars of groups that known reports as unknown.
-func (k *exemplarStore) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
+// epoch passes the changed samples to run, and the requests that are newly kept for comparisons. It deletes the exemplars of groups that known reports as unknown.
+func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, known func(analysis.Hash) bool) {
 	k.resize(now)
 	k.retryPostponed()
 	var changes []change
@@ -189,11 +192,11 @@ func (k *exemplarStore) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 			}
 		}
 	}
-	if len(changes)+len(k.keeps) == 0 {
+	if len(changes)+len(k.keeps)+len(newlyKept) == 0 {
 		return
 	}
 	select {
-	case k.work <- task{changes: changes, keeps: k.keeps, until: k.options.Clock().Add(k.options.Core.Epoch / exemplarShare)}:
+	case k.work <- task{changes: changes, keeps: k.keeps, newlyKept: newlyKept, until: k.options.Clock().Add(k.options.Core.Epoch / exemplarShare)}:
 		k.keeps = nil
 	default:
 		k.retry(changes)
@@ -304,6 +307,7 @@ func (k *exemplarStore) run(ctx context.Context) {
 		for _, x := range t.keeps {
 			err = errors.Join(err, k.keepExemplars(x, refs))
 		}
+		err = errors.Join(err, k.copyWhole(t))
 		if err != nil {
 			k.options.Log.ErrorContext(ctx, "some exemplars could not be stored", slog.Any("error", err))
 			err = nil

@@ -21,10 +21,18 @@ export type Layout = {
 const sweeps = 8; // over all columns, to put neighbours side by side
 const maxPasses = 50; // of the assignment of columns: as many as there are columns
 const laneHeight = 0.3; // of a row
+const crowded = 60; // services, from which a map has many
+
+// isCrowded reports whether n services are many: their columns are divided so that they fit into a window, and only
+// those that are not well are shown at first.
+export const isCrowded = (n: number) => n > crowded;
+
+const longestColumn = (n: number) => Math.max(20, Math.ceil(1.6 * Math.sqrt(n))); // services, of n
 
 // layoutOf places callers to the left of those they call, and services near their neighbours. Calls that close a cycle
-// may go back. Lines over several columns to the same callee join in its lane, so that none runs behind a service. It
-// takes time linear in the number of calls, times a constant and the number of columns. Equal graphs have equal layouts.
+// may go back. Lines over several columns to the same callee join in its lane, so that none runs behind a service; of
+// many services those to the same column join. It takes time linear in the number of calls, times a constant and the
+// number of columns. Equal graphs have equal layouts.
 export function layoutOf(names: readonly string[], edges: readonly Edge[]): Layout {
   const sorted = [...names].sort();
   const forward = withoutCycles(sorted, edges);
@@ -38,19 +46,41 @@ export function layoutOf(names: readonly string[], edges: readonly Edge[]): Layo
       moved = true;
     }
   }
-  const columns: Item[][] = [];
+  let columns: Item[][] = [];
   for (const name of sorted) (columns[column.get(name)!] ??= []).push({ key: name, name, lane: false });
   for (let i = 0; i < columns.length; i++) columns[i] ??= [];
+  let laneTo = (callee: string) => callee;
+  if (isCrowded(names.length)) {
+    order(columns, forward);
+    columns = divided(columns, longestColumn(names.length));
+    columns.forEach((c, at) => c.forEach(({ name }) => column.set(name, at)));
+    laneTo = (callee) => `column ${column.get(callee)}`;
+  }
   const known = edges.filter(([a, b]) => a !== b && column.has(a) && column.has(b));
-  order(columns, withLanes(columns, column, [...known].sort(compareEdges)));
-  return placed(columns);
+  order(columns, withLanes(columns, column, laneTo, [...known].sort(compareEdges)));
+  return placed(columns, sorted, laneTo);
 }
 
-// Item is a service, or the lane to one, in a column. Keys are unique.
+// Item is a service, or a lane to some, in a column. Keys are unique.
 type Item = { key: string; name: string; lane: boolean };
 
+// divided divides columns with more items than most into equal parts.
+const divided = (columns: readonly Item[][], most: number): Item[][] =>
+  columns.flatMap((c) => {
+    const parts = Math.max(1, Math.ceil(c.length / most));
+    const size = Math.ceil(c.length / parts);
+    return Array.from({ length: parts }, (_, i) => c.slice(i * size, (i + 1) * size));
+  });
+
+type LaneTo = (callee: string) => string;
+
 // withLanes adds lanes to the columns, and returns the edges as chains over them, from left to right.
-function withLanes(columns: Item[][], column: ReadonlyMap<string, number>, edges: readonly Edge[]): Edge[] {
+function withLanes(
+  columns: Item[][],
+  column: ReadonlyMap<string, number>,
+  laneTo: LaneTo,
+  edges: readonly Edge[],
+): Edge[] {
   const chains = new Map<string, Edge>();
   const seen = new Set<string>();
   const link = (from: string, to: string) => chains.set(JSON.stringify([from, to]), [from, to]);
@@ -58,8 +88,8 @@ function withLanes(columns: Item[][], column: ReadonlyMap<string, number>, edges
     const [left, right] = column.get(caller)! <= column.get(callee)! ? [caller, callee] : [callee, caller];
     let last = left;
     for (let at = column.get(left)! + 1; at < column.get(right)!; at++) {
-      const key = `${callee}\n${at}`;
-      if (!seen.has(key)) columns[at]!.push({ key, name: callee, lane: true });
+      const key = `${laneTo(callee)}\n${at}`;
+      if (!seen.has(key)) columns[at]!.push({ key, name: laneTo(callee), lane: true });
       seen.add(key);
       link(last, key);
       last = key;
@@ -70,22 +100,24 @@ function withLanes(columns: Item[][], column: ReadonlyMap<string, number>, edges
 }
 
 // placed stacks the items of each column around the middle.
-function placed(columns: readonly Item[][]): Layout {
+function placed(columns: readonly Item[][], names: readonly string[], laneTo: LaneTo): Layout {
   const height = (x: Item) => (x.lane ? laneHeight : 1);
   const heights = columns.map((c) => c.reduce((sum, x) => sum + height(x), 0));
   const rows = Math.max(0, ...heights);
   const layout: Layout = { spots: new Map(), lanes: new Map(), columns: columns.length, rows };
+  const lanes = new Map<string, Map<number, number>>();
   columns.forEach((c, at) => {
     let row = (rows - heights[at]!) / 2;
     for (const x of c) {
       if (!x.lane) layout.spots.set(x.name, { column: at, row });
-      else {
-        const lanes = layout.lanes.get(x.name) ?? new Map<number, number>();
-        layout.lanes.set(x.name, lanes.set(at, row + laneHeight / 2));
-      }
+      else lanes.set(x.name, (lanes.get(x.name) ?? new Map<number, number>()).set(at, row + laneHeight / 2));
       row += height(x);
     }
   });
+  for (const name of names) {
+    const rowsOf = lanes.get(laneTo(name));
+    if (rowsOf) layout.lanes.set(name, rowsOf);
+  }
   return layout;
 }
 
@@ -171,8 +203,6 @@ export function around(start: Iterable<string>, edges: readonly Edge[], steps: n
   return found;
 }
 
-const crowded = 60; // services, from which only those that are not well are shown at first
-
 export type Scope = "auto" | "all" | "unwell" | "near";
 
 // shownOf returns the services to show: all; those that are not well and their neighbours; or those near a selected
@@ -181,7 +211,7 @@ export function shownOf(services: readonly Service[], calls: readonly Call[], sc
   const edges = calls.map((c): Edge => [c.caller, c.callee]);
   const names = services.map((s) => s.service);
   const unwell = services.filter((s) => isUnwell(s.state)).map((s) => s.service);
-  const as = scope === "auto" ? (names.length > crowded && unwell.length > 0 && "unwell") || "all" : scope;
+  const as = scope === "auto" ? (isCrowded(names.length) && unwell.length > 0 && "unwell") || "all" : scope;
   if (as === "near" && names.includes(selected)) return { as, names: around([selected], edges, 1) };
   if (as === "unwell") {
     const shown = around(unwell, edges, 1);

@@ -111,7 +111,7 @@ export function Attributes({ title, kind, of }: Props) {
 // others says among how many requests all attributes were compared; the setting keys lists those of the others.
 const others = ({ whole_a, whole_b }: Schemas["AttributeComparison"]) =>
   whole_a > 0 && whole_b > 0
-    ? `, of which ${count(whole_a)} and ${count(whole_b)} recent ones were compared in all their attributes, the others in those of the setting keys`
+    ? `, of which ${count(whole_a)} and ${count(whole_b)} were compared in all their attributes, the others in those of the setting keys`
     : "";
 
 const fewRequests = 12; // below, the API compares no attributes

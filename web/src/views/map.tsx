@@ -5,7 +5,16 @@ import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { useSize } from "../charts/use-size.ts";
 import { abbreviate, count, duration, milli, percent, rate } from "../logic/format.ts";
-import { type Edge, type Layout, type Scope, layoutOf, shareOf, shownOf, widthOf } from "../logic/service-map.ts";
+import {
+  type Edge,
+  type Layout,
+  type Scope,
+  isCrowded,
+  layoutOf,
+  shareOf,
+  shownOf,
+  widthOf,
+} from "../logic/service-map.ts";
 import { failsNotably, isNotable, isUnwell, servicePath, summary } from "../logic/services.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { When, useTitle } from "../components/basics.tsx";
@@ -109,8 +118,8 @@ function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
 }
 
 // Sizes in px, of which widths have a range.
-const box = { width: [132, 168], height: 44 } as const;
-const gap = { x: [36, 180], y: 14 } as const;
+const box = { width: [132, 168], height: 44, low: 24 } as const; // low: of many services
+const gap = { x: [36, 180], y: 14, low: 6 } as const;
 const margin = 10;
 const perCharacter = 7.4; // of a name
 const padding = 9; // of a box
@@ -125,6 +134,15 @@ function sizesFor(columns: number, width: number): Sizes {
 }
 
 type Sizes = { boxX: number; gapX: number };
+
+// figuresOf returns the figures of a service that fit into a number of characters, the most important ones first.
+function figuresOf({ now }: Service, most: number): string {
+  const all = [rate(now.rate)];
+  if ((now.failed ?? 0) > 0) all.push(`${percent(now.failed)} fail`);
+  if (now.p50_ns !== null) all.push(duration(now.p50_ns));
+  while (all.length > 1 && all.join(" · ").length > most) all.pop();
+  return all.join(" · ");
+}
 
 // useLayout computes the layout after the page was drawn, and again only if services or calls appear or vanish.
 function useLayout(services: Service[], calls: Call[]): Layout | undefined {
@@ -166,14 +184,16 @@ function Diagram(props: DiagramProps) {
 type DrawingProps = DiagramProps & Sizes & { layout: Layout };
 
 function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: DrawingProps) {
+  const crowded = isCrowded(services.length);
+  const [boxY, gapY] = crowded ? [box.low, gap.low] : [box.height, gap.y];
   const [pointed, setPointed] = useState("");
   const svg = useRef<SVGSVGElement>(null);
   const placed = services.filter((s) => layout.spots.has(s.service));
   const x = (name: string) => margin + layout.spots.get(name)!.column * (boxX + gapX);
-  const top = (row: number) => margin + row * (box.height + gap.y);
+  const top = (row: number) => margin + row * (boxY + gapY);
   const y = (name: string) => top(layout.spots.get(name)!.row);
   const width = 2 * margin + layout.columns * (boxX + gapX) - gapX;
-  const height = 2 * margin + layout.rows * (box.height + gap.y) - gap.y;
+  const height = 2 * margin + layout.rows * (boxY + gapY) - gapY;
   const longestName = Math.floor((boxX - 2 * padding) / perCharacter); // characters
   const most = Math.max(1e-9, ...calls.map((c) => c.now.rate));
   const focus = pointed || selected;
@@ -188,7 +208,13 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
   };
   return (
     <div className="scroll map" role="group" aria-label="Map of services" tabIndex={0}>
-      <svg ref={svg} width={width} height={height} viewBox={`0 0 ${width} ${height}`}>
+      <svg
+        ref={svg}
+        width={width}
+        height={height}
+        viewBox={`0 0 ${width} ${height}`}
+        className={crowded && focus === "" ? "crowded" : undefined}
+      >
         {calls
           .filter((c) => layout.spots.has(c.caller) && layout.spots.has(c.callee))
           .map((c) => (
@@ -199,6 +225,7 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
               to={[x(c.callee), y(c.callee)]}
               lanes={lanesOf(layout, c).map(top)}
               boxX={boxX}
+              boxY={boxY}
               gapX={gapX}
               most={most}
               faint={focus !== "" && c.caller !== focus && c.callee !== focus}
@@ -213,6 +240,7 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
             aria-pressed={s.service === selected}
             className={`spot state-${s.state}${faint(s.service) ? " faint" : ""}${s.service === selected ? " selected" : ""}`}
             transform={`translate(${x(s.service)} ${y(s.service)})`}
+            data-tip={`${s.service}\n${figuresOf(s, Infinity)}\n${describe(s)}`}
             onPointerEnter={() => setPointed(s.service)}
             onPointerLeave={() => setPointed("")}
             onFocus={() => setPointed(s.service)}
@@ -226,26 +254,26 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
             }}
           >
             <desc>{describe(s)}</desc>
-            <rect width={boxX} height={box.height} rx="6" className="body" />
+            <rect width={boxX} height={boxY} rx="6" className="body" />
             {shareOf(s) !== null && (
               <rect
                 className="share"
                 x="1"
-                y={box.height - 5}
+                y={boxY - 5}
                 height="4"
                 width={(boxX - 2) * shareOf(s)!}
                 rx="2"
               />
             )}
-            <text x={padding} y="17" className="spot-name">
+            <text x={padding} y={crowded ? 16 : 17} className="spot-name">
               {isUnwell(s.state) && "▲ "}
               {abbreviate(s.service, isUnwell(s.state) ? longestName - 2 : longestName)}
             </text>
-            <text x={padding} y="33" className="figures">
-              {rate(s.now.rate)}
-              {(s.now.failed ?? 0) > 0 && ` · ${percent(s.now.failed)} fail`}
-              {s.now.p50_ns !== null && ` · ${duration(s.now.p50_ns)}`}
-            </text>
+            {!crowded && (
+              <text x={padding} y="33" className="figures">
+                {figuresOf(s, longestName + 3)}
+              </text>
+            )}
           </g>
         ))}
       </svg>
@@ -295,15 +323,16 @@ type LineProps = {
   to: [number, number];
   lanes: number[]; // y in each column between the two
   boxX: number;
+  boxY: number;
   gapX: number;
   most: number;
   faint: boolean;
 };
 
-function CallLine({ of: c, from, to, lanes, boxX, gapX, most, faint }: LineProps) {
+function CallLine({ of: c, from, to, lanes, boxX, boxY, gapX, most, faint }: LineProps) {
   const back = to[0] <= from[0];
   const step = back ? -1 : 1;
-  const middle = box.height / 2;
+  const middle = boxY / 2;
   let [x, y] = [from[0] + (back ? 0 : boxX), from[1] + middle];
   const [endX, endY] = [to[0] + (back ? boxX : 0), to[1] + middle];
   let path = `M${x} ${y}`;
