@@ -256,14 +256,7 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
             <desc>{describe(s)}</desc>
             <rect width={boxX} height={boxY} rx="6" className="body" />
             {shareOf(s) !== null && (
-              <rect
-                className="share"
-                x="1"
-                y={boxY - 5}
-                height="4"
-                width={(boxX - 2) * shareOf(s)!}
-                rx="2"
-              />
+              <rect className="share" x="1" y={boxY - 5} height="4" width={(boxX - 2) * shareOf(s)!} rx="2" />
             )}
             <text x={padding} y={crowded ? 16 : 17} className="spot-name">
               {isUnwell(s.state) && "▲ "}
@@ -353,10 +346,7 @@ function CallLine({ of: c, from, to, lanes, boxX, boxY, gapX, most, faint }: Lin
   const kind = `${bad ? "bad" : ""}${back ? " back" : ""}`;
   return (
     <g className={`call ${kind}${faint ? " faint" : ""}`} aria-hidden="true">
-      <path
-        d={path}
-        strokeWidth={widthOf(c.now.rate, most)}
-      />
+      <path d={path} strokeWidth={widthOf(c.now.rate, most)} />
       {bad && (
         <text x={endX - step * left * gapX} y={endY - 0.45 * left * (endY - before) + 4} textAnchor="middle">
           ▲
