@@ -27,8 +27,8 @@ export default function Compare() {
   useTitle("Compare");
   const [picked, setGroup] = useID("group");
   const [q, setQ] = useSearchText();
-  const worst = useWorstGroup(picked === "");
-  const group = picked || (worst ?? "");
+  const worst = useWorstGroup(picked === "" && q === "");
+  const group = picked || (q === "" ? (worst ?? "") : "");
   const groups = useResource(`groups ${q}`, (signal) =>
     client.GET("/groups", { params: { query: { limit: maxListed, ...(q && { q }) } }, signal }),
   );
@@ -53,7 +53,7 @@ export default function Compare() {
         <Group key={group} id={group} detail={chosen.value} />
       ) : (
         <Async of={groups} what="groups">
-          {() => (worst === undefined ? null : <NothingChosen q={q} any={listed.length > 0} />)}
+          {() => (worst === undefined && q === "" ? null : <NothingChosen q={q} any={listed.length > 0} />)}
         </Async>
       )}
     </>
