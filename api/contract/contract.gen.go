@@ -908,7 +908,7 @@ type Attribute struct {
 }
 
 // AttributeComparison The attributes in which the two populations differ. Those that the setting `keys` lists are compared over all sampled requests, all others over up to
-// 64 requests of each population that the journal still has (`journal.max-age`).
+// 64 requests of each population that are kept with all attributes: most requests since the service learned and was started.
 type AttributeComparison struct {
 	// A Compared requests of the first population.
 	A int `json:"a"`
@@ -1041,7 +1041,7 @@ type Comparison struct {
 	A Population `json:"a"`
 
 	// Attributes The attributes in which the two populations differ. Those that the setting `keys` lists are compared over all sampled requests, all others over up to
-	// 64 requests of each population that the journal still has (`journal.max-age`).
+	// 64 requests of each population that are kept with all attributes: most requests since the service learned and was started.
 	Attributes AttributeComparison `json:"attributes"`
 	B          Population          `json:"b"`
 

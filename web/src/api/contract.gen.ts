@@ -2151,7 +2151,7 @@ export interface components {
         };
         /**
          * @description The attributes in which the two populations differ. Those that the setting `keys` lists are compared over all sampled requests, all others over up to
-         *     64 requests of each population that the journal still has (`journal.max-age`).
+         *     64 requests of each population that are kept with all attributes: most requests since the service learned and was started.
          */
         AttributeComparison: {
             /** @description Compared requests of the first population. */
