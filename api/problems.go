@@ -143,7 +143,7 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 // problemDetail returns a problem, which lists show as row, with its evidence. v is its investigation or nil.
 func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *search.Investigation) *contract.GetProblem200JSONResponse {
 	edges := p.Edges
-	if g := r.core.Grouper().Group(p.Group); g != nil {
+	if g := r.core.Grouper().Group(p.Group); g != nil && row.Onset == contract.OnsetChronic {
 		edges = withEstimates(edges, r.core.Kept(g))
 	}
 	d := &contract.GetProblem200JSONResponse{

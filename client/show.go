@@ -156,8 +156,8 @@ func problemRow(rank, id, state, since, impact, p99, diagnosis string) string {
 		"  " + terminal.PadLeft(impact, 10) + "  " + terminal.PadLeft(p99, 8) + "  " + diagnosis
 }
 
-// stateText names a state of an investigation, as the web UI does: beside a full pool or disk, "exhausted" would read as
-// a resource.
+// stateText names a state of an investigation, as the web UI does: beside a full pool or disk, "exhausted" would read
+// as a resource.
 func stateText(s contract.State) string {
 	if s == contract.StateExhausted {
 		return "inconclusive"

@@ -175,7 +175,8 @@ func (k *exemplarStore) keep(all []keep) {
 	k.keeps = k.keeps[max(0, len(k.keeps)-maxKeeps):]
 }
 
-// epoch passes the changed samples to run, and the requests that are newly kept for comparisons. It deletes the exemplars of groups that known reports as unknown.
+// epoch passes the changed samples, and the requests that are newly kept for comparisons, to run. It deletes the
+// exemplars of groups that known reports as unknown.
 func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, known func(analysis.Hash) bool) {
 	k.resize(now)
 	k.retryPostponed()

@@ -301,7 +301,7 @@ function Suspects({ of: x }: { of: Incident }) {
             </td>
             <td data-label="Operations">
               <ul className="plain">
-                {s.operations.slice(0, maxOperations).map((o, i) => (
+                {s.operations.filter(counts).slice(0, maxOperations).map((o, i) => (
                   <li key={i}>
                     <OpName>{operationName(o)}</OpName> <span className="dim small nowrap">+{percent(o.score)}</span>
                   </li>
@@ -334,6 +334,9 @@ function Suspects({ of: x }: { of: Incident }) {
     </Figure>
   );
 }
+
+// counts reports whether an operation of a suspect adds enough to be listed.
+const counts = (o: Schemas["SuspectOperation"], i: number) => i === 0 || o.score >= 0.005;
 
 // operationName names an operation of a suspect, with the callee of a call.
 const operationName = (o: Schemas["SuspectOperation"]) =>
