@@ -301,11 +301,14 @@ function Suspects({ of: x }: { of: Incident }) {
             </td>
             <td data-label="Operations">
               <ul className="plain">
-                {s.operations.filter(counts).slice(0, maxOperations).map((o, i) => (
-                  <li key={i}>
-                    <OpName>{operationName(o)}</OpName> <span className="dim small nowrap">+{percent(o.score)}</span>
-                  </li>
-                ))}
+                {s.operations
+                  .filter(counts)
+                  .slice(0, maxOperations)
+                  .map((o, i) => (
+                    <li key={i}>
+                      <OpName>{operationName(o)}</OpName> <span className="dim small nowrap">+{percent(o.score)}</span>
+                    </li>
+                  ))}
               </ul>
             </td>
             <td data-label="Mostly on">
