@@ -6,7 +6,7 @@ import { Table } from "../components/table.tsx";
 import { useEnum } from "../url.ts";
 import { type ComparisonKind, sideNames } from "./comparison-table.tsx";
 
-const significant = 0.05; // p-value up to which a value is listed at once
+export const significant = 0.05; // p-value up to which a value is listed at once
 
 type Props = { title: string; kind: ComparisonKind; of: Schemas["AttributeComparison"] };
 
