@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/critpath"
@@ -120,13 +121,18 @@ func (a *API) addUnlisted(c *contract.AttributeComparison, requests [second + 1]
 	}
 	c.WholeA, c.WholeB = len(whole[first]), len(whole[second])
 	for _, x := range attributeDifferences(describe.New(table, describe.Verbatim), explain.Frequencies(whole[first], whole[second], table, explain.Options{})) {
-		if !known[x.Key] {
+		if !known[x.Key] && !tellsNothing(x.Key) {
 			c.Items = append(c.Items, x)
 		}
 	}
 	slices.SortStableFunc(c.Items, func(x, y contract.AttributeDifference) int { return cmp.Compare(x.PValue, y.PValue) })
 	c.Items = c.Items[:min(len(c.Items), shownAttributes)]
 	return nil
+}
+
+// tellsNothing reports whether an attribute differs from request to request by its nature, or was set by Sibyl's agents.
+func tellsNothing(key string) bool {
+	return key == "thread.id" || key == "thread.name" || strings.HasSuffix(key, ".stacktrace") || strings.HasPrefix(key, "sibyl.")
 }
 
 // wholeRequests observes requests with all attributes of their spans.
