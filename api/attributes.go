@@ -130,7 +130,8 @@ func (a *API) addUnlisted(c *contract.AttributeComparison, requests [second + 1]
 	return nil
 }
 
-// tellsNothing reports whether an attribute differs from request to request by its nature, or was set by Sibyl's agents.
+// tellsNothing reports whether an attribute differs from request to request by its nature, or was set by an agent of
+// Sibyl.
 func tellsNothing(key string) bool {
 	return key == "thread.id" || key == "thread.name" || strings.HasSuffix(key, ".stacktrace") || strings.HasPrefix(key, "sibyl.")
 }
