@@ -47,6 +47,9 @@ type Engine interface {
 	Ready() bool
 	Space() live.Space
 	Counts() *live.Counts
+	// WholeTrace returns the trace of a request that is kept for comparisons, as an OTLP request in protobuf with all
+	// attributes; nil if the trace is not kept.
+	WholeTrace(id trace.ID) ([]byte, error)
 }
 
 // Agents lists the agents. [control.Plane] implements it.

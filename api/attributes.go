@@ -2,12 +2,18 @@ package api
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/explain"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -65,23 +71,101 @@ func timesSide(o *observation.Observation, from, to, baseFrom, baseTo trace.Nano
 const shownAttributes = 20
 
 // attributes compares the attributes of the sampled requests of a group on both sides.
-func (r renderer) attributes(group analysis.Hash, sampled []*observation.Observation, of func(*observation.Observation) side) contract.AttributeComparison {
-	var sides [second + 1][]*observation.Observation
-	for _, o := range sampled {
-		sides[of(o)] = append(sides[of(o)], o)
+func (r renderer) attributes(group analysis.Hash, requests [second + 1][]*observation.Observation) contract.AttributeComparison {
+	return contract.AttributeComparison{
+		A: len(requests[first]), B: len(requests[second]),
+		Items: attributeDifferences(r.Names, r.core.Frequencies(group, requests[first], requests[second])),
 	}
-	found := r.core.Frequencies(group, sides[first], sides[second])
-	c := contract.AttributeComparison{A: len(sides[first]), B: len(sides[second]), Items: make([]contract.AttributeDifference, 0, len(found))}
-	for i := range found[:min(len(found), shownAttributes)] {
+}
+
+func attributeDifferences(names *describe.Names, found []explain.Frequency) []contract.AttributeDifference {
+	all := make([]contract.AttributeDifference, 0, len(found))
+	for i := range found {
 		f := &found[i]
-		at := r.Last(f.Where)
-		c.Items = append(c.Items, contract.AttributeDifference{
-			Key: f.Key, Value: f.Value, Where: r.Context(f.Where), Service: r.Service(at), Text: f.Key + " = " + f.Value + " at " + r.Op(at),
+		at := names.Last(f.Where)
+		all = append(all, contract.AttributeDifference{
+			Key: f.Key, Value: f.Value, Where: names.Context(f.Where), Service: names.Service(at), Text: f.Key + " = " + f.Value + " at " + names.Op(at),
 			AShare: part(f.A, f.OfA), BShare: part(f.B, f.OfB), PValue: f.PValue, WithNs: number(f.Duration.Mean), WithoutNs: number(f.Duration.Rest),
 			DifferenceNs: interval(f.Duration.Value, f.Duration.Low, f.Duration.High),
 		})
 	}
-	return c
+	return all
+}
+
+// wholeOfSide limits the requests of a side that are compared in all attributes.
+const wholeOfSide = 64
+
+// addUnlisted adds to a comparison the attributes that it lacks because the setting keys does not list them, of the
+// requests that are kept with all attributes. It then keeps the first shownAttributes.
+func (a *API) addUnlisted(c *contract.AttributeComparison, requests [second + 1][]*observation.Observation, options critpath.Options) error {
+	known := make(map[string]bool)
+	for i := range c.Items {
+		known[c.Items[i].Key] = true
+	}
+	table := &trace.Table{}
+	w := wholeRequests{read: a.engine.WholeTrace, table: table, extractor: critpath.NewExtractor(options)}
+	var whole [second + 1][]*observation.Observation
+	for _, of := range []side{first, second} {
+		for _, sampled := range requests[of] {
+			if len(whole[of]) == wholeOfSide {
+				break
+			}
+			o, err := w.observe(sampled)
+			if err != nil {
+				return err
+			}
+			if o != nil {
+				whole[of] = append(whole[of], o)
+			}
+		}
+	}
+	c.WholeA, c.WholeB = len(whole[first]), len(whole[second])
+	for _, x := range attributeDifferences(describe.New(table, describe.Verbatim), explain.Frequencies(whole[first], whole[second], table, explain.Options{})) {
+		if !known[x.Key] && !tellsNothing(x.Key) {
+			c.Items = append(c.Items, x)
+		}
+	}
+	slices.SortStableFunc(c.Items, func(x, y contract.AttributeDifference) int { return cmp.Compare(x.PValue, y.PValue) })
+	c.Items = c.Items[:min(len(c.Items), shownAttributes)]
+	return nil
+}
+
+// tellsNothing reports whether an attribute differs from request to request by its nature, or was set by an agent of
+// Sibyl.
+func tellsNothing(key string) bool {
+	return key == "thread.id" || key == "thread.name" || strings.HasSuffix(key, ".stacktrace") || strings.HasPrefix(key, "sibyl.")
+}
+
+// wholeRequests observes requests with all attributes of their spans.
+type wholeRequests struct {
+	read      func(id trace.ID) ([]byte, error)
+	table     *trace.Table
+	extractor *critpath.Extractor
+	observer  observation.Observer
+}
+
+// observe returns a sampled request with all attributes; nil if it is not kept with them.
+func (w *wholeRequests) observe(sampled *observation.Observation) (*observation.Observation, error) {
+	request, err := w.read(sampled.Trace)
+	if len(request) == 0 || err != nil {
+		return nil, err
+	}
+	t, err := otlp.DecodeWholeTrace(sampled.Trace, request, w.table)
+	if err != nil {
+		return nil, fmt.Errorf("read trace %s: %w", sampled.Trace, err)
+	}
+	path := w.extractor.Extract(t)
+	for i := range path.Roots {
+		if path.Nodes[path.Roots[i].Node].ID == sampled.Root && path.Unusable(i) == "" {
+			o := new(observation.Observation)
+			w.observer.Observe(path, i, o)
+			for _, c := range o.Contexts {
+				w.table.AddContext(c.Context, c.Parent, w.table.Step(c.Op, c.Target))
+			}
+			return o, nil
+		}
+	}
+	return nil, nil
 }
 
 // part returns n/of; 0 for 0/0.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
@@ -36,7 +37,9 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 		return nil, refusal.New(refusal.Malformed, "the parameters cannot be combined", "give either slowest, or longer_ns and shorter_ns with from and to, or from and to with base_from and base_to")
 	}
 	var d contract.CompareGroup200JSONResponse
-	return &d, a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *group.Group, names renderer) error {
+	var requests [second + 1][]*observation.Observation // on each side
+	var options critpath.Options
+	err := a.askGroup(ctx, r.Group, func(c *engine.Core, _ *snapshot, g *group.Group, names renderer) error {
 		var one, other population
 		var note string
 		sampled := c.Kept(g)
@@ -64,12 +67,19 @@ func (a *API) CompareGroup(ctx context.Context, r contract.CompareGroupRequestOb
 			split = func(o *observation.Observation) side { return timesSide(o, times[0], times[1], times[2], times[3]) }
 		}
 		d = contract.CompareGroup200JSONResponse(names.compare(&one, &other))
-		d.Attributes = names.attributes(g.ID, sampled, split)
+		for _, o := range sampled {
+			requests[split(o)] = append(requests[split(o)], o)
+		}
+		d.Attributes, options = names.attributes(g.ID, requests), c.Options().Path
 		if note != "" {
 			d.Note = &note
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &d, a.addUnlisted(&d.Attributes, requests, options)
 }
 
 // populationOf returns the requests on one side.

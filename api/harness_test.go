@@ -50,6 +50,7 @@ type harness struct {
 	outbox      *store.Outbox
 	deadLetters int                // added so far
 	alter       func(*trace.Trace) // changes each trace before the core gets it; nil: no change
+	whole       map[trace.ID][]byte
 }
 
 // Ask implements Engine.
@@ -71,6 +72,9 @@ func (w *harness) Change(_ context.Context, x engine.Change) (bool, error) {
 func (w *harness) Ready() bool { return true }
 
 func (w *harness) Space() live.Space { return live.SpaceEnough }
+
+// WholeTrace implements Engine.
+func (w *harness) WholeTrace(id trace.ID) ([]byte, error) { return w.whole[id], nil }
 
 // Counts implements Engine.
 func (w *harness) Counts() *live.Counts { return &w.counts }

@@ -142,8 +142,12 @@ func (a *API) GetProblem(ctx context.Context, r contract.GetProblemRequestObject
 
 // problemDetail returns a problem, which lists show as row, with its evidence. v is its investigation or nil.
 func (r renderer) problemDetail(row *contract.Problem, p *detect.Problem, v *search.Investigation) *contract.GetProblem200JSONResponse {
+	edges := p.Edges
+	if g := r.core.Grouper().Group(p.Group); g != nil && row.Onset == contract.OnsetChronic {
+		edges = withEstimates(edges, r.core.Kept(g))
+	}
 	d := &contract.GetProblem200JSONResponse{
-		Problem: *row, EValue: number(p.EValue), Shift: number(p.Shift), Edges: r.edges(p.Edges), Refined: r.refined(r.ownRefined(p, v)),
+		Problem: *row, EValue: number(p.EValue), Shift: number(p.Shift), Edges: r.edges(edges), Refined: r.refined(r.ownRefined(p, v)),
 		Explanations: r.explanations(p.Explanations), Decisions: []contract.Decision{}, Missing: []string{},
 	}
 	r.addCauses(d, p)

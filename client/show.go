@@ -156,11 +156,20 @@ func problemRow(rank, id, state, since, impact, p99, diagnosis string) string {
 		"  " + terminal.PadLeft(impact, 10) + "  " + terminal.PadLeft(p99, 8) + "  " + diagnosis
 }
 
+// stateText names a state of an investigation, as the web UI does: beside a full pool or disk, "exhausted" would read
+// as a resource.
+func stateText(s contract.State) string {
+	if s == contract.StateExhausted {
+		return "inconclusive"
+	}
+	return string(s)
+}
+
 // problemState returns the state of the investigation of a problem.
 func problemState(x *contract.Problem) string {
 	switch {
 	case x.Closed != nil || x.State != contract.StateNone:
-		return string(x.State)
+		return stateText(x.State)
 	case x.Incident != nil:
 		return "incident " + (*x.Incident)[:8]
 	}
@@ -182,7 +191,7 @@ func (p *page) problem(x *contract.Problem) {
 	if x.Onset == contract.OnsetChanged {
 		attribute = terminal.Red
 	}
-	p.printf("%s %s  %s", p.bold(fmt.Sprintf("%3d", x.Rank)), p.style.Paint(attribute, string(x.Onset)+", "+string(x.Kind)), string(x.State))
+	p.printf("%s %s  %s", p.bold(fmt.Sprintf("%3d", x.Rank)), p.style.Paint(attribute, string(x.Onset)+", "+string(x.Kind)), stateText(x.State))
 	switch {
 	case x.Closed != nil: // nothing waits any more
 	case x.State == contract.StateNone && x.Incident != nil:
@@ -301,7 +310,7 @@ func (p *page) edges(d *contract.ProblemDetail) {
 
 func (p *page) investigation(d *contract.InvestigationDetail) {
 	v := &d.Investigation
-	p.printf("\n%s %s, %s on, %s tried\n", p.bold("Investigation"), v.State, units.Plural(v.On, "tracepoint"), units.Count(v.Tried))
+	p.printf("\n%s %s, %s on, %s tried\n", p.bold("Investigation"), stateText(v.State), units.Plural(v.On, "tracepoint"), units.Count(v.Tried))
 	if v.Reason != "" {
 		p.printf("%s", p.style.Wrap(clean(v.Reason), 2))
 	}

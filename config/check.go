@@ -14,7 +14,7 @@ import (
 // checker finds values that contradict each other.
 type checker struct {
 	e      *Effective
-	failed map[string]bool // keys whose own value is invalid; they are not checked
+	failed map[string]bool // keys, also of elements of lists, whose own value is invalid; they are not checked
 	errors Errors
 }
 
@@ -22,8 +22,7 @@ type checker struct {
 func (e *Effective) check(known Errors) Errors {
 	c := &checker{e: e, failed: make(map[string]bool)}
 	for _, err := range known {
-		key, _, _ := strings.Cut(err.Key, "[") // of an element: the key of the list
-		c.failed[key] = true
+		c.failed[err.Key] = true
 	}
 	c.tls("api.tls", e.Config.API.TLS)
 	c.tls("otlp.tls", e.Config.OTLP.TLS)
@@ -41,8 +40,8 @@ func (e *Effective) check(known Errors) Errors {
 		"keys", "group-by", "size", "rules")
 	c.require(cfg.SizeTimeout == 0 || cfg.Size != "", "a timeout needs the size of requests; set size", "size-timeout", "size")
 	for i := range cfg.Rules {
-		r := &cfg.Rules[i]
-		c.require(r.Timeout == 0 || r.Size != "" || cfg.Size != "", fmt.Sprintf("rule %d: a timeout needs the size of requests; set its size or the key size", i+1), "rules", "size")
+		r, at := &cfg.Rules[i], element("rules", i)
+		c.require(r.Timeout == 0 || r.Size != "" || cfg.Size != "" || c.failed[at+".size"], "a timeout needs the size of requests; set its size or the key size", at, "size")
 	}
 	c.objectives()
 	return c.errors
@@ -56,6 +55,9 @@ func (c *checker) objectives() {
 	}
 	seen := make(map[same]bool)
 	for _, o := range c.e.Config.IncidentObjectives() {
+		if o.Entry == "" { // invalid
+			continue
+		}
 		about := "errors"
 		if o.Below > 0 {
 			about = "durations below " + durationText(o.Below)
@@ -66,17 +68,27 @@ func (c *checker) objectives() {
 	}
 }
 
-// require records a message unless ok. One of the keys must change: the error names the first that is not a default.
+// require records a message unless ok. One of the keys must change: the error names the first that is not a default. A
+// key can be that of an element of a list.
 func (c *checker) require(ok bool, message string, keys ...string) {
 	if ok || slices.ContainsFunc(keys, func(key string) bool { return c.failed[key] }) {
 		return
 	}
 	key := keys[0]
-	if i := slices.IndexFunc(keys, func(key string) bool { return c.e.origins[key] != "" }); i >= 0 {
+	if i := slices.IndexFunc(keys, func(key string) bool { return c.origin(key) != "" }); i >= 0 {
 		key = keys[i]
 	}
-	where := c.e.origins[key]
-	c.errors = append(c.errors, &Error{Where: where, Key: key, Text: message, Usage: where == "--"+dashed(key)})
+	where := c.origin(key)
+	c.errors = append(c.errors, &Error{Where: where, Key: key, Text: message, Usage: where == "--"+dashed(listOf(key))})
+}
+
+// origin returns the origin of a key, for an element that of its list; "" for a default.
+func (c *checker) origin(key string) string { return c.e.origins[listOf(key)] }
+
+// listOf returns the key of the list in which the element of a key is; other keys as they are.
+func listOf(key string) string {
+	list, _, _ := strings.Cut(key, "[")
+	return list
 }
 
 // tls checks the keys of a listener's encryption.
@@ -201,13 +213,16 @@ func (c *checker) routes() {
 	cfg := &c.e.Config
 	for i := range cfg.Email {
 		name := cfg.Email[i].Name
-		twice := slices.ContainsFunc(cfg.Webhooks, func(h Webhook) bool { return h.Name == name })
-		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one", "email", "webhooks")
+		twice := name != "" && slices.ContainsFunc(cfg.Webhooks, func(h Webhook) bool { return h.Name == name })
+		c.require(!twice, "there is already a webhook "+quote(name)+"; rename one", element("email", i)+".name", "webhooks")
 	}
 	names := cfg.EndpointNames()
-	for _, o := range cfg.Owners {
+	if slices.Contains(names, "") { // an invalid name, perhaps the one that a route means
+		return
+	}
+	for i, o := range cfg.Owners {
 		for _, name := range o.Route {
-			c.require(slices.Contains(names, name), "owner "+quote(o.Name)+": there is no webhook "+quote(name)+"; correct its route, or add the webhook", "owners", "webhooks", "email")
+			c.require(slices.Contains(names, name), "there is no webhook "+quote(name)+"; correct the route, or add the webhook", element("owners", i)+".route", "webhooks", "email")
 		}
 	}
 }

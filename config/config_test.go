@@ -592,7 +592,7 @@ func TestOwners(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"owners: [{services: [a]}]":                                 "name is missing",
 		"owners: [{name: A}]":                                       "services is missing",
-		hooks + "owners: [{services: [a], name: A, route: [page]}]": `there is no webhook "page"`,
+		hooks + "owners: [{services: [a], name: A, route: [page]}]": `owners[0].route: there is no webhook "page"`,
 	} {
 		if _, err := Load(sources(t, t.TempDir(), wrong, nil, nil)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", wrong, err, want)

@@ -76,6 +76,7 @@ func (l *sections[T]) descriptions() []*description {
 	return all
 }
 
+// read returns the elements with their valid keys, so that the checks between several keys find further errors.
 func (l *sections[T]) read(r *reader, key string, n *yaml.Node) ([]T, bool) {
 	if n.Kind != yaml.SequenceNode {
 		r.fail(n, key, "want %s; [] for none", l.want())
@@ -85,27 +86,31 @@ func (l *sections[T]) read(r *reader, key string, n *yaml.Node) ([]T, bool) {
 		r.fail(n, key, "%d elements, but at most %d are allowed", len(n.Content), maxSections)
 		return nil, false
 	}
-	before, names := len(r.errors), make(map[string]bool)
+	names := make(map[string]bool)
 	values := make([]T, len(n.Content))
 	for i, item := range n.Content {
-		at := fmt.Sprintf("%s[%d]", key, i)
-		if !l.element(r, at, item, &values[i]) || l.name == nil {
+		at := element(key, i)
+		l.element(r, at, item, &values[i])
+		if l.name == nil {
 			continue
 		}
 		if name := l.name(&values[i]); names[name] {
 			r.fail(item, at, "there is already a %s %s; rename or remove one", l.noun, quote(name))
 		} else {
-			names[name] = true
+			names[name] = name != ""
 		}
 	}
-	return values, len(r.errors) == before
+	return values, true
 }
 
-// element reads one element and reports whether it is valid.
-func (l *sections[T]) element(r *reader, key string, n *yaml.Node, v *T) bool {
+// element returns the key of an element of a list, for errors.
+func element(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+
+// element reads one element.
+func (l *sections[T]) element(r *reader, key string, n *yaml.Node, v *T) {
 	if n.Kind != yaml.MappingNode {
 		r.fail(n, key, "want a section, not a %s", shapeOf(n))
-		return false
+		return
 	}
 	before := len(r.errors)
 	for _, d := range l.keys {
@@ -118,16 +123,12 @@ func (l *sections[T]) element(r *reader, key string, n *yaml.Node, v *T) bool {
 			r.fail(n, key, "%s is missing; want %s", about.key, about.want)
 		}
 	}
-	if len(r.errors) > before {
-		return false
+	if len(r.errors) > before || l.check == nil {
+		return
 	}
-	if l.check != nil {
-		if problem := l.check(v); problem != "" {
-			r.fail(n, key, "%s", problem)
-			return false
-		}
+	if problem := l.check(v); problem != "" {
+		r.fail(n, key, "%s", problem)
 	}
-	return true
 }
 
 // node omits keys that have no default and are empty.

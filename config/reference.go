@@ -38,7 +38,7 @@ variables are ignored. In the file, ` + "`otlp: {grpc: …}` and `otlp.grpc: …
 Durations are written like ` + "`250ms`, `10s`, `1h30m` or `7d`" + `, sizes like ` + "`64MiB` or `2GiB` (`MB` is a million bytes), shares like `0.1%` or `0.001`" + `. An address is a host and a port; ` + "`off`" + ` disables the listener.
 File names are relative to the working directory of the process.
 
-` + "`sibyl config check FILE`" + ` reports every error in a file, with its line and remedy, and exits with 1 if there is any. It does not read the files that the file names.
+` + "`sibyl config check FILE`" + ` reports every error in a file, with its line and remedy, and exits with 1 if there is any. It does not read the files that the file names. ` + "`sibyl serve --config FILE`" + ` reports the same errors.
 ` + "`sibyl config print`" + ` takes the flags of ` + "`sibyl serve`" + ` and shows the values in effect and their origins; secrets are hidden.
 
 **Reload.** On SIGHUP, or when the contents of the file change, Sibyl applies the keys marked *yes* below and reads files with secrets again. It checks the contents every two seconds and

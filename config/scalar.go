@@ -22,7 +22,8 @@ import (
 
 // kind reads, writes and describes values of type V.
 type kind[V any] interface {
-	// read returns the value of n. If n is invalid, it records why in r and returns false.
+	// read returns the value of n, without its invalid parts, which it records in r. It returns false if there is no
+	// value.
 	read(r *reader, key string, n *yaml.Node) (V, bool)
 	// node returns v as YAML for people: secrets are hidden.
 	node(v V) *yaml.Node

@@ -17,11 +17,12 @@ import (
 
 // Bounds of the requests that are kept for comparisons, of 2 to 4 kB each.
 const (
-	keptRequests = 8192 // about
-	keptTypes    = 1024 // request types
-	keptStratum  = 10 * time.Minute
-	keptFor      = 3 * time.Hour
-	mostOfStrata = 64 // requests of a type in a stratum
+	mostNewlyKept = 512  // requests between two calls of NewlyKept
+	keptRequests  = 8192 // about
+	keptTypes     = 1024 // request types
+	keptStratum   = 10 * time.Minute
+	keptFor       = 3 * time.Hour
+	mostOfStrata  = 64 // requests of a type in a stratum
 )
 
 // kept holds requests of all request types of the last hours, as many of each stratum of time, so that any requests can
@@ -30,6 +31,13 @@ const (
 type kept struct {
 	types map[analysis.Hash]map[trace.Nanos]*stats.Sample[keptRequest] // by request type and beginning of the stratum
 	size  int                                                          // of a stratum
+	added []Recorded
+}
+
+// Recorded is a trace with the journal records of its spans.
+type Recorded struct {
+	Trace   trace.ID
+	Records []uint64
 }
 
 // keptRequest is a request without its contexts.
@@ -73,6 +81,17 @@ func (k *kept) observe(requestType, group *group.Group, o *observation.Observati
 		x.group = group.ID
 	}
 	s.Add(key, x)
+	if len(o.Records) > 0 && len(k.added) < mostNewlyKept {
+		k.added = append(k.added, Recorded{o.Trace, slices.Clone(o.Records)})
+	}
+}
+
+// NewlyKept returns the traces of requests that Kept returns since the last call, if their journal records are known:
+// those to keep with all attributes, which [observation.Observation] lacks.
+func (c *Core) NewlyKept() []Recorded {
+	added := c.kept.added
+	c.kept.added = nil
+	return added
 }
 
 // endEpoch forgets old requests and request types that known reports as unknown, and divides the room anew.

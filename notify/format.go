@@ -214,8 +214,9 @@ func annotation(e *Event) any {
 
 // slackText is a text of Slack's block kit.
 type slackText struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Verbatim bool   `json:"verbatim"` // otherwise Slack turns names that look like links, channels or mentions into these
 }
 
 // slackBlock is a section or a context of Slack's block kit.
@@ -292,7 +293,7 @@ func slackTime(t moment, layout, otherwise string) string {
 	return fmt.Sprintf("<!date^%d^%s|%s>", t.time().Unix(), layout, otherwise)
 }
 
-func markdown(text string) *slackText { return &slackText{"mrkdwn", text} }
+func markdown(text string) *slackText { return &slackText{Type: "mrkdwn", Text: text, Verbatim: true} }
 
 // slackEscape escapes mentions, links and control characters.
 func slackEscape(s string) string {

@@ -10,5 +10,6 @@ func (o *Observation) Clone() *Observation {
 	c.Edges = slices.Clone(o.Edges)
 	c.Refined = slices.Clone(o.Refined)
 	c.Variables = slices.Clone(o.Variables)
+	c.Records = nil
 	return &c
 }

@@ -43,6 +43,9 @@ type Observation struct {
 	// Shape is [Observation.ComputeShape], computed while contexts and edges are in the processor's caches. 0: not
 	// computed.
 	Shape uint64
+	// Records holds the numbers of the journal records with the spans of the trace; nil if there is no journal. Observe
+	// leaves it as it is; clones and saved observations lack it.
+	Records []uint64
 }
 
 // ComputeShape returns a hash of the contexts and edges.

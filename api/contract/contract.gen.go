@@ -907,17 +907,23 @@ type Attribute struct {
 	Value string `json:"value"`
 }
 
-// AttributeComparison The attributes in which the two populations differ, computed over a sample of at most 128 requests with their attributes. The sample exists for
-// the groups of the first 64 problems, since the problem was opened; the setting `keys` names the attributes.
+// AttributeComparison The attributes in which the two populations differ. Those that the setting `keys` lists are compared over all sampled requests, all others over up to
+// 64 requests of each population that are kept with all attributes: most requests since the service learned and was started.
 type AttributeComparison struct {
 	// A Compared requests of the first population.
 	A int `json:"a"`
 
-	// B Compared requests of the second population. `items` is empty if either has none, or both together have fewer than 12.
+	// B Compared requests of the second population. `items` is empty if either has fewer than 5, or both together have fewer than 12.
 	B int `json:"b"`
 
 	// Items The 20 values that differ most, smallest `p_value` first, significant or not.
 	Items []AttributeDifference `json:"items"`
+
+	// WholeA Requests of the first population that were compared in all attributes.
+	WholeA int `json:"whole_a"`
+
+	// WholeB Requests of the second population that were compared in all attributes.
+	WholeB int `json:"whole_b"`
 }
 
 // AttributeDifference defines model for AttributeDifference.
@@ -1034,8 +1040,8 @@ type CommonEdges struct {
 type Comparison struct {
 	A Population `json:"a"`
 
-	// Attributes The attributes in which the two populations differ, computed over a sample of at most 128 requests with their attributes. The sample exists for
-	// the groups of the first 64 problems, since the problem was opened; the setting `keys` names the attributes.
+	// Attributes The attributes in which the two populations differ. Those that the setting `keys` lists are compared over all sampled requests, all others over up to
+	// 64 requests of each population that are kept with all attributes: most requests since the service learned and was started.
 	Attributes AttributeComparison `json:"attributes"`
 	B          Population          `json:"b"`
 

@@ -25,7 +25,8 @@ func (p *process) configCommand() *cobra.Command {
 }
 
 func (p *process) configCheckCommand() *cobra.Command {
-	return &cobra.Command{
+	var file string
+	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Report every error in a configuration file",
 		Long: `Check reports every error in a configuration file, with its line and a remedy. It prints nothing if the file is valid. It
@@ -34,13 +35,17 @@ reads neither the environment nor the files that the configuration names.
 Exit codes: 0 valid, 1 errors found, 2 wrong usage.`,
 		Example: "  sibyl config check /etc/sibyl/sibyl.yaml",
 		Args: func(_ *cobra.Command, files []string) error {
+			if file != "" {
+				files = append(files, file)
+			}
 			if len(files) != 1 || files[0] == "" {
 				return errors.New("which FILE? Name one")
 			}
+			file = files[0]
 			return nil
 		},
-		RunE: func(_ *cobra.Command, files []string) error {
-			e, err := config.Load(config.Sources{File: files[0]})
+		RunE: func(*cobra.Command, []string) error {
+			e, err := config.Load(config.Sources{File: file})
 			if err != nil {
 				return p.printConfigErrors(err)
 			}
@@ -50,6 +55,8 @@ Exit codes: 0 valid, 1 errors found, 2 wrong usage.`,
 			return nil
 		},
 	}
+	c.Flags().StringVar(&file, "config", "", "the same as FILE, as sibyl serve has it")
+	return c
 }
 
 func (p *process) configPrintCommand() *cobra.Command {
@@ -61,7 +68,7 @@ func (p *process) configPrintCommand() *cobra.Command {
 explain each key and name the source of its value, or as JSON. Secrets are hidden.`,
 		Example: `  sibyl config print > sibyl.yaml            a file to start from
   sibyl config print --config sibyl.yaml     the effect of that file`,
-		Args: cobra.NoArgs,
+		Args: noFile,
 	}
 	output.Flag(c, "output", "o", "format")
 	flags := config.AddFlags(c.Flags(), cli.FlagGroup)
@@ -78,6 +85,14 @@ explain each key and name the source of its value, or as JSON. Secrets are hidde
 		return errors.Join(write(out), out.Flush())
 	}
 	return c
+}
+
+// noFile rejects arguments. People write a configuration file without --config.
+func noFile(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("unexpected argument %q; a configuration file is read with %s --config FILE", args[0], c.CommandPath())
 }
 
 // printConfigErrors prints the errors in a configuration, one per line, and returns an error with their number. It

@@ -32,7 +32,7 @@ both, and a kill.`,
 		Example: `  sibyl serve                                 on loopback, data in ./sibyl-data
   sibyl serve --config /etc/sibyl/sibyl.yaml
   sibyl config print > sibyl.yaml             a file to start from`,
-		Args: cobra.NoArgs,
+		Args: noFile,
 	}
 	flags := config.AddFlags(c.Flags(), cli.FlagGroup)
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -3,20 +3,15 @@ package live
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/ptrace"
-
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
-	"github.com/sibyl-trace/sibyl/ingest/journal"
-	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/store"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -34,6 +29,7 @@ type exemplarStore struct {
 	keeps     []keep        // for the next task
 	postponed chan []change // changes that run had no time for, for epoch
 	record    []byte        // scratch of run
+	whole     *wholeTraces
 }
 
 // groupSample is the sample of one group.
@@ -55,11 +51,12 @@ type change struct {
 
 // task is work for the goroutine of the exemplarStore, in this order.
 type task struct {
-	changes []change
-	keeps   []keep
-	until   time.Time // when changes are postponed
-	cleanup *cleanup  // nil: none
-	trim    uint64    // first record of the journal that is still needed; 0: unchanged
+	changes   []change
+	keeps     []keep
+	newlyKept []engine.Recorded // to copy to whole
+	until     time.Time         // when changes are postponed
+	cleanup   *cleanup          // nil: none
+	trim      uint64            // first record of the journal that is still needed; 0: unchanged
 }
 
 const (
@@ -73,17 +70,17 @@ const (
 	// tasksWaiting is the capacity of exemplarStore.work, for the changes of an epoch and the trimming of the journal.
 	// Changes that find no room are retried at the end of the next epoch.
 	tasksWaiting = 2
+	// maxReusedRecord limits the bytes of the scratch record that is kept.
+	maxReusedRecord = 4 << 20
 	// exemplarShare limits the time for exemplars, to one part of an epoch in exemplarShare: many are new while samples
 	// are small.
 	exemplarShare = 4
-	// maxReusedRecord limits the bytes of the scratch record that is kept.
-	maxReusedRecord = 4 << 20
 )
 
 // newExemplarStore returns an exemplarStore that continues with the stored exemplars.
 func newExemplarStore(o *Options, retained *atomic.Pointer[Retention], counts *Counts) (*exemplarStore, error) {
 	k := &exemplarStore{
-		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
+		options: o, retained: retained, counts: counts, size: o.Retention.Exemplars, whole: newWholeTraces(), groups: make(map[analysis.Hash]*groupSample), work: make(chan task, tasksWaiting),
 		postponed: make(chan []change, tasksWaiting+1), // and the current task: run never blocks
 	}
 	err := o.Store.EachExemplars(func(group analysis.Hash, e *store.Exemplars) error {
@@ -165,7 +162,7 @@ func (k *exemplarStore) observe(group *group.Group, r *request) {
 	if x == nil {
 		return
 	}
-	e := store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.records}
+	e := store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.Records}
 	x.fresh = x.add(e) || x.fresh
 	if r.Failed {
 		x.fresh = x.addFailed(e, k.size) || x.fresh
@@ -178,8 +175,9 @@ func (k *exemplarStore) keep(all []keep) {
 	k.keeps = k.keeps[max(0, len(k.keeps)-maxKeeps):]
 }
 
-// epoch passes the changed samples to run. It deletes the exemplars of groups that known reports as unknown.
-func (k *exemplarStore) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
+// epoch passes the changed samples, and the requests that are newly kept for comparisons, to run. It deletes the
+// exemplars of groups that known reports as unknown.
+func (k *exemplarStore) epoch(now trace.Nanos, newlyKept []engine.Recorded, known func(analysis.Hash) bool) {
 	k.resize(now)
 	k.retryPostponed()
 	var changes []change
@@ -195,11 +193,11 @@ func (k *exemplarStore) epoch(now trace.Nanos, known func(analysis.Hash) bool) {
 			}
 		}
 	}
-	if len(changes)+len(k.keeps) == 0 {
+	if len(changes)+len(k.keeps)+len(newlyKept) == 0 {
 		return
 	}
 	select {
-	case k.work <- task{changes: changes, keeps: k.keeps, until: k.options.Clock().Add(k.options.Core.Epoch / exemplarShare)}:
+	case k.work <- task{changes: changes, keeps: k.keeps, newlyKept: newlyKept, until: k.options.Clock().Add(k.options.Core.Epoch / exemplarShare)}:
 		k.keeps = nil
 	default:
 		k.retry(changes)
@@ -310,6 +308,7 @@ func (k *exemplarStore) run(ctx context.Context) {
 		for _, x := range t.keeps {
 			err = errors.Join(err, k.keepExemplars(x, refs))
 		}
+		err = errors.Join(err, k.copyWhole(t))
 		if err != nil {
 			k.options.Log.ErrorContext(ctx, "some exemplars could not be stored", slog.Any("error", err))
 			err = nil
@@ -378,36 +377,15 @@ func (k *exemplarStore) apply(c *change, refs map[trace.ID]int) error {
 
 // copyTrace copies a trace from the journal to the store. It reports false if the journal no longer has all of it.
 func (k *exemplarStore) copyTrace(e *store.Exemplar) (copied bool, err error) {
-	var request []byte
-	for _, seq := range e.Records {
-		runtime.Gosched() // yield to the intake of requests
-		r, err := k.options.Journal.Get(seq, k.record)
-		if err != nil {
-			return false, nil //nolint:nilerr // the record was trimmed
+	request, err := recordedTrace(e.Trace, e.Records, func(seq uint64) ([]byte, error) {
+		data, err := readRecord(k.options.Journal, seq, k.record)
+		if data != nil && cap(data) <= maxReusedRecord {
+			k.record = data
 		}
-		if cap(r.Data) <= maxReusedRecord {
-			k.record = r.Data
-		}
-		if r.Kind == journal.JSON {
-			if r.Data, err = protobufOf(r.Data); err != nil {
-				return false, err
-			}
-		}
-		if request, err = otlp.AppendTrace(request, r.Data, e.Trace); err != nil {
-			return false, err
-		}
-	}
-	if len(request) == 0 {
-		return false, nil
+		return data, err
+	})
+	if len(request) == 0 || err != nil {
+		return false, err
 	}
 	return true, k.options.Store.PutTrace(e.Trace, request)
-}
-
-// protobufOf converts an export request that was decoded before, so its nesting is limited.
-func protobufOf(json []byte) ([]byte, error) {
-	traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(json)
-	if err != nil {
-		return nil, fmt.Errorf("convert a request from JSON: %w", err)
-	}
-	return (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
 }

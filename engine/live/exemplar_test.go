@@ -45,7 +45,8 @@ func TestPostponedExemplars(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := observation.Observation{Trace: b.Traces[0], Root: b.Spans[0].ID, Start: c.at(), Duration: time.Second}
-		k.observe(group, &request{Observation: o, records: []uint64{record.Seq}})
+		o.Records = []uint64{record.Seq}
+		k.observe(group, &request{Observation: o})
 		n++
 	}
 	known := func(analysis.Hash) bool { return true }
@@ -58,16 +59,16 @@ func TestPostponedExemplars(t *testing.T) {
 	}
 	refs := make(map[trace.ID]int)
 
-	k.epoch(c.at(), known)
+	k.epoch(c.at(), nil, known)
 	c.add(k.options.Core.Epoch) // before run received the task
 	if err := k.applyAll(<-k.work, refs); err != nil || kept() != 0 {
 		t.Errorf("%d exemplars were stored after their time, error %v", kept(), err)
 	}
-	k.epoch(c.at(), known)
+	k.epoch(c.at(), nil, known)
 	if err := k.applyAll(<-k.work, refs); err != nil || kept() != k.size {
 		t.Errorf("%d exemplars are stored, want %d, error %v", kept(), k.size, err)
 	}
-	k.epoch(c.at(), known)
+	k.epoch(c.at(), nil, known)
 	if len(k.work) != 0 {
 		t.Error("unchanged exemplars are stored again")
 	}
@@ -116,13 +117,14 @@ func TestFailedExemplars(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := observation.Observation{Trace: b.Traces[0], Root: b.Spans[0].ID, Start: begun.Add(after), Duration: time.Second, Failed: failed}
-			k.observe(group, &request{Observation: o, records: []uint64{record.Seq}})
+			o.Records = []uint64{record.Seq}
+			k.observe(group, &request{Observation: o})
 			return
 		}
 	}
 	kept := func() (seconds []float64) {
 		t.Helper()
-		k.epoch(c.at(), func(analysis.Hash) bool { return true })
+		k.epoch(c.at(), nil, func(analysis.Hash) bool { return true })
 		if err := k.applyAll(<-k.work, refs); err != nil {
 			t.Fatal(err)
 		}

@@ -154,7 +154,7 @@ func (l *loop) epoch(at trace.Nanos) {
 		}
 	}
 	l.exemplars.keep(append(l.keeps(e.Before, last, at), l.witnesses.keeps(l.core.State())...))
-	l.exemplars.epoch(at, func(id analysis.Hash) bool { return l.core.Grouper().Group(id) != nil })
+	l.exemplars.epoch(at, l.core.NewlyKept(), func(id analysis.Hash) bool { return l.core.Grouper().Group(id) != nil })
 	l.counts.Epochs.Add(1)
 	if l.options.Epoch != nil {
 		l.options.Epoch(l.core, e)

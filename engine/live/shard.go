@@ -41,11 +41,10 @@ type shardOutput struct {
 	names    *trace.Table           // new names; if set, the other fields are not
 }
 
-// request is an observation with its simulation and the journal records of its spans.
+// request is an observation with its simulation.
 type request struct {
 	observation.Observation
 	simulation critpath.Simulation
-	records    []uint64
 }
 
 // shardOutputs is the way from the shards and the sequencer to the core loop. It holds the outputs while the loop is
@@ -176,7 +175,7 @@ func (sh *shard) observe() {
 		r := &sh.out.requests[sh.out.n]
 		sh.observer.Observe(p, i, &r.Observation)
 		r.simulation.Capture(p, i)
-		r.records = append(r.records[:0], sh.closed.Records...)
+		r.Records = append(r.Records[:0], sh.closed.Records...)
 		sh.out.n++
 	}
 	if sh.out.n >= outputRequests {

@@ -34,7 +34,7 @@ func TestRecordsOfRequests(t *testing.T) {
 		if o.n != 1 {
 			t.Fatalf("%d requests, want 1", o.n)
 		}
-		if got, want := o.requests[0].records, []uint64{first, first + 1}; !slices.Equal(got, want) {
+		if got, want := o.requests[0].Records, []uint64{first, first + 1}; !slices.Equal(got, want) {
 			t.Errorf("the records of trace %d are %v, want %v", i, got, want)
 		}
 		sh.out.requests = o.requests // as from the pool

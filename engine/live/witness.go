@@ -55,7 +55,7 @@ func (w *witnesses) observe(requestType analysis.Hash, r *request) {
 	for i := range r.Contexts {
 		if x := &r.Contexts[i]; x.Tracepoint != 0 && w.requested[x.Tracepoint] {
 			w.add(witnessKey{x.Tracepoint, requestType}, witness{
-				store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.records}, x.Total,
+				store.Exemplar{Trace: r.Trace, Root: r.Root, Start: r.Start, Duration: r.Duration.Nanoseconds(), Records: r.Records}, x.Total,
 			})
 		}
 	}

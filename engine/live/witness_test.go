@@ -13,7 +13,7 @@ import (
 
 // ran returns a request that spent times in the spans of a tracepoint.
 func ran(id byte, tracepoint trace.Symbol, at ...time.Duration) *request {
-	r := &request{records: []uint64{uint64(id)}}
+	r := &request{Observation: observation.Observation{Records: []uint64{uint64(id)}}}
 	r.Trace[0], r.Start, r.Duration = id, trace.Nanos(id), time.Second
 	for i, d := range at {
 		r.Contexts = append(r.Contexts, observation.ContextCount{Context: trace.Context(i + 1), Tracepoint: tracepoint, Total: d.Nanoseconds()})

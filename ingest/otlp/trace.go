@@ -6,7 +6,7 @@ import (
 )
 
 // DecodeTrace returns one trace of an export request in protobuf, without attributes, which critical paths do not
-// depend on. The trace has no spans if the request has none of it.
+// depend on, except for those of the tracepoint protocol. The trace has no spans if the request has none of it.
 func DecodeTrace(id trace.ID, request []byte) (*trace.Trace, error) {
 	return DecodeNamedTrace(id, request, &trace.Table{})
 }
@@ -17,6 +17,15 @@ func DecodeNamedTrace(id trace.ID, request []byte, names *trace.Table) (*trace.T
 	if err != nil {
 		return nil, err
 	}
+	return decodeTrace(id, request, names, keys)
+}
+
+// DecodeWholeTrace is DecodeNamedTrace with all attributes.
+func DecodeWholeTrace(id trace.ID, request []byte, names *trace.Table) (*trace.Trace, error) {
+	return decodeTrace(id, request, names, ingest.AllKeys())
+}
+
+func decodeTrace(id trace.ID, request []byte, names *trace.Table, keys *ingest.Keys) (*trace.Trace, error) {
 	var batch ingest.Batch
 	if err := NewDecoder(names, keys).Protobuf(request, &batch); err != nil {
 		return nil, err
@@ -28,6 +37,11 @@ func DecodeNamedTrace(id trace.ID, request []byte, names *trace.Table) (*trace.T
 		if batch.Traces[i] == id {
 			index[i] = int32(len(t.Spans))
 			t.Spans = append(t.Spans, batch.Spans[i])
+		}
+	}
+	for _, a := range batch.Attrs {
+		if a.Span = index[a.Span]; a.Span >= 0 {
+			t.Attrs = append(t.Attrs, a)
 		}
 	}
 	for _, j := range batch.Joins {

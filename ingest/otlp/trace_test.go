@@ -21,6 +21,7 @@ func TestDecodeTrace(t *testing.T) {
 		s.SetName("work")
 		s.SetStartTimestamp(1000)
 		s.SetEndTimestamp(2000)
+		s.Attributes().PutStr("customer", string(rune('a'+i)))
 		l := s.Links().AppendEmpty()
 		l.SetTraceID(s.TraceID())
 		l.SetSpanID([8]byte{7: byte(1 + (i+2)%6)})
@@ -40,6 +41,16 @@ func TestDecodeTrace(t *testing.T) {
 	for i, s := range got.Spans {
 		if want := trace.SpanID(2 + 2*i); s.ID != want {
 			t.Errorf("span %d is %s, want %s", i, s.ID, want)
+		}
+	}
+	names := &trace.Table{}
+	whole, err := DecodeWholeTrace(trace.ID{15: 2}, request, names)
+	if err != nil || len(whole.Spans) != 3 || len(whole.Attrs) < 3 {
+		t.Fatalf("%+v, %v", whole, err)
+	}
+	for _, a := range whole.Attrs {
+		if names.Text(a.Key) == "customer" && names.Text(a.Text) != string("bdf"[a.Span]) {
+			t.Errorf("span %d has the attribute %s", a.Span, names.Text(a.Text))
 		}
 	}
 	joins := make(map[int32]int)

@@ -70,7 +70,7 @@ test("invalid parameters in a URL are ignored", async () => {
     [`/tracepoints?q=${"x".repeat(400)}`, "text=No matching tracepoints"],
     [`/trees?q=${"x".repeat(400)}`, "text=No matching request types"],
     [`/compare?q=${"x".repeat(400)}`, "text=No matching requests"],
-    ["/compare?group=x", "text=Choose requests to compare"],
+    ["/compare?group=x", ".diagnosis"],
     ["/trees/x", "text=Tree not found"],
   ]) {
     await page.goto(service.url + path);

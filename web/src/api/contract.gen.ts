@@ -2150,14 +2150,18 @@ export interface components {
             difference_ns: components["schemas"]["Interval"];
         };
         /**
-         * @description The attributes in which the two populations differ, computed over a sample of at most 128 requests with their attributes. The sample exists for
-         *     the groups of the first 64 problems, since the problem was opened; the setting `keys` names the attributes.
+         * @description The attributes in which the two populations differ. Those that the setting `keys` lists are compared over all sampled requests, all others over up to
+         *     64 requests of each population that are kept with all attributes: most requests since the service learned and was started.
          */
         AttributeComparison: {
             /** @description Compared requests of the first population. */
             a: number;
-            /** @description Compared requests of the second population. `items` is empty if either has none, or both together have fewer than 12. */
+            /** @description Compared requests of the second population. `items` is empty if either has fewer than 5, or both together have fewer than 12. */
             b: number;
+            /** @description Requests of the first population that were compared in all attributes. */
+            whole_a: number;
+            /** @description Requests of the second population that were compared in all attributes. */
+            whole_b: number;
             /** @description The 20 values that differ most, smallest `p_value` first, significant or not. */
             items: components["schemas"]["AttributeDifference"][];
         };

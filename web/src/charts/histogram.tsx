@@ -31,9 +31,11 @@ export function Histogram({
   const plot = height - foot - 14;
   // The label of P50 is on the left of its line if that of P99 would cover it.
   const isClose = p50 !== null && p99 !== null && x(p99) - x(p50) < 2 * labelWidth && x(p50) > labelWidth;
+  const isLast = p99 !== null && x(p99) > width - labelWidth; // its label is on the left, too
+  const isLow = isClose && isLast && x(p99) - x(p50) < labelWidth; // there is no room beside it
   const marks = [
-    ["P50", p50, isClose],
-    ["P99", p99, p99 !== null && x(p99) > width - labelWidth],
+    ["P50", p50, isClose, isLow ? 23 : 11],
+    ["P99", p99, isLast, 11],
   ] as const;
   return (
     <svg ref={svg} className="chart fills" height={height} role="img" aria-label={label}>
@@ -56,7 +58,7 @@ export function Histogram({
         {duration(Math.exp(high))}
       </text>
       {marks.map(
-        ([name, at, before]) =>
+        ([name, at, before, y]) =>
           at !== null && (
             <g key={name}>
               <line
@@ -66,7 +68,7 @@ export function Histogram({
                 y2={height - foot}
                 style={{ stroke: "var(--text)", strokeDasharray: "3 3" }}
               />
-              <text className="axis" x={x(at) + (before ? -4 : 4)} y="11" textAnchor={before ? "end" : "start"}>
+              <text className="axis halo" x={x(at) + (before ? -4 : 4)} y={y} textAnchor={before ? "end" : "start"}>
                 {name} {duration(at)}
               </text>
             </g>

@@ -90,6 +90,7 @@ const namedInstances = 3; // of a suspect
 // namesOf returns the names of services and instances that the sentence of an incident may contain.
 export const namesOf = (x: Incident) => [
   x.place ?? "",
+  x.wait?.function ?? "",
   x.service,
   ...x.suspects.flatMap((s) => [s.service, ...s.instances.slice(0, namedInstances).map((i) => i.value)]),
 ];

@@ -18,9 +18,24 @@ test("callers are left of those they call, and no two services share a place", (
   expect(taken.size).toBe(200);
   for (const s of spots.values()) {
     expect(s.column).toBeLessThan(columns);
-    expect(s.row).toBeLessThanOrEqual(rows - 1);
+    expect(s.row).toBeLessThanOrEqual(rows - 1 + 1e-9);
     expect(s.row).toBeGreaterThanOrEqual(0);
   }
+});
+
+test("lines over several columns run between the services, and those to one service together", () => {
+  const { names, edges } = estate(200);
+  const { spots, lanes } = layoutOf(names, edges);
+  let long = 0;
+  for (const [caller, callee] of edges) {
+    for (let at = spots.get(caller)!.column + 1; at < spots.get(callee)!.column; at++) {
+      const lane = lanes.get(callee)!.get(at)!;
+      long++;
+      for (const s of spots.values())
+        if (s.column === at) expect(lane < s.row || lane > s.row + 1, `${caller} to ${callee} at ${at}`).toBe(true);
+    }
+  }
+  expect(long).toBeGreaterThan(20);
 });
 
 test("the layout depends on the graph only", () => {

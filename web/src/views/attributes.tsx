@@ -6,13 +6,14 @@ import { Table } from "../components/table.tsx";
 import { useEnum } from "../url.ts";
 import { type ComparisonKind, sideNames } from "./comparison-table.tsx";
 
-const significant = 0.05; // p-value up to which a value is listed at once
+export const significant = 0.05; // p-value up to which a value is listed at once
 
 type Props = { title: string; kind: ComparisonKind; of: Schemas["AttributeComparison"] };
 
 // Attributes lists the values of attributes that one side has significantly more often than the other, and all others
 // on demand.
-export function Attributes({ title, kind, of: { a, b, items } }: Props) {
+export function Attributes({ title, kind, of }: Props) {
+  const { a, b, items } = of;
   const [shown, setShown] = useEnum("attributes", ["significant", "all"]);
   const [nameOfA, nameOfB] = sideNames[kind];
   const found = items.filter((x) => x.p_value <= significant);
@@ -22,7 +23,7 @@ export function Attributes({ title, kind, of: { a, b, items } }: Props) {
       title={title}
       hint={
         items.length > 0 &&
-        `From ${count(a)} and ${count(b)} sampled requests. Difference: mean duration with the value, compared with that without it. p: Fisher's exact test, corrected for the number of values (Holm).`
+        `From ${count(a)} and ${count(b)} sampled requests${others(of)}. Difference: mean duration with the value, compared with that without it. p: Fisher's exact test, corrected for the number of values (Holm).`
       }
       table={() => ({
         header: [
@@ -106,6 +107,12 @@ export function Attributes({ title, kind, of: { a, b, items } }: Props) {
     </Figure>
   );
 }
+
+// others says among how many requests all attributes were compared; the setting keys lists those of the others.
+const others = ({ whole_a, whole_b }: Schemas["AttributeComparison"]) =>
+  whole_a > 0 && whole_b > 0
+    ? `, of which ${count(whole_a)} and ${count(whole_b)} were compared in all their attributes, the others in those of the setting keys`
+    : "";
 
 const fewRequests = 12; // below, the API compares no attributes
 

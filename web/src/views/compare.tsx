@@ -1,7 +1,8 @@
 // Compare: two populations or time ranges of a group's requests, as a difference of critical paths.
+import { useState } from "react";
 import { Link } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
-import { useResource } from "../api/queries.ts";
+import { useIncidents, useResource } from "../api/queries.ts";
 import { Icicle } from "../charts/icicle.tsx";
 import { count, duration, share, signed, keepUnits, time, formatTimesIn } from "../logic/format.ts";
 import { boxes } from "../logic/icicle.ts";
@@ -24,8 +25,10 @@ const groupLabel = (g: Schemas["Group"]) =>
 
 export default function Compare() {
   useTitle("Compare");
-  const [group, setGroup] = useID("group");
+  const [picked, setGroup] = useID("group");
   const [q, setQ] = useSearchText();
+  const worst = useWorstGroup(picked === "" && q === "");
+  const group = picked || (q === "" ? (worst ?? "") : "");
   const groups = useResource(`groups ${q}`, (signal) =>
     client.GET("/groups", { params: { query: { limit: maxListed, ...(q && { q }) } }, signal }),
   );
@@ -41,7 +44,7 @@ export default function Compare() {
       <div className="toolbar">
         <h1>Compare</h1>
         <Search value={q} pick={setQ} label="Search requests ( / )" />
-        <Select label="Requests" value={group} pick={setGroup} of={[["", "choose …"], ...listed]} />
+        <Select label="Requests" value={group} pick={setGroup} of={group ? listed : [["", "choose …"], ...listed]} />
         <span className="dim small" role="status">
           {searchStatus(q, groups.value)}
         </span>
@@ -50,11 +53,26 @@ export default function Compare() {
         <Group key={group} id={group} detail={chosen.value} />
       ) : (
         <Async of={groups} what="groups">
-          {() => <NothingChosen q={q} any={listed.length > 0} />}
+          {() => (worst === undefined && q === "" ? null : <NothingChosen q={q} any={listed.length > 0} />)}
         </Async>
       )}
     </>
   );
+}
+
+// useWorstGroup returns the requests to compare unless others are chosen: those that lose most time in the most severe
+// open incident, otherwise those of the worst problem; null: there are none, undefined: they are not known yet.
+function useWorstGroup(wanted: boolean): string | null | undefined {
+  const incidents = useIncidents();
+  const problems = useResource(wanted ? "worst problem" : null, (signal) =>
+    client.GET("/problems", { params: { query: { limit: 1 } }, signal }),
+  );
+  const [first, setFirst] = useState<string>(); // stays while the user reads
+  if (!incidents.value || !problems.value) return incidents.failure || problems.failure ? null : undefined;
+  const open = incidents.value.items.find((x) => x.state === "open" && x.request_types.length > 0);
+  const worst = open?.request_types[0]?.id ?? problems.value.items[0]?.group ?? null;
+  if (worst && first === undefined) setFirst(worst);
+  return first ?? worst;
 }
 
 function searchStatus(q: string, groups: Schemas["GroupList"] | undefined): string {
@@ -354,10 +372,37 @@ function Difference({ kind, c }: { kind: ComparisonKind; c: Comparison }) {
           title={(b) => `${b.label}\n${signed(difference(b.edges))} self time`}
         />
       </Figure>
-      <Figure title="Locations" table={table} tableOnly>
-        <ComparisonTable label="Locations" kind={kind} c={c} />
-      </Figure>
       <Attributes title="Attributes" kind={kind} of={c.attributes} />
+      <Locations kind={kind} c={c} />
     </>
+  );
+}
+
+const fewLocations = 10;
+
+// Locations lists those with the largest differences, and the others on demand.
+function Locations({ kind, c }: { kind: ComparisonKind; c: Comparison }) {
+  const [shown, setShown] = useEnum("locations", ["few", "all"]);
+  const rest = c.edges.length - fewLocations;
+  return (
+    <Figure title="Locations" table={() => comparisonData(c)} tableOnly>
+      <ComparisonTable
+        label="Locations"
+        kind={kind}
+        c={shown === "all" ? c : { ...c, edges: c.edges.slice(0, fewLocations) }}
+      />
+      {rest > 0 && (
+        <p className="under">
+          <button
+            type="button"
+            className="link"
+            aria-expanded={shown === "all"}
+            onClick={() => setShown(shown === "all" ? "few" : "all")}
+          >
+            {shown === "all" ? "Fewer" : `${count(rest)} more, with smaller differences`}
+          </button>
+        </p>
+      )}
+    </Figure>
   );
 }

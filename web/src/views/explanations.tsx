@@ -5,14 +5,21 @@ import { matters } from "../logic/recovery.ts";
 import { milli, percent, range, ratio } from "../logic/format.ts";
 import { Bar } from "../components/basics.tsx";
 import { Figure, type TableData } from "../components/figure.tsx";
+import { Prose } from "../components/names.tsx";
 import { Table } from "../components/table.tsx";
 
 type Detail = Schemas["ProblemDetail"];
+
+// placesIn returns the names of places that texts about a problem contain.
+const placesIn = (detail: Detail) => [
+  ...new Set([detail.problem.request_type_name, ...detail.edges.map((e) => e.place.label.split(", ")[0]!)]),
+];
 
 // Explanations lists the attributes that are correlated with a problem and, on demand, those that are not.
 export function Explanations({ detail }: { detail: Detail }) {
   const of = detail.explanations;
   const targets = new Map(detail.edges.map(({ place }) => [place.edge, place.label]));
+  const names = placesIn(detail);
   return (
     <Figure
       id="explanations"
@@ -64,7 +71,7 @@ export function Explanations({ detail }: { detail: Detail }) {
           {of.map((x, i) => (
             <tr key={i}>
               <td title={x.where.join(" → ")}>
-                {x.text}
+                <Prose names={names}>{x.text}</Prose>
                 {targets.has(x.target) && <div className="small dim">variance of {targets.get(x.target)}</div>}
               </td>
               <td className="bars">
@@ -110,12 +117,15 @@ function Uncorrelated({ detail: { joint_correlation: joint, unrelated } }: { det
 
 // Causes shows, as far as they are known: slower hosts and versions, the recoveries that matter, and places that rise
 // and fall together. The order is that of sibyl explain.
-export function Causes({ detail: { contrasts, what_if: recoveries, common } }: { detail: Detail }) {
+export function Causes({ detail }: { detail: Detail }) {
+  const { contrasts, what_if: recoveries, common } = detail;
+  const names = placesIn(detail);
   return (
     <div className="causes">
       <Findings
         title="Slower than others"
         texts={contrasts.map((c) => c.text)}
+        names={names}
         table={() => ({
           header: [
             "attribute",
@@ -150,6 +160,7 @@ export function Causes({ detail: { contrasts, what_if: recoveries, common } }: {
       <Findings
         title="What if"
         texts={recoveries.filter(matters).map((r) => r.text)}
+        names={names}
         table={() => ({
           header: [
             "place",
@@ -178,6 +189,7 @@ export function Causes({ detail: { contrasts, what_if: recoveries, common } }: {
       <Findings
         title="Rise and fall together"
         texts={common.map((c) => c.text)}
+        names={names}
         table={() => ({
           header: ["places", "correlation (of 1)", "p"],
           rows: common.map((c) => [
@@ -193,29 +205,31 @@ export function Causes({ detail: { contrasts, what_if: recoveries, common } }: {
 
 const shownFindings = 3; // the others are collapsed
 
+type FindingsProps = { title: string; texts: string[]; names: string[]; table: () => TableData };
+
 // Findings lists texts of the service; nothing if there are none.
-function Findings({ title, texts, table }: { title: string; texts: string[]; table: () => TableData }) {
+function Findings({ title, texts, names, table }: FindingsProps) {
   if (texts.length === 0) return null;
   const more = texts.slice(shownFindings);
   return (
     <Figure title={title} table={table} tableOnly>
-      <Texts of={texts.slice(0, shownFindings)} />
+      <Texts of={texts.slice(0, shownFindings)} names={names} />
       {more.length > 0 && (
         <details className="more">
           <summary>{more.length} more</summary>
-          <Texts of={more} />
+          <Texts of={more} names={names} />
         </details>
       )}
     </Figure>
   );
 }
 
-function Texts({ of }: { of: string[] }) {
+function Texts({ of, names }: { of: string[]; names: string[] }) {
   return (
     <ul className="findings">
       {of.map((text, i) => (
         <li key={i} title={text}>
-          {text}
+          <Prose names={names}>{text}</Prose>
         </li>
       ))}
     </ul>

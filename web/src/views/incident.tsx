@@ -301,11 +301,14 @@ function Suspects({ of: x }: { of: Incident }) {
             </td>
             <td data-label="Operations">
               <ul className="plain">
-                {s.operations.slice(0, maxOperations).map((o, i) => (
-                  <li key={i}>
-                    <OpName>{operationName(o)}</OpName> <span className="dim small nowrap">+{percent(o.score)}</span>
-                  </li>
-                ))}
+                {s.operations
+                  .filter(counts)
+                  .slice(0, maxOperations)
+                  .map((o, i) => (
+                    <li key={i}>
+                      <OpName>{operationName(o)}</OpName> <span className="dim small nowrap">+{percent(o.score)}</span>
+                    </li>
+                  ))}
               </ul>
             </td>
             <td data-label="Mostly on">
@@ -334,6 +337,9 @@ function Suspects({ of: x }: { of: Incident }) {
     </Figure>
   );
 }
+
+// counts reports whether an operation of a suspect adds enough to be listed.
+const counts = (o: Schemas["SuspectOperation"], i: number) => i === 0 || o.score >= 0.005;
 
 // operationName names an operation of a suspect, with the callee of a call.
 const operationName = (o: Schemas["SuspectOperation"]) =>
@@ -645,7 +651,7 @@ function Samples({ detail: { incident, exemplars } }: { detail: Detail }) {
             <li key={e.trace}>
               <Link href={`/traces/${e.trace}${query({ incident: incident.id })}`}>{duration(e.duration_ns)}</Link>{" "}
               {e.stratum === "failed" && <span className="bad">failed </span>}
-              <bdi>{names.get(e.group)}</bdi>{" "}
+              {names.has(e.group) && <OpName>{names.get(e.group)!}</OpName>}{" "}
               <span className="dim small">
                 <When at={e.start} brief />
               </span>

@@ -172,11 +172,9 @@ function Lists({ list, range, changed }: ListsProps) {
       </p>
       <TruncationNote list={list} how="The API lists all." />
       <ProblemCount />
-      {list.items.every((x) => x.state === "closed" || isMuted(x)) && (
-        <Suspense fallback={<Loading what="the services" />}>
-          <ServicesNow range={range} />
-        </Suspense>
-      )}
+      <Suspense fallback={<Loading what="the services" />}>
+        <ServicesNow range={range} />
+      </Suspense>
       {dialog && (
         <NoteDialog
           subject={incidentSubject(list.items.find((x) => x.id === dialog.incident.id) ?? dialog.incident)}

@@ -5,7 +5,16 @@ import { type Schemas, client } from "../api/client.ts";
 import { useResource } from "../api/queries.ts";
 import { useSize } from "../charts/use-size.ts";
 import { abbreviate, count, duration, milli, percent, rate } from "../logic/format.ts";
-import { type Edge, type Layout, type Scope, layoutOf, shareOf, shownOf, widthOf } from "../logic/service-map.ts";
+import {
+  type Edge,
+  type Layout,
+  type Scope,
+  isCrowded,
+  layoutOf,
+  shareOf,
+  shownOf,
+  widthOf,
+} from "../logic/service-map.ts";
 import { failsNotably, isNotable, isUnwell, servicePath, summary } from "../logic/services.ts";
 import { Async, Empty } from "../components/async-state.tsx";
 import { When, useTitle } from "../components/basics.tsx";
@@ -90,7 +99,7 @@ function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
       <div className="map-columns">
         <Figure
           title="Calls between services"
-          hint="Callers are on the left. Lines are thicker for more calls, and marked ▲ where calls fail more often or take longer than usual. The bar in a box is its share of the slowdown of an open incident. Arrow keys move between boxes."
+          hint="Callers are on the left; dashed lines lead back to a caller. Lines are thicker for more calls, and marked ▲ where calls fail more often or take longer than usual. The bar in a box is its share of the slowdown of an open incident. Arrow keys move between boxes."
           table={() => ({
             header: ["service", "state", "rate (1/s)", "failed (of 1)", "P50 (ms)", "share of the slowdown (of 1)"],
             rows: services.map((s) => [s.service, s.state, s.now.rate, s.now.failed, milli(s.now.p50_ns), shareOf(s)]),
@@ -108,16 +117,31 @@ function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
   );
 }
 
-// Sizes in px.
-const box = { width: 168, height: 44 };
-const gap = { x: [44, 180], y: 14 } as const; // x: at least, and at most if there is room
+// Sizes in px, of which widths have a range.
+const box = { width: [132, 168], height: 44, low: 24 } as const; // low: of many services
+const gap = { x: [36, 180], y: 14, low: 6 } as const;
 const margin = 10;
-const longestName = 21; // characters
+const perCharacter = 7.4; // of a name
+const padding = 9; // of a box
 
-// gapFor returns the distance between columns, in px, with which they fit into a width if they can.
-function gapFor(columns: number, width: number): number {
-  const [least, most] = gap.x;
-  return Math.max(least, Math.min(most, (width - 2 * margin - columns * box.width) / Math.max(1, columns - 1)));
+// sizesFor returns the width of boxes and the distance between columns, in px, with which these fit into a width if they
+// can.
+function sizesFor(columns: number, width: number): Sizes {
+  const within = (x: number, [least, most]: readonly [number, number]) => Math.max(least, Math.min(most, x));
+  const room = width - 2 * margin;
+  const boxX = Math.floor(within((room - (columns - 1) * gap.x[0]) / Math.max(1, columns), box.width));
+  return { boxX, gapX: within((room - columns * boxX) / Math.max(1, columns - 1), gap.x) };
+}
+
+type Sizes = { boxX: number; gapX: number };
+
+// figuresOf returns the figures of a service that fit into a number of characters, the most important ones first.
+function figuresOf({ now }: Service, most: number): string {
+  const all = [rate(now.rate)];
+  if ((now.failed ?? 0) > 0) all.push(`${percent(now.failed)} fail`);
+  if (now.p50_ns !== null) all.push(duration(now.p50_ns));
+  while (all.length > 1 && all.join(" · ").length > most) all.pop();
+  return all.join(" · ");
 }
 
 // useLayout computes the layout after the page was drawn, and again only if services or calls appear or vanish.
@@ -149,7 +173,7 @@ function Diagram(props: DiagramProps) {
   return (
     <div ref={room}>
       {layout ? (
-        <Drawing {...props} layout={layout} gapX={gapFor(layout.columns, width)} />
+        <Drawing {...props} layout={layout} {...sizesFor(layout.columns, width)} />
       ) : (
         <p className="state">Arranging {count(props.services.length)} services …</p>
       )}
@@ -157,16 +181,20 @@ function Diagram(props: DiagramProps) {
   );
 }
 
-type DrawingProps = DiagramProps & { layout: Layout; gapX: number };
+type DrawingProps = DiagramProps & Sizes & { layout: Layout };
 
-function Drawing({ services, calls, selected, pick, q, layout, gapX }: DrawingProps) {
+function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: DrawingProps) {
+  const crowded = isCrowded(services.length);
+  const [boxY, gapY] = crowded ? [box.low, gap.low] : [box.height, gap.y];
   const [pointed, setPointed] = useState("");
   const svg = useRef<SVGSVGElement>(null);
   const placed = services.filter((s) => layout.spots.has(s.service));
-  const x = (name: string) => margin + layout.spots.get(name)!.column * (box.width + gapX);
-  const y = (name: string) => margin + layout.spots.get(name)!.row * (box.height + gap.y);
-  const width = 2 * margin + layout.columns * (box.width + gapX) - gapX;
-  const height = 2 * margin + layout.rows * (box.height + gap.y) - gap.y;
+  const x = (name: string) => margin + layout.spots.get(name)!.column * (boxX + gapX);
+  const top = (row: number) => margin + row * (boxY + gapY);
+  const y = (name: string) => top(layout.spots.get(name)!.row);
+  const width = 2 * margin + layout.columns * (boxX + gapX) - gapX;
+  const height = 2 * margin + layout.rows * (boxY + gapY) - gapY;
+  const longestName = Math.floor((boxX - 2 * padding) / perCharacter); // characters
   const most = Math.max(1e-9, ...calls.map((c) => c.now.rate));
   const focus = pointed || selected;
   const near = new Set(calls.flatMap((c) => (c.caller === focus || c.callee === focus ? [c.caller, c.callee] : [])));
@@ -180,7 +208,13 @@ function Drawing({ services, calls, selected, pick, q, layout, gapX }: DrawingPr
   };
   return (
     <div className="scroll map" role="group" aria-label="Map of services" tabIndex={0}>
-      <svg ref={svg} width={width} height={height} viewBox={`0 0 ${width} ${height}`}>
+      <svg
+        ref={svg}
+        width={width}
+        height={height}
+        viewBox={`0 0 ${width} ${height}`}
+        className={crowded && focus === "" ? "crowded" : undefined}
+      >
         {calls
           .filter((c) => layout.spots.has(c.caller) && layout.spots.has(c.callee))
           .map((c) => (
@@ -189,6 +223,9 @@ function Drawing({ services, calls, selected, pick, q, layout, gapX }: DrawingPr
               of={c}
               from={[x(c.caller), y(c.caller)]}
               to={[x(c.callee), y(c.callee)]}
+              lanes={lanesOf(layout, c).map(top)}
+              boxX={boxX}
+              boxY={boxY}
               gapX={gapX}
               most={most}
               faint={focus !== "" && c.caller !== focus && c.callee !== focus}
@@ -203,6 +240,7 @@ function Drawing({ services, calls, selected, pick, q, layout, gapX }: DrawingPr
             aria-pressed={s.service === selected}
             className={`spot state-${s.state}${faint(s.service) ? " faint" : ""}${s.service === selected ? " selected" : ""}`}
             transform={`translate(${x(s.service)} ${y(s.service)})`}
+            data-tip={`${s.service}\n${figuresOf(s, Infinity)}\n${describe(s)}`}
             onPointerEnter={() => setPointed(s.service)}
             onPointerLeave={() => setPointed("")}
             onFocus={() => setPointed(s.service)}
@@ -216,31 +254,36 @@ function Drawing({ services, calls, selected, pick, q, layout, gapX }: DrawingPr
             }}
           >
             <desc>{describe(s)}</desc>
-            <rect width={box.width} height={box.height} rx="6" className="body" />
+            <rect width={boxX} height={boxY} rx="6" className="body" />
             {shareOf(s) !== null && (
-              <rect
-                className="share"
-                x="1"
-                y={box.height - 5}
-                height="4"
-                width={(box.width - 2) * shareOf(s)!}
-                rx="2"
-              />
+              <rect className="share" x="1" y={boxY - 5} height="4" width={(boxX - 2) * shareOf(s)!} rx="2" />
             )}
-            <text x="9" y="17" className="spot-name">
+            <text x={padding} y={crowded ? 16 : 17} className="spot-name">
               {isUnwell(s.state) && "▲ "}
               {abbreviate(s.service, isUnwell(s.state) ? longestName - 2 : longestName)}
             </text>
-            <text x="9" y="33" className="figures">
-              {rate(s.now.rate)}
-              {(s.now.failed ?? 0) > 0 && ` · ${percent(s.now.failed)} fail`}
-              {s.now.p50_ns !== null && ` · ${duration(s.now.p50_ns)}`}
-            </text>
+            {!crowded && (
+              <text x={padding} y="33" className="figures">
+                {figuresOf(s, longestName + 3)}
+              </text>
+            )}
           </g>
         ))}
       </svg>
     </div>
   );
+}
+
+// lanesOf returns the rows of the lanes that the line of a call passes, from the caller to the callee.
+function lanesOf({ spots, lanes }: Layout, { caller, callee }: Call): number[] {
+  const [from, to] = [spots.get(caller)!.column, spots.get(callee)!.column];
+  const step = Math.sign(to - from);
+  const rows: number[] = [];
+  for (let at = from + step; at * step < to * step; at += step) {
+    const row = lanes.get(callee)?.get(at);
+    if (row !== undefined) rows.push(row);
+  }
+  return rows;
 }
 
 const describe = (s: Service) =>
@@ -271,26 +314,41 @@ type LineProps = {
   of: Call;
   from: [number, number];
   to: [number, number];
+  lanes: number[]; // y in each column between the two
+  boxX: number;
+  boxY: number;
   gapX: number;
   most: number;
   faint: boolean;
 };
 
-function CallLine({ of: c, from, to, gapX, most, faint }: LineProps) {
-  const [x1, y1] = [from[0] + box.width, from[1] + box.height / 2];
-  const [x2, y2] = [to[0], to[1] + box.height / 2];
-  const bend = Math.max(40, Math.abs(x2 - x1) / 2);
+function CallLine({ of: c, from, to, lanes, boxX, boxY, gapX, most, faint }: LineProps) {
+  const back = to[0] <= from[0];
+  const step = back ? -1 : 1;
+  const middle = boxY / 2;
+  let [x, y] = [from[0] + (back ? 0 : boxX), from[1] + middle];
+  const [endX, endY] = [to[0] + (back ? boxX : 0), to[1] + middle];
+  let path = `M${x} ${y}`;
+  const curve = (toX: number, toY: number) => {
+    const bend = Math.max(20, Math.abs(toX - x) / 2) * step;
+    path += ` C${x + bend} ${y} ${toX - bend} ${toY} ${toX} ${toY}`;
+    [x, y] = [toX, toY];
+  };
+  for (const lane of lanes) {
+    curve(x + step * gapX, lane);
+    x += step * boxX;
+    path += ` H${x}`;
+  }
+  const before = y; // the last curve
+  curve(endX - 4 * step, endY);
   const bad = isBad(c);
-  const left = (0.22 * gapX) / Math.max(gapX, x2 - x1); // of the way, where the mark is: before the box of the callee
-  const kind = bad ? "bad" : "";
+  const left = 0.22; // of the last curve, where the mark is
+  const kind = `${bad ? "bad" : ""}${back ? " back" : ""}`;
   return (
     <g className={`call ${kind}${faint ? " faint" : ""}`} aria-hidden="true">
-      <path
-        d={`M${x1} ${y1} C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2 - 4} ${y2}`}
-        strokeWidth={widthOf(c.now.rate, most)}
-      />
+      <path d={path} strokeWidth={widthOf(c.now.rate, most)} />
       {bad && (
-        <text x={x2 - 0.22 * gapX} y={y2 - 0.45 * left * (y2 - y1) + 4} textAnchor="middle">
+        <text x={endX - step * left * gapX} y={endY - 0.45 * left * (endY - before) + 4} textAnchor="middle">
           ▲
         </text>
       )}

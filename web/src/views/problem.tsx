@@ -1,5 +1,5 @@
 // Problem: a problem with its evidence, from the diagnosis to sample traces.
-import { useEffect } from "react";
+import { useEffect, useState } from "react";
 import { Link, useSearch } from "wouter";
 import { type Schemas, client } from "../api/client.ts";
 import type { Mark } from "../charts/heatmap.tsx";
@@ -17,8 +17,9 @@ import { Empty, Async } from "../components/async-state.tsx";
 import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
 import { OpName, Prose, useSteady } from "../components/names.tsx";
+import { useNow } from "../settings.ts";
 import { query } from "../url.ts";
-import { Attributes } from "./attributes.tsx";
+import { Attributes, significant } from "./attributes.tsx";
 import { CriticalPath, Edges } from "./edges.tsx";
 import { Exemplars, type ExemplarsResource, isBefore, traceLink } from "./exemplars.tsx";
 import { Causes, Explanations } from "./explanations.tsx";
@@ -83,7 +84,9 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
   const exemplars = useResource(`kept exemplars ${p.id}`, (signal) =>
     client.GET("/exemplars", { params: { query: { group: p.group, problem: p.id } }, signal }),
   );
+  const now = useNow();
   const closed = Date.parse(p.closed!);
+  const [until] = useState(Math.min(now, closed + hour)); // the chart stays as it is
   const opened = p.since ? Date.parse(p.since) : closed - hour;
   const marks: Mark[] = [
     { at: opened, text: "problem", title: "The problem opened" },
@@ -95,7 +98,7 @@ function Closed({ detail, reload }: { detail: Detail; reload: () => void }) {
       {detail.located && <LocatedPlace of={detail.located} search={{ problem: p.id }} />}
       <LatencyOverTime
         group={p.group}
-        times={{ from: opened - hour, to: closed + hour, live: false }}
+        times={{ from: opened - hour, to: until, live: false }}
         edge={opened}
         marks={marks}
         expected={p.expected_ns}
@@ -130,6 +133,8 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
     true,
   );
   const attributes = comparison.value?.attributes;
+  const differs = attributes !== undefined && attributes.a > 0 && attributes.b > 0;
+  const explained = differs && attributes.items.some((x) => x.p_value <= significant);
   const edges = detail.edges;
   const windows = group.value?.windows.filter((w) => w.count > 0) ?? [];
   const since = windows[0]?.from;
@@ -158,10 +163,12 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
         )}
       </Async>
       <Edges p={p} edges={edges} located={detail.located} />
-      <div className={detail.explanations.length > 0 ? "columns" : undefined}>
-        <Explanations detail={detail} />
+      {detail.explanations.length > 0 && <Explanations detail={detail} />}
+      <div className={differs ? "tables" : undefined}>
         <Slowest p={p} comparison={comparison} />
+        {differs && <Attributes title="Attributes: slowest tenth vs. the rest" kind="slowest" of={attributes} />}
       </div>
+      {detail.explanations.length === 0 && !explained && <Explanations detail={detail} />}
       <Causes detail={detail} />
       {detail.refined.length > 0 && (
         <Refined
@@ -171,9 +178,6 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       )}
       <Timeline detail={detail} deploys={deploys ?? []} />
       <Exemplars exemplars={exemplars} problem={p} began={began} />
-      {attributes && attributes.a + attributes.b > 0 && (
-        <Attributes title="Attributes: slowest tenth vs. the rest" kind="slowest" of={attributes} />
-      )}
     </>
   );
 }

@@ -1,5 +1,4 @@
-// ServicesNow shows, on the first page when nothing is wrong, the services: those that need attention, then those with
-// most calls.
+// ServicesNow shows, on the first page, the services: those that need attention, then those with most calls.
 import { useId } from "react";
 import { Link } from "wouter";
 import type { Schemas } from "../api/client.ts";

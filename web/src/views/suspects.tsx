@@ -57,7 +57,7 @@ export function SuspectList({ of: suspects }: { of: Suspect[] }) {
   return (
     <div className="suspects">
       <p className="dim small" title={scoreMeans}>
-        {suspects.length === 1 ? "Suspect" : "Suspects"}, by added time and failures
+        {suspects.length === 1 ? "Suspect" : "Suspects, the most likely first"}, with the time and failures added
       </p>
       <ol className="plain">
         {suspects.map((s) => (

@@ -74,8 +74,14 @@ function Budget({ b }: { b: Schemas["BudgetUse"] }) {
       </div>
       {b.measured_plan > 0 && b.estimate.tracepoints > 0 && (
         <p className="under">
-          Agents measured {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}: {factor(b.overrun_bytes)} and{" "}
-          {factor(b.overrun_cpu)} the estimates.
+          {(b.measured.bytes ?? 0) > 0 && (
+            <span>
+              Agents measure {bytes(b.measured.bytes)}/s and {cores(b.measured.cpu)}.
+            </span>
+          )}
+          <span>
+            So far, data and CPU were {factor(b.overrun_bytes)} and {factor(b.overrun_cpu)} the estimates.
+          </span>
         </p>
       )}
     </>

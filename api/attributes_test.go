@@ -1,0 +1,91 @@
+package api
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
+	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// keepWhole returns requests of one type, a third of which are on the first side and have the attribute customer=whale.
+// They are kept with that attribute, which their observations lack.
+func (w *harness) keepWhole(t *testing.T) (requests [second + 1][]*observation.Observation) {
+	t.Helper()
+	w.whole = make(map[trace.ID][]byte)
+	table, extractor := w.core.Table(), critpath.NewExtractor(w.core.Options().Path)
+	var observer observation.Observer
+	var entry trace.Op
+	n := 0
+	for x := range w.app.Requests(begin, begin.Add(time.Minute), &sim.Plan{}) {
+		if entry == 0 {
+			entry = x.Spans[0].Op
+		}
+		if x.Spans[0].Op != entry {
+			continue
+		}
+		o := new(observation.Observation)
+		observer.Observe(extractor.Extract(x), 0, o)
+		n++
+		side, customer := first, "whale"
+		if n%3 > 0 {
+			side, customer = second, "usual"
+		}
+		requests[side] = append(requests[side], o)
+		x.Attrs = append(x.Attrs, trace.Attr{Key: table.Symbol("customer"), Text: table.Symbol(customer)})
+		request, err := tracegen.Protobuf([]*trace.Trace{x}, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.whole[x.ID] = request
+	}
+	return requests
+}
+
+// An attribute that the setting keys does not list is compared among the requests that are kept with it.
+func TestUnlistedAttributes(t *testing.T) {
+	w := newHarness(t)
+	requests := w.keepWhole(t)
+	var c contract.AttributeComparison
+	if err := w.addUnlisted(&c, requests, w.core.Options().Path); err != nil {
+		t.Fatal(err)
+	}
+	if want := min(wholeOfSide, len(requests[first])); c.WholeA != want || c.WholeB != min(wholeOfSide, len(requests[second])) || want < 10 {
+		t.Errorf("compared %d and %d of %d and %d requests", c.WholeA, c.WholeB, len(requests[first]), len(requests[second]))
+	}
+	if len(c.Items) == 0 || c.Items[0].Key != "customer" || c.Items[0].PValue > 0.001 || c.Items[0].Service == "" {
+		t.Fatalf("found %+v, want the customer first", c.Items)
+	}
+	if x := c.Items[0]; x.Value == "whale" && (x.AShare != 1 || x.BShare != 0) {
+		t.Errorf("%v of the first and %v of the second side have %s", x.AShare, x.BShare, x.Value)
+	}
+
+	known := contract.AttributeComparison{Items: []contract.AttributeDifference{{Key: "customer", Value: "usual", PValue: 0.5}}}
+	if err := w.addUnlisted(&known, requests, w.core.Options().Path); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range known.Items {
+		if x.Key == "customer" && x.PValue != 0.5 {
+			t.Errorf("a listed attribute is compared again: %+v", x)
+		}
+	}
+
+	clear(w.whole)
+	var none contract.AttributeComparison
+	if err := w.addUnlisted(&none, requests, w.core.Options().Path); err != nil || none.WholeA+none.WholeB+len(none.Items) > 0 {
+		t.Errorf("without whole traces: %+v, %v", none, err)
+	}
+}
+
+// Attributes that vary by their nature are not compared.
+func TestTellsNothing(t *testing.T) {
+	for key, want := range map[string]bool{"thread.id": true, "code.stacktrace": true, "sibyl.wait.count": true, "customer": false, "sibyllant": false} {
+		if tellsNothing(key) != want {
+			t.Errorf("%s: %t", key, !want)
+		}
+	}
+}

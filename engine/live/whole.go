@@ -1,0 +1,133 @@
+package live
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/klauspost/compress/s2"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/sibyl-trace/sibyl/ingest/journal"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// wholeTraces keeps, in memory, the latest traces of the requests that are kept for comparisons, with all attributes.
+type wholeTraces struct {
+	mu     sync.Mutex          // guards all fields
+	traces map[trace.ID][]byte // OTLP requests in protobuf, compressed
+	order  []trace.ID          // oldest first
+	size   int                 // bytes in traces
+	most   int
+}
+
+// wholeBytes limits the memory of whole traces: some 10 000 of 20 spans.
+const wholeBytes = 24 << 20
+
+func newWholeTraces() *wholeTraces {
+	return &wholeTraces{traces: make(map[trace.ID][]byte), most: wholeBytes}
+}
+
+// add takes a trace as an OTLP request in protobuf, in place of the oldest ones.
+func (w *wholeTraces) add(id trace.ID, request []byte) {
+	packed := s2.Encode(nil, request)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.traces[id] != nil || len(packed) > w.most/100 {
+		return
+	}
+	w.traces[id], w.order, w.size = packed, append(w.order, id), w.size+len(packed)
+	for w.size > w.most {
+		oldest := w.order[0]
+		w.size -= len(w.traces[oldest])
+		delete(w.traces, oldest)
+		w.order = w.order[1:]
+	}
+}
+
+// get returns a trace; nil if it is not kept.
+func (w *wholeTraces) get(id trace.ID) ([]byte, error) {
+	w.mu.Lock()
+	packed := w.traces[id]
+	w.mu.Unlock()
+	if packed == nil {
+		return nil, nil
+	}
+	return s2.Decode(nil, packed)
+}
+
+// WholeTrace returns the trace of a request that [engine.Core.Kept] returns, as an OTLP request in protobuf with all
+// attributes; nil if it is not kept.
+func (s *Service) WholeTrace(id trace.ID) ([]byte, error) { return s.loop.exemplars.whole.get(id) }
+
+// copyWhole copies traces from the journal to k.whole until the time of a task is over. Records have spans of many
+// traces, so it keeps those that it has read.
+func (k *exemplarStore) copyWhole(t task) error {
+	known, size := make(map[uint64][]byte), 0
+	read := func(seq uint64) ([]byte, error) {
+		data, found := known[seq]
+		if found {
+			return data, nil
+		}
+		data, err := readRecord(k.options.Journal, seq, nil)
+		if size += len(data); size < maxKnownRecords {
+			known[seq] = data
+		}
+		return data, err
+	}
+	for _, r := range t.newlyKept {
+		if k.options.Clock().After(t.until) {
+			return nil
+		}
+		request, err := recordedTrace(r.Trace, r.Records, read)
+		if err != nil {
+			return err
+		}
+		if len(request) > 0 {
+			k.whole.add(r.Trace, request)
+		}
+	}
+	return nil
+}
+
+// maxKnownRecords limits the bytes of the records that copyWhole keeps.
+const maxKnownRecords = 16 << 20
+
+// recordedTrace returns a trace as an OTLP request in protobuf, with all attributes of its spans, from the journal
+// records that read returns; nil if the journal no longer has all of them.
+func recordedTrace(id trace.ID, records []uint64, read func(seq uint64) ([]byte, error)) (request []byte, err error) {
+	for _, seq := range records {
+		data, err := read(seq)
+		if data == nil || err != nil {
+			return nil, err
+		}
+		if request, err = otlp.AppendTrace(request, data, id); err != nil {
+			return nil, err
+		}
+	}
+	return request, nil
+}
+
+// readRecord returns the request in a record, in protobuf; nil if the journal no longer has the record. It is stored in
+// buf if there is room.
+func readRecord(from *journal.Journal, seq uint64, buf []byte) ([]byte, error) {
+	runtime.Gosched() // yield to the intake of requests
+	r, err := from.Get(seq, buf)
+	switch {
+	case err != nil:
+		return nil, nil //nolint:nilerr // the record was trimmed
+	case r.Kind == journal.JSON:
+		return protobufOf(r.Data)
+	}
+	return r.Data, nil
+}
+
+// protobufOf converts an export request that was decoded before, so its nesting is limited.
+func protobufOf(json []byte) ([]byte, error) {
+	traces, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(json)
+	if err != nil {
+		return nil, fmt.Errorf("convert a request from JSON: %w", err)
+	}
+	return (&ptrace.ProtoMarshaler{}).MarshalTraces(traces)
+}

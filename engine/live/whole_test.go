@@ -1,0 +1,79 @@
+package live
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/observation"
+	"github.com/sibyl-trace/sibyl/engine"
+	"github.com/sibyl-trace/sibyl/ingest/otlp"
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// Requests that are kept for comparisons are kept with all spans and attributes, although checkpoints trim the journal.
+func TestWholeTraces(t *testing.T) {
+	c := &clock{}
+	c.set(start)
+	dir := t.TempDir()
+	r := run(t, dir, c, func(o *Options) { o.Checkpoint = time.Second })
+	for _, x := range traffic(t, 16, 16) {
+		r.send(x.bodies)
+		c.add(stretchSpan)
+		r.settle()
+	}
+	var all []*observation.Observation
+	if err := r.Ask(t.Context(), func(core *engine.Core) {
+		for g := range core.Grouper().Each() {
+			all = append(all, core.Kept(g)...)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.end() // waits for the copies
+	found := 0
+	for _, o := range all {
+		request, err := r.WholeTrace(o.Trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if request == nil { // of the learning period
+			continue
+		}
+		x, err := otlp.DecodeWholeTrace(o.Trace, request, &trace.Table{})
+		if err != nil || len(x.Spans) < 2 || len(x.Attrs) == 0 {
+			t.Fatalf("trace %s has %d spans and %d attributes, %v", o.Trace, len(x.Spans), len(x.Attrs), err)
+		}
+		found++
+	}
+	if found < 20 {
+		t.Errorf("%d of %d requests are kept with all attributes", found, len(all))
+	}
+	if request, err := r.WholeTrace(trace.ID{1}); request != nil || err != nil {
+		t.Errorf("an unknown trace: %d bytes, %v", len(request), err)
+	}
+}
+
+// The oldest traces make room for new ones, and a trace that is too large is not kept.
+func TestWholeTracesAreBounded(t *testing.T) {
+	w := newWholeTraces()
+	w.most = 2000
+	body := []byte("abcdefgh")
+	for i := range byte(250) {
+		w.add(trace.ID{i, 1}, body)
+		w.add(trace.ID{i, 1}, body)
+	}
+	if w.size > w.most || len(w.traces) != len(w.order) || len(w.order) < 100 {
+		t.Errorf("%d traces of %d bytes, %d in order", len(w.traces), w.size, len(w.order))
+	}
+	if x, err := w.get(trace.ID{249, 1}); !bytes.Equal(x, body) || err != nil {
+		t.Errorf("the last trace is %q, %v", x, err)
+	}
+	if x, _ := w.get(trace.ID{0, 1}); x != nil {
+		t.Error("the first trace is still there")
+	}
+	w.add(trace.ID{0, 2}, []byte("much longer than a hundredth of the limit"))
+	if x, _ := w.get(trace.ID{0, 2}); x != nil {
+		t.Error("a large trace is kept")
+	}
+}
