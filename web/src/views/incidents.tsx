@@ -380,8 +380,22 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
           "There was no incident in the last day."
         )}
       </p>
+      {status && <NotJudged learning={status.learning} />}
     </div>
   );
+}
+
+// NotJudged names the changes that Sibyl cannot judge in the first days.
+function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
+  const parts = [
+    [learning.operations_left_ns, "single operations after a day of traffic"],
+    [learning.growth_left_ns, "changes that take days after a week"],
+  ] as const;
+  const missing = parts.flatMap(([ns, text]) =>
+    ns === undefined ? [] : [`${text} (${coarseDuration(ns / 1e6)} left)`],
+  );
+  if (missing.length === 0) return null;
+  return <p className="dim">Sibyl judges whole services now, {missing.join(", and ")}.</p>;
 }
 
 // useSilence returns, as text, the time without new spans if it is long: since the last ones arrived or, if the service
