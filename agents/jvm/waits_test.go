@@ -47,19 +47,19 @@ func TestWaits(t *testing.T) {
 	path := strings.Join(append([]string{dir}, libraries...), ":")
 	for i, program := range programs {
 		run := []string{program, "-javaagent:" + otel, fmt.Sprintf("-Drounds=%d", *rounds), "-cp", path, "waits.Waits"}
-		t.Run([]string{"default", "25"}[i], func(t *testing.T) { checkWaits(t, dir, i > 0, run...) })
+		t.Run([]string{"default", "25"}[i], func(t *testing.T) { checkWaits(t, dir, "endpoint:http://127.0.0.1:1#", i > 0, run...) })
 		t.Run([]string{"default", "25"}[i]+" in a container", func(t *testing.T) {
 			contained := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
 			if out, err := exec.CommandContext(t.Context(), contained[0], append(contained[1:], "true")...).CombinedOutput(); err != nil {
 				t.Skipf("unshare: %v: %s", err, out)
 			}
-			checkWaits(t, dir, i > 0, append(contained, run...)...)
+			checkWaits(t, dir, "", i > 0, append(contained, run...)...)
 		})
 	}
 }
 
-// checkWaits runs the program and compares the spans of its waits.
-func checkWaits(t *testing.T, dir string, virtual bool, command ...string) {
+// checkWaits runs the program, with arguments of the agent, and compares the spans of its waits.
+func checkWaits(t *testing.T, dir, arguments string, virtual bool, command ...string) {
 	p, err := kernel.Open(kernel.Options{RingBytes: 1 << 24})
 	if errors.Is(err, kernel.ErrMissing) {
 		t.Skip(err)
@@ -74,7 +74,7 @@ func checkWaits(t *testing.T, dir string, virtual bool, command ...string) {
 	}()
 	c, url := start(t, []string{
 		"OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none", "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.8",
-		"SIBYL_AGENT=endpoint:http://127.0.0.1:1#service:waits#waits:on#d:info", "OTEL_JAVAAGENT_EXTENSIONS=" + filepath.Join(dir, "sibyl-agent.jar"),
+		"SIBYL_AGENT=" + arguments + "service:waits#waits:on#d:info", "OTEL_JAVAAGENT_EXTENSIONS=" + filepath.Join(dir, "sibyl-agent.jar"),
 	}, command[0], command[1:]...)
 	pid := uint32(c.Process.Pid)
 	if command[0] == "unshare" {

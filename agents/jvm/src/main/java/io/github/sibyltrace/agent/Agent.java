@@ -38,12 +38,12 @@ public final class Agent {
       log.setLevel(a.level());
       if (a.has("p", "classes")) {
         Profiler.start(ProfilerOptions.of(a), instrumentation, log);
-      } else if (a.has("endpoint") || a.has("opamp")) {
+      } else if (a.has("endpoint") || a.has("opamp") || a.has("waits")) {
         Classifier classifier = Classifier.ofProcess(a.text("main"));
         log.info(classifier.beginning());
         connect(new Settings(a, classifier), instrumentation, log);
       } else {
-        throw new IllegalArgumentException("nothing to do: give p:REGEXP for a profile or endpoint:URL for a Sibyl service");
+        throw new IllegalArgumentException("nothing to do: give p:REGEXP for a profile, endpoint:URL for a Sibyl service, or waits:on for the kernel agent");
       }
     } catch (IllegalArgumentException e) {
       error = e.getMessage();
@@ -65,6 +65,9 @@ public final class Agent {
     Otel otel = new Otel(new OwnSpans(new Exporter(s.otlp, s.resource, log), threads), log);
     if (threads != null) {
       ContextTransformer.start(otel.contexts(threads), instrumentation, log);
+    }
+    if (!s.connects()) {
+      return;
     }
     Registry registry = new Registry(s.service, s.own, s.selection, s.spansPerSecond, instrumentation, otel, log);
     registry.start();

@@ -68,6 +68,11 @@ public final class Settings {
     throw new IllegalArgumentException("granularity: \"" + granularity + "\" is not trace or server");
   }
 
+  /** Reports whether there is a service to connect with. */
+  public boolean connects() {
+    return endpoint != null || opamp != null;
+  }
+
   private static boolean isOn(String name, String value) {
     if (value == null || value.equals("off")) {
       return false;
