@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,18 +64,7 @@ func TestWaits(t *testing.T) {
 
 // checkWaits runs the program, with arguments of the agent, and compares the spans of its waits.
 func checkWaits(t *testing.T, dir, arguments string, virtual bool, command ...string) {
-	p, err := kernel.Open(kernel.Options{RingBytes: 1 << 24})
-	if errors.Is(err, kernel.ErrMissing) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	p := openProbes(t)
 	c, url := start(t, []string{
 		"OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none", "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.8",
 		"SIBYL_AGENT=" + arguments + "service:waits#waits:on#d:info", "OTEL_JAVAAGENT_EXTENSIONS=" + filepath.Join(dir, "sibyl-agent.jar"),
@@ -83,24 +73,7 @@ func checkWaits(t *testing.T, dir, arguments string, virtual bool, command ...st
 	if command[0] == "unshare" {
 		pid = childOf(t, pid)
 	}
-	joiner := join.NewJoiner("/proc", "", "here")
-	if s := joiner.Service(pid); s == nil || s.Name != "waits" {
-		t.Errorf("the service is %+v, want waits", s)
-	}
-	where, _, err := joiner.Context(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var thresholds waits.Thresholds
-	for class := range thresholds {
-		thresholds[class] = 1
-	}
-	spec := kernel.Spec{Thresholds: thresholds, Targets: map[uint32]kernel.Target{
-		pid: {Classes: waits.All, Events: waits.All, MaxEvents: 1 << 30, Context: where},
-	}}
-	if err := p.Apply(spec); err != nil {
-		t.Fatal(err)
-	}
+	joiner := observe(t, p, pid)
 	calls, events := collectCalls(t, p, url)
 	numbers := numbersOf(t, pid)
 	byThread := make(map[int64][]call)
@@ -159,6 +132,102 @@ func checkWaits(t *testing.T, dir, arguments string, virtual bool, command ...st
 	}
 	if right < len(calls)/3 || lacking*100 > right || none == 0 || virtual && carried == 0 {
 		t.Error("want nearly all waits of sampled spans to have them, and others none")
+	}
+}
+
+// openProbes opens the probes of the kernel.
+func openProbes(t *testing.T) *kernel.Probes {
+	t.Helper()
+	p, err := kernel.Open(kernel.Options{RingBytes: 1 << 24})
+	if errors.Is(err, kernel.ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// observe begins to observe all waits of a process of the service waits, which has a table of threads.
+func observe(t *testing.T, p *kernel.Probes, pid uint32) *join.Joiner {
+	t.Helper()
+	joiner := join.NewJoiner("/proc", "", "here")
+	if s := joiner.Service(pid); s == nil || s.Name != "waits" {
+		t.Errorf("the service is %+v, want waits", s)
+	}
+	where, _, err := joiner.Context(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var thresholds waits.Thresholds
+	for class := range thresholds {
+		thresholds[class] = 1
+	}
+	spec := kernel.Spec{Thresholds: thresholds, Targets: map[uint32]kernel.Target{
+		pid: {Classes: waits.All, Events: waits.All, MaxEvents: 1 << 30, Context: where},
+	}}
+	if err := p.Apply(spec); err != nil {
+		t.Fatal(err)
+	}
+	return joiner
+}
+
+// Waits of an application without OpenTelemetry have the spans of the agent: each trace and span is one that it sends,
+// and all of them wait.
+func TestWaitsWithoutOpenTelemetry(t *testing.T) {
+	programs, dir := java(t, "testdata/shop/Shop.java")
+	p := openProbes(t)
+	plane := newPlane(t, 90*time.Second)
+	var mu sync.Mutex
+	sent := make(map[string]string) // names by trace and span
+	target := newCollector(t, func(s span) {
+		mu.Lock()
+		sent[fmt.Sprintf("%x %x", s.trace, s.id)] = s.name
+		mu.Unlock()
+	})
+	c, shop := start(t, nil, programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=endpoint:"+plane.URL+"#otlp:"+target+`#service:waits#entry:shop\.Orders\.place#waits:on`,
+		"-cp", dir, "shop.Shop")
+	plane.enable("waits/shop.Stock.take(int)", "waits/shop.Payment.charge(long)")
+	await(t, "the tracepoints are applied", func() bool {
+		get(t, shop+"/order")
+		return plane.applied() == 2
+	})
+	joiner := observe(t, p, uint32(c.Process.Pid))
+	const orders = 50
+	waited := make(map[string]bool)
+	for range orders {
+		get(t, shop+"/order")
+		if err := p.Events(func(e waits.Event) {
+			if w, ok := joiner.Join(&e); ok {
+				waited[fmt.Sprintf("%x %x", w.Trace, w.Parent)] = true
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Renew(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts := make(map[string]int)
+	await(t, "all spans that waited arrive", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		clear(counts)
+		for id := range waited {
+			if sent[id] == "" {
+				return false
+			}
+			counts[sent[id]]++
+		}
+		return true
+	})
+	if counts["Orders.place"] < orders-2 || counts["Payment.charge"] < orders-2 || counts["Stock.take"] < 3*(orders-2) {
+		t.Errorf("%v waited in %d orders, each of which waits in place, in charge, and three times in take", counts, orders)
 	}
 }
 
