@@ -36,8 +36,8 @@ type call struct {
 	Span     [8]byte
 }
 
-// Waits of Java threads have the spans that the threads work for, in the process and in a container, and no others; those
-// of virtual threads and of their carriers have none.
+// Waits of Java threads have the spans that the threads work for, in the process and in a container, and no others;
+// those of virtual threads and of their carriers have none.
 func TestWaits(t *testing.T) {
 	otel := otelAgent(t)
 	libraries := []string{
