@@ -58,7 +58,7 @@ soak: build ## test kills, overload, attacks and a full disk at full length: hal
 	go test ./cmd/sibylbench -run 'Overload|DemoExplains|JVM' -count 1 -timeout 2h -v -soak
 	go test ./agents/kernel -run NoWrongTrace -count 1 -v -waits 100000
 	agents/jvm/test -Dtoggles=1000 -Dsoak
-	go test ./agents/jvm -run Services -count 1 -timeout 1h -v -requests 100000
+	go test ./agents/jvm -run 'Services|Waits' -count 1 -timeout 1h -v -requests 100000 -rounds 1000
 	bin/sibylbench overload --time 60s -- --learning 10s
 
 vulnerabilities: ## list known vulnerabilities in linked code; queries vuln.go.dev

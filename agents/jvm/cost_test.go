@@ -7,38 +7,57 @@ import (
 	"time"
 )
 
+// costMethod is the method of testdata/cost that Sibyl enables.
+const costMethod = "cost.Cost.sibyl(long,long)"
+
 // BenchmarkCost reports the CPU time of a call of a method in a request: without instrumentation, with the span of an
-// enabled tracepoint, with that of OpenTelemetry's own method instrumentation, and after the tracepoint was removed.
+// enabled tracepoint, with one beyond its rate, with that of OpenTelemetry's own method instrumentation, and after the
+// tracepoint was removed; then both spans while threads tell them to the kernel agent, and the call in a profile. The
+// processes take turns.
 func BenchmarkCost(b *testing.B) {
 	otel := otelAgent(b)
 	programs, dir := java(b, "testdata/cost/Cost.java")
+	jar := filepath.Join(dir, "sibyl-agent.jar")
 	for i, program := range programs {
 		b.Run([]string{"default", "25"}[i], func(b *testing.B) {
 			p := newPlane(b, 90*time.Second)
-			env := []string{
-				"OTEL_SERVICE_NAME=cost", "OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none",
-				"OTEL_INSTRUMENTATION_METHODS_INCLUDE=cost.Cost[otel]", "SIBYL_AGENT=endpoint:" + p.URL + "#rate:100000000",
-				"OTEL_JAVAAGENT_EXTENSIONS=" + filepath.Join(dir, "sibyl-agent.jar"),
+			arguments := []string{"-XX:CompileCommand=dontinline,cost.Cost::*", "-XX:CompileCommand=quiet", "-cp", dir}
+			spans := func(service, more string) (url string) {
+				env := []string{
+					"OTEL_SERVICE_NAME=" + service, "OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none",
+					"OTEL_INSTRUMENTATION_METHODS_INCLUDE=cost.Cost[otel]", "SIBYL_AGENT=endpoint:" + p.URL + more, "OTEL_JAVAAGENT_EXTENSIONS=" + jar,
+				}
+				_, url = start(b, env, program, append(arguments, "-javaagent:"+otel, "cost.Cost")...)
+				return url
 			}
-			_, url := start(b, env, program, "-XX:CompileCommand=dontinline,cost.Cost::*", "-XX:CompileCommand=quiet", "-javaagent:"+otel, "-cp", dir, "cost.Cost")
-			measure := func() (plain, sibyl, otel float64) {
+			const unlimited = "#rate:100000000"
+			enabled, told, limited := spans("enabled", unlimited), spans("told", unlimited+"#waits:on"), spans("limited", "#rate:1")
+			_, profiled := start(b, nil, program, append(arguments, "-javaagent:"+jar+"=p:cost\\.Cost#output:"+filepath.Join(dir, "profile.txt"), "cost.Cost")...)
+			measure := func(url string) (plain, sibyl, otel float64) {
 				get(b, url) // compiles
 				if _, err := fmt.Sscan(get(b, url), &plain, &sibyl, &otel); err != nil {
 					b.Fatal(err)
 				}
 				return plain, sibyl, otel
 			}
-			p.enable("cost/cost.Cost.sibyl(long,long)")
-			await(b, "the tracepoint is applied", func() bool { return p.applied() == 1 })
+			p.enable("enabled/"+costMethod, "limited/"+costMethod, "told/"+costMethod)
+			await(b, "the tracepoints are applied", func() bool { return p.applied() == 3 })
 			for b.Loop() {
-				plain, sibyl, otel := measure()
+				plain, sibyl, otel := measure(enabled)
 				b.ReportMetric(plain, "ns/plain")
 				b.ReportMetric(sibyl, "ns/enabled")
 				b.ReportMetric(otel, "ns/opentelemetry")
+				_, sibyl, otel = measure(told)
+				b.ReportMetric(sibyl, "ns/enabled+waits")
+				b.ReportMetric(otel, "ns/opentelemetry+waits")
+				_, sibyl, _ = measure(limited)
+				b.ReportMetric(sibyl, "ns/limited")
+				_, sibyl, _ = measure(profiled)
+				b.ReportMetric(sibyl, "ns/profiled")
 			}
 			p.enable()
-			await(b, "the tracepoint is removed", p.allCurrent)
-			_, sibyl, _ := measure()
+			await(b, "the tracepoints are removed", p.allCurrent)
+			_, sibyl, _ := measure(enabled)
 			b.ReportMetric(sibyl, "ns/removed")
 		})
 	}

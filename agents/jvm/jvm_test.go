@@ -43,8 +43,8 @@ func TestJar(t *testing.T) {
 	}
 }
 
-// java returns the JVMs to test with, and a folder with the compiled program of testdata and the jar.
-func java(t testing.TB, source string) (programs []string, dir string) {
+// java returns the JVMs to test with, and a folder with the program of testdata, compiled with libraries, and the jar.
+func java(t testing.TB, source string, libraries ...string) (programs []string, dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("javac"); err != nil {
 		t.Skip("javac is missing: install a JDK of Java 11 or later")
@@ -70,7 +70,7 @@ func java(t testing.TB, source string) (programs []string, dir string) {
 	if err := os.CopyFS(filepath.Join(dir, "agent"), own); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "javac", "-g", "-cp", filepath.Join(dir, "agent"), "-d", dir, source).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "javac", "-g", "-cp", strings.Join(append(libraries, filepath.Join(dir, "agent")), ":"), "-d", dir, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return programs, dir

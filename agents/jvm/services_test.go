@@ -23,28 +23,39 @@ import (
 
 var requests = flag.Int("requests", 200, "requests of TestServices")
 
-const otelVersion = "2.31.0"
+// Versions of OpenTelemetry's Java agent, and of the API in it.
+const (
+	otelVersion    = "2.31.0"
+	otelAPIVersion = "1.65.0"
+)
 
-// otelAgent returns the file of OpenTelemetry's Java agent, which Maven fetches if it is not in its local repository.
+// otelAgent returns the file of OpenTelemetry's Java agent.
 func otelAgent(t testing.TB) string {
 	t.Helper()
+	return artifact(t, "io.opentelemetry.javaagent:opentelemetry-javaagent:"+otelVersion)
+}
+
+// artifact returns the file of an artifact (group:name:version), which Maven fetches unless its local repository has it.
+func artifact(t testing.TB, coordinates string) string {
+	t.Helper()
+	parts := strings.Split(coordinates, ":")
 	home, err := os.UserHomeDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := "opentelemetry-javaagent-" + otelVersion + ".jar"
-	jar := filepath.Join(home, ".m2/repository/io/opentelemetry/javaagent/opentelemetry-javaagent", otelVersion, name)
+	name := parts[1] + "-" + parts[2] + ".jar"
+	jar := filepath.Join(home, ".m2/repository", strings.ReplaceAll(parts[0], ".", "/"), parts[1], parts[2], name)
 	if _, err := os.Stat(jar); err == nil {
 		return jar
 	}
 	if _, err := exec.LookPath("mvn"); err != nil {
-		t.Skip("Maven is missing: it fetches OpenTelemetry's Java agent")
+		t.Skipf("Maven is missing: it fetches %s", coordinates)
 	}
 	dir := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), "mvn", "--batch-mode", "--quiet", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy",
-		"-Dartifact=io.opentelemetry.javaagent:opentelemetry-javaagent:"+otelVersion, "-DoutputDirectory="+dir).CombinedOutput()
+		"-Dartifact="+coordinates, "-DoutputDirectory="+dir).CombinedOutput()
 	if err != nil {
-		t.Skipf("Maven cannot fetch OpenTelemetry's Java agent: %v: %s", err, out)
+		t.Skipf("Maven cannot fetch %s: %v: %s", coordinates, err, out)
 	}
 	return filepath.Join(dir, name)
 }

@@ -185,6 +185,7 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 		}
 		v.Context.Kind, v.Context.Tls = uint32(t.Context.Kind), t.Context.TLS
 		v.Context.M, v.Context.Curg, v.Context.Labels = t.Context.M, t.Context.Curg, t.Context.Labels
+		v.Context.Table, v.Context.Slots = t.Context.Table, t.Context.Slots
 		bit := pid % (64 * uint32(len(p.named)))
 		p.named[bit/64] |= 1 << (bit % 64)
 		if err := p.objects.Targets.Put(pid, &v); err != nil {

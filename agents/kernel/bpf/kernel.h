@@ -131,6 +131,15 @@ struct thread_struct {
 	unsigned long fsbase; // x86
 };
 
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level; // of namespaces: 0 is that of the machine
+	struct upid numbers[1];
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	struct thread_struct thread;
@@ -139,6 +148,8 @@ struct task_struct {
 	int on_cpu;
 	int pid;
 	int tgid;
+	struct pid *thread_pid;
+	__u64 start_boottime;
 	struct sched_entity se;
 	struct sched_info sched_info;
 	struct signal_struct *signal;

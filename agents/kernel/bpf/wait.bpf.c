@@ -78,6 +78,7 @@ enum {
 	NO_CONTEXT,
 	GO_LABELS,     // labels of the goroutine: trace_id and span_id
 	THREAD_RECORD, // otel_thread_ctx_v1, OTEP 4947
+	THREAD_TABLE,  // of Sibyl's JVM agent
 };
 
 // What has been found, as in agents/kernel/waits/record.go.
@@ -96,6 +97,8 @@ enum {
 	TRACE_DIGITS = 32,
 	SPAN_DIGITS = 16,
 	RECORD_SIZE = 28, // of a thread record without attributes
+	CLOCK_TICK_NS = 10000000, // the unit in which /proc tells times
+	MAX_NAMESPACES = 32,
 };
 
 // context locates the span that a thread of a process works for. Offsets are in bytes.
@@ -106,6 +109,9 @@ struct context {
 	__u16 curg;   // in Go's thread, of the goroutine that it runs
 	__u16 labels; // in a goroutine
 	__u16 unused;
+	__u64 table;  // address of the table of threads
+	__u32 slots;  // of the table
+	__u32 unused2;
 };
 
 struct target {
@@ -733,6 +739,55 @@ static __always_inline __u32 find_record(struct context *c, struct thread *t, __
 	return BINARY;
 }
 
+// slot is the record of a thread in a table, as class ThreadSlot of the JVM agent writes it.
+struct slot {
+	__u8 text[TRACE_DIGITS + SPAN_DIGITS];
+	__u32 number; // of the thread
+	__u32 state;
+	__u64 start; // of the thread, in ticks
+};
+
+// States of a slot.
+enum {
+	SLOT_SAMPLED = 1,
+	SLOT_UNSAMPLED = 2,
+};
+
+// number_of returns the number that a thread itself sees; 0 if it cannot be read.
+static __always_inline __u32 number_of(struct task_struct *task)
+{
+	struct pid *pid = task->thread_pid;
+	__u32 level = pid->level, number = 0;
+
+	if (!level)
+		return task->pid;
+	if (level > MAX_NAMESPACES)
+		return 0;
+	bpf_probe_read_kernel(&number, sizeof(number), (void *)pid + bpf_core_field_offset(struct pid, numbers) + level * bpf_core_type_size(struct upid));
+	return number;
+}
+
+// find_slot reads the record of the current thread in the table of its process. Memory that is not in place has never
+// been written: no thread there has had a span.
+static __always_inline __u32 find_slot(struct context *c, struct task_struct *task, struct thread *t)
+{
+	__u32 number = number_of(task);
+	struct slot s;
+
+	if (!c->slots || bpf_probe_read_user(&s, sizeof(s), (void *)(c->table + sizeof(s) * (number % c->slots))))
+		return NO_SPAN;
+	if (s.number != number || s.start != task->start_boottime / CLOCK_TICK_NS) // of another thread
+		return NO_SPAN;
+	switch (s.state) {
+	case SLOT_SAMPLED:
+		__builtin_memcpy(t->span_text, s.text, sizeof(s.text));
+		return HEX;
+	case SLOT_UNSAMPLED:
+		return UNSAMPLED;
+	}
+	return NO_SPAN;
+}
+
 // find_span finds the span that the current thread works for, before it waits.
 static __always_inline __u32 find_span(struct target *target, struct task_struct *task, struct thread *t)
 {
@@ -741,7 +796,11 @@ static __always_inline __u32 find_span(struct target *target, struct task_struct
 #if defined(__TARGET_ARCH_x86)
 	thread_pointer = task->thread.fsbase;
 #endif
-	if (!thread_pointer || !(wants(target, t->class) || wants(target, RUNQUEUE)))
+	if (!(wants(target, t->class) || wants(target, RUNQUEUE)))
+		return NOT_SOUGHT;
+	if (target->context.kind == THREAD_TABLE)
+		return find_slot(&target->context, task, t);
+	if (!thread_pointer)
 		return NOT_SOUGHT;
 	switch (target->context.kind) {
 	case GO_LABELS:

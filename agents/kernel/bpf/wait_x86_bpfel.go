@@ -97,13 +97,16 @@ type WaitTarget struct {
 	Sent        uint32
 	Unused      uint32
 	Context     struct {
-		_      structs.HostLayout
-		Kind   uint32
-		Tls    int32
-		M      uint16
-		Curg   uint16
-		Labels uint16
-		Unused uint16
+		_       structs.HostLayout
+		Kind    uint32
+		Tls     int32
+		M       uint16
+		Curg    uint16
+		Labels  uint16
+		Unused  uint16
+		Table   uint64
+		Slots   uint32
+		Unused2 uint32
 	}
 }
 

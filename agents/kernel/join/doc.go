@@ -5,6 +5,7 @@
 //   - Go: the labels trace_id and span_id of the goroutine that the thread runs, which the library agents/tracepoint
 //     sets on request ([Context] says where they are).
 //   - Any other: the record of OTEP 4947, to which the thread-local variable otel_thread_ctx_v1 points.
+//   - JVMs: the table of threads that the JVM agent keeps on request. Java cannot export a thread-local variable.
 package join
 
 // Kind is the way in which a process keeps the span of a thread. The values are those of bpf/wait.bpf.c.
@@ -15,6 +16,7 @@ const (
 	None Kind = iota
 	GoLabels
 	ThreadRecord
+	ThreadTable
 )
 
 // Context locates the span that a thread of a process works for. Offsets are in bytes.
@@ -24,4 +26,6 @@ type Context struct {
 	M      uint16 // in a goroutine, of its thread
 	Curg   uint16 // in Go's thread, of the goroutine that it runs
 	Labels uint16 // in a goroutine
+	Table  uint64 // address of the table of threads
+	Slots  uint32 // of the table
 }

@@ -113,6 +113,11 @@ func (j *Joiner) search(pid uint32, p *process) {
 	if p.linked {
 		p.context, p.reason = libraryContext(j.path(pid, ""))
 	}
+	if p.reason != nil {
+		if c, err := tableContext(j.path(pid, "")); err == nil {
+			p.context, p.reason = c, nil
+		}
+	}
 }
 
 var errNoService = errors.New("the process does not tell the name of its service: set OTEL_SERVICE_NAME in its environment, or give --service")

@@ -49,7 +49,7 @@ func libraryContext(folder string) (c Context, err error) {
 	return Context{}, errNoRecord
 }
 
-var errNoRecord = fmt.Errorf("it is no Go program, and neither it nor its libraries export %s", recordSymbol)
+var errNoRecord = fmt.Errorf("it is no Go program, neither it nor its libraries export %s, and it is no JVM whose agent has waits:on", recordSymbol)
 
 // libraries returns the shared libraries in a list of mappings.
 func libraries(maps string) (all []library, err error) {

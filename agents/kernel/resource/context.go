@@ -52,8 +52,29 @@ func readContext(folder string) (attributes map[string]string, err error) {
 	return nil, err
 }
 
+// threadsName begins the names of the files whose mappings the JVM agent names: it cannot name memory otherwise. They
+// begin with a context, too.
+const threadsName = "sibyl-threads-"
+
+func isThreads(mapping string) bool { return strings.HasPrefix(filepath.Base(mapping), threadsName) }
+
+// FindThreads returns the address of the mapping in which the JVM agent keeps the spans of threads, from the list of
+// mappings of its process.
+func FindThreads(name string) (at int64, err error) { return findMapping(name, isThreads) }
+
 // findContext returns the address of the mapping with the context.
 func findContext(name string) (at int64, err error) {
+	return findMapping(name, func(mapping string) bool {
+		switch mapping {
+		case "[anon:" + contextSignature + "]", "[anon_shmem:" + contextSignature + "]", "/memfd:" + contextSignature:
+			return true
+		}
+		return isThreads(mapping)
+	})
+}
+
+// findMapping returns the address of the first mapping whose name is wanted, from a list of mappings.
+func findMapping(name string, wanted func(mapping string) bool) (at int64, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return 0, err
@@ -65,8 +86,7 @@ func findContext(name string) (at int64, err error) {
 		if len(fields) < 6 {
 			continue
 		}
-		switch fields[5] {
-		case "[anon:" + contextSignature + "]", "[anon_shmem:" + contextSignature + "]", "/memfd:" + contextSignature:
+		if wanted(fields[5]) {
 			from, _, _ := strings.Cut(fields[0], "-")
 			return strconv.ParseInt(from, 16, 64)
 		}

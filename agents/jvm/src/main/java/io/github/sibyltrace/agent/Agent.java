@@ -2,13 +2,17 @@ package io.github.sibyltrace.agent;
 
 import io.github.sibyltrace.agent.classify.Classifier;
 import io.github.sibyltrace.agent.control.Follower;
+import io.github.sibyltrace.agent.control.ProcessContext;
 import io.github.sibyltrace.agent.control.Settings;
 import io.github.sibyltrace.agent.own.Exporter;
 import io.github.sibyltrace.agent.own.OwnSpans;
 import io.github.sibyltrace.agent.profile.Profiler;
 import io.github.sibyltrace.agent.profile.ProfilerOptions;
+import io.github.sibyltrace.agent.threads.ContextTransformer;
+import io.github.sibyltrace.agent.threads.ThreadTable;
 import io.github.sibyltrace.agent.trace.Otel;
 import io.github.sibyltrace.agent.trace.Registry;
+import java.io.IOException;
 import java.lang.instrument.Instrumentation;
 
 /** Starts the profiler or the agent of a Sibyl service, as the arguments say. */
@@ -34,12 +38,12 @@ public final class Agent {
       log.setLevel(a.level());
       if (a.has("p", "classes")) {
         Profiler.start(ProfilerOptions.of(a), instrumentation, log);
-      } else if (a.has("endpoint") || a.has("opamp")) {
+      } else if (a.has("endpoint") || a.has("opamp") || a.has("waits")) {
         Classifier classifier = Classifier.ofProcess(a.text("main"));
         log.info(classifier.beginning());
         connect(new Settings(a, classifier), instrumentation, log);
       } else {
-        throw new IllegalArgumentException("nothing to do: give p:REGEXP for a profile or endpoint:URL for a Sibyl service");
+        throw new IllegalArgumentException("nothing to do: give p:REGEXP for a profile, endpoint:URL for a Sibyl service, or waits:on for the kernel agent");
       }
     } catch (IllegalArgumentException e) {
       error = e.getMessage();
@@ -57,9 +61,26 @@ public final class Agent {
       System.setProperty(SERVICE_PROPERTY, connected);
       throw new IllegalArgumentException("this JVM is connected with Sibyl already, as the service " + connected);
     }
-    Otel otel = new Otel(new OwnSpans(new Exporter(s.otlp, s.resource, log)), log);
+    ThreadTable threads = s.waits ? threads(s, log) : null;
+    Otel otel = new Otel(new OwnSpans(new Exporter(s.otlp, s.resource, log), threads), log);
+    if (threads != null) {
+      ContextTransformer.start(otel.contexts(threads), instrumentation, log);
+    }
+    if (!s.connects()) {
+      return;
+    }
     Registry registry = new Registry(s.service, s.own, s.selection, s.spansPerSecond, instrumentation, otel, log);
     registry.start();
     new Follower(s, registry, log).start();
+  }
+
+  /** Returns the table for the kernel agent, null if it cannot be. */
+  private static ThreadTable threads(Settings s, Log log) {
+    try {
+      return ThreadTable.create(ProcessContext.of(s.resource), log);
+    } catch (IOException | RuntimeException e) {
+      log.error("waits have no spans: cannot tell them to the kernel agent", e);
+      return null;
+    }
   }
 }

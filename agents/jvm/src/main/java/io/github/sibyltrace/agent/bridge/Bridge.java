@@ -117,6 +117,30 @@ public final class Bridge {
     gate = g;
   }
 
+  /** Handles the context of OpenTelemetry that becomes the current one of this thread; null: none. */
+  public static void context(Object context) {
+    try {
+      ContextListener l = contexts;
+      if (l != null) {
+        l.changed(context);
+      }
+    } catch (Throwable t) {
+      // waits of the thread have no span
+    }
+  }
+
+  /** Hears of changes of contexts. */
+  public interface ContextListener {
+    /** Handles the context that is the current one of this thread from now on; null: none. */
+    void changed(Object context);
+  }
+
+  private static volatile ContextListener contexts;
+
+  public static void setContextListener(ContextListener l) {
+    contexts = l;
+  }
+
   /** Wraps samplers. */
   public interface SamplerWrapper {
     /** Returns the sampler to use in place of the given one; an instance of the same interface. */

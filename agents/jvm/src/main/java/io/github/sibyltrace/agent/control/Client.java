@@ -136,7 +136,7 @@ final class Client implements Connection {
     w.value("error", Limits.reason(error)).array("tracepoints");
     for (Registry.Outcome o : outcomes) {
       w.object().value("id", o.id).value("state", o.state).value("reason", Limits.reason(o.reason));
-      w.value("hits", o.point == null ? 0 : o.point.hits()).value("drops", o.point == null ? 0 : o.point.drops());
+      w.value("incomplete", o.incomplete).value("hits", o.point == null ? 0 : o.point.hits()).value("drops", o.point == null ? 0 : o.point.drops());
       w.value("cost_ns", o.point == null ? 0 : o.point.meanNanos());
       w.value("bytes", o.point == null || o.point.hits() == o.point.drops() ? 0 : o.point.tracepoint.estimatedBytes()).end();
     }

@@ -23,6 +23,7 @@ public final class Settings {
   public final OwnClasses own;
   public final int spansPerSecond; // of each tracepoint
   public final Selection selection;
+  public final boolean waits; // whether threads tell their spans to the kernel agent
   public final URI otlp; // where spans go, in an application without OpenTelemetry
   final URI endpoint; // null: over OpAMP
   final URI opamp; // null: over HTTP
@@ -41,6 +42,7 @@ public final class Settings {
     own = new OwnClasses(a.pattern("include"), a.pattern("own"), a.pattern("exclude"), classifier);
     spansPerSecond = a.number(DEFAULT_RATE, "rate");
     selection = new Selection(matching(a.pattern("entry")), matching(a.pattern("variables")), isTrace(a.text("granularity")));
+    waits = isOn("waits", a.text("waits"));
     String target = first(a.text("otlp"), System.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), DEFAULT_OTLP);
     otlp = url("otlp", target);
     resource.put("service.name", service);
@@ -64,6 +66,21 @@ public final class Settings {
       return true;
     }
     throw new IllegalArgumentException("granularity: \"" + granularity + "\" is not trace or server");
+  }
+
+  /** Reports whether there is a service to connect with. */
+  public boolean connects() {
+    return endpoint != null || opamp != null;
+  }
+
+  private static boolean isOn(String name, String value) {
+    if (value == null || value.equals("off")) {
+      return false;
+    }
+    if (value.equals("on")) {
+      return true;
+    }
+    throw new IllegalArgumentException(name + ": \"" + value + "\" is not on or off");
   }
 
   private static Predicate<String> matching(Pattern p) {

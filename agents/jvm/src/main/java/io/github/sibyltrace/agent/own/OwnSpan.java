@@ -22,7 +22,7 @@ final class OwnSpan extends Activation {
   private final OwnSpans spans;
   private final Point point;
   final String traceId;
-  private final String id = randomId(16);
+  final String id = randomId(16);
   private final long start = System.nanoTime();
   private long end;
   private String exception; // null: the method returned

@@ -3,6 +3,8 @@ package io.github.sibyltrace.agent.own;
 import io.github.sibyltrace.agent.bridge.Activation;
 import io.github.sibyltrace.agent.plan.Plan;
 import io.github.sibyltrace.agent.plan.Request;
+import io.github.sibyltrace.agent.threads.ThreadSlot;
+import io.github.sibyltrace.agent.threads.ThreadTable;
 import io.github.sibyltrace.agent.trace.Capture;
 import io.github.sibyltrace.agent.trace.Point;
 import io.github.sibyltrace.agent.trace.Registry;
@@ -14,10 +16,17 @@ import io.github.sibyltrace.agent.trace.Spans;
  */
 public final class OwnSpans implements Spans {
   private final Exporter exporter;
+  private final ThreadTable threads; // null: none
   private final ThreadLocal<OwnSpan> current = new ThreadLocal<>();
 
-  public OwnSpans(Exporter exporter) {
+  /**
+   * Creates the way to make spans.
+   *
+   * @param threads has the span of each thread, for the kernel agent; null: it does not ask
+   */
+  public OwnSpans(Exporter exporter, ThreadTable threads) {
     this.exporter = exporter;
+    this.threads = threads;
   }
 
   @Override
@@ -47,7 +56,20 @@ public final class OwnSpans implements Spans {
 
   private OwnSpan begin(OwnSpan span) {
     current.set(span);
+    tell(span);
     return span;
+  }
+
+  /** Tells the kernel agent the span of this thread; null: none. */
+  private void tell(OwnSpan span) {
+    ThreadSlot slot = threads == null ? null : threads.current();
+    if (slot == null) {
+      return;
+    }
+    slot.clear();
+    if (span != null) {
+      slot.set(span.traceId, span.id, true);
+    }
   }
 
   void end(OwnSpan span) {
@@ -56,6 +78,7 @@ public final class OwnSpans implements Spans {
     } else {
       current.set(span.parent);
     }
+    tell(span.parent);
     exporter.add(span);
   }
 }

@@ -2,6 +2,8 @@ package io.github.sibyltrace.agent.trace;
 
 import io.github.sibyltrace.agent.Log;
 import io.github.sibyltrace.agent.bridge.Bridge;
+import io.github.sibyltrace.agent.threads.ThreadSlot;
+import io.github.sibyltrace.agent.threads.ThreadTable;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -80,6 +82,36 @@ public final class Otel implements SpansFactory {
     } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
       log.error("spans of OpenTelemetry are no tracepoints: its version is not supported", e);
       return (builder, parent, name, kind, scope) -> null;
+    }
+  }
+
+  /** Returns the listener that writes the span of each thread into a table, for the contexts of any OpenTelemetry. */
+  public Bridge.ContextListener contexts(ThreadTable table) {
+    ClassValue<Bridge.ContextListener> listeners = // by class of the context
+        new ClassValue<>() {
+          @Override
+          protected Bridge.ContextListener computeValue(Class<?> context) {
+            return makeListener(context, table);
+          }
+        };
+    Bridge.ContextListener none = context -> clear(table);
+    return context -> (context == null ? none : listeners.get(context.getClass())).changed(context);
+  }
+
+  private static void clear(ThreadTable table) {
+    ThreadSlot slot = table.current();
+    if (slot != null) {
+      slot.clear();
+    }
+  }
+
+  private Bridge.ContextListener makeListener(Class<?> context, ThreadTable table) {
+    try {
+      OtelLoader l = new OtelLoader(context.getClassLoader(), context.getName().startsWith(OtelLoader.AGENT_PREFIX));
+      return (Bridge.ContextListener) l.loadClass(OtelLoader.PACKAGE + "OtelContexts").getConstructor(ThreadTable.class).newInstance(table);
+    } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
+      log.error("waits have no spans: cannot use OpenTelemetry", e);
+      return other -> clear(table);
     }
   }
 

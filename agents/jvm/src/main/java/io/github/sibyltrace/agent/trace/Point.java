@@ -7,6 +7,7 @@ import java.util.concurrent.atomic.LongAdder;
 /** A tracepoint that was enabled at least once, with its counts since the agent started. */
 public final class Point {
   private static final int MEASURE_EVERY = 256; // hits
+  private static final int MISSING_PART = 4; // of the hits may be beyond the limit: a slow method still shows
   private static final long LONGEST_HIT = 1_000_000; // ns; during a longer one the thread was preempted
 
   public final Tracepoint tracepoint;
@@ -15,6 +16,8 @@ public final class Point {
   private final RateLimit limit;
   private final LongAdder hits = new LongAdder();
   private final LongAdder drops = new LongAdder();
+  private final LongAdder limited = new LongAdder(); // drops beyond a limit
+  private Counts judged = new Counts(0, 0); // at the last judgement
   private final LongAdder nanos = new LongAdder();
   private final LongAdder measured = new LongAdder();
 
@@ -34,8 +37,35 @@ public final class Point {
     if (sampled && limit.allows() && registry.total.allows()) {
       return true;
     }
+    if (sampled) {
+      limited.increment();
+    }
     drops.increment();
     return false;
+  }
+
+  /** Counts of hits of sampled requests. */
+  private static final class Counts {
+    final long recorded;
+    final long limited;
+
+    Counts(long recorded, long limited) {
+      this.recorded = recorded;
+      this.limited = limited;
+    }
+  }
+
+  /**
+   * Judges the hits since the last call: it returns why too many of them are missing, "" if they are not. What is left of
+   * them says little about a request.
+   */
+  synchronized String judge() {
+    long over = limited.sum();
+    Counts now = new Counts(Math.max(0, hits.sum() - drops.sum()), over);
+    long recorded = now.recorded - judged.recorded;
+    long missing = now.limited - judged.limited;
+    judged = now;
+    return missing * MISSING_PART <= recorded + missing ? "" : missing + " of " + (recorded + missing) + " executions were beyond the limit of spans a second: raise it with rate";
   }
 
   /** Reports whether to measure the cost of the present hit. */

@@ -379,8 +379,10 @@ public final class Registry implements ClassFileTransformer {
     public final String state;
     public final String reason; // "": none
     public final Point point; // null: it was never enabled
+    public final boolean incomplete; // too much of what it should have recorded since the last status is missing
 
     Outcome(String id, String state, String reason, Point point) {
+      this.incomplete = state.equals("applied") && !reason.isEmpty();
       this.id = id;
       this.state = state;
       this.reason = reason;
@@ -408,7 +410,7 @@ public final class Registry implements ClassFileTransformer {
 
   private Outcome outcome(String id, boolean planned) {
     if (spans.containsKey(id)) {
-      return new Outcome(id, "applied", "", points.get(id));
+      return applied(id);
     }
     Known k = catalogue.get(id);
     if (k == null) {
@@ -418,7 +420,12 @@ public final class Registry implements ClassFileTransformer {
     if (reason == null && planned && !woven.contains(id)) {
       reason = "the class was unloaded";
     }
-    return new Outcome(id, reason == null ? "applied" : "failed", reason == null ? "" : reason, points.get(id));
+    return reason == null ? applied(id) : new Outcome(id, "failed", reason, points.get(id));
+  }
+
+  private Outcome applied(String id) {
+    Point p = points.get(id);
+    return new Outcome(id, "applied", p == null ? "" : p.judge(), p);
   }
 
   /** Returns why an ID is not in the catalogue. */

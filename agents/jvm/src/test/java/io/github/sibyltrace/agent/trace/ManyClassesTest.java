@@ -81,7 +81,7 @@ class ManyClassesTest {
       ids[i] = "shop/" + c.getName() + ".handle(int)";
     }
     Log log = new Log(System.err, Log.Level.WARN);
-    Otel otel = new Otel(new OwnSpans(null), log);
+    Otel otel = new Otel(new OwnSpans(null, null), log);
     OwnClasses own = new OwnClasses(Pattern.compile("app\\.copy\\..*"), null, null, new Classifier("app.Main", List.of()));
     Registry registry = new Registry("shop", own, new Selection(name -> false, name -> false, false), 1000, TestAgent.instrumentation(), otel, log);
     registry.start();

@@ -32,11 +32,14 @@ import org.junit.jupiter.api.Test;
 
 /**
  * Switches methods on and off while threads call them: 20 times, or as often as the system property toggles says. No call
- * has another result, each span is one of its method and ends in order, and nothing of a change remains.
+ * has another result, each span is one of its method and ends in order, and nothing of a change remains, except for what
+ * the JVM keeps: it links lambdas of a transformed class anew, with a class for each.
  */
 class TogglesTest {
   private static final int TOGGLES = Integer.getInteger("toggles", 20);
   private static final int THREADS = 3;
+  private static final int LINKED = 5; // classes for a change, about four: it transforms app.Work twice, which the JVM counts, and links its lambda
+  private static final long LINKED_SIZE = 2 << 10; // of each, at most
   private static final String TRACE = "4bf92f35000000000000000000000036";
   private static final String[] METHODS = {"fail(int)", "handle(int)", "list(int,Object,Object)", "locked(int)", "loop(int)", "recursive(long,double,byte)"};
 
@@ -127,6 +130,10 @@ class TogglesTest {
     return ManagementFactory.getMemoryPoolMXBeans().stream().filter(p -> p.getName().equals("Metaspace")).mapToLong(p -> p.getUsage().getUsed()).sum();
   }
 
+  private static long classes() {
+    return ManagementFactory.getClassLoadingMXBean().getLoadedClassCount();
+  }
+
   private static int handles() {
     String[] open = new File("/proc/self/fd").list();
     return open == null ? 0 : open.length;
@@ -149,10 +156,12 @@ class TogglesTest {
     assertEquals(8, registry.catalogue().size());
 
     long middle = 0;
+    long classes = 0;
     int handles = 0;
     for (int n = 0; n < TOGGLES && wrong.get() == null; n++) {
       if (n == TOGGLES * 3 / 4) {
         middle = metaspace();
+        classes = classes();
         handles = handles();
       }
       registry.apply(plan(2 * n + 1, n));
@@ -172,9 +181,11 @@ class TogglesTest {
       t.join();
     }
     assertNull(wrong.get());
-    assertTrue(metaspace() < middle + (256 << 10), "metaspace grew from " + middle + " to " + metaspace());
+    long linked = classes() - classes;
+    assertTrue(linked <= LINKED * (TOGGLES - TOGGLES * 3 / 4) + 50, linked + " classes were loaded");
+    assertTrue(metaspace() < middle + linked * LINKED_SIZE + (256 << 10), "metaspace grew from " + middle + " to " + metaspace() + " with " + linked + " classes");
     assertTrue(handles() <= handles, "open files: " + handles + ", then " + handles());
-    System.out.println(TOGGLES + " changes, " + calls + " calls, " + spans + " spans, metaspace " + middle / 1024 + " KiB, then " + metaspace() / 1024 + " KiB");
+    System.out.println(TOGGLES + " changes, " + calls + " calls, " + spans + " spans, metaspace " + middle / 1024 + " KiB, then " + metaspace() / 1024 + " KiB with " + linked + " classes more");
   }
 
   /** Returns a plan that enables some of the methods, other ones in each round. */
