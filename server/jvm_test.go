@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -9,15 +8,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/agents/jvm"
+	"github.com/sibyl-trace/sibyl/agents/jvm/jvmtest"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control/opamp"
@@ -91,44 +87,9 @@ func (r *spanRecorder) named(name string) (found []javaSpan) {
 // startShop compiles and starts the shop in Java with the agent, and returns its URL.
 func startShop(t *testing.T, arguments string) string {
 	t.Helper()
-	for _, program := range []string{"javac", "java"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is missing: install a JDK of Java 11 or later", program)
-		}
-	}
-	dir := t.TempDir()
-	jar := filepath.Join(dir, "sibyl-agent.jar")
-	if err := os.WriteFile(jar, jvm.Jar, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "javac", "-d", dir, "../agents/jvm/testdata/shop/Shop.java").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	c := exec.CommandContext(t.Context(), "java", "-javaagent:"+jar+"="+arguments, "-cp", dir, "shop.Shop")
-	var messages bytes.Buffer
-	c.Stderr = &messages
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-		if t.Failed() {
-			t.Logf("standard error of the shop:\n%s", messages.String())
-		}
-	})
-	var port int
-	for s := bufio.NewScanner(out); s.Scan(); { // the JVM may print warnings first
-		if n, _ := fmt.Sscanf(s.Text(), "port %d", &port); n == 1 {
-			return fmt.Sprintf("http://127.0.0.1:%d", port)
-		}
-	}
-	t.Fatal("the shop did not print its port")
-	return ""
+	programs, dir := jvmtest.Compile(t, "../agents/jvm/testdata/shop/Shop.java")
+	_, url := jvmtest.Start(t, nil, programs[0], "-javaagent:"+jvmtest.Agent(dir)+"="+arguments, "-cp", dir, "shop.Shop")
+	return url
 }
 
 // A service enables and disables methods of a Java program, which has no OpenTelemetry, as tracepoints.

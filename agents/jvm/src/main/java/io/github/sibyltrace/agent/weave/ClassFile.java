@@ -36,12 +36,7 @@ public final class ClassFile {
 
     /** Returns name and types of the parameters, without packages: {@code price(Cart,int)}. */
     public String signature() {
-      StringBuilder b = new StringBuilder(name).append('(');
-      for (Type t : Type.getArgumentTypes(descriptor)) {
-        String type = t.getClassName();
-        b.append(b.charAt(b.length() - 1) == '(' ? "" : ",").append(type.substring(type.lastIndexOf('.') + 1));
-      }
-      return b.append(')').toString();
+      return ClassFile.signature(name, descriptor);
     }
   }
 
@@ -69,6 +64,16 @@ public final class ClassFile {
     ClassReader reader = new ClassReader(bytes);
     name = reader.getClassName().replace('/', '.');
     reader.accept(new Reader(), ClassReader.SKIP_CODE | ClassReader.SKIP_FRAMES);
+  }
+
+  /** Returns name and types of the parameters of a method, without packages: {@code price(Cart,int)}. */
+  public static String signature(String method, String descriptor) {
+    StringBuilder b = new StringBuilder(method).append('(');
+    for (Type t : Type.getArgumentTypes(descriptor)) {
+      String type = t.getClassName();
+      b.append(b.charAt(b.length() - 1) == '(' ? "" : ",").append(type.substring(type.lastIndexOf('.') + 1));
+    }
+    return b.append(')').toString();
   }
 
   /** Returns why the class cannot be instrumented, null if it can. */
