@@ -56,8 +56,8 @@ type profile struct {
 	}
 }
 
-// profileOf runs a program of testdata under the profiler, with further arguments of the agent and flags of the JVM, and
-// returns the profile of its package.
+// profileOf runs a program of testdata under the profiler, with further arguments of the agent and flags of the JVM. It
+// returns the profile of the program's package.
 func profileOf(t *testing.T, program, dir, class, arguments string, flags ...string) (p profile) {
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "profile.json")
@@ -108,8 +108,8 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// Where only calls and their time are asked for, JFR counts them, exactly; before Java 25 the agent does, and the report
-// says why.
+// Where only calls and their time are asked for, JFR counts them, exactly; before Java 25 the agent does, and the
+// report says why.
 func TestProfileOfCalls(t *testing.T) {
 	programs, dir := jvmtest.Compile(t, "testdata/profile/Program.java")
 	for _, program := range programs {

@@ -21,8 +21,8 @@ import (
 // newest matches the JVMs of Java 25, where Debian's packages and Temurin's install them.
 const newest = "/usr/lib/jvm/*-25-*/bin/java"
 
-// Compile compiles a source file into a new folder, which also gets the agent, as sibyl-agent.jar. It returns the folder
-// and the JVMs to test with: the default one, and that of a JDK of Java 25, if there is one.
+// Compile compiles a source file into a new folder, which also gets the agent. It returns the folder and the JVMs to
+// test with: the default one, and that of a JDK of Java 25, if there is one.
 func Compile(t testing.TB, source string) (programs []string, dir string) {
 	t.Helper()
 	for _, program := range []string{"javac", "java"} {
