@@ -169,6 +169,9 @@ public final class Registry implements ClassFileTransformer {
       return;
     }
     String code = c.getName() + "." + m.name;
+    if (m.trivial && !select.areEntries.test(code) && !select.haveVariables.test(code)) {
+      return;
+    }
     Tracepoint t = Tracepoint.ofMethod(service, c.getName(), m.signature(), select.areEntries.test(code));
     if (add(t, null, c, m) && select.haveVariables.test(code)) {
       String[] parameters = ClassFile.parameterNames(c).get(m.name + m.descriptor);
