@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -131,9 +132,12 @@ func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 			}
 		}
 	}
+	url := func(id string) string {
+		return fmt.Sprintf("%s/api/v1/tracepoints/%016x", api, uint64(trace.SymbolOf([]byte(id))))
+	}
 	override := func(method, id, body string) {
 		t.Helper()
-		q, err := http.NewRequestWithContext(t.Context(), method, fmt.Sprintf("%s/api/v1/tracepoints/%016x", api, uint64(trace.SymbolOf([]byte(id)))), strings.NewReader(body))
+		q, err := http.NewRequestWithContext(t.Context(), method, url(id), strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,6 +171,15 @@ func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 		t.Errorf("a tracepoint that nobody enabled has %d spans", n)
 	}
 	reserve, take := "shop/shop.Stock.reserve(int)", "shop/shop.Stock.take(int)"
+	var point contract.Tracepoint
+	if r, err := http.Get(url(reserve)); err != nil {
+		t.Fatal(err)
+	} else if err := errors.Join(json.NewDecoder(r.Body).Decode(&point), r.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if point.Layer != contract.TracepointLayerApp { // only below functions of the application does the search try others
+		t.Errorf("the layer of a method is %s, want app", point.Layer)
+	}
 	override(http.MethodPut, reserve, `{"kind":"pin"}`)
 	override(http.MethodPut, take, `{"kind":"pin"}`)
 	until("both tracepoints are applied", func() bool { return agent().Applied == 2 })

@@ -31,11 +31,16 @@ public final class Point {
       return false;
     }
     hits.increment();
-    if (sampled && limit.allows() && registry.total.allows()) {
+    if (sampled && allows()) {
       return true;
     }
     drops.increment();
     return false;
+  }
+
+  /** Reports whether the limits allow a span. A tracepoint has its part of the total limit, however often others are hit. */
+  private boolean allows() {
+    return limit.allows() && (limit.used() <= registry.fairShare() || registry.total.allows() || limit.restart());
   }
 
   /** Reports whether to measure the cost of the present hit. */
