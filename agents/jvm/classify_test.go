@@ -17,7 +17,6 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/jvm/classify"
 	"github.com/sibyl-trace/sibyl/agents/jvm/classify/classtest"
-	"github.com/sibyl-trace/sibyl/agents/jvm/jvmtest"
 )
 
 // placed is an application on disk, and how a JVM names the places of its classes.
@@ -119,7 +118,7 @@ func applications(t *testing.T) []placed {
 
 // The classifiers in Go and in Java see the same features and decide alike.
 func TestClassifiersAgree(t *testing.T) {
-	programs, dir := jvmtest.Compile(t, "testdata/classify/Classify.java")
+	programs, dir := java(t, "testdata/classify/Classify.java")
 	for _, a := range applications(t) {
 		t.Run(a.name, func(t *testing.T) {
 			root, err := filepath.EvalSymlinks(t.TempDir())

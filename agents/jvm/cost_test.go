@@ -2,29 +2,28 @@ package jvm_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/sibyl-trace/sibyl/agents/jvm/jvmtest"
 )
 
 // BenchmarkCost reports the CPU time of a call of a method in a request: without instrumentation, with the span of an
 // enabled tracepoint, with that of OpenTelemetry's own method instrumentation, and after the tracepoint was removed.
 func BenchmarkCost(b *testing.B) {
 	otel := otelAgent(b)
-	programs, dir := jvmtest.Compile(b, "testdata/cost/Cost.java")
+	programs, dir := java(b, "testdata/cost/Cost.java")
 	for i, program := range programs {
 		b.Run([]string{"default", "25"}[i], func(b *testing.B) {
 			p := newPlane(b, 90*time.Second)
 			env := []string{
 				"OTEL_SERVICE_NAME=cost", "OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none",
 				"OTEL_INSTRUMENTATION_METHODS_INCLUDE=cost.Cost[otel]", "SIBYL_AGENT=endpoint:" + p.URL + "#rate:100000000",
-				"OTEL_JAVAAGENT_EXTENSIONS=" + jvmtest.Agent(dir),
+				"OTEL_JAVAAGENT_EXTENSIONS=" + filepath.Join(dir, "sibyl-agent.jar"),
 			}
-			_, url := jvmtest.Start(b, env, program, "-XX:CompileCommand=dontinline,cost.Cost::*", "-XX:CompileCommand=quiet", "-javaagent:"+otel, "-cp", dir, "cost.Cost")
+			_, url := start(b, env, program, "-XX:CompileCommand=dontinline,cost.Cost::*", "-XX:CompileCommand=quiet", "-javaagent:"+otel, "-cp", dir, "cost.Cost")
 			measure := func() (plain, sibyl, otel float64) {
-				jvmtest.Get(b, url) // compiles
-				if _, err := fmt.Sscan(jvmtest.Get(b, url), &plain, &sibyl, &otel); err != nil {
+				get(b, url) // compiles
+				if _, err := fmt.Sscan(get(b, url), &plain, &sibyl, &otel); err != nil {
 					b.Fatal(err)
 				}
 				return plain, sibyl, otel

@@ -4,18 +4,18 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/agents/jvm/jvmtest"
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
 
 // Whatever the service does, the application answers as before, and its tracepoints are removed when the lease ends.
 func TestServiceFails(t *testing.T) {
-	programs, dir := jvmtest.Compile(t, "testdata/shop/Shop.java")
+	programs, dir := java(t, "testdata/shop/Shop.java")
 	lie := func(change func(*protocol.Plan)) func(*plane) http.HandlerFunc {
 		return func(p *plane) http.HandlerFunc {
 			plan, _ := p.current()
@@ -67,13 +67,13 @@ func TestServiceFails(t *testing.T) {
 					spans.Add(1)
 				}
 			})
-			_, shop := jvmtest.Start(t, nil, programs[0], "-javaagent:"+jvmtest.Agent(dir)+"=endpoint:"+p.URL+"#otlp:"+target+`#service:shop#entry:shop\.Orders\.place#debug:0`,
+			_, shop := start(t, nil, programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=endpoint:"+p.URL+"#otlp:"+target+`#service:shop#entry:shop\.Orders\.place#debug:0`,
 				"-cp", dir, "shop.Shop")
-			want := jvmtest.Get(t, shop+"/order")
+			want := get(t, shop+"/order")
 			until := func(what string, done func() bool) {
 				t.Helper()
 				for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-					if got := jvmtest.Get(t, shop+"/order"); got != want {
+					if got := get(t, shop+"/order"); got != want {
 						t.Fatalf("the response is %q, want %q", got, want)
 					}
 					if time.Now().After(deadline) {
@@ -99,7 +99,7 @@ func TestServiceFails(t *testing.T) {
 
 // Variables are captured only while the plan enables them, and never with text of the application.
 func TestVariables(t *testing.T) {
-	programs, dir := jvmtest.Compile(t, "testdata/shop/Shop.java")
+	programs, dir := java(t, "testdata/shop/Shop.java")
 	for _, program := range programs {
 		p := newPlane(t, time.Minute)
 		spans := make(chan span, 1000)
@@ -109,14 +109,14 @@ func TestVariables(t *testing.T) {
 			default:
 			}
 		})
-		_, shop := jvmtest.Start(t, nil, program, "-javaagent:"+jvmtest.Agent(dir)+"=endpoint:"+p.URL+"#otlp:"+target+
+		_, shop := start(t, nil, program, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=endpoint:"+p.URL+"#otlp:"+target+
 			`#service:shop#entry:shop\.Orders\.place#variables:shop\.(Stock|Payment)\..*`, "-cp", dir, "shop.Shop")
 		// next returns the next span with the given name and attribute. It fails if an attribute of one before begins
 		// with unwanted.
 		next := func(name, key, unwanted string) span {
 			t.Helper()
 			for deadline := time.After(time.Minute); ; {
-				jvmtest.Get(t, shop+"/order")
+				get(t, shop+"/order")
 				select {
 				case s := <-spans:
 					for k := range s.attributes {

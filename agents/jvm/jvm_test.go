@@ -41,6 +41,13 @@ func TestJar(t *testing.T) {
 	}
 }
 
+// Short names of what nearly all tests here call.
+var (
+	java  = jvmtest.Compile
+	start = jvmtest.Start
+	get   = jvmtest.Get
+)
+
 // profile is a report in JSON.
 type profile struct {
 	Source  string
@@ -62,7 +69,7 @@ func profileOf(t *testing.T, program, dir, class, arguments string, flags ...str
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "profile.json")
 	classes, _, _ := strings.Cut(class, ".")
-	agent := "-javaagent:" + jvmtest.Agent(dir) + "=classes:" + classes + `\..*#format:json#top:100#output:` + report + arguments
+	agent := "-javaagent:" + filepath.Join(dir, "sibyl-agent.jar") + "=classes:" + classes + `\..*#format:json#top:100#output:` + report + arguments
 	out, err := exec.CommandContext(t.Context(), program, append(flags, agent, "-cp", dir, class)...).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "done") {
 		t.Fatalf("%s: %v: %s", program, err, out)
@@ -85,7 +92,7 @@ var programCalls = map[string]int{
 // Counts of a profile are exact: of recursive methods, in threads that end, of methods that throw, and of objects whose
 // constructors call others.
 func TestProfile(t *testing.T) {
-	programs, dir := jvmtest.Compile(t, "testdata/profile/Program.java")
+	programs, dir := java(t, "testdata/profile/Program.java")
 	for _, program := range programs {
 		p := profileOf(t, program, dir, "profile.Program", "")
 		got := make(map[string]int)
@@ -111,7 +118,7 @@ func TestProfile(t *testing.T) {
 // Where only calls and their time are asked for, JFR counts them, exactly; before Java 25 the agent does, and the
 // report says why.
 func TestProfileOfCalls(t *testing.T) {
-	programs, dir := jvmtest.Compile(t, "testdata/profile/Program.java")
+	programs, dir := java(t, "testdata/profile/Program.java")
 	for _, program := range programs {
 		p := profileOf(t, program, dir, "profile.Program", "#measure:calls")
 		got := make(map[string]int)
@@ -153,8 +160,8 @@ func javaVersion(t *testing.T, program string) (version int) {
 
 // The program finds arguments that are wrong, and runs without the agent.
 func TestWrongArguments(t *testing.T) {
-	programs, dir := jvmtest.Compile(t, "testdata/profile/Program.java")
-	out, err := exec.CommandContext(t.Context(), programs[0], "-javaagent:"+jvmtest.Agent(dir)+"=q:1", "-cp", dir, "profile.Program").CombinedOutput()
+	programs, dir := java(t, "testdata/profile/Program.java")
+	out, err := exec.CommandContext(t.Context(), programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=q:1", "-cp", dir, "profile.Program").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "done") || !strings.Contains(string(out), `unknown argument "q"`) {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -165,9 +172,9 @@ func TestAttach(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("attaching needs Linux")
 	}
-	programs, dir := jvmtest.Compile(t, "testdata/shop/Shop.java")
+	programs, dir := java(t, "testdata/shop/Shop.java")
 	for _, program := range programs {
-		c, url := jvmtest.Start(t, nil, program, "-cp", dir, "shop.Shop")
+		c, url := start(t, nil, program, "-cp", dir, "shop.Shop")
 		pid := c.Process.Pid
 		t.Cleanup(func() { removeJars(t, pid) })
 		if err := jvm.Attach(t.Context(), pid, "p:("); err == nil || !strings.Contains(err.Error(), "p: Unclosed group") {
@@ -180,7 +187,7 @@ func TestAttach(t *testing.T) {
 			}
 		}
 		for range 20 {
-			jvmtest.Get(t, url+"/order")
+			get(t, url+"/order")
 		}
 		if err := c.Process.Signal(syscall.SIGTERM); err != nil { // the JVM writes the report when it ends
 			t.Fatal(err)
@@ -227,7 +234,7 @@ func TestAttachToOthers(t *testing.T) {
 // The profiler and the JVM's own method timing (JFR, since Java 25) find the same numbers of calls, and times that
 // differ by less than 5 %, in the same run.
 func TestProfileAgreesWithJFR(t *testing.T) {
-	programs, dir := jvmtest.Compile(t, "testdata/timing/Timing.java")
+	programs, dir := java(t, "testdata/timing/Timing.java")
 	if len(programs) < 2 {
 		t.Skip("a JDK of Java 25 is missing")
 	}

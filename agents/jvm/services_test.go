@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
-
-	"github.com/sibyl-trace/sibyl/agents/jvm/jvmtest"
 )
 
 var requests = flag.Int("requests", 200, "requests of TestServices")
@@ -146,10 +144,10 @@ func startChain(t testing.TB, otel, program, dir, target, arguments string, name
 		env := []string{
 			"OTEL_SERVICE_NAME=" + name, "OTEL_EXPORTER_OTLP_ENDPOINT=" + target, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
 			"OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BSP_MAX_QUEUE_SIZE=100000", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=2000",
-			"SIBYL_AGENT=" + arguments, "OTEL_JAVAAGENT_EXTENSIONS=" + jvmtest.Agent(dir),
+			"SIBYL_AGENT=" + arguments, "OTEL_JAVAAGENT_EXTENSIONS=" + filepath.Join(dir, "sibyl-agent.jar"),
 		}
 		var s *exec.Cmd
-		s, url = jvmtest.Start(t, env, program, "-Xmx512m", "-javaagent:"+otel, "-cp", dir, "chain.Service", name, url)
+		s, url = start(t, env, program, "-Xmx512m", "-javaagent:"+otel, "-cp", dir, "chain.Service", name, url)
 		services = append(services, s)
 	}
 	return services, url
@@ -169,7 +167,7 @@ func await(t testing.TB, what string, done func() bool) {
 // across threads of pools and virtual threads. No request lacks a span, and no span lacks its parent.
 func TestServices(t *testing.T) {
 	otel := otelAgent(t)
-	programs, dir := jvmtest.Compile(t, "testdata/chain/Service.java")
+	programs, dir := java(t, "testdata/chain/Service.java")
 	program := programs[len(programs)-1] // the newest: it has virtual threads
 	p := newPlane(t, 90*time.Second)
 	c := &traces{open: make(map[[16]byte][]span)}
@@ -184,7 +182,7 @@ func TestServices(t *testing.T) {
 	}
 	p.enable(ids...)
 	await(t, "all tracepoints are applied", func() bool {
-		jvmtest.Get(t, url)
+		get(t, url)
 		return p.applied() == len(ids)
 	})
 
@@ -258,7 +256,7 @@ func send(t *testing.T, client *http.Client, url string, id [16]byte) error {
 // Sibyl enables; the parent of each is the nearest enabled one, also in the next service.
 func TestGranularity(t *testing.T) {
 	otel := otelAgent(t)
-	programs, dir := jvmtest.Compile(t, "testdata/chain/Service.java")
+	programs, dir := java(t, "testdata/chain/Service.java")
 	p := newPlane(t, 90*time.Second)
 	var mu sync.Mutex
 	byTrace := make(map[[16]byte][]span)

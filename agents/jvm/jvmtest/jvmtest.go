@@ -21,9 +21,9 @@ import (
 // newest matches the JVMs of Java 25, where Debian's packages and Temurin's install them.
 const newest = "/usr/lib/jvm/*-25-*/bin/java"
 
-// Compile compiles a source file into a new folder, which also gets the agent. It returns the folder and the JVMs to
-// test with: the default one, and that of a JDK of Java 25, if there is one.
-func Compile(t testing.TB, source string) (programs []string, dir string) {
+// Compile compiles a source file, with libraries, into a new folder, which also gets the agent as sibyl-agent.jar. It
+// returns the folder and the JVMs to test with: the default one, and that of a JDK of Java 25, if there is one.
+func Compile(t testing.TB, source string, libraries ...string) (programs []string, dir string) {
 	t.Helper()
 	for _, program := range []string{"javac", "java"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -35,17 +35,14 @@ func Compile(t testing.TB, source string) (programs []string, dir string) {
 		t.Fatal(err)
 	}
 	dir = t.TempDir()
-	if err := os.WriteFile(Agent(dir), jvm.Jar, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "sibyl-agent.jar"), jvm.Jar, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "javac", "-g", "-cp", unpack(t, dir), "-d", dir, source).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "javac", "-g", "-cp", strings.Join(append(libraries, unpack(t, dir)), ":"), "-d", dir, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return append([]string{"java"}, found...), dir
 }
-
-// Agent returns the path of the agent in the folder of a program.
-func Agent(dir string) string { return filepath.Join(dir, "sibyl-agent.jar") }
 
 // unpack writes the classes that only the agent sees into a folder in dir, for programs that call them, and returns it.
 func unpack(t testing.TB, dir string) string {
