@@ -141,9 +141,10 @@ func (s *investigationStep) reopen() {
 //
 //  1. Regions that may carry the problem are found, and tracepoints with known shares switched off.
 //  2. Candidates are listed after that, so that none has just begun to cool down.
-//  3. It waits for tracepoints that miss many records.
-//  4. A location that stands out is verified, then located. Otherwise the strategy picks candidates.
-//  5. Without candidates the best suspects are watched until one stands out or the investigation gives up.
+//  3. Unless a location stands out, the strategy picks candidates.
+//  4. Otherwise, and without candidates, it waits for tracepoints that miss many records: they may carry the problem.
+//  5. A location that stands out is verified, then located. Without one the best suspects are watched until one stands
+//     out or the investigation gives up.
 func (s *investigationStep) search() {
 	if len(s.searched) == 0 {
 		s.setStatus(s.v.Status, "no edge carries the problem")
@@ -161,6 +162,11 @@ func (s *investigationStep) search() {
 		s.conclude(s.ranking().outstanding(false) > 0, "no remaining candidate fits the budget")
 	case len(waiting) > 0:
 		s.setStatus(Investigating, "waiting for requests")
+	case !closed && s.follows():
+		s.setStatus(Investigating, "a greater problem in the same operation is searched first")
+	case !closed && s.pick():
+		s.v.Idle = 0
+		s.setStatus(Investigating, "searching the largest unexplained part")
 	case s.awaits():
 		s.setStatus(Investigating, "waiting for tracepoints of which many records are missing")
 	case closed && s.doubtful():
@@ -169,11 +175,6 @@ func (s *investigationStep) search() {
 		s.setStatus(Investigating, "verifying the location")
 	case closed:
 		s.conclude(true, "")
-	case s.follows():
-		s.setStatus(Investigating, "a greater problem in the same operation is searched first")
-	case s.pick():
-		s.v.Idle = 0
-		s.setStatus(Investigating, "searching the largest unexplained part")
 	default:
 		s.exhaust()
 	}

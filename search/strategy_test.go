@@ -9,11 +9,11 @@ import (
 )
 
 // TestAdaptiveTriesFewUnanchored: unanchored candidates are tried a few at a time while functions divide the region,
-// and more at a time if requests are few.
+// and more at a time if requests are few. Of many, half are tried at once without functions.
 func TestAdaptiveTriesFewUnanchored(t *testing.T) {
-	probes := func(functions int, requests float64) int {
+	probes := func(functions, unanchored int, requests float64) int {
 		q := &Question{Regions: []Region{{Share: 1}}, Requests: requests}
-		for i := range functions + 2*maxUnanchored {
+		for i := range functions + unanchored {
 			c := Candidate{Tracepoint: trace.Symbol(i + 1), Node: int32(i), Parent: -1, End: i + 1, Depth: 1, PriorWeight: 1, Hits: 1, Inside: true}
 			if i >= functions {
 				c.Node = -1
@@ -29,10 +29,14 @@ func TestAdaptiveTriesFewUnanchored(t *testing.T) {
 		}
 		return n
 	}
-	if few, most := probes(10, 100), probes(0, 100); few != fewUnanchored || most != maxUnanchored {
+	const some = 2 * maxUnanchored
+	if few, most := probes(10, some, 100), probes(0, some, 100); few != fewUnanchored || most != maxUnanchored {
 		t.Errorf("%d probes beside functions, %d without any; want %d and %d", few, most, fewUnanchored, maxUnanchored)
 	}
-	if slow := probes(10, minRequests/2); slow != 2*fewUnanchored {
+	if half, most := probes(0, 2*some, 100), probes(0, 1000, 100); half != some || most != maxSplit {
+		t.Errorf("%d of %d and %d of 1000 probes at once, want %d and %d", half, 2*some, most, some, maxSplit)
+	}
+	if slow := probes(10, some, minRequests/2); slow != 2*fewUnanchored {
 		t.Errorf("%d probes where a step takes two epochs, want %d", slow, 2*fewUnanchored)
 	}
 }

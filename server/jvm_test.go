@@ -1,23 +1,21 @@
 package server
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/sibyl-trace/sibyl/agents/jvm"
+	"github.com/sibyl-trace/sibyl/agents/jvm/jvmtest"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/control/opamp"
@@ -91,44 +89,9 @@ func (r *spanRecorder) named(name string) (found []javaSpan) {
 // startShop compiles and starts the shop in Java with the agent, and returns its URL.
 func startShop(t *testing.T, arguments string) string {
 	t.Helper()
-	for _, program := range []string{"javac", "java"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is missing: install a JDK of Java 11 or later", program)
-		}
-	}
-	dir := t.TempDir()
-	jar := filepath.Join(dir, "sibyl-agent.jar")
-	if err := os.WriteFile(jar, jvm.Jar, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "javac", "-d", dir, "../agents/jvm/testdata/shop/Shop.java").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	c := exec.CommandContext(t.Context(), "java", "-javaagent:"+jar+"="+arguments, "-cp", dir, "shop.Shop")
-	var messages bytes.Buffer
-	c.Stderr = &messages
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-		if t.Failed() {
-			t.Logf("standard error of the shop:\n%s", messages.String())
-		}
-	})
-	var port int
-	for s := bufio.NewScanner(out); s.Scan(); { // the JVM may print warnings first
-		if n, _ := fmt.Sscanf(s.Text(), "port %d", &port); n == 1 {
-			return fmt.Sprintf("http://127.0.0.1:%d", port)
-		}
-	}
-	t.Fatal("the shop did not print its port")
-	return ""
+	programs, dir := jvmtest.Compile(t, "../agents/jvm/testdata/shop/Shop.java")
+	_, url := jvmtest.Start(t, nil, programs[0], "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"="+arguments, "-cp", dir, "shop.Shop")
+	return url
 }
 
 // A service enables and disables methods of a Java program, which has no OpenTelemetry, as tracepoints.
@@ -170,9 +133,12 @@ func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 			}
 		}
 	}
+	url := func(id string) string {
+		return fmt.Sprintf("%s/api/v1/tracepoints/%016x", api, uint64(trace.SymbolOf([]byte(id))))
+	}
 	override := func(method, id, body string) {
 		t.Helper()
-		q, err := http.NewRequestWithContext(t.Context(), method, fmt.Sprintf("%s/api/v1/tracepoints/%016x", api, uint64(trace.SymbolOf([]byte(id)))), strings.NewReader(body))
+		q, err := http.NewRequestWithContext(t.Context(), method, url(id), strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,6 +172,15 @@ func testJVMAgent(t *testing.T, connection func(Addresses) string) {
 		t.Errorf("a tracepoint that nobody enabled has %d spans", n)
 	}
 	reserve, take := "shop/shop.Stock.reserve(int)", "shop/shop.Stock.take(int)"
+	var point contract.Tracepoint
+	if r, err := http.Get(url(reserve)); err != nil {
+		t.Fatal(err)
+	} else if err := errors.Join(json.NewDecoder(r.Body).Decode(&point), r.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if point.Layer != contract.TracepointLayerApp { // only below functions of the application does the search try others
+		t.Errorf("the layer of a method is %s, want app", point.Layer)
+	}
 	override(http.MethodPut, reserve, `{"kind":"pin"}`)
 	override(http.MethodPut, take, `{"kind":"pin"}`)
 	until("both tracepoints are applied", func() bool { return agent().Applied == 2 })

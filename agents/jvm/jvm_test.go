@@ -2,14 +2,11 @@ package jvm_test
 
 import (
 	"archive/zip"
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"io/fs"
+	"maps"
 	"math"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/jvm"
+	"github.com/sibyl-trace/sibyl/agents/jvm/jvmtest"
 )
 
 // maxJar is the largest size of the jar in bytes.
@@ -43,87 +41,16 @@ func TestJar(t *testing.T) {
 	}
 }
 
-// java returns the JVMs to test with, and a folder with the program of testdata, compiled with libraries, and the jar.
-func java(t testing.TB, source string, libraries ...string) (programs []string, dir string) {
-	t.Helper()
-	if _, err := exec.LookPath("javac"); err != nil {
-		t.Skip("javac is missing: install a JDK of Java 11 or later")
-	}
-	programs = []string{"java"}
-	newest, err := filepath.Glob("/usr/lib/jvm/*-25-*/bin/java") // where Debian's packages and Temurin's install
-	if err != nil {
-		t.Fatal(err)
-	}
-	programs = append(programs, newest...)
-	dir = t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "sibyl-agent.jar"), jvm.Jar, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	classes, err := zip.NewReader(bytes.NewReader(jvm.Jar), int64(len(jvm.Jar)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := fs.Sub(classes, "agent") // the classes that only the agent sees
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(filepath.Join(dir, "agent"), own); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "javac", "-g", "-cp", strings.Join(append(libraries, filepath.Join(dir, "agent")), ":"), "-d", dir, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return programs, dir
-}
-
-// start starts a program that prints its port, with additional environment variables, and returns its URL.
-func start(t testing.TB, env []string, program string, args ...string) (c *exec.Cmd, url string) {
-	t.Helper()
-	c = exec.CommandContext(t.Context(), program, args...)
-	c.Env = append(os.Environ(), env...)
-	var messages bytes.Buffer
-	c.Stderr = &messages
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-		if t.Failed() {
-			t.Logf("standard error of %s:\n%s", strings.Join(args, " "), messages.String())
-		}
-	})
-	var port int
-	for s := bufio.NewScanner(out); s.Scan(); { // the JVM may print warnings first
-		if n, _ := fmt.Sscanf(s.Text(), "port %d", &port); n == 1 {
-			return c, fmt.Sprintf("http://127.0.0.1:%d", port)
-		}
-	}
-	t.Fatal("the program did not print its port")
-	return nil, ""
-}
-
-// get returns the body of a successful response.
-func get(t testing.TB, url string) string {
-	t.Helper()
-	r, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = r.Body.Close() }()
-	body, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s %s %v", url, r.Status, body, err)
-	}
-	return string(body)
-}
+// Short names of what nearly all tests here call.
+var (
+	java  = jvmtest.Compile
+	start = jvmtest.Start
+	get   = jvmtest.Get
+)
 
 // profile is a report in JSON.
 type profile struct {
+	Source  string
 	Methods []struct {
 		Method  string
 		Calls   int
@@ -136,25 +63,38 @@ type profile struct {
 	}
 }
 
+// profileOf runs a program of testdata under the profiler, with further arguments of the agent and flags of the JVM. It
+// returns the profile of the program's package.
+func profileOf(t *testing.T, program, dir, class, arguments string, flags ...string) (p profile) {
+	t.Helper()
+	report := filepath.Join(t.TempDir(), "profile.json")
+	classes, _, _ := strings.Cut(class, ".")
+	agent := "-javaagent:" + filepath.Join(dir, "sibyl-agent.jar") + "=classes:" + classes + `\..*#format:json#top:100#output:` + report + arguments
+	out, err := exec.CommandContext(t.Context(), program, append(flags, agent, "-cp", dir, class)...).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "done") {
+		t.Fatalf("%s: %v: %s", program, err, out)
+	}
+	data, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		t.Fatalf("%s: %v: %s", program, err, out)
+	}
+	return p
+}
+
+// programCalls are the calls of methods of the program profile.Program.
+var programCalls = map[string]int{
+	"profile.Program.fib(int)": 21891, "profile.Program.work()": 600, "profile.Program.fail(int)": 10, "profile.Program.main(String[])": 1,
+}
+
 // Counts of a profile are exact: of recursive methods, in threads that end, of methods that throw, and of objects whose
 // constructors call others.
 func TestProfile(t *testing.T) {
 	programs, dir := java(t, "testdata/profile/Program.java")
 	for _, program := range programs {
-		report := filepath.Join(dir, "profile.json")
-		out, err := exec.CommandContext(t.Context(), program, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=classes:profile\\..*#format:json#top:100#output:"+report,
-			"-cp", dir, "profile.Program").CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "done") {
-			t.Fatalf("%s: %v: %s", program, err, out)
-		}
-		data, err := os.ReadFile(report)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var p profile
-		if err := json.Unmarshal(data, &p); err != nil {
-			t.Fatal(err)
-		}
+		p := profileOf(t, program, dir, "profile.Program", "")
 		got := make(map[string]int)
 		for _, m := range p.Methods {
 			got[m.Method] = m.Calls
@@ -165,15 +105,57 @@ func TestProfile(t *testing.T) {
 		for _, o := range p.Objects {
 			got["new "+o.Class] = o.Count
 		}
-		for name, want := range map[string]int{
-			"profile.Program.fib(int)": 21891, "profile.Program.work()": 600, "profile.Program.fail(int)": 10, "profile.Program.main(String[])": 1,
-			"new profile.Program$Item": 1200, "new profile.Program$Base": 0, "new profile.Program$Point": 600,
-		} {
-			if got[name] != want {
-				t.Errorf("%s: %s: %d, want %d", program, name, got[name], want)
+		want := maps.Clone(programCalls)
+		want["new profile.Program$Item"], want["new profile.Program$Base"], want["new profile.Program$Point"] = 1200, 0, 600
+		for name, n := range want {
+			if got[name] != n {
+				t.Errorf("%s: %s: %d, want %d", program, name, got[name], n)
 			}
 		}
 	}
+}
+
+// Where only calls and their time are asked for, JFR counts them, exactly; before Java 25 the agent does, and the
+// report says why.
+func TestProfileOfCalls(t *testing.T) {
+	programs, dir := java(t, "testdata/profile/Program.java")
+	for _, program := range programs {
+		p := profileOf(t, program, dir, "profile.Program", "#measure:calls")
+		got := make(map[string]int)
+		for _, m := range p.Methods {
+			got[m.Method] = m.Calls
+			if m.TotalNS <= 0 && m.Method != "profile.Program.fail(int)" {
+				t.Errorf("%s: %s: total time %d", program, m.Method, m.TotalNS)
+			}
+		}
+		for name, n := range programCalls {
+			if got[name] != n {
+				t.Errorf("%s: %s: %d, want %d", program, name, got[name], n)
+			}
+		}
+		if version := javaVersion(t, program); version >= 25 && p.Source != "JFR" {
+			t.Errorf("%s: measured by %q, want JFR", program, p.Source)
+		} else if want := fmt.Sprintf("the agent, since JFR times methods since Java 25, and this is Java %d", version); version < 25 && p.Source != want {
+			t.Errorf("%s: measured by %q, want %q", program, p.Source, want)
+		}
+	}
+	if len(programs) < 2 {
+		t.Skip("only the fallback ran: a JDK of Java 25 is missing")
+	}
+}
+
+// javaVersion returns the version of Java of a JVM.
+func javaVersion(t *testing.T, program string) (version int) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), program, "-version").CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(out), `version "`)
+	if _, err := fmt.Sscanf(text, "%d", &version); err != nil {
+		t.Fatalf("%s: %s", program, out)
+	}
+	return version
 }
 
 // The program finds arguments that are wrong, and runs without the agent.
@@ -198,9 +180,11 @@ func TestAttach(t *testing.T) {
 		if err := jvm.Attach(t.Context(), pid, "p:("); err == nil || !strings.Contains(err.Error(), "p: Unclosed group") {
 			t.Errorf("%s: got error %v, want that of the regular expression", program, err)
 		}
-		report := filepath.Join(dir, "attached.json")
-		if err := jvm.Attach(t.Context(), pid, `p:shop\..*#format:json#output:`+report); err != nil {
-			t.Fatal(err)
+		report, calls := filepath.Join(dir, "attached.json"), filepath.Join(dir, "calls.json")
+		for _, arguments := range []string{"#output:" + report, "#measure:calls#output:" + calls} {
+			if err := jvm.Attach(t.Context(), pid, `p:shop\..*#format:json`+arguments); err != nil {
+				t.Fatal(err)
+			}
 		}
 		for range 20 {
 			get(t, url+"/order")
@@ -209,12 +193,14 @@ func TestAttach(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = c.Wait()
-		data, err := os.ReadFile(report)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Contains(data, []byte(`{"method":"shop.Stock.take(int)","calls":60,`)) {
-			t.Errorf("%s: %s", program, data)
+		for _, file := range []string{report, calls} {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(data, []byte(`{"method":"shop.Stock.take(int)","calls":60,`)) {
+				t.Errorf("%s: %s: %s", program, filepath.Base(file), data)
+			}
 		}
 	}
 }
@@ -265,20 +251,8 @@ func TestProfileAgreesWithJFR(t *testing.T) {
 // total time, relative to that of JFR.
 func compareWithJFR(t *testing.T, program, dir string) (worst float64) {
 	t.Helper()
-	report, recording := filepath.Join(dir, "timing.json"), filepath.Join(dir, "timing.jfr")
-	out, err := exec.CommandContext(t.Context(), program, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"=classes:timing\\..*#format:json#top:100#output:"+report,
-		"-XX:StartFlightRecording:filename="+recording+",method-timing=timing.Timing", "-cp", dir, "timing.Timing").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "done") {
-		t.Fatalf("%v: %s", err, out)
-	}
-	data, err := os.ReadFile(report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var p profile
-	if err := json.Unmarshal(data, &p); err != nil {
-		t.Fatal(err)
-	}
+	recording := filepath.Join(t.TempDir(), "timing.jfr")
+	p := profileOf(t, program, dir, "timing.Timing", "", "-XX:StartFlightRecording:filename="+recording+",method-timing=timing.Timing")
 	theirs := methodTimings(t, filepath.Join(filepath.Dir(program), "jfr"), recording)
 	for _, m := range p.Methods {
 		name, _, _ := strings.Cut(m.Method, "(")

@@ -47,6 +47,7 @@ var rules = []rule{
 	{folder: "agents/jvm/classify/classtest", about: "class files and archives for tests"},
 	{folder: "agents/jvm/classify", about: "an application's own classes: reads archives, decides by a trained model"},
 	{folder: "agents/jvm", clock: true, about: "the JVM agent: the jar, and attaching it to running JVMs"},
+	{folder: "agents/jvm/jvmtest", ours: []string{"agents/jvm"}, about: "programs in Java with the agent, for tests"},
 	{folder: "agents", clock: true, ours: []string{"agents/tracepoint/protocol", "agents/tracepoint/exchange"}, about: "the Go library that enables tracepoints, a module of its own"},
 
 	{folder: "analysis/stats", pure: true, other: []string{"gonum.org/v1/gonum", "github.com/DataDog/sketches-go"}, ours: []string{"internal/codec"}, about: "exact, mergeable statistics and tests"},

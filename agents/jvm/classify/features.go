@@ -27,6 +27,7 @@ type origin struct {
 	mixed   bool               // they also contain libraries
 	owners  map[string]float64 // shares of their classes, by owner
 	folder  string             // of the main jar; empty: unknown
+	outer   string             // path of the war, or of the jar of Spring Boot; empty: none
 	group   string
 	version string
 	vendor  string
@@ -80,6 +81,7 @@ func (o *origin) identify(d *Deployment) {
 	var all []*Source
 	if d.Outer != nil {
 		all = append(all, d.Outer)
+		o.outer = d.Outer.Path
 	}
 	for i := range d.Sources {
 		if o.home[&d.Sources[i]] {
@@ -109,7 +111,7 @@ func (o *origin) addWords(name string) {
 // features returns the features of a package in a source.
 func (o *origin) features(s *Source, pkg string) []Feature {
 	all := []Feature{{"place", o.place(s)}, {"kin", o.kin(pkg)}, {"home", o.share(pkg)}}
-	if !o.home[s] {
+	if !o.home[s] && s.Path != o.outer { // the launcher in the application's jar has the names of the application
 		id := s.identity()
 		all = append(all,
 			Feature{"group", o.relatedGroup(id.Group)},

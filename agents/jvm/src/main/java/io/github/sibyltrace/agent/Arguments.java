@@ -10,7 +10,7 @@ import java.util.regex.PatternSyntaxException;
 public final class Arguments {
   private static final Set<String> KEYS =
       Set.of(
-          "p", "classes", "t", "trace", "d", "debug", "i", "interval", "top", "output", "format", "duration",
+          "p", "classes", "t", "trace", "d", "debug", "i", "interval", "top", "output", "format", "duration", "measure",
           "endpoint", "opamp", "service", "token", "include", "own", "exclude", "main", "entry", "otlp", "rate", "variables", "granularity", "waits");
 
   private final Map<String, String> values;

@@ -20,6 +20,7 @@ final class Application {
   private final boolean mixed; // they also contain libraries
   private final Map<String, Double> owners = new HashMap<>(); // shares of their classes, by owner
   private final String folder; // of the main jar; "": unknown
+  private final String outer; // path of the war, or of the jar of Spring Boot; "": none
   private String group = "";
   private String version = "";
   private String vendor = "";
@@ -38,6 +39,7 @@ final class Application {
     boolean known = !mainClass.isEmpty() && !names.covers("launcher", mainClass);
     boolean folders = home.stream().anyMatch(s -> s.kind == Source.Kind.FOLDER);
     this.home = new HashSet<>(folders || known ? home : List.of());
+    this.outer = outer == null ? "" : outer.path;
     this.folder = folders || this.home.isEmpty() ? "" : home.get(0).folder();
     int total = 0;
     int coordinates = 0;
@@ -85,7 +87,7 @@ final class Application {
     add(all, "place", place(s));
     add(all, "kin", kin(pkg));
     add(all, "home", share(pkg));
-    if (!home.contains(s)) {
+    if (!home.contains(s) && !s.path.equals(outer)) { // the launcher in the application's jar has the names of the application
       Source.Coordinates id = s.identity();
       add(all, "group", relatedGroup(id.group));
       add(all, "version", same(version, id.version));

@@ -45,7 +45,7 @@ public final class Tracepoint {
     String method = signature.substring(0, signature.indexOf('('));
     String id = service + "/" + className + "." + signature;
     String operation = className.substring(className.lastIndexOf('.') + 1) + "." + method;
-    return new Tracepoint(id, "runtime", SPAN, service, SCOPE, operation, isEntry ? "server" : "internal", className + "." + method, "", isEntry);
+    return new Tracepoint(id, "app", SPAN, service, SCOPE, operation, isEntry ? "server" : "internal", className + "." + method, "", isEntry);
   }
 
   /** Describes a variable of a method. */

@@ -7,25 +7,25 @@ import io.github.sibyltrace.agent.bridge.Probe;
 class MethodProbe extends Probe {
   final int number; // from 0, in one profile
   final String name;
-  private final Profiler profiler;
+  private final WovenMeasurement measurement;
 
-  MethodProbe(Profiler profiler, int number, String name) {
-    this.profiler = profiler;
+  MethodProbe(WovenMeasurement measurement, int number, String name) {
+    this.measurement = measurement;
     this.number = number;
     this.name = name;
   }
 
   @Override
   public Activation enter() {
-    return profiler.current().enter(this);
+    return measurement.current().enter(this);
   }
 
   /** Also prints each call with its callers. */
   static final class Traced extends MethodProbe {
     private final Output output;
 
-    Traced(Profiler profiler, int number, String name, Output output) {
-      super(profiler, number, name);
+    Traced(WovenMeasurement measurement, int number, String name, Output output) {
+      super(measurement, number, name);
       this.output = output;
     }
 

@@ -2,6 +2,7 @@ package io.github.sibyltrace.agent.profile;
 
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
@@ -52,6 +53,13 @@ final class Profile {
         objects.add(new Objects(p.name, p.count()));
       }
     }
+  }
+
+  /** Makes a profile of calls and total times only. */
+  Profile(long nanos, Collection<Method> methods) {
+    seconds = nanos / 1e9;
+    this.methods = List.copyOf(methods);
+    objects = List.of();
   }
 
   /** Adds the nodes below a root. Trees may be deep, so it does not recurse. */

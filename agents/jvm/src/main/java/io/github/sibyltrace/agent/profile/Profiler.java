@@ -1,157 +1,57 @@
 package io.github.sibyltrace.agent.profile;
 
 import io.github.sibyltrace.agent.Log;
-import io.github.sibyltrace.agent.bridge.Bridge;
-import io.github.sibyltrace.agent.weave.ClassFile;
-import io.github.sibyltrace.agent.weave.Hook;
-import io.github.sibyltrace.agent.weave.Loaders;
-import io.github.sibyltrace.agent.weave.ParameterNames;
-import io.github.sibyltrace.agent.weave.Refusal;
-import io.github.sibyltrace.agent.weave.Weave;
 import java.io.IOException;
-import java.lang.instrument.ClassFileTransformer;
 import java.lang.instrument.Instrumentation;
-import java.security.ProtectionDomain;
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 
-/** Counts and times all calls of the methods of chosen classes, and counts the objects of these classes. */
-public final class Profiler implements ClassFileTransformer {
+/** Measures the methods of chosen classes and writes reports: on the way, and when the JVM or the duration ends. */
+public final class Profiler {
+  private static final int TIMING_VERSION = 25; // of Java, in which JFR times methods
+
   private final ProfilerOptions options;
-  private final Instrumentation instrumentation;
-  private final Loaders loaders;
-  private final ParameterNames names = new ParameterNames();
-  private final Log log;
+  private final Measurement measurement;
   private final Output output;
+  private final String source;
+  private final Log log;
   private final long started = System.nanoTime();
   private final Object reporting = new Object();
   private boolean ended; // guarded by reporting
-  private volatile boolean stopped;
 
-  private final Map<String, Integer> hooks = new ConcurrentHashMap<>(); // indexes of probes, by name of method or class
-  private final List<ObjectProbe> objects = new ArrayList<>(); // guarded by this
-  private int methods; // guarded by this
-
-  private final List<ThreadProfile> threads = new ArrayList<>(); // guarded by itself, as the fields below
-  private final ThreadProfile finished = new ThreadProfile(null); // sums of the threads that have ended
-  private int foldAt = 256; // threads
-  private final ThreadLocal<ThreadProfile> current = ThreadLocal.withInitial(this::register);
-
-  private Profiler(ProfilerOptions options, Instrumentation instrumentation, Log log) throws IOException {
+  private Profiler(ProfilerOptions options, Measurement measurement, Output output, String source, Log log) {
     this.options = options;
-    this.instrumentation = instrumentation;
-    this.loaders = new Loaders(instrumentation);
+    this.measurement = measurement;
+    this.output = output;
+    this.source = source;
     this.log = log;
-    this.output = new Output(options.output);
   }
 
-  /** Starts a profile. It is written on the way, and when the JVM or the duration ends. */
+  /** Starts a profile. */
   public static void start(ProfilerOptions options, Instrumentation instrumentation, Log log) throws IOException {
-    Profiler p = new Profiler(options, instrumentation, log);
-    instrumentation.addTransformer(p, true);
-    Runtime.getRuntime().addShutdownHook(new Thread(() -> p.report(true), "sibyl-profile-end"));
-    p.transformLoaded();
-    Thread reporter = new Thread(p::reportRegularly, "sibyl-profile");
+    Output output = new Output(options.output);
+    String lack = options.callsOnly ? lackOfTiming() : null;
+    boolean byJfr = options.callsOnly && lack == null;
+    Measurement measurement = byJfr ? new JfrMeasurement(options, instrumentation, log) : new WovenMeasurement(options, instrumentation, output, log);
+    String source = byJfr ? "JFR" : lack == null ? "the agent" : "the agent, since " + lack;
+    new Profiler(options, measurement, output, source, log).start();
+  }
+
+  /** Returns why the JVM cannot time methods itself, null if it can. */
+  private static String lackOfTiming() {
+    int version = Runtime.version().feature();
+    if (version < TIMING_VERSION) {
+      return "JFR times methods since Java " + TIMING_VERSION + ", and this is Java " + version;
+    }
+    if (ModuleLayer.boot().findModule("jdk.jfr").isEmpty()) {
+      return "this JVM lacks the module jdk.jfr";
+    }
+    return JfrMeasurement.isAvailable() ? null : "JFR is not available in this JVM";
+  }
+
+  private void start() {
+    measurement.start(() -> report(true));
+    Thread reporter = new Thread(this::reportRegularly, "sibyl-profile");
     reporter.setDaemon(true);
     reporter.start();
-  }
-
-  ThreadProfile current() {
-    return current.get();
-  }
-
-  private ThreadProfile register() {
-    ThreadProfile t = new ThreadProfile(Thread.currentThread());
-    synchronized (threads) {
-      threads.add(t);
-      if (threads.size() >= foldAt) {
-        threads.removeIf(this::fold);
-        foldAt = Math.max(256, 2 * threads.size());
-      }
-    }
-    return t;
-  }
-
-  /** Adds a thread to the sums of ended ones, and reports whether it has ended. */
-  private boolean fold(ThreadProfile t) {
-    if (t.thread.isAlive()) {
-      return false;
-    }
-    finished.merge(t);
-    return true;
-  }
-
-  /** Transforms the chosen classes that are loaded, except for those that this would damage. */
-  private void transformLoaded() {
-    for (Class<?> c : instrumentation.getAllLoadedClasses()) {
-      if (!c.isArray() && chosen(c.getName(), c.getClassLoader()) && instrumentation.isModifiableClass(c)) {
-        try {
-          ClassFile file = ClassFile.of(c);
-          String refusal = file == null ? null : Refusal.ofLoaded(file, loaders.open(c.getClassLoader()));
-          if (refusal == null) {
-            instrumentation.retransformClasses(c);
-          } else {
-            log.warn(c.getName() + " is not transformed: " + refusal);
-          }
-        } catch (Throwable t) {
-          log.warn("cannot transform " + c.getName() + ": " + t);
-        }
-      }
-    }
-  }
-
-  /** Classes of the JDK and of this agent are never chosen: they run inside the probes, too. */
-  private boolean chosen(String name, ClassLoader loader) {
-    return !Refusal.ofPlatform(name, loader) && options.classes.matcher(name).matches();
-  }
-
-  @Override
-  public byte[] transform(Module module, ClassLoader loader, String internalName, Class<?> redefined, ProtectionDomain domain, byte[] bytes) {
-    return transform(loader, internalName, redefined, domain, bytes);
-  }
-
-  @Override
-  public byte[] transform(ClassLoader loader, String internalName, Class<?> redefined, ProtectionDomain domain, byte[] bytes) {
-    if (internalName == null || !chosen(internalName.replace('/', '.'), loader)) {
-      return null;
-    }
-    try {
-      byte[] complete = names.restore(redefined, bytes);
-      ClassFile file = new ClassFile(complete);
-      String refusal = Refusal.ofNew(file, Loaders.findBridge(loader));
-      if (refusal != null) {
-        log.info(file.name + " is not instrumented: " + refusal);
-      }
-      if (refusal != null || stopped) {
-        return redefined == null ? null : complete;
-      }
-      return Weave.apply(complete, hooksOf(file));
-    } catch (Throwable t) {
-      log.warn("cannot instrument " + internalName.replace('/', '.') + ": " + t);
-      return null;
-    }
-  }
-
-  private Map<String, Hook> hooksOf(ClassFile file) {
-    Map<String, Hook> all = new HashMap<>();
-    for (ClassFile.Method m : file.methods) {
-      String name = m.isConstructor() ? file.name : file.name + "." + m.signature();
-      all.put(m.name + m.descriptor, new Hook(hooks.computeIfAbsent(name, n -> addProbe(n, m.isConstructor())), false));
-    }
-    return all;
-  }
-
-  private synchronized int addProbe(String name, boolean constructor) {
-    if (constructor) {
-      ObjectProbe p = new ObjectProbe(name);
-      objects.add(p);
-      return Bridge.add(p);
-    }
-    boolean traced = options.trace != null && options.trace.matcher(name).find();
-    return Bridge.add(traced ? new MethodProbe.Traced(this, methods++, name, output) : new MethodProbe(this, methods++, name));
   }
 
   private void reportRegularly() {
@@ -166,7 +66,7 @@ public final class Profiler implements ClassFileTransformer {
         Thread.sleep(Math.max(0, Math.min(pause * 1000, left)));
         if (System.nanoTime() >= end) {
           report(true);
-          stop();
+          measurement.stop();
           return;
         }
         report(false);
@@ -176,37 +76,26 @@ public final class Profiler implements ClassFileTransformer {
     }
   }
 
-  /** Removes the instrumentation. */
-  private void stop() {
-    stopped = true;
-    for (int index : hooks.values()) {
-      Bridge.set(index, null); // classes that the JVM does not transform now find no probe
-    }
-    transformLoaded();
-    instrumentation.removeTransformer(this);
-    loaders.close();
-  }
-
+  /** Writes a report, unless the last one was written. It holds no lock while it reads the profile: JFR calls it with a lock of its own. */
   private void report(boolean last) {
+    Profile profile = null;
+    Exception failure = null;
+    try {
+      profile = measurement.profile();
+    } catch (IOException | RuntimeException e) {
+      failure = e;
+    }
     synchronized (reporting) {
       if (ended) {
         return;
       }
+      if (failure != null) {
+        log.error("cannot read the profile", failure);
+        return;
+      }
       ended = last;
       int top = options.top > 0 ? options.top : last ? 10 : 5;
-      output.write(Report.format(profile(), options.format, top));
-    }
-  }
-
-  private Profile profile() {
-    List<Node> roots = new ArrayList<>();
-    synchronized (threads) {
-      threads.removeIf(this::fold);
-      roots.add(finished.root);
-      threads.forEach(t -> roots.add(t.root));
-      synchronized (this) {
-        return new Profile(System.nanoTime() - started, roots, new ArrayList<>(objects));
-      }
+      output.write(Report.format(profile, source, options, top));
     }
   }
 }

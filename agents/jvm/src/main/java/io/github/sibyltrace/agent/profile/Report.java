@@ -10,14 +10,20 @@ import java.util.TreeMap;
 final class Report {
   private Report() {}
 
-  static String format(Profile p, String format, int top) {
-    switch (format) {
+  /**
+   * Formats a profile.
+   *
+   * @param source who measured it
+   * @param top entries of each list
+   */
+  static String format(Profile p, String source, ProfilerOptions options, int top) {
+    switch (options.format) {
       case "json":
-        return json(p, top);
+        return json(p, source, options.callsOnly, top);
       case "folded":
         return folded(p);
       default:
-        return text(p, top);
+        return options.callsOnly ? calls(p, source, top) : text(p, top);
     }
   }
 
@@ -41,10 +47,32 @@ final class Report {
     }
   }
 
-  private static String json(Profile p, int top) {
-    JsonStringWriter w = JsonWriter.string().object().value("seconds", p.seconds).array("methods");
-    for (Profile.Method m : p.topMethods(x -> x.own, top)) {
-      w.object().value("method", m.name).value("calls", m.calls).value("own_ns", m.own).value("total_ns", m.total).end();
+  private static String calls(Profile p, String source, int top) {
+    StringBuilder b = new StringBuilder();
+    b.append(String.format(Locale.ROOT, "profile of %.1f s, %d methods, measured by %s\n", p.seconds, p.methods.size(), source));
+    calls(b, "methods by total time", p.topMethods(m -> m.total, top));
+    calls(b, "methods by calls", p.topMethods(m -> m.calls, top));
+    return b.append('\n').toString();
+  }
+
+  private static void calls(StringBuilder b, String title, List<Profile.Method> list) {
+    b.append(String.format("%15s %15s  %s\n", "total µs", "calls", title));
+    for (Profile.Method m : list) {
+      b.append(String.format("%15d %15d  %s\n", m.total / 1000, m.calls, m.name));
+    }
+  }
+
+  private static String json(Profile p, String source, boolean callsOnly, int top) {
+    JsonStringWriter w = JsonWriter.string().object().value("seconds", p.seconds).value("source", source).array("methods");
+    for (Profile.Method m : p.topMethods(x -> callsOnly ? x.total : x.own, top)) {
+      w.object().value("method", m.name).value("calls", m.calls);
+      if (!callsOnly) {
+        w.value("own_ns", m.own);
+      }
+      w.value("total_ns", m.total).end();
+    }
+    if (callsOnly) {
+      return w.end().end().done() + "\n";
     }
     w.end().array("objects");
     for (Profile.Objects o : p.topObjects(top)) {

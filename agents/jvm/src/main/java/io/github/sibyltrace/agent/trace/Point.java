@@ -34,7 +34,7 @@ public final class Point {
       return false;
     }
     hits.increment();
-    if (sampled && limit.allows() && registry.total.allows()) {
+    if (sampled && allows()) {
       return true;
     }
     if (sampled) {
@@ -66,6 +66,11 @@ public final class Point {
     long missing = now.limited - judged.limited;
     judged = now;
     return missing * MISSING_PART <= recorded + missing ? "" : missing + " of " + (recorded + missing) + " executions were beyond the limit of spans a second: raise it with rate";
+  }
+
+  /** Reports whether the limits allow a span. A tracepoint has its part of the total limit, however often others are hit. */
+  private boolean allows() {
+    return limit.allows() && (limit.used() <= registry.fairShare() || registry.total.allows() || limit.restart());
   }
 
   /** Reports whether to measure the cost of the present hit. */

@@ -16,9 +16,16 @@ final class RateLimit {
 
   /** Counts an event and reports whether it is allowed. It reads the clock only if the count says no. */
   boolean allows() {
-    if (used.incrementAndGet() <= perSecond) {
-      return true;
-    }
+    return used.incrementAndGet() <= perSecond || restart();
+  }
+
+  /** Returns the events since the count began. */
+  long used() {
+    return used.get();
+  }
+
+  /** Begins to count again, with one event, and reports true if a second has passed. */
+  boolean restart() {
     long now = System.nanoTime();
     if (now - since < SECOND) {
       return false;

@@ -49,6 +49,7 @@ public final class Registry implements ClassFileTransformer {
   private final Log log;
 
   private volatile Plans plans = Plans.NONE;
+  private volatile int enabledPoints = 1; // tracepoints that are enabled, at least 1
   private final AtomicBoolean classesLoaded = new AtomicBoolean(true); // since the last scan
 
   // Transformations read these maps while other threads load classes; only the thread that scans and applies writes them.
@@ -81,7 +82,7 @@ public final class Registry implements ClassFileTransformer {
   /**
    * Creates a registry without tracepoints.
    *
-   * @param spansPerSecond limit of each tracepoint; that of all together is four times as high
+   * @param spansPerSecond limit of each tracepoint; that of all together is four times as high, not counting the fair share of each
    */
   public Registry(String service, OwnClasses own, Selection select, int spansPerSecond, Instrumentation instrumentation, SpansFactory factory, Log log) {
     this.service = service;
@@ -114,6 +115,11 @@ public final class Registry implements ClassFileTransformer {
 
   public Plans plans() {
     return plans;
+  }
+
+  /** Returns the spans per second of each enabled tracepoint that no other can use up. */
+  int fairShare() {
+    return 4 * spansPerSecond / enabledPoints;
   }
 
   /** Looks for new classes, and reports whether the catalogue changed. */
@@ -169,6 +175,9 @@ public final class Registry implements ClassFileTransformer {
       return;
     }
     String code = c.getName() + "." + m.name;
+    if (m.trivial && !select.areEntries.test(code) && !select.haveVariables.test(code)) {
+      return;
+    }
     Tracepoint t = Tracepoint.ofMethod(service, c.getName(), m.signature(), select.areEntries.test(code));
     if (add(t, null, c, m) && select.haveVariables.test(code)) {
       String[] parameters = ClassFile.parameterNames(c).get(m.name + m.descriptor);
@@ -229,6 +238,7 @@ public final class Registry implements ClassFileTransformer {
         after.computeIfAbsent(k.className, x -> new HashSet<>()).add(k);
       }
     }
+    enabledPoints = Math.max(1, after.values().stream().mapToInt(Set::size).sum());
     wanted.keySet().retainAll(after.keySet());
     wanted.putAll(after);
     transform(changed(before, after));

@@ -23,11 +23,13 @@ public final class ClassFile {
     public final String name;
     public final String descriptor;
     public final int access;
+    public final boolean trivial; // only returns or sets a field or a constant, or was added by the compiler to a record or an enum
 
-    Method(String name, String descriptor, int access) {
+    Method(String name, String descriptor, int access, boolean trivial) {
       this.name = name;
       this.descriptor = descriptor;
       this.access = access;
+      this.trivial = trivial;
     }
 
     public boolean isConstructor() {
@@ -36,12 +38,7 @@ public final class ClassFile {
 
     /** Returns name and types of the parameters, without packages: {@code price(Cart,int)}. */
     public String signature() {
-      StringBuilder b = new StringBuilder(name).append('(');
-      for (Type t : Type.getArgumentTypes(descriptor)) {
-        String type = t.getClassName();
-        b.append(b.charAt(b.length() - 1) == '(' ? "" : ",").append(type.substring(type.lastIndexOf('.') + 1));
-      }
-      return b.append(')').toString();
+      return ClassFile.signature(name, descriptor);
     }
   }
 
@@ -68,7 +65,17 @@ public final class ClassFile {
   public ClassFile(byte[] bytes) {
     ClassReader reader = new ClassReader(bytes);
     name = reader.getClassName().replace('/', '.');
-    reader.accept(new Reader(), ClassReader.SKIP_CODE | ClassReader.SKIP_FRAMES);
+    reader.accept(new Reader(), ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES);
+  }
+
+  /** Returns name and types of the parameters of a method, without packages: {@code price(Cart,int)}. */
+  public static String signature(String method, String descriptor) {
+    StringBuilder b = new StringBuilder(method).append('(');
+    for (Type t : Type.getArgumentTypes(descriptor)) {
+      String type = t.getClassName();
+      b.append(b.charAt(b.length() - 1) == '(' ? "" : ",").append(type.substring(type.lastIndexOf('.') + 1));
+    }
+    return b.append(')').toString();
   }
 
   /** Returns why the class cannot be instrumented, null if it can. */
@@ -154,6 +161,8 @@ public final class ClassFile {
   }
 
   private final class Reader extends ClassVisitor {
+    private boolean isEnum;
+
     Reader() {
       super(Weave.API);
     }
@@ -162,6 +171,7 @@ public final class ClassFile {
     public void visit(int version, int access, String name, String signature, String parent, String[] interfaces) {
       ClassFile.this.version = version;
       ClassFile.this.access = access;
+      isEnum = "java/lang/Enum".equals(parent);
     }
 
     @Override
@@ -178,10 +188,11 @@ public final class ClassFile {
     @Override
     public MethodVisitor visitMethod(int access, String name, String descriptor, String signature, String[] exceptions) {
       boolean generated = (access & Opcodes.ACC_BRIDGE) != 0 || (access & Opcodes.ACC_SYNTHETIC) != 0 && !name.startsWith("lambda$");
-      if ((access & (Opcodes.ACC_ABSTRACT | Opcodes.ACC_NATIVE)) == 0 && !generated && !name.equals("<clinit>")) {
-        methods.add(new Method(name, descriptor, access));
+      if ((access & (Opcodes.ACC_ABSTRACT | Opcodes.ACC_NATIVE)) != 0 || generated || name.equals("<clinit>")) {
+        return null;
       }
-      return null;
+      boolean ofEnum = isEnum && (access & Opcodes.ACC_STATIC) != 0 && (name.equals("values") && descriptor.startsWith("()") || name.equals("valueOf") && descriptor.startsWith("(Ljava/lang/String;)"));
+      return new CodeReader(trivial -> methods.add(new Method(name, descriptor, access, trivial || ofEnum)), (access & Opcodes.ACC_SYNCHRONIZED) != 0);
     }
   }
 }

@@ -1,5 +1,6 @@
 package io.github.sibyltrace.agent.trace;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -13,5 +14,14 @@ class RateLimitTest {
       assertTrue(limit.allows());
     }
     assertFalse(new RateLimit(0).allows());
+  }
+
+  @Test
+  void countsForASecond() {
+    RateLimit limit = new RateLimit(1000);
+    limit.allows();
+    limit.allows();
+    assertFalse(limit.restart());
+    assertEquals(2, limit.used());
   }
 }

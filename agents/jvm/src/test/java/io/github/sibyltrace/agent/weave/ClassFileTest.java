@@ -31,6 +31,43 @@ class ClassFileTest {
     assertNull(Refusal.ofLoaded(ClassFile.of(Subject.class), true));
   }
 
+  enum Colour {
+    RED;
+
+    int depth = 8;
+
+    int depth() {
+      return depth;
+    }
+
+    synchronized int locked() {
+      return depth;
+    }
+
+    void set(int to) {
+      depth = to;
+    }
+
+    int half() {
+      return depth / 2;
+    }
+
+    Colour other(String name) {
+      return valueOf(name);
+    }
+
+    @Override
+    public String toString() {
+      return "colour";
+    }
+  }
+
+  @Test
+  void findsTrivialMethods() throws Exception {
+    List<String> names = ClassFile.of(Colour.class).methods.stream().filter(m -> m.trivial).map(ClassFile.Method::signature).sorted().collect(Collectors.toList());
+    assertEquals(List.of("depth()", "set(int)", "toString()", "valueOf(String)", "values()"), names);
+  }
+
   private static ClassWriter writer(int version) {
     ClassWriter w = new ClassWriter(0);
     w.visit(version, Opcodes.ACC_PUBLIC, "a/B", null, "java/lang/Object", null);

@@ -1,0 +1,110 @@
+// Package jvmtest compiles and runs programs in Java with the agent, for tests. It skips tests where no JDK is.
+package jvmtest
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sibyl-trace/sibyl/agents/jvm"
+)
+
+// newest matches the JVMs of Java 25, where Debian's packages and Temurin's install them.
+const newest = "/usr/lib/jvm/*-25-*/bin/java"
+
+// Compile compiles a source file, with libraries, into a new folder, which also gets the agent as sibyl-agent.jar. It
+// returns the folder and the JVMs to test with: the default one, and that of a JDK of Java 25, if there is one.
+func Compile(t testing.TB, source string, libraries ...string) (programs []string, dir string) {
+	t.Helper()
+	for _, program := range []string{"javac", "java"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is missing: install a JDK of Java 11 or later", program)
+		}
+	}
+	found, err := filepath.Glob(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "sibyl-agent.jar"), jvm.Jar, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "javac", "-g", "-cp", strings.Join(append(libraries, unpack(t, dir)), ":"), "-d", dir, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return append([]string{"java"}, found...), dir
+}
+
+// unpack writes the classes that only the agent sees into a folder in dir, for programs that call them, and returns it.
+func unpack(t testing.TB, dir string) string {
+	t.Helper()
+	classes, err := zip.NewReader(bytes.NewReader(jvm.Jar), int64(len(jvm.Jar)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const folder = "agent"
+	own, err := fs.Sub(classes, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, folder), own); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, folder)
+}
+
+// Start starts a program that prints its port, with additional environment variables, and returns its URL. It ends with
+// the test.
+func Start(t testing.TB, env []string, program string, args ...string) (c *exec.Cmd, url string) {
+	t.Helper()
+	c = exec.CommandContext(t.Context(), program, args...)
+	c.Env = append(os.Environ(), env...)
+	var messages bytes.Buffer
+	c.Stderr = &messages
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		if t.Failed() {
+			t.Logf("standard error of %s:\n%s", strings.Join(args, " "), messages.String())
+		}
+	})
+	var port int
+	for s := bufio.NewScanner(out); s.Scan(); { // the JVM may print warnings first
+		if n, _ := fmt.Sscanf(s.Text(), "port %d", &port); n == 1 {
+			return c, fmt.Sprintf("http://127.0.0.1:%d", port)
+		}
+	}
+	t.Fatal("the program did not print its port")
+	return nil, ""
+}
+
+// Get returns the body of a successful response.
+func Get(t testing.TB, url string) string {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }()
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %s %v", url, r.Status, body, err)
+	}
+	return string(body)
+}

@@ -1,0 +1,32 @@
+package jvm_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+)
+
+// BenchmarkProfiler reports the CPU time of a call of a method without a profile, in a profile, and in one of the calls
+// only, which the JVM measures since Java 25.
+func BenchmarkProfiler(b *testing.B) {
+	programs, dir := java(b, "testdata/cost/Cost.java")
+	for i, program := range programs {
+		for _, arm := range []struct{ name, arguments string }{{"without", ""}, {"all", "p:cost\\..*"}, {"calls", "p:cost\\..*#measure:calls"}} {
+			b.Run([]string{"default", "25"}[i]+"/"+arm.name, func(b *testing.B) {
+				flags := []string{"-XX:CompileCommand=dontinline,cost.Cost::*", "-XX:CompileCommand=quiet", "-cp", dir}
+				if arm.arguments != "" {
+					flags = append(flags, "-javaagent:"+filepath.Join(dir, "sibyl-agent.jar")+"="+arm.arguments)
+				}
+				_, url := start(b, nil, program, append(flags, "cost.Cost")...)
+				get(b, url) // compiles
+				for b.Loop() {
+					var call, other float64
+					if _, err := fmt.Sscan(get(b, url), &call, &other, &other); err != nil {
+						b.Fatal(err)
+					}
+					b.ReportMetric(call, "ns/call")
+				}
+			})
+		}
+	}
+}
