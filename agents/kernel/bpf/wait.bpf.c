@@ -56,6 +56,7 @@ enum {
 	MAX_FRAMES = 127,
 	FILTER_BITS = 1 << 16,
 	RATES = 1 << 14,
+	TOLD_AS_WELL_BITS = 3, // an eighth of the threshold; as in agents/kernel/waits/part.go
 	RATE_WINDOW_BITS = 30, // a window of the event rate: 2^30 ns
 };
 
@@ -72,6 +73,7 @@ enum {
 	LOST,	    // the ring buffer was full
 	LIMITED,    // above the rate of the process
 	UNKNOWN,    // memory of the process was not in place, so that its span is unknown
+	CRAMPED,    // short waits that have no room in their span beside the other waits
 };
 
 // How the span that a thread works for is found, as in agents/kernel/join.
@@ -162,7 +164,8 @@ struct thread {
 	struct target target; // a copy: a switch needs no look at the map
 	struct sum on_cpu;    // until the thread ends, when it goes to the other sums
 	__u64 stack_at;
-	__u64 sent;		  // end of the last event: later ones begin after it
+	__u64 span;		  // hash of that of the last wait in any
+	__u64 free;		  // in that span, events tell nothing from this time on
 	__u64 unsampled[CLASSES]; // short waits since the last one with a stack
 	struct brief brief[CLASSES];
 	__u8 span_text[TRACE_DIGITS + SPAN_DIGITS];
@@ -220,6 +223,8 @@ struct interval {
 	__u64 end;
 	bool over;	// it exceeds the threshold of its class
 	bool runq_over; // its run-queue part exceeds that of runqueue
+	bool told;	// an event tells the wait
+	bool runq_told; // an event tells its run-queue part
 	__u16 more;	// see event
 };
 
@@ -809,11 +814,11 @@ static __always_inline void miss(__u32 tgid, __u32 class, __u32 reason)
 }
 
 // miss_event counts the parts of an event that is missing.
-static __always_inline void miss_event(struct target *target, __u32 tgid, struct interval *i, __u32 reason)
+static __always_inline void miss_event(__u32 tgid, struct interval *i, __u32 reason)
 {
-	if (i->over && wants(target, i->class))
+	if (i->told)
 		miss(tgid, i->class, reason);
-	if (i->runq_over && wants(target, RUNQUEUE))
+	if (i->runq_told)
 		miss(tgid, RUNQUEUE, reason);
 }
 
@@ -840,13 +845,13 @@ static __always_inline void send(struct task_struct *task, struct thread *t, str
 
 	if (!may_send(target, task->tgid, i->end)) {
 		increment(limited_events);
-		miss_event(target, task->tgid, i, LIMITED);
+		miss_event(task->tgid, i, LIMITED);
 		return;
 	}
 	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		increment(lost_events);
-		miss_event(target, task->tgid, i, LOST);
+		miss_event(task->tgid, i, LOST);
 		return;
 	}
 	e->end = i->end;
@@ -865,19 +870,31 @@ static __always_inline void send(struct task_struct *task, struct thread *t, str
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
+// tell decides what an event tells: a wait and a run-queue part that exceed their thresholds. If one of them does, the
+// other one is told as well unless it is much shorter, because there would be no room for it later.
+static __always_inline void tell(struct target *target, struct interval *i)
+{
+	bool wait = wants(target, i->class), runq = wants(target, RUNQUEUE);
+
+	i->told = wait && i->over;
+	i->runq_told = runq && i->runq_over;
+	if (!(target->flags & ONLY_IN_SPANS) || !(i->told || i->runq_told) || i->class >= CLASSES)
+		return;
+	i->told = wait && i->wait_ns && i->wait_ns >= target->threshold_ns[i->class] >> TOLD_AS_WELL_BITS;
+	i->runq_told = runq && i->runq_ns && i->runq_ns >= target->threshold_ns[RUNQUEUE] >> TOLD_AS_WELL_BITS;
+}
+
 // send_single sends a wait that exceeds a threshold.
 static __always_inline void send_single(struct task_struct *task, struct thread *t, struct interval *i)
 {
-	struct target *target = &t->target;
-
-	if (!(i->over && wants(target, i->class)) && !(i->runq_over && wants(target, RUNQUEUE)))
+	if (!i->told && !i->runq_told)
 		return;
-	if ((target->flags & ONLY_IN_SPANS) && !in_span(t)) {
+	if ((t->target.flags & ONLY_IN_SPANS) && !in_span(t)) {
 		if (t->found == UNREADABLE)
-			miss_event(target, task->tgid, i, UNKNOWN);
+			miss_event(task->tgid, i, UNKNOWN);
 		return;
 	}
-	t->sent = i->runq_over ? i->end : i->end - i->runq_ns;
+	t->free = i->runq_told ? i->end : i->end - i->runq_ns;
 	send(task, t, i);
 }
 
@@ -893,34 +910,54 @@ static __always_inline __u64 hash_of(struct thread *t)
 	return hash;
 }
 
-// gather adds a wait that is too short for an event to those before it in the same span. When together they exceed the
-// threshold, they are sent as one wait that ends now, unless that would overlap with the last one that was sent.
+// gather adds a wait that no event tells to those before it in the same span. When together they exceed the threshold,
+// they are sent as one. Its place is at the beginning of the time since the last event, in which all of them were, so
+// that events of a thread do not overlap. If there is less room, the rest is sent later.
 static __always_inline void gather(struct task_struct *task, struct thread *t, __u32 class, __s32 syscall, __u64 ns, __u64 end)
 {
-	struct interval i = {.class = class, .syscall = syscall, .end = end, .over = true};
+	struct interval i = {.class = class, .syscall = syscall, .told = true};
 	struct target *target = &t->target;
 	struct brief *b;
-	__u64 span;
 
-	if (class >= CLASSES || !ns || ns >= target->threshold_ns[class] || !wants(target, class))
+	if (class >= CLASSES || !ns || !wants(target, class) || !target->threshold_ns[class])
 		return;
 	b = &t->brief[class];
-	span = hash_of(t);
-	if (b->span != span) {
-		b->span = span;
+	if (b->span != t->span) {
+		if (b->ns >= target->threshold_ns[class])
+			miss(task->tgid, class, CRAMPED);
+		b->span = t->span;
 		b->ns = 0;
 		b->count = 0;
 	}
 	b->ns += ns;
 	b->count++;
-	if (b->ns < target->threshold_ns[class] || end - b->ns < t->sent)
+	i.wait_ns = end > t->free ? end - t->free : 0;
+	if (i.wait_ns > b->ns)
+		i.wait_ns = b->ns;
+	if (i.wait_ns < target->threshold_ns[class])
 		return;
-	i.wait_ns = b->ns;
+	i.end = t->free + i.wait_ns;
 	i.more = b->count - 1 < 0xffff ? b->count - 1 : 0xffff;
-	b->ns = 0;
-	b->count = 0;
-	t->sent = end;
+	b->ns -= i.wait_ns;
+	b->count = b->ns > 0;
+	t->free = i.end;
 	send(task, t, &i);
+}
+
+// send_in_span sends a wait in a span, or adds it to other short ones, in the order in which its parts have passed.
+static __noinline void send_in_span(struct task_struct *task, struct thread *t, struct interval *i)
+{
+	__u64 woken = i->end - i->runq_ns, span = hash_of(t);
+
+	if (t->span != span) {
+		t->span = span;
+		t->free = woken - i->wait_ns;
+	}
+	if (!i->told)
+		gather(task, t, i->class, i->syscall, i->wait_ns, woken);
+	send_single(task, t, i);
+	if (!i->runq_told)
+		gather(task, t, RUNQUEUE, i->syscall, i->runq_ns, i->end);
 }
 
 // attribute adds a wait to its stack, together with the short waits of the class since the last stack.
@@ -964,11 +1001,11 @@ static __always_inline void add_wait(struct task_struct *task, struct thread *t,
 	i.over = exceeds(target, i.class, i.wait_ns);
 	i.runq_over = exceeds(target, RUNQUEUE, i.runq_ns);
 	add(target, task, &i);
-	send_single(task, t, &i);
-	if ((target->flags & ONLY_IN_SPANS) && in_span(t)) {
-		gather(task, t, i.class, i.syscall, i.wait_ns, now - i.runq_ns);
-		gather(task, t, RUNQUEUE, i.syscall, i.runq_ns, now);
-	}
+	tell(target, &i);
+	if ((target->flags & ONLY_IN_SPANS) && in_span(t))
+		send_in_span(task, t, &i);
+	else
+		send_single(task, t, &i);
 	attribute(task->tgid, t, &i);
 }
 
@@ -1080,13 +1117,22 @@ static __always_inline void switch_in(struct task_struct *task, __u64 *now)
 	enter(t, ONCPU, *now);
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+// switch_observed handles a switch from or to a thread of a process that may be a target.
+static __noinline int switch_observed(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
 {
 	__u64 now = 0;
 
-	switch_out(ctx, preempt, prev, prev_state, &now);
+	switch_out(ctx, preempt, prev, state, &now);
 	switch_in(next, &now);
+	return 0;
+}
+
+// switched runs for all threads of the machine: for nearly all of them it does nothing, which must cost next to nothing.
+SEC("tp_btf/sched_switch")
+int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	if (may_be_target(prev->tgid) || may_be_target(next->tgid))
+		switch_observed(ctx, preempt, prev, next, prev_state);
 	return 0;
 }
 

@@ -126,7 +126,8 @@ type WaitThread struct {
 	Target     WaitTarget
 	OnCpu      WaitSum
 	StackAt    uint64
-	Sent       uint64
+	Span       uint64
+	Free       uint64
 	Unsampled  [18]uint64
 	Brief      [18]struct {
 		_      structs.HostLayout

@@ -103,11 +103,13 @@ const (
 	RingFull Cause = iota // the ring buffer was full
 	Limited               // there were more than the process may send
 	Unknown               // the memory with the identity of the span was not in place
+	Cramped               // short ones had no room in their span beside the others
 	NumCauses
 )
 
 var causeTexts = [NumCauses]string{
 	"the ring buffer is full", "there are more than the limit of a process", "the memory with the identity of the span is not in place",
+	"short ones have no room in their span beside the others",
 }
 
 // String returns the cause as a sentence.
