@@ -156,8 +156,8 @@ func (s *investigationStep) explain() {
 }
 
 // explanation describes the cause that accounts for much of the leading operation: waits in the kernel, or a variable
-// that explains at least half of the durations or of an edge of the operation. A function that waits for nothing in the kernel
-// computes. It is empty if nothing is known.
+// that explains at least half of the durations or of an edge of the operation. A function that waits for nothing in the
+// kernel computes. It is empty if nothing is known.
 func (s *investigationStep) explanation() string {
 	if len(s.searched) == 0 {
 		return ""

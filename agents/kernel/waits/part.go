@@ -23,8 +23,8 @@ func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 	return parts
 }
 
-// toldAsWellBits is the binary logarithm of the part of a threshold from which a part of an event within a span is told,
-// as in bpf/wait.bpf.c.
+// toldAsWellBits is the binary logarithm of the fraction of a threshold from which a part of an event within a span is
+// told, as in bpf/wait.bpf.c.
 const toldAsWellBits = 3
 
 // InSpans returns the thresholds of the parts of events that are sent within spans only: of an event of which one part
