@@ -155,15 +155,15 @@ func (s *investigationStep) explain() {
 	s.requestPicks()
 }
 
-// explanation describes the cause that accounts for at least half of the leading operation: waits in the kernel, or a
-// variable that explains the durations or an edge of the operation. A function that waits for nothing in the kernel
-// computes. It is empty if nothing is known.
+// explanation describes the cause that accounts for much of the leading operation: waits in the kernel, or a variable
+// that explains at least half of the durations or of an edge of the operation. A function that waits for nothing in the
+// kernel computes. It is empty if nothing is known.
 func (s *investigationStep) explanation() string {
 	if len(s.searched) == 0 {
 		return ""
 	}
 	lead, top := s.searched[0], &s.v.Suspects[0]
-	if w := lead.waits(s.epoch.in.Table); w.Share >= explainedShare*lead.score && w.Share >= explainedShare*top.Share {
+	if w, explain := lead.explainingWaits(s.epoch.in.Table); explain && w.Share >= explainedShare*top.Share {
 		s.v.Wait, s.v.Function = w, lead.functionOf(&w, s.epoch.in.Table)
 		return waitSentence(&w, s.v.Function, s.problem, s.epoch.in.Table)
 	}

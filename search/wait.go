@@ -67,9 +67,22 @@ func hostOf(p *detect.Problem) string {
 	return ""
 }
 
-// waits returns the known waits in the kernel within the scope that carry most of it, as one suspect. Classes that
-// sentences do not tell apart count together; Op and Context are those of the largest. It is zero if there are none.
-func (o *operationScope) waits(table *trace.Table) (most Suspect) {
+// largestWait is the share of a scope that the largest kind of waits must carry to explain it, if all kinds together
+// carry most of it.
+const largestWait = 1.0 / 3
+
+// explainingWaits returns the waits in the kernel that explain the scope, and whether there are any: those that carry
+// half of it. If two kinds follow each other, as waits for a disk and then for a busy CPU, neither may carry half; then
+// the larger one explains it.
+func (o *operationScope) explainingWaits(table *trace.Table) (most Suspect, explain bool) {
+	most, all := o.waits(table)
+	return most, most.Share >= explainedShare*o.score || most.Share >= largestWait*o.score && all >= keptShare*o.score
+}
+
+// waits returns the known waits in the kernel within the scope that carry most of it, as one suspect, and the share of
+// all. Classes that sentences do not tell apart count together; Op and Context are those of the largest. Both are zero
+// if there are none.
+func (o *operationScope) waits(table *trace.Table) (most Suspect, all float64) {
 	sums, largest := make(map[trace.Op]Suspect), make(map[trace.Op]float64)
 	for i := range o.locations {
 		l := &o.locations[i]
@@ -79,6 +92,7 @@ func (o *operationScope) waits(table *trace.Table) (most Suspect) {
 		kind := kindOfWait(l.op, table)
 		sum := sums[kind]
 		share := sum.Share + o.score*l.share
+		all += o.score * l.share
 		if l.share > largest[kind] {
 			largest[kind], sum = l.share, o.suspect(int32(i), 0)
 		}
@@ -88,7 +102,7 @@ func (o *operationScope) waits(table *trace.Table) (most Suspect) {
 			most = sum
 		}
 	}
-	return most
+	return most, all
 }
 
 // kindOfWait returns the same operation for waits of the same service that sentences do not tell apart.

@@ -59,11 +59,21 @@ func TestWaitsOfScope(t *testing.T) {
 		return &operationScope{score: 0.5, locations: append([]location{{known: true, share: 1}}, waits...)}
 	}
 	o := scope(wait("sync", 0.45, true), wait("runqueue", 0.25, true), wait("preempted", 0.3, true), wait("dns", 0.9, false))
-	if w := o.waits(&table); table.OpName(w.Op) != "wait preempted" || math.Abs(w.Share-0.275) > 1e-9 {
+	if w, all := o.waits(&table); math.Abs(all-0.5) > 1e-9 || table.OpName(w.Op) != "wait preempted" || math.Abs(w.Share-0.275) > 1e-9 {
 		t.Errorf("%s with %g, want both classes of waits for a CPU", table.OpName(w.Op), w.Share)
 	}
-	if w := scope(wait("sync", 0, true)).waits(&table); w != (Suspect{}) {
-		t.Errorf("%+v, want none", w)
+	if w, all := scope(wait("sync", 0, true)).waits(&table); w != (Suspect{}) || all != 0 {
+		t.Errorf("%+v and %g, want none", w, all)
+	}
+	for _, c := range []struct {
+		sync, queue, dns float64
+		want             bool
+	}{
+		{0.5, 0, 0, true}, {0.49, 0, 0, false}, {0.45, 0.4, 0, true}, {0.45, 0.3, 0, false}, {0.3, 0.3, 0.3, false},
+	} {
+		if _, got := scope(wait("sync", c.sync, true), wait("runqueue", c.queue, true), wait("dns", c.dns, true)).explainingWaits(&table); got != c.want {
+			t.Errorf("%+v: explains %t", c, got)
+		}
 	}
 	entry, f := table.Op(table.Symbol("orders"), table.Symbol("POST /place"), trace.Server), func(name string) trace.Op {
 		return table.Op(table.Symbol("orders"), table.Symbol(name), trace.Internal)

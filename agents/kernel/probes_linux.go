@@ -29,7 +29,9 @@ type Probes struct {
 	links   []io.Closer // of the attached programs; empty: none is
 	rate    uint64      // of samples
 	applied map[uint32]Target
+	added   map[uint32]uint64 // when processes became targets
 	thresh  waits.Thresholds
+	changed uint64 // number of changes of targets
 	until   uint64 // the programs stop then
 	gaps    uint64
 
@@ -70,7 +72,7 @@ func Open(o Options) (*Probes, error) {
 			return nil, fmt.Errorf("set %s of the probes: %w", name, err)
 		}
 	}
-	p := &Probes{rate: o.SampleRate, applied: make(map[uint32]Target), tellsDelay: tellsDelay()}
+	p := &Probes{rate: o.SampleRate, applied: make(map[uint32]Target), added: make(map[uint32]uint64), tellsDelay: tellsDelay()}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, explain(err)
 	}
@@ -111,11 +113,9 @@ func (p *Probes) Apply(s Spec) error {
 			return errors.Join(err, p.detach())
 		}
 	}
-	if err := p.remove(s); err != nil {
-		return err
-	}
+	removed := p.remove(s)
 	added, err := p.put(s)
-	if err != nil {
+	if err := errors.Join(removed, err, p.renewCopies()); err != nil {
 		return err
 	}
 	p.thresh = s.Thresholds
@@ -125,8 +125,17 @@ func (p *Probes) Apply(s Spec) error {
 	if err := p.Renew(); err != nil || !added {
 		return err
 	}
-	_, err = p.States() // gives threads that wait already a state
+	_, _, err = p.threads() // gives threads that wait already a state
 	return err
+}
+
+// renewCopies makes the programs take the present targets, of which each thread has a copy.
+func (p *Probes) renewCopies() error {
+	p.changed++
+	if err := p.objects.Applied.Set(1 + p.changed); err != nil { // the programs begin with 1
+		return fmt.Errorf("apply the targets: %w", err)
+	}
+	return nil
 }
 
 // remove deletes the targets that s lacks.
@@ -149,6 +158,11 @@ func (p *Probes) remove(s Spec) error {
 			return fmt.Errorf("remove target %d: %w", pid, err)
 		}
 		delete(p.applied, pid)
+		delete(running, pid)
+	}
+	clear(p.added)
+	for pid := range running { // also of children
+		p.added[pid] = running[pid].Added
 	}
 	for pid := range p.applied {
 		// Without a target it has ended; if it is wanted, the number belongs to another process. Without context it
@@ -171,8 +185,11 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 		if exists && before == t && s.Thresholds == p.thresh {
 			continue
 		}
+		if _, observed := p.added[pid]; !observed {
+			p.added[pid] = now
+		}
 		v := bpf.WaitTarget{
-			Begun: now, ThresholdNs: s.Thresholds, Classes: uint32(t.Classes), Events: uint32(t.Events), MaxEvents: t.MaxEvents,
+			Begun: now, Added: p.added[pid], ThresholdNs: s.Thresholds, Classes: uint32(t.Classes), Events: uint32(t.Events), MaxEvents: t.MaxEvents,
 		}
 		if t.Stacks {
 			v.Flags |= withStacks
@@ -251,7 +268,7 @@ func (p *Probes) restart(now uint64) error {
 			return fmt.Errorf("restart target %d: %w", pid, err)
 		}
 	}
-	return nil
+	return p.renewCopies()
 }
 
 // Stop ends the observation: later intervals are not summed up, and [Probes.States] returns the states as of now.

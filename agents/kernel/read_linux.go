@@ -33,7 +33,7 @@ type batches struct {
 
 // Read returns all sums, and the states of all threads just before.
 func (p *Probes) Read() (waits.Reading, error) {
-	open, err := p.States()
+	open, onCPU, err := p.threads()
 	if err != nil {
 		return waits.Reading{}, err
 	}
@@ -45,21 +45,29 @@ func (p *Probes) Read() (waits.Reading, error) {
 	if err != nil {
 		return waits.Reading{}, fmt.Errorf("read the sums: %w", err)
 	}
+	for i := range open {
+		k := waits.Key{TGID: open[i].TGID, TID: open[i].TID, Syscall: waits.NoSyscall, Class: waits.OnCPU}
+		if _, ended := sums[k]; !ended && onCPU[i].Count > 0 {
+			onCPU[i].Comm = open[i].Comm
+			sums[k] = onCPU[i]
+		}
+	}
 	return waits.Reading{Open: open, Sums: sums}, nil
 }
 
-// States returns the states of all threads of the targets.
-func (p *Probes) States() ([]waits.Open, error) {
+// threads returns the states of all threads of the targets, and the sums of their times on CPUs. The programs begin to
+// observe those that they do not yet.
+func (p *Probes) threads() (open []waits.Open, onCPU []waits.Sum, err error) {
 	f, err := p.states.Open()
 	if err != nil {
-		return nil, fmt.Errorf("read the states of threads: %w", err)
+		return nil, nil, fmt.Errorf("read the states of threads: %w", err)
 	}
 	var text bytes.Buffer
 	_, err = io.Copy(&text, f)
 	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("read the states of threads: %w", err)
+		return nil, nil, fmt.Errorf("read the states of threads: %w", err)
 	}
-	return waits.DecodeOpen(text.Bytes())
+	return waits.DecodeThreads(text.Bytes())
 }
 
 // Delete deletes sums of threads that have ended.

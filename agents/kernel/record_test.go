@@ -48,6 +48,9 @@ func TestLayout(t *testing.T) {
 	if n := binary.Size(waits.Open{}); n != waits.OpenSize {
 		t.Errorf("OpenSize is %d, want %d", waits.OpenSize, n)
 	}
+	if n := binary.Size(waits.Sum{}); n != waits.SumSize {
+		t.Errorf("SumSize is %d, want %d", waits.SumSize, n)
+	}
 	if n := len(bpf.WaitTarget{}.ThresholdNs); n != waits.NumClasses {
 		t.Errorf("%d classes in C, want %d", n, waits.NumClasses)
 	}

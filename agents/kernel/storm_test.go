@@ -222,6 +222,42 @@ func TestTargetsEnd(t *testing.T) {
 	}
 }
 
+// A target that changes keeps its time on CPUs. One that becomes a target again begins anew.
+func TestTargetChanges(t *testing.T) {
+	p := open(t, Options{})
+	onCPU := func() (ns uint64) {
+		t.Helper()
+		_ = unix.Nanosleep(&unix.Timespec{Nsec: 1}, nil) // the present interval ends
+		r, err := p.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, s := range r.Sums {
+			if k.Class == waits.OnCPU {
+				ns += s.TotalNs
+			}
+		}
+		return ns
+	}
+	own := uint32(os.Getpid())
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	apply(t, p, own, everything, waits.Thresholds{})
+	measure(spin, &[6]uintptr{uintptr(100 * time.Millisecond)})
+	before := onCPU()
+	apply(t, p, own, everything, waits.Thresholds{waits.File: 1e6})
+	if changed := onCPU(); before < uint64(time.Millisecond) || changed < before {
+		t.Errorf("%d ns on CPUs, then %d", before, changed)
+	}
+	if err := p.Apply(Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, p, own, everything, waits.Thresholds{})
+	if again := onCPU(); again >= before {
+		t.Errorf("%d ns on CPUs in the first observation, %d in the second", before, again)
+	}
+}
+
 // An agent that hangs observes nothing once its lease has expired, and begins anew when it goes on.
 func TestLease(t *testing.T) {
 	p := open(t, Options{})

@@ -31,6 +31,7 @@ const workloadVariable = "SIBYL_KERNEL_WORKLOAD"
 // result, and end with their input.
 var workloads = map[string]func(in *bufio.Reader, out io.Writer) error{
 	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload, "requests": requestsWorkload, "naps": napsWorkload,
+	"crowded": crowdedWorkload,
 }
 
 func TestMain(m *testing.M) {
@@ -610,9 +611,17 @@ func semaphore() (step, error) {
 
 // contend uses a CPU that another thread wants, too.
 func contend() (step, error) {
+	if err := bindToFirstCPU(); err != nil {
+		return nil, err
+	}
+	return repeated(spin, uintptr(15*pause)), nil
+}
+
+// bindToFirstCPU binds this thread to the first CPU that it may use.
+func bindToFirstCPU() error {
 	var allowed, first unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return nil, err
+		return err
 	}
 	for cpu := range 1024 {
 		if allowed.IsSet(cpu) {
@@ -620,10 +629,7 @@ func contend() (step, error) {
 			break
 		}
 	}
-	if err := unix.SchedSetaffinity(0, &first); err != nil {
-		return nil, err
-	}
-	return repeated(spin, uintptr(15*pause)), nil
+	return unix.SchedSetaffinity(0, &first)
 }
 
 // startPiped starts a program, and returns pipes to its input and from its output.

@@ -30,7 +30,7 @@ import (
 // Hidden commands of this program, for the processes of a demo.
 const (
 	ShopCommand       = "demo-shop"       // runs [shop.Run]
-	SupervisedCommand = "demo-supervised" // runs [Supervise]; its arguments are the directory, the program and the program's arguments
+	SupervisedCommand = "demo-supervised" // runs [Supervise]; its arguments are the directory or "", the program and the program's arguments
 )
 
 // Options configures a demo.
@@ -67,8 +67,12 @@ const (
 var ErrNotFound = errors.New("no answer in time")
 
 const (
-	offTimeout  = 60 * time.Second // from the answer until its tracepoints are disabled, and until the kernel explains it
-	stopTimeout = 5 * time.Second  // from the request to stop until a process exits
+	offTimeout = 60 * time.Second // from the answer until its tracepoints are disabled, and until the kernel explains it
+
+	// Times from the request to stop: until a supervised program is killed, more than the server takes to answer its
+	// last requests, and until a process of the demo is, more than its program has and the removal of files takes.
+	exitTimeout = 30 * time.Second
+	stopTimeout = exitTimeout + 2*removeTimeout
 )
 
 // Run runs a demo until ctx ends or, with ExitWhenFound, until the result is known. It returns [ErrNotFound] for a
@@ -83,7 +87,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 		d.Fault = d.randomFault()
 	}
 	if err := d.start(ctx); err != nil {
-		return err
+		return interrupted(ctx, err)
 	}
 	background, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -93,7 +97,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 	running.Go(func() { d.follow(background) })
 	result, err := d.observe(ctx)
 	if err != nil {
-		return err
+		return interrupted(ctx, err)
 	}
 	if err := o.Done(result); err != nil {
 		return err
@@ -111,6 +115,14 @@ func Run(ctx context.Context, o *Options) (err error) {
 		return ErrNotFound
 	}
 	return nil
+}
+
+// interrupted returns the cause of the end of ctx, from which other errors may follow, or err if it has not ended.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // follow passes events to the watcher until ctx ends.
@@ -214,13 +226,9 @@ func ofService(environment []string, name string, instance int) []string {
 	return append(slices.Clone(environment), "OTEL_SERVICE_NAME="+name, fmt.Sprintf("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=%s-%d", name, instance))
 }
 
-// kernelLimit is the percentage of a CPU that the kernel agent may use. It is above the default, because the shop
-// switches threads often for its few requests.
-const kernelLimit = "5"
-
-// startKernelAgent starts the kernel agent for the processes of the shop.
+// startKernelAgent starts the kernel agent for the processes of the shop, with its default settings.
 func (d *demo) startKernelAgent(environment []string) error {
-	arguments := []string{SupervisedCommand, d.dir, d.Sibyl, "agent", "kernel", "--sibyl", d.server.url(), "--otlp", d.server.otlp, "--cpu-limit", kernelLimit}
+	arguments := []string{SupervisedCommand, "", d.Sibyl, "agent", "kernel", "--sibyl", d.server.url(), "--otlp", d.server.otlp}
 	for _, c := range d.shop {
 		arguments = append(arguments, "--pid", strconv.Itoa(c.command.Process.Pid))
 	}

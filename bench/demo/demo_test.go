@@ -176,7 +176,7 @@ func TestExplained(t *testing.T) {
 func TestChildFails(t *testing.T) {
 	for script, want := range map[string]string{
 		"echo no port >&2; exit 3": "shop: exit status 3: no port",
-		"exit 3":                   "shop: exit status 3: its log is empty; is the disk of ",
+		"exit 3":                   "shop: exit status 3: its log is empty",
 	} {
 		c, err := start("shop", "/bin/sh", t.TempDir(), nil, "-c", script)
 		if err != nil {
@@ -213,6 +213,25 @@ func TestSupervise(t *testing.T) {
 	err := Supervise(t.Context(), input, os.Stderr, dir, "/bin/sh", "-c", script, "sh", dir)
 	if _, statErr := os.Stat(dir); err != nil || !os.IsNotExist(statErr) {
 		t.Errorf("error %v, stat %v; want no error and no directory", err, statErr)
+	}
+}
+
+// TestChildKilled: a process that does not exit in time is killed, which the error tells, with the end of its log.
+func TestChildKilled(t *testing.T) {
+	dir := t.TempDir()
+	c, err := start("shop", "/bin/sh", dir, nil, "-c", "echo busy >&2; echo '{}'; exec sleep 60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.send(shop.Command{}, new(shop.Reply)); err != nil { // the log has its line
+		t.Fatal(err)
+	}
+	if err := os.Remove(c.log.Name()); err != nil {
+		t.Fatal(err)
+	}
+	const want = "shop did not exit within 1ms of the request and was killed: busy"
+	if err := c.stop(time.Millisecond); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 )
 
@@ -96,22 +98,33 @@ func (c *child) noReply(err error) error {
 	select {
 	case <-c.exited:
 		return c.exitError()
-	case <-time.After(stopTimeout):
+	case <-time.After(exitTimeout):
 		return err
 	}
 }
 
-// logTail returns the last lines of the log.
+// logTail returns the last lines of the log, also if the file has been removed.
 func (c *child) logTail() string {
-	data, err := os.ReadFile(c.log.Name())
-	if err != nil {
-		return ""
+	data, err := io.ReadAll(io.NewSectionReader(c.log, 0, maxLog))
+	switch {
+	case err != nil:
+		return fmt.Sprintf("its log cannot be read: %v", err)
+	case len(data) > 0:
+		lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+		return strings.Join(lines[max(0, len(lines)-5):], "; ")
+	case isFull(c.log):
+		return "its log is empty, because the disk of " + filepath.Dir(c.log.Name()) + " is full"
 	}
-	if len(data) == 0 {
-		return "its log is empty; is the disk of " + filepath.Dir(c.log.Name()) + " full?"
-	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], "; ")
+	return "its log is empty"
+}
+
+// maxLog bounds the part of a log that is read.
+const maxLog = 1 << 30
+
+// isFull reports whether the disk of a file is full.
+func isFull(f *os.File) bool {
+	var s unix.Statfs_t
+	return unix.Fstatfs(int(f.Fd()), &s) == nil && s.Bavail == 0
 }
 
 // exitError returns an error for the unexpected exit of the process. stop does not return it again.
@@ -126,16 +139,19 @@ func (c *child) exitError() error {
 // stop ends the input of the process, and kills the process after the timeout.
 func (c *child) stop(timeout time.Duration) error {
 	_ = c.input.Close() // fails if the process has exited
+	err := error(nil)
 	select {
 	case <-c.exited:
+		err = c.err
 	case <-time.After(timeout):
 		_ = c.command.Process.Kill() // fails if the process has just exited
 		<-c.exited
+		err = fmt.Errorf("%s did not exit within %s of the request and was killed: %s", c.name, timeout, c.logTail())
 	}
 	if c.reported {
 		return c.log.Close()
 	}
-	return errors.Join(c.err, c.log.Close())
+	return errors.Join(err, c.log.Close())
 }
 
 // plainEnvironment returns an environment without the variables that configure Sibyl and OpenTelemetry.
@@ -146,7 +162,8 @@ func plainEnvironment(environment []string) []string {
 }
 
 // Supervise runs a program, with errOut as its standard error, and terminates it at the end of in. It then also removes
-// dir, so that a demo leaves no files even if it was killed.
+// dir, unless that is "", so that a demo leaves no files even if it was killed. Only the program that ends last may
+// have its directory removed.
 func Supervise(ctx context.Context, in io.Reader, errOut io.Writer, dir, program string, args ...string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -157,12 +174,12 @@ func Supervise(ctx context.Context, in io.Reader, errOut io.Writer, dir, program
 	c := exec.CommandContext(ctx, program, args...)
 	c.Stderr = errOut
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	c.WaitDelay = stopTimeout
+	c.WaitDelay = exitTimeout
 	err := c.Run()
 	if ctx.Err() != nil && c.ProcessState != nil && c.ProcessState.Success() {
 		err = nil // it was terminated and exited cleanly
 	}
-	if errors.Is(context.Cause(ctx), errInputEnded) {
+	if dir != "" && errors.Is(context.Cause(ctx), errInputEnded) {
 		err = errors.Join(err, remove(dir))
 	}
 	return err
@@ -170,7 +187,7 @@ func Supervise(ctx context.Context, in io.Reader, errOut io.Writer, dir, program
 
 // remove removes dir. It retries, because processes that are about to exit may still create files.
 func remove(dir string) error {
-	deadline := time.Now().Add(stopTimeout)
+	deadline := time.Now().Add(removeTimeout)
 	for {
 		err := os.RemoveAll(dir)
 		if err == nil || time.Now().After(deadline) {
@@ -180,8 +197,11 @@ func remove(dir string) error {
 	}
 }
 
-// removeInterval is the pause between attempts of remove.
-const removeInterval = 50 * time.Millisecond
+// Time of all attempts of remove, and between them.
+const (
+	removeTimeout  = 5 * time.Second
+	removeInterval = 50 * time.Millisecond
+)
 
 // errInputEnded is the cause of the context of Supervise at the end of its input.
 var errInputEnded = errors.New("the input ended")

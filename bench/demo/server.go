@@ -71,7 +71,8 @@ func startServer(ctx context.Context, o *Options, dir, dataDir string, environme
 		s.readAddresses()
 	}
 	if s.client, err = contract.NewClientWithResponses(s.url()+"/api/v1", contract.WithHTTPClient(&http.Client{Timeout: startTimeout})); err != nil {
-		return nil, errors.Join(err, c.stop(0))
+		_ = c.stop(0) // as above
+		return nil, err
 	}
 	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
@@ -35,7 +36,7 @@ func TestDemoExplains(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, fault := range []string{"fsync", "dns", "lock", "neighbour"} {
+	for _, fault := range []string{"disk", "fsync", "dns", "lock", "neighbour"} {
 		got := kernelDemo(t, cli.ExitOK, "--fault="+fault, "--kernel")
 		if !got.Correct || got.Wait == nil || !got.Wait.Correct || got.Wait.Host != host {
 			t.Errorf("%s: %s", fault, got)
@@ -56,6 +57,9 @@ func requireKernel(t *testing.T) {
 func kernelDemo(t *testing.T, code int, args ...string) *demo.Result {
 	t.Helper()
 	r := sibylbench(t, append([]string{"demo", "--headless", "--exit-when-located", "--seed=1", "-o=json"}, args...)...)
+	if code == cli.ExitError && !strings.HasSuffix(r.err, "\nsibylbench: no answer in time\n") {
+		t.Errorf("a process failed: %s", r.err)
+	}
 	var got demo.Result
 	if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code != code {
 		t.Fatalf("exit code %d, %v: %s%s", r.code, err, r.out, r.err)

@@ -55,6 +55,8 @@ enum {
 	FIRST_BUCKET_BITS = 10, // the first holds waits below 2^10 ns
 	MAX_FRAMES = 127,
 	FILTER_BITS = 1 << 16,
+	RATES = 1 << 14,
+	TOLD_AS_WELL_BITS = 3, // an eighth of the threshold; as in agents/kernel/waits/part.go
 	RATE_WINDOW_BITS = 30, // a window of the event rate: 2^30 ns
 };
 
@@ -71,6 +73,7 @@ enum {
 	LOST,	    // the ring buffer was full
 	LIMITED,    // above the rate of the process
 	UNKNOWN,    // memory of the process was not in place, so that its span is unknown
+	CRAMPED,    // short waits that have no room in their span beside the other waits
 };
 
 // How the span that a thread works for is found, as in agents/kernel/join.
@@ -115,47 +118,21 @@ struct context {
 };
 
 struct target {
-	__u64 begun;		     // time (all in ns of the monotonic clock) from which on the process is observed
-	__u64 threshold_ns[CLASSES]; // 0: none
-	__u32 classes;		     // bit mask: sums are kept
-	__u32 events;		     // bit mask: waits above the threshold are sent
+	__u64 begun;   // time (all in ns of the monotonic clock) from which on the process is observed in this way
+	__u64 added;   // when it became a target
+	__u32 classes; // bit mask: sums are kept
+	__u32 events;  // bit mask: waits above the threshold are sent
 	__u32 flags;
-	__u32 max_events; // per window
-	__u64 window;
-	__u32 sent; // in this window
-	__u32 unused;
+	__u32 max_events; // in each window
 	struct context context;
+	__u64 threshold_ns[CLASSES]; // 0: none
 };
 
-// brief sums up waits of a class that are too short for events of their own.
-struct brief {
-	__u64 span; // hash of the span in which they were
-	__u64 ns;
-	__u32 count;
+// rate counts the events of a process in a window of time.
+struct rate {
+	__u64 window;
+	__u32 sent;
 	__u32 unused;
-};
-
-struct thread {
-	__u64 since; // begin of the present state; 0: unknown
-	__u64 woken; // 0: still waiting, or the scheduler tells; see delay_of
-	__u64 ran;   // as the scheduler counts the time on CPUs, when the thread left its last one
-	__u64 delay; // as the scheduler counts the time on run queues, when the thread left its last CPU
-	__u64 stack_at;
-	__u64 unsampled[CLASSES]; // short waits since the last one with a stack
-	__u64 sent;		  // end of the last event: later ones begin after it
-	struct brief brief[CLASSES];
-	__s32 stack;		  // of the present wait; negative: none
-	__s32 syscall;
-	__u32 class; // present state
-	__u32 found; // of the present wait: its span
-	__u8 span_text[TRACE_DIGITS + SPAN_DIGITS];
-};
-
-struct sum_key {
-	__u32 tgid;
-	__u32 tid;
-	__s32 syscall;
-	__u32 class;
 };
 
 struct sum {
@@ -169,6 +146,42 @@ struct sum {
 	__u32 runq_over;
 	__u8 comm[16];
 	__u32 buckets[BUCKETS];
+};
+
+// brief sums up waits of a class that are too short for events of their own.
+struct brief {
+	__u64 span; // hash of the span in which they were
+	__u64 ns;
+	__u32 count;
+	__u32 unused;
+};
+
+// thread is the state of a thread. The fields of every switch come first.
+struct thread {
+	__u64 since; // begin of the present state; 0: unknown
+	__u64 woken; // 0: still waiting, or the scheduler tells; see delay_of
+	__u64 ran;   // as the scheduler counts the time on CPUs, when the thread left its last one
+	__u64 delay; // as the scheduler counts the time on run queues, when the thread left its last CPU
+	__s32 stack; // of the present wait; negative: none
+	__s32 syscall;
+	__u32 class;	      // present state
+	__u32 found;	      // of the present wait: its span
+	__u64 generation;     // of targets, that of the copy
+	struct target target; // a copy: a switch needs no look at the map
+	struct sum on_cpu;    // until the thread ends, when it goes to the other sums
+	__u64 stack_at;
+	__u64 span;		  // hash of that of the last wait in any
+	__u64 free;		  // in that span, events tell nothing from this time on
+	__u64 unsampled[CLASSES]; // short waits since the last one with a stack
+	struct brief brief[CLASSES];
+	__u8 span_text[TRACE_DIGITS + SPAN_DIGITS];
+};
+
+struct sum_key {
+	__u32 tgid;
+	__u32 tid;
+	__s32 syscall;
+	__u32 class;
 };
 
 struct stack_key {
@@ -216,6 +229,8 @@ struct interval {
 	__u64 end;
 	bool over;	// it exceeds the threshold of its class
 	bool runq_over; // its run-queue part exceeds that of runqueue
+	bool told;	// an event tells the wait
+	bool runq_told; // an event tells its run-queue part
 	__u16 more;	// see event
 };
 
@@ -295,7 +310,14 @@ volatile __u64 until;
 volatile __u64 named[FILTER_BITS / 64];
 volatile __u64 inherited[FILTER_BITS / 64];
 
+struct rate rates[RATES]; // of processes, by the end of their number: a few may share one
+
 __u64 changes; // of targets by these programs: the agent looks at them again
+
+// Numbers of changes of targets after which threads need new copies: those by the agent, which are applied as soon as it
+// has counted them, and those by these programs.
+volatile __u64 applied = 1;
+volatile __u64 outdated;
 
 // Losses, by reason.
 __u64 lost_events;    // the ring buffer was full
@@ -321,21 +343,21 @@ static __always_inline bool may_be_target(__u32 tgid)
 	return (named[word] | inherited[word]) >> (tgid % 64) & 1;
 }
 
-// target_at returns the target that process tgid is at a time; 0 if it is none. It sets *now if that is 0.
-static __always_inline struct target *target_at(__u32 tgid, __u64 *now)
+// observed_at reports whether target is observed at a time.
+static __always_inline bool observed_at(struct target *target, __u64 now)
+{
+	return now >= target->begun && now < until;
+}
+
+// target_now returns the target that process tgid is now; 0 if it is none.
+static __always_inline struct target *target_now(__u32 tgid)
 {
 	struct target *target;
 
 	if (!may_be_target(tgid))
 		return 0;
 	target = bpf_map_lookup_elem(&targets, &tgid);
-	if (!target)
-		return 0;
-	if (!*now)
-		*now = bpf_ktime_get_ns();
-	if (*now < target->begun || *now >= until)
-		return 0;
-	return target;
+	return target && observed_at(target, bpf_ktime_get_ns()) ? target : 0;
 }
 
 // tells_delay reports whether the kernel keeps the times that delay_of reads. Otherwise woken is attached.
@@ -391,12 +413,30 @@ static __always_inline void copy_comm(__u8 *to, struct task_struct *task)
 	((__u64 *)to)[1] = from[1];
 }
 
+// grow adds an interval to a sum.
+static __always_inline void grow(struct sum *sum, struct interval *i)
+{
+	__u32 bucket = bucket_of(i->wait_ns);
+
+	sum->count++;
+	sum->total_ns += i->wait_ns;
+	if (i->wait_ns > sum->max_ns)
+		sum->max_ns = i->wait_ns;
+	sum->runq_ns += i->runq_ns;
+	if (i->runq_ns > sum->max_runq_ns)
+		sum->max_runq_ns = i->runq_ns;
+	sum->last = i->end;
+	sum->over += i->over;
+	sum->runq_over += i->runq_over;
+	if (bucket < BUCKETS)
+		sum->buckets[bucket]++;
+}
+
 // add adds an interval to the sums.
 static __always_inline void add(struct target *target, struct task_struct *task, struct interval *i)
 {
 	struct sum_key key = {.tgid = task->tgid, .tid = task->pid, .syscall = i->syscall, .class = i->class};
 	struct sum *sum;
-	__u32 bucket;
 
 	if (i->class >= CLASSES || !(target->classes & (1 << i->class)))
 		return;
@@ -410,29 +450,17 @@ static __always_inline void add(struct target *target, struct task_struct *task,
 		}
 		copy_comm(sum->comm, task);
 	}
-	sum->count++;
-	sum->total_ns += i->wait_ns;
-	if (i->wait_ns > sum->max_ns)
-		sum->max_ns = i->wait_ns;
-	sum->runq_ns += i->runq_ns;
-	if (i->runq_ns > sum->max_runq_ns)
-		sum->max_runq_ns = i->runq_ns;
-	sum->last = i->end;
-	sum->over += i->over;
-	sum->runq_over += i->runq_over;
-	bucket = bucket_of(i->wait_ns);
-	if (bucket < BUCKETS)
-		sum->buckets[bucket]++;
+	grow(sum, i);
 }
 
-// add_on_cpu adds the time on the CPU that ends.
-static __always_inline void add_on_cpu(struct target *target, struct task_struct *task, struct thread *t, __u64 now)
+// add_on_cpu adds the time on the CPU that ends. Its sum is kept with the thread, where it is found at once.
+static __always_inline void add_on_cpu(struct thread *t, __u64 now)
 {
 	struct interval i = {.class = ONCPU, .syscall = NO_SYSCALL, .wait_ns = now - t->since, .end = now};
 
-	i.over = exceeds(target, ONCPU, i.wait_ns);
-	if (t->since >= target->begun)
-		add(target, task, &i);
+	i.over = exceeds(&t->target, ONCPU, i.wait_ns);
+	if (t->since >= t->target.begun && (t->target.classes & (1 << ONCPU)))
+		grow(&t->on_cpu, &i);
 }
 
 static __always_inline void add_stack(__u32 tgid, __u32 class, __s32 syscall, __s32 stack, __u64 ns)
@@ -789,8 +817,9 @@ static __always_inline __u32 find_slot(struct context *c, struct task_struct *ta
 }
 
 // find_span finds the span that the current thread works for, before it waits.
-static __always_inline __u32 find_span(struct target *target, struct task_struct *task, struct thread *t)
+static __always_inline __u32 find_span(struct task_struct *task, struct thread *t)
 {
+	struct target *target = &t->target;
 	__u64 thread_pointer = 0;
 
 #if defined(__TARGET_ARCH_x86)
@@ -812,11 +841,11 @@ static __always_inline __u32 find_span(struct target *target, struct task_struct
 }
 
 // sample takes a stack of the thread that leaves the CPU, unless it has taken one just before.
-static __always_inline __s32 sample(void *ctx, struct target *target, struct thread *t, __u64 now)
+static __always_inline __s32 sample(void *ctx, struct thread *t, __u64 now)
 {
 	__s32 stack;
 
-	if (!(target->flags & WITH_STACKS) || now - t->stack_at < stack_period_ns)
+	if (!(t->target.flags & WITH_STACKS) || now - t->stack_at < stack_period_ns)
 		return -1;
 	t->stack_at = now;
 	stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
@@ -844,42 +873,44 @@ static __always_inline void miss(__u32 tgid, __u32 class, __u32 reason)
 }
 
 // miss_event counts the parts of an event that is missing.
-static __always_inline void miss_event(struct target *target, __u32 tgid, struct interval *i, __u32 reason)
+static __always_inline void miss_event(__u32 tgid, struct interval *i, __u32 reason)
 {
-	if (i->over && wants(target, i->class))
+	if (i->told)
 		miss(tgid, i->class, reason);
-	if (i->runq_over && wants(target, RUNQUEUE))
+	if (i->runq_told)
 		miss(tgid, RUNQUEUE, reason);
 }
 
-// may_send reports whether the process has sent fewer events than its rate allows.
-static __always_inline bool may_send(struct target *target, __u64 now)
+// may_send reports whether process tgid has sent fewer events than its rate allows.
+static __always_inline bool may_send(struct target *target, __u32 tgid, __u64 now)
 {
+	struct rate *rate = &rates[tgid % RATES];
 	__u64 window = now >> RATE_WINDOW_BITS;
 
-	if (target->window != window) {
-		target->window = window;
-		target->sent = 0;
+	if (rate->window != window) {
+		rate->window = window;
+		rate->sent = 0;
 	}
-	if (target->sent >= target->max_events)
+	if (rate->sent >= target->max_events)
 		return false;
-	target->sent++;
+	rate->sent++;
 	return true;
 }
 
-static __always_inline void send(struct target *target, struct task_struct *task, struct thread *t, struct interval *i)
+static __always_inline void send(struct task_struct *task, struct thread *t, struct interval *i)
 {
+	struct target *target = &t->target;
 	struct event *e;
 
-	if (!may_send(target, i->end)) {
+	if (!may_send(target, task->tgid, i->end)) {
 		increment(limited_events);
-		miss_event(target, task->tgid, i, LIMITED);
+		miss_event(task->tgid, i, LIMITED);
 		return;
 	}
 	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
 	if (!e) {
 		increment(lost_events);
-		miss_event(target, task->tgid, i, LOST);
+		miss_event(task->tgid, i, LOST);
 		return;
 	}
 	e->end = i->end;
@@ -898,18 +929,32 @@ static __always_inline void send(struct target *target, struct task_struct *task
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
-// send_single sends a wait that exceeds a threshold.
-static __always_inline void send_single(struct target *target, struct task_struct *task, struct thread *t, struct interval *i)
+// tell decides what an event tells: a wait and a run-queue part that exceed their thresholds. If one of them does, the
+// other one is told as well unless it is much shorter, because there would be no room for it later.
+static __always_inline void tell(struct target *target, struct interval *i)
 {
-	if (!(i->over && wants(target, i->class)) && !(i->runq_over && wants(target, RUNQUEUE)))
+	bool wait = wants(target, i->class), runq = wants(target, RUNQUEUE);
+
+	i->told = wait && i->over;
+	i->runq_told = runq && i->runq_over;
+	if (!(target->flags & ONLY_IN_SPANS) || !(i->told || i->runq_told) || i->class >= CLASSES)
 		return;
-	if ((target->flags & ONLY_IN_SPANS) && !in_span(t)) {
+	i->told = wait && i->wait_ns && i->wait_ns >= target->threshold_ns[i->class] >> TOLD_AS_WELL_BITS;
+	i->runq_told = runq && i->runq_ns && i->runq_ns >= target->threshold_ns[RUNQUEUE] >> TOLD_AS_WELL_BITS;
+}
+
+// send_single sends a wait that exceeds a threshold.
+static __always_inline void send_single(struct task_struct *task, struct thread *t, struct interval *i)
+{
+	if (!i->told && !i->runq_told)
+		return;
+	if ((t->target.flags & ONLY_IN_SPANS) && !in_span(t)) {
 		if (t->found == UNREADABLE)
-			miss_event(target, task->tgid, i, UNKNOWN);
+			miss_event(task->tgid, i, UNKNOWN);
 		return;
 	}
-	t->sent = i->runq_over ? i->end : i->end - i->runq_ns;
-	send(target, task, t, i);
+	t->free = i->runq_told ? i->end : i->end - i->runq_ns;
+	send(task, t, i);
 }
 
 // hash_of returns a hash of the span of the present wait.
@@ -924,39 +969,60 @@ static __always_inline __u64 hash_of(struct thread *t)
 	return hash;
 }
 
-// gather adds a wait that is too short for an event to those before it in the same span. When together they exceed the
-// threshold, they are sent as one wait that ends now, unless that would overlap with the last one that was sent.
-static __always_inline void gather(struct target *target, struct task_struct *task, struct thread *t, __u32 class, __s32 syscall,
-				   __u64 ns, __u64 end)
+// gather adds a wait that no event tells to those before it in the same span. When together they exceed the threshold,
+// they are sent as one. Its place is at the beginning of the time since the last event, in which all of them were, so
+// that events of a thread do not overlap. If there is less room, the rest is sent later.
+static __always_inline void gather(struct task_struct *task, struct thread *t, __u32 class, __s32 syscall, __u64 ns, __u64 end)
 {
-	struct interval i = {.class = class, .syscall = syscall, .end = end, .over = true};
+	struct interval i = {.class = class, .syscall = syscall, .told = true};
+	struct target *target = &t->target;
 	struct brief *b;
-	__u64 span;
 
-	if (class >= CLASSES || !ns || ns >= target->threshold_ns[class] || !wants(target, class))
+	if (class >= CLASSES || !ns || !wants(target, class) || !target->threshold_ns[class])
 		return;
 	b = &t->brief[class];
-	span = hash_of(t);
-	if (b->span != span) {
-		b->span = span;
+	if (b->span != t->span) {
+		if (b->ns >= target->threshold_ns[class])
+			miss(task->tgid, class, CRAMPED);
+		b->span = t->span;
 		b->ns = 0;
 		b->count = 0;
 	}
 	b->ns += ns;
 	b->count++;
-	if (b->ns < target->threshold_ns[class] || end - b->ns < t->sent)
+	i.wait_ns = end > t->free ? end - t->free : 0;
+	if (i.wait_ns > b->ns)
+		i.wait_ns = b->ns;
+	if (i.wait_ns < target->threshold_ns[class])
 		return;
-	i.wait_ns = b->ns;
+	i.end = t->free + i.wait_ns;
 	i.more = b->count - 1 < 0xffff ? b->count - 1 : 0xffff;
-	b->ns = 0;
-	b->count = 0;
-	t->sent = end;
-	send(target, task, t, &i);
+	b->ns -= i.wait_ns;
+	b->count = b->ns > 0;
+	t->free = i.end;
+	send(task, t, &i);
+}
+
+// send_in_span sends a wait in a span, or adds it to other short ones, in the order in which its parts have passed.
+static __noinline void send_in_span(struct task_struct *task, struct thread *t, struct interval *i)
+{
+	__u64 woken = i->end - i->runq_ns, span = hash_of(t);
+
+	if (t->span != span) {
+		t->span = span;
+		t->free = woken - i->wait_ns;
+	}
+	if (!i->told)
+		gather(task, t, i->class, i->syscall, i->wait_ns, woken);
+	send_single(task, t, i);
+	if (!i->runq_told)
+		gather(task, t, RUNQUEUE, i->syscall, i->runq_ns, i->end);
 }
 
 // attribute adds a wait to its stack, together with the short waits of the class since the last stack.
-static __always_inline void attribute(__u32 tgid, struct target *target, struct thread *t, struct interval *i)
+static __always_inline void attribute(__u32 tgid, struct thread *t, struct interval *i)
 {
+	struct target *target = &t->target;
 	__u32 class = i->class;
 
 	if ((target->flags & (WITH_STACKS | ONLY_IN_SPANS)) != WITH_STACKS || class >= CLASSES || !(target->classes & (1 << class)))
@@ -981,9 +1047,10 @@ static __always_inline __u64 run_queue_part(struct task_struct *task, struct thr
 }
 
 // add_wait adds the wait that ends, and sends it if it exceeds a threshold.
-static __always_inline void add_wait(struct target *target, struct task_struct *task, struct thread *t, __u64 now)
+static __always_inline void add_wait(struct task_struct *task, struct thread *t, __u64 now)
 {
 	struct interval i = {.class = t->class, .syscall = t->syscall, .wait_ns = now - t->since, .end = now};
+	struct target *target = &t->target;
 
 	if (t->since < target->begun)
 		return;
@@ -993,44 +1060,69 @@ static __always_inline void add_wait(struct target *target, struct task_struct *
 	i.over = exceeds(target, i.class, i.wait_ns);
 	i.runq_over = exceeds(target, RUNQUEUE, i.runq_ns);
 	add(target, task, &i);
-	send_single(target, task, t, &i);
-	if ((target->flags & ONLY_IN_SPANS) && in_span(t)) {
-		gather(target, task, t, i.class, i.syscall, i.wait_ns, now - i.runq_ns);
-		gather(target, task, t, RUNQUEUE, i.syscall, i.runq_ns, now);
-	}
-	attribute(task->tgid, target, t, &i);
+	tell(target, &i);
+	if ((target->flags & ONLY_IN_SPANS) && in_span(t))
+		send_in_span(task, t, &i);
+	else
+		send_single(task, t, &i);
+	attribute(task->tgid, t, &i);
 }
 
 // repair ends a wait whose switch to a CPU was not reported, which some kernels do when they switch from a task that they
 // hide from tracing. The scheduler has counted the time on the CPU since.
-static __always_inline void repair(struct target *target, struct task_struct *task, struct thread *t, __u64 now)
+static __noinline void repair(struct task_struct *task, struct thread *t, __u64 now)
 {
 	__u64 ran = task->se.sum_exec_runtime - t->ran;
 
-	if (t->since < target->begun)
+	if (t->since < t->target.begun)
 		return;
 	if (ran > now - t->since)
 		ran = now - t->since;
-	add_wait(target, task, t, now - ran);
+	add_wait(task, t, now - ran);
 	t->since = now - ran;
 	increment(unseen_switches);
 }
 
-// state_of returns the state of task, and sets *target to the target that its process is. It returns 0 if that is
-// none, or if the thread has ended.
-static __always_inline struct thread *state_of(struct task_struct *task, struct target **target, __u64 *now)
+// renewed returns the state of task, t, with the present target that its process is. It makes one if t is 0. It returns
+// 0 if the process is no target.
+static __noinline struct thread *renewed(struct task_struct *task, struct thread *t, __u64 generation)
 {
-	struct thread *t;
+	__u32 tgid = task->tgid;
+	struct target *target = bpf_map_lookup_elem(&targets, &tgid);
 
-	*target = target_at(task->tgid, now);
-	if (!*target)
+	if (!target)
 		return 0;
-	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t) {
 		increment(lost_threads);
 		return 0;
 	}
-	return t->class == ENDED ? 0 : t;
+	if (t->target.added != target->added)
+		__builtin_memset(&t->on_cpu, 0, sizeof(t->on_cpu)); // of an earlier observation
+	__builtin_memcpy(&t->target, target, sizeof(*target));
+	t->generation = generation;
+	return t;
+}
+
+// state_of returns the state of task; 0 if its process is not observed now, or if the thread has ended. It sets *now if
+// that is 0.
+static __always_inline struct thread *state_of(struct task_struct *task, __u64 *now)
+{
+	__u64 generation;
+	struct thread *t;
+
+	if (!may_be_target(task->tgid))
+		return 0;
+	generation = applied + outdated; // read before the target: a later change is noticed at the next switch
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (!t || t->generation != generation)
+		t = renewed(task, t, generation);
+	if (!t || t->class == ENDED)
+		return 0;
+	if (!*now)
+		*now = bpf_ktime_get_ns();
+	return observed_at(&t->target, *now) ? t : 0;
 }
 
 // enter begins a state of a thread.
@@ -1055,44 +1147,51 @@ static __always_inline void enter_wait(struct task_struct *task, struct thread *
 // switch_out ends the time of task on its CPU, and begins its wait.
 static __always_inline void switch_out(void *ctx, bool preempt, struct task_struct *task, __u32 state, __u64 *now)
 {
-	struct target *target;
-	struct thread *t = state_of(task, &target, now);
+	struct thread *t = state_of(task, now);
 
 	if (!t)
 		return;
 	if (t->class != ONCPU)
-		repair(target, task, t, *now);
-	add_on_cpu(target, task, t, *now);
+		repair(task, t, *now);
+	add_on_cpu(t, *now);
 	enter_wait(task, t, PREEMPTED, *now);
 	if (!preempt)
 		t->class = state ? classify(task, state, true, &t->syscall) : classify_runnable(task);
-	t->found = find_span(target, task, t);
-	if (!(target->flags & ONLY_IN_SPANS) || in_span(t))
-		t->stack = sample(ctx, target, t, *now);
+	t->found = find_span(task, t);
+	if (!(t->target.flags & ONLY_IN_SPANS) || in_span(t))
+		t->stack = sample(ctx, t, *now);
 }
 
 // switch_in ends the wait of task, and begins its time on the CPU.
 static __always_inline void switch_in(struct task_struct *task, __u64 *now)
 {
-	struct target *target;
-	struct thread *t = state_of(task, &target, now);
+	struct thread *t = state_of(task, now);
 
 	if (!t)
 		return;
 	if (t->class != ONCPU)
-		add_wait(target, task, t, *now);
-	else if (t->since >= target->begun)
+		add_wait(task, t, *now);
+	else if (t->since >= t->target.begun)
 		increment(lost_switches);
 	enter(t, ONCPU, *now);
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+// switch_observed handles a switch from or to a thread of a process that may be a target.
+static __noinline int switch_observed(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
 {
 	__u64 now = 0;
 
-	switch_out(ctx, preempt, prev, prev_state, &now);
+	switch_out(ctx, preempt, prev, state, &now);
 	switch_in(next, &now);
+	return 0;
+}
+
+// switched runs for all threads of the machine: for nearly all of them it does nothing, which must cost next to nothing.
+SEC("tp_btf/sched_switch")
+int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	if (may_be_target(prev->tgid) || may_be_target(next->tgid))
+		switch_observed(ctx, preempt, prev, next, prev_state);
 	return 0;
 }
 
@@ -1101,11 +1200,8 @@ SEC("tp_btf/sched_wakeup")
 int BPF_PROG(woken, struct task_struct *task)
 {
 	__u64 now = 0;
-	struct thread *t;
+	struct thread *t = state_of(task, &now);
 
-	if (!target_at(task->tgid, &now))
-		return 0;
-	t = bpf_task_storage_get(&threads, task, 0, 0);
 	if (t && !t->woken && t->class > RUNQUEUE)
 		t->woken = now;
 	return 0;
@@ -1115,8 +1211,7 @@ SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(created, struct task_struct *task)
 {
 	__u64 now = 0;
-	struct target *target;
-	struct thread *t = state_of(task, &target, &now);
+	struct thread *t = state_of(task, &now);
 
 	if (t)
 		enter_wait(task, t, RUNQUEUE, now);
@@ -1126,13 +1221,12 @@ int BPF_PROG(created, struct task_struct *task)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 {
-	__u64 now = 0;
 	struct target *target;
 	__u32 tgid = child->tgid;
 
 	if (tgid == parent->tgid)
 		return 0;
-	target = target_at(parent->tgid, &now);
+	target = target_now(parent->tgid);
 	if (!target || !(target->flags & WITH_CHILDREN))
 		return 0;
 	__sync_fetch_and_or(&inherited[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
@@ -1148,24 +1242,26 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(executed, struct task_struct *task)
 {
-	__u64 now = 0;
-	struct target *target = target_at(task->tgid, &now);
+	struct target *target = target_now(task->tgid);
 
 	if (!target)
 		return 0;
 	target->context.kind = NO_CONTEXT; // it runs another program; the agent looks
+	increment(outdated);
 	increment(changes);
 	return 0;
 }
 
-// name sets the last name of a thread, which is gone when the agent reads the sums.
-static __always_inline void name(struct task_struct *task)
+// keep_on_cpu moves the time on CPUs of a thread that ends to the other sums, with its last name.
+static __always_inline void keep_on_cpu(struct task_struct *task, struct thread *t)
 {
 	struct sum_key key = {.tgid = task->tgid, .tid = task->pid, .syscall = NO_SYSCALL, .class = ONCPU};
-	struct sum *sum = bpf_map_lookup_elem(&sums, &key);
 
-	if (sum)
-		copy_comm(sum->comm, task);
+	if (!t->on_cpu.count)
+		return;
+	copy_comm(t->on_cpu.comm, task);
+	if (bpf_map_update_elem(&sums, &key, &t->on_cpu, 0))
+		increment(lost_sums);
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -1173,17 +1269,13 @@ int BPF_PROG(exited, struct task_struct *task)
 {
 	__u64 now = 0;
 	__u32 tgid = task->tgid;
-	struct target *target = target_at(tgid, &now);
-	struct thread *t;
+	struct thread *t = state_of(task, &now);
 
-	if (!target)
+	if (!t)
 		return 0;
-	t = bpf_task_storage_get(&threads, task, 0, 0);
-	if (t) {
-		add_on_cpu(target, task, t, now);
-		t->class = ENDED;
-		name(task);
-	}
+	add_on_cpu(t, now);
+	keep_on_cpu(task, t);
+	t->class = ENDED;
 	if (!task->signal->live.counter) { // the last thread: another process may get the number
 		bpf_map_delete_elem(&targets, &tgid);
 		increment(changes);
@@ -1195,9 +1287,8 @@ int BPF_PROG(exited, struct task_struct *task)
 SEC("perf_event")
 int sampled(struct bpf_perf_event_data *ctx)
 {
-	__u64 now = 0;
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct target *target = target_at(tgid, &now);
+	struct target *target = target_now(tgid);
 	__s32 stack;
 
 	if (!target || !(target->flags & WITH_STACKS) || !(target->classes & (1 << ONCPU)))
@@ -1239,7 +1330,8 @@ static __always_inline __u64 woken_at(struct task_struct *task, struct thread *t
 	return t->since + part < now ? now - part : t->since;
 }
 
-// observe writes the present state of each thread of the targets. It begins to observe those that are not yet.
+// observe writes the present state and the time on CPUs of each thread of the targets. It begins to observe those that
+// are not yet.
 SEC("iter/task")
 int observe(struct bpf_iter__task *ctx)
 {
@@ -1283,5 +1375,6 @@ int observe(struct bpf_iter__task *ctx)
 		o.woken = 0;
 	copy_comm(o.comm, task);
 	bpf_seq_write(ctx->meta->seq, &o, sizeof(o));
+	bpf_seq_write(ctx->meta->seq, t->target.added == target->added ? &t->on_cpu : &empty_sum, sizeof(t->on_cpu));
 	return 0;
 }

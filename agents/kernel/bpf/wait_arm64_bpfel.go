@@ -49,6 +49,13 @@ type WaitOpen struct {
 	Comm    [16]uint8
 }
 
+type WaitRate struct {
+	_      structs.HostLayout
+	Window uint64
+	Sent   uint32
+	Unused uint32
+}
+
 type WaitStackKey struct {
 	_       structs.HostLayout
 	Tgid    uint32
@@ -86,17 +93,14 @@ type WaitSumKey struct {
 }
 
 type WaitTarget struct {
-	_           structs.HostLayout
-	Begun       uint64
-	ThresholdNs [18]uint64
-	Classes     uint32
-	Events      uint32
-	Flags       uint32
-	MaxEvents   uint32
-	Window      uint64
-	Sent        uint32
-	Unused      uint32
-	Context     struct {
+	_         structs.HostLayout
+	Begun     uint64
+	Added     uint64
+	Classes   uint32
+	Events    uint32
+	Flags     uint32
+	MaxEvents uint32
+	Context   struct {
 		_       structs.HostLayout
 		Kind    uint32
 		Tls     int32
@@ -108,28 +112,33 @@ type WaitTarget struct {
 		Slots   uint32
 		Unused2 uint32
 	}
+	ThresholdNs [18]uint64
 }
 
 type WaitThread struct {
-	_         structs.HostLayout
-	Since     uint64
-	Woken     uint64
-	Ran       uint64
-	Delay     uint64
-	StackAt   uint64
-	Unsampled [18]uint64
-	Sent      uint64
-	Brief     [18]struct {
+	_          structs.HostLayout
+	Since      uint64
+	Woken      uint64
+	Ran        uint64
+	Delay      uint64
+	Stack      int32
+	Syscall    int32
+	Class      uint32
+	Found      uint32
+	Generation uint64
+	Target     WaitTarget
+	OnCpu      WaitSum
+	StackAt    uint64
+	Span       uint64
+	Free       uint64
+	Unsampled  [18]uint64
+	Brief      [18]struct {
 		_      structs.HostLayout
 		Span   uint64
 		Ns     uint64
 		Count  uint32
 		Unused uint32
 	}
-	Stack    int32
-	Syscall  int32
-	Class    uint32
-	Found    uint32
 	SpanText [48]uint8
 }
 
@@ -152,6 +161,7 @@ const (
 	WaitProgSampled       = "sampled"
 	WaitProgSwitched      = "switched"
 	WaitProgWoken         = "woken"
+	WaitVarApplied        = "applied"
 	WaitVarChanges        = "changes"
 	WaitVarInherited      = "inherited"
 	WaitVarKinds          = "kinds"
@@ -164,6 +174,8 @@ const (
 	WaitVarLostTargets    = "lost_targets"
 	WaitVarLostThreads    = "lost_threads"
 	WaitVarNamed          = "named"
+	WaitVarOutdated       = "outdated"
+	WaitVarRates          = "rates"
 	WaitVarSamplePeriodNs = "sample_period_ns"
 	WaitVarStackPeriodNs  = "stack_period_ns"
 	WaitVarUnseenSwitches = "unseen_switches"
@@ -241,6 +253,7 @@ type WaitMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WaitVariableSpecs struct {
+	Applied        *ebpf.VariableSpec `ebpf:"applied"`
 	Changes        *ebpf.VariableSpec `ebpf:"changes"`
 	Inherited      *ebpf.VariableSpec `ebpf:"inherited"`
 	Kinds          *ebpf.VariableSpec `ebpf:"kinds"`
@@ -253,6 +266,8 @@ type WaitVariableSpecs struct {
 	LostTargets    *ebpf.VariableSpec `ebpf:"lost_targets"`
 	LostThreads    *ebpf.VariableSpec `ebpf:"lost_threads"`
 	Named          *ebpf.VariableSpec `ebpf:"named"`
+	Outdated       *ebpf.VariableSpec `ebpf:"outdated"`
+	Rates          *ebpf.VariableSpec `ebpf:"rates"`
 	SamplePeriodNs *ebpf.VariableSpec `ebpf:"sample_period_ns"`
 	StackPeriodNs  *ebpf.VariableSpec `ebpf:"stack_period_ns"`
 	UnseenSwitches *ebpf.VariableSpec `ebpf:"unseen_switches"`
@@ -306,6 +321,7 @@ func (m *WaitMaps) Close() error {
 //
 // It can be passed to LoadWaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WaitVariables struct {
+	Applied        *ebpf.Variable `ebpf:"applied"`
 	Changes        *ebpf.Variable `ebpf:"changes"`
 	Inherited      *ebpf.Variable `ebpf:"inherited"`
 	Kinds          *ebpf.Variable `ebpf:"kinds"`
@@ -318,6 +334,8 @@ type WaitVariables struct {
 	LostTargets    *ebpf.Variable `ebpf:"lost_targets"`
 	LostThreads    *ebpf.Variable `ebpf:"lost_threads"`
 	Named          *ebpf.Variable `ebpf:"named"`
+	Outdated       *ebpf.Variable `ebpf:"outdated"`
+	Rates          *ebpf.Variable `ebpf:"rates"`
 	SamplePeriodNs *ebpf.Variable `ebpf:"sample_period_ns"`
 	StackPeriodNs  *ebpf.Variable `ebpf:"stack_period_ns"`
 	UnseenSwitches *ebpf.Variable `ebpf:"unseen_switches"`

@@ -59,6 +59,7 @@ func Run(ctx context.Context, s Settings) (err error) {
 // agent reads the probes. One goroutine runs it; the exchange with Sibyl changes their targets meanwhile.
 type agent struct {
 	settings Settings
+	parts    waits.Thresholds // of parts of events
 	logger   *slog.Logger
 	probes   *sharedProbes
 	steering *steering
@@ -80,7 +81,7 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	joiner := join.NewJoiner(proc, s.Service, s.Host)
 	joiner.Hurried = s.Everything
 	a := &agent{
-		settings: s, logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
+		settings: s, parts: s.Thresholds.InSpans(), logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
 		ledger: waits.NewLedger(s.Thresholds), resolver: symbols.NewResolver(proc, time.Now), judged: time.Now(),
 		names: make(map[stackID][]string), named: make(map[uint32]*join.Service),
 		joiner: &sharedJoiner{joiner: joiner, used: make(map[uint32]int)},
@@ -193,7 +194,7 @@ func (a *agent) readEvents() error {
 		w, joined := a.joiner.Join(e)
 		joined = joined && w.Service.Name == t.service.Name // not those of the next process with the number
 		w.Event = *e
-		for _, part := range w.Parts(t.classes, a.settings.Thresholds) {
+		for _, part := range w.Parts(t.classes, a.parts) {
 			wanted := joined && enabled(part.Part.Class, part.Trace)
 			a.steering.record(t.service.Name, part.Part.Class, wanted)
 			if wanted {

@@ -23,6 +23,21 @@ func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 	return parts
 }
 
+// toldAsWellBits is the binary logarithm of the fraction of a threshold from which a part of an event within a span is
+// told, as in bpf/wait.bpf.c.
+const toldAsWellBits = 3
+
+// InSpans returns the thresholds of the parts of events that are sent within spans only: of an event of which one part
+// is above its threshold, the other part is told as well unless it is much shorter.
+func (t Thresholds) InSpans() Thresholds {
+	for class, ns := range t {
+		if ns > 0 {
+			t[class] = max(ns>>toldAsWellBits, 1)
+		}
+	}
+	return t
+}
+
 // Scope is the instrumentation scope of the spans of waits.
 const Scope = "github.com/sibyl-trace/sibyl/agents/kernel"
 

@@ -28,6 +28,12 @@ func TestParts(t *testing.T) {
 			t.Errorf("%b, %v: %+v, want %+v", c.wanted, c.limits, got, c.want)
 		}
 	}
+	if got := e.Parts(All, Thresholds{Sync: 2400, RunQueue: 200}.InSpans()); !slices.Equal(got, []Part{wait, queue}) {
+		t.Errorf("%+v; want both parts", got)
+	}
+	if got := e.Parts(All, Thresholds{Sync: 2408, RunQueue: 1}.InSpans()); !slices.Equal(got, []Part{queue}) {
+		t.Errorf("%+v; want no wait below an eighth of the threshold", got)
+	}
 	broken := Event{End: 100, WaitNs: 1 << 40, RunqNs: 1 << 40, Class: Sync}
 	for _, p := range broken.Parts(All, limits) {
 		if p.Start > p.End {

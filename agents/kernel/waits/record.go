@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // The records are laid out as in bpf/wait.bpf.c, for little-endian machines. Times are in ns of the monotonic clock.
@@ -102,11 +103,13 @@ const (
 	RingFull Cause = iota // the ring buffer was full
 	Limited               // there were more than the process may send
 	Unknown               // the memory with the identity of the span was not in place
+	Cramped               // short ones had no room in their span beside the others
 	NumCauses
 )
 
 var causeTexts = [NumCauses]string{
 	"the ring buffer is full", "there are more than the limit of a process", "the memory with the identity of the span is not in place",
+	"short ones have no room in their span beside the others",
 }
 
 // String returns the cause as a sentence.
@@ -145,6 +148,7 @@ type StackSum struct {
 const (
 	EventSize = 112
 	OpenSize  = 56
+	SumSize   = 72 + 4*Buckets
 )
 
 // DecodeEvent decodes a record of the ring buffer.
@@ -167,7 +171,35 @@ func DecodeEvent(record []byte) (Event, error) {
 	return e, nil
 }
 
-// DecodeOpen decodes a series of records of the task iterator.
+// DecodeThreads decodes what the task iterator writes: the state of each thread, and the sum of its time on CPUs.
+func DecodeThreads(records []byte) (open []Open, onCPU []Sum, err error) {
+	const size = OpenSize + SumSize
+	if len(records)%size != 0 {
+		return nil, nil, fmt.Errorf("decode states of threads: %d bytes, want a multiple of %d", len(records), size)
+	}
+	open, onCPU = make([]Open, 0, len(records)/size), make([]Sum, 0, len(records)/size)
+	for record := range slices.Chunk(records, size) {
+		state, err := DecodeOpen(record[:OpenSize])
+		if err != nil {
+			return nil, nil, err
+		}
+		open, onCPU = append(open, state...), append(onCPU, decodeSum(record[OpenSize:]))
+	}
+	return open, onCPU, nil
+}
+
+func decodeSum(record []byte) (s Sum) {
+	in := fields(record)
+	s.Count, s.TotalNs, s.MaxNs, s.RunqNs, s.MaxRunqNs, s.Last = in.u64(), in.u64(), in.u64(), in.u64(), in.u64(), in.u64()
+	s.Over, s.RunqOver = in.u32(), in.u32()
+	in.bytes(s.Comm[:])
+	for i := range s.Buckets {
+		s.Buckets[i] = in.u32()
+	}
+	return s
+}
+
+// DecodeOpen decodes a series of states of threads.
 func DecodeOpen(records []byte) ([]Open, error) {
 	if len(records)%OpenSize != 0 {
 		return nil, fmt.Errorf("decode states of threads: %d bytes, want a multiple of %d", len(records), OpenSize)

@@ -110,6 +110,34 @@ func TestRecordedAddsUp(t *testing.T) {
 	}
 }
 
+// The state of a thread is followed by the sum of its time on CPUs.
+func TestThreads(t *testing.T) {
+	want := recordedReading(t)
+	var b bytes.Buffer
+	var sums []Sum
+	for k, s := range want.Sums {
+		if len(sums) == len(want.Open) {
+			break
+		}
+		s.Comm[0] += byte(k.Class) // the sums differ
+		sums = append(sums, s)
+	}
+	for i := range sums {
+		for _, x := range []any{want.Open[i], sums[i]} {
+			if err := binary.Write(&b, binary.LittleEndian, x); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	open, onCPU, err := DecodeThreads(b.Bytes())
+	if d := cmp.Diff(want.Open[:len(sums)], open); err != nil || d != "" {
+		t.Error(err, d)
+	}
+	if d := cmp.Diff(sums, onCPU); d != "" {
+		t.Error(d)
+	}
+}
+
 // Truncated and impossible records are errors, and never panic.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{})
@@ -128,6 +156,9 @@ func FuzzDecode(f *testing.F) {
 		}
 		if err == nil && (len(b) != EventSize || !e.Class.Valid()) {
 			t.Errorf("%d bytes decode to %+v", len(b), e)
+		}
+		if open, onCPU, err := DecodeThreads(b); len(open) != len(onCPU) || err != nil && open != nil {
+			t.Errorf("%d states and %d sums: %v", len(open), len(onCPU), err)
 		}
 		open, err := DecodeOpen(b)
 		if err != nil {

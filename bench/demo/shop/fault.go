@@ -72,11 +72,15 @@ type Truth struct {
 	Waits  []string `json:"waits,omitempty"`  // classes of kernel waits in which its requests spend the additional time
 	Inside []string `json:"inside,omitempty"` // operations called by it that are a correct answer, too
 	Table  string   `json:"table,omitempty"`  // its statements on this table are a correct answer, too; "": none
+	Whole  bool     `json:"whole,omitempty"`  // it affects all of the process: its other operations, and calls of the service, too
 }
 
 // Located reports whether e is the location of the fault. The target of a third party may be unknown, and names of
 // calls with a target lack "HTTP".
 func (t *Truth) Located(e *Edge) bool {
+	if t.Whole && (e.Service == t.Service || strings.HasPrefix(e.Target, t.Service+" ")) {
+		return true
+	}
 	if e.Service != t.Service {
 		return false
 	}
@@ -168,7 +172,7 @@ func (s *service) inject(ctx context.Context, i *Injection) (bool, error) {
 	if !s.contains(f) {
 		return false, nil
 	}
-	t := Truth{Edge: f.site.Edge, Waits: waitsOf[f.kind]}
+	t := Truth{Edge: f.site.Edge, Waits: waitsOf[f.kind], Whole: f.kind == Neighbour}
 	if f.kind == Replica {
 		t.Table = tableOf[f.site.Operation]
 	}

@@ -80,6 +80,7 @@ func TestRequests(t *testing.T) {
 // its table.
 func TestLocated(t *testing.T) {
 	call := &Truth{Edge: Edge{Service: "payment", Operation: httpCall}}
+	whole := &Truth{Edge: Edge{Service: "search", Operation: "rank.score"}, Whole: true}
 	query := &Truth{Edge: Edge{Service: "pricing", Operation: "rates.select"}, Table: "rates"}
 	for _, c := range []struct {
 		truth *Truth
@@ -93,6 +94,9 @@ func TestLocated(t *testing.T) {
 		{call, Edge{Service: "payment", Operation: "POST", Target: "{ip}:8080"}, true},
 		{call, Edge{Service: "payment", Operation: "POST"}, false},
 		{call, Edge{Service: "orders", Operation: "HTTP POST"}, false},
+		{whole, Edge{Service: "search", Operation: "POST /query"}, true},
+		{whole, Edge{Service: "gateway", Target: "search POST /query"}, true},
+		{whole, Edge{Service: "gateway", Operation: "find.query"}, false},
 		{query, Edge{Service: "pricing", Operation: "rates.select"}, true},
 		{query, Edge{Service: "pricing", Operation: "SELECT", Target: "sqlite pricing.rates"}, true},
 		{query, Edge{Service: "pricing", Operation: "SELECT", Target: "sqlite pricing.prices"}, false},
