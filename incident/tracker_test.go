@@ -35,11 +35,11 @@ type shop struct {
 	routes  int                    // number of operations of rare; 0: one
 	spacing time.Duration          // between requests to a service
 	epoch   time.Duration
-	quiet   bool // no request comes
-	stopped string                 // a service that gets no requests
-	pods    int                    // number of the first pod of each service
-	version string                 // of cart; empty: unknown
-	extra   bool                   // whether cart calls another service
+	quiet   bool   // no request comes
+	stopped string // a service that gets no requests
+	pods    int    // number of the first pod of each service
+	version string // of cart; empty: unknown
+	extra   bool   // whether cart calls another service
 }
 
 func newShop() *shop {

@@ -35,7 +35,7 @@ func otelAgent(t testing.TB) string {
 	return artifact(t, "io.opentelemetry.javaagent:opentelemetry-javaagent:"+otelVersion)
 }
 
-// artifact returns the file of an artifact (group:name:version), which Maven fetches unless its local repository has it.
+// artifact returns the file of an artifact (group:name:version). Maven fetches it unless its local repository has it.
 func artifact(t testing.TB, coordinates string) string {
 	t.Helper()
 	parts := strings.Split(coordinates, ":")
