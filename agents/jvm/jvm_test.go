@@ -182,7 +182,7 @@ func TestAttach(t *testing.T) {
 		}
 		report, calls := filepath.Join(dir, "attached.json"), filepath.Join(dir, "calls.json")
 		for _, arguments := range []string{"#output:" + report, "#measure:calls#output:" + calls} {
-			if err := jvm.Attach(t.Context(), pid, `p:shop\..*#format:json`+arguments); err != nil {
+			if err := jvm.Attach(t.Context(), pid, `p:shop\..*#format:json#top:100`+arguments); err != nil {
 				t.Fatal(err)
 			}
 		}
