@@ -12,7 +12,7 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// keepWhole returns requests of one type, a third of which are on the first side and have the attribute customer=whale.
+// keepWhole returns requests of one type. A third of them are on the first side, with the attribute customer=whale.
 // They are kept with that attribute, which their observations lack.
 func (w *harness) keepWhole(t *testing.T) (requests [second + 1][]*observation.Observation) {
 	t.Helper()

@@ -90,8 +90,8 @@ func TestLongEpochsAreNoDowntime(t *testing.T) {
 	}
 }
 
-// TestNothingLearnedWithoutRequests stops the requests, but not the service. Windows without requests say nothing of
-// what is usual.
+// TestNothingLearnedWithoutRequests stops the requests, but not the service. Windows without requests are no evidence
+// of health.
 func TestNothingLearnedWithoutRequests(t *testing.T) {
 	s := newShop()
 	s.play(time.Hour, nil)

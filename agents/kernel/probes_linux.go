@@ -129,7 +129,7 @@ func (p *Probes) Apply(s Spec) error {
 	return err
 }
 
-// renewCopies makes the programs take the present targets, of which each thread has a copy.
+// renewCopies makes each thread copy its target anew.
 func (p *Probes) renewCopies() error {
 	p.changed++
 	if err := p.objects.Applied.Set(1 + p.changed); err != nil { // the programs begin with 1

@@ -128,7 +128,7 @@ func (w *week) usual(at slice) float64 {
 }
 
 // habit returns how much longer calls usually take at about this time of the day than in the [Span] before, in octaves.
-// All of these times are high ones, so that what they are by chance cancels. w may be nil.
+// It compares high means with high means, so that chance cancels. w may be nil.
 func (w *week) habit(at slice) float64 {
 	if w == nil {
 		return 0
@@ -260,7 +260,7 @@ func (w *week) crept() float64 {
 
 // Crept compares the last hour with the same hour of the week before. It charges the own times that have been longer
 // for three hours than in those of the week before: the lowest of their three ratios. It also compares all calls of
-// each service together: what means are by chance largely cancels.
+// each service together, in which chance largely cancels.
 func (h *Sites) Crept(now trace.Nanos) Comparison {
 	w := (sliceOf(now) - lateTraces).hour() - 1
 	c := liveComparison{liveMemory: &liveMemory{}, h: h, window: w.slices(), skipped: h.skipped.all().before(w.slices().from)}

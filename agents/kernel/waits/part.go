@@ -27,8 +27,8 @@ func (e *Event) Parts(wanted Set, t Thresholds) []Part {
 // told, as in bpf/wait.bpf.c.
 const toldAsWellBits = 3
 
-// InSpans returns the thresholds of the parts of events that are sent within spans only: of an event of which one part
-// is above its threshold, the other part is told as well unless it is much shorter.
+// InSpans returns the thresholds of the parts of an event within a span: if one part exceeds its threshold, the event
+// tells the other part, too, unless that is much shorter.
 func (t Thresholds) InSpans() Thresholds {
 	for class, ns := range t {
 		if ns > 0 {

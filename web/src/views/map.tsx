@@ -117,7 +117,7 @@ function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
   );
 }
 
-// Sizes in px, of which widths have a range.
+// Sizes in px. Widths have a range.
 const box = { width: [132, 168], height: 44, low: 24 } as const; // low: of many services
 const gap = { x: [36, 180], y: 14, low: 6 } as const;
 const margin = 10;
