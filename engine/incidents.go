@@ -92,7 +92,9 @@ func (c *Core) Incidents() []Incident {
 func (c *Core) accept(id uint64, by, text string) bool {
 	accepted := c.incidents.Accept(id, by, text)
 	if accepted {
-		c.acceptProblems(id)
+		if a := c.affected[id]; a != nil {
+			c.acceptProblems(c.Ended(), func(p *detect.Problem) bool { return slices.Contains(a.Problems, p.ID) })
+		}
 		for _, x := range c.incidents.Incidents() {
 			if x.ID == id {
 				c.objectives.Waive(x.Objectives)

@@ -20,23 +20,18 @@ func (c *Core) settle(now trace.Nanos) {
 			open = append(open, c.affected[x.ID].Problems...)
 		}
 	}
-	for i := range c.problems {
-		p := &c.problems[i]
-		if p.Onset == detect.Changed && now.Sub(p.Opened) >= incident.Day && !slices.Contains(open, p.ID) && c.detector.Accept(p.Group, now) {
-			c.feedback.log = append(c.feedback.log, fmt.Sprintf("%s %s has been open for a day: its behaviour is normal from now on", p.Kind, p.ID))
-		}
+	lasting := func(p *detect.Problem) bool { return now.Sub(p.Opened) >= incident.Day && !slices.Contains(open, p.ID) }
+	for _, p := range c.acceptProblems(now, lasting) {
+		c.feedback.log = append(c.feedback.log, fmt.Sprintf("%s %s has been open for a day: its behaviour is normal from now on", p.Kind, p.ID))
 	}
 }
 
-// acceptProblems takes the behaviour of the open problems of an incident as normal.
-func (c *Core) acceptProblems(id uint64) {
-	a := c.affected[id]
-	if a == nil {
-		return
-	}
+// acceptProblems takes the behaviour of some changed problems as normal from an instant on, and returns them.
+func (c *Core) acceptProblems(now trace.Nanos, which func(*detect.Problem) bool) (accepted []*detect.Problem) {
 	for i := range c.problems {
-		if p := &c.problems[i]; p.Onset == detect.Changed && slices.Contains(a.Problems, p.ID) {
-			c.detector.Accept(p.Group, c.Ended())
+		if p := &c.problems[i]; p.Onset == detect.Changed && which(p) && c.detector.Accept(p.Group, now) {
+			accepted = append(accepted, p)
 		}
 	}
+	return accepted
 }
