@@ -1,8 +1,5 @@
 package io.github.sibyltrace.agent.weave;
 
-import org.objectweb.asm.ClassReader;
-import org.objectweb.asm.ClassVisitor;
-import org.objectweb.asm.ClassWriter;
 import org.objectweb.asm.MethodVisitor;
 import org.objectweb.asm.Opcodes;
 
@@ -24,17 +21,7 @@ public final class ContextHook {
 
   /** Returns the transformed class. */
   public static byte[] apply(byte[] classFile) {
-    ClassReader reader = new ClassReader(classFile);
-    ClassWriter writer = new ClassWriter(reader, ClassWriter.COMPUTE_MAXS);
-    reader.accept(
-        new ClassVisitor(Weave.API, writer) {
-          @Override
-          public MethodVisitor visitMethod(int access, String name, String descriptor, String signature, String[] exceptions) {
-            return new Tell(super.visitMethod(access, name, descriptor, signature, exceptions));
-          }
-        },
-        0);
-    return writer.toByteArray();
+    return MethodHook.apply(classFile, (next, name, descriptor) -> new Tell(next));
   }
 
   private static final class Tell extends MethodVisitor {

@@ -1,8 +1,5 @@
 package io.github.sibyltrace.agent.weave;
 
-import org.objectweb.asm.ClassReader;
-import org.objectweb.asm.ClassVisitor;
-import org.objectweb.asm.ClassWriter;
 import org.objectweb.asm.MethodVisitor;
 import org.objectweb.asm.Opcodes;
 import org.objectweb.asm.Type;
@@ -20,18 +17,9 @@ public final class SamplerHook {
 
   /** Returns the transformed class. It is unchanged if it has no such method, as may be in other versions of the SDK. */
   public static byte[] apply(byte[] classFile) {
-    ClassReader reader = new ClassReader(classFile);
-    ClassWriter writer = new ClassWriter(reader, ClassWriter.COMPUTE_MAXS);
-    reader.accept(
-        new ClassVisitor(Weave.API, writer) {
-          @Override
-          public MethodVisitor visitMethod(int access, String name, String descriptor, String signature, String[] exceptions) {
-            MethodVisitor next = super.visitMethod(access, name, descriptor, signature, exceptions);
-            return name.equals("getSampler") && descriptor.startsWith("()L") ? new Replace(next, Type.getReturnType(descriptor)) : next;
-          }
-        },
-        0);
-    return writer.toByteArray();
+    return MethodHook.apply(
+        classFile,
+        (next, name, descriptor) -> name.equals("getSampler") && descriptor.startsWith("()L") ? new Replace(next, Type.getReturnType(descriptor)) : next);
   }
 
   private static final class Replace extends MethodVisitor {
