@@ -178,7 +178,7 @@ func (n *Names) Comparison(d *Comparison) Sentence {
 	mostlyTime := false
 	if found {
 		first := &d.Suspects[0]
-		mostlyTime = 2*(first.Own+first.In+first.Out+first.Rest) >= first.Score
+		mostlyTime = 2*added(first) >= first.Score
 		n.evidence(&s, d.Suspects, words{whole: "of the added time", baseline: "in the baseline", longer: d.Slower > 0 || mostlyTime})
 		s.Plain(".")
 	}
@@ -216,7 +216,7 @@ type Incident struct {
 	When     string                 // a [Period]
 	Suspects []baselinediff.Suspect // ranked
 	Longer   float64                // mean duration of all requests above the usual one, relative to it
-	Gradual  bool                   // it took days: it is told from the week before
+	Weeks    int                    // it took days: it is told from so many weeks before
 
 	Objectives []Objective // that requests miss
 	Over       bool        // it is closed
@@ -231,12 +231,64 @@ type Incident struct {
 // time. The time of a call without an answer is added to the wire, even if its caller waits no longer than usual.
 const leastLonger = 0.05
 
+// IncidentKind tells what requests suffer from in an incident.
+type IncidentKind string
+
+// The kinds of incidents.
+const (
+	Slow    IncidentKind = "slow"      // they, or the calls of an operation, take longer than in the hours before
+	Crept   IncidentKind = "crept"     // they take longer than weeks ago: it took days
+	Failing IncidentKind = "failing"   // more of them fail, or get no answer
+	Silent  IncidentKind = "silent"    // they no longer come
+	Flow    IncidentKind = "call_flow" // they make other calls
+	Missed  IncidentKind = "objective" // they miss an objective, and no service stands out
+)
+
+// Kind returns the kind of x, by the evidence that its sentence tells.
+func (x *Incident) Kind() IncidentKind {
+	if x.isUnknown() {
+		if len(x.Objectives) > 0 {
+			return Missed
+		}
+		return Slow
+	}
+	first := &x.Suspects[0]
+	slow := Slow
+	if x.Weeks > 0 {
+		slow = Crept
+	}
+	if o := outstanding(first); o != nil {
+		switch {
+		case first.Silent >= first.Score/2:
+			return Silent
+		case o.Failed/o.Calls >= leastFailures && o.Failed/o.Calls > o.Excess/max(1, o.Usual):
+			return Failing
+		default:
+			return slow
+		}
+	}
+	switch time := added(first); max(time, first.Errors+first.Unanswered, first.Shape) {
+	case time:
+		return slow
+	case first.Shape:
+		return Flow
+	default:
+		return Failing
+	}
+}
+
+// isUnknown reports whether no service stands out.
+func (x *Incident) isUnknown() bool { return len(x.Suspects) == 0 || x.Suspects[0].Score <= 0 }
+
+// added returns the part of the score of a suspect that is time.
+func added(s *baselinediff.Suspect) float64 { return s.Own + s.In + s.Out + s.Rest }
+
 // Incident describes x: the objectives that requests miss, how much longer they take, and the evidence against the
 // first suspect.
 func (n *Names) Incident(x *Incident) Sentence {
 	var s Sentence
 	n.missed(&s, x)
-	switch unknown := len(x.Suspects) == 0 || x.Suspects[0].Score <= 0; {
+	switch unknown := x.isUnknown(); {
 	case unknown && len(x.Objectives) > 0:
 		s.Plain(" No service stands out.")
 		return s
@@ -247,7 +299,6 @@ func (n *Names) Incident(x *Incident) Sentence {
 		return s
 	}
 	first := &x.Suspects[0]
-	time := first.Own + first.In + first.Out + first.Rest
 	if o := outstanding(first); o != nil {
 		n.operation(&s, x, o)
 		n.where(&s, first)
@@ -255,13 +306,13 @@ func (n *Names) Incident(x *Incident) Sentence {
 		return s
 	}
 	w := words{"of the added time", "before", true, x.Located, x.Share, x.Variance, x.Reason}
-	switch max(time, first.Errors+first.Unanswered, first.Shape) {
-	case time:
+	switch x.Kind() {
+	case Slow, Crept:
 		w.whole = "of it"
 		s.Plain("Requests take ")
 		s.Strong(slowdown(addedTime(x.Suspects)))
 		s.Plain(" " + x.When + "; ")
-	case first.Shape:
+	case Flow:
 		s.Plain("The call flow differs " + x.When + ": ")
 	default:
 		w.longer = x.Longer >= leastLonger
@@ -298,11 +349,11 @@ func outstanding(s *baselinediff.Suspect) *baselinediff.SuspectOperation {
 // operation appends what calls of an operation lose.
 func (n *Names) operation(s *Sentence, x *Incident, o *baselinediff.SuspectOperation) {
 	name, first := n.Op(o.Op), &x.Suspects[0]
-	switch growth := 1 + o.Excess/max(1, o.Usual); {
-	case first.Silent >= first.Score/2:
+	switch growth := o.Excess / max(1, o.Usual); x.Kind() {
+	case Silent:
 		s.Strong(name)
 		s.Plain(" gets no requests " + x.When + "; they came steadily before")
-	case o.Failed/o.Calls >= leastFailures && o.Failed/o.Calls > growth-1:
+	case Failing:
 		s.Strong(units.Percent(min(1, o.Failed/o.Calls)) + " of the calls")
 		s.Plain(" of ")
 		s.Strong(name)
@@ -314,18 +365,26 @@ func (n *Names) operation(s *Sentence, x *Incident, o *baselinediff.SuspectOpera
 		} else {
 			s.Plain(" takes ")
 		}
-		s.Strong(slowdown(growth - 1))
+		s.Strong(slowdown(growth))
 		s.Plain(" " + x.When + ": ")
-		if x.Gradual {
-			s.Plain(units.Nanos(o.Usual+o.Excess) + " a call, " + units.Nanos(o.Usual) + " a week ago")
-		} else {
-			s.Plain(units.Nanos(o.Usual+o.Excess) + " a call, " + units.Nanos(o.Usual) + " before")
-		}
+		s.Plain(units.Nanos(o.Usual+o.Excess) + " a call, " + units.Nanos(o.Usual) + " " + ago(x.Weeks))
 		if first.Opaque {
 			s.Plain(", for ")
 			s.Strong(n.NamedService(first.Service))
 			s.Plain(", which emits no spans")
 		}
+	}
+}
+
+// ago names the time that an incident is told from, a number of weeks ago.
+func ago(weeks int) string {
+	switch weeks {
+	case 0:
+		return "before"
+	case 1:
+		return "a week ago"
+	default:
+		return units.Plural(weeks, "week") + " ago"
 	}
 }
 
@@ -397,7 +456,7 @@ func (n *Names) evidence(s *Sentence, suspects []baselinediff.Suspect, w words) 
 		}
 		return true
 	}
-	if time := first.Own + first.In + first.Out + first.Rest; w.longer && clause(time, least) {
+	if time := added(first); w.longer && clause(time, least) {
 		n.lostTime(s, suspects, time, w)
 	}
 	if clause(first.Errors, min(least, leastFailures)) {

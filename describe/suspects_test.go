@@ -219,7 +219,7 @@ func TestOperationSentence(t *testing.T) {
 	}
 	slow := baselinediff.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Excess: 8.1e6, Usual: 3.9e6}
 	gradual := of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow)
-	gradual.Gradual = true
+	gradual.Weeks = 1
 	for want, x := range map[string]*Incident{
 		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":     of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow),
 		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.": gradual,

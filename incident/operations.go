@@ -278,28 +278,37 @@ func (t *Tracker) judgeSlowly(now trace.Nanos, history *baselinediff.Sites) (abo
 		x.judged = now
 		f := &finding{window: baselinediff.Interval{From: now.Add(-length.window), To: now}, every: length.every}
 		if of == weekly {
-			f.Comparison = history.Crept(now)
+			month := *f
+			month.Comparison, month.weeks = history.Crept(now, baselinediff.MonthAgo), 4
+			f.Comparison, f.weeks = history.Crept(now, baselinediff.WeekAgo), 1
+			above = append(above, t.chargesOf(now, of, &month, history)...)
 		} else {
 			f.Comparison = history.Compare(f.window, baselinediff.Steady)
 		}
-		affected := func(service trace.Symbol) bool { return t.affects(service, f.window.From) }
-		for i := range f.Suspects {
-			s := &f.Suspects[i]
-			if t.isRelearned(s.Service) || affected(s.Service) && !t.raisedBy(s.Service, length.every) {
-				continue
-			}
-			if o, _ := t.grown(now, of, s, f, 1, history); o != nil {
-				c := chargeOf(s, math.Inf(1), f)
-				c.include(o)
-				above = append(above, c)
-			} else if y := t.openOf(s.Service); y != nil {
-				if kept, _ := t.grown(now, of, s, f, keeping, history); kept != nil {
-					y.Seen = now
-				}
+		above = append(above, t.chargesOf(now, of, f, history)...)
+		x.pend(now, &f.Comparison, func(service trace.Symbol) bool { return t.affects(service, f.window.From) })
+		x.learnBefore(now.Add(-length.proving), length.window)
+	}
+	return above
+}
+
+// chargesOf returns the evidence of a window of a slower scale, and notes that which keeps incidents open. Growth in
+// four weeks is judged by what is usual in one: days vary less than hours do.
+func (t *Tracker) chargesOf(now trace.Nanos, of int, f *finding, history *baselinediff.Sites) (above []charge) {
+	for i := range f.Suspects {
+		s := &f.Suspects[i]
+		if t.isRelearned(s.Service) || t.affects(s.Service, f.window.From) && !t.raisedBy(s.Service, f.every) {
+			continue
+		}
+		if o, _ := t.grown(now, of, s, f, 1, history); o != nil {
+			c := chargeOf(s, math.Inf(1), f)
+			c.include(o)
+			above = append(above, c)
+		} else if y := t.openOf(s.Service); y != nil {
+			if kept, _ := t.grown(now, of, s, f, keeping, history); kept != nil {
+				y.Seen = now
 			}
 		}
-		x.pend(now, &f.Comparison, affected)
-		x.learnBefore(now.Add(-length.proving), length.window)
 	}
 	return above
 }

@@ -113,7 +113,7 @@ func TestLeak(t *testing.T) {
 			s.play(time.Hour, map[string]float64{"cart": factor})
 		}
 		all := s.tracker.Incidents()
-		if len(all) != 1 || !all[0].Gradual || s.table.Text(all[0].Suspects[0].Service) != "cart" {
+		if len(all) != 1 || all[0].Weeks != 1 || s.table.Text(all[0].Suspects[0].Service) != "cart" {
 			t.Fatalf("%v an hour: incidents %v, raised at a factor of %.2f", rate, s.summary(fault), factor)
 		}
 		t.Logf("%v an hour: raised at a factor of %.2f", rate, factor)
@@ -121,6 +121,47 @@ func TestLeak(t *testing.T) {
 		if got := s.summary(fault); len(got) != 1 || !strings.Contains(got[0], " to ") {
 			t.Errorf("%v an hour, after the leak: %v", rate, got)
 		}
+	}
+}
+
+// TestSlowLeak makes a service slower by 1 % a day. It is told from the days four weeks before. With as little traffic
+// as here, windows of minutes raise an incident by chance every week or two.
+func TestSlowLeak(t *testing.T) {
+	s := newShop()
+	s.spacing, s.epoch = 30*time.Second, time.Minute
+	const day = 24 * time.Hour
+	s.play(32*day, nil)
+	monthly := func() *incident.Incident {
+		for _, x := range s.tracker.Incidents() {
+			if x.Weeks == 4 {
+				return &x
+			}
+		}
+		return nil
+	}
+	factor := 1.0
+	for ; factor < 1.5 && monthly() == nil; factor *= 1.01 {
+		s.play(day, map[string]float64{"cart": 1.01 * factor})
+	}
+	if x := monthly(); x == nil || s.table.Text(x.Suspects[0].Service) != "cart" {
+		t.Fatalf("incidents %v at a factor of %.2f", s.summary(0), factor)
+	}
+	t.Logf("raised at a factor of %.2f; incidents %v", factor, s.summary(0))
+}
+
+// TestLeakStays keeps a service as slow as it was when a leak was noticed: the incident stays open, since its calls are
+// still slower than a week before.
+func TestLeakStays(t *testing.T) {
+	s := newShop()
+	s.spacing = 5 * time.Second
+	s.play(8*24*time.Hour, nil)
+	factor := 1.0
+	for ; factor < 1.5 && len(s.tracker.Incidents()) == 0; factor *= 1.01 {
+		s.play(time.Hour, map[string]float64{"cart": 1.01 * factor})
+	}
+	s.play(12*time.Hour, map[string]float64{"cart": factor})
+	if all := s.tracker.Incidents(); len(all) != 1 || all[0].Closed != 0 || all[0].Reopened != 0 {
+		t.Errorf("incidents %v, want one that stays open", s.summary(0))
 	}
 }
 

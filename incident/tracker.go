@@ -127,6 +127,7 @@ type finding struct {
 	baselinediff.Comparison
 	window baselinediff.Interval
 	every  time.Duration // between two windows; 0: every epoch
+	weeks  int           // that the times it compares with are ago; 0: they are those of the hours before
 }
 
 // charge is the evidence against the service that an incident is about.
@@ -643,7 +644,7 @@ func (t *Tracker) raise(now trace.Nanos, c charge, history *baselinediff.Sites) 
 	x := &tracked{charge: charge{service: c.service}, now: c, affected: history.Callers(c.service), every: c.from.every}
 	w := c.from.window
 	x.Onset, x.Opened = history.Onset(c.service, baselinediff.Interval{From: w.From.Add(-w.To.Sub(w.From)), To: now}), now
-	x.Seen, x.Gradual, x.unhealthy = now, c.from.every == lengths[weekly].every, unhealthySince(x.Onset, now)
+	x.Seen, x.Weeks, x.unhealthy = now, c.from.weeks, unhealthySince(x.Onset, now)
 	x.ID = trace.Mix(uint64(c.service), uint64(now))
 	t.incidents = append(t.incidents, x)
 	for i := range t.scales {

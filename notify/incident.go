@@ -224,7 +224,7 @@ func Objectives(x *engine.Incident) []describe.Objective {
 // Sentence returns the sentence about an incident at a time that when describes.
 func Sentence(names *describe.Names, x *engine.Incident, when string) describe.Sentence {
 	return names.Incident(&describe.Incident{
-		When: when, Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual,
+		When: when, Suspects: x.Suspects, Longer: x.Longer(), Weeks: x.Weeks,
 		Objectives: Objectives(x), Over: x.Closed != 0, Located: x.Place.Operation, Share: x.Place.Share, Variance: x.Place.Variance,
 		Reason: describe.Reason(x.Place.Reason),
 	})

@@ -103,7 +103,7 @@ func verdict(s *backtest.Score, id uint64) string {
 
 // incident returns the sentence about x.
 func (n *names) incident(x *engine.Incident) describe.Sentence {
-	return n.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Longer: x.Longer(), Gradual: x.Gradual})
+	return n.Incident(&describe.Incident{When: describe.IncidentPeriod(x.Onset, x.End(), x.Onset), Suspects: x.Suspects, Longer: x.Longer(), Weeks: x.Weeks})
 }
 
 // score writes the score.

@@ -10,12 +10,14 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// Versions of the encoding. The first has no instances, the second no weeks, the third no logarithms.
+// Versions of the encoding. The first has no instances, the second no weeks, the third no logarithms, the fourth no
+// days.
 const (
-	sitesVersion  = 4
+	sitesVersion  = 5
 	sitesVersion1 = 1
 	sitesVersion2 = 2
 	sitesVersion3 = 3
+	sitesVersion4 = 4
 )
 
 // AppendBinary appends h to b, without its table. Histories of the same calls give equal bytes.
@@ -85,7 +87,7 @@ func (h *Sites) appendSite(b []byte, number int32) []byte {
 // [codec.ErrCorrupt].
 func DecodeSites(b []byte, table *trace.Table) (*Sites, error) {
 	r := codec.NewReader(b)
-	version := r.Version(sitesVersion, sitesVersion3, sitesVersion2, sitesVersion1)
+	version := r.Version(sitesVersion, sitesVersion4, sitesVersion3, sitesVersion2, sitesVersion1)
 	h := NewSites(table)
 	h.refused, h.folded = r.Uvarint(), readSlice(r)
 	if version > sitesVersion2 {
@@ -148,7 +150,7 @@ func (h *Sites) readSite(r *codec.Reader, version byte) {
 	}
 	h.shapes += len(series.shapes)
 	if version > sitesVersion2 {
-		series.week = readWeek(r)
+		series.week = readWeek(r, version)
 	}
 }
 

@@ -16,6 +16,7 @@ const (
 	slicesPerHour = 60 * slicesPerMinute
 	hoursPerDay   = 24
 	daysPerWeek   = 7
+	daysPerMonth  = 4 * daysPerWeek
 	hoursPerWeek  = daysPerWeek * hoursPerDay
 )
 
@@ -26,12 +27,18 @@ func (h hour) slices() sliceRange {
 	return sliceRange{slice(h) * slicesPerHour, slice(h+1) * slicesPerHour}
 }
 
-// week holds the own times of the calls at a site in each hour of the last week.
+// week holds the own times of the calls at a site in each hour of the last week, and in each day of the last four.
 type week struct {
 	since hour // the first that is known
 	means [hoursPerWeek]level
 	highs [hoursPerWeek]coarseLevel
-	rises [creptHours]float32 // means of the last hours relative to those of a week before, the last first; 0: unknown
+	days  [daysPerMonth]level
+	today struct { // the hours of the present day so far, with those that were skipped
+		nanos float64 // sum of their means
+		hours int     // those with a mean
+	}
+	lastHours recent // compared with those a week before
+	lastDays  recent // compared with those four weeks before
 
 	habits struct { // the last result of habit
 		at      slice // divided by nearHour, which divides hours: it is the same until the next one; 0: none
@@ -41,6 +48,7 @@ type week struct {
 
 // hourTimes holds the own times of the calls of an hour.
 type hourTimes struct {
+	all  level       // mean of all calls
 	mean level       // of the calls that were not skipped
 	high coarseLevel // the third highest mean of a window, as [Steady] judges it: a job of nine minutes shows
 }
@@ -207,16 +215,7 @@ func timesOf(all cells, skipped ranges) (t hourTimes) {
 	if len(all) == 0 {
 		return t
 	}
-	calls, nanos := uint64(0), int64(0)
-	for _, c := range all {
-		if !skipped.contains(c.slice) {
-			calls += uint64(c.calls)
-			nanos += c.nanos
-		}
-	}
-	if calls >= minHistory {
-		t.mean = levelOf(float64(nanos) / float64(calls))
-	}
+	t.all, t.mean = meanLevel(all, nil), meanLevel(all, skipped)
 	of := all[0].slice.hour().slices()
 	var means []float64
 	for from := of.from; from < of.to; from += weekWindow {
@@ -231,37 +230,119 @@ func timesOf(all cells, skipped ranges) (t hourTimes) {
 	return t
 }
 
+// meanLevel returns the mean own time of the calls that were not skipped; 0 if there are too few.
+func meanLevel(all cells, skipped ranges) level {
+	calls, nanos := uint64(0), int64(0)
+	for _, c := range all {
+		if !skipped.contains(c.slice) {
+			calls += uint64(c.calls)
+			nanos += c.nanos
+		}
+	}
+	if calls < minHistory {
+		return 0
+	}
+	return levelOf(float64(nanos) / float64(calls))
+}
+
 // put replaces the times of an hour of the week before.
 func (w *week) put(of hour, t hourTimes) {
 	w.habits.at = 0
-	copy(w.rises[1:], w.rises[:])
-	w.rises[0] = 0
 	i := of.index()
-	if before := w.means[i]; before != 0 && t.mean != 0 {
-		w.rises[0] = float32(t.mean.nanos() / max(1, before.nanos()))
-	}
+	w.lastHours.add(shift{t.all, w.means[i]})
 	w.means[i], w.highs[i] = t.mean, t.high
+	if t.all != 0 {
+		w.today.nanos += t.all.nanos()
+		w.today.hours++
+	}
+	if (of+1)%hoursPerDay == 0 {
+		w.endDay(of / hoursPerDay)
+	}
 }
 
-// creptHours is the number of hours that must all be slower than a week before.
-const creptHours = 3
+// leastInDay is the number of hours with a mean that make up the mean of a day.
+const leastInDay = 3
 
-// GrowthDuration is the time for which calls must be slower than a week before.
-const GrowthDuration = creptHours * time.Hour
+// endDay replaces the times of the day four weeks before. Each hour counts alike: a day with more traffic by night has
+// no other mean.
+func (w *week) endDay(day hour) {
+	all, calm := level(0), level(0)
+	if w.today.hours >= leastInDay {
+		all = levelOf(w.today.nanos / float64(w.today.hours))
+	}
+	nanos, hours := 0.0, 0
+	for of := day * hoursPerDay; of < (day+1)*hoursPerDay; of++ {
+		if mean := w.means[of.index()]; mean != 0 {
+			nanos += mean.nanos()
+			hours++
+		}
+	}
+	if hours >= leastInDay {
+		calm = levelOf(nanos / float64(hours))
+	}
+	i := day % daysPerMonth
+	w.lastDays.add(shift{all, w.days[i]})
+	w.days[i], w.today.nanos, w.today.hours = calm, 0, 0
+}
 
-// crept returns the mean own time in the last hours relative to the same hours of the week before, the lowest of them;
-// 0 if it is not known. w may be nil.
-func (w *week) crept() float64 {
-	if w == nil {
+// shift is the mean own time in an hour or a day, and in one that was a week or four weeks before. That of now counts
+// all calls, also those of an open incident: it is over when they are as fast as before. Before, only healthy ones do.
+type shift struct{ now, before level }
+
+// growth returns the time of now relative to that before; 0 if one is unknown.
+func (c shift) growth() float64 {
+	if c.now == 0 || c.before == 0 {
 		return 0
 	}
-	return float64(slices.Min(w.rises[:]))
+	return c.now.nanos() / max(1, c.before.nanos())
 }
 
-// Crept compares the last hour with the same hour of the week before. It charges the own times that have been longer
-// for three hours than in those of the week before: the lowest of their three ratios. It also compares all calls of
+// recent holds the changes of the last hours or days, the last one first. All of them must be slower.
+type recent [3]shift
+
+func (r *recent) add(c shift) {
+	copy(r[1:], r[:])
+	r[0] = c
+}
+
+// growth returns the lowest growth; 0 if it is not known.
+func (r *recent) growth() float64 {
+	lowest := math.Inf(1)
+	for _, c := range r {
+		lowest = min(lowest, c.growth())
+	}
+	return lowest
+}
+
+// GrowthDuration is the time for which calls must be slower than a week before.
+const GrowthDuration = time.Duration(len(recent{})) * time.Hour
+
+// Earlier is a time that [Sites.Crept] compares with.
+type Earlier int
+
+const (
+	// WeekAgo compares each of the last three hours with the one a week before.
+	WeekAgo Earlier = iota
+	// MonthAgo compares each of the last three days, which begin at midnight UTC, with the one four weeks before.
+	MonthAgo
+)
+
+// last returns what is compared with an earlier time; nil if nothing is known. w may be nil.
+func (w *week) last(than Earlier) *recent {
+	switch {
+	case w == nil:
+		return nil
+	case than == MonthAgo:
+		return &w.lastDays
+	default:
+		return &w.lastHours
+	}
+}
+
+// Crept compares calls with those of an earlier time. It charges the own times that have been longer in all of the last
+// three hours, or days: the lowest of their three ratios, for each call in the last hour. It also compares all calls of
 // each service together, in which chance largely cancels.
-func (h *Sites) Crept(now trace.Nanos) Comparison {
+func (h *Sites) Crept(now trace.Nanos, than Earlier) Comparison {
 	w := (sliceOf(now) - lateTraces).hour() - 1
 	c := liveComparison{liveMemory: &liveMemory{}, h: h, window: w.slices(), skipped: h.skipped.all().before(w.slices().from)}
 	requests := h.total.within(c.window).calls()
@@ -273,8 +354,8 @@ func (h *Sites) Crept(now trace.Nanos) Comparison {
 	c.ledger = newLedger(c.graph(), float64(requests), result.Duration, fence)
 	wholes := make([]creptTimes, len(h.names))
 	for i := 1; i < len(h.sites); i++ {
-		rise := h.series[i].week.crept()
-		if rise == 0 {
+		last := h.series[i].week.last(than)
+		if last == nil || last.growth() == 0 {
 			continue
 		}
 		c.site.cells = h.series[i].unpack(c.site.cells)
@@ -284,10 +365,10 @@ func (h *Sites) Crept(now trace.Nanos) Comparison {
 		}
 		calls := float64(hour.calls())
 		if service, known := c.ownerOf(int32(i)); known {
-			wholes[service].add(h.series[i].week, w, calls)
+			wholes[service].add(last, calls)
 		}
-		if rise > 1 {
-			mean := float64(hour.time()) / calls
+		if rise := last.growth(); rise > 1 {
+			mean := last[0].now.nanos()
 			c.chargeTime(&siteTime{number: int32(i), calls: calls, mean: mean, means: []float64{mean / rise}, before: mean / rise})
 		}
 	}
@@ -299,20 +380,19 @@ func (h *Sites) Crept(now trace.Nanos) Comparison {
 	return result
 }
 
-// creptTimes sums up the own times of all calls of a service, in ns: in the last hours, the last one first, and in
-// those of the week before. Each site counts with its calls in the last hour.
+// creptTimes sums up the own times of all calls of a service, in ns: in the last hours or days, the last one first, and
+// in those before. Each site counts with its calls in the last hour.
 type creptTimes struct {
 	calls       float64
-	now, before [creptHours]float64
+	now, before [len(recent{})]float64
 }
 
-// add adds calls at a site, whose last hours are known.
-func (t *creptTimes) add(w *week, last hour, calls float64) {
+// add adds calls at a site, whose growth is known.
+func (t *creptTimes) add(last *recent, calls float64) {
 	t.calls += calls
-	for i, rise := range w.rises {
-		now := w.means[(last - hour(i)).index()].nanos()
-		t.now[i] += now * calls
-		t.before[i] += now / float64(rise) * calls
+	for i, c := range last {
+		t.now[i] += c.now.nanos() * calls
+		t.before[i] += c.before.nanos() * calls
 	}
 }
 
@@ -346,26 +426,48 @@ func (w *week) appendTo(b []byte) []byte {
 		return b
 	}
 	b = codec.AppendUvarints(b, uint64(w.since))
-	for _, rise := range w.rises {
-		b = codec.AppendUvarints(b, uint64(math.Float32bits(rise)))
+	for _, last := range []*recent{&w.lastHours, &w.lastDays} {
+		for _, c := range last {
+			b = codec.AppendUvarints(b, uint64(c.now), uint64(c.before))
+		}
 	}
 	for i := range w.means {
 		b = codec.AppendUvarints(b, uint64(w.means[i]), uint64(w.highs[i]))
 	}
-	return b
+	for _, day := range w.days {
+		b = codec.AppendUvarints(b, uint64(day))
+	}
+	return codec.AppendUvarints(b, math.Float64bits(w.today.nanos), uint64(w.today.hours))
 }
 
-// readWeek reads what appendTo appended.
-func readWeek(r *codec.Reader) *week {
+// readWeek reads what appendTo appended. Earlier versions know no days, and the growth of hours without their times:
+// that is known again after three hours.
+func readWeek(r *codec.Reader, version byte) *week {
 	if !r.Bool() {
 		return nil
 	}
 	w := &week{since: hour(r.Below(1 << 31))}
-	for i := range w.rises {
-		w.rises[i] = math.Float32frombits(uint32(r.Below(1 << 32)))
+	if version <= sitesVersion4 {
+		for range len(recent{}) {
+			r.Below(1 << 32)
+		}
+	} else {
+		for _, last := range []*recent{&w.lastHours, &w.lastDays} {
+			for i := range last {
+				last[i] = shift{readLevel(r), readLevel(r)}
+			}
+		}
 	}
 	for i := range w.means {
-		w.means[i], w.highs[i] = level(r.Below(1<<16)), coarseLevel(r.Below(1<<8))
+		w.means[i], w.highs[i] = readLevel(r), coarseLevel(r.Below(1<<8))
+	}
+	if version > sitesVersion4 {
+		for i := range w.days {
+			w.days[i] = readLevel(r)
+		}
+		w.today.nanos, w.today.hours = math.Float64frombits(r.Uvarint()), int(r.Below(hoursPerDay+1))
 	}
 	return w
 }
+
+func readLevel(r *codec.Reader) level { return level(r.Below(1 << 16)) }

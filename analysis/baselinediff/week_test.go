@@ -73,7 +73,7 @@ func TestCrept(t *testing.T) {
 		playDays(table, h, end, end+time.Hour, func(time.Duration) time.Duration { return normal / 10 * time.Duration(x.factor) })
 		end += time.Hour
 		playDays(table, h, end, end+10*time.Minute, func(time.Duration) time.Duration { return normal })
-		c := h.Crept(trace.Nanos(end + 10*time.Minute))
+		c := h.Crept(trace.Nanos(end+10*time.Minute), WeekAgo)
 		growth, whole := 0.0, 0.0
 		for _, s := range c.Suspects {
 			whole = max(whole, s.Whole.Excess/max(1, s.Whole.Usual))
@@ -87,6 +87,47 @@ func TestCrept(t *testing.T) {
 		if math.Abs(whole-x.want) > 0.06 {
 			t.Errorf("hour %d: the service has grown by %.2f, want %.2f", i, whole, x.want)
 		}
+	}
+}
+
+// TestCreptMonth compares the last three days with those four weeks before: they show a leak of 1 % a day, of which a
+// comparison with the week before hardly tells.
+func TestCreptMonth(t *testing.T) {
+	table := &trace.Table{}
+	h := NewSites(table)
+	const begins = 29
+	growth := func(now time.Duration, than Earlier) float64 {
+		c := h.Crept(trace.Nanos(now), than)
+		if len(c.Suspects) == 0 {
+			return 0
+		}
+		o := c.Suspects[0].Whole
+		return o.Excess / max(1, o.Usual)
+	}
+	now := time.Duration(0)
+	for _, x := range []struct {
+		day         int
+		week, month float64 // growth of the least of three hours, or days
+	}{{31, 0.01, 0}, {40, 0.07, 0.08}, {50, 0.07, 0.19}, {57, 0.07, 0.28}, {62, 0.07, 0.32}} {
+		for ; now < time.Duration(x.day)*testDay; now += 10 * time.Minute {
+			leaked := math.Pow(1.01, max(0, math.Floor((now-begins*testDay).Hours()/24)))
+			h.Merge(callsAt(table, now, now+10*time.Second, int64(leaked*float64(100*time.Millisecond))))
+			h.Age(trace.Nanos(now + 10*time.Minute))
+		}
+		h.Age(trace.Nanos(now + 5*time.Minute))
+		if got := growth(now+5*time.Minute, MonthAgo); math.Abs(got-x.month) > 0.015 {
+			t.Errorf("day %d: grown by %.3f in four weeks, want %.2f", x.day, got, x.month)
+		}
+		if got := growth(now+5*time.Minute, WeekAgo); math.Abs(got-x.week) > 0.015 {
+			t.Errorf("day %d: grown by %.3f in a week, want %.2f", x.day, got, x.week)
+		}
+	}
+	restored, err := DecodeSites(h.AppendBinary(nil), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) {
+		t.Error("the restored history differs")
 	}
 }
 
