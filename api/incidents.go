@@ -61,7 +61,7 @@ func (s *snapshot) addIncidents(c *engine.Core, names *describe.Names) {
 func incidentOf(c *engine.Core, names *describe.Names, x *engine.Incident) contract.Incident {
 	suspects, impact := x.Shown(), x.Impact(c.Ended())
 	d := contract.Incident{
-		Severity: contract.Severity(x.Severity().String()), SeverityReason: notify.SeverityReason(names, x), Impact: contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
+		Kind: contract.IncidentKind(notify.Kind(x)), Severity: contract.Severity(x.Severity().String()), SeverityReason: notify.SeverityReason(names, x), Impact: contract.IncidentImpact{LostNsPerSecond: impact.Lost, FailedPerSecond: impact.Failed},
 		ID: hex16(x.ID), State: contract.IncidentStateOpen, Onset: at(x.Onset), Opened: at(x.Opened), Closed: instant(x.Closed), Reopened: instant(x.Reopened),
 		Sentence: incidentSentence(c, names, x), Requests: int64(x.Requests), Suspects: []contract.IncidentSuspect{}, Objectives: []contract.IncidentObjective{}, RequestTypes: []contract.IncidentRequestType{}, Problems: []contract.ID{},
 		Deploys: []contract.Deploy{},
@@ -190,7 +190,7 @@ func (a *API) ListIncidents(ctx context.Context, r contract.ListIncidentsRequest
 	matches := func(i int32) bool {
 		x := &s.incidents[i]
 		return x.listed && (state == string(contract.ListIncidentsParamsStateAll) || state == string(x.State)) && value(q.Service, x.Service) == x.Service &&
-			value(q.Severity, x.Severity) == x.Severity && x.overlaps(from, to)
+			value(q.Severity, x.Severity) == x.Severity && value(q.Kind, x.Kind) == x.Kind && x.overlaps(from, to)
 	}
 	isMuted := func(i int32) bool { return notes[s.incidents[i].ID].Muted != nil }
 	keep := func(i int32) bool {

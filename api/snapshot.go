@@ -27,11 +27,12 @@ type snapshot struct {
 	relearning bool // see [engine.Core.Relearning]
 	watching   bool // see [engine.Core.Watching]
 	progress   float64
-	left       time.Duration // see [engine.Core.LearningLeft]
-	unwatched  time.Duration // see [engine.Core.WatchingLeft]
-	operations time.Duration // see [engine.Core.OperationsLeft]
-	growth     time.Duration // see [engine.Core.GrowthLeft]
-	length     time.Duration // of an epoch
+	left       time.Duration                   // see [engine.Core.LearningLeft]
+	unwatched  time.Duration                   // see [engine.Core.WatchingLeft]
+	operations time.Duration                   // see [engine.Core.OperationsLeft]
+	growth     time.Duration                   // see [engine.Core.GrowthLeft]
+	unequal    *[]contract.ProvisionalInstance // see [engine.Core.Provisional]
+	length     time.Duration                   // of an epoch
 	types      map[analysis.Hash]string
 	problems   []contract.Problem // ranked; without notes
 	byID       map[string]int     // indices of problems
@@ -115,6 +116,7 @@ func newSnapshot(c *engine.Core, last *snapshot) *snapshot {
 	s.addProblems(c, names)
 	s.addIncidents(c, names)
 	s.addObjectives(c)
+	s.addProvisional(c, names)
 	s.count(c)
 	return s
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/describe"
+	"github.com/sibyl-trace/sibyl/engine"
 	"github.com/sibyl-trace/sibyl/ingest/assemble"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -20,7 +22,7 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 		Version: a.options.Version, Go: a.options.Go, Ready: a.engine.Ready(), Space: contract.StatusSpace(a.engine.Space().String()),
 		Learning: contract.Learning{
 			Active: !s.learned, Again: s.relearning, Progress: number(s.progress), LeftNs: remaining(s.left), IncidentsLeftNs: remaining(s.unwatched),
-			OperationsLeftNs: remaining(s.operations), GrowthLeftNs: remaining(s.growth),
+			OperationsLeftNs: remaining(s.operations), GrowthLeftNs: remaining(s.growth), Provisional: s.unequal,
 		},
 		Epoch:     contract.Epochs{Ended: s.epoch(), LengthNs: s.length.Nanoseconds(), Count: n.Epochs.Load()},
 		Incidents: s.tally.openIncidents, Problems: len(s.problems), ProblemsUninvestigated: s.tally.uninvestigated, Groups: s.tally.groups, RequestTypes: s.tally.types,
@@ -47,4 +49,22 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 		}
 	}
 	return d, nil
+}
+
+// addProvisional adds the instances that make what was learned provisional.
+func (s *snapshot) addProvisional(c *engine.Core, names *describe.Names) {
+	all := c.Provisional()
+	if len(all) == 0 {
+		return
+	}
+	var list []contract.ProvisionalInstance
+	for i := range all {
+		u := &all[i]
+		list = append(list, contract.ProvisionalInstance{
+			Service: names.NamedService(u.Service), Attribute: names.Clean(names.Table.Text(u.Key)), Value: names.Clean(names.Table.Text(u.Value)),
+			Siblings: u.Siblings, Calls: int64(u.Calls), MeanNs: u.Nanos, SiblingsMeanNs: u.Usual, Failed: u.Failed, SiblingsFailed: u.UsualFailed,
+			Text: names.Unequal(u),
+		})
+	}
+	s.unequal = &list
 }

@@ -231,7 +231,7 @@ type Incident struct {
 // time. The time of a call without an answer is added to the wire, even if its caller waits no longer than usual.
 const leastLonger = 0.05
 
-// IncidentKind tells what requests suffer from in an incident.
+// IncidentKind tells what requests suffer from in an incident, as in the API.
 type IncidentKind string
 
 // The kinds of incidents.
@@ -314,7 +314,7 @@ func (n *Names) Incident(x *Incident) Sentence {
 		s.Plain(" " + x.When + "; ")
 	case Flow:
 		s.Plain("The call flow differs " + x.When + ": ")
-	default:
+	case Failing, Silent, Missed:
 		w.longer = x.Longer >= leastLonger
 		if first.Errors >= first.Unanswered {
 			s.Plain("More requests fail " + x.When + ": ")
@@ -358,7 +358,7 @@ func (n *Names) operation(s *Sentence, x *Incident, o *baselinediff.SuspectOpera
 		s.Plain(" of ")
 		s.Strong(name)
 		s.Plain(" fail " + x.When)
-	default:
+	case Slow, Crept, Flow, Missed:
 		s.Strong(name)
 		if first.Opaque {
 			s.Plain(" waits ")

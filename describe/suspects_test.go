@@ -218,20 +218,47 @@ func TestOperationSentence(t *testing.T) {
 		return &Incident{When: "since 02:41", Suspects: []baselinediff.Suspect{x}}
 	}
 	slow := baselinediff.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Excess: 8.1e6, Usual: 3.9e6}
-	gradual := of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow)
-	gradual.Weeks = 1
-	for want, x := range map[string]*Incident{
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":     of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow),
-		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.": gradual,
-		"Requests take 40 % longer since 02:41; all of it is time in store.":                     of("store", baselinediff.Suspect{Score: 0.4, Own: 0.4}, slow),
-		"payment SELECT waits 50 % longer since 02:41: 3 ms a call, 2 ms before, for db, which emits no spans.": of("db", baselinediff.Suspect{Score: 0.004, Rest: 0.004, Opaque: true},
-			baselinediff.SuspectOperation{Op: query, Score: 0.004, Calls: 40, Excess: 1e6, Usual: 2e6}),
-		"15 % of the calls of store GET /stock fail since 02:41.": of("store", baselinediff.Suspect{Score: 0.004, Errors: 0.004},
-			baselinediff.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Failed: 6}),
-		"store GET /stock gets no requests since 02:41; they came steadily before.": of("store", baselinediff.Suspect{Score: 0.3, Silent: 0.3},
-			baselinediff.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40}),
+	crept := of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow)
+	crept.Weeks = 1
+	month := *crept
+	month.Weeks = 4
+	for want, x := range map[string]struct {
+		of   *Incident
+		kind IncidentKind
+	}{
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms before.":      {of("store", baselinediff.Suspect{Score: 0.004, Own: 0.004}, slow), Slow},
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms a week ago.":  {crept, Crept},
+		"store GET /stock takes 3.1 times as long since 02:41: 12 ms a call, 3.9 ms 4 weeks ago.": {&month, Crept},
+		"Requests take 40 % longer since 02:41; all of it is time in store.":                      {of("store", baselinediff.Suspect{Score: 0.4, Own: 0.4}, slow), Slow},
+		"payment SELECT waits 50 % longer since 02:41: 3 ms a call, 2 ms before, for db, which emits no spans.": {of("db", baselinediff.Suspect{Score: 0.004, Rest: 0.004, Opaque: true},
+			baselinediff.SuspectOperation{Op: query, Score: 0.004, Calls: 40, Excess: 1e6, Usual: 2e6}), Slow},
+		"15 % of the calls of store GET /stock fail since 02:41.": {of("store", baselinediff.Suspect{Score: 0.004, Errors: 0.004},
+			baselinediff.SuspectOperation{Op: stock, Score: 0.004, Calls: 40, Failed: 6}), Failing},
+		"store GET /stock gets no requests since 02:41; they came steadily before.": {of("store", baselinediff.Suspect{Score: 0.3, Silent: 0.3},
+			baselinediff.SuspectOperation{Op: stock, Score: 0.3, Calls: 40, Failed: 40}), Silent},
 	} {
-		if got := n.Incident(x).String(); got != want {
+		if got := x.of.Kind(); got != x.kind {
+			t.Errorf("%s: kind %s, want %s", want, got, x.kind)
+		}
+		if got := n.Incident(x.of).String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// The sentence about an instance that is unlike its siblings tells of what differs more.
+func TestUnequalSentence(t *testing.T) {
+	s := newShop()
+	u := baselinediff.UnequalInstance{
+		Service: s.table.Symbol("cart"), Key: s.table.Symbol("k8s.pod.name"), Value: s.table.Symbol("cart-1"), Siblings: 5, Calls: 100, Nanos: 50e6, Usual: 10e6,
+	}
+	failing := u
+	failing.Nanos, failing.Failed, failing.UsualFailed = 10e6, 0.3, 0.01
+	for want, u := range map[string]*baselinediff.UnequalInstance{
+		"cart-1 (k8s.pod.name) of cart takes 5.0 times as long as its 5 siblings: 50 ms a call, they 10 ms.": &u,
+		"30 % of the calls of cart-1 (k8s.pod.name) of cart fail, and 1 % of those of its 5 siblings.":       &failing,
+	} {
+		if got := s.names().Unequal(u); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis"
+	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/group"
 	"github.com/sibyl-trace/sibyl/analysis/observation"
 	"github.com/sibyl-trace/sibyl/cct"
@@ -49,6 +50,15 @@ func (c *Core) OperationsLeft() time.Duration { return c.knownLeft(incident.Oper
 
 // GrowthLeft is like [Core.OperationsLeft] for changes that take days.
 func (c *Core) GrowthLeft() time.Duration { return c.knownLeft(incident.GrowthAfter) }
+
+// Provisional returns, while changes that take days are not judged yet, the instances that are unlike their siblings
+// for as long as the history reaches: Sibyl may have been started within an incident.
+func (c *Core) Provisional() []baselinediff.UnequalInstance {
+	if c.GrowthLeft() == 0 {
+		return nil
+	}
+	return c.sites.Unequal(c.Ended())
+}
 
 func (c *Core) knownLeft(after time.Duration) time.Duration {
 	if c.began == 0 {

@@ -23,6 +23,7 @@ type Incident struct {
 	ID           string         `json:"id"`
 	URL          string         `json:"url,omitempty"` // of its page
 	State        string         `json:"state"`         // open or closed
+	Kind         string         `json:"kind"`          // a [describe.IncidentKind]
 	Severity     string         `json:"severity"`      // minor, major or critical
 	Reason       string         `json:"severity_reason"`
 	Impact       Impact         `json:"impact"`
@@ -223,11 +224,18 @@ func Objectives(x *engine.Incident) []describe.Objective {
 
 // Sentence returns the sentence about an incident at a time that when describes.
 func Sentence(names *describe.Names, x *engine.Incident, when string) describe.Sentence {
-	return names.Incident(&describe.Incident{
+	return names.Incident(describedAs(x, when))
+}
+
+// Kind returns the kind of an incident.
+func Kind(x *engine.Incident) describe.IncidentKind { return describedAs(x, "").Kind() }
+
+func describedAs(x *engine.Incident, when string) *describe.Incident {
+	return &describe.Incident{
 		When: when, Suspects: x.Suspects, Longer: x.Longer(), Weeks: x.Weeks,
 		Objectives: Objectives(x), Over: x.Closed != 0, Located: x.Place.Operation, Share: x.Place.Share, Variance: x.Place.Variance,
 		Reason: describe.Reason(x.Place.Reason),
-	})
+	}
 }
 
 // SeverityReason describes the figure that gives an incident its severity, with its bound.
@@ -268,7 +276,7 @@ func (n namer) incident(f *IncidentFacts) *Incident {
 	period := describe.IncidentPeriod(x.Onset, x.End(), f.At) + " UTC"
 	impact := x.Impact(f.At)
 	d := &Incident{
-		Severity: x.Severity().String(), Reason: shorten(SeverityReason(n.names, x), maxSentenceText), alertedAs: x.AlertedSeverity.String(),
+		Kind: string(Kind(x)), Severity: x.Severity().String(), Reason: shorten(SeverityReason(n.names, x), maxSentenceText), alertedAs: x.AlertedSeverity.String(),
 		Impact: Impact{describe.Number(impact.Lost), describe.Number(impact.Failed)},
 		period: period, slackPeriod: describe.IncidentPeriodIn(slackClock, x.Onset, x.End(), f.At),
 		ID: hex16(x.ID), URL: f.URL, State: "open", Onset: moment(x.Onset), Opened: moment(max(x.Opened, x.Reopened)), Accepted: x.Accepted, Acknowledged: f.Acknowledged,

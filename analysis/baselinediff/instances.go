@@ -306,7 +306,7 @@ func (x *instanceComparison) costs(values []namedSeries) (costs []instanceCost, 
 			continue
 		}
 		for k := range v.thirds {
-			v.thirds[k] = usageOf(values[i].instanceSeries, x.third(slice(k)))
+			v.thirds[k] = usageOf(values[i].instanceSeries, x.window.third(slice(k)))
 		}
 		costs = append(costs, v)
 	}
@@ -316,7 +316,7 @@ func (x *instanceComparison) costs(values []namedSeries) (costs []instanceCost, 
 		case v.before.calls >= max(minHistory, v.whole.calls):
 			v.usual = v.before.perCall()
 		case len(costs) > 1:
-			v.usual = siblings(costs, i)
+			v.usual = siblings(costs, i, inWhole)
 		case service.calls > 0:
 			v.usual = service.perCall()
 		default:
@@ -343,21 +343,28 @@ func (x *instanceComparison) before(s *instanceSeries) usage {
 	return usage{float64(calls.calls()), float64(calls.time()), float64(errors.calls())}
 }
 
-// third returns third i of the window.
-func (x *instanceComparison) third(i slice) sliceRange {
-	length := x.window.to - x.window.from
-	return sliceRange{x.window.from + i*length/steadyParts, x.window.from + (i+1)*length/steadyParts}
+// third returns third i of r.
+func (r sliceRange) third(i slice) sliceRange {
+	length := r.to - r.from
+	return sliceRange{r.from + i*length/steadyParts, r.from + (i+1)*length/steadyParts}
+}
+
+// inWhole returns the usage in the window, and inThird that in one of its thirds.
+func inWhole(v *instanceCost) *usage { return &v.whole }
+
+func inThird(k int) func(*instanceCost) *usage {
+	return func(v *instanceCost) *usage { return &v.thirds[k] }
 }
 
 // perCall returns the usage of one call. There are calls.
 func (u *usage) perCall() usage { return usage{1, u.nanos / u.calls, u.errors / u.calls} }
 
-// siblings returns the medians of time and errors of a call over all values except i.
-func siblings(costs []instanceCost, i int) usage {
+// siblings returns the medians of time and errors of a call, in a part of the time, over all values except i.
+func siblings(costs []instanceCost, i int, part func(*instanceCost) *usage) usage {
 	var nanos, errors []float64
 	for k := range costs {
 		if k != i {
-			u := costs[k].whole.perCall()
+			u := part(&costs[k]).perCall()
 			nanos, errors = append(nanos, u.nanos), append(errors, u.errors)
 		}
 	}
@@ -389,9 +396,9 @@ func (x *instanceComparison) standsOut(costs []instanceCost, i int) bool {
 		return min(calls, of(v).calls) >= minHistory && mean > 0 && mean*calls >= clearlyMore*cost
 	}
 	for k := range steadyParts {
-		if !clear(func(v *instanceCost) *usage { return &v.thirds[k] }) {
+		if !clear(inThird(k)) {
 			return false
 		}
 	}
-	return clear(func(v *instanceCost) *usage { return &v.whole })
+	return clear(inWhole)
 }

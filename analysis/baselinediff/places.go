@@ -21,9 +21,12 @@ var instanceKeyTable = func() (table [64]trace.Symbol) {
 	return table
 }()
 
+// hostIndex is the index of hostKey.
+const hostIndex = 2
+
 // hostKey and versionKey are those of instanceKeys that name a machine and none.
 var (
-	hostKey    = instanceKeys[2]
+	hostKey    = instanceKeys[hostIndex]
 	versionKey = instanceKeys[len(instanceKeys)-1]
 )
 

@@ -118,6 +118,36 @@ func (e IncidentState) Valid() bool {
 	}
 }
 
+// Defines values for IncidentKind.
+const (
+	IncidentKindCallFlow  IncidentKind = "call_flow"
+	IncidentKindCrept     IncidentKind = "crept"
+	IncidentKindFailing   IncidentKind = "failing"
+	IncidentKindObjective IncidentKind = "objective"
+	IncidentKindSilent    IncidentKind = "silent"
+	IncidentKindSlow      IncidentKind = "slow"
+)
+
+// Valid indicates whether the value is a known member of the IncidentKind enum.
+func (e IncidentKind) Valid() bool {
+	switch e {
+	case IncidentKindCallFlow:
+		return true
+	case IncidentKindCrept:
+		return true
+	case IncidentKindFailing:
+		return true
+	case IncidentKindObjective:
+		return true
+	case IncidentKindSilent:
+		return true
+	case IncidentKindSlow:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Kind.
 const (
 	KindShifted  Kind = "shifted"
@@ -1555,6 +1585,15 @@ type Incident struct {
 	// Impact What the affected request types lose since the onset, on average.
 	Impact IncidentImpact `json:"impact"`
 
+	// Kind What requests suffer from, by the evidence against the first suspect:
+	// * `slow`: they, or the calls of an operation, take longer than in the hours before.
+	// * `crept`: they take longer than a week or four weeks ago. It took hours or days.
+	// * `failing`: more of them fail, or get no answer.
+	// * `silent`: they no longer come, where they came steadily.
+	// * `call_flow`: they make other calls than before.
+	// * `objective`: they miss an objective of the configuration, and no service stands out.
+	Kind IncidentKind `json:"kind"`
+
 	// MergedInto ID of the incident that it was merged into, because they have one cause; absent: none.
 	MergedInto *string `json:"merged_into,omitempty"`
 
@@ -1652,6 +1691,15 @@ type IncidentImpact struct {
 	// LostNsPerSecond Time beyond the usual that all of their requests take in a second. 1e9 is one more user who waits, at any time.
 	LostNsPerSecond float64 `json:"lost_ns_per_second"`
 }
+
+// IncidentKind What requests suffer from, by the evidence against the first suspect:
+// * `slow`: they, or the calls of an operation, take longer than in the hours before.
+// * `crept`: they take longer than a week or four weeks ago. It took hours or days.
+// * `failing`: more of them fail, or get no answer.
+// * `silent`: they no longer come, where they came steadily.
+// * `call_flow`: they make other calls than before.
+// * `objective`: they miss an objective of the configuration, and no service stands out.
+type IncidentKind string
 
 // IncidentList defines model for IncidentList.
 type IncidentList struct {
@@ -1912,6 +1960,9 @@ type Learning struct {
 
 	// Progress 0–1; null: no request has arrived yet.
 	Progress *float64 `json:"progress"`
+
+	// Provisional In the first week: instances whose calls take three times as long as those of their siblings, or fail more often, for as long as Sibyl remembers. An incident may have been going on when Sibyl started. Absent: none are.
+	Provisional *[]ProvisionalInstance `json:"provisional,omitempty"`
 }
 
 // Lease defines model for Lease.
@@ -2359,6 +2410,35 @@ type ProblemList struct {
 
 	// Total Number of matching problems on all pages.
 	Total int `json:"total"`
+}
+
+// ProvisionalInstance defines model for ProvisionalInstance.
+type ProvisionalInstance struct {
+	// Attribute By which its spans name it: service.instance.id, k8s.pod.name or host.name.
+	Attribute string `json:"attribute"`
+
+	// Calls In the last two hours, or since Sibyl started.
+	Calls int64 `json:"calls"`
+
+	// Failed Share of the calls that fail, 0–1.
+	Failed float64 `json:"failed"`
+
+	// MeanNs Mean own time of a call.
+	MeanNs  float64 `json:"mean_ns"`
+	Service string  `json:"service"`
+
+	// Siblings Number of the other instances of the service.
+	Siblings int `json:"siblings"`
+
+	// SiblingsFailed Median of the shares of the siblings.
+	SiblingsFailed float64 `json:"siblings_failed"`
+
+	// SiblingsMeanNs Median of the mean own times of the siblings.
+	SiblingsMeanNs float64 `json:"siblings_mean_ns"`
+
+	// Text A sentence that says so.
+	Text  string `json:"text"`
+	Value string `json:"value"`
 }
 
 // Queue defines model for Queue.
@@ -3341,6 +3421,7 @@ type ListIncidentsParams struct {
 	// Muted `false` omits muted incidents, `true` returns only these, `all` returns both.
 	Muted    *ListIncidentsParamsMuted `form:"muted,omitempty" json:"muted,omitempty"`
 	Severity *Severity                 `form:"severity,omitempty" json:"severity,omitempty"`
+	Kind     *IncidentKind             `form:"kind,omitempty" json:"kind,omitempty"`
 
 	// From Only incidents that were not over before.
 	From *Instant `form:"from,omitempty" json:"from,omitempty"`
@@ -6129,6 +6210,18 @@ func NewListIncidentsRequest(server string, params *ListIncidentsParams) (*http.
 		if params.Severity != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "severity", *params.Severity, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -15295,6 +15388,19 @@ func (siw *ServerInterfaceWrapper) ListIncidents(w http.ResponseWriter, r *http.
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "severity"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "severity", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
 		}
 		return
 	}

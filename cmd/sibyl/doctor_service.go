@@ -32,7 +32,7 @@ func checkService(s *contract.Status, at time.Time) []finding {
 			Do: "Synchronize them with NTP.",
 		})
 	}
-	return append(all, checkArrival(s, at), checkLearning(s), checkParents(s), checkRefused(s))
+	return append(all, checkArrival(s, at), checkLearning(s), checkInstances(s), checkParents(s), checkRefused(s))
 }
 
 // checkArrival checks whether traces arrive.
@@ -81,6 +81,25 @@ func checkKnown(l *contract.Learning) string {
 		return ""
 	}
 	return " Not judged yet: " + strings.Join(missing, "; ") + "."
+}
+
+// checkInstances checks whether instances have been unlike their siblings since Sibyl started.
+func checkInstances(s *contract.Status) finding {
+	f := finding{Check: "instances", State: fine, Saw: "No instance takes much longer, or fails much more often, than its siblings."}
+	if s.Learning.GrowthLeftNs == nil {
+		f.State, f.Saw = skipped, "Checked in the first week only: later, the usual is known."
+		return f
+	}
+	if s.Learning.Provisional == nil {
+		return f
+	}
+	var all []string
+	for _, x := range *s.Learning.Provisional {
+		all = append(all, x.Text)
+	}
+	f.State, f.Saw = warning, strings.Join(all, " ")
+	f.Do = "Sibyl may have been started within an incident, and takes this for usual. If the instance is not meant to differ, mend or restart it: within two hours Sibyl learns the usual times anew."
+	return f
 }
 
 // checkParents checks whether spans have parents.

@@ -47,7 +47,7 @@ func TestDoctorOfService(t *testing.T) {
 	now := time.Now()
 	healthy := func() *contract.Status {
 		return &contract.Status{
-			Ready: true, RequestTypes: 3, Ingest: contract.Ingest{Spans: 100, Requests: 2, LastArrival: new(now)},
+			Ready: true, RequestTypes: 3, Learning: contract.Learning{GrowthLeftNs: new(int64(time.Hour))}, Ingest: contract.Ingest{Spans: 100, Requests: 2, LastArrival: new(now)},
 			Closed: map[string]int64{"complete": 50}, Unusable: map[string]int64{}, Refused: map[string]int64{},
 		}
 	}
@@ -58,7 +58,10 @@ func TestDoctorOfService(t *testing.T) {
 		saw    string
 	}{
 		{func(*contract.Status) {}, "", fine, ""},
-		{func(s *contract.Status) { s.Learning.OperationsLeftNs = new(int64(time.Hour)) }, "learning", fine, "Not judged yet: single operations, for 60 min more."},
+		{func(s *contract.Status) { s.Learning.OperationsLeftNs = new(int64(time.Hour)) }, "learning", fine, "Not judged yet: single operations, for 60 min more; changes that take days"},
+		{func(s *contract.Status) {
+			s.Learning.Provisional = &[]contract.ProvisionalInstance{{Text: "cart-1 takes 5 times as long."}}
+		}, "instances", warning, "cart-1 takes 5 times"},
 		{func(s *contract.Status) { s.Ready = false }, "service", warning, "starting"},
 		{func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) }, "traces", failed, "ago"},
 		{func(s *contract.Status) { s.Ingest = contract.Ingest{} }, "traces", failed, "No span"},

@@ -15,6 +15,7 @@ import (
 
 func (p *process) incidentsCommand() *cobra.Command {
 	state := cli.NewChoice("all", "open", "closed")
+	kind := cli.NewChoice("all", "slow", "crept", "failing", "silent", "call_flow", "objective")
 	var muted bool
 	var service string
 	c := &cobra.Command{
@@ -37,6 +38,7 @@ self-contained HTML page, it is a document for a ticket or a post-mortem.`,
 	}
 	state.Flag(c, "state", "", "show only incidents in this state")
 	c.Flags().BoolVar(&muted, "muted", false, "include muted incidents")
+	kind.Flag(c, "kind", "", "show only incidents of this kind")
 	c.Flags().StringVar(&service, "service", "", "show only incidents whose first suspect is this service")
 	f := addListFlags(c, "incidents", 20, markdownFormat, htmlFormat)
 	c.ValidArgsFunction = p.complete(f.server, incidentNames)
@@ -47,6 +49,9 @@ self-contained HTML page, it is a document for a ticket or a post-mortem.`,
 		}
 		if service != "" {
 			q.Service = &service
+		}
+		if kind.Value != "all" {
+			q.Kind = new(contract.IncidentKind(kind.Value))
 		}
 		return api.Incidents(ctx, q, f.limit)
 	}, client.ShowIncidents)

@@ -1277,6 +1277,17 @@ export interface components {
          * @enum {string}
          */
         Severity: "critical" | "major" | "minor";
+        /**
+         * @description What requests suffer from, by the evidence against the first suspect:
+         *     * `slow`: they, or the calls of an operation, take longer than in the hours before.
+         *     * `crept`: they take longer than a week or four weeks ago. It took hours or days.
+         *     * `failing`: more of them fail, or get no answer.
+         *     * `silent`: they no longer come, where they came steadily.
+         *     * `call_flow`: they make other calls than before.
+         *     * `objective`: they miss an objective of the configuration, and no service stands out.
+         * @enum {string}
+         */
+        IncidentKind: "slow" | "crept" | "failing" | "silent" | "call_flow" | "objective";
         /** @description What the affected request types lose since the onset, on average. */
         IncidentImpact: {
             /**
@@ -1331,6 +1342,7 @@ export interface components {
             id: string;
             /** @enum {string} */
             state: "open" | "closed";
+            kind: components["schemas"]["IncidentKind"];
             severity: components["schemas"]["Severity"];
             /** @description The figure that gives the severity, with its bound. */
             severity_reason: string;
@@ -3051,6 +3063,43 @@ export interface components {
              * @description Time of traffic until changes that take days are found, after a week; absent if they are.
              */
             growth_left_ns?: number;
+            /** @description In the first week: instances whose calls take three times as long as those of their siblings, or fail more often, for as long as Sibyl remembers. An incident may have been going on when Sibyl started. Absent: none are. */
+            provisional?: components["schemas"]["ProvisionalInstance"][];
+        };
+        ProvisionalInstance: {
+            service: string;
+            /** @description By which its spans name it: service.instance.id, k8s.pod.name or host.name. */
+            attribute: string;
+            value: string;
+            /** @description Number of the other instances of the service. */
+            siblings: number;
+            /**
+             * Format: int64
+             * @description In the last two hours, or since Sibyl started.
+             */
+            calls: number;
+            /**
+             * Format: double
+             * @description Mean own time of a call.
+             */
+            mean_ns: number;
+            /**
+             * Format: double
+             * @description Median of the mean own times of the siblings.
+             */
+            siblings_mean_ns: number;
+            /**
+             * Format: double
+             * @description Share of the calls that fail, 0–1.
+             */
+            failed: number;
+            /**
+             * Format: double
+             * @description Median of the shares of the siblings.
+             */
+            siblings_failed: number;
+            /** @description A sentence that says so. */
+            text: string;
         };
         Epochs: {
             ended: components["schemas"]["Epoch"];
@@ -3249,6 +3298,7 @@ export interface operations {
                 /** @description `false` omits muted incidents, `true` returns only these, `all` returns both. */
                 muted?: "true" | "false" | "all";
                 severity?: components["schemas"]["Severity"];
+                kind?: components["schemas"]["IncidentKind"];
                 /** @description Only incidents that were not over before. */
                 from?: components["schemas"]["Instant"];
                 /** @description Only incidents that began before. */

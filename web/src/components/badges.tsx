@@ -57,6 +57,25 @@ export function SeverityBadge({ of, reason = severities[of] }: { of: Schemas["Se
   );
 }
 
+const incidentKinds: Record<Schemas["IncidentKind"], [label: string, definition: string]> = {
+  slow: ["slow", "Requests take longer than in the hours before"],
+  crept: ["slower for days", "Requests take longer than a week or four weeks ago: it took hours or days"],
+  failing: ["failing", "More requests fail, or get no answer"],
+  silent: ["silent", "Requests no longer come, where they came steadily"],
+  call_flow: ["call flow", "Requests make other calls than before"],
+  objective: ["objective", "Requests miss an objective, and no service stands out"],
+};
+
+// IncidentKindTag shows what requests suffer from in an incident.
+export function IncidentKindTag({ of }: { of: Schemas["IncidentKind"] }) {
+  const [label, definition] = incidentKinds[of];
+  return (
+    <span className="tag" title={definition}>
+      {label}
+    </span>
+  );
+}
+
 // ProblemTags shows onset and kind of a problem.
 export function ProblemTags({ onset, kind }: { onset: Schemas["Onset"]; kind: Schemas["Kind"] }) {
   return (

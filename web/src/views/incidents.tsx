@@ -27,7 +27,7 @@ import { useNow } from "../settings.ts";
 import { query, useEnum, useQuery } from "../url.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
 import { Async, Empty, Loading } from "../components/async-state.tsx";
-import { SeverityBadge, StateBadge } from "../components/badges.tsx";
+import { IncidentKindTag, SeverityBadge, StateBadge } from "../components/badges.tsx";
 import { Facts, When, useTitle } from "../components/basics.tsx";
 import { Select } from "../components/controls.tsx";
 import { type TableData, exportItems } from "../components/figure.tsx";
@@ -76,6 +76,7 @@ const openIncidents = (n: number) => `${n === 0 ? "No" : count(n)} open ${n === 
 const asTable = (items: Incident[]): TableData => ({
   header: [
     "state",
+    "kind",
     "severity",
     "sentence",
     "service",
@@ -91,6 +92,7 @@ const asTable = (items: Incident[]): TableData => ({
   ],
   rows: items.map((x) => [
     x.state,
+    x.kind,
     x.severity,
     x.sentence,
     x.service,
@@ -260,6 +262,7 @@ export function IncidentState({ of: x }: { of: Incident }) {
   return (
     <>
       <SeverityBadge of={x.severity} reason={x.severity_reason} />
+      <IncidentKindTag of={x.kind} />
       <StateBadge of={x.state} />
       {x.closed ? (
         <span>
@@ -385,7 +388,9 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
   );
 }
 
-// NotJudged names the changes that Sibyl cannot judge in the first days.
+const mostProvisional = 3;
+
+// NotJudged names the changes that Sibyl cannot judge in the first days, and what it may take for usual wrongly.
 function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
   const parts = [
     [learning.operations_left_ns, "single operations after a day of traffic"],
@@ -394,8 +399,17 @@ function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
   const missing = parts.flatMap(([ns, text]) =>
     ns === undefined ? [] : [`${text} (${coarseDuration(ns / 1e6)} left)`],
   );
-  if (missing.length === 0) return null;
-  return <p className="dim">Sibyl judges whole services now, {missing.join(", and ")}.</p>;
+  return (
+    <>
+      {missing.length > 0 && <p className="dim">Sibyl judges whole services now, {missing.join(", and ")}.</p>}
+      {learning.provisional?.slice(0, mostProvisional).map((x) => (
+        <p key={`${x.service} ${x.value}`}>
+          <Prose names={[x.value, x.service]}>{keepUnits(x.text)}</Prose>{" "}
+          <span className="dim">It did so before Sibyl started, which takes it for usual.</span>
+        </p>
+      ))}
+    </>
+  );
 }
 
 // useSilence returns, as text, the time without new spans if it is long: since the last ones arrived or, if the service

@@ -1,0 +1,91 @@
+package baselinediff
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/sibyl-trace/sibyl/trace"
+)
+
+// UnequalInstance is an instance of a service, or a host, whose calls take much longer, or fail much more often, than
+// those of its siblings, for as long as the history reaches. No comparison with the history shows that.
+type UnequalInstance struct {
+	Service, Key, Value trace.Symbol
+	Siblings            int     // number of the others
+	Calls               uint64  // in the history
+	Nanos, Usual        float64 // mean own time of a call in ns, and the median of those of the siblings
+	Failed, UsualFailed float64 // the same for the share of the calls that fail
+}
+
+const (
+	// muchLonger is the least ratio of the times of instances that are unequal, by at least leastUnequal ns, and
+	// muchMoreFailed the least difference of the shares of failed calls. Instances that share the work are within that;
+	// some have another part, such as the leader of a group.
+	muchLonger     = 3
+	leastUnequal   = 1e6
+	muchMoreFailed = 0.1
+	// leastUnequalCalls is the number of calls of an instance in each third: less is chance.
+	leastUnequalCalls = 20
+	// leastSiblings is the number of siblings whose median is usual.
+	leastSiblings = 2
+)
+
+// Unequal returns the instances that are unequal to their siblings in each third of the history before now, in the
+// order of services and values. The attribute that names instances is the first of instance, pod and host of which
+// there are enough.
+func (h *Sites) Unequal(now trace.Nanos) (all []UnequalInstance) {
+	if len(h.total) == 0 {
+		return nil
+	}
+	values := make(map[instanceKey][]namedSeries) // by service and key; value 0
+	for k, s := range h.instances.series {
+		if k.value != 0 && slices.Contains(instanceKeys[:hostIndex+1], k.key) {
+			values[k.rest()] = append(values[k.rest()], namedSeries{k, s})
+		}
+	}
+	whole := sliceRange{h.total[0].slice, sliceOf(now)}
+	for _, service := range slices.SortedFunc(maps.Keys(h.serviceNumbers), cmp.Compare) {
+		for _, key := range instanceKeys[:hostIndex+1] {
+			if of := values[instanceKey{service: service, key: key}]; len(of) > leastSiblings {
+				slices.SortFunc(of, func(a, b namedSeries) int { return a.compare(b.instanceKey) })
+				all = append(all, unequal(of, whole)...)
+				break
+			}
+		}
+	}
+	return all
+}
+
+// unequal returns the unequal ones of the values of a service and key.
+func unequal(values []namedSeries, whole sliceRange) (all []UnequalInstance) {
+	costs := make([]instanceCost, 0, len(values))
+	for _, v := range values {
+		cost := instanceCost{instanceKey: v.instanceKey, whole: usageOf(v.instanceSeries, whole)}
+		steady := true
+		for k := range cost.thirds {
+			cost.thirds[k] = usageOf(v.instanceSeries, whole.third(slice(k)))
+			steady = steady && cost.thirds[k].calls >= leastUnequalCalls
+		}
+		if steady {
+			costs = append(costs, cost)
+		}
+	}
+	if len(costs) <= leastSiblings {
+		return nil
+	}
+	for i := range costs {
+		v := &costs[i]
+		longer, failing := true, true
+		for k := range v.thirds {
+			now, usual := v.thirds[k].perCall(), siblings(costs, i, inThird(k))
+			longer = longer && now.nanos >= max(muchLonger*usual.nanos, usual.nanos+leastUnequal)
+			failing = failing && now.errors >= usual.errors+muchMoreFailed
+		}
+		if longer || failing {
+			now, usual := v.whole.perCall(), siblings(costs, i, inWhole)
+			all = append(all, UnequalInstance{v.service, v.key, v.value, len(costs) - 1, uint64(v.whole.calls), now.nanos, usual.nanos, now.errors, usual.errors})
+		}
+	}
+	return all
+}
