@@ -33,6 +33,7 @@ function suspect(service: string, parts: Partial<Schemas["SuspectParts"]>, rest:
 const incident = (rest: Partial<Incident> = {}): Incident => ({
   id: "0123456789abcdef",
   state: "open",
+  kind: "slow",
   severity: "major",
   severity_reason: "",
   impact: { lost_ns_per_second: 1.2e9, failed_per_second: 0 },
