@@ -231,7 +231,7 @@ type Incident struct {
 // time. The time of a call without an answer is added to the wire, even if its caller waits no longer than usual.
 const leastLonger = 0.05
 
-// IncidentKind tells what requests suffer from in an incident, as in the API.
+// IncidentKind is the kind of evidence on which an incident rests, as in the API.
 type IncidentKind string
 
 // The kinds of incidents.

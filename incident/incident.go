@@ -19,8 +19,8 @@ type Incident struct {
 	Reopened trace.Nanos
 	Seen     trace.Nanos // end of the last epoch with evidence
 	Closed   trace.Nanos // 0: still open
-	// Weeks is the number of weeks ago of the times that it was noticed by comparing with, 1 or 4: it took hours or days
-	// to grow. 0: they were those of the hours before.
+	// Weeks is 1 or 4 if it was noticed by a comparison with times so many weeks before: it took hours or days to grow.
+	// 0: by one with the hours before.
 	Weeks int
 	// Steady is the end of the epoch since which its evidence has neither grown by a quarter nor returned after an end.
 	Steady trace.Nanos
