@@ -12,7 +12,8 @@ import (
 
 // Bounds of the investigations.
 const (
-	maxSteady         = 2    // of steady problems that are searched at a time
+	maxSteady         = 2    // problems that are searched at a time if steady ones are among them
+	longestTurn       = 16   // calls for which the search of a changed problem comes before those of others
 	maxInvestigations = 64   // active at a time
 	maxKept           = 1024 // including those that ended
 	graceEpochs       = 2    // consecutive calls without the problem before an investigation is gone
@@ -43,7 +44,8 @@ type epochStep struct {
 	decisions []Decision
 	onset     map[analysis.Hash]detect.Onset // of the problems seen in this call
 	leading   map[trace.Op]bool              // operations in which investigations of better-ranked problems pick
-	steady    int                            // steady problems that are searched
+	searched  int                            // problems that are searched
+	changed   bool                           // a better-ranked changed problem is searched
 }
 
 func newEpochStep(in *Input) *epochStep {
@@ -55,7 +57,7 @@ func newEpochStep(in *Input) *epochStep {
 		s.strategy = defaultStrategy()
 	}
 	s.state.Investigations = slices.Clone(in.State.Investigations)
-	s.countSteady()
+	s.countSearched()
 	for _, o := range in.State.Overrides {
 		if o.holds(in.Now) {
 			s.state.Overrides = append(s.state.Overrides, o)
@@ -86,9 +88,10 @@ func (s *epochStep) investigate(p *detect.Problem) {
 	}
 	i := &investigationStep{epoch: s, v: v, problem: p, tree: s.treeOf(p)}
 	i.run()
-	if begun && p.Onset == detect.Chronic && v.Status < Located {
-		s.steady++
+	if begun && s.searches(v, p) {
+		s.searched++
 	}
+	s.changed = s.changed || p.Onset == detect.Changed && s.searches(v, p)
 }
 
 // treeOf returns the tree of p, empty if there is none.
@@ -104,24 +107,29 @@ func (s *epochStep) treeOf(p *detect.Problem) *cct.Tree {
 
 // inTurn reports whether the search for the cause of p may begin now. Steady problems are searched a few at a time, the
 // worst first: they are in no hurry, and in many applications most groups vary. Requests of all of them with most of
-// their tracepoints enabled would cost more than the answers are worth.
+// their tracepoints enabled would cost more than the answers are worth. While something changes, their requests show
+// the change, so they wait for the searches of changed problems, too.
 func (s *epochStep) inTurn(p *detect.Problem) bool {
-	return p.Onset != detect.Chronic || s.steady < maxSteady
+	return p.Onset != detect.Chronic || s.searched < maxSteady
 }
 
-// countSteady counts the steady problems that are searched.
-func (s *epochStep) countSteady() {
-	chronic := make(map[analysis.Hash]bool)
+// countSearched counts the problems that are searched.
+func (s *epochStep) countSearched() {
 	for i := range s.in.Problems {
-		if p := &s.in.Problems[i]; p.Onset == detect.Chronic {
-			chronic[p.ID] = true
+		p := &s.in.Problems[i]
+		if v := s.state.Investigation(p.ID); v != nil && s.searches(v, p) {
+			s.searched++
 		}
 	}
-	for i := range s.state.Investigations {
-		if v := &s.state.Investigations[i]; v.Status < Located && chronic[v.Problem] {
-			s.steady++
-		}
+}
+
+// searches reports whether v is in search of the cause of p. That of a changed problem counts during its turn only: one
+// that takes longer, since requests are rare or records missing, keeps others waiting no more.
+func (s *epochStep) searches(v *Investigation, p *detect.Problem) bool {
+	if p.Onset == detect.Chronic {
+		return v.Status < Located
 	}
+	return v.Status == Investigating && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
 }
 
 // makeRoom reports whether there is room for one more active investigation. For a problem that has changed it ends one
