@@ -12,7 +12,7 @@ import (
 
 // Bounds of the investigations.
 const (
-	maxSteady         = 2    // problems that are searched at a time if steady ones are among them
+	maxSteady         = 2    // of steady problems that are searched at a time
 	longestTurn       = 16   // calls for which the search of a changed problem comes before those of others
 	maxInvestigations = 64   // active at a time
 	maxKept           = 1024 // including those that ended
@@ -44,7 +44,7 @@ type epochStep struct {
 	decisions []Decision
 	onset     map[analysis.Hash]detect.Onset // of the problems seen in this call
 	leading   map[trace.Op]bool              // operations in which investigations of better-ranked problems pick
-	searched  int                            // problems that are searched
+	steady    int                            // steady problems that are searched
 	changed   bool                           // a better-ranked changed problem is searched
 }
 
@@ -57,7 +57,7 @@ func newEpochStep(in *Input) *epochStep {
 		s.strategy = defaultStrategy()
 	}
 	s.state.Investigations = slices.Clone(in.State.Investigations)
-	s.countSearched()
+	s.countSteady()
 	for _, o := range in.State.Overrides {
 		if o.holds(in.Now) {
 			s.state.Overrides = append(s.state.Overrides, o)
@@ -88,10 +88,16 @@ func (s *epochStep) investigate(p *detect.Problem) {
 	}
 	i := &investigationStep{epoch: s, v: v, problem: p, tree: s.treeOf(p)}
 	i.run()
-	if begun && s.searches(v, p) {
-		s.searched++
+	if begun && p.Onset == detect.Chronic && v.Status < Located {
+		s.steady++
 	}
-	s.changed = s.changed || p.Onset == detect.Changed && s.searches(v, p)
+	s.changed = s.changed || p.Onset == detect.Changed && s.hasTurn(v)
+}
+
+// hasTurn reports whether v, of a changed problem, is searched before others. If it takes long, since requests are rare
+// or records missing, it keeps them waiting no more.
+func (s *epochStep) hasTurn(v *Investigation) bool {
+	return v.Status == Investigating && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
 }
 
 // treeOf returns the tree of p, empty if there is none.
@@ -107,29 +113,24 @@ func (s *epochStep) treeOf(p *detect.Problem) *cct.Tree {
 
 // inTurn reports whether the search for the cause of p may begin now. Steady problems are searched a few at a time, the
 // worst first: they are in no hurry, and in many applications most groups vary. Requests of all of them with most of
-// their tracepoints enabled would cost more than the answers are worth. While something changes, their requests show
-// the change, so they wait for the searches of changed problems, too.
+// their tracepoints enabled would cost more than the answers are worth.
 func (s *epochStep) inTurn(p *detect.Problem) bool {
-	return p.Onset != detect.Chronic || s.searched < maxSteady
+	return p.Onset != detect.Chronic || s.steady < maxSteady
 }
 
-// countSearched counts the problems that are searched.
-func (s *epochStep) countSearched() {
+// countSteady counts the steady problems that are searched.
+func (s *epochStep) countSteady() {
+	chronic := make(map[analysis.Hash]bool)
 	for i := range s.in.Problems {
-		p := &s.in.Problems[i]
-		if v := s.state.Investigation(p.ID); v != nil && s.searches(v, p) {
-			s.searched++
+		if p := &s.in.Problems[i]; p.Onset == detect.Chronic {
+			chronic[p.ID] = true
 		}
 	}
-}
-
-// searches reports whether v is in search of the cause of p. That of a changed problem counts during its turn only: one
-// that takes longer, since requests are rare or records missing, keeps others waiting no more.
-func (s *epochStep) searches(v *Investigation, p *detect.Problem) bool {
-	if p.Onset == detect.Chronic {
-		return v.Status < Located
+	for i := range s.state.Investigations {
+		if v := &s.state.Investigations[i]; v.Status < Located && chronic[v.Problem] {
+			s.steady++
+		}
 	}
-	return v.Status == Investigating && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
 }
 
 // makeRoom reports whether there is room for one more active investigation. For a problem that has changed it ends one

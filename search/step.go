@@ -165,7 +165,7 @@ func (s *investigationStep) search() {
 	case !closed && s.follows():
 		s.setStatus(s.v.Status, "a greater problem in the same operation is searched first")
 	case !closed && s.waitsForTurn():
-		s.setStatus(s.v.Status, "a greater problem, which may have the same cause, is searched first")
+		s.setStatus(s.v.Status, "a changed problem, which may have the same cause, is searched first")
 	case !closed && s.pick():
 		s.v.Idle = 0
 		s.setStatus(Investigating, "searching the largest unexplained part")
@@ -209,11 +209,13 @@ func (s *investigationStep) follows() bool {
 	return s.epoch.leading[s.searched[0].op] && s.v.Epochs < patience
 }
 
-// waitsForTurn reports whether a better-ranked changed problem is searched before this one, which changed, too. One
-// cause often slows requests of many types, as a machine without a free CPU does, and a search for each at the same
-// time would enable most tracepoints. The cause of an incident is searched at once: it stands for many problems.
+// waitsForTurn reports whether a changed problem, ranked before this one, is searched first. One cause often slows
+// requests of many types, as a machine without a free CPU does, and a search for each at the same time would enable
+// most tracepoints. So another changed problem does not begin, and the search of a steady one pauses, whose requests
+// show the change, too. The cause of an incident is searched at once: it stands for many problems.
 func (s *investigationStep) waitsForTurn() bool {
-	return s.epoch.changed && s.v.Status == Opened && s.problem.Onset == detect.Changed && s.epoch.in.Joined[s.v.Problem] == nil
+	waits := s.v.Status == Opened && s.epoch.in.Joined[s.v.Problem] == nil
+	return s.epoch.changed && (waits || s.problem.Onset == detect.Chronic)
 }
 
 // longestWait is the number of calls after which an investigation does not wait for tracepoints any more.
