@@ -34,6 +34,7 @@ func (s *investigationStep) run() {
 	s.searched, s.rest = scopesOf(s.problem, s.tree, s.epoch.in.Table)
 	for _, o := range s.searched {
 		o.weigh(v.Evidence, v.settled)
+		o.creditComputing(s.epoch.in.Table)
 	}
 	s.rank()
 	s.begin()
