@@ -210,13 +210,21 @@ func (s *investigationStep) follows() bool {
 	return s.epoch.leading[s.searched[0].op] && s.v.Epochs < patience
 }
 
-// waitsForTurn reports whether a changed problem, ranked before this one, is searched first. One cause often slows
-// requests of many types, as a machine without a free CPU does, and a search for each at the same time would enable
-// most tracepoints. So another changed problem does not begin, and the search of a steady one pauses, whose requests
-// show the change, too. The cause of an incident is searched at once: it stands for many problems.
+// waitsForTurn reports whether a changed problem, ranked before this one, is searched first: one whose requests run
+// through the same services. One cause often slows requests of many types, as a machine without a free CPU does, and a
+// search for each at the same time would enable most tracepoints. So another changed problem does not begin, and the
+// search of a steady one pauses, whose requests show the change, too. The cause of an incident is searched at once: it
+// stands for many problems.
 func (s *investigationStep) waitsForTurn() bool {
-	waits := s.v.Status == Opened && s.epoch.in.Joined[s.v.Problem] == nil
-	return s.epoch.changed && (waits || s.problem.Onset == detect.Chronic)
+	if s.problem.Onset == detect.Changed && (s.v.Status != Opened || s.epoch.in.Joined[s.v.Problem] != nil) {
+		return false
+	}
+	for service := range s.epoch.servicesOf(s.problem) {
+		if s.epoch.changing[service] {
+			return true
+		}
+	}
+	return false
 }
 
 // longestWait is the number of calls after which an investigation does not wait for tracepoints any more.
