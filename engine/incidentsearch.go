@@ -104,8 +104,8 @@ func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 }
 
 // addOperations adds the steps of the service of s, and those that call it, on the critical paths of all request types.
-// If a caller has no spans of its calls, its own time next to a call cannot be told from the time on the way. So if that
-// time is most of the suspect's, the steps of such callers belong to the search, too.
+// If a caller has no spans of its calls, its own time next to a call cannot be told from the time on the way. So if
+// that time is most of the suspect's, the steps of such callers belong to the search, too.
 func (c *Core) addOperations(s *incidentSearch) {
 	for g := range c.detector.Groups.Each() {
 		if g.Level != group.LevelRequestType {

@@ -70,8 +70,8 @@ func hostOf(p *detect.Problem) string {
 // leastComputing is the own time of a function, relative to its waits for a CPU, from which on they follow from it.
 const leastComputing = 1.0 / 3
 
-// creditComputing counts waits for a CPU as own time of the function in which they lie, if it computes for long itself: on
-// a busy machine a thread that computes for longer also waits for its turn for longer. If only the waits have grown,
+// creditComputing counts waits for a CPU as own time of the function in which they lie, if it computes for long itself:
+// on a busy machine a thread that computes for longer also waits for its turn for longer. If only the waits have grown,
 // others take the CPU.
 func (o *operationScope) creditComputing(table *trace.Table) {
 	if table == nil {

@@ -65,8 +65,8 @@ func blend(cov, mean, affected float64) float64 {
 	return (1-affected)*cov + affected*mean
 }
 
-// scaleOf returns the mean of e relative to that in the requests of a family. They differ if the excess is not always the
-// same, and if the mean of e is one of the requests that ran it, while those of the family ran others, too.
+// scaleOf returns the mean of e relative to that in the requests of a family. They differ if the excess is not always
+// the same, and if the mean of e is one of the requests that ran it, while those of the family ran others, too.
 func scaleOf(e *group.EdgeShare, family []*RefinedShare) float64 {
 	for _, r := range family {
 		if r.Mean > 0 && r.ShareMean > 0 {
@@ -109,7 +109,8 @@ func meanShares(e *group.EdgeShare, family []*RefinedShare, scale float64) []flo
 	return shares
 }
 
-// severalPlaces are the odds that an excess lies in several places. Those of a single one are above 1, if its own time is.
+// severalPlaces are the odds that an excess lies in several places. Those of a single one are above 1 if it takes as
+// long as the excess.
 const severalPlaces = 0.1
 
 // excessError is the relative error of the excess of one place, beyond that of the edge as a whole.

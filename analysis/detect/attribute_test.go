@@ -8,8 +8,9 @@ import (
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
-// attributed returns the shares of an excess of 100 in an edge of 130, which all requests bear, of places with the given
-// own times: a function, two that it calls, and another function. Ran is the fraction of the requests that ran the edge.
+// attributed returns the shares of an excess of 100 in an edge of 130, which all requests bear, of places with the
+// given own times: a function, two that it calls, and another function. Ran is the fraction of the requests that ran
+// the edge.
 func attributed(ran float64, own ...float64) []float64 {
 	p := Problem{
 		Onset: Changed,
