@@ -46,10 +46,12 @@ const (
 // lengths are the lengths of the windows, the times between two of them, 0: an epoch, and the highest healthy growth
 // that an operation is assumed to have reached in one before it was observed. Proving is the time after which a window
 // counts as healthy, unless an incident was raised meanwhile that began before its end: scores rise while a window
-// fills with the requests of an incident, and what takes days to grow must not teach its own growth. Windows that overlap
-// have high scores together, but not all of them: independent is the number of those that begin within the length of
-// one and are as good as independent. The moving mean of normal numbers that 18 of them cover exceeds the level that
-// one of 200 windows reaches 6 times as often as if they did not overlap; with 6 of them, 4 times as often.
+// fills with the requests of an incident, and what takes days to grow must not teach its own growth.
+//
+// Windows that overlap have high scores together, but not all of them: independent is the number of those that begin
+// within the length of one and are as good as independent. The moving mean of normal numbers that 18 of them cover
+// exceeds the level that one of 200 windows reaches 6 times as often as if they did not overlap; with 6 of them, 4 times
+// as often.
 var lengths = [numScales]struct {
 	window, every, proving time.Duration
 	growth                 float64
