@@ -49,9 +49,8 @@ const (
 // fills with the requests of an incident, and what takes days to grow must not teach its own growth.
 //
 // Windows that overlap have high scores together, but not all of them: independent is the number of those that begin
-// within the length of one and are as good as independent. The moving mean of normal numbers that 18 of them cover
-// exceeds the level that one of 200 windows reaches 6 times as often as if they did not overlap; with 6 of them, 4 times
-// as often.
+// within the length of one and are as good as independent. A moving mean of 18 normal numbers exceeds the level which
+// one of 200 windows reaches 6 times as often as if windows did not overlap; one of 6 numbers, 4 times as often.
 var lengths = [numScales]struct {
 	window, every, proving time.Duration
 	growth                 float64

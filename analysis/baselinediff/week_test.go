@@ -3,6 +3,7 @@ package baselinediff
 import (
 	"bytes"
 	"math"
+	"os"
 	"testing"
 	"time"
 
@@ -128,6 +129,45 @@ func TestCreptMonth(t *testing.T) {
 	}
 	if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) {
 		t.Error("the restored history differs")
+	}
+}
+
+// TestDecodeWeek restores a history of the version without days, which Sibyl wrote on 26 November 2026: the week goes on,
+// and three hours later growth is known again.
+func TestDecodeWeek(t *testing.T) {
+	old, err := os.ReadFile("testdata/sites.v4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := &trace.Table{}
+	h, err := DecodeSites(old, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin = 8*testDay + 3*time.Hour
+	played := NewSites(&trace.Table{})
+	for at := time.Duration(0); at < begin+4*time.Hour; at += 10 * time.Minute {
+		slow := int64(100 * time.Millisecond)
+		if at >= begin {
+			slow *= 2
+			h.Merge(callsAt(table, at, at+10*time.Second, slow))
+			h.Age(trace.Nanos(at + 10*time.Minute))
+		}
+		played.Merge(callsAt(played.table, at, at+10*time.Second, slow))
+		played.Age(trace.Nanos(at + 10*time.Minute))
+	}
+	for _, sites := range []*Sites{h, played} {
+		c := sites.Crept(trace.Nanos(begin+4*time.Hour), WeekAgo)
+		if len(c.Suspects) == 0 {
+			t.Fatal("no growth")
+		}
+		growth := c.Suspects[0].Whole.Excess / c.Suspects[0].Whole.Usual
+		if math.Abs(growth-1) > 0.01 {
+			t.Errorf("grown by %.3f, want 1", growth)
+		}
+	}
+	if h.series[1].week.means != played.series[1].week.means {
+		t.Error("the means of the week differ")
 	}
 }
 
