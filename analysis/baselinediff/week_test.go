@@ -132,8 +132,8 @@ func TestCreptMonth(t *testing.T) {
 	}
 }
 
-// TestDecodeWeek restores a history of the version without days, which Sibyl wrote on 26 November 2026: the week goes on,
-// and three hours later growth is known again.
+// TestDecodeWeek restores a history of the version without days, which Sibyl wrote on 26 November 2026. The week goes
+// on, and three hours later growth is known again.
 func TestDecodeWeek(t *testing.T) {
 	old, err := os.ReadFile("testdata/sites.v4")
 	if err != nil {
