@@ -2324,7 +2324,7 @@ type Problem struct {
 	P50Ns *int64 `json:"p50_ns"`
 	P99Ns *int64 `json:"p99_ns"`
 
-	// Rank From 1.
+	// Rank From 1: changed before chronic, then by falling impact.
 	Rank int `json:"rank"`
 
 	// Rate Requests per second.

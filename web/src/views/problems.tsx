@@ -258,7 +258,7 @@ function ProblemTable({ list, setView, filtered, sort, setSort, wasSorted, chang
         >
           <thead>
             <tr>
-              {head("#", "rank", "Changed before chronic, then by kind and impact", "narrow")}
+              {head("#", "rank", "Changed before chronic, then by impact", "narrow")}
               <th scope="col">Problem</th>
               {head("Since", "since", "When the problem opened")}
               {head("Severity", "cov", "Coefficient of variation, or slowdown; sorted by the coefficient of variation")}
