@@ -1797,7 +1797,7 @@ export interface components {
             /** @description Mean durations over its windows, oldest first; windows grow with their age. */
             trend_ns: number[];
             id: components["schemas"]["ID"];
-            /** @description From 1. */
+            /** @description From 1: changed before chronic, then by falling impact. */
             rank: number;
             kind: components["schemas"]["Kind"];
             onset: components["schemas"]["Onset"];

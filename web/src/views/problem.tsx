@@ -170,7 +170,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       </div>
       {detail.explanations.length === 0 && !explained && <Explanations detail={detail} />}
       <Causes detail={detail} />
-      {detail.refined.length > 0 && (
+      {detail.refined.some((r) => r.hits > 0) && (
         <Refined
           of={detail.refined}
           within={new Map([...(group.value?.edges ?? []), ...edges].map((e) => [e.place.edge, e.place.label]))}
