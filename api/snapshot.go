@@ -212,14 +212,8 @@ func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *sear
 	x := contract.Problem{
 		ID: d.ID, Rank: rank, Kind: contract.Kind(d.Kind), Onset: contract.Onset(d.Onset), Level: contract.Level(d.Level), Group: d.Group,
 		RequestType: d.RequestTypeID, RequestTypeName: d.RequestType, Requests: int64(d.Requests), Cov: intervalOf(d.CoV, d.CoVLow, d.CoVHigh),
-		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(),
+		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(), Since: instant(p.Opened),
 		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: trend,
-	}
-	switch {
-	case p.Opened != 0:
-		x.Since = instant(p.Opened)
-	case v != nil:
-		x.Since = instant(v.Opened)
 	}
 	if v != nil && v.Status != search.Gone { // that of an incident may have replaced it
 		x.State = contract.State(v.Status.String())

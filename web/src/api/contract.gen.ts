@@ -1831,7 +1831,7 @@ export interface components {
             impact: number | null;
             /**
              * Format: date-time
-             * @description When it opened or, if it is chronic, its investigation; null: it has none.
+             * @description When it opened; null: it is chronic, so that Sibyl saw no beginning.
              */
             since: string | null;
             /** @description ID of the open incident that contains it, whose investigation replaces that of the problem; absent: none. */

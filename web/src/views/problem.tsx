@@ -214,7 +214,9 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
       </h1>
       <Facts
         of={[
-          ["Since", p.since ? <When at={p.since} /> : "unknown", "When the problem opened"],
+          p.since
+            ? ["Since", <When key="since" at={p.since} />, "When the problem opened"]
+            : ["Since", "unknown", "Sibyl saw no beginning: it is chronic"],
           ...(p.closed
             ? [
                 [
