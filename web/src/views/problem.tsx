@@ -170,7 +170,7 @@ function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
       </div>
       {detail.explanations.length === 0 && !explained && <Explanations detail={detail} />}
       <Causes detail={detail} />
-      {detail.refined.some((r) => r.hits > 0) && (
+      {detail.refined.length > 0 && (
         <Refined
           of={detail.refined}
           within={new Map([...(group.value?.edges ?? []), ...edges].map((e) => [e.place.edge, e.place.label]))}
@@ -399,27 +399,33 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
       })}
       tableOnly
     >
-      <Table
-        label="Tracepoint results"
-        className="results"
-        head={["Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true }]}
-      >
-        {of.map((r, i) => (
-          <tr key={i}>
-            <td title={r.context.join(" → ")}>
-              <OpName>{r.operation}</OpName>{" "}
-              {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
-            </td>
-            <td className="bars">
-              {percent(r.share.value)} <span className="dim small range">{range(r.share, percent)}</span>
-              <Bar of={r.share.value} low={r.share.low} high={r.share.high} />
-            </td>
-            <td className="number nowrap">{duration(r.mean_ns)}</td>
-            <td className="number">{count(r.requests)}</td>
-          </tr>
-        ))}
-      </Table>
+      {of.length > 0 && <RefinedTable of={of} names={names} />}
       {idle.length > 0 && <p className="under dim small">Not reached by any request: {idle.join(", ")}.</p>}
     </Figure>
+  );
+}
+
+function RefinedTable({ of, names }: { of: Schemas["Refined"][]; names: ReadonlyMap<string, string> }) {
+  return (
+    <Table
+      label="Tracepoint results"
+      className="results"
+      head={["Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true }]}
+    >
+      {of.map((r, i) => (
+        <tr key={i}>
+          <td title={r.context.join(" → ")}>
+            <OpName>{r.operation}</OpName>{" "}
+            {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
+          </td>
+          <td className="bars">
+            {percent(r.share.value)} <span className="dim small range">{range(r.share, percent)}</span>
+            <Bar of={r.share.value} low={r.share.low} high={r.share.high} />
+          </td>
+          <td className="number nowrap">{duration(r.mean_ns)}</td>
+          <td className="number">{count(r.requests)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
