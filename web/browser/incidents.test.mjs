@@ -179,7 +179,7 @@ test("incidents open, change and close without a reload", async () => {
   const { page, context } = await open(browser);
   const list = await fixed(page, (l) => (l.items = []));
   await page.goto(proxy);
-  await page.getByText("All is well").waitFor();
+  await page.getByText("Nothing got worse").waitFor(); // the state has an instance that was slow from the start
   await page.locator(".live:not(.off)").waitFor();
   list.items = [structuredClone(incident)];
   send("incident.opened");
@@ -218,7 +218,7 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   const list = await fixed(page, (l) => (l.items = l.items.filter((x) => x.state === "closed")));
   let ahead = 0; // ms; the page follows the clock of the service
   const status = await service.api("/status");
-  delete status.learning.provisional; // the state has an instance that was slow from the start
+  delete status.learning.provisional;
   const date = () => ({ Date: new Date(Date.now() + ahead).toUTCString() });
   await page.route("**/api/v1/status", (route) => route.fulfill({ json: status, headers: date() }));
   const services = await service.api("/services");
