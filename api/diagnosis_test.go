@@ -73,8 +73,11 @@ func checkDiagnosisEvidence(t *testing.T, d *contract.ProblemDetail, part contra
 // Problems that changed come first, then those whose requests lose most time.
 func TestRank(t *testing.T) {
 	got := ranks([]detect.Problem{
-		{Onset: detect.Chronic, Impact: 9}, {Onset: detect.Changed, Impact: math.NaN()}, {Onset: detect.Chronic, Impact: 37},
-		{Onset: detect.Changed, Impact: 1}, {Onset: detect.Changed, Impact: 2},
+		{Onset: detect.Chronic, Impact: 9},
+		{Onset: detect.Changed, Impact: math.NaN()},
+		{Onset: detect.Chronic, Impact: 37},
+		{Onset: detect.Changed, Impact: 1},
+		{Onset: detect.Changed, Impact: 2},
 	})
 	if want := []int{5, 3, 4, 2, 1}; !slices.Equal(got, want) {
 		t.Errorf("ranks %v, want %v", got, want)

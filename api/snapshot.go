@@ -224,7 +224,8 @@ func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *sear
 	return x
 }
 
-// addWindows adds the quantiles of the judged requests of a group to names, and returns the means of its windows, oldest first; not nil.
+// addWindows adds the quantiles of the judged requests of a group to names, and returns the means of its windows,
+// oldest first; not nil.
 func addWindows(c *engine.Core, names *describe.Names, id analysis.Hash) []float64 {
 	means := []float64{}
 	g := c.Grouper().Group(id)

@@ -252,10 +252,10 @@ func (s *incidentSearch) types() []analysis.Hash {
 	return hashes(types)
 }
 
-// searchedProblems returns the problems that the search sees: incidents first, then the problems outside of them. Those
-// of an incident are taken: the search of the incident replaces theirs, unless it has located their cause. An incident
-// needs no search of its own if that of one of its problems located a cause in its first suspect. The search of requests
-// that changed their call flow, or fail, begins when they lose time: nothing else can be located.
+// searchedProblems returns the problems that the search sees: incidents first, then the problems outside of them.
+// Those of an incident are taken: the search of the incident replaces theirs, unless it has located their cause. An
+// incident needs no search of its own if that of one of its problems located a cause in its first suspect. The search
+// of requests that changed their call flow, or fail, begins when they lose time: nothing else can be located.
 func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis.Hash]bool) {
 	taken = make(map[analysis.Hash]bool)
 	for _, s := range c.searches {

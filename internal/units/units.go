@@ -75,8 +75,8 @@ func Share(f float64) string {
 	return Percent(f)
 }
 
-// Percentile returns a percentile, the percentage of others that are smaller, rounded down and never as 100 %: nothing is
-// larger than itself.
+// Percentile returns a percentile, the percentage of others that are smaller, rounded down and never as 100 %:
+// nothing is larger than itself.
 func Percentile(p float64) string {
 	switch {
 	case !finite(p):
