@@ -13,6 +13,7 @@ import { Bar, type Fact, Facts, When, useTitle } from "../components/basics.tsx"
 import { Figure, saveFile } from "../components/figure.tsx";
 import { Table } from "../components/table.tsx";
 import { Menu } from "../components/menu.tsx";
+import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
@@ -40,15 +41,8 @@ export default function ProblemView({ id }: { id: string }) {
     (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }),
     true,
   );
-  if (resource.failure?.status === 404) {
-    return (
-      <Empty page title="Problem not found">
-        It closed long ago, or never existed. <Link href="/problems">Current problems</Link>,{" "}
-        <Link href="/problems?show=closed">closed problems</Link>
-        {resource.value && <> · It was: {resource.value.problem.diagnosis}</>}
-      </Empty>
-    );
-  }
+  if (resource.failure && [400, 404].includes(resource.failure.status))
+    return isAbbreviated(id, idDigits) ? <Beginning of={id} /> : <NotFound was={resource.value?.problem.diagnosis} />;
   return (
     <Async of={resource} what="the problem">
       {(detail) =>
@@ -61,6 +55,28 @@ export default function ProblemView({ id }: { id: string }) {
     </Async>
   );
 }
+
+const idDigits = 32;
+
+// Beginning leads to the open problem whose ID begins with some digits.
+function Beginning({ of: id }: { of: string }) {
+  const all = useResource(`problems ${id}`, (signal) =>
+    client.GET("/problems", { params: { query: { q: id, muted: "all" } }, signal }),
+  );
+  return (
+    <Abbreviated id={id} among={all} path="/problems/">
+      <NotFound />
+    </Abbreviated>
+  );
+}
+
+const NotFound = ({ was }: { was?: string | undefined }) => (
+  <Empty page title="Problem not found">
+    It closed long ago, or never existed. <Link href="/problems">Current problems</Link>,{" "}
+    <Link href="/problems?show=closed">closed problems</Link>
+    {was && <> · It was: {was}</>}
+  </Empty>
+);
 
 // useOpenIncident returns the open incident that a problem is part of.
 const useOpenIncident = (problem: string) =>
