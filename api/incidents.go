@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -377,7 +378,8 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 	for _, d := range located {
 		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share, false, describe.Reason{}).String()+".")
 	}
-	// A problem may go on after the incident; a chronic one began before it.
+	// A problem may go on after the incident; a chronic one began before it. Many problems have the same place.
+	found := make(map[trace.Op]trace.Nanos)
 	during := func(t trace.Nanos) bool { return x.Closed == 0 || t <= x.Closed }
 	for _, id := range x.Problems {
 		v := r.core.State().Investigation(id)
@@ -388,8 +390,13 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 			add(v.Opened, contract.TimelineEntryKindProblem, "A problem of "+r.RequestType(v.RequestType, v.Entry)+" opened; it is closed now.")
 		}
 		if op := v.Answer(); op != 0 && during(v.Changed) {
-			add(v.Changed, contract.TimelineEntryKindLocated, "The investigation of a problem located "+r.Op(op)+".")
+			if t, known := found[op]; !known || v.Changed < t {
+				found[op] = v.Changed
+			}
 		}
+	}
+	for _, op := range slices.Sorted(maps.Keys(found)) {
+		add(found[op], contract.TimelineEntryKindLocated, "The investigation of a problem located "+r.Op(op)+".")
 	}
 	switch {
 	case x.Closed == 0:
