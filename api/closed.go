@@ -34,6 +34,7 @@ func (a *API) storeClosed(c *engine.Core, before []detect.Problem, ended trace.N
 	}
 	var all []store.ClosedProblem
 	var names renderer
+	ranked := ranks(before)
 	for i := range before {
 		p := &before[i]
 		if open[p.ID] || len(all) == maxClosing {
@@ -42,7 +43,7 @@ func (a *API) storeClosed(c *engine.Core, before []detect.Problem, ended trace.N
 		if all == nil {
 			names = renderer{a.refresh(c).names(c), c}
 		}
-		x, err := names.closed(p, i+1, ended, len(all) < maxClosingEvidence)
+		x, err := names.closed(p, ranked[i], ended, len(all) < maxClosingEvidence)
 		if err != nil {
 			a.options.Log.Error("a closed problem could not be encoded", slog.Any("error", err))
 			continue

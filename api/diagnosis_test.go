@@ -1,6 +1,7 @@
 package api
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"testing"
@@ -69,13 +70,21 @@ func checkDiagnosisEvidence(t *testing.T, d *contract.ProblemDetail, part contra
 	}
 }
 
-// The explanation of a rank depends on onset and kind.
-func TestWhy(t *testing.T) {
-	cov := 1.5
+// Problems that changed come first, then those whose requests lose most time.
+func TestRank(t *testing.T) {
+	got := ranks([]detect.Problem{
+		{Onset: detect.Chronic, Impact: 9},
+		{Onset: detect.Changed, Impact: math.NaN()},
+		{Onset: detect.Chronic, Impact: 37},
+		{Onset: detect.Changed, Impact: 1},
+		{Onset: detect.Changed, Impact: 2},
+	})
+	if want := []int{5, 3, 4, 2, 1}; !slices.Equal(got, want) {
+		t.Errorf("ranks %v, want %v", got, want)
+	}
 	for want, p := range map[string]*contract.Problem{
-		"changed: significantly worse than its own history; variable problems rank by CoV, here 1.5; impact –, rank 1":                                 {Rank: 1, Onset: contract.OnsetChanged, Kind: contract.KindVariable, Cov: contract.Interval{Value: &cov}},
-		"chronic: high without a change, ranked after problems that changed; slow problems rank after variable ones, by excess time; impact –, rank 2": {Rank: 2, Onset: contract.OnsetChronic, Kind: contract.KindSlow},
-		"changed: significantly worse than its own history; shifted problems rank after slow ones, by the size of the shift; impact –, rank 3":         {Rank: 3, Onset: contract.OnsetChanged, Kind: contract.KindShifted},
+		"changed: significantly worse than its own history; by impact, 37 ns/s, rank 1":            {Rank: 1, Onset: contract.OnsetChanged, Impact: new(37.0)},
+		"chronic: high without a change, ranked after problems that changed; by impact, –, rank 2": {Rank: 2, Onset: contract.OnsetChronic},
 	} {
 		if got := why(p); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -377,16 +378,25 @@ func (r renderer) timeline(s *snapshot, x *engine.Incident, located []*search.De
 	for _, d := range located {
 		add(d.At, contract.TimelineEntryKindLocated, "Sibyl located the place: "+r.Located(d.Suspects[0].Op, d.Suspects[0].Share, false, describe.Reason{}).String()+".")
 	}
+	// A problem may go on after the incident; a chronic one began before it. Many problems have the same place.
+	found := make(map[trace.Op]trace.Nanos)
+	during := func(t trace.Nanos) bool { return x.Closed == 0 || t <= x.Closed }
 	for _, id := range x.Problems {
 		v := r.core.State().Investigation(id)
-		if i, open := s.byID[id.String()]; open && s.problems[i].Since != nil {
+		i, open := s.byID[id.String()]
+		if open && s.problems[i].Since != nil {
 			events = append(events, contract.TimelineEntry{At: *s.problems[i].Since, Kind: contract.TimelineEntryKindProblem, Text: s.problems[i].Diagnosis})
-		} else if v != nil {
+		} else if !open && v != nil && during(v.Opened) {
 			add(v.Opened, contract.TimelineEntryKindProblem, "A problem of "+r.RequestType(v.RequestType, v.Entry)+" opened; it is closed now.")
 		}
-		if op := v.Answer(); op != 0 {
-			add(v.Changed, contract.TimelineEntryKindLocated, "The investigation of a problem located "+r.Op(op)+".")
+		if op := v.Answer(); op != 0 && during(v.Changed) {
+			if t, known := found[op]; !known || v.Changed < t {
+				found[op] = v.Changed
+			}
 		}
+	}
+	for _, op := range slices.Sorted(maps.Keys(found)) {
+		add(found[op], contract.TimelineEntryKindLocated, "The investigation of a problem located "+r.Op(op)+".")
 	}
 	switch {
 	case x.Closed == 0:

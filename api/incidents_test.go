@@ -126,6 +126,31 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
+// A chronic problem began before the incident, and one may be located after it: neither is an event of the incident.
+func TestTimelineOfProblems(t *testing.T) {
+	w := newIncident(t)
+	s, x := *w.refresh(w.core), w.core.Incidents()[0]
+	count := func() (n int) {
+		for _, e := range w.renderer(w.core).timeline(&s, &x, nil) {
+			if e.Kind == contract.TimelineEntryKindProblem || e.Kind == contract.TimelineEntryKindLocated {
+				n++
+			}
+		}
+		return n
+	}
+	if count() == 0 {
+		t.Fatal("the problems of the incident are no events")
+	}
+	s.problems = slices.Clone(s.problems)
+	for i := range s.problems {
+		s.problems[i].Since = nil
+	}
+	x.Closed = x.Onset
+	if n := count(); n != 0 {
+		t.Errorf("%d events of chronic problems", n)
+	}
+}
+
 // An accepted incident closes at the end of the epoch, with the name and the note of the person, and cannot be accepted
 // again.
 func TestAcceptIncident(t *testing.T) {

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,7 +16,6 @@ import (
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/describe"
 	"github.com/sibyl-trace/sibyl/engine"
-	"github.com/sibyl-trace/sibyl/internal/units"
 	"github.com/sibyl-trace/sibyl/search"
 	"github.com/sibyl-trace/sibyl/trace"
 )
@@ -169,11 +170,12 @@ func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
 		investigations[v.Problem] = v
 	}
 	problems := c.Problems()
+	ranked := ranks(problems)
 	s.problems = make([]contract.Problem, 0, len(problems))
 	for i := range problems {
 		p := &problems[i]
 		v := investigations[p.ID]
-		x := problemOf(c, names, p, v, i+1)
+		x := problemOf(c, names, p, v, ranked[i])
 		if id, within := c.IncidentWith(p.ID); within && c.Investigation(id) != nil {
 			x.Incident = new(hex16(id))
 		} else if v == nil {
@@ -185,6 +187,24 @@ func (s *snapshot) addProblems(c *engine.Core, names *describe.Names) {
 	}
 }
 
+// ranks returns the rank of each problem, from 1: changed ones before chronic ones, then by falling impact. People look
+// first at the requests that lose most time. The order of detection breaks ties.
+func ranks(problems []detect.Problem) []int {
+	order := make([]int, len(problems))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := &problems[i], &problems[j]
+		return cmp.Or(cmp.Compare(a.Onset, b.Onset), cmp.Compare(b.Impact, a.Impact))
+	})
+	ranks := make([]int, len(problems))
+	for i, at := range order {
+		ranks[at] = i + 1
+	}
+	return ranks
+}
+
 // problemOf returns a problem as lists show it.
 func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *search.Investigation, rank int) contract.Problem {
 	trend := addWindows(c, names, p.Group)
@@ -192,14 +212,8 @@ func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *sear
 	x := contract.Problem{
 		ID: d.ID, Rank: rank, Kind: contract.Kind(d.Kind), Onset: contract.Onset(d.Onset), Level: contract.Level(d.Level), Group: d.Group,
 		RequestType: d.RequestTypeID, RequestTypeName: d.RequestType, Requests: int64(d.Requests), Cov: intervalOf(d.CoV, d.CoVLow, d.CoVHigh),
-		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(),
+		MeanNs: p.Mean.Nanoseconds(), ExpectedNs: d.ExpectedNS, P50Ns: d.P50NS, P99Ns: d.P99NS, Rate: d.Rate.Pointer(), Impact: d.Impact.Pointer(), Since: instant(p.Opened),
 		State: contract.StateNone, Diagnosis: d.Diagnosis, DiagnosisParts: diagnosisParts(names, d.Sentence), TrendNs: trend,
-	}
-	switch {
-	case p.Opened != 0:
-		x.Since = instant(p.Opened)
-	case v != nil:
-		x.Since = instant(v.Opened)
 	}
 	if v != nil && v.Status != search.Gone { // that of an incident may have replaced it
 		x.State = contract.State(v.Status.String())
@@ -210,7 +224,8 @@ func problemOf(c *engine.Core, names *describe.Names, p *detect.Problem, v *sear
 	return x
 }
 
-// addWindows adds the quantiles of a group to names, and returns the means of its windows, oldest first; not nil.
+// addWindows adds the quantiles of the judged requests of a group to names, and returns the means of its windows,
+// oldest first; not nil.
 func addWindows(c *engine.Core, names *describe.Names, id analysis.Hash) []float64 {
 	means := []float64{}
 	g := c.Grouper().Group(id)
@@ -220,11 +235,7 @@ func addWindows(c *engine.Core, names *describe.Names, id analysis.Hash) []float
 	for _, past := range g.Windows() {
 		means = append(means, past.Total.Mean())
 	}
-	w := &g.Current
-	if w.Total.N == 0 { // just restarted
-		w = &g.Reference
-	}
-	if w.Total.N > 0 {
+	if w := g.Judged(); w.Total.N > 0 {
 		p50, p99 := w.Latency.Quantile(0.5), w.Latency.Quantile(0.99)
 		names.AddSummary(&group.Summary{ID: g.ID, Level: g.Level, P50: time.Duration(p50), P99: time.Duration(p99)})
 	}
@@ -263,15 +274,7 @@ func why(p *contract.Problem) string {
 	if p.Onset == contract.OnsetChronic {
 		text = "chronic: high without a change, ranked after problems that changed"
 	}
-	switch p.Kind {
-	case contract.KindVariable:
-		text += "; variable problems rank by CoV, here " + units.Ratio(value(p.Cov.Value, math.NaN()))
-	case contract.KindSlow:
-		text += "; slow problems rank after variable ones, by excess time"
-	case contract.KindShifted:
-		text += "; shifted problems rank after slow ones, by the size of the shift"
-	}
-	return text + "; impact " + describe.PerSecond(value(p.Impact, math.NaN())) + ", rank " + strconv.Itoa(p.Rank)
+	return text + "; by impact, " + describe.PerSecond(value(p.Impact, math.NaN())) + ", rank " + strconv.Itoa(p.Rank)
 }
 
 func (s *snapshot) count(c *engine.Core) {

@@ -275,7 +275,7 @@ func ShowIncident(w io.Writer, d *contract.IncidentDetail, style terminal.Style,
 	p.printf("\n%s\n%s", p.bold("Severity"), style.Wrap(strings.TrimSuffix(string(x.Severity)+". "+clean(x.SeverityReason), ". "), 2))
 	p.printf("\n%s\n  %s\n", p.bold("Lost"), cmp.Or(units.Loss(x.Impact.LostNsPerSecond, x.Impact.FailedPerSecond), "little"))
 	if d.Investigation != nil {
-		p.investigation(d.Investigation)
+		p.investigation(d.Investigation, d.Located)
 	}
 	if len(x.Objectives) > 0 {
 		p.printf("\n%s\n", p.bold("Objectives"))

@@ -239,7 +239,7 @@ func ShowProblem(w io.Writer, d *contract.ProblemDetail, style terminal.Style, n
 	}
 	p.causes(d)
 	if d.Investigation != nil {
-		p.investigation(d.Investigation)
+		p.investigation(d.Investigation, d.Located)
 	}
 	p.timeline(d.Decisions)
 	return p.flush(w)
@@ -308,15 +308,25 @@ func (p *page) edges(d *contract.ProblemDetail) {
 	}
 }
 
-func (p *page) investigation(d *contract.InvestigationDetail) {
+// investigation writes the state of a search with the places of most time: those of the evidence, if it is over and
+// located one, because present requests lack the tracepoints.
+func (p *page) investigation(d *contract.InvestigationDetail, located *contract.LocatedPlace) {
 	v := &d.Investigation
 	p.printf("\n%s %s, %s on, %s tried\n", p.bold("Investigation"), stateText(v.State), units.Plural(v.On, "tracepoint"), units.Count(v.Tried))
 	if v.Reason != "" {
 		p.printf("%s", p.style.Wrap(clean(v.Reason), 2))
 	}
-	for i := range v.Suspects[:min(len(v.Suspects), shownSuspects)] {
-		x := &v.Suspects[i]
-		p.printf("  %s %s\n", terminal.PadLeft(units.Percent(of(x.Share.Value)), 6), clean(x.Operation))
+	place := func(share contract.Interval, operation string) {
+		p.printf("  %s %s\n", terminal.PadLeft(units.Percent(of(share.Value)), 6), clean(operation))
+	}
+	if located != nil && v.State != contract.StateOpened && v.State != contract.StateInvestigating {
+		for i := range located.Frames[:min(len(located.Frames), shownSuspects)] {
+			place(located.Frames[i].Share, located.Frames[i].Operation)
+		}
+	} else {
+		for i := range v.Suspects[:min(len(v.Suspects), shownSuspects)] {
+			place(v.Suspects[i].Share, v.Suspects[i].Operation)
+		}
 	}
 	for i := range d.Requested {
 		p.printf("  on: %s %s\n", clean(d.Requested[i].Tracepoint), p.dim(clean(d.Requested[i].Cause)))

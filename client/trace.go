@@ -62,7 +62,7 @@ func spanText(x *contract.Span, whole int64) string {
 		text += fmt.Sprintf(", %s of its own on the critical path (%s of the request)", units.Duration(time.Duration(x.ExclusiveNs)), units.Percent(float64(x.ExclusiveNs)/float64(max(whole, 1))))
 	}
 	if unusual(x) {
-		text += fmt.Sprintf(", longer than %s of such spans", units.Percent(*x.Percentile/100))
+		text += fmt.Sprintf(", longer than %s of such spans", units.Percentile(*x.Percentile))
 	}
 	if x.Error {
 		text += ", FAILED"

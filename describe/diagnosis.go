@@ -51,6 +51,9 @@ func (n *Names) Diagnosis(p *detect.Problem, located trace.Op, share float64) Se
 	return s
 }
 
+// leastTail is the least p99, in medians, by which the spread of durations is described.
+const leastTail = 1.2
+
 // spread describes how widely the durations of p's requests vary.
 func (n *Names) spread(s *Sentence, p *detect.Problem, name string) {
 	latency := Evidence{Kind: LatencyEvidence}
@@ -75,7 +78,7 @@ func (n *Names) spread(s *Sentence, p *detect.Problem, name string) {
 		s.Plain(")")
 		return
 	}
-	if sum != nil && sum.P50 > 0 && sum.P99 > 0 {
+	if sum != nil && sum.P50 > 0 && float64(sum.P99) >= leastTail*float64(sum.P50) {
 		s.Plain("p99 of ")
 		s.Strong(name)
 		s.Plain(" is ")
@@ -107,8 +110,9 @@ func versus(s *Sentence, p *detect.Problem) {
 	s.mention(units.Duration(p.Expected), baseline)
 }
 
-// leading names the leading edge and its share of the problem. It adds nothing if no edge has a share above 0, and for
-// shifted requests that are hardly slower than before: the shares divide a difference that means nothing.
+// leading names the leading edge and its share of the problem. It adds nothing if no edge has a share above 0, with its
+// interval, and for shifted requests that are hardly slower than before: the shares divide a difference that means
+// nothing.
 func (n *Names) leading(s *Sentence, p *detect.Problem) {
 	e := Leading(p)
 	if e == nil || p.Kind == detect.KindShifted && float64(p.Mean) < (1+leastLonger)*float64(p.Expected) {
@@ -117,6 +121,9 @@ func (n *Names) leading(s *Sentence, p *detect.Problem) {
 	share := e.Score
 	if p.Kind == detect.KindVariable {
 		share = e.ShareVariance
+		if e.ShareLow <= 0 {
+			return
+		}
 	}
 	if share <= 0 {
 		return

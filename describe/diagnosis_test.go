@@ -43,6 +43,19 @@ func TestDiagnosisOfFailures(t *testing.T) {
 	}
 }
 
+// A p99 that hardly exceeds the median does not describe how widely durations vary.
+func TestDiagnosisWithoutTail(t *testing.T) {
+	s := newShop()
+	p := s.variable()
+	p.Edges, p.Explanations = nil, nil
+	n := s.names()
+	n.AddSummary(&group.Summary{ID: p.Group, Level: p.Level, P50: 100 * time.Millisecond, P99: 104 * time.Millisecond})
+	want := "durations of shop POST /checkout vary by [82 %](latency) around their mean of [212 ms](latency)."
+	if diff := cmp.Diff(want, marked(n.Diagnosis(p, 0, 0))); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 func TestDiagnosis(t *testing.T) {
 	const (
 		inBank   = "; [83 % ± 4](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge)"
@@ -103,6 +116,7 @@ func TestDiagnosis(t *testing.T) {
 			"share without interval", (*shop).variable, func(p *detect.Problem) { p.Edges[0].ShareLow = math.NaN(); p.Explanations = nil },
 			variable + "; [83 %](edge) of the variance is in [payment → bank POST /charge (wire or queue)](edge).",
 		},
+		{"share that may be 0", (*shop).variable, func(p *detect.Problem) { p.Edges[0].ShareLow = -0.58; p.Explanations = nil }, variable + "."},
 		{"slow", (*shop).slow, func(*detect.Problem) {}, slow + expected + "; [95 %](edge) of the slowdown is in [shop render page](edge)."},
 		{
 			"slow, without baseline and score", (*shop).slow, func(p *detect.Problem) { p.Expected = 0; p.Edges[0].Score = math.NaN() },

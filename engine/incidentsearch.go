@@ -280,9 +280,10 @@ func (s *incidentSearch) types() []analysis.Hash {
 	return hashes(types)
 }
 
-// searchedProblems returns the problems that the search sees: incidents first, then the problems outside of them. Those
-// of an incident are taken: the search of the incident replaces theirs, unless it has located their cause. An incident
-// needs no search of its own if that of one of its problems located a cause in its first suspect.
+// searchedProblems returns the problems that the search sees: incidents first, then the problems outside of them.
+// Those of an incident are taken: the search of the incident replaces theirs, unless it has located their cause. An
+// incident needs no search of its own if that of one of its problems located a cause in its first suspect. The search
+// of requests that changed their call flow, or fail, begins when they lose time: nothing else can be located.
 func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis.Hash]bool) {
 	taken = make(map[analysis.Hash]bool)
 	for _, s := range c.searches {
@@ -294,9 +295,11 @@ func (c *Core) searchedProblems() (problems []detect.Problem, taken map[analysis
 		}
 	}
 	for i := range c.problems {
-		if !taken[c.problems[i].ID] {
-			problems = append(problems, c.problems[i])
+		p := &c.problems[i]
+		if taken[p.ID] || p.Kind == detect.KindShifted && p.Impact == 0 && c.state.Investigation(p.ID) == nil {
+			continue
 		}
+		problems = append(problems, *p)
 	}
 	return problems, taken
 }

@@ -2324,7 +2324,7 @@ type Problem struct {
 	P50Ns *int64 `json:"p50_ns"`
 	P99Ns *int64 `json:"p99_ns"`
 
-	// Rank From 1.
+	// Rank From 1: changed before chronic, then by falling impact.
 	Rank int `json:"rank"`
 
 	// Rate Requests per second.
@@ -2338,7 +2338,7 @@ type Problem struct {
 	// Share Part of the problem that lies in the leading edge.
 	Share *float64 `json:"share"`
 
-	// Since When it opened or, if it is chronic, its investigation; null: it has none.
+	// Since When it opened; null: it is chronic, so that Sibyl saw no beginning.
 	Since *time.Time `json:"since"`
 
 	// State `none`: not investigated, because too many others are.

@@ -188,7 +188,8 @@ func (w *watcher) readPlace(ctx context.Context, incident string) {
 	s := &r.JSON200.Investigation.Suspects[0]
 	w.found = &finding{edge: edgeOf(s.Operation), seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
 	text := "Sibyl located the slowdown: " + s.Operation
-	if s.Share.Value != nil {
+	named := len(w.incidents) > 0 && strings.Contains(w.incidents[0].Sentence, s.Operation) // with its share at that time
+	if s.Share.Value != nil && !named {
 		text += ", with " + units.Share(*s.Share.Value) + " of it"
 	}
 	w.print("%s", text)

@@ -108,9 +108,9 @@ func checkDisk(dir string, c *config.Config) finding {
 	return f
 }
 
-// rounded returns a number of bytes in whole GiB, or in whole MiB if it is small.
+// rounded returns a number of bytes in whole GiB, or in whole MiB if it is less than one.
 func rounded(bytes int64) int64 {
-	if bytes >= 10<<30 {
+	if bytes >= 1<<30 {
 		return bytes >> 30 << 30
 	}
 	return bytes >> 20 << 20

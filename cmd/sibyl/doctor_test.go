@@ -11,6 +11,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
 // TestDoctor: without a service, doctor checks the machine; an address in use and a data directory that is a file fail.
@@ -103,6 +104,15 @@ func TestDoctorOfTraffic(t *testing.T) {
 	for _, f := range []finding{s.names(), s.proxies(), s.single()} {
 		if f.State != fine {
 			t.Errorf("%+v; want no warning", f)
+		}
+	}
+}
+
+// Free space is rounded so that it has a unit.
+func TestRounded(t *testing.T) {
+	for bytes, want := range map[int64]string{3246391296: "3GiB", 1<<30 - 1: "1023MiB", 12<<30 + 5: "12GiB"} {
+		if got := units.Bytes(rounded(bytes)); got != want {
+			t.Errorf("%d: %s, want %s", bytes, got, want)
 		}
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 //go:generate go test . -run ^TestManPages$ -rewrite
@@ -24,6 +26,7 @@ func TestManPages(t *testing.T) {
 	root := (&process{getenv: func(string) string { return "" }}).root()
 	root.DisableAutoGenTag = true
 	root.InitDefaultCompletionCmd()
+	addChoices(root)
 	if err := doc.GenManTree(root, &doc.GenManHeader{Source: "Sibyl", Manual: "Sibyl", Date: &time.Time{}}, made); err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +53,18 @@ func TestManPages(t *testing.T) {
 	}
 	for name := range want {
 		t.Errorf("%s is missing: make generate writes it", name)
+	}
+}
+
+// addChoices adds the choices of flags to their texts: man pages do not show the type of a flag, which names them.
+func addChoices(c *cobra.Command) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if strings.Contains(f.Value.Type(), "|") {
+			f.Usage += ": " + strings.ReplaceAll(f.Value.Type(), "|", ", ")
+		}
+	})
+	for _, sub := range c.Commands() {
+		addChoices(sub)
 	}
 }
 

@@ -26,7 +26,7 @@ func (p *process) mcpCommand() *cobra.Command {
 		Use:   "mcp",
 		Short: "Let AI assistants ask a running service, over the Model Context Protocol",
 		Long: `Mcp is a server of the Model Context Protocol (MCP) for assistants: they can read incidents with their suspects and evidence, problems,
-sample traces, objectives and the health of the service. They cannot change anything. It speaks on standard input and output, so that
+services, sample traces, objectives and the health of Sibyl. They cannot change anything. It speaks on standard input and output, so that
 the assistant starts it, or with --http on an address, at /mcp.
 
 The answers come from a running sibyl serve (--server). Over HTTP, each request is answered with the rights of its own bearer token,
@@ -148,6 +148,11 @@ type (
 		Limit int    `json:"limit,omitempty" jsonschema:"largest number of problems, 20 by default"`
 	}
 
+	servicesArguments struct {
+		Query string `json:"query,omitempty" jsonschema:"only services whose name contains this text"`
+		Limit int    `json:"limit,omitempty" jsonschema:"largest number of services, 20 by default"`
+	}
+
 	idArguments struct {
 		ID string `json:"id" jsonschema:"ID, or its first digits"`
 	}
@@ -203,6 +208,10 @@ func newMCP(api *client.Client) *mcp.Server {
 		}, client.ShowProblem)
 	addTool(s, "get_trace", "Explain a kept trace: the spans of its critical path with their own times, those that failed, and those longer than such spans usually are.",
 		func(ctx context.Context, in traceArguments) (*contract.Trace, error) { return api.Trace(ctx, in.ID) }, client.ShowTrace)
+	addTool(s, "list_services", "List services with their calls per second, errors and durations, each beside its usual value, those that need attention first: to see whether a service is well.",
+		func(ctx context.Context, in servicesArguments) (*contract.ServiceList, error) {
+			return api.Services(ctx, contract.ListServicesParams{Q: &in.Query}, items(in.Limit))
+		}, client.ShowServices)
 	addTool(s, "list_objectives", "List objectives for requests, with the rates at which their error budgets burn.",
 		func(ctx context.Context, _ noArguments) (*contract.ObjectiveList, error) { return api.Objectives(ctx) }, client.ShowObjectives)
 	addTool(s, "get_health", "Tell whether Sibyl works: whether traces arrive, how long it still learns, and which parts of the traffic it cannot use.",

@@ -80,7 +80,7 @@ func TestMCP(t *testing.T) {
 			t.Errorf("%s is not read-only", tool.Name)
 		}
 	}
-	if want := []string{"get_health", "get_incident", "get_problem", "get_trace", "list_incidents", "list_objectives", "list_problems"}; !slices.Equal(names, want) {
+	if want := []string{"get_health", "get_incident", "get_problem", "get_trace", "list_incidents", "list_objectives", "list_problems", "list_services"}; !slices.Equal(names, want) {
 		t.Errorf("tools %q, want %q", names, want)
 	}
 	if text, failed := call(t, session, "list_incidents", map[string]any{"state": "all"}); failed || !strings.Contains(text, "101885cb") {

@@ -4,6 +4,9 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
@@ -45,6 +48,23 @@ func TestGroupedHelp(t *testing.T) {
 		}
 		before = at
 	}
+}
+
+// TestHelpFits: no line of help is wider than 120 columns, except for examples.
+func TestHelpFits(t *testing.T) {
+	var fit func(c *cobra.Command)
+	fit = func(c *cobra.Command) {
+		args := append(strings.Fields(c.CommandPath())[1:], "--help")
+		for line := range strings.Lines(sibyl(t, "", args...).out) {
+			if utf8.RuneCountInString(line) > 121 && !strings.Contains(c.Example, strings.TrimSpace(line)) {
+				t.Errorf("sibyl %s: %s", strings.Join(args, " "), line)
+			}
+		}
+		for _, sub := range c.Commands() {
+			fit(sub)
+		}
+	}
+	fit((&process{getenv: func(string) string { return "" }}).root())
 }
 
 // TestAddressInUse: an address that cannot be opened names the flag that selects another.

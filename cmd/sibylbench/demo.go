@@ -49,9 +49,10 @@ func (p *process) demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch Sibyl find a fault in a running application",
-		Long: `Starts a shop of eight services, customers who use it, and Sibyl, each in a process of its own, on the loopback interface. After a
-minute it injects a fault into the shop and prints the story of its incident: the sentence with a link to its page, enabled tracepoints
-with their evidence, and the location of the fault. Then everything keeps running until Ctrl-C. Sibyl runs with its default settings.
+		Long: `Starts a shop of eight services, customers who use it, and Sibyl, each in a process of its own, on the loopback
+interface. After half a minute it injects a fault into the shop and prints the story of its incident: the sentence with a
+link to its page, enabled tracepoints with their evidence, and the location of the fault. Then everything keeps running
+until Ctrl-C. Sibyl runs with its default settings.
 
 Web UI and API are at the usual address of sibyl serve, so that commands such as sibyl incidents ask this server, or at a free port
 if something listens there, or with --headless.

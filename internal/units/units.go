@@ -75,6 +75,18 @@ func Share(f float64) string {
 	return Percent(f)
 }
 
+// Percentile returns a percentile, the percentage of others that are smaller, rounded down and never as 100 %:
+// nothing is larger than itself.
+func Percentile(p float64) string {
+	switch {
+	case !finite(p):
+		return Unknown
+	case p < 99:
+		return fixed(math.Floor(p), 0) + " %"
+	}
+	return trimZeros(fixed(min(99.9, math.Floor(p*10)/10), 1)) + " %"
+}
+
 // PercentNumber is Percent without the sign: a number with an ASCII minus.
 func PercentNumber(f float64) string {
 	p := math.Abs(f * 100)

@@ -20,7 +20,7 @@ func TestFormat(t *testing.T) {
 	}
 	delete(vectors, "about")
 	formats := map[string]func(x float64) string{
-		"duration": Nanos, "signed": Signed, "percent": Percent, "share": Share, "ratio": Ratio, "count": func(x float64) string {
+		"duration": Nanos, "signed": Signed, "percent": Percent, "share": Share, "percentile": Percentile, "ratio": Ratio, "count": func(x float64) string {
 			if math.IsNaN(x) {
 				return Unknown
 			}

@@ -179,7 +179,7 @@ test("incidents open, change and close without a reload", async () => {
   const { page, context } = await open(browser);
   const list = await fixed(page, (l) => (l.items = []));
   await page.goto(proxy);
-  await page.getByText("All is well").waitFor();
+  await page.getByText("Nothing got worse").waitFor(); // the state has an instance that was slow from the start
   await page.locator(".live:not(.off)").waitFor();
   list.items = [structuredClone(incident)];
   send("incident.opened");
@@ -218,6 +218,7 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   const list = await fixed(page, (l) => (l.items = l.items.filter((x) => x.state === "closed")));
   let ahead = 0; // ms; the page follows the clock of the service
   const status = await service.api("/status");
+  delete status.learning.provisional;
   const date = () => ({ Date: new Date(Date.now() + ahead).toUTCString() });
   await page.route("**/api/v1/status", (route) => route.fulfill({ json: status, headers: date() }));
   const services = await service.api("/services");
@@ -226,6 +227,28 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   await page.getByText("All is well").waitFor();
   await page.getByText(/The last incident closed \d\d:\d\d:\d\d, \d+ min ago/).waitFor();
   assert.equal(await page.getByText("No traces have arrived").count(), 0);
+  assert.deepEqual(await violations(page), []);
+  const unequal = (value) => ({
+    service: "cart",
+    attribute: "k8s.pod.name",
+    value,
+    siblings: 5,
+    calls: 900,
+    mean_ns: 5e7,
+    siblings_mean_ns: 1e7,
+    failed: 0,
+    siblings_failed: 0,
+    text: `${value} (k8s.pod.name) of cart takes 5.0 times as long as its 5 siblings: 50 ms a call, they 10 ms.`,
+  });
+  status.learning.operations_left_ns = 3.6e12 * 5;
+  status.learning.provisional = ["cart-1", "cart-2", "cart-3", "cart-4"].map(unequal);
+  await page.goto(service.url);
+  const told = page.locator(".state p", { hasText: "It did so before Sibyl started" });
+  await told.first().waitFor();
+  assert.equal(await told.count(), 3); // the others are on the page of the service
+  assert.match(await told.first().textContent(), /^cart-1 .* takes 5\.0 times as long as its 5 siblings/);
+  assert.equal(await page.getByText("All is well").count(), 0);
+  await page.getByText("single operations after a day of traffic (5 h left)").waitFor();
   assert.deepEqual(await violations(page), []);
   ahead = 90_000;
   await page.getByText(/No traces have arrived for .*: incidents cannot be noticed/).waitFor({ timeout: 25_000 });

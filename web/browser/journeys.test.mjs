@@ -138,6 +138,21 @@ test("states and tags are defined in tooltips and in the help", async () => {
   await context.close();
 });
 
+test("a touch explains one term after the other", async () => {
+  const { page, context } = await visit(browser, service.url + paths.problem, { hasTouch: true });
+  const tooltip = page.getByRole("tooltip");
+  for (const [term, text] of [
+    ["CoV", /^Coefficient of variation/],
+    ["Impact", /beyond the usual/],
+  ]) {
+    await page.locator(".facts .term", { hasText: term }).tap();
+    await tooltip.getByText(text).waitFor();
+  }
+  await page.locator("h1").tap();
+  await tooltip.waitFor({ state: "hidden" });
+  await context.close();
+});
+
 test("the numbers of the diagnosis link to their evidence", async () => {
   const { page, context } = await visit(browser, service.url + paths.problem);
   const hrefs = await page.locator(".diagnosis a").evaluateAll((links) => links.map((a) => a.hash));
@@ -517,6 +532,7 @@ test("links of the diagnosis keep the state of the page", async () => {
 test("tracepoints that no request reached are listed", async () => {
   const { page, context } = await open(browser);
   const nothing = { value: null, low: null, high: null };
+  let reached = true;
   await page.route("**/api/v1/problems/*", async (route) => {
     const response = await route.fetch();
     const detail = await response.json();
@@ -545,7 +561,7 @@ test("tracepoints that no request reached are listed", async () => {
       mean_ns: 0,
       share: nothing,
     };
-    await route.fulfill({ response, json: { ...detail, refined: [idle, ran] } });
+    await route.fulfill({ response, json: { ...detail, refined: reached ? [idle, ran] : [idle] } });
   });
   await page.goto(service.url + paths.problem);
   const figure = page.locator("#refined");
@@ -556,6 +572,10 @@ test("tracepoints that no request reached are listed", async () => {
     await figure.locator("tbody tr").textContent(),
     new RegExp(`quoted within ${edges[0].place.label.replaceAll(/[^\w ]/g, ".")}`),
   );
+  reached = false;
+  await page.reload();
+  await figure.getByText("Not reached by any request: x/never.").waitFor();
+  assert.equal(await figure.locator("table").count(), 0, "a table without rows");
   await context.close();
 });
 

@@ -127,6 +127,19 @@ test("missing problems, incidents and traces are reported as not found", async (
   await context.close();
 });
 
+test("the beginning of an ID, as the CLI prints it, leads to the page", async () => {
+  const { page, context } = await open(browser);
+  for (const list of ["incidents", "problems"]) {
+    const { id } = (await service.api(`/${list}`)).items[0];
+    await page.goto(`${service.url}/${list}/${id.slice(0, 8)}`);
+    await page.waitForURL(`${service.url}/${list}/${id}`);
+    await page.locator("h1").waitFor();
+  }
+  await page.goto(`${service.url}/incidents/ffffffff`);
+  await page.getByText("Incident not found").waitFor();
+  await context.close();
+});
+
 test("text from traces is escaped", async () => {
   const { page, context } = await open(browser);
   const bad = `<img src=x onerror="document.title='owned'"> javascript:alert(1)`;

@@ -50,13 +50,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, in io.Reader, 
 	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
 	root.SetArgs(append([]string{}, args...)) // not nil: cobra would read os.Args
 	root.SetFlagErrorFunc(explainFlag)
-	usage := root.UsageFunc()
-	root.SetUsageFunc(func(c *cobra.Command) error {
-		if groups := groupsOf(c); len(groups) > 0 {
-			return groupedUsage(c, groups)
-		}
-		return usage(c)
-	})
+	root.SetUsageFunc(usage)
+	root.SetHelpFunc(help)
 	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK

@@ -28,8 +28,16 @@ func NewChoice(among ...string) *Choice { return &Choice{Value: among[0], among:
 // String implements pflag.Value.
 func (c *Choice) String() string { return c.Value }
 
+// mostNamed is the largest number of choices that help shows in place of the value. It lists more of them in the text.
+const mostNamed = 7
+
 // Type implements pflag.Value; help shows it as the name of the value.
-func (c *Choice) Type() string { return strings.Join(c.among, "|") }
+func (c *Choice) Type() string {
+	if len(c.among) > mostNamed {
+		return "name"
+	}
+	return strings.Join(c.among, "|")
+}
 
 // Set implements pflag.Value.
 func (c *Choice) Set(s string) error {
@@ -42,6 +50,9 @@ func (c *Choice) Set(s string) error {
 
 // Flag adds c to the flags of a command, with completion.
 func (c *Choice) Flag(to *cobra.Command, name, short, usage string) {
+	if len(c.among) > mostNamed {
+		usage += "; one of " + strings.Join(c.among, ", ")
+	}
 	to.Flags().VarP(c, name, short, usage)
 	complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return c.among, cobra.ShellCompDirectiveNoFileComp

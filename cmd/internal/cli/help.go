@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 )
 
 // explainFlag returns the error of a flag with the name of the flag, its value, and what to write instead.
@@ -58,8 +61,7 @@ type flagGroup struct {
 	flags *pflag.FlagSet
 }
 
-// groupsOf returns the groups of the flags of c in the order of their definition, those without a title last; nil if no
-// flag has a title.
+// groupsOf returns the groups of the flags of c in the order of their definition, those without a title last.
 func groupsOf(c *cobra.Command) []flagGroup {
 	var groups []flagGroup
 	rest := newFlagGroup("Flags")
@@ -75,9 +77,6 @@ func groupsOf(c *cobra.Command) []flagGroup {
 		}
 		groups[len(groups)-1].flags.AddFlag(f)
 	})
-	if len(groups) == 0 {
-		return nil
-	}
 	return append(groups, rest)
 }
 
@@ -87,18 +86,46 @@ func newFlagGroup(title string) flagGroup {
 	return flagGroup{title, flags}
 }
 
-// helpWidth is the width of the lines of grouped flags.
+// helpWidth is the width of the lines of help.
 const helpWidth = 120
 
-// groupedUsage prints the usage of a command without subcommands, with its flags in groups.
-func groupedUsage(c *cobra.Command, groups []flagGroup) error {
+// help prints the description of a command, with its paragraphs wrapped, and its usage.
+func help(c *cobra.Command, _ []string) {
+	paragraphs := strings.Split(cmp.Or(c.Long, c.Short), "\n\n")
+	for i, p := range paragraphs {
+		if !strings.Contains(p, "\n ") && !strings.HasPrefix(p, " ") { // no example
+			paragraphs[i] = strings.TrimSpace(terminal.Style{Width: helpWidth}.Wrap(p, 0))
+		}
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", strings.Join(paragraphs, "\n\n"), c.UsageString())
+}
+
+// usage prints the usage of a command: its subcommands, and its flags in groups.
+func usage(c *cobra.Command) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage:\n  %s\n", c.UseLine())
+	b.WriteString("Usage:\n")
+	if c.Runnable() {
+		fmt.Fprintf(&b, "  %s\n", c.UseLine())
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s [command]\n", c.CommandPath())
+	}
 	if c.HasExample() {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", c.Example)
 	}
-	for _, g := range groups {
+	if c.HasAvailableSubCommands() {
+		b.WriteString("\nAvailable Commands:\n")
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(&b, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	for _, g := range groupsOf(c) {
 		fmt.Fprintf(&b, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(helpWidth))
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())
 	}
 	_, err := fmt.Fprint(c.OutOrStderr(), b.String())
 	return err

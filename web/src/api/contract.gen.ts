@@ -1797,7 +1797,7 @@ export interface components {
             /** @description Mean durations over its windows, oldest first; windows grow with their age. */
             trend_ns: number[];
             id: components["schemas"]["ID"];
-            /** @description From 1. */
+            /** @description From 1: changed before chronic, then by falling impact. */
             rank: number;
             kind: components["schemas"]["Kind"];
             onset: components["schemas"]["Onset"];
@@ -1831,7 +1831,7 @@ export interface components {
             impact: number | null;
             /**
              * Format: date-time
-             * @description When it opened or, if it is chronic, its investigation; null: it has none.
+             * @description When it opened; null: it is chronic, so that Sibyl saw no beginning.
              */
             since: string | null;
             /** @description ID of the open incident that contains it, whose investigation replaces that of the problem; absent: none. */

@@ -121,7 +121,7 @@ export function HeatMap({ span, windows, marks, dots, behind = [], usual, expect
     const times = `${time(begin, zone, now)} to ${time(begin + span.bin, zone, now)}`;
     const w = windows.find((w) => columnOf(span, Date.parse(w.from)) === column);
     if (!w) return `${times}: no requests`;
-    return `${times}: ${count(w.count)} requests, mean ${duration(w.mean_ns)}, P50 ${duration(quantile(w.latency, 0.5))}, P99 ${duration(quantile(w.latency, 0.99))}${w.failed > 0 ? `, ${count(w.failed)} failed` : ""}`;
+    return `${times}: ${count(w.count)} ${w.count === 1 ? "request" : "requests"}, mean ${duration(w.mean_ns)}, P50 ${duration(quantile(w.latency, 0.5))}, P99 ${duration(quantile(w.latency, 0.99))}${w.failed > 0 ? `, ${count(w.failed)} failed` : ""}`;
   };
   const readout = pointed === undefined ? "" : read(pointed);
   const selected =

@@ -3,17 +3,17 @@ import { useState } from "react";
 import { pieces } from "../logic/incidents.ts";
 import { useNow } from "../settings.ts";
 
-// Name is a chip.
+// Name is a chip. Its text is isolated, as by bdi, inside of which a line may break before the first letter.
 export const Name = ({ children }: { children: string }) => (
-  <code className="name">
-    <bdi>{children}</bdi>
+  <code className="name" dir="auto">
+    {children}
   </code>
 );
 
 // OpName is the chip of an operation, in the weight of its surroundings.
 export const OpName = ({ children }: { children: string }) => (
-  <code className="name op">
-    <bdi>{children}</bdi>
+  <code className="name op" dir="auto">
+    {children}
   </code>
 );
 

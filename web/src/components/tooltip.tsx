@@ -68,13 +68,15 @@ export function Tooltip() {
       const e = withText(event.target);
       if (e?.matches(":focus-visible")) show(e);
     };
+    // A touch shows the next element before the focus leaves the last one.
+    const blur = (event: FocusEvent) => of === withText(event.target) && hide();
     const key = (event: KeyboardEvent) => event.key === "Escape" && hide();
     const leave = (event: PointerEvent) => event.pointerType !== "touch" && hide();
     document.addEventListener("pointermove", point);
     document.addEventListener("pointerup", touch);
     document.addEventListener("pointerleave", leave);
     document.addEventListener("focusin", focus);
-    document.addEventListener("focusout", hide);
+    document.addEventListener("focusout", blur);
     document.addEventListener("keydown", key);
     document.addEventListener("scroll", hide, true);
     return () => {
@@ -83,7 +85,7 @@ export function Tooltip() {
       document.removeEventListener("pointerup", touch);
       document.removeEventListener("pointerleave", leave);
       document.removeEventListener("focusin", focus);
-      document.removeEventListener("focusout", hide);
+      document.removeEventListener("focusout", blur);
       document.removeEventListener("keydown", key);
       document.removeEventListener("scroll", hide, true);
     };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { sectionOf } from "./diagnosis.ts";
+import { firstAtPlaces, sectionOf } from "./diagnosis.ts";
 
 test("sectionOf maps evidence to sections", () => {
   expect(sectionOf({ kind: "latency" })).toBe("latency");
@@ -18,4 +18,13 @@ test("a call flow links to its explanation, or to the edges if the problem is th
 test("parts without evidence or of an unknown kind have no section", () => {
   expect(sectionOf(undefined)).toBeUndefined();
   expect(sectionOf({ kind: "magic" as "edge" })).toBeUndefined();
+});
+
+test("the first problem of each place is the one with the lowest rank, in any order", () => {
+  const at = (rank: number, leading: string) => ({ rank, leading });
+  const first = firstAtPlaces([at(3, "pool"), at(4, ""), at(1, "disk"), at(2, "pool"), at(5, "pool")]);
+  expect([...first]).toEqual([
+    ["pool", 2],
+    ["disk", 1],
+  ]);
 });

@@ -29,3 +29,13 @@ export function sectionOf(evidence: Evidence | undefined): Section | undefined {
 // problemNames returns the names of operations that the diagnosis of a problem contains: the request type and the place,
 // whose name a position may follow, as in "db SELECT, after cart GET".
 export const problemNames = (p: Schemas["Problem"]) => [p.request_type_name, p.leading.split(", ")[0]!];
+
+// firstAtPlaces returns the rank of the first of some problems in each place: one cause often slows requests of several
+// groups and types.
+export function firstAtPlaces(
+  problems: readonly Pick<Schemas["Problem"], "leading" | "rank">[],
+): ReadonlyMap<string, number> {
+  const first = new Map<string, number>();
+  for (const { leading, rank } of problems) if (leading) first.set(leading, Math.min(rank, first.get(leading) ?? rank));
+  return first;
+}

@@ -10,6 +10,7 @@ import {
   factor,
   milli,
   percent,
+  rank,
   pValue,
   range,
   rate,
@@ -23,7 +24,7 @@ import {
   unknown,
 } from "./format.ts";
 
-const formats = { duration, signed, percent, share, ratio, count };
+const formats = { duration, signed, percent, share, percentile: rank, ratio, count };
 
 test("the shared vectors cover these functions", () => {
   expect(Object.keys(vectors).sort()).toEqual(["about", ...Object.keys(formats)].sort());

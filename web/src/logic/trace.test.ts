@@ -1,7 +1,6 @@
 // Rows of a waterfall, search in them, and zoom.
 import { expect, test } from "vitest";
 import type { Schemas } from "../api/client.ts";
-import { rank } from "./format.ts";
 import { extent, matchPositions, matchingRows, nextMatch, rowLabel, rows, visibleRows } from "./waterfall.ts";
 import { formatZoom, parseZoom, place, rangeBetween, scaleRange, shiftRange } from "./zoom.ts";
 
@@ -123,10 +122,6 @@ test("place clips an interval to the range", () => {
   expect(place({ from: 0, to: 50 }, { from: 25, to: 75 })).toEqual({ x: 0, width: 0.5 });
   expect(place({ from: 80, to: 90 }, { from: 25, to: 75 })).toBeUndefined();
   expect(place({ from: 50, to: 50 }, { from: 25, to: 75 })).toEqual({ x: 0.5, width: 0 });
-});
-
-test("rank rounds down and never reaches 100 %", () => {
-  expect([0, 49.9, 97.4, 99.97, 100, null].map(rank)).toEqual(["0 %", "49 %", "97 %", "99.9 %", "99.9 %", "–"]);
 });
 
 test("search ignores case, is limited to visible rows, and wraps around", () => {

@@ -28,12 +28,14 @@ const strata = [
 type Props = { exemplars: ExemplarsResource; problem: Schemas["Problem"]; began: number | null };
 
 export function Exemplars({ exemplars, problem, began }: Props) {
+  const typical = exemplars.value?.items.some((e) => e.stratum === "typical" && !isBefore(e, began));
   return (
     <Figure
       id="exemplars"
       title="Sample traces"
       hint={
         problem.kind === "slow" &&
+        typical &&
         "Typical requests show why this operation is slow; the slowest may be waiting for something else."
       }
       table={() => ({

@@ -9,6 +9,7 @@ import { count, duration, factor, formatTimesIn, keepUnits, milli, percent, rang
 import { failsMore, isInIncident, isSlower, likely, namesOf, operationsOf, ownerText } from "../logic/incidents.ts";
 import { useNow, useZone } from "../settings.ts";
 import { query, useEnum, useID } from "../url.ts";
+import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Async, Empty } from "../components/async-state.tsx";
 import { StateBadge } from "../components/badges.tsx";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
@@ -33,19 +34,34 @@ type Incident = Schemas["Incident"];
 
 export default function IncidentView({ id }: { id: string }) {
   const resource = useIncident(id);
-  if (resource.failure && [400, 404].includes(resource.failure.status)) {
-    return (
-      <Empty page title="Incident not found">
-        Closed incidents are kept for some days. <Link href="/">Current incidents</Link>
-      </Empty>
-    );
-  }
+  if (resource.failure && [400, 404].includes(resource.failure.status))
+    return isAbbreviated(id, idDigits) ? <Beginning of={id} /> : <NotFound />;
   return (
     <Async of={resource} what="the incident">
       {(detail) => <Content detail={detail} reload={resource.reload} />}
     </Async>
   );
 }
+
+const idDigits = 16;
+
+// Beginning leads to the incident whose ID begins with some digits.
+function Beginning({ of: id }: { of: string }) {
+  const all = useResource(`incidents ${id}`, (signal) =>
+    client.GET("/incidents", { params: { query: { muted: "all", limit: 1000 } }, signal }),
+  );
+  return (
+    <Abbreviated id={id} among={all} path="/incidents/">
+      <NotFound />
+    </Abbreviated>
+  );
+}
+
+const NotFound = () => (
+  <Empty page title="Incident not found">
+    Closed incidents are kept for some days. <Link href="/">Current incidents</Link>
+  </Empty>
+);
 
 function Content({ detail, reload }: { detail: Detail; reload: () => void }) {
   const x = detail.incident;

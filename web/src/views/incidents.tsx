@@ -370,9 +370,12 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
     );
   }
   const last = lastClosed(list.items);
+  const unequal = (status?.learning.provisional ?? []).length > 0; // from the start, so that it is no incident
+  let headline = unequal ? "Nothing got worse" : "All is well";
+  if (muted > 0) headline = `No incident but ${muted === 1 ? "a muted one" : "muted ones"}`;
   return (
     <div className="state short">
-      <strong>{muted > 0 ? `No incident but ${muted === 1 ? "a muted one" : "muted ones"}` : "All is well"}</strong>
+      <strong>{headline}</strong>
       <p>
         {muted > 0 ? "Other requests" : "Requests"} neither lose more time nor fail more often than usual.{" "}
         {last ? (

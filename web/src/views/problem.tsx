@@ -13,6 +13,7 @@ import { Bar, type Fact, Facts, When, useTitle } from "../components/basics.tsx"
 import { Figure, saveFile } from "../components/figure.tsx";
 import { Table } from "../components/table.tsx";
 import { Menu } from "../components/menu.tsx";
+import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Empty, Async } from "../components/async-state.tsx";
 import { copyText } from "../components/toast.tsx";
 import { StateBadge, ProblemTags } from "../components/badges.tsx";
@@ -40,15 +41,8 @@ export default function ProblemView({ id }: { id: string }) {
     (signal) => client.GET("/problems/{problem}", { params: { path: { problem: id } }, signal }),
     true,
   );
-  if (resource.failure?.status === 404) {
-    return (
-      <Empty page title="Problem not found">
-        It closed long ago, or never existed. <Link href="/problems">Current problems</Link>,{" "}
-        <Link href="/problems?show=closed">closed problems</Link>
-        {resource.value && <> · It was: {resource.value.problem.diagnosis}</>}
-      </Empty>
-    );
-  }
+  if (resource.failure && [400, 404].includes(resource.failure.status))
+    return isAbbreviated(id, idDigits) ? <Beginning of={id} /> : <NotFound was={resource.value?.problem.diagnosis} />;
   return (
     <Async of={resource} what="the problem">
       {(detail) =>
@@ -61,6 +55,28 @@ export default function ProblemView({ id }: { id: string }) {
     </Async>
   );
 }
+
+const idDigits = 32;
+
+// Beginning leads to the open problem whose ID begins with some digits.
+function Beginning({ of: id }: { of: string }) {
+  const all = useResource(`problems ${id}`, (signal) =>
+    client.GET("/problems", { params: { query: { q: id, muted: "all" } }, signal }),
+  );
+  return (
+    <Abbreviated id={id} among={all} path="/problems/">
+      <NotFound />
+    </Abbreviated>
+  );
+}
+
+const NotFound = ({ was }: { was?: string | undefined }) => (
+  <Empty page title="Problem not found">
+    It closed long ago, or never existed. <Link href="/problems">Current problems</Link>,{" "}
+    <Link href="/problems?show=closed">closed problems</Link>
+    {was && <> · It was: {was}</>}
+  </Empty>
+);
 
 // useOpenIncident returns the open incident that a problem is part of.
 const useOpenIncident = (problem: string) =>
@@ -214,7 +230,9 @@ function Head({ detail, exemplars, reload }: { detail: Detail; exemplars: Exempl
       </h1>
       <Facts
         of={[
-          ["Since", p.since ? <When at={p.since} /> : "unknown", "When the problem opened"],
+          p.since
+            ? ["Since", <When key="since" at={p.since} />, "When the problem opened"]
+            : ["Since", "unknown", "Sibyl saw no beginning: it is chronic"],
           ...(p.closed
             ? [
                 [
@@ -397,27 +415,33 @@ function Refined({ of: all, within: names }: { of: Schemas["Refined"][]; within:
       })}
       tableOnly
     >
-      <Table
-        label="Tracepoint results"
-        className="results"
-        head={["Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true }]}
-      >
-        {of.map((r, i) => (
-          <tr key={i}>
-            <td title={r.context.join(" → ")}>
-              <OpName>{r.operation}</OpName>{" "}
-              {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
-            </td>
-            <td className="bars">
-              {percent(r.share.value)} <span className="dim small range">{range(r.share, percent)}</span>
-              <Bar of={r.share.value} low={r.share.low} high={r.share.high} />
-            </td>
-            <td className="number nowrap">{duration(r.mean_ns)}</td>
-            <td className="number">{count(r.requests)}</td>
-          </tr>
-        ))}
-      </Table>
+      {of.length > 0 && <RefinedTable of={of} names={names} />}
       {idle.length > 0 && <p className="under dim small">Not reached by any request: {idle.join(", ")}.</p>}
     </Figure>
+  );
+}
+
+function RefinedTable({ of, names }: { of: Schemas["Refined"][]; names: ReadonlyMap<string, string> }) {
+  return (
+    <Table
+      label="Tracepoint results"
+      className="results"
+      head={["Operation", "Share of variance", { text: "Mean", number: true }, { text: "Requests", number: true }]}
+    >
+      {of.map((r, i) => (
+        <tr key={i}>
+          <td title={r.context.join(" → ")}>
+            <OpName>{r.operation}</OpName>{" "}
+            {names.has(r.within) && <span className="dim small">within {names.get(r.within)}</span>}
+          </td>
+          <td className="bars">
+            {percent(r.share.value)} <span className="dim small range">{range(r.share, percent)}</span>
+            <Bar of={r.share.value} low={r.share.low} high={r.share.high} />
+          </td>
+          <td className="number nowrap">{duration(r.mean_ns)}</td>
+          <td className="number">{count(r.requests)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }

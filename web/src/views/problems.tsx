@@ -15,7 +15,7 @@ import { type Schemas, client } from "../api/client.ts";
 import { type PagedList, usePages } from "../api/queries.ts";
 import { Sparkline } from "../charts/sparkline.tsx";
 import { count, duration, ratio, milli, range, rate, factor, stateLabel, keepUnits } from "../logic/format.ts";
-import { problemNames } from "../logic/diagnosis.ts";
+import { firstAtPlaces, problemNames } from "../logic/diagnosis.ts";
 import { isInIncident } from "../logic/incidents.ts";
 import { stableOrder } from "../logic/stable-order.ts";
 import { moveFocus, useKeys } from "../use-keys.ts";
@@ -228,6 +228,7 @@ function ProblemTable({ list, setView, filtered, sort, setSort, wasSorted, chang
       </th>
     );
   };
+  const first = firstAtPlaces(items);
   return (
     <>
       <p className="under" role="status">
@@ -258,7 +259,7 @@ function ProblemTable({ list, setView, filtered, sort, setSort, wasSorted, chang
         >
           <thead>
             <tr>
-              {head("#", "rank", "Changed before chronic, then by kind and impact", "narrow")}
+              {head("#", "rank", "Changed before chronic, then by impact", "narrow")}
               <th scope="col">Problem</th>
               {head("Since", "since", "When the problem opened")}
               {head("Severity", "cov", "Coefficient of variation, or slowdown; sorted by the coefficient of variation")}
@@ -277,7 +278,14 @@ function ProblemTable({ list, setView, filtered, sort, setSort, wasSorted, chang
             setView={setView}
             id={(i) => items[i]!.id}
             row={(i, measure) => (
-              <Row key={items[i]!.id} p={items[i]!} at={i} gone={!present.has(items[i]!.id)} measure={measure} />
+              <Row
+                key={items[i]!.id}
+                p={items[i]!}
+                at={i}
+                gone={!present.has(items[i]!.id)}
+                first={first.get(items[i]!.leading) ?? 0}
+                measure={measure}
+              />
             )}
           />
         </table>
@@ -316,9 +324,10 @@ function useHeldRows(now: Problem[]) {
   return { items, pending: held ? pending : 0, hold, release };
 }
 
-type RowProps = { p: Problem; at: number; gone: boolean; measure: Ref<HTMLTableRowElement> };
+// first is the rank of the first problem in the same place.
+type RowProps = { p: Problem; at: number; gone: boolean; first: number; measure: Ref<HTMLTableRowElement> };
 
-const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
+const Row = memo(function Row({ p, at, gone, first, measure }: RowProps) {
   return (
     <tr ref={measure} data-index={at} className={`${p.onset}${gone ? " gone" : ""}`} aria-rowindex={at + 2}>
       <td className="narrow number rank">{p.rank}</td>
@@ -331,6 +340,7 @@ const Row = memo(function Row({ p, at, gone, measure }: RowProps) {
           <NoteTags of={p.notes} />
           <span className="dim" title={`Request type ${p.request_type_name}`}>
             {p.level === "group" ? `one group of ${p.request_type_name}` : p.request_type_name}
+            {first > 0 && first < p.rank && `, in the same place as #${first}`}
           </span>
         </div>
       </td>

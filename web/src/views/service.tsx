@@ -141,7 +141,7 @@ function Trends({ of: d, range, setRange }: { of: Detail; range: Range; setRange
       })}
     >
       <p className="under">
-        <SinceNote from={d.from} asked={range.from} />
+        <SinceNote from={d.from} asked={range.from} alone />
       </p>
       <div className="trends">
         <section>

@@ -234,12 +234,12 @@ function ServiceTable({ list, items, sort, setSort, asked }: TableProps) {
 
 const clipped = 120_000; // ms that a trend may begin late
 
-// SinceNote says when trends begin, if that is later than the range.
-export function SinceNote({ from, asked }: { from: string; asked: number }) {
+// SinceNote says when trends begin, if that is later than the range. It continues a sentence, or is one, alone.
+export function SinceNote({ from, asked, alone }: { from: string; asked: number; alone?: boolean }) {
   if (Date.parse(from) - asked < clipped) return null;
   return (
     <span>
-      · trends begin <When at={from} brief />: calls are counted for two hours
+      {alone ? "Trends begin" : "· trends begin"} <When at={from} brief />: calls are counted for two hours
     </span>
   );
 }

@@ -4,6 +4,7 @@ import type { Schemas } from "../api/client.ts";
 import { describeDeploy } from "../logic/deploys.ts";
 import { bytes, count, digits, duration, percent, share, keepUnits } from "../logic/format.ts";
 import { When } from "../components/basics.tsx";
+import { isInIncident } from "../logic/incidents.ts";
 import { Figure } from "../components/figure.tsx";
 import { StateBadge } from "../components/badges.tsx";
 import { query } from "../url.ts";
@@ -18,9 +19,14 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
     ...decisions.map((d) => ({ at: d.at, made: d, deploy: undefined })),
     ...deploys.map((d) => ({ at: d.at, made: undefined, deploy: d })),
   ].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
-  const suspects = (found?.investigation.suspects ?? [])
+  // The page names a located place above, with its share as measured then.
+  const suspects = (detail.located ? [] : (found?.investigation.suspects ?? []))
     .filter((x, i) => i === 0 || (x.share.value ?? 0) >= 0.01)
     .slice(0, 3);
+  const joined = isInIncident(detail.problem);
+  const idle = joined
+    ? "Sibyl investigates its incident, whose page has the decisions."
+    : "No investigation in progress.";
   return (
     <Figure
       id="investigation"
@@ -28,7 +34,7 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
       hint={
         found
           ? `Strategy ${found.investigation.strategy}, ${count(found.investigation.epochs)} epochs; ${count(found.investigation.tried)} tracepoints tried, ${count(found.investigation.on)} on now.`
-          : "No investigation in progress."
+          : idle
       }
       tools={<Link href={`/tracepoints${query({ state: "on" })}`}>Active tracepoints</Link>}
       table={() => ({
@@ -55,7 +61,9 @@ export function Timeline({ detail, deploys }: { detail: Schemas["ProblemDetail"]
           {suspects.map((x) => `${x.operation} (${share(x.share.value)})`).join(", ")}.
         </p>
       )}
-      {decisions.length === 0 && <p className="dim">No decisions yet. Sibyl decides at the end of each epoch.</p>}
+      {decisions.length === 0 && !joined && (
+        <p className="dim">No decisions yet. Sibyl decides at the end of each epoch.</p>
+      )}
       {steps.length > 0 && (
         <ol className="timeline">
           {steps.map(({ made, deploy }) =>

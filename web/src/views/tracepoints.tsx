@@ -250,7 +250,7 @@ function TracepointRow({ t, service, changed }: { t: Tracepoint; service: string
     <tr>
       <td>
         <OpName>{operation!}</OpName>
-        {!name!.endsWith(`/${operation}`) && <div className="small dim mono path">{name}</div>}
+        {name !== operation && !name!.endsWith(`/${operation}`) && <div className="small dim mono path">{name}</div>}
       </td>
       <td>
         <StateBadge of={t.state} />

@@ -1,0 +1,118 @@
+package client
+
+import (
+	"context"
+	"io"
+	"math"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
+	"github.com/sibyl-trace/sibyl/internal/units"
+)
+
+// Services returns up to most services that match q, those of open incidents first; 0: all.
+func (c *Client) Services(ctx context.Context, q contract.ListServicesParams, most int) (*contract.ServiceList, error) {
+	all := &contract.ServiceList{}
+	err := pages(most, func(limit *int, cursor *string) (int, *string, error) {
+		q.Limit, q.Cursor = limit, cursor
+		r, err := c.api.ListServicesWithResponse(ctx, &q)
+		page, err := body(c, r, err)
+		if err != nil {
+			return 0, nil, err
+		}
+		items := append(all.Items, page.Items...)
+		*all = *page
+		all.Items = items
+		return len(page.Items), page.NextCursor, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// ShowServices writes a table of services with the load of the last minutes beside the usual one; below those that need
+// attention, the reason.
+func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style, now time.Time) error {
+	p := &page{style: style, now: now}
+	if len(list.Items) == 0 {
+		p.printf("No service matches.\n")
+		return p.flush(w)
+	}
+	width := terminal.Width("SERVICE")
+	for i := range list.Items {
+		width = max(width, terminal.Width(serviceName(&list.Items[i])))
+	}
+	row := func(state, service, rate, errors, p50, p99, own string) string {
+		return terminal.PadRight(state, 9) + "  " + terminal.PadRight(service, width) + "  " + terminal.PadLeft(rate, 16) + "  " +
+			terminal.PadLeft(errors, 15) + "  " + terminal.PadLeft(p50, 9) + "  " + terminal.PadLeft(p99, 9) + "  " + terminal.PadLeft(own, 20)
+	}
+	p.printf("%s\n", p.dim(row("STATE", "SERVICE", "CALLS (USUALLY)", "FAIL (USUALLY)", "P50", "P99", "OWN TIME (USUALLY)")))
+	for i := range list.Items {
+		x := &list.Items[i]
+		beside := func(format func(float64) string, now *float64, usual func(*contract.ServiceLoad) *float64) string {
+			text := format(known(now))
+			if x.Usual != nil {
+				text += " (" + format(known(usual(x.Usual))) + ")"
+			}
+			return text
+		}
+		p.printf("%s\n", row(serviceState(x.State), serviceName(x),
+			beside(callsPerSecond, &x.Now.Rate, func(l *contract.ServiceLoad) *float64 { return &l.Rate }),
+			beside(units.Percent, x.Now.Failed, func(l *contract.ServiceLoad) *float64 { return l.Failed }),
+			units.Nanos(known(x.Now.P50Ns)), units.Nanos(known(x.Now.P99Ns)),
+			beside(units.Nanos, x.Now.OwnNs, func(l *contract.ServiceLoad) *float64 { return l.OwnNs })))
+		if x.Reason != "" {
+			p.printf("           %s\n", p.attention(x.State, clean(x.Reason)))
+		}
+	}
+	if list.NextCursor != nil {
+		p.printf("%s\n", p.dim("… and more: --limit 0 shows all"))
+	}
+	p.printf("%s\n", p.dim("In the ten minutes to "+list.To.Local().Format("15:04:05")+"; OWN TIME is that of a call in the service itself."))
+	return p.flush(w)
+}
+
+// known returns NaN for an unknown number.
+func known(x *float64) float64 {
+	if x == nil {
+		return math.NaN()
+	}
+	return *x
+}
+
+// callsPerSecond formats a rate of calls.
+func callsPerSecond(rate float64) string {
+	if rate == 0 {
+		return "0/s"
+	}
+	return units.Ratio(rate) + "/s"
+}
+
+// longestService is the width from which names of services are shortened.
+const longestService = 32
+
+func serviceName(x *contract.Service) string {
+	return terminal.Shorten(clean(x.Service), longestService)
+}
+
+// serviceState names a state as the web UI does.
+func serviceState(s contract.ServiceState) string {
+	if s == contract.ServiceStateIncident {
+		return "suspected"
+	}
+	return string(s)
+}
+
+// attention colours the reason for a state.
+func (p *page) attention(s contract.ServiceState, text string) string {
+	switch s {
+	case contract.ServiceStateIncident, contract.ServiceStateFailing, contract.ServiceStateSilent:
+		return p.style.Paint(terminal.Red, text)
+	case contract.ServiceStateSlower:
+		return p.style.Paint(terminal.Yellow, text)
+	case contract.ServiceStateWell, contract.ServiceStateNew, contract.ServiceStateIdle:
+	}
+	return p.dim(text)
+}
