@@ -36,7 +36,7 @@ func (w *harness) pathParams() *strings.Replacer {
 	return strings.NewReplacer(
 		"{problem}", problem.ID.String(), "{subject}", problem.ID.String(), "{group}", problem.Group.String(), "{trace}", w.history.exemplar.ID.String(),
 		"{service}", "cart", "{comment}", "1", "{view}", "1",
-		"{request_type}", problem.RequestType.String(), "{decision}", decisionID{w.history.decisions[0].At, 0}.String(), "{tracepoint}", hex16(w.core.Plan().Leases[0].Tracepoint),
+		"{request_type}", problem.RequestType.String(), "{decision}", decisionID{w.history.decisions[0].At, 0}.String(), "{tracepoint}", hex16(w.tracepoint),
 	)
 }
 
@@ -625,7 +625,7 @@ func TestMetrics(t *testing.T) {
 	w.call(t, http.MethodGet, "/api/v1/problems", nil)
 	text := w.call(t, http.MethodGet, "/metrics", nil).Body.String()
 	for _, want := range []string{
-		`sibyl_problems 1`, `sibyl_queue_length{queue="arrivals"} 1`, `sibyl_traces_closed_total{reason="complete"} 0`, `sibyl_size_bytes{part="journal"} 1`,
+		`sibyl_problems 2`, `sibyl_queue_length{queue="arrivals"} 1`, `sibyl_traces_closed_total{reason="complete"} 0`, `sibyl_size_bytes{part="journal"} 1`,
 		`sibyl_api_request_seconds_count{operation="listProblems"} 1`, `sibyl_ingest_refused_requests_total{reason="disk_full"} 0`, `sibyl_ready 1`, "go_goroutines",
 	} {
 		if !strings.Contains(text, "\n"+want) {

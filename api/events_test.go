@@ -129,7 +129,7 @@ func TestClosed(t *testing.T) {
 	for i := range got {
 		kinds[i] = got[i].Type
 	}
-	if !slices.Equal(kinds, []string{"epoch", "problem.closed"}) || *got[1].Problem != w.history.group.String() || *got[0].Problems != 1 {
+	if !slices.Equal(kinds, []string{"epoch", "problem.closed"}) || *got[1].Problem != w.history.group.String() || *got[0].Problems != len(w.core.Problems()) {
 		t.Errorf("%v of %s", kinds, id)
 	}
 }

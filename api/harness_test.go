@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 	"github.com/sibyl-trace/sibyl/analysis"
-	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/access"
 	"github.com/sibyl-trace/sibyl/bench/eval"
 	"github.com/sibyl-trace/sibyl/bench/fixtures/tracegen"
@@ -51,6 +49,7 @@ type harness struct {
 	deadLetters int                // added so far
 	alter       func(*trace.Trace) // changes each trace before the core gets it; nil: no change
 	whole       map[trace.ID][]byte
+	tracepoint  trace.Symbol // one that the plan enables
 }
 
 // Ask implements Engine.
@@ -337,12 +336,16 @@ func newTroubled(t testing.TB) *harness {
 	w.observeVersion("cart", "1.5", w.now)
 	w.app.Inject(w.now)
 	w.play(t, 40, func() bool {
-		return slices.ContainsFunc(w.core.Problems(), func(p detect.Problem) bool {
-			v := w.core.State().Investigation(p.ID)
-			return v != nil && len(v.Evidence) > 0 && len(v.Requested) > 0
-		})
+		evidence, requested := false, false // of different problems: they are searched in turn
+		for i := range w.core.Problems() {
+			if v := w.core.State().Investigation(w.core.Problems()[i].ID); v != nil {
+				evidence, requested = evidence || len(v.Evidence) > 0, requested || len(v.Requested) > 0
+			}
+		}
+		return evidence && requested
 	})
 	w.history.group = w.core.Problems()[0].Group
+	w.tracepoint = w.core.Plan().Leases[0].Tracepoint
 	return w
 }
 
