@@ -5,6 +5,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,6 +169,7 @@ type demo struct {
 	server         *server
 	past           *past // nil: the shop has none
 	shop           []*child
+	observed       []int               // IDs of the processes that the kernel agent observes
 	kernel         *child              // the kernel agent; nil: there is none
 	observesKernel bool                // the kernel agent runs
 	unobserved     error               // why it does not, if it was to; nil otherwise
@@ -229,8 +231,8 @@ func ofService(environment []string, name string, instance int) []string {
 // startKernelAgent starts the kernel agent for the processes of the shop, with its default settings.
 func (d *demo) startKernelAgent(environment []string) error {
 	arguments := []string{SupervisedCommand, "", d.Sibyl, "agent", "kernel", "--sibyl", d.server.url(), "--otlp", d.server.otlp}
-	for _, c := range d.shop {
-		arguments = append(arguments, "--pid", strconv.Itoa(c.command.Process.Pid))
+	for _, pid := range d.observed {
+		arguments = append(arguments, "--pid", strconv.Itoa(pid))
 	}
 	c, err := start("kernel-agent", d.Program, d.dir, environment, arguments...)
 	if err != nil {
@@ -294,6 +296,7 @@ func (d *demo) startShop(environment []string, otlp string) error {
 			return err
 		}
 		instances[name]++
+		d.observed = append(d.observed, cmp.Or(reply.Process, c.command.Process.Pid))
 		d.peers[name] = append(d.peers[name], reply.Address)
 		if reply.Resolver != "" {
 			d.peers[shop.Resolver] = []string{reply.Resolver}
