@@ -165,7 +165,7 @@ func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
 		x := losses[op]
 		total += max(0, x.excess)
 		at := c.table.Child(0, op)
-		e := x.edge(at, float64(s.requests))
+		e := x.edge(at)
 		c.table.AddEdge(e.Edge, trace.EdgeInfo{Context: at})
 		p.Edges = append(p.Edges, e)
 	}
@@ -197,18 +197,16 @@ func (x *loss) add(now, before stats.Moments) {
 	}
 }
 
-// edge returns the own time of the operation in a context as an edge: means over all requests, of which some did not run
-// the operation, as those of tracepoints are. Its excess is NaN if no requests were compared.
-func (x *loss) edge(at trace.Context, all float64) group.EdgeShare {
-	excess, ran := x.excess/x.compared, x.requests/all
-	half := stats.Normal95 * math.Sqrt(x.squares) / x.compared * ran
+// edge returns the own time of the operation in a context as an edge. Its excess is NaN if no requests were compared.
+func (x *loss) edge(at trace.Context) group.EdgeShare {
+	half := stats.Normal95 * math.Sqrt(x.squares) / x.compared
 	e := group.EdgeShare{
-		Edge: trace.ContextEdge(at), Context: at, Mean: x.nanos / all, Excess: excess * ran,
+		Edge: trace.ContextEdge(at), Context: at, Mean: x.nanos / x.requests, Excess: x.excess / x.compared,
 		ShareMean: math.NaN(), ShareVariance: math.NaN(), ShareLow: math.NaN(), ShareHigh: math.NaN(), TailLift: math.NaN(),
 	}
 	e.ExcessLow, e.ExcessHigh, e.Affected = e.Excess-half, e.Excess+half, math.NaN()
-	if excess > 0 {
-		e.Affected = group.Affected(excess, x.variance/x.compared)
+	if e.Excess > 0 {
+		e.Affected = group.Affected(e.Excess, x.variance/x.compared)
 	}
 	return e
 }
