@@ -167,3 +167,49 @@ func (w *world) service(tracepoint trace.Symbol) trace.Symbol {
 	}
 	return 0
 }
+
+// placing ingests a request that places an order: a span of a payment within one of orders, which spends the time after
+// the payment itself, and no span of the call.
+func placing(core *engine.Core, table *trace.Table, at trace.Nanos, payment, after float64) {
+	span := func(id, parent trace.SpanID, service, name string, from, to trace.Nanos) trace.Span {
+		s := table.Symbol(service)
+		return trace.Span{ID: id, Parent: parent, Op: table.Op(s, table.Symbol(name), trace.Server), Service: s, Kind: trace.Server, Start: from, End: to}
+	}
+	noise := func(x uint64) float64 { return 0.95 + float64(trace.Mix(uint64(at), x)%100)/1000 }
+	ms := func(x float64) trace.Nanos { return trace.Nanos(1e6 * x) }
+	begun := at + ms(2*noise(1))
+	answered := begun + ms(payment*noise(2))
+	core.Ingest(&trace.Trace{
+		ID: trace.ID{15: 1, 0: byte(at / 1e7), 1: byte(at / 1e9), 2: byte(at / 1e11), 3: byte(at / 1e13)},
+		Spans: []trace.Span{
+			span(1, 0, "orders", "POST /place", at, answered+ms(after*noise(3))), span(2, 1, "payment", "Charge", begun, answered),
+		},
+	})
+}
+
+// If callers have no spans of their calls, the time after a call may be their own. It is searched there, too, if the
+// callee is the first suspect.
+func TestIncidentSearchOfCallers(t *testing.T) {
+	table := &trace.Table{}
+	options := engine.DefaultOptions()
+	core := engine.NewCore(table, options)
+	now := start
+	play := func(d time.Duration, payment, after float64) {
+		for end := now.Add(d); now < end; now = now.Add(options.Epoch) {
+			for i := range 50 {
+				placing(core, table, now+trace.Nanos(i)*2e8, payment, after)
+			}
+			core.Epoch(now.Add(options.Epoch))
+		}
+	}
+	play(40*time.Minute, 100, 5)
+	play(10*time.Minute, 115, 90)
+	all := core.Incidents()
+	if len(all) != 1 || table.Text(all[0].Suspects[0].Service) != "payment" {
+		t.Fatalf("incidents %+v, want one with payment as first suspect", all)
+	}
+	p := core.Searched(engine.IncidentProblem(all[0].ID))
+	if p == nil || len(p.Edges) == 0 || table.OpName(table.Context(p.Edges[0].Context).Op) != "POST /place" || p.Edges[0].Score < 0.8 {
+		t.Fatalf("searched %+v, want the own time of the caller first", p)
+	}
+}

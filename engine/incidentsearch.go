@@ -25,7 +25,8 @@ type incidentSearch struct {
 	incident   uint64
 	service    trace.Symbol
 	onset      trace.Nanos       // of the incident
-	operations map[trace.Op]bool // baseline steps that run in the service or call it
+	operations map[trace.Op]bool // baseline steps that run in the service or call it, and those of callers, see addOperations
+	callers    bool              // whether those of callers belong to them
 	since      trace.Nanos
 	requests   uint64                     // that ran any of the operations, since then
 	spent      map[spentKey]stats.Moments // own times of requests without those that did not run the operation
@@ -77,6 +78,10 @@ func (c *Core) followSearches(now trace.Nanos) {
 			s = newIncidentSearch(x, now)
 		}
 		s.onset = x.Onset
+		if callers := mayBeCallers(&x.Suspects[0]); callers != s.callers {
+			s.callers = callers
+			clear(s.scanned)
+		}
 		c.searches = append(c.searches, s)
 		c.addOperations(s)
 		s.problem, s.tree = c.problemOf(s, now), c.insideTree(s)
@@ -87,6 +92,9 @@ func (c *Core) followSearches(now trace.Nanos) {
 // losesTime reports whether requests lose time at a suspect. The search cannot locate failures.
 func losesTime(s *baselinediff.Suspect) bool { return s.Own+s.In+s.Out+s.Rest > 0 }
 
+// mayBeCallers reports whether most of the time of a suspect passes between the calls of its callers and its own spans.
+func mayBeCallers(s *baselinediff.Suspect) bool { return s.In > s.Score/2 }
+
 func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 	return &incidentSearch{
 		incident: x.ID, service: x.Suspects[0].Service, operations: make(map[trace.Op]bool), since: now,
@@ -96,6 +104,8 @@ func newIncidentSearch(x *incident.Incident, now trace.Nanos) *incidentSearch {
 }
 
 // addOperations adds the steps of the service of s, and those that call it, on the critical paths of all request types.
+// If a caller has no spans of its calls, its own time next to a call cannot be told from the time on the way. So if
+// that time is most of the suspect's, the steps of such callers belong to the search, too.
 func (c *Core) addOperations(s *incidentSearch) {
 	for g := range c.detector.Groups.Each() {
 		if g.Level != group.LevelRequestType {
@@ -107,8 +117,13 @@ func (c *Core) addOperations(s *incidentSearch) {
 		}
 		s.scanned[g.ID] = len(edges)
 		for _, e := range edges {
-			if step := c.table.Context(c.table.EdgeInfo(e).Context).Op; c.concerns(step, s.service) {
-				s.operations[step] = true
+			at := c.table.Context(c.table.EdgeInfo(e).Context)
+			if !c.concerns(at.Op, s.service) {
+				continue
+			}
+			s.operations[at.Op] = true
+			if caller := c.table.Context(at.Parent).Op; s.callers && caller != 0 && c.table.Operation(at.Op).Service == s.service {
+				s.operations[caller] = true
 			}
 		}
 	}
@@ -243,6 +258,19 @@ func (c *Core) insideTree(s *incidentSearch) *cct.Tree {
 	return joined.Build(c.indexed, c.table)
 }
 
+// searchesIn reports whether an operation runs in a service whose steps s searches, or calls the first suspect.
+func (c *Core) searchesIn(s *incidentSearch, op trace.Op) bool {
+	if c.concerns(op, s.service) {
+		return true
+	}
+	for step := range s.operations {
+		if o := c.table.Operation(step); o.Target == 0 && o.Service != 0 && o.Service == c.table.Operation(op).Service {
+			return true
+		}
+	}
+	return false
+}
+
 // types returns the request types with requests in s, ascending.
 func (s *incidentSearch) types() []analysis.Hash {
 	types := make(map[analysis.Hash]bool)
@@ -285,7 +313,7 @@ func (c *Core) located(s *incidentSearch) (found *search.Investigation) {
 		}
 		v := c.state.Investigation(p.ID)
 		op := v.Answer()
-		if op == 0 || !c.concerns(op, s.service) || found != nil && p.Kind == detect.KindVariable {
+		if op == 0 || !c.searchesIn(s, op) || found != nil && p.Kind == detect.KindVariable {
 			continue
 		}
 		if found = v; p.Kind != detect.KindVariable {

@@ -44,13 +44,23 @@ func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place
 	if v.Answer() != 0 && v.Answer() != place.Operation {
 		p := c.Searched(v.Problem)
 		place = Place{Operation: v.Answer(), Share: v.AnswerShare(), Variance: p != nil && p.Kind == detect.KindVariable, At: now, Of: v.Problem}
-	} else if !c.concerns(place.Operation, x.Suspects[0].Service) {
+	} else if !c.searched(x, place.Operation) {
 		return Place{}
 	}
 	if v.Answer() == place.Operation && v.Status == search.Explained && place.Reason == (Reason{}) {
 		place.Reason = c.reasonOf(v, now)
 	}
 	return place
+}
+
+// searched reports whether the search of an incident may locate an operation.
+func (c *Core) searched(x *incident.Incident, op trace.Op) bool {
+	for _, s := range c.searches {
+		if s.incident == x.ID {
+			return c.searchesIn(s, op)
+		}
+	}
+	return c.concerns(op, x.Suspects[0].Service)
 }
 
 // reasonOf returns what the kernel tells about an explained place. Probes of other agents have names of their own.

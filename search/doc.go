@@ -34,8 +34,10 @@
 //     time may be any wait without a probe so far. An operation without any known location inside is not located: the
 //     search is exhausted and names it as missing tracepoints.
 //  6. A located wait, or a variable that accounts for half of the rest, explains the problem.
-//  7. One cause often opens several problems, of request types and their groups. While the greatest problem that an
-//     operation leads is searched, the others wait for its evidence, for a few epochs at most.
+//  7. One cause often opens several problems, of groups and of request types. Changed problems of one application are
+//     searched in turn, the greatest first; the others wait, for a few minutes at most, and use the evidence in the
+//     meantime. Steady problems wait for them, and are searched a few at a time. Incidents, which stand for all of
+//     their problems, do not wait.
 //
 // # The budget
 //

@@ -2,6 +2,7 @@ package search
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis"
@@ -13,6 +14,7 @@ import (
 // Bounds of the investigations.
 const (
 	maxSteady         = 2    // of steady problems that are searched at a time
+	longestTurn       = 16   // calls for which the search of a changed problem comes before those of others
 	maxInvestigations = 64   // active at a time
 	maxKept           = 1024 // including those that ended
 	graceEpochs       = 2    // consecutive calls without the problem before an investigation is gone
@@ -44,12 +46,14 @@ type epochStep struct {
 	onset     map[analysis.Hash]detect.Onset // of the problems seen in this call
 	leading   map[trace.Op]bool              // operations in which investigations of better-ranked problems pick
 	steady    int                            // steady problems that are searched
+	changing  map[trace.Symbol]bool          // services of the requests of better-ranked changed problems that are searched
 }
 
 func newEpochStep(in *Input) *epochStep {
 	s := &epochStep{
 		in: in, strategy: in.Strategy, costs: newCosts(in.Trees, in.Rates), excluded: newExclusions(in),
 		onset: make(map[analysis.Hash]detect.Onset), leading: make(map[trace.Op]bool),
+		changing: make(map[trace.Symbol]bool),
 	}
 	if s.strategy.Pick == nil {
 		s.strategy = defaultStrategy()
@@ -88,6 +92,32 @@ func (s *epochStep) investigate(p *detect.Problem) {
 	i.run()
 	if begun && p.Onset == detect.Chronic && v.Status < Located {
 		s.steady++
+	}
+	if p.Onset == detect.Changed && s.hasTurn(v) {
+		for service := range s.servicesOf(p) {
+			s.changing[service] = true
+		}
+	}
+}
+
+// hasTurn reports whether v, of a changed problem, is searched before others. If it takes long, since requests are rare
+// or records missing, it keeps them waiting no more.
+func (s *epochStep) hasTurn(v *Investigation) bool {
+	return v.Status == Investigating && s.in.Now.Sub(v.Changed) < longestTurn*s.in.Epoch
+}
+
+// servicesOf returns the services that the requests of p run through. They may repeat.
+func (s *epochStep) servicesOf(p *detect.Problem) iter.Seq[trace.Symbol] {
+	return func(yield func(trace.Symbol) bool) {
+		for i := range p.Edges {
+			service := trace.Symbol(0)
+			if s.in.Table != nil {
+				service = s.in.Table.Operation(s.in.Table.Context(p.Edges[i].Context).Op).Service
+			}
+			if !yield(service) {
+				return
+			}
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 // searched returns the input of a call of Next with n chronic problems.
@@ -111,5 +113,29 @@ func TestTakenProblems(t *testing.T) {
 	in.State, _ = Next(in)
 	if v := in.State.Investigation(problem.ID); v.Missed != 0 {
 		t.Errorf("%s, missed %d times", v.Status, v.Missed)
+	}
+}
+
+// A changed problem does not wait for one of another application.
+func TestTurnsOfApplications(t *testing.T) {
+	var table trace.Table
+	through := func(services ...string) *detect.Problem {
+		p := &detect.Problem{ID: analysis.Hash{Lo: uint64(len(services))}, Onset: detect.Changed}
+		for _, name := range services {
+			at := table.Child(0, table.Op(table.Symbol(name), table.Symbol("GET /"), trace.Server))
+			p.Edges = append(p.Edges, group.EdgeShare{Edge: trace.ContextEdge(at), Context: at})
+		}
+		return p
+	}
+	in := Input{Table: &table, Epoch: epoch}
+	s := newEpochStep(&in)
+	s.state.Investigations = []Investigation{{Problem: through("gateway", "cart").ID, Status: Investigating}}
+	s.investigate(through("gateway", "cart"))
+	waits := func(p *detect.Problem) bool {
+		i := investigationStep{epoch: s, v: &Investigation{}, problem: p}
+		return i.waitsForTurn()
+	}
+	if !waits(through("search", "gateway")) || waits(through("wiki")) {
+		t.Error("a problem of the same application does not wait, or one of another does")
 	}
 }

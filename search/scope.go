@@ -54,6 +54,7 @@ type location struct {
 	region      int32   // the nearest known location at or above
 	anyRegion   bool    // unanchored and unknown, as are all locations above it but the operation: it may lie in any region
 	own, ownSD  float64 // of a known location: share less those of the known locations next below, and its standard deviation
+	computing   bool    // a wait for a CPU that counts as own time of the function in which it lies
 }
 
 // scopesOf returns the operations that carry p, best first, divided into those to search, with their locations, and

@@ -21,6 +21,7 @@ import (
 //
 //	tree                a tree in the format of package cct; starts over
 //	problem             the edges and evidence of the problem, see [script.problem]
+//	greater             the problem stays, and another one with the same evidence is ranked after it
 //	override KIND=TP    an override by ann: enable, pin or forbid, each also forced-
 //	cooldown TP=TIME    a cooldown that ends after TIME
 //	next                one call of Next, and its decisions: + on, - off; then the status and the first suspects
@@ -30,6 +31,7 @@ type script struct {
 	table trace.Table
 	in    Input
 	p     detect.Problem
+	above []detect.Problem // greater problems
 }
 
 func TestScripts(t *testing.T) {
@@ -42,7 +44,7 @@ func TestScripts(t *testing.T) {
 
 func (s *script) reset() {
 	s.in = Input{Table: &s.table, Epoch: 10 * time.Second, Seed: 1, Trees: map[analysis.Hash]*cct.Tree{}, Rates: map[analysis.Hash]float64{{Hi: 2}: 2}}
-	s.p = detect.Problem{ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Rate: 2}
+	s.p, s.above = detect.Problem{ID: analysis.Hash{Hi: 1}, RequestType: analysis.Hash{Hi: 2}, Rate: 2}, nil
 }
 
 func (s *script) run(t *testing.T, d *datadriven.TestData) string {
@@ -57,6 +59,10 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return fmt.Sprintf("%d nodes\n", len(tree.Nodes))
 	case "problem":
 		s.problem(t, d.Input)
+		return ""
+	case "greater":
+		s.above = append(s.above, s.p)
+		s.p.ID.Lo++
 		return ""
 	case "override":
 		s.override(d)
@@ -162,7 +168,14 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "requests", &requests)
 	s.p.Requests += uint64(requests)
 	d.MaybeScanArgs(t, "rate", &s.p.Rate)
-	s.in.Problems = []detect.Problem{s.p}
+	s.p.Onset, s.in.Joined = detect.Changed, nil
+	if d.HasArg("steady") {
+		s.p.Onset = detect.Chronic
+	}
+	if d.HasArg("incident") {
+		s.in.Joined = map[analysis.Hash]*cct.Tree{s.p.ID: s.in.Trees[s.p.RequestType]}
+	}
+	s.in.Problems = append(slices.Clone(s.above), s.p)
 	if d.HasArg("gone") {
 		s.in.Problems = nil
 	}

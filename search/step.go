@@ -34,6 +34,7 @@ func (s *investigationStep) run() {
 	s.searched, s.rest = scopesOf(s.problem, s.tree, s.epoch.in.Table)
 	for _, o := range s.searched {
 		o.weigh(v.Evidence, v.settled)
+		o.creditComputing(s.epoch.in.Table)
 	}
 	s.rank()
 	s.begin()
@@ -132,7 +133,7 @@ func scoreOf(p *detect.Problem, ctx trace.Context) float64 {
 
 // reopen starts the investigation over. Cooldowns end because the evidence changed.
 func (s *investigationStep) reopen() {
-	s.setStatus(Investigating, "the evidence changed")
+	s.setStatus(Opened, "the evidence changed")
 	s.v.Lead, s.v.Score, s.v.Idle = s.searched[0].edges[0].Context, s.searched[0].score, 0
 	s.epoch.excluded.endCooldowns(s.v.Problem)
 }
@@ -163,7 +164,9 @@ func (s *investigationStep) search() {
 	case len(waiting) > 0:
 		s.setStatus(Investigating, "waiting for requests")
 	case !closed && s.follows():
-		s.setStatus(Investigating, "a greater problem in the same operation is searched first")
+		s.setStatus(s.v.Status, "a greater problem in the same operation is searched first")
+	case !closed && s.waitsForTurn():
+		s.setStatus(s.v.Status, "a changed problem, which may have the same cause, is searched first")
 	case !closed && s.pick():
 		s.v.Idle = 0
 		s.setStatus(Investigating, "searching the largest unexplained part")
@@ -205,6 +208,23 @@ func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 // them. An investigation follows for patience calls at most.
 func (s *investigationStep) follows() bool {
 	return s.epoch.leading[s.searched[0].op] && s.v.Epochs < patience
+}
+
+// waitsForTurn reports whether a changed problem, ranked before this one, is searched first: one whose requests run
+// through the same services. One cause often slows requests of many types, as a machine without a free CPU does, and a
+// search for each at the same time would enable most tracepoints. So another changed problem does not begin, and the
+// search of a steady one pauses, whose requests show the change, too. The cause of an incident is searched at once: it
+// stands for many problems.
+func (s *investigationStep) waitsForTurn() bool {
+	if s.problem.Onset == detect.Changed && (s.v.Status != Opened || s.epoch.in.Joined[s.v.Problem] != nil) {
+		return false
+	}
+	for service := range s.epoch.servicesOf(s.problem) {
+		if s.epoch.changing[service] {
+			return true
+		}
+	}
+	return false
 }
 
 // longestWait is the number of calls after which an investigation does not wait for tracepoints any more.

@@ -67,6 +67,40 @@ func hostOf(p *detect.Problem) string {
 	return ""
 }
 
+// leastComputing is the own time of a function, relative to its waits for a CPU, from which on they follow from it.
+const leastComputing = 1.0 / 3
+
+// creditComputing counts waits for a CPU as own time of the function in which they lie, if it computes for long itself:
+// on a busy machine a thread that computes for longer also waits for its turn for longer. If only the waits have grown,
+// others take the CPU.
+func (o *operationScope) creditComputing(table *trace.Table) {
+	if table == nil {
+		return
+	}
+	turns := make(map[int32]float64) // own shares of waits for a CPU, by the known location above
+	each := func(do func(l *location, above int32)) {
+		for i := 1; i < len(o.locations); i++ {
+			l := &o.locations[i]
+			if l.known && l.layer == cct.Kernel && l.own > 0 && detect.WaitsForCPU(detect.WaitClass(table, l.op)) {
+				do(l, o.locations[l.parent].region)
+			}
+		}
+	}
+	each(func(l *location, above int32) { turns[above] += l.own })
+	computes := make(map[int32]bool)
+	for i, waits := range turns {
+		f := &o.locations[i]
+		computes[i] = f.layer == cct.App && f.own >= leastComputing*waits
+	}
+	each(func(l *location, above int32) {
+		if f := &o.locations[above]; computes[above] {
+			f.own += l.own
+			f.ownSD = math.Sqrt(max(0, f.ownSD*f.ownSD-l.ownSD*l.ownSD))
+			l.own, l.computing = 0, true
+		}
+	})
+}
+
 // largestWait is the share of a scope that the largest kind of waits must carry to explain it, if all kinds together
 // carry most of it.
 const largestWait = 1.0 / 3
@@ -86,7 +120,7 @@ func (o *operationScope) waits(table *trace.Table) (most Suspect, all float64) {
 	sums, largest := make(map[trace.Op]Suspect), make(map[trace.Op]float64)
 	for i := range o.locations {
 		l := &o.locations[i]
-		if !l.known || l.layer != cct.Kernel || l.share <= 0 {
+		if !l.known || l.layer != cct.Kernel || l.share <= 0 || l.computing {
 			continue
 		}
 		kind := kindOfWait(l.op, table)

@@ -113,3 +113,29 @@ func TestWaitsOfScope(t *testing.T) {
 		}
 	}
 }
+
+// A function that computes for longer on a busy machine is preempted for longer, too. If only the waits for a CPU grow,
+// they are the cause.
+func TestComputingWaitsForTurns(t *testing.T) {
+	var table trace.Table
+	wait := func(class string, share float64) location {
+		return location{parent: 1, op: table.Op(table.Symbol("search"), table.Symbol("wait "+class), trace.Internal), layer: cct.Kernel, known: true, share: share}
+	}
+	for _, c := range []struct {
+		preempted, queue, file float64
+		own, waits             float64
+	}{
+		{0.3, 0.2, 0.1, 0.8, 0.1}, // the function computes for 0.3
+		{0.4, 0.2, 0, 0.9, 0},
+		{0.5, 0.3, 0, 0.1, 0.8},
+		{0, 0, 0.6, 0.3, 0.6},
+	} {
+		o := &operationScope{score: 1, locations: []location{{parent: -1, known: true, share: 1}, {known: true, share: 0.9}}}
+		o.locations = append(o.locations, wait("preempted", c.preempted), wait("runqueue", c.queue), wait("file", c.file))
+		o.divide()
+		o.creditComputing(&table)
+		if w, _ := o.waits(&table); math.Abs(o.locations[1].own-c.own) > 1e-9 || math.Abs(w.Share-c.waits) > 1e-9 {
+			t.Errorf("%+v: the function has %.2f, the largest waits %.2f", c, o.locations[1].own, w.Share)
+		}
+	}
+}

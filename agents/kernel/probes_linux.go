@@ -37,7 +37,7 @@ type Probes struct {
 
 	tellsDelay bool // whether the scheduler tells when threads were woken, so that no program needs to watch it
 
-	named [1024]uint64 // bits of all targets so far, by the end of their numbers, as in bpf/wait.bpf.c
+	named [1024]uint64 // bits of the targets, by the end of their numbers, as in bpf/wait.bpf.c
 	batch batches
 }
 
@@ -115,7 +115,7 @@ func (p *Probes) Apply(s Spec) error {
 	}
 	removed := p.remove(s)
 	added, err := p.put(s)
-	if err := errors.Join(removed, err, p.renewCopies()); err != nil {
+	if err := errors.Join(removed, err, p.name(), p.renewCopies()); err != nil {
 		return err
 	}
 	p.thresh = s.Thresholds
@@ -203,20 +203,31 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 		v.Context.Kind, v.Context.Tls = uint32(t.Context.Kind), t.Context.TLS
 		v.Context.M, v.Context.Curg, v.Context.Labels = t.Context.M, t.Context.Curg, t.Context.Labels
 		v.Context.Table, v.Context.Slots = t.Context.Table, t.Context.Slots
-		bit := pid % (64 * uint32(len(p.named)))
-		p.named[bit/64] |= 1 << (bit % 64)
 		if err := p.objects.Targets.Put(pid, &v); err != nil {
 			return added, fmt.Errorf("add target %d: %w", pid, err)
 		}
 		p.applied[pid] = t
 		added = true
 	}
-	if added {
-		if err := p.objects.Named.Set(p.named); err != nil {
-			return added, fmt.Errorf("name the targets: %w", err)
-		}
-	}
 	return added, nil
+}
+
+// name tells the programs the numbers of the targets. A process that is none any more then costs no more than one that
+// never was.
+func (p *Probes) name() error {
+	before := p.named
+	clear(p.named[:])
+	for pid := range p.added {
+		bit := pid % (64 * uint32(len(p.named)))
+		p.named[bit/64] |= 1 << (bit % 64)
+	}
+	if p.named == before {
+		return nil
+	}
+	if err := p.objects.Named.Set(p.named); err != nil {
+		return fmt.Errorf("name the targets: %w", err)
+	}
+	return nil
 }
 
 // Flags of targets, as in bpf/wait.bpf.c.

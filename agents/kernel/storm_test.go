@@ -222,6 +222,28 @@ func TestTargetsEnd(t *testing.T) {
 	}
 }
 
+// A process that is no target any more costs no more than one that never was: the programs look at the map of targets
+// only for those that are.
+func TestFormerTargets(t *testing.T) {
+	p := open(t, Options{})
+	mayBeTarget := func(pid uint32) bool {
+		var words [1024]uint64
+		if err := p.objects.Named.Get(&words); err != nil {
+			t.Fatal(err)
+		}
+		return words[pid/64%1024]>>(pid%64)&1 == 1
+	}
+	own, parent := uint32(os.Getpid()), uint32(os.Getppid())
+	apply(t, p, own, everything, waits.Thresholds{})
+	if !mayBeTarget(own) {
+		t.Fatal("the target is not looked up")
+	}
+	apply(t, p, parent, everything, waits.Thresholds{})
+	if mayBeTarget(own) || !mayBeTarget(parent) {
+		t.Error("after a change of targets the former one is looked up, or the new one is not")
+	}
+}
+
 // A target that changes keeps its time on CPUs. One that becomes a target again begins anew.
 func TestTargetChanges(t *testing.T) {
 	p := open(t, Options{})

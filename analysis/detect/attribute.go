@@ -45,10 +45,11 @@ func (p *Problem) Attribute() {
 
 // weigh sets the shares of one family within e.
 func weigh(e *group.EdgeShare, family []*RefinedShare) {
-	byMean := meanShares(e, family)
+	scale := scaleOf(e, family)
+	byMean := meanShares(e, family, scale)
 	for i, r := range family {
 		if !math.IsNaN(r.Excess) { // measured against a healthy reference
-			byMean[i] = min(max(0, r.Excess/e.Excess), 1)
+			byMean[i] = min(max(0, scale*r.Excess/e.Excess), 1)
 		}
 		r.Share = blend(r.Share, byMean[i], e.Affected)
 		r.ShareLow = blend(r.ShareLow, byMean[i], e.Affected)
@@ -64,24 +65,37 @@ func blend(cov, mean, affected float64) float64 {
 	return (1-affected)*cov + affected*mean
 }
 
-// meanShares returns for each place the probability that an excess that every request bears lies in its subtree.
+// scaleOf returns the mean of e relative to that in the requests of a family. They differ if the excess is not always
+// the same, and if the mean of e is one of the requests that ran it, while those of the family ran others, too.
+func scaleOf(e *group.EdgeShare, family []*RefinedShare) float64 {
+	for _, r := range family {
+		if r.Mean > 0 && r.ShareMean > 0 {
+			return e.Mean * r.ShareMean / r.Mean
+		}
+	}
+	return 1
+}
+
+// meanShares returns for each place the expected part of an excess that every request bears in its subtree.
 //
 // Suppose that it lies in a place with the mean own time m. That was m−Δ before, where Δ is the excess of the edge,
 // while all other places are unchanged. Earlier own times are unknown over orders of magnitude (density ∝ 1/m), so that
 // the odds of the place are m/(m−Δ): small for a place that takes much longer than the excess anyway, large for one
-// that takes little more, and zero for one that takes less. The error of Δ blurs this.
-func meanShares(e *group.EdgeShare, family []*RefinedShare) []float64 {
+// that takes little more, and zero for one that takes less. The error of Δ blurs this. If there is no such place, the
+// excess lies in several, as in the waits for a disk and then for a CPU of one function: then all of them grew alike.
+func meanShares(e *group.EdgeShare, family []*RefinedShare, scale float64) []float64 {
 	sd := (e.ExcessHigh-e.ExcessLow)/(2*stats.Normal95) + excessError*e.Excess
 	odds := func(m float64) float64 {
 		short := max(0, e.Excess-m) / sd
 		return m / (max(0, m-e.Excess) + sd) * math.Exp(-short*short/2)
 	}
-	rest, total := e.Mean, 0.0
+	rest, total := e.Mean, severalPlaces
 	own := make([]float64, len(family))
 	for i, r := range family {
-		own[i] = odds(r.Exclusive)
-		rest -= r.Exclusive
-		total += own[i]
+		m := scale * r.Exclusive
+		own[i] = odds(m) + severalPlaces*m/e.Mean
+		rest -= m
+		total += odds(m)
 	}
 	total += odds(max(0, rest))
 	shares := make([]float64, len(family))
@@ -94,6 +108,10 @@ func meanShares(e *group.EdgeShare, family []*RefinedShare) []float64 {
 	}
 	return shares
 }
+
+// severalPlaces are the odds that an excess lies in several places. Those of a single one are above 1 if it takes as
+// long as the excess.
+const severalPlaces = 0.1
 
 // excessError is the relative error of the excess of one place, beyond that of the edge as a whole.
 const excessError = 0.1

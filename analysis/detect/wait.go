@@ -44,6 +44,9 @@ func WaitClass(table *trace.Table, op trace.Op) string {
 	return class
 }
 
+// WaitsForCPU reports whether threads that wait in this way could run.
+func WaitsForCPU(class string) bool { return waiting[class] == waitingForCPU }
+
 // Waiting describes the waits of a class as a predicate: "waiting for the disk (fsync)".
 func Waiting(class string) string {
 	if text := waiting[class]; text != "" {

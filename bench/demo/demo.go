@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/steer"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 	"github.com/sibyl-trace/sibyl/bench/demo/springcatalog"
@@ -448,8 +449,11 @@ func (d *demo) report(ctx context.Context) (*shop.Report, error) {
 	for _, n := range counted {
 		sum.Tracepoints += n
 	}
-	if d.Java != nil {
-		sum.Tracepoints += d.javaTracepoints(ctx)
+	if d.Java != nil { // it does not tell which of them requests execute
+		sum.Tracepoints += d.offered(ctx, shop.JavaService)
+	}
+	if d.observesKernel {
+		sum.Tracepoints += d.offered(ctx, steer.ServiceName)
 	}
 	return sum, nil
 }

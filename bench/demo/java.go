@@ -34,11 +34,10 @@ func (d *demo) writeAgent(environment []string) (string, error) {
 	return jar, nil
 }
 
-// javaTracepoints returns the number of tracepoints that the agents for the JVM offer: those do not tell which of them
-// requests execute.
-func (d *demo) javaTracepoints(ctx context.Context) int {
+// offered returns the number of tracepoints that the agents of a service offer.
+func (d *demo) offered(ctx context.Context, service string) int {
 	n := 0
-	for _, a := range d.server.agents(ctx, shop.JavaService) {
+	for _, a := range d.server.agents(ctx, service) {
 		n = max(n, a.Catalogue)
 	}
 	return n

@@ -418,7 +418,7 @@ func (x *jvmRun) steered(ctx context.Context) (*shop.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Tracepoints = x.javaTracepoints(ctx)
+	r.Tracepoints = x.offered(ctx, shop.JavaService)
 	return r, nil
 }
 

@@ -20,7 +20,7 @@ type Result struct {
 	ExpectedWaits    []string   `json:"expected_waits,omitempty"` // classes of the waits of the fault, if the kernel agent runs
 	Seconds          float64    `json:"seconds"`                  // from the fault to the answer, or to the end
 	Epochs           int        `json:"epochs"`
-	Tracepoints      int        `json:"tracepoints"` // executed by requests
+	Tracepoints      int        `json:"tracepoints"` // executed by requests, and all that the kernel agent and the JVM agent offer
 	EnabledEver      int        `json:"enabled_ever"`
 	EnabledPeak      int        `json:"enabled_peak"`
 	ExtraSpans       float64    `json:"extra_spans_fraction"`    // of all spans since the fault

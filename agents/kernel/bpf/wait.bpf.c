@@ -306,7 +306,7 @@ volatile const __u64 sample_period_ns = 1;	// of the CPU clock
 volatile __u64 until;
 
 // Processes that may be targets, a bit each by the end of their number: all others need no look at the map. The agent
-// writes the first, forked the second; bits stay set when a target ends.
+// writes the first, forked the second, whose bits stay set when a target ends.
 volatile __u64 named[FILTER_BITS / 64];
 volatile __u64 inherited[FILTER_BITS / 64];
 
