@@ -34,7 +34,7 @@ func TestOperation(t *testing.T) {
 		fault := s.now
 		s.play(20*time.Minute, map[string]float64{"rare": 2})
 		s.play(20*time.Minute, nil)
-		if diff := cmp.Diff([]string{"rare 1m30s to 22m30s"}, s.summary(fault)); diff != "" {
+		if diff := cmp.Diff([]string{"rare 1m20s to 22m30s"}, s.summary(fault)); diff != "" {
 			t.Errorf("after a day (-want +got):\n%s", diff)
 		}
 	}

@@ -440,17 +440,22 @@ func (t *Tracker) openOf(service trace.Symbol) *tracked {
 }
 
 // ratio returns how many times its record the score of a service must reach, see [ratioFor].
-func (t *Tracker) ratio(services int) float64 { return ratioFor(services, Window, t.healthy[:]) }
+func (t *Tracker) ratio(services int) float64 { return ratioFor(services, fine, t.healthy[:]) }
 
-// ratioFor returns how many times its record one of a number of scores must reach, judged by windows of a length, if a
-// number of them were healthy, by age.
+// ratioFor returns how many times its record one of a number of scores must reach in a window of a scale, if a number
+// of windows without overlap were healthy, by age.
 //
 // The highest scores of healthy windows fall off exponentially, so that the record of n windows is about θ·ln n, and
 // one window exceeds r times the record with probability n^−r. With r = ln(N) ⁄ ln(n), for the N windows of all scores
-// in a week, one of them is expected to.
-func ratioFor(scores int, length time.Duration, healthy []float64) float64 {
+// in a week, one of them is expected to. After a day both numbers count the windows that are as good as independent; at
+// first it is rather the application that varies than chance.
+func ratioFor(scores, of int, healthy []float64) float64 {
 	const week = 7 * 24 * time.Hour
-	return max(1.25, math.Log(float64(week/length)*float64(max(1, scores))/falseRate)/math.Log(max(2, sum(healthy))))
+	length, independent, n := lengths[of].window, 1.0, sum(healthy)
+	if n*length.Hours() > 24 {
+		independent = lengths[of].independent
+	}
+	return max(1.25, math.Log(independent*float64(week/length)*float64(max(1, scores))/falseRate)/math.Log(max(2, independent*n)))
 }
 
 func sum(all []float64) (s float64) {
