@@ -88,7 +88,8 @@ type Core struct {
 	splitter    *splitter               // nil: groups are not split
 	trees       map[analysis.Hash]*tree // by request type
 	catalogue   []cct.Tracepoint
-	indexed     *cct.Catalogue // of catalogue; all trees share it
+	owners      map[trace.Symbol]trace.Symbol // services of the catalogue's tracepoints, without probes, which other agents enable
+	indexed     *cct.Catalogue                // of catalogue; all trees share it
 	feedback    agentFeedback
 	versions    versions
 	spans       observation.RecentSpans
@@ -208,8 +209,10 @@ func (c *Core) Observe(o *observation.Observation, simulation *critpath.Simulati
 		return c.observeEarly(o)
 	}
 	if c.arm(o).everything {
-		c.detector.Groups.Aliases.Apply(o, c.table)
-		c.observeExplored(o)
+		if len(o.Behind) == 0 {
+			c.detector.Groups.Aliases.Apply(o, c.table)
+			c.observeExplored(o)
+		}
 		return nil, nil
 	}
 	requestType, group = c.detector.Groups.Observe(o)

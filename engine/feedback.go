@@ -105,13 +105,17 @@ func (c *Core) operation(service trace.Symbol, name string, kind trace.Kind) tra
 
 // mergeCatalogues sets c.catalogue to the catalogues of all services, with measured costs.
 func (c *Core) mergeCatalogues() {
-	c.catalogue = nil
+	c.catalogue, c.owners = nil, make(map[trace.Symbol]trace.Symbol)
 	for _, service := range slices.Sorted(maps.Keys(c.feedback.services)) {
 		c.catalogue = append(c.catalogue, c.feedback.services[service]...)
 	}
 	for i := range c.catalogue {
-		if x, known := c.feedback.costs[c.catalogue[i].ID]; known {
-			c.catalogue[i].Cost, c.catalogue[i].Bytes = x.CPU, x.Bytes
+		t := &c.catalogue[i]
+		if x, known := c.feedback.costs[t.ID]; known {
+			t.Cost, t.Bytes = x.CPU, x.Bytes
+		}
+		if t.Kind != cct.ProbePoint {
+			c.owners[t.ID] = c.table.Operation(t.Op).Service
 		}
 	}
 	c.indexed = cct.NewCatalogue(c.catalogue, c.table)

@@ -154,7 +154,7 @@ func (s *incidentSearch) observe(requestType analysis.Hash, inside *observation.
 // loss is the time that requests of all types lose in an operation. All but the first field are sums over requests.
 type loss struct {
 	requests, nanos           float64
-	compared                  float64 // requests of types that ran the operation before
+	compared                  float64 // requests of types with healthy ones
 	excess, variance, squares float64 // of those compared; squares of standard errors
 }
 
@@ -173,7 +173,11 @@ func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
 			x = &loss{}
 			losses[k.operation] = x
 		}
-		x.add(s.spent[k], usual[k])
+		before, ran := usual[k]
+		if !ran { // a new operation, such as a query for each row, costs all of its time
+			before = c.healthyWithout(k.requestType)
+		}
+		x.add(s.spent[k], before)
 	}
 	total := 0.0
 	for _, op := range slices.Sorted(maps.Keys(losses)) {
@@ -197,7 +201,16 @@ func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
 	return p
 }
 
-// add adds requests of one type that ran the operation. Those that never did so before are no evidence.
+// healthyWithout returns the times of an operation in the healthy requests of a type, none of which ran it.
+func (c *Core) healthyWithout(requestType analysis.Hash) stats.Moments {
+	g := c.detector.Groups.Group(requestType)
+	if g == nil {
+		return stats.Moments{}
+	}
+	return stats.Moments{N: g.Reference.Tally.Total.N}
+}
+
+// add adds requests of one type that ran the operation. Without healthy requests they are no evidence.
 func (x *loss) add(now, before stats.Moments) {
 	excess := stats.Excess(now, before)
 	n := float64(now.N)

@@ -97,6 +97,56 @@ func TestEarlierPlans(t *testing.T) {
 	}
 }
 
+// A service that had not applied the plan of a request shows nothing about its own tracepoints.
+func TestLateAgents(t *testing.T) {
+	w := learned(sim.None)
+	var point cct.Tracepoint
+	for _, p := range w.app.Catalogue() {
+		if p.Kind == cct.SpanPoint && !p.Baseline && w.app.Table().Operation(p.Op).Service != w.app.Table().Operation(w.app.Entries()[0]).Service {
+			point = p
+			break
+		}
+	}
+	w.enable(point.ID)
+	plan := eval.SimulatedPlan(w.core.Plan(), nil)
+	for i := range plan.Arms {
+		plan.Arms[i].On = nil
+	}
+	owner := w.app.Table().Operation(point.Op).Service
+	for _, service := range []trace.Symbol{owner, 0} {
+		before := w.trees()
+		reached := uint64(0)
+		end := w.now.Add(w.epoch)
+		for r := range w.app.Requests(w.now, end, plan) {
+			for i := range r.Attrs {
+				a := &r.Attrs[i]
+				if s := &r.Spans[a.Span]; s.Service == owner && s.Parent != 0 && a.Key == trace.SymbolOf([]byte(trace.KeyPlan)) {
+					reached++
+					if service == owner {
+						a.Number = 0
+					}
+				}
+			}
+			w.core.Ingest(r)
+		}
+		w.now = end
+		var on, requests uint64
+		for id, tree := range w.trees() {
+			was, _ := requestsWith(point.ID, before[id])
+			if is, found := requestsWith(point.ID, tree); found {
+				on += is - was
+				requests += tree.Requests - before[id].Requests
+			}
+		}
+		if reached == 0 || requests == 0 {
+			t.Fatalf("%d requests reached the service, %d the tree", reached, requests)
+		}
+		if service == 0 && on != requests || service == owner && on > requests-reached {
+			t.Errorf("late service %d: %d of %d requests had the tracepoint on, and %d reached it", service, on, requests, reached)
+		}
+	}
+}
+
 // Old contexts are deleted from the tree even if there are no further requests.
 func TestTreesAge(t *testing.T) {
 	w := learned(sim.None)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -69,8 +70,28 @@ func setOf(on []trace.Symbol) (set uint64) {
 	return set
 }
 
-// arm returns the arm of a request; the empty arm if its plan is no longer known.
+// arm returns the arm of a request, without the tracepoints of services that had not applied its plan; the empty arm if
+// the plan is no longer known.
 func (c *Core) arm(o *observation.Observation) *arm {
+	a := c.planned(o)
+	if len(o.Behind) == 0 || a.everything {
+		return a
+	}
+	on := slices.DeleteFunc(slices.Clone(a.on), func(tp trace.Symbol) bool { return slices.Contains(o.Behind, c.owners[tp]) })
+	if len(on) == len(a.on) {
+		return a
+	}
+	return a.part(on)
+}
+
+// part returns the arm a for requests that had only some of its tracepoints on, which are a sample of their own.
+func (a *arm) part(on []trace.Symbol) *arm {
+	set := setOf(on)
+	return &arm{name: a.name ^ trace.Symbol(trace.Mix(a.set, set)), on: on, set: set}
+}
+
+// planned returns the arm that was decided for a request.
+func (c *Core) planned(o *observation.Observation) *arm {
 	switch {
 	case o.Plan < 0:
 		return c.probed(o)
@@ -136,6 +157,20 @@ func (a *arm) ofProbes() *arm {
 // markProbes distinguishes the names of arms without all tracepoints but probes, since their requests are a sample of
 // their own.
 const markProbes = 0x70726f626573
+
+// partsOf returns the parts of the given arms for which r has statistics, ascending by set.
+func (r *refinements) partsOf(arms []arm) (parts []arm) {
+	for _, set := range slices.Sorted(maps.Keys(r.bySet)) {
+		name, on := r.bySet[set].Arm()
+		for i := range arms {
+			if x := arms[i].part(on); x.name == name {
+				parts = append(parts, *x)
+				break
+			}
+		}
+	}
+	return parts
+}
 
 // currentArms returns the arms of the current plan.
 func (c *Core) currentArms() []arm { return c.plans[len(c.plans)-1].arms }

@@ -36,7 +36,7 @@ func (c *Core) refine(group analysis.Hash, o *observation.Observation, simulatio
 // addRefined adds a request, for which arm a applied, to r.
 func (c *Core) addRefined(r *refinements, o *observation.Observation, a *arm, coarse bool) {
 	if a.set == 0 {
-		if o.Plan > 0 && len(c.currentArms()) > 0 {
+		if o.Plan > 0 && len(o.Behind) == 0 && len(c.currentArms()) > 0 {
 			r.bare.Add(o.Duration.Nanoseconds())
 		}
 		return
@@ -75,6 +75,7 @@ func (c *Core) attachRefinements() {
 // The tree holds the references of healthy requests; it may be nil.
 func (c *Core) attach(p *detect.Problem, r *refinements, t *cct.Tree) {
 	present := c.currentSets()
+	present = append(present, r.partsOf(present)...)
 	for set := range r.bySet {
 		if !slices.ContainsFunc(present, func(a arm) bool { return a.set == set }) {
 			delete(r.bySet, set)

@@ -18,14 +18,14 @@ const (
 )
 
 // conclude ends the search. The best suspect is located, unless it carries next to nothing or is an operation without
-// a known location inside. A span that the application itself began inside of an operation needs none: its author
-// named the place. Otherwise the search is exhausted, for the given reason.
+// a known location inside. A call of something that emits no spans needs none, nor does a span that the application
+// itself began inside of an operation: its author named the place. Otherwise the search is exhausted, for the given reason.
 func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {
 	case located && top.Share < leastShare:
 		reason = fmt.Sprintf("the problem is spread over many locations; the largest share is %.1f %%", 100*top.Share)
-	case located && (!s.ranking().undivided() || s.inside(top)):
+	case located && (!s.ranking().undivided() || s.inside(top) || leavesApplication(s.epoch.in.Table, top.Op)):
 		s.settle(Located, describe(top))
 		return
 	case located && s.betweenServices(top.Op):

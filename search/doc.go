@@ -31,8 +31,8 @@
 //     may be missing from them, and the first of several locations must be distinguished from the others. Nothing is
 //     searched below a wait in the kernel, and unanchored tracepoints are tried below functions only: once a wait, a
 //     lock or another part of the runtime carries most, other probes of its process are not needed. A function's own
-//     time may be any wait without a probe so far. An operation without any known location inside is not located: the
-//     search is exhausted and names it as missing tracepoints.
+//     time may be any wait without a probe so far. An operation without any known location inside is not located,
+//     unless it calls something that emits no spans: the search is exhausted and names it as missing tracepoints.
 //  6. A located wait, or a variable that accounts for half of the rest, explains the problem.
 //  7. One cause often opens several problems, of groups and of request types. Changed problems of one application are
 //     searched in turn, the greatest first; the others wait, for a few minutes at most, and use the evidence in the

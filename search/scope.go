@@ -83,13 +83,18 @@ func scopesOf(p *detect.Problem, t *cct.Tree, table *trace.Table) (searched, res
 	slices.SortStableFunc(all, func(a, b *operationScope) int { return cmp.Compare(b.score, a.score) })
 	for k, scope := range all {
 		if k < maxScopes && scope.score > 0 && scope.score >= scopeFloor*all[0].score {
-			scope.grow(t)
+			scope.grow(t, leavesApplication(table, scope.op))
 			searched = append(searched, scope)
 		} else {
 			rest = append(rest, scope)
 		}
 	}
 	return searched, rest
+}
+
+// leavesApplication reports whether an operation is a call of something that emits no spans, such as a database.
+func leavesApplication(table *trace.Table, step trace.Op) bool {
+	return table != nil && table.Operation(step).Kind == trace.Client && table.Operation(table.Target(step)).Kind == trace.External
 }
 
 // orderEdges returns the indices of the edges with a positive score, best first.
@@ -138,8 +143,9 @@ func (o *operationScope) add(e *group.EdgeShare, t *cct.Tree, m cct.Match) {
 	o.matches = append(o.matches, matched)
 }
 
-// grow adds the locations: those in the tree, then the unanchored tracepoints of the service.
-func (o *operationScope) grow(t *cct.Tree) {
+// grow adds the locations: those in the tree, then the unanchored tracepoints of the service. No function of the service
+// runs inside of an operation that leaves the application.
+func (o *operationScope) grow(t *cct.Tree, leaves bool) {
 	o.locations = append(o.locations, location{parent: -1, op: o.op, node: -1, known: true, share: 1, inside: true, hits: 1})
 	if len(o.roots) == 0 {
 		o.locations[0].ctx = o.edges[0].Context
@@ -154,14 +160,14 @@ func (o *operationScope) grow(t *cct.Tree) {
 		nodes = o.growBelow(int32(i), t, nodes)
 		nodes[i] = nil
 	}
-	o.growUnanchored(t, first.Service)
+	o.growUnanchored(t, first.Service, leaves)
 	o.smooth()
 	o.markOutside(t)
 }
 
 // growUnanchored adds the tracepoints that may run anywhere in the service, unless the tree has them in the scope.
 // Waits in the kernel that were seen within a function may lie within others as well.
-func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol) {
+func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol, leaves bool) {
 	var placed map[trace.Symbol]bool
 	for p := range t.Unplaced(service) {
 		if placed == nil {
@@ -172,7 +178,7 @@ func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol) {
 				}
 			}
 		}
-		if !placed[p.ID] && len(o.locations) < maxLocations {
+		if !placed[p.ID] && (!leaves || p.Layer != cct.App) && len(o.locations) < maxLocations {
 			o.append(location{op: p.Op, tp: p.ID, node: -1, layer: p.Layer, kind: p.Kind, unanchored: true, hits: 1, inside: true})
 			l := &o.locations[len(o.locations)-1]
 			l.priorWeight, l.history = prior(t, t.At(p.ID)) // of the nodes elsewhere

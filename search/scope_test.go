@@ -1,6 +1,7 @@
 package search
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/sibyl-trace/sibyl/analysis/detect"
@@ -45,5 +46,38 @@ func TestHistoryIsSmoothed(t *testing.T) {
 	}
 	if m := weights(cct.HistoryOf(0, 0)); m[was] >= m[far] || m[beside] >= m[far] || m[was] <= 0 {
 		t.Errorf("none: %v", m)
+	}
+}
+
+// No function runs inside of a statement of a database, which emits no spans; a thread may wait in the kernel there.
+func TestCallsThatLeaveTheApplication(t *testing.T) {
+	var table trace.Table
+	service, name := table.Symbol("shop"), table.Symbol("SELECT")
+	function, probe := table.Symbol("shop/Stock.reserve"), table.Symbol("shop/wait")
+	call := table.Op(service, name, trace.Client)
+	catalogue := cct.NewCatalogue([]cct.Tracepoint{
+		{ID: function, Op: table.Op(service, function, trace.Internal), Layer: cct.App},
+		{ID: probe, Op: table.Op(service, probe, trace.Internal), Layer: cct.Kernel, Kind: cct.ProbePoint},
+	}, &table)
+	for target, want := range map[trace.Op][]trace.Symbol{
+		0: {function, probe},
+		table.Op(table.Symbol("stock"), name, trace.Server):   {function, probe},
+		table.Op(table.Symbol("mysql"), name, trace.External): {probe},
+	} {
+		step := table.Step(call, target)
+		root := table.Child(0, step)
+		var b cct.Builder
+		b.Observe(cct.Observation{Contexts: []cct.ContextCount{{Context: root, Op: step, Count: 1}}})
+		p := detect.Problem{Edges: []group.EdgeShare{{Edge: trace.ContextEdge(root), Context: root, Score: 1}}}
+		searched, _ := scopesOf(&p, b.Build(catalogue, &table), &table)
+		var got []trace.Symbol
+		for _, l := range searched[0].locations[1:] {
+			got = append(got, l.tp)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("a call of %q: locations %v, want %v", table.OpName(target), got, want)
+		}
 	}
 }

@@ -10,10 +10,13 @@ import (
 // costMethod is the method of testdata/cost that Sibyl enables.
 const costMethod = "cost.Cost.sibyl(long,long)"
 
+// keptAfter is the number of changes of a class after which its methods stay instrumented.
+const keptAfter = 20
+
 // BenchmarkCost reports the CPU time of a call of a method in a request: without instrumentation, with the span of an
 // enabled tracepoint, with one beyond its rate, with that of OpenTelemetry's own method instrumentation, and after the
 // tracepoint was removed; then both spans while threads tell them to the kernel agent, and the call in a profile. The
-// processes take turns.
+// processes take turns. At last the tracepoint is disabled after so many changes that its method stays instrumented.
 func BenchmarkCost(b *testing.B) {
 	otel := otelAgent(b)
 	programs, dir := java(b, "testdata/cost/Cost.java")
@@ -55,10 +58,20 @@ func BenchmarkCost(b *testing.B) {
 				_, sibyl, _ = measure(profiled)
 				b.ReportMetric(sibyl, "ns/profiled")
 			}
-			p.enable()
-			await(b, "the tracepoints are removed", p.allCurrent)
+			disable := func() {
+				p.enable()
+				await(b, "the tracepoints are disabled", p.allCurrent)
+			}
+			disable()
 			_, sibyl, _ := measure(enabled)
 			b.ReportMetric(sibyl, "ns/removed")
+			for range keptAfter / 2 {
+				p.enable("enabled/" + costMethod)
+				await(b, "the tracepoint is applied", func() bool { return p.applied() == 1 })
+				disable()
+			}
+			_, sibyl, _ = measure(enabled)
+			b.ReportMetric(sibyl, "ns/kept")
 		})
 	}
 }

@@ -132,6 +132,9 @@ func (r *Refinement) Durations() (n uint64, mean, variance float64) {
 	return m.N, m.Mean(), m.Variance()
 }
 
+// Arm returns the arm and its tracepoints.
+func (r *Refinement) Arm() (name trace.Symbol, on []trace.Symbol) { return r.arm, r.on }
+
 // Requests returns the number of requests.
 func (r *Refinement) Requests() uint64 {
 	var n uint64

@@ -5,6 +5,7 @@ import "slices"
 // Clone returns a deep copy of o.
 func (o *Observation) Clone() *Observation {
 	c := *o
+	c.Behind = slices.Clone(o.Behind)
 	c.Children = slices.Clone(o.Children)
 	c.Contexts = slices.Clone(o.Contexts)
 	c.Edges = slices.Clone(o.Edges)

@@ -14,7 +14,7 @@ import (
 // is undefined. It keeps nothing of o but its names.
 func (o *Observation) Inside(operations map[trace.Op]bool, out *Observation) bool {
 	*out = Observation{
-		Trace: o.Trace, Root: o.Root, Start: o.Start, Failed: o.Failed, Plan: o.Plan, Arm: o.Arm,
+		Trace: o.Trace, Root: o.Root, Start: o.Start, Failed: o.Failed, Plan: o.Plan, Arm: o.Arm, Behind: append(out.Behind[:0], o.Behind...),
 		Contexts: out.Contexts[:0], Edges: out.Edges[:0], Refined: out.Refined[:0],
 	}
 	within := make(map[trace.Edge]trace.Edge) // baseline edges in the operations, if any edge is refined

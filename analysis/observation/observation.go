@@ -21,6 +21,9 @@ type Observation struct {
 
 	Plan int64        // version of the plan that applied to the request; 0: none, -1: unknown
 	Arm  trace.Symbol // arm of that plan
+	// Behind holds the services that had not applied that plan when the request reached them, ascending: their
+	// tracepoints were off. It is empty without an arm; packed and saved observations lack it.
+	Behind []trace.Symbol
 
 	// Children holds the distinct steps of the root's baseline children, critical or not, ascending.
 	Children []trace.Op

@@ -53,6 +53,7 @@ func (o *Observer) Observe(p *critpath.Path, root int, into *Observation) {
 	into.Start, into.Duration = n.Start, n.End.Sub(n.Start)
 	into.Entry, into.Failed = n.Step, s.Flags&trace.Error != 0
 	o.plan()
+	o.behind()
 	o.children()
 	o.contexts()
 	o.skeleton()
@@ -77,6 +78,25 @@ func (o *Observer) plan() {
 			o.into.Arm = max(o.into.Arm, a.Text)
 		}
 	}
+}
+
+// behind collects the services whose first span names another plan than the root. Agents apply a plan one after the
+// other, and some take seconds.
+func (o *Observer) behind() {
+	o.into.Behind = o.into.Behind[:0]
+	if o.into.Plan <= 0 || o.into.Arm == 0 {
+		return
+	}
+	p := o.path
+	for i := o.root.First; i < o.root.Last; i++ {
+		for _, k := range p.Attrs(i) {
+			if a := &p.Trace.Attrs[k]; a.Key == keyPlan && a.Numeric && a.Number != float64(o.into.Plan) && i != o.root.Node {
+				o.into.Behind = append(o.into.Behind, p.Trace.Spans[p.Nodes[i].Span].Service)
+			}
+		}
+	}
+	slices.Sort(o.into.Behind)
+	o.into.Behind = slices.Compact(o.into.Behind)
 }
 
 // children collects the distinct steps of the root's baseline children.

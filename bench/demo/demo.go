@@ -5,11 +5,13 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -169,6 +171,7 @@ type demo struct {
 	server         *server
 	past           *past // nil: the shop has none
 	shop           []*child
+	observed       []int               // IDs of the processes that the kernel agent observes
 	kernel         *child              // the kernel agent; nil: there is none
 	observesKernel bool                // the kernel agent runs
 	unobserved     error               // why it does not, if it was to; nil otherwise
@@ -230,8 +233,8 @@ func ofService(environment []string, name string, instance int) []string {
 // startKernelAgent starts the kernel agent for the processes of the shop, with its default settings.
 func (d *demo) startKernelAgent(environment []string) error {
 	arguments := []string{SupervisedCommand, "", d.Sibyl, "agent", "kernel", "--sibyl", d.server.url(), "--otlp", d.server.otlp}
-	for _, c := range d.shop {
-		arguments = append(arguments, "--pid", strconv.Itoa(c.command.Process.Pid))
+	for _, pid := range d.observed {
+		arguments = append(arguments, "--pid", strconv.Itoa(pid))
 	}
 	c, err := start("kernel-agent", d.Program, d.dir, environment, arguments...)
 	if err != nil {
@@ -295,6 +298,7 @@ func (d *demo) startShop(environment []string, otlp string) error {
 			return err
 		}
 		instances[name]++
+		d.observed = append(d.observed, cmp.Or(reply.Process, c.command.Process.Pid))
 		d.peers[name] = append(d.peers[name], reply.Address)
 		if reply.Resolver != "" {
 			d.peers[shop.Resolver] = []string{reply.Resolver}
@@ -348,8 +352,19 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	return d.result(before, after)
 }
 
+// compiling is the time in which customers use the shop unseen, until the compiler of the JVM has made it fast. The past
+// would otherwise consist of slow requests.
+const compiling = 30 * time.Second
+
 // learn waits for the end of the healthy time, even if the data directory has a learned state, and sends the past.
 func (d *demo) learn(ctx context.Context) error {
+	if d.Java != nil && d.past != nil {
+		d.past.begin(math.MaxUint64)
+		if err := d.sleep(ctx, compiling); err != nil {
+			return err
+		}
+		d.past.begin(uint64(time.Now().UnixNano()))
+	}
 	recording := d.Learning
 	if d.Past > 0 {
 		recording = d.Learning * 2 / 3

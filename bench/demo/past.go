@@ -30,6 +30,7 @@ type past struct {
 	to         ptraceotlp.GRPCClient
 
 	mu      sync.Mutex // guards the fields below
+	since   uint64     // ns since 1970; spans that began before are dropped
 	keeping bool
 	kept    ptrace.Traces
 }
@@ -54,6 +55,7 @@ func (p *past) address() string { return p.listener.Addr().String() }
 // Export implements [ptraceotlp.GRPCServer].
 func (p *past) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
 	p.mu.Lock()
+	dropBefore(p.since, r.Traces())
 	if p.keeping {
 		copied := ptrace.NewTraces()
 		r.Traces().CopyTo(copied)
@@ -61,6 +63,22 @@ func (p *past) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptraceot
 	}
 	p.mu.Unlock()
 	return p.to.Export(ctx, r)
+}
+
+// begin sets the time at which the shop begins for the server. Requests that began before have no root any more.
+func (p *past) begin(at uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = at
+}
+
+// dropBefore removes spans that began before a time.
+func dropBefore(since uint64, traces ptrace.Traces) {
+	for _, resource := range traces.ResourceSpans().All() {
+		for _, scope := range resource.ScopeSpans().All() {
+			scope.Spans().RemoveIf(func(span ptrace.Span) bool { return uint64(span.StartTimestamp()) < since })
+		}
+	}
 }
 
 // LeastRecording is the shortest healthy time that the demo can repeat as its past.

@@ -57,6 +57,7 @@ func (a *App) Entries() []trace.Op {
 //   - Kernel probes have only their process, the service of Op.
 //   - Entries of services have no caller.
 //   - Calls with the same name are one tracepoint. It has a Parent or an Owner only if all calls have the same.
+//   - With Config.UnknownCallers, only the baseline and variables have a Parent or an Owner.
 func (a *App) Catalogue() []cct.Tracepoint {
 	list := make([]cct.Tracepoint, 0, len(a.points)+len(a.variables))
 	at := make(map[trace.Symbol]int, len(a.points)) // index in list
@@ -68,7 +69,7 @@ func (a *App) Catalogue() []cct.Tracepoint {
 		}
 		if p.layer == cct.Kernel {
 			tp.Kind = cct.ProbePoint
-		} else if p.action != enter {
+		} else if p.action != enter && (p.baseline || !a.config.UnknownCallers) {
 			if p.owner >= 0 && !p.severalOwners {
 				tp.Owner = a.points[p.owner].op
 			}

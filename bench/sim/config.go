@@ -50,8 +50,9 @@ type Config struct {
 	Strength float64       `json:"strength"`  // factor on the strength of the fault; default 1
 	Skew     time.Duration `json:"skew_ns"`   // largest offset of a host's clock; default 0
 
-	CalleeNames   bool `json:"callee_names,omitempty"`   // calls and messages are named after their callees, without attributes
-	AllAttributes bool `json:"all_attributes,omitempty"` // traces have all attributes, not only those that sibyl serve keeps by default
+	CalleeNames    bool `json:"callee_names,omitempty"`    // calls and messages are named after their callees, without attributes
+	AllAttributes  bool `json:"all_attributes,omitempty"`  // traces have all attributes, not only those that sibyl serve keeps by default
+	UnknownCallers bool `json:"unknown_callers,omitempty"` // agents know no callers of functions, and not in which operations they run
 }
 
 // fractions returns the fields that a negative number sets to 0.

@@ -179,7 +179,10 @@ func packageName(name string) string {
 
 // place returns the path of a source, in its deployment if there is one.
 func place(d *classify.Deployment, s *classify.Source) string {
-	return strings.TrimLeft(strings.TrimPrefix(s.Path, d.Name), "!/")
+	if inner, found := strings.CutPrefix(s.Path, d.Name); found {
+		return strings.TrimLeft(inner, "!/")
+	}
+	return s.Path
 }
 
 func reasons(p classify.Package) string {

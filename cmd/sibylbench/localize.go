@@ -43,6 +43,8 @@ type localizeFlags struct {
 	seeds       uint64
 	firstSeed   uint64
 	tracepoints int
+	services    int
+	callers     bool
 	faults      []string
 	strategies  []string
 	workers     int
@@ -105,6 +107,8 @@ by the visible spans. The strategy "none" has only the baseline.`,
 	flags.Uint64Var(&f.seeds, "seeds", 3, "simulated applications for each fault")
 	flags.Uint64Var(&f.firstSeed, "first-seed", 10_000, "first seed; seeds below 1 000 are for tuning; with --recorded, the seed of random strategies and pairs")
 	flags.IntVar(&f.tracepoints, "tracepoints", 1000, "tracepoints of each simulated application")
+	flags.IntVar(&f.services, "services", 0, "services of each simulated application; 0: one for 60 tracepoints, at least 5")
+	flags.BoolVar(&f.callers, "unknown-callers", false, "agents do not know which functions call which, as in Java")
 	flags.StringSliceVar(&f.faults, "faults", faultNames(), "simulated faults")
 	flags.StringSliceVar(&f.strategies, "strategies", []string{allStrategies}, "search strategies, or "+allStrategies+": "+strings.Join(eval.StrategyNames(), ", "))
 	flags.DurationVar(&f.healthy, "healthy", time.Minute, "simulated time without a fault, after the learning period")
@@ -216,7 +220,7 @@ func (p *process) localizeSimulated(c *cobra.Command, f *localizeFlags) error {
 // simulation returns the simulation that the flags select.
 func (f *localizeFlags) simulation() (eval.Simulation, error) {
 	s := eval.Simulation{
-		App: sim.Config{Tracepoints: f.tracepoints}, Engine: engine.DefaultOptions(), Workers: f.workers, Healthy: f.healthy,
+		App: sim.Config{Tracepoints: f.tracepoints, Services: f.services, UnknownCallers: f.callers}, Engine: engine.DefaultOptions(), Workers: f.workers, Healthy: f.healthy,
 	}
 	s.Engine.Explore = f.explore
 	if f.healthy <= 0 {

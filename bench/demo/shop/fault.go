@@ -118,7 +118,7 @@ var sites = map[Fault][]site{
 // waitsOf lists the classes of kernel waits in which requests spend the time of a fault. Those of the other faults
 // compute, or wait where the kernel sees no thread wait: for a goroutine, or for the network in the runtime of Go.
 var waitsOf = map[Fault][]string{
-	Lock: {"futex"}, Disk: {"file"}, Fsync: {"sync"}, DNS: {"dns"}, Neighbour: {"runqueue", "preempted"},
+	Lock: {"futex"}, Disk: {"file"}, Fsync: {"sync"}, DNS: {"dns"}, Neighbour: {"runqueue", "preempted"}, JavaLock: {"futex"},
 }
 
 // WaitsOf returns the classes of kernel waits in which requests spend the time of a fault.

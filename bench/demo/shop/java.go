@@ -48,7 +48,7 @@ const JavaService = "catalog"
 // correct answer, too, as is a statement, under the name that OpenTelemetry's Java agent gives it.
 var javaSites = map[Fault][]Truth{
 	JavaMethod: {{Edge: javaMethod("AttributeFormatter.format")}, {Edge: javaMethod("Facets.count")}},
-	JavaLock:   {{Edge: javaMethod("ViewCounter.count")}},
+	JavaLock:   {{Edge: javaMethod("ViewCounter.count"), Waits: waitsOf[JavaLock]}},
 	JavaGC:     {{Edge: javaMethod("Similarity.nearest")}},
 	JavaQuery: {{
 		Edge:   javaMethod("PriceHistoryRepository.range"),
@@ -110,7 +110,7 @@ func (j *javaProcess) serve(ctx context.Context, commands <-chan Command, replie
 	if err := j.awaitAddress(ctx); err != nil {
 		return err
 	}
-	if err := replies.Encode(Reply{Address: j.address}); err != nil {
+	if err := replies.Encode(Reply{Address: j.address, Process: j.command.Process.Pid}); err != nil {
 		return fmt.Errorf("reply: %w", err)
 	}
 	return execute(ctx, commands, replies, j.reply)
@@ -160,6 +160,9 @@ func (j *javaProcess) environment() []string {
 	}
 	if java.Agent != "" {
 		arguments := append([]string{"endpoint:" + j.setup.Control, `exclude:shop\.catalog\.faults\..*`}, java.Arguments...)
+		if j.setup.Labels {
+			arguments = append(arguments, "waits:on")
+		}
 		variables = append(variables, "SIBYL_AGENT="+strings.Join(arguments, "#"))
 	}
 	return variables

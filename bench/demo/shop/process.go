@@ -48,7 +48,7 @@ type Setup struct {
 	Dir      string `json:"dir"`      // of databases and logs
 	Truth    string `json:"truth"`    // file for the [Truth] about the fault, written by the process that injects it
 	OTLP     string `json:"otlp"`     // address for traces over gRPC
-	Labels   bool   `json:"labels"`   // label goroutines with their spans
+	Labels   bool   `json:"labels"`   // label goroutines and threads with their spans, for the kernel agent
 	Control  string `json:"control"`  // URL of the server that sends plans; empty: none
 	Java     *Java  `json:"java"`     // the service is this program; nil: it is in Go
 }
@@ -67,6 +67,7 @@ type FixedPlan struct {
 // Reply is the reply to a command.
 type Reply struct {
 	Address  string  `json:"address,omitempty"`  // to Setup: the listening address
+	Process  int     `json:"process,omitempty"`  // to Setup: ID of the process that serves, if it is another one
 	Resolver string  `json:"resolver,omitempty"` // to Setup: the address of the name server, if it runs in this process
 	Injected bool    `json:"injected,omitempty"` // to Inject: the fault is in this process
 	Report   *Report `json:"report,omitempty"`

@@ -7,34 +7,18 @@ import java.util.List;
 
 /** Handles the executions of a method: its span, and its variables. */
 final class MethodProbe extends Probe {
-  private static final Enabled NOTHING = new Enabled(null, List.of());
-
-  /** The tracepoints of the method that are enabled. */
-  private static final class Enabled {
-    final Point span; // null: only variables are enabled
-    final List<Point> variables;
-
-    Enabled(Point span, List<Point> variables) {
-      this.span = span;
-      this.variables = variables;
-    }
-  }
-
+  private final MethodSwitch method;
   private final WeakReference<Spans> spans; // of an application, which may be undeployed
-  private volatile Enabled enabled = NOTHING;
 
-  MethodProbe(Spans spans) {
+  MethodProbe(MethodSwitch method, Spans spans) {
+    this.method = method;
     this.spans = new WeakReference<>(spans);
-  }
-
-  void enable(Point span, List<Point> variables) {
-    enabled = new Enabled(span, variables);
   }
 
   @Override
   public Activation enter() {
-    Enabled e = enabled;
-    Spans s = spans.get();
+    MethodSwitch.Enabled e = method.enabled();
+    Spans s = e == null ? null : spans.get();
     if (s == null) {
       return null;
     }

@@ -36,6 +36,10 @@ public final class Registry implements ClassFileTransformer {
   private static final int BATCH = 100; // classes that are transformed at once
   private static final int MAX_SPANS = 1000; // tracepoints of OpenTelemetry's spans; others always start
 
+  // Changes of a class until its methods stay instrumented. After each, the JVM links the lambdas of the class anew and
+  // keeps the old ones for as long as the class is loaded.
+  static final int MAX_CHANGES = 20;
+
   public final String service;
   final RateLimit total;
   private final OwnClasses own;
@@ -56,10 +60,13 @@ public final class Registry implements ClassFileTransformer {
   private final Map<String, Known> catalogue = new ConcurrentHashMap<>(); // methods by ID
   private final Map<String, String> refused = new ConcurrentHashMap<>(); // reasons by name of class
   private final Map<String, Point> points = new ConcurrentHashMap<>(); // by ID
-  private final Map<String, Set<Known>> wanted = new ConcurrentHashMap<>(); // methods to instrument, by name of class
+  private final Map<String, Set<Known>> wanted = new ConcurrentHashMap<>(); // enabled ones, by name of class
+  private final Map<String, Map<String, Boolean>> hooked = new ConcurrentHashMap<>(); // methods to instrument, and whether to pass values, by name of class
+  private final Map<String, Integer> changes = new HashMap<>(); // of hooked, by name of class
+  private final Set<String> broken = ConcurrentHashMap.newKeySet(); // classes that the last change failed to instrument
   private final Map<String, String> failures = new ConcurrentHashMap<>(); // reasons by ID
-  private final Set<String> woven = ConcurrentHashMap.newKeySet(); // IDs that at least one loaded class reports
-  private final Map<String, Map<Spans, Installed>> probes = new ConcurrentHashMap<>(); // by class, method and descriptor
+  private final Set<String> woven = ConcurrentHashMap.newKeySet(); // keys of methods that at least one loaded class reports
+  private final Map<String, MethodSwitch> switches = new ConcurrentHashMap<>(); // by key of methods
   private final Map<String, Point> spans = new ConcurrentHashMap<>(); // of OpenTelemetry, by ID
   private final AtomicBoolean spansFound = new AtomicBoolean(); // since the last scan
   private final Set<Class<?>> scanned = Collections.newSetFromMap(new WeakHashMap<>());
@@ -76,6 +83,10 @@ public final class Registry implements ClassFileTransformer {
       this.variable = variable;
       this.className = className;
       this.method = method;
+    }
+
+    String key() {
+      return className + "." + method;
     }
   }
 
@@ -241,7 +252,50 @@ public final class Registry implements ClassFileTransformer {
     enabledPoints = Math.max(1, after.values().stream().mapToInt(Set::size).sum());
     wanted.keySet().retainAll(after.keySet());
     wanted.putAll(after);
-    transform(changed(before, after));
+    Set<String> changed = changed(before, after);
+    changed.forEach(name -> toggle(before.getOrDefault(name, Set.of()), after.getOrDefault(name, Set.of())));
+    changed.removeIf(name -> !hook(name));
+    transform(changed);
+  }
+
+  /** Sets the switches of the methods of a class. */
+  private void toggle(Set<Known> before, Set<Known> after) {
+    Map<String, Point> spans = new HashMap<>();
+    Map<String, List<Point>> variables = new HashMap<>();
+    before.forEach(k -> variables.put(k.key(), new ArrayList<>()));
+    for (Known k : after) {
+      List<Point> captured = variables.computeIfAbsent(k.key(), x -> new ArrayList<>());
+      Point p = points.get(k.tracepoint.id);
+      if (k.variable == null) {
+        spans.put(k.key(), p);
+      } else {
+        captured.add(p);
+      }
+    }
+    variables.forEach((method, captured) -> switchOf(method).set(spans.get(method), captured));
+  }
+
+  private MethodSwitch switchOf(String key) {
+    return switches.computeIfAbsent(key, x -> new MethodSwitch());
+  }
+
+  /** Determines the methods of a class to instrument: those with enabled tracepoints. It reports whether the class has to change. */
+  private boolean hook(String className) {
+    Map<String, Boolean> methods = new HashMap<>();
+    for (Known k : wanted.getOrDefault(className, Set.of())) {
+      methods.merge(k.method, k.variable != null, Boolean::logicalOr);
+    }
+    Map<String, Boolean> before = hooked.getOrDefault(className, Map.of());
+    boolean repair = broken.remove(className);
+    if (!repair && changes.getOrDefault(className, 0) >= MAX_CHANGES) {
+      before.forEach((method, values) -> methods.merge(method, values, Boolean::logicalOr));
+    }
+    if (methods.equals(before) && !repair) {
+      return false;
+    }
+    changes.merge(className, 1, Integer::sum);
+    hooked.put(className, methods);
+    return true;
   }
 
   private static Set<String> changed(Map<String, Set<Known>> before, Map<String, Set<Known>> after) {
@@ -274,7 +328,7 @@ public final class Registry implements ClassFileTransformer {
     for (Known k : catalogue.values()) {
       if (classNames.contains(k.className)) {
         failures.remove(k.tracepoint.id);
-        woven.remove(k.tracepoint.id);
+        woven.remove(k.key());
       }
     }
   }
@@ -297,8 +351,9 @@ public final class Registry implements ClassFileTransformer {
 
   private void fail(String className, Throwable cause) {
     log.warn("cannot instrument " + className + ": " + cause);
+    broken.add(className);
     for (Known k : wanted.getOrDefault(className, Set.of())) {
-      woven.remove(k.tracepoint.id);
+      woven.remove(k.key());
       failures.put(k.tracepoint.id, "the JVM refused the transformed class: " + cause);
     }
   }
@@ -328,8 +383,8 @@ public final class Registry implements ClassFileTransformer {
         classesLoaded.set(true);
       }
       byte[] complete = names.restore(redefined, bytes);
-      Set<Known> methods = wanted.get(name);
-      if (methods != null) {
+      Map<String, Boolean> methods = hooked.getOrDefault(name, Map.of());
+      if (!methods.isEmpty()) {
         return weave(loader, name, complete, methods);
       }
       return redefined == null ? null : complete;
@@ -339,48 +394,21 @@ public final class Registry implements ClassFileTransformer {
     }
   }
 
-  private byte[] weave(ClassLoader loader, String className, byte[] bytes, Set<Known> methods) {
+  /**
+   * Instruments methods of a class.
+   *
+   * @param methods with whether to pass values
+   */
+  private byte[] weave(ClassLoader loader, String className, byte[] bytes, Map<String, Boolean> methods) {
     if (!Loaders.findBridge(loader)) {
       throw new IllegalStateException("the class loader " + loader + " hides the bootstrap class path");
     }
     Spans spans = factory.spansFor(loader);
-    Map<String, Point> spanPoints = new HashMap<>();
-    Map<String, List<Point>> variables = new HashMap<>();
-    for (Known k : methods) {
-      List<Point> ofMethod = variables.computeIfAbsent(k.method, x -> new ArrayList<>());
-      Point p = points.get(k.tracepoint.id);
-      if (k.variable == null) {
-        spanPoints.put(k.method, p);
-      } else {
-        ofMethod.add(p);
-      }
-    }
     Map<String, Hook> hooks = new HashMap<>();
-    variables.forEach(
-        (method, captured) -> {
-          Installed i = probe(className + "." + method, spans);
-          i.probe.enable(spanPoints.get(method), captured);
-          hooks.put(method, new Hook(i.index, !captured.isEmpty()));
-        });
+    methods.forEach((method, values) -> hooks.put(method, new Hook(switchOf(className + "." + method).probe(spans), values)));
     byte[] result = Weave.apply(bytes, hooks);
-    methods.forEach(k -> woven.add(k.tracepoint.id));
+    methods.keySet().forEach(method -> woven.add(className + "." + method));
     return result;
-  }
-
-  /** Returns the probe of a method. A method keeps it, so that toggling its tracepoints uses no memory. */
-  private Installed probe(String method, Spans spans) {
-    return probes.computeIfAbsent(method, x -> Collections.synchronizedMap(new WeakHashMap<>())).computeIfAbsent(spans, Installed::new);
-  }
-
-  /** A probe in the bridge. */
-  private static final class Installed {
-    final MethodProbe probe;
-    final int index;
-
-    Installed(Spans spans) {
-      probe = new MethodProbe(spans);
-      index = Bridge.add(probe);
-    }
   }
 
   /** The state of a tracepoint, for the status. */
@@ -427,7 +455,7 @@ public final class Registry implements ClassFileTransformer {
       return new Outcome(id, "unsupported", unknown(id), null);
     }
     String reason = planned ? failures.get(id) : null;
-    if (reason == null && planned && !woven.contains(id)) {
+    if (reason == null && planned && !woven.contains(k.key())) {
       reason = "the class was unloaded";
     }
     return reason == null ? applied(id) : new Outcome(id, "failed", reason, points.get(id));

@@ -33,13 +33,12 @@ import org.junit.jupiter.api.Test;
 /**
  * Switches methods on and off while threads call them: 20 times, or as often as the system property toggles says. No call
  * has another result, each span is one of its method and ends in order, and nothing of a change remains, except for what
- * the JVM keeps: it links lambdas of a transformed class anew, with a class for each.
+ * the JVM keeps of the first ones: it links lambdas of a transformed class anew, with a class for each.
  */
 class TogglesTest {
   private static final int TOGGLES = Integer.getInteger("toggles", 20);
   private static final int THREADS = 3;
-  private static final int LINKED = 5; // classes for a change, about four: it transforms app.Work twice, which the JVM counts, and links its lambda
-  private static final long LINKED_SIZE = 2 << 10; // of each, at most
+  private static final int MOST_CLASSES = 10; // loaded in the last quarter of the changes, by tests and the JVM; a change of app.Work loads about four
   private static final String TRACE = "4bf92f35000000000000000000000036";
   private static final String[] METHODS = {"fail(int)", "handle(int)", "list(int,Object,Object)", "locked(int)", "loop(int)", "recursive(long,double,byte)"};
 
@@ -181,11 +180,11 @@ class TogglesTest {
       t.join();
     }
     assertNull(wrong.get());
-    long linked = classes() - classes;
-    assertTrue(linked <= LINKED * (TOGGLES - TOGGLES * 3 / 4) + 50, linked + " classes were loaded");
-    assertTrue(metaspace() < middle + linked * LINKED_SIZE + (256 << 10), "metaspace grew from " + middle + " to " + metaspace() + " with " + linked + " classes");
+    long loaded = classes() - classes;
+    assertTrue(loaded <= MOST_CLASSES, loaded + " classes were loaded");
+    assertTrue(metaspace() < middle + (128 << 10), "metaspace grew from " + middle + " to " + metaspace());
     assertTrue(handles() <= handles, "open files: " + handles + ", then " + handles());
-    System.out.println(TOGGLES + " changes, " + calls + " calls, " + spans + " spans, metaspace " + middle / 1024 + " KiB, then " + metaspace() / 1024 + " KiB with " + linked + " classes more");
+    System.out.println(TOGGLES + " changes, " + calls + " calls, " + spans + " spans, metaspace " + middle / 1024 + " KiB, then " + metaspace() / 1024 + " KiB with " + loaded + " classes more");
   }
 
   /** Returns a plan that enables some of the methods, other ones in each round. */
