@@ -19,7 +19,8 @@ const (
 
 // conclude ends the search. The best suspect is located, unless it carries next to nothing or is an operation without
 // a known location inside. A call of something that emits no spans needs none, nor does a span that the application
-// itself began inside of an operation: its author named the place. Otherwise the search is exhausted, for the given reason.
+// itself began inside of an operation: its author named the place. Otherwise the search is exhausted, for the given
+// reason.
 func (s *investigationStep) conclude(located bool, reason string) {
 	top := &s.v.Suspects[0]
 	switch {

@@ -143,8 +143,8 @@ func (o *operationScope) add(e *group.EdgeShare, t *cct.Tree, m cct.Match) {
 	o.matches = append(o.matches, matched)
 }
 
-// grow adds the locations: those in the tree, then the unanchored tracepoints of the service. No function of the service
-// runs inside of an operation that leaves the application.
+// grow adds the locations: those in the tree, then the unanchored tracepoints of the service. No function of it runs
+// inside of an operation that leaves the application.
 func (o *operationScope) grow(t *cct.Tree, leaves bool) {
 	o.locations = append(o.locations, location{parent: -1, op: o.op, node: -1, known: true, share: 1, inside: true, hits: 1})
 	if len(o.roots) == 0 {

@@ -351,8 +351,8 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	return d.result(before, after)
 }
 
-// compiling is the time in which customers use the shop unseen, until the compiler of the JVM has made it fast. The past
-// would otherwise consist of slow requests.
+// compiling is the time in which customers use the shop unseen, until the compiler of the JVM has made it fast. The
+// past would otherwise consist of slow requests.
 const compiling = 30 * time.Second
 
 // learn waits for the end of the healthy time, even if the data directory has a learned state, and sends the past.
