@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -352,18 +351,19 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	return d.result(before, after)
 }
 
-// compiling is the time in which customers use the shop unseen, until the compiler of the JVM has made it fast. Without
-// that the past would consist of slow requests.
+// compiling is the time in which customers use the shop unseen, until the compiler of the JVM has made it fast. The
+// past would otherwise consist of slow requests.
 const compiling = 30 * time.Second
 
 // learn waits for the end of the healthy time, even if the data directory has a learned state, and sends the past.
 func (d *demo) learn(ctx context.Context) error {
-	if d.Java != nil && d.past != nil {
-		d.past.begin(math.MaxUint64)
-		if err := d.sleep(ctx, compiling); err != nil {
-			return err
+	if d.past != nil {
+		if d.Java != nil {
+			if err := d.sleep(ctx, compiling); err != nil {
+				return err
+			}
 		}
-		d.past.begin(uint64(time.Now().UnixNano()))
+		d.past.begin()
 	}
 	recording := d.Learning
 	if d.Past > 0 {

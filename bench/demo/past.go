@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ func startPast(ctx context.Context, to string) (*past, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server: %w", err)
 	}
-	p := &past{server: grpc.NewServer(), connection: connection, to: ptraceotlp.NewGRPCClient(connection), keeping: true, kept: ptrace.NewTraces()}
+	p := &past{server: grpc.NewServer(), connection: connection, to: ptraceotlp.NewGRPCClient(connection), keeping: true, kept: ptrace.NewTraces(), since: math.MaxUint64}
 	if p.listener, err = new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0"); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen for spans: %w", err), connection.Close())
 	}
@@ -65,11 +66,11 @@ func (p *past) Export(ctx context.Context, r ptraceotlp.ExportRequest) (ptraceot
 	return p.to.Export(ctx, r)
 }
 
-// begin sets the time at which the shop begins for the server. Requests that began before have no root any more.
-func (p *past) begin(at uint64) {
+// begin passes on what begins from now on. Before, services start: they fill databases, for example.
+func (p *past) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.since = at
+	p.since = uint64(time.Now().UnixNano())
 }
 
 // dropBefore removes spans that began before a time.
