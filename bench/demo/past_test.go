@@ -12,7 +12,7 @@ import (
 func TestPastBegins(t *testing.T) {
 	traces := ptrace.NewTraces()
 	spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
-	add := func(request byte, parent byte, start uint64) {
+	add := func(request, parent byte, start uint64) {
 		s := spans.AppendEmpty()
 		s.SetTraceID(pcommon.TraceID{request})
 		s.SetParentSpanID(pcommon.SpanID{parent})
