@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"io"
-	"math"
 	"time"
 
 	"github.com/sibyl-trace/sibyl/api/contract"
@@ -52,16 +51,16 @@ func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style,
 	for i := range list.Items {
 		x := &list.Items[i]
 		beside := func(format func(float64) string, now *float64, usual func(*contract.ServiceLoad) *float64) string {
-			text := format(known(now))
+			text := format(of(now))
 			if x.Usual != nil {
-				text += " (" + format(known(usual(x.Usual))) + ")"
+				text += " (" + format(of(usual(x.Usual))) + ")"
 			}
 			return text
 		}
 		p.printf("%s\n", row(serviceState(x.State), serviceName(x),
 			beside(callsPerSecond, &x.Now.Rate, func(l *contract.ServiceLoad) *float64 { return &l.Rate }),
 			beside(units.Percent, x.Now.Failed, func(l *contract.ServiceLoad) *float64 { return l.Failed }),
-			units.Nanos(known(x.Now.P50Ns)), units.Nanos(known(x.Now.P99Ns)),
+			units.Nanos(of(x.Now.P50Ns)), units.Nanos(of(x.Now.P99Ns)),
 			beside(units.Nanos, x.Now.OwnNs, func(l *contract.ServiceLoad) *float64 { return l.OwnNs })))
 		if x.Reason != "" {
 			p.printf("           %s\n", p.attention(x.State, clean(x.Reason)))
@@ -72,14 +71,6 @@ func ShowServices(w io.Writer, list *contract.ServiceList, style terminal.Style,
 	}
 	p.printf("%s\n", p.dim("In the ten minutes to "+list.To.Local().Format("15:04:05")+"; OWN TIME is that of a call in the service itself."))
 	return p.flush(w)
-}
-
-// known returns NaN for an unknown number.
-func known(x *float64) float64 {
-	if x == nil {
-		return math.NaN()
-	}
-	return *x
 }
 
 // callsPerSecond formats a rate of calls.

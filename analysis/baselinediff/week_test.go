@@ -22,6 +22,18 @@ func playDays(table *trace.Table, h *Sites, from, to time.Duration, slow func(ti
 
 const testDay = 24 * time.Hour
 
+// checkRestored encodes h, restores it, and compares both.
+func checkRestored(t *testing.T, h *Sites) {
+	t.Helper()
+	restored, err := DecodeSites(h.AppendBinary(nil), h.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) {
+		t.Error("the restored history differs")
+	}
+}
+
 // TestWeek learns a slow hour of every day, from the third day on, and forgets it after a week. What happened on one
 // day only is not usual.
 func TestWeek(t *testing.T) {
@@ -51,13 +63,7 @@ func TestWeek(t *testing.T) {
 			t.Errorf("day %d, %d:30: %v, want %v", x.day, x.hour, got, x.want)
 		}
 	}
-	restored, err := DecodeSites(h.AppendBinary(nil), table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) {
-		t.Error("the restored history differs")
-	}
+	checkRestored(t, h)
 }
 
 // TestCrept compares the last hours with those of the week before: all three must be slower.
@@ -123,13 +129,7 @@ func TestCreptMonth(t *testing.T) {
 			t.Errorf("day %d: grown by %.3f in a week, want %.2f", x.day, got, x.week)
 		}
 	}
-	restored, err := DecodeSites(h.AppendBinary(nil), table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(restored.AppendBinary(nil), h.AppendBinary(nil)) {
-		t.Error("the restored history differs")
-	}
+	checkRestored(t, h)
 }
 
 // TestDecodeWeek restores a history of the version without days, which Sibyl wrote on 26 November 2026. The week goes
