@@ -51,7 +51,7 @@ func (a *API) GetStatus(ctx context.Context, _ contract.GetStatusRequestObject) 
 	return d, nil
 }
 
-// addProvisional adds the instances that make what was learned provisional.
+// addProvisional adds the instances that have been unlike their siblings since Sibyl started.
 func (s *snapshot) addProvisional(c *engine.Core, names *describe.Names) {
 	all := c.Provisional()
 	if len(all) == 0 {

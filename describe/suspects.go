@@ -216,7 +216,7 @@ type Incident struct {
 	When     string                 // a [Period]
 	Suspects []baselinediff.Suspect // ranked
 	Longer   float64                // mean duration of all requests above the usual one, relative to it
-	Weeks    int                    // it took days: it is told from so many weeks before
+	Weeks    int                    // between the times that are compared, if it took days to grow; 0: it is told from the hours before
 
 	Objectives []Objective // that requests miss
 	Over       bool        // it is closed

@@ -19,8 +19,8 @@ type Incident struct {
 	Reopened trace.Nanos
 	Seen     trace.Nanos // end of the last epoch with evidence
 	Closed   trace.Nanos // 0: still open
-	// Weeks is 1 or 4 if it was noticed by a comparison with times so many weeks before: it took hours or days to grow.
-	// 0: by one with the hours before.
+	// Weeks is the number of weeks, 1 or 4, back to the times with which it was compared: it took hours or days to
+	// grow. It is 0 if it was compared with the hours before.
 	Weeks int
 	// Steady is the end of the epoch since which its evidence has neither grown by a quarter nor returned after an end.
 	Steady trace.Nanos

@@ -300,7 +300,7 @@ func (t *Tracker) judgeSlowly(now trace.Nanos, history *baselinediff.Sites) (abo
 }
 
 // chargesOf returns the evidence of a window of a slower scale, and notes that which keeps incidents open. Growth in
-// four weeks is judged by what is usual in one: days vary less than hours do.
+// four weeks is judged by the records of growth in one: days vary less than hours do.
 func (t *Tracker) chargesOf(now trace.Nanos, of int, f *finding, history *baselinediff.Sites) (above []charge) {
 	for i := range f.Suspects {
 		s := &f.Suspects[i]

@@ -32,8 +32,8 @@ const (
 )
 
 // Unequal returns the instances that are unequal to their siblings in each third of the history before now, in the
-// order of services and values. The attribute that names instances is the first of instance, pod and host of which
-// there are enough.
+// order of services and values. Instances are named by service.instance.id, the pod or the host: the first
+// attribute that has enough values.
 func (h *Sites) Unequal(now trace.Nanos) (all []UnequalInstance) {
 	if len(h.total) == 0 {
 		return nil

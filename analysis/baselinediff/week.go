@@ -327,7 +327,7 @@ const (
 	MonthAgo
 )
 
-// last returns what is compared with an earlier time; nil if nothing is known. w may be nil.
+// last returns the last hours or days beside those of an earlier time; nil if nothing is known. w may be nil.
 func (w *week) last(than Earlier) *recent {
 	switch {
 	case w == nil:

@@ -393,7 +393,8 @@ function NothingOpen({ list, muted }: { list: List; muted: number }) {
 
 const mostProvisional = 3;
 
-// NotJudged names the changes that Sibyl cannot judge in the first days, and what it may take for usual wrongly.
+// NotJudged names the changes that Sibyl cannot judge in the first days, and instances that it may wrongly take for
+// usual.
 function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
   const parts = [
     [learning.operations_left_ns, "single operations after a day of traffic"],
