@@ -60,16 +60,17 @@ func askPeer(faulty *atomic.Bool) (func() error, error) {
 	}, nil
 }
 
+const diskFileSize = 8 << 20
+
 // diskFile returns a file on a disk, with contents. It is removed at once.
 func diskFile(flags int) (*os.File, error) {
-	const size = 8 << 20
 	dir, err := os.MkdirTemp("", "steer-*")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	name := filepath.Join(dir, "file")
-	if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
+	if err := os.WriteFile(name, make([]byte, diskFileSize), 0o600); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(name, os.O_RDWR|flags, 0o600)
@@ -106,7 +107,8 @@ func syncRecord(faulty *atomic.Bool) (func() error, error) {
 	}, nil
 }
 
-// readDisk reads a page of a file from the cache, or with the fault many from the disk.
+// readDisk reads from a file in the cache, or with the fault from the disk, again and again. The reads are large: on a
+// fast disk of a virtual machine, issuing a small one takes as long as waiting for it.
 func readDisk(faulty *atomic.Bool) (func() error, error) {
 	warm, err := diskFile(0)
 	if err != nil {
@@ -116,15 +118,15 @@ func readDisk(faulty *atomic.Bool) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	const size = 64 << 10
+	const size = 1 << 20
 	b := make([]byte, size+4096)
 	b = b[-uintptr(unsafe.Pointer(&b[0]))%4096:][:size]
 	return func() error {
 		if !faulty.Load() {
-			_, err := warm.ReadAt(b, 0)
+			_, err := warm.ReadAt(b[:64<<10], 0)
 			return err
 		}
-		return while(longer(), func() error { _, err := cold.ReadAt(b, rand.Int64N(100)*size); return err })
+		return while(longer(), func() error { _, err := cold.ReadAt(b, rand.Int64N(diskFileSize/size)*size); return err })
 	}, nil
 }
 
