@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
@@ -51,8 +50,10 @@ func writeLines(lines <-chan handled) {
 // serve handles requests until the process ends.
 func (c *faultCase) serve(faulty *atomic.Bool, lines chan<- handled) {
 	runtime.LockOSThread()
-	if !c.plain {
-		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0) // without the right the test depends on the machine
+	if c.yields {
+		prioritize(yieldingPriority)
+	} else {
+		prioritize(servicePriority)
 	}
 	work, err := c.open(faulty)
 	if err != nil {

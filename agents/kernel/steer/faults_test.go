@@ -26,9 +26,21 @@ type faultCase struct {
 	reason  string // in the sentence
 	// open returns the work of a request in one thread of the service, which takes longer while faulty is true.
 	open func(faulty *atomic.Bool) (work func() error, err error)
-	// plain threads have the usual priority. All others come before everything else on the machine: busy CPUs must not
-	// be their reason.
-	plain bool
+	// yields tells that the threads give way to those of the process that takes their CPU.
+	yields bool
+}
+
+// Real-time priorities: the services and the process that takes a CPU come before everything else on the machine, so
+// that its other work is no reason for a wait.
+const (
+	yieldingPriority = 1 + iota
+	takingPriority
+	servicePriority
+)
+
+// prioritize gives this thread a real-time priority. Without the right to do so the test depends on the machine.
+func prioritize(priority uint32) {
+	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}, 0)
 }
 
 // faultCases holds the classes of waits that slow real applications down most.
@@ -39,7 +51,7 @@ var faultCases = []faultCase{
 	{service: "stock", reason: "waiting for a lock", open: takeLock},
 	{service: "mailer", reason: "waiting for DNS answers", open: lookUp},
 	{service: "retrier", reason: "a pause that the program makes itself (sleep)", open: pauseItself},
-	{service: "ranker", reason: "waiting for a CPU", open: compute, plain: true},
+	{service: "ranker", reason: "waiting for a CPU", open: compute, yields: true},
 }
 
 // longer returns the time that a request takes while its service has a fault: not always the same, so that it cannot be
@@ -255,22 +267,22 @@ func spin(d time.Duration) {
 	}
 }
 
-// neighbour takes the last CPU from others when its input has a line, until its input ends.
+// neighbour takes the last CPU from others, for most of the time, when its input has a line, until its input ends.
 func neighbour() {
 	in := bufio.NewReader(os.Stdin)
 	if _, err := in.ReadString('\n'); err != nil {
 		return
 	}
-	for range 4 {
-		go func() { // ends with the process
-			runtime.LockOSThread()
-			if bindToLastCPU() == nil {
-				for {
-					spin(time.Second)
-				}
+	go func() { // ends with the process
+		runtime.LockOSThread()
+		prioritize(takingPriority)
+		if bindToLastCPU() == nil {
+			for {
+				spin(12 * time.Millisecond)
+				nap(3 * time.Millisecond)
 			}
-		}()
-	}
+		}
+	}()
 	_, _ = in.ReadString('\n')
 }
 
