@@ -27,7 +27,7 @@ type batches struct {
 	stackKeys []waits.StackKey
 	stackSums []waits.StackSum
 	missing   []waits.MissingKey
-	counts    []uint64
+	missed    []waits.Missed
 	record    ringbuf.Record
 }
 
@@ -164,20 +164,20 @@ func (p *Probes) Events(each func(waits.Event)) error {
 // maxMissing is the size of the map of missing events.
 const maxMissing = 4096
 
-// Missing returns the numbers of single intervals that are missing since the previous call.
-func (p *Probes) Missing() (map[waits.MissingKey]uint64, error) {
+// Missing returns the single intervals that are missing since the previous call.
+func (p *Probes) Missing() (map[waits.MissingKey]waits.Missed, error) {
 	b := &p.batch
 	if b.missing == nil {
-		b.missing, b.counts = make([]waits.MissingKey, maxMissing), make([]uint64, maxMissing)
+		b.missing, b.missed = make([]waits.MissingKey, maxMissing), make([]waits.Missed, maxMissing)
 	}
 	var cursor ebpf.MapBatchCursor
-	n, err := p.objects.Missing.BatchLookupAndDelete(&cursor, b.missing, b.counts, nil)
+	n, err := p.objects.Missing.BatchLookupAndDelete(&cursor, b.missing, b.missed, nil)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // the end
-		return nil, fmt.Errorf("read the numbers of missing intervals: %w", err)
+		return nil, fmt.Errorf("read the missing intervals: %w", err)
 	}
-	all := make(map[waits.MissingKey]uint64, n)
+	all := make(map[waits.MissingKey]waits.Missed, n)
 	for i := range n {
-		all[b.missing[i]] = b.counts[i]
+		all[b.missing[i]] = b.missed[i]
 	}
 	return all, nil
 }

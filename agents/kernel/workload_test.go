@@ -32,6 +32,7 @@ const workloadVariable = "SIBYL_KERNEL_WORKLOAD"
 var workloads = map[string]func(in *bufio.Reader, out io.Writer) error{
 	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload, "requests": requestsWorkload, "naps": napsWorkload,
 	"crowded": crowdedWorkload,
+	"turns":   turnsWorkload,
 }
 
 func TestMain(m *testing.M) {
@@ -63,8 +64,9 @@ func start(t *testing.T, name string, arguments ...string) *workload {
 	c := exec.CommandContext(ctx, os.Args[0], arguments...)
 	c.Env = append(os.Environ(), workloadVariable+"="+name)
 	if name != "requests" {
-		// Threads of the workload block without telling the runtime, so it must not want to stop them.
-		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=64")
+		// Threads of the workload block without telling the runtime, so it must not want to stop them, for signals or to
+		// collect garbage.
+		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=64")
 	}
 	c.Stderr = os.Stderr
 	in, out := startPiped(t, c)

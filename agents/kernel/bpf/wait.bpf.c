@@ -56,6 +56,7 @@ enum {
 	MAX_FRAMES = 127,
 	FILTER_BITS = 1 << 16,
 	RATES = 1 << 14,
+	SETTLED_BITS = 2,      // a quarter of the threshold
 	TOLD_AS_WELL_BITS = 3, // an eighth of the threshold; as in agents/kernel/waits/part.go
 	RATE_WINDOW_BITS = 30, // a window of the event rate: 2^30 ns
 };
@@ -150,10 +151,9 @@ struct sum {
 
 // brief sums up waits of a class that are too short for events of their own.
 struct brief {
-	__u64 span; // hash of the span in which they were
 	__u64 ns;
 	__u32 count;
-	__u32 unused;
+	__s32 syscall; // of the last one
 };
 
 // thread is the state of a thread. The fields of every switch come first.
@@ -172,9 +172,15 @@ struct thread {
 	__u64 stack_at;
 	__u64 span;		  // hash of that of the last wait in any
 	__u64 free;		  // in that span, events tell nothing from this time on
+	__u64 gap;		  // nor from this time to gap_end; the longest such time before free
+	__u64 gap_end;
+	__u64 until;		  // end of the last wait in that span
+	__u32 pending;		  // classes with short waits in that span that no event has told
+	__u32 pending_found;	  // how the span was found
 	__u64 unsampled[CLASSES]; // short waits since the last one with a stack
 	struct brief brief[CLASSES];
-	__u8 span_text[TRACE_DIGITS + SPAN_DIGITS];
+	__u8 span_text[TRACE_DIGITS + SPAN_DIGITS];    // of the present wait
+	__u8 pending_text[TRACE_DIGITS + SPAN_DIGITS]; // of the pending ones
 };
 
 struct sum_key {
@@ -201,6 +207,12 @@ struct missing_key {
 	__u32 tgid;
 	__u32 class;
 	__u32 reason;
+};
+
+// missed sums up events that are missing.
+struct missed {
+	__u64 count;
+	__u64 total_ns;
 };
 
 // event reports a wait above the threshold, or the sum of shorter ones.
@@ -294,7 +306,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, struct missing_key);
-	__type(value, __u64);
+	__type(value, struct missed);
 } missing SEC(".maps");
 
 // Set before loading.
@@ -856,29 +868,31 @@ static __always_inline __s32 sample(void *ctx, struct thread *t, __u64 now)
 
 static __always_inline bool in_span(struct thread *t) { return t->found == HEX || t->found == BINARY; }
 
-// miss counts an event that is missing.
-static __always_inline void miss(__u32 tgid, __u32 class, __u32 reason)
+// miss adds an event that is missing.
+static __always_inline void miss(__u32 tgid, __u32 class, __u32 reason, __u64 ns)
 {
 	struct missing_key key = {.tgid = tgid, .class = class, .reason = reason};
-	__u64 *count = bpf_map_lookup_elem(&missing, &key), none = 0;
+	struct missed *m = bpf_map_lookup_elem(&missing, &key), none = {};
 
-	if (!count) {
+	if (!m) {
 		bpf_map_update_elem(&missing, &key, &none, BPF_NOEXIST);
-		count = bpf_map_lookup_elem(&missing, &key);
+		m = bpf_map_lookup_elem(&missing, &key);
 	}
-	if (count)
-		increment(*count);
-	else
+	if (!m) {
 		increment(lost_missing);
+		return;
+	}
+	increment(m->count);
+	__sync_fetch_and_add(&m->total_ns, ns);
 }
 
-// miss_event counts the parts of an event that is missing.
+// miss_event adds the parts of an event that is missing.
 static __always_inline void miss_event(__u32 tgid, struct interval *i, __u32 reason)
 {
 	if (i->told)
-		miss(tgid, i->class, reason);
+		miss(tgid, i->class, reason, i->wait_ns);
 	if (i->runq_told)
-		miss(tgid, RUNQUEUE, reason);
+		miss(tgid, RUNQUEUE, reason, i->runq_ns);
 }
 
 // may_send reports whether process tgid has sent fewer events than its rate allows.
@@ -897,12 +911,13 @@ static __always_inline bool may_send(struct target *target, __u32 tgid, __u64 no
 	return true;
 }
 
-static __always_inline void send(struct task_struct *task, struct thread *t, struct interval *i)
+// send sends an event about the span with the given text, at the time now.
+static __always_inline void send(struct task_struct *task, struct thread *t, struct interval *i, const __u8 *text, __u16 found, __u64 now)
 {
 	struct target *target = &t->target;
 	struct event *e;
 
-	if (!may_send(target, task->tgid, i->end)) {
+	if (!may_send(target, task->tgid, now)) {
 		increment(limited_events);
 		miss_event(task->tgid, i, LIMITED);
 		return;
@@ -921,11 +936,11 @@ static __always_inline void send(struct task_struct *task, struct thread *t, str
 	e->syscall = i->syscall;
 	e->class = i->class;
 	e->stack = t->stack;
-	e->found = t->found;
+	e->found = found;
 	e->more = i->more;
 	copy_comm(e->comm, task);
-	__builtin_memcpy(e->trace, t->span_text, sizeof(e->trace));
-	__builtin_memcpy(e->span, t->span_text + TRACE_DIGITS, sizeof(e->span));
+	__builtin_memcpy(e->trace, text, sizeof(e->trace));
+	__builtin_memcpy(e->span, text + TRACE_DIGITS, sizeof(e->span));
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
@@ -943,8 +958,20 @@ static __always_inline void tell(struct target *target, struct interval *i)
 	i->runq_told = runq && i->runq_ns && i->runq_ns >= target->threshold_ns[RUNQUEUE] >> TOLD_AS_WELL_BITS;
 }
 
+// take_place takes the time of an event in its span, and remembers the gap before it.
+static __always_inline void take_place(struct thread *t, struct interval *i)
+{
+	__u64 woken = i->end - i->runq_ns, start = i->told ? woken - i->wait_ns : woken;
+
+	if (start > t->free && start - t->free > t->gap_end - t->gap) {
+		t->gap = t->free;
+		t->gap_end = start;
+	}
+	t->free = i->runq_told ? i->end : woken;
+}
+
 // send_single sends a wait that exceeds a threshold.
-static __always_inline void send_single(struct task_struct *task, struct thread *t, struct interval *i)
+static __always_inline void send_single(struct task_struct *task, struct thread *t, struct interval *i, __u64 now)
 {
 	if (!i->told && !i->runq_told)
 		return;
@@ -953,8 +980,8 @@ static __always_inline void send_single(struct task_struct *task, struct thread 
 			miss_event(task->tgid, i, UNKNOWN);
 		return;
 	}
-	t->free = i->runq_told ? i->end : i->end - i->runq_ns;
-	send(task, t, i);
+	take_place(t, i);
+	send(task, t, i, t->span_text, t->found, now);
 }
 
 // hash_of returns a hash of the span of the present wait.
@@ -969,54 +996,87 @@ static __always_inline __u64 hash_of(struct thread *t)
 	return hash;
 }
 
-// gather adds a wait that no event tells to those before it in the same span. When together they exceed the threshold,
-// they are sent as one. Its place is at the beginning of the time since the last event, in which all of them were, so
-// that events of a thread do not overlap. If there is less room, the rest is sent later.
-static __always_inline void gather(struct task_struct *task, struct thread *t, __u32 class, __s32 syscall, __u64 ns, __u64 end)
+// place sends short waits as one, in the time in their span from *from on, if there is room for least of them.
+static __always_inline void place(struct task_struct *task, struct thread *t, __u32 class, __u64 *from, __u64 to, __u64 least, __u64 now)
 {
-	struct interval i = {.class = class, .syscall = syscall, .told = true};
-	struct target *target = &t->target;
-	struct brief *b;
+	struct brief *b = &t->brief[class];
+	struct interval i = {.class = class, .syscall = b->syscall, .told = true};
+	__u64 room = to > *from ? to - *from : 0;
 
-	if (class >= CLASSES || !ns || !wants(target, class) || !target->threshold_ns[class])
+	i.wait_ns = room < b->ns ? room : b->ns;
+	if (!i.wait_ns || i.wait_ns < least)
 		return;
-	b = &t->brief[class];
-	if (b->span != t->span) {
-		if (b->ns >= target->threshold_ns[class])
-			miss(task->tgid, class, CRAMPED);
-		b->span = t->span;
-		b->ns = 0;
-		b->count = 0;
-	}
-	b->ns += ns;
-	b->count++;
-	i.wait_ns = end > t->free ? end - t->free : 0;
-	if (i.wait_ns > b->ns)
-		i.wait_ns = b->ns;
-	if (i.wait_ns < target->threshold_ns[class])
-		return;
-	i.end = t->free + i.wait_ns;
+	i.end = *from + i.wait_ns;
 	i.more = b->count - 1 < 0xffff ? b->count - 1 : 0xffff;
 	b->ns -= i.wait_ns;
 	b->count = b->ns > 0;
-	t->free = i.end;
-	send(task, t, &i);
+	*from = i.end;
+	send(task, t, &i, t->pending_text, t->pending_found, now);
+}
+
+// gather adds a wait that no event tells to those before it in the same span. When together they exceed the threshold,
+// they are sent as one. Its place is where no event tells of the thread: in the longest gap between events, or at the
+// beginning of the time since the last one. So events of a thread do not overlap. If there is less room, the rest is
+// sent later.
+static __always_inline void gather(struct task_struct *task, struct thread *t, __u32 class, __s32 syscall, __u64 ns, __u64 end, __u64 now)
+{
+	struct target *target = &t->target;
+	__u64 threshold;
+
+	if (class >= CLASSES || !ns || !wants(target, class) || !target->threshold_ns[class])
+		return;
+	threshold = target->threshold_ns[class];
+	t->pending |= 1 << class;
+	t->brief[class].ns += ns;
+	t->brief[class].count++;
+	t->brief[class].syscall = syscall;
+	if (t->brief[class].ns < threshold)
+		return;
+	place(task, t, class, &t->gap, t->gap_end, threshold >> TOLD_AS_WELL_BITS, now);
+	place(task, t, class, &t->free, end, threshold, now);
+}
+
+// settle sends the short waits of the span that the thread has left, unless they are very short: goroutines take turns
+// on a thread, so that one span may have many such waits in many turns.
+static __noinline void settle(struct task_struct *task, struct thread *t, __u64 now)
+{
+	struct target *target = &t->target;
+
+	for (__u32 class = 0; class < CLASSES; class++) {
+		__u64 least = target->threshold_ns[class] >> SETTLED_BITS;
+
+		if (!(t->pending & 1 << class))
+			continue;
+		if (wants(target, class) && t->brief[class].ns >= least) {
+			place(task, t, class, &t->gap, t->gap_end, least, now);
+			place(task, t, class, &t->free, t->until, least, now);
+		}
+		if (t->brief[class].ns >= target->threshold_ns[class])
+			miss(task->tgid, class, CRAMPED, t->brief[class].ns);
+		t->brief[class].ns = 0;
+		t->brief[class].count = 0;
+	}
+	t->pending = 0;
 }
 
 // send_in_span sends a wait in a span, or adds it to other short ones, in the order in which its parts have passed.
-static __noinline void send_in_span(struct task_struct *task, struct thread *t, struct interval *i)
+static __noinline void send_in_span(struct task_struct *task, struct thread *t, struct interval *i, __u64 now)
 {
 	__u64 woken = i->end - i->runq_ns, span = hash_of(t);
 
 	if (t->span != span) {
 		t->span = span;
 		t->free = woken - i->wait_ns;
+		t->gap = t->gap_end = 0;
+		__builtin_memcpy(t->pending_text, t->span_text, sizeof(t->pending_text));
+		t->pending_found = t->found;
 	}
 	if (!i->told)
-		gather(task, t, i->class, i->syscall, i->wait_ns, woken);
-	send_single(task, t, i);
+		gather(task, t, i->class, i->syscall, i->wait_ns, woken, now);
+	send_single(task, t, i, now);
 	if (!i->runq_told)
-		gather(task, t, RUNQUEUE, i->syscall, i->runq_ns, i->end);
+		gather(task, t, RUNQUEUE, i->syscall, i->runq_ns, i->end, now);
+	t->until = i->end;
 }
 
 // attribute adds a wait to its stack, together with the short waits of the class since the last stack.
@@ -1062,9 +1122,9 @@ static __always_inline void add_wait(struct task_struct *task, struct thread *t,
 	add(target, task, &i);
 	tell(target, &i);
 	if ((target->flags & ONLY_IN_SPANS) && in_span(t))
-		send_in_span(task, t, &i);
+		send_in_span(task, t, &i, now);
 	else
-		send_single(task, t, &i);
+		send_single(task, t, &i, now);
 	attribute(task->tgid, t, &i);
 }
 
@@ -1158,6 +1218,8 @@ static __always_inline void switch_out(void *ctx, bool preempt, struct task_stru
 	if (!preempt)
 		t->class = state ? classify(task, state, true, &t->syscall) : classify_runnable(task);
 	t->found = find_span(task, t);
+	if (t->pending && !(in_span(t) && hash_of(t) == t->span))
+		settle(task, t, *now);
 	if (!(t->target.flags & ONLY_IN_SPANS) || in_span(t))
 		t->stack = sample(ctx, t, *now);
 }

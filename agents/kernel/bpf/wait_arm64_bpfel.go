@@ -30,6 +30,12 @@ type WaitEvent struct {
 	Span    [16]uint8
 }
 
+type WaitMissed struct {
+	_       structs.HostLayout
+	Count   uint64
+	TotalNs uint64
+}
+
 type WaitMissingKey struct {
 	_      structs.HostLayout
 	Tgid   uint32
@@ -116,30 +122,35 @@ type WaitTarget struct {
 }
 
 type WaitThread struct {
-	_          structs.HostLayout
-	Since      uint64
-	Woken      uint64
-	Ran        uint64
-	Delay      uint64
-	Stack      int32
-	Syscall    int32
-	Class      uint32
-	Found      uint32
-	Generation uint64
-	Target     WaitTarget
-	OnCpu      WaitSum
-	StackAt    uint64
-	Span       uint64
-	Free       uint64
-	Unsampled  [18]uint64
-	Brief      [18]struct {
-		_      structs.HostLayout
-		Span   uint64
-		Ns     uint64
-		Count  uint32
-		Unused uint32
+	_            structs.HostLayout
+	Since        uint64
+	Woken        uint64
+	Ran          uint64
+	Delay        uint64
+	Stack        int32
+	Syscall      int32
+	Class        uint32
+	Found        uint32
+	Generation   uint64
+	Target       WaitTarget
+	OnCpu        WaitSum
+	StackAt      uint64
+	Span         uint64
+	Free         uint64
+	Gap          uint64
+	GapEnd       uint64
+	Until        uint64
+	Pending      uint32
+	PendingFound uint32
+	Unsampled    [18]uint64
+	Brief        [18]struct {
+		_       structs.HostLayout
+		Ns      uint64
+		Count   uint32
+		Syscall int32
 	}
-	SpanText [48]uint8
+	SpanText    [48]uint8
+	PendingText [48]uint8
 }
 
 // Names of all BPF objects in the ELF.

@@ -7,27 +7,31 @@ import (
 )
 
 const (
-	// maxMissing is the part of a tracepoint's waits that may be missing. With more it proves nothing.
-	maxMissing = 0.05
-	// fading is the part of counts that is left after a scan: they describe about the last ten seconds.
+	// maxMissing is the part of a tracepoint's time that may be missing. With more it proves nothing, unless that is
+	// less than leastMissing of the time that the service has waited for anything.
+	maxMissing   = 0.05
+	leastMissing = 0.01
+	// fading is the part of sums that is left after a scan: they describe about the last ten seconds.
 	fading = 0.9
 	// incompleteScans is the number of scans for which a tracepoint counts as incomplete after it was: longer than
 	// Sibyl takes to notice, even if the tracepoint is not in the plan any more.
 	incompleteScans = 60
 )
 
-// lately counts the waits of a tracepoint, and judges whether they are complete.
+// lately sums up the waits of a tracepoint, and judges whether they are complete.
 type lately struct {
-	seen, missing float64 // by the probes
-	sent, unsent  float64 // of those seen, which are for few requests if the arm is small
+	seen, missing float64 // ns, by the probes
+	sent, unsent  float64 // number of those seen, which are for few requests if the arm is small
 	reason        string  // for which waits were missing last
 	fresh         bool    // whether some were missing since the last scan
 	until         int     // scan; before it the tracepoint is incomplete
 }
 
-// assess judges the counts at a scan, and reports whether the tracepoint has become incomplete.
-func (l *lately) assess(scan int) (changed bool) {
-	if l.fresh && (l.missing > maxMissing*(l.seen+l.missing) || l.unsent > maxMissing*l.sent) {
+// assess judges the sums at a scan, and reports whether the tracepoint has become incomplete. Waited is the time in ns
+// that its service has waited for anything.
+func (l *lately) assess(scan int, waited float64) (changed bool) {
+	hides := l.missing > maxMissing*(l.seen+l.missing) && l.missing > leastMissing*waited
+	if l.fresh && (hides || l.unsent > maxMissing*l.sent) {
 		changed = scan >= l.until
 		l.until = scan + incompleteScans
 	}
@@ -41,14 +45,14 @@ func (l *lately) assess(scan int) (changed bool) {
 }
 
 // miss counts single waits that were not sent, by process and by tracepoint.
-func (s *steering) miss(missing map[waits.MissingKey]uint64, unsent map[string]uint64) {
+func (s *steering) miss(missing map[waits.MissingKey]waits.Missed, unsent map[string]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, n := range missing {
+	for k, m := range missing {
 		if t, ok := s.targets[k.TGID]; ok && t.classes.Has(k.Class) {
 			u := s.usageOf(waits.TracepointID(t.service.Name, k.Class))
-			u.drops += n
-			u.lately.missing += float64(n)
+			u.drops += m.Count
+			u.lately.missing += float64(m.TotalNs)
 			u.lately.reason, u.lately.fresh = k.Cause.String(), true
 		}
 	}
@@ -90,9 +94,15 @@ func (s *steering) missUnknown(l *waits.Losses, intervals uint64) {
 
 // assess judges all tracepoints. The caller holds mu.
 func (s *steering) assess() {
+	waited := make(map[string]float64)
+	for id, u := range s.usage {
+		service, _, _ := parseID(id)
+		waited[service] += u.lately.seen + u.lately.missing
+	}
 	changed := false
-	for _, u := range s.usage {
-		changed = u.lately.assess(s.processes.scans) || changed
+	for id, u := range s.usage {
+		service, _, _ := parseID(id)
+		changed = u.lately.assess(s.processes.scans, waited[service]) || changed
 	}
 	if changed {
 		s.report()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
@@ -22,38 +23,44 @@ func (m *machine) incomplete() map[string]string {
 	return all
 }
 
-// observedMachine returns a machine with two services whose classes sync and file are on.
+// observedMachine returns a machine with two services whose classes sync, file and fault are on.
 func observedMachine(t *testing.T) *machine {
 	m := newMachine(t)
 	m.start(10, "5", "OTEL_SERVICE_NAME=orders")
 	m.start(11, "5", "OTEL_SERVICE_NAME=cart")
 	m.look()
-	m.Apply(planOf(1, "orders/kernel/sync", "orders/kernel/file", "cart/kernel/sync"))
+	m.Apply(planOf(1, "orders/kernel/sync", "orders/kernel/file", "orders/kernel/fault", "cart/kernel/sync"))
 	return m
 }
 
-// A class that misses many waits is incomplete, and no other one. Sibyl learns it at once, and also if its
+func waitOf(c waits.Class, d time.Duration) *waits.Part {
+	return &waits.Part{Class: c, End: uint64(d)}
+}
+
+// A class that misses much of its time is incomplete, and no other one. Sibyl learns it at once, and also if its
 // plan has moved on meanwhile.
 func TestMissingWaits(t *testing.T) {
 	m := observedMachine(t)
 	for range 1000 {
-		m.record("orders", waits.Sync, true)
-		m.record("orders", waits.File, false)
-		m.record("cart", waits.Sync, true)
+		m.record("orders", waitOf(waits.Sync, time.Millisecond), true)
+		m.record("orders", waitOf(waits.File, 100*time.Microsecond), false)
+		m.record("orders", waitOf(waits.Fault, 10*time.Microsecond), false)
+		m.record("cart", waitOf(waits.Sync, time.Millisecond), true)
 	}
-	m.miss(map[waits.MissingKey]uint64{
-		{TGID: 10, Class: waits.Sync, Cause: waits.RingFull}: 40, // of 1,040: few
-		{TGID: 10, Class: waits.File, Cause: waits.Limited}:  60,
-		{TGID: 10, Class: waits.Net, Cause: waits.Limited}:   99, // not in the plan
-		{TGID: 77, Class: waits.Sync, Cause: waits.RingFull}: 99, // of no service
+	m.miss(map[waits.MissingKey]waits.Missed{
+		{TGID: 10, Class: waits.Sync, Cause: waits.RingFull}: {Count: 400, TotalNs: 40e6}, // of 1.04 s: little
+		{TGID: 10, Class: waits.File, Cause: waits.Limited}:  {Count: 6, TotalNs: 20e6},   // of 0.12 s
+		{TGID: 10, Class: waits.Fault, Cause: waits.Cramped}: {Count: 900, TotalNs: 9e6},  // of 0.02 s, but the service waited 1 s
+		{TGID: 10, Class: waits.Net, Cause: waits.Limited}:   {Count: 99, TotalNs: 1e9},   // not in the plan
+		{TGID: 77, Class: waits.Sync, Cause: waits.RingFull}: {Count: 99, TotalNs: 1e9},   // of no service
 	}, nil)
 	m.look()
-	want := map[string]string{"orders/kernel/file": "applied: many of its waits are missing: there are more than the limit of a process"}
+	want := map[string]string{"orders/kernel/file": "applied: much of its time is missing: there are more than the limit of a process"}
 	if got := m.incomplete(); !maps.Equal(got, want) || len(m.due) != 1 {
 		t.Errorf("incomplete %q, want %q; %d reports are due", got, want, len(m.due))
 	}
 	for _, o := range m.Outcomes() {
-		if o.ID == "orders/kernel/sync" && (o.Drops != 40 || o.Hits != 1040) {
+		if o.ID == "orders/kernel/sync" && (o.Drops != 400 || o.Hits != 1400) {
 			t.Errorf("%+v", o)
 		}
 	}
@@ -73,12 +80,12 @@ func TestMissingWaits(t *testing.T) {
 func TestUnsentWaits(t *testing.T) {
 	m := observedMachine(t)
 	for i := range 1000 {
-		m.record("orders", waits.Sync, i < 10)
-		m.record("cart", waits.Sync, i < 10)
+		m.record("orders", waitOf(waits.Sync, time.Millisecond), i < 10)
+		m.record("cart", waitOf(waits.Sync, time.Millisecond), i < 10)
 	}
 	m.miss(nil, map[string]uint64{"orders/kernel/sync": 5})
 	m.look()
-	want := map[string]string{"orders/kernel/sync": "applied: many of its waits are missing: the receiver does not take them"}
+	want := map[string]string{"orders/kernel/sync": "applied: much of its time is missing: the receiver does not take them"}
 	if got := m.incomplete(); !maps.Equal(got, want) {
 		t.Errorf("incomplete %q, want %q", got, want)
 	}
@@ -99,7 +106,7 @@ func TestMissingUnknown(t *testing.T) {
 		m := observedMachine(t)
 		m.missUnknown(&c.losses, 1000)
 		got := m.incomplete()
-		if c.want == "" && len(got) > 0 || c.want != "" && len(got) != 3 {
+		if c.want == "" && len(got) > 0 || c.want != "" && len(got) != 4 {
 			t.Errorf("%+v: %q", c.losses, got)
 		}
 		for id, reason := range got {
@@ -117,7 +124,7 @@ func TestLimitIsIncomplete(t *testing.T) {
 		m.judge(0.02)
 	}
 	got := m.incomplete()
-	if len(got) != 3 || !strings.HasPrefix(got["orders/kernel/sync"], "failed: the kernel agent limits itself to 0.01 of a CPU") || len(m.due) != 1 {
+	if len(got) != 4 || !strings.HasPrefix(got["orders/kernel/sync"], "failed: the kernel agent limits itself to 0.01 of a CPU") || len(m.due) != 1 {
 		t.Errorf("%q", got)
 	}
 }

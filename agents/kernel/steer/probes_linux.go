@@ -72,8 +72,8 @@ func (p *sharedProbes) ForgetStacks() error {
 	return p.probes.ForgetStacks()
 }
 
-// Missing returns the numbers of single intervals that are missing since the previous call.
-func (p *sharedProbes) Missing() (map[waits.MissingKey]uint64, error) {
+// Missing returns the single intervals that are missing since the previous call.
+func (p *sharedProbes) Missing() (map[waits.MissingKey]waits.Missed, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.probes.Missing()

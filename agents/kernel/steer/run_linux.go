@@ -196,7 +196,7 @@ func (a *agent) readEvents() error {
 		w.Event = *e
 		for _, part := range w.Parts(t.classes, a.parts) {
 			wanted := joined && enabled(part.Part.Class, part.Trace)
-			a.steering.record(t.service.Name, part.Part.Class, wanted)
+			a.steering.record(t.service.Name, &part.Part, wanted)
 			if wanted {
 				part.Frames = a.frames(e, t.service)
 				send = append(send, part)

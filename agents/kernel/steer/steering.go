@@ -113,7 +113,7 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 		if err := s.unjoined(service); err != nil {
 			o.State, o.Reason = protocol.Failed, protocol.Printable("no spans are known of its threads: "+err.Error(), protocol.MaxReason)
 		} else if u != nil && s.processes.scans < u.lately.until {
-			o.Reason, o.Incomplete = "many of its waits are missing: "+u.lately.reason, true
+			o.Reason, o.Incomplete = "much of its time is missing: "+u.lately.reason, true
 		}
 	}
 	if u != nil {
@@ -243,13 +243,13 @@ func (s *steering) target(pid uint32) (t target, enabled gate, ok bool) {
 }
 
 // record counts a wait of a service, and the span sent for it.
-func (s *steering) record(service string, c waits.Class, sent bool) {
+func (s *steering) record(service string, part *waits.Part, sent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := s.usageOf(waits.TracepointID(service, c))
+	u := s.usageOf(waits.TracepointID(service, part.Class))
 	u.waits++
 	u.recent++
-	u.lately.seen++
+	u.lately.seen += float64(part.End - part.Start)
 	if sent {
 		u.sent++
 		u.lately.sent++

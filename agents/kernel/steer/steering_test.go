@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
 	"github.com/sibyl-trace/sibyl/agents/kernel/join"
@@ -276,9 +277,9 @@ func TestDistribute(t *testing.T) {
 		return waits.Row{Key: waits.Key{TGID: pid, TID: pid, Class: c}, Count: n}
 	}
 	for i := range 10 {
-		m.record("orders", waits.Sync, i < 4)
+		m.record("orders", waitOf(waits.Sync, time.Millisecond), i < 4)
 		if i < 5 {
-			m.record("cart", waits.File, false)
+			m.record("cart", waitOf(waits.File, time.Millisecond), false)
 		}
 	}
 	m.distribute([]waits.Row{row(10, waits.Sync, 12), row(10, waits.Sync, 8), row(11, waits.File, 5), row(11, waits.Sync, 99), row(12, waits.File, 99)}, 40_000)

@@ -95,6 +95,9 @@ type MissingKey struct {
 	Cause Cause
 }
 
+// Missed sums up single intervals that are missing.
+type Missed struct{ Count, TotalNs uint64 }
+
 // Cause is the reason for which single intervals are missing.
 type Cause uint32
 
