@@ -278,8 +278,10 @@ func (o *observer) frames(pid uint32, stack int32) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := o.resolver.Names(pid, addresses)
-	o.names[id] = names
+	names, final := o.resolver.Names(pid, addresses)
+	if final {
+		o.names[id] = names
+	}
 	return names, nil
 }
 

@@ -4,17 +4,17 @@ import (
 	"debug/buildinfo"
 	"debug/dwarf"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"go/version"
 	"io"
-	"os"
 	"runtime"
+	"slices"
 	"strings"
-)
 
-// maxProgram bounds the programs that are read.
-const maxProgram = 2 << 30
+	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
+)
 
 // Offsets in structures of Go's runtime, for programs without DWARF. [TestOffsets] compares with those of the
 // toolchain that runs it.
@@ -28,28 +28,12 @@ const firstWithSlice = "go1.24"
 
 // findContext returns where a program keeps the spans of its threads.
 func findContext(program string) (Context, error) {
-	f, err := openProgram(program)
+	f, err := untrusted.Open(program)
 	if err != nil {
 		return Context{}, err
 	}
 	defer func() { _ = f.Close() }() // read only
 	return recovered(f)
-}
-
-// openProgram opens a program or a library, unless it is too large to be read.
-func openProgram(name string) (*os.File, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxProgram) {
-		err = fmt.Errorf("%s is no file, or too large to be read", name)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 // recovered is readContext without panics: packages elf and dwarf do not check all of their input.
@@ -63,14 +47,14 @@ func recovered(r io.ReaderAt) (c Context, err error) {
 }
 
 func readContext(r io.ReaderAt) (Context, error) {
-	f, err := elf.NewFile(r)
+	f, err := untrusted.NewELF(r)
 	if err != nil {
-		return Context{}, fmt.Errorf("read the program: %w", err)
+		return Context{}, err
 	}
 	if c, err := recordContext(f); err == nil {
 		return c, nil
 	}
-	built, err := buildinfo.Read(r)
+	built, err := buildinfo.Read(f.Reader())
 	if err != nil {
 		return Context{}, errNoRecord
 	}
@@ -78,7 +62,7 @@ func readContext(r io.ReaderAt) (Context, error) {
 }
 
 // goContext returns where a Go program keeps the labels of its goroutines.
-func goContext(f *elf.File, goVersion string) (Context, error) {
+func goContext(f *untrusted.ELF, goVersion string) (Context, error) {
 	if f.Machine != elf.EM_X86_64 || runtime.GOARCH != "amd64" {
 		return Context{}, errors.New("goroutines are read on amd64 only")
 	}
@@ -101,65 +85,145 @@ func goContext(f *elf.File, goVersion string) (Context, error) {
 }
 
 // offsets returns the offsets in structures of Go's runtime, from the table or from DWARF.
-func offsets(f *elf.File, goVersion string) (Context, error) {
+func offsets(f *untrusted.ELF, goVersion string) (Context, error) {
 	if c, ok := knownOffsets[version.Lang(goVersion)]; ok {
 		return c, nil
 	}
-	data, err := f.DWARF()
+	sections, err := debugInformation(f)
 	if err != nil {
-		return Context{}, fmt.Errorf("it is built by %s without debug information: %w", goVersion, err)
+		return Context{}, fmt.Errorf("it is built by %s: %w", goVersion, err)
 	}
-	return readOffsets(data)
-}
-
-// readOffsets reads the offsets from debug information.
-func readOffsets(data *dwarf.Data) (Context, error) {
-	c := Context{Kind: GoLabels}
-	missing := map[string]*uint16{"runtime.g m": &c.M, "runtime.m curg": &c.Curg, "runtime.g labels": &c.Labels}
-	r := data.Reader()
-	for len(missing) > 0 {
-		e, err := r.Next()
-		if err != nil {
-			return Context{}, fmt.Errorf("read the debug information: %w", err)
-		}
-		if e == nil {
-			return Context{}, errors.New("the debug information lacks structures of Go's runtime")
-		}
-		if e.Tag == dwarf.TagSubprogram {
-			r.SkipChildren()
-		}
-		name, _ := e.Val(dwarf.AttrName).(string)
-		if e.Tag != dwarf.TagStructType || name != "runtime.g" && name != "runtime.m" {
-			continue
-		}
-		t, err := data.Type(e.Offset)
-		if err != nil {
-			return Context{}, fmt.Errorf("read the debug information: %w", err)
-		}
-		s, ok := t.(*dwarf.StructType)
-		if !ok {
-			continue
-		}
-		for _, field := range s.Field {
-			key := name + " " + field.Name
-			if to := missing[key]; to != nil && field.ByteOffset >= 0 && field.ByteOffset < 1<<16 {
-				*to = uint16(field.ByteOffset)
-				delete(missing, key)
-			}
-		}
+	c, err := readOffsets(sections, f.ByteOrder)
+	if err != nil {
+		return Context{}, fmt.Errorf("it is built by %s without debug information of Go's runtime: %w", goVersion, err)
 	}
 	return c, nil
 }
 
+// debugSections are the sections that tell structures, without .debug_info.
+var debugSections = []string{"abbrev", "str", "line_str", "str_offsets", "addr", "rnglists"}
+
+const (
+	maxAbbrev  = 1 << 20  // bytes of .debug_abbrev, which each unit has read anew
+	maxEntries = 20 << 20 // of the debug information
+	maxUnits   = 20_000
+)
+
+var (
+	errNoDebug   = errors.New("there is none, or not enough")
+	errMuchDebug = errors.New("it is too large to be read")
+)
+
+// debugInformation returns the sections of a program that tell structures, by their names without .debug_.
+func debugInformation(f *untrusted.ELF) (map[string][]byte, error) {
+	sections := make(map[string][]byte)
+	for _, s := range f.Sections {
+		name, found := strings.CutPrefix(s.Name, ".debug_")
+		if !found || name != "info" && !slices.Contains(debugSections, name) {
+			continue
+		}
+		data, err := untrusted.Data(s)
+		if err != nil {
+			return nil, err
+		}
+		sections[name] = data
+	}
+	return sections, nil
+}
+
+// readOffsets reads the offsets from debug information. It reads one unit at a time, and only its entries: package
+// dwarf keeps the tables of all units, and follows pointers to types as deep as they go.
+func readOffsets(sections map[string][]byte, order binary.ByteOrder) (Context, error) {
+	if len(sections["abbrev"]) > maxAbbrev {
+		return Context{}, errMuchDebug
+	}
+	found, entries := Context{Kind: GoLabels}, maxEntries
+	missing := map[string]*uint16{"runtime.g m": &found.M, "runtime.m curg": &found.Curg, "runtime.g labels": &found.Labels}
+	units := sections["info"]
+	for range maxUnits {
+		unit, rest := cutUnit(units, order)
+		if unit == nil {
+			return Context{}, errNoDebug
+		}
+		data, err := dwarf.New(sections["abbrev"], nil, nil, unit, nil, nil, nil, sections["str"])
+		for _, name := range debugSections[2:] {
+			if err == nil && sections[name] != nil {
+				err = data.AddSection(".debug_"+name, sections[name])
+			}
+		}
+		if err == nil {
+			err = readMembers(data.Reader(), missing, &entries)
+		}
+		if err != nil || len(missing) == 0 {
+			return found, err
+		}
+		units = rest
+	}
+	return Context{}, errMuchDebug
+}
+
+// cutUnit returns the first unit of debug information, and the rest; nil if there is none.
+func cutUnit(info []byte, order binary.ByteOrder) (unit, rest []byte) {
+	const long = 0xffffffff // the length follows, of eight bytes
+	if len(info) < 12 {
+		return nil, nil
+	}
+	size := uint64(order.Uint32(info)) + 4
+	if size == long+4 {
+		size = order.Uint64(info[4:]) + 12
+	}
+	if size < 12 || size > uint64(len(info)) {
+		return nil, nil
+	}
+	return info[:size], info[size:]
+}
+
+// readMembers sets the offsets of missing members of structures that a unit tells, and deletes them from missing. It
+// counts down the entries that may be read.
+func readMembers(r *dwarf.Reader, missing map[string]*uint16, entries *int) error {
+	structure, depth := "", 0 // of the members that follow, and how deep they are
+	for at := 0; len(missing) > 0; {
+		e, err := r.Next()
+		if e == nil || err != nil {
+			return err
+		}
+		if *entries--; *entries < 0 {
+			return errMuchDebug
+		}
+		name, _ := e.Val(dwarf.AttrName).(string)
+		switch {
+		case e.Tag == 0: // the end of a list of children
+			at--
+			if at < depth {
+				structure = ""
+			}
+			continue
+		case e.Tag == dwarf.TagMember && at == depth && structure != "":
+			offset, ok := e.Val(dwarf.AttrDataMemberLoc).(int64)
+			key := structure + " " + name
+			if to := missing[key]; ok && to != nil && offset >= 0 && offset < 1<<16 {
+				*to = uint16(offset)
+				delete(missing, key)
+			}
+		case e.Tag == dwarf.TagStructType && e.Children && (name == "runtime.g" || name == "runtime.m"):
+			structure, depth = name, at+1
+		}
+		if e.Children {
+			at++
+		}
+	}
+	return nil
+}
+
 // goroutineTLS returns the offset of the pointer to the goroutine from the thread pointer.
-func goroutineTLS(f *elf.File) (int32, error) {
+func goroutineTLS(f *untrusted.ELF) (int32, error) {
 	const pointer = 8
 	if segment := tlsSegment(f); segment == nil || segment.Memsz == pointer {
 		return -pointer, nil // the only thread-local variable
 	}
-	symbols, err := f.Symbols()
+	offset, err := tlsOffset(f, elf.SHT_SYMTAB, "runtime.tlsg")
 	if err != nil {
-		return 0, errors.New("it is linked with C and has no symbols")
+		return 0, fmt.Errorf("it is linked with C: %w", err)
 	}
-	return tlsOffset(f, symbols, "runtime.tlsg")
+	return offset, nil
 }

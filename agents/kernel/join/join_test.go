@@ -2,15 +2,22 @@ package join
 
 import (
 	"bytes"
+	"debug/dwarf"
 	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"go/version"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
@@ -24,16 +31,20 @@ func TestOffsets(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, source).CombinedOutput(); err != nil {
 		t.Skipf("%v\n%s", err, out)
 	}
-	f, err := elf.Open(program)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer f.Close()
-	data, err := f.DWARF()
+	file, err := os.Open(program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := readOffsets(data)
+	defer file.Close()
+	f, err := untrusted.NewELF(file)
+	if err != nil {
+		t.Skip(err)
+	}
+	sections, err := debugInformation(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := readOffsets(sections, f.ByteOrder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +55,131 @@ func TestOffsets(t *testing.T) {
 	}
 	if got != want {
 		t.Errorf("offsets %+v, the table has %+v", got, want)
+	}
+}
+
+// Pointers to pointers are followed to no depth: it would be that of the stack.
+func TestDeepTypes(t *testing.T) {
+	const compileUnit, structure, member, pointer, leaf = 1, 2, 3, 4, 5
+	abbrev := []byte{
+		compileUnit, byte(dwarf.TagCompileUnit), 1, 0, 0,
+		structure, byte(dwarf.TagStructType), 1, byte(dwarf.AttrName), 8, 0, 0, // string
+		member, byte(dwarf.TagMember), 0, byte(dwarf.AttrName), 8, byte(dwarf.AttrDataMemberLoc), 0xb, byte(dwarf.AttrType), 0x13, 0, 0, // data1, ref4
+		pointer, byte(dwarf.TagPointerType), 0, byte(dwarf.AttrType), 0x13, 0, 0,
+		leaf, byte(dwarf.TagBaseType), 0, 0, 0, 0,
+	}
+	info := []byte{0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, compileUnit}
+	members := func(name string, list ...string) {
+		info = append(append(append(info, structure), name...), 0)
+		for i, m := range list {
+			info = append(append(append(info, member), m...), 0, byte(8*(i+1)), 0, 0, 0, 0)
+			binary.LittleEndian.PutUint32(info[len(info)-4:], 200)
+		}
+		info = append(info, 0)
+	}
+	members("runtime.g", "m", "labels")
+	members("other", "curg")
+	members("runtime.m", "x", "curg")
+	for len(info) < 200 {
+		info = append(info, leaf)
+	}
+	for range 4 << 20 {
+		info = append(info, pointer)
+		info = binary.LittleEndian.AppendUint32(info, uint32(len(info)+4))
+	}
+	info = append(info, leaf, 0)
+	binary.LittleEndian.PutUint32(info, uint32(len(info)-4))
+	sections := map[string][]byte{"abbrev": abbrev, "info": info}
+	if got, err := readOffsets(sections, binary.LittleEndian); err != nil || got != (Context{Kind: GoLabels, M: 8, Labels: 16, Curg: 16}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	sections["info"] = info[:len(info)/2]
+	if got, err := readOffsets(sections, binary.LittleEndian); err == nil {
+		t.Errorf("the unit ends early: %+v", got)
+	}
+}
+
+// A process that keeps its memory or its files from being read tells nothing, and holds nobody up. What it tells late
+// counts.
+func TestProcessDoesNotAnswer(t *testing.T) {
+	proc := t.TempDir()
+	fakeProcess(t, proc, "1")
+	environ := filepath.Join(proc, "7", "environ")
+	if err := os.Remove(environ); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(environ, 0o600); err != nil {
+		t.Skip(err)
+	}
+	j := NewJoiner(proc, "", "here")
+	j.inspector.Patience = time.Millisecond
+	deadline := time.AfterFunc(10*time.Second, func() { panic("it waits for the process") })
+	for range 3 {
+		if s := j.Service(7); s != nil {
+			t.Errorf("service %+v", s)
+		}
+		if _, first, err := j.Context(7); first || !errors.Is(err, errNoAnswer) {
+			t.Errorf("first %t, %v", first, err)
+		}
+	}
+	f, err := os.OpenFile(environ, os.O_WRONLY, 0) // the reader has opened it once
+	if err == nil {
+		_, err = f.WriteString("OTEL_SERVICE_NAME=late")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline.Stop()
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		if s := j.Service(7); s != nil && s.Name == "late" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the late answer does not count")
+		}
+	}
+}
+
+// A mapping by the name of a pipe or of a link out of the root of the process is no library.
+func TestHostileLibraries(t *testing.T) {
+	proc := t.TempDir()
+	fakeProcess(t, proc, "1")
+	root := filepath.Join(proc, "7", "root")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(syscall.Mkfifo(filepath.Join(root, `x.so\012`), 0o600), os.Symlink("/dev/zero", filepath.Join(root, "y.so"))); err != nil {
+		t.Skip(err)
+	}
+	maps := "1000-2000 r-xp 00000000 08:01 1 /x.so\\012\n3000-4000 r-xp 00000000 08:01 2 /y.so\n"
+	if err := os.WriteFile(filepath.Join(proc, "7", "maps"), []byte(maps), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.AfterFunc(10*time.Second, func() { panic("it waits for a writer of the pipe") })
+	defer deadline.Stop()
+	if c, err := libraryContext(filepath.Join(proc, "7")); runtime.GOARCH == "amd64" && !errors.Is(err, errNoRecord) {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// A program that a process becomes by exec is another one, also if it is the same file.
+func TestExec(t *testing.T) {
+	proc := t.TempDir()
+	fakeProcess(t, proc, "1")
+	stat, environ := filepath.Join(proc, "7", "stat"), filepath.Join(proc, "7", "environ")
+	start := func(environment int, service string) {
+		text := fmt.Sprintf("7 (a) S %s1 %s%d 0", strings.Repeat("0 ", 18), strings.Repeat("0 ", 27), environment)
+		if err := errors.Join(os.WriteFile(stat, []byte(text), 0o600), os.WriteFile(environ, []byte("OTEL_SERVICE_NAME="+service), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j := NewJoiner(proc, "", "here")
+	for i, name := range []string{"worker-a", "worker-b"} {
+		start(1000+i, name)
+		if s := j.Service(7); s == nil || s.Name != name {
+			t.Errorf("%+v, want %s", s, name)
+		}
 	}
 }
 
@@ -69,7 +205,7 @@ func TestGoVersions(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("goroutines are read on amd64 only")
 	}
-	f := &elf.File{FileHeader: elf.FileHeader{Machine: elf.EM_X86_64}}
+	f := &untrusted.ELF{File: &elf.File{FileHeader: elf.FileHeader{Machine: elf.EM_X86_64}}}
 	for goVersion, want := range map[string]string{
 		"go1.23.4":           "it is built by go1.23.4; go1.24 or later is needed",
 		"go1.21.0 X:nocover": "it is built by go1.21.0; go1.24 or later is needed",

@@ -2,15 +2,12 @@ package join
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"syscall"
 
+	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
@@ -25,11 +22,12 @@ type Joiner struct {
 	host      string
 	processes map[uint32]*process
 	counts    waits.Joins
+	inspector untrusted.Inspector
 }
 
 // process is a running process.
 type process struct {
-	identity identity
+	identity untrusted.Identity
 	service  *Service // nil: unknown
 	reads    int      // of the service
 	pause    int      // calls of [Joiner.Service] until the next one
@@ -38,17 +36,13 @@ type process struct {
 	searches int   // for the context
 	rest     int   // calls of [Joiner.Context] until the next one
 	linked   bool  // whether only a shared library can have it
+	ended    bool
+	answer   *untrusted.Answer[func(*process)] // of an inspection that is under way; nil: none is
 }
 
 // longestPause is the longest time, in calls of [Joiner.Service], between two readings of the service of a process: an
 // SDK publishes it some time after the start.
 const longestPause = 128
-
-// identity tells programs apart that use a process ID one after the other.
-type identity struct {
-	startNs     uint64 // since boot
-	device, ino uint64 // of the program
-}
 
 // NewJoiner returns a Joiner for the processes below proc. If service is not empty, it is the name of the service of
 // processes that do not tell theirs.
@@ -56,8 +50,8 @@ func NewJoiner(proc, service, host string) *Joiner {
 	return &Joiner{proc: proc, service: service, host: host, processes: make(map[uint32]*process)}
 }
 
-// Service returns the service of a process; nil if the process has ended, or names none. To be called at regular
-// intervals: it reads the service again. One that does not change stays the same pointer.
+// Service returns the service of a process; nil if the process has ended, names none, or does not answer. To be called
+// at regular intervals: it reads the service again. One that does not change stays the same pointer.
 func (j *Joiner) Service(pid uint32) *Service {
 	if p := j.processes[pid]; p != nil && p.service == nil && p.pause > 0 {
 		p.pause--
@@ -71,17 +65,49 @@ func (j *Joiner) Service(pid uint32) *Service {
 		p.pause--
 		return p.service
 	}
-	p.pause = min(1<<min(2*p.reads, 16), longestPause) - 1
-	p.reads++
-	s, err := readService(j.proc, pid, j.service, j.host, j.Hurried && p.reads == 1)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	quick := j.Hurried && p.reads == 0
+	proc, name, host := j.proc, j.service, j.host
+	asked := j.ask(p, func() func(*process) {
+		s, err := readService(proc, pid, name, host, quick)
+		return func(p *process) {
+			p.ended = errors.Is(err, fs.ErrNotExist)
+			if err == nil && (s == nil || p.service == nil || !slices.Equal(s.Attributes, p.service.Attributes)) {
+				p.service = s
+			}
+		}
+	})
+	if p.ended {
 		delete(j.processes, pid)
 		return nil
-	case err == nil && (s == nil || p.service == nil || !slices.Equal(s.Attributes, p.service.Attributes)):
-		p.service = s
+	}
+	if asked {
+		p.pause = min(1<<min(2*p.reads, 16), longestPause) - 1
+		p.reads++
 	}
 	return p.service
+}
+
+// ask begins an inspection of a process, and reports whether it has begun. Its answer changes the process: at once if
+// it comes soon, otherwise when the process is asked for again. A process that does not answer is not asked again.
+func (j *Joiner) ask(p *process, inspection func() func(*process)) bool {
+	if p.answer != nil {
+		return false
+	}
+	p.answer = untrusted.Inspect(&j.inspector, inspection)
+	begun := p.answer != nil
+	p.settle()
+	return begun
+}
+
+// settle takes the answer of the inspection that is under way, if it has come.
+func (p *process) settle() {
+	if p.answer == nil {
+		return
+	}
+	if change, ok := p.answer.Take(); ok {
+		p.answer = nil
+		change(p)
+	}
 }
 
 // Context returns where a process keeps the spans of its threads. If it does not, as far as is known, err is the
@@ -91,40 +117,64 @@ func (j *Joiner) Context(pid uint32) (_ Context, first bool, err error) {
 	if err != nil {
 		return Context{}, false, err
 	}
-	first = p.searches == 0
-	j.search(pid, p)
-	if p.reason == nil && p.service == nil {
+	first = j.search(pid, p)
+	switch {
+	case p.reason != nil:
+		return Context{}, first, p.reason
+	case p.context == Context{}:
+		return Context{}, false, errNoAnswer
+	case p.service == nil:
 		return p.context, first, errNoService
 	}
-	return p.context, first, p.reason
+	return p.context, first, nil
 }
 
-// search searches for the context of a process, again at growing intervals, since a library may be loaded late.
-func (j *Joiner) search(pid uint32, p *process) {
+// search searches for the context of a process, again at growing intervals, since a library may be loaded late. It
+// reports whether the result is the first one.
+func (j *Joiner) search(pid uint32, p *process) (first bool) {
+	unknown := p.reason == nil && p.context == Context{}
 	if p.searches > 0 && (p.reason == nil || p.rest > 0) {
 		p.rest--
-		return
-	}
-	p.rest = min(1<<min(2*p.searches, 16), longestPause) - 1
-	if p.searches++; p.searches == 1 {
-		p.context, p.reason = findContext(j.path(pid, "exe"))
-		p.linked = errors.Is(p.reason, errNoRecord)
-	}
-	if p.linked {
-		p.context, p.reason = libraryContext(j.path(pid, ""))
-	}
-	if p.reason != nil {
-		if c, err := tableContext(j.path(pid, "")); err == nil {
-			p.context, p.reason = c, nil
+	} else {
+		folder, linked, before := j.path(pid, ""), p.linked, p.reason
+		asked := j.ask(p, func() func(*process) {
+			c, linked, err := contextOf(folder, linked, before)
+			return func(p *process) { p.context, p.linked, p.reason = c, linked, err }
+		})
+		if asked {
+			p.rest = min(1<<min(2*p.searches, 16), longestPause) - 1
+			p.searches++
 		}
 	}
+	return unknown && (p.reason != nil || p.context != Context{})
+}
+
+// contextOf returns where a process keeps the spans of its threads. folder is that of the process in the proc file
+// system. If it has been sought before, before is the reason for which it was not found, and linked tells whether only
+// a shared library can have it.
+func contextOf(folder string, linked bool, before error) (c Context, _ bool, err error) {
+	if err = before; err == nil {
+		c, err = findContext(filepath.Join(folder, "exe"))
+		linked = errors.Is(err, errNoRecord)
+	}
+	if linked {
+		c, err = libraryContext(folder)
+	}
+	if err != nil {
+		if table, tableErr := tableContext(folder); tableErr == nil {
+			c, err = table, nil
+		}
+	}
+	return c, linked, err
 }
 
 var errNoService = errors.New("the process does not tell the name of its service: set OTEL_SERVICE_NAME in its environment, or give --service")
 
+var errNoAnswer = errors.New("the process has not let its memory and its files be read yet")
+
 // process returns a process, a new one if another program has its ID by now.
 func (j *Joiner) process(pid uint32) (*process, error) {
-	id, err := j.identify(pid)
+	id, err := untrusted.Identify(j.proc, pid)
 	if err != nil {
 		delete(j.processes, pid)
 		return nil, err
@@ -134,6 +184,7 @@ func (j *Joiner) process(pid uint32) (*process, error) {
 		p = &process{identity: id}
 		j.processes[pid] = p
 	}
+	p.settle()
 	return p, nil
 }
 
@@ -164,7 +215,9 @@ func (j *Joiner) serviceOf(e *waits.Event) (*Service, waits.Reason) {
 	switch {
 	case p == nil:
 		return nil, waits.MissingEnded
-	case e.End-e.WaitNs-e.RunqNs+startPrecisionNs < p.identity.startNs:
+	// The start of a process counts since boot, events without suspensions of the machine: after one, no wait seems to
+	// be older than its process.
+	case e.End-e.WaitNs-e.RunqNs+untrusted.StartPrecisionNs < p.identity.StartNs:
 		return nil, waits.MissingEnded
 	case p.service == nil:
 		return nil, waits.MissingNoService
@@ -172,34 +225,6 @@ func (j *Joiner) serviceOf(e *waits.Event) (*Service, waits.Reason) {
 	return p.service, 0
 }
 
-// startPrecisionNs is the unit in which the kernel tells the start of a process. It counts the time since boot, events
-// that without suspensions of the machine: after one, no wait seems to be older than its process.
-const startPrecisionNs = 10_000_000
-
 func (j *Joiner) path(pid uint32, name string) string {
 	return filepath.Join(j.proc, strconv.FormatUint(uint64(pid), 10), name)
-}
-
-func (j *Joiner) identify(pid uint32) (identity, error) {
-	text, err := os.ReadFile(j.path(pid, "stat"))
-	if err != nil {
-		return identity{}, fmt.Errorf("read the start of process %d: %w", pid, err)
-	}
-	const startTime = 22 - 3 // the fields after the name begin with the third
-	_, rest, _ := strings.Cut(string(text[max(strings.LastIndexByte(string(text), ')'), 0):]), " ")
-	fields := strings.Fields(rest)
-	if len(fields) <= startTime {
-		return identity{}, fmt.Errorf("read the start of process %d: %q", pid, text)
-	}
-	ticks, err := strconv.ParseUint(fields[startTime], 10, 64)
-	if err != nil {
-		return identity{}, fmt.Errorf("read the start of process %d: %w", pid, err)
-	}
-	id := identity{startNs: ticks * startPrecisionNs}
-	if info, err := os.Stat(j.path(pid, "exe")); err == nil {
-		if s, ok := info.Sys().(*syscall.Stat_t); ok {
-			id.device, id.ino = uint64(s.Dev), s.Ino //nolint:unconvert // other systems have other types
-		}
-	}
-	return id, nil
 }

@@ -10,8 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
 // maxLibraries bounds the shared libraries that are searched of a process.
@@ -34,7 +37,7 @@ func libraryContext(folder string) (c Context, err error) {
 		return Context{}, err
 	}
 	for _, l := range all {
-		at, found, err := l.descriptor(filepath.Join(folder, "root", l.file))
+		at, found, err := l.descriptor(filepath.Join(folder, "root"))
 		if err != nil {
 			return Context{}, fmt.Errorf("%s: %w", l.file, err)
 		}
@@ -73,9 +76,10 @@ func libraries(maps string) (all []library, err error) {
 }
 
 // descriptor returns the address of the TLS descriptor of the pointer to the record, and whether the library exports
-// that. The OTEP demands descriptors: with them the place is known before the library runs.
-func (l *library) descriptor(name string) (at uint64, found bool, err error) {
-	f, err := openProgram(name)
+// that. The OTEP recommends descriptors: with them the place is known before the library runs. root is that of
+// the process.
+func (l *library) descriptor(root string) (at uint64, found bool, err error) {
+	f, err := untrusted.OpenIn(root, l.file)
 	if err != nil {
 		return 0, false, nil //nolint:nilerr // it has been replaced on disk, or is no library
 	}
@@ -85,39 +89,42 @@ func (l *library) descriptor(name string) (at uint64, found bool, err error) {
 			at, found, err = 0, false, nil
 		}
 	}()
-	e, err := elf.NewFile(f)
+	e, err := untrusted.NewELF(f)
 	if err != nil || e.Machine != elf.EM_X86_64 {
 		return 0, false, nil //nolint:nilerr // no library that this process could use
 	}
-	symbols, err := e.DynamicSymbols()
-	if err != nil {
-		return 0, false, nil //nolint:nilerr // it exports nothing
-	}
 	number := uint64(0) // of the symbol; the first one is 1
-	for i := range symbols {
-		if s := &symbols[i]; s.Name == recordSymbol && elf.ST_TYPE(s.Info) == elf.STT_TLS && s.Section != elf.SHN_UNDEF {
-			number = uint64(i) + 1
+	err = e.Symbols(elf.SHT_DYNSYM, func(s *untrusted.Symbol) {
+		if s.Name == recordSymbol && s.Section != elf.SHN_UNDEF {
+			number = uint64(s.Number)
 		}
-	}
-	if number == 0 {
-		return 0, false, nil
+	}, elf.STT_TLS)
+	if err != nil || number == 0 {
+		return 0, false, nil //nolint:nilerr // it exports nothing
 	}
 	for _, s := range e.Sections {
 		if s.Type != elf.SHT_RELA { //nolint:misspell // relocations with addend
 			continue
 		}
-		for r := s.Open(); ; {
-			var entry elf.Rela64
-			if binary.Read(r, binary.LittleEndian, &entry) != nil {
+		data, err := untrusted.Data(s)
+		if err != nil {
+			continue
+		}
+		for entry := range slices.Chunk(data, relocationSize) {
+			if len(entry) < relocationSize {
 				break
 			}
-			if elf.R_TYPE64(entry.Info) == uint32(elf.R_X86_64_TLSDESC) && entry.Info>>32 == number {
-				return l.base + entry.Off, true, nil
+			offset, info := binary.LittleEndian.Uint64(entry), binary.LittleEndian.Uint64(entry[8:])
+			if elf.R_TYPE64(info) == uint32(elf.R_X86_64_TLSDESC) && info>>32 == number {
+				return l.base + offset, true, nil
 			}
 		}
 	}
 	return 0, false, fmt.Errorf("it accesses %s without a TLS descriptor: build it with -mtls-dialect=gnu2", recordSymbol)
 }
+
+// relocationSize is that of an [elf.Rela64].
+const relocationSize = 24
 
 // readDescriptor returns the offset from the thread pointer that a TLS descriptor tells.
 func readDescriptor(memory string, at uint64) (offset int32, err error) {

@@ -5,26 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
 // recordSymbol is the thread-local pointer to the record of OTEP 4947.
 const recordSymbol = "otel_thread_ctx_v1"
 
 // recordContext returns where a program that exports the pointer itself keeps the records of its threads.
-func recordContext(f *elf.File) (Context, error) {
+func recordContext(f *untrusted.ELF) (Context, error) {
 	if f.Machine != elf.EM_X86_64 || runtime.GOARCH != "amd64" {
 		return Context{}, errors.New("thread records are read on amd64 only")
 	}
-	symbols, err := f.DynamicSymbols()
-	if err != nil {
-		return Context{}, fmt.Errorf("read the exported symbols: %w", err)
-	}
-	offset, err := tlsOffset(f, symbols, recordSymbol)
+	offset, err := tlsOffset(f, elf.SHT_DYNSYM, recordSymbol)
 	return Context{Kind: ThreadRecord, TLS: offset}, err
 }
 
 // tlsSegment returns the segment of thread-local variables, nil if there is none.
-func tlsSegment(f *elf.File) *elf.Prog {
+func tlsSegment(f *untrusted.ELF) *elf.Prog {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_TLS {
 			return p
@@ -34,7 +32,7 @@ func tlsSegment(f *elf.File) *elf.Prog {
 }
 
 // tlsOffset returns the offset of a thread-local variable of a program from the thread pointer, which is behind them.
-func tlsOffset(f *elf.File, symbols []elf.Symbol, name string) (int32, error) {
+func tlsOffset(f *untrusted.ELF, table elf.SectionType, name string) (offset int32, err error) {
 	segment := tlsSegment(f)
 	if segment == nil {
 		return 0, errors.New("it has no thread-local variables")
@@ -43,10 +41,14 @@ func tlsOffset(f *elf.File, symbols []elf.Symbol, name string) (int32, error) {
 	if a := segment.Align; a > 1 {
 		size = (size + a - 1) / a * a
 	}
-	for _, s := range symbols {
-		if s.Name == name && elf.ST_TYPE(s.Info) == elf.STT_TLS && s.Section != elf.SHN_UNDEF && s.Value < size && size < 1<<30 {
-			return int32(int64(s.Value) - int64(size)), nil
+	found := false
+	err = f.Symbols(table, func(s *untrusted.Symbol) {
+		if s.Name == name && s.Section != elf.SHN_UNDEF && s.Value < size && size < 1<<30 {
+			offset, found = int32(int64(s.Value)-int64(size)), true
 		}
+	}, elf.STT_TLS)
+	if err == nil && !found {
+		err = fmt.Errorf("it has no symbol %s", name)
 	}
-	return 0, fmt.Errorf("it has no symbol %s", name)
+	return offset, err
 }

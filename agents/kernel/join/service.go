@@ -3,6 +3,7 @@ package join
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/resource"
 )
@@ -34,12 +35,13 @@ func readService(proc string, pid uint32, name, host string, quick bool) (*Servi
 
 // NewService returns the service with the given attributes; nil if they lack its name.
 func NewService(attributes map[string]string) *Service {
-	s := &Service{Name: attributes[resource.Service]}
+	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") } // as protocols demand
+	s := &Service{Name: valid(attributes[resource.Service])}
 	if s.Name == "" {
 		return nil
 	}
 	for _, k := range slices.Sorted(maps.Keys(attributes)) {
-		s.Attributes = append(s.Attributes, Attribute{k, attributes[k]})
+		s.Attributes = append(s.Attributes, Attribute{valid(k), valid(attributes[k])})
 	}
 	return s
 }

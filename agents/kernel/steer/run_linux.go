@@ -226,8 +226,8 @@ func (a *agent) frames(e *waits.Event, process *join.Service) []string {
 	if err != nil {
 		return nil // it has been deleted
 	}
-	names := a.resolver.Names(e.TGID, addresses)
-	if len(a.names) < maxNames {
+	names, final := a.resolver.Names(e.TGID, addresses)
+	if final && len(a.names) < maxNames {
 		a.names[id] = names
 	}
 	return names

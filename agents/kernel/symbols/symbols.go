@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
 // Limits of the cached names.
@@ -23,14 +25,24 @@ const (
 	maxFiles     = 256
 	maxProcesses = 1024
 	maxMappings  = 1 << 16
+	maxMemory    = 256 << 20 // of the names of all files and processes, in bytes
 )
 
 // Resolver names addresses. It caches symbol tables by file. It is not safe for concurrent use.
 type Resolver struct {
 	proc      string // where the proc file system is mounted
 	now       func() time.Time
-	files     map[fileID]*table
+	files     map[fileID]*reading
 	processes map[uint32]*process
+	late      bool // whether a table that is needed has not been read yet
+	inspector untrusted.Inspector
+}
+
+// reading is a table of names that is being read, or has been.
+type reading struct {
+	table  *table                    // nil: there is none yet
+	answer *untrusted.Answer[*table] // nil: it has been read, or cannot be
+	stale  bool                      // whether it is to be read again when it is needed
 }
 
 // fileID identifies the file of a mapping.
@@ -41,9 +53,11 @@ type fileID struct {
 
 // process holds the executable mappings of a process, ascending.
 type process struct {
+	identity untrusted.Identity
 	mappings []mapping
 	read     time.Time
-	perf     *table // of the perf map; nil: not read yet
+	answer   *untrusted.Answer[[]mapping] // of a reading of the mappings; nil: none is under way
+	perf     *reading                     // of the perf map; nil: not read yet
 }
 
 // mapping is an executable part of a process's memory.
@@ -55,58 +69,76 @@ type mapping struct {
 
 // NewResolver returns a resolver for the proc file system mounted at proc.
 func NewResolver(proc string, now func() time.Time) *Resolver {
-	return &Resolver{proc: proc, now: now, files: make(map[fileID]*table), processes: make(map[uint32]*process)}
+	return &Resolver{proc: proc, now: now, files: make(map[fileID]*reading), processes: make(map[uint32]*process)}
 }
 
 // reread is the age from which mappings and perf maps are read again when an address is not found.
 const reread = time.Second
 
 // Names returns the names of the functions at return addresses in a process. An address without a name gets that of
-// its file.
-func (r *Resolver) Names(pid uint32, addresses []uint64) []string {
+// its file. final is false if symbols have not been read yet: later there may be better names.
+func (r *Resolver) Names(pid uint32, addresses []uint64) (names []string, final bool) {
 	p := r.process(pid)
-	names := make([]string, len(addresses))
+	names, r.late = make([]string, len(addresses)), false
 	for i, a := range addresses {
 		if i > 0 {
 			a-- // a return address may be that of the next function
 		}
 		name, ok := r.name(pid, p, a)
 		if !ok && r.now().Sub(p.read) >= reread {
-			p = r.readProcess(pid)
+			r.readProcess(pid, p)
 			name, _ = r.name(pid, p, a)
 		}
-		names[i] = name
+		names[i] = untrusted.Name(name)
 	}
-	return names
+	return names, p.answer == nil && !r.late
 }
 
 // Forget removes the cached symbols of a process that has ended.
 func (r *Resolver) Forget(pid uint32) { delete(r.processes, pid) }
 
 func (r *Resolver) process(pid uint32) *process {
-	if p, ok := r.processes[pid]; ok {
-		return p
+	p, ok := r.processes[pid]
+	if !ok {
+		if len(r.processes) >= maxProcesses {
+			clear(r.processes)
+		}
+		p = &process{}
+		r.processes[pid] = p
+		r.readProcess(pid, p)
 	}
-	return r.readProcess(pid)
+	p.settle()
+	return p
 }
 
 // Know reads the mappings of a process, so that its addresses have names even if it ends soon.
 func (r *Resolver) Know(pid uint32) { r.process(pid) }
 
-func (r *Resolver) readProcess(pid uint32) *process {
-	if len(r.processes) >= maxProcesses {
-		clear(r.processes)
+// Renew forgets a process that runs another program by now.
+func (r *Resolver) Renew(pid uint32) {
+	id, err := untrusted.Identify(r.proc, pid)
+	if p := r.processes[pid]; err == nil && p != nil && p.identity != id {
+		r.Forget(pid)
 	}
-	p := &process{read: r.now()}
-	if f, err := os.Open(r.path(pid, "maps")); err == nil {
-		p.mappings = parseMappings(f)
-		_ = f.Close() // read only
+}
+
+// readProcess begins to read the mappings of a process, and has its perf map read again, unless that is under way.
+func (r *Resolver) readProcess(pid uint32, p *process) {
+	if p.answer != nil {
+		return
 	}
-	if old := r.processes[pid]; len(p.mappings) == 0 && old != nil {
-		p.mappings, p.perf = old.mappings, old.perf // it has ended
-	}
-	r.processes[pid] = p
-	return p
+	p.read = r.now()
+	p.identity, _ = untrusted.Identify(r.proc, pid)
+	name := r.path(pid, "maps")
+	p.answer = untrusted.Inspect(&r.inspector, func() []mapping {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil
+		}
+		defer func() { _ = f.Close() }() // read only
+		return parseMappings(f)
+	})
+	p.settle()
 }
 
 func (r *Resolver) path(pid uint32, name string) string {
@@ -125,15 +157,12 @@ func (r *Resolver) name(pid uint32, p *process, address uint64) (name string, ok
 	m := &p.mappings[i]
 	if strings.HasPrefix(m.path, "/") && !strings.HasPrefix(m.path, "/memfd:") {
 		offset := address - m.start + m.offset
-		if name, ok := r.table(pid, m).atOffset(offset); ok {
+		if name, ok := r.tableOf(pid, m).atOffset(offset); ok {
 			return name, true
 		}
 		return fmt.Sprintf("%s+0x%x", path.Base(strings.TrimSuffix(m.path, " (deleted)")), offset), true
 	}
-	if p.perf == nil {
-		p.perf = r.readPerfMap(pid)
-	}
-	if name, ok := p.perf.at(address); ok {
+	if name, ok := r.perfOf(pid, p).at(address); ok {
 		return name, true
 	}
 	if m.path != "" {
@@ -142,46 +171,106 @@ func (r *Resolver) name(pid uint32, p *process, address uint64) (name string, ok
 	return fmt.Sprintf("0x%x", address), false
 }
 
-// table returns the symbols of the file behind a mapping.
-func (r *Resolver) table(pid uint32, m *mapping) *table {
-	if t, ok := r.files[m.file]; ok {
-		return t
+// settle takes the mappings if they have been read. A process that has ended has none, and keeps those that it had.
+func (p *process) settle() {
+	if p.answer == nil {
+		return
 	}
-	if len(r.files) >= maxFiles {
-		clear(r.files)
+	mappings, ok := p.answer.Take()
+	if !ok {
+		return
 	}
-	t := r.readTable(pid, m)
-	r.files[m.file] = t
-	return t
+	p.answer = nil
+	if len(mappings) > 0 {
+		p.mappings = mappings
+		if p.perf != nil {
+			p.perf.stale = true
+		}
+	}
+}
+
+// tableOf returns the symbols of the file behind a mapping.
+func (r *Resolver) tableOf(pid uint32, m *mapping) *table {
+	f, ok := r.files[m.file]
+	if !ok {
+		if len(r.files) >= maxFiles {
+			clear(r.files)
+		}
+		mapped, root, name := r.path(pid, fmt.Sprintf("map_files/%x-%x", m.start, m.end)), r.path(pid, "root"), m.path
+		if f = r.begin(func() *table { return readTable(mapped, root, name) }); f != nil {
+			r.files[m.file] = f
+		}
+	}
+	return r.settle(f)
+}
+
+// perfOf returns the names that a just-in-time compiler has written for a process.
+func (r *Resolver) perfOf(pid uint32, p *process) *table {
+	if p.perf == nil || p.perf.stale && p.perf.answer == nil {
+		folder := r.path(pid, "")
+		p.perf = r.begin(func() *table { return readPerfMap(folder, pid) })
+	}
+	return r.settle(p.perf)
+}
+
+// begin begins to read a table; nil if too many others do not answer.
+func (r *Resolver) begin(read func() *table) *reading {
+	if a := untrusted.Inspect(&r.inspector, read); a != nil {
+		return &reading{answer: a}
+	}
+	return nil
+}
+
+// settle returns a table, an empty one as long as it has not been read.
+func (r *Resolver) settle(f *reading) *table {
+	if f == nil {
+		return &table{}
+	}
+	if f.answer != nil {
+		t, ok := f.answer.Take()
+		if !ok {
+			r.late = true
+			return &table{}
+		}
+		f.answer, f.table = nil, t
+		if r.memory() > maxMemory {
+			clear(r.files)
+			clear(r.processes)
+		}
+	}
+	return f.table
+}
+
+// memory returns the size of all tables, in bytes.
+func (r *Resolver) memory() (n int) {
+	for _, f := range r.files {
+		n += f.size()
+	}
+	for _, p := range r.processes {
+		n += p.perf.size()
+	}
+	return n
+}
+
+func (f *reading) size() int {
+	if f == nil || f.table == nil {
+		return 0
+	}
+	return f.table.size
 }
 
 // readTable reads the symbols of a mapped file: through the mapping, which also works for deleted files, or else by its
-// path as the process sees it. The table is empty if neither works.
-func (r *Resolver) readTable(pid uint32, m *mapping) *table {
-	f, err := os.Open(r.path(pid, fmt.Sprintf("map_files/%x-%x", m.start, m.end)))
+// name as the process sees it. The table is empty if neither works.
+func readTable(mapped, root, name string) *table {
+	f, err := untrusted.Open(mapped)
 	if err != nil {
-		f, err = openIn(r.path(pid, "root"), m.path)
+		f, err = untrusted.OpenIn(root, name)
 	}
 	if err != nil {
 		return &table{}
 	}
 	defer func() { _ = f.Close() }() // read only
 	return readELF(f)
-}
-
-// openIn opens a regular file below root without leaving it.
-func openIn(root, name string) (*os.File, error) {
-	r, err := os.OpenRoot(root)
-	if err != nil {
-		return nil, fmt.Errorf("open the root of a process: %w", err)
-	}
-	defer func() { _ = r.Close() }() // read only
-	name = strings.TrimPrefix(path.Clean("/"+name), "/")
-	info, err := r.Stat(name)
-	if err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file: %w", name, cmp.Or(err, os.ErrInvalid))
-	}
-	return r.Open(name)
 }
 
 // parseMappings parses the executable mappings of /proc/PID/maps.

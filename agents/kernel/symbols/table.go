@@ -4,29 +4,30 @@ import (
 	"bufio"
 	"cmp"
 	"debug/elf"
-	"debug/gosym"
 	"errors"
 	"io"
 	"iter"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
 // Limits of hostile files.
 const (
-	maxSection = 512 << 20
 	maxPerfMap = 64 << 20
-	maxSymbols = 4 << 20
+	maxTable   = 64 << 20 // bytes of the names and addresses of a file or a process
 	maxLine    = 64 << 10
 )
 
 // table holds the functions of a file, ascending by address.
 type table struct {
 	functions []function
-	segments  []segment    // of the file
-	golang    *gosym.Table // of a Go program without symbols; nil: none
+	segments  []segment // of the file
+	size      int       // in bytes, about
 }
 
 // function is a named range of addresses.
@@ -57,22 +58,21 @@ func (t *table) at(address uint64) (name string, ok bool) {
 	if i >= 0 && (t.functions[i].end == 0 || address < t.functions[i].end) {
 		return t.functions[i].name, true
 	}
-	return t.inGo(address)
+	return "", false
 }
 
-func (t *table) inGo(address uint64) (name string, ok bool) {
-	if t.golang == nil {
-		return "", false
+// add adds a function, unless there are too many already.
+func (t *table) add(start, size uint64, name string) {
+	const overhead = 48
+	if start == 0 || name == "" || t.size > maxTable {
+		return
 	}
-	defer func() { // package gosym does not check all of its input
-		if recover() != nil {
-			name, ok = "", false
-		}
-	}()
-	if f := t.golang.PCToFunc(address); f != nil {
-		return f.Name, true
+	f := function{start: start, name: name}
+	if size > 0 {
+		f.end = start + size
 	}
-	return "", false
+	t.functions = append(t.functions, f)
+	t.size += overhead + len(name)
 }
 
 // readELF reads the functions of an ELF file; none if it is unreadable.
@@ -83,7 +83,7 @@ func readELF(r io.ReaderAt) (t *table) {
 		}
 	}()
 	t = &table{}
-	f, err := elf.NewFile(r)
+	f, err := untrusted.NewELF(r)
 	if err != nil {
 		return t
 	}
@@ -92,45 +92,19 @@ func readELF(r io.ReaderAt) (t *table) {
 			t.segments = append(t.segments, segment{p.Off, p.Filesz, p.Vaddr})
 		}
 	}
-	if small(f, ".symtab", ".strtab") {
-		t.add(f.Symbols())
-	}
+	t.read(f, elf.SHT_SYMTAB)
 	hasSymbols := len(t.functions) > 0
-	if small(f, ".dynsym", ".dynstr") {
-		t.add(f.DynamicSymbols())
+	t.read(f, elf.SHT_DYNSYM)
+	if !hasSymbols {
+		t.readGo(f)
 	}
 	t.sort()
-	if !hasSymbols {
-		t.golang = readGo(f)
-	}
 	return t
 }
 
-// small reports whether the sections have a bearable size.
-func small(f *elf.File, sections ...string) bool {
-	for _, name := range sections {
-		if s := f.Section(name); s != nil && s.Size > maxSection {
-			return false
-		}
-	}
-	return true
-}
-
-func (t *table) add(symbols []elf.Symbol, err error) {
-	if err != nil {
-		return
-	}
-	for _, s := range symbols {
-		kind := elf.ST_TYPE(s.Info)
-		if (kind != elf.STT_FUNC && kind != elf.STT_GNU_IFUNC) || s.Value == 0 || s.Name == "" || len(t.functions) >= maxSymbols {
-			continue
-		}
-		end := uint64(0)
-		if s.Size > 0 {
-			end = s.Value + s.Size
-		}
-		t.functions = append(t.functions, function{s.Value, end, s.Name})
-	}
+// read adds the functions in symbol tables of a type, as far as they can be read.
+func (t *table) read(f *untrusted.ELF, kind elf.SectionType) {
+	_ = f.Symbols(kind, func(s *untrusted.Symbol) { t.add(s.Value, s.Size, s.Name) }, elf.STT_FUNC, elf.STT_GNU_IFUNC)
 }
 
 // sort sorts the functions and keeps one for each address: the shortest name has the fewest decorations.
@@ -141,28 +115,49 @@ func (t *table) sort() {
 	t.functions = slices.CompactFunc(t.functions, func(a, b function) bool { return a.start == b.start })
 }
 
-// readGo reads the line table that Go programs keep even when they are stripped; nil if there is none.
-func readGo(f *elf.File) *gosym.Table {
+// Beginnings of the line tables of Go.
+const (
+	goTable118 = 0xfffffff0
+	goTable120 = 0xfffffff1
+)
+
+// readGo adds the functions in the line table that Go programs keep even when they are stripped, from Go 1.18 on.
+// Package gosym would believe the table's own figures about its size.
+func (t *table) readGo(f *untrusted.ELF) {
 	section, text := f.Section(".gopclntab"), f.Section(".text")
-	if section == nil || text == nil || section.Size > maxSection {
-		return nil
+	if section == nil || text == nil || f.Class != elf.ELFCLASS64 {
+		return
 	}
-	data, err := section.Data()
-	if err != nil {
-		return nil
+	data, err := untrusted.Data(section)
+	const header = 8 + 8*8
+	if err != nil || len(data) < header {
+		return
 	}
-	t, err := gosym.NewTable(nil, gosym.NewLineTable(data, text.Addr))
-	if err != nil {
-		return nil
+	order := f.ByteOrder
+	if magic := order.Uint32(data); magic != goTable118 && magic != goTable120 {
+		return
 	}
-	return t
+	word := func(i int) uint64 { return min(order.Uint64(data[8+8*i:]), uint64(len(data))) } // an offset, or a number that is less
+	names, functions := data[word(3):], data[word(7):]
+	for i := range word(0) {
+		if 8*i+12 > uint64(len(functions)) {
+			return
+		}
+		// The address of a function and the place of its data, and then the address at which it ends.
+		entry := functions[8*i:]
+		start, at, end := order.Uint32(entry), uint64(order.Uint32(entry[4:])), order.Uint32(entry[8:])
+		if end <= start || at+8 > uint64(len(functions)) {
+			continue
+		}
+		t.add(text.Addr+uint64(start), uint64(end-start), untrusted.Text(names, uint64(order.Uint32(functions[at+4:]))))
+	}
 }
 
 // readPerfMap reads the names that a just-in-time compiler has written for a process, as the process sees them. The
-// table is empty if there are none.
-func (r *Resolver) readPerfMap(pid uint32) *table {
+// table is empty if there are none. folder is that of the process in the proc file system.
+func readPerfMap(folder string, pid uint32) *table {
 	t := &table{}
-	f, err := openIn(r.path(pid, "root"), "tmp/perf-"+r.innerPID(pid)+".map")
+	f, err := untrusted.OpenIn(filepath.Join(folder, "root"), "tmp/perf-"+innerPID(folder, pid)+".map")
 	if err != nil {
 		return t
 	}
@@ -170,13 +165,13 @@ func (r *Resolver) readPerfMap(pid uint32) *table {
 	for line := range lines(io.LimitReader(f, maxPerfMap)) {
 		// 7f3a14000000 1c0 name of the function
 		parts := strings.SplitN(line, " ", 3)
-		if len(parts) < 3 || len(t.functions) >= maxSymbols {
+		if len(parts) < 3 {
 			continue
 		}
 		start, err1 := strconv.ParseUint(strings.TrimPrefix(parts[0], "0x"), 16, 64)
 		size, err2 := strconv.ParseUint(strings.TrimPrefix(parts[1], "0x"), 16, 64)
 		if errors.Join(err1, err2) == nil && size > 0 {
-			t.functions = append(t.functions, function{start, start + size, parts[2]})
+			t.add(start, size, strings.Clone(parts[2][:min(len(parts[2]), untrusted.MaxName)])) // not the whole line
 		}
 	}
 	// A compiler reuses memory: of names for the same address the last one counts.
@@ -187,9 +182,9 @@ func (r *Resolver) readPerfMap(pid uint32) *table {
 }
 
 // innerPID returns the ID of a process in its own PID namespace.
-func (r *Resolver) innerPID(pid uint32) string {
+func innerPID(folder string, pid uint32) string {
 	own := strconv.FormatUint(uint64(pid), 10)
-	text, err := os.ReadFile(r.path(pid, "status"))
+	text, err := os.ReadFile(filepath.Join(folder, "status"))
 	if err != nil {
 		return own
 	}

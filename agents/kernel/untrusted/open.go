@@ -1,0 +1,59 @@
+// Package untrusted reads the files and the memory of the processes observed. All of it may be hostile: names lead to
+// pipes and devices, readings never return, and tables lie about their sizes.
+package untrusted
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+)
+
+// MaxName bounds names that processes choose, in bytes.
+const MaxName = 256
+
+// Name returns a name that a process chose, as valid UTF-8 of hardly more than [MaxName] bytes.
+func Name(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), MaxName)], "\uFFFD")
+}
+
+// Open opens a regular file. It never waits for a writer, as opening a pipe does.
+func Open(name string) (*os.File, error) { return open(name, os.Stat, os.OpenFile) }
+
+// OpenIn opens a regular file as [Open] does, by the name that it has for a process with the given root. It does not
+// leave that root.
+func OpenIn(root, name string) (*os.File, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, fmt.Errorf("open the root of a process: %w", err)
+	}
+	defer func() { _ = r.Close() }() // read only
+	return open(strings.TrimPrefix(path.Clean("/"+name), "/"), r.Stat, r.OpenFile)
+}
+
+func open(name string, stat func(string) (fs.FileInfo, error), openFile func(string, int, fs.FileMode) (*os.File, error)) (*os.File, error) {
+	info, err := stat(name) // opening a device may have an effect
+	if err := regular(name, info, err); err != nil {
+		return nil, err
+	}
+	f, err := openFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err = f.Stat() // another file may have the name by now
+	if err := regular(name, info, err); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func regular(name string, info fs.FileInfo, err error) error {
+	if err != nil || !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file: %w", name, cmp.Or(err, os.ErrInvalid))
+	}
+	return nil
+}
