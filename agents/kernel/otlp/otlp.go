@@ -26,6 +26,8 @@ import (
 const (
 	maxQueued = 64   // batches
 	maxBatch  = 1024 // waits in one request
+	// maxBytes bounds a request, about: Collectors refuse those above 4 MiB, as a whole.
+	maxBytes = 3 << 20
 	timeout   = 5 * time.Second
 )
 
@@ -87,7 +89,7 @@ func parseEndpoint(text string) (address string, security credentials.TransportC
 // Add enqueues waits. It never blocks. It must not be called after Close.
 func (e *Exporter) Add(list []join.Wait) {
 	for len(list) > 0 {
-		n := min(len(list), maxBatch)
+		n := batch(list)
 		select {
 		case e.queue <- list[:n]:
 		default:
@@ -95,6 +97,29 @@ func (e *Exporter) Add(list []join.Wait) {
 		}
 		list = list[n:]
 	}
+}
+
+// batch returns the number of waits of a list that fit into one request, at least one.
+func batch(list []join.Wait) (n int) {
+	const span = 400 // bytes, about, without texts of the process
+	services := make(map[*join.Service]bool)
+	for size := 0; n < min(len(list), maxBatch); n++ {
+		w := &list[n]
+		if !services[w.Service] {
+			services[w.Service] = true
+			for _, a := range w.Service.Attributes {
+				size += len(a.Key) + len(a.Value) + 20
+			}
+		}
+		size += span + len(w.Service.Name)
+		for _, f := range w.Frames {
+			size += len(f) + 1
+		}
+		if size > maxBytes && n > 0 {
+			break
+		}
+	}
+	return n
 }
 
 // Counts returns the counts so far.
@@ -142,12 +167,26 @@ func (e *Exporter) run(ctx context.Context) {
 			last = ""
 			continue
 		}
-		e.lose(&e.counts.Failed, list, len(list))
+		var rejected *rejectedError
+		if !errors.As(err, &rejected) { // it has been counted
+			e.lose(&e.counts.Failed, list, len(list))
+		}
 		if text := err.Error(); text != last { // a receiver that is away fails every time
 			e.log.WarnContext(ctx, "waits could not be sent", slog.Any("error", err))
 			last = text
 		}
 	}
+}
+
+// rejectedError tells that a receiver took only a part of a request.
+type rejectedError struct {
+	spans   int64
+	message string // of the receiver
+}
+
+// Error implements error.
+func (e *rejectedError) Error() string {
+	return fmt.Sprintf("the receiver rejected %d of them: %q", e.spans, e.message)
 }
 
 func (e *Exporter) send(ctx context.Context, list []join.Wait) error {
@@ -167,7 +206,7 @@ func (e *Exporter) send(ctx context.Context, list []join.Wait) error {
 	if n := answer.PartialSuccess().RejectedSpans(); n > 0 {
 		e.lose(&e.counts.Failed, list, int(min(n, int64(len(list)))))
 		e.count(&e.counts.Sent, len(list)-int(min(n, int64(len(list)))))
-		return nil
+		return &rejectedError{n, answer.PartialSuccess().ErrorMessage()}
 	}
 	e.count(&e.counts.Sent, len(list))
 	return nil

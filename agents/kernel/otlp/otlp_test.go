@@ -23,6 +23,7 @@ type receiver struct {
 	ptraceotlp.UnimplementedGRPCServer
 	received chan ptrace.Traces
 	refuse   error
+	rejects  string // if not empty, the reason for which a span of each request is rejected
 	token    []string // of the last request
 }
 
@@ -32,8 +33,14 @@ func (r *receiver) Export(ctx context.Context, request ptraceotlp.ExportRequest)
 		return ptraceotlp.NewExportResponse(), r.refuse
 	}
 	r.token = metadata.ValueFromIncomingContext(ctx, "authorization")
+	answer := ptraceotlp.NewExportResponse()
+	if r.rejects != "" {
+		answer.PartialSuccess().SetRejectedSpans(1)
+		answer.PartialSuccess().SetErrorMessage(r.rejects)
+		return answer, nil
+	}
 	r.received <- request.Traces()
-	return ptraceotlp.NewExportResponse(), nil
+	return answer, nil
 }
 
 func listen(t *testing.T, r *receiver) string {
@@ -141,5 +148,48 @@ func TestRefused(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 {
 		t.Errorf("%d lines of the log:\n%s", n, log.String())
+	}
+}
+
+// The log has the reason for which a receiver rejects a part of the waits.
+func TestRejected(t *testing.T) {
+	var log strings.Builder
+	e, err := Open(listen(t, &receiver{rejects: "too old"}), "", name, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		e.Add([]join.Wait{wait(&join.Service{}, 1), wait(&join.Service{}, 2)})
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c := e.Counts(); c != (Counts{Sent: 2, Failed: 2}) {
+		t.Errorf("%+v", c)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "too old") {
+		t.Errorf("log %q", got)
+	}
+}
+
+// Each request is below the usual limit of Collectors, 4 MiB, whatever the processes call their functions.
+func TestLargeWaits(t *testing.T) {
+	r := &receiver{received: make(chan ptrace.Traces, maxQueued)}
+	e, err := Open(listen(t, r), "", name, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := join.NewService(map[string]string{"service.name": strings.Repeat("s", 1000), "x": strings.Repeat("y", 16<<10)})
+	list := make([]join.Wait, maxBatch)
+	for i := range list {
+		list[i] = wait(service, uint32(i))
+		list[i].Frames = slices.Repeat([]string{strings.Repeat("f", 256)}, 127)
+	}
+	e.Add(list)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c := e.Counts(); c != (Counts{Sent: maxBatch}) || len(r.received) < 2 {
+		t.Errorf("%+v in %d requests", c, len(r.received))
 	}
 }

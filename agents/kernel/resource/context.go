@@ -20,7 +20,7 @@ const (
 	contextSignature = "OTEL_CTX"
 	contextVersion   = 2
 	contextHeader    = 32
-	maxContext       = 64 << 10 // bytes of a payload
+	maxContext       = 16 << 10 // bytes of a payload
 	contextAttempts  = 3        // readings, while the process updates its context
 )
 

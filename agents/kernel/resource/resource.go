@@ -31,6 +31,9 @@ const (
 // maxEnvironment bounds the environment that is read of a process, in bytes.
 const maxEnvironment = 1 << 20
 
+// maxValue bounds the variables that are used, in bytes: each batch of spans carries them.
+const maxValue = 16 << 10
+
 // Of returns the attributes of a process, found below proc. Attributes that cannot be read are missing; [Service] is
 // missing if the process names none. It returns an error that wraps [fs.ErrNotExist] if the process has ended. If quick
 // is true, it does not look for the context of a process whose environment names no service, which takes long.
@@ -64,7 +67,7 @@ func Of(proc string, pid uint32, quick bool) (map[string]string, error) {
 func ofEnvironment(environment []byte) map[string]string {
 	variables := make(map[string]string)
 	for line := range bytes.SplitSeq(environment, []byte{0}) {
-		if name, value, ok := strings.Cut(string(line), "="); ok && relevant[name] {
+		if name, value, ok := strings.Cut(string(line), "="); ok && relevant[name] && len(value) <= maxValue {
 			variables[name] = value
 		}
 	}

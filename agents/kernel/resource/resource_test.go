@@ -32,6 +32,7 @@ func TestOfEnvironment(t *testing.T) {
 		{"HOSTNAME=x\x00KUBERNETES_SERVICE_HOST=\x00K8S_POD_NAME=shop-2", map[string]string{Pod: "shop-2"}},
 		{"HOSTNAME=x\x00KUBERNETES_SERVICE_HOST=\x00OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=shop-3", map[string]string{Pod: "shop-3"}},
 		{"OTEL_SERVICE_NAME", nil},
+		{"OTEL_SERVICE_NAME=shop\x00OTEL_RESOURCE_ATTRIBUTES=x=" + strings.Repeat("y", maxValue), map[string]string{Service: "shop"}},
 	} {
 		if got := ofEnvironment([]byte(c.environment)); !maps.Equal(got, c.want) {
 			t.Errorf("%q: %v, want %v", c.environment, got, c.want)
