@@ -18,6 +18,9 @@ import (
 // Lease is the time after which the programs stop unless the agent renews them.
 const Lease = 10 * time.Second
 
+// MaxTargets is the number of processes that can be observed at a time, as in bpf/wait.bpf.c.
+const MaxTargets = 4096
+
 // Target selects parts of the observation of one process.
 type Target struct {
 	Classes   waits.Set // to sum up

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Selection selects processes. Exactly one field is set.
@@ -24,7 +26,16 @@ const maxComm = 15
 // cgroupMounts are the places where cgroups are mounted.
 var cgroupMounts = []string{"", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
 
-// Find returns the selected processes that run, ascending.
+// Check returns an error if nothing can ever be selected.
+func (s *Selection) Check() error {
+	if s.Cgroup != "" && cgroupFolder(s.Cgroup) == "" {
+		return fmt.Errorf("there is no cgroup %s", s.Cgroup)
+	}
+	return nil
+}
+
+// Find returns the selected processes that run, ascending. A cgroup that has been removed has none: services remove
+// theirs when they end.
 func (s *Selection) Find() ([]uint32, error) { return s.findIn("/proc") }
 
 func (s *Selection) findIn(proc string) (found []uint32, err error) {
@@ -32,7 +43,9 @@ func (s *Selection) findIn(proc string) (found []uint32, err error) {
 	case s.Comm != "":
 		found, err = findComm(proc, s.Comm)
 	case s.Cgroup != "":
-		found, err = findCgroup(s.Cgroup)
+		if folder := cgroupFolder(s.Cgroup); folder != "" {
+			found, err = processesIn(folder)
+		}
 	default:
 		found = slices.DeleteFunc(slices.Clone(s.PIDs), func(pid uint32) bool { return !isProcess(proc, pid) })
 	}
@@ -87,28 +100,32 @@ func findComm(proc, comm string) ([]uint32, error) {
 	return found, nil
 }
 
-func findCgroup(name string) ([]uint32, error) {
+// cgroupFolder returns the folder of a cgroup; "" if there is none.
+func cgroupFolder(name string) string {
 	for _, mount := range cgroupMounts {
 		folder := filepath.Join(mount, name)
 		if _, err := os.Stat(filepath.Join(folder, "cgroup.procs")); err == nil {
-			return processesIn(folder)
+			return folder
 		}
 	}
-	return nil, fmt.Errorf("there is no cgroup %s", name)
+	return ""
 }
+
+// removed reports whether an error tells that a cgroup has been removed, before or after it was opened.
+func removed(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
 // processesIn returns the processes of a cgroup and of those below it.
 func processesIn(folder string) ([]uint32, error) {
 	var found []uint32
 	err := filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && name != folder {
-			return nil // removed meanwhile
+		if removed(err) {
+			return nil
 		}
 		if err != nil || !d.IsDir() {
 			return err
 		}
 		text, err := os.ReadFile(filepath.Join(name, "cgroup.procs"))
-		if errors.Is(err, fs.ErrNotExist) {
+		if removed(err) {
 			return nil
 		}
 		for line := range strings.Lines(string(text)) {

@@ -53,6 +53,9 @@ type stackID struct {
 // Observe observes the selected processes and passes reports to emit: one at the end, or one for each interval. It
 // ends after the duration, with the context, or when the selected processes have ended.
 func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (err error) {
+	if err := s.Selection.Check(); err != nil {
+		return err
+	}
 	found, err := s.Selection.Find()
 	if err != nil {
 		return err

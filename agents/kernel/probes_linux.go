@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
 	"time"
@@ -30,6 +31,8 @@ type Probes struct {
 	rate    uint64      // of samples
 	applied map[uint32]Target
 	added   map[uint32]uint64 // when processes became targets
+	refused map[uint32]bool   // targets for which there is no room
+	lost    uint64            // number of those so far
 	thresh  waits.Thresholds
 	changed uint64 // number of changes of targets
 	until   uint64 // the programs stop then
@@ -72,7 +75,7 @@ func Open(o Options) (*Probes, error) {
 			return nil, fmt.Errorf("set %s of the probes: %w", name, err)
 		}
 	}
-	p := &Probes{rate: o.SampleRate, applied: make(map[uint32]Target), added: make(map[uint32]uint64), tellsDelay: tellsDelay()}
+	p := &Probes{rate: o.SampleRate, applied: make(map[uint32]Target), added: make(map[uint32]uint64), refused: make(map[uint32]bool), tellsDelay: tellsDelay()}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, explain(err)
 	}
@@ -106,7 +109,7 @@ func (p *Probes) Close() error {
 
 // Apply makes a specification true: it adds, changes and removes targets, and attaches the programs if there are any.
 // Processes that a target has started stay targets as long as any target has Children. A target that is not running
-// does no harm.
+// does no harm. Those beyond [MaxTargets] are left out, and count as lost.
 func (p *Probes) Apply(s Spec) error {
 	if len(s.Targets) > 0 {
 		if err := p.attach(); err != nil {
@@ -174,22 +177,29 @@ func (p *Probes) remove(s Spec) error {
 	return nil
 }
 
-// put writes the targets of s that are new or differ, and reports whether there are any.
+// put writes the targets of s that are new or differ, as far as there is room, and reports whether there are any.
 func (p *Probes) put(s Spec) (added bool, err error) {
 	now, err := monotonic()
 	if err != nil {
 		return false, err
 	}
+	full := false
+	maps.DeleteFunc(p.refused, func(pid uint32, _ bool) bool { _, wanted := s.Targets[pid]; return !wanted })
 	for pid, t := range s.Targets {
 		before, exists := p.applied[pid]
 		if exists && before == t && s.Thresholds == p.thresh {
 			continue
 		}
-		if _, observed := p.added[pid]; !observed {
-			p.added[pid] = now
+		since, observed := p.added[pid]
+		if !observed {
+			since = now
+		}
+		if !observed && full {
+			p.refuse(pid)
+			continue
 		}
 		v := bpf.WaitTarget{
-			Begun: now, Added: p.added[pid], ThresholdNs: s.Thresholds, Classes: uint32(t.Classes), Events: uint32(t.Events), MaxEvents: t.MaxEvents,
+			Begun: now, Added: since, ThresholdNs: s.Thresholds, Classes: uint32(t.Classes), Events: uint32(t.Events), MaxEvents: t.MaxEvents,
 		}
 		if t.Stacks {
 			v.Flags |= withStacks
@@ -203,13 +213,28 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 		v.Context.Kind, v.Context.Tls = uint32(t.Context.Kind), t.Context.TLS
 		v.Context.M, v.Context.Curg, v.Context.Labels = t.Context.M, t.Context.Curg, t.Context.Labels
 		v.Context.Table, v.Context.Slots = t.Context.Table, t.Context.Slots
-		if err := p.objects.Targets.Put(pid, &v); err != nil {
+		err := p.objects.Targets.Put(pid, &v)
+		if errors.Is(err, unix.E2BIG) {
+			full = true
+			p.refuse(pid)
+			continue
+		}
+		if err != nil {
 			return added, fmt.Errorf("add target %d: %w", pid, err)
 		}
-		p.applied[pid] = t
+		p.applied[pid], p.added[pid] = t, since
+		delete(p.refused, pid)
 		added = true
 	}
 	return added, nil
+}
+
+// refuse counts a target for which there is no room, once.
+func (p *Probes) refuse(pid uint32) {
+	if !p.refused[pid] {
+		p.refused[pid] = true
+		p.lost++
+	}
 }
 
 // name tells the programs the numbers of the targets. A process that is none any more then costs no more than one that

@@ -246,6 +246,7 @@ func (p *Probes) Losses() (waits.Losses, error) {
 		}
 		l.Missed += s.RecursionMisses
 	}
+	l.Children += p.lost
 	return l, nil
 }
 

@@ -339,3 +339,41 @@ func TestOthers(t *testing.T) {
 
 // pauseThread blocks the thread of the test for a moment.
 func pauseThread() { _ = unix.Nanosleep(&unix.Timespec{Nsec: int64(2 * time.Millisecond)}, nil) }
+
+// Targets beyond the limit are left out and counted once; the others stay.
+func TestManyTargets(t *testing.T) {
+	p := open(t, Options{})
+	const beyond = 1 << 22 // above the numbers of processes
+	spec := Spec{Targets: make(map[uint32]Target)}
+	for i := range uint32(MaxTargets) {
+		spec.Targets[beyond+i] = Target{Classes: waits.All}
+	}
+	lost := func() uint64 {
+		if err := p.Apply(spec); err != nil {
+			t.Fatal(err)
+		}
+		losses, err := p.Losses()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return losses.Children
+	}
+	if n := lost(); n != 0 {
+		t.Fatalf("%d of %d are lost", n, MaxTargets)
+	}
+	const more = 10
+	for i := range uint32(more) {
+		spec.Targets[beyond+MaxTargets+i] = Target{Classes: waits.All}
+	}
+	for range 2 {
+		if n := lost(); n != more {
+			t.Errorf("%d targets are lost, want %d", n, more)
+		}
+	}
+	for i := range uint32(more) {
+		delete(spec.Targets, beyond+i)
+	}
+	if n := lost(); n != more || len(p.applied) != MaxTargets {
+		t.Errorf("%d lost, %d applied, although there is room", n, len(p.applied))
+	}
+}

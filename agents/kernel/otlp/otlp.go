@@ -28,7 +28,7 @@ const (
 	maxBatch  = 1024 // waits in one request
 	// maxBytes bounds a request, about: Collectors refuse those above 4 MiB, as a whole.
 	maxBytes = 3 << 20
-	timeout   = 5 * time.Second
+	timeout  = 5 * time.Second
 )
 
 // Exporter sends waits. Add is safe for concurrent use with the other methods.

@@ -23,7 +23,7 @@ type receiver struct {
 	ptraceotlp.UnimplementedGRPCServer
 	received chan ptrace.Traces
 	refuse   error
-	rejects  string // if not empty, the reason for which a span of each request is rejected
+	rejects  string   // if not empty, the reason for which a span of each request is rejected
 	token    []string // of the last request
 }
 

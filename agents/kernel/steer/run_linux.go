@@ -32,6 +32,9 @@ const maxNames = 8192
 
 // Run lets Sibyl steer the kernel agent until ctx is done.
 func Run(ctx context.Context, s Settings) (err error) {
+	if err := s.Selection.Check(); err != nil {
+		return err
+	}
 	s.Options.StackPeriod = cmp.Or(s.Options.StackPeriod, StackPeriod)
 	probes, err := kernel.Open(s.Options)
 	if err != nil {

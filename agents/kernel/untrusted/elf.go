@@ -62,6 +62,7 @@ type part struct {
 	data []byte
 }
 
+// ReadAt implements [io.ReaderAt].
 func (l *limitedReader) ReadAt(p []byte, at int64) (int, error) {
 	for _, k := range l.kept {
 		if at >= k.at && at-k.at+int64(len(p)) <= int64(len(k.data)) {

@@ -91,7 +91,7 @@ type Losses struct {
 	Sums     uint64 // intervals: the map of sums was full
 	Threads  uint64 // switches of threads without memory for their state
 	Stacks   uint64 // sampled stacks: their map was full
-	Children uint64 // processes that were started: the map of targets was full
+	Children uint64 // processes: the map of targets was full
 	Missed   uint64 // runs of the probes: nested in another one
 	Switches uint64 // parts of a thread's time: the kernel did not report that it left a CPU
 	Gaps     uint64 // times at which the agent was stopped for too long
