@@ -188,6 +188,14 @@ func (j *Joiner) process(pid uint32) (*process, error) {
 	return p, nil
 }
 
+// Program returns the path of the program that a known process runs; "" if it is unknown.
+func (j *Joiner) Program(pid uint32) string {
+	if p := j.processes[pid]; p != nil {
+		return p.identity.Program
+	}
+	return ""
+}
+
 // Forget forgets a process that has ended.
 func (j *Joiner) Forget(pid uint32) { delete(j.processes, pid) }
 

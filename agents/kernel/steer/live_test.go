@@ -317,7 +317,7 @@ func TestLostWaits(t *testing.T) {
 	a := newLive(t, kernel.Options{RingBytes: 4096}, pidOf(w))
 	a.steering.Apply(planOf(1, "orders/kernel/sleep", "orders/kernel/file"))
 	eventually(t, "the loss is noticed", func() bool {
-		if err := a.scan(true); err != nil {
+		if err := a.scan(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		return len(a.steering.due) > 0
@@ -512,7 +512,7 @@ func TestShortProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 20 {
-			if err := errors.Join(a.readEvents(), a.scan(true)); err != nil {
+			if err := errors.Join(a.readEvents(), a.scan(t.Context(), true)); err != nil {
 				t.Fatal(err)
 			}
 			if err := a.steering.failure; err != nil {
@@ -523,7 +523,7 @@ func TestShortProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := a.scan(true); err != nil {
+	if err := a.scan(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	for pid, x := range a.steering.targets {

@@ -16,12 +16,17 @@ const (
 	// incompleteScans is the number of scans for which a tracepoint counts as incomplete after it was: longer than
 	// Sibyl takes to notice, even if the tracepoint is not in the plan any more.
 	incompleteScans = 60
+	// maxUntold is the part of a tracepoint's intervals that may be in processes that do not tell their spans, although
+	// others with the same program do. Requests are spread over them: with fewer, the others show the waits as well.
+	maxUntold = 0.25
 )
 
 // lately sums up the waits of a tracepoint, and judges whether they are complete.
 type lately struct {
 	seen, missing float64 // ns, by the probes
 	sent, unsent  float64 // number of those seen, which are for few requests if the arm is small
+	told, untold  float64 // number of all intervals, also short ones, by whether their process tells its spans
+	lacks         error   // why the last one that does not, does not
 	reason        string  // for which waits were missing last
 	fresh         bool    // whether some were missing since the last scan
 	until         int     // scan; before it the tracepoint is incomplete
@@ -35,8 +40,13 @@ func (l *lately) assess(scan int, waited float64) (changed bool) {
 		changed = scan >= l.until
 		l.until = scan + incompleteScans
 	}
-	l.fresh = false
-	for _, x := range []*float64{&l.seen, &l.missing, &l.sent, &l.unsent} {
+	if l.lacks != nil && l.untold > maxUntold*(l.told+l.untold) {
+		l.reason = "some of its processes do not tell their spans: " + l.lacks.Error()
+		changed = changed || scan >= l.until
+		l.until = scan + incompleteScans
+	}
+	l.fresh, l.lacks = false, nil
+	for _, x := range []*float64{&l.seen, &l.missing, &l.sent, &l.unsent, &l.told, &l.untold} {
 		if *x *= fading; *x < 0.5 {
 			*x = 0
 		}

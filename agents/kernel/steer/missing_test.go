@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/agents/kernel"
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 	"github.com/sibyl-trace/sibyl/agents/tracepoint/protocol"
 )
@@ -136,10 +139,68 @@ func TestManyServices(t *testing.T) {
 		m.start(10+i, "5", fmt.Sprintf("OTEL_SERVICE_NAME=s%04d", i))
 	}
 	m.look()
-	if n := len(m.serviceNames()); n != maxServices {
-		t.Errorf("%d services", n)
+	if n := len(m.serviceNames()); n != maxServices || m.limits() != "services beyond 256, which are not announced: 10" {
+		t.Errorf("%d services, %s", n, m.limits())
 	}
 	if list := m.Catalogue(); len(list) != maxServices*(waits.NumClasses-1) || !slices.IsSortedFunc(list, func(a, b protocol.Tracepoint) int { return strings.Compare(a.ID, b.ID) }) {
 		t.Errorf("%d tracepoints", len(list))
+	}
+}
+
+// Processes beyond the limit make their service incomplete, wherever its processes lie among those of others: only
+// those of the plan count.
+func TestManyProcesses(t *testing.T) {
+	m := newMachine(t)
+	cart, orders := join.NewService(map[string]string{"service.name": "cart"}), join.NewService(map[string]string{"service.name": "orders"})
+	for i := range uint32(kernel.MaxTargets + 5) {
+		m.processes.all[100+i] = cart
+	}
+	m.processes.all[100_000] = orders
+	m.processes.services["cart"], m.processes.services["orders"] = 1, 1
+	m.Apply(planOf(1, "orders/kernel/sync"))
+	m.expect("orders is in the plan", map[uint32]kernel.Target{100_000: on(true, waits.Sync)})
+	if got := m.incomplete(); len(got) > 0 || m.limits() != "" {
+		t.Errorf("incomplete %q, limits %q", got, m.limits())
+	}
+	m.Apply(planOf(2, "orders/kernel/sync", "cart/kernel/sync"))
+	want := map[string]string{
+		"cart/kernel/sync":   "applied: processes that are not observed: 5; those of the plan are more than 4096",
+		"orders/kernel/sync": "applied: processes that are not observed: 1; those of the plan are more than 4096",
+	}
+	if got := m.incomplete(); !maps.Equal(got, want) || len(m.applied.Targets) != kernel.MaxTargets || !strings.Contains(m.limits(), "services of which processes are not observed: 2") {
+		t.Errorf("%d targets, incomplete %q, limits %q", len(m.applied.Targets), got, m.limits())
+	}
+}
+
+// Of several processes with the same program, those that do not tell their spans make the classes incomplete in which
+// they have many intervals. Other programs under the name of the service do not.
+func TestSomeProcessesTellNothing(t *testing.T) {
+	m := newMachine(t)
+	lacks := map[uint32]error{11: errors.New("no labels"), 12: errors.New("no program")}
+	programs := map[uint32]string{10: "/app/orders", 11: "/app/orders", 12: "/bin/sh"}
+	m.steering.context = func(pid uint32) (join.Context, error) { return join.Context{}, lacks[pid] }
+	m.steering.program = func(pid uint32) string { return programs[pid] }
+	for pid := range programs {
+		m.start(int(pid), "5", "OTEL_SERVICE_NAME=orders")
+	}
+	m.look()
+	m.Apply(planOf(1, "orders/kernel/sync", "orders/kernel/file", "orders/kernel/child"))
+	row := func(pid uint32, c waits.Class, n uint64) waits.Row {
+		return waits.Row{Key: waits.Key{TGID: pid, TID: pid, Class: c}, Count: n}
+	}
+	m.distribute([]waits.Row{
+		row(10, waits.Sync, 100), row(11, waits.Sync, 50), row(10, waits.File, 100), row(11, waits.File, 20), row(10, waits.Child, 1), row(12, waits.Child, 1000),
+	}, 1)
+	m.look()
+	want := map[string]string{"orders/kernel/sync": "applied: much of its time is missing: some of its processes do not tell their spans: no labels"}
+	if got := m.incomplete(); !maps.Equal(got, want) || len(m.due) != 1 {
+		t.Errorf("incomplete %q, want %q; %d reports are due", got, want, len(m.due))
+	}
+	m.end(11)
+	for range incompleteScans {
+		m.look()
+	}
+	if got := m.incomplete(); len(got) > 0 {
+		t.Errorf("long after it has ended: incomplete %q", got)
 	}
 }

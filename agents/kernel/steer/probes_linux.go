@@ -110,6 +110,13 @@ func (j *sharedJoiner) Context(pid uint32) (join.Context, error) {
 	return c, err
 }
 
+// Program returns the path of the program that a process runs; "" if it is unknown.
+func (j *sharedJoiner) Program(pid uint32) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.joiner.Program(pid)
+}
+
 // Join returns the span of an event, and whether there is one.
 func (j *sharedJoiner) Join(e *waits.Event) (join.Wait, bool) {
 	j.mu.Lock()

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// maxTargets is the number of processes that the probes observe at a time.
-	maxTargets = 4096
 	// forgetScans is the number of scans for which a service without processes is still announced, since services
 	// restart: ten minutes.
 	forgetScans = 600
@@ -32,6 +30,7 @@ type processes struct {
 	all      map[uint32]*join.Service // by process, in the last scan
 	services map[string]int           // the scan in which a service had a process last
 	scans    int
+	dropped  map[string]bool // services in the last scan beyond those that are announced
 }
 
 // scan looks for processes that have begun, ended or changed, and reports whether the services have changed.
@@ -42,6 +41,7 @@ func (p *processes) scan() (changed bool, err error) {
 	}
 	p.scans++
 	clear(p.all)
+	p.dropped = make(map[string]bool)
 	for _, pid := range found {
 		if pid == p.own {
 			continue
@@ -53,6 +53,8 @@ func (p *processes) scan() (changed bool, err error) {
 		_, known := p.services[s.Name]
 		if known || len(p.services) < maxServices {
 			p.all[pid], p.services[s.Name], changed = s, p.scans, changed || !known
+		} else {
+			p.dropped[s.Name] = true
 		}
 	}
 	maps.DeleteFunc(p.services, func(_ string, seen int) bool {
@@ -84,8 +86,5 @@ func (p *processes) find() ([]uint32, error) {
 // serviceNames returns the announced services, ascending.
 func (p *processes) serviceNames() []string { return slices.Sorted(maps.Keys(p.services)) }
 
-// observed returns the processes of services, ascending, at most [maxTargets].
-func (p *processes) observed() []uint32 {
-	list := slices.Sorted(maps.Keys(p.all))
-	return list[:min(len(list), maxTargets)]
-}
+// ofServices returns the processes of services, ascending.
+func (p *processes) ofServices() []uint32 { return slices.Sorted(maps.Keys(p.all)) }

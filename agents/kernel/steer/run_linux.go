@@ -77,6 +77,7 @@ type agent struct {
 	judged time.Time     // time of the last judgement
 	used   time.Duration // CPU time of the process until then
 	losses waits.Losses  // at the last reading
+	limits string        // that the log has
 }
 
 func newAgent(s Settings, p *kernel.Probes) *agent {
@@ -94,7 +95,7 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	}
 	a.used, _ = ownTime()
 	a.steering = &steering{
-		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, changes: a.probes.Changes, context: a.joiner.Context, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
+		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, changes: a.probes.Changes, context: a.joiner.Context, program: a.joiner.Program, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
 		enabled: index(nil), governor: governor{limit: s.CPULimit * float64(runtime.NumCPU())}, usage: make(map[string]*usage),
 		processes: processes{
 			proc: proc, own: uint32(os.Getpid()), selection: s.Selection, everything: s.Everything, serviceOf: a.joiner.Service,
@@ -142,7 +143,7 @@ func (a *agent) tick(ctx context.Context, n int) error {
 		}
 	}
 	if n%scanTicks == 0 {
-		if err := a.scan(observes); err != nil {
+		if err := a.scan(ctx, observes); err != nil {
 			return err
 		}
 	}
@@ -159,7 +160,7 @@ func (a *agent) tick(ctx context.Context, n int) error {
 }
 
 // scan counts the waits that are missing, and looks for processes.
-func (a *agent) scan(observes bool) error {
+func (a *agent) scan(ctx context.Context, observes bool) error {
 	if observes {
 		missing, err := a.probes.Missing()
 		if err != nil {
@@ -176,6 +177,11 @@ func (a *agent) scan(observes bool) error {
 	}
 	if err := a.steering.scan(); err != nil {
 		return err
+	}
+	if limits := a.steering.limits(); limits != a.limits {
+		if a.limits = limits; limits != "" {
+			a.logger.WarnContext(ctx, "there are too many processes", slog.String("omitted", limits))
+		}
 	}
 	a.joiner.Sweep()
 	return nil

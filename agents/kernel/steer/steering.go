@@ -2,8 +2,10 @@ package steer
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel"
@@ -22,6 +24,7 @@ type steering struct {
 	apply      func(kernel.Spec) error
 	changes    func() uint64                          // number of targets that ended or ran another program
 	context    func(pid uint32) (join.Context, error) // where a process keeps the spans of its threads
+	program    func(pid uint32) string                // the path of the program that a process runs
 	changed    chan struct{}                          // holds a value if the catalogue changed
 	due        chan struct{}                          // holds a value if the states of tracepoints changed
 
@@ -31,6 +34,7 @@ type steering struct {
 	governor  governor
 	slice     bool              // the level sampled observes just now
 	targets   map[uint32]target // of applied
+	omitted   map[string]int    // processes of services that the plan enables, beyond those that can be observed
 	failure   error             // of the last apply
 	applied   map[uint32]kernel.Target
 	seen      uint64            // changes before the last apply
@@ -42,6 +46,7 @@ type target struct {
 	service *join.Service
 	classes waits.Set // that the plan enables
 	lacks   error     // why the spans of its threads are unknown
+	program string    // path; "": unknown
 }
 
 // usage counts the use of a tracepoint since the session began.
@@ -112,8 +117,10 @@ func (s *steering) outcome(id, service string) protocol.Outcome {
 	default:
 		if err := s.unjoined(service); err != nil {
 			o.State, o.Reason = protocol.Failed, protocol.Printable("no spans are known of its threads: "+err.Error(), protocol.MaxReason)
+		} else if n := s.omitted[service]; n > 0 {
+			o.Reason, o.Incomplete = fmt.Sprintf("processes that are not observed: %d; those of the plan are more than %d", n, kernel.MaxTargets), true
 		} else if u != nil && s.processes.scans < u.lately.until {
-			o.Reason, o.Incomplete = "much of its time is missing: "+u.lately.reason, true
+			o.Reason, o.Incomplete = protocol.Printable("much of its time is missing: "+u.lately.reason, protocol.MaxReason), true
 		}
 	}
 	if u != nil {
@@ -193,16 +200,22 @@ func (s *steering) sample(on bool) {
 func (s *steering) update() {
 	spec := kernel.Spec{Targets: make(map[uint32]kernel.Target), Thresholds: s.thresholds}
 	before := s.targets
-	s.targets = make(map[uint32]target)
+	s.targets, s.omitted = make(map[uint32]target), make(map[string]int)
 	l := s.governor.level
 	if l < sampled || l == sampled && s.slice {
-		for _, pid := range s.processes.observed() {
+		for _, pid := range s.processes.ofServices() {
 			t := target{service: s.processes.all[pid]}
-			if t.classes = s.enabled.classes[t.service.Name]; t.classes != 0 {
-				x := targetOf(t.classes, l, s.stacks)
-				x.Context, t.lacks = s.context(pid)
-				s.targets[pid], spec.Targets[pid] = t, x
+			if t.classes = s.enabled.classes[t.service.Name]; t.classes == 0 {
+				continue
 			}
+			if len(s.targets) >= kernel.MaxTargets {
+				s.omitted[t.service.Name]++
+				continue
+			}
+			x := targetOf(t.classes, l, s.stacks)
+			x.Context, t.lacks = s.context(pid)
+			t.program = s.program(pid)
+			s.targets[pid], spec.Targets[pid] = t, x
 		}
 	}
 	same := func(a, b target) bool { return a.service == b.service } // another process has another one
@@ -213,6 +226,20 @@ func (s *steering) update() {
 	s.seen = changes
 	s.failure = s.apply(spec)
 	s.applied = spec.Targets
+}
+
+// limits tells which services and processes are left out because there are too many; "" if none are.
+func (s *steering) limits() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var parts []string
+	if n := len(s.processes.dropped); n > 0 {
+		parts = append(parts, fmt.Sprintf("services beyond %d, which are not announced: %d", maxServices, n))
+	}
+	if len(s.omitted) > 0 {
+		parts = append(parts, fmt.Sprintf("services of which processes are not observed: %d; those of the plan are more than %d", len(s.omitted), kernel.MaxTargets))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // observes reports whether there are targets.
@@ -267,16 +294,25 @@ func (s *steering) usageOf(id string) *usage {
 }
 
 // distribute divides the time that the probes took among tracepoints, by the numbers of their intervals, also of short
-// ones, and of their single waits.
+// ones, and of their single waits. It also counts the intervals of processes that do not tell their spans.
 func (s *steering) distribute(changes []waits.Row, nanos float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	work, total := make(map[string]uint64), uint64(0)
+	tells := s.tellingPrograms()
 	for i := range changes {
 		r := &changes[i]
 		if t, ok := s.targets[r.TGID]; ok && t.classes.Has(r.Class) {
-			work[waits.TracepointID(t.service.Name, r.Class)] += r.Count
+			id := waits.TracepointID(t.service.Name, r.Class)
+			work[id] += r.Count
 			total += r.Count
+			switch u := s.usageOf(id); {
+			case t.lacks == nil:
+				u.lately.told += float64(r.Count)
+			case tells[program{t.service.Name, t.program}]:
+				u.lately.untold += float64(r.Count)
+				u.lately.lacks = t.lacks
+			}
 		}
 	}
 	for id, u := range s.usage {
@@ -289,6 +325,21 @@ func (s *steering) distribute(changes []waits.Row, nanos float64) {
 			u.nanos += nanos * float64(n) / float64(total)
 		}
 	}
+}
+
+// program is one that processes of a service run.
+type program struct{ service, path string }
+
+// tellingPrograms returns the programs of which a process tells the spans of its threads. Others of the same service
+// are mostly scripts and tools that it has started, which inherit its environment. The caller holds mu.
+func (s *steering) tellingPrograms() map[program]bool {
+	all := make(map[program]bool)
+	for _, t := range s.targets {
+		if t.lacks == nil {
+			all[program{t.service.Name, t.program}] = true
+		}
+	}
+	return all
 }
 
 // level returns the present extent of the observation.

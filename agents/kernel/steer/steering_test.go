@@ -48,6 +48,7 @@ func newMachine(t *testing.T) *machine {
 		changes: func() uint64 { changes++; return changes },
 		apply:   func(s kernel.Spec) error { m.applied = s; return m.fails }, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
 		context: func(uint32) (join.Context, error) { return join.Context{Kind: join.GoLabels}, m.lacks },
+		program: func(uint32) string { return "/bin/server" },
 		enabled: index(nil), governor: governor{limit: 0.01}, usage: make(map[string]*usage), stacks: true,
 		processes: processes{
 			proc: proc, own: 1, everything: true, serviceOf: join.NewJoiner(proc, "", "b").Service,

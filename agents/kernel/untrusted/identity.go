@@ -12,7 +12,7 @@ import (
 type Identity struct {
 	StartNs     uint64 // since boot
 	environment string // address of it, which each start of a program chooses at random; 0: no right to know
-	program     string // path; "": no right to know
+	Program     string // path; "": no right to know
 }
 
 // StartPrecisionNs is the unit in which the kernel tells the start of a process.
@@ -39,6 +39,6 @@ func Identify(proc string, pid uint32) (Identity, error) {
 	if len(fields) > environmentStart {
 		id.environment = fields[environmentStart]
 	}
-	id.program, _ = os.Readlink(filepath.Join(folder, "exe")) // only the path: the file itself may not answer
+	id.Program, _ = os.Readlink(filepath.Join(folder, "exe")) // only the path: the file itself may not answer
 	return id, nil
 }
