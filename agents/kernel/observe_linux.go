@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,16 +33,19 @@ type observer struct {
 	ledger   *waits.Ledger
 	costs    costs
 
-	alive  map[uint32]bool                   // processes, at the last reading
-	stacks map[waits.StackKey]waits.StackSum // at the last reading
-	names  map[stackID][]string              // of known stacks
-	losses waits.Losses                      // at the last report
-	joins  waits.Joins                       // at the last report
-	ended  []uint32                          // processes since the last reading, whose last events may still come
-	began  time.Time                         // of the next report
-	sums   *waits.Collector                  // of the next report
-	times  map[waits.StackKey]*waits.Stack   // of the next report
-	worst  []waits.Longest                   // of the next report, longest first
+	alive      map[uint32]bool                   // processes, at the last reading
+	stacks     map[waits.StackKey]waits.StackSum // at the last reading
+	names      map[stackID][]string              // of known stacks
+	losses     waits.Losses                      // at the last report
+	joins      waits.Joins                       // at the last report
+	known      map[uint32]int                    // processes that the joiner knows, by the last reading that had them
+	reads      int                               // readings so far
+	lostStacks uint64                            // up to the last reading
+	execs      uint64                            // changes of targets up to the last reading
+	began      time.Time                         // of the next report
+	sums       *waits.Collector                  // of the next report
+	times      map[waits.StackKey]*waits.Stack   // of the next report
+	worst      []waits.Longest                   // of the next report, longest first
 }
 
 // stackID identifies a stack of a process.
@@ -69,8 +73,8 @@ func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (e
 	}
 	defer func() { err = errors.Join(err, probes.Close()) }()
 	o := &observer{
-		settings: s, probes: probes, resolver: symbols.NewResolver("/proc", time.Now), ledger: waits.NewLedger(s.Thresholds),
-		costs: costs{probes: probes}, names: make(map[stackID][]string), alive: make(map[uint32]bool),
+		settings: s, probes: probes, resolver: symbols.NewResolver("/proc", time.Now), ledger: waits.NewLedger(s.Thresholds, s.Classes),
+		costs: costs{probes: probes}, names: make(map[stackID][]string), alive: make(map[uint32]bool), known: make(map[uint32]int),
 	}
 	defer func() { err = errors.Join(err, o.costs.stop()) }()
 	if err := o.apply(found); err != nil {
@@ -153,7 +157,18 @@ func (o *observer) tick(n int) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return len(o.alive) == 0 && len(found) == 0, o.apply(found)
+	return len(o.alive) == 0 && len(found) == 0, o.apply(o.withChildren(found))
+}
+
+// withChildren adds the processes that selected ones have started, if their spans are wanted: the kernel observes them
+// already, but does not know where they keep those.
+func (o *observer) withChildren(found []uint32) []uint32 {
+	if o.settings.Join == nil || !o.settings.Children {
+		return found
+	}
+	all := slices.AppendSeq(found, maps.Keys(o.alive))
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // apply makes processes the targets.
@@ -163,10 +178,7 @@ func (o *observer) apply(pids []uint32) error {
 		if o.settings.Stacks {
 			o.resolver.Know(pid)
 		}
-		s.Targets[pid] = Target{
-			Classes: o.settings.Classes, Events: waits.All, MaxEvents: maxEvents, Stacks: o.settings.Stacks,
-			Children: o.settings.Children || o.settings.Selection.children(), Context: o.contextOf(pid),
-		}
+		s.Targets[pid] = o.target(pid)
 	}
 	if err := o.probes.Apply(s); err != nil {
 		return err
@@ -174,11 +186,20 @@ func (o *observer) apply(pids []uint32) error {
 	return o.probes.Renew()
 }
 
+// target returns the target for a process.
+func (o *observer) target(pid uint32) Target {
+	return Target{
+		Classes: o.settings.Classes, Events: o.settings.Classes, MaxEvents: maxEvents, Stacks: o.settings.Stacks,
+		Children: o.settings.Children || o.settings.Selection.children(), Context: o.contextOf(pid),
+	}
+}
+
 // contextOf returns where a process keeps the spans of its threads.
 func (o *observer) contextOf(pid uint32) join.Context {
 	if o.settings.Join == nil {
 		return join.Context{}
 	}
+	o.known[pid] = o.reads
 	o.settings.Join.Service(pid)
 	c, first, err := o.settings.Join.Context(pid)
 	if err != nil && first {
@@ -203,37 +224,45 @@ func (o *observer) read() error {
 			return err
 		}
 	}
-	o.follow(r.Open)
+	o.follow(r.Open, o.probes.Changes())
 	return nil
 }
 
-// follow keeps the memory maps of the processes that run, which are gone when their stacks are read.
-func (o *observer) follow(open []waits.Open) {
+// follow keeps the memory maps of the processes that run, which are gone when their stacks are read. execs is the number
+// of changes of targets: if it has grown, a process may run another program.
+func (o *observer) follow(open []waits.Open, execs uint64) {
 	alive := make(map[uint32]bool)
 	for i := range open {
 		alive[open[i].TGID] = true
 	}
-	if o.settings.Join != nil {
-		for _, pid := range o.ended {
-			if !alive[pid] {
-				o.settings.Join.Forget(pid)
-			}
+	o.reads++
+	for pid, seen := range o.known {
+		if alive[pid] {
+			o.known[pid] = o.reads
+		} else if o.reads-seen > keptReads {
+			o.settings.Join.Forget(pid)
+			delete(o.known, pid)
 		}
 	}
-	o.ended = o.ended[:0]
 	for pid := range o.alive {
 		if !alive[pid] {
 			o.resolver.Forget(pid)
-			o.ended = append(o.ended, pid)
 		}
 	}
 	if o.settings.Stacks {
 		for pid := range alive {
+			if execs != o.execs && o.resolver.Renew(pid) {
+				maps.DeleteFunc(o.names, func(id stackID, _ []string) bool { return id.pid == pid })
+			}
 			o.resolver.Know(pid)
 		}
 	}
-	o.alive = alive
+	o.alive, o.execs = alive, execs
 }
+
+// keptReads is the number of readings for which a process is kept after the last one that had it, since its last events
+// come late.
+const keptReads = 2
 
 func (o *observer) readStacks() error {
 	all, err := o.probes.Stacks()
@@ -257,18 +286,40 @@ func (o *observer) readStacks() error {
 		t.Count += sum.Count - before.Count
 		t.TotalNs += sum.TotalNs - before.TotalNs
 	}
-	if len(all) >= maxStacks {
+	crowded, err := o.crowded()
+	if err != nil {
+		return err
+	}
+	if crowded || len(all) >= maxStacks {
 		return o.makeRoom(all)
 	}
 	o.stacks = all
 	return nil
 }
 
+// crowded reports whether stacks without sums have taken the room of others since it was asked last: those of waits
+// whose classes are not wanted have none.
+func (o *observer) crowded() (bool, error) {
+	if o.settings.Classes == waits.All {
+		return false, nil
+	}
+	losses, err := o.probes.Losses()
+	if err != nil {
+		return false, err
+	}
+	before := o.lostStacks
+	o.lostStacks = losses.Stacks
+	return losses.Stacks > before, nil
+}
+
 // makeRoom deletes all stacks in the kernel. Waits that have one of them just now lose it.
 func (o *observer) makeRoom(all map[waits.StackKey]waits.StackSum) error {
 	o.stacks = nil
 	clear(o.names)
-	return o.probes.DeleteStacks(all)
+	if err := o.probes.DeleteStacks(all); err != nil {
+		return err
+	}
+	return o.probes.ForgetStacks()
 }
 
 // frames returns the names of a stack's functions, innermost first.
@@ -295,11 +346,16 @@ func (o *observer) readEvents() error {
 		o.keep(e)
 		if o.settings.Join != nil {
 			if w, ok := o.settings.Join.Join(&e); ok {
-				joined = append(joined, w.Parts(waits.All, o.settings.Thresholds)...)
+				joined = append(joined, w.Parts(o.settings.Classes, o.settings.Thresholds)...)
 			}
 		}
 	})
 	if len(joined) > 0 {
+		for i := range joined {
+			if w := &joined[i]; w.Stack >= 0 {
+				w.Frames, _ = o.frames(w.TGID, w.Stack) // without names if the stack has been deleted
+			}
+		}
 		o.settings.Join.Waits(joined)
 	}
 	return err

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -336,12 +338,44 @@ func (p *Probes) attach() error {
 		}
 		p.links = append(p.links, l)
 	}
-	for cpu := range runtime.NumCPU() {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("count the CPUs: %w", err)
+	}
+	for cpu := range cpus { // of the machine, not only those that this process may use
 		if err := p.attachClock(cpu); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// CPUs returns the number of online CPUs of the machine. The runtime's counts only those that this process may use.
+func CPUs() int {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err == nil {
+		if n := countCPUs(string(text)); n > 0 {
+			return n
+		}
+	}
+	return runtime.NumCPU()
+}
+
+// countCPUs returns the number of CPUs in a list like 0-3,8; 0 if it is none.
+func countCPUs(list string) (n int) {
+	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		first, last, several := strings.Cut(part, "-")
+		if !several {
+			last = first
+		}
+		from, err1 := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if err1 != nil || err2 != nil || to < from {
+			return 0
+		}
+		n += to - from + 1
+	}
+	return n
 }
 
 func (p *Probes) tracepoints() []*ebpf.Program {

@@ -46,7 +46,7 @@ func apply(t *testing.T, p *Probes, pid uint32, target Target, thresholds waits.
 // processesOf returns the sums of all processes of the first reading.
 func processesOf(r waits.Reading, thresholds waits.Thresholds) []waits.ProcessReport {
 	c := waits.NewCollector()
-	changes, _ := waits.NewLedger(thresholds).Update(r)
+	changes, _ := waits.NewLedger(thresholds, waits.All).Update(r)
 	c.Add(changes)
 	return c.Processes()
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -86,7 +85,7 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	joiner.Hurried = s.Everything
 	a := &agent{
 		settings: s, parts: s.Thresholds.InSpans(), logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
-		ledger: waits.NewLedger(s.Thresholds), resolver: symbols.NewResolver(proc, time.Now), judged: time.Now(),
+		ledger: waits.NewLedger(s.Thresholds, waits.All), resolver: symbols.NewResolver(proc, time.Now), judged: time.Now(),
 		names: make(map[stackID][]string), named: make(map[uint32]*join.Service),
 		joiner: &sharedJoiner{joiner: joiner, used: make(map[uint32]int)},
 	}
@@ -96,7 +95,7 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	a.used, _ = ownTime()
 	a.steering = &steering{
 		thresholds: s.Thresholds, stacks: s.Stacks, apply: a.probes.Apply, changes: a.probes.Changes, context: a.joiner.Context, program: a.joiner.Program, changed: make(chan struct{}, 1), due: make(chan struct{}, 1),
-		enabled: index(nil), governor: governor{limit: s.CPULimit * float64(runtime.NumCPU())}, usage: make(map[string]*usage),
+		enabled: index(nil), governor: governor{limit: s.CPULimit * float64(kernel.CPUs())}, usage: make(map[string]*usage),
 		processes: processes{
 			proc: proc, own: uint32(os.Getpid()), selection: s.Selection, everything: s.Everything, serviceOf: a.joiner.Service,
 			all: make(map[uint32]*join.Service), services: make(map[string]int),
@@ -296,7 +295,7 @@ func (a *agent) judge(ctx context.Context) error {
 	}
 	if a.steering.judge(share) {
 		a.logger.WarnContext(ctx, "the extent of the observation changes, because of its cost",
-			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit*float64(runtime.NumCPU())))
+			slog.String("level", a.steering.level().String()), slog.Float64("cpus_probes", cost.CPUShare), slog.Float64("cpus_agent", share-cost.CPUShare), slog.Float64("limit", a.settings.CPULimit*float64(kernel.CPUs())))
 	}
 	if lost.Events+lost.Limited > 0 {
 		a.logger.WarnContext(ctx, "single waits are missing", slog.Uint64("ring_buffer_full", lost.Events), slog.Uint64("above_limit", lost.Limited))

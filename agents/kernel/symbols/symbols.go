@@ -114,12 +114,14 @@ func (r *Resolver) process(pid uint32) *process {
 // Know reads the mappings of a process, so that its addresses have names even if it ends soon.
 func (r *Resolver) Know(pid uint32) { r.process(pid) }
 
-// Renew forgets a process that runs another program by now.
-func (r *Resolver) Renew(pid uint32) {
+// Renew forgets a process that runs another program by now, and reports whether it does.
+func (r *Resolver) Renew(pid uint32) bool {
 	id, err := untrusted.Identify(r.proc, pid)
-	if p := r.processes[pid]; err == nil && p != nil && p.identity != id {
-		r.Forget(pid)
+	if p := r.processes[pid]; err != nil || p == nil || p.identity == id {
+		return false
 	}
+	r.Forget(pid)
+	return true
 }
 
 // readProcess begins to read the mappings of a process, and has its perf map read again, unless that is under way.

@@ -184,7 +184,7 @@ func TestProcessDoesNotAnswer(t *testing.T) {
 func TestRenew(t *testing.T) {
 	r := fake(t, map[string]string{"maps": "00001000-00002000 r-xp 00000000 00:00 0 [first]\n", "stat": "7 (a) S " + strings.Repeat("0 ", 50)})
 	before, _ := r.Names(7, []uint64{0x1004})
-	if r.Renew(7); r.processes[7] == nil {
+	if r.Renew(7) {
 		t.Error("it is the same program")
 	}
 	other := map[string]string{"maps": "00001000-00002000 r-xp 00000000 00:00 0 [second]\n", "stat": "7 (a) S " + strings.Repeat("1 ", 50)}
@@ -193,7 +193,9 @@ func TestRenew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.Renew(7)
+	if !r.Renew(7) {
+		t.Error("it is another program")
+	}
 	if after, _ := r.Names(7, []uint64{0x1004}); before[0] != "[first]" || after[0] != "[second]" {
 		t.Errorf("%q, then %q", before, after)
 	}

@@ -27,6 +27,7 @@ type Reading struct {
 // Ledger turns successive readings of growing sums into their changes. It is not safe for concurrent use.
 type Ledger struct {
 	thresholds Thresholds
+	classes    Set
 	state      map[Key]standing
 }
 
@@ -36,9 +37,10 @@ type standing struct {
 	seen bool // in the last reading of sums
 }
 
-// NewLedger returns a ledger without readings.
-func NewLedger(t Thresholds) *Ledger {
-	return &Ledger{thresholds: t, state: make(map[Key]standing)}
+// NewLedger returns a ledger without readings. The kernel keeps sums of the given classes only, but tells the present
+// intervals of all.
+func NewLedger(t Thresholds, classes Set) *Ledger {
+	return &Ledger{thresholds: t, classes: classes, state: make(map[Key]standing)}
 }
 
 // Update returns the changes since the previous reading, and the keys of threads that have ended since: their sums do
@@ -81,7 +83,7 @@ func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
 // addOpen adds the present interval of a thread to its row, unless the sums, which are read later, already have it.
 func (l *Ledger) addOpen(now map[Key]Row, o Open, sums map[Key]Sum) {
 	k := Key{o.TGID, o.TID, o.Syscall, o.Class}
-	if sums[k].Last > o.Now || o.Since == 0 {
+	if sums[k].Last > o.Now || o.Since == 0 || !l.classes.Has(o.Class) {
 		return
 	}
 	row, ok := now[k]

@@ -52,7 +52,7 @@ func recordedReading(t *testing.T) Reading {
 // Recorded bytes yield the golden report and events.
 func TestRecorded(t *testing.T) {
 	c := NewCollector()
-	changes, ended := NewLedger(Thresholds{}).Update(recordedReading(t))
+	changes, ended := NewLedger(Thresholds{}, All).Update(recordedReading(t))
 	c.Add(changes)
 	if len(ended) > 0 {
 		t.Errorf("threads have ended: %v", ended)
@@ -97,7 +97,7 @@ func TestRecorded(t *testing.T) {
 // All threads that time themselves were observed for the same time: their classes add up to it.
 func TestRecordedAddsUp(t *testing.T) {
 	c := NewCollector()
-	changes, _ := NewLedger(Thresholds{}).Update(recordedReading(t))
+	changes, _ := NewLedger(Thresholds{}, All).Update(recordedReading(t))
 	c.Add(changes)
 	var all []uint64
 	for _, x := range c.Processes()[0].Threads {
@@ -165,7 +165,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		c := NewCollector()
-		changes, _ := NewLedger(Thresholds{}).Update(Reading{Open: open})
+		changes, _ := NewLedger(Thresholds{}, All).Update(Reading{Open: open})
 		c.Add(changes)
 		_ = c.Processes()
 	})
@@ -205,7 +205,7 @@ func TestLedgerAddsUp(t *testing.T) {
 	class := rapid.Custom(func(t *rapid.T) Class { return Class(rapid.IntRange(0, NumClasses-1).Draw(t, "class")) })
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{now: 1, open: Open{TGID: 7, TID: 8, Since: 1, Syscall: NoSyscall}, sums: make(map[Key]Sum)}
-		l, c := NewLedger(Thresholds{}), NewCollector()
+		l, c := NewLedger(Thresholds{}, All), NewCollector()
 		states := uint64(1)
 		change := func() {
 			ns := rapid.Uint64Range(1, 1000).Draw(t, "ns")
@@ -256,7 +256,7 @@ func TestLedgerAddsUp(t *testing.T) {
 func TestLedgerEnds(t *testing.T) {
 	k := Key{1, 2, NoSyscall, OnCPU}
 	sums := map[Key]Sum{k: {Count: 1, TotalNs: 5, MaxNs: 5, Last: 10}}
-	l := NewLedger(Thresholds{})
+	l := NewLedger(Thresholds{}, All)
 	// The thread has begun and ended after the threads were listed, or it goes on: it is not known yet.
 	if changes, ended := l.Update(Reading{Sums: sums}); len(changes) != 1 || len(ended) != 0 {
 		t.Errorf("%v, %v", changes, ended)
@@ -272,7 +272,7 @@ func TestLedgerEnds(t *testing.T) {
 // A state that lasts counts as too long before it ends, and once.
 func TestOpenOverThreshold(t *testing.T) {
 	k := Key{1, 2, 3, Futex}
-	l := NewLedger(Thresholds{Futex: 100})
+	l := NewLedger(Thresholds{Futex: 100}, All)
 	over := uint64(0)
 	for _, r := range []Reading{
 		{Open: []Open{{Now: 150, Since: 10, TGID: 1, TID: 2, Syscall: 3, Class: Futex}}},
@@ -319,5 +319,14 @@ func TestClasses(t *testing.T) {
 	}
 	if _, err := ParseClass("disk"); err == nil || !strings.Contains(err.Error(), "file") {
 		t.Errorf("%v: want the names of the classes", err)
+	}
+}
+
+// Classes that are not observed have no present intervals: those would vanish from the sums when they end.
+func TestOnlyWantedClasses(t *testing.T) {
+	l := NewLedger(Thresholds{}, Set(0).With(File))
+	changes, _ := l.Update(Reading{Open: []Open{{TGID: 1, TID: 1, Class: Futex, Since: 5, Now: 9}, {TGID: 1, TID: 2, Class: File, Since: 5, Now: 9}}})
+	if len(changes) != 1 || changes[0].Class != File || changes[0].TotalNs != 4 {
+		t.Errorf("%+v", changes)
 	}
 }

@@ -1,0 +1,102 @@
+//go:build linux && (amd64 || arm64)
+
+package kernel
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/join"
+	"github.com/sibyl-trace/sibyl/agents/kernel/symbols"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+)
+
+// observerIn returns an observer of processes below proc, without probes, that joins waits to spans.
+func observerIn(proc string) *observer {
+	return &observer{
+		settings: Settings{Join: &Join{Joiner: join.NewJoiner(proc, "given", "b"), Cannot: func(uint32, error) {}}, Children: true},
+		resolver: symbols.NewResolver(proc, time.Now), names: make(map[stackID][]string), alive: make(map[uint32]bool), known: make(map[uint32]int),
+	}
+}
+
+// A process that ends before it is read is forgotten, once its last events have come.
+func TestForgetsShortProcesses(t *testing.T) {
+	proc := t.TempDir()
+	folder := filepath.Join(proc, "7")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"stat": "7 (a) S " + strings.Repeat("0 ", 50), "environ": ""} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := observerIn(proc)
+	o.contextOf(7)
+	e := waits.Event{TGID: 7, End: 3e9, WaitNs: 1e6, Found: waits.Binary, Trace: [32]uint8{1}, Span: [16]uint8{1}}
+	for i := range keptReads + 1 {
+		if _, ok := o.settings.Join.Join(&e); !ok {
+			t.Errorf("forgotten after %d readings", i)
+		}
+		o.follow(nil, 0)
+	}
+	if _, ok := o.settings.Join.Join(&e); ok || len(o.known) > 0 {
+		t.Errorf("it is never forgotten: %v", o.known)
+	}
+}
+
+// Processes that a selected one has started get a service and a context, too.
+func TestChildrenAreJoined(t *testing.T) {
+	o := observerIn(t.TempDir())
+	o.follow([]waits.Open{{TGID: 7}, {TGID: 9}, {TGID: 9}}, 0)
+	if got := o.withChildren([]uint32{7}); !slices.Equal(got, []uint32{7, 9}) {
+		t.Errorf("%v", got)
+	}
+	o.settings.Children = false
+	if got := o.withChildren([]uint32{7}); !slices.Equal(got, []uint32{7}) {
+		t.Errorf("without children: %v", got)
+	}
+}
+
+// Only intervals of the wanted classes are sent.
+func TestClassesOfEvents(t *testing.T) {
+	o := observerIn(t.TempDir())
+	o.settings.Classes = waits.Set(0).With(waits.File)
+	if got := o.target(7); got.Events != o.settings.Classes || got.Classes != o.settings.Classes {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestCountCPUs(t *testing.T) {
+	for list, want := range map[string]int{"0\n": 1, "0-3\n": 4, "0-1,4,6-7": 5, "": 0, "x": 0, "3-1": 0} {
+		if got := countCPUs(list); got != want {
+			t.Errorf("%q: %d CPUs, want %d", list, got, want)
+		}
+	}
+}
+
+// The machine has as many CPUs for a process that may use one of them as for any other.
+func TestCPUsOfMachine(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		t.Skip(err)
+	}
+	want := CPUs()
+	one.Set(0)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = unix.SchedSetaffinity(0, &before) }()
+	if got := CPUs(); got != want || got < before.Count() {
+		t.Errorf("%d CPUs, want %d", got, want)
+	}
+}
