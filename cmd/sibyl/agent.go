@@ -97,7 +97,7 @@ and the blind spots.`,
 	c.Flags().BoolVar(&f.children, "children", false, "also processes that those of --pid start from now on; --comm and --cgroup include them")
 	c.Flags().Var(&f.duration, "duration", "time to observe; 0: until interrupted")
 	c.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between reports without --duration")
-	c.Flags().StringSliceVar(&f.thresholds, "threshold", defaultThresholds, "duration from which a single wait of a class is too long; class=0 for none")
+	c.Flags().StringSliceVar(&f.thresholds, "threshold", defaultThresholds, "duration from which a single wait of a class is too long; class=0 for none; classes that are not named keep theirs")
 	c.Flags().StringSliceVar(&f.classes, "classes", nil, "classes to observe; default: all")
 	c.Flags().BoolVar(&f.stacks, "stacks", true, "sample stacks of waits and of time on the CPU")
 	c.Flags().Uint32Var(&f.sums, "sums", 1<<16, "largest number of sums by thread, class and system call in the kernel, of 250 bytes each")
@@ -158,7 +158,7 @@ func (p *process) join(service string, send func([]join.Wait)) (*kernel.Join, er
 		Joiner: join.NewJoiner("/proc", service, host),
 		Waits:  send,
 		Cannot: func(pid uint32, err error) {
-			fmt.Fprintf(p.err, "sibyl: waits of process %d are not joined to spans: %v\n", pid, err)
+			fmt.Fprintf(p.err, "sibyl: waits of process %d are not joined to spans: %s\n", pid, terminal.Printable(err.Error()))
 		},
 	}, nil
 }
@@ -226,6 +226,9 @@ func (f *kernelFlags) settings() (kernel.Settings, error) {
 			}
 			s.Classes = s.Classes.With(class)
 		}
+	}
+	if err := parseThresholds(defaultThresholds, &s.Thresholds); err != nil { // those of classes that the flag does not name
+		return s, err
 	}
 	return s, parseThresholds(f.thresholds, &s.Thresholds)
 }

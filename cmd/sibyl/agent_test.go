@@ -3,13 +3,17 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/agents/jvm"
 	"github.com/sibyl-trace/sibyl/agents/jvm/classify/classtest"
+	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
 )
 
 // Wrong flags of the kernel agent are usage errors that name the flag, on any machine.
@@ -36,6 +40,38 @@ func TestKernelAgentUsage(t *testing.T) {
 		if code != 2 || !strings.Contains(errOut.String(), want) {
 			t.Errorf("%q: exit code %d, %s", args, code, errOut.String())
 		}
+	}
+}
+
+// A threshold changes that of its class only.
+func TestKernelAgentThresholds(t *testing.T) {
+	f := &kernelFlags{
+		output: cli.NewChoice("table"), pids: []uint{1}, interval: time.Second, sums: 1, thresholds: []string{"file=5ms", "sync=0", "net=50ms"},
+	}
+	s, err := f.settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for class, want := range map[waits.Class]time.Duration{
+		waits.File: 5 * time.Millisecond, waits.Sync: 0, waits.Net: 50 * time.Millisecond, waits.RunQueue: 10 * time.Millisecond, waits.DNS: 50 * time.Millisecond,
+	} {
+		if got := time.Duration(s.Thresholds[class]); got != want {
+			t.Errorf("%s: %s, want %s", class, got, want)
+		}
+	}
+}
+
+// Names that a process chooses do not reach the terminal as they are.
+func TestJoinReasonsAreReadable(t *testing.T) {
+	var errOut strings.Builder
+	p := &process{err: &errOut}
+	j, err := p.join("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Cannot(7, errors.New("/tmp/\x1b[31mevil.so: it accesses memory"))
+	if got := errOut.String(); strings.Contains(got, "\x1b") || !strings.Contains(got, "evil.so") || !strings.HasSuffix(got, "\n") {
+		t.Errorf("%q", got)
 	}
 }
 
