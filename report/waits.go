@@ -97,7 +97,7 @@ var joinReasons = [waits.NumReasons]string{
 	waits.MissingNotSought:   "of processes that do not tell the spans of their threads",
 	waits.MissingNoGoroutine: "of threads of Go's runtime",
 	waits.MissingNoSpan:      "of threads that worked for no span",
-	waits.MissingUnreadable:  "whose process had its memory swapped out",
+	waits.MissingUnreadable:  "of processes whose memory could not be read (swapped out, or not where the agent looks)",
 	waits.MissingUnsampled:   "of spans that are not sampled",
 	waits.MissingInvalid:     "with broken labels",
 	waits.MissingNoService:   "of processes without a name of their service",
@@ -119,7 +119,7 @@ func lossText(l *waits.Losses) string {
 		{l.Children, "processes (more than 4,096 at a time)"},
 		{l.Missed, "runs of the probes (nested in another one)"},
 		{l.Switches, "parts of the time of threads (the kernel did not report that they left a CPU)"},
-		{l.Gaps, "seconds or more (this program was stopped)"},
+		{l.Gaps, "parts of the time (this program stood still for more than ten seconds)"},
 	} {
 		if x.n > 0 {
 			parts = append(parts, units.Count(int(x.n))+" "+x.text)

@@ -123,3 +123,15 @@ func TestWaitsProfiles(t *testing.T) {
 		t.Errorf("%d ns in %d samples", ns, len(p.Sample))
 	}
 }
+
+// Losses are told in units that are true.
+func TestLosses(t *testing.T) {
+	got := lossText(&waits.Losses{Gaps: 2})
+	if !strings.Contains(got, "2 parts of the time (this program stood still for more than ten seconds)") {
+		t.Errorf("%q", got)
+	}
+	got = joinText(&waits.Joins{Missing: [waits.NumReasons]uint64{waits.MissingUnreadable: 3}})
+	if !strings.Contains(got, "3 of processes whose memory could not be read (swapped out, or not where the agent looks)") {
+		t.Errorf("%q", got)
+	}
+}

@@ -18,7 +18,7 @@ import (
 const initialPIDs = "pid:[4026531836]"
 
 // Check returns an error that wraps [ErrMissing] and lists all reasons for which [Open] would fail. Notes tell about
-// rights whose lack only costs names.
+// rights without which a part is missing.
 func Check() (notes []string, err error) {
 	var reasons []string
 	held, err := capabilities()
@@ -34,12 +34,7 @@ func Check() (notes []string, err error) {
 			reasons = append(reasons, c.name+" is missing: run as root, or grant it with setcap, systemd's AmbientCapabilities or securityContext.capabilities")
 		}
 	}
-	if !held.has(unix.CAP_SYS_PTRACE) {
-		notes = append(notes, "CAP_SYS_PTRACE is missing: stacks of other users' processes have no names")
-	}
-	if !held.has(unix.CAP_DAC_READ_SEARCH) && !held.has(unix.CAP_DAC_OVERRIDE) {
-		notes = append(notes, "CAP_DAC_READ_SEARCH is missing: stacks have no names from files that this user cannot read")
-	}
+	notes = notesAbout(held)
 	if where, err := os.Readlink("/proc/self/ns/pid"); err == nil && where != initialPIDs {
 		reasons = append(reasons, "this container has process IDs of its own: run it with those of the host (--pid=host, hostPID: true)")
 	}
@@ -53,6 +48,20 @@ func Check() (notes []string, err error) {
 		return notes, &MissingError{reasons}
 	}
 	return notes, nil
+}
+
+// notesAbout tells the consequences of missing rights.
+func notesAbout(held capabilitySet) (notes []string) {
+	if !held.has(unix.CAP_SYS_PTRACE) {
+		notes = append(notes, "CAP_SYS_PTRACE is missing: of other users' processes neither the service nor the spans are found, so no waits of them are sent, and their stacks have no names")
+	}
+	if !held.has(unix.CAP_DAC_READ_SEARCH) && !held.has(unix.CAP_DAC_OVERRIDE) {
+		notes = append(notes, "CAP_DAC_READ_SEARCH is missing: stacks have no names from files that this user cannot read, and of such programs and libraries the spans are not found")
+	}
+	if !held.has(unix.CAP_SYS_ADMIN) {
+		notes = append(notes, "CAP_SYS_ADMIN is missing: the cost of the probes is unknown and shown as 0, and --cpu-limit counts the agent only")
+	}
+	return notes
 }
 
 // missingInKernel looks for the features by which old kernels and those without BPF differ.

@@ -100,3 +100,16 @@ func TestCPUsOfMachine(t *testing.T) {
 		t.Errorf("%d CPUs, want %d", got, want)
 	}
 }
+
+// Each right that is missing has its consequence; root lacks none.
+func TestNotes(t *testing.T) {
+	if got := notesAbout(capabilitySet{1<<32 - 1, 1<<32 - 1}); len(got) > 0 {
+		t.Errorf("root: %q", got)
+	}
+	got := strings.Join(notesAbout(capabilitySet{}), "\n")
+	for _, want := range []string{"CAP_SYS_PTRACE is missing: of other users' processes neither the service", "CAP_DAC_READ_SEARCH", "--cpu-limit counts the agent only"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+}

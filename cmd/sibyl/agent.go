@@ -80,8 +80,8 @@ With --sibyl it reports nothing by itself: Sibyl decides which waits of which se
 tracepoints. It then observes processes that name their service in OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES or their
 process context (OTEP 4719), all of them or the selected ones, and limits itself to --cpu-limit.
 
-It needs Linux 5.18 or later with BTF, and CAP_BPF and CAP_PERFMON or root. docs/kernel.md describes the data, the costs
-and the blind spots.`,
+It needs Linux 5.18 or later with BTF, and root, or CAP_BPF and CAP_PERFMON, CAP_SYS_PTRACE for processes of other users,
+and CAP_SYS_ADMIN to measure its cost. docs/kernel.md describes the data, the costs and the blind spots.`,
 		Example: `  sibyl agent kernel --pid 4711 --duration 10s
   sibyl agent kernel --comm postgres                                # as top does
   sibyl agent kernel --cgroup /system.slice/nginx.service --duration 30s --threshold file=5ms,net=50ms

@@ -53,7 +53,7 @@ func NewJoiner(proc, service, host string) *Joiner {
 // Service returns the service of a process; nil if the process has ended, names none, or does not answer. To be called
 // at regular intervals: it reads the service again. One that does not change stays the same pointer.
 func (j *Joiner) Service(pid uint32) *Service {
-	if p := j.processes[pid]; p != nil && p.service == nil && p.pause > 0 {
+	if p := j.processes[pid]; p != nil && p.service == nil && p.answer == nil && p.pause > 0 {
 		p.pause--
 		return nil
 	}

@@ -167,8 +167,7 @@ func (e *Exporter) run(ctx context.Context) {
 			last = ""
 			continue
 		}
-		var rejected *rejectedError
-		if !errors.As(err, &rejected) { // it has been counted
+		if _, counted := errors.AsType[*rejectedError](err); !counted {
 			e.lose(&e.counts.Failed, list, len(list))
 		}
 		if text := err.Error(); text != last { // a receiver that is away fails every time
