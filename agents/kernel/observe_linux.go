@@ -228,8 +228,8 @@ func (o *observer) read() error {
 	return nil
 }
 
-// follow keeps the memory maps of the processes that run, which are gone when their stacks are read. execs is the number
-// of changes of targets: if it has grown, a process may run another program.
+// follow keeps the memory maps of the processes that run, which are gone when their stacks are read. execs is the
+// number of changes of targets: if it has grown, a process may run another program.
 func (o *observer) follow(open []waits.Open, execs uint64) {
 	alive := make(map[uint32]bool)
 	for i := range open {

@@ -64,8 +64,8 @@ func start(t *testing.T, name string, arguments ...string) *workload {
 	c := exec.CommandContext(ctx, os.Args[0], arguments...)
 	c.Env = append(os.Environ(), workloadVariable+"="+name)
 	if name != "requests" {
-		// Threads of the workload block without telling the runtime, so it must not want to stop them, for signals or to
-		// collect garbage.
+		// Threads of the workload block without telling the runtime, so it must not want to stop them, for signals or
+		// to collect garbage.
 		c.Env = append(c.Env, "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=64")
 	}
 	c.Stderr = os.Stderr

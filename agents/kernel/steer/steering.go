@@ -228,7 +228,7 @@ func (s *steering) update() {
 	s.applied = spec.Targets
 }
 
-// limits tells which services and processes are left out because there are too many; "" if none are.
+// limits counts the services and processes that are left out because there are too many; "" if none are.
 func (s *steering) limits() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
