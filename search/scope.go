@@ -84,6 +84,7 @@ func scopesOf(p *detect.Problem, t *cct.Tree, table *trace.Table) (searched, res
 	for k, scope := range all {
 		if k < maxScopes && scope.score > 0 && scope.score >= scopeFloor*all[0].score {
 			scope.grow(t, leavesApplication(table, scope.op))
+			scope.preferCommonWaits(table)
 			searched = append(searched, scope)
 		} else {
 			rest = append(rest, scope)

@@ -151,6 +151,23 @@ func kindOfWait(op trace.Op, table *trace.Table) trace.Op {
 	return trace.OpOf(table.Operation(op).Service, trace.SymbolOf([]byte(detect.Waiting(class))), trace.Internal)
 }
 
+// rareWait is the prior weight of waits that seldom make requests slow, relative to that of the others.
+const rareWait = 0.25
+
+// preferCommonWaits has the search try the classes of waits first that slow most applications down: for a CPU, a lock,
+// the disk, or the network. Classes are many, and unlike functions all of them may lie in any place.
+func (o *operationScope) preferCommonWaits(table *trace.Table) {
+	if table == nil {
+		return
+	}
+	for i := range o.locations {
+		l := &o.locations[i]
+		if class := detect.WaitClass(table, l.op); l.layer == cct.Kernel && class != "" && !detect.IsCommonWait(class) {
+			l.priorWeight *= rareWait
+		}
+	}
+}
+
 // leastClasses is the number of classes of waits that must be known before a place counts as one that waits for none.
 const leastClasses = 8
 

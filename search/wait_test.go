@@ -139,3 +139,18 @@ func TestComputingWaitsForTurns(t *testing.T) {
 		}
 	}
 }
+
+// Of the classes of waits, the common ones are tried first. Other tracepoints keep their weight.
+func TestCommonWaitsFirst(t *testing.T) {
+	var table trace.Table
+	at := func(layer cct.Layer, name string) location {
+		return location{op: table.Op(table.Symbol("search"), table.Symbol(name), trace.Internal), layer: layer, priorWeight: 2}
+	}
+	o := &operationScope{locations: []location{at(cct.App, "rank"), at(cct.Kernel, "wait tty"), at(cct.Kernel, "wait futex"), at(cct.Kernel, "tcp_retransmit")}}
+	o.preferCommonWaits(&table)
+	for i, want := range []float64{2, 0.5, 2, 2} {
+		if got := o.locations[i].priorWeight; got != want {
+			t.Errorf("location %d: weight %g, want %g", i, got, want)
+		}
+	}
+}

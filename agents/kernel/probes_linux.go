@@ -309,7 +309,7 @@ func (p *Probes) restart(now uint64) error {
 	return p.renewCopies()
 }
 
-// Stop ends the observation: later intervals are not summed up, and [Probes.States] returns the states as of now.
+// Stop ends the observation: later intervals are not summed up, and [Probes.Read] returns the states as of now.
 func (p *Probes) Stop() error {
 	now, err := monotonic()
 	if err != nil {

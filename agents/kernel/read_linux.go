@@ -104,6 +104,18 @@ func (p *Probes) DeleteStacks(sums map[waits.StackKey]waits.StackSum) error {
 			return fmt.Errorf("delete stacks: %w", err)
 		}
 	}
+	return p.forgotten()
+}
+
+// forgotten tells the programs that stacks have been deleted. Another stack may take the identity of each.
+func (p *Probes) forgotten() error {
+	now, err := monotonic()
+	if err != nil {
+		return err
+	}
+	if err := p.objects.Forgotten.Set(now); err != nil {
+		return fmt.Errorf("set the time of deleted stacks: %w", err)
+	}
 	return nil
 }
 
@@ -121,7 +133,7 @@ func (p *Probes) ForgetStacks() error {
 	if !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("delete stacks: %w", err)
 	}
-	return nil
+	return p.forgotten()
 }
 
 // maxFrames is the depth of stacks, as in bpf/wait.bpf.c.

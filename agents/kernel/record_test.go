@@ -27,6 +27,7 @@ func TestLayout(t *testing.T) {
 		{waits.StackKey{}, bpf.WaitStackKey{}},
 		{waits.StackSum{}, bpf.WaitStackSum{}},
 		{waits.MissingKey{}, bpf.WaitMissingKey{}},
+		{waits.Missed{}, bpf.WaitMissed{}},
 	} {
 		ours, generated := reflect.TypeOf(c.ours), reflect.TypeOf(c.generated)
 		var offsets, want []uintptr

@@ -47,6 +47,16 @@ func WaitClass(table *trace.Table, op trace.Op) string {
 // WaitsForCPU reports whether threads that wait in this way could run.
 func WaitsForCPU(class string) bool { return waiting[class] == waitingForCPU }
 
+// IsCommonWait reports whether waits of a class often make requests slow, as far as the kernel sees threads wait: for a
+// CPU, a lock, the disk, the network, DNS, or a pause of the program.
+func IsCommonWait(class string) bool {
+	switch class {
+	case "preempted", "runqueue", "futex", "file", "sync", "net", "dns", "sleep":
+		return true
+	}
+	return false
+}
+
 // Waiting describes the waits of a class as a predicate: "waiting for the disk (fsync)".
 func Waiting(class string) string {
 	if text := waiting[class]; text != "" {

@@ -317,6 +317,9 @@ volatile const __u64 sample_period_ns = 1;	// of the CPU clock
 // Set at any time: nothing is observed from this time on. The agent renews it, so that one that hangs observes nothing.
 volatile __u64 until;
 
+// Set when stacks have been deleted: identities of stacks that were taken before this time may be those of others now.
+volatile __u64 forgotten;
+
 // Processes that may be targets, a bit each by the end of their number: all others need no look at the map. The agent
 // writes the first, forked the second, whose bits stay set when a target ends.
 volatile __u64 named[FILTER_BITS / 64];
@@ -866,6 +869,9 @@ static __always_inline __s32 sample(void *ctx, struct thread *t, __u64 now)
 	return stack;
 }
 
+// stack_of returns the stack of the present wait, unless it may have been deleted since.
+static __always_inline __s32 stack_of(struct thread *t) { return t->stack_at < forgotten ? -1 : t->stack; }
+
 static __always_inline bool in_span(struct thread *t) { return t->found == HEX || t->found == BINARY; }
 
 // miss adds an event that is missing.
@@ -935,7 +941,7 @@ static __always_inline void send(struct task_struct *task, struct thread *t, str
 	e->tid = task->pid;
 	e->syscall = i->syscall;
 	e->class = i->class;
-	e->stack = t->stack;
+	e->stack = stack_of(t);
 	e->found = found;
 	e->more = i->more;
 	copy_comm(e->comm, task);
@@ -1084,11 +1090,12 @@ static __always_inline void attribute(__u32 tgid, struct thread *t, struct inter
 {
 	struct target *target = &t->target;
 	__u32 class = i->class;
+	__s32 stack = stack_of(t);
 
 	if ((target->flags & (WITH_STACKS | ONLY_IN_SPANS)) != WITH_STACKS || class >= CLASSES || !(target->classes & (1 << class)))
 		return;
-	if (t->stack >= 0) {
-		add_stack(tgid, class, i->syscall, t->stack, i->wait_ns + t->unsampled[class]);
+	if (stack >= 0) {
+		add_stack(tgid, class, i->syscall, stack, i->wait_ns + t->unsampled[class]);
 		t->unsampled[class] = 0;
 	} else if (i->wait_ns < stack_period_ns) {
 		t->unsampled[class] += i->wait_ns;

@@ -174,6 +174,7 @@ const (
 	WaitProgWoken         = "woken"
 	WaitVarApplied        = "applied"
 	WaitVarChanges        = "changes"
+	WaitVarForgotten      = "forgotten"
 	WaitVarInherited      = "inherited"
 	WaitVarKinds          = "kinds"
 	WaitVarLimitedEvents  = "limited_events"
@@ -266,6 +267,7 @@ type WaitMapSpecs struct {
 type WaitVariableSpecs struct {
 	Applied        *ebpf.VariableSpec `ebpf:"applied"`
 	Changes        *ebpf.VariableSpec `ebpf:"changes"`
+	Forgotten      *ebpf.VariableSpec `ebpf:"forgotten"`
 	Inherited      *ebpf.VariableSpec `ebpf:"inherited"`
 	Kinds          *ebpf.VariableSpec `ebpf:"kinds"`
 	LimitedEvents  *ebpf.VariableSpec `ebpf:"limited_events"`
@@ -334,6 +336,7 @@ func (m *WaitMaps) Close() error {
 type WaitVariables struct {
 	Applied        *ebpf.Variable `ebpf:"applied"`
 	Changes        *ebpf.Variable `ebpf:"changes"`
+	Forgotten      *ebpf.Variable `ebpf:"forgotten"`
 	Inherited      *ebpf.Variable `ebpf:"inherited"`
 	Kinds          *ebpf.Variable `ebpf:"kinds"`
 	LimitedEvents  *ebpf.Variable `ebpf:"limited_events"`

@@ -40,7 +40,7 @@ func AllFaults() []Fault { return append(Faults(), Neighbour) }
 
 // Severity of the faults.
 const (
-	slowRounds      = 25_000  // hashing rounds in the slow branch
+	slowRounds      = 60_000  // hashing rounds in the slow branch
 	liveObjects     = 400_000 // objects of the retained heap
 	garbageObjects  = 20_000  // objects of a discarded tree
 	garbageTrees    = 12      // discarded trees per request

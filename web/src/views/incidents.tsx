@@ -409,7 +409,7 @@ function NotJudged({ learning }: { learning: Schemas["Learning"] }) {
       {learning.provisional?.slice(0, mostProvisional).map((x) => (
         <p key={`${x.service} ${x.value}`}>
           <Prose names={[x.value, x.service]}>{keepUnits(x.text)}</Prose>{" "}
-          <span className="dim">It did so before Sibyl started, which takes it for usual.</span>
+          <span className="dim">It has done so since Sibyl first saw it, so Sibyl takes it for usual.</span>
         </p>
       ))}
     </>
