@@ -104,9 +104,9 @@ func offsets(f *untrusted.ELF, goVersion string) (Context, error) {
 var debugSections = []string{"abbrev", "str", "line_str", "str_offsets", "addr", "rnglists"}
 
 const (
-	maxAbbrev  = 1 << 20  // bytes of .debug_abbrev, which each unit has read anew
-	maxEntries = 20 << 20 // of the debug information
-	maxUnits   = 20_000
+	maxAbbrev  = 1 << 20  // bytes of .debug_abbrev
+	maxTables  = 1 << 30  // bytes of it that all units together may have read: each reads its table anew
+	maxEntries = 20 << 20 // of the debug information; each 64 bytes of texts, which may overlap, count as another one
 )
 
 var (
@@ -140,7 +140,7 @@ func readOffsets(sections map[string][]byte, order binary.ByteOrder) (Context, e
 	found, entries := Context{Kind: GoLabels}, maxEntries
 	missing := map[string]*uint16{"runtime.g m": &found.M, "runtime.m curg": &found.Curg, "runtime.g labels": &found.Labels}
 	units := sections["info"]
-	for range maxUnits {
+	for tables := 0; tables < maxTables; tables += minUnit + len(sections["abbrev"]) {
 		unit, rest := cutUnit(units, order)
 		if unit == nil {
 			return Context{}, errNoDebug
@@ -154,25 +154,31 @@ func readOffsets(sections map[string][]byte, order binary.ByteOrder) (Context, e
 		if err == nil {
 			err = readMembers(data.Reader(), missing, &entries)
 		}
-		if err != nil || len(missing) == 0 {
-			return found, err
+		if err != nil {
+			return Context{}, err
+		}
+		if len(missing) == 0 {
+			return found, nil
 		}
 		units = rest
 	}
 	return Context{}, errMuchDebug
 }
 
+// minUnit is the least size of a unit.
+const minUnit = 12
+
 // cutUnit returns the first unit of debug information, and the rest; nil if there is none.
 func cutUnit(info []byte, order binary.ByteOrder) (unit, rest []byte) {
 	const long = 0xffffffff // the length follows, of eight bytes
-	if len(info) < 12 {
+	if len(info) < minUnit {
 		return nil, nil
 	}
 	size := uint64(order.Uint32(info)) + 4
 	if size == long+4 {
-		size = order.Uint64(info[4:]) + 12
+		size = order.Uint64(info[4:]) + minUnit
 	}
-	if size < 12 || size > uint64(len(info)) {
+	if size < minUnit || size > uint64(len(info)) {
 		return nil, nil
 	}
 	return info[:size], info[size:]
@@ -187,7 +193,7 @@ func readMembers(r *dwarf.Reader, missing map[string]*uint16, entries *int) erro
 		if e == nil || err != nil {
 			return err
 		}
-		if *entries--; *entries < 0 {
+		if *entries -= 1 + textSize(e)/64; *entries < 0 {
 			return errMuchDebug
 		}
 		name, _ := e.Val(dwarf.AttrName).(string)
@@ -213,6 +219,16 @@ func readMembers(r *dwarf.Reader, missing map[string]*uint16, entries *int) erro
 		}
 	}
 	return nil
+}
+
+// textSize returns the size of the texts of an entry.
+func textSize(e *dwarf.Entry) (n int) {
+	for i := range e.Field {
+		if text, ok := e.Field[i].Val.(string); ok {
+			n += len(text)
+		}
+	}
+	return n
 }
 
 // goroutineTLS returns the offset of the pointer to the goroutine from the thread pointer.

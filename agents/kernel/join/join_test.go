@@ -112,7 +112,7 @@ func TestProcessDoesNotAnswer(t *testing.T) {
 		t.Skip(err)
 	}
 	j := NewJoiner(proc, "", "here")
-	j.inspector.Patience = time.Millisecond
+	j.Inspector.Patience = time.Millisecond
 	deadline := time.AfterFunc(10*time.Second, func() { panic("it waits for the process") })
 	for range 3 {
 		if s := j.Service(7); s != nil {

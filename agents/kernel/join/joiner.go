@@ -16,13 +16,14 @@ type Joiner struct {
 	// Hurried has a process that does not name its service in its environment read later than at first sight. For
 	// callers with many processes, most of which soon end.
 	Hurried bool
+	// Inspector reads the processes. Its patience is the time for which all methods together wait, about.
+	Inspector untrusted.Inspector
 
 	proc      string
 	service   string // of processes that do not tell theirs; "": unknown
 	host      string
 	processes map[uint32]*process
 	counts    waits.Joins
-	inspector untrusted.Inspector
 }
 
 // process is a running process.
@@ -93,7 +94,7 @@ func (j *Joiner) ask(p *process, inspection func() func(*process)) bool {
 	if p.answer != nil {
 		return false
 	}
-	p.answer = untrusted.Inspect(&j.inspector, inspection)
+	p.answer = untrusted.Inspect(&j.Inspector, inspection)
 	begun := p.answer != nil
 	p.settle()
 	return begun

@@ -83,6 +83,7 @@ func newAgent(s Settings, p *kernel.Probes) *agent {
 	const proc = "/proc"
 	joiner := join.NewJoiner(proc, s.Service, s.Host)
 	joiner.Hurried = s.Everything
+	joiner.Inspector.Patience = tick / 2 // it is asked again in the next scan
 	a := &agent{
 		settings: s, parts: s.Thresholds.InSpans(), logger: s.Logger, probes: &sharedProbes{probes: p}, meter: kernel.NewMeter(p),
 		ledger: waits.NewLedger(s.Thresholds, waits.All), resolver: symbols.NewResolver(proc, time.Now), judged: time.Now(),

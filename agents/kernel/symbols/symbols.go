@@ -72,7 +72,8 @@ func NewResolver(proc string, now func() time.Time) *Resolver {
 	return &Resolver{proc: proc, now: now, files: make(map[fileID]*reading), processes: make(map[uint32]*process)}
 }
 
-// reread is the age from which mappings and perf maps are read again when an address is not found.
+// reread is the age from which mappings and perf maps are read again when an address is not found; for each MB of names
+// longer, since a large perf map takes long to read.
 const reread = time.Second
 
 // Names returns the names of the functions at return addresses in a process. An address without a name gets that of
@@ -85,7 +86,7 @@ func (r *Resolver) Names(pid uint32, addresses []uint64) (names []string, final 
 			a-- // a return address may be that of the next function
 		}
 		name, ok := r.name(pid, p, a)
-		if !ok && r.now().Sub(p.read) >= reread {
+		if !ok && r.now().Sub(p.read) >= reread+time.Duration(p.perf.size()>>20)*reread {
 			r.readProcess(pid, p)
 			name, _ = r.name(pid, p, a)
 		}

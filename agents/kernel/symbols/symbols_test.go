@@ -147,6 +147,16 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
+// All files and processes have one budget.
+func TestMemory(t *testing.T) {
+	r := fake(t, map[string]string{"maps": "00001000-00900000 rwxp 00000000 00:00 0\n", "root/tmp/perf-7.map": "1000 10 name\n"})
+	r.files[fileID{"08:01", 1}] = &reading{table: &table{size: maxMemory / 2}}
+	r.processes[8] = &process{perf: &reading{table: &table{size: maxMemory / 2}}}
+	if got, _ := r.Names(7, []uint64{0x1004}); got[0] != "name" || r.memory() != 0 {
+		t.Errorf("%q, %d bytes", got, r.memory())
+	}
+}
+
 // A pipe in the place of a perf map holds nobody up.
 func TestPipe(t *testing.T) {
 	r := fake(t, map[string]string{"maps": "00001000-00002000 rwxp 00000000 00:00 0\n", "root/tmp/x": ""})
