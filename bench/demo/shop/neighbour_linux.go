@@ -60,8 +60,8 @@ func lastCPU() (int, error) {
 	return 0, errors.New("this process has no CPU")
 }
 
-// neighbourNice is the nice value of the noisy neighbour: each of its threads has the weight of three usual ones, as in a
-// container with more CPU shares.
+// neighbourNice is the nice value of the noisy neighbour: each of its threads has the weight of three usual ones, as in
+// a container with more CPU shares.
 const neighbourNice = -5
 
 // bindThreads binds all threads of this process to a CPU. Those that they start inherit it.
