@@ -125,6 +125,7 @@ func (p *Probes) Apply(s Spec) error {
 	}
 	p.thresh = s.Thresholds
 	if len(s.Targets) == 0 {
+		p.until = 0 // nobody need renew them now
 		return p.detach()
 	}
 	if err := p.Renew(); err != nil || !added {

@@ -323,6 +323,21 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// While nothing is observed no lease runs, so a later observation begins without a gap.
+func TestNoLeaseWithoutTargets(t *testing.T) {
+	p := open(t, Options{})
+	target := Spec{Targets: map[uint32]Target{uint32(os.Getpid()): everything}}
+	for _, s := range []Spec{target, {}, target} {
+		p.until = min(p.until, 1) // as if longer than a lease had passed
+		if err := p.Apply(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l, err := p.Losses(); err != nil || l.Gaps != 0 {
+		t.Errorf("losses %+v, %v; want no gap", l, err)
+	}
+}
+
 // A second agent on the machine sees the first one.
 func TestOthers(t *testing.T) {
 	p, err := Open(Options{})
