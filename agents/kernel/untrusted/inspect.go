@@ -9,8 +9,8 @@ import (
 // maxLate bounds the inspections without an answer. Each of them holds a thread.
 const maxLate = 32
 
-// Inspector runs inspections of processes. Each may take forever: a process decides when its memory and its files
-// answer, if they are those of its own file system or page handler. The zero value is ready.
+// Inspector runs inspections of processes. Each may take forever: a process decides when its files and the memory
+// that maps them answer, if the file system is its own. The zero value is ready.
 type Inspector struct {
 	// Patience is the time for which callers wait for an answer while no other is late; 0: one second.
 	Patience time.Duration
