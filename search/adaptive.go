@@ -54,10 +54,14 @@ func adaptive(q *Question) []Pick {
 // divide returns the picks that divide region r, and the unanchored ones.
 func (q *Question) divide(r int) []Pick {
 	var inside, outside, anywhere []int
+	callersUnknown := 0
 	for _, i := range q.spans(r) {
 		switch c := &q.Candidates[i]; {
 		case c.Node < 0:
 			anywhere = append(anywhere, i)
+			if c.Parent < 0 {
+				callersUnknown++
+			}
 		case c.Inside:
 			inside = append(inside, i)
 		default:
@@ -68,7 +72,7 @@ func (q *Question) divide(r int) []Pick {
 	if len(inside) == 0 {
 		picks = q.split(r, outside, q.splitCount(len(outside)), "may reach into the largest unexplained part")
 	}
-	most := min(max(maxUnanchored, len(anywhere)/2), maxSplit)
+	most := min(max(maxUnanchored, callersUnknown/2), maxSplit)
 	if len(picks) > 0 {
 		most = min(int(fewUnanchored*q.wait()), maxUnanchored)
 	}
