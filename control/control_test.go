@@ -371,13 +371,17 @@ func TestDeployment(t *testing.T) {
 	})
 }
 
-// The owner of a tracepoint is unknown if agents of the service report different ones.
+// The owner and the parent of a tracepoint are unknown if agents of the service report different ones.
 func TestOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newHarness(t)
 		one, other, third := points("shop", 3), points("shop", 3), points("shop", 3)
 		other[1].Owner = "GET /other"
 		third[2].Owner, third[2].OwnerKind = "", ""
+		for _, list := range [][]protocol.Tracepoint{one, other, third} {
+			list[1].Parent = list[0].ID
+		}
+		one[2].Parent, other[2].Parent = one[0].ID, one[0].ID
 		w.register("a", "1", "shop", one)
 		w.register("b", "1", "shop", other)
 		w.register("c", "1", "shop", third)
@@ -387,13 +391,13 @@ func TestOwners(t *testing.T) {
 			for _, c := range f.Catalogues {
 				owners = nil
 				for i := range c.Tracepoints {
-					owners = append(owners, fmt.Sprint(c.Tracepoints[i].Owner, "|", c.Tracepoints[i].OwnerSpan))
+					owners = append(owners, fmt.Sprint(c.Tracepoints[i].Owner, "|", c.Tracepoints[i].OwnerSpan, "|", c.Tracepoints[i].Parent))
 				}
 			}
 		}
-		none := fmt.Sprint("|", trace.Internal)
-		if want := []string{fmt.Sprint("GET /|", trace.Server), none, none}; !slices.Equal(owners, want) {
-			t.Errorf("owners %q, want %q", owners, want)
+		none := fmt.Sprint("|", trace.Internal, "|")
+		if want := []string{fmt.Sprint("GET /|", trace.Server, "|"), none + one[0].ID, none}; !slices.Equal(owners, want) {
+			t.Errorf("owners and parents %q, want %q", owners, want)
 		}
 	})
 }

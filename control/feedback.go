@@ -118,8 +118,8 @@ func (p *Plane) reportCatalogues(f *search.Feedback, after *lastReported, now ti
 	p.retryUnavailable(f, after)
 }
 
-// unite removes repeated IDs from a list that is ascending by ID. The owner of a tracepoint becomes unknown if agents
-// report different ones.
+// unite removes repeated IDs from a list that is ascending by ID. The owner and the parent of a tracepoint become unknown
+// if agents report different ones.
 func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
 	n := 0
 	for i := range list {
@@ -128,8 +128,12 @@ func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
 			n++
 			continue
 		}
-		if last := &list[n-1]; last.Owner != list[i].Owner || last.OwnerKind != list[i].OwnerKind {
+		last := &list[n-1]
+		if last.Owner != list[i].Owner || last.OwnerKind != list[i].OwnerKind {
 			last.Owner, last.OwnerKind = "", ""
+		}
+		if last.Parent != list[i].Parent {
+			last.Parent = "" // a JVM that has loaded fewer classes knows fewer callers
 		}
 	}
 	return list[:n]

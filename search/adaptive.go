@@ -13,7 +13,7 @@ const (
 	maxSplit      = 32  // so that a region with thousands of siblings does not take the whole budget
 	takeWhole     = 5   // candidates of a region that is taken whole
 	secondDraw    = 0.8 // of the best draw, above which a second region is divided too
-	maxUnanchored = 12  // unanchored candidates below a location without others, unless half of them are more
+	maxUnanchored = 12  // unanchored candidates below a location without others, unless half of those without a caller are more
 	fewUnanchored = 4   // unanchored candidates beside functions that divide the region
 )
 
@@ -25,8 +25,8 @@ const (
 //     else the number of locations) and divides it best for its cost. Shares are inclusive: one that shows below a
 //     pick and not below another distinguishes the parts, even if tracepoints in between are off.
 //  3. Unanchored candidates, such as probes of the process, are tried beside the others, a few at a time, because one
-//     of them may turn out to carry most. Below a leaf many are tried at once, half of them if the callers of all
-//     functions of a service are unknown.
+//     of them may turn out to carry most. Below a leaf many are tried at once, as many as half of those whose callers
+//     are unknown.
 //
 // Its picks are for as many requests as a verdict needs, not for all.
 func adaptive(q *Question) []Pick {
@@ -54,10 +54,14 @@ func adaptive(q *Question) []Pick {
 // divide returns the picks that divide region r, and the unanchored ones.
 func (q *Question) divide(r int) []Pick {
 	var inside, outside, anywhere []int
+	callersUnknown := 0
 	for _, i := range q.spans(r) {
 		switch c := &q.Candidates[i]; {
 		case c.Node < 0:
 			anywhere = append(anywhere, i)
+			if c.Parent < 0 {
+				callersUnknown++
+			}
 		case c.Inside:
 			inside = append(inside, i)
 		default:
@@ -68,7 +72,7 @@ func (q *Question) divide(r int) []Pick {
 	if len(inside) == 0 {
 		picks = q.split(r, outside, q.splitCount(len(outside)), "may reach into the largest unexplained part")
 	}
-	most := min(max(maxUnanchored, len(anywhere)/2), maxSplit)
+	most := min(max(maxUnanchored, callersUnknown/2), maxSplit)
 	if len(picks) > 0 {
 		most = min(int(fewUnanchored*q.wait()), maxUnanchored)
 	}

@@ -166,10 +166,13 @@ func (o *operationScope) grow(t *cct.Tree, leaves bool) {
 	o.markOutside(t)
 }
 
-// growUnanchored adds the tracepoints that may run anywhere in the service, unless the tree has them in the scope.
-// Waits in the kernel that were seen within a function may lie within others as well.
+// growUnanchored adds the tracepoints that may run anywhere in the service, unless the tree has them in the scope. One
+// whose caller is announced lies below that: it runs only where its caller does. Waits in the kernel that were seen
+// within a function may lie within others as well.
 func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol, leaves bool) {
 	var placed map[trace.Symbol]bool
+	unplaced := make(map[trace.Symbol]*cct.Tracepoint)
+	var order []*cct.Tracepoint
 	for p := range t.Unplaced(service) {
 		if placed == nil {
 			placed = make(map[trace.Symbol]bool, len(o.locations))
@@ -179,12 +182,33 @@ func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol, leave
 				}
 			}
 		}
-		if !placed[p.ID] && (!leaves || p.Layer != cct.App) && len(o.locations) < maxLocations {
-			o.append(location{op: p.Op, tp: p.ID, node: -1, layer: p.Layer, kind: p.Kind, unanchored: true, hits: 1, inside: true})
-			l := &o.locations[len(o.locations)-1]
-			l.priorWeight, l.history = prior(t, t.At(p.ID)) // of the nodes elsewhere
+		if !placed[p.ID] && (!leaves || p.Layer != cct.App) && len(o.locations)+len(order) < maxLocations {
+			unplaced[p.ID] = p
+			order = append(order, p)
 		}
 	}
+	at := make(map[trace.Symbol]int32, len(order))
+	for _, p := range order {
+		o.appendBelowCaller(p, unplaced, at, t)
+	}
+}
+
+// appendBelowCaller adds an unplaced tracepoint below its caller, which it adds first, and returns its index. Of a cycle
+// of callers one lies below the operation. The indices of those that were added are in at.
+func (o *operationScope) appendBelowCaller(p *cct.Tracepoint, unplaced map[trace.Symbol]*cct.Tracepoint, at map[trace.Symbol]int32, t *cct.Tree) int32 {
+	if i, ok := at[p.ID]; ok {
+		return i
+	}
+	at[p.ID] = 0
+	parent := int32(0)
+	if caller := unplaced[p.Parent]; caller != nil {
+		parent = o.appendBelowCaller(caller, unplaced, at, t)
+	}
+	i := o.append(location{parent: parent, op: p.Op, tp: p.ID, node: -1, layer: p.Layer, kind: p.Kind, unanchored: true, hits: 1, inside: true})
+	l := &o.locations[i]
+	l.priorWeight, l.history = prior(t, t.At(p.ID)) // of the nodes elsewhere
+	at[p.ID] = i
+	return i
 }
 
 // atMost returns an upper bound of the number of locations below the roots, at most maxLocations.

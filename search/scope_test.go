@@ -1,6 +1,7 @@
 package search
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -79,5 +80,37 @@ func TestCallsThatLeaveTheApplication(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("a call of %q: locations %v, want %v", table.OpName(target), got, want)
 		}
+	}
+}
+
+// A tracepoint whose place is unknown lies below its caller, also if that is another one, or seen. Callers in a cycle
+// and unknown ones change nothing.
+func TestCallersOfUnplaced(t *testing.T) {
+	var table trace.Table
+	service := table.Symbol("shop")
+	callers := map[string]string{"page": "", "cards": "page", "price": "cards", "ping": "pong", "pong": "ping", "lost": "gone", "seen": "", "below": "seen", "inner": "below"}
+	for _, tp := range slices.Sorted(maps.Keys(callers)) {
+		table.Symbol(tp)
+	}
+	var list []cct.Tracepoint
+	for tp, caller := range callers {
+		list = append(list, cct.Tracepoint{ID: table.Symbol(tp), Op: table.Op(service, table.Symbol(tp), trace.Internal), Parent: table.Symbol(caller)})
+	}
+	entry, seen := table.Op(service, table.Symbol("GET"), trace.Server), table.Op(service, table.Symbol("seen"), trace.Internal)
+	root := table.Child(0, entry)
+	var b cct.Builder
+	b.Observe(cct.Observation{On: []trace.Symbol{table.Symbol("seen")}, Contexts: []cct.ContextCount{
+		{Context: root, Op: entry, Count: 1}, {Context: table.Child(root, seen), Parent: root, Op: seen, Tracepoint: table.Symbol("seen"), Count: 1},
+	}})
+	p := detect.Problem{Edges: []group.EdgeShare{{Edge: trace.ContextEdge(root), Context: root, Score: 1}}}
+	searched, _ := scopesOf(&p, b.Build(cct.NewCatalogue(list, &table), &table), &table)
+	got := make(map[string]string)
+	for _, l := range searched[0].locations[1:] {
+		got[table.Text(l.tp)] = table.Text(searched[0].locations[l.parent].tp)
+	}
+	want := maps.Clone(callers)
+	want["pong"], want["lost"] = "", ""
+	if !maps.Equal(got, want) {
+		t.Errorf("callers %v, want %v", got, want)
 	}
 }

@@ -176,6 +176,12 @@ func (s *script) next(t *testing.T, d *datadriven.TestData) string {
 		s.in.Joined = map[analysis.Hash]*cct.Tree{s.p.ID: s.in.Trees[s.p.RequestType]}
 	}
 	s.in.Problems = append(slices.Clone(s.above), s.p)
+	s.in.Returning = nil
+	var returning string
+	if d.MaybeScanArgs(t, "returning", &returning); returning != "" {
+		s.in.Returning = []trace.Symbol{s.table.Symbol(returning)}
+	}
+	s.in.Unproven, s.in.Unavailable = s.in.Returning, s.in.Returning
 	if d.HasArg("gone") {
 		s.in.Problems = nil
 	}

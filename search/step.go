@@ -21,6 +21,7 @@ type investigationStep struct {
 	searched []*operationScope // operations, the leading one first
 	rest     []*operationScope // operations that carry too little to be searched
 	question Question
+	live     []knownLocation // whose regions may carry the problem
 	rejected []Rejected
 	decision Decision
 }
@@ -190,8 +191,8 @@ func (s *investigationStep) search() {
 // tracepoints that wait for requests.
 func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 	in := s.epoch.in
-	regions, at := regionsOf(s.searched)
-	waiting = s.pending()
+	regions, live := regionsOf(s.searched)
+	waiting, s.live = s.pending(), live
 	if s.switchOff(waiting, regions) { // tracepoints that cool down are not open any more
 		s.rank()
 	}
@@ -199,7 +200,7 @@ func (s *investigationStep) prepare() (waiting map[trace.Symbol]bool) {
 		Regions: regions, Requests: finite(s.problem.Rate) * in.Epoch.Seconds(), Pairs: in.Pairs[s.problem.ID],
 		Seed: trace.Mix(in.Seed, trace.Mix(s.v.Problem.Lo, uint64(s.v.Epochs))),
 	}
-	s.rejected = s.question.fill(at, s.searched, s.excluded)
+	s.rejected = s.question.fill(live, s.searched, s.excluded)
 	return waiting
 }
 
@@ -231,11 +232,12 @@ func (s *investigationStep) waitsForTurn() bool {
 const longestWait = 36
 
 // awaits reports whether a tracepoint that the investigation has tried showed nothing because its records are missing,
-// and can soon be tried again: until then it may carry the problem. An investigation that is old does not wait.
+// and can soon be tried again: until then it may carry the problem, unless it runs only below a location that does not.
+// An investigation that is old does not wait.
 func (s *investigationStep) awaits() bool {
 	return s.v.Epochs < longestWait && slices.ContainsFunc(s.searched, func(o *operationScope) bool {
 		return slices.ContainsFunc(o.locations, func(l location) bool {
-			if l.known || !s.epoch.excluded.returning[l.tp] {
+			if l.known || !s.epoch.excluded.returning[l.tp] || !l.anyRegion && !slices.Contains(s.live, knownLocation{o, l.region}) {
 				return false
 			}
 			_, tried := slices.BinarySearch(s.v.Tried, l.tp)

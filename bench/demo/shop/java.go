@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,68 +69,56 @@ func javaFault(kind Fault, seed uint64) (*Truth, error) {
 	return &list[seed%uint64(len(list))], nil
 }
 
-// javaProcess is a running service in Java. It reads faults from its standard input, and exits at the end of that.
+// javaProcess is a running service in Java. It reads faults from its standard input.
 type javaProcess struct {
-	setup   *Setup
-	command *exec.Cmd
-	faults  io.WriteCloser
-	spans   *spanRelay
-	address string
-	exited  chan struct{} // closed when the process has exited
-	err     error         // set before
+	*jvm
+	setup    *Setup
+	spans    *spanRelay
+	database *javaDatabase
+	address  string
 }
 
 // javaLimits are the arguments of the JVM. Garbage is expensive only in a heap that is not far too large.
 var javaLimits = []string{"-Xmx256m"}
 
-// runJava runs a service in Java until the end of its commands or of the process.
-func runJava(ctx context.Context, setup *Setup, commands <-chan Command, replies *json.Encoder) error {
-	spans, err := startRelay(ctx, setup.OTLP)
-	if err != nil {
+// runJava runs a service in Java and its database until the end of its commands or of a process.
+func runJava(ctx context.Context, setup *Setup, commands <-chan Command, replies *json.Encoder) (err error) {
+	j := &javaProcess{setup: setup}
+	if j.spans, err = startRelay(ctx, setup.OTLP); err != nil {
 		return err
 	}
-	j := &javaProcess{setup: setup, spans: spans, exited: make(chan struct{})}
-	if err := j.start(); err != nil {
-		return errors.Join(err, spans.close())
+	defer func() { err = errors.Join(err, j.spans.close()) }()
+	if j.database, err = startJavaDatabase(ctx, setup); err != nil {
+		return err
 	}
-	err = j.serve(ctx, commands, replies)
-	return errors.Join(err, j.stop(), spans.close())
+	defer func() { err = errors.Join(err, j.database.stop()) }()
+	if j.jvm, err = startJVM("the service in Java", setup.portFile(""), setup.Java.JVM, setup.Dir, append(j.arguments(), "-jar", setup.Java.Service), j.environment()); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.stop()) }()
+	return j.serve(ctx, commands, replies)
 }
 
-// serve executes commands until the end of them, of ctx, or of the process.
+// serve executes commands until the end of them, of ctx, or of a process.
 func (j *javaProcess) serve(ctx context.Context, commands <-chan Command, replies *json.Encoder) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // ends with the process, which stop ends
-		<-j.exited
+	go func() { // ends with one of the processes, which runJava stops
+		select {
+		case <-j.exited:
+		case <-j.database.exited:
+		}
 		cancel()
 	}()
-	if err := j.awaitAddress(ctx); err != nil {
+	port, err := j.awaitPort(ctx)
+	if err != nil {
 		return err
 	}
+	j.address = net.JoinHostPort("127.0.0.1", port)
 	if err := replies.Encode(Reply{Address: j.address, Process: j.command.Process.Pid}); err != nil {
 		return fmt.Errorf("reply: %w", err)
 	}
 	return execute(ctx, commands, replies, j.reply)
-}
-
-// start starts the JVM.
-func (j *javaProcess) start() (err error) {
-	java := j.setup.Java
-	j.command = exec.Command(java.JVM, append(j.arguments(), "-jar", java.Service)...) //nolint:noctx // stop ends it in order
-	j.command.Env = append(os.Environ(), j.environment()...)
-	j.command.Dir, j.command.Stdout, j.command.Stderr = j.setup.Dir, os.Stderr, os.Stderr
-	if j.faults, err = j.command.StdinPipe(); err != nil {
-		return fmt.Errorf("start the JVM: %w", err)
-	}
-	if err := j.command.Start(); err != nil {
-		return fmt.Errorf("start the JVM: %w", err)
-	}
-	go func() { // ends with the process
-		defer close(j.exited)
-		j.err = j.command.Wait()
-	}()
-	return nil
 }
 
 // arguments returns the arguments of the JVM that load the agents, as a user would.
@@ -153,7 +139,7 @@ func (j *javaProcess) arguments() []string {
 func (j *javaProcess) environment() []string {
 	java := j.setup.Java
 	variables := []string{
-		"PORTFILE=" + j.portFile(), "SEARCH_URL=" + java.Search, "OTEL_SERVICE_NAME=" + j.setup.Service,
+		"SEARCH_URL=" + java.Search, "DATABASE_PORT=" + j.database.port, databasePassword + "=" + j.database.password, "OTEL_SERVICE_NAME=" + j.setup.Service,
 		fmt.Sprintf("OTEL_RESOURCE_ATTRIBUTES=service.instance.id=%s-%d", j.setup.Service, j.setup.Instance),
 		"OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + j.spans.address(),
 		"OTEL_METRICS_EXPORTER=none", "OTEL_LOGS_EXPORTER=none", "OTEL_BSP_SCHEDULE_DELAY=" + strconv.FormatInt(exportInterval.Milliseconds(), 10),
@@ -166,59 +152,6 @@ func (j *javaProcess) environment() []string {
 		variables = append(variables, "SIBYL_AGENT="+strings.Join(arguments, "#"))
 	}
 	return variables
-}
-
-// portFile returns the path of the file into which the service writes its port.
-func (j *javaProcess) portFile() string {
-	return filepath.Join(j.setup.Dir, fmt.Sprintf("%s-%d.port", j.setup.Service, j.setup.Instance))
-}
-
-// Timing of a service in Java, on a busy machine.
-const (
-	javaStartTimeout = 10 * time.Minute
-	javaStopTimeout  = 3 * time.Second
-	javaPoll         = 50 * time.Millisecond
-)
-
-// awaitAddress waits until the service has written its port.
-func (j *javaProcess) awaitAddress(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, javaStartTimeout)
-	defer cancel()
-	for {
-		if data, err := os.ReadFile(j.portFile()); err == nil {
-			if port, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
-				j.address = "127.0.0.1:" + strconv.Itoa(port)
-				return nil
-			}
-		}
-		select {
-		case <-time.After(javaPoll):
-		case <-j.exited:
-			return errors.New("the service in Java does not start")
-		case <-ctx.Done():
-			return errors.New("the service in Java does not listen")
-		}
-	}
-}
-
-// stop ends the process, and returns its failure if it exited before.
-func (j *javaProcess) stop() error {
-	select {
-	case <-j.exited:
-		if j.err == nil {
-			return errors.New("the service in Java exited")
-		}
-		return fmt.Errorf("the service in Java exited: %w", j.err)
-	default:
-	}
-	_ = j.faults.Close() // fails if the process has just exited
-	select {
-	case <-j.exited:
-	case <-time.After(javaStopTimeout):
-		_ = j.command.Process.Kill() // fails if the process has just exited
-		<-j.exited
-	}
-	return nil
 }
 
 // reply executes a command.
@@ -256,7 +189,7 @@ func (j *javaProcess) inject(i *Injection) (bool, error) {
 		}
 		line = string(i.Fault) + " " + truth.Operation
 	}
-	if _, err := io.WriteString(j.faults, line+"\n"); err != nil {
+	if _, err := io.WriteString(j.input, line+"\n"); err != nil {
 		return false, fmt.Errorf("inject a fault into the service in Java: %w", err)
 	}
 	return i.Fault != None, nil

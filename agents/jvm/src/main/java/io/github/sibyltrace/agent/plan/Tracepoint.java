@@ -19,7 +19,7 @@ public final class Tracepoint {
   public final String operation; // name of its spans, class and method without package for a method; key of a variable's attribute
   public final String spanKind; // "": a variable
   public final String code; // class with package, and method; "": unknown
-  public final String parent; // ID of the method of a variable; "": another kind
+  public final String parent; // ID of the method of a variable, or of the only caller of a method; "": unknown
   public final boolean baseline; // always enabled: the method is an entry of requests
 
   private Tracepoint(String id, String layer, String kind, String service, String scope, String operation, String spanKind, String code, String parent, boolean baseline) {
@@ -46,6 +46,11 @@ public final class Tracepoint {
     String id = service + "/" + className + "." + signature;
     String operation = className.substring(className.lastIndexOf('.') + 1) + "." + method;
     return new Tracepoint(id, "app", SPAN, service, SCOPE, operation, isEntry ? "server" : "internal", className + "." + method, "", isEntry);
+  }
+
+  /** Returns a copy of a method with its only caller. */
+  public Tracepoint below(String caller) {
+    return new Tracepoint(id, layer, kind, service, scope, operation, spanKind, code, caller, baseline);
   }
 
   /** Describes a variable of a method. */

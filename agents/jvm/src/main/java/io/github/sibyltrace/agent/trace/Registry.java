@@ -70,19 +70,22 @@ public final class Registry implements ClassFileTransformer {
   private final Map<String, Point> spans = new ConcurrentHashMap<>(); // of OpenTelemetry, by ID
   private final AtomicBoolean spansFound = new AtomicBoolean(); // since the last scan
   private final Set<Class<?>> scanned = Collections.newSetFromMap(new WeakHashMap<>());
+  private final Callers callers = new Callers();
 
   /** A method of the catalogue, or a variable of one. */
   private static final class Known {
     final Tracepoint tracepoint;
     final Variable variable; // null: a method
     final String className;
+    final ClassFile.Method code;
     final String method; // name and descriptor
 
-    Known(Tracepoint tracepoint, Variable variable, String className, String method) {
+    Known(Tracepoint tracepoint, Variable variable, String className, ClassFile.Method code) {
       this.tracepoint = tracepoint;
       this.variable = variable;
       this.className = className;
-      this.method = method;
+      this.code = code;
+      this.method = code.name + code.descriptor;
     }
 
     String key() {
@@ -167,6 +170,7 @@ public final class Registry implements ClassFileTransformer {
         refused.put(name, "the class file is not found: the class was generated");
         return;
       }
+      callers.add(c, file, x -> own.contains(x.getName(), x.getClassLoader(), x.getProtectionDomain()));
       String reason = instrumentation.isModifiableClass(c) ? Refusal.ofLoaded(file, loaders.open(c.getClassLoader())) : "the JVM does not allow to change it";
       if (reason != null) {
         refused.put(name, reason);
@@ -200,15 +204,28 @@ public final class Registry implements ClassFileTransformer {
 
   /** Adds an entry to the catalogue, and reports whether there was room and no such entry. */
   private boolean add(Tracepoint t, Variable v, Class<?> c, ClassFile.Method m) {
-    return t.isValid() && catalogue.size() < Limits.CATALOGUE && catalogue.putIfAbsent(t.id, new Known(t, v, c.getName(), m.name + m.descriptor)) == null;
+    return t.isValid() && catalogue.size() < Limits.CATALOGUE && catalogue.putIfAbsent(t.id, new Known(t, v, c.getName(), m)) == null;
   }
 
-  /** Returns the catalogue, ascending by ID. */
-  public List<Tracepoint> catalogue() {
+  /** Returns the catalogue, ascending by ID, with the only callers of methods that are known now. */
+  public synchronized List<Tracepoint> catalogue() {
+    Map<String, String> methods = new HashMap<>(); // IDs by key
+    catalogue.forEach(
+        (id, k) -> {
+          if (k.variable == null) {
+            methods.put(k.key(), id);
+          }
+        });
     TreeMap<String, Tracepoint> all = new TreeMap<>();
-    catalogue.forEach((id, k) -> all.put(id, k.tracepoint));
+    catalogue.forEach((id, k) -> all.put(id, k.variable == null ? belowCaller(k, methods) : k.tracepoint));
     spans.forEach((id, p) -> all.put(id, p.tracepoint));
     return new ArrayList<>(all.values());
+  }
+
+  private Tracepoint belowCaller(Known method, Map<String, String> ids) {
+    String caller = callers.of(method.className, method.code);
+    String id = caller == null ? null : ids.get(caller);
+    return id == null ? method.tracepoint : method.tracepoint.below(id);
   }
 
   /** Returns the tracepoint of spans of OpenTelemetry, null if there are too many or the protocol cannot carry it. */

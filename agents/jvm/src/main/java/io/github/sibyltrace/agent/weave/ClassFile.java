@@ -24,12 +24,14 @@ public final class ClassFile {
     public final String descriptor;
     public final int access;
     public final boolean trivial; // only returns or sets a field or a constant, or was added by the compiler to a record or an enum
+    public final boolean annotated; // visible at run time: a framework may call it
 
-    Method(String name, String descriptor, int access, boolean trivial) {
+    Method(String name, String descriptor, int access, boolean trivial, boolean annotated) {
       this.name = name;
       this.descriptor = descriptor;
       this.access = access;
       this.trivial = trivial;
+      this.annotated = annotated;
     }
 
     public boolean isConstructor() {
@@ -42,8 +44,20 @@ public final class ClassFile {
     }
   }
 
+  /** A call of a method in code. */
+  public static final class Call {
+    public final String callee; // class with dots, name and descriptor
+    public final String caller; // name and descriptor; null: unknown, as of methods that are passed to others
+
+    Call(String callee, String caller) {
+      this.callee = callee;
+      this.caller = caller;
+    }
+  }
+
   public final String name; // with dots
   public final List<Method> methods = new ArrayList<>();
+  public final List<Call> calls = new ArrayList<>();
   private int version;
   private int access;
   private boolean annotatedRecord;
@@ -188,11 +202,25 @@ public final class ClassFile {
     @Override
     public MethodVisitor visitMethod(int access, String name, String descriptor, String signature, String[] exceptions) {
       boolean generated = (access & Opcodes.ACC_BRIDGE) != 0 || (access & Opcodes.ACC_SYNTHETIC) != 0 && !name.startsWith("lambda$");
-      if ((access & (Opcodes.ACC_ABSTRACT | Opcodes.ACC_NATIVE)) != 0 || generated || name.equals("<clinit>")) {
+      if ((access & (Opcodes.ACC_ABSTRACT | Opcodes.ACC_NATIVE)) != 0) {
         return null;
       }
       boolean ofEnum = isEnum && (access & Opcodes.ACC_STATIC) != 0 && (name.equals("values") && descriptor.startsWith("()") || name.equals("valueOf") && descriptor.startsWith("(Ljava/lang/String;)"));
-      return new CodeReader(trivial -> methods.add(new Method(name, descriptor, access, trivial || ofEnum)), (access & Opcodes.ACC_SYNCHRONIZED) != 0);
+      boolean listed = !generated && !name.equals("<clinit>");
+      String caller = listed && !name.equals("<init>") ? name + descriptor : null;
+      return new CodeReader((access & Opcodes.ACC_SYNCHRONIZED) != 0) {
+        @Override
+        void calls(String callee, boolean passed) {
+          calls.add(new Call(callee, passed ? null : caller));
+        }
+
+        @Override
+        void ends(boolean trivial, boolean annotated) {
+          if (listed) {
+            methods.add(new Method(name, descriptor, access, trivial || ofEnum, annotated));
+          }
+        }
+      };
     }
   }
 }

@@ -1,6 +1,6 @@
 package io.github.sibyltrace.agent.weave;
 
-import java.util.function.Consumer;
+import org.objectweb.asm.AnnotationVisitor;
 import org.objectweb.asm.ConstantDynamic;
 import org.objectweb.asm.Handle;
 import org.objectweb.asm.Label;
@@ -8,18 +8,44 @@ import org.objectweb.asm.MethodVisitor;
 import org.objectweb.asm.Opcodes;
 
 /**
- * Tells whether a method is too simple to ever be slow: its code only moves constants, arguments and fields, or is that
- * which the compiler adds to records.
+ * Reads the code of a method: which methods it calls, and whether it is too simple to ever be slow, as it only moves
+ * constants, arguments and fields, or is that which the compiler adds to records.
  */
-final class CodeReader extends MethodVisitor {
-  private final Consumer<Boolean> result;
+abstract class CodeReader extends MethodVisitor {
   private boolean works; // does more than to move values
   private boolean ofRecord;
+  private boolean annotated;
 
-  CodeReader(Consumer<Boolean> result, boolean locks) {
+  CodeReader(boolean locks) {
     super(Weave.API);
-    this.result = result;
     works = locks;
+  }
+
+  /**
+   * Receives each method that the code calls, or passes to others.
+   *
+   * @param callee class with dots, name and descriptor
+   */
+  abstract void calls(String callee, boolean passed);
+
+  /** Receives the result, last. */
+  abstract void ends(boolean trivial, boolean annotated);
+
+  private void calls(String owner, String name, String descriptor, boolean passed) {
+    calls(owner.replace('/', '.') + "." + name + descriptor, passed);
+  }
+
+  private void passes(Object constant) {
+    if (constant instanceof Handle) {
+      Handle h = (Handle) constant;
+      calls(h.getOwner(), h.getName(), h.getDesc(), true);
+    }
+  }
+
+  @Override
+  public AnnotationVisitor visitAnnotation(String descriptor, boolean visible) {
+    annotated |= visible;
+    return null;
   }
 
   @Override
@@ -41,17 +67,22 @@ final class CodeReader extends MethodVisitor {
   @Override
   public void visitLdcInsn(Object constant) {
     works |= constant instanceof ConstantDynamic;
+    passes(constant);
   }
 
   @Override
   public void visitMethodInsn(int opcode, String owner, String name, String descriptor, boolean isInterface) {
     works = true;
+    calls(owner, name, descriptor, false);
   }
 
   @Override
   public void visitInvokeDynamicInsn(String name, String descriptor, Handle bootstrap, Object... arguments) {
     ofRecord |= bootstrap.getOwner().equals("java/lang/runtime/ObjectMethods");
     works = true;
+    for (Object a : arguments) {
+      passes(a);
+    }
   }
 
   @Override
@@ -81,6 +112,6 @@ final class CodeReader extends MethodVisitor {
 
   @Override
   public void visitEnd() {
-    result.accept(!works || ofRecord);
+    ends(!works || ofRecord, annotated);
   }
 }
