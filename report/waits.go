@@ -242,15 +242,18 @@ func (t *waitsTable) longest() {
 	if len(t.Longest) == 0 {
 		return
 	}
-	t.printf("\n%s\n", t.style.Paint(terminal.Bold, "Longest waits above their thresholds"))
+	t.printf("\n%s\n", t.style.Paint(terminal.Bold, "Longest waits above their thresholds (at most "+strconv.Itoa(waits.MaxLongest)+")"))
 	for i := range t.Longest[:t.shown(len(t.Longest))] {
 		l := &t.Longest[i]
-		runq := ""
-		if l.RunqNs > 0 {
-			runq = " and " + units.Nanos(float64(l.RunqNs)) + " for a CPU"
+		wait, turn, reason := units.Nanos(float64(l.WaitNs)), units.Nanos(float64(l.RunqNs)), t.Reason(l.Class, l.Syscall)
+		ns, text := wait, reason
+		switch {
+		case !l.WaitTooLong:
+			ns, text = turn, "runqueue after "+wait+" of "+reason
+		case l.RunqNs > 0:
+			text += " and " + turn + " for a CPU"
 		}
-		t.printf("  %s %s%s  %s, thread %d of process %d\n", right(units.Nanos(float64(l.WaitNs)), timeWidth), t.Reason(l.Class, l.Syscall), runq,
-			terminal.Printable(l.Comm.String()), l.TID, l.TGID)
+		t.printf("  %s %s  %s, thread %d of process %d\n", right(ns, timeWidth), text, terminal.Printable(l.Comm.String()), l.TID, l.TGID)
 		if len(l.Frames) > 0 {
 			t.printf("%s", t.style.Wrap(terminal.Printable(strings.Join(l.Frames, " ← ")), 12))
 		}

@@ -132,9 +132,13 @@ func (p *waitsPage) longest() g.Node {
 	return lines(h.H2(g.Text("Longest waits above their thresholds")), h.Div(h.Class("card"), scrollable(h.Table(lines(
 		h.THead(h.Tr(column("reason"), numbers("wait", "threshold", "CPU wait"), column("thread"), column("stack, innermost first"))),
 		h.TBody(each(p.Longest, func(l *waits.Longest) g.Node {
+			reason, threshold := p.Reason(l.Class, l.Syscall), p.thresholds[l.Class]
+			if !l.WaitTooLong {
+				reason, threshold = "runqueue after "+reason, p.thresholds[waits.RunQueue]
+			}
 			return h.Tr(
-				h.Th(h.Scope("row"), g.Text(p.Reason(l.Class, l.Syscall))),
-				cells("n", units.Nanos(float64(l.WaitNs)), units.Nanos(float64(p.thresholds[l.Class])), units.Nanos(float64(l.RunqNs))),
+				h.Th(h.Scope("row"), g.Text(reason)),
+				cells("n", units.Nanos(float64(l.WaitNs)), units.Nanos(float64(threshold)), units.Nanos(float64(l.RunqNs))),
 				h.Td(g.Text(l.Comm.String()+" ("+strconv.FormatUint(uint64(l.TID), 10)+")")), h.Td(path(l.Frames)),
 			)
 		})),

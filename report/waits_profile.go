@@ -60,8 +60,12 @@ func stackTimes(r *waits.Report) []waits.Stack {
 	}
 	for i := range r.Processes {
 		p := &r.Processes[i]
+		turns := p.Totals[waits.RunQueue] // those after waits belong to no call
 		for j := range p.Calls {
 			c := &p.Calls[j]
+			if c.Class == waits.RunQueue {
+				turns.Count, turns.TotalNs = turns.Count-c.Count, turns.TotalNs-c.TotalNs
+			}
 			sum := sampled[reason{p.PID, c.Class, c.Syscall}]
 			if c.TotalNs <= sum.TotalNs {
 				continue
@@ -69,6 +73,11 @@ func stackTimes(r *waits.Report) []waits.Stack {
 			rest := waits.Stack{PID: p.PID, Comm: p.Comm, Class: c.Class, Syscall: c.Syscall, Frames: []string{noStack}, TotalNs: c.TotalNs - sum.TotalNs}
 			rest.Count = c.Count - min(c.Count, sum.Count)
 			all = append(all, rest)
+		}
+		if turns.TotalNs > 0 {
+			all = append(all, waits.Stack{
+				PID: p.PID, Comm: p.Comm, Class: waits.RunQueue, Syscall: waits.NoSyscall, Frames: []string{noStack}, Count: turns.Count, TotalNs: turns.TotalNs,
+			})
 		}
 	}
 	for i := range all {

@@ -27,7 +27,10 @@ func waitsReport() *waits.Report {
 	return &waits.Report{
 		From: time.Unix(1, 5), Duration: 40 * time.Millisecond, Processes: c.Processes(), Losses: waits.Losses{Stacks: 2, Limited: 9},
 		Stacks:   []waits.Stack{{PID: 7, Comm: comm.String(), Class: waits.File, Frames: []string{"read;it", "main\n"}, Count: 1, TotalNs: 20e6}},
-		Longest:  []waits.Longest{{Event: waits.Event{WaitNs: 20e6, RunqNs: 4e6, TGID: 7, TID: 8, Class: waits.File, Comm: comm}, Frames: []string{"read", "main"}}},
+		Longest: []waits.Longest{
+			{Event: waits.Event{WaitNs: 20e6, RunqNs: 4e6, TGID: 7, TID: 8, Class: waits.File, Comm: comm}, WaitTooLong: true, Frames: []string{"read", "main"}},
+			{Event: waits.Event{WaitNs: 9e6, RunqNs: 3e6, TGID: 7, TID: 8, Class: waits.File, Comm: comm}, TurnTooLong: true},
+		},
 		Cost:     waits.Cost{Hits: 5000, NsPerHit: 400, CPUShare: 0.002},
 		Syscalls: map[int32]string{0: "read"},
 	}
@@ -87,11 +90,22 @@ func TestWaitsTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"1 process, 2 threads in 40 ms", "5,000 hits of 400 ns, 0.2 % of a CPU", "missing: 9 single intervals", "file", "30 ms", "81 %", "read",
-		"too long: file 1 time from 10 ms on, up to 20 ms", "… and 1 more thread", "20 ms file read and 4 ms for a CPU", "read ← main",
+		"too long: file 1 time from 10 ms on, up to 20 ms", "… and 1 more thread", "20 ms file read and 4 ms for a CPU", "read ← main", "… and 1 more wait",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
+	}
+}
+
+// The list tells which part of a wait is above its threshold.
+func TestLongestWaits(t *testing.T) {
+	var out strings.Builder
+	if err := WaitsTable(&out, waitsReport(), waits.Thresholds{waits.File: 10e6, waits.RunQueue: 1e6}, terminal.Style{Width: 120}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if want := "3 ms runqueue after 9 ms of file read"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is missing in\n%s", want, out.String())
 	}
 }
 
@@ -101,7 +115,7 @@ func TestWaitsProfiles(t *testing.T) {
 	if err := WaitsFolded(&out, waitsReport()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"a<b>·[2J\uFFFD (7);[no stack];[file read] 10000000", "a<b>·[2J\uFFFD (7);[no stack];[oncpu] 2000000", "a<b>·[2J\uFFFD (7);main·;read:it;[file read] 20000000"}
+	want := []string{"a<b>·[2J\uFFFD (7);[no stack];[file read] 10000000", "a<b>·[2J\uFFFD (7);[no stack];[oncpu] 2000000", "a<b>·[2J\uFFFD (7);[no stack];[runqueue] 5000000", "a<b>·[2J\uFFFD (7);main·;read:it;[file read] 20000000"}
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")
 	slices.Sort(got)
 	if d := cmp.Diff(want, got); d != "" {
@@ -119,7 +133,7 @@ func TestWaitsProfiles(t *testing.T) {
 	for _, s := range p.Sample {
 		ns += s.Value[1]
 	}
-	if ns != 32e6 || len(p.Sample) != 3 || p.Sample[0].Label["class"] == nil {
+	if ns != 37e6 || len(p.Sample) != 4 || p.Sample[0].Label["class"] == nil {
 		t.Errorf("%d ns in %d samples", ns, len(p.Sample))
 	}
 }

@@ -21,7 +21,6 @@ const (
 	sumsEvery  = 5                      // ticks between readings of sums and searches for processes
 	statsEvery = 5                      // the kernel keeps statistics of runs in one of these ticks, because that costs, too
 	maxEvents  = 1000                   // per process and second
-	maxLongest = 32                     // in a report
 	maxStacks  = 6000                   // in the kernel, of 8 192
 )
 
@@ -361,20 +360,25 @@ func (o *observer) readEvents() error {
 	return err
 }
 
-// keep keeps an event if it is one of the longest.
+// keep keeps an event if its parts above thresholds are some of the longest.
 func (o *observer) keep(e waits.Event) {
-	at, _ := slices.BinarySearchFunc(o.worst, e, func(l waits.Longest, e waits.Event) int {
-		return cmp.Compare(e.WaitNs+e.RunqNs, l.WaitNs+l.RunqNs)
-	})
-	if at >= maxLongest {
+	l := waits.Longest{Event: e}
+	for _, part := range e.Parts(o.settings.Classes, o.settings.Thresholds) {
+		if part.Class == e.Class {
+			l.WaitTooLong = true
+		} else {
+			l.TurnTooLong = true
+		}
+	}
+	at, _ := slices.BinarySearchFunc(o.worst, l, func(a, b waits.Longest) int { return cmp.Compare(b.TooLongNs(), a.TooLongNs()) })
+	if at >= waits.MaxLongest || l.TooLongNs() == 0 {
 		return
 	}
-	l := waits.Longest{Event: e}
 	if e.Stack >= 0 {
 		l.Frames, _ = o.frames(e.TGID, e.Stack) // without names if the stack has been deleted
 	}
 	o.worst = slices.Insert(o.worst, at, l)
-	o.worst = o.worst[:min(len(o.worst), maxLongest)]
+	o.worst = o.worst[:min(len(o.worst), waits.MaxLongest)]
 }
 
 // report emits the report of the time since the last one.

@@ -78,10 +78,26 @@ type Stack struct {
 	TotalNs uint64
 }
 
+// MaxLongest is the number of intervals that a report lists.
+const MaxLongest = 32
+
 // Longest is one of the longest intervals above a threshold.
 type Longest struct {
 	Event
-	Frames []string // innermost first; empty: no stack was taken
+	WaitTooLong bool     // the wait itself is above its threshold
+	TurnTooLong bool     // the wait for a CPU is
+	Frames      []string // innermost first; empty: no stack was taken
+}
+
+// TooLongNs returns the time of the parts above their thresholds, in ns.
+func (l *Longest) TooLongNs() (ns uint64) {
+	if l.WaitTooLong {
+		ns += l.WaitNs
+	}
+	if l.TurnTooLong {
+		ns += l.RunqNs
+	}
+	return ns
 }
 
 // Losses count records that are missing.
