@@ -26,7 +26,7 @@ func waitsReport() *waits.Report {
 	})
 	return &waits.Report{
 		From: time.Unix(1, 5), Duration: 40 * time.Millisecond, Processes: c.Processes(), Losses: waits.Losses{Stacks: 2, Limited: 9},
-		Stacks:   []waits.Stack{{PID: 7, Comm: comm.String(), Class: waits.File, Frames: []string{"read;it", "main\n"}, Count: 1, TotalNs: 20e6}},
+		Stacks: []waits.Stack{{PID: 7, Comm: comm.String(), Class: waits.File, Frames: []string{"read;it", "main\n"}, Count: 1, TotalNs: 20e6}},
 		Longest: []waits.Longest{
 			{Event: waits.Event{WaitNs: 20e6, RunqNs: 4e6, TGID: 7, TID: 8, Class: waits.File, Comm: comm}, WaitTooLong: true, Frames: []string{"read", "main"}},
 			{Event: waits.Event{WaitNs: 9e6, RunqNs: 3e6, TGID: 7, TID: 8, Class: waits.File, Comm: comm}, TurnTooLong: true},

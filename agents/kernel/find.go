@@ -26,8 +26,13 @@ const maxComm = 15
 // cgroupMounts are the places where cgroups are mounted.
 var cgroupMounts = []string{"", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
 
-// Check returns an error if nothing can ever be selected.
+// Check returns an error if a selected cgroup or process does not exist.
 func (s *Selection) Check() error {
+	for _, pid := range s.PIDs {
+		if !isProcess("/proc", pid) {
+			return fmt.Errorf("there is no process %d: it has ended, or the number is that of a thread", pid)
+		}
+	}
 	if s.Cgroup != "" && cgroupFolder(s.Cgroup) == "" {
 		return fmt.Errorf("there is no cgroup %s", s.Cgroup)
 	}

@@ -44,3 +44,14 @@ func TestCgroupGoes(t *testing.T) {
 		}
 	}
 }
+
+// A process that is not there is an error, also beside others.
+func TestMissingProcess(t *testing.T) {
+	own := uint32(os.Getpid())
+	if err := (&Selection{PIDs: []uint32{own}}).Check(); err != nil {
+		t.Error(err)
+	}
+	if err := (&Selection{PIDs: []uint32{own, 1 << 31}}).Check(); err == nil {
+		t.Error("no error about a missing process")
+	}
+}
