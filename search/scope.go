@@ -192,8 +192,8 @@ func (o *operationScope) growUnanchored(t *cct.Tree, service trace.Symbol, leave
 	}
 }
 
-// appendBelowCaller adds an unplaced tracepoint below its caller, which it adds first, and returns its index. Of a cycle
-// of callers one lies below the operation. The indices of those that were added are in at.
+// appendBelowCaller adds an unplaced tracepoint below its caller, which it adds first, and returns its index. Of a
+// cycle of callers one lies below the operation. The indices of those that were added are in at.
 func (o *operationScope) appendBelowCaller(p *cct.Tracepoint, unplaced map[trace.Symbol]*cct.Tracepoint, at map[trace.Symbol]int32, t *cct.Tree) int32 {
 	if i, ok := at[p.ID]; ok {
 		return i
