@@ -118,8 +118,8 @@ func (p *Plane) reportCatalogues(f *search.Feedback, after *lastReported, now ti
 	p.retryUnavailable(f, after)
 }
 
-// unite removes repeated IDs from a list that is ascending by ID. The owner and the parent of a tracepoint become unknown
-// if agents report different ones.
+// unite removes repeated IDs from a list that is ascending by ID. The owner and the parent of a tracepoint become
+// unknown if agents report different ones.
 func unite(list []protocol.Tracepoint) []protocol.Tracepoint {
 	n := 0
 	for i := range list {

@@ -79,7 +79,7 @@ type javaProcess struct {
 }
 
 // javaLimits are the arguments of the JVM. Garbage is expensive only in a heap that is not far too large.
-var javaLimits = []string{"-Xmx256m"}
+var javaLimits = []string{"-Xmx192m"}
 
 // runJava runs a service in Java and its database until the end of its commands or of a process.
 func runJava(ctx context.Context, setup *Setup, commands <-chan Command, replies *json.Encoder) (err error) {

@@ -107,8 +107,7 @@ const databasePassword = "DATABASE_PASSWORD"
 // startJavaDatabase starts the database that is in the jar of the service.
 func startJavaDatabase(ctx context.Context, setup *Setup) (d *javaDatabase, err error) {
 	d = &javaDatabase{password: rand.Text()}
-	arguments := append([]string{"-cp", setup.Java.Service, "-Dloader.main=shop.database.DatabaseServer"}, javaLimits...)
-	arguments = append(arguments, "org.springframework.boot.loader.launch.PropertiesLauncher")
+	arguments := []string{"-Xmx256m", "-cp", setup.Java.Service, "-Dloader.main=shop.database.DatabaseServer", "org.springframework.boot.loader.launch.PropertiesLauncher"}
 	if d.jvm, err = startJVM("the database of the service in Java", setup.portFile("-database"), setup.Java.JVM, setup.Dir, arguments, []string{databasePassword + "=" + d.password}); err != nil {
 		return nil, err
 	}
