@@ -51,9 +51,7 @@ func writeLines(lines <-chan handled) {
 func (c *faultCase) serve(faulty *atomic.Bool, lines chan<- handled) {
 	runtime.LockOSThread()
 	if c.yields {
-		prioritize(yieldingPriority)
-	} else {
-		prioritize(servicePriority)
+		prioritize(0, yieldingPriority)
 	}
 	work, err := c.open(faulty)
 	if err != nil {

@@ -38,9 +38,20 @@ const (
 	servicePriority
 )
 
-// prioritize gives this thread a real-time priority. Without the right to do so the test depends on the machine.
-func prioritize(priority uint32) {
-	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}, 0)
+// prioritize gives a thread a real-time priority, which those that it starts inherit; 0: this thread. Without the right
+// to do so the test depends on the machine.
+func prioritize(tid int, priority uint32) {
+	_ = unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}, 0)
+}
+
+// prioritizeProcess gives all threads of this process a real-time priority.
+func prioritizeProcess(priority uint32) {
+	threads, _ := os.ReadDir("/proc/self/task")
+	for _, t := range threads {
+		if tid, err := strconv.Atoi(t.Name()); err == nil {
+			prioritize(tid, priority)
+		}
+	}
 }
 
 // faultCases holds the classes of waits that slow real applications down most.
@@ -275,7 +286,7 @@ func neighbour() {
 	}
 	go func() { // ends with the process
 		runtime.LockOSThread()
-		prioritize(takingPriority)
+		prioritize(0, takingPriority)
 		if bindToLastCPU() == nil {
 			for {
 				spin(12 * time.Millisecond)
@@ -293,6 +304,7 @@ func service(number string) {
 	if err != nil {
 		panic(err)
 	}
+	prioritizeProcess(servicePriority)
 	c := &faultCases[n]
 	var faulty atomic.Bool
 	lines := make(chan handled, 1000)
