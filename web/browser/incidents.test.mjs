@@ -243,7 +243,7 @@ test("when nothing is open, the page says so, since when, and whether it can kno
   status.learning.operations_left_ns = 3.6e12 * 5;
   status.learning.provisional = ["cart-1", "cart-2", "cart-3", "cart-4"].map(unequal);
   await page.goto(service.url);
-  const told = page.locator(".state p", { hasText: "It did so before Sibyl started" });
+  const told = page.locator(".state p", { hasText: "It has done so since Sibyl first saw it" });
   await told.first().waitFor();
   assert.equal(await told.count(), 3); // the others are on the page of the service
   assert.match(await told.first().textContent(), /^cart-1 .* takes 5\.0 times as long as its 5 siblings/);
