@@ -201,7 +201,7 @@ func (c *Core) problemOf(s *incidentSearch, now trace.Nanos) detect.Problem {
 	return p
 }
 
-// healthyWithout returns the times of an operation in the healthy requests of a type, none of which ran it.
+// healthyWithout returns the times of an operation that no healthy request of a type ran: zero in each of them.
 func (c *Core) healthyWithout(requestType analysis.Hash) stats.Moments {
 	g := c.detector.Groups.Group(requestType)
 	if g == nil {

@@ -16,7 +16,8 @@ const keptAfter = 20
 // BenchmarkCost reports the CPU time of a call of a method in a request: without instrumentation, with the span of an
 // enabled tracepoint, with one beyond its rate, with that of OpenTelemetry's own method instrumentation, and after the
 // tracepoint was removed; then both spans while threads tell them to the kernel agent, and the call in a profile. The
-// processes take turns. At last the tracepoint is disabled after so many changes that its method stays instrumented.
+// last figure is that of a disabled tracepoint whose method stays instrumented, since it was changed so often. The
+// processes take turns.
 func BenchmarkCost(b *testing.B) {
 	otel := otelAgent(b)
 	programs, dir := java(b, "testdata/cost/Cost.java")

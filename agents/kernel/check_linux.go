@@ -59,7 +59,7 @@ func notesAbout(held capabilitySet) (notes []string) {
 		notes = append(notes, "CAP_DAC_READ_SEARCH is missing: stacks have no names from files that this user cannot read, and of such programs and libraries the spans are not found")
 	}
 	if !held.has(unix.CAP_SYS_ADMIN) {
-		notes = append(notes, "CAP_SYS_ADMIN is missing: the cost of the probes is unknown and shown as 0, and --cpu-limit counts the agent only")
+		notes = append(notes, "CAP_SYS_ADMIN is missing: the cost of the probes is unknown (0 in JSON), and --cpu-limit counts the agent only")
 	}
 	return notes
 }

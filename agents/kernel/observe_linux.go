@@ -311,11 +311,11 @@ func (o *observer) crowded() (bool, error) {
 	return losses.Stacks > before, nil
 }
 
-// makeRoom deletes all stacks in the kernel. Waits that have one of them just now lose it.
+// makeRoom deletes all stacks in the kernel and their sums. Waits that have one of them just now lose it.
 func (o *observer) makeRoom(all map[waits.StackKey]waits.StackSum) error {
 	o.stacks = nil
 	clear(o.names)
-	if err := o.probes.DeleteStacks(all); err != nil {
+	if err := o.probes.DeleteStackSums(all); err != nil {
 		return err
 	}
 	return o.probes.ForgetStacks()

@@ -93,33 +93,18 @@ func (p *Probes) Stacks() (map[waits.StackKey]waits.StackSum, error) {
 	return sums, nil
 }
 
-// DeleteStacks deletes stacks and their sums.
-func (p *Probes) DeleteStacks(sums map[waits.StackKey]waits.StackSum) error {
+// DeleteStackSums deletes sums of sampled stacks.
+func (p *Probes) DeleteStackSums(sums map[waits.StackKey]waits.StackSum) error {
 	for k := range sums {
-		err := p.objects.StackSums.Delete(k)
-		if err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
-			err = p.objects.Stacks.Delete(uint32(k.Stack))
+		if err := p.objects.StackSums.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete the sums of stacks: %w", err)
 		}
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("delete stacks: %w", err)
-		}
-	}
-	return p.forgotten()
-}
-
-// forgotten tells the programs that stacks have been deleted. Another stack may take the identity of each.
-func (p *Probes) forgotten() error {
-	now, err := monotonic()
-	if err != nil {
-		return err
-	}
-	if err := p.objects.Forgotten.Set(now); err != nil {
-		return fmt.Errorf("set the time of deleted stacks: %w", err)
 	}
 	return nil
 }
 
-// ForgetStacks deletes all stacks, to make room. Waits that have one of them just now lose it.
+// ForgetStacks deletes all stacks, to make room. Waits that have one of them just now lose it, since another stack may
+// take its identity.
 func (p *Probes) ForgetStacks() error {
 	var id, next uint32
 	err := p.objects.Stacks.NextKey(nil, &next)
@@ -133,7 +118,14 @@ func (p *Probes) ForgetStacks() error {
 	if !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("delete stacks: %w", err)
 	}
-	return p.forgotten()
+	now, err := monotonic()
+	if err != nil {
+		return err
+	}
+	if err := p.objects.Forgotten.Set(now); err != nil {
+		return fmt.Errorf("set the time of deleted stacks: %w", err)
+	}
+	return nil
 }
 
 // maxFrames is the depth of stacks, as in bpf/wait.bpf.c.

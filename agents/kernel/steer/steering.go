@@ -330,8 +330,9 @@ func (s *steering) distribute(changes []waits.Row, nanos float64) {
 // program is one that processes of a service run.
 type program struct{ service, path string }
 
-// tellingPrograms returns the programs of which a process tells the spans of its threads. Others of the same service
-// are mostly scripts and tools that it has started, which inherit its environment. The caller holds mu.
+// tellingPrograms returns the programs that tell the spans of their threads, in at least one process. Other programs
+// of the same service are mostly scripts and tools that it has started, which inherit its environment. The caller holds
+// mu.
 func (s *steering) tellingPrograms() map[program]bool {
 	all := make(map[program]bool)
 	for _, t := range s.targets {
