@@ -98,8 +98,8 @@ func TestWaitsTable(t *testing.T) {
 	}
 }
 
-// Idle threads do not hide those that do something, a single system call stands beside its class, and processes that have
-// ended are named.
+// Idle threads do not hide those that do something, a single system call stands beside its class, and processes that
+// have ended are named.
 func TestIdleThreads(t *testing.T) {
 	c := waits.NewCollector()
 	comm := waits.Comm([]byte("pool\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
