@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// lateAfter is the time between the end of a request and the epoch in which it arrives from which it is late: traces
-	// are closed within seconds.
+	// lateAfter is the time between the end of a request and the epoch in which it arrives from which it is late:
+	// traces are closed within seconds.
 	lateAfter = time.Minute
 	// longestBacklog bounds the time by which a request of a backlog is late, and so the memory for them. An older one
 	// has a wrong clock.

@@ -58,7 +58,8 @@ func (group *Group) Retained() (total stats.Moments, failed uint64) {
 
 // Since holds the requests of a group since an instant.
 type Since struct {
-	// Total and Failed are of the windows that begin after the instant or, if there are none, of those that end after it.
+	// Total and Failed are of the windows that begin after the instant or, if there are none, of those that end after
+	// it.
 	Total  stats.Moments
 	Failed uint64
 	// Requests estimates the number of requests since the instant: those of Total, and of a window around the instant a

@@ -47,7 +47,7 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 		f.State, f.Saw = failed, fmt.Sprintf("The last span arrived %s ago.", units.Duration(at.Sub(*last)))
 		f.Do = "Look at the logs of the senders. If they report refused tokens or connections, see docs/operations.md."
 	default:
-		f.Saw = fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"), units.Plural(int(s.Ingest.Requests), "request"))
+		f.Saw = fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"), units.Plural(int(s.Ingest.Requests), "export request"))
 	}
 	return f
 }
@@ -169,8 +169,8 @@ var refusals = []struct {
 }{
 	{func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "spans were rejected as malformed", "Look for their reasons in the log of the service and update the SDKs of their senders."},
 	{func(s *contract.Status) int64 { return s.Unusable["bad_time"] }, "traces have impossible times", "Synchronize the clocks of the senders."},
-	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "requests of senders had to be retried", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
-	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "requests were refused because the disk was full", "Free space."},
+	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "export requests had to be retried", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
+	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "export requests were refused because the disk was full", "Free space."},
 	{func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "requests have no group of their own", "Operation names probably contain IDs: name spans by their route, and remove attributes with many values from --group-by."},
 	{func(s *contract.Status) int64 { return s.Refused["learning_full"] }, "requests were not learned from", "Shorten --learning."},
 	{func(s *contract.Status) int64 { return s.Closed["size"] }, "traces were closed early because of their size", "Raise --assembly-max-spans or --assembly-max-bytes, or end traces at queues with links instead of parents."},

@@ -122,9 +122,9 @@ func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
 	}
 }
 
-// InOrder yields the observations with their ranks: by ascending rank and, of equal rank, in the order of their addition.
-// It calls rank in the latter order before it yields the first. An observation is valid until the next one is yielded.
-// InOrder panics if any are in the temporary file.
+// InOrder yields the observations with their ranks: by ascending rank and, of equal rank, in the order of their
+// addition. It calls rank in the latter order before it yields the first. An observation is valid until the next one is
+// yielded. InOrder panics if any are in the temporary file.
 func (s *Spool) InOrder(rank func(o *observation.Observation) int) iter.Seq2[int, *observation.Observation] {
 	if s.file != nil {
 		panic("spool: ordered while part of it is in a file")
