@@ -31,9 +31,10 @@ type Advice struct {
 	Reason    Reason   // for Located
 	Searching bool     // for Located
 	On        int      // tracepoints, while searching
+	Doing     string   // while searching: what the search waits for
 	Exhausted string   // the reason for which it located nothing; empty: none
 	Untried   bool     // if it is exhausted: there was no tracepoint to try
-	Lead      trace.Op // if it is exhausted: the place with the largest share, below which nothing is known; 0: none
+	Lead      trace.Op // if it is searching or exhausted: the place with the largest share so far; 0: none
 	LeadShare float64  // of the lost time
 }
 
@@ -69,8 +70,11 @@ func (n *Names) Advice(x *Advice) string {
 		return "Look at failed traces of " + n.Clean(x.Objective.Entry) + " in your tracing backend: no service stands out."
 	}
 	if text := n.undoable(x, first, name); text != "" {
-		if x.Located != 0 {
+		switch {
+		case x.Located != 0:
 			text += " " + n.Located(x.Located, x.Share, x.Variance, x.Reason).String() + "."
+		case x.leads():
+			text += " " + n.Located(x.Lead, x.LeadShare, false, Reason{}).String() + " so far."
 		}
 		return text + n.searching(x, name)
 	}
@@ -83,8 +87,14 @@ func (n *Names) Advice(x *Advice) string {
 	if x.Located != 0 {
 		return "Look at " + n.Op(x.Located) + ": it carries " + units.Share(x.Share) + " of the " + wholeOf(x.Variance) + "."
 	}
+	if x.leads() {
+		return "Look at " + n.Op(x.Lead) + ": it carries " + units.Share(x.LeadShare) + " of the lost time so far." + n.searching(x, name)
+	}
 	return n.adviceFor(first, name) + n.searching(x, name)
 }
+
+// leads reports whether the search, which goes on, knows a place with most of the lost time.
+func (x *Advice) leads() bool { return x.Searching && x.Lead != 0 && x.LeadShare >= leastPart }
 
 // undoable returns the next step if a deploy of a suspect with a name, or one of its instances, may be the cause: a
 // rollback or a restart is quicker than a diagnosis. Otherwise it is empty.
@@ -124,10 +134,16 @@ func (n *Names) searching(x *Advice, name string) string {
 			text += " Add some to show the place."
 		}
 		return text
-	case x.Searching && x.On > 0:
-		return " Sibyl searches for the place: " + units.Plural(x.On, "tracepoint") + " on in " + name + ", waiting for requests."
 	case x.Searching:
-		return " Sibyl searches for the place in " + name + "; no tracepoint is on yet."
+		on := "no tracepoint"
+		if x.On > 0 {
+			on = units.Plural(x.On, "tracepoint")
+		}
+		where := " Sibyl searches for the place in " + name
+		if x.leads() {
+			where = " Sibyl searches further"
+		}
+		return where + ", with " + on + " on: " + cmp.Or(x.Doing, "it has just begun") + "."
 	}
 	return ""
 }

@@ -32,7 +32,13 @@ func TestAdvice(t *testing.T) {
 	deployedAndLocated := *deployed
 	deployedAndLocated.Located, deployedAndLocated.Share = op, 1.2
 	searching := of(baselinediff.Suspect{Out: 1})
-	searching.Searching, searching.On = true, 3
+	searching.Searching, searching.On, searching.Doing = true, 3, "waiting for requests"
+	slight, led := *searching, *searching // the first suspect is where requests enter
+	acquire := table.Op(table.Symbol("ledger"), table.Symbol("ledger.acquire"), trace.Internal)
+	slight.Lead, slight.LeadShare = acquire, 0.3
+	led.Lead, led.LeadShare = acquire, 0.94
+	deployedAndLed := *deployed
+	deployedAndLed.Searching, deployedAndLed.Lead, deployedAndLed.LeadShare = true, acquire, 0.94
 	starved := of(baselinediff.Suspect{Out: 1, Instances: pod})
 	starved.Searching = true
 	exhausted := of(baselinediff.Suspect{Out: 1})
@@ -62,9 +68,13 @@ func TestAdvice(t *testing.T) {
 		"Look at cart GET /cart: it carries 76 % of the lost time.":                                     located,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. cart GET /cart carries all of the lost time.": &deployedAndLocated,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. " +
-			"Sibyl searches for the place: 3 tracepoints on in cart, waiting for requests.": searching,
-		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. Sibyl searches for the place in cart; no tracepoint is on yet.":             starved,
-		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: no candidates are left.": exhausted,
+			"Sibyl searches for the place in cart, with 3 tracepoints on: waiting for requests.": searching,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl searches for the place in cart, with": &slight,
+		"Look at ledger ledger.acquire: it carries 94 % of the lost time so far. Sibyl searches further, with 3 tracepoints on: waiting for requests.":  &led,
+		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. ledger ledger.acquire carries 94 % of the lost time so far. " +
+			"Sibyl searches further, with no tracepoint on: it has just begun.": &deployedAndLed,
+		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. Sibyl searches for the place in cart, with no tracepoint on: it has just begun.": starved,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: no candidates are left.":      exhausted,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: " +
 			"no candidates are left. Add some inside cart GET /cart, which carries 43 % of the lost time.": &leading,
 		"Nothing to do":                       closed,

@@ -123,6 +123,9 @@ func (n *Names) NamedService(service trace.Symbol) string {
 // "frontend → cart GET /cart".
 func (n *Names) Op(op trace.Op) string {
 	target := n.Table.Target(op)
+	if class := detect.WaitClass(n.Table, op); class != "" {
+		return strings.TrimSpace(n.Service(op) + " " + detect.Waiting(class)) // as sentences call it
+	}
 	if target == 0 {
 		name := strings.TrimSpace(n.Service(op) + " " + n.OpName(op))
 		if name == "" && op != 0 {

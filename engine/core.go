@@ -5,8 +5,6 @@
 package engine
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"sync"
@@ -124,15 +122,6 @@ type Core struct {
 	dropped    uint64           // observations that early had no room for
 }
 
-// epochEnd is the end of an epoch of the learning period.
-type epochEnd struct {
-	end  trace.Nanos
-	seen uint64 // observations until then
-}
-
-// earlyBytes bounds the observations of the learning period, of about 200 bytes each.
-const earlyBytes = 256 << 20
-
 // tree is a calling-context tree and its latest build.
 type tree struct {
 	builder cct.Builder
@@ -240,29 +229,6 @@ func (c *Core) investigate(requestType, group *group.Group, o *observation.Obser
 	}
 }
 
-// observeEarly keeps a request until the learning period ends.
-func (c *Core) observeEarly(o *observation.Observation) (requestType, group *group.Group) {
-	c.types.Learn(o)
-	if c.early.Bytes() < earlyBytes {
-		c.seen++
-		if err := c.early.Add(o); err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
-		}
-	} else {
-		c.dropped++
-	}
-	return c.preview.Groups.Observe(o)
-}
-
-// OnLearned has f called when the learning period ends, for each request of it with its request type and group, of
-// which either may be nil: Observe returned provisional ones. It keeps nothing of its arguments.
-func (c *Core) OnLearned(f func(requestType, group *group.Group, o *observation.Observation)) {
-	c.onLearned = f
-}
-
-// Dropped returns the number of requests of the learning period that were ignored because there were too many.
-func (c *Core) Dropped() uint64 { return c.dropped }
-
 // observeTree adds the contexts of a request to the tree of its type.
 func (c *Core) observeTree(requestType analysis.Hash, o *observation.Observation) {
 	t := c.trees[requestType]
@@ -301,11 +267,7 @@ func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	tracked := c.trackIncidents(now)
 	if !c.learned {
 		tracked.Wait()
-		c.preview.Groups.Close(now)
-		if c.seen > 0 {
-			c.began = cmp.Or(c.began, now.Add(-c.options.Epoch))
-			c.epochs = append(c.epochs, epochEnd{now, c.seen})
-		}
+		c.endEarly(now)
 		if c.learning(now) < c.options.Learning {
 			return c.decide(now, 0) // there are no problems yet, but overrides apply
 		}
@@ -395,49 +357,6 @@ func (c *Core) ageTrees(now trace.Nanos) {
 		t.builder.Age(now)
 		t.grown = true
 	}
-}
-
-// learning returns the time whose requests were seen until now: since the first epoch with a request or, if those of a
-// past arrived at once, as from a replayed recording, since its beginning.
-func (c *Core) learning(now trace.Nanos) time.Duration {
-	if c.began == 0 {
-		return 0
-	}
-	return max(now.Sub(c.began), c.sites.Covered(now))
-}
-
-// learn ends the learning period: it freezes the request types and makes the requests so far the expectation.
-func (c *Core) learn(now trace.Nanos) {
-	c.types.Freeze()
-	c.learned, c.relearning = true, false
-	if c.splitter != nil {
-		if err := c.splitter.LearnFrom(c.early.All(), c.detector.Groups, splitCoV); err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
-		}
-	}
-	var n uint64
-	epochs := c.epochs
-	for o, err := range c.early.All() {
-		if err != nil {
-			panic(fmt.Sprintf("engine: %v", err)) // the spool stays in memory
-		}
-		for n == epochs[0].seen {
-			c.detector.Groups.Close(epochs[0].end)
-			epochs = epochs[1:]
-		}
-		n++
-		requestType, group := c.detector.Groups.Observe(o)
-		if requestType != nil && !c.options.IncidentsOnly {
-			c.observeTree(requestType.ID, o)
-			c.kept.observe(requestType, group, o)
-		}
-		if c.onLearned != nil {
-			c.onLearned(requestType, group, o)
-		}
-	}
-	c.early, c.epochs, c.preview = nil, nil, nil
-	c.detector.Groups.Close(now)
-	c.detector.Learn(now, c.options.Watch)
 }
 
 // Problems returns the open problems as of the last epoch, ranked.

@@ -56,9 +56,10 @@ func (x *Incident) SuspectDeploy(all []Deploy) Deploy {
 // through its first suspect.
 type AffectedType struct {
 	RequestType         analysis.Hash
-	Requests            uint64  // since the onset
-	Mean, Usual         float64 // ns, since the onset and in healthy times
-	Failed, UsualFailed float64 // share of the requests, since the onset and in healthy times
+	Requests            uint64        // since the onset
+	Span                time.Duration // in which these arrived; 0: of an earlier version, which did not keep it
+	Mean, Usual         float64       // ns, since the onset and in healthy times
+	Failed, UsualFailed float64       // share of the requests, since the onset and in healthy times
 }
 
 // lost returns what x loses since the onset: time, and the usual time of failed requests, in ns.
@@ -215,21 +216,16 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 	return types[:min(len(types), maxAffected)]
 }
 
-// pastEpochs is the number of epochs in which a recorded past arrives.
-const pastEpochs = 2
-
 // affects fills in the requests of g since the onset, and reports whether they are clearly slower than usual, or fail
-// clearly more often. If the onset lies in a recorded past, only later requests count: the past is in one window.
+// clearly more often.
 func (c *Core) affects(g *group.Group, onset trace.Nanos, a *AffectedType) bool {
-	if onset < c.began {
-		onset = c.began.Add(pastEpochs * c.options.Epoch)
-	}
-	total, failed := g.RetainedSince(onset)
+	since := g.RetainedSince(onset, c.detector.Groups.Closed())
+	total, failed := since.Total, since.Failed
 	if total.N == 0 {
 		return false
 	}
 	n := float64(total.N)
-	a.Requests, a.Mean, a.Failed = total.N, total.Mean(), float64(failed)/n
+	a.Requests, a.Span, a.Mean, a.Failed = uint64(math.Round(since.Requests)), since.Span, total.Mean(), float64(failed)/n
 	usual := g.Reference.Total
 	spread := math.Sqrt(total.Variance()/n + usual.Variance()/float64(usual.N))
 	if a.Mean >= leastSlowdown*a.Usual && a.Mean-a.Usual > clearly*spread && total.N >= leastAffected {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -74,11 +75,11 @@ func (x *Incident) Impact(now trace.Nanos) Impact {
 	if x.Closed != 0 {
 		now = x.End()
 	}
-	seconds := max(now.Sub(x.Onset), time.Second).Seconds()
 	var i Impact
 	for _, t := range x.Types {
-		i.Lost += float64(t.Requests) * max(0, t.Mean-t.Usual) / seconds
-		i.Failed += float64(t.Requests) * max(0, t.Failed-t.UsualFailed) / seconds
+		rate := float64(t.Requests) / max(cmp.Or(t.Span, now.Sub(x.Onset)), time.Second).Seconds()
+		i.Lost += rate * max(0, t.Mean-t.Usual)
+		i.Failed += rate * max(0, t.Failed-t.UsualFailed)
 	}
 	return i
 }

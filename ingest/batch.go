@@ -20,12 +20,18 @@ import (
 // Batch holds the spans of one or more records, of any traces in any order. Decoders append to it. The zero Batch is
 // empty and ready to use. It is not safe for concurrent use.
 type Batch struct {
-	Traces   []trace.ID       // Traces[i] is the trace of Spans[i]
-	Spans    []trace.Span     // in the order of the input
-	Attrs    []trace.Attr     // Span indexes Spans; ascending
-	Joins    []trace.Join     // Span indexes Spans; ascending
-	Rejected []Rejection      // at most one per reason
-	Versions []ServiceVersion // from resources; may contain duplicates
+	Traces   []trace.ID     // Traces[i] is the trace of Spans[i]
+	Spans    []trace.Span   // in the order of the input
+	Attrs    []trace.Attr   // Span indexes Spans; ascending
+	Joins    []trace.Join   // Span indexes Spans; ascending
+	Rejected []Rejection    // at most one per reason
+	Versions []VersionStart // from resources; may contain duplicates
+}
+
+// VersionStart is a version of a service with the start of its earliest span; 0: it has no span.
+type VersionStart struct {
+	ServiceVersion
+	First trace.Nanos
 }
 
 // ServiceVersion is a service and its version, from the attribute service.version of a resource. Neither is zero.

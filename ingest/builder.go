@@ -43,6 +43,7 @@ type Resource struct {
 	service     trace.Symbol
 	longService bool
 	version     trace.Symbol
+	noted       int // index in into.Versions of the version, if it has one
 	host        trace.Symbol
 	hostRank    int          // index in hostKeys of the key of host
 	shared      []trace.Attr // of the resource and the scope
@@ -145,8 +146,19 @@ func (b *Builder) Service(name []byte) {
 // previous resource. It runs once per resource, not per span.
 func (b *Builder) noteVersion() {
 	v := ServiceVersion{b.service, b.version}
-	if n := len(b.into.Versions); v.Service != 0 && v.Version != 0 && (n == 0 || b.into.Versions[n-1] != v) {
-		b.into.Versions = append(b.into.Versions, v)
+	if n := len(b.into.Versions); v.Service != 0 && v.Version != 0 && (n == 0 || b.into.Versions[n-1].ServiceVersion != v) {
+		b.into.Versions = append(b.into.Versions, VersionStart{ServiceVersion: v})
+	}
+	b.noted = len(b.into.Versions) - 1
+}
+
+// noteStart notes the start of a span of the resource for its version.
+func (b *Builder) noteStart(start trace.Nanos) {
+	if b.service == 0 || b.version == 0 || b.noted >= len(b.into.Versions) {
+		return // it has none, or a rollback removed it
+	}
+	if v := &b.into.Versions[b.noted]; v.ServiceVersion == (ServiceVersion{b.service, b.version}) && (v.First == 0 || start < v.First) {
+		v.First = start
 	}
 }
 
@@ -289,6 +301,7 @@ func (b *Builder) EndSpan() {
 		Kind:       b.Kind,
 		Flags:      b.Flags,
 	})
+	b.noteStart(trace.Nanos(b.Start))
 	if b.namesPeer() {
 		into.Spans[index].Peer = b.names.peer(&b.identity)
 	}

@@ -158,17 +158,17 @@ func TestValuesOfKey(t *testing.T) {
 
 // Rollback restores a batch.
 func TestRollback(t *testing.T) {
-	b := ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}, Attrs: []trace.Attr{{Key: 1}}, Joins: []trace.Join{{Linked: 1}}, Versions: []ingest.ServiceVersion{{Service: 1, Version: 2}}}
+	b := ingest.Batch{Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}, Attrs: []trace.Attr{{Key: 1}}, Joins: []trace.Join{{Linked: 1}}, Versions: []ingest.VersionStart{{ServiceVersion: ingest.ServiceVersion{Service: 1, Version: 2}}}}
 	b.Reject(trace.BadTime, "first", 2)
 	mark := b.Mark()
 	want := ingest.Batch{
 		Traces: []trace.ID{{1}}, Spans: []trace.Span{{ID: 1}}, Attrs: []trace.Attr{{Key: 1}}, Joins: []trace.Join{{Linked: 1}},
-		Versions: []ingest.ServiceVersion{{Service: 1, Version: 2}},
+		Versions: []ingest.VersionStart{{ServiceVersion: ingest.ServiceVersion{Service: 1, Version: 2}}},
 		Rejected: []ingest.Rejection{{Reason: trace.BadTime, Detail: "first", Spans: 2}},
 	}
 	b.Traces, b.Spans = append(b.Traces, trace.ID{2}), append(b.Spans, trace.Span{ID: 2})
 	b.Attrs, b.Joins = append(b.Attrs, trace.Attr{}), append(b.Joins, trace.Join{})
-	b.Versions = append(b.Versions, ingest.ServiceVersion{Service: 1, Version: 3})
+	b.Versions = append(b.Versions, ingest.VersionStart{ServiceVersion: ingest.ServiceVersion{Service: 1, Version: 3}})
 	b.Reject(trace.BadTime, "second", 1)
 	b.Reject(trace.TooLarge, "third", 1)
 	if b.RejectedSpans() != 4 {

@@ -191,11 +191,11 @@ func evidence(x *engine.Incident, v *search.Investigation, deploys []engine.Depl
 		a.Located, a.Share, a.Variance, a.Reason = v.Answer(), shareOf(x, v), x.Place.Variance, reasonOf(x, v)
 	case v.Status == search.Exhausted:
 		a.Exhausted, a.Untried = v.Reason, len(v.Tried) == 0 && v.BudgetStarved == 0
-		if len(v.Suspects) > 0 {
-			a.Lead, a.LeadShare = v.Suspects[0].Op, v.Suspects[0].Share
-		}
 	case v.Status.Active():
-		a.Searching, a.On = true, len(v.Requested)
+		a.Searching, a.On, a.Doing = true, len(v.Requested), v.Reason
+	}
+	if a.Located == 0 && v != nil && len(v.Suspects) > 0 {
+		a.Lead, a.LeadShare = v.Suspects[0].Op, v.Suspects[0].Share
 	}
 	if missed := Objectives(x); len(missed) > 0 {
 		a.Objective = &missed[0]

@@ -160,7 +160,8 @@ const (
 	aliaslessVersion = 3 // neither aliases nor a bound on targets
 	agelessVersion   = 4 // external targets are never forgotten
 	nextlessVersion  = 5 // no counts for the mix that follows
-	grouperVersion   = 6 // written
+	promptVersion    = 6 // no backlog
+	grouperVersion   = 7 // written
 )
 
 // AppendBinary appends the state of g to b, without request types, table, splits and options, and without expectations
@@ -171,6 +172,7 @@ func (g *Grouper) AppendBinary(b []byte, more func(b []byte, group *Group) []byt
 	w := codec.NewWriter(append(b, grouperVersion))
 	w.Uvarints(g.Refused, g.Evicted)
 	w.Times(g.closed)
+	g.backlog.appendBinary(w)
 	g.Aliases.appendBinary(w)
 	w.Uvarints(g.Bare)
 	g.targets.appendBinary(w)
@@ -271,11 +273,14 @@ func DecodeGrouper(
 ) (*Grouper, []byte, error) {
 	g := NewGrouper(types, table, options)
 	d := codec.NewReader(b)
-	version, decodeRow := d.Version(grouperVersion, nextlessVersion, agelessVersion, aliaslessVersion, unstampedVersion), rowDecoder(stats.DecodeRow)
+	version, decodeRow := d.Version(grouperVersion, promptVersion, nextlessVersion, agelessVersion, aliaslessVersion, unstampedVersion), rowDecoder(stats.DecodeRow)
 	if version == unstampedVersion {
 		decodeRow = stats.DecodeUnstampedRow
 	}
 	g.Refused, g.Evicted, g.closed = d.Uvarint(), d.Uvarint(), d.Time()
+	if version > promptVersion {
+		g.backlog = readBacklog(d)
+	}
 	if version >= agelessVersion {
 		g.Aliases, g.Bare, g.targets = readAliases(d), d.Uvarint(), readExternalTargets(d, version > agelessVersion)
 	}

@@ -51,6 +51,7 @@ type Grouper struct {
 	added      uint64      // number of groups ever added, for their revisions
 	deletions  uint64      // number of times at which groups were deleted
 	closed     trace.Nanos // end of the last epoch; 0: none
+	backlog    backlog     // of the open epoch
 	dictionary dictionary
 	rows       rowBuilder
 	times      []observation.EdgeNanos // scratch
@@ -93,6 +94,7 @@ func (g *Grouper) Observe(o *observation.Observation) (requestType, group *Group
 			values: g.Keys.values(id, o),
 		}, requestType)
 	}
+	g.backlog.add(o, g.closed)
 	g.times = o.AppendContextTimes(g.times[:0])
 	requestType.add(o, g.times, &g.rows)
 	if group == nil {
@@ -144,6 +146,7 @@ func (g *Grouper) Close(now trace.Nanos) {
 		}
 	}
 	g.closed = now
+	g.backlog.reset()
 	g.Aliases.Close(now)
 	g.targets.age(now)
 	if len(g.groups) >= g.options.Groups {
@@ -152,7 +155,8 @@ func (g *Grouper) Close(now trace.Nanos) {
 }
 
 // epochStart returns the start of the epoch that ends at now: the end of the epoch before or, after a pause without
-// requests such as a restart, the first request. It ignores requests that claim to start after now.
+// requests such as a restart, the first request. It ignores requests that claim to start after now. An epoch with a
+// backlog starts earlier, so that it is as long as the time from which its requests come.
 func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 	from := now
 	for _, group := range g.all() {
@@ -163,7 +167,11 @@ func (g *Grouper) epochStart(now trace.Nanos) trace.Nanos {
 	if from == now {
 		return g.closed
 	}
-	return max(from, g.closed)
+	from = max(from, g.closed)
+	if span := g.backlog.span(); span > backlogEpochs*now.Sub(from) {
+		return now.Add(-span)
+	}
+	return from
 }
 
 // evictedShare is the reciprocal of the share of groups that are evicted together: large enough that new groups find

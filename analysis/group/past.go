@@ -3,6 +3,7 @@ package group
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/trace"
@@ -55,24 +56,44 @@ func (group *Group) Retained() (total stats.Moments, failed uint64) {
 	return total, failed
 }
 
-// RetainedSince returns the durations of the requests in the windows that begin after an instant or, if there are
-// none, in those that end after it, and the number of failed ones.
-func (group *Group) RetainedSince(instant trace.Nanos) (total stats.Moments, failed uint64) {
+// Since holds the requests of a group since an instant.
+type Since struct {
+	// Total and Failed are of the windows that begin after the instant or, if there are none, of those that end after
+	// it.
+	Total  stats.Moments
+	Failed uint64
+	// Requests estimates the number of requests since the instant: those of Total, and of a window around the instant a
+	// part.
+	Requests float64
+	Span     time.Duration // from the instant, or the beginning of the first window if the history begins later, until now
+}
+
+// RetainedSince returns the requests since an instant, of the windows until now.
+func (group *Group) RetainedSince(instant, now trace.Nanos) Since {
+	s := Since{Span: now.Sub(instant)}
 	var around Past // windows that begin before the instant and end after it
+	first := true
 	for b := range group.history.Buckets() {
+		from, to := trace.Nanos(b.From), trace.Nanos(b.To)
+		if first && now.Sub(instant) > stats.Retention {
+			s.Span = min(s.Span, now.Sub(from))
+		}
+		first = false
 		switch {
-		case trace.Nanos(b.From) >= instant:
-			total.Merge(b.Value.Total)
-			failed += b.Value.Failed
-		case trace.Nanos(b.To) > instant:
+		case from >= instant:
+			s.Total.Merge(b.Value.Total)
+			s.Failed += b.Value.Failed
+			s.Requests += float64(b.Value.Total.N)
+		case to > instant:
 			around.Total.Merge(b.Value.Total)
 			around.Failed += b.Value.Failed
+			s.Requests += float64(b.Value.Total.N) * float64(to.Sub(instant)) / float64(to.Sub(from))
 		}
 	}
-	if total.N == 0 {
-		return around.Total, around.Failed
+	if s.Total.N == 0 {
+		s.Total, s.Failed = around.Total, around.Failed
 	}
-	return total, failed
+	return s
 }
 
 // Mean returns the mean time of a request in an edge, in ns; NaN without requests.

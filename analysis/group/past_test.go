@@ -221,3 +221,29 @@ func TestSampledWithoutEpochs(t *testing.T) {
 		}
 	}
 }
+
+// Requests since an instant count whole windows, and a part of the window around it. A history that begins later has
+// a shorter span.
+func TestRetainedSince(t *testing.T) {
+	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
+	begin := at
+	for g.Close(at); at < begin.Add(5*time.Hour); g.Close(at) {
+		for k := range 10 {
+			o := requests.Random(1, 1)[0]
+			o.Start = at.Add(time.Duration(k) * time.Second)
+			g.Observe(o)
+		}
+		at = at.Add(10 * time.Second)
+	}
+	for _, grp := range g.Groups() {
+		for _, ago := range []time.Duration{10 * time.Second, 95 * time.Second, 10 * time.Minute, time.Hour} {
+			if s := grp.RetainedSince(at.Add(-ago), at); s.Span != ago || math.Abs(s.Requests-ago.Seconds()) > 0.01*ago.Seconds() || float64(s.Total.N) > s.Requests+1 {
+				t.Errorf("%v ago: %g requests in %v, %d of whole windows, want one a second", ago, s.Requests, s.Span, s.Total.N)
+			}
+		}
+		s := grp.RetainedSince(begin, at)
+		if rate := s.Requests / s.Span.Seconds(); s.Span > 4*time.Hour || rate < 0.99 || rate > 1.01 {
+			t.Errorf("beyond the history: %g requests/s in %v, want 1", rate, s.Span)
+		}
+	}
+}

@@ -49,3 +49,25 @@ func TestRateAfterAPause(t *testing.T) {
 		}
 	}
 }
+
+// The requests of a backlog count for the time from which they come, not for the epoch in which they arrive together.
+func TestRateOfABacklog(t *testing.T) {
+	const outage = 20 * time.Minute
+	g, at := newGrouper(group.Options{}), trace.Nanos(0).Add(1000*time.Hour)
+	g.Close(at)
+	at = at.Add(10 * time.Second)
+	for k := range 2 * int(outage/time.Second) {
+		o := requests.Random(1, 1)[0]
+		o.Start = at.Add(time.Duration(k)*time.Second/2 - outage)
+		if k%100 == 0 {
+			o.Start = o.Start.Add(-time.Duration(k) * time.Hour) // a wrong clock
+		}
+		g.Observe(o)
+	}
+	g.Close(at)
+	for _, grp := range g.Groups() {
+		if rate := grp.Current.Rate(); rate < 1.8 || rate > 2.2 {
+			t.Errorf("%g requests/s, want about 2", rate)
+		}
+	}
+}

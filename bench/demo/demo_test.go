@@ -51,7 +51,7 @@ func TestWatcher(t *testing.T) {
 		"/decisions/1-1": `{"id": "1-1", "text": "2 tracepoints on", "picks": [{"tracepoint": "1", "operation": "cart total"}, {"operation": "b"}, {"operation": "c"}, {"operation": "d"}, {"operation": "e"}, {"operation": "f"}], "incident": "0000000000000abc",
 			"off": [{"tracepoint": "1", "tracepoint_name": "cart/sum"}, {"tracepoint": "3", "tracepoint_name": "cart/read"}],
 			"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`,
-		"/incidents/0000000000000abc":      `{"incident": {"sentence": "80 % of the lost time is waiting for a lock in cart total, on host b.", "wait": {"class": "futex", "share": 0.8, "service": "cart", "function": "cart total", "host": "b"}}}`,
+		"/incidents/0000000000000abc":      `{"incident": {"sentence": "80 % of the lost time is waiting for a lock in cart total, on host b.", "wait": {"class": "futex", "text": "waiting for a lock", "share": 0.8, "service": "cart", "function": "cart total", "host": "b"}}}`,
 		"/investigations/0000000000000abc": `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`,
 	} {
 		api.HandleFunc("GET /api/v1"+path, func(w http.ResponseWriter, _ *http.Request) {
@@ -81,7 +81,7 @@ func TestWatcher(t *testing.T) {
 	}
 	want := []string{
 		"An incident opened. Requests take 2× longer; all of it is time in cart.", h.URL + "/incidents/0000000000000abc",
-		"The kernel agent explained it. 80 % of the lost time is waiting for a lock in cart total, on host b.",
+		"The kernel agent explained it: 80 % of the lost time is waiting for a lock in cart total, on host b.",
 		"Sibyl enabled 6 tracepoints and disabled 2, because 50 % of the slowdown is in cart total: cart total,", "b, c, d, 2 more",
 		"Sibyl located the slowdown: cart POST /tax·, with 90 % of it",
 		"Another incident opened: " + h.URL + "/incidents/0000000000000def",
@@ -130,13 +130,16 @@ func TestResult(t *testing.T) {
 		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT"}}, one, false, "This is wrong"},
 		{shop.Disk, nil, one, false, "not located"},
 		{shop.None, nil, nil, true, "no incident opened"},
-		{shop.None, nil, one, false, "1 incident opened.\nIncident after 70 s: cart is slow\n  http://sibyl/incidents/1\n"},
+		{shop.None, nil, one, false, "1 incident opened.\nIncident after 70 s: http://sibyl/incidents/1\n  cart is slow\n"},
 	} {
 		d := &demo{Options: &Options{Fault: c.fault}, truth: truth, watcher: newWatcher(nil, nil)}
 		d.watcher.found, d.watcher.incidents = c.found, c.incidents
 		r, err := d.result(&shop.Report{Spans: 100, Extra: 10}, &shop.Report{Spans: 200, Extra: 35, Tracepoints: 7})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if len(c.incidents) > 0 && c.fault != shop.None && strings.Contains(r.String(), c.incidents[0].Sentence) {
+			t.Errorf("%q repeats the sentence of the story", r)
 		}
 		if r.Correct != c.correct || r.Located != (c.found != nil) || r.ExtraSpans != 0.25 || r.Tracepoints != 7 || !strings.Contains(r.String(), c.text) {
 			t.Errorf("%s %v: %+v, %q; want correct %t, %q", c.fault, c.found, r, r, c.correct, c.text)
@@ -155,10 +158,10 @@ func TestExplained(t *testing.T) {
 		correct bool
 		text    string
 	}{
-		{&Wait{Class: "futex", Service: "cart", Seconds: 90, Sentence: "cart waits."}, true, "The kernel agent explained it after 90 s: cart waits.\n"},
-		{&Wait{Class: "sync", Service: "cart", Seconds: 90, Sentence: "cart waits."}, false, "after 90 s, wrongly: cart waits.\n"},
+		{&Wait{Class: "futex", Text: "waiting for a lock", Share: 0.8, Service: "cart", Seconds: 90}, true, "The kernel agent explained it after 90 s: 80 % of the lost time is waiting for a lock in cart.\n"},
+		{&Wait{Class: "sync", Text: "waiting for the disk (fsync)", Share: 0.8, Service: "cart", Function: "cart total", Host: "b", Seconds: 90}, false, "after 90 s, wrongly: 80 % of the lost time is waiting for the disk (fsync) in cart total, on host b.\n"},
 		{&Wait{Class: "futex", Service: "orders", Seconds: 90, Sentence: "orders waits."}, false, "wrongly"},
-		{nil, false, "did not explain it: the waits are of class futex.\n"},
+		{nil, false, "did not explain it: the cause is waiting for a lock.\n"},
 	} {
 		d := &demo{Options: &Options{Fault: shop.Lock}, truth: truth, watcher: newWatcher(nil, nil), observesKernel: true}
 		d.watcher.reason = c.reason

@@ -1,9 +1,12 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -46,6 +49,15 @@ type Wait struct {
 	Correct  bool    `json:"correct"`  // class and service
 }
 
+// String describes x: "82 % of the lost time is waiting for the disk (fsync) in orders audit.append, on host b".
+func (x *Wait) String() string {
+	text := units.Share(x.Share) + " of the lost time is " + x.Text + " in " + cmp.Or(x.Function, x.Service)
+	if x.Host != "" {
+		text += ", on host " + x.Host
+	}
+	return text
+}
+
 // Incident is an incident of a demo.
 type Incident struct {
 	Seconds  float64 `json:"seconds"` // from the fault to its opening; 0: opened before the fault
@@ -71,14 +83,23 @@ func (r *Result) String() string {
 	}
 	switch {
 	case r.Wait != nil && r.Wait.Correct:
-		fmt.Fprintf(&b, "The kernel agent explained it after %.0f s: %s\n", r.Wait.Seconds, r.Wait.Sentence)
+		fmt.Fprintf(&b, "The kernel agent explained it after %.0f s: %s.\n", r.Wait.Seconds, r.Wait)
 	case r.Wait != nil:
-		fmt.Fprintf(&b, "The kernel agent explained it after %.0f s, wrongly: %s\n", r.Wait.Seconds, r.Wait.Sentence)
+		fmt.Fprintf(&b, "The kernel agent explained it after %.0f s, wrongly: %s.\n", r.Wait.Seconds, r.Wait)
 	case len(r.ExpectedWaits) > 0:
-		fmt.Fprintf(&b, "The kernel agent did not explain it: the waits are of class %s.\n", strings.Join(r.ExpectedWaits, " or "))
+		var causes []string
+		for _, class := range r.ExpectedWaits {
+			if text := detect.Waiting(class); !slices.Contains(causes, text) {
+				causes = append(causes, text)
+			}
+		}
+		fmt.Fprintf(&b, "The kernel agent did not explain it: the cause is %s.\n", strings.Join(causes, " or "))
 	}
-	for _, x := range r.Incidents {
-		fmt.Fprintf(&b, "Incident after %.0f s: %s\n  %s\n", x.Seconds, x.Sentence, x.URL)
+	for i, x := range r.Incidents {
+		fmt.Fprintf(&b, "Incident after %.0f s: %s\n", x.Seconds, x.URL)
+		if i > 0 || r.Fault == shop.None { // the story has the sentence of the first
+			fmt.Fprintf(&b, "  %s\n", x.Sentence)
+		}
 	}
 	fmt.Fprintf(&b, "Of %s, %d were enabled at some time, at most %d at once; %.1f %% of the spans were extra. %s enabled for incidents now.\n",
 		units.Plural(r.Tracepoints, "tracepoint"), r.EnabledEver, r.EnabledPeak, 100*r.ExtraSpans, verb(r.RemainingEnabled, "tracepoint", "is", "are"))

@@ -187,12 +187,13 @@ func (w *watcher) readPlace(ctx context.Context, incident string) {
 	}
 	s := &r.JSON200.Investigation.Suspects[0]
 	w.found = &finding{edge: edgeOf(s.Operation), seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
-	text := "Sibyl located the slowdown: " + s.Operation
-	named := len(w.incidents) > 0 && strings.Contains(w.incidents[0].Sentence, s.Operation) // with its share at that time
-	if s.Share.Value != nil && !named {
-		text += ", with " + units.Share(*s.Share.Value) + " of it"
+	if len(w.incidents) == 0 || !strings.Contains(w.incidents[0].Sentence, s.Operation) { // else its sentence told it
+		text := "Sibyl located the slowdown: " + s.Operation
+		if s.Share.Value != nil {
+			text += ", with " + units.Share(*s.Share.Value) + " of it"
+		}
+		w.print("%s", text)
 	}
-	w.print("%s", text)
 	close(w.located)
 }
 
@@ -210,7 +211,7 @@ func (w *watcher) readReason(ctx context.Context) {
 		Class: x.Class, Text: x.Text, Share: x.Share, Service: x.Service, Function: deref(x.Function), Host: deref(x.Host),
 		Seconds: time.Since(w.since).Seconds(), Sentence: r.JSON200.Incident.Sentence,
 	}
-	w.print("The kernel agent explained it. %s", r.JSON200.Incident.Sentence)
+	w.print("The kernel agent explained it: %s.", w.reason)
 	close(w.explained)
 }
 

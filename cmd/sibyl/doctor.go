@@ -52,7 +52,7 @@ func (p *process) doctorCommand() *cobra.Command {
 		Long: `Doctor checks what Sibyl needs and receives, and tells for each check what it saw and what to do. It changes nothing.
 
 On the machine, with the settings that sibyl serve would have with the same flags and environment: addresses, data directory, disk,
-clock, and open files. It skips these if --server names another machine. Of the running service: whether traces arrive, whether their
+clock, and open files. It skips these if --server names a service with another address. Of the running service: whether traces arrive, whether their
 spans have parents and services have names, and which limits and settings miss something of this traffic.
 
 Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage. Warnings do not change the exit code.`,
@@ -116,22 +116,33 @@ func isLocal(server string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+// isOwn reports whether a URL leads to the service that has the configuration c on this machine.
+func isOwn(c *config.Config, server string) bool {
+	named, err := url.Parse(server)
+	own, err2 := url.Parse(ownServer(c))
+	return err == nil && err2 == nil && isLocal(server) && named.Port() == own.Port()
+}
+
 // examine runs all checks.
 func examine(ctx context.Context, c *config.Config, api *client.Client, server string) *doctorReport {
 	r := &doctorReport{}
 	status, at, err := api.Status(ctx)
-	if isLocal(server) {
+	if isOwn(c, server) {
 		r.add(checkAddresses(ctx, c, err == nil)...)
 		r.add(checkData(c)...)
 		r.add(checkClock(), checkFiles())
 	} else {
-		r.add(finding{Check: "machine", State: skipped, Saw: "The service runs on another machine.", Do: "Run sibyl doctor there to check it."})
+		r.add(finding{
+			Check: "machine", State: skipped, Saw: "The service at " + terminal.Printable(server) + " is not the one with these settings on this machine.",
+			Do: "Run sibyl doctor on its machine, without --server, with the flags, the environment and the file of the service.",
+		})
 	}
 	if err != nil {
 		r.add(unreachable(ctx, err, server))
 		return r
 	}
 	r.add(checkService(status, at)...)
+	r.add(checkInstances(status, openIncidents(ctx, api)))
 	r.add(checkTraffic(ctx, api, status)...)
 	return r
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/client"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
@@ -32,7 +33,7 @@ func checkService(s *contract.Status, at time.Time) []finding {
 			Do: "Synchronize them with NTP.",
 		})
 	}
-	return append(all, checkArrival(s, at), checkLearning(s), checkInstances(s), checkParents(s), checkRefused(s))
+	return append(all, checkArrival(s, at), checkLearning(s), checkParents(s), checkRefused(s))
 }
 
 // checkArrival checks whether traces arrive.
@@ -46,7 +47,7 @@ func checkArrival(s *contract.Status, at time.Time) finding {
 		f.State, f.Saw = failed, fmt.Sprintf("The last span arrived %s ago.", units.Duration(at.Sub(*last)))
 		f.Do = "Look at the logs of the senders. If they report refused tokens or connections, see docs/operations.md."
 	default:
-		f.Saw = fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"), units.Plural(int(s.Ingest.Requests), "request"))
+		f.Saw = fmt.Sprintf("%s in %s arrived.", units.Plural(int(s.Ingest.Spans), "span"), units.Plural(int(s.Ingest.Requests), "export request"))
 	}
 	return f
 }
@@ -83,23 +84,60 @@ func checkKnown(l *contract.Learning) string {
 	return " Not judged yet: " + strings.Join(missing, "; ") + "."
 }
 
-// checkInstances checks whether instances have been unlike their siblings since Sibyl started.
-func checkInstances(s *contract.Status) finding {
-	f := finding{Check: "instances", State: fine, Saw: "No instance takes much longer, or fails much more often, than its siblings."}
+// openIncidents returns the open incidents, or nil if they cannot be read.
+func openIncidents(ctx context.Context, api *client.Client) []contract.Incident {
+	state, muted := contract.ListIncidentsParamsStateOpen, contract.ListIncidentsParamsMutedAll
+	list, err := api.Incidents(ctx, contract.ListIncidentsParams{State: &state, Muted: &muted}, 0)
+	if err != nil {
+		return nil
+	}
+	return list.Items
+}
+
+// checkInstances checks whether instances are unlike their siblings: in open incidents and, in the first week, since
+// Sibyl started.
+func checkInstances(s *contract.Status, open []contract.Incident) finding {
+	f := finding{Check: "instances", State: fine, Saw: "No open incident is one of single instances, and since Sibyl started none has taken much longer, or failed much more often, than its siblings."}
 	if s.Learning.GrowthLeftNs == nil {
-		f.State, f.Saw = skipped, "Checked in the first week only: later, the usual is known."
-		return f
+		f.Saw = "No open incident is one of single instances. They are compared since the start in the first week only: later, the usual is known."
 	}
-	if s.Learning.Provisional == nil {
-		return f
+	var saw, do []string
+	for i := range open {
+		if text := differing(&open[i]); text != "" {
+			saw, do = append(saw, text), append(do, "See sibyl incidents "+open[i].ID[:shownID]+".")
+		}
 	}
-	var all []string
-	for _, x := range *s.Learning.Provisional {
-		all = append(all, x.Text)
+	if s.Learning.Provisional != nil && len(*s.Learning.Provisional) > 0 {
+		for _, x := range *s.Learning.Provisional {
+			saw = append(saw, x.Text)
+		}
+		do = append(do, "Sibyl may have been started within an incident, and takes this for usual. If the instance is not meant to differ, mend or restart it: within two hours Sibyl learns the usual times anew.")
 	}
-	f.State, f.Saw = warning, strings.Join(all, " ")
-	f.Do = "Sibyl may have been started within an incident, and takes this for usual. If the instance is not meant to differ, mend or restart it: within two hours Sibyl learns the usual times anew."
+	if len(saw) > 0 {
+		f.State, f.Saw, f.Do = warning, strings.Join(saw, " "), strings.Join(do, " ")
+	}
 	return f
+}
+
+// shownID is the number of digits by which commands name an incident.
+const shownID = 8
+
+// mostOfIt is the part of the additional cost of a service from which an instance differs from its siblings.
+const mostOfIt = 0.5
+
+// differing returns a sentence about the instance that carries most of an incident; empty if none does.
+func differing(x *contract.Incident) string {
+	if len(x.Suspects) == 0 {
+		return ""
+	}
+	s := &x.Suspects[0]
+	for i := range s.Instances {
+		if p := &s.Instances[i]; p.Key != "service.version" && p.Part >= mostOfIt {
+			return fmt.Sprintf("Since %s %s (%s) carries %s of what %s adds to requests.", x.Onset.Local().Format("15:04"), terminal.Printable(p.Value),
+				terminal.Printable(p.Key), units.Percent(p.Part), terminal.Printable(s.Service))
+		}
+	}
+	return ""
 }
 
 // checkParents checks whether spans have parents.
@@ -131,8 +169,8 @@ var refusals = []struct {
 }{
 	{func(s *contract.Status) int64 { return s.Ingest.RejectedSpans }, "spans were rejected as malformed", "Look for their reasons in the log of the service and update the SDKs of their senders."},
 	{func(s *contract.Status) int64 { return s.Unusable["bad_time"] }, "traces have impossible times", "Synchronize the clocks of the senders."},
-	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "requests of senders had to be retried", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
-	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "requests were refused because the disk was full", "Free space."},
+	{func(s *contract.Status) int64 { return s.Refused["busy"] }, "export requests had to be retried", "Give Sibyl more cores or memory (--memory), or sample; see docs/operations.md."},
+	{func(s *contract.Status) int64 { return s.Refused["disk_full"] }, "export requests were refused because the disk was full", "Free space."},
 	{func(s *contract.Status) int64 { return s.Refused["too_many_groups"] }, "requests have no group of their own", "Operation names probably contain IDs: name spans by their route, and remove attributes with many values from --group-by."},
 	{func(s *contract.Status) int64 { return s.Refused["learning_full"] }, "requests were not learned from", "Shorten --learning."},
 	{func(s *contract.Status) int64 { return s.Closed["size"] }, "traces were closed early because of their size", "Raise --assembly-max-spans or --assembly-max-bytes, or end traces at queues with links instead of parents."},

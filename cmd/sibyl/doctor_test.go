@@ -11,6 +11,7 @@ import (
 
 	"github.com/sibyl-trace/sibyl/api/contract"
 	"github.com/sibyl-trace/sibyl/cmd/internal/cli"
+	"github.com/sibyl-trace/sibyl/config"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
@@ -21,7 +22,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	free := []string{"doctor", "--server", "http://127.0.0.1:9", "--http", "127.0.0.1:0", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off", "-o", "json"}
+	free := []string{"doctor", "--http", "127.0.0.1:9", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off", "-o", "json"}
 	check := func(code int, failed []string, args ...string) {
 		t.Helper()
 		r := sibyl(t, "", append(slices.Clone(free), args...)...)
@@ -60,9 +61,6 @@ func TestDoctorOfService(t *testing.T) {
 	}{
 		{func(*contract.Status) {}, "", fine, ""},
 		{func(s *contract.Status) { s.Learning.OperationsLeftNs = new(int64(time.Hour)) }, "learning", fine, "Not judged yet: single operations, for 60 min more; changes that take days"},
-		{func(s *contract.Status) {
-			s.Learning.Provisional = &[]contract.ProvisionalInstance{{Text: "cart-1 takes 5 times as long."}}
-		}, "instances", warning, "cart-1 takes 5 times"},
 		{func(s *contract.Status) { s.Ready = false }, "service", warning, "starting"},
 		{func(s *contract.Status) { s.Ingest.LastArrival = new(now.Add(-time.Hour)) }, "traces", failed, "ago"},
 		{func(s *contract.Status) { s.Ingest = contract.Ingest{} }, "traces", failed, "No span"},
@@ -85,6 +83,55 @@ func TestDoctorOfService(t *testing.T) {
 	skewed := checkService(healthy(), now.Add(-time.Minute))
 	if !slices.ContainsFunc(skewed, func(f finding) bool { return f.Check == "clock" && f.State == warning }) {
 		t.Errorf("%+v; want a warning about the clock", skewed)
+	}
+}
+
+// TestDoctorElsewhere: the settings here say nothing about a service at another address, even on loopback, as behind a
+// forwarded port.
+func TestDoctorElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		server string
+		own    bool
+	}{{"http://127.0.0.1:7001", true}, {"http://localhost:7001/", true}, {"http://127.0.0.1:7002", false}, {"http://10.0.0.1:7001", false}, {"https://sibyl.example.com", false}} {
+		settings := config.Config{HTTP: "127.0.0.1:7001"}
+		if got := isOwn(&settings, c.server); got != c.own {
+			t.Errorf("%s: own %t", c.server, got)
+		}
+	}
+	r := sibyl(t, "", "doctor", "--server", "http://127.0.0.1:9", "-o", "json")
+	if !strings.Contains(r.out, `"machine"`) || strings.Contains(r.out, `"otlp.grpc"`) {
+		t.Errorf("%s, want the machine skipped", r.out)
+	}
+}
+
+// TestDoctorOfInstances: an instance differs if an open incident is its own, or since the start.
+func TestDoctorOfInstances(t *testing.T) {
+	incident := func(key string, part float64) []contract.Incident {
+		return []contract.Incident{{ID: "0123456789abcdef", Suspects: []contract.IncidentSuspect{{Service: "cart", Instances: []contract.SuspectInstance{{Key: key, Value: "cart-1", Part: part}}}}}}
+	}
+	since := &[]contract.ProvisionalInstance{{Text: "cart-2 takes 5 times as long."}}
+	week := new(int64(time.Hour))
+	for _, c := range []struct {
+		name     string
+		learning contract.Learning
+		open     []contract.Incident
+		state    severity
+		saw, do  string
+	}{
+		{"nothing", contract.Learning{GrowthLeftNs: week}, nil, fine, "since Sibyl started", ""},
+		{"later", contract.Learning{}, nil, fine, "in the first week only", ""},
+		{"since the start", contract.Learning{GrowthLeftNs: week, Provisional: since}, nil, warning, "cart-2 takes 5 times", "within an incident"},
+		{"an incident", contract.Learning{GrowthLeftNs: week}, incident("k8s.pod.name", 0.9), warning, "cart-1 (k8s.pod.name) carries 90 % of what cart adds", "sibyl incidents 01234567"},
+		{"later", contract.Learning{}, incident("host.name", 1), warning, "cart-1 (host.name)", "sibyl incidents 01234567"},
+		{"both", contract.Learning{GrowthLeftNs: week, Provisional: since}, incident("host.name", 1), warning, "requests. cart-2", "within an incident"},
+		{"a version", contract.Learning{GrowthLeftNs: week}, incident("service.version", 1), fine, "", ""},
+		{"a part", contract.Learning{GrowthLeftNs: week}, incident("host.name", 0.3), fine, "", ""},
+		{"no suspect", contract.Learning{GrowthLeftNs: week}, []contract.Incident{{ID: "0123456789abcdef"}}, fine, "", ""},
+	} {
+		f := checkInstances(&contract.Status{Learning: c.learning}, c.open)
+		if f.State != c.state || !strings.Contains(f.Saw, c.saw) || !strings.Contains(f.Do, c.do) {
+			t.Errorf("%s: %+v", c.name, f)
+		}
 	}
 }
 

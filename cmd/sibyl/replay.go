@@ -143,7 +143,7 @@ func (p *process) printSummary(s *replay.Summary, f *replayFlags) error {
 		return json.NewEncoder(p.out).Encode(s)
 	}
 	_, err := fmt.Fprintf(p.out, "%s sent: %s accepted, %d rejected; %s, %d retries\n", units.Plural(int(s.Traces), "trace"),
-		units.Plural(int(s.Spans), "span"), s.Rejected, units.Plural(int(s.Requests), "request"), s.Retries)
+		units.Plural(int(s.Spans), "span"), s.Rejected, units.Plural(int(s.Requests), "export request"), s.Retries)
 	if err == nil && s.Why != "" {
 		_, err = fmt.Fprintf(p.out, "first reason: %s\n", terminal.Printable(s.Why))
 	}

@@ -20,33 +20,28 @@ const maxBufferedVersions = 4096
 // observe adds the versions of a request that arrived at a time.
 func (a *versionBuffer) observe(at trace.Nanos, b *ingest.Batch) {
 	for _, v := range b.Versions {
-		if i, known := a.places[v]; known {
-			a.seen[i].Last = at
+		first := startOf(v, at)
+		if i, known := a.places[v.ServiceVersion]; known {
+			a.seen[i].First, a.seen[i].Last = min(a.seen[i].First, first), at
 			continue
 		}
 		if a.places == nil {
 			a.places = make(map[ingest.ServiceVersion]int)
 		}
-		a.places[v] = len(a.seen)
-		a.seen = append(a.seen, engine.VersionSeen{ServiceVersion: v, First: startOf(v.Service, at, b), Last: at})
+		a.places[v.ServiceVersion] = len(a.seen)
+		a.seen = append(a.seen, engine.VersionSeen{ServiceVersion: v.ServiceVersion, First: first, Last: at})
 	}
 }
 
 // maxDelay is the age of a span from which its start is taken for that of a wrong clock.
 const maxDelay = 7 * group.Day
 
-// startOf returns the start of the first span of a service in a request that arrived at a time: a recorded past arrives
-// long after it began.
-func startOf(service trace.Symbol, at trace.Nanos, b *ingest.Batch) trace.Nanos {
-	for i := range b.Spans {
-		if s := &b.Spans[i]; s.Service == service {
-			if at.Sub(s.Start) > maxDelay {
-				return at
-			}
-			return min(at, s.Start)
-		}
+// startOf returns the start of a version that arrived at a time: a recorded past arrives long after it began.
+func startOf(v ingest.VersionStart, at trace.Nanos) trace.Nanos {
+	if v.First == 0 || at.Sub(v.First) > maxDelay {
+		return at
 	}
-	return at
+	return min(at, v.First)
 }
 
 // take returns the versions and empties the buffer.

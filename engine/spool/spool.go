@@ -3,6 +3,7 @@ package spool
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -119,6 +120,42 @@ func (s *Spool) All() iter.Seq2[*observation.Observation, error] {
 			yield(nil, fmt.Errorf("read back observations: %w", err))
 		}
 	}
+}
+
+// InOrder yields the observations with their ranks: by ascending rank and, of equal rank, in the order of their
+// addition. It calls rank in the latter order before it yields the first. An observation is valid until the next one is
+// yielded. InOrder panics if any are in the temporary file.
+func (s *Spool) InOrder(rank func(o *observation.Observation) int) iter.Seq2[int, *observation.Observation] {
+	if s.file != nil {
+		panic("spool: ordered while part of it is in a file")
+	}
+	type place struct{ rank, chunk, at int }
+	return func(yield func(int, *observation.Observation) bool) {
+		var o observation.Observation
+		var order []place
+		for i, chunk := range s.chunks {
+			for rest := chunk; len(rest) > 0; {
+				at := len(chunk) - len(rest)
+				rest = s.unpack(rest, &o)
+				order = append(order, place{rank(&o), i, at})
+			}
+		}
+		slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(a.rank, b.rank) })
+		for _, p := range order {
+			if s.unpack(s.chunks[p.chunk][p.at:], &o); !yield(p.rank, &o) {
+				return
+			}
+		}
+	}
+}
+
+// unpack unpacks an observation in memory, which was packed here or checked when it was decoded.
+func (s *Spool) unpack(b []byte, o *observation.Observation) (rest []byte) {
+	rest, err := s.packer.Unpack(b, o)
+	if err != nil {
+		panic("spool: " + err.Error())
+	}
+	return rest
 }
 
 // eachChunk calls f with every chunk, those in the file first, until f returns false or an error. It returns the error.

@@ -2,6 +2,7 @@ package spool
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,6 +81,41 @@ func TestSpool(t *testing.T) {
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// Observations are read by rank and, of equal rank, in the order of their addition.
+func TestInOrder(t *testing.T) {
+	const n = 300
+	s := New("", math.MaxInt)
+	fill(t, s, n)
+	var want []trace.Nanos
+	for rank := range 7 {
+		for i := range n {
+			if -i%7+6 == rank {
+				want = append(want, trace.Nanos(i))
+			}
+		}
+	}
+	for range 2 { // it can be repeated
+		next, seen := 0, 0
+		for rank, o := range s.InOrder(func(o *observation.Observation) int {
+			if o.Start != trace.Nanos(next) {
+				t.Fatalf("observation %d is ranked at %d", o.Start, next)
+			}
+			next++
+			return -int(o.Start)%7 + 6
+		}) {
+			if o.Start != want[seen] || rank != -int(o.Start)%7+6 {
+				t.Fatalf("observation %d has rank %d at %d, want %d", o.Start, rank, seen, want[seen])
+			}
+			if seen++; seen == n/2 && next == n {
+				break
+			}
+		}
+		if seen != n/2 {
+			t.Errorf("%d observations", seen)
 		}
 	}
 }

@@ -57,12 +57,13 @@ func (r *reference) JSON(data []byte, into *ingest.Batch) error {
 func (r *reference) traces(traces ptrace.Traces, into *ingest.Batch) {
 	for _, rs := range traces.ResourceSpans().All() {
 		resource := rs.Resource().Attributes()
-		r.version(resource, into)
+		before := len(into.Spans)
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
 				r.span(resource, ss.Scope(), s, into)
 			}
 		}
+		r.version(resource, into.Spans[before:], into)
 	}
 }
 
@@ -107,14 +108,21 @@ func (r *reference) span(resource pcommon.Map, scope pcommon.InstrumentationScop
 	}
 }
 
-func (r *reference) version(resource pcommon.Map, into *ingest.Batch) {
+// version adds the version of a resource with some spans.
+func (r *reference) version(resource pcommon.Map, spans []trace.Span, into *ingest.Batch) {
 	service, version := text(resource, "service.name"), text(resource, "service.version")
 	if service == "" || len(service) > ingest.MaxName || version == "" {
 		return
 	}
 	v := ingest.ServiceVersion{Service: r.names.Symbol([]byte(service)), Version: r.names.Value(0, []byte(version))}
-	if n := len(into.Versions); n == 0 || into.Versions[n-1] != v {
-		into.Versions = append(into.Versions, v)
+	if n := len(into.Versions); n == 0 || into.Versions[n-1].ServiceVersion != v {
+		into.Versions = append(into.Versions, ingest.VersionStart{ServiceVersion: v})
+	}
+	last := &into.Versions[len(into.Versions)-1]
+	for _, s := range spans {
+		if last.First == 0 || s.Start < last.First {
+			last.First = s.Start
+		}
 	}
 }
 

@@ -150,7 +150,8 @@ func (d *drawing) crowded(r *critpath.Root) bool {
 
 // Widths of columns.
 const (
-	minBar    = 12
+	minBar    = 12 // on a narrow line
+	leastBar  = 24 // for which names are shortened
 	minName   = 24
 	maxName   = 64
 	timeWidth = 9
@@ -187,13 +188,14 @@ func (d *drawing) newCanvas(r *critpath.Root, sections []critpath.Section) *canv
 // divide divides the line between the names of rows and the bars.
 func (d *drawing) divide(c *canvas, rows []row) {
 	line := d.options.Style.Line()
-	limit := min(max(line*2/5, minName), maxName)
+	rest := line - 2 - 2*timeWidth - 2
+	limit := min(max(line*2/5, rest-leastBar, minName), maxName)
 	for _, r := range rows {
 		name := indentation(r.depth, limit/2) + d.name(r)
 		c.name = min(max(c.name, terminal.Width(name)), limit)
 	}
 	c.indent = limit / 2
-	c.bar = max(line-2-c.name-2*timeWidth-2, minBar)
+	c.bar = max(rest-c.name, minBar)
 }
 
 // axis writes the scale of time above the bars.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/detect"
 )
 
 // Fault is a kind of fault of the shop.
@@ -87,7 +89,7 @@ func (t *Truth) Located(e *Edge) bool {
 	if e.Target != "" && "HTTP "+e.Operation == t.Operation {
 		return true
 	}
-	if class, ok := strings.CutPrefix(e.Operation, "wait "); ok && slices.Contains(t.Waits, class) {
+	if slices.ContainsFunc(t.Waits, func(class string) bool { return e.Operation == detect.Waiting(class) }) {
 		return true
 	}
 	statement := e.Operation == "SELECT" && t.Table != "" && (strings.HasSuffix(e.Target, "."+t.Table) || strings.HasSuffix(e.Target, " "+t.Table))

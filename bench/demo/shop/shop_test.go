@@ -87,9 +87,9 @@ func TestLocated(t *testing.T) {
 		edge  Edge
 		want  bool
 	}{
-		{&Truth{Edge: Edge{Service: "orders", Operation: "audit.append"}, Waits: []string{"sync"}}, Edge{Service: "orders", Operation: "wait sync"}, true},
-		{&Truth{Edge: Edge{Service: "orders", Operation: "audit.append"}, Waits: []string{"sync"}}, Edge{Service: "orders", Operation: "wait futex"}, false},
-		{&Truth{Edge: Edge{Service: "orders", Operation: "audit.append"}, Waits: []string{"sync"}}, Edge{Service: "cart", Operation: "wait sync"}, false},
+		{&Truth{Edge: Edge{Service: "orders", Operation: "audit.append"}, Waits: []string{"sync"}}, Edge{Service: "orders", Operation: "waiting for the disk (fsync)"}, true},
+		{&Truth{Edge: Edge{Service: "orders", Operation: "audit.append"}, Waits: []string{"sync"}}, Edge{Service: "orders", Operation: "waiting for a lock"}, false},
+		{&Truth{Edge: Edge{Service: "orders", Operation: "audit.append"}, Waits: []string{"sync"}}, Edge{Service: "cart", Operation: "waiting for the disk (fsync)"}, false},
 		{call, Edge{Service: "payment", Operation: "HTTP POST"}, true},
 		{call, Edge{Service: "payment", Operation: "POST", Target: "{ip}:8080"}, true},
 		{call, Edge{Service: "payment", Operation: "POST"}, false},

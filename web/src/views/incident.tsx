@@ -462,17 +462,14 @@ const searchStates: Record<Schemas["State"], string> = {
   gone: "It ended with the incident",
 };
 
-// searchText says how far a search has come.
+// searchText says how far a search has come, with the reason that the next step and the command line give, too.
 function searchText(v: Schemas["Investigation"], x: Incident): string {
   const on = v.on === 1 ? "1 tracepoint" : `${count(v.on)} tracepoints`;
   const tried = `${v.tried === 1 ? "1 tracepoint" : `${count(v.tried)} tracepoints`} tried.`;
   switch (v.state) {
     case "opened":
-      return `Sibyl is about to search in ${x.service}.`;
     case "investigating":
-      return v.on > 0
-        ? `${on} on in ${x.service}: waiting for requests that show where the time goes. ${tried}`
-        : `No tracepoint is on: none fits the budget, or no agent offers one. ${tried}`;
+      return keepUnits(`${sentence(v.reason) || `Sibyl is about to search in ${x.service}.`} ${on} on, ${tried}`);
     case "gone":
       return `The search ended with the incident. ${tried}`;
     default:

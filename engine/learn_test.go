@@ -1,0 +1,68 @@
+package engine_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/sibyl-trace/sibyl/analysis/detect"
+	"github.com/sibyl-trace/sibyl/bench/sim"
+	"github.com/sibyl-trace/sibyl/engine"
+)
+
+// A recorded past with a fault at its end that arrives at once shows what it would have shown as it happened: healthy
+// requests are the expectation, and problems and the affected requests date from the onset, not from the arrival.
+func TestFaultInPast(t *testing.T) {
+	const healthy, faulty = 30 * time.Minute, 4 * time.Minute
+	live := newWorld(small(3, sim.CPU), engine.DefaultOptions())
+	live.app.Inject(start.Add(healthy))
+	live.until(healthy + faulty)
+
+	past := newWorld(small(3, sim.CPU), engine.DefaultOptions())
+	past.app.Inject(start.Add(healthy))
+	past.now = start.Add(healthy + faulty)
+	for tr := range past.app.Requests(start, past.now, nil) {
+		past.core.Ingest(tr)
+	}
+	past.core.Epoch(past.now)
+	for range 2 {
+		live.play()
+		past.play()
+	}
+	if len(live.core.Incidents()) != 1 || len(past.core.Incidents()) != 1 {
+		t.Fatalf("%d incidents live, %d of the past, want one each", len(live.core.Incidents()), len(past.core.Incidents()))
+	}
+	want, got := live.core.Incidents()[0], past.core.Incidents()[0]
+	within := func(name string, got, want, tolerance float64) {
+		if math.Abs(got-want) > tolerance*want {
+			t.Errorf("%s is %g, live %g", name, got, want)
+		}
+	}
+	if len(got.Types) != len(want.Types) || len(got.Types) == 0 {
+		t.Fatalf("%d affected request types, live %d", len(got.Types), len(want.Types))
+	}
+	for i, x := range got.Types {
+		y := want.Types[i]
+		within("usual mean", x.Usual, y.Usual, 0.03)
+		within("mean", x.Mean, y.Mean, 0.1)
+		within("requests", float64(x.Requests), float64(y.Requests), 0.2)
+		if whole := past.core.Grouper().Group(x.RequestType).Reference.Rate(); whole > 0 {
+			within("usual rate", whole, live.core.Grouper().Group(x.RequestType).Reference.Rate(), 0.1)
+		}
+	}
+	within("lost time", got.Impact(past.now).Lost, want.Impact(live.now).Lost, 0.2)
+	changed := 0
+	for _, p := range past.core.Problems() {
+		if p.Onset == detect.Chronic {
+			t.Errorf("problem of %s is chronic", p.RequestType)
+			continue
+		}
+		changed++
+		if after := p.Opened.Sub(start.Add(healthy)); after < 0 || after > faulty {
+			t.Errorf("a problem is open since %v after the onset", after)
+		}
+	}
+	if changed == 0 {
+		t.Error("no problem changed")
+	}
+}
