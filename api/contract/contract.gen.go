@@ -2666,7 +2666,7 @@ type ServiceLoad struct {
 	// Failed Share of the calls that failed.
 	Failed *float64 `json:"failed"`
 
-	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire.
+	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire. Time next to a call without a client span counts as both: traces do not tell them apart.
 	OwnNs *float64 `json:"own_ns"`
 
 	// P50Ns Median duration of its spans, within 3 %. In `now` those of the last five to ten minutes, in `usual` those of the hour or two before; null for times in the past.

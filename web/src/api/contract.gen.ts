@@ -2680,7 +2680,7 @@ export interface components {
             failed: number | null;
             /**
              * Format: double
-             * @description Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire.
+             * @description Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire. Time next to a call without a client span counts as both: traces do not tell them apart.
              */
             own_ns: number | null;
             /**

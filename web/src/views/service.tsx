@@ -92,7 +92,7 @@ function Content({ detail: d, range, setRange }: Props) {
 }
 
 const ownMeans =
-  "Mean time of a call on the critical path in the service itself. Next to calls without a client span it counts as time on the wire";
+  "Mean time of a call on the critical path in the service itself. Next to calls without a client span it contains their time on the wire";
 
 // Incidents lists the open incidents that suspect the service.
 function Incidents({ of: s }: { of: Schemas["Service"] }) {
