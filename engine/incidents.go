@@ -58,6 +58,8 @@ type AffectedType struct {
 	RequestType         analysis.Hash
 	Requests            uint64  // since the onset
 	Mean, Usual         float64 // ns, since the onset and in healthy times
+	P50, UsualP50       float64 // the same of the median, within a tenth; 0: unknown, saved by an older version
+	P99, UsualP99       float64
 	Failed, UsualFailed float64 // share of the requests, since the onset and in healthy times
 }
 
@@ -196,16 +198,20 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 		}
 		a := AffectedType{
 			RequestType: g.ID, Usual: g.Reference.Total.Mean(), UsualFailed: float64(g.Reference.Failed) / float64(g.Reference.Total.N),
+			UsualP50: g.Reference.Latency.Quantile(0.5), UsualP99: g.Reference.Latency.Quantile(0.99),
 		}
 		i := slices.IndexFunc(before, func(b AffectedType) bool { return b.RequestType == g.ID })
 		if i >= 0 {
-			a.Usual, a.UsualFailed = before[i].Usual, before[i].UsualFailed
+			b := &before[i]
+			a.Usual, a.UsualP50, a.UsualP99, a.UsualFailed = b.Usual, b.UsualP50, b.UsualP99, b.UsualFailed
 		}
 		switch {
 		case (!c.affects(g, x.Onset, &a) || !c.passes(g, service)) && !c.missesObjective(g, x, &a):
 		case i < 0:
+			a.measureQuantiles(g, c.countedFrom(x.Onset))
 			types = append(types, a)
 		case a.lost() > types[i].lost():
+			a.measureQuantiles(g, c.countedFrom(x.Onset))
 			types[i] = a
 		}
 	}
@@ -218,13 +224,25 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 // pastEpochs is the number of epochs in which a recorded past arrives.
 const pastEpochs = 2
 
-// affects fills in the requests of g since the onset, and reports whether they are clearly slower than usual, or fail
-// clearly more often. If the onset lies in a recorded past, only later requests count: the past is in one window.
-func (c *Core) affects(g *group.Group, onset trace.Nanos, a *AffectedType) bool {
+// countedFrom returns the instant from which requests count that an incident with an onset affects. If that lies in a
+// recorded past, only later ones count: the past is in one window.
+func (c *Core) countedFrom(onset trace.Nanos) trace.Nanos {
 	if onset < c.began {
-		onset = c.began.Add(pastEpochs * c.options.Epoch)
+		return c.began.Add(pastEpochs * c.options.Epoch)
 	}
-	total, failed := g.RetainedSince(onset)
+	return onset
+}
+
+// measureQuantiles sets the quantiles of the requests of g since an instant.
+func (x *AffectedType) measureQuantiles(g *group.Group, since trace.Nanos) {
+	counts := g.LatenciesSince(since)
+	x.P50, x.P99 = counts.Quantile(0.5), counts.Quantile(0.99)
+}
+
+// affects fills in the requests of g since the onset, and reports whether they are clearly slower than usual, or fail
+// clearly more often.
+func (c *Core) affects(g *group.Group, onset trace.Nanos, a *AffectedType) bool {
+	total, failed := g.RetainedSince(c.countedFrom(onset))
 	if total.N == 0 {
 		return false
 	}

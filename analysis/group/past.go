@@ -58,21 +58,37 @@ func (group *Group) Retained() (total stats.Moments, failed uint64) {
 // RetainedSince returns the durations of the requests in the windows that begin after an instant or, if there are
 // none, in those that end after it, and the number of failed ones.
 func (group *Group) RetainedSince(instant trace.Nanos) (total stats.Moments, failed uint64) {
-	var around Past // windows that begin before the instant and end after it
+	group.eachSince(instant, func(w *Past) {
+		total.Merge(w.Total)
+		failed += w.Failed
+	})
+	return total, failed
+}
+
+// LatenciesSince returns the counts of the durations that RetainedSince returns.
+func (group *Group) LatenciesSince(instant trace.Nanos) (counts Latencies) {
+	group.eachSince(instant, func(w *Past) { counts.merge(&w.Latency) })
+	return counts
+}
+
+// eachSince calls f for the windows with requests that begin after an instant or, if there are none, for those that end
+// after it.
+func (group *Group) eachSince(instant trace.Nanos, f func(*Past)) {
+	found := false
 	for b := range group.history.Buckets() {
-		switch {
-		case trace.Nanos(b.From) >= instant:
-			total.Merge(b.Value.Total)
-			failed += b.Value.Failed
-		case trace.Nanos(b.To) > instant:
-			around.Total.Merge(b.Value.Total)
-			around.Failed += b.Value.Failed
+		if w := &b.Value; trace.Nanos(b.From) >= instant && w.Total.N > 0 {
+			found = true
+			f(w)
 		}
 	}
-	if total.N == 0 {
-		return around.Total, around.Failed
+	if found {
+		return
 	}
-	return total, failed
+	for b := range group.history.Buckets() {
+		if trace.Nanos(b.From) < instant && trace.Nanos(b.To) > instant {
+			f(&b.Value)
+		}
+	}
 }
 
 // Mean returns the mean time of a request in an edge, in ns; NaN without requests.

@@ -1765,6 +1765,12 @@ type IncidentRequestType struct {
 	MeanNs float64 `json:"mean_ns"`
 	Name   string  `json:"name"`
 
+	// P50Ns Median since the onset, within a tenth; null if it is unknown, as for incidents that an older version saved.
+	P50Ns *float64 `json:"p50_ns"`
+
+	// P99Ns 99th percentile since the onset.
+	P99Ns *float64 `json:"p99_ns"`
+
 	// Requests Since the onset.
 	Requests int64 `json:"requests"`
 
@@ -1773,6 +1779,12 @@ type IncidentRequestType struct {
 
 	// UsualNs Mean of healthy times.
 	UsualNs float64 `json:"usual_ns"`
+
+	// UsualP50Ns Median of healthy times.
+	UsualP50Ns *float64 `json:"usual_p50_ns"`
+
+	// UsualP99Ns 99th percentile of healthy times.
+	UsualP99Ns *float64 `json:"usual_p99_ns"`
 }
 
 // IncidentSuspect A service with its additional cost. Score and parts are per request: times in mean durations of a request of the history, and numbers of

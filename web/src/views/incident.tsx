@@ -24,6 +24,7 @@ import { EarlierIncidents } from "./earlier.tsx";
 import { Earlier, IncidentState, NextStep, facts } from "./incidents.tsx";
 import { Frames, FrozenPath, LocatedPlace, MeasuredAt, Witnesses, framesTable } from "./located.tsx";
 import { LatencyOverTime } from "./over-time.tsx";
+import { Time } from "./services.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
 import { SteadySentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
@@ -558,12 +559,28 @@ function RequestTypes({ of: x }: { of: Incident }) {
       title="Affected request types"
       hint="Since the onset and in healthy times. Names lead to a comparison of the two."
       table={() => ({
-        header: ["request type", "requests", "mean (ms)", "usual (ms)", "failed (of 1)", "usually failed (of 1)", "id"],
+        header: [
+          "request type",
+          "requests",
+          "mean (ms)",
+          "usual (ms)",
+          "P50 (ms)",
+          "usual P50 (ms)",
+          "P99 (ms)",
+          "usual P99 (ms)",
+          "failed (of 1)",
+          "usually failed (of 1)",
+          "id",
+        ],
         rows: x.request_types.map((t) => [
           t.name,
           t.requests,
           milli(t.mean_ns),
           milli(t.usual_ns),
+          milli(t.p50_ns),
+          milli(t.usual_p50_ns),
+          milli(t.p99_ns),
+          milli(t.usual_p99_ns),
           t.failed,
           t.usual_failed,
           t.id,
@@ -581,6 +598,8 @@ function RequestTypes({ of: x }: { of: Incident }) {
             "Request type",
             { text: "Mean", title: "Since the onset, and usually" },
             { text: "Slower", number: true },
+            { text: "P50", number: true, title: "Median since the onset; small: usually" },
+            { text: "P99", number: true, title: "99th percentile since the onset; small: usually" },
             { text: "Failed", number: true, title: "Share of requests since the onset, and usually" },
             { text: "Requests", number: true, title: "Since the onset" },
           ]}
@@ -600,6 +619,12 @@ function RequestTypes({ of: x }: { of: Incident }) {
               </td>
               <td className="number nowrap">
                 {isSlower(t) ? <strong>{factor(t.mean_ns / t.usual_ns)}</strong> : <span className="dim">none</span>}
+              </td>
+              <td className="number">
+                <Time now={t.p50_ns} usual={t.usual_p50_ns} />
+              </td>
+              <td className="number">
+                <Time now={t.p99_ns} usual={t.usual_p99_ns} />
               </td>
               <td className="number">
                 {failsMore(t) ? <strong>{percent(t.failed)}</strong> : percent(t.failed)}{" "}
