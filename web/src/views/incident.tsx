@@ -323,7 +323,8 @@ function Suspects({ of: x }: { of: Incident }) {
                   .slice(0, maxOperations)
                   .map((o, i) => (
                     <li key={i}>
-                      <OpName>{operationName(o)}</OpName> <span className="dim small nowrap">+{percent(o.score)}</span>
+                      <OpName>{operationName(o)}</OpName>{" "}
+                      {o.score >= leastOperation && <span className="dim small nowrap">+{percent(o.score)}</span>}
                     </li>
                   ))}
               </ul>
@@ -356,7 +357,9 @@ function Suspects({ of: x }: { of: Incident }) {
 }
 
 // counts reports whether an operation of a suspect adds enough to be listed.
-const counts = (o: Schemas["SuspectOperation"], i: number) => i === 0 || o.score >= 0.005;
+const counts = (o: Schemas["SuspectOperation"], i: number) => i === 0 || o.score >= leastOperation;
+
+const leastOperation = 0.005; // of the usual time of a request, that an operation adds
 
 // operationName names an operation of a suspect, with the callee of a call.
 const operationName = (o: Schemas["SuspectOperation"]) =>
@@ -611,26 +614,28 @@ function RequestTypes({ of: x }: { of: Incident }) {
                   <OpName>{t.name}</OpName>
                 </Link>
               </td>
-              <td className="bars">
+              <td data-label="Mean" className="bars">
                 <strong>{duration(t.mean_ns)}</strong>{" "}
                 <span className="dim nowrap">usually {duration(t.usual_ns)}</span>
                 <Bar of={t.mean_ns} max={slowest} />
                 <Bar of={t.usual_ns} max={slowest} />
               </td>
-              <td className="number nowrap">
+              <td data-label="Slower" className="number nowrap">
                 {isSlower(t) ? <strong>{factor(t.mean_ns / t.usual_ns)}</strong> : <span className="dim">none</span>}
               </td>
-              <td className="number">
+              <td data-label="P50" className="number">
                 <Time now={t.p50_ns} usual={t.usual_p50_ns} />
               </td>
-              <td className="number">
+              <td data-label="P99" className="number">
                 <Time now={t.p99_ns} usual={t.usual_p99_ns} />
               </td>
-              <td className="number">
+              <td data-label="Failed" className="number">
                 {failsMore(t) ? <strong>{percent(t.failed)}</strong> : percent(t.failed)}{" "}
                 <span className="dim nowrap">usually {percent(t.usual_failed)}</span>
               </td>
-              <td className="number">{count(t.requests)}</td>
+              <td data-label="Requests" className="number">
+                {count(t.requests)}
+              </td>
             </tr>
           ))}
         </Table>
