@@ -12,7 +12,7 @@ import (
 // Result is the result of a demo.
 type Result struct {
 	Fault            shop.Fault `json:"fault"`
-	Located          bool       `json:"located"`
+	Located          bool       `json:"located"`  // for the incident of the fault
 	Edge             *shop.Edge `json:"edge"`     // null: not located
 	Expected         *shop.Edge `json:"expected"` // null: no fault
 	Correct          bool       `json:"correct"`
@@ -48,10 +48,14 @@ type Wait struct {
 
 // Incident is an incident of a demo.
 type Incident struct {
-	Seconds  float64 `json:"seconds"` // from the fault to its opening; 0: opened before the fault
-	Service  string  `json:"service"` // the first suspect
-	Sentence string  `json:"sentence"`
-	URL      string  `json:"url"`
+	Seconds  float64    `json:"seconds"` // from the fault to its opening; 0: opened before the fault
+	Service  string     `json:"service"` // the first suspect when it opened
+	Sentence string     `json:"sentence"`
+	URL      string     `json:"url"`
+	Edge     *shop.Edge `json:"edge"`     // its place; null: not located
+	OfFault  bool       `json:"of_fault"` // its first suspect, or its place, is in the service of the fault
+
+	id string
 }
 
 // String formats the result in sentences, one a line.
@@ -77,12 +81,24 @@ func (r *Result) String() string {
 	case len(r.ExpectedWaits) > 0:
 		fmt.Fprintf(&b, "The kernel agent did not explain it: the waits are of class %s.\n", strings.Join(r.ExpectedWaits, " or "))
 	}
-	for _, x := range r.Incidents {
-		fmt.Fprintf(&b, "Incident after %.0f s: %s\n  %s\n", x.Seconds, x.Sentence, x.URL)
+	for i := range r.Incidents {
+		b.WriteString(r.Incidents[i].String())
 	}
 	fmt.Fprintf(&b, "Of %s, %d were enabled at some time, at most %d at once; %.1f %% of the spans were extra. %s enabled for incidents now.\n",
 		units.Plural(r.Tracepoints, "tracepoint"), r.EnabledEver, r.EnabledPeak, 100*r.ExtraSpans, verb(r.RemainingEnabled, "tracepoint", "is", "are"))
 	return b.String()
+}
+
+// String tells the incident in two lines.
+func (x *Incident) String() string {
+	kind, place := "Incident", ""
+	if !x.OfFault {
+		kind = "Another incident"
+		if x.Edge != nil {
+			place = fmt.Sprintf(" Sibyl located %s.", x.Edge)
+		}
+	}
+	return fmt.Sprintf("%s after %.0f s: %s%s\n  %s\n", kind, x.Seconds, x.Sentence, place, x.URL)
 }
 
 // verb returns n with a noun and a verb in the same number.
