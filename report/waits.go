@@ -123,21 +123,21 @@ var joinReasons = [waits.NumReasons]string{
 func lossText(l *waits.Losses) string {
 	var parts []string
 	for _, x := range []struct {
-		n    uint64
-		text string
+		n          uint64
+		noun, text string
 	}{
-		{l.Sums, "intervals (too many threads and system calls: raise --sums)"},
-		{l.Events, "single intervals (they came faster than they are read)"},
-		{l.Limited, "single intervals above the rate of 1,000 per process and second; the sums have them"},
-		{l.Threads, "switches of threads (the kernel had no memory for their state)"},
-		{l.Stacks, "stacks (too many different ones)"},
-		{l.Children, "processes (more than 4,096 at a time)"},
-		{l.Missed, "runs of the probes (nested in another one)"},
-		{l.Switches, "parts of the time of threads (the kernel did not report that they left a CPU)"},
-		{l.Gaps, "parts of the time (this program stood still for more than ten seconds)"},
+		{l.Sums, "interval", "(too many threads and system calls: raise --sums)"},
+		{l.Events, "single interval", "(they came faster than they are read)"},
+		{l.Limited, "single interval", "above the rate of 1,000 per process and second; the sums have them"},
+		{l.Threads, "time slice", "of threads (the kernel had no memory for their state)"},
+		{l.Stacks, "stack", "(others had their places, or the memory could not be read)"},
+		{l.Children, "target", "(more than 4,096 processes at a time)"},
+		{l.Missed, "run", "of the probes (nested in another one)"},
+		{l.Switches, "part", "of the time of threads (the kernel did not report that they left a CPU)"},
+		{l.Gaps, "part", "of the time (this program stood still for more than ten seconds)"},
 	} {
 		if x.n > 0 {
-			parts = append(parts, units.Count(int(x.n))+" "+x.text)
+			parts = append(parts, units.Plural(int(x.n), x.noun)+" "+x.text)
 		}
 	}
 	if len(parts) == 0 {

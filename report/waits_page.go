@@ -3,11 +3,13 @@ package report
 import (
 	"io"
 	"strconv"
+	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
+	"github.com/sibyl-trace/sibyl/internal/terminal"
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
@@ -23,7 +25,7 @@ func WaitsHTML(w io.Writer, r *waits.Report, thresholds waits.Thresholds) error 
 	p := waitsPage{r, thresholds}
 	title := "waits of " + processCount(len(r.Processes))
 	if len(r.Processes) == 1 {
-		title = "waits of " + r.Processes[0].Comm
+		title = "waits of " + clean(r.Processes[0].Comm)
 	}
 	return document(w, title, p.header(title), h.Main(lines(p.processes(), p.longest(), p.stacks())), p.footer())
 }
@@ -37,9 +39,17 @@ func (p *waitsPage) header(title string) g.Node {
 	return h.Header(lines(
 		h.H1(g.Text("Sibyl: "+title)),
 		quiet(p.From.UTC().Format("2006-01-02 15:04:05")+" UTC, "+units.Duration(p.Duration)+"; "+costText(p.Cost)+"."),
+		quiet(p.joins()),
 		quiet(endedText(p.Ended)),
 		quiet(lossText(&p.Losses)),
 	))
+}
+
+func (p *waitsPage) joins() string {
+	if p.Joins == nil {
+		return ""
+	}
+	return joinText(p.Joins)
 }
 
 func (p *waitsPage) footer() g.Node {
@@ -62,7 +72,7 @@ func (p *waitsPage) process(x *waits.ProcessReport, open bool) g.Node {
 	return h.Details(
 		h.Class("card"), g.If(open, g.Attr("open")),
 		lines(
-			h.Summary(g.Text(x.Comm+" ("+strconv.FormatUint(uint64(x.PID), 10)+") "), h.Span(h.Class("quiet"), g.Text(threads+", "+units.Nanos(float64(x.Totals.Ns()))+" of thread time"))),
+			h.Summary(g.Text(clean(x.Comm)+" ("+strconv.FormatUint(uint64(x.PID), 10)+") "), h.Span(h.Class("quiet"), g.Text(threads+", "+units.Nanos(float64(x.Totals.Ns()))+" of thread time"))),
 			p.classes(x),
 			section("Threads", scrollable(h.Table(lines(
 				h.THead(h.Tr(column("thread"), numbers("ID", "on CPU", "waiting for a CPU"), column("longest wait"), numbers("total", "longest", "too long"))),
@@ -101,7 +111,7 @@ func (p *waitsPage) row(name g.Node, x *waits.Total, all float64) g.Node {
 }
 
 func threadRow(t *waits.ThreadReport) g.Node {
-	id, name := strconv.FormatUint(uint64(t.TID), 10), t.Comm
+	id, name := strconv.FormatUint(uint64(t.TID), 10), clean(t.Comm)
 	if t.TID == 0 {
 		id, name = "", "further threads"
 	}
@@ -140,14 +150,19 @@ func (p *waitsPage) longest() g.Node {
 			return h.Tr(
 				h.Th(h.Scope("row"), g.Text(reason)),
 				cells("n", units.Nanos(float64(l.WaitNs)), units.Nanos(float64(threshold)), units.Nanos(float64(l.RunqNs))),
-				h.Td(g.Text(l.Comm.String()+" ("+strconv.FormatUint(uint64(l.TID), 10)+")")), h.Td(path(l.Frames)),
+				h.Td(g.Text(clean(l.Comm.String())+" ("+strconv.FormatUint(uint64(l.TID), 10)+")")), h.Td(path(l.Frames)),
 			)
 		})),
 	)))))
 }
 
 // path returns the frames of a stack.
-func path(frames []string) g.Node { return h.Div(h.Class("path"), g.Map(frames, span)) }
+func path(frames []string) g.Node {
+	return h.Div(h.Class("path"), g.Map(frames, func(name string) g.Node { return span(clean(name)) }))
+}
+
+// clean returns a name that a process has chosen, without control characters.
+func clean(name string) string { return terminal.Printable(strings.ToValidUTF8(name, "\uFFFD")) }
 
 // stacks returns the stacks with the longest times; nil if there are none.
 func (p *waitsPage) stacks() g.Node {
@@ -162,7 +177,7 @@ func (p *waitsPage) stacks() g.Node {
 			h.TBody(each(shown, func(s *waits.Stack) g.Node {
 				return h.Tr(
 					h.Th(h.Scope("row"), g.Text(p.Reason(s.Class, s.Syscall))), cells("n", units.Nanos(float64(s.TotalNs)), units.Count(int(s.Count))),
-					h.Td(g.Text(s.Comm+" ("+strconv.FormatUint(uint64(s.PID), 10)+")")), h.Td(path(s.Frames)),
+					h.Td(g.Text(clean(s.Comm)+" ("+strconv.FormatUint(uint64(s.PID), 10)+")")), h.Td(path(s.Frames)),
 				)
 			})),
 		)))),

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/pprof/profile"
@@ -73,7 +74,7 @@ func TestWaitsAreSafe(t *testing.T) {
 		if err := write(&out); err != nil {
 			t.Fatal(err)
 		}
-		if name != "html" && strings.ContainsAny(out.String(), "\x1b") {
+		if strings.Contains(out.String(), "\x1b") || !utf8.ValidString(out.String()) {
 			t.Errorf("%s has control characters: %q", name, out.String())
 		}
 		if name == "html" && strings.Contains(out.String(), "a<b>") {
@@ -168,6 +169,10 @@ func TestWaitsProfiles(t *testing.T) {
 
 // Losses are told in units that are true.
 func TestLosses(t *testing.T) {
+	if got := lossText(&waits.Losses{Switches: 1, Threads: 1, Stacks: 2}); !strings.HasPrefix(got, "missing: 1 time slice of threads (") ||
+		!strings.Contains(got, "; 2 stacks (") || !strings.Contains(got, "; 1 part of the time of threads (") {
+		t.Errorf("%q", got)
+	}
 	got := lossText(&waits.Losses{Gaps: 2})
 	if !strings.Contains(got, "2 parts of the time (this program stood still for more than ten seconds)") {
 		t.Errorf("%q", got)

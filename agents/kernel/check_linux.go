@@ -115,12 +115,17 @@ func explain(err error) error {
 	switch {
 	case errors.As(err, &verifier):
 		return fmt.Errorf("load the probes: the kernel refuses them; please report this with the version of the kernel: %w", err)
-	case errors.Is(err, unix.EPERM):
-		return &MissingError{[]string{fmt.Sprintf("the kernel denies BPF: a container's seccomp profile, a security module, or on old kernels the limit of locked memory (%v)", err)}}
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return denied("bpf", err)
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return &MissingError{[]string{err.Error()}}
 	}
 	return fmt.Errorf("load the probes: %w", err)
+}
+
+// denied returns the error about a system call that is denied although the rights suffice.
+func denied(call string, err error) error {
+	return &MissingError{[]string{fmt.Sprintf("the system call %s is denied: by a container's seccomp profile, a security module, or on old kernels the limit of locked memory (%v)", call, err)}}
 }
 
 // capabilitySet holds the effective capabilities of this process.

@@ -25,6 +25,7 @@ type costs struct {
 	begun time.Time     // of the present report
 	kept  time.Duration // of it
 	runs  runs          // in that time
+	last  waits.Cost    // of an earlier report
 }
 
 // runs sums up runs of the programs.
@@ -80,16 +81,21 @@ func (c *costs) stop() error {
 	return err
 }
 
-// since returns the cost since the previous call.
+// since returns the cost since the previous call. In a short time nothing may have been measured; then it is like the one
+// before.
 func (c *costs) since() (waits.Cost, error) {
 	if err := c.take(); err != nil {
 		return waits.Cost{}, err
 	}
-	now, cost := time.Now(), waits.Cost{}
+	now := time.Now()
+	elapsed := now.Sub(c.begun)
 	if c.kept > 0 && c.runs.count > 0 {
-		cost.Hits = uint64(float64(c.runs.count) * float64(now.Sub(c.begun)) / float64(c.kept))
-		cost.NsPerHit = float64(c.runs.time) / float64(c.runs.count)
-		cost.CPUShare = float64(c.runs.time) / float64(c.kept)
+		c.last.NsPerHit = float64(c.runs.time) / float64(c.runs.count)
+		c.last.CPUShare = float64(c.runs.time) / float64(c.kept)
+	}
+	cost := c.last
+	if cost.NsPerHit > 0 {
+		cost.Hits = uint64(cost.CPUShare * float64(elapsed) / cost.NsPerHit)
 	}
 	c.begun, c.kept, c.runs = now, 0, runs{}
 	return cost, nil

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sibyl-trace/sibyl/agents/kernel/untrusted"
 )
 
 // Selection selects processes. Exactly one field is set.
@@ -18,6 +20,8 @@ type Selection struct {
 	PIDs   []uint32
 	Comm   string // the name that the kernel shows, at most 15 bytes
 	Cgroup string // a folder of cgroups, or the path below the mount
+
+	starts map[uint32]uint64 // of PIDs, when they were checked: another process may get the number later
 }
 
 // maxComm is the length of a name that the kernel keeps.
@@ -26,12 +30,18 @@ const maxComm = 15
 // cgroupMounts are the places where cgroups are mounted.
 var cgroupMounts = []string{"", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
 
-// Check returns an error if a selected cgroup or process does not exist.
-func (s *Selection) Check() error {
+// Check returns an error if a selected cgroup or process does not exist. From then on a process ID is that of the
+// process that has it now.
+func (s *Selection) Check() error { return s.checkIn("/proc") }
+
+func (s *Selection) checkIn(proc string) error {
+	s.starts = make(map[uint32]uint64, len(s.PIDs))
 	for _, pid := range s.PIDs {
-		if !isProcess("/proc", pid) {
+		id, err := untrusted.Identify(proc, pid)
+		if err != nil || !isProcess(proc, pid) {
 			return fmt.Errorf("there is no process %d: it has ended, or the number is that of a thread", pid)
 		}
+		s.starts[pid] = id.StartNs
 	}
 	if s.Cgroup != "" && cgroupFolder(s.Cgroup) == "" {
 		return fmt.Errorf("there is no cgroup %s", s.Cgroup)
@@ -52,10 +62,20 @@ func (s *Selection) findIn(proc string) (found []uint32, err error) {
 			found, err = processesIn(folder)
 		}
 	default:
-		found = slices.DeleteFunc(slices.Clone(s.PIDs), func(pid uint32) bool { return !isProcess(proc, pid) })
+		found = slices.DeleteFunc(slices.Clone(s.PIDs), func(pid uint32) bool { return !s.runs(proc, pid) })
 	}
 	slices.Sort(found)
 	return slices.Compact(found), err
+}
+
+// runs reports whether a selected process runs.
+func (s *Selection) runs(proc string, pid uint32) bool {
+	if start, checked := s.starts[pid]; checked {
+		if id, err := untrusted.Identify(proc, pid); err != nil || id.StartNs != start {
+			return false
+		}
+	}
+	return isProcess(proc, pid)
 }
 
 // children reports whether processes that the selected ones start are selected, too.

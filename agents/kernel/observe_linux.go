@@ -20,6 +20,7 @@ const (
 	tick       = 200 * time.Millisecond // between readings of the ring buffer
 	sumsEvery  = 5                      // ticks between readings of sums and searches for processes
 	statsEvery = 5                      // the kernel keeps statistics of runs in one of these ticks, because that costs, too
+	statsTick  = 2                      // that one: not the one in which the agent reads, which switches more
 	maxEvents  = 1000                   // per process and second
 	maxStacks  = 6000                   // in the kernel, of 8 192
 )
@@ -39,7 +40,8 @@ type observer struct {
 	joins      waits.Joins                       // at the last report
 	known      map[uint32]int                    // processes that the joiner knows, by the last reading that had them
 	reads      int                               // readings so far
-	lostStacks uint64                            // up to the last reading
+	madeRoom   int                               // reading in which stacks have last made room
+	lostStacks uint64                            // up to then
 	execs      uint64                            // changes of targets up to the last reading
 	began      time.Time                         // of the next report
 	sums       *waits.Collector                  // of the next report
@@ -55,7 +57,7 @@ type stackID struct {
 }
 
 // Observe observes the selected processes and passes reports to emit: one at the end, or one for each interval. It
-// ends after the duration, with the context, or when the selected processes have ended.
+// ends after the duration, with the context, or when the processes selected by ID have ended.
 func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (err error) {
 	if err := s.Selection.Check(); err != nil {
 		return err
@@ -84,7 +86,7 @@ func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (e
 	if err := o.costs.keep(true); err != nil {
 		return err
 	}
-	o.clear(time.Now())
+	o.clear(o.probes.observedSince())
 	if s.began != nil {
 		s.began()
 	}
@@ -94,6 +96,7 @@ func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (e
 // clear begins a new report.
 func (o *observer) clear(now time.Time) {
 	o.began = now
+	o.ledger.Begin()
 	o.sums = waits.NewCollector()
 	o.times = make(map[waits.StackKey]*waits.Stack)
 	o.worst = nil
@@ -143,9 +146,9 @@ func (o *observer) finish(emit func(*waits.Report) error) error {
 	return o.report(emit)
 }
 
-// tick does the work of a tick, and reports whether all selected processes have ended.
+// tick does the work of a tick, and reports whether all processes selected by ID have ended. Others may start again.
 func (o *observer) tick(n int) (ended bool, err error) {
-	if err := o.costs.keep(n%statsEvery == 0); err != nil {
+	if err := o.costs.keep(n%statsEvery == statsTick); err != nil {
 		return false, err
 	}
 	if err := o.readEvents(); err != nil || n%sumsEvery != 0 {
@@ -158,7 +161,8 @@ func (o *observer) tick(n int) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return len(o.alive) == 0 && len(found) == 0, o.apply(o.withChildren(found))
+	ended = len(o.settings.Selection.PIDs) > 0 && len(o.alive) == 0 && len(found) == 0
+	return ended, o.apply(o.withChildren(found))
 }
 
 // withChildren adds the processes that selected ones have started, if their spans are wanted: the kernel observes them
@@ -288,7 +292,7 @@ func (o *observer) readStacks() error {
 		t.Count += sum.Count - before.Count
 		t.TotalNs += sum.TotalNs - before.TotalNs
 	}
-	crowded, err := o.crowded()
+	crowded, err := o.crowded(all)
 	if err != nil {
 		return err
 	}
@@ -299,24 +303,33 @@ func (o *observer) readStacks() error {
 	return nil
 }
 
-// crowded reports whether stacks without sums have taken the room of others since it was asked last: those of waits
-// whose classes are not wanted have none.
-func (o *observer) crowded() (bool, error) {
-	if o.settings.Classes == waits.All {
-		return false, nil
-	}
+// Stacks are kept for at least some readings, and until a part of the samples has been lost.
+const (
+	keptStacks = 10
+	mostLost   = 0.02
+)
+
+// crowded reports whether many stacks were lost since the last ones have made room: each has one place, by its hash, so
+// that another one may have it.
+func (o *observer) crowded(all map[waits.StackKey]waits.StackSum) (bool, error) {
 	losses, err := o.probes.Losses()
 	if err != nil {
 		return false, err
 	}
-	before := o.lostStacks
-	o.lostStacks = losses.Stacks
-	return losses.Stacks > before, nil
+	samples := uint64(0)
+	for _, sum := range all {
+		samples += sum.Count
+	}
+	return o.reads-o.madeRoom >= keptStacks && float64(losses.Stacks-o.lostStacks) > mostLost*float64(samples), nil
 }
 
 // makeRoom deletes all stacks in the kernel and their sums. Waits that have one of them just now lose it.
 func (o *observer) makeRoom(all map[waits.StackKey]waits.StackSum) error {
-	o.stacks = nil
+	losses, err := o.probes.Losses()
+	if err != nil {
+		return err
+	}
+	o.stacks, o.lostStacks, o.madeRoom = nil, losses.Stacks, o.reads
 	clear(o.names)
 	if err := o.probes.DeleteStackSums(all); err != nil {
 		return err
@@ -426,7 +439,7 @@ func (o *observer) report(emit func(*waits.Report) error) error {
 // ended returns the processes selected by ID that have ended since the last report.
 func (o *observer) ended() (pids []uint32) {
 	for _, pid := range o.settings.Selection.PIDs {
-		if !o.gone[pid] && !isProcess("/proc", pid) {
+		if !o.gone[pid] && !o.settings.Selection.runs("/proc", pid) {
 			o.gone[pid] = true
 			pids = append(pids, pid)
 		}

@@ -3,8 +3,11 @@
 package kernel
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -83,6 +86,50 @@ func TestTellsEndedProcesses(t *testing.T) {
 	}
 	if got := o.ended(); len(got) > 0 {
 		t.Errorf("again: %v", got)
+	}
+}
+
+// Processes selected by name may all end and start again, as when a service restarts.
+func TestGoesOnWithoutProcesses(t *testing.T) {
+	open(t, Options{}) // or skip
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip(err)
+	}
+	name := fmt.Sprintf("again%d", os.Getpid())
+	program := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(sleep, program); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(seconds string) *exec.Cmd {
+		c := exec.Command(program, seconds)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Process.Kill() })
+		return c
+	}
+	first := begin("60")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var second *exec.Cmd
+	gone, seen := 0, false
+	err = Observe(ctx, Settings{Selection: Selection{Comm: name}, Classes: waits.All, Interval: 300 * time.Millisecond}, func(r *waits.Report) error {
+		switch {
+		case second == nil && gone == 0:
+			_ = first.Process.Kill()
+			_ = first.Wait()
+			gone++
+		case second == nil && len(r.Processes) == 0:
+			second = begin("60")
+		case second != nil && len(r.Processes) > 0:
+			seen = seen || r.Processes[0].PID == uint32(second.Process.Pid)
+			cancel()
+		}
+		return nil
+	})
+	if err != nil || !seen {
+		t.Errorf("the process that starts later is seen: %t, %v", seen, err)
 	}
 }
 

@@ -37,6 +37,7 @@ type Probes struct {
 	lost    uint64            // number of those so far
 	thresh  waits.Thresholds
 	changed uint64 // number of changes of targets
+	begun   uint64 // when targets were last added
 	until   uint64 // the programs stop then
 	gaps    uint64
 
@@ -52,8 +53,8 @@ func Open(o Options) (*Probes, error) {
 	if _, err := Check(); err != nil {
 		return nil, err
 	}
-	if err := rlimit.RemoveMemlock(); err != nil { // only kernels before 5.11 need it
-		return nil, fmt.Errorf("raise the limit of locked memory: %w", err)
+	if err := rlimit.RemoveMemlock(); err != nil { // it tries bpf, and needs to do no more since Linux 5.11
+		return nil, explain(err)
 	}
 	spec, err := bpf.LoadWait()
 	if err != nil {
@@ -227,9 +228,18 @@ func (p *Probes) put(s Spec) (added bool, err error) {
 		}
 		p.applied[pid], p.added[pid] = t, since
 		delete(p.refused, pid)
-		added = true
+		p.begun, added = now, true
 	}
 	return added, nil
+}
+
+// observedSince returns the time since which the targets that were last added are observed.
+func (p *Probes) observedSince() time.Time {
+	now, err := monotonic()
+	if err != nil {
+		return time.Now()
+	}
+	return time.Now().Add(-time.Duration(now - p.begun))
 }
 
 // refuse counts a target for which there is no room, once.
@@ -397,6 +407,9 @@ func (p *Probes) attachClock(cpu int) error {
 	fd, err := unix.PerfEventOpen(&attributes, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
 		return nil // the CPU is offline
+	}
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return denied("perf_event_open", err)
 	}
 	if err != nil {
 		return fmt.Errorf("sample CPU %d: %w", cpu, err)

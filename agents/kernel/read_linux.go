@@ -47,10 +47,13 @@ func (p *Probes) Read() (waits.Reading, error) {
 	}
 	for i := range open {
 		k := waits.Key{TGID: open[i].TGID, TID: open[i].TID, Syscall: waits.NoSyscall, Class: waits.OnCPU}
-		if _, ended := sums[k]; !ended && onCPU[i].Count > 0 {
-			onCPU[i].Comm = open[i].Comm
-			sums[k] = onCPU[i]
+		ended := sums[k] // of the thread itself, if it has ended since, or of an earlier one with its number
+		if onCPU[i].Count == 0 || ended.Last > open[i].Now {
+			continue
 		}
+		onCPU[i].Add(&ended)
+		onCPU[i].Comm = open[i].Comm
+		sums[k] = onCPU[i]
 	}
 	return waits.Reading{Open: open, Sums: sums}, nil
 }

@@ -167,8 +167,8 @@ func TestThreads(t *testing.T) {
 	r := finish(t, "threads", Settings{})
 	all, threads := totals(r)
 	t.Logf("%d threads, %d sleeps, losses %+v", threads, all[waits.Sleep].Count, r.Losses)
-	if threads < manyThreads && r.Losses.Lost() == 0 {
-		t.Errorf("%d threads and no losses", threads)
+	if missing := manyThreads - threads; missing > int(r.Losses.Sums+r.Losses.Threads+r.Losses.Missed) {
+		t.Errorf("%d threads are missing, losses %+v", missing, r.Losses)
 	}
 }
 

@@ -24,6 +24,10 @@ var legacy = map[int32]syscall{
 	unix.SYS_READLINK:   {"readlink", waits.File},
 	unix.SYS_CHMOD:      {"chmod", waits.File},
 	unix.SYS_CHOWN:      {"chown", waits.File},
+	unix.SYS_LCHOWN:     {"lchown", waits.File},
+	unix.SYS_MKNOD:      {"mknod", waits.File},
+	unix.SYS_UTIME:      {"utime", waits.File},
+	unix.SYS_UTIMES:     {"utimes", waits.File},
 	unix.SYS_GETDENTS:   {"getdents", byFirstFD},
 
 	unix.SYS_EPOLL_WAIT: {"epoll_wait", waits.Epoll},

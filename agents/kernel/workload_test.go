@@ -33,6 +33,7 @@ var workloads = map[string]func(in *bufio.Reader, out io.Writer) error{
 	"truth": truthWorkload, "storm": stormWorkload, "threads": threadsWorkload, "forks": forksWorkload, "requests": requestsWorkload, "naps": napsWorkload,
 	"crowded": crowdedWorkload,
 	"turns":   turnsWorkload,
+	"exec":    execWorkload, "executed": executedWorkload,
 }
 
 func TestMain(m *testing.M) {
@@ -649,4 +650,52 @@ func startPiped(t testing.TB, c *exec.Cmd) (io.WriteCloser, io.ReadCloser) {
 		t.Fatal(err)
 	}
 	return in, out
+}
+
+// execWorkload computes on a thread that is not the first one, which then becomes the workload executed.
+func execWorkload(in *bufio.Reader, out io.Writer) error {
+	failed := make(chan error)
+	first := unix.Getpid()
+	goOn := make(chan struct{})
+	var begin func()
+	begin = func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == first {
+			go begin() // this one keeps the first thread
+			select {}
+		}
+		<-goOn
+		compute(200 * time.Millisecond)
+		_ = os.Setenv(workloadVariable, "executed")
+		failed <- unix.Exec("/proc/self/exe", os.Args, os.Environ())
+	}
+	go begin()
+	fmt.Fprintln(out, "ready")
+	if _, err := in.ReadString('\n'); err != nil {
+		return err
+	}
+	close(goOn)
+	return <-failed
+}
+
+// executedWorkload computes, and writes the time on CPUs of its process in ns.
+func executedWorkload(in *bufio.Reader, out io.Writer) error {
+	runtime.LockOSThread()
+	compute(200 * time.Millisecond)
+	var used unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &used); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, used.Nano())
+	_, _ = in.ReadString('\n')
+	return nil
+}
+
+// compute uses a CPU for a time.
+func compute(d time.Duration) {
+	var from, now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &from)
+	for now = from; time.Duration(now.Nano()-from.Nano()) < d; {
+		_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now)
+	}
 }

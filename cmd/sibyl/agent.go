@@ -52,6 +52,9 @@ type kernelFlags struct {
 	cpuLimit     float64
 }
 
+// mostSums is the largest number of sums, which take 1 GB.
+const mostSums = 1 << 22
+
 // defaultThresholds are long for the reasons that hardly ever are the intention of a program.
 var defaultThresholds = []string{"file=10ms", "sync=20ms", "fault=10ms", "dns=50ms", "preempted=20ms", "runqueue=10ms"}
 
@@ -120,11 +123,11 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 		return err
 	}
 	if f.otlp != "" {
-		sender, err := otlp.Open(f.otlp, p.agentToken(f), kernel.SyscallName, slog.New(slog.NewTextHandler(p.err, nil)))
-		if err != nil {
-			return err
+		sender, failed := otlp.Open(f.otlp, p.agentToken(f), kernel.SyscallName, slog.New(slog.NewTextHandler(p.err, nil)))
+		if failed != nil {
+			return cli.UsageError{Err: fmt.Errorf("--otlp: %w", failed)}
 		}
-		defer func() { err = errors.Join(err, sender.Close(), unsent(sender.Counts())) }()
+		defer func() { err = errors.Join(err, sender.Close(), unsent(sender.Counts())) }() // err is that of the command
 		if s.Join, err = p.join(f.service, sender.Add); err != nil {
 			return err
 		}
@@ -238,8 +241,8 @@ func (f *kernelFlags) settings(given func(flag string) bool) (kernel.Settings, e
 	if err := f.ineffective(given); err != nil {
 		return s, err
 	}
-	if f.sums == 0 || f.top < 0 || f.interval < 100*time.Millisecond {
-		return s, errors.New("--sums must be above 0, --top not negative, and --interval at least 100ms")
+	if f.sums == 0 || f.sums > mostSums || f.top < 0 || f.interval < 100*time.Millisecond {
+		return s, fmt.Errorf("--sums must be from 1 to %d, --top not negative, and --interval at least 100ms", mostSums)
 	}
 	if s.Duration == 0 && f.continuous() {
 		s.Interval = f.interval

@@ -81,8 +81,8 @@ func (p *process) steerSettings(c *cobra.Command, f *kernelFlags) (steer.Setting
 		return s, err
 	case selections == 0 && f.service != "":
 		return s, errors.New("--service needs --pid, --comm or --cgroup: it would apply to all processes")
-	case f.sums == 0 || f.cpuLimit < 0:
-		return s, errors.New("--sums must be above 0, and --cpu-limit not negative")
+	case f.sums == 0 || f.sums > mostSums || !(f.cpuLimit >= 0): // nor NaN
+		return s, fmt.Errorf("--sums must be from 1 to %d, and --cpu-limit not negative", mostSums)
 	}
 	s.Selection, s.Everything = f.selection, selections == 0
 	s.Thresholds = steer.DefaultThresholds()

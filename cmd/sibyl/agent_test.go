@@ -42,6 +42,8 @@ func TestKernelAgentUsage(t *testing.T) {
 		"--sibyl http://127.0.0.1:1 --duration 10s":     "--duration has no effect",
 		"--sibyl http://127.0.0.1:1 --service x":        "--service needs",
 		"--sibyl http://127.0.0.1:1 --cpu-limit -1":     "--cpu-limit",
+		"--sibyl http://127.0.0.1:1 --cpu-limit NaN":    "--cpu-limit",
+		"--pid 1 --sums 4294967295":                     "--sums must be from 1",
 		"--sibyl 127.0.0.1:1":                           "want a URL",
 		"--sibyl http://127.0.0.1:1 --threshold disk=1": "unknown class",
 	} {

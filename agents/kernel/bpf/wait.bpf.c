@@ -6,7 +6,8 @@
 //
 // The time of a thread is divided without gaps: on a CPU (oncpu), runnable (preempted, runqueue), and waiting for
 // something (all other classes) until a wake-up. Sums of time are kept per process, thread, class and system call.
-// Each thread's state is written only by the CPU that switches it, so nothing here takes a lock.
+// Each thread's state is written only by the CPU that switches it, so nothing here takes a lock. The iterator, which
+// begins the state of a thread that has not been switched yet, may lose a race with that: then repair mends it.
 #include "kernel.h"
 
 #include <bpf/bpf_helpers.h>
@@ -555,10 +556,11 @@ static __always_inline __u32 class_of_nameless(struct file *file)
 	switch (text[1]) {
 	case 'e':
 		return text[6] == 'f' ? PIPE : EPOLL; // [eventfd], [eventpoll]
+	case 's':
 	case 't':
-		return SLEEP; // [timerfd]
+		return SLEEP; // [signalfd], [timerfd]
 	case 'i':
-		return text[3] == '_' ? IOURING : OTHER; // [io_uring], inotify
+		return IOURING; // [io_uring]
 	}
 	return OTHER;
 }
@@ -1167,8 +1169,12 @@ static __noinline struct thread *renewed(struct task_struct *task, struct thread
 		increment(lost_threads);
 		return 0;
 	}
-	if (t->target.added != target->added)
-		__builtin_memset(&t->on_cpu, 0, sizeof(t->on_cpu)); // of an earlier observation
+	if (t->target.added != target->added) { // what is left of an earlier observation
+		__builtin_memset(&t->on_cpu, 0, sizeof(t->on_cpu));
+		__builtin_memset(t->brief, 0, sizeof(t->brief));
+		__builtin_memset(t->unsampled, 0, sizeof(t->unsampled));
+		t->pending = 0;
+	}
 	__builtin_memcpy(&t->target, target, sizeof(*target));
 	t->generation = generation;
 	return t;
@@ -1310,29 +1316,51 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
+// join adds a sum to another one.
+static __always_inline void join(struct sum *to, struct sum *from)
+{
+	to->count += from->count;
+	to->total_ns += from->total_ns;
+	if (from->max_ns > to->max_ns)
+		to->max_ns = from->max_ns;
+	to->last = from->last;
+	to->over += from->over;
+	for (int i = 0; i < BUCKETS; i++)
+		to->buckets[i] += from->buckets[i];
+}
+
+// keep_on_cpu moves the time on CPUs that task, t, had under a number to the other sums, with its last name. Another
+// thread may have had the number before.
+static __noinline int keep_on_cpu(struct task_struct *task, struct thread *t, __u32 tid)
+{
+	struct sum_key key = {.tgid = task->tgid, .tid = tid, .syscall = NO_SYSCALL, .class = ONCPU};
+	struct sum *before;
+
+	if (!t || !t->on_cpu.count)
+		return 0;
+	copy_comm(t->on_cpu.comm, task);
+	before = bpf_map_lookup_elem(&sums, &key);
+	if (before)
+		join(before, &t->on_cpu);
+	else if (bpf_map_update_elem(&sums, &key, &t->on_cpu, 0))
+		increment(lost_sums);
+	__builtin_memset(&t->on_cpu, 0, sizeof(t->on_cpu));
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(executed, struct task_struct *task)
+int BPF_PROG(executed, struct task_struct *task, int before)
 {
 	struct target *target = target_now(task->tgid);
 
 	if (!target)
 		return 0;
+	if (before != task->pid) // it takes the number of the first thread, which has ended
+		keep_on_cpu(task, bpf_task_storage_get(&threads, task, 0, 0), before);
 	target->context.kind = NO_CONTEXT; // it runs another program; the agent looks
 	increment(outdated);
 	increment(changes);
 	return 0;
-}
-
-// keep_on_cpu moves the time on CPUs of a thread that ends to the other sums, with its last name.
-static __always_inline void keep_on_cpu(struct task_struct *task, struct thread *t)
-{
-	struct sum_key key = {.tgid = task->tgid, .tid = task->pid, .syscall = NO_SYSCALL, .class = ONCPU};
-
-	if (!t->on_cpu.count)
-		return;
-	copy_comm(t->on_cpu.comm, task);
-	if (bpf_map_update_elem(&sums, &key, &t->on_cpu, 0))
-		increment(lost_sums);
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -1342,12 +1370,14 @@ int BPF_PROG(exited, struct task_struct *task)
 	__u32 tgid = task->tgid;
 	struct thread *t = state_of(task, &now);
 
-	if (!t)
-		return 0;
-	add_on_cpu(t, now);
-	keep_on_cpu(task, t);
-	t->class = ENDED;
-	if (!task->signal->live.counter) { // the last thread: another process may get the number
+	if (t) {
+		add_on_cpu(t, now);
+		keep_on_cpu(task, t, task->pid);
+		if (t->pending)
+			settle(task, t, now);
+		t->class = ENDED;
+	}
+	if (may_be_target(tgid) && !task->signal->live.counter) { // the last thread: another process may get the number
 		bpf_map_delete_elem(&targets, &tgid);
 		increment(changes);
 	}

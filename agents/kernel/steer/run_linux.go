@@ -180,7 +180,7 @@ func (a *agent) scan(ctx context.Context, observes bool) error {
 	}
 	if limits := a.steering.limits(); limits != a.limits {
 		if a.limits = limits; limits != "" {
-			a.logger.WarnContext(ctx, "there are too many processes", slog.String("omitted", limits))
+			a.logger.WarnContext(ctx, "there are too many processes or services", slog.String("omitted", limits))
 		}
 	}
 	a.joiner.Sweep()

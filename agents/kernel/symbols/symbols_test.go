@@ -87,6 +87,20 @@ func TestPerfMapLeadsOut(t *testing.T) {
 	}
 }
 
+// A perf map of another user is not read: anybody can write one for a process that starts later.
+func TestPerfMapOfAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to give a file away")
+	}
+	r := fake(t, map[string]string{"maps": "00001000-00002000 rwxp 00000000 00:00 0\n", "root/tmp/perf-7.map": "1000 10 forged\n"})
+	if err := os.Chown(filepath.Join(r.proc, "7", "root", "tmp", "perf-7.map"), 65534, 65534); err != nil {
+		t.Skip(err)
+	}
+	if got, _ := r.Names(7, []uint64{0x1004}); got[0] != "0x1004" {
+		t.Errorf("%q", got)
+	}
+}
+
 // A process that has ended keeps the names of its files.
 func TestUnreadableFile(t *testing.T) {
 	r := fake(t, map[string]string{"maps": "00001000-00002000 r-xp 00000400 08:01 12 /usr/lib/some lib.so (deleted)\n"})

@@ -154,7 +154,8 @@ func (t *table) readGo(f *untrusted.ELF) {
 }
 
 // readPerfMap reads the names that a just-in-time compiler has written for a process, as the process sees them. The
-// table is empty if there are none. folder is that of the process in the proc file system.
+// table is empty if there are none, or if another user has written them. folder is that of the process in the proc file
+// system.
 func readPerfMap(folder string, pid uint32) *table {
 	t := &table{}
 	f, err := untrusted.OpenIn(filepath.Join(folder, "root"), "tmp/perf-"+innerPID(folder, pid)+".map")
@@ -162,6 +163,9 @@ func readPerfMap(folder string, pid uint32) *table {
 		return t
 	}
 	defer func() { _ = f.Close() }() // read only
+	if !untrusted.WrittenFor(f, folder) {
+		return t
+	}
 	for line := range lines(io.LimitReader(f, maxPerfMap)) {
 		// 7f3a14000000 1c0 name of the function
 		parts := strings.SplitN(line, " ", 3)

@@ -11,7 +11,7 @@ import (
 // Identity tells programs apart that use a process ID one after the other, without asking the process.
 type Identity struct {
 	StartNs     uint64 // since boot
-	environment string // address of it, which each start of a program chooses at random; 0: no right to know
+	environment string // address of it, which each start of a program chooses at random; "0": no right to know
 	Program     string // path; "": no right to know
 }
 

@@ -35,6 +35,19 @@ func OpenIn(root, name string) (*os.File, error) {
 	return open(strings.TrimPrefix(path.Clean("/"+name), "/"), r.Stat, r.OpenFile)
 }
 
+// WrittenFor reports whether a file belongs to root or to the user of a process, by the owner of its folder in the proc
+// file system.
+func WrittenFor(f *os.File, folder string) bool {
+	file, err1 := f.Stat()
+	process, err2 := os.Stat(folder)
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	owner, ok1 := file.Sys().(*syscall.Stat_t)
+	user, ok2 := process.Sys().(*syscall.Stat_t)
+	return ok1 && ok2 && (owner.Uid == 0 || owner.Uid == user.Uid)
+}
+
 func open(name string, stat func(string) (fs.FileInfo, error), openFile func(string, int, fs.FileMode) (*os.File, error)) (*os.File, error) {
 	info, err := stat(name) // opening a device may have an effect
 	if err := regular(name, info, err); err != nil {

@@ -8,7 +8,7 @@ import (
 type Row struct {
 	Key
 	Comm      Comm
-	Count     uint64
+	Count     uint64 // with an interval of an earlier report that has gone on; see [Ledger.Begin]
 	TotalNs   uint64
 	MaxNs     uint64 // an upper bound, unless it is the longest since the thread is observed
 	RunqNs    uint64
@@ -29,12 +29,15 @@ type Ledger struct {
 	thresholds Thresholds
 	classes    Set
 	state      map[Key]standing
+	report     int // number of reports begun
 }
 
 // standing is a sum, including the present interval, as of the last reading.
 type standing struct {
 	Row
-	seen bool // in the last reading of sums
+	seen   bool // in the last reading of sums
+	open   bool // it has a present interval
+	report int  // in which that counts already
 }
 
 // NewLedger returns a ledger without readings. The kernel keeps sums of the given classes only, but tells the present
@@ -43,17 +46,22 @@ func NewLedger(t Thresholds, classes Set) *Ledger {
 	return &Ledger{thresholds: t, classes: classes, state: make(map[Key]standing)}
 }
 
+// Begin begins a report: an interval that goes on then counts once more, because a part of it lies in that report.
+func (l *Ledger) Begin() { l.report++ }
+
 // Update returns the changes since the previous reading, and the keys of threads that have ended since: their sums do
 // not change any more and may be deleted. The order of both is random.
 func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
-	alive := make(map[Thread]Comm, len(r.Open))
+	alive, open := make(map[Thread]Comm, len(r.Open)), make(map[Key]bool, len(r.Open))
 	now := make(map[Key]Row, len(r.Sums))
 	for k, s := range r.Sums {
 		now[k] = rowOf(k, s)
 	}
 	for _, o := range r.Open {
 		alive[Thread{o.TGID, o.TID}] = o.Comm
-		l.addOpen(now, o, r.Sums)
+		if k, ok := l.addOpen(now, o, r.Sums); ok {
+			open[k] = true
+		}
 	}
 	for k, row := range now {
 		before := l.state[k]
@@ -62,7 +70,11 @@ func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
 		if lives {
 			row.Comm = comm
 		}
-		changes = appendChange(changes, row, before.Row)
+		carried := uint64(0)
+		if before.open && before.report != l.report {
+			carried = 1
+		}
+		changes = appendChange(changes, row, before.Row, carried)
 		// A thread whose sums the previous reading has, but that was not there before this reading, has ended. If only
 		// this reading has its sums, it may have begun after the threads were listed.
 		if before.seen && !lives {
@@ -70,7 +82,7 @@ func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
 			delete(l.state, k)
 			continue
 		}
-		l.state[k] = standing{row, seen}
+		l.state[k] = standing{row, seen, open[k], l.report}
 	}
 	for k := range l.state {
 		if _, ok := now[k]; !ok {
@@ -80,11 +92,12 @@ func (l *Ledger) Update(r Reading) (changes []Row, ended []Key) {
 	return changes, ended
 }
 
-// addOpen adds the present interval of a thread to its row, unless the sums, which are read later, already have it.
-func (l *Ledger) addOpen(now map[Key]Row, o Open, sums map[Key]Sum) {
+// addOpen adds the present interval of a thread to its row, unless the sums, which are read later, already have it. It
+// returns the key of the row, and whether it has.
+func (l *Ledger) addOpen(now map[Key]Row, o Open, sums map[Key]Sum) (Key, bool) {
 	k := Key{o.TGID, o.TID, o.Syscall, o.Class}
 	if sums[k].Last > o.Now || o.Since == 0 || !l.classes.Has(o.Class) {
-		return
+		return k, false
 	}
 	row, ok := now[k]
 	if !ok {
@@ -102,6 +115,7 @@ func (l *Ledger) addOpen(now map[Key]Row, o Open, sums map[Key]Sum) {
 	row.Over += exceeds(wait, l.thresholds[o.Class])
 	row.RunqOver += exceeds(runq, l.thresholds[RunQueue])
 	now[k] = row
+	return k, true
 }
 
 func exceeds(ns, threshold uint64) uint64 {
@@ -122,10 +136,11 @@ func rowOf(k Key, s Sum) Row {
 	return row
 }
 
-// appendChange appends the difference of row and before unless nothing has changed.
-func appendChange(changes []Row, row, before Row) []Row {
+// appendChange appends the difference of row and before unless nothing has changed. Carried is the number of intervals
+// of earlier reports that have gone on.
+func appendChange(changes []Row, row, before Row, carried uint64) []Row {
 	d := row
-	d.Count = difference(row.Count, before.Count)
+	d.Count = difference(row.Count, before.Count) + carried
 	d.TotalNs = difference(row.TotalNs, before.TotalNs)
 	d.RunqNs = difference(row.RunqNs, before.RunqNs)
 	d.Over = difference(row.Over, before.Over)

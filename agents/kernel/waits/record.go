@@ -57,6 +57,20 @@ type Sum struct {
 	Buckets   [Buckets]uint32
 }
 
+// Add adds another sum of the same key. Last and Comm stay.
+func (s *Sum) Add(o *Sum) {
+	s.Count += o.Count
+	s.TotalNs += o.TotalNs
+	s.MaxNs = max(s.MaxNs, o.MaxNs)
+	s.RunqNs += o.RunqNs
+	s.MaxRunqNs = max(s.MaxRunqNs, o.MaxRunqNs)
+	s.Over += o.Over
+	s.RunqOver += o.RunqOver
+	for i, n := range o.Buckets {
+		s.Buckets[i] += n
+	}
+}
+
 // Event is one interval above a threshold, or several shorter ones of one span that are above it together.
 type Event struct {
 	End       uint64 // of the run-queue part

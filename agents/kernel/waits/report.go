@@ -39,7 +39,7 @@ func (t *Totals) Ns() uint64 {
 func (t *Totals) add(r *Row) {
 	t[r.Class].Add(Total{r.Count, r.TotalNs, r.MaxNs, r.RunqNs, r.Over})
 	if r.RunqNs > 0 {
-		t[RunQueue].Add(Total{Count: r.Count, TotalNs: r.RunqNs, MaxNs: r.MaxRunqNs, Over: r.RunqOver})
+		t[RunQueue].Add(Total{Count: max(r.Count, 1), TotalNs: r.RunqNs, MaxNs: r.MaxRunqNs, Over: r.RunqOver})
 	}
 }
 

@@ -322,6 +322,38 @@ func TestClasses(t *testing.T) {
 	}
 }
 
+// An interval that goes on counts once in each report, and once when it ends in one.
+func TestCountsGoOn(t *testing.T) {
+	l := NewLedger(Thresholds{}, All)
+	key := Key{TGID: 1, TID: 1, Syscall: NoSyscall, Class: Futex}
+	open := func(now uint64) Reading {
+		return Reading{Open: []Open{{TGID: 1, TID: 1, Syscall: NoSyscall, Class: Futex, Since: 5, Now: now}}}
+	}
+	ended := open(40)
+	ended.Open[0].Class = Epoll
+	ended.Open[0].Since = 38
+	ended.Sums = map[Key]Sum{key: {Count: 1, TotalNs: 33, Last: 38}}
+	for i, x := range []struct {
+		begins  bool
+		reading Reading
+		count   uint64
+	}{{true, open(10), 1}, {false, open(20), 0}, {true, open(30), 1}, {true, ended, 1}} {
+		if x.begins {
+			l.Begin()
+		}
+		changes, _ := l.Update(x.reading)
+		count := uint64(0)
+		for j := range changes {
+			if changes[j].Key == key {
+				count += changes[j].Count
+			}
+		}
+		if count != x.count {
+			t.Errorf("reading %d: %d intervals, want %d", i, count, x.count)
+		}
+	}
+}
+
 // A process has the name of its first thread, even if nothing else is known of that one.
 func TestNamesOfProcesses(t *testing.T) {
 	c := NewCollector()
