@@ -43,6 +43,9 @@ type Probes struct {
 
 	tellsDelay bool // whether the scheduler tells when threads were woken, so that no program needs to watch it
 
+	rotations uint32 // see rotate
+	rotatedAt uint64
+
 	named [1024]uint64 // bits of the targets, by the end of their numbers, as in bpf/wait.bpf.c
 	batch batches
 }
@@ -259,11 +262,31 @@ func (p *Probes) name() error {
 		bit := pid % (64 * uint32(len(p.named)))
 		p.named[bit/64] |= 1 << (bit % 64)
 	}
-	if p.named == before {
+	if p.named != before {
+		if err := p.objects.Named.Set(p.named); err != nil {
+			return fmt.Errorf("name the targets: %w", err)
+		}
+	}
+	return p.rotate()
+}
+
+// rotateAfter is the number of changes of targets by the programs, up to three for each child, after which the numbers of
+// children that have ended are forgotten.
+const rotateAfter = 1 << 14
+
+// rotate forgets the numbers of children that were started before the previous rotation. Those that still run are named.
+func (p *Probes) rotate() error {
+	changes := p.Changes()
+	if changes-p.rotatedAt < rotateAfter {
 		return nil
 	}
-	if err := p.objects.Named.Set(p.named); err != nil {
-		return fmt.Errorf("name the targets: %w", err)
+	next := p.objects.InheritedEven
+	if p.rotations++; p.rotations%2 == 1 {
+		next = p.objects.InheritedOdd
+	}
+	p.rotatedAt = changes
+	if err := errors.Join(next.Set([len(p.named)]uint64{}), p.objects.Rotations.Set(p.rotations)); err != nil {
+		return fmt.Errorf("forget the targets that have ended: %w", err)
 	}
 	return nil
 }

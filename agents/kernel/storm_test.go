@@ -5,6 +5,7 @@ package kernel
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -169,6 +170,34 @@ func TestThreads(t *testing.T) {
 	t.Logf("%d threads, %d sleeps, losses %+v", threads, all[waits.Sleep].Count, r.Losses)
 	if missing := manyThreads - threads; missing > int(r.Losses.Sums+r.Losses.Threads+r.Losses.Missed) {
 		t.Errorf("%d threads are missing, losses %+v", missing, r.Losses)
+	}
+}
+
+// Children that have ended are forgotten, so that other processes with their numbers cost no more than before.
+func TestForgetsEndedChildren(t *testing.T) {
+	p := open(t, Options{})
+	w := start(t, "forks")
+	target := everything
+	target.Children = true
+	apply(t, p, w.pid, target, waits.Thresholds{})
+	w.goOn()
+	w.line()
+	var even, odd [1024]uint64
+	if err := errors.Join(p.objects.InheritedEven.Get(&even), p.objects.InheritedOdd.Get(&odd)); err != nil {
+		t.Fatal(err)
+	}
+	if even == [1024]uint64{} || odd != [1024]uint64{} {
+		t.Fatal("children are not among those of the first rotation")
+	}
+	for range 2 {
+		p.rotatedAt -= rotateAfter // as if there had been many more
+		apply(t, p, w.pid, target, waits.Thresholds{})
+	}
+	if err := errors.Join(p.objects.InheritedEven.Get(&even), p.objects.InheritedOdd.Get(&odd)); err != nil {
+		t.Fatal(err)
+	}
+	if even != [1024]uint64{} || odd != [1024]uint64{} {
+		t.Error("children that have ended are not forgotten")
 	}
 }
 

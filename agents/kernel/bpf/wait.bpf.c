@@ -322,9 +322,12 @@ volatile __u64 until;
 volatile __u64 forgotten;
 
 // Processes that may be targets, a bit each by the end of their number: all others need no look at the map. The agent
-// writes the first, forked the second, whose bits stay set when a target ends.
+// writes the first. forked writes one of the others, whose bits stay set when a target ends; now and then the agent names
+// the processes that still run, clears the one that forked does not write, and has it write that.
 volatile __u64 named[FILTER_BITS / 64];
-volatile __u64 inherited[FILTER_BITS / 64];
+volatile __u64 inherited_even[FILTER_BITS / 64];
+volatile __u64 inherited_odd[FILTER_BITS / 64];
+volatile __u32 rotations;
 
 struct rate rates[RATES]; // of processes, by the end of their number: a few may share one
 
@@ -356,7 +359,7 @@ static __always_inline bool may_be_target(__u32 tgid)
 {
 	__u32 word = tgid % FILTER_BITS / 64;
 
-	return (named[word] | inherited[word]) >> (tgid % 64) & 1;
+	return (named[word] | inherited_even[word] | inherited_odd[word]) >> (tgid % 64) & 1;
 }
 
 // observed_at reports whether target is observed at a time.
@@ -1306,7 +1309,10 @@ int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 	target = target_now(parent->tgid);
 	if (!target || !(target->flags & WITH_CHILDREN))
 		return 0;
-	__sync_fetch_and_or(&inherited[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
+	if (rotations % 2)
+		__sync_fetch_and_or(&inherited_odd[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
+	else
+		__sync_fetch_and_or(&inherited_even[tgid % FILTER_BITS / 64], 1ULL << (tgid % 64));
 	if (bpf_map_update_elem(&targets, &tgid, target, 0))
 		increment(lost_targets);
 	increment(changes);

@@ -175,7 +175,8 @@ const (
 	WaitVarApplied        = "applied"
 	WaitVarChanges        = "changes"
 	WaitVarForgotten      = "forgotten"
-	WaitVarInherited      = "inherited"
+	WaitVarInheritedEven  = "inherited_even"
+	WaitVarInheritedOdd   = "inherited_odd"
 	WaitVarKinds          = "kinds"
 	WaitVarLimitedEvents  = "limited_events"
 	WaitVarLostEvents     = "lost_events"
@@ -188,6 +189,7 @@ const (
 	WaitVarNamed          = "named"
 	WaitVarOutdated       = "outdated"
 	WaitVarRates          = "rates"
+	WaitVarRotations      = "rotations"
 	WaitVarSamplePeriodNs = "sample_period_ns"
 	WaitVarStackPeriodNs  = "stack_period_ns"
 	WaitVarUnseenSwitches = "unseen_switches"
@@ -268,7 +270,8 @@ type WaitVariableSpecs struct {
 	Applied        *ebpf.VariableSpec `ebpf:"applied"`
 	Changes        *ebpf.VariableSpec `ebpf:"changes"`
 	Forgotten      *ebpf.VariableSpec `ebpf:"forgotten"`
-	Inherited      *ebpf.VariableSpec `ebpf:"inherited"`
+	InheritedEven  *ebpf.VariableSpec `ebpf:"inherited_even"`
+	InheritedOdd   *ebpf.VariableSpec `ebpf:"inherited_odd"`
 	Kinds          *ebpf.VariableSpec `ebpf:"kinds"`
 	LimitedEvents  *ebpf.VariableSpec `ebpf:"limited_events"`
 	LostEvents     *ebpf.VariableSpec `ebpf:"lost_events"`
@@ -281,6 +284,7 @@ type WaitVariableSpecs struct {
 	Named          *ebpf.VariableSpec `ebpf:"named"`
 	Outdated       *ebpf.VariableSpec `ebpf:"outdated"`
 	Rates          *ebpf.VariableSpec `ebpf:"rates"`
+	Rotations      *ebpf.VariableSpec `ebpf:"rotations"`
 	SamplePeriodNs *ebpf.VariableSpec `ebpf:"sample_period_ns"`
 	StackPeriodNs  *ebpf.VariableSpec `ebpf:"stack_period_ns"`
 	UnseenSwitches *ebpf.VariableSpec `ebpf:"unseen_switches"`
@@ -337,7 +341,8 @@ type WaitVariables struct {
 	Applied        *ebpf.Variable `ebpf:"applied"`
 	Changes        *ebpf.Variable `ebpf:"changes"`
 	Forgotten      *ebpf.Variable `ebpf:"forgotten"`
-	Inherited      *ebpf.Variable `ebpf:"inherited"`
+	InheritedEven  *ebpf.Variable `ebpf:"inherited_even"`
+	InheritedOdd   *ebpf.Variable `ebpf:"inherited_odd"`
 	Kinds          *ebpf.Variable `ebpf:"kinds"`
 	LimitedEvents  *ebpf.Variable `ebpf:"limited_events"`
 	LostEvents     *ebpf.Variable `ebpf:"lost_events"`
@@ -350,6 +355,7 @@ type WaitVariables struct {
 	Named          *ebpf.Variable `ebpf:"named"`
 	Outdated       *ebpf.Variable `ebpf:"outdated"`
 	Rates          *ebpf.Variable `ebpf:"rates"`
+	Rotations      *ebpf.Variable `ebpf:"rotations"`
 	SamplePeriodNs *ebpf.Variable `ebpf:"sample_period_ns"`
 	StackPeriodNs  *ebpf.Variable `ebpf:"stack_period_ns"`
 	UnseenSwitches *ebpf.Variable `ebpf:"unseen_switches"`
