@@ -139,11 +139,11 @@ func (n *Names) searching(x *Advice, name string) string {
 		if x.On > 0 {
 			on = units.Plural(x.On, "tracepoint")
 		}
-		where := " Sibyl searches for the place in " + name
-		if x.leads() {
-			where = " Sibyl searches further"
+		where := ""
+		if !x.leads() {
+			where = " in " + name
 		}
-		return where + ", with " + on + " on: " + cmp.Or(x.Doing, "it has just begun") + "."
+		return " The search" + where + " goes on, with " + on + " on: " + cmp.Or(x.Doing, "it has just begun") + "."
 	}
 	return ""
 }
