@@ -69,12 +69,12 @@ func TestAdvice(t *testing.T) {
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. cart GET /cart carries all of the lost time.": &deployedAndLocated,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. " +
 			"The search in cart goes on, with 3 tracepoints on: waiting for requests.": searching,
-		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The search in cart goes on, with": &slight,
-		"Look at ledger ledger.acquire: it carries 94 % of the lost time so far. The search goes on, with 3 tracepoints on: waiting for requests.":  &led,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The search in cart goes on, with":      &slight,
+		"Look at ledger ledger.acquire: it carries 94 % of the lost time so far. The search goes on, with 3 tracepoints on: waiting for requests.": &led,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. ledger ledger.acquire carries 94 % of the lost time so far. " +
 			"The search goes on, with no tracepoint on: it has just begun.": &deployedAndLed,
-		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. The search in cart goes on, with no tracepoint on: it has just begun.": starved,
-		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: no candidates are left.":      exhausted,
+		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. The search in cart goes on, with no tracepoint on: it has just begun.":      starved,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: no candidates are left.": exhausted,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: " +
 			"no candidates are left. Add some inside cart GET /cart, which carries 43 % of the lost time.": &leading,
 		"Nothing to do":                       closed,
