@@ -227,7 +227,8 @@ func TestIncidentInvestigation(t *testing.T) {
 		}
 	}
 	d := w.incident(t)
-	if !strings.Contains(d.Next, "Compare checkout 1.5, which was just deployed") || !strings.Contains(d.Next, "on in checkout, waiting for requests.") {
+	if d.Investigation == nil || !strings.Contains(d.Next, "Compare checkout 1.5, which was just deployed") ||
+		!strings.HasSuffix(d.Next, " tracepoints on: "+d.Investigation.Investigation.Reason+".") {
 		t.Errorf("next: %s", d.Next)
 	}
 	w.play(t, 60, func() bool { return w.core.Investigation(id).Answer() != 0 })

@@ -3,6 +3,7 @@ package describe
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -93,8 +94,12 @@ func (n *Names) Advice(x *Advice) string {
 	return n.adviceFor(first, name) + n.searching(x, name)
 }
 
-// leads reports whether the search, which goes on, knows a place with most of the lost time.
-func (x *Advice) leads() bool { return x.Searching && x.Lead != 0 && x.LeadShare >= leastPart }
+// leads reports whether the search, which goes on, knows a place with most of the lost time inside the operations that
+// the first suspect is known for.
+func (x *Advice) leads() bool {
+	return x.Searching && x.Lead != 0 && x.LeadShare >= leastPart &&
+		!slices.ContainsFunc(x.Suspects[0].Operations, func(o baselinediff.SuspectOperation) bool { return o.Op == x.Lead })
+}
 
 // undoable returns the next step if a deploy of a suspect with a name, or one of its instances, may be the cause: a
 // rollback or a restart is quicker than a diagnosis. Otherwise it is empty.

@@ -37,6 +37,8 @@ func TestAdvice(t *testing.T) {
 	acquire := table.Op(table.Symbol("ledger"), table.Symbol("ledger.acquire"), trace.Internal)
 	slight.Lead, slight.LeadShare = acquire, 0.3
 	led.Lead, led.LeadShare = acquire, 0.94
+	whole := of(baselinediff.Suspect{Out: 1, Operations: []baselinediff.SuspectOperation{{Op: acquire}}})
+	whole.Searching, whole.Lead, whole.LeadShare = true, acquire, 1 // nothing inside of it is known yet
 	deployedAndLed := *deployed
 	deployedAndLed.Searching, deployedAndLed.Lead, deployedAndLed.LeadShare = true, acquire, 0.94
 	starved := of(baselinediff.Suspect{Out: 1, Instances: pod})
@@ -69,8 +71,9 @@ func TestAdvice(t *testing.T) {
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. cart GET /cart carries all of the lost time.": &deployedAndLocated,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. " +
 			"The search in cart goes on, with 3 tracepoints on: waiting for requests.": searching,
-		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The search in cart goes on, with":      &slight,
-		"Look at ledger ledger.acquire: it carries 94 % of the lost time so far. The search goes on, with 3 tracepoints on: waiting for requests.": &led,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The search in cart goes on, with":                                      &slight,
+		"Look at ledger ledger.acquire: it carries 94 % of the lost time so far. The search goes on, with 3 tracepoints on: waiting for requests.":                                 &led,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The search in cart goes on, with no tracepoint on: it has just begun.": whole,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. ledger ledger.acquire carries 94 % of the lost time so far. " +
 			"The search goes on, with no tracepoint on: it has just begun.": &deployedAndLed,
 		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. The search in cart goes on, with no tracepoint on: it has just begun.":      starved,
