@@ -233,7 +233,7 @@ func TestIncidentInvestigation(t *testing.T) {
 	}
 	w.play(t, 60, func() bool { return w.core.Investigation(id).Answer() != 0 })
 	d = w.incident(t)
-	if d.Investigation == nil || len(d.Investigation.Investigation.Suspects) == 0 || !strings.Contains(d.Next, d.Investigation.Investigation.Suspects[0].Operation+" carries") {
+	if d.Investigation == nil || len(d.Investigation.Investigation.Suspects) == 0 || !strings.HasSuffix(d.Next, "The place to look at is "+d.Investigation.Investigation.Suspects[0].Operation+".") {
 		t.Errorf("located: %s %+v", d.Next, d.Investigation)
 	}
 	for _, s := range d.Investigation.Investigation.Suspects {

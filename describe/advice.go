@@ -71,9 +71,11 @@ func (n *Names) Advice(x *Advice) string {
 		return "Look at failed traces of " + n.Clean(x.Objective.Entry) + " in your tracing backend: no service stands out."
 	}
 	if text := n.undoable(x, first, name); text != "" {
-		switch {
+		switch { // the sentence about the incident has the share of the place
+		case x.Located != 0 && x.Reason.Wait != 0:
+			text += " " + n.remedy(x.Located, &x.Reason)
 		case x.Located != 0:
-			text += " " + n.Located(x.Located, x.Share, x.Variance, x.Reason).String() + "."
+			text += " The place to look at is " + n.Op(x.Located) + "."
 		case x.leads():
 			text += " " + n.Located(x.Lead, x.LeadShare, false, Reason{}).String() + " so far."
 		}

@@ -68,7 +68,7 @@ func TestAdvice(t *testing.T) {
 		"Nothing to do: somebody accepted this behaviour as normal":                                     {Closed: true, Accepted: true},
 		"Look at the metrics and logs of cart, which emits no spans":                                    of(baselinediff.Suspect{Opaque: true, Rest: 1}),
 		"Look at cart GET /cart: it carries 76 % of the lost time.":                                     located,
-		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. cart GET /cart carries all of the lost time.": &deployedAndLocated,
+		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. The place to look at is cart GET /cart.": &deployedAndLocated,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. " +
 			"The search in cart goes on, with 3 tracepoints on: waiting for requests.": searching,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The search in cart goes on, with":                                      &slight,
