@@ -80,6 +80,13 @@ func TestIncidents(t *testing.T) {
 	if len(x.Suspects) > listedSuspects || x.Service != x.Suspects[0].Service || !strings.Contains(x.Sentence, " since ") || x.Closed != nil {
 		t.Errorf("listed: %+v", x)
 	}
+	for _, y := range x.RequestTypes {
+		if y.P50Ns == nil || y.P99Ns == nil || y.UsualP50Ns == nil || y.UsualP99Ns == nil {
+			t.Errorf("a request type without quantiles: %+v", y)
+		} else if y.MeanNs > 1.5*y.UsualNs && *y.P99Ns <= *y.UsualP99Ns || *y.P99Ns < *y.P50Ns || *y.P99Ns < y.MeanNs {
+			t.Errorf("%s: p50 %v, usually %v; p99 %v, usually %v; mean %v", y.Name, *y.P50Ns, *y.UsualP50Ns, *y.P99Ns, *y.UsualP99Ns, y.MeanNs)
+		}
+	}
 	path := "/api/v1/incidents/" + x.ID
 	w.call(t, http.MethodPut, path+"/acknowledge", map[string]string{"text": "on it"})
 	w.call(t, http.MethodPut, path+"/mute", map[string]string{})

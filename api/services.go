@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/analysis/stats"
 	"github.com/sibyl-trace/sibyl/api/contract"
@@ -42,6 +43,8 @@ const (
 	leastSlower      = 1.25 // times the usual median
 	leastSlowerMean  = 2    // times the usual mean of own times, which varies more
 	leastSlowerNanos = 1e6  // 1 ms
+
+	leastAffectedSlower = 1.05 // times the usual mean, of a request type that an incident affects, as incidents have it
 )
 
 // serviceKey identifies a table of services within a snapshot.
@@ -53,6 +56,9 @@ type serviceTable struct {
 	rows  []contract.Service // in the order of uses.Services; without owners
 	calls []contract.ServiceCall
 	live  bool // it ends with the last epoch
+	// affected are the request types that open incidents affect, by falling lost time, by the operation at which they
+	// begin; nil if it is not live.
+	affected map[trace.Op][]contract.IncidentRequestType
 }
 
 // services returns the use of all services from an instant to another; 0: the defaults. The caller must be allowed to
@@ -85,6 +91,9 @@ func newServiceTable(c *engine.Core, s *snapshot, key serviceKey, detailed trace
 	h := c.History()
 	now := baselinediff.Interval{From: max(key.to.Add(-nowWindow), h.Since()), To: key.to}
 	t := &serviceTable{uses: h.Uses(now, key.from, trendBins, detailed), live: key.to == s.ended}
+	if t.live {
+		t.affected = s.affectedEntries(c)
+	}
 	deploys, incidents := latestDeploys(c, key.to), s.suspectedServices()
 	for i := range t.uses.Services {
 		t.rows = append(t.rows, t.service(c, &t.uses.Services[i], deploys, incidents))
@@ -118,6 +127,24 @@ func (s *snapshot) suspectedServices() map[string][]contract.ServiceIncident {
 		for k := range x.Suspects {
 			name := x.Suspects[k].Service
 			found[name] = append(found[name], contract.ServiceIncident{ID: x.ID, Share: shares[k], Rank: k + 1})
+		}
+	}
+	return found
+}
+
+// affectedEntries returns the request types that open incidents affect, by the operation at which they begin.
+func (s *snapshot) affectedEntries(c *engine.Core) map[trace.Op][]contract.IncidentRequestType {
+	found := make(map[trace.Op][]contract.IncidentRequestType)
+	for i := range s.incidents {
+		x := &s.incidents[i]
+		if x.Closed != nil || !x.listed {
+			continue
+		}
+		for k := range x.RequestTypes {
+			id, err := analysis.ParseHash(x.RequestTypes[k].ID)
+			if g := c.Grouper().Group(id); err == nil && g != nil {
+				found[g.Entry] = append(found[g.Entry], x.RequestTypes[k])
+			}
 		}
 	}
 	return found
@@ -166,6 +193,13 @@ func (t *serviceTable) service(c *engine.Core, x *baselinediff.ServiceUse, deplo
 		s.Deploy = &d
 	}
 	s.State, s.Reason = stateOf(&s.Now, s.Usual)
+	if s.State == contract.ServiceStateWell {
+		for i := range x.Operations {
+			if s.State, s.Reason = t.affectedState(x.Operations[i].Op, s.State, s.Reason); s.State != contract.ServiceStateWell {
+				break
+			}
+		}
+	}
 	if i := slices.IndexFunc(s.Incidents, func(x contract.ServiceIncident) bool { return x.Rank == 1 }); i >= 0 && t.live {
 		s.State, s.Reason = contract.ServiceStateIncident, "The first suspect of an open incident: "+units.Percent(s.Incidents[i].Share)+" of the cost."
 	}
@@ -258,6 +292,21 @@ func stateOf(now, usual *contract.ServiceLoad) (contract.ServiceState, string) {
 		}
 	}
 	return contract.ServiceStateWell, ""
+}
+
+// affectedState returns the state of an operation, and the reason for it. One that is well by its own figures is not if
+// an open incident affects requests that begin there: the figures are those of all of its calls in the last minutes.
+func (t *serviceTable) affectedState(op trace.Op, state contract.ServiceState, reason string) (contract.ServiceState, string) {
+	types := t.affected[op]
+	if state != contract.ServiceStateWell || len(types) == 0 {
+		return state, reason
+	}
+	x := &types[0]
+	since := " since the onset of an open incident, usually "
+	if x.MeanNs >= leastAffectedSlower*x.UsualNs {
+		return contract.ServiceStateSlower, "Requests of " + x.Name + " take " + units.Nanos(x.MeanNs) + " on average" + since + units.Nanos(x.UsualNs) + "."
+	}
+	return contract.ServiceStateFailing, units.Percent(x.Failed) + " of the requests of " + x.Name + " fail" + since + units.Percent(x.UsualFailed) + "."
 }
 
 // failsMore reports whether clearly more calls fail than usual.
@@ -396,6 +445,7 @@ func (t *serviceTable) detail(c *engine.Core, i int) *contract.GetService200JSON
 		latest, earlier := c.Spans().Latest(o.Op)
 		op.Now, op.Usual = t.loads(&o.Use, &latest, &earlier)
 		op.State, op.Reason = stateOf(&op.Now, op.Usual)
+		op.State, op.Reason = t.affectedState(o.Op, op.State, op.Reason)
 		d.Operations = append(d.Operations, op)
 	}
 	for _, y := range c.History().InstanceUses(x.Service, t.uses.Now, t.uses.From) {

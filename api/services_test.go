@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/api/contract"
+	"github.com/sibyl-trace/sibyl/trace"
 )
 
 func (w *harness) services(t *testing.T, query string) contract.ServiceList {
@@ -70,6 +72,47 @@ func TestServices(t *testing.T) {
 	} {
 		if got := w.services(t, query); got.Total != want {
 			t.Errorf("%s: %d services, want %d", query, got.Total, want)
+		}
+	}
+}
+
+// Nothing is well where requests begin that an open incident affects, whatever the last minutes look like.
+func TestAffectedServices(t *testing.T) {
+	w := newIncident(t)
+	affected := w.incidents(t, "").Items[0].RequestTypes
+	if len(affected) == 0 {
+		t.Fatal("no request type is affected")
+	}
+	for i := range affected {
+		id, err := analysis.ParseHash(affected[i].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry := w.core.Grouper().Group(id).Entry
+		service, name := w.core.Table().ServiceName(entry), w.core.Table().OpName(entry)
+		d := decode[contract.ServiceDetail](t, w.call(t, http.MethodGet, "/api/v1/services/"+url.PathEscape(service), nil))
+		if d.Service.State == contract.ServiceStateWell {
+			t.Errorf("%s is well", service)
+		}
+		for _, o := range d.Operations {
+			if o.Operation == name && (o.State == contract.ServiceStateWell || o.Reason == "") {
+				t.Errorf("%s %s is %s: %q", service, name, o.State, o.Reason)
+			}
+		}
+	}
+	table := &serviceTable{affected: map[trace.Op][]contract.IncidentRequestType{
+		1: {{Name: "GET /a", MeanNs: 2.1e9, UsualNs: 80e6}, {Name: "GET /b"}}, 2: {{Name: "GET /c", MeanNs: 80e6, UsualNs: 80e6, Failed: 0.1, UsualFailed: 0.01}},
+	}}
+	for op, want := range map[trace.Op]string{
+		1: "Requests of GET /a take 2.1 s on average since the onset of an open incident, usually 80 ms.",
+		2: "10 % of the requests of GET /c fail since the onset of an open incident, usually 1 %.",
+		3: "",
+	} {
+		if state, reason := table.affectedState(op, contract.ServiceStateWell, ""); reason != want || (state == contract.ServiceStateWell) != (want == "") {
+			t.Errorf("%d: %s, %q", op, state, reason)
+		}
+		if state, _ := table.affectedState(op, contract.ServiceStateSilent, "No calls."); state != contract.ServiceStateSilent {
+			t.Errorf("%d: silent operations are %s", op, state)
 		}
 	}
 }

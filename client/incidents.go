@@ -373,19 +373,25 @@ func (p *page) links(x *contract.Incident) {
 	}
 }
 
-// requestTypes writes the affected request types with their times and failures, and the usual ones.
+// requestTypes writes the affected request types with their times and failures, and below them the usual ones.
 func (p *page) requestTypes(types []contract.IncidentRequestType) {
 	if len(types) == 0 {
 		return
 	}
-	column := func(text string) string { return terminal.PadLeft(text, 10) }
-	width := max(20, p.style.Line()-4-4*10)
+	row := func(name string, cells ...string) string {
+		line := terminal.PadRight(name, max(20, p.style.Line()-4-len(cells)*10))
+		for _, text := range cells {
+			line += terminal.PadLeft(text, 10)
+		}
+		return strings.TrimRight(line, " ")
+	}
 	p.printf("\n%s\n", p.bold("Request types"))
-	p.printf("  %s\n", p.dim(terminal.PadRight("", width)+column("MEAN")+column("USUALLY")+column("FAILED")+column("USUALLY")))
+	p.printf("  %s\n", p.dim(row("", "MEAN", "P50", "P99", "FAILED", "REQUESTS")))
 	for i := range types[:min(len(types), shownTypes)] {
 		x := &types[i]
-		p.printf("  %s%s%s%s%s\n", terminal.PadRight(terminal.Shorten(clean(cmp.Or(x.Name, x.ID)), width-1), width), column(units.Nanos(x.MeanNs)),
-			column(units.Nanos(x.UsualNs)), column(units.Percent(x.Failed)), column(units.Percent(x.UsualFailed)))
+		name := terminal.Shorten(clean(cmp.Or(x.Name, x.ID)), max(20, p.style.Line()-4-5*10)-1)
+		p.printf("  %s\n", row(name, units.Nanos(x.MeanNs), units.Nanos(of(x.P50Ns)), units.Nanos(of(x.P99Ns)), units.Percent(x.Failed), units.Count(int(x.Requests))))
+		p.printf("  %s\n", p.dim(row("  usually", units.Nanos(x.UsualNs), units.Nanos(of(x.UsualP50Ns)), units.Nanos(of(x.UsualP99Ns)), units.Percent(x.UsualFailed), "")))
 	}
 	if more := len(types) - shownTypes; more > 0 {
 		p.printf("  %s\n", p.dim("… and "+units.Plural(more, "more request type")))

@@ -217,6 +217,7 @@ type Incident struct {
 	Suspects []baselinediff.Suspect // ranked
 	Longer   float64                // mean duration of all requests above the usual one, relative to it
 	Weeks    int                    // between the times that are compared, if it took days to grow; 0: it is told from the hours before
+	Slower   []SlowerType           // request types that lose time
 
 	Objectives []Objective // that requests miss
 	Over       bool        // it is closed
@@ -226,6 +227,19 @@ type Incident struct {
 	Variance bool     // Share is of the variance
 	Reason   Reason   // for Located
 }
+
+// SlowerType is a request type that takes longer since the onset of an incident.
+type SlowerType struct {
+	Name        string
+	Requests    uint64  // since the onset
+	Mean, Usual float64 // ns
+}
+
+// lost returns the time that the requests of t lose, in ns.
+func (t *SlowerType) lost() float64 { return float64(t.Requests) * max(0, t.Mean-t.Usual) }
+
+// growth returns the relative growth of the mean duration of t.
+func (t *SlowerType) growth() float64 { return (t.Mean - t.Usual) / max(1, t.Usual) }
 
 // leastLonger is the smallest relative increase of the mean duration with which a sentence about failures names added
 // time. The time of a call without an answer is added to the wire, even if its caller waits no longer than usual.
@@ -309,9 +323,8 @@ func (n *Names) Incident(x *Incident) Sentence {
 	switch x.Kind() {
 	case Slow, Crept:
 		w.whole = "of it"
-		s.Plain("Requests take ")
-		s.Strong(slowdown(addedTime(x.Suspects)))
-		s.Plain(" " + x.When + "; ")
+		s.longer(x)
+		s.Plain("; ")
 	case Flow:
 		s.Plain("The call flow differs " + x.When + ": ")
 	case Failing, Silent, Missed:
@@ -326,6 +339,48 @@ func (n *Names) Incident(x *Incident) Sentence {
 	n.where(&s, first)
 	s.Plain(".")
 	return s
+}
+
+// Rules by which a sentence names the request type that loses most time: the mean over all requests is nobody's
+// experience if that type grew far more.
+const (
+	leastUnlike = 2   // times the growth of all requests
+	mostAlone   = 0.5 // of the lost time, at which the others are not mentioned
+)
+
+// longer appends how much longer requests take: those of the type that loses most time if it grew far more than all of
+// them did, or else all.
+func (s *Sentence) longer(x *Incident) {
+	grew, lost, slower := addedTime(x.Suspects), 0., 0
+	var worst *SlowerType
+	for i := range x.Slower {
+		t := &x.Slower[i]
+		if t.lost() <= 0 {
+			continue
+		}
+		slower++
+		lost += t.lost()
+		if worst == nil || t.lost() > worst.lost() {
+			worst = t
+		}
+	}
+	switch {
+	case worst == nil || worst.growth() < leastUnlike*grew:
+		s.Plain("Requests take ")
+		s.Strong(slowdown(grew))
+		s.Plain(" " + x.When)
+	case slower == 1 || worst.lost() >= mostAlone*lost:
+		s.Plain("Requests of ")
+		s.Strong(worst.Name)
+		s.Plain(" take ")
+		s.Strong(slowdown(worst.growth()))
+		s.Plain(" " + x.When)
+	default:
+		s.Plain("Requests of " + units.Count(slower) + " types take longer " + x.When + ", those of ")
+		s.Strong(worst.Name)
+		s.Plain(" ")
+		s.Strong(slowdown(worst.growth()))
+	}
 }
 
 // smallScore is the score below which a sentence tells of an operation rather than of all requests, which hardly

@@ -147,6 +147,42 @@ func TestIncident(t *testing.T) {
 	}
 }
 
+// The sentence names a request type if the mean of all requests says little about any.
+func TestIncidentOfUnlikeTypes(t *testing.T) {
+	s := newShop()
+	n := s.names()
+	type types = []SlowerType
+	const ms = 1e6
+	for _, c := range []struct {
+		name   string
+		slower types
+		want   string
+	}{
+		{"no type", nil, "Requests take 39 % longer since 02:41"},
+		{"alike", types{{"shop A", 100, 140 * ms, 100 * ms}, {"shop B", 100, 130 * ms, 100 * ms}}, "Requests take 39 % longer since 02:41"},
+		{
+			"one carries most", types{{"shop B", 100, 82 * ms, 80 * ms}, {"shop A", 100, 2080 * ms, 80 * ms}, {"shop C", 900, 79 * ms, 80 * ms}},
+			"Requests of shop A take 26 times as long since 02:41",
+		},
+		{"the only one", types{{"shop A", 10, 180 * ms, 100 * ms}}, "Requests of shop A take 80 % longer since 02:41"},
+		{
+			"several", types{{"shop A", 100, 300 * ms, 100 * ms}, {"shop B", 100, 290 * ms, 100 * ms}, {"shop C", 100, 280 * ms, 100 * ms}},
+			"Requests of 3 types take longer since 02:41, those of shop A 3.0 times as long",
+		},
+		{
+			"an extreme one that hardly counts", types{{"shop A", 1, 900 * ms, 10 * ms}, {"shop B", 1000, 140 * ms, 100 * ms}},
+			"Requests take 39 % longer since 02:41",
+		},
+	} {
+		x := &Incident{
+			When: "since 02:41", Longer: 0.39, Slower: c.slower, Suspects: []baselinediff.Suspect{{Service: s.table.Symbol("bank"), Score: 0.39, Own: 0.39}},
+		}
+		if got, want := n.Incident(x).String(), c.want+"; all of it is time in bank."; got != want {
+			t.Errorf("%s: got:\n%s\nwant:\n%s", c.name, got, want)
+		}
+	}
+}
+
 func TestPeriod(t *testing.T) {
 	at := func(text string) trace.Nanos {
 		x, err := time.Parse(time.DateTime, text)

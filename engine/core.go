@@ -263,6 +263,9 @@ func ContextCounts(o *observation.Observation) []cct.ContextCount {
 // decisions, each with its evidence.
 func (c *Core) Epoch(now trace.Nanos) []search.Decision {
 	c.spans.Rotate(now)
+	if c.began != 0 && now <= c.began.Add(pastEpochs*c.options.Epoch) && c.sites.Since() < c.began.Add(-c.options.Epoch) {
+		c.spans.TakeAsEarlier() // of a recorded past
+	}
 	c.versions.trim()
 	tracked := c.trackIncidents(now)
 	if !c.learned {

@@ -59,7 +59,9 @@ type AffectedType struct {
 	Requests            uint64        // since the onset
 	Span                time.Duration // in which these arrived; 0: of an earlier version, which did not keep it
 	Mean, Usual         float64       // ns, since the onset and in healthy times
-	Failed, UsualFailed float64       // share of the requests, since the onset and in healthy times
+	P50, UsualP50       float64       // the same of the median, within a tenth; 0: unknown, saved by an older version
+	P99, UsualP99       float64
+	Failed, UsualFailed float64 // share of the requests, since the onset and in healthy times
 }
 
 // lost returns what x loses since the onset: time, and the usual time of failed requests, in ns.
@@ -197,16 +199,20 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 		}
 		a := AffectedType{
 			RequestType: g.ID, Usual: g.Reference.Total.Mean(), UsualFailed: float64(g.Reference.Failed) / float64(g.Reference.Total.N),
+			UsualP50: g.Reference.Latency.Quantile(0.5), UsualP99: g.Reference.Latency.Quantile(0.99),
 		}
 		i := slices.IndexFunc(before, func(b AffectedType) bool { return b.RequestType == g.ID })
 		if i >= 0 {
-			a.Usual, a.UsualFailed = before[i].Usual, before[i].UsualFailed
+			b := &before[i]
+			a.Usual, a.UsualP50, a.UsualP99, a.UsualFailed = b.Usual, b.UsualP50, b.UsualP99, b.UsualFailed
 		}
 		switch {
 		case (!c.affects(g, x.Onset, &a) || !c.passes(g, service)) && !c.missesObjective(g, x, &a):
 		case i < 0:
+			a.measureQuantiles(g, x.Onset)
 			types = append(types, a)
 		case a.lost() > types[i].lost():
+			a.measureQuantiles(g, x.Onset)
 			types[i] = a
 		}
 	}
@@ -214,6 +220,12 @@ func (c *Core) affectedTypes(x *incident.Incident, before []AffectedType) []Affe
 		return cmp.Or(cmp.Compare(b.lost(), a.lost()), a.RequestType.Compare(b.RequestType))
 	})
 	return types[:min(len(types), maxAffected)]
+}
+
+// measureQuantiles sets the quantiles of the requests of g since an instant.
+func (x *AffectedType) measureQuantiles(g *group.Group, since trace.Nanos) {
+	counts := g.LatenciesSince(since)
+	x.P50, x.P99 = counts.Quantile(0.5), counts.Quantile(0.99)
 }
 
 // affects fills in the requests of g since the onset, and reports whether they are clearly slower than usual, or fail

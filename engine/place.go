@@ -43,7 +43,10 @@ func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place
 	v := c.Investigation(x.ID)
 	if v.Answer() != 0 && v.Answer() != place.Operation {
 		p := c.Searched(v.Problem)
-		place = Place{Operation: v.Answer(), Share: v.AnswerShare(), Variance: p != nil && p.Kind == detect.KindVariable, At: now, Of: v.Problem}
+		place = Place{Operation: v.Answer(), Share: v.AnswerShare(), At: now, Of: v.Problem}
+		if p != nil && p.Kind == detect.KindVariable {
+			place.Share, place.Variance = c.slowdownShare(p, v)
+		}
 	} else if !c.searched(x, place.Operation) {
 		return Place{}
 	}
@@ -51,6 +54,34 @@ func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place
 		place.Reason = c.reasonOf(v, now)
 	}
 	return place
+}
+
+// slowdownShare returns the share of the slowdown at the place that v located for p, whose shares are of the variance:
+// an incident is about lost time. Within an edge, both are divided alike. If the mean did not grow, it returns the share
+// of the variance, and true.
+func (c *Core) slowdownShare(p *detect.Problem, v *search.Investigation) (share float64, variance bool) {
+	within := make(map[trace.Edge]bool)
+	for i := range v.Evidence {
+		if e := &v.Evidence[i]; e.Tracepoint != 0 && e.Tracepoint == v.Place.Tracepoint && e.Context != 0 {
+			within[e.Within] = true
+		}
+	}
+	total, excess, score := 0., 0., 0.
+	for i := range p.Edges {
+		e := &p.Edges[i]
+		if !(e.Excess > 0) { // perhaps NaN
+			continue
+		}
+		total += e.Excess
+		if within[e.Edge] || v.Place.Tracepoint == 0 && c.table.Context(e.Context).Op == v.Answer() {
+			excess += e.Excess
+			score += e.Score
+		}
+	}
+	if excess <= 0 || score <= 0 {
+		return v.AnswerShare(), true
+	}
+	return excess / total * min(1, v.AnswerShare()/score), false
 }
 
 // searched reports whether the search of an incident may locate an operation.

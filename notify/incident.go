@@ -224,7 +224,12 @@ func Objectives(x *engine.Incident) []describe.Objective {
 
 // Sentence returns the sentence about an incident at a time that when describes.
 func Sentence(names *describe.Names, x *engine.Incident, when string) describe.Sentence {
-	return names.Incident(describedAs(x, when))
+	d := describedAs(x, when)
+	for i := range x.Types {
+		t := &x.Types[i]
+		d.Slower = append(d.Slower, describe.SlowerType{Name: namer{names}.requestType(t.RequestType), Requests: t.Requests, Mean: t.Mean, Usual: t.Usual})
+	}
+	return names.Incident(d)
 }
 
 // Kind returns the kind of an incident.

@@ -241,7 +241,7 @@ func TestMail(t *testing.T) {
 		}
 		header, parts := bodies(t, got.text)
 		subject, err := new(mime.WordDecoder).DecodeHeader(header.Get("Subject"))
-		if err != nil || !strings.HasPrefix(subject, "Incident opened, critical: Requests take 88 % longer") {
+		if err != nil || !strings.HasPrefix(subject, "Incident opened, critical: Requests of shop") {
 			t.Errorf("subject %q %v", subject, err)
 		}
 		if id, thread := header.Get("Message-Id"), header.Get("References"); id != "<"+event.ID+"@example.com>" || thread != "<sibyl-incident-0000000000000abc@example.com>" {
@@ -249,7 +249,7 @@ func TestMail(t *testing.T) {
 		}
 		text, page := parts["text/plain; charset=utf-8"], parts["text/html; charset=utf-8"]
 		for _, want := range []string{
-			"Requests take 88 % longer", "Owner: Payments (#payments)", "Began: 2026-09-21 14:13:20 UTC", "Deploys: payment 1.8.2", "https://sibyl.example/incidents/0000000000000abc",
+			"Requests of shop", "Owner: Payments (#payments)", "Began: 2026-09-21 14:13:20 UTC", "Deploys: payment 1.8.2", "https://sibyl.example/incidents/0000000000000abc",
 			"?dialog=acknowledge", "?dialog=mute", "?dialog=accept", "https://jaeger.example/trace/186ada6fd6ba3a0461a26db26d92c674", "https://wiki.example/payment",
 		} {
 			if !strings.Contains(text, want) || !strings.Contains(page, strings.TrimPrefix(strings.TrimPrefix(want, "Owner: "), "Began: ")) && !strings.HasPrefix(want, "Deploys") {

@@ -57,9 +57,24 @@ func (t *waitsTable) heading() {
 	if t.Joins != nil {
 		t.printf("%s", t.style.Wrap(joinText(t.Joins), 0))
 	}
+	if text := endedText(t.Ended); text != "" {
+		t.printf("%s", t.style.Wrap(text, 0))
+	}
 	if text := lossText(&t.Losses); text != "" {
 		t.printf("%s\n", t.style.Paint(terminal.Yellow, strings.TrimSuffix(t.style.Wrap(text, 0), "\n")))
 	}
+}
+
+// endedText tells which processes have ended before the end of the report; "" if none has.
+func endedText(pids []uint32) string {
+	if len(pids) == 0 {
+		return ""
+	}
+	texts := make([]string, len(pids))
+	for i, pid := range pids {
+		texts[i] = strconv.FormatUint(uint64(pid), 10)
+	}
+	return "ended meanwhile: process " + strings.Join(texts, ", ")
 }
 
 // processCount returns a number of processes.
@@ -138,8 +153,7 @@ func (t *waitsTable) process(p *waits.ProcessReport) {
 	t.printf("%s\n", t.style.Paint(terminal.Dim, "  "+terminal.PadRight("class", reasonWidth)+right("count", countWidth)+right("total", timeWidth)+
 		right("share", timeWidth)+right("longest", timeWidth)+right("CPU wait", timeWidth)+right("too long", timeWidth)))
 	for _, c := range byTime(&p.Totals) {
-		t.total("  ", c.String(), &p.Totals[c], p.Totals.Ns())
-		t.calls(p, c)
+		t.class(p, c)
 	}
 	t.groups(&p.Totals)
 	t.reasons(p)
@@ -172,17 +186,21 @@ func (t *waitsTable) total(indent, name string, x *waits.Total, all uint64) {
 	t.printf("%s\n", strings.TrimRight(line+right(runq, timeWidth)+t.style.Paint(terminal.Red, right(over, timeWidth)), " "))
 }
 
-// calls writes the system calls of a class if there are several, or if one has another name.
-func (t *waitsTable) calls(p *waits.ProcessReport, c waits.Class) {
-	shown := 0
+// class writes a class and its system calls. A single one stands in the line of the class.
+func (t *waitsTable) class(p *waits.ProcessReport, c waits.Class) {
+	var calls []*waits.Call
 	for i := range p.Calls {
-		call := &p.Calls[i]
-		name := t.Syscalls[call.Syscall]
-		if call.Class != c || name == "" || shown == shownSyscalls {
-			continue
+		if call := &p.Calls[i]; call.Class == c && t.Syscalls[call.Syscall] != "" {
+			calls = append(calls, call)
 		}
-		t.total("    ", name, &call.Total, p.Totals.Ns())
-		shown++
+	}
+	if len(calls) == 1 && calls[0].Total == p.Totals[c] {
+		t.total("  ", t.Reason(c, calls[0].Syscall), &p.Totals[c], p.Totals.Ns())
+		return
+	}
+	t.total("  ", c.String(), &p.Totals[c], p.Totals.Ns())
+	for _, call := range calls[:min(len(calls), shownSyscalls)] {
+		t.total("    ", t.Syscalls[call.Syscall], &call.Total, p.Totals.Ns())
 	}
 }
 
@@ -215,26 +233,56 @@ func (t *waitsTable) reasons(p *waits.ProcessReport) {
 	}
 }
 
-// threads writes the main classes of each thread.
+// threads writes the main classes of each thread. Those that waited throughout, as idle ones of a pool, share a line.
 func (t *waitsTable) threads(p *waits.ProcessReport) {
 	if len(p.Threads) < 2 {
 		return
 	}
-	t.printf("%s\n", t.style.Paint(terminal.Dim, "  "+terminal.PadRight("thread", reasonWidth)+right("ID", idWidth)+"  longest classes"))
-	for i := range p.Threads[:t.shown(len(p.Threads))] {
-		x := &p.Threads[i]
-		id, name := strconv.FormatUint(uint64(x.TID), 10), terminal.Printable(x.Comm)
-		if x.TID == 0 {
-			id, name = "", "further threads"
+	var active []*waits.ThreadReport
+	idle := make(map[waits.Class]int)
+	for i := range p.Threads {
+		if c, ok := throughout(&p.Threads[i].Totals); ok {
+			idle[c]++
+		} else {
+			active = append(active, &p.Threads[i])
 		}
-		var parts []string
-		classes := byTime(&x.Totals)
-		for _, c := range classes[:min(len(classes), 4)] {
-			parts = append(parts, c.String()+" "+units.Percent(float64(x.Totals[c].TotalNs)/float64(max(x.Totals.Ns(), 1))))
-		}
-		t.printf("  %s%s  %s\n", terminal.PadRight(terminal.Shorten(name, reasonWidth), reasonWidth), right(id, idWidth), strings.Join(parts, ", "))
 	}
-	t.more(len(p.Threads)-t.shown(len(p.Threads)), "thread", "  ")
+	t.printf("%s\n", t.style.Paint(terminal.Dim, "  "+terminal.PadRight("thread", reasonWidth)+right("ID", idWidth)+"  longest classes"))
+	for _, x := range active[:t.shown(len(active))] {
+		t.thread(x)
+	}
+	t.more(len(active)-t.shown(len(active)), "thread", "  ")
+	if left := len(p.Threads) - len(active); left > 0 {
+		var parts []string
+		for c := range waits.Class(waits.NumClasses) {
+			if idle[c] > 0 {
+				parts = append(parts, c.String()+" "+units.Count(idle[c]))
+			}
+		}
+		t.printf("%s", t.style.Wrap(units.Plural(left, "thread")+" in a single wait throughout: "+strings.Join(parts, ", "), 2))
+	}
+}
+
+// throughout returns the class in which a thread was all of the time; ok is false if it was in several, or more than once.
+func throughout(x *waits.Totals) (c waits.Class, ok bool) {
+	classes := byTime(x)
+	if len(classes) != 1 || x[classes[0]].Count != 1 || classes[0] <= waits.RunQueue {
+		return 0, false
+	}
+	return classes[0], true
+}
+
+func (t *waitsTable) thread(x *waits.ThreadReport) {
+	id, name := strconv.FormatUint(uint64(x.TID), 10), terminal.Printable(x.Comm)
+	if x.TID == 0 {
+		id, name = "", "further threads"
+	}
+	var parts []string
+	classes := byTime(&x.Totals)
+	for _, c := range classes[:min(len(classes), 4)] {
+		parts = append(parts, c.String()+" "+units.Percent(float64(x.Totals[c].TotalNs)/float64(max(x.Totals.Ns(), 1))))
+	}
+	t.printf("  %s%s  %s\n", terminal.PadRight(terminal.Shorten(name, reasonWidth), reasonWidth), right(id, idWidth), strings.Join(parts, ", "))
 }
 
 // longest writes the longest intervals above thresholds with their stacks.
@@ -272,6 +320,7 @@ type (
 		Lost      uint64         `json:"lost_events"`
 		Processes []waitsProcess `json:"processes"`
 		Cost      waitsCost      `json:"cost"`
+		Ended     []uint32       `json:"ended,omitempty"`
 		Joins     *waitsJoins    `json:"joins,omitempty"`
 	}
 	waitsProcess struct {
@@ -306,7 +355,7 @@ type (
 func WaitsJSON(w io.Writer, r *waits.Report) error {
 	out := waitsJSON{
 		From: r.From.UnixNano(), Duration: int64(r.Duration), Lost: r.Losses.Lost(), Processes: []waitsProcess{},
-		Cost: waitsCost{r.Cost.Hits, r.Cost.NsPerHit, r.Cost.CPUShare},
+		Cost: waitsCost{r.Cost.Hits, r.Cost.NsPerHit, r.Cost.CPUShare}, Ended: r.Ended,
 	}
 	if r.Joins != nil {
 		out.Joins = &waitsJoins{Exact: r.Joins.Exact, Missing: make(map[string]uint64)}

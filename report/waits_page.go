@@ -37,6 +37,7 @@ func (p *waitsPage) header(title string) g.Node {
 	return h.Header(lines(
 		h.H1(g.Text("Sibyl: "+title)),
 		quiet(p.From.UTC().Format("2006-01-02 15:04:05")+" UTC, "+units.Duration(p.Duration)+"; "+costText(p.Cost)+"."),
+		quiet(endedText(p.Ended)),
 		quiet(lossText(&p.Losses)),
 	))
 }

@@ -98,6 +98,34 @@ func TestWaitsTable(t *testing.T) {
 	}
 }
 
+// Idle threads do not hide those that do something, a single system call stands beside its class, and processes that
+// have ended are named.
+func TestIdleThreads(t *testing.T) {
+	c := waits.NewCollector()
+	comm := waits.Comm([]byte("pool\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	for tid := range uint32(5) {
+		c.Add([]waits.Row{{Key: waits.Key{TGID: 7, TID: 10 + tid, Syscall: 202, Class: waits.Futex}, Comm: comm, Count: 1, TotalNs: 1e9, MaxNs: 1e9}})
+	}
+	c.Add([]waits.Row{{Key: waits.Key{TGID: 7, TID: 7, Syscall: 202, Class: waits.Futex}, Comm: comm, Count: 9, TotalNs: 5e8, MaxNs: 1e8}})
+	c.Add([]waits.Row{{Key: waits.Key{TGID: 7, TID: 7, Syscall: 74, Class: waits.Sync}, Comm: comm, Count: 3, TotalNs: 4e8, MaxNs: 2e8}})
+	r := &waits.Report{Processes: c.Processes(), Ended: []uint32{7, 9}, Syscalls: map[int32]string{202: "futex", 74: "fsync"}}
+	var out strings.Builder
+	if err := WaitsTable(&out, r, waits.Thresholds{}, terminal.Style{Width: 120}, 1); err != nil {
+		t.Fatal(err)
+	}
+	got := out.String()
+	for _, want := range []string{
+		"ended meanwhile: process 7, 9\n", "  sync fsync  ", "5 threads in a single wait throughout: futex 5\n", "pool                            7  futex 56 %, sync 44 %\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "    fsync") || strings.Contains(got, "    futex") || strings.Contains(got, "more thread") {
+		t.Errorf("a class is repeated in\n%s", got)
+	}
+}
+
 // The list tells which part of a wait is above its threshold.
 func TestLongestWaits(t *testing.T) {
 	var out strings.Builder

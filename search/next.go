@@ -47,6 +47,7 @@ type epochStep struct {
 	leading   map[trace.Op]bool              // operations in which investigations of better-ranked problems pick
 	steady    int                            // steady problems that are searched
 	changing  map[trace.Symbol]bool          // services of the requests of better-ranked changed problems that are searched
+	opening   bool                           // the search of an incident begins in this call
 }
 
 func newEpochStep(in *Input) *epochStep {
@@ -90,6 +91,7 @@ func (s *epochStep) investigate(p *detect.Problem) {
 	}
 	i := &investigationStep{epoch: s, v: v, problem: p, tree: s.treeOf(p)}
 	i.run()
+	s.opening = s.opening || begun && s.in.Joined[p.ID] != nil
 	if begun && p.Onset == detect.Chronic && v.Status < Located {
 		s.steady++
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/sibyl-trace/sibyl/analysis"
 	"github.com/sibyl-trace/sibyl/analysis/detect"
 	"github.com/sibyl-trace/sibyl/analysis/group"
+	"github.com/sibyl-trace/sibyl/cct"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -137,5 +138,21 @@ func TestTurnsOfApplications(t *testing.T) {
 	}
 	if !waits(through("search", "gateway")) || waits(through("wiki")) {
 		t.Error("a problem of the same application does not wait, or one of another does")
+	}
+}
+
+// In the first call of the search of an incident, through which no request has run yet, no other search begins.
+func TestOpeningIncident(t *testing.T) {
+	incident, other := &detect.Problem{ID: analysis.Hash{Hi: 1}, Onset: detect.Changed}, &detect.Problem{ID: analysis.Hash{Hi: 2}, Onset: detect.Changed}
+	other.Edges = []group.EdgeShare{{Edge: 1, Context: 1}}
+	in := Input{Epoch: epoch, Joined: map[analysis.Hash]*cct.Tree{incident.ID: {}}}
+	for _, opens := range []bool{true, false} {
+		s := newEpochStep(&in)
+		s.investigate(incident)
+		i := investigationStep{epoch: s, v: &Investigation{}, problem: other}
+		if i.waitsForTurn() != opens {
+			t.Errorf("another problem waits: %t, in the first call of the incident: %t", !opens, opens)
+		}
+		in.State = s.state
 	}
 }

@@ -215,10 +215,14 @@ func (s *investigationStep) follows() bool {
 // through the same services. One cause often slows requests of many types, as a machine without a free CPU does, and a
 // search for each at the same time would enable most tracepoints. So another changed problem does not begin, and the
 // search of a steady one pauses, whose requests show the change, too. The cause of an incident is searched at once: it
-// stands for many problems.
+// stands for many problems. In the first call of its search no requests have run through it, so that all others wait;
+// the problems that it takes would otherwise leave their turn to the next.
 func (s *investigationStep) waitsForTurn() bool {
 	if s.problem.Onset == detect.Changed && (s.v.Status != Opened || s.epoch.in.Joined[s.v.Problem] != nil) {
 		return false
+	}
+	if s.epoch.opening {
+		return true
 	}
 	for service := range s.epoch.servicesOf(s.problem) {
 		if s.epoch.changing[service] {

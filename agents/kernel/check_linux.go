@@ -25,14 +25,8 @@ func Check() (notes []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	root := held.has(unix.CAP_SYS_ADMIN)
-	for _, c := range []struct {
-		number int
-		name   string
-	}{{unix.CAP_BPF, "CAP_BPF"}, {unix.CAP_PERFMON, "CAP_PERFMON"}} {
-		if !root && !held.has(c.number) {
-			reasons = append(reasons, c.name+" is missing: run as root, or grant it with setcap, systemd's AmbientCapabilities or securityContext.capabilities")
-		}
+	if missing := missingRights(held); len(missing) > 0 {
+		reasons = append(reasons, "without "+strings.Join(missing, " and ")+": run as root, or grant it with setcap, systemd's AmbientCapabilities or securityContext.capabilities")
 	}
 	notes = notesAbout(held)
 	if where, err := os.Readlink("/proc/self/ns/pid"); err == nil && where != initialPIDs {
@@ -48,6 +42,20 @@ func Check() (notes []string, err error) {
 		return notes, &MissingError{reasons}
 	}
 	return notes, nil
+}
+
+// missingRights returns the names of the capabilities that are needed and not held.
+func missingRights(held capabilitySet) (names []string) {
+	if held.has(unix.CAP_SYS_ADMIN) {
+		return nil
+	}
+	if !held.has(unix.CAP_BPF) {
+		names = append(names, "CAP_BPF")
+	}
+	if !held.has(unix.CAP_PERFMON) {
+		names = append(names, "CAP_PERFMON")
+	}
+	return names
 }
 
 // notesAbout tells the consequences of missing rights.

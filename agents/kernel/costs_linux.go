@@ -15,16 +15,22 @@ import (
 )
 
 // costs measures the runs of the programs. The kernel keeps statistics of runs only on request, for all programs of the
-// machine, and they add to each run; so they are kept for parts of the time.
+// machine, and they add to each run; so they are kept for parts of the time. Others may have them kept at other times.
 type costs struct {
 	probes  *Probes
 	keeping io.Closer // nil: not now
 	from    time.Time // since when
-	kept    time.Duration
+	before  runs      // up to then
 
-	begun time.Time // of the present report
-	count uint64    // at its begin
-	total time.Duration
+	begun time.Time     // of the present report
+	kept  time.Duration // of it
+	runs  runs          // in that time
+}
+
+// runs sums up runs of the programs.
+type runs struct {
+	count uint64
+	time  time.Duration
 }
 
 // keep begins or ends to keep statistics.
@@ -41,9 +47,27 @@ func (c *costs) keep(on bool) (err error) {
 			return fmt.Errorf("keep statistics of the probes: %w", err)
 		}
 		c.from = time.Now()
+		c.before, err = c.probes.runs()
 	case !on:
 		return c.stop()
 	}
+	return err
+}
+
+// take adds the time up to now, in which statistics have been kept.
+func (c *costs) take() error {
+	if c.keeping == nil {
+		return nil
+	}
+	after, err := c.probes.runs()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	c.kept += now.Sub(c.from)
+	c.runs.count += after.count - c.before.count
+	c.runs.time += after.time - c.before.time
+	c.from, c.before = now, after
 	return nil
 }
 
@@ -51,30 +75,22 @@ func (c *costs) stop() error {
 	if c.keeping == nil {
 		return nil
 	}
-	c.kept += time.Since(c.from)
-	err := c.keeping.Close()
+	err := errors.Join(c.take(), c.keeping.Close())
 	c.keeping = nil
 	return err
 }
 
 // since returns the cost since the previous call.
 func (c *costs) since() (waits.Cost, error) {
-	count, total, err := c.probes.Runs()
-	if err != nil {
+	if err := c.take(); err != nil {
 		return waits.Cost{}, err
 	}
-	now := time.Now()
-	if c.keeping != nil {
-		c.kept += now.Sub(c.from)
-		c.from = now
+	now, cost := time.Now(), waits.Cost{}
+	if c.kept > 0 && c.runs.count > 0 {
+		cost.Hits = uint64(float64(c.runs.count) * float64(now.Sub(c.begun)) / float64(c.kept))
+		cost.NsPerHit = float64(c.runs.time) / float64(c.runs.count)
+		cost.CPUShare = float64(c.runs.time) / float64(c.kept)
 	}
-	elapsed, runs, ran := now.Sub(c.begun), count-c.count, total-c.total
-	cost := waits.Cost{}
-	if c.kept > 0 && runs > 0 {
-		cost.Hits = uint64(float64(runs) * float64(elapsed) / float64(c.kept))
-		cost.NsPerHit = float64(ran) / float64(runs)
-		cost.CPUShare = float64(ran) / float64(c.kept)
-	}
-	c.begun, c.count, c.total, c.kept = now, count, total, 0
+	c.begun, c.kept, c.runs = now, 0, runs{}
 	return cost, nil
 }

@@ -65,6 +65,9 @@ func (s *Selection) children() bool { return s.Comm != "" || s.Cgroup != "" }
 func (s *Selection) String() string {
 	switch {
 	case s.Comm != "":
+		if len(s.Comm) > maxComm {
+			return fmt.Sprintf("process named %s (the kernel keeps %d bytes of a name)", s.Comm[:maxComm], maxComm)
+		}
 		return "process named " + s.Comm
 	case s.Cgroup != "":
 		return "process in cgroup " + s.Cgroup

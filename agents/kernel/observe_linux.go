@@ -45,6 +45,7 @@ type observer struct {
 	sums       *waits.Collector                  // of the next report
 	times      map[waits.StackKey]*waits.Stack   // of the next report
 	worst      []waits.Longest                   // of the next report, longest first
+	gone       map[uint32]bool                   // processes selected by ID whose end has been reported
 }
 
 // stackID identifies a stack of a process.
@@ -74,6 +75,7 @@ func Observe(ctx context.Context, s Settings, emit func(*waits.Report) error) (e
 	o := &observer{
 		settings: s, probes: probes, resolver: symbols.NewResolver("/proc", time.Now), ledger: waits.NewLedger(s.Thresholds, s.Classes),
 		costs: costs{probes: probes}, names: make(map[stackID][]string), alive: make(map[uint32]bool), known: make(map[uint32]int),
+		gone: make(map[uint32]bool),
 	}
 	defer func() { err = errors.Join(err, o.costs.stop()) }()
 	if err := o.apply(found); err != nil {
@@ -215,6 +217,7 @@ func (o *observer) read() error {
 	}
 	changes, ended := o.ledger.Update(r)
 	o.sums.Add(changes)
+	o.sums.Name(r.Open)
 	if err := o.probes.Delete(ended); err != nil {
 		return err
 	}
@@ -413,10 +416,23 @@ func (o *observer) report(emit func(*waits.Report) error) error {
 		since := now.Since(o.joins)
 		r.Joins, o.joins = &since, now
 	}
+	r.Ended = o.ended()
 	r.Stacks = o.stackTimes(r.Processes)
 	o.losses = losses
 	o.clear(now)
 	return emit(r)
+}
+
+// ended returns the processes selected by ID that have ended since the last report.
+func (o *observer) ended() (pids []uint32) {
+	for _, pid := range o.settings.Selection.PIDs {
+		if !o.gone[pid] && !isProcess("/proc", pid) {
+			o.gone[pid] = true
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
 }
 
 // stackTimes returns the times of stacks, longest first.

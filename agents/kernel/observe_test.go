@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -74,6 +75,17 @@ func TestClassesOfEvents(t *testing.T) {
 	}
 }
 
+// A process selected by ID that ends is reported, once.
+func TestTellsEndedProcesses(t *testing.T) {
+	o := &observer{settings: Settings{Selection: Selection{PIDs: []uint32{math.MaxInt32, uint32(os.Getpid())}}}, gone: make(map[uint32]bool)}
+	if got := o.ended(); !slices.Equal(got, []uint32{math.MaxInt32}) {
+		t.Errorf("%v", got)
+	}
+	if got := o.ended(); len(got) > 0 {
+		t.Errorf("again: %v", got)
+	}
+}
+
 func TestCountCPUs(t *testing.T) {
 	for list, want := range map[string]int{"0\n": 1, "0-3\n": 4, "0-1,4,6-7": 5, "": 0, "x": 0, "3-1": 0} {
 		if got := countCPUs(list); got != want {
@@ -105,6 +117,12 @@ func TestCPUsOfMachine(t *testing.T) {
 func TestNotes(t *testing.T) {
 	if got := notesAbout(capabilitySet{1<<32 - 1, 1<<32 - 1}); len(got) > 0 {
 		t.Errorf("root: %q", got)
+	}
+	if got := missingRights(capabilitySet{1 << unix.CAP_SYS_ADMIN, 0}); len(got) > 0 {
+		t.Errorf("root lacks %q", got)
+	}
+	if got := missingRights(capabilitySet{0, 1 << (unix.CAP_BPF - 32)}); !slices.Equal(got, []string{"CAP_PERFMON"}) {
+		t.Errorf("with CAP_BPF: %q", got)
 	}
 	got := strings.Join(notesAbout(capabilitySet{}), "\n")
 	for _, want := range []string{"CAP_SYS_PTRACE is missing: of other users' processes neither the service", "CAP_DAC_READ_SEARCH", "--cpu-limit counts the agent only"} {

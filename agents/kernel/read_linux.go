@@ -254,17 +254,17 @@ func (p *Probes) Losses() (waits.Losses, error) {
 	return l, nil
 }
 
-// Runs returns the number of runs of the programs and their time, as far as the kernel has kept statistics.
-func (p *Probes) Runs() (count uint64, total time.Duration, err error) {
+// runs returns the runs of the programs, as far as the kernel has kept statistics of them.
+func (p *Probes) runs() (all runs, err error) {
 	for _, program := range append(p.tracepoints(), p.objects.Sampled) {
 		s, err := program.Stats()
 		if err != nil {
-			return 0, 0, fmt.Errorf("read statistics of %s: %w", program, err)
+			return runs{}, fmt.Errorf("read statistics of %s: %w", program, err)
 		}
-		count += s.RunCount
-		total += s.Runtime
+		all.count += s.RunCount
+		all.time += s.Runtime
 	}
-	return count, total, nil
+	return all, nil
 }
 
 // readMap returns the entries of a map, read in batches into keys and values. Entries that change meanwhile may be of

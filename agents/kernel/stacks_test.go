@@ -13,6 +13,33 @@ import (
 	"github.com/sibyl-trace/sibyl/agents/kernel/waits"
 )
 
+// Waits whose classes nobody wants take no room for stacks from others.
+func TestStacksOfWantedClasses(t *testing.T) {
+	for _, classes := range []waits.Set{waits.Set(0).With(waits.File), waits.Set(0).With(waits.Pipe)} {
+		p := open(t, Options{StackPeriod: 1})
+		c := exec.Command("cat")
+		in, out := startPiped(t, c)
+		pid := uint32(c.Process.Pid)
+		apply(t, p, pid, Target{Classes: classes, Stacks: true}, waits.Thresholds{})
+		lines := bufio.NewReader(out)
+		for range 20 {
+			if _, err := io.WriteString(in, "line\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := lines.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = in.Close()
+		_ = c.Wait()
+		var id uint32
+		some := p.objects.Stacks.NextKey(nil, &id) == nil
+		if some != classes.Has(waits.Pipe) {
+			t.Errorf("stacks of waits for pipes: %t, wanted are classes %b", some, classes)
+		}
+	}
+}
+
 // A wait loses its stack if that is deleted before its end: another stack may have taken the identity.
 func TestForgottenStacks(t *testing.T) {
 	p := open(t, Options{StackPeriod: 1})

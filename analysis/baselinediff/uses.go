@@ -18,7 +18,8 @@ type Uses struct {
 	Calls    []CallUse     // ascending by caller and callee
 }
 
-// Usage counts calls, those that failed, and their own time on the critical path.
+// Usage counts calls, those that failed, and their own time on the critical path. Traces do not tell the own time of a
+// span next to a call without a CLIENT span from the time of that call on the wire: it counts at both.
 type Usage struct {
 	Calls, Failed uint64
 	Nanos         int64
@@ -93,6 +94,9 @@ func (h *Sites) Uses(now Interval, from trace.Nanos, most int, detailed trace.Sy
 	for i := 1; i < len(h.sites); i++ {
 		r.read(int32(i))
 	}
+	for _, number := range r.borders {
+		r.readBorder(number)
+	}
 	return r.uses()
 }
 
@@ -107,6 +111,7 @@ type useReader struct {
 	operations map[callee]*OperationUse
 	calls      map[servicePair]*CallUse
 	known      map[int32]knownTime // by number of the service
+	borders    []int32             // numbers of sites
 
 	cells, failed cells // scratch
 }
@@ -133,6 +138,9 @@ func (r *useReader) read(number int32) {
 			r.calls[pair] = c
 		}
 		r.add(&c.Use, s.service, number, true, true)
+		if s.border {
+			r.borders = append(r.borders, number)
+		}
 		if to := r.serviceOf(called.service); to.Opaque {
 			r.add(&to.Use, called.service, number, true, true)
 		}
@@ -150,6 +158,15 @@ func (r *useReader) read(number int32) {
 		r.operations[key] = o
 	}
 	r.add(&o.Use, s.service, number, true, r.detailed == r.names[s.service])
+}
+
+// readBorder adds the time at a border to the service that calls, and to the operation at which that is called.
+func (r *useReader) readBorder(number int32) {
+	s := &r.h.sites[number]
+	r.add(&r.serviceOf(s.service).Use, s.service, number, false, true)
+	if o := r.operations[callee{s.service, s.parent}]; o != nil {
+		r.add(&o.Use, s.service, number, false, r.detailed == r.names[s.service])
+	}
 }
 
 // enters reports whether the calls at a site come from other services, or from outside.

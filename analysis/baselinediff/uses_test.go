@@ -2,9 +2,11 @@ package baselinediff
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/sibyl-trace/sibyl/analysis/critpath"
 	"github.com/sibyl-trace/sibyl/trace"
 )
 
@@ -89,6 +91,34 @@ func TestUsesOfSkippedTimes(t *testing.T) {
 	}
 	if s := u.service(f.table, "gateway"); s.Usual.Calls != 3600 || s.Known != 30*time.Minute {
 		t.Errorf("gateway: usually %+v in %v", s.Usual, s.Known)
+	}
+}
+
+// Without CLIENT spans, the time of a service next to its calls may be time on the wire. It counts as both: traces show
+// it as the own time of the service.
+func TestUsesWithoutClientSpans(t *testing.T) {
+	f, h := newFleet(), NewSites(nil)
+	h.table = f.table
+	x, tally := critpath.NewExtractor(critpath.DefaultOptions()), NewTally()
+	for at := range 30 {
+		tr := f.request(trace.Nanos(at)*trace.Nanos(time.Second), 0, instance{"1", 1, 0})
+		tr.Spans[2].Parent = 1
+		tr.Spans = slices.Delete(tr.Spans, 1, 2)
+		tr.Attrs = nil
+		tally.Observe(x.Extract(tr))
+	}
+	h.Merge(tally)
+	u := h.Uses(Interval{0, trace.Nanos(time.Minute)}, 0, 1, f.table.Symbol("gateway"))
+	const around = 30 * int64(4*time.Millisecond) // of the calls, in the gateway
+	s := u.service(f.table, "gateway")
+	if s.Now.Nanos != around || s.Series[0].Nanos != around || s.Now.Calls != 30 {
+		t.Errorf("gateway: %+v", s.Use)
+	}
+	if len(s.Operations) != 1 || s.Operations[0].Now.Nanos != around || s.Operations[0].Series[0].Nanos != around {
+		t.Errorf("its operations: %+v", s.Operations)
+	}
+	if len(u.Calls) != 1 || u.Calls[0].Now.Nanos != around || u.Calls[0].Now.Calls != 30 {
+		t.Errorf("calls between services: %+v", u.Calls)
 	}
 }
 

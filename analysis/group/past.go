@@ -71,7 +71,10 @@ type Since struct {
 // RetainedSince returns the requests since an instant, of the windows until now.
 func (group *Group) RetainedSince(instant, now trace.Nanos) Since {
 	s := Since{Span: now.Sub(instant)}
-	var around Past // windows that begin before the instant and end after it
+	group.eachSince(instant, func(w *Past) {
+		s.Total.Merge(w.Total)
+		s.Failed += w.Failed
+	})
 	first := true
 	for b := range group.history.Buckets() {
 		from, to := trace.Nanos(b.From), trace.Nanos(b.To)
@@ -79,21 +82,37 @@ func (group *Group) RetainedSince(instant, now trace.Nanos) Since {
 			s.Span = min(s.Span, now.Sub(from))
 		}
 		first = false
-		switch {
-		case from >= instant:
-			s.Total.Merge(b.Value.Total)
-			s.Failed += b.Value.Failed
-			s.Requests += float64(b.Value.Total.N)
-		case to > instant:
-			around.Total.Merge(b.Value.Total)
-			around.Failed += b.Value.Failed
-			s.Requests += float64(b.Value.Total.N) * float64(to.Sub(instant)) / float64(to.Sub(from))
+		if since := max(from, instant); to > since {
+			s.Requests += float64(b.Value.Total.N) * float64(to.Sub(since)) / float64(to.Sub(from))
 		}
 	}
-	if s.Total.N == 0 {
-		s.Total, s.Failed = around.Total, around.Failed
-	}
 	return s
+}
+
+// LatenciesSince returns the counts of the durations of [Since.Total].
+func (group *Group) LatenciesSince(instant trace.Nanos) (counts Latencies) {
+	group.eachSince(instant, func(w *Past) { counts.merge(&w.Latency) })
+	return counts
+}
+
+// eachSince calls f for the windows with requests that begin after an instant or, if there are none, for those that end
+// after it.
+func (group *Group) eachSince(instant trace.Nanos, f func(*Past)) {
+	found := false
+	for b := range group.history.Buckets() {
+		if w := &b.Value; trace.Nanos(b.From) >= instant && w.Total.N > 0 {
+			found = true
+			f(w)
+		}
+	}
+	if found {
+		return
+	}
+	for b := range group.history.Buckets() {
+		if trace.Nanos(b.From) < instant && trace.Nanos(b.To) > instant {
+			f(&b.Value)
+		}
+	}
 }
 
 // Mean returns the mean time of a request in an edge, in ns; NaN without requests.

@@ -131,6 +131,9 @@ func (r *RecentSpans) Rotate(now trace.Nanos) {
 	}
 }
 
+// TakeAsEarlier takes all spans so far as earlier ones: those of a recorded past arrive at once.
+func (r *RecentSpans) TakeAsEarlier() { r.latest = [2]SpanTimes{} }
+
 // Since returns the start of the earliest period; 0 if there are no spans.
 func (r *RecentSpans) Since() trace.Nanos { return r.began }
 

@@ -1765,6 +1765,12 @@ type IncidentRequestType struct {
 	MeanNs float64 `json:"mean_ns"`
 	Name   string  `json:"name"`
 
+	// P50Ns Median since the onset, within a tenth; null if it is unknown, as for incidents that an older version saved.
+	P50Ns *float64 `json:"p50_ns"`
+
+	// P99Ns 99th percentile since the onset.
+	P99Ns *float64 `json:"p99_ns"`
+
 	// Requests Since the onset.
 	Requests int64 `json:"requests"`
 
@@ -1773,6 +1779,12 @@ type IncidentRequestType struct {
 
 	// UsualNs Mean of healthy times.
 	UsualNs float64 `json:"usual_ns"`
+
+	// UsualP50Ns Median of healthy times.
+	UsualP50Ns *float64 `json:"usual_p50_ns"`
+
+	// UsualP99Ns 99th percentile of healthy times.
+	UsualP99Ns *float64 `json:"usual_p99_ns"`
 }
 
 // IncidentSuspect A service with its additional cost. Score and parts are per request: times in mean durations of a request of the history, and numbers of
@@ -2666,7 +2678,7 @@ type ServiceLoad struct {
 	// Failed Share of the calls that failed.
 	Failed *float64 `json:"failed"`
 
-	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire.
+	// OwnNs Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire. Time next to a call without a client span counts as both: traces do not tell them apart.
 	OwnNs *float64 `json:"own_ns"`
 
 	// P50Ns Median duration of its spans, within 3 %. In `now` those of the last five to ten minutes, in `usual` those of the hour or two before; null for times in the past.

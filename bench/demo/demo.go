@@ -348,7 +348,7 @@ func (d *demo) observe(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.result(before, after)
+	return d.result(before, after), nil
 }
 
 // compiling is the time in which customers use the shop unseen, until the compiler of the JVM has made it fast. The
@@ -414,7 +414,25 @@ func (d *demo) inject() error {
 	if !injected {
 		return errors.New("no process of the shop injected the fault")
 	}
+	truth, err := readTruth(d.truth)
+	if err != nil {
+		return err
+	}
+	d.watcher.expect(truth)
 	return nil
+}
+
+// readTruth reads the location of the fault, which the process that injected it has written.
+func readTruth(path string) (*shop.Truth, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the location of the fault: %w", err)
+	}
+	truth := new(shop.Truth)
+	if err := json.Unmarshal(data, truth); err != nil {
+		return nil, fmt.Errorf("decode the location of the fault: %w", err)
+	}
+	return truth, nil
 }
 
 // waitExplained waits until the kernel explains a fault that makes threads wait, at most offTimeout.
@@ -471,7 +489,7 @@ func (d *demo) report(ctx context.Context) (*shop.Report, error) {
 }
 
 // result compares the answer with the location of the fault.
-func (d *demo) result(before, after *shop.Report) (*Result, error) {
+func (d *demo) result(before, after *shop.Report) *Result {
 	w := d.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -488,26 +506,18 @@ func (d *demo) result(before, after *shop.Report) (*Result, error) {
 	}
 	if d.Fault == shop.None {
 		r.Correct = len(r.Incidents) == 0
-		return r, nil
+		return r
 	}
-	data, err := os.ReadFile(d.truth)
-	if err != nil {
-		return nil, fmt.Errorf("read the location of the fault: %w", err)
-	}
-	var truth shop.Truth
-	if err := json.Unmarshal(data, &truth); err != nil {
-		return nil, fmt.Errorf("decode the location of the fault: %w", err)
-	}
-	r.Expected = &truth.Edge
-	r.Correct = r.Located && truth.Located(r.Edge)
+	r.Expected = &w.truth.Edge
+	r.Correct = r.Located && w.truth.Located(r.Edge)
 	if x := w.reason; x != nil {
-		x.Correct = x.Service == truth.Service && slices.Contains(truth.Waits, x.Class)
+		x.Correct = x.Service == w.truth.Service && slices.Contains(w.truth.Waits, x.Class)
 		r.Wait = x
 	}
 	if d.observesKernel {
-		r.ExpectedWaits = truth.Waits
+		r.ExpectedWaits = w.truth.Waits
 	}
-	return r, nil
+	return r
 }
 
 // close stops all processes and removes their files.

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,28 +19,30 @@ import (
 	"github.com/sibyl-trace/sibyl/bench/demo/shop"
 )
 
-// events are the events of the server of TestWatcher, in two streams of three.
+// events are the events of the server of TestWatcher, in two streams of four.
 var events = []string{
 	`{"type": "problem.opened", "problem": "00000000000000000000000000000004", "diagnosis": "carts are slow"}`,
+	`{"type": "incident.opened", "incident": "0000000000000123", "service": "stock", "sentence": "Requests take 5 % longer; all of it is time in stock."}`,
 	`{"type": "incident.opened", "incident": "0000000000000abc", "service": "cart", "sentence": "Requests take 2× longer; all of it is time in cart."}`,
 	`{"type": "epoch"}`,
 	`{"type": "decision", "decision": "1-1", "incident": "0000000000000abc"}`,
+	`{"type": "incident.located", "incident": "0000000000000123"}`,
 	`{"type": "decision", "decision": "1-2", "problem": "00000000000000000000000000000004"}`,
 	`{"type": "incident.located", "incident": "0000000000000abc"}`,
 }
 
-// TestWatcher: a watcher tells the first incident, mentions others, resumes a broken stream, takes the located place,
-// and counts enabled tracepoints, all and those for incidents.
+// TestWatcher: a watcher tells the incident of the fault, mentions others, resumes a broken stream, takes the place
+// located for the fault, and counts enabled tracepoints, all and those for incidents.
 func TestWatcher(t *testing.T) {
 	streams := 0
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, r *http.Request) {
-		if want := []string{"", "run-2"}[min(streams, 1)]; streams > 1 || r.Header.Get("Last-Event-ID") != want {
+		if want := []string{"", "run-3"}[min(streams, 1)]; streams > 1 || r.Header.Get("Last-Event-ID") != want {
 			<-r.Context().Done()
 			return
 		}
-		for i := range 3 {
-			fmt.Fprintf(w, "id: run-%d\nevent: x\ndata: %s\n\n", i, events[3*streams+i])
+		for i := range 4 {
+			fmt.Fprintf(w, "id: run-%d\nevent: x\ndata: %s\n\n", i, events[4*streams+i])
 		}
 		streams++
 	})
@@ -53,6 +54,7 @@ func TestWatcher(t *testing.T) {
 			"suspects": [{"operation": "cart total", "share": {"value": 0.5}}]}`,
 		"/incidents/0000000000000abc":      `{"incident": {"sentence": "80 % of the lost time is waiting for a lock in cart total, on host b.", "wait": {"class": "futex", "text": "waiting for a lock", "share": 0.8, "service": "cart", "function": "cart total", "host": "b"}}}`,
 		"/investigations/0000000000000abc": `{"investigation": {"suspects": [{"operation": "cart POST /tax\u001b", "share": {"value": 0.9}}]}}`,
+		"/investigations/0000000000000123": `{"investigation": {"suspects": [{"operation": "stock SELECT → sqlite stock.items", "share": {"value": 0.9}}]}}`,
 	} {
 		api.HandleFunc("GET /api/v1"+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -70,6 +72,7 @@ func TestWatcher(t *testing.T) {
 	s := &server{child: &child{exited: make(chan struct{})}, api: strings.TrimPrefix(h.URL, "http://"), client: client, stream: h.Client()}
 	w := newWatcher(s, &printed)
 	w.begin()
+	w.expect(&shop.Truth{Edge: shop.Edge{Service: "cart", Operation: "tax"}})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.events(ctx, func(e contract.Event) { w.handle(ctx, e) }) }()
@@ -80,9 +83,11 @@ func TestWatcher(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{
+		"An incident opened. Requests take 5 % longer; all of it is time in stock.", h.URL + "/incidents/0000000000000123",
 		"An incident opened. Requests take 2× longer; all of it is time in cart.", h.URL + "/incidents/0000000000000abc",
 		"The kernel agent explained it: 80 % of the lost time is waiting for a lock in cart total, on host b.",
 		"Sibyl enabled 6 tracepoints and disabled 2, because 50 % of the slowdown is in cart total: cart total,", "b, c, d, 2 more",
+		"Sibyl located another slowdown: stock SELECT → sqlite stock.items, of", h.URL + "/incidents/0000000000000123",
 		"Sibyl located the slowdown: cart POST /tax·, with 90 % of it",
 		"Another incident opened: " + h.URL + "/incidents/0000000000000def",
 	}
@@ -93,8 +98,11 @@ func TestWatcher(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if len(w.incidents) != 2 || w.incidents[0].Service != "cart" || w.incidents[0].Seconds <= 0 {
-		t.Errorf("incidents %+v, want two, the first with first suspect cart", w.incidents)
+	if len(w.incidents) != 3 || w.incidents[0].OfFault || w.incidents[0].Edge == nil || !w.incidents[1].OfFault || w.incidents[1].Seconds <= 0 || w.incidents[2].OfFault {
+		t.Errorf("incidents %+v, want three, only the second of the fault in cart", w.incidents)
+	}
+	if w.found == nil || w.found.edge.Service != "cart" {
+		t.Errorf("found %+v, want a place in cart", w.found)
 	}
 	if x := w.reason; x == nil || x.Class != "futex" || x.Service != "cart" || x.Host != "b" || x.Function != "cart total" || x.Seconds <= 0 {
 		t.Errorf("%+v, want a lock in cart total on b", x)
@@ -104,19 +112,49 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// TestResult: an answer is correct if it is the location that the shop wrote to the truth file. Without a fault, no
-// answer is correct.
-func TestResult(t *testing.T) {
-	truth := filepath.Join(t.TempDir(), "truth.json")
-	edge := shop.Edge{Service: "cart", Operation: "total"}
-	data, err := json.Marshal(shop.Truth{Edge: edge, Table: "items"})
+// TestWatcherFollows: an incident is of the fault, too, once its first suspect or its place is in the service of the
+// fault.
+func TestWatcherFollows(t *testing.T) {
+	api := http.NewServeMux()
+	api.HandleFunc("GET /api/v1/investigations/0000000000000abc", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"investigation": {"suspects": [{"operation": "cart POST /tax", "share": {"value": 0.9}}]}}`)
+	})
+	h := httptest.NewServer(api)
+	defer h.Close()
+	client, err := contract.NewClientWithResponses(h.URL + "/api/v1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(truth, data, 0o600); err != nil {
-		t.Fatal(err)
+	for _, last := range []contract.Event{
+		{Type: "incident.changed", Incident: new("0000000000000abc"), Service: new("cart")},
+		{Type: "incident.located", Incident: new("0000000000000abc"), Service: new("cart")},
+	} {
+		w := newWatcher(&server{client: client}, io.Discard)
+		w.begin()
+		w.expect(&shop.Truth{Edge: shop.Edge{Service: "cart", Operation: "tax"}})
+		for _, e := range []contract.Event{
+			{Type: "incident.opened", Incident: new("0000000000000abc"), Service: new("gateway")},
+			{Type: "incident.changed", Incident: new("0000000000000abc"), Service: new("stock")},
+			last,
+		} {
+			if w.incidents != nil && w.incidents[0].OfFault {
+				t.Errorf("%s: of the fault before the event", last.Type)
+			}
+			w.handle(t.Context(), e)
+		}
+		if !w.incidents[0].OfFault || (w.found != nil) != (last.Type == "incident.located") {
+			t.Errorf("%s: %+v, found %+v; want an incident of the fault, located by the event only", last.Type, w.incidents[0], w.found)
+		}
 	}
-	one := []Incident{{Seconds: 70, Service: "cart", Sentence: "cart is slow", URL: "http://sibyl/incidents/1"}}
+}
+
+// TestResult: an answer is correct if it is the location of the fault. Without a fault, no answer is correct.
+func TestResult(t *testing.T) {
+	edge := shop.Edge{Service: "cart", Operation: "total"}
+	truth := &shop.Truth{Edge: edge, Table: "items"}
+	one := []Incident{{Seconds: 70, Service: "cart", Sentence: "cart is slow", URL: "http://sibyl/incidents/1", OfFault: true}}
+	two := append(one, Incident{Seconds: 90, Service: "stock", Sentence: "stock is slow", URL: "http://sibyl/incidents/2", Edge: &shop.Edge{Service: "stock", Operation: "SELECT"}})
 	for _, c := range []struct {
 		fault     shop.Fault
 		found     *finding
@@ -129,15 +167,13 @@ func TestResult(t *testing.T) {
 		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT", Target: "sqlite cart.items"}}, one, true, "Answer: cart SELECT → sqlite cart.items. This is correct"},
 		{shop.Replica, &finding{edge: shop.Edge{Service: "cart", Operation: "SELECT"}}, one, false, "This is wrong"},
 		{shop.Disk, nil, one, false, "not located"},
+		{shop.Disk, nil, two, false, "Another incident after 90 s: http://sibyl/incidents/2\n  stock is slow\n  Sibyl located stock SELECT.\n"},
 		{shop.None, nil, nil, true, "no incident opened"},
 		{shop.None, nil, one, false, "1 incident opened.\nIncident after 70 s: http://sibyl/incidents/1\n  cart is slow\n"},
 	} {
-		d := &demo{Options: &Options{Fault: c.fault}, truth: truth, watcher: newWatcher(nil, nil)}
-		d.watcher.found, d.watcher.incidents = c.found, c.incidents
-		r, err := d.result(&shop.Report{Spans: 100, Extra: 10}, &shop.Report{Spans: 200, Extra: 35, Tracepoints: 7})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := &demo{Options: &Options{Fault: c.fault}, watcher: newWatcher(nil, nil)}
+		d.watcher.found, d.watcher.incidents, d.watcher.truth = c.found, c.incidents, truth
+		r := d.result(&shop.Report{Spans: 100, Extra: 10}, &shop.Report{Spans: 200, Extra: 35, Tracepoints: 7})
 		if len(c.incidents) > 0 && c.fault != shop.None && strings.Contains(r.String(), c.incidents[0].Sentence) {
 			t.Errorf("%q repeats the sentence of the story", r)
 		}
@@ -153,6 +189,10 @@ func TestExplained(t *testing.T) {
 	if err := os.WriteFile(truth, []byte(`{"service": "cart", "operation": "total", "waits": ["futex"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	expected, err := readTruth(truth)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		reason  *Wait
 		correct bool
@@ -163,12 +203,9 @@ func TestExplained(t *testing.T) {
 		{&Wait{Class: "futex", Service: "orders", Seconds: 90, Sentence: "orders waits."}, false, "wrongly"},
 		{nil, false, "did not explain it: the cause is waiting for a lock.\n"},
 	} {
-		d := &demo{Options: &Options{Fault: shop.Lock}, truth: truth, watcher: newWatcher(nil, nil), observesKernel: true}
-		d.watcher.reason = c.reason
-		r, err := d.result(&shop.Report{}, &shop.Report{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := &demo{Options: &Options{Fault: shop.Lock}, watcher: newWatcher(nil, nil), observesKernel: true}
+		d.watcher.reason, d.watcher.truth = c.reason, expected
+		r := d.result(&shop.Report{}, &shop.Report{})
 		if correct := r.Wait != nil && r.Wait.Correct; correct != c.correct || !strings.Contains(r.String(), c.text) {
 			t.Errorf("%+v: %q; want correct %t, %q", c.reason, r, c.correct, c.text)
 		}

@@ -301,11 +301,7 @@ func (x *jvmRun) phases(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := x.demo.result(before, after)
-	if err != nil {
-		return err
-	}
-	x.result.Result = *r
+	x.result.Result = *x.demo.result(before, after)
 	return x.recover(ctx)
 }
 

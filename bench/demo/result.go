@@ -15,7 +15,7 @@ import (
 // Result is the result of a demo.
 type Result struct {
 	Fault            shop.Fault `json:"fault"`
-	Located          bool       `json:"located"`
+	Located          bool       `json:"located"`  // for the incident of the fault
 	Edge             *shop.Edge `json:"edge"`     // null: not located
 	Expected         *shop.Edge `json:"expected"` // null: no fault
 	Correct          bool       `json:"correct"`
@@ -60,10 +60,14 @@ func (x *Wait) String() string {
 
 // Incident is an incident of a demo.
 type Incident struct {
-	Seconds  float64 `json:"seconds"` // from the fault to its opening; 0: opened before the fault
-	Service  string  `json:"service"` // the first suspect
-	Sentence string  `json:"sentence"`
-	URL      string  `json:"url"`
+	Seconds  float64    `json:"seconds"` // from the fault to its opening; 0: opened before the fault
+	Service  string     `json:"service"` // the first suspect when it opened
+	Sentence string     `json:"sentence"`
+	URL      string     `json:"url"`
+	Edge     *shop.Edge `json:"edge"`     // its place; null: not located
+	OfFault  bool       `json:"of_fault"` // its first suspect, or its place, is in the service of the fault
+
+	id string
 }
 
 // String formats the result in sentences, one a line.
@@ -95,15 +99,28 @@ func (r *Result) String() string {
 		}
 		fmt.Fprintf(&b, "The kernel agent did not explain it: the cause is %s.\n", strings.Join(causes, " or "))
 	}
-	for i, x := range r.Incidents {
-		fmt.Fprintf(&b, "Incident after %.0f s: %s\n", x.Seconds, x.URL)
-		if i > 0 || r.Fault == shop.None { // the story has the sentence of the first
-			fmt.Fprintf(&b, "  %s\n", x.Sentence)
-		}
+	for i := range r.Incidents {
+		b.WriteString(r.Incidents[i].text(r.Fault != shop.None, i == 0))
 	}
 	fmt.Fprintf(&b, "Of %s, %d were enabled at some time, at most %d at once; %.1f %% of the spans were extra. %s enabled for incidents now.\n",
 		units.Plural(r.Tracepoints, "tracepoint"), r.EnabledEver, r.EnabledPeak, 100*r.ExtraSpans, verb(r.RemainingEnabled, "tracepoint", "is", "are"))
 	return b.String()
+}
+
+// text describes the incident of a demo with a fault or without: the story has told the sentence of the first one with.
+func (x *Incident) text(fault, first bool) string {
+	kind := "Incident"
+	if fault && !x.OfFault {
+		kind = "Another incident"
+	}
+	text := fmt.Sprintf("%s after %.0f s: %s\n", kind, x.Seconds, x.URL)
+	if !fault || !first {
+		text += "  " + x.Sentence + "\n"
+	}
+	if !x.OfFault && x.Edge != nil {
+		text += fmt.Sprintf("  Sibyl located %s.\n", x.Edge)
+	}
+	return text
 }
 
 // verb returns n with a noun and a verb in the same number.

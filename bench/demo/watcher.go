@@ -14,8 +14,8 @@ import (
 	"github.com/sibyl-trace/sibyl/internal/units"
 )
 
-// watcher tells the story of the first incident after the fault, and collects figures of the result. It is safe for
-// concurrent use.
+// watcher tells the story of the incident of the fault, and collects figures of the result. It is safe for concurrent
+// use.
 type watcher struct {
 	server    *server
 	located   chan struct{} // closed when found is set
@@ -23,8 +23,9 @@ type watcher struct {
 
 	mu        sync.Mutex // guards the fields below
 	out       io.Writer
-	since     time.Time // of the injection of the fault; zero before
-	epochs    int       // since then
+	since     time.Time   // of the injection of the fault; zero before
+	truth     *shop.Truth // nil: no fault was injected
+	epochs    int         // since the injection
 	incidents []Incident
 	told      string          // ID of the incident of the story; empty before it opens
 	ever      map[string]bool // tracepoints that were ever enabled
@@ -32,10 +33,10 @@ type watcher struct {
 	held      int             // tracepoints that are enabled for incidents
 	largest   *contract.Plan  // with peak tracepoints; nil: no plan had any
 	found     *finding
-	reason    *Wait // of the first incident with one; nil: none has
+	reason    *Wait // of the incident of the story; nil: it has none
 }
 
-// finding is the first place that was located after the injection of the fault.
+// finding is the first place that was located for the incident of the fault.
 type finding struct {
 	edge    shop.Edge
 	seconds float64
@@ -51,6 +52,13 @@ func (w *watcher) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.since, w.epochs = time.Now(), 0
+}
+
+// expect takes the location of the injected fault.
+func (w *watcher) expect(t *shop.Truth) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.truth = t
 }
 
 // storyIndent is the width of the times before the lines of the story.
@@ -87,9 +95,13 @@ func (w *watcher) handle(ctx context.Context, e contract.Event) {
 		w.readPlan(ctx)
 		w.readReason(ctx)
 	case "incident.opened":
-		w.opened(deref(e.Incident), Incident{Service: deref(e.Service), Sentence: deref(e.Sentence), URL: w.server.url() + "/incidents/" + deref(e.Incident)})
+		w.opened(Incident{id: deref(e.Incident), Service: deref(e.Service), Sentence: deref(e.Sentence)})
+	case "incident.changed":
+		if x := w.incident(deref(e.Incident)); x != nil && e.Service != nil {
+			x.OfFault = x.OfFault || w.isAbout(*e.Service)
+		}
 	case "incident.located":
-		if w.found == nil && !w.since.IsZero() {
+		if !w.since.IsZero() {
 			w.readPlace(ctx, deref(e.Incident))
 		}
 	case "incident.closed":
@@ -103,20 +115,35 @@ func (w *watcher) handle(ctx context.Context, e contract.Event) {
 	}
 }
 
-// opened adds an incident. The first one after the fault is told.
-func (w *watcher) opened(id string, x Incident) {
+// opened adds an incident. The story is about the first one after the fault, until one opens that is of the fault.
+func (w *watcher) opened(x Incident) {
 	if !w.since.IsZero() {
-		x.Seconds = time.Since(w.since).Seconds()
+		x.Seconds, x.OfFault = time.Since(w.since).Seconds(), w.isAbout(x.Service)
 	}
+	x.URL = w.server.url() + "/incidents/" + x.id
+	told := w.incident(w.told)
 	w.incidents = append(w.incidents, x)
-	if w.told != "" || w.since.IsZero() {
+	if w.since.IsZero() || told != nil && (told.OfFault || !x.OfFault) {
 		w.print("Another incident opened: %s", x.URL)
 		return
 	}
-	w.told = id
+	w.told = x.id
 	w.print("An incident opened. %s", x.Sentence)
 	fmt.Fprintln(w.out, strings.Repeat(" ", storyIndent)+x.URL)
 }
+
+// incident returns an incident; nil if it has not opened.
+func (w *watcher) incident(id string) *Incident {
+	for i := range w.incidents {
+		if w.incidents[i].id == id {
+			return &w.incidents[i]
+		}
+	}
+	return nil
+}
+
+// isAbout reports whether an incident with the given first suspect is of the fault. Without a fault, all are judged.
+func (w *watcher) isAbout(suspect string) bool { return w.truth == nil || suspect == w.truth.Service }
 
 // deref returns *s, "" if s is nil.
 func deref(s *string) string {
@@ -179,15 +206,26 @@ func pickNames(picks []contract.Pick) string {
 	return strings.Join(names, ", ")
 }
 
-// readPlace takes the place located by the investigation of an incident.
-func (w *watcher) readPlace(ctx context.Context, incident string) {
-	r, err := w.server.client.GetInvestigationWithResponse(ctx, incident)
-	if err != nil || r.JSON200 == nil || len(r.JSON200.Investigation.Suspects) == 0 {
-		return // it is not located
+// readPlace takes the place located by the investigation of an incident. Only that of the fault's incident is the answer:
+// Sibyl does not know of faults, so that the place of another incident may be right as well.
+func (w *watcher) readPlace(ctx context.Context, id string) {
+	r, err := w.server.client.GetInvestigationWithResponse(ctx, id)
+	x := w.incident(id)
+	if err != nil || r.JSON200 == nil || len(r.JSON200.Investigation.Suspects) == 0 || x == nil || x.Edge != nil {
+		return // it is not located, or its place is known
 	}
 	s := &r.JSON200.Investigation.Suspects[0]
-	w.found = &finding{edge: edgeOf(s.Operation), seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
-	if len(w.incidents) == 0 || !strings.Contains(w.incidents[0].Sentence, s.Operation) { // else its sentence told it
+	edge := edgeOf(s.Operation)
+	x.Edge, x.OfFault = &edge, x.OfFault || w.isAbout(edge.Service) || w.truth.Located(&edge)
+	if !x.OfFault {
+		w.print("Sibyl located another slowdown: %s, of %s", s.Operation, x.URL)
+		return
+	}
+	if w.found != nil {
+		return
+	}
+	w.found = &finding{edge: edge, seconds: time.Since(w.since).Seconds(), epochs: w.epochs}
+	if !strings.Contains(x.Sentence, s.Operation) { // else its sentence told it
 		text := "Sibyl located the slowdown: " + s.Operation
 		if s.Share.Value != nil {
 			text += ", with " + units.Share(*s.Share.Value) + " of it"

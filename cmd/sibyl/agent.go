@@ -112,7 +112,7 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 	if f.sibyl != "" {
 		return p.steeredAgent(c, f)
 	}
-	s, err := f.settings()
+	s, err := f.settings(c.Flags().Changed)
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
@@ -142,10 +142,13 @@ func (p *process) kernelAgent(c *cobra.Command, f *kernelFlags) (err error) {
 // checkKernel writes what the lack of rights costs, and returns why nothing can be observed.
 func (p *process) checkKernel() error {
 	notes, err := kernel.Check()
+	if err != nil {
+		return err
+	}
 	for _, note := range notes {
 		fmt.Fprintf(p.err, "sibyl: %s\n", note)
 	}
-	return err
+	return nil
 }
 
 // join returns the settings for joining waits to spans, which it passes to send.
@@ -194,8 +197,32 @@ func (f *kernelFlags) write(p *process, r *waits.Report, thresholds waits.Thresh
 	return err
 }
 
-// settings returns the observation that the flags select.
-func (f *kernelFlags) settings() (kernel.Settings, error) {
+// ineffective returns an error if a flag is given that has no effect beside the others.
+func (f *kernelFlags) ineffective(given func(flag string) bool) error {
+	switch {
+	case given("cpu-limit"):
+		return errors.New("--cpu-limit needs --sibyl: a report shows the cost, and limits nothing")
+	case given("service") && f.otlp == "":
+		return errors.New("--service needs --otlp or --sibyl")
+	case given("token") && f.otlp == "":
+		return errors.New("--token needs --otlp or --sibyl")
+	case given("children") && len(f.pids) == 0:
+		return errors.New("--children needs --pid: --comm and --cgroup include children")
+	case given("interval") && f.duration > 0:
+		return errors.New("--interval has no effect with --duration: there is one report at the end")
+	case given("interval") && !f.continuous():
+		return fmt.Errorf("--interval has no effect with -o %s: there is one report at the end", f.output.Value)
+	case given("top") && f.output.Value != "table":
+		return fmt.Errorf("--top has no effect with -o %s", f.output.Value)
+	}
+	return nil
+}
+
+// continuous reports whether the format is one of which there can be many reports.
+func (f *kernelFlags) continuous() bool { return f.output.Value == "table" || f.output.Value == "json" }
+
+// settings returns the observation that the flags select. given reports whether a flag is.
+func (f *kernelFlags) settings(given func(flag string) bool) (kernel.Settings, error) {
 	s := kernel.Settings{
 		Selection: f.selection, Classes: waits.All, Stacks: f.stacks, Children: f.children,
 		Duration: time.Duration(f.duration), Options: kernel.Options{Sums: f.sums},
@@ -208,13 +235,13 @@ func (f *kernelFlags) settings() (kernel.Settings, error) {
 		return s, errSelections
 	}
 	s.Selection = f.selection
-	if f.service != "" && f.otlp == "" {
-		return s, errors.New("--service needs --otlp")
+	if err := f.ineffective(given); err != nil {
+		return s, err
 	}
 	if f.sums == 0 || f.top < 0 || f.interval < 100*time.Millisecond {
 		return s, errors.New("--sums must be above 0, --top not negative, and --interval at least 100ms")
 	}
-	if s.Duration == 0 && (f.output.Value == "table" || f.output.Value == "json") {
+	if s.Duration == 0 && f.continuous() {
 		s.Interval = f.interval
 	}
 	if len(f.classes) > 0 {

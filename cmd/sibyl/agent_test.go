@@ -27,6 +27,16 @@ func TestKernelAgentUsage(t *testing.T) {
 		"--pid 1 --classes disk":         "unknown class",
 		"--pid 1 --interval 1ms":         "--interval",
 		"--pid 1 -o xml":                 "table, json",
+		"--pid x":                        "whole numbers",
+		"--pid 1 --sums x":               "whole number",
+
+		"--pid 1 --cpu-limit 2":                "--cpu-limit needs --sibyl",
+		"--pid 1 --token x":                    "--token needs",
+		"--pid 1 --service x":                  "--service needs",
+		"--comm x --children":                  "--children needs --pid",
+		"--pid 1 --interval 1s --duration 10s": "--interval has no effect with --duration",
+		"--pid 1 --interval 1s -o html":        "--interval has no effect with -o html",
+		"--pid 1 --top 3 -o json":              "--top has no effect",
 
 		"--sibyl http://127.0.0.1:1 --pid 1 --comm x":   "--pid, --comm and --cgroup",
 		"--sibyl http://127.0.0.1:1 --duration 10s":     "--duration has no effect",
@@ -48,7 +58,7 @@ func TestKernelAgentThresholds(t *testing.T) {
 	f := &kernelFlags{
 		output: cli.NewChoice("table"), pids: []uint{1}, interval: time.Second, sums: 1, thresholds: []string{"file=5ms", "sync=0", "net=50ms"},
 	}
-	s, err := f.settings()
+	s, err := f.settings(func(string) bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}

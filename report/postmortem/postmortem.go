@@ -234,6 +234,13 @@ func share(x *contract.Interval) string {
 	return units.Share(*x.Value)
 }
 
+func nanos(x *float64) string {
+	if x == nil {
+		return unknown
+	}
+	return units.Nanos(*x)
+}
+
 func interval(x *contract.Interval) string {
 	if x.Low == nil || x.High == nil {
 		return unknown
@@ -244,12 +251,12 @@ func interval(x *contract.Interval) string {
 func (r *Report) requestTypes() section {
 	s := section{
 		title: "Affected request types",
-		head:  []column{{"Request type", false}, {"Mean", true}, {"Usual mean", true}, {"Failed", true}, {"Usually failed", true}, {"Requests", true}},
+		head:  []column{{"Request type", false}, {"Mean", true}, {"Usual mean", true}, {"P99", true}, {"Usual P99", true}, {"Failed", true}, {"Usually failed", true}, {"Requests", true}},
 	}
 	all := r.Detail.Incident.RequestTypes
 	for _, t := range all[:min(len(all), maxTypes)] {
 		s.rows = append(s.rows, []cell{
-			name(t.Name), text(units.Nanos(t.MeanNs)), text(units.Nanos(t.UsualNs)), text(units.Percent(t.Failed)), text(units.Percent(t.UsualFailed)), text(units.Count(int(t.Requests))),
+			name(t.Name), text(units.Nanos(t.MeanNs)), text(units.Nanos(t.UsualNs)), text(nanos(t.P99Ns)), text(nanos(t.UsualP99Ns)), text(units.Percent(t.Failed)), text(units.Percent(t.UsualFailed)), text(units.Count(int(t.Requests))),
 		})
 	}
 	if more := len(all) - maxTypes; more > 0 {

@@ -855,12 +855,14 @@ static __always_inline __u32 find_span(struct task_struct *task, struct thread *
 	return NOT_SOUGHT;
 }
 
-// sample takes a stack of the thread that leaves the CPU, unless it has taken one just before.
+// sample takes a stack of the thread that leaves the CPU, unless it has taken one just before, or nobody wants to know
+// of its wait, nor of the wait for a CPU after it.
 static __always_inline __s32 sample(void *ctx, struct thread *t, __u64 now)
 {
+	__u32 wanted = t->target.classes | t->target.events;
 	__s32 stack;
 
-	if (!(t->target.flags & WITH_STACKS) || now - t->stack_at < stack_period_ns)
+	if (!(t->target.flags & WITH_STACKS) || now - t->stack_at < stack_period_ns || !(wanted & (1 << RUNQUEUE | 1 << t->class)))
 		return -1;
 	t->stack_at = now;
 	stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);

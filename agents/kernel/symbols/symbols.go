@@ -77,10 +77,11 @@ func NewResolver(proc string, now func() time.Time) *Resolver {
 const reread = time.Second
 
 // Names returns the names of the functions at return addresses in a process. An address without a name gets that of
-// its file. final is false if symbols have not been read yet: later there may be better names.
+// its file. They end before the first address that is not code: code compiled without frame pointers leaves others in
+// their place. final is false if symbols have not been read yet: later there may be better names.
 func (r *Resolver) Names(pid uint32, addresses []uint64) (names []string, final bool) {
 	p := r.process(pid)
-	names, r.late = make([]string, len(addresses)), false
+	names, r.late = make([]string, 0, len(addresses)), false
 	for i, a := range addresses {
 		if i > 0 {
 			a-- // a return address may be that of the next function
@@ -90,7 +91,10 @@ func (r *Resolver) Names(pid uint32, addresses []uint64) (names []string, final 
 			r.readProcess(pid, p)
 			name, _ = r.name(pid, p, a)
 		}
-		names[i] = untrusted.Name(name)
+		if i > 0 && len(p.mappings) > 0 && p.mapping(a) == nil {
+			break
+		}
+		names = append(names, untrusted.Name(name))
 	}
 	return names, p.answer == nil && !r.late
 }
@@ -150,14 +154,10 @@ func (r *Resolver) path(pid uint32, name string) string {
 
 // name returns the name of an address; ok is false if it has none beyond that of its file.
 func (r *Resolver) name(pid uint32, p *process, address uint64) (name string, ok bool) {
-	i, found := slices.BinarySearchFunc(p.mappings, address, func(m mapping, a uint64) int { return cmp.Compare(m.start, a) })
-	if !found {
-		i--
-	}
-	if i < 0 || address >= p.mappings[i].end {
+	m := p.mapping(address)
+	if m == nil {
 		return fmt.Sprintf("0x%x", address), false
 	}
-	m := &p.mappings[i]
 	if strings.HasPrefix(m.path, "/") && !strings.HasPrefix(m.path, "/memfd:") {
 		offset := address - m.start + m.offset
 		if name, ok := r.tableOf(pid, m).atOffset(offset); ok {
@@ -172,6 +172,18 @@ func (r *Resolver) name(pid uint32, p *process, address uint64) (name string, ok
 		return m.path, m.path[0] == '[' // [vdso]
 	}
 	return fmt.Sprintf("0x%x", address), false
+}
+
+// mapping returns the executable mapping that has an address; nil if none has.
+func (p *process) mapping(address uint64) *mapping {
+	i, found := slices.BinarySearchFunc(p.mappings, address, func(m mapping, a uint64) int { return cmp.Compare(m.start, a) })
+	if !found {
+		i--
+	}
+	if i < 0 || address >= p.mappings[i].end {
+		return nil
+	}
+	return &p.mappings[i]
 }
 
 // settle takes the mappings if they have been read. A process that has ended has none, and keeps those that it had.

@@ -35,8 +35,8 @@ func TestOwnNames(t *testing.T) {
 			t.Errorf("%q", name)
 		}
 	}
-	if names[2] != "0x0" {
-		t.Errorf("%q for an address without a mapping", names[2])
+	if len(names) != 2 {
+		t.Errorf("%q for an address without a mapping", names[2:])
 	}
 }
 
@@ -65,8 +65,8 @@ func TestPerfMap(t *testing.T) {
 		"root/tmp/perf-1.map": "1000 10 old\n1000 10 first function\n0x1020 8 LazyCompile:~second app.js:1\nxyz 1 broken\n1030 0 empty\n" +
 			"1040 10\n",
 	})
-	got, _ := r.Names(7, []uint64{0x1000, 0x1021 + 1, 0x1011 + 1, 0x3001, 0x9000})
-	want := []string{"first function", "LazyCompile:~second app.js:1", "0x1011", "[vdso]", "0x8fff"}
+	got, _ := r.Names(7, []uint64{0x1000, 0x1021 + 1, 0x1011 + 1, 0x3001, 0x9000, 0x1000})
+	want := []string{"first function", "LazyCompile:~second app.js:1", "0x1011", "[vdso]"} // 0x9000 is no code, and so the end
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

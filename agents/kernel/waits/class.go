@@ -78,14 +78,15 @@ const (
 	WaitsForCPU
 	Files
 	Network
-	LocalIO
-	Suspended
-	Events
+	OtherIO
+	Locks
+	Sleeping
+	Polling
 	Rest
 	NumGroups = iota
 )
 
-var groupNames = [NumGroups]string{"on CPU", "waiting for a CPU", "files", "network", "local I/O", "suspended", "events", "other"}
+var groupNames = [NumGroups]string{"on CPU", "waiting for a CPU", "files and pages", "network", "other I/O", "locks", "sleep and children", "polling", "other"}
 
 // String returns the name of the group for people.
 func (g Group) String() string { return groupNames[g] }
@@ -102,11 +103,13 @@ func (c Class) Group() Group {
 	case Net, DNS:
 		return Network
 	case Unix, Pipe, IOUring, TTY:
-		return LocalIO
-	case Futex, Sleep, Child:
-		return Suspended
+		return OtherIO
+	case Futex:
+		return Locks
+	case Sleep, Child:
+		return Sleeping
 	case Epoll, Poll:
-		return Events
+		return Polling
 	case Other:
 	}
 	return Rest

@@ -148,6 +148,7 @@ type Report struct {
 	Longest   []Longest       // longest first
 	Cost      Cost
 	Joins     *Joins           // nil: waits are not joined to spans
+	Ended     []uint32         // processes selected by ID that have ended, ascending
 	Syscalls  map[int32]string // names of the system calls that occur
 }
 
@@ -166,12 +167,23 @@ const maxThreads = 50_000
 // Collector sums up changes for a report.
 type Collector struct {
 	threads map[Thread]*ThreadReport
-	calls   map[Key]*Call // TID is 0
+	calls   map[Key]*Call   // TID is 0
+	names   map[uint32]Comm // of processes, by the threads that they begin with
 }
 
 // NewCollector returns a collector without changes.
 func NewCollector() *Collector {
-	return &Collector{threads: make(map[Thread]*ThreadReport), calls: make(map[Key]*Call)}
+	return &Collector{threads: make(map[Thread]*ThreadReport), calls: make(map[Key]*Call), names: make(map[uint32]Comm)}
+}
+
+// Name takes the names of processes from threads that are alive: the first thread of a process may have no changes, as
+// if its class is not wanted.
+func (c *Collector) Name(alive []Open) {
+	for i := range alive {
+		if o := &alive[i]; o.TID == o.TGID && len(c.names) < maxThreads {
+			c.names[o.TGID] = o.Comm
+		}
+	}
 }
 
 // Add adds the changes of a [Ledger].
@@ -229,7 +241,7 @@ func (c *Collector) Processes() []ProcessReport {
 	for id, t := range c.threads {
 		p := byPID[id.TGID]
 		if p == nil {
-			p = &ProcessReport{PID: id.TGID}
+			p = &ProcessReport{PID: id.TGID, Comm: c.names[id.TGID].String()}
 			byPID[id.TGID] = p
 		}
 		if id.TID == id.TGID && t.Comm != "" {

@@ -322,6 +322,16 @@ func TestClasses(t *testing.T) {
 	}
 }
 
+// A process has the name of its first thread, even if nothing else is known of that one.
+func TestNamesOfProcesses(t *testing.T) {
+	c := NewCollector()
+	c.Add([]Row{{Key: Key{TGID: 7, TID: 8, Class: File}, Comm: Comm([]byte("worker\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")), TotalNs: 1}})
+	c.Name([]Open{{TGID: 7, TID: 8, Comm: Comm([]byte("worker\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))}, {TGID: 7, TID: 7, Comm: Comm([]byte("server\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))}})
+	if p := c.Processes(); len(p) != 1 || p[0].Comm != "server" || p[0].Threads[0].Comm != "worker" {
+		t.Errorf("%+v", p)
+	}
+}
+
 // Classes that are not observed have no present intervals: those would vanish from the sums when they end.
 func TestOnlyWantedClasses(t *testing.T) {
 	l := NewLedger(Thresholds{}, Set(0).With(File))

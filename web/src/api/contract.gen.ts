@@ -1697,6 +1697,26 @@ export interface components {
             usual_ns: number;
             /**
              * Format: double
+             * @description Median since the onset, within a tenth; null if it is unknown, as for incidents that an older version saved.
+             */
+            p50_ns: number | null;
+            /**
+             * Format: double
+             * @description Median of healthy times.
+             */
+            usual_p50_ns: number | null;
+            /**
+             * Format: double
+             * @description 99th percentile since the onset.
+             */
+            p99_ns: number | null;
+            /**
+             * Format: double
+             * @description 99th percentile of healthy times.
+             */
+            usual_p99_ns: number | null;
+            /**
+             * Format: double
              * @description Share of failed requests since the onset, 0–1.
              */
             failed: number;
@@ -2680,7 +2700,7 @@ export interface components {
             failed: number | null;
             /**
              * Format: double
-             * @description Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire.
+             * @description Mean own time of a call on the critical path: without the time of other services that it waits for. Of calls between services, time on the wire. Time next to a call without a client span counts as both: traces do not tell them apart.
              */
             own_ns: number | null;
             /**

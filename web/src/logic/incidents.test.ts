@@ -61,6 +61,10 @@ const requestType = (rest: Partial<Schemas["IncidentRequestType"]> = {}): Schema
   requests: 90,
   mean_ns: 3e8,
   usual_ns: 1e8,
+  p50_ns: null,
+  usual_p50_ns: null,
+  p99_ns: null,
+  usual_p99_ns: null,
   failed: 0,
   usual_failed: 0,
   ...rest,
@@ -216,4 +220,13 @@ test("the impact is what requests lose in a second, if it is worth a word", () =
 
 test("earlier incidents are counted as people count", () => {
   expect([0, 1, 2, 7].map(earlierText)).toEqual(["never before", "once before", "twice before", "7 times before"]);
+});
+
+test("localTimes finds the time after a name that looks like one", () => {
+  const named = incident({
+    sentence: "Requests of shop GET since 11:11 take 26 times as long since 02:41; all of it is time in cart.",
+  });
+  expect(localTimes(named, "utc", Date.parse("2026-01-01T03:00:00Z"))).toContain(
+    "since 11:11 take 26 times as long since 02:41 UTC;",
+  );
 });

@@ -66,13 +66,15 @@ const isWord = (text: string, from: number, to: number) =>
   !(wordEdge.test(text[to] ?? "") && wordEdge.test(text[to - 1]!));
 
 // localTimes replaces the beginning and the end in the sentence of an incident, which the service writes in UTC and to
-// the minute, by the times in a zone. Names of services follow, and may look like times.
+// the minute, by the times in a zone. Names surround them, and may look like times.
 export function localTimes({ sentence, onset, closed }: Incident, zone: Zone, now: number): string {
   const shown = (at: string) => time(at, zone, now).replace(/(\d\d:\d\d):\d\d/, "$1");
+  let found = false;
   return sentence.replace(
-    /\b(since|between) (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d)(?: and (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d))?(?!:?\d)/,
+    /\b(since|between) (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d)(?: and (?:\d{4}-\d\d-\d\d )?(\d\d:\d\d))?(?!:?\d)/g,
     (all, word: string, begin: string, end?: string) => {
-      if (onset.slice(11, 16) !== begin || (end && !closed)) return all;
+      if (found || onset.slice(11, 16) !== begin || (end && !closed)) return all;
+      found = true;
       return `${word} ${shown(onset)}${end ? ` and ${shown(latest(end, closed!))}` : ""}`;
     },
   );
@@ -87,8 +89,9 @@ function latest(clock: string, until: string): string {
 
 const namedInstances = 3; // of a suspect
 
-// namesOf returns the names of services and instances that the sentence of an incident may contain.
+// namesOf returns the names of services, instances and request types that the sentence of an incident may contain.
 export const namesOf = (x: Incident) => [
+  ...x.request_types.map((t) => t.name),
   x.place ?? "",
   x.wait?.function ?? "",
   x.service,

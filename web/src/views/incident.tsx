@@ -24,6 +24,7 @@ import { EarlierIncidents } from "./earlier.tsx";
 import { Earlier, IncidentState, NextStep, facts } from "./incidents.tsx";
 import { Frames, FrozenPath, LocatedPlace, MeasuredAt, Witnesses, framesTable } from "./located.tsx";
 import { LatencyOverTime } from "./over-time.tsx";
+import { Time } from "./services.tsx";
 import { NoteButtons, dialogs, incidentSubject } from "./notes.tsx";
 import { Decisions } from "./timeline.tsx";
 import { SteadySentence, PartList, ScoreBar, scoreMeans, suspectCells, suspectColumns } from "./suspects.tsx";
@@ -322,7 +323,8 @@ function Suspects({ of: x }: { of: Incident }) {
                   .slice(0, maxOperations)
                   .map((o, i) => (
                     <li key={i}>
-                      <OpName>{operationName(o)}</OpName> <span className="dim small nowrap">+{percent(o.score)}</span>
+                      <OpName>{operationName(o)}</OpName>{" "}
+                      {o.score >= leastOperation && <span className="dim small nowrap">+{percent(o.score)}</span>}
                     </li>
                   ))}
               </ul>
@@ -355,7 +357,9 @@ function Suspects({ of: x }: { of: Incident }) {
 }
 
 // counts reports whether an operation of a suspect adds enough to be listed.
-const counts = (o: Schemas["SuspectOperation"], i: number) => i === 0 || o.score >= 0.005;
+const counts = (o: Schemas["SuspectOperation"], i: number) => i === 0 || o.score >= leastOperation;
+
+const leastOperation = 0.005; // of the usual time of a request, that an operation adds
 
 // operationName names an operation of a suspect, with the callee of a call.
 const operationName = (o: Schemas["SuspectOperation"]) =>
@@ -555,12 +559,28 @@ function RequestTypes({ of: x }: { of: Incident }) {
       title="Affected request types"
       hint="Since the onset and in healthy times. Names lead to a comparison of the two."
       table={() => ({
-        header: ["request type", "requests", "mean (ms)", "usual (ms)", "failed (of 1)", "usually failed (of 1)", "id"],
+        header: [
+          "request type",
+          "requests",
+          "mean (ms)",
+          "usual (ms)",
+          "P50 (ms)",
+          "usual P50 (ms)",
+          "P99 (ms)",
+          "usual P99 (ms)",
+          "failed (of 1)",
+          "usually failed (of 1)",
+          "id",
+        ],
         rows: x.request_types.map((t) => [
           t.name,
           t.requests,
           milli(t.mean_ns),
           milli(t.usual_ns),
+          milli(t.p50_ns),
+          milli(t.usual_p50_ns),
+          milli(t.p99_ns),
+          milli(t.usual_p99_ns),
           t.failed,
           t.usual_failed,
           t.id,
@@ -578,6 +598,8 @@ function RequestTypes({ of: x }: { of: Incident }) {
             "Request type",
             { text: "Mean", title: "Since the onset, and usually" },
             { text: "Slower", number: true },
+            { text: "P50", number: true, title: "Median since the onset; small: usually" },
+            { text: "P99", number: true, title: "99th percentile since the onset; small: usually" },
             { text: "Failed", number: true, title: "Share of requests since the onset, and usually" },
             { text: "Requests", number: true, title: "Since the onset" },
           ]}
@@ -589,20 +611,28 @@ function RequestTypes({ of: x }: { of: Incident }) {
                   <OpName>{t.name}</OpName>
                 </Link>
               </td>
-              <td className="bars">
+              <td data-label="Mean" className="bars">
                 <strong>{duration(t.mean_ns)}</strong>{" "}
                 <span className="dim nowrap">usually {duration(t.usual_ns)}</span>
                 <Bar of={t.mean_ns} max={slowest} />
                 <Bar of={t.usual_ns} max={slowest} />
               </td>
-              <td className="number nowrap">
+              <td data-label="Slower" className="number nowrap">
                 {isSlower(t) ? <strong>{factor(t.mean_ns / t.usual_ns)}</strong> : <span className="dim">none</span>}
               </td>
-              <td className="number">
+              <td data-label="P50" className="number">
+                <Time now={t.p50_ns} usual={t.usual_p50_ns} />
+              </td>
+              <td data-label="P99" className="number">
+                <Time now={t.p99_ns} usual={t.usual_p99_ns} />
+              </td>
+              <td data-label="Failed" className="number">
                 {failsMore(t) ? <strong>{percent(t.failed)}</strong> : percent(t.failed)}{" "}
                 <span className="dim nowrap">usually {percent(t.usual_failed)}</span>
               </td>
-              <td className="number">{count(t.requests)}</td>
+              <td data-label="Requests" className="number">
+                {count(t.requests)}
+              </td>
             </tr>
           ))}
         </Table>

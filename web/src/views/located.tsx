@@ -163,13 +163,13 @@ export function Witnesses({ of, search }: Props) {
   if (of.traces.length === 0) return <p className="under dim small">No trace with a span of the place is stored.</p>;
   return (
     <p className="under">
-      Traces with it:{" "}
+      <span>Traces with it:</span>
       {of.traces.map((t, i) => (
         <span key={t.trace}>
-          {i > 0 && ", "}
           <Link href={`/traces/${t.trace}${query({ ...search, span: t.span })}`}>
             {keepUnits(`${duration(t.span_ns)} of ${duration(t.duration_ns)}`)}
           </Link>
+          {i < of.traces.length - 1 && ","}
         </span>
       ))}
     </p>

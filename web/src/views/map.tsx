@@ -99,7 +99,7 @@ function Content({ map, range }: { map: ServiceMap; range: ReactNode }) {
       <div className="map-columns">
         <Figure
           title="Calls between services"
-          hint="Callers are on the left; dashed lines lead back to a caller. Lines are thicker for more calls, and marked ▲ where calls fail more often or take longer than usual. The bar in a box is its share of the slowdown of an open incident. Arrow keys move between boxes."
+          hint="Callers are on the left. Arrow keys move between boxes."
           table={() => ({
             header: ["service", "state", "rate (1/s)", "failed (of 1)", "P50 (ms)", "share of the slowdown (of 1)"],
             rows: services.map((s) => [s.service, s.state, s.now.rate, s.now.failed, milli(s.now.p50_ns), shareOf(s)]),
@@ -206,71 +206,136 @@ function Drawing({ services, calls, selected, pick, q, layout, boxX, gapX }: Dra
     event.preventDefault();
     svg.current?.querySelector<SVGElement>(`[data-service="${CSS.escape(to)}"]`)?.focus();
   };
+  const marks: Marks = {
+    unwell: placed.some((s) => isUnwell(s.state)),
+    shares: placed.some((s) => shareOf(s) !== null),
+    bad: calls.some(isBad),
+    back: calls.some((c) => layout.spots.has(c.caller) && layout.spots.has(c.callee) && x(c.callee) <= x(c.caller)),
+    figures: !crowded,
+  };
   return (
-    <div className="scroll map" role="group" aria-label="Map of services" tabIndex={0}>
-      <svg
-        ref={svg}
-        width={width}
-        height={height}
-        viewBox={`0 0 ${width} ${height}`}
-        className={crowded && focus === "" ? "crowded" : undefined}
-      >
-        {calls
-          .filter((c) => layout.spots.has(c.caller) && layout.spots.has(c.callee))
-          .map((c) => (
-            <CallLine
-              key={`${c.caller}\n${c.callee}`}
-              of={c}
-              from={[x(c.caller), y(c.caller)]}
-              to={[x(c.callee), y(c.callee)]}
-              lanes={lanesOf(layout, c).map(top)}
-              boxX={boxX}
-              boxY={boxY}
-              gapX={gapX}
-              most={most}
-              faint={focus !== "" && c.caller !== focus && c.callee !== focus}
-            />
-          ))}
-        {placed.map((s) => (
-          <g
-            key={s.service}
-            role="button"
-            tabIndex={0}
-            data-service={s.service}
-            aria-pressed={s.service === selected}
-            className={`spot state-${s.state}${faint(s.service) ? " faint" : ""}${s.service === selected ? " selected" : ""}`}
-            transform={`translate(${x(s.service)} ${y(s.service)})`}
-            data-tip={`${s.service}\n${figuresOf(s, Infinity)}\n${describe(s)}`}
-            onPointerEnter={() => setPointed(s.service)}
-            onPointerLeave={() => setPointed("")}
-            onFocus={() => setPointed(s.service)}
-            onBlur={() => setPointed("")}
-            onClick={() => pick(s.service)}
-            onKeyDown={(e) => {
-              if (e.key === "Enter" || e.key === " ") {
-                e.preventDefault();
-                pick(s.service);
-              } else move(e, s.service);
-            }}
-          >
-            <desc>{describe(s)}</desc>
-            <rect width={boxX} height={boxY} rx="6" className="body" />
-            {shareOf(s) !== null && (
-              <rect className="share" x="1" y={boxY - 5} height="4" width={(boxX - 2) * shareOf(s)!} rx="2" />
-            )}
-            <text x={padding} y={crowded ? 16 : 17} className="spot-name">
-              {isUnwell(s.state) && "▲ "}
-              {abbreviate(s.service, isUnwell(s.state) ? longestName - 2 : longestName)}
-            </text>
-            {!crowded && (
-              <text x={padding} y="33" className="figures">
-                {figuresOf(s, longestName + 3)}
+    <>
+      <div className="scroll map" role="group" aria-label="Map of services" tabIndex={0}>
+        <svg
+          ref={svg}
+          width={width}
+          height={height}
+          viewBox={`0 0 ${width} ${height}`}
+          className={crowded && focus === "" ? "crowded" : undefined}
+        >
+          {calls
+            .filter((c) => layout.spots.has(c.caller) && layout.spots.has(c.callee))
+            .map((c) => (
+              <CallLine
+                key={`${c.caller}\n${c.callee}`}
+                of={c}
+                from={[x(c.caller), y(c.caller)]}
+                to={[x(c.callee), y(c.callee)]}
+                lanes={lanesOf(layout, c).map(top)}
+                boxX={boxX}
+                boxY={boxY}
+                gapX={gapX}
+                most={most}
+                faint={focus !== "" && c.caller !== focus && c.callee !== focus}
+              />
+            ))}
+          {placed.map((s) => (
+            <g
+              key={s.service}
+              role="button"
+              tabIndex={0}
+              data-service={s.service}
+              aria-pressed={s.service === selected}
+              className={`spot state-${s.state}${faint(s.service) ? " faint" : ""}${s.service === selected ? " selected" : ""}`}
+              transform={`translate(${x(s.service)} ${y(s.service)})`}
+              data-tip={`${s.service}\n${figuresOf(s, Infinity)}\n${describe(s)}`}
+              onPointerEnter={() => setPointed(s.service)}
+              onPointerLeave={() => setPointed("")}
+              onFocus={() => setPointed(s.service)}
+              onBlur={() => setPointed("")}
+              onClick={() => pick(s.service)}
+              onKeyDown={(e) => {
+                if (e.key === "Enter" || e.key === " ") {
+                  e.preventDefault();
+                  pick(s.service);
+                } else move(e, s.service);
+              }}
+            >
+              <desc>{describe(s)}</desc>
+              <rect width={boxX} height={boxY} rx="6" className="body" />
+              {shareOf(s) !== null && (
+                <rect className="share" x="1" y={boxY - 5} height="4" width={(boxX - 2) * shareOf(s)!} rx="2" />
+              )}
+              <text x={padding} y={crowded ? 16 : 17} className="spot-name">
+                {isUnwell(s.state) && "▲ "}
+                {abbreviate(s.service, isUnwell(s.state) ? longestName - 2 : longestName)}
               </text>
-            )}
-          </g>
-        ))}
-      </svg>
-    </div>
+              {!crowded && (
+                <text x={padding} y="33" className="figures">
+                  {figuresOf(s, longestName + 3)}
+                </text>
+              )}
+            </g>
+          ))}
+        </svg>
+      </div>
+      <MapLegend of={marks} />
+    </>
+  );
+}
+
+// Marks are those that a map shows, besides boxes and lines.
+type Marks = { unwell: boolean; shares: boolean; bad: boolean; back: boolean; figures: boolean };
+
+// MapLegend explains the marks of a map.
+function MapLegend({ of: marks }: { of: Marks }) {
+  return (
+    <ul className="legend plain" aria-label="Legend">
+      {marks.unwell && (
+        <li>
+          <svg className="key spot state-failing" width="34" height="16" aria-hidden="true">
+            <rect className="body" x="2" y="2" width="30" height="12" rx="3" />
+          </svg>
+          ▲ in a box: a service that is not well
+        </li>
+      )}
+      {marks.shares && (
+        <li>
+          <svg className="key spot" width="34" height="16" aria-hidden="true">
+            <rect className="body" x="1" y="1" width="32" height="14" rx="3" />
+            <rect className="share" x="2" y="10.5" width="20" height="4" rx="2" />
+          </svg>
+          share of the slowdown of an open incident
+        </li>
+      )}
+      {marks.figures && <li>text: rate, failures, P50</li>}
+      <li>
+        <svg className="key call" width="34" height="16" aria-hidden="true">
+          <path d="M0 8 H15" strokeWidth={widthOf(0, 1)} />
+          <path d="M19 8 H34" strokeWidth={widthOf(1, 1)} />
+        </svg>
+        few to many calls
+      </li>
+      {marks.back && (
+        <li>
+          <svg className="key call back" width="34" height="16" aria-hidden="true">
+            <path d="M0 8 H34" strokeWidth="2" />
+          </svg>
+          calls that lead back to the left
+        </li>
+      )}
+      {marks.bad && (
+        <li>
+          <svg className="key call bad" width="34" height="16" aria-hidden="true">
+            <path d="M0 8 H34" strokeWidth="3" />
+            <text x="17" y="12" textAnchor="middle">
+              ▲
+            </text>
+          </svg>
+          calls that fail more often, or take longer on the wire, than usual
+        </li>
+      )}
+    </ul>
   );
 }
 
@@ -422,6 +487,7 @@ function CallTable({ calls, selected }: { calls: Call[]; selected: string }) {
   return (
     <Figure
       title={selected ? "Its calls" : "Calls"}
+      hint="Small: usually. ▲ Clearly more than usual."
       table={() => ({
         header: [
           "caller",

@@ -79,11 +79,11 @@ function Content({ detail: d, range, setRange }: Props) {
       </p>
       <Trends of={d} range={range} setRange={setRange} />
       {d.operations.length > 0 && <Operations of={d} />}
-      <div className="columns">
+      <div className="columns tables">
         <Calls title="Called by" of={d.callers} other="caller" />
         <Calls title="Calls" of={d.callees} other="callee" />
       </div>
-      <div className="columns">
+      <div className="columns tables">
         <Instances of={d} />
         <Deploys of={d} />
       </div>
@@ -92,7 +92,7 @@ function Content({ detail: d, range, setRange }: Props) {
 }
 
 const ownMeans =
-  "Mean time of a call on the critical path in the service itself. Next to calls without a client span it counts as time on the wire";
+  "Mean time of a call on the critical path in the service itself. Next to calls without a client span it contains their time on the wire";
 
 // Incidents lists the open incidents that suspect the service.
 function Incidents({ of: s }: { of: Schemas["Service"] }) {
@@ -337,7 +337,7 @@ function Instances({ of: d }: { of: Detail }) {
           <Table
             key={key}
             label={key}
-            className="results"
+            className="results instances"
             head={[
               key,
               { text: "Rate", number: true },
