@@ -234,12 +234,13 @@ func TestIncidentInvestigation(t *testing.T) {
 		}
 	}
 	d := w.incident(t)
-	if !strings.Contains(d.Next, "Compare checkout 1.5, which was just deployed") || !strings.Contains(d.Next, "on in checkout, waiting for requests.") {
+	if d.Investigation == nil || !strings.Contains(d.Next, "Compare checkout 1.5, which was just deployed") ||
+		!strings.HasSuffix(d.Next, " tracepoints on: "+d.Investigation.Investigation.Reason+".") {
 		t.Errorf("next: %s", d.Next)
 	}
 	w.play(t, 60, func() bool { return w.core.Investigation(id).Answer() != 0 })
 	d = w.incident(t)
-	if d.Investigation == nil || len(d.Investigation.Investigation.Suspects) == 0 || !strings.Contains(d.Next, d.Investigation.Investigation.Suspects[0].Operation+" carries") {
+	if d.Investigation == nil || len(d.Investigation.Investigation.Suspects) == 0 || !strings.HasSuffix(d.Next, "The place to look at is "+d.Investigation.Investigation.Suspects[0].Operation+".") {
 		t.Errorf("located: %s %+v", d.Next, d.Investigation)
 	}
 	for _, s := range d.Investigation.Investigation.Suspects {

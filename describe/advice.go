@@ -3,6 +3,7 @@ package describe
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/sibyl-trace/sibyl/analysis/baselinediff"
 	"github.com/sibyl-trace/sibyl/internal/units"
@@ -70,9 +71,11 @@ func (n *Names) Advice(x *Advice) string {
 		return "Look at failed traces of " + n.Clean(x.Objective.Entry) + " in your tracing backend: no service stands out."
 	}
 	if text := n.undoable(x, first, name); text != "" {
-		switch {
+		switch { // the sentence about the incident has the share of the place
+		case x.Located != 0 && x.Reason.Wait != 0:
+			text += " " + n.remedy(x.Located, &x.Reason)
 		case x.Located != 0:
-			text += " " + n.Located(x.Located, x.Share, x.Variance, x.Reason).String() + "."
+			text += " The place to look at is " + n.Op(x.Located) + "."
 		case x.leads():
 			text += " " + n.Located(x.Lead, x.LeadShare, false, Reason{}).String() + " so far."
 		}
@@ -93,8 +96,12 @@ func (n *Names) Advice(x *Advice) string {
 	return n.adviceFor(first, name) + n.searching(x, name)
 }
 
-// leads reports whether the search, which goes on, knows a place with most of the lost time.
-func (x *Advice) leads() bool { return x.Searching && x.Lead != 0 && x.LeadShare >= leastPart }
+// leads reports whether the search, which goes on, knows a place with most of the lost time inside the operations that
+// the first suspect is known for.
+func (x *Advice) leads() bool {
+	return x.Searching && x.Lead != 0 && x.LeadShare >= leastPart &&
+		!slices.ContainsFunc(x.Suspects[0].Operations, func(o baselinediff.SuspectOperation) bool { return o.Op == x.Lead })
+}
 
 // undoable returns the next step if a deploy of a suspect with a name, or one of its instances, may be the cause: a
 // rollback or a restart is quicker than a diagnosis. Otherwise it is empty.
@@ -139,11 +146,11 @@ func (n *Names) searching(x *Advice, name string) string {
 		if x.On > 0 {
 			on = units.Plural(x.On, "tracepoint")
 		}
-		where := " Sibyl searches for the place in " + name
-		if x.leads() {
-			where = " Sibyl searches further"
+		where := ""
+		if !x.leads() {
+			where = " in " + name
 		}
-		return where + ", with " + on + " on: " + cmp.Or(x.Doing, "it has just begun") + "."
+		return " The search" + where + " goes on, with " + on + " on: " + cmp.Or(x.Doing, "it has just begun") + "."
 	}
 	return ""
 }

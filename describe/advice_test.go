@@ -37,6 +37,8 @@ func TestAdvice(t *testing.T) {
 	acquire := table.Op(table.Symbol("ledger"), table.Symbol("ledger.acquire"), trace.Internal)
 	slight.Lead, slight.LeadShare = acquire, 0.3
 	led.Lead, led.LeadShare = acquire, 0.94
+	whole := of(baselinediff.Suspect{Out: 1, Operations: []baselinediff.SuspectOperation{{Op: acquire}}})
+	whole.Searching, whole.Lead, whole.LeadShare = true, acquire, 1 // nothing inside of it is known yet
 	deployedAndLed := *deployed
 	deployedAndLed.Searching, deployedAndLed.Lead, deployedAndLed.LeadShare = true, acquire, 0.94
 	starved := of(baselinediff.Suspect{Out: 1, Instances: pod})
@@ -66,15 +68,16 @@ func TestAdvice(t *testing.T) {
 		"Nothing to do: somebody accepted this behaviour as normal":                                     {Closed: true, Accepted: true},
 		"Look at the metrics and logs of cart, which emits no spans":                                    of(baselinediff.Suspect{Opaque: true, Rest: 1}),
 		"Look at cart GET /cart: it carries 76 % of the lost time.":                                     located,
-		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. cart GET /cart carries all of the lost time.": &deployedAndLocated,
+		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. The place to look at is cart GET /cart.": &deployedAndLocated,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. " +
-			"Sibyl searches for the place in cart, with 3 tracepoints on: waiting for requests.": searching,
-		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. Sibyl searches for the place in cart, with": &slight,
-		"Look at ledger ledger.acquire: it carries 94 % of the lost time so far. Sibyl searches further, with 3 tracepoints on: waiting for requests.":  &led,
+			"The search in cart goes on, with 3 tracepoints on: waiting for requests.": searching,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The search in cart goes on, with":                                      &slight,
+		"Look at ledger ledger.acquire: it carries 94 % of the lost time so far. The search goes on, with 3 tracepoints on: waiting for requests.":                                 &led,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The search in cart goes on, with no tracepoint on: it has just begun.": whole,
 		"Compare cart 1.8.2, which was just deployed, with 1.8.1: if it is the cause, roll it back. ledger ledger.acquire carries 94 % of the lost time so far. " +
-			"Sibyl searches further, with no tracepoint on: it has just begun.": &deployedAndLed,
-		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. Sibyl searches for the place in cart, with no tracepoint on: it has just begun.": starved,
-		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: no candidates are left.":      exhausted,
+			"The search goes on, with no tracepoint on: it has just begun.": &deployedAndLed,
+		"Compare k8s.pod.name = cart-7, which carries 90 % of the cost, with the rest of cart. The search in cart goes on, with no tracepoint on: it has just begun.":      starved,
+		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: no candidates are left.": exhausted,
 		"Look at the CPU limit, the connection pools and the network of cart: all of its calls take longer. The tracepoints of cart show no more: " +
 			"no candidates are left. Add some inside cart GET /cart, which carries 43 % of the lost time.": &leading,
 		"Nothing to do":                       closed,

@@ -77,9 +77,9 @@ func (x *Incident) Impact(now trace.Nanos) Impact {
 	}
 	var i Impact
 	for _, t := range x.Types {
-		rate := float64(t.Requests) / max(cmp.Or(t.Span, now.Sub(x.Onset)), time.Second).Seconds()
-		i.Lost += rate * max(0, t.Mean-t.Usual)
-		i.Failed += rate * max(0, t.Failed-t.UsualFailed)
+		seconds := max(cmp.Or(t.Span, now.Sub(x.Onset)), time.Second).Seconds()
+		i.Lost += float64(t.Requests) * max(0, t.Mean-t.Usual) / seconds
+		i.Failed += float64(t.Requests) * max(0, t.Failed-t.UsualFailed) / seconds
 	}
 	return i
 }

@@ -12,5 +12,5 @@ import (
 var Example []byte
 
 // ExamplePast is the part of [Example] that has happened already when it is replayed: the incident opens within
-// seconds, because its requests have been slow for a whole window, and is located in the traffic that follows.
+// seconds, because its requests have been slow for most of a window, and is located in the traffic that follows.
 const ExamplePast = 32*time.Minute + 30*time.Second

@@ -44,8 +44,8 @@ Replay reads all input into a temporary file before it sends anything. It retrie
 for a minute; if nothing listens there, it fails at once.
 
 With --past, the first part of the recording has happened already: it is sent at once, with times before now. Incidents need such
-a past. --example replays a recording of a shop that comes with Sibyl, with a past of half an hour: for two minutes, one instance of
-its service payment has had a new version, which is slow.
+a past. --example replays a recording of a shop that comes with Sibyl, with a past of half an hour: two and a half minutes before its
+end, one instance of the service payment gets a new version, which is slow.
 
 Sibyl remembers traces (assembly.remember, by default for 10 minutes) and counts each once: to replay a recording again
 within that time, use --new-ids.`,

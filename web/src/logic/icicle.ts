@@ -1,6 +1,5 @@
 // Critical paths as nested boxes, by calling context.
 import type { Schemas } from "../api/client.ts";
-import { operationName } from "./waits.ts";
 
 type Place = Pick<Schemas["Place"], "context" | "label">;
 
@@ -29,7 +28,7 @@ export function boxes(places: Place[], weight: (i: number) => number): Box[] {
       if (!child) {
         child = {
           key,
-          label: operationName(label),
+          label,
           depth: at.depth + 1,
           x: 0,
           width: 0,

@@ -1,6 +1,6 @@
 // What spans of kernel waits waited for.
 import { expect, test } from "vitest";
-import { operationName, spanName, waitedFor } from "./waits.ts";
+import { spanName, waitedFor } from "./waits.ts";
 
 const attributes = (of: Record<string, string>) => Object.entries(of).map(([key, value]) => ({ key, value }));
 
@@ -19,9 +19,8 @@ test("a wait is described by its class, its system call and the time on the run 
 });
 
 test("spans of waits are named for people", () => {
-  expect(spanName("wait sync")).toBe("wait for the disk (fsync)");
+  expect(spanName("wait sync")).toBe("waiting for the disk (fsync)");
+  expect(spanName("wait sleep")).toBe("a pause that the program makes itself (sleep)");
   expect(spanName("wait for Godot")).toBe("wait for Godot");
   expect(spanName("POST /orders")).toBe("POST /orders");
-  expect(operationName("orders wait dns")).toBe("orders wait for DNS answers");
-  expect(operationName("orders")).toBe("orders");
 });

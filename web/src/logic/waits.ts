@@ -22,16 +22,11 @@ const classes: Record<string, string> = {
   tty: "a terminal",
 };
 
-/** spanName returns the name of a span for people: what waits in the kernel wait for, the name of all others. */
+/** spanName returns the name of a span for people: that of a wait in the kernel is the same as in sentences. */
 export function spanName(name: string): string {
   const wait = name.startsWith("wait ") && classes[name.slice("wait ".length)];
-  return wait ? `wait for ${wait}` : name;
-}
-
-/** operationName is spanName for names that begin with the service. */
-export function operationName(name: string): string {
-  const at = name.indexOf(" ") + 1;
-  return name.slice(0, at) + spanName(name.slice(at));
+  if (!wait) return name;
+  return name === "wait sleep" ? wait : `waiting for ${wait}`;
 }
 
 /** waitedFor describes the wait that a span with these attributes is about; "" if it is about none. */
