@@ -65,7 +65,7 @@ func (t *waitsTable) heading() {
 	}
 }
 
-// endedText tells which processes have ended before the end of the report; "" if none has.
+// endedText lists the processes that have ended before the end of the report; "" if none has.
 func endedText(pids []uint32) string {
 	if len(pids) == 0 {
 		return ""
@@ -263,7 +263,8 @@ func (t *waitsTable) threads(p *waits.ProcessReport) {
 	}
 }
 
-// throughout returns the class in which a thread was all of the time; ok is false if it was in several, or more than once.
+// throughout returns the class in which a thread was all of the time; ok is false if it was in several, or more than
+// once.
 func throughout(x *waits.Totals) (c waits.Class, ok bool) {
 	classes := byTime(x)
 	if len(classes) != 1 || x[classes[0]].Count != 1 || classes[0] <= waits.RunQueue {

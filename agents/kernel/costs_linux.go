@@ -81,8 +81,8 @@ func (c *costs) stop() error {
 	return err
 }
 
-// since returns the cost since the previous call. In a short time nothing may have been measured; then it is like the one
-// before.
+// since returns the cost since the previous call. In a short time nothing may have been measured; then it is like the
+// one before.
 func (c *costs) since() (waits.Cost, error) {
 	if err := c.take(); err != nil {
 		return waits.Cost{}, err

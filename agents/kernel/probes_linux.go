@@ -270,11 +270,12 @@ func (p *Probes) name() error {
 	return p.rotate()
 }
 
-// rotateAfter is the number of changes of targets by the programs, up to three for each child, after which the numbers of
-// children that have ended are forgotten.
+// rotateAfter is the number of changes of targets by the programs, up to three for each child, after which the numbers
+// of children that have ended are forgotten.
 const rotateAfter = 1 << 14
 
-// rotate forgets the numbers of children that were started before the previous rotation. Those that still run are named.
+// rotate forgets the numbers of children that were started before the previous rotation. Those that still run are
+// named.
 func (p *Probes) rotate() error {
 	changes := p.Changes()
 	if changes-p.rotatedAt < rotateAfter {
