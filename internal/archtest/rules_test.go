@@ -43,7 +43,7 @@ var rules = []rule{
 	{folder: "agents/kernel/resource", about: "resource attributes of running processes"},
 	{folder: "agents/kernel/join", ours: []string{"agents/kernel/waits", "agents/kernel/untrusted", "agents/kernel/resource"}, about: "waits of threads to spans of services"},
 	{folder: "agents/kernel/otlp", clock: true, ours: []string{"agents/kernel/waits", "agents/kernel/join"}, about: "sends waits as spans"},
-	{folder: "agents/kernel", clock: true, ours: []string{"agents/kernel/waits", "agents/kernel/join", "agents/kernel/symbols", "agents/kernel/bpf"}, about: "the kernel agent: probes, targets, readings"},
+	{folder: "agents/kernel", clock: true, ours: []string{"agents/kernel/waits", "agents/kernel/untrusted", "agents/kernel/join", "agents/kernel/symbols", "agents/kernel/bpf"}, about: "the kernel agent: probes, targets, readings"},
 	{folder: "agents/kernel/steer", clock: true, ours: []string{"agents/tracepoint/protocol", "agents/tracepoint/exchange", "agents/kernel/waits", "agents/kernel/symbols", "agents/kernel/join", "agents/kernel"}, about: "the kernel agent, steered by Sibyl"},
 	{folder: "agents/jvm/classify/classtest", about: "class files and archives for tests"},
 	{folder: "agents/jvm/classify", about: "an application's own classes: reads archives, decides by a trained model"},
