@@ -13,7 +13,7 @@ import { Abbreviated, isAbbreviated } from "../components/abbreviated.tsx";
 import { Async, Empty } from "../components/async-state.tsx";
 import { StateBadge } from "../components/badges.tsx";
 import { Bar, Facts, When, useTitle } from "../components/basics.tsx";
-import { Select } from "../components/controls.tsx";
+import { More, Select } from "../components/controls.tsx";
 import { Dialog } from "../components/dialog.tsx";
 import { Figure, saveFile } from "../components/figure.tsx";
 import { Menu } from "../components/menu.tsx";
@@ -345,13 +345,12 @@ function Suspects({ of: x }: { of: Incident }) {
           </tr>
         ))}
       </Table>
-      {few.length < x.suspects.length && (
-        <p className="under">
-          <button type="button" className="link" onClick={() => setShown(shown === "all" ? "likely" : "all")}>
-            {shown === "all" ? "Fewer" : `${count(x.suspects.length - few.length)} more, much less likely`}
-          </button>
-        </p>
-      )}
+      <More
+        rest={x.suspects.length - few.length}
+        what=", much less likely"
+        shown={shown === "all"}
+        toggle={() => setShown(shown === "all" ? "likely" : "all")}
+      />
     </Figure>
   );
 }
