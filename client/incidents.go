@@ -379,11 +379,12 @@ func (p *page) requestTypes(types []contract.IncidentRequestType) {
 		return
 	}
 	row := func(name string, cells ...string) string {
-		line := terminal.PadRight(name, max(20, p.style.Line()-4-len(cells)*10))
+		var line strings.Builder
+		line.WriteString(terminal.PadRight(name, max(20, p.style.Line()-4-len(cells)*10)))
 		for _, text := range cells {
-			line += terminal.PadLeft(text, 10)
+			line.WriteString(terminal.PadLeft(text, 10))
 		}
-		return strings.TrimRight(line, " ")
+		return strings.TrimRight(line.String(), " ")
 	}
 	p.printf("\n%s\n", p.bold("Request types"))
 	p.printf("  %s\n", p.dim(row("", "MEAN", "P50", "P99", "FAILED", "REQUESTS")))

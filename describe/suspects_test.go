@@ -161,16 +161,19 @@ func TestIncidentOfUnlikeTypes(t *testing.T) {
 		{"no type", nil, "Requests take 39 % longer since 02:41"},
 		{"alike", types{{"shop A", 100, 140 * ms, 100 * ms}, {"shop B", 100, 130 * ms, 100 * ms}}, "Requests take 39 % longer since 02:41"},
 		{
-			"one carries most", types{{"shop B", 100, 82 * ms, 80 * ms}, {"shop A", 100, 2080 * ms, 80 * ms}, {"shop C", 900, 79 * ms, 80 * ms}},
+			"one carries most",
+			types{{"shop B", 100, 82 * ms, 80 * ms}, {"shop A", 100, 2080 * ms, 80 * ms}, {"shop C", 900, 79 * ms, 80 * ms}},
 			"Requests of shop A take 26 times as long since 02:41",
 		},
 		{"the only one", types{{"shop A", 10, 180 * ms, 100 * ms}}, "Requests of shop A take 80 % longer since 02:41"},
 		{
-			"several", types{{"shop A", 100, 300 * ms, 100 * ms}, {"shop B", 100, 290 * ms, 100 * ms}, {"shop C", 100, 280 * ms, 100 * ms}},
+			"several",
+			types{{"shop A", 100, 300 * ms, 100 * ms}, {"shop B", 100, 290 * ms, 100 * ms}, {"shop C", 100, 280 * ms, 100 * ms}},
 			"Requests of 3 types take longer since 02:41, those of shop A 3.0 times as long",
 		},
 		{
-			"an extreme one that hardly counts", types{{"shop A", 1, 900 * ms, 10 * ms}, {"shop B", 1000, 140 * ms, 100 * ms}},
+			"an extreme one that hardly counts",
+			types{{"shop A", 1, 900 * ms, 10 * ms}, {"shop B", 1000, 140 * ms, 100 * ms}},
 			"Requests take 39 % longer since 02:41",
 		},
 	} {

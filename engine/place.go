@@ -57,8 +57,8 @@ func (c *Core) placeOf(x *incident.Incident, place Place, now trace.Nanos) Place
 }
 
 // slowdownShare returns the share of the slowdown at the place that v located for p, whose shares are of the variance:
-// an incident is about lost time. Within an edge, both are divided alike. If the mean did not grow, it returns the share
-// of the variance, and true.
+// an incident is about lost time. Within an edge, both are divided alike. If the mean did not grow, it returns the
+// share of the variance, and true.
 func (c *Core) slowdownShare(p *detect.Problem, v *search.Investigation) (share float64, variance bool) {
 	within := make(map[trace.Edge]bool)
 	for i := range v.Evidence {
